@@ -1,0 +1,55 @@
+// Package engine runs ONNX models behind one interface, so that whoever holds a model need not know
+// what executes it: onnx/engine/ort is the stock ONNX Runtime, onnx/engine/pure is Go alone.
+package engine
+
+import "fmp/onnx"
+
+// Engine makes sessions.
+type Engine interface {
+	// Name is the name that settings and output use: "ort" or "pure".
+	Name() string
+	// Load prepares a model for running. It refuses, by node and operator, what the engine cannot run.
+	Load(m *onnx.Model) (Session, error)
+	// Close releases what the engine holds; its sessions are closed first by their owners.
+	Close() error
+}
+
+// Session is a model ready to run. It is not safe for concurrent use unless its engine says so.
+type Session interface {
+	// Inputs and Outputs describe the model's own, in its order.
+	Inputs() []onnx.ValueInfo
+	Outputs() []onnx.ValueInfo
+	// Run evaluates the outputs named in fetch from feeds, which must name every input. A non-nil
+	// tensor in fetch has its data overwritten in place and must have the output's type and shape; a
+	// nil one is replaced in the map by a new tensor. Feeding and fetching tensors of the same backing
+	// arrays call after call costs no copy. A tensor must not be both fed and fetched in one call.
+	Run(feeds, fetch map[string]*onnx.Tensor) error
+	Close() error
+}
+
+// Options are the settings of an engine (design: settings engine.*).
+type Options struct {
+	// Threads is the number of threads of one operator; 0 means as many as there are cores.
+	Threads int
+	// Provider is the execution provider of the ONNX Runtime: "cpu" (default), "cuda", "coreml", "dml".
+	Provider string
+	// Library is the path of the ONNX Runtime's shared library; "" searches (see ort.FindLibrary).
+	Library string
+}
+
+// Eval is Run with new tensors for the named outputs (all of them where none is named).
+func Eval(s Session, feeds map[string]*onnx.Tensor, outputs ...string) (map[string]*onnx.Tensor, error) {
+	fetch := map[string]*onnx.Tensor{}
+	for _, o := range outputs {
+		fetch[o] = nil
+	}
+	if len(outputs) == 0 {
+		for _, o := range s.Outputs() {
+			fetch[o.Name] = nil
+		}
+	}
+	if err := s.Run(feeds, fetch); err != nil {
+		return nil, err
+	}
+	return fetch, nil
+}

@@ -1,0 +1,245 @@
+package onnx
+
+import "sort"
+
+// Model is an ONNX file in memory.
+type Model struct {
+	IR              int64
+	Opsets          map[string]int64 // operator set version by domain; "" is the standard one
+	Producer        string
+	ProducerVersion string
+	Domain          string
+	Version         int64
+	Doc             string
+	Metadata        map[string]string
+	Graph           *Graph
+	Functions       []*Function
+}
+
+// NewModel wraps a graph in a model of [DefaultOpset] and [DefaultIR].
+func NewModel(g *Graph) *Model {
+	return &Model{
+		IR: DefaultIR, Opsets: map[string]int64{"": DefaultOpset}, Producer: "fmp",
+		Metadata: map[string]string{}, Graph: g,
+	}
+}
+
+// Opset is the version of the standard operator set that the model imports, 0 where it imports none.
+func (m *Model) Opset() int64 {
+	if v, ok := m.Opsets[""]; ok {
+		return v
+	}
+	return m.Opsets["ai.onnx"]
+}
+
+// Graph is a list of nodes in topological order over named values. Every name is assigned once: as an
+// input, an initializer or a node's output.
+type Graph struct {
+	Name         string
+	Doc          string
+	Inputs       []ValueInfo // without those that an initializer gives a value
+	Outputs      []ValueInfo
+	Nodes        []*Node
+	Initializers map[string]*Tensor // constants: weights, shapes, axes
+	Values       []ValueInfo        // what is known of intermediate values; may be empty
+}
+
+// InitializerNames lists the initializers in alphabetical order.
+func (g *Graph) InitializerNames() []string {
+	names := make([]string, 0, len(g.Initializers))
+	for n := range g.Initializers {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Input finds a graph input by name.
+func (g *Graph) Input(name string) (ValueInfo, bool) { return find(g.Inputs, name) }
+
+// Output finds a graph output by name.
+func (g *Graph) Output(name string) (ValueInfo, bool) { return find(g.Outputs, name) }
+
+func find(vs []ValueInfo, name string) (ValueInfo, bool) {
+	for _, v := range vs {
+		if v.Name == name {
+			return v, true
+		}
+	}
+	return ValueInfo{}, false
+}
+
+// Function is a model-local function: an operator defined by nodes.
+type Function struct {
+	Domain, Name    string
+	Inputs, Outputs []string
+	Attributes      []string // names of attributes without a default
+	Defaults        []Attr   // attributes with a default
+	Nodes           []*Node
+	Opsets          map[string]int64
+}
+
+// Node applies one operator. An empty string among Inputs or Outputs is an optional one left out.
+type Node struct {
+	Name    string
+	Op      string
+	Domain  string // "" is the standard operator set
+	Inputs  []string
+	Outputs []string
+	Attrs   []Attr
+}
+
+// AttrKind tells which field of an Attr holds its value, with the numbers of AttributeProto.
+type AttrKind int32
+
+// Kinds of attribute.
+const (
+	AttrUndefined AttrKind = 0
+	AttrFloat     AttrKind = 1
+	AttrInt       AttrKind = 2
+	AttrString    AttrKind = 3
+	AttrTensor    AttrKind = 4
+	AttrGraph     AttrKind = 5
+	AttrFloats    AttrKind = 6
+	AttrInts      AttrKind = 7
+	AttrStrings   AttrKind = 8
+	AttrTensors   AttrKind = 9
+	AttrGraphs    AttrKind = 10
+)
+
+// Attr is a constant argument of an operator.
+type Attr struct {
+	Name    string
+	Kind    AttrKind
+	Ref     string // inside a Function: the name of the function's attribute that gives the value
+	Float   float32
+	Int     int64
+	Str     string
+	Tensor  *Tensor
+	Graph   *Graph
+	Floats  []float32
+	Ints    []int64
+	Strs    []string
+	Tensors []*Tensor
+	Graphs  []*Graph
+}
+
+// FloatAttr makes a float attribute.
+func FloatAttr(name string, v float32) Attr { return Attr{Name: name, Kind: AttrFloat, Float: v} }
+
+// IntAttr makes an integer attribute.
+func IntAttr(name string, v int) Attr { return Attr{Name: name, Kind: AttrInt, Int: int64(v)} }
+
+// StrAttr makes a string attribute.
+func StrAttr(name, v string) Attr { return Attr{Name: name, Kind: AttrString, Str: v} }
+
+// IntsAttr makes an attribute that is a list of integers.
+func IntsAttr(name string, v ...int) Attr {
+	a := Attr{Name: name, Kind: AttrInts, Ints: make([]int64, len(v))}
+	for i, x := range v {
+		a.Ints[i] = int64(x)
+	}
+	return a
+}
+
+// FloatsAttr makes an attribute that is a list of floats.
+func FloatsAttr(name string, v ...float32) Attr {
+	return Attr{Name: name, Kind: AttrFloats, Floats: v}
+}
+
+// TensorAttr makes a tensor attribute.
+func TensorAttr(name string, t *Tensor) Attr { return Attr{Name: name, Kind: AttrTensor, Tensor: t} }
+
+// Attr finds an attribute by name.
+func (n *Node) Attr(name string) (Attr, bool) {
+	for _, a := range n.Attrs {
+		if a.Name == name {
+			return a, true
+		}
+	}
+	return Attr{}, false
+}
+
+// Int is an integer attribute, or def where the node has none.
+func (n *Node) Int(name string, def int) int {
+	if a, ok := n.Attr(name); ok && a.Kind == AttrInt {
+		return int(a.Int)
+	}
+	return def
+}
+
+// Float is a float attribute, or def where the node has none.
+func (n *Node) Float(name string, def float32) float32 {
+	if a, ok := n.Attr(name); ok && a.Kind == AttrFloat {
+		return a.Float
+	}
+	return def
+}
+
+// Str is a string attribute, or def where the node has none.
+func (n *Node) Str(name, def string) string {
+	if a, ok := n.Attr(name); ok && a.Kind == AttrString {
+		return a.Str
+	}
+	return def
+}
+
+// Ints is an attribute that is a list of integers, or def where the node has none.
+func (n *Node) Ints(name string, def []int) []int {
+	a, ok := n.Attr(name)
+	if !ok || a.Kind != AttrInts {
+		return def
+	}
+	out := make([]int, len(a.Ints))
+	for i, v := range a.Ints {
+		out[i] = int(v)
+	}
+	return out
+}
+
+// Input is the i-th input's name, "" where the node has fewer.
+func (n *Node) Input(i int) string {
+	if i < len(n.Inputs) {
+		return n.Inputs[i]
+	}
+	return ""
+}
+
+// ValueInfo is what is known of a value. Shape is nil where even the rank is unknown; a scalar has an
+// empty, non-nil Shape.
+type ValueInfo struct {
+	Name  string
+	DType DType
+	Shape []Dim
+}
+
+// Dim is one axis of a shape: a known size, or Size -1 with a symbol ("batch") or nothing.
+type Dim struct {
+	Size   int
+	Symbol string
+}
+
+// Known is an axis of fixed size.
+func Known(n int) Dim { return Dim{Size: n} }
+
+// Symbolic is an axis whose size is named but only known when the model runs.
+func Symbolic(name string) Dim { return Dim{Size: -1, Symbol: name} }
+
+// IsKnown says whether the size is fixed.
+func (d Dim) IsKnown() bool { return d.Size >= 0 }
+
+// Shape makes a shape from ints (known sizes) and strings (symbols). It panics on other types.
+func Shape(dims ...any) []Dim {
+	out := make([]Dim, 0, len(dims))
+	for _, d := range dims {
+		switch v := d.(type) {
+		case int:
+			out = append(out, Known(v))
+		case string:
+			out = append(out, Symbolic(v))
+		default:
+			panic("onnx.Shape: a dimension is an int or a string")
+		}
+	}
+	return out
+}

@@ -1,0 +1,73 @@
+// Package point holds weighted sets of data points z = (h, y): a feature row h of dx numbers and a label
+// y on the C-simplex (one-hot for real data). Client data, uploads and drawn points are all such sets,
+// float32 as they enter and leave graphs.
+package point
+
+import "fmt"
+
+// Set is N weighted points. Z holds N rows of Dx features and C label probabilities, row-major; W holds
+// N non-negative weights (1 for a real or drawn point, a mass for an uploaded one).
+type Set struct {
+	N, Dx, C int
+	Z        []float32
+	W        []float32
+}
+
+// New is a set of n zero points of weight 1.
+func New(n, dx, c int) *Set {
+	s := &Set{N: n, Dx: dx, C: c, Z: make([]float32, n*(dx+c)), W: make([]float32, n)}
+	for i := range s.W {
+		s.W[i] = 1
+	}
+	return s
+}
+
+// FromLabelled makes points of weight 1 from feature rows (n x dx, row-major) and class indices.
+func FromLabelled(features []float32, dx int, labels []int, c int) (*Set, error) {
+	n := len(labels)
+	if len(features) != n*dx {
+		return nil, fmt.Errorf("points: %d feature values for %d labels of dx %d; want %d", len(features), n, dx, n*dx)
+	}
+	s := New(n, dx, c)
+	for i, y := range labels {
+		if y < 0 || y >= c {
+			return nil, fmt.Errorf("points: label %d of point %d; allowed are 0 to %d", y, i, c-1)
+		}
+		row := s.Row(i)
+		copy(row, features[i*dx:(i+1)*dx])
+		row[dx+y] = 1
+	}
+	return s, nil
+}
+
+// Row is point i: its features, then its label. It shares memory with the set.
+func (s *Set) Row(i int) []float32 {
+	d := s.Dx + s.C
+	return s.Z[i*d : (i+1)*d]
+}
+
+// Mass is the sum of the weights.
+func (s *Set) Mass() float64 {
+	var m float64
+	for _, w := range s.W {
+		m += float64(w)
+	}
+	return m
+}
+
+// Pool is the union of sets, in order.
+func Pool(sets ...*Set) (*Set, error) {
+	if len(sets) == 0 {
+		return nil, fmt.Errorf("points: nothing to pool; give at least one set")
+	}
+	out := &Set{Dx: sets[0].Dx, C: sets[0].C}
+	for i, s := range sets {
+		if s.Dx != out.Dx || s.C != out.C {
+			return nil, fmt.Errorf("points: set %d has dx %d and C %d, set 0 has %d and %d; pool sets of one kind", i, s.Dx, s.C, out.Dx, out.C)
+		}
+		out.N += s.N
+		out.Z = append(out.Z, s.Z...)
+		out.W = append(out.W, s.W...)
+	}
+	return out, nil
+}
