@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Exit codes, as `fmp help` documents them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitMissing     = 3
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+// codedError is an error that knows the exit code it deserves.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
+// silentError ends the program with a code and no message: the command has already said it all.
+type silentError struct{ code int }
+
+func (e *silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// usageError marks err as the user's: bad usage, settings or input (exit code 2). A nil err stays nil.
+func usageError(err error) error { return coded(exitUsage, err) }
+
+// usageErrorf formats a usageError.
+func usageErrorf(format string, args ...any) error {
+	return usageError(fmt.Errorf(format, args...))
+}
+
+// missingError marks err as a library or data that is not there (exit code 3). A nil err stays nil.
+func missingError(err error) error { return coded(exitMissing, err) }
+
+func coded(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codedError{code, err}
+}
+
+// exitCode is the code of an error; the outermost mark counts.
+func exitCode(err error) int {
+	var c *codedError
+	var s *silentError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &s):
+		return s.code
+	case errors.As(err, &c):
+		return c.code
+	}
+	return exitFailed
+}

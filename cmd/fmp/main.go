@@ -1,0 +1,51 @@
+// Command fmp draws federated martingale posteriors: raw images in, calibrated predictions and their
+// table out, every model an ONNX graph. `fmp help` says what it can do.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal asks the work to stop at its next safe point; stop then restores the default, so
+	// that a second one ends the program at once.
+	go func() { <-ctx.Done(); stop() }()
+	code := execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	os.Exit(code)
+}
+
+// execute runs the program with the given arguments and streams, and is its exit code. Errors are
+// printed here and nowhere else.
+func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			fmt.Fprintf(stderr, "fmp: internal error: %v\nfmp: this is a fault of the program, not of your input; please report it with the command you ran\n", r)
+			code = exitFailed
+		}
+	}()
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(stderr, "fmp: interrupted")
+		return exitInterrupted
+	}
+	var silent *silentError
+	if !errors.As(err, &silent) {
+		fmt.Fprintf(stderr, "fmp: %v\n", err)
+	}
+	return exitCode(err)
+}

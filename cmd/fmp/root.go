@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// newRootCommand is the whole program: every command is listed here.
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "fmp",
+		Short: "Federated martingale posteriors: calibrated predictions from one upload per client",
+		Long: `fmp turns raw images that many clients hold into one calibrated classifier, after a single
+upload per client and without showing an image to the server. Every model it uses (extractor,
+embedding, predictor) is an ONNX file that runs on the stock ONNX Runtime.
+
+Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a library or data is missing
+(fmp doctor says which); 130 interrupted.`,
+		Example: `  fmp doctor                 what is installed, what is missing, what to do about it
+  fmp help COMMAND           a command's flags, with an example`,
+		// Errors are printed once, by execute; usage is for those who ask.
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// With a Run of its own, cobra checks the arguments and suggests the nearest command.
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(
+		newONNXCommand(),
+		newVersionCommand(),
+	)
+	return root
+}
+
+// newONNXCommand groups what works on any ONNX file.
+func newONNXCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "onnx",
+		Short:   "Run, inspect and test ONNX models, whoever made them",
+		Example: `  fmp onnx --help`,
+		Args:    unknownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand()
+	return cmd
+}
+
+// unknownCommand refuses arguments of a command that only has subcommands, suggesting the nearest.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := fmt.Sprintf("%s --help lists them", cmd.CommandPath())
+	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+		hint = fmt.Sprintf("did you mean %s?", strings.Join(s, " or "))
+	}
+	return usageErrorf("unknown command %q of %s; %s", args[0], cmd.CommandPath(), hint)
+}
+
+// flagError words cobra's complaint about a flag, with the nearest flag where one was mistyped.
+func flagError(cmd *cobra.Command, err error) error {
+	msg := err.Error()
+	if name, ok := strings.CutPrefix(msg, "unknown flag: --"); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(f *flagT) { names = append(names, f.Name) })
+		cmd.InheritedFlags().VisitAll(func(f *flagT) { names = append(names, f.Name) })
+		if near := nearest(name, names); near != "" {
+			return usageErrorf("unknown flag --%s of %s; did you mean --%s?", name, cmd.CommandPath(), near)
+		}
+	}
+	return usageErrorf("%s; %s --help lists what is allowed", msg, cmd.CommandPath())
+}
+
+// printJSON writes v indented, with a final newline.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// runFMP runs the program in this process.
+func runFMP(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = execute(context.Background(), args, strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestExecuteReportsBadUsageOnce(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"vresion"}, "did you mean version?"},
+		{[]string{"onnx", "zzzzzzzz"}, "fmp onnx --help"},
+		{[]string{"version", "--jsn"}, "did you mean --json?"},
+		{[]string{"version", "extra"}, "takes no arguments"},
+	} {
+		code, out, errs := runFMP(t, c.args...)
+		if code != exitUsage {
+			t.Errorf("%v: exit code %d, want %d", c.args, code, exitUsage)
+		}
+		if out != "" {
+			t.Errorf("%v: wrote to standard output: %q", c.args, out)
+		}
+		if strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "fmp: ") || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: said %q, want one line with %q", c.args, errs, c.want)
+		}
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	plain := errors.New("x")
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, exitOK}, {plain, exitFailed}, {usageError(plain), exitUsage}, {missingError(plain), exitMissing},
+		{context.Canceled, exitInterrupted}, {usageError(nil), exitOK}, {&silentError{exitMissing}, exitMissing},
+	} {
+		if got := exitCode(c.err); got != c.want {
+			t.Errorf("exitCode(%v) = %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// Every command can be learned from its own help.
+func TestEveryCommandHasHelpAndExample(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Name() == "help" || c.Name() == "completion" || c.Hidden {
+			return
+		}
+		if c.Short == "" {
+			t.Errorf("%s has no short description", c.CommandPath())
+		}
+		if c.Runnable() && !c.HasSubCommands() && c.Example == "" {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+		for _, s := range c.Commands() {
+			walk(s)
+		}
+	}
+	walk(newRootCommand())
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"json", "dataset.name", "dataset.dir", "erm.l2"}
+	for in, want := range map[string]string{"jsno": "json", "dataset.nmae": "dataset.name", "erm.12": "erm.l2", "zzz": ""} {
+		if got := nearest(in, names); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
