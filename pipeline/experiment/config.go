@@ -1,0 +1,306 @@
+// Package experiment runs the comparison of methods: a configuration in, a directory of results out.
+// Images become feature rows, clients are drawn from them, every method answers the test images, and
+// each answer becomes one line of figures. The same configuration and seed give the same bytes.
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Config holds every setting of a run. The names in the tags are the keys of the settings file, of
+// --set key=value and (upper case, dots as underscores) of the FMP_* environment. [Default] gives the
+// defaults that the comments state; [Config.Validate] checks the ranges.
+type Config struct {
+	// Seed is the seed of the first repeat; repeat r uses streams of (Seed, r). Default 1.
+	Seed uint64 `mapstructure:"seed" yaml:"seed" json:"seed" doc:"seed that every random stream of the run is named under"`
+	// Seeds is the number of repeats, 1 to 1000. Default 5.
+	Seeds      int        `mapstructure:"seeds" yaml:"seeds" json:"seeds" doc:"number of repeats, each with clients of its own"`
+	Dataset    Dataset    `mapstructure:"dataset" yaml:"dataset" json:"dataset"`
+	Extractor  Extractor  `mapstructure:"extractor" yaml:"extractor" json:"extractor"`
+	Federation Federation `mapstructure:"federation" yaml:"federation" json:"federation"`
+	Predictor  Predictor  `mapstructure:"predictor" yaml:"predictor" json:"predictor"`
+	Embedding  Embedding  `mapstructure:"embedding" yaml:"embedding" json:"embedding"`
+	ERM        ERM        `mapstructure:"erm" yaml:"erm" json:"erm"`
+	Posterior  Posterior  `mapstructure:"posterior" yaml:"posterior" json:"posterior"`
+	// Protocol says whose hyper-parameters the methods use: shared (one L2 for all), tuned (each method's
+	// own, chosen on the meta-training corpus by NLL), or both. Default shared.
+	Protocol string `mapstructure:"protocol" yaml:"protocol" json:"protocol" doc:"shared, tuned or both: one L2 for all methods, or each method's own chosen on the corpus"`
+	// Methods are names of the registry in pipeline/posterior, in the order of the table; empty means all.
+	Methods []string `mapstructure:"methods" yaml:"methods,flow" json:"methods" doc:"methods to run, in the table's order; empty means all"`
+	Engine  Engine   `mapstructure:"engine" yaml:"engine" json:"engine"`
+	Tasks   Tasks    `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
+	Output  Output   `mapstructure:"output" yaml:"output" json:"output"`
+}
+
+// Dataset says which images.
+type Dataset struct {
+	// Name is synth (the embedded digits, default), synth-color, mnist, cifar10, cifar100, or folder (Dir then
+	// holds train and test, each with one folder of images a class).
+	Name string `mapstructure:"name" yaml:"name" json:"name" doc:"synth, synth-color, mnist, cifar10, cifar100 or folder"`
+	// Dir is where the data lie; "" means the cache.
+	Dir string `mapstructure:"dir" yaml:"dir" json:"dir" doc:"folder of the data; empty means the cache"`
+	// Classes are the labels of the file that take part, renumbered from 0 in this order; empty means all
+	// (0 to 19 of CIFAR-100).
+	Classes []int `mapstructure:"classes" yaml:"classes,flow" json:"classes" doc:"labels that take part, renumbered from 0; empty means the data set's own choice"`
+	// Splits cuts the training images into disjoint parts.
+	Splits Splits `mapstructure:"splits" yaml:"splits" json:"splits"`
+	// Test is the most test images used, the first ones of the file; 0 means all. Default 0.
+	Test int `mapstructure:"test" yaml:"test" json:"test" doc:"most test images used; 0 means all"`
+}
+
+// Splits are the fractions of the training images, in the order of the file: the extractor's part, then
+// the meta-training corpus, then the new tasks' clients. Defaults 0.5, 0.375, 0.125; their sum is at most 1.
+type Splits struct {
+	Extractor float64 `mapstructure:"extractor" yaml:"extractor" json:"extractor" doc:"fraction of the training images that trains the extractor"`
+	Corpus    float64 `mapstructure:"corpus" yaml:"corpus" json:"corpus" doc:"fraction that makes meta-training tasks and tunes settings"`
+	Clients   float64 `mapstructure:"clients" yaml:"clients" json:"clients" doc:"fraction that new tasks' clients draw from"`
+}
+
+// Extractor says how images become feature rows.
+type Extractor struct {
+	// Model is a file, or default: the shipped asset of the data set.
+	Model string `mapstructure:"model" yaml:"model" json:"model" doc:"ONNX file of the extractor, or default for the shipped one"`
+	// Batch is the number of images of one call, 1 to 65536. Default 256.
+	Batch int `mapstructure:"batch" yaml:"batch" json:"batch" doc:"images of one extractor call"`
+	// Mean and Std, one a channel, apply to pixels scaled to [0, 1]; empty means the model's manifest.
+	Mean []float64 `mapstructure:"mean" yaml:"mean,flow" json:"mean" doc:"mean of each channel, pixels in [0, 1]; empty means the manifest's"`
+	Std  []float64 `mapstructure:"std" yaml:"std,flow" json:"std" doc:"standard deviation of each channel; empty means the manifest's"`
+	// Layout is auto (default: read from the model's input), nchw or nhwc.
+	Layout string `mapstructure:"layout" yaml:"layout" json:"layout" doc:"auto, nchw or nhwc"`
+	// Output names the output that holds the features; "" means the only or clearly right one.
+	Output string `mapstructure:"output" yaml:"output" json:"output" doc:"output that holds the features; empty where it is clear"`
+}
+
+// Federation says who the clients are.
+type Federation struct {
+	// Clients is M, 1 to 10000. Default 10.
+	Clients int `mapstructure:"clients" yaml:"clients" json:"clients" doc:"number of clients M"`
+	// Points is n, the images of one client, 1 to 100000. Default 20.
+	Points int `mapstructure:"points" yaml:"points" json:"points" doc:"images n that one client holds"`
+	// Partition is homogeneous (default), dirichlet, or both.
+	Partition string `mapstructure:"partition" yaml:"partition" json:"partition" doc:"homogeneous, dirichlet or both"`
+	// Alpha are the concentrations of the Dirichlet partitions, each 0.001 to 1000. Default 0.1, 0.5, 1, 5.
+	Alpha []float64 `mapstructure:"alpha" yaml:"alpha,flow" json:"alpha" doc:"concentrations of the Dirichlet partitions"`
+}
+
+// Predictor draws new points.
+type Predictor struct {
+	// Model is a file; default: the shipped asset of the data set, else untrained; or untrained.
+	Model string `mapstructure:"model" yaml:"model" json:"model" doc:"ONNX file of the predictor, default, or untrained"`
+	// Fresh is n', the number of drawn points, 1 to 100000. Default 100.
+	Fresh int `mapstructure:"fresh" yaml:"fresh" json:"fresh" doc:"number n' of points drawn for one posterior sample"`
+}
+
+// Embedding compresses a client.
+type Embedding struct {
+	// Model is a file; default: the shipped asset of the data set, else untrained; or untrained.
+	Model string `mapstructure:"model" yaml:"model" json:"model" doc:"ONNX file of the embedding, default, or untrained"`
+	// Size is s, the points of an upload, 1 to 10000. A model file's own size must agree. Default 10.
+	Size int `mapstructure:"size" yaml:"size" json:"size" doc:"number s of points in an upload"`
+	// Weights is masses (default: each seed's share of the points) or constant (n/s).
+	Weights string `mapstructure:"weights" yaml:"weights" json:"weights" doc:"masses or constant: what weight an uploaded point carries"`
+}
+
+// ERM is the fit of the head.
+type ERM struct {
+	// L2 is lambda of the sum-form objective, 1e-6 to 1e6. Default 3.
+	L2 float64 `mapstructure:"l2" yaml:"l2" json:"l2" doc:"L2 penalty of the head (sum form)"`
+	// Tolerance is the gradient norm, relative to that at zero, at which Newton stops, 1e-12 to 1e-2. Default 1e-6.
+	Tolerance float64 `mapstructure:"tolerance" yaml:"tolerance" json:"tolerance" doc:"relative gradient norm at which the fit stops"`
+}
+
+// Posterior is how the posterior is sampled.
+type Posterior struct {
+	// Samples is S, 1 to 10000. Default 20.
+	Samples int `mapstructure:"samples" yaml:"samples" json:"samples" doc:"number S of posterior samples"`
+	// BNN is hmc (default) or laplace.
+	BNN string `mapstructure:"bnn" yaml:"bnn" json:"bnn" doc:"hmc or laplace: sampler of the Gaussian-prior posteriors"`
+	// Consensus is diagonal (default) or full (shrunk covariance).
+	Consensus string `mapstructure:"consensus" yaml:"consensus" json:"consensus" doc:"diagonal or full: precision of the consensus methods"`
+}
+
+// Engine is what executes models.
+type Engine struct {
+	// Name is auto (default: ort where its library is found, else pure), ort or pure.
+	Name string `mapstructure:"name" yaml:"name" json:"name" doc:"auto, ort or pure"`
+	// Provider is the ONNX Runtime's execution provider: cpu (default), cuda, coreml or dml.
+	Provider string `mapstructure:"provider" yaml:"provider" json:"provider" doc:"execution provider of the ONNX Runtime: cpu, cuda, coreml or dml"`
+	// Threads is how many threads the run uses, 0 to 1024; 0 (default) means one a core. No figure depends on it.
+	Threads int `mapstructure:"threads" yaml:"threads" json:"threads" doc:"threads; 0 means one a core; no figure depends on it"`
+	// Library is the ONNX Runtime's shared library; "" searches.
+	Library string `mapstructure:"library" yaml:"library" json:"library" doc:"path of the ONNX Runtime library; empty searches"`
+}
+
+// Tasks is the meta-training's choice of tasks.
+type Tasks struct {
+	// Labels is permuted (default: every task names its classes differently) or fixed.
+	Labels string `mapstructure:"labels" yaml:"labels" json:"labels" doc:"permuted or fixed names of classes in meta-training tasks"`
+}
+
+// Output is where results go.
+type Output struct {
+	// Dir is the run directory; "" means runs/NAME-DIGEST, which the settings decide.
+	Dir string `mapstructure:"dir" yaml:"dir" json:"dir" doc:"run directory; empty means runs/DATASET-DIGEST"`
+}
+
+// Default is the configuration of a run on the embedded digits.
+func Default() Config {
+	return Config{
+		Seed: 1, Seeds: 5,
+		Dataset:    Dataset{Name: "synth", Classes: []int{}, Splits: Splits{Extractor: 0.5, Corpus: 0.375, Clients: 0.125}},
+		Extractor:  Extractor{Model: "default", Batch: 256, Mean: []float64{}, Std: []float64{}, Layout: "auto"},
+		Federation: Federation{Clients: 10, Points: 20, Partition: "homogeneous", Alpha: []float64{0.1, 0.5, 1, 5}},
+		Predictor:  Predictor{Model: "default", Fresh: 100},
+		Embedding:  Embedding{Model: "default", Size: 10, Weights: "masses"},
+		ERM:        ERM{L2: 3, Tolerance: 1e-6},
+		Posterior:  Posterior{Samples: 20, BNN: "hmc", Consensus: "diagonal"},
+		Protocol:   "shared",
+		Methods:    []string{},
+		Engine:     Engine{Name: "auto", Provider: "cpu"},
+		Tasks:      Tasks{Labels: "permuted"},
+	}
+}
+
+// Validate checks every setting's range and returns all violations, joined, or nil.
+func (c *Config) Validate() error {
+	var errs []error
+	fail := func(key string, value any, allowed, next string) {
+		errs = append(errs, fmt.Errorf("setting %s is %v; allowed is %s: %s", key, value, allowed, next))
+	}
+	integer := func(key string, v, lo, hi int) {
+		if v < lo || v > hi {
+			fail(key, v, fmt.Sprintf("%d to %d", lo, hi), fmt.Sprintf("pass --set %s=N in that range", key))
+		}
+	}
+	real := func(key string, v, lo, hi float64) {
+		if math.IsNaN(v) || v < lo || v > hi {
+			fail(key, v, fmt.Sprintf("%g to %g", lo, hi), fmt.Sprintf("pass --set %s=X in that range", key))
+		}
+	}
+	choice := func(key, v string, options ...string) {
+		if !slices.Contains(options, v) {
+			fail(key, fmt.Sprintf("%q", v), strings.Join(options, ", "), fmt.Sprintf("pass --set %s=%s, say", key, options[0]))
+		}
+	}
+	given := func(key, v, example string) {
+		if v == "" {
+			fail(key, `""`, "a file or a name", fmt.Sprintf("pass --set %s=%s, say", key, example))
+		}
+	}
+	integer("seeds", c.Seeds, 1, 1000)
+	choice("dataset.name", c.Dataset.Name, DatasetNames...)
+	if c.Dataset.Name == "folder" && c.Dataset.Dir == "" {
+		fail("dataset.dir", `""`, "a folder that holds train and test", "pass --set dataset.dir=FOLDER")
+	}
+	seen := map[int]bool{}
+	for _, k := range c.Dataset.Classes {
+		if k < 0 || k > 65535 || seen[k] {
+			fail("dataset.classes", c.Dataset.Classes, "different labels from 0 to 65535", "give each label once")
+			break
+		}
+		seen[k] = true
+	}
+	if len(c.Dataset.Classes) == 1 {
+		fail("dataset.classes", c.Dataset.Classes, "none (all), or two and more", "add a second label")
+	}
+	integer("dataset.test", c.Dataset.Test, 0, 10_000_000)
+	s := c.Dataset.Splits
+	real("dataset.splits.extractor", s.Extractor, 0, 0.99)
+	real("dataset.splits.corpus", s.Corpus, 0, 0.99)
+	real("dataset.splits.clients", s.Clients, 0.001, 1)
+	if sum := s.Extractor + s.Corpus + s.Clients; sum > 1+1e-9 {
+		fail("dataset.splits", fmt.Sprintf("%g + %g + %g = %g", s.Extractor, s.Corpus, s.Clients, sum), "a sum of at most 1", "make a part smaller: the parts are disjoint")
+	}
+	given("extractor.model", c.Extractor.Model, "default")
+	integer("extractor.batch", c.Extractor.Batch, 1, 65536)
+	choice("extractor.layout", c.Extractor.Layout, "auto", "nchw", "nhwc")
+	if len(c.Extractor.Mean) != len(c.Extractor.Std) {
+		fail("extractor.mean and extractor.std", fmt.Sprintf("%v and %v", c.Extractor.Mean, c.Extractor.Std), "both empty, or one number a channel in each", "give both")
+	}
+	for _, v := range c.Extractor.Mean {
+		real("extractor.mean", v, -1e6, 1e6)
+	}
+	for _, v := range c.Extractor.Std {
+		real("extractor.std", v, 1e-6, 1e6)
+	}
+	integer("federation.clients", c.Federation.Clients, 1, 10_000)
+	integer("federation.points", c.Federation.Points, 1, 100_000)
+	choice("federation.partition", c.Federation.Partition, "homogeneous", "dirichlet", "both")
+	if c.Federation.Partition != "homogeneous" && len(c.Federation.Alpha) == 0 {
+		fail("federation.alpha", "[]", "one number or more", "pass --alpha 0.1, say")
+	}
+	for i, a := range c.Federation.Alpha {
+		real("federation.alpha", a, 1e-3, 1e3)
+		if slices.Contains(c.Federation.Alpha[:i], a) {
+			fail("federation.alpha", c.Federation.Alpha, "different numbers", "give each once")
+		}
+	}
+	given("predictor.model", c.Predictor.Model, "untrained")
+	integer("predictor.fresh", c.Predictor.Fresh, 1, 100_000)
+	given("embedding.model", c.Embedding.Model, "untrained")
+	integer("embedding.size", c.Embedding.Size, 1, 10_000)
+	choice("embedding.weights", c.Embedding.Weights, "masses", "constant")
+	real("erm.l2", c.ERM.L2, 1e-6, 1e6)
+	real("erm.tolerance", c.ERM.Tolerance, 1e-12, 1e-2)
+	integer("posterior.samples", c.Posterior.Samples, 1, 10_000)
+	choice("posterior.bnn", c.Posterior.BNN, "hmc", "laplace")
+	choice("posterior.consensus", c.Posterior.Consensus, "diagonal", "full")
+	choice("protocol", c.Protocol, "shared", "tuned", "both")
+	if c.Protocol != "shared" && s.Corpus == 0 {
+		fail("protocol", c.Protocol, "shared where dataset.splits.corpus is 0", "give the corpus a part: tuning needs it")
+	}
+	for i, m := range c.Methods {
+		if m == "" || slices.Contains(c.Methods[:i], m) {
+			fail("methods", c.Methods, "different names", "give each once")
+		}
+	}
+	choice("engine.name", c.Engine.Name, "auto", "ort", "pure")
+	choice("engine.provider", c.Engine.Provider, "cpu", "cuda", "coreml", "dml")
+	integer("engine.threads", c.Engine.Threads, 0, 1024)
+	choice("tasks.labels", c.Tasks.Labels, "permuted", "fixed")
+	return errors.Join(errs...)
+}
+
+// DatasetNames are the allowed values of dataset.name.
+var DatasetNames = []string{"synth", "synth-color", "mnist", "cifar10", "cifar100", "folder"}
+
+// Partition is one way to spread classes over clients.
+type Partition struct {
+	// Alpha is the concentration of the Dirichlet distribution of each client's class proportions; 0 means
+	// homogeneous: uniform proportions everywhere.
+	Alpha float64
+}
+
+// Name is "homogeneous" or "dirichlet-ALPHA": how results files call the partition.
+func (p Partition) Name() string {
+	if p.Alpha == 0 {
+		return "homogeneous"
+	}
+	return fmt.Sprintf("dirichlet-%g", p.Alpha)
+}
+
+// Partitions lists the partitions that the settings ask for.
+func (c *Config) Partitions() []Partition {
+	var ps []Partition
+	if c.Federation.Partition != "dirichlet" {
+		ps = append(ps, Partition{})
+	}
+	if c.Federation.Partition != "homogeneous" {
+		for _, a := range c.Federation.Alpha {
+			ps = append(ps, Partition{Alpha: a})
+		}
+	}
+	return ps
+}
+
+// Protocols lists the protocols that the settings ask for.
+func (c *Config) Protocols() []string {
+	if c.Protocol == "both" {
+		return []string{"shared", "tuned"}
+	}
+	return []string{c.Protocol}
+}

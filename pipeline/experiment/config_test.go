@@ -1,0 +1,80 @@
+package experiment
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDefaultIsValidAndSurvivesYAML(t *testing.T) {
+	c := Default()
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := yaml.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Config
+	if err := yaml.Unmarshal(b, &back); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(c, back); d != "" {
+		t.Errorf("the configuration changed on its way through YAML:\n%s", d)
+	}
+}
+
+func TestValidateNamesKeyValueAndWhatIsAllowed(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Config)
+		want   []string
+	}{
+		{"too many seeds", func(c *Config) { c.Seeds = 2000 }, []string{"seeds", "2000", "1 to 1000"}},
+		{"no seeds", func(c *Config) { c.Seeds = 0 }, []string{"seeds is 0"}},
+		{"unknown data set", func(c *Config) { c.Dataset.Name = "minst" }, []string{"dataset.name", "minst", "mnist"}},
+		{"folder without dir", func(c *Config) { c.Dataset.Name = "folder" }, []string{"dataset.dir"}},
+		{"overlapping parts", func(c *Config) { c.Dataset.Splits.Clients = 0.5 }, []string{"dataset.splits", "at most 1"}},
+		{"label twice", func(c *Config) { c.Dataset.Classes = []int{1, 2, 1} }, []string{"dataset.classes", "[1 2 1]"}},
+		{"one label", func(c *Config) { c.Dataset.Classes = []int{1} }, []string{"dataset.classes"}},
+		{"zero std", func(c *Config) { c.Extractor.Mean, c.Extractor.Std = []float64{0}, []float64{0} }, []string{"extractor.std"}},
+		{"mean alone", func(c *Config) { c.Extractor.Mean = []float64{0} }, []string{"extractor.mean and extractor.std"}},
+		{"NaN penalty", func(c *Config) { c.ERM.L2 = math.NaN() }, []string{"erm.l2", "NaN"}},
+		{"alpha of zero", func(c *Config) { c.Federation.Alpha = []float64{0} }, []string{"federation.alpha is 0"}},
+		{"alpha twice", func(c *Config) { c.Federation.Alpha = []float64{1, 1} }, []string{"federation.alpha"}},
+		{"no alpha", func(c *Config) { c.Federation.Partition, c.Federation.Alpha = "both", nil }, []string{"federation.alpha"}},
+		{"tuned without corpus", func(c *Config) { c.Protocol, c.Dataset.Splits.Corpus = "tuned", 0 }, []string{"protocol", "corpus"}},
+		{"method twice", func(c *Config) { c.Methods = []string{"FMP", "FMP"} }, []string{"methods"}},
+		{"two mistakes", func(c *Config) { c.Seeds, c.Protocol = 0, "x" }, []string{"seeds", "protocol"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := Default()
+			tc.change(&c)
+			err := c.Validate()
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("error %q does not say %q", err, w)
+				}
+			}
+		})
+	}
+}
+
+func TestPartitions(t *testing.T) {
+	c := Default()
+	c.Federation.Partition, c.Federation.Alpha = "both", []float64{0.1, 5}
+	var names []string
+	for _, p := range c.Partitions() {
+		names = append(names, p.Name())
+	}
+	if got := strings.Join(names, " "); got != "homogeneous dirichlet-0.1 dirichlet-5" {
+		t.Error(got)
+	}
+}
