@@ -1,0 +1,202 @@
+package models
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"fmp/onnx"
+)
+
+// Residual says how a block's query enters its output beside what it attends to.
+type Residual string
+
+// Residuals.
+const (
+	// ResidualQuery adds the query itself: the published block.
+	ResidualQuery Residual = "query"
+	// ResidualProjected adds a linear map of the query, which starts at zero on the first Keep coordinates.
+	ResidualProjected Residual = "projected"
+	// ResidualNone adds nothing.
+	ResidualNone Residual = "none"
+)
+
+// Block is the configuration of a multihead attention block (Lee et al. 2019, equations 6 and 7):
+//
+//	H   = N(R(Q) + Multihead(Q, K, K))
+//	MAB = N(H + rFF(H))
+//
+// where Multihead concatenates, over heads j, softmax(beta Qj Kj^T / sqrt(d)) Vj with Qj = Q Wq_j, Kj = K Wk_j
+// + bk_j, Vj = K Wv_j + bv_j, N is layer normalisation or nothing, R is chosen by Residual, and rFF is relu of
+// a linear map, or with Hidden > 0 two linear maps with a relu between them.
+//
+// The published block has several heads, LayerNorm, Residual "query" and Project. The identity-initialised
+// one has one head and Value "identity": its output starts as a convex combination of the points attended to.
+type Block struct {
+	// Dim is the width d of queries, keys and output.
+	Dim int `json:"dim"`
+	// Heads divides Dim.
+	Heads     int      `json:"heads"`
+	LayerNorm bool     `json:"layer_norm"`
+	Residual  Residual `json:"residual"`
+	// Project multiplies the concatenated heads by an output matrix Wo (equation 4).
+	Project bool `json:"project"`
+	// IdentityValue starts Wv as the identity and bv at zero, so that values are the points themselves.
+	IdentityValue bool `json:"identity_value"`
+	// Keep is the number of leading coordinates on which a projected residual starts at zero.
+	Keep int `json:"keep"`
+	// Beta is the starting value of the learned factor on the logits; 0 leaves the factor out.
+	Beta float32 `json:"beta"`
+	// Hidden is the width inside a feed-forward part of two layers, whose second layer starts at zero; 0 is one
+	// layer.
+	Hidden int `json:"hidden"`
+
+	// Starting values that differ from the habitual ones; nil keeps those.
+	query, key, keyBias, feed, project Init
+}
+
+// Published is the block of Lee et al. 2019 of width d.
+func Published(d, heads int) Block {
+	return Block{Dim: d, Heads: heads, LayerNorm: true, Residual: ResidualQuery, Project: true}
+}
+
+// Identity is the identity-initialised block of width d whose first keep coordinates start as a convex
+// combination of the points attended to (design: "what is known to work").
+func Identity(d, keep int, beta float32) Block {
+	return Block{Dim: d, Heads: 1, Residual: ResidualProjected, IdentityValue: true, Keep: keep, Beta: beta}
+}
+
+func (c Block) check(b *onnx.Builder) bool {
+	switch {
+	case c.Dim < 1 || c.Dim > maxWidth:
+		b.Fail("attention block of width %d; allowed are 1 to %d", c.Dim, maxWidth)
+	case c.Heads < 1 || c.Dim%c.Heads != 0:
+		b.Fail("attention block of width %d with %d heads; the number of heads must divide the width", c.Dim, c.Heads)
+	case c.Residual != ResidualQuery && c.Residual != ResidualProjected && c.Residual != ResidualNone:
+		b.Fail("attention block with residual %q; allowed are %q, %q and %q", c.Residual, ResidualQuery, ResidualProjected, ResidualNone)
+	case c.Keep < 0 || c.Keep > c.Dim:
+		b.Fail("attention block of width %d keeps %d coordinates; allowed are 0 to the width", c.Dim, c.Keep)
+	case c.Hidden < 0 || c.Hidden > maxWidth:
+		b.Fail("attention block with %d hidden units; allowed are 0 to %d", c.Hidden, maxWidth)
+	default:
+		return true
+	}
+	return false
+}
+
+func orElse(init, otherwise Init) Init {
+	if init != nil {
+		return init
+	}
+	return otherwise
+}
+
+// MAB builds the block: q [batch or 1, nq, d] attends to k [batch or 1, nk, d] and gives out [batch, nq, d].
+// logWeight, where given, is [batch or 1, 1, nk] and is added to the logits of every query, so that a point of
+// weight w counts as w points. Logits, [batch, heads, nq, nk] or without the axis of heads where there is one
+// head, are those before the weights.
+func (c Block) MAB(w Weights, q, k, logWeight onnx.Ref) (out, logits onnx.Ref) {
+	b, d := w.b, c.Dim
+	if !c.check(b) {
+		return q, q
+	}
+	value, valueBias := FanIn(d), FanIn(d)
+	if c.IdentityValue {
+		value, valueBias = Eye(func(int) float32 { return 1 }), Constant(0)
+	}
+	qs := w.Linear("q", q, d, d, orElse(c.query, FanIn(d)), nil)
+	ks := w.Linear("k", k, d, d, orElse(c.key, FanIn(d)), orElse(c.keyBias, FanIn(d)))
+	vs := w.Linear("v", k, d, d, value, valueBias)
+
+	// The logits' scale is applied to the queries, the smallest of the factors.
+	scale := b.F32(float32(1 / math.Sqrt(float64(d))))
+	if c.Beta != 0 {
+		scale = b.Mul(w.Param("beta", Constant(c.Beta)), scale)
+	}
+	qs = b.Mul(qs, scale)
+
+	axis := 2
+	if c.Heads > 1 {
+		split := func(x onnx.Ref, perm ...int) onnx.Ref {
+			return b.Transpose(b.Reshape(x, 0, 0, c.Heads, d/c.Heads), perm...)
+		}
+		qs, vs = split(qs, 0, 2, 1, 3), split(vs, 0, 2, 1, 3)
+		logits = b.MatMul(qs, split(ks, 0, 2, 3, 1))
+		axis = 3
+		if logWeight != "" {
+			logWeight = b.Unsqueeze(logWeight, 1)
+		}
+	} else {
+		logits = b.MatMul(qs, b.Transpose(ks, 0, 2, 1))
+	}
+	weighted := logits
+	if logWeight != "" {
+		weighted = b.Add(logits, logWeight)
+	}
+	h := b.MatMul(b.Softmax(weighted, axis), vs)
+	if c.Heads > 1 {
+		h = b.Reshape(b.Transpose(h, 0, 2, 1, 3), 0, 0, d)
+	}
+	if c.Project {
+		h = w.Linear("project", h, d, d, orElse(c.project, FanIn(d)), nil)
+	}
+	switch c.Residual {
+	case ResidualQuery:
+		h = b.Add(q, h)
+	case ResidualProjected:
+		h = b.Add(w.Linear("r", q, d, d, zeroColumns(Scaled(FanIn(d), 0.1), c.Keep), nil), h)
+	}
+	if c.LayerNorm {
+		h = w.LayerNorm("norm0", h, d)
+	}
+	out = b.Add(h, c.rowFeedForward(w, h))
+	if c.LayerNorm {
+		out = w.LayerNorm("norm1", out, d)
+	}
+	return out, logits
+}
+
+// rowFeedForward is the rFF of the block: the same small network on every row.
+func (c Block) rowFeedForward(w Weights, h onnx.Ref) onnx.Ref {
+	weight, bias := orElse(c.feed, FanIn(c.Dim)), FanIn(c.Dim)
+	if c.IdentityValue {
+		weight, bias = orElse(c.feed, Scaled(FanIn(c.Dim), 0.1)), Constant(0)
+	}
+	if c.Hidden == 0 {
+		return w.b.Relu(w.Linear("o", h, c.Dim, c.Dim, weight, bias))
+	}
+	h = w.b.Relu(w.Linear("o0", h, c.Dim, c.Hidden, FanIn(c.Dim), FanIn(c.Dim)))
+	return w.Linear("o1", h, c.Hidden, c.Dim, Constant(0), Constant(0))
+}
+
+// zeroColumns is init with the first n output coordinates set to zero.
+func zeroColumns(init Init, n int) Init {
+	return func(r *rand.Rand, t []float32, shape []int) {
+		init(r, t, shape)
+		for i := range shape[0] {
+			for j := range min(n, shape[1]) {
+				t[i*shape[1]+j] = 0
+			}
+		}
+	}
+}
+
+// SAB is the set attention block MAB(X, X) (equation 8).
+func SAB(w Weights, c Block, x, logWeight onnx.Ref) onnx.Ref {
+	out, _ := c.MAB(w, x, x, logWeight)
+	return out
+}
+
+// ISAB is the induced set attention block MAB(Q, MAB(I, X)) (equations 9 and 10, where Q is X itself). The inner
+// block's parameters are named inner/..., the outer's outer/....
+func ISAB(w Weights, inner, outer Block, query, inducing, x, logWeight onnx.Ref) onnx.Ref {
+	h, _ := inner.MAB(w.Scope("inner"), inducing, x, logWeight)
+	out, _ := outer.MAB(w.Scope("outer"), query, h, "")
+	return out
+}
+
+// PMA is pooling by multihead attention MAB(S, X) over k learned seeds S (equation 11), with the parameter
+// seeds [k, d]. Logits are those of [Block.MAB].
+func PMA(w Weights, c Block, k int, seeds Init, x, logWeight onnx.Ref) (out, logits onnx.Ref) {
+	s := w.b.Unsqueeze(w.Param("seeds", seeds, k, c.Dim), 0)
+	return c.MAB(w, s, x, logWeight)
+}

@@ -1,0 +1,162 @@
+package models
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"fmp/onnx"
+)
+
+// EmbeddingConfig is what an embedding of client data is built from. The zero value of a field means its
+// default.
+type EmbeddingConfig struct {
+	// Dx and C are the numbers of features and classes.
+	Dx int `json:"dx"`
+	C  int `json:"c"`
+	// Size is s, the number of compressed points; default C.
+	Size int `json:"size"`
+	// ConstantWeights gives every compressed point the weight n/s; by default each point is divided among the
+	// seeds, and a compressed point's mass is what its seed takes.
+	ConstantWeights bool `json:"constant_weights"`
+	// Dim is the width d of the blocks; default Dx + C + 64.
+	Dim int `json:"dim"`
+	// Published builds the blocks of Lee et al. 2019 in place of the identity-initialised ones.
+	Published bool `json:"published"`
+	// Heads is used by the published blocks; default 4.
+	Heads int `json:"heads"`
+	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
+	Hidden int `json:"hidden"`
+	// Blocks is the number of set attention blocks between the per-point layer and the pooling; default 0.
+	Blocks int `json:"blocks"`
+}
+
+func (c *EmbeddingConfig) fill() error {
+	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth {
+		return fmt.Errorf("embedding for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d", c.Dx, c.C, maxWidth, maxWidth)
+	}
+	dz := c.Dx + c.C
+	if c.Size == 0 {
+		c.Size = c.C
+	}
+	if c.Heads == 0 {
+		c.Heads = 1
+		if c.Published {
+			c.Heads = 4
+		}
+	}
+	if c.Dim == 0 {
+		c.Dim = (dz + 64 + c.Heads - 1) / c.Heads * c.Heads
+	}
+	if !c.Published && c.Dim < dz+1 {
+		return fmt.Errorf("embedding of width %d for points of %d numbers; the identity path needs a width of at least %d", c.Dim, dz, dz+1)
+	}
+	if c.Size < 1 || c.Size > maxSize {
+		return fmt.Errorf("embedding to %d points; allowed are 1 to %d", c.Size, maxSize)
+	}
+	if c.Blocks < 0 || c.Blocks > 16 {
+		return fmt.Errorf("embedding with %d attention blocks; allowed are 0 to 16", c.Blocks)
+	}
+	return nil
+}
+
+// NewEmbedding builds an untrained embedding h(Z) = MAB(S, f(Z)), which compresses a client's points to s
+// points with masses by s learned seeds (arXiv:2605.18554):
+//
+//	points     [batch, n, dx+C]  the client's points
+//	weights    [batch, n]        1 for a point, 0 for padding
+//	compressed [batch, s, dx+C]  features, then a point of the simplex
+//	masses     [batch, s]        they sum to the sum of weights
+//
+// Seed i starts out attending to label i mod C, so that with the identity path the untrained embedding
+// returns class means, and the masses are the class counts, nearly. Parameters start from streams of seed.
+func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
+	if err := c.fill(); err != nil {
+		return nil, err
+	}
+	dz, d := c.Dx+c.C, c.Dim
+	b := onnx.NewBuilder("embedding")
+	points := b.Input("points", onnx.Float32, "batch", "n", dz)
+	weights := b.Input("weights", onnx.Float32, "batch", "n")
+	lw := logWeights(b, weights)
+
+	w := NewWeights(b, seed)
+	x := lift(w.Scope("lift"), points, dz, d, !c.Published)
+	for i := range c.Blocks {
+		block := Published(d, c.Heads)
+		if !c.Published {
+			// What the block adds starts at zero: the points pass through unchanged.
+			block.LayerNorm, block.Hidden, block.project = false, max(c.Hidden, d), Constant(0)
+		}
+		x = SAB(w.Scope(fmt.Sprintf("block%d", i)), block, x, lw)
+	}
+	pool, seeds := Published(d, c.Heads), Init(Gaussian(1))
+	if !c.Published {
+		pool = labelPooling(d, c.Dx, c.C)
+		seeds = labelSeeds(c.Dx, c.C)
+	}
+	pool.Hidden = c.Hidden
+	o, logits := PMA(w.Scope("pool"), pool, c.Size, seeds, x, lw)
+	b.Output("compressed", decode(w.Scope("decode"), o, d, c.Dx, c.C, !c.Published))
+	b.Output("masses", masses(b, logits, weights, c))
+	m, err := b.Model()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("embedding: encoding the configuration: %w", err)
+	}
+	return m, Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, D: d, S: c.Size, Seed: seed, Config: string(cfg)}.Write(m)
+}
+
+// labelPooling is the pooling block that starts out comparing labels: queries and keys are the coordinates
+// themselves, without the features and with little of the learned ones.
+func labelPooling(d, dx, c int) Block {
+	p := Identity(d, dx+c, 1)
+	p.Residual = ResidualNone
+	p.query = Eye(func(int) float32 { return 1 })
+	p.key = Eye(func(i int) float32 {
+		switch {
+		case i < dx:
+			return 0
+		case i < dx+c:
+			return 1
+		}
+		return 0.3
+	})
+	p.keyBias, p.feed = Constant(0), Constant(0)
+	return p
+}
+
+// labelSeeds starts seed i near 6 sqrt(d) times the unit vector of label i mod C, so that its logit is about 6
+// for points of that label and 0 for others.
+func labelSeeds(dx, c int) Init {
+	noise := Gaussian(0.1)
+	return func(r *rand.Rand, t []float32, shape []int) {
+		noise(r, t, shape)
+		for i := range shape[0] {
+			t[i*shape[1]+dx+i%c] += float32(6 * math.Sqrt(float64(shape[1])))
+		}
+	}
+}
+
+// masses divides each point among the seeds by a softmax of its logits over them (averaged over heads) and sums
+// what each seed takes; with ConstantWeights it divides the sum of weights evenly.
+func masses(b *onnx.Builder, logits, weights onnx.Ref, c EmbeddingConfig) onnx.Ref {
+	if c.ConstantWeights {
+		even := make([]float32, c.Size)
+		for i := range even {
+			even[i] = 1 / float32(c.Size)
+		}
+		return b.Mul(b.ReduceSum(weights, true, 1), b.Const(onnx.NewTensor(even, 1, c.Size)))
+	}
+	var share onnx.Ref
+	if c.Heads > 1 {
+		share = b.ReduceMean(b.Softmax(logits, 2), false, 1)
+	} else {
+		share = b.Softmax(logits, 1)
+	}
+	return b.Squeeze(b.MatMul(share, b.Unsqueeze(weights, 2)), 2)
+}

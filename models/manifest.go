@@ -1,0 +1,238 @@
+package models
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+
+	"fmp/onnx"
+)
+
+// Kinds of model.
+const (
+	KindExtractor = "extractor"
+	KindPredictor = "predictor"
+	KindEmbedding = "embedding"
+	KindClient    = "client"
+)
+
+// Manifest is what a model file says of itself in its metadata properties, each under "fmp." and the name
+// given here. A zero field is not written.
+type Manifest struct {
+	Kind string // kind: one of the Kind constants
+	// Dx (dx), C (classes) and D (d) are the numbers of features, classes and the width of the blocks and noise;
+	// S (s) is an embedding's number of compressed points; Fresh (fresh) the number of points that a predictor
+	// draws by default.
+	Dx, C, D, S, Fresh int
+	// Mean and Std (mean, std) belong to pixels scaled to 0..1, one number per channel; Layout (layout) is NCHW
+	// or NHWC.
+	Mean, Std []float32
+	Layout    string
+	// Classes (class_names) are the classes' names, in order.
+	Classes []string
+	// Extractor (extractor_digest) is the digest of the extractor behind which the model was trained; empty for
+	// one that is tied to none.
+	Extractor string
+	// Licence (licence), TrainingData (training_data), Command (command), Seed (seed) and Config (config, JSON)
+	// say where the model comes from.
+	Licence, TrainingData, Command string
+	Seed                           uint64
+	Config                         string
+
+	// Source and Digest are the file that the manifest was read from and its sha256; they are not written.
+	Source, Digest string
+}
+
+const keyPrefix = "fmp."
+
+// Write replaces the manifest in a model's metadata; properties of others stay.
+func (f Manifest) Write(m *onnx.Model) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	if m.Metadata == nil {
+		m.Metadata = map[string]string{}
+	}
+	for k := range m.Metadata {
+		if len(k) > len(keyPrefix) && k[:len(keyPrefix)] == keyPrefix {
+			delete(m.Metadata, k)
+		}
+	}
+	put := func(key, v string) {
+		if v != "" {
+			m.Metadata[keyPrefix+key] = v
+		}
+	}
+	put("kind", f.Kind)
+	for _, n := range f.numbers() {
+		if *n.at != 0 {
+			put(n.key, strconv.Itoa(*n.at))
+		}
+	}
+	put("layout", f.Layout)
+	put("extractor_digest", f.Extractor)
+	put("licence", f.Licence)
+	put("training_data", f.TrainingData)
+	put("command", f.Command)
+	put("seed", strconv.FormatUint(f.Seed, 10))
+	put("config", f.Config)
+	for _, l := range []struct {
+		key string
+		n   int
+		v   any
+	}{{"mean", len(f.Mean), f.Mean}, {"std", len(f.Std), f.Std}, {"class_names", len(f.Classes), f.Classes}} {
+		if l.n == 0 {
+			continue
+		}
+		s, err := json.Marshal(l.v)
+		if err != nil {
+			return fmt.Errorf("manifest: encoding %s: %w", l.key, err)
+		}
+		put(l.key, string(s))
+	}
+	return nil
+}
+
+type number struct {
+	key string
+	at  *int
+}
+
+func (f *Manifest) numbers() []number {
+	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}}
+}
+
+// ReadManifest reads a model's manifest. A model without one, such as somebody else's extractor, gives a
+// Manifest with an empty Kind; a malformed one is an error.
+func ReadManifest(m *onnx.Model) (Manifest, error) {
+	var f Manifest
+	get := func(key string) string { return m.Metadata[keyPrefix+key] }
+	f.Kind, f.Layout, f.Extractor = get("kind"), get("layout"), get("extractor_digest")
+	f.Licence, f.TrainingData, f.Command, f.Config = get("licence"), get("training_data"), get("command"), get("config")
+	for _, n := range f.numbers() {
+		s := get(n.key)
+		if s == "" {
+			continue
+		}
+		v, err := strconv.Atoi(s)
+		if err != nil || v < 0 || v > math.MaxInt32 {
+			return Manifest{}, fmt.Errorf("manifest: %s%s is %q; want a whole number of at least 0", keyPrefix, n.key, s)
+		}
+		*n.at = v
+	}
+	if s := get("seed"); s != "" {
+		var err error
+		if f.Seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			return Manifest{}, fmt.Errorf("manifest: %sseed is %q; want a whole number of at least 0", keyPrefix, s)
+		}
+	}
+	for _, l := range []struct {
+		key string
+		to  any
+	}{{"mean", &f.Mean}, {"std", &f.Std}, {"class_names", &f.Classes}} {
+		s := get(l.key)
+		if s == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(s), l.to); err != nil {
+			return Manifest{}, fmt.Errorf("manifest: %s%s is not the JSON list that it should be: %w", keyPrefix, l.key, err)
+		}
+	}
+	return f, f.check()
+}
+
+func (f Manifest) check() error {
+	switch f.Kind {
+	case "", KindExtractor, KindPredictor, KindEmbedding, KindClient:
+	default:
+		return fmt.Errorf("manifest: kind is %q; allowed are %s, %s, %s and %s", f.Kind, KindExtractor, KindPredictor, KindEmbedding, KindClient)
+	}
+	switch f.Layout {
+	case "", "NCHW", "NHWC":
+	default:
+		return fmt.Errorf("manifest: layout is %q; allowed are NCHW and NHWC", f.Layout)
+	}
+	if len(f.Mean) != len(f.Std) {
+		return fmt.Errorf("manifest: %d means and %d standard deviations; want one of each per channel", len(f.Mean), len(f.Std))
+	}
+	for i := range f.Std {
+		if !(f.Std[i] > 0) || math.IsInf(float64(f.Std[i]), 0) || math.IsNaN(float64(f.Mean[i])) || math.IsInf(float64(f.Mean[i]), 0) {
+			return fmt.Errorf("manifest: channel %d has mean %v and standard deviation %v; want finite numbers, the second above 0", i, f.Mean[i], f.Std[i])
+		}
+	}
+	if len(f.Classes) > 0 && f.C > 0 && len(f.Classes) != f.C {
+		return fmt.Errorf("manifest: %d class names for %d classes", len(f.Classes), f.C)
+	}
+	return nil
+}
+
+func (f Manifest) name() string {
+	kind := f.Kind
+	if kind == "" {
+		kind = "model"
+	}
+	if f.Source != "" {
+		return kind + " " + f.Source
+	}
+	return kind
+}
+
+// Match says whether two models can work together: numbers that both state (dx, classes) and the extractor that
+// both were trained behind must agree. The error names both sides.
+func Match(a, b Manifest) error {
+	for _, n := range []struct {
+		what string
+		a, b int
+	}{{"dx", a.Dx, b.Dx}, {"classes", a.C, b.C}} {
+		if n.a != 0 && n.b != 0 && n.a != n.b {
+			return fmt.Errorf("%s has %s %d and %s has %s %d; use models that were made for each other", a.name(), n.what, n.a, b.name(), n.what, n.b)
+		}
+	}
+	behind := func(f Manifest) string {
+		if f.Kind == KindExtractor || f.Kind == "" {
+			return f.Digest
+		}
+		return f.Extractor
+	}
+	if x, y := behind(a), behind(b); x != "" && y != "" && x != y {
+		return fmt.Errorf("%s goes with extractor %.12s and %s with %.12s; use models that were trained behind the same extractor", a.name(), x, b.name(), y)
+	}
+	return nil
+}
+
+// Digest is the sha256, in hexadecimal, of a model's bytes as [onnx.Save] writes them.
+func Digest(m *onnx.Model) (string, error) {
+	data, err := onnx.Marshal(m)
+	if err != nil {
+		return "", fmt.Errorf("digest of model: %w", err)
+	}
+	return DigestBytes(data), nil
+}
+
+// DigestBytes is the sha256, in hexadecimal, of a model file's content.
+func DigestBytes(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// Load reads a model file and its manifest, with Source and Digest filled in.
+func Load(path string) (*onnx.Model, Manifest, error) {
+	m, err := onnx.Load(path)
+	if err != nil {
+		return nil, Manifest{}, err
+	}
+	f, err := ReadManifest(m)
+	if err != nil {
+		return nil, Manifest{}, fmt.Errorf("model %s: %w", path, err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, Manifest{}, fmt.Errorf("loading model: %w", err)
+	}
+	f.Source, f.Digest = path, DigestBytes(data)
+	return m, f, nil
+}

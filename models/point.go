@@ -1,0 +1,45 @@
+package models
+
+import "fmp/onnx"
+
+// Bounds on what a graph may be built of; they keep a hostile or mistaken configuration from asking for all
+// the memory there is.
+const (
+	maxWidth = 1 << 14
+	maxSize  = 1 << 14
+)
+
+// minWeight is what weights are clipped to before their logarithm enters attention logits: no real mass is
+// so small, and a point of it gets no attention that float32 can tell from none.
+const minWeight = 1e-30
+
+// lift is z -> [z, mlp(z)], the per-point layer g of the predictor and f of the embedding; without identity it
+// is z -> mlp(z). mlp has one hidden layer of twice its output's width.
+func lift(w Weights, z onnx.Ref, dz, d int, identity bool) onnx.Ref {
+	out := d
+	if identity {
+		out = d - dz
+	}
+	h := w.b.Relu(w.Linear("mlp0", z, dz, 2*out, FanIn(dz), FanIn(dz)))
+	h = w.Linear("mlp1", h, 2*out, out, FanIn(2*out), FanIn(2*out))
+	if identity {
+		h = w.b.Concat(2, z, h)
+	}
+	return h
+}
+
+// decode turns rows of width d into points: the first dx coordinates are features, and a softmax of kappa
+// times the next C, kappa learned from 5, is the label. Without identity the coordinates are first mapped
+// linearly to dx + C.
+func decode(w Weights, o onnx.Ref, d, dx, c int, identity bool) onnx.Ref {
+	if !identity {
+		o = w.Linear("out", o, d, dx+c, FanIn(d), FanIn(d))
+	}
+	label := w.b.Mul(w.Param("kappa", Constant(5)), w.b.Slice(o, 2, dx, dx+c))
+	return w.b.Concat(2, w.b.Slice(o, 2, 0, dx), w.b.Softmax(label, 2))
+}
+
+// logWeights is log(max(weights, minWeight)) as [batch, 1, n].
+func logWeights(b *onnx.Builder, weights onnx.Ref) onnx.Ref {
+	return b.Unsqueeze(b.Log(b.Op("Max", []onnx.Ref{weights, b.F32(minWeight)})), 1)
+}

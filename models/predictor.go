@@ -1,0 +1,103 @@
+package models
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// PredictorConfig is what a predictor of fresh points is built from. The zero value of a field means its
+// default.
+type PredictorConfig struct {
+	// Dx and C are the numbers of features and classes.
+	Dx int `json:"dx"`
+	C  int `json:"c"`
+	// Dim is the width d of the blocks and of the noise; default Dx + C + 64. With the identity path it must
+	// be at least Dx + C.
+	Dim int `json:"dim"`
+	// Published builds the blocks of Lee et al. 2019 in place of the identity-initialised ones.
+	Published bool `json:"published"`
+	// Heads is used by the published blocks; default 4.
+	Heads int `json:"heads"`
+	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
+	Hidden int `json:"hidden"`
+	// IgnoreMasses leaves the context's weights out (the published form): every point counts once, and
+	// padding is not possible.
+	IgnoreMasses bool `json:"ignore_masses"`
+	// Fresh is the number of points to draw that the manifest proposes; default 100.
+	Fresh int `json:"fresh"`
+}
+
+func (c *PredictorConfig) fill() error {
+	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth {
+		return fmt.Errorf("predictor for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d", c.Dx, c.C, maxWidth, maxWidth)
+	}
+	dz := c.Dx + c.C
+	if c.Heads == 0 {
+		c.Heads = 1
+		if c.Published {
+			c.Heads = 4
+		}
+	}
+	if c.Dim == 0 {
+		c.Dim = (dz + 64 + c.Heads - 1) / c.Heads * c.Heads
+	}
+	if c.Fresh == 0 {
+		c.Fresh = 100
+	}
+	if !c.Published && c.Dim < dz+1 {
+		return fmt.Errorf("predictor of width %d for points of %d numbers; the identity path needs a width of at least %d", c.Dim, dz, dz+1)
+	}
+	if c.Fresh < 1 || c.Fresh > maxSize {
+		return fmt.Errorf("predictor with %d fresh points by default; allowed are 1 to %d", c.Fresh, maxSize)
+	}
+	return nil
+}
+
+// NewPredictor builds an untrained predictor Z' = ISAB(Z, E) = MAB(E, MAB(E, g(Z))), which draws exchangeable
+// points given a context Z from Gaussian noise E (arXiv:2605.18554):
+//
+//	points  [contexts, n, dx+C]   the context; contexts is batch, or 1 for the same context in every draw
+//	weights [contexts, n]         its masses; 0 is padding
+//	noise   [batch, fresh, d]     N(0, 1)
+//	drawn   [batch, fresh, dx+C]  features, then a point of the simplex
+//
+// A weight w counts as w points. With the identity path the untrained predictor is a smoothed bootstrap of its
+// context. Parameters start from streams of seed.
+func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
+	if err := c.fill(); err != nil {
+		return nil, err
+	}
+	dz, d := c.Dx+c.C, c.Dim
+	b := onnx.NewBuilder("predictor")
+	points := b.Input("points", onnx.Float32, "contexts", "n", dz)
+	weights := b.Input("weights", onnx.Float32, "contexts", "n")
+	noise := b.Input("noise", onnx.Float32, "batch", "fresh", d)
+
+	block := Published(d, c.Heads)
+	if !c.Published {
+		block = Identity(d, dz, 6)
+		block.Heads = c.Heads
+		// Queries this wide, with beta, make the attention of a random query pick out few points.
+		block.query = Gaussian(1.7 / math.Sqrt(float64(d)))
+	}
+	block.Hidden = c.Hidden
+	var lw onnx.Ref
+	if !c.IgnoreMasses {
+		lw = logWeights(b, weights)
+	}
+	w := NewWeights(b, seed)
+	o := ISAB(w, block, block, noise, noise, lift(w.Scope("lift"), points, dz, d, !c.Published), lw)
+	b.Output("drawn", decode(w.Scope("decode"), o, d, c.Dx, c.C, !c.Published))
+	m, err := b.Model()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("predictor: encoding the configuration: %w", err)
+	}
+	return m, Manifest{Kind: KindPredictor, Dx: c.Dx, C: c.C, D: d, Fresh: c.Fresh, Seed: seed, Config: string(cfg)}.Write(m)
+}
