@@ -1,0 +1,65 @@
+// Package task makes federated classification tasks from a bank of labelled feature rows: who holds
+// which points (homogeneous or Dirichlet), and, for meta-training, what the classes are called.
+package task
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/pipeline/point"
+)
+
+// Bank is N labelled feature rows that tasks draw from.
+type Bank struct {
+	// Dx is the features of a row and C the number of classes.
+	Dx, C int
+	// Features holds N rows of Dx numbers, row-major; Labels one class of 0 to C-1 a row.
+	Features []float32
+	Labels   []int
+	pools    [][]int // rows of each class, in order
+}
+
+// NewBank checks and indexes rows. It keeps the slices and does not change them. It refuses a wrong
+// count, a label outside 0 to c-1, and a feature that is not finite.
+func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
+	if dx < 1 || c < 2 {
+		return nil, fmt.Errorf("bank: dx %d and %d classes; allowed are dx of 1 and more, and 2 classes and more", dx, c)
+	}
+	if len(features) != len(labels)*dx {
+		return nil, fmt.Errorf("bank: %d feature values for %d labels of dx %d; want %d: check that features and labels come from the same images", len(features), len(labels), dx, len(labels)*dx)
+	}
+	for i, v := range features {
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			return nil, fmt.Errorf("bank: feature %d of row %d is %v; allowed are finite numbers: check the extractor and its input", i%dx, i/dx, v)
+		}
+	}
+	b := &Bank{Dx: dx, C: c, Features: features, Labels: labels, pools: make([][]int, c)}
+	for i, y := range labels {
+		if y < 0 || y >= c {
+			return nil, fmt.Errorf("bank: label %d of row %d; allowed are 0 to %d: check dataset.classes", y, i, c-1)
+		}
+		b.pools[y] = append(b.pools[y], i)
+	}
+	return b, nil
+}
+
+// Len is the number of rows.
+func (b *Bank) Len() int { return len(b.Labels) }
+
+// Row is the features of row i, sharing memory with the bank.
+func (b *Bank) Row(i int) []float32 { return b.Features[i*b.Dx : (i+1)*b.Dx] }
+
+// Points are the given rows as points of weight 1, class c called names[c]; a nil names keeps the labels.
+func (b *Bank) Points(rows, names []int) *point.Set {
+	s := point.New(len(rows), b.Dx, b.C)
+	for i, r := range rows {
+		z := s.Row(i)
+		copy(z, b.Row(r))
+		y := b.Labels[r]
+		if names != nil {
+			y = names[y]
+		}
+		z[b.Dx+y] = 1
+	}
+	return s
+}

@@ -1,0 +1,131 @@
+package task
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Partition draws the rows of m clients of n points each. Client by client, class proportions are uniform
+// (alpha 0: the homogeneous partition) or drawn from a symmetric Dirichlet(alpha), the usual model of
+// label skew (Hsu, Qi and Brown 2019, arXiv 1909.06335); every point's class is then drawn from the
+// proportions and its row from that class without replacement, so that no row serves twice.
+//
+// Where a class has run dry, the point's class is drawn again from the client's own proportions over the
+// classes that still have rows (uniformly, where these have no mass at all). A bank of fewer than m·n
+// rows is an error.
+func (b *Bank) Partition(r *rand.Rand, m, n int, alpha float64) ([][]int, error) {
+	clients, _, err := b.draw(r, m, n, alpha, 0)
+	return clients, err
+}
+
+// draw is Partition, and extra further rows that no client holds, uniform over what is left.
+func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64, extra int) (clients [][]int, rest []int, err error) {
+	if m < 1 || n < 1 || extra < 0 || alpha < 0 || math.IsNaN(alpha) || math.IsInf(alpha, 0) {
+		return nil, nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; allowed are 1 and more clients and points, and no negative number", m, n, alpha, extra)
+	}
+	if m > (b.Len()-extra)/n {
+		return nil, nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d images, and this part of the data has %d: lower federation.clients or federation.points, or enlarge the part in dataset.splits", m, n, extra, m*n+extra, b.Len())
+	}
+	left := make([][]int, b.C) // rows of each class not yet taken
+	for c, p := range b.pools {
+		left[c] = append([]int(nil), p...)
+	}
+	take := func(c int) int {
+		i := r.IntN(len(left[c]))
+		last := len(left[c]) - 1
+		row := left[c][i]
+		left[c][i] = left[c][last]
+		left[c] = left[c][:last]
+		return row
+	}
+	p := make([]float64, b.C)
+	q := make([]float64, b.C)
+	clients = make([][]int, m)
+	for k := range clients {
+		proportions(r, alpha, p)
+		rows := make([]int, n)
+		for i := range rows {
+			c := categorical(r, p)
+			if len(left[c]) == 0 {
+				var mass float64
+				for j := range q {
+					if q[j] = 0; len(left[j]) > 0 {
+						q[j] = p[j]
+					}
+					mass += q[j]
+				}
+				if mass < 1e-12 {
+					for j := range q {
+						if len(left[j]) > 0 {
+							q[j] = 1
+						}
+					}
+				}
+				c = categorical(r, q)
+			}
+			rows[i] = take(c)
+		}
+		clients[k] = rows
+	}
+	if extra > 0 {
+		var all []int
+		for _, l := range left {
+			all = append(all, l...)
+		}
+		for i := range extra {
+			j := i + r.IntN(len(all)-i)
+			all[i], all[j] = all[j], all[i]
+		}
+		rest = all[:extra]
+	}
+	return clients, rest, nil
+}
+
+// proportions fills p with the uniform distribution (alpha 0) or with a draw from Dirichlet(alpha). Gamma
+// variates of small shape underflow, so they are kept as logarithms: G(a) = G(a+1)·U^(1/a).
+func proportions(r *rand.Rand, alpha float64, p []float64) {
+	if alpha == 0 {
+		for i := range p {
+			p[i] = 1 / float64(len(p))
+		}
+		return
+	}
+	g := distuv.Gamma{Alpha: alpha + 1, Beta: 1, Src: r}
+	top := math.Inf(-1)
+	for i := range p {
+		p[i] = math.Log(g.Rand()) + math.Log(1-r.Float64())/alpha
+		top = math.Max(top, p[i])
+	}
+	var sum float64
+	for i := range p {
+		p[i] = math.Exp(p[i] - top)
+		sum += p[i]
+	}
+	for i := range p {
+		p[i] /= sum
+	}
+}
+
+// categorical draws an index with probability proportional to p, which has a positive entry.
+func categorical(r *rand.Rand, p []float64) int {
+	var sum float64
+	for _, v := range p {
+		sum += v
+	}
+	u := r.Float64() * sum
+	last := 0
+	for i, v := range p {
+		if v == 0 {
+			continue
+		}
+		if u < v {
+			return i
+		}
+		u -= v
+		last = i
+	}
+	return last // rounding left u at the very end
+}

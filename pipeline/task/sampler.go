@@ -1,0 +1,67 @@
+package task
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"fmp/pipeline/point"
+)
+
+// Task is one federated task: what its clients hold and, apart from that, points to score a model on.
+type Task struct {
+	// Clients holds each client's points, weight 1; Rows the bank rows they are.
+	Clients []*point.Set
+	Rows    [][]int
+	// Target is points of the same classes and names that no client holds; nil where none were asked for.
+	Target *point.Set
+	// Names renames classes: points of the bank's class c carry the label Names[c].
+	Names []int
+	// Alpha is the concentration the clients were drawn with; 0 for homogeneous ones.
+	Alpha float64
+}
+
+// Sampler draws meta-training tasks from a bank.
+type Sampler struct {
+	Bank *Bank
+	// Points is n, the points of a client.
+	Points int
+	// Alphas are the partitions, one of which is picked for each task; 0 stands for homogeneous. Empty means
+	// [DefaultAlphas].
+	Alphas []float64
+	// Target is how many held-out points a task carries; 0 for none.
+	Target int
+	// FixedLabels leaves classes with their own names. Otherwise every task renames them by a random
+	// permutation, so that a model cannot know a class by its index and has to read the clients' points.
+	FixedLabels bool
+}
+
+// DefaultAlphas are homogeneous for a third of the tasks, and else the concentrations of the letter's
+// Figure 2 (arXiv 2605.18554).
+var DefaultAlphas = []float64{0, 0, 0.1, 0.5, 1, 5}
+
+// Draw makes a task of the given number of clients. All its randomness comes from r, a named stream.
+func (s *Sampler) Draw(r *rand.Rand, clients int) (*Task, error) {
+	alphas := s.Alphas
+	if len(alphas) == 0 {
+		alphas = DefaultAlphas
+	}
+	t := &Task{Alpha: alphas[r.IntN(len(alphas))]}
+	t.Names = r.Perm(s.Bank.C)
+	if s.FixedLabels {
+		for i := range t.Names {
+			t.Names[i] = i
+		}
+	}
+	rows, rest, err := s.Bank.draw(r, clients, s.Points, t.Alpha, s.Target)
+	if err != nil {
+		return nil, fmt.Errorf("meta-training task: %w", err)
+	}
+	t.Rows = rows
+	for _, c := range rows {
+		t.Clients = append(t.Clients, s.Bank.Points(c, t.Names))
+	}
+	if s.Target > 0 {
+		t.Target = s.Bank.Points(rest, t.Names)
+	}
+	return t, nil
+}

@@ -1,0 +1,208 @@
+package task
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/models/rng"
+)
+
+// bank has per rows of each of c classes; row i holds the number i as its first feature.
+func bank(t *testing.T, per, c int) *Bank {
+	t.Helper()
+	const dx = 3
+	f := make([]float32, per*c*dx)
+	y := make([]int, per*c)
+	for i := range y {
+		f[i*dx] = float32(i)
+		y[i] = i % c
+	}
+	b, err := NewBank(f, dx, y, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestPartitionNeverSharesARow(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		per   int
+		m, n  int
+		alpha float64
+	}{
+		{"homogeneous", 100, 10, 20, 0},
+		{"skewed", 100, 10, 20, 0.1},
+		{"extreme skew", 100, 10, 20, 0.001},
+		{"every row used, so every class runs dry", 20, 10, 20, 0.1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := bank(t, tc.per, 10)
+			rows, err := b.Partition(rng.New(1, tc.name), tc.m, tc.n, tc.alpha)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[int]bool{}
+			for _, c := range rows {
+				if len(c) != tc.n {
+					t.Fatalf("client of %d points; want %d", len(c), tc.n)
+				}
+				for _, i := range c {
+					if seen[i] {
+						t.Fatalf("row %d twice", i)
+					}
+					seen[i] = true
+				}
+			}
+			if len(seen) != tc.m*tc.n {
+				t.Errorf("%d rows; want %d", len(seen), tc.m*tc.n)
+			}
+		})
+	}
+}
+
+func TestPartitionTooFewRows(t *testing.T) {
+	_, err := bank(t, 19, 10).Partition(rng.New(1), 10, 20, 0)
+	if err == nil || !strings.Contains(err.Error(), "need 200") || !strings.Contains(err.Error(), "has 190") {
+		t.Errorf("error %v does not give both numbers", err)
+	}
+}
+
+// The effective number of classes of a client, exp(entropy), tells the partitions apart; its expectation
+// grows with alpha.
+func TestSkewGrowsAsAlphaShrinks(t *testing.T) {
+	b := bank(t, 400, 10)
+	effective := func(alpha float64) float64 {
+		var sum float64
+		const repeats = 20
+		for k := range repeats {
+			rows, err := b.Partition(rng.New(7, alpha, k), 10, 100, alpha)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range rows {
+				count := make([]float64, b.C)
+				for _, i := range c {
+					count[b.Labels[i]]++
+				}
+				var h float64
+				for _, v := range count {
+					if v > 0 {
+						h -= v / 100 * math.Log(v/100)
+					}
+				}
+				sum += math.Exp(h)
+			}
+		}
+		return sum / (10 * repeats)
+	}
+	var last float64
+	for _, a := range []float64{0.001, 0.1, 0.5, 1, 5, 0} {
+		e := effective(a)
+		if e <= last {
+			t.Errorf("alpha %g: %.2f effective classes, not above %.2f of the smaller alpha", a, e, last)
+		}
+		last = e
+	}
+	if last < 9 {
+		t.Errorf("homogeneous clients have %.2f effective classes; want above 9", last)
+	}
+}
+
+func TestDirichletMoments(t *testing.T) {
+	// Var p_i of a symmetric Dirichlet is (1/C)(1-1/C)/(C alpha + 1).
+	const c, draws = 4, 20000
+	for _, alpha := range []float64{0.05, 0.5, 3} {
+		r := rng.New(3, alpha)
+		p := make([]float64, c)
+		var m, v float64
+		for range draws {
+			proportions(r, alpha, p)
+			m += p[0]
+			v += (p[0] - 0.25) * (p[0] - 0.25)
+		}
+		want := 0.25 * 0.75 / (c*alpha + 1)
+		if m /= draws; math.Abs(m-0.25) > 0.012 {
+			t.Errorf("alpha %g: mean %.4f; want 0.25", alpha, m)
+		}
+		if v /= draws; math.Abs(v-want) > 0.05*want+0.001 {
+			t.Errorf("alpha %g: variance %.4f; want %.4f", alpha, v, want)
+		}
+	}
+}
+
+func TestSamplerRenamesAndHoldsOut(t *testing.T) {
+	b := bank(t, 50, 5)
+	s := &Sampler{Bank: b, Points: 8, Target: 40}
+	a, err := s.Draw(rng.New(1, "task", 0), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.Draw(rng.New(1, "task", 0), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(a, again); d != "" {
+		t.Errorf("the same stream gave another task:\n%s", d)
+	}
+	held := map[float32]bool{}
+	for i, rows := range a.Rows {
+		for j, r := range rows {
+			z := a.Clients[i].Row(j)
+			if z[0] != float32(r) || z[b.Dx+a.Names[b.Labels[r]]] != 1 {
+				t.Fatalf("point %d of client %d is not row %d under its task's name", j, i, r)
+			}
+			held[z[0]] = true
+		}
+	}
+	for i := range a.Target.N {
+		if held[a.Target.Row(i)[0]] {
+			t.Fatalf("target point %d is held by a client", i)
+		}
+	}
+	changed := 0
+	for k := range 10 {
+		u, err := s.Draw(rng.New(1, "task", k), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cmp.Diff(u.Names, []int{0, 1, 2, 3, 4}) != "" {
+			changed++
+		}
+	}
+	if changed < 8 {
+		t.Errorf("%d of 10 tasks renamed their classes; want nearly all", changed)
+	}
+	s.FixedLabels = true
+	f, err := s.Draw(rng.New(1), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(f.Names, []int{0, 1, 2, 3, 4}); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestNewBankRefuses(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, tc := range []struct {
+		name string
+		f    []float32
+		y    []int
+		want string
+	}{
+		{"wrong count", []float32{1, 2, 3}, []int{0, 1}, "want 4"},
+		{"NaN", []float32{1, 2, nan, 4}, []int{0, 1}, "feature 0 of row 1"},
+		{"label", []float32{1, 2, 3, 4}, []int{0, 2}, "label 2 of row 1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := NewBank(tc.f, 2, tc.y, 2)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v does not say %q", err, tc.want)
+			}
+		})
+	}
+}
