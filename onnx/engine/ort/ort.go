@@ -1,0 +1,242 @@
+// Package ort runs ONNX models on the stock ONNX Runtime, a shared library that is found and loaded when
+// the first engine is made ([FindLibrary]); building a program with this package needs a C compiler and
+// not the library.
+//
+// Sessions may be run from several goroutines at once.
+//
+// The number of threads of one operator (engine.Options.Threads) can change the last bits of a result:
+// the ONNX Runtime cuts long sums where the share of a thread ends (seen in MatMul of two computed
+// matrices with more columns than rows and an inner size over 128, and in Conv with a computed kernel).
+// Where figures must be the same for any number of threads, set Threads to 1 and call Run from several
+// goroutines, each with its own part of the work.
+//
+// Tensors are handed over without a copy: the
+// ONNX Runtime reads fed ones, and writes those fetched in place, in their Go memory.
+package ort
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	ortgo "github.com/yalue/onnxruntime_go"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+)
+
+// The library is loaded once per process and stays: unloading it while sessions live would crash.
+var (
+	envMu      sync.Mutex
+	envLibrary string // resolved path of the loaded library
+)
+
+// Engine is an [engine.Engine] on the ONNX Runtime.
+type Engine struct {
+	opts    engine.Options
+	library string
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// New loads the library, the first time, and checks the options. A library that is not found gives an
+// error that wraps [ErrNoLibrary]; a second library in one process, an unknown or unavailable execution
+// provider and a negative number of threads are errors too.
+func New(opts engine.Options) (engine.Engine, error) {
+	if opts.Threads < 0 {
+		return nil, fmt.Errorf("engine.threads is %d; allowed are 0 (as many as there are cores) and up", opts.Threads)
+	}
+	lib, _, err := FindLibrary(opts.Library)
+	if err != nil {
+		return nil, err
+	}
+	if err := load(lib); err != nil {
+		return nil, err
+	}
+	e := &Engine{opts: opts, library: lib}
+	so, err := e.sessionOptions()
+	if err != nil {
+		return nil, err
+	}
+	return e, so.Destroy()
+}
+
+// load starts the ONNX Runtime from the library at path, unless that was done before.
+func load(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrNoLibrary, path, err)
+	}
+	if real, err = filepath.Abs(real); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrNoLibrary, path, err)
+	}
+	envMu.Lock()
+	defer envMu.Unlock()
+	if envLibrary != "" {
+		if envLibrary != real {
+			return fmt.Errorf("the ONNX Runtime is already loaded from %s; one process cannot load a second one from %s", envLibrary, real)
+		}
+		return nil
+	}
+	ortgo.SetSharedLibraryPath(real)
+	// Everything that the ONNX Runtime logs as an error comes back as an error of the call as well.
+	if err := ortgo.InitializeEnvironment(ortgo.WithLogLevelFatal()); err != nil {
+		return fmt.Errorf("loading the ONNX Runtime from %s: %w; it must be a library of version %s or later for %s/%s (`fmp setup` fetches %s)",
+			real, err, MinVersion, runtime.GOOS, runtime.GOARCH, PinnedVersion)
+	}
+	if err := ortgo.DisableTelemetry(); err != nil {
+		return fmt.Errorf("switching the ONNX Runtime's telemetry off: %w", err)
+	}
+	envLibrary = real
+	return nil
+}
+
+// Version is the version of the loaded library, "" before an engine was made.
+func Version() string {
+	envMu.Lock()
+	defer envMu.Unlock()
+	if envLibrary == "" {
+		return ""
+	}
+	return ortgo.GetVersion()
+}
+
+// Name is "ort".
+func (e *Engine) Name() string { return "ort" }
+
+// Library is the path of the library in use.
+func (e *Engine) Library() string { return e.library }
+
+// Close does nothing: the library stays loaded for the life of the process.
+func (e *Engine) Close() error { return nil }
+
+func (e *Engine) threads() int {
+	if e.opts.Threads > 0 {
+		return e.opts.Threads
+	}
+	return runtime.NumCPU()
+}
+
+// sessionOptions makes the options of one session; the caller destroys them.
+func (e *Engine) sessionOptions() (so *ortgo.SessionOptions, err error) {
+	if so, err = ortgo.NewSessionOptions(); err != nil {
+		return nil, fmt.Errorf("session options: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			so.Destroy()
+			so = nil
+		}
+	}()
+	for _, set := range []func() error{
+		func() error { return so.SetIntraOpNumThreads(e.threads()) },
+		func() error { return so.SetInterOpNumThreads(1) },
+		func() error { return so.SetExecutionMode(ortgo.ExecutionModeSequential) },
+		func() error { return so.SetLogSeverityLevel(ortgo.LoggingLevelFatal) },
+		// Threads that wait in a loop would take the cores from the Go code between two calls.
+		func() error { return so.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
+	} {
+		if err := set(); err != nil {
+			return so, fmt.Errorf("session options: %w", err)
+		}
+	}
+	return so, appendProvider(so, e.opts.Provider)
+}
+
+// Load makes a session of m. What the ONNX Runtime refuses (an operator it does not know, a model that
+// is not valid) is an error with the model's name and the runtime's own words.
+func (e *Engine) Load(m *onnx.Model) (engine.Session, error) {
+	if m == nil || m.Graph == nil {
+		return nil, fmt.Errorf("ort: no model given")
+	}
+	s, err := e.load(m)
+	if err != nil {
+		return nil, fmt.Errorf("ort: model %q: %w", m.Graph.Name, err)
+	}
+	return s, nil
+}
+
+// providers maps the names of engine.provider to what switches them on.
+var providers = []struct {
+	name   string
+	append func(*ortgo.SessionOptions) error
+}{
+	{"cpu", func(*ortgo.SessionOptions) error { return nil }},
+	{"cuda", func(so *ortgo.SessionOptions) error {
+		o, err := ortgo.NewCUDAProviderOptions()
+		if err != nil {
+			return err
+		}
+		defer o.Destroy()
+		return so.AppendExecutionProviderCUDA(o)
+	}},
+	{"coreml", func(so *ortgo.SessionOptions) error { return so.AppendExecutionProviderCoreMLV2(nil) }},
+	{"dml", func(so *ortgo.SessionOptions) error {
+		if err := so.SetMemPattern(false); err != nil { // DirectML asks for it
+			return err
+		}
+		return so.AppendExecutionProviderDirectML(0)
+	}},
+}
+
+// ProviderNames are the allowed values of engine.provider.
+func ProviderNames() []string {
+	var names []string
+	for _, p := range providers {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+func appendProvider(so *ortgo.SessionOptions, name string) error {
+	if name == "" {
+		name = "cpu"
+	}
+	for _, p := range providers {
+		if p.name != name {
+			continue
+		}
+		if err := p.append(so); err != nil {
+			return fmt.Errorf("engine.provider is %q, which this ONNX Runtime (%s) cannot use: %s; use \"cpu\", or set engine.library to a build with that provider",
+				name, ortgo.GetVersion(), firstLine(err))
+		}
+		return nil
+	}
+	return fmt.Errorf("engine.provider is %q; allowed are %s", name, strings.Join(ProviderNames(), ", "))
+}
+
+// ProviderStatus says whether an execution provider works with the loaded library on this machine.
+type ProviderStatus struct {
+	Name  string `json:"name"`
+	Works bool   `json:"works"`
+	Why   string `json:"why,omitempty"` // the ONNX Runtime's reason where it does not
+}
+
+// Providers tries every execution provider by asking the loaded library for it. It is nil before an
+// engine was made.
+func Providers() []ProviderStatus {
+	if Version() == "" {
+		return nil
+	}
+	var out []ProviderStatus
+	for _, p := range providers {
+		st := ProviderStatus{Name: p.name, Works: true}
+		so, err := ortgo.NewSessionOptions()
+		if err == nil {
+			err = p.append(so)
+			so.Destroy()
+		}
+		if err != nil {
+			st.Works, st.Why = false, firstLine(err)
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+func firstLine(err error) string {
+	s, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.TrimSpace(s)
+}

@@ -1,0 +1,517 @@
+package ort
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+)
+
+// newEngine is an engine with the library that FindLibrary finds.
+func newEngine(t testing.TB, opts engine.Options) engine.Engine {
+	t.Helper()
+	e, err := New(opts)
+	if errors.Is(err, ErrNoLibrary) {
+		t.Skipf("needs the ONNX Runtime: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func open(t testing.TB, e engine.Engine, m *onnx.Model) engine.Session {
+	t.Helper()
+	s, err := e.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func build(t testing.TB, f func(b *onnx.Builder)) *onnx.Model {
+	t.Helper()
+	b := onnx.NewBuilder("test")
+	f(b)
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func linear(t testing.TB) *onnx.Model {
+	return build(t, func(b *onnx.Builder) {
+		x := b.Input("x", onnx.Float32, "n", 2)
+		w := b.Param("w", onnx.NewTensor([]float32{1, 2, 3, 4}, 2, 2))
+		b.Output("y", b.MatMul(x, w))
+	})
+}
+
+func TestRunAllocatesOrFillsInPlace(t *testing.T) {
+	s := open(t, newEngine(t, engine.Options{Threads: 1}), linear(t))
+	feeds := map[string]*onnx.Tensor{"x": onnx.NewTensor([]float32{1, 0, 0, 1, 1, 1}, 3, 2)}
+	want := []float32{1, 2, 3, 4, 4, 6}
+	out, err := engine.Eval(s, feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(onnx.NewTensor(want, 3, 2), out["y"]); d != "" {
+		t.Errorf("allocated output (-want +got):\n%s", d)
+	}
+	y := onnx.ZerosF32(3, 2)
+	data := y.F32()
+	for i := range 5 { // the same memory, call after call
+		copy(feeds["x"].F32(), []float32{1, 0, 0, 1, 1, float32(i)})
+		if err := s.Run(feeds, map[string]*onnx.Tensor{"y": y}); err != nil {
+			t.Fatal(err)
+		}
+		if want := float32(1 + 3*i); data[4] != want {
+			t.Errorf("call %d: in place got %v, want %v", i, data[4], want)
+		}
+	}
+}
+
+// Two buffers that take turns as input and output (as a trainer's parameters do) never mix.
+func TestSwappedBuffers(t *testing.T) {
+	m := build(t, func(b *onnx.Builder) {
+		x := b.Input("x", onnx.Float32, 4)
+		b.Output("y", b.Add(x, b.F32(1)))
+	})
+	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	x, y := onnx.ZerosF32(4), onnx.ZerosF32(4)
+	for range 20 {
+		if err := s.Run(map[string]*onnx.Tensor{"x": x}, map[string]*onnx.Tensor{"y": y}); err != nil {
+			t.Fatal(err)
+		}
+		x, y = y, x
+	}
+	if d := cmp.Diff([]float32{20, 20, 20, 20}, x.F32()); d != "" {
+		t.Error(d)
+	}
+}
+
+// Every element type passes through unchanged, as a scalar, a vector and an empty tensor, both where
+// the engine allocates and in place.
+func TestElementTypes(t *testing.T) {
+	e := newEngine(t, engine.Options{Threads: 1})
+	full := []*onnx.Tensor{
+		onnx.Vector[float32](1, -2, float32(math.Inf(1))), onnx.Vector[float64](1, -2, 3), onnx.Vector[int8](1, -2, 3),
+		onnx.Vector[int16](1, -2, 3), onnx.Vector[int32](1, -2, 3), onnx.Vector[int64](1, -2, 1<<40), onnx.Vector[uint8](1, 2, 255),
+		onnx.Vector[uint16](1, 2, 65535), onnx.Vector[uint32](1, 2, 1<<31), onnx.Vector[uint64](1, 2, 1<<63),
+		onnx.Vector(true, false, true), onnx.Vector("a", "", "längs"),
+		{DType: onnx.Float16, Shape: []int{3}, Data: []uint16{0x3c00, 0x0001, 0x8400}},
+		{DType: onnx.BFloat16, Shape: []int{3}, Data: []uint16{0x3f80, 0x8000, 0x7f80}},
+	}
+	for _, v := range full {
+		t.Run(v.DType.String(), func(t *testing.T) {
+			m := build(t, func(b *onnx.Builder) {
+				x := b.Input("x", v.DType, "n")
+				b.Output("y", b.Op("Identity", []onnx.Ref{x}))
+			})
+			s := open(t, e, m)
+			empty, err := onnx.Zeros(v.DType, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, in := range []*onnx.Tensor{v, empty} {
+				feeds := map[string]*onnx.Tensor{"x": in}
+				out, err := engine.Eval(s, feeds)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := cmp.Diff(in, out["y"]); d != "" {
+					t.Errorf("allocated (-want +got):\n%s", d)
+				}
+				place, _ := onnx.Zeros(v.DType, in.Shape...)
+				if err := s.Run(feeds, map[string]*onnx.Tensor{"y": place}); err != nil {
+					t.Fatal(err)
+				}
+				if d := cmp.Diff(in, place); d != "" {
+					t.Errorf("in place (-want +got):\n%s", d)
+				}
+			}
+		})
+	}
+}
+
+func TestScalars(t *testing.T) {
+	m := build(t, func(b *onnx.Builder) {
+		x := b.Input("x", onnx.Float32)
+		b.Output("y", b.Mul(x, b.F32(2)))
+		b.Output("z", b.Cast(x, onnx.Int64))
+	})
+	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	place := onnx.Scalar[float32](0)
+	fetch := map[string]*onnx.Tensor{"y": place, "z": nil}
+	for _, v := range []float32{3, 4} {
+		fetch["z"] = nil
+		if err := s.Run(map[string]*onnx.Tensor{"x": onnx.Scalar(v)}, fetch); err != nil {
+			t.Fatal(err)
+		}
+		if place.F32()[0] != 2*v {
+			t.Errorf("in place got %v, want %v", place.F32()[0], 2*v)
+		}
+		if d := cmp.Diff(onnx.Scalar(int64(v)), fetch["z"]); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+}
+
+// Outputs that are a constant, an input passed through, or the same value twice: the ONNX Runtime treats
+// each in its own way, the caller must not notice.
+func TestOddOutputs(t *testing.T) {
+	m := &onnx.Model{IR: onnx.DefaultIR, Opsets: map[string]int64{"": onnx.DefaultOpset}, Graph: &onnx.Graph{
+		Name:         "odd",
+		Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
+		Initializers: map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8)},
+		Nodes:        []*onnx.Node{{Op: "Identity", Inputs: []string{"c"}, Outputs: []string{"c2"}}, {Op: "Identity", Inputs: []string{"x"}, Outputs: []string{"x2"}}},
+		Outputs: []onnx.ValueInfo{{Name: "c2", DType: onnx.Float32, Shape: onnx.Shape(2)}, {Name: "x2", DType: onnx.Float32, Shape: onnx.Shape("n")},
+			{Name: "c", DType: onnx.Float32, Shape: onnx.Shape(2)}, {Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
+	}}
+	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	x := onnx.Vector[float32](1, 2, 3)
+	want := map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8), "c2": onnx.Vector[float32](7, 8), "x": x.Clone(), "x2": x.Clone()}
+	got, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("allocated (-want +got):\n%s", d)
+	}
+	place := map[string]*onnx.Tensor{"c": onnx.ZerosF32(2), "c2": onnx.ZerosF32(2), "x": onnx.ZerosF32(3), "x2": onnx.ZerosF32(3)}
+	if err := s.Run(map[string]*onnx.Tensor{"x": x}, place); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, place); d != "" {
+		t.Errorf("in place (-want +got):\n%s", d)
+	}
+}
+
+func TestNoInputs(t *testing.T) {
+	m := build(t, func(b *onnx.Builder) { b.Output("y", b.Add(b.F32(1), b.F32(2))) })
+	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	if len(s.Inputs()) != 0 {
+		t.Errorf("inputs %v, want none", s.Inputs())
+	}
+	out, err := engine.Eval(s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(onnx.Scalar[float32](3), out["y"]); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestRunErrors(t *testing.T) {
+	s := open(t, newEngine(t, engine.Options{Threads: 1}), linear(t))
+	good := onnx.ZerosF32(3, 2)
+	for _, c := range []struct {
+		name         string
+		feeds, fetch map[string]*onnx.Tensor
+		want         string
+	}{
+		{"missing input", map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{"y": nil}, `"x" (float32[n 2]) is missing`},
+		{"unknown input", map[string]*onnx.Tensor{"x": good, "q": good}, map[string]*onnx.Tensor{"y": nil}, `no input "q"`},
+		{"unknown output", map[string]*onnx.Tensor{"x": good}, map[string]*onnx.Tensor{"q": nil}, `no output "q"; the outputs are "y"`},
+		{"wrong type", map[string]*onnx.Tensor{"x": onnx.NewTensor(make([]float64, 2), 1, 2)}, nil, "float64[1 2]"},
+		{"wrong width", map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 3)}, nil, "declares float32[n 2]"},
+		{"wrong rank", map[string]*onnx.Tensor{"x": onnx.ZerosF32(2)}, nil, "declares float32[n 2]"},
+		{"lying tensor", map[string]*onnx.Tensor{"x": {DType: onnx.Float32, Shape: []int{3, 2}, Data: make([]float32, 5)}}, nil, "needs 6 elements"},
+		{"nil tensor", map[string]*onnx.Tensor{"x": nil}, nil, "nil tensor"},
+		{"fetch of another shape", map[string]*onnx.Tensor{"x": good}, map[string]*onnx.Tensor{"y": onnx.ZerosF32(2, 2)}, "shape"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := s.Run(c.feeds, c.fetch)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `model "test"`) {
+				t.Errorf("got %v, want the model's name and %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	e := newEngine(t, engine.Options{Threads: 1})
+	m := linear(t)
+	m.Graph.Nodes[0].Op = "NoSuchOperator"
+	_, err := e.Load(m)
+	if err == nil || !strings.Contains(err.Error(), "NoSuchOperator") || !strings.Contains(err.Error(), `model "test"`) {
+		t.Errorf("got %v, want the operator and the model named", err)
+	}
+	if _, err := e.Load(nil); err == nil {
+		t.Error("a nil model was loaded")
+	}
+	s, err := e.Load(linear(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // closing twice is harmless
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Run(nil, nil); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("got %v from a closed session", err)
+	}
+}
+
+func TestNewErrors(t *testing.T) {
+	newEngine(t, engine.Options{})
+	for _, c := range []struct {
+		opts engine.Options
+		want string
+	}{
+		{engine.Options{Threads: -1}, "engine.threads is -1"},
+		{engine.Options{Provider: "tpu"}, `engine.provider is "tpu"; allowed are cpu`},
+		{engine.Options{Library: filepath.Join(t.TempDir(), "gone.so")}, "engine.library"},
+		{engine.Options{Library: touch(t, filepath.Join(t.TempDir(), "other.so"))}, "already loaded"},
+	} {
+		if _, err := New(c.opts); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: got %v, want %q", c.opts, err, c.want)
+		}
+	}
+}
+
+func TestProviders(t *testing.T) {
+	newEngine(t, engine.Options{})
+	if Version() == "" {
+		t.Error("no version of a loaded library")
+	}
+	for _, p := range Providers() {
+		_, err := New(engine.Options{Provider: p.Name})
+		if (err == nil) != p.Works {
+			t.Errorf("provider %+v, but an engine with it gives %v", p, err)
+		}
+		if p.Name == "cpu" && !p.Works || !p.Works && p.Why == "" {
+			t.Errorf("provider %+v", p)
+		}
+	}
+}
+
+// Goroutines share a session, each with memory of its own. Run with -race.
+func TestConcurrentRuns(t *testing.T) {
+	s := open(t, newEngine(t, engine.Options{Threads: 2}), linear(t))
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			r := rand.New(rand.NewPCG(1, uint64(g)))
+			y := onnx.ZerosF32(3, 2)
+			for range 200 {
+				x := onnx.ZerosF32(3, 2)
+				for i := range x.F32() {
+					x.F32()[i] = float32(r.IntN(100))
+				}
+				fetch := map[string]*onnx.Tensor{"y": y}
+				if g%2 == 0 {
+					fetch["y"] = nil
+				}
+				if err := s.Run(map[string]*onnx.Tensor{"x": x}, fetch); err != nil {
+					t.Error(err)
+					return
+				}
+				for i := range 3 {
+					a, b := x.F32()[2*i], x.F32()[2*i+1]
+					if got, want := fetch["y"].F32()[2*i], a+3*b; got != want {
+						t.Errorf("goroutine %d: got %v, want %v", g, got, want)
+						return
+					}
+				}
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+func TestFloat16Bits(t *testing.T) {
+	// Every binary16 number is recovered from its float32 form.
+	for h := range 1 << 16 {
+		sign, exp, man := h>>15, h>>10&31, h&0x3ff
+		var v float64
+		switch {
+		case exp == 31 && man != 0:
+			continue // a NaN has no single form
+		case exp == 31:
+			v = math.Inf(1)
+		case exp == 0:
+			v = float64(man) * 0x1p-24
+		default:
+			v = (1 + float64(man)/1024) * math.Pow(2, float64(exp-15))
+		}
+		if sign == 1 {
+			v = -v
+			if v == 0 {
+				v = math.Copysign(0, -1)
+			}
+		}
+		if got := float16bits(float32(v)); got != uint16(h) {
+			t.Fatalf("float16bits(%v) = %#04x, want %#04x", v, got, h)
+		}
+	}
+	if got := float16bits(float32(math.NaN())); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
+		t.Errorf("NaN became %#04x", got)
+	}
+}
+
+// With one thread an operator, goroutines that share a session change not a single bit of its results.
+func TestGoroutinesDoNotChangeResults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs models of some size")
+	}
+	e := newEngine(t, engine.Options{Threads: 1})
+	for _, c := range parallelCases() {
+		t.Run(c.name, func(t *testing.T) {
+			m := build(t, c.build)
+			s := open(t, e, m)
+			feeds := map[string]*onnx.Tensor{}
+			r := rand.New(rand.NewPCG(3, 4))
+			for _, in := range m.Graph.Inputs {
+				var shape []int
+				for _, d := range in.Shape {
+					shape = append(shape, d.Size)
+				}
+				feeds[in.Name] = random(r, shape...)
+			}
+			want, err := engine.Eval(s, feeds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Add(1)
+				go func() {
+					defer wg.Done()
+					got, err := engine.Eval(s, feeds)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for name := range want {
+						if n := bitsDiffer(want[name].F32(), got[name].F32()); n > 0 {
+							t.Errorf("%s: %d of %d elements differ", name, n, want[name].Len())
+						}
+					}
+				}()
+			}
+			wg.Wait()
+		})
+	}
+}
+
+func random(r *rand.Rand, shape ...int) *onnx.Tensor {
+	t := onnx.ZerosF32(shape...)
+	for i := range t.F32() {
+		t.F32()[i] = float32(r.NormFloat64())
+	}
+	return t
+}
+
+func bitsDiffer(a, b []float32) int {
+	n := 0
+	for i := range a {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+type parallelCase struct {
+	name  string
+	build func(b *onnx.Builder)
+}
+
+// parallelCases are the operators with sums inside, in the sizes that our models use and some odd ones.
+func parallelCases() []parallelCase {
+	var cs []parallelCase
+	w := func(b *onnx.Builder, name string, shape ...int) onnx.Ref {
+		return b.Param(name, random(rand.New(rand.NewPCG(5, 6)), shape...))
+	}
+	for _, s := range [][3]int{{1, 64, 10}, {7, 33, 5}, {200, 74, 128}, {257, 1000, 65}, {2000, 576, 64}, {3, 70000, 2}, {1, 4096, 1}} {
+		cs = append(cs,
+			parallelCase{fmt.Sprintf("MatMul%v", s), func(b *onnx.Builder) {
+				b.Output("y", b.MatMul(b.Input("x", onnx.Float32, s[0], s[1]), w(b, "w", s[1], s[2])))
+			}},
+			parallelCase{fmt.Sprintf("MatMul of two inputs%v", s), func(b *onnx.Builder) {
+				b.Output("y", b.MatMul(b.Input("x", onnx.Float32, s[0], s[1]), b.Input("w", onnx.Float32, s[1], s[2])))
+			}},
+			parallelCase{fmt.Sprintf("Gemm transposed%v", s), func(b *onnx.Builder) {
+				b.Output("y", b.Op("Gemm", []onnx.Ref{b.Input("x", onnx.Float32, s[1], s[0]), b.Input("w", onnx.Float32, s[2], s[1]), b.Input("c", onnx.Float32, s[2])},
+					onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1)))
+			}})
+	}
+	cs = append(cs, parallelCase{"batched MatMul", func(b *onnx.Builder) {
+		b.Output("y", b.MatMul(b.Input("x", onnx.Float32, 5, 200, 74), b.Input("w", onnx.Float32, 5, 74, 100)))
+	}})
+	for _, s := range []struct{ n, cin, cout, hw, k, stride, group int }{
+		{1, 1, 8, 28, 3, 1, 1}, {50, 3, 32, 32, 3, 1, 1}, {50, 32, 64, 16, 3, 2, 1}, {8, 64, 64, 8, 3, 1, 1}, {2, 64, 128, 16, 1, 2, 1}, {3, 32, 32, 9, 3, 1, 32}, {1, 16, 5, 13, 5, 1, 1},
+	} {
+		cs = append(cs, parallelCase{fmt.Sprintf("Conv%v", s), func(b *onnx.Builder) {
+			x := b.Input("x", onnx.Float32, s.n, s.cin, s.hw, s.hw)
+			y := b.Op("Conv", []onnx.Ref{x, w(b, "w", s.cout, s.cin/s.group, s.k, s.k)}, onnx.IntsAttr("strides", s.stride, s.stride),
+				onnx.IntsAttr("pads", s.k/2, s.k/2, s.k/2, s.k/2), onnx.IntAttr("group", s.group))
+			y = b.Relu(y)
+			b.Output("y", b.Op("GlobalAveragePool", []onnx.Ref{y}))
+			b.Output("raw", y)
+		}},
+			parallelCase{fmt.Sprintf("Conv with a computed kernel%v", s), func(b *onnx.Builder) {
+				x := b.Input("x", onnx.Float32, s.n, s.cin, s.hw, s.hw)
+				b.Output("y", b.Op("Conv", []onnx.Ref{x, b.Input("w", onnx.Float32, s.cout, s.cin/s.group, s.k, s.k)}, onnx.IntsAttr("strides", s.stride, s.stride),
+					onnx.IntsAttr("pads", s.k/2, s.k/2, s.k/2, s.k/2), onnx.IntAttr("group", s.group)))
+			}})
+	}
+	for _, op := range []string{"ReduceMean", "ReduceSumSquare", "ReduceL2", "ReduceLogSumExp", "ReduceMax"} {
+		for _, axes := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}} {
+			cs = append(cs, parallelCase{fmt.Sprintf("%s%v", op, axes), func(b *onnx.Builder) {
+				b.Output("y", b.Op(op, []onnx.Ref{b.Input("x", onnx.Float32, 37, 129, 300)}, onnx.IntsAttr("axes", axes...), onnx.IntAttr("keepdims", 1)))
+			}})
+		}
+	}
+	for _, axes := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}} {
+		cs = append(cs, parallelCase{fmt.Sprintf("ReduceSum%v", axes), func(b *onnx.Builder) {
+			b.Output("y", b.ReduceSum(b.Input("x", onnx.Float32, 37, 129, 300), true, axes...))
+		}})
+	}
+	cs = append(cs,
+		parallelCase{"Softmax", func(b *onnx.Builder) {
+			x := b.Input("x", onnx.Float32, 40, 30, 201)
+			b.Output("last", b.Softmax(x, -1))
+			b.Output("middle", b.Softmax(x, 1))
+		}},
+		parallelCase{"LayerNormalization", func(b *onnx.Builder) {
+			b.Output("y", b.Op("LayerNormalization", []onnx.Ref{b.Input("x", onnx.Float32, 500, 133), w(b, "w", 133), w(b, "b", 133)}))
+		}},
+		parallelCase{"Einsum", func(b *onnx.Builder) {
+			b.Output("y", b.Op("Einsum", []onnx.Ref{b.Input("x", onnx.Float32, 4, 60, 90), b.Input("w", onnx.Float32, 4, 50, 90)}, onnx.StrAttr("equation", "bij,bkj->bik")))
+		}},
+		parallelCase{"ConvTranspose", func(b *onnx.Builder) {
+			b.Output("y", b.Op("ConvTranspose", []onnx.Ref{b.Input("x", onnx.Float32, 5, 16, 14, 14), w(b, "w", 16, 8, 3, 3)}))
+		}},
+		parallelCase{"AveragePool", func(b *onnx.Builder) {
+			b.Output("y", b.Op("AveragePool", []onnx.Ref{b.Input("x", onnx.Float32, 50, 32, 28, 28)}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2)))
+		}},
+		parallelCase{"Erf and Exp", func(b *onnx.Builder) {
+			x := b.Input("x", onnx.Float32, 100003)
+			b.Output("erf", b.Op("Erf", []onnx.Ref{x}))
+			b.Output("exp", b.Exp(x))
+			b.Output("tanh", b.Op("Tanh", []onnx.Ref{x}))
+			b.Output("sigmoid", b.Op("Sigmoid", []onnx.Ref{x}))
+		}},
+	)
+	return cs
+}

@@ -1,0 +1,366 @@
+package ort
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+
+	ortgo "github.com/yalue/onnxruntime_go"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+)
+
+// session is a model loaded by the ONNX Runtime. Run may be called from several goroutines at once.
+type session struct {
+	name    string
+	inputs  []onnx.ValueInfo // the model's own
+	outputs []output
+	feeds   []string // of the adapted model
+	fetched int      // number of the adapted model's outputs
+	dummy   bool     // the one feed is the dummy
+	pool    pool
+
+	mu   sync.RWMutex // held for reading by runs, for writing by Close
+	sess *ortgo.DynamicAdvancedSession
+}
+
+var _ engine.Session = (*session)(nil)
+
+func (e *Engine) load(m *onnx.Model) (*session, error) {
+	described, err := describe(m)
+	if err != nil {
+		return nil, err
+	}
+	adapted, ins, outs, plan, err := adapt(described)
+	if err != nil {
+		return nil, err
+	}
+	data, err := onnx.Marshal(adapted)
+	if err != nil {
+		return nil, err
+	}
+	so, err := e.sessionOptions()
+	if err != nil {
+		return nil, err
+	}
+	defer so.Destroy()
+	sess, err := ortgo.NewDynamicAdvancedSessionWithONNXData(data, ins, outs, so)
+	if err != nil {
+		return nil, plain(err)
+	}
+	return &session{
+		name: m.Graph.Name, inputs: m.Graph.Inputs, outputs: plan, feeds: ins, fetched: len(outs),
+		dummy: len(m.Graph.Inputs) == 0, sess: sess, pool: pool{kept: map[string][]*value{}},
+	}, nil
+}
+
+// describe is m with the type and rank of its outputs, as far as they can be known before it runs.
+func describe(m *onnx.Model) (*onnx.Model, error) {
+	known := func(vs []onnx.ValueInfo) bool {
+		for _, v := range vs {
+			if v.DType == onnx.Undefined || v.Shape == nil {
+				return false
+			}
+		}
+		return true
+	}
+	if known(m.Graph.Outputs) {
+		return m, nil
+	}
+	g := *m.Graph
+	g.Outputs = append([]onnx.ValueInfo{}, m.Graph.Outputs...)
+	c := *m
+	c.Graph = &g
+	data, err := onnx.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	_, outs, err := ortgo.GetInputOutputInfoWithONNXData(data)
+	if err != nil {
+		return nil, plain(err)
+	}
+	for i := range g.Outputs {
+		v := &g.Outputs[i]
+		if v.Shape != nil && v.DType != onnx.Undefined {
+			continue
+		}
+		for _, o := range outs {
+			if o.Name != v.Name || o.OrtValueType != ortgo.ONNXTypeTensor {
+				continue
+			}
+			v.DType = onnx.DType(o.DataType)
+			if v.Shape == nil && len(o.Dimensions) > 0 { // none: a scalar, or a rank that is not known
+				for _, d := range o.Dimensions {
+					if d < 0 {
+						v.Shape = append(v.Shape, onnx.Symbolic(""))
+					} else {
+						v.Shape = append(v.Shape, onnx.Known(int(d)))
+					}
+				}
+			}
+		}
+	}
+	return &c, nil
+}
+
+// Inputs are the model's inputs.
+func (s *session) Inputs() []onnx.ValueInfo { return s.inputs }
+
+// Outputs are the model's outputs.
+func (s *session) Outputs() []onnx.ValueInfo {
+	out := make([]onnx.ValueInfo, len(s.outputs))
+	for i, o := range s.outputs {
+		out[i] = o.info
+	}
+	return out
+}
+
+// Close frees the session, after the runs under way have ended.
+func (s *session) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sess == nil {
+		return nil
+	}
+	s.pool.close()
+	err := s.sess.Destroy()
+	s.sess = nil
+	if err != nil {
+		return fmt.Errorf("ort: model %q: closing: %w", s.name, err)
+	}
+	return nil
+}
+
+// Run is engine.Session's. Goroutines may call it at once, with fetch tensors of their own. The memory
+// of the last two tensors fed and fetched under each name is kept alive until Close.
+func (s *session) Run(feeds, fetch map[string]*onnx.Tensor) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.sess == nil {
+		return fmt.Errorf("ort: model %q: the session is closed", s.name)
+	}
+	if err := s.run(feeds, fetch); err != nil {
+		return fmt.Errorf("ort: model %q: %w", s.name, err)
+	}
+	return nil
+}
+
+func (s *session) run(feeds, fetch map[string]*onnx.Tensor) error {
+	if err := s.check(feeds, fetch); err != nil {
+		return err
+	}
+	type lease struct {
+		name string
+		v    *value
+	}
+	var leases []lease
+	defer func() {
+		for _, l := range leases {
+			s.pool.put(l.name, l.v)
+		}
+	}()
+	in := make([]ortgo.Value, len(s.feeds))
+	for i, name := range s.feeds {
+		t := feeds[name]
+		if s.dummy {
+			t = onnx.ZerosF32(1)
+		}
+		v, err := s.pool.get(name, t)
+		if err != nil {
+			return fmt.Errorf("input %q: %w", name, err)
+		}
+		leases = append(leases, lease{name, v})
+		in[i] = v.ort
+	}
+	out := make([]ortgo.Value, s.fetched)
+	mine := make([]bool, s.fetched) // outputs in Go memory that the caller gave
+	for _, o := range s.outputs {
+		t := fetch[o.info.Name]
+		if t == nil || o.flat || t.DType == onnx.String {
+			continue
+		}
+		key := "fetch " + o.info.Name
+		v, err := s.pool.get(key, t)
+		if err != nil {
+			return fmt.Errorf("output %q: %w", o.info.Name, err)
+		}
+		leases = append(leases, lease{key, v})
+		out[o.at], mine[o.at] = v.ort, true
+	}
+	err := s.sess.Run(in, out)
+	got := make([]*onnx.Tensor, s.fetched)
+	for i, v := range out {
+		if mine[i] || v == nil {
+			continue
+		}
+		t, uerr := unwrap(v)
+		if uerr != nil && err == nil {
+			err = uerr
+		}
+		got[i] = t
+	}
+	if err != nil {
+		return plain(err)
+	}
+	for _, o := range s.outputs {
+		t, wanted := fetch[o.info.Name]
+		if !wanted || mine[o.at] {
+			continue
+		}
+		r := got[o.at]
+		if o.flat {
+			if r, err = o.assemble(got); err != nil {
+				return fmt.Errorf("output %q: %w", o.info.Name, err)
+			}
+		}
+		if t == nil {
+			fetch[o.info.Name] = r
+			continue
+		}
+		if t.DType != r.DType || !sameShape(t.Shape, r.Shape) {
+			return fmt.Errorf("output %q is %v and the tensor given for it is %v; give one of that type and shape, or nil", o.info.Name, r, t)
+		}
+		if err := copyInto(t, r); err != nil {
+			return fmt.Errorf("output %q: %w", o.info.Name, err)
+		}
+	}
+	return nil
+}
+
+// assemble puts elements and shape together again.
+func (o output) assemble(got []*onnx.Tensor) (*onnx.Tensor, error) {
+	shape, err := got[o.shape].Ints()
+	if err != nil {
+		return nil, err
+	}
+	t := got[o.at]
+	if o.half != onnx.Undefined {
+		t = &onnx.Tensor{DType: o.half, Shape: t.Shape, Data: halve(t.F32(), o.half)}
+	}
+	return t.Reshape(shape...)
+}
+
+// check compares what is fed and fetched with what the model declares.
+func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
+	var missing []string
+	for _, in := range s.inputs {
+		t, ok := feeds[in.Name]
+		if !ok {
+			missing = append(missing, fmt.Sprintf("%q (%s)", in.Name, typeString(in)))
+			continue
+		}
+		if err := fits(t, in); err != nil {
+			return fmt.Errorf("input %q: %w", in.Name, err)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("input %s is missing", strings.Join(missing, ", "))
+	}
+	if len(feeds) > len(s.inputs) {
+		for name := range feeds {
+			if !named(s.inputs, name) {
+				return fmt.Errorf("there is no input %q; the inputs are %s", name, nameList(s.inputs))
+			}
+		}
+	}
+	outs := s.Outputs()
+	for name, t := range fetch {
+		if !named(outs, name) {
+			return fmt.Errorf("there is no output %q; the outputs are %s", name, nameList(outs))
+		}
+		if t == nil {
+			continue
+		}
+		for _, o := range outs {
+			if o.Name != name {
+				continue
+			}
+			if err := fits(t, o); err != nil {
+				return fmt.Errorf("output %q: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// fits checks a tensor against a declared type; an axis without a known size takes any.
+func fits(t *onnx.Tensor, v onnx.ValueInfo) error {
+	if err := onnx.CheckTensor(t); err != nil {
+		return err
+	}
+	bad := v.DType != onnx.Undefined && t.DType != v.DType
+	if v.Shape != nil {
+		bad = bad || len(t.Shape) != len(v.Shape)
+		for i := 0; !bad && i < len(t.Shape); i++ {
+			bad = v.Shape[i].IsKnown() && v.Shape[i].Size != t.Shape[i]
+		}
+	}
+	if bad {
+		return fmt.Errorf("the model declares %s and was given %v", typeString(v), t)
+	}
+	return nil
+}
+
+func typeString(v onnx.ValueInfo) string {
+	if v.Shape == nil {
+		return v.DType.String() + " of any shape"
+	}
+	dims := make([]string, len(v.Shape))
+	for i, d := range v.Shape {
+		switch {
+		case d.IsKnown():
+			dims[i] = fmt.Sprint(d.Size)
+		case d.Symbol != "":
+			dims[i] = d.Symbol
+		default:
+			dims[i] = "?"
+		}
+	}
+	return fmt.Sprintf("%v[%s]", v.DType, strings.Join(dims, " "))
+}
+
+func named(vs []onnx.ValueInfo, name string) bool {
+	for _, v := range vs {
+		if v.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func nameList(vs []onnx.ValueInfo) string {
+	names := make([]string, len(vs))
+	for i, v := range vs {
+		names[i] = fmt.Sprintf("%q", v.Name)
+	}
+	sort.Strings(names)
+	return strings.Join(names, ", ")
+}
+
+func sameShape(a, b []int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// plainError is an error of the ONNX Runtime without onnxruntime_go's words about which call failed.
+type plainError struct{ err error }
+
+func (e *plainError) Error() string {
+	s := e.err.Error()
+	for _, p := range []string{"Error running network: ", "Error creating C session: ", "Error loading temporary session: ", "Error creating temporary session: "} {
+		s = strings.TrimPrefix(s, p)
+	}
+	return "ONNX Runtime: " + strings.TrimSpace(s)
+}
+func (e *plainError) Unwrap() error { return e.err }
+
+func plain(err error) error { return &plainError{err} }

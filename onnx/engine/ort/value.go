@@ -1,0 +1,339 @@
+package ort
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	ortgo "github.com/yalue/onnxruntime_go"
+
+	"fmp/onnx"
+)
+
+// value is a tensor of the ONNX Runtime over the memory of a Go tensor, which stays pinned as long as
+// the ONNX Runtime may use it.
+type value struct {
+	ort   ortgo.Value
+	pin   runtime.Pinner
+	data  unsafe.Pointer // first element; nil where the elements were copied
+	n     int
+	dtype onnx.DType
+	shape []int
+	refs  int    // runs that use it now
+	used  uint64 // when it was last asked for
+}
+
+func (v *value) destroy() {
+	v.ort.Destroy()
+	v.pin.Unpin()
+}
+
+func (v *value) wraps(p unsafe.Pointer, t *onnx.Tensor) bool {
+	if v.data == nil || v.data != p || v.dtype != t.DType || len(v.shape) != len(t.Shape) {
+		return false
+	}
+	for i, d := range t.Shape {
+		if v.shape[i] != d {
+			return false
+		}
+	}
+	return true
+}
+
+// pool keeps, for every input and output by name, the last few tensors of the ONNX Runtime, so that
+// calls that come back with the same Go memory (or swap two of them) find theirs ready.
+type pool struct {
+	mu    sync.Mutex
+	clock uint64
+	kept  map[string][]*value
+}
+
+// keep is how many tensors a name keeps: two for buffers that are swapped. Their Go memory lives on as
+// long as they are kept.
+const keep = 2
+
+// get finds or makes the tensor over t; put gives it back.
+func (p *pool) get(name string, t *onnx.Tensor) (*value, error) {
+	ptr := firstElement(t)
+	p.mu.Lock()
+	p.clock++
+	if ptr != nil {
+		for _, v := range p.kept[name] {
+			if v.wraps(ptr, t) {
+				v.refs++
+				v.used = p.clock
+				p.mu.Unlock()
+				return v, nil
+			}
+		}
+	}
+	now := p.clock
+	p.mu.Unlock()
+	v, err := wrap(t, ptr)
+	if err != nil {
+		return nil, err
+	}
+	v.refs, v.used = 1, now
+	if v.data == nil {
+		return v, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept[name] = append(p.kept[name], v)
+	return v, nil
+}
+
+// put returns a tensor after a run and lets go of those that nobody asked for lately.
+func (p *pool) put(name string, v *value) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v.refs--
+	if v.data == nil {
+		v.destroy()
+		return
+	}
+	vs := p.kept[name]
+	for len(vs) > keep {
+		oldest := -1
+		for i, v := range vs {
+			if v.refs == 0 && (oldest < 0 || v.used < vs[oldest].used) {
+				oldest = i
+			}
+		}
+		if oldest < 0 {
+			break
+		}
+		vs[oldest].destroy()
+		vs = append(vs[:oldest], vs[oldest+1:]...)
+	}
+	p.kept[name] = vs
+}
+
+// close destroys every tensor; no run may be under way.
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, vs := range p.kept {
+		for _, v := range vs {
+			v.destroy()
+		}
+	}
+	p.kept = map[string][]*value{}
+}
+
+// firstElement is where the elements of t lie, nil where there are none or they cannot be shared: a
+// string's bytes, and a scalar's element, which onnxruntime_go copies.
+func firstElement(t *onnx.Tensor) unsafe.Pointer {
+	if len(t.Shape) == 0 {
+		return nil
+	}
+	switch d := t.Data.(type) {
+	case []float32:
+		return unsafe.Pointer(unsafe.SliceData(d))
+	case []float64:
+		return unsafe.Pointer(unsafe.SliceData(d))
+	case []int8:
+		return unsafe.Pointer(unsafe.SliceData(d))
+	case []int16:
+		return unsafe.Pointer(unsafe.SliceData(d))
+	case []int32:
+		return unsafe.Pointer(unsafe.SliceData(d))
+	case []int64:
+		return unsafe.Pointer(unsafe.SliceData(d))
+	case []uint8:
+		return unsafe.Pointer(unsafe.SliceData(d))
+	case []uint16:
+		return unsafe.Pointer(unsafe.SliceData(d))
+	case []uint32:
+		return unsafe.Pointer(unsafe.SliceData(d))
+	case []uint64:
+		return unsafe.Pointer(unsafe.SliceData(d))
+	case []bool:
+		return unsafe.Pointer(unsafe.SliceData(d))
+	}
+	return nil
+}
+
+// wrap makes a tensor of the ONNX Runtime from t. t has been checked.
+func wrap(t *onnx.Tensor, ptr unsafe.Pointer) (*value, error) {
+	v := &value{data: ptr, n: t.Len(), dtype: t.DType, shape: append([]int{}, t.Shape...)}
+	if v.n == 0 {
+		v.data = nil
+	}
+	if v.data != nil {
+		v.pin.Pin((*byte)(v.data))
+	}
+	var err error
+	switch {
+	case t.DType == onnx.String:
+		v.ort, err = wrapStrings(t)
+	case t.DType == onnx.Float16 || t.DType == onnx.BFloat16:
+		v.ort, err = wrapHalf(t, ptr)
+	default:
+		switch d := t.Data.(type) {
+		case []float32:
+			v.ort, err = wrapSlice(t.Shape, d)
+		case []float64:
+			v.ort, err = wrapSlice(t.Shape, d)
+		case []int8:
+			v.ort, err = wrapSlice(t.Shape, d)
+		case []int16:
+			v.ort, err = wrapSlice(t.Shape, d)
+		case []int32:
+			v.ort, err = wrapSlice(t.Shape, d)
+		case []int64:
+			v.ort, err = wrapSlice(t.Shape, d)
+		case []uint8:
+			v.ort, err = wrapSlice(t.Shape, d)
+		case []uint16:
+			v.ort, err = wrapSlice(t.Shape, d)
+		case []uint32:
+			v.ort, err = wrapSlice(t.Shape, d)
+		case []uint64:
+			v.ort, err = wrapSlice(t.Shape, d)
+		case []bool:
+			v.ort, err = wrapSlice(t.Shape, d)
+		default:
+			err = fmt.Errorf("elements of type %T cannot be handed to the ONNX Runtime", t.Data)
+		}
+	}
+	if err != nil {
+		v.pin.Unpin()
+		return nil, err
+	}
+	return v, nil
+}
+
+func wrapSlice[T ortgo.TensorData](shape []int, data []T) (ortgo.Value, error) {
+	if len(shape) == 0 {
+		return ortgo.NewScalar(data[0])
+	}
+	return ortgo.NewTensor(ortShape(shape), data)
+}
+
+func wrapStrings(t *onnx.Tensor) (ortgo.Value, error) {
+	if len(t.Shape) == 0 {
+		return nil, fmt.Errorf("a scalar string cannot be handed to the ONNX Runtime; give it shape [1]")
+	}
+	s, err := ortgo.NewStringTensor(ortShape(t.Shape))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.SetContents(t.Data.([]string)); err != nil {
+		s.Destroy()
+		return nil, err
+	}
+	return s, nil
+}
+
+func wrapHalf(t *onnx.Tensor, ptr unsafe.Pointer) (ortgo.Value, error) {
+	if len(t.Shape) == 0 {
+		return nil, fmt.Errorf("a scalar of %v cannot be handed to the ONNX Runtime; give it shape [1]", t.DType)
+	}
+	n := 2 * t.Len()
+	bytes := make([]byte, 1) // onnxruntime_go wants a byte, even of nothing
+	if n > 0 {
+		bytes = unsafe.Slice((*byte)(ptr), n)
+	}
+	kind := ortgo.TensorElementDataType(ortgo.TensorElementDataTypeFloat16)
+	if t.DType == onnx.BFloat16 {
+		kind = ortgo.TensorElementDataTypeBFloat16
+	}
+	return ortgo.NewCustomDataTensor(ortShape(t.Shape), bytes, kind)
+}
+
+func ortShape(shape []int) ortgo.Shape {
+	s := make(ortgo.Shape, len(shape))
+	for i, d := range shape {
+		s[i] = int64(d)
+	}
+	return s
+}
+
+// unwrap takes the Go memory of a tensor that the ONNX Runtime allocated and onnxruntime_go copied, and
+// destroys the tensor.
+func unwrap(v ortgo.Value) (*onnx.Tensor, error) {
+	defer v.Destroy()
+	var shape []int
+	for _, d := range v.GetShape() {
+		shape = append(shape, int(d))
+	}
+	if shape == nil {
+		shape = []int{}
+	}
+	out := &onnx.Tensor{Shape: shape}
+	switch x := v.(type) {
+	case *ortgo.Tensor[float32]:
+		out.DType, out.Data = onnx.Float32, x.GetData()
+	case *ortgo.Tensor[float64]:
+		out.DType, out.Data = onnx.Float64, x.GetData()
+	case *ortgo.Tensor[int8]:
+		out.DType, out.Data = onnx.Int8, x.GetData()
+	case *ortgo.Tensor[int16]:
+		out.DType, out.Data = onnx.Int16, x.GetData()
+	case *ortgo.Tensor[int32]:
+		out.DType, out.Data = onnx.Int32, x.GetData()
+	case *ortgo.Tensor[int64]:
+		out.DType, out.Data = onnx.Int64, x.GetData()
+	case *ortgo.Tensor[uint8]:
+		out.DType, out.Data = onnx.Uint8, x.GetData()
+	case *ortgo.Tensor[uint16]:
+		out.DType, out.Data = onnx.Uint16, x.GetData()
+	case *ortgo.Tensor[uint32]:
+		out.DType, out.Data = onnx.Uint32, x.GetData()
+	case *ortgo.Tensor[uint64]:
+		out.DType, out.Data = onnx.Uint64, x.GetData()
+	case *ortgo.Tensor[bool]:
+		out.DType, out.Data = onnx.Bool, x.GetData()
+	case *ortgo.StringTensor:
+		s, err := x.GetContents()
+		if err != nil {
+			return nil, err
+		}
+		out.DType, out.Data = onnx.String, s
+	default:
+		return nil, fmt.Errorf("a value of kind %T, which is not supported", v)
+	}
+	return out, onnx.CheckTensor(out)
+}
+
+// copyInto copies the elements of src to dst, which has the same type and as many elements.
+func copyInto(dst, src *onnx.Tensor) error {
+	switch d := dst.Data.(type) {
+	case []float32:
+		return copySlice(d, src)
+	case []float64:
+		return copySlice(d, src)
+	case []int8:
+		return copySlice(d, src)
+	case []int16:
+		return copySlice(d, src)
+	case []int32:
+		return copySlice(d, src)
+	case []int64:
+		return copySlice(d, src)
+	case []uint8:
+		return copySlice(d, src)
+	case []uint16:
+		return copySlice(d, src)
+	case []uint32:
+		return copySlice(d, src)
+	case []uint64:
+		return copySlice(d, src)
+	case []bool:
+		return copySlice(d, src)
+	case []string:
+		return copySlice(d, src)
+	}
+	return fmt.Errorf("elements of type %T cannot be fetched", dst.Data)
+}
+
+func copySlice[T any](dst []T, src *onnx.Tensor) error {
+	s, ok := src.Data.([]T)
+	if !ok || len(s) != len(dst) {
+		return fmt.Errorf("%v does not fit a tensor of %d elements of %T", src, len(dst), dst)
+	}
+	copy(dst, s)
+	return nil
+}
