@@ -1,0 +1,87 @@
+package models
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx"
+)
+
+func TestManifestRoundTrip(t *testing.T) {
+	m, err := NewPredictor(PredictorConfig{Dx: 4, C: 3}, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Metadata["somebody"] = "else's"
+	want := Manifest{
+		Kind: KindPredictor, Dx: 4, C: 3, D: 71, Fresh: 50, Mean: []float32{0.1307}, Std: []float32{0.3081}, Layout: "NCHW",
+		Classes: []string{"a", "b", "c"}, Extractor: strings.Repeat("ab", 32), Licence: "MIT", TrainingData: "digits",
+		Command: "fmp train predictor", Seed: 1<<64 - 1, Config: "{}",
+	}
+	if err := want.Write(m); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "p.onnx")
+	if err := onnx.Save(path, m); err != nil {
+		t.Fatal(err)
+	}
+	read, got, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want.Digest, err = Digest(m); err != nil {
+		t.Fatal(err)
+	}
+	want.Source = path
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the manifest changed on its way (-want +got):\n%s", diff)
+	}
+	if read.Metadata["somebody"] != "else's" {
+		t.Error("another's metadata is gone")
+	}
+}
+
+func TestManifestErrors(t *testing.T) {
+	for key, v := range map[string]string{
+		"fmp.dx": "-4", "fmp.seed": "x", "fmp.kind": "teapot", "fmp.layout": "CHWN", "fmp.std": "[0]", "fmp.mean": "[1]", "fmp.class_names": "{",
+	} {
+		m := onnx.NewModel(&onnx.Graph{})
+		m.Metadata[key] = v
+		if f, err := ReadManifest(m); err == nil {
+			t.Errorf("%s = %q was read as %+v", key, v, f)
+		}
+	}
+}
+
+func TestMatch(t *testing.T) {
+	x, y := strings.Repeat("1", 64), strings.Repeat("2", 64)
+	predictor := Manifest{Kind: KindPredictor, Source: "p.onnx", Dx: 64, C: 10, Extractor: x}
+	for _, c := range []struct {
+		with Manifest
+		want []string // what the error names; none for a match
+	}{
+		{Manifest{Kind: KindExtractor, Dx: 64, Digest: x}, nil},
+		{Manifest{Digest: x}, nil},
+		{Manifest{Kind: KindEmbedding, Dx: 64, C: 10, Extractor: x, Digest: y}, nil},
+		{Manifest{Kind: KindEmbedding, Dx: 64, C: 10}, nil},
+		{Manifest{Kind: KindEmbedding, Source: "e.onnx", Dx: 32, C: 10}, []string{"p.onnx", "64", "e.onnx", "32"}},
+		{Manifest{Kind: KindEmbedding, Source: "e.onnx", Dx: 64, C: 20}, []string{"p.onnx", "10", "e.onnx", "20"}},
+		{Manifest{Kind: KindExtractor, Source: "x.onnx", Dx: 64, Digest: y}, []string{"p.onnx", "111", "x.onnx", "222"}},
+		{Manifest{Kind: KindEmbedding, Source: "e.onnx", Dx: 64, C: 10, Extractor: y}, []string{"p.onnx", "111", "e.onnx", "222"}},
+	} {
+		for _, err := range []error{Match(predictor, c.with), Match(c.with, predictor)} {
+			if (err == nil) != (c.want == nil) {
+				t.Errorf("match with %+v: %v", c.with, err)
+				continue
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("error %q does not name %q", err, w)
+				}
+			}
+		}
+	}
+}

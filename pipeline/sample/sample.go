@@ -1,0 +1,106 @@
+// Package sample draws fresh points given seen ones, by a predictor graph from Gaussian base noise
+// (arXiv:2605.18554, the step Z̃' = ISAB(Z̃, E)).
+package sample
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/pipeline/point"
+)
+
+// chunk is how many draws one call of the session makes: fixed, so that a draw does not depend on the number of
+// threads or of draws.
+const chunk = 4
+
+// Predictor runs a predictor model. It may be used by several goroutines where its engine's sessions may.
+type Predictor struct {
+	session  engine.Session
+	manifest models.Manifest
+}
+
+// New prepares a predictor model for running. The model must carry the manifest of a predictor.
+func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return nil, fmt.Errorf("predictor: %w", err)
+	}
+	if f.Kind != models.KindPredictor || f.Dx < 1 || f.C < 2 || f.D < 1 {
+		return nil, fmt.Errorf("predictor: the model's manifest says kind %q, dx %d, classes %d, d %d; want a predictor with all three, as fmp train predictor writes it", f.Kind, f.Dx, f.C, f.D)
+	}
+	s, err := e.Load(m)
+	if err != nil {
+		return nil, fmt.Errorf("predictor: %w", err)
+	}
+	return &Predictor{session: s, manifest: f}, nil
+}
+
+// Manifest is the predictor's.
+func (p *Predictor) Manifest() models.Manifest { return p.manifest }
+
+// Close releases the session.
+func (p *Predictor) Close() error { return p.session.Close() }
+
+// NoiseDim is d, the width of a row of base noise.
+func (p *Predictor) NoiseDim() int { return p.manifest.D }
+
+// Noise is samples x fresh x d base noise from a stream: the same stream gives the same E to every method that
+// asks, so that MP and FMP differ by their contexts alone.
+func (p *Predictor) Noise(r *rand.Rand, samples, fresh int) []float32 {
+	e := make([]float32, samples*fresh*p.manifest.D)
+	rng.Normal(r, e)
+	return e
+}
+
+// Draw makes samples sets of fresh points of weight 1, each from its own part of noise (samples x fresh x d,
+// row-major), given seen, whose weights count as masses. The same noise gives the same points.
+func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error) {
+	f := p.manifest
+	if seen == nil || seen.N < 1 {
+		return nil, fmt.Errorf("drawing: no seen points; give at least one")
+	}
+	if seen.Dx != f.Dx || seen.C != f.C {
+		return nil, fmt.Errorf("drawing: the seen points have dx %d and %d classes, the predictor has dx %d and %d; use models that were made for each other", seen.Dx, seen.C, f.Dx, f.C)
+	}
+	if samples < 1 || len(noise) == 0 || len(noise)%(samples*f.D) != 0 {
+		return nil, fmt.Errorf("drawing: %d noise numbers for %d samples; want samples x fresh x %d with at least one of each", len(noise), samples, f.D)
+	}
+	fresh, dz := len(noise)/(samples*f.D), f.Dx+f.C
+	feeds := map[string]*onnx.Tensor{
+		"points":  onnx.NewTensor(seen.Z, 1, seen.N, dz),
+		"weights": onnx.NewTensor(seen.W, 1, seen.N),
+	}
+	sets := make([]*point.Set, 0, samples)
+	for len(sets) < samples {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("drawing: %w", err)
+		}
+		at, n := len(sets), min(chunk, samples-len(sets))
+		feeds["noise"] = onnx.NewTensor(noise[at*fresh*f.D:(at+n)*fresh*f.D], n, fresh, f.D)
+		out, err := engine.Eval(p.session, feeds, "drawn")
+		if err != nil {
+			return nil, fmt.Errorf("drawing: %w", err)
+		}
+		z := out["drawn"].F32()
+		if len(z) != n*fresh*dz {
+			return nil, fmt.Errorf("drawing: the predictor gave %v; want %d x %d x %d", out["drawn"], n, fresh, dz)
+		}
+		for i, v := range z {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				return nil, fmt.Errorf("drawing: the predictor gave %v in sample %d; check the model and the features for numbers out of range", v, at+i/(fresh*dz))
+			}
+		}
+		for i := range n {
+			s := point.New(fresh, f.Dx, f.C)
+			copy(s.Z, z[i*fresh*dz:])
+			sets = append(sets, s)
+		}
+	}
+	return sets, nil
+}
