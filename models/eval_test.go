@@ -1,0 +1,32 @@
+package models
+
+import (
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+)
+
+// eval runs m on the ONNX Runtime, or skips the test where there is none.
+func eval(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ...string) map[string]*onnx.Tensor {
+	t.Helper()
+	if _, _, err := ort.FindLibrary(""); err != nil {
+		t.Skipf("needs the ONNX Runtime: %v", err)
+	}
+	e, err := ort.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	s, err := e.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out, err := engine.Eval(s, feeds, outputs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

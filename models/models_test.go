@@ -1,0 +1,357 @@
+package models
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/models/rng"
+	"fmp/onnx"
+)
+
+const (
+	testDx, testC = 4, 3
+	testDz        = testDx + testC
+)
+
+// predictors and embeddings under test: the identity path and the published block, with and without options.
+var (
+	predictors = map[string]PredictorConfig{
+		"identity":        {Dx: testDx, C: testC},
+		"identity hidden": {Dx: testDx, C: testC, Hidden: 9},
+		"published":       {Dx: testDx, C: testC, Published: true, Dim: 16},
+	}
+	embeddings = map[string]EmbeddingConfig{
+		"identity":          {Dx: testDx, C: testC, Size: 5},
+		"identity blocks":   {Dx: testDx, C: testC, Size: 5, Blocks: 2, Hidden: 8},
+		"published":         {Dx: testDx, C: testC, Size: 5, Published: true, Dim: 16, Blocks: 1},
+		"constant weights":  {Dx: testDx, C: testC, Size: 5, ConstantWeights: true},
+		"published, 1 head": {Dx: testDx, C: testC, Size: 2, Published: true, Dim: 10, Heads: 1},
+	}
+)
+
+// shake moves every parameter, so that properties are tested away from the starting values.
+func shake(m *onnx.Model) {
+	for _, n := range Parameters(m) {
+		r := rng.New(3, "shake", n)
+		for i, p := 0, m.Graph.Initializers[n].F32(); i < len(p); i++ {
+			p[i] += float32(0.1 * r.NormFloat64())
+		}
+	}
+}
+
+func somePoints(r *rand.Rand, batch, n int) *onnx.Tensor {
+	t := onnx.ZerosF32(batch, n, testDz)
+	for i := range batch * n {
+		row := t.F32()[i*testDz : (i+1)*testDz]
+		rng.Normal(r, row[:testDx])
+		row[testDx+r.IntN(testC)] = 1
+	}
+	return t
+}
+
+func ones(shape ...int) *onnx.Tensor {
+	t := onnx.ZerosF32(shape...)
+	for i := range t.F32() {
+		t.F32()[i] = 1
+	}
+	return t
+}
+
+func someNoise(r *rand.Rand, shape ...int) *onnx.Tensor {
+	t := onnx.ZerosF32(shape...)
+	rng.Normal(r, t.F32())
+	return t
+}
+
+// rows is t, of one batch, with row p[i] at place i.
+func rows(t *onnx.Tensor, p []int) *onnx.Tensor {
+	w := t.Len() / t.Shape[1]
+	out := onnx.ZerosF32(append([]int{1, len(p)}, t.Shape[2:]...)...)
+	for i, j := range p {
+		copy(out.F32()[i*w:(i+1)*w], t.F32()[j*w:(j+1)*w])
+	}
+	return out
+}
+
+func near(t *testing.T, what string, got, want *onnx.Tensor, tolerance float64) {
+	t.Helper()
+	if diff := cmp.Diff(want.Shape, got.Shape); diff != "" {
+		t.Fatalf("%s: shape differs (-want +got):\n%s", what, diff)
+	}
+	for i, v := range got.F32() {
+		if d := math.Abs(float64(v - want.F32()[i])); !(d <= tolerance) {
+			t.Fatalf("%s: element %d is %v, want %v to %v", what, i, v, want.F32()[i], tolerance)
+		}
+	}
+}
+
+func TestPredictorProperties(t *testing.T) {
+	for name, cfg := range predictors {
+		t.Run(name, func(t *testing.T) {
+			m, err := NewPredictor(cfg, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shake(m)
+			f, err := ReadManifest(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := rng.New(1, name)
+			const n, fresh = 6, 5
+			z, e := somePoints(r, 1, n), someNoise(r, 1, fresh, f.D)
+			draw := func(z, w, e *onnx.Tensor) *onnx.Tensor {
+				return eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": w, "noise": e})["drawn"]
+			}
+			base := draw(z, ones(1, n), e)
+
+			p := r.Perm(fresh)
+			near(t, "permuted noise", draw(z, ones(1, n), rows(e, p)), rows(base, p), 1e-5)
+			near(t, "permuted context", draw(rows(z, r.Perm(n)), ones(1, n), e), base, 1e-5)
+
+			twice, w := append(seq(n), 2), ones(1, n)
+			w.F32()[2] = 2
+			near(t, "weight 2", draw(z, w, e), draw(rows(z, twice), ones(1, n+1), e), 1e-5)
+
+			w = ones(1, n+1)
+			w.F32()[n] = 0
+			near(t, "padding", draw(rows(z, twice), w, e), base, 1e-5)
+
+			// One context for several draws is the context repeated.
+			e2 := someNoise(r, 2, fresh, f.D)
+			z2 := onnx.NewTensor(append(append([]float32{}, z.F32()...), z.F32()...), 2, n, testDz)
+			near(t, "one context", draw(z, ones(1, n), e2), draw(z2, ones(2, n), e2), 1e-5)
+
+			for i := range fresh {
+				checkSimplex(t, base.F32()[i*testDz+testDx:(i+1)*testDz])
+			}
+		})
+	}
+}
+
+func TestPublishedFormIgnoresMasses(t *testing.T) {
+	m, err := NewPredictor(PredictorConfig{Dx: testDx, C: testC, Published: true, IgnoreMasses: true}, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rng.New(1, "masses")
+	z, w, e := somePoints(r, 1, 4), ones(1, 4), someNoise(r, 1, 3, m.Graph.Inputs[2].Shape[2].Size)
+	draw := func() *onnx.Tensor {
+		return eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": w, "noise": e})["drawn"]
+	}
+	base := draw()
+	w.F32()[0] = 9
+	near(t, "another weight", draw(), base, 0)
+}
+
+func seq(n int) []int {
+	p := make([]int, n)
+	for i := range p {
+		p[i] = i
+	}
+	return p
+}
+
+func checkSimplex(t *testing.T, p []float32) {
+	t.Helper()
+	var sum float64
+	for _, v := range p {
+		if v < 0 {
+			t.Fatalf("label %v has a negative part", p)
+		}
+		sum += float64(v)
+	}
+	if math.Abs(sum-1) > 1e-5 {
+		t.Fatalf("label %v sums to %v", p, sum)
+	}
+}
+
+func TestEmbeddingProperties(t *testing.T) {
+	for name, cfg := range embeddings {
+		t.Run(name, func(t *testing.T) {
+			m, err := NewEmbedding(cfg, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shake(m)
+			r := rng.New(1, name)
+			const n = 6
+			z := somePoints(r, 1, n)
+			run := func(z, w *onnx.Tensor) map[string]*onnx.Tensor {
+				return eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": w})
+			}
+			same := func(what string, got, want map[string]*onnx.Tensor) {
+				t.Helper()
+				near(t, what, got["compressed"], want["compressed"], 1e-5)
+				near(t, what+": masses", got["masses"], want["masses"], 1e-5)
+			}
+			base := run(z, ones(1, n))
+			same("permuted points", run(rows(z, r.Perm(n)), ones(1, n)), base)
+
+			twice, w := append(seq(n), 2), ones(1, n)
+			w.F32()[2] = 2
+			same("weight 2", run(z, w), run(rows(z, twice), ones(1, n+1)))
+
+			w = ones(1, n+1)
+			w.F32()[n] = 0
+			same("padding", run(rows(z, twice), w), base)
+
+			var sum float64
+			for _, v := range base["masses"].F32() {
+				sum += float64(v)
+			}
+			if math.Abs(sum-n) > 1e-5 {
+				t.Errorf("masses %v sum to %v, want %d", base["masses"].F32(), sum, n)
+			}
+			if cfg.ConstantWeights {
+				for _, v := range base["masses"].F32() {
+					if math.Abs(float64(v)-float64(n)/float64(cfg.Size)) > 1e-6 {
+						t.Errorf("mass %v, want %d/%d", v, n, cfg.Size)
+					}
+				}
+			}
+			for i := range cfg.Size {
+				checkSimplex(t, base["compressed"].F32()[i*testDz+testDx:(i+1)*testDz])
+			}
+		})
+	}
+}
+
+// TestUntrainedEmbedding: with the identity path it returns class means, and the class counts as masses.
+func TestUntrainedEmbedding(t *testing.T) {
+	for _, blocks := range []int{0, 2} {
+		m, err := NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Blocks: blocks}, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 12
+		z := somePoints(rng.New(1, "means"), 1, n)
+		var means [testC][testDx]float64
+		var counts [testC]float64
+		for i := range n {
+			row := z.F32()[i*testDz : (i+1)*testDz]
+			for c := range testC {
+				if row[testDx+c] == 0 {
+					continue
+				}
+				counts[c]++
+				for j := range testDx {
+					means[c][j] += float64(row[j])
+				}
+			}
+		}
+		out := eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n)})
+		for c := range testC {
+			if counts[c] == 0 {
+				t.Fatalf("class %d has no points; draw others", c)
+			}
+			if d := math.Abs(float64(out["masses"].F32()[c]) - counts[c]); d > 0.1 {
+				t.Errorf("%d blocks: mass of class %d is off its count %v by %v", blocks, c, counts[c], d)
+			}
+			row := out["compressed"].F32()[c*testDz : (c+1)*testDz]
+			for j := range testDx {
+				if d := math.Abs(float64(row[j]) - means[c][j]/counts[c]); d > 0.1 {
+					t.Errorf("%d blocks: feature %d of compressed point %d is off the class mean by %v", blocks, j, c, d)
+				}
+			}
+			if row[testDx+c] < 0.9 {
+				t.Errorf("%d blocks: compressed point %d has label %v", blocks, c, row[testDx:])
+			}
+		}
+	}
+}
+
+// TestUntrainedPredictor: with the identity path it is a smoothed bootstrap. Features of all drawn points stay
+// within the range of the context's, but for the feed-forward part's small start, and over many
+// draws every class of the context comes up, by no more than twice its share.
+func TestUntrainedPredictor(t *testing.T) {
+	m, err := NewPredictor(PredictorConfig{Dx: testDx, C: testC}, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n, fresh = 10, 2000
+	r := rng.New(1, "bootstrap")
+	z := somePoints(r, 1, n)
+	lo, hi := make([]float64, testDx), make([]float64, testDx)
+	var want, got [testC]float64
+	for i := range n {
+		row := z.F32()[i*testDz : (i+1)*testDz]
+		for j := range testDx {
+			lo[j], hi[j] = math.Min(lo[j], float64(row[j])), math.Max(hi[j], float64(row[j]))
+		}
+		for c := range testC {
+			want[c] += float64(row[testDx+c]) / n
+		}
+	}
+	out := eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n), "noise": someNoise(r, 1, fresh, testDz+64)})
+	for i := range fresh {
+		row := out["drawn"].F32()[i*testDz : (i+1)*testDz]
+		for j := range testDx {
+			if v := float64(row[j]); v < lo[j]-0.5 || v > hi[j]+0.5 {
+				t.Fatalf("feature %d of drawn point %d is %v, outside the context's %v to %v", j, i, v, lo[j], hi[j])
+			}
+		}
+		for c := range testC {
+			got[c] += float64(row[testDx+c]) / fresh
+		}
+	}
+	for c := range testC {
+		if got[c] < 0.05 || got[c] > 2*want[c] {
+			t.Errorf("class %d has share %v of the drawn points and %v of the context", c, got[c], want[c])
+		}
+	}
+}
+
+// TestNamedStreams: parameters' starting values depend on the seed and their names alone.
+func TestNamedStreams(t *testing.T) {
+	params := func(cfg PredictorConfig, seed uint64) map[string]*onnx.Tensor {
+		m, err := NewPredictor(cfg, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]*onnx.Tensor{}
+		for _, n := range Parameters(m) {
+			out[n] = m.Graph.Initializers[n]
+		}
+		return out
+	}
+	a, b := params(PredictorConfig{Dx: testDx, C: testC}, 1), params(PredictorConfig{Dx: testDx, C: testC, Hidden: 8}, 1)
+	for _, n := range []string{"lift/mlp0/weight", "inner/q/weight", "outer/r/weight", "inner/beta", "decode/kappa"} {
+		if a[n] == nil {
+			t.Fatalf("no parameter %q among %d", n, len(a))
+		}
+		near(t, n, b[n], a[n], 0)
+	}
+	other := params(PredictorConfig{Dx: testDx, C: testC}, 2)
+	if cmp.Equal(a["inner/q/weight"].F32(), other["inner/q/weight"].F32()) {
+		t.Error("two seeds start inner/q/weight alike")
+	}
+	if cmp.Equal(a["inner/k/weight"].F32(), a["outer/k/weight"].F32()) {
+		t.Error("inner/k/weight and outer/k/weight start alike")
+	}
+}
+
+func TestConfigurationErrors(t *testing.T) {
+	for _, c := range []struct {
+		want  string
+		build func() error
+	}{
+		{"dx 0", func() error { _, err := NewPredictor(PredictorConfig{C: 3}, 1); return err }},
+		{"C 1", func() error { _, err := NewEmbedding(EmbeddingConfig{Dx: 3, C: 1}, 1); return err }},
+		{"at least 8", func() error { _, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 7}, 1); return err }},
+		{"must divide", func() error {
+			_, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 10, Heads: 3, Published: true}, 1)
+			return err
+		}},
+		{"-1 points", func() error { _, err := NewEmbedding(EmbeddingConfig{Dx: 4, C: 3, Size: -1}, 1); return err }},
+		{"17 attention blocks", func() error { _, err := NewEmbedding(EmbeddingConfig{Dx: 4, C: 3, Blocks: 17}, 1); return err }},
+	} {
+		if err := c.build(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v does not say %q", err, c.want)
+		}
+	}
+}

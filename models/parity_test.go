@@ -1,0 +1,74 @@
+package models
+
+import (
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"fmp/onnx"
+)
+
+var writeModels = flag.String("write-models", "", "folder to write the parity test's models to, for testdata/parity.py")
+
+// parityModels are small enough for their expected values to be kept in testdata.
+func parityModels(t *testing.T) map[string]*onnx.Model {
+	t.Helper()
+	p, err := NewPredictor(PredictorConfig{Dx: 5, C: 3, Dim: 15}, 11)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := NewEmbedding(EmbeddingConfig{Dx: 5, C: 3, Size: 4, Dim: 15}, 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewEmbedding(EmbeddingConfig{Dx: 5, C: 3, Size: 4, Dim: 15, ConstantWeights: true}, 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]*onnx.Model{"predictor": p, "embedding": e, "embedding_constant": c}
+}
+
+// TestParity compares the graphs with the executable form of the equations in PyTorch: parity.json holds
+// inputs and the outputs that it gave for them with the weights of these very models.
+func TestParity(t *testing.T) {
+	ms := parityModels(t)
+	if *writeModels != "" {
+		for name, m := range ms {
+			if err := onnx.Save(filepath.Join(*writeModels, name+".onnx"), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	data, err := os.ReadFile("testdata/parity.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type array struct {
+		Shape []int
+		Data  []float32
+	}
+	var cases map[string]struct{ Inputs, Outputs map[string]array }
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	if len(cases) != len(ms) {
+		t.Fatalf("parity.json holds %d models, want %d", len(cases), len(ms))
+	}
+	for name, c := range cases {
+		feeds := map[string]*onnx.Tensor{}
+		for in, a := range c.Inputs {
+			feeds[in] = onnx.NewTensor(a.Data, a.Shape...)
+		}
+		got := eval(t, ms[name], feeds)
+		for out, want := range c.Outputs {
+			for i, v := range got[out].F32() {
+				if d := math.Abs(float64(v - want.Data[i])); !(d <= 1e-5) {
+					t.Fatalf("%s: %s[%d] is %v, PyTorch gives %v", name, out, i, v, want.Data[i])
+				}
+			}
+		}
+	}
+}
