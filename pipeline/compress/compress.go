@@ -20,7 +20,8 @@ const (
 	batchPoints = 1 << 16
 )
 
-// Compressor runs an embedding model. It may be used by several goroutines where its engine's sessions may.
+// Compressor runs an embedding model. It may be used by several goroutines where its engine's sessions may. For
+// the same uploads to the last bit on every machine, make the engine with one thread an operator.
 type Compressor struct {
 	session  engine.Session
 	manifest models.Manifest

@@ -8,6 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"golang.org/x/sync/errgroup"
+
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
@@ -16,11 +18,19 @@ import (
 )
 
 // chunk is how many draws one call of the session makes: fixed, so that a draw does not depend on the number of
-// threads or of draws.
-const chunk = 4
+// workers or of draws.
+const chunk = 5
 
 // Predictor runs a predictor model. It may be used by several goroutines where its engine's sessions may.
+//
+// The figures of the ONNX Runtime differ in the last bits between numbers of threads of one operator, so an
+// engine for figures that anyone is to reproduce is made with Threads 1 (engine.Options), and work is spread by
+// Workers.
 type Predictor struct {
+	// Workers is how many chunks of draws run at once; 0 means 1. More need an engine whose sessions may be used
+	// by several goroutines, as the ONNX Runtime's may. Draws do not depend on it.
+	Workers int
+
 	session  engine.Session
 	manifest models.Manifest
 }
@@ -72,35 +82,42 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, 
 		return nil, fmt.Errorf("drawing: %d noise numbers for %d samples; want samples x fresh x %d with at least one of each", len(noise), samples, f.D)
 	}
 	fresh, dz := len(noise)/(samples*f.D), f.Dx+f.C
-	feeds := map[string]*onnx.Tensor{
-		"points":  onnx.NewTensor(seen.Z, 1, seen.N, dz),
-		"weights": onnx.NewTensor(seen.W, 1, seen.N),
-	}
-	sets := make([]*point.Set, 0, samples)
-	for len(sets) < samples {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("drawing: %w", err)
-		}
-		at, n := len(sets), min(chunk, samples-len(sets))
-		feeds["noise"] = onnx.NewTensor(noise[at*fresh*f.D:(at+n)*fresh*f.D], n, fresh, f.D)
-		out, err := engine.Eval(p.session, feeds, "drawn")
-		if err != nil {
-			return nil, fmt.Errorf("drawing: %w", err)
-		}
-		z := out["drawn"].F32()
-		if len(z) != n*fresh*dz {
-			return nil, fmt.Errorf("drawing: the predictor gave %v; want %d x %d x %d", out["drawn"], n, fresh, dz)
-		}
-		for i, v := range z {
-			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-				return nil, fmt.Errorf("drawing: the predictor gave %v in sample %d; check the model and the features for numbers out of range", v, at+i/(fresh*dz))
+	points, weights := onnx.NewTensor(seen.Z, 1, seen.N, dz), onnx.NewTensor(seen.W, 1, seen.N)
+	sets := make([]*point.Set, samples)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(p.Workers, 1))
+	for at := 0; at < samples; at += chunk {
+		n := min(chunk, samples-at)
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
 			}
-		}
-		for i := range n {
-			s := point.New(fresh, f.Dx, f.C)
-			copy(s.Z, z[i*fresh*dz:])
-			sets = append(sets, s)
-		}
+			out, err := engine.Eval(p.session, map[string]*onnx.Tensor{
+				"points": points, "weights": weights,
+				"noise": onnx.NewTensor(noise[at*fresh*f.D:(at+n)*fresh*f.D], n, fresh, f.D),
+			}, "drawn")
+			if err != nil {
+				return err
+			}
+			z := out["drawn"].F32()
+			if len(z) != n*fresh*dz {
+				return fmt.Errorf("the predictor gave %v; want %d x %d x %d", out["drawn"], n, fresh, dz)
+			}
+			for i, v := range z {
+				if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+					return fmt.Errorf("the predictor gave %v in sample %d; check the model and the features for numbers out of range", v, at+i/(fresh*dz))
+				}
+			}
+			for i := range n {
+				s := point.New(fresh, f.Dx, f.C)
+				copy(s.Z, z[i*fresh*dz:])
+				sets[at+i] = s
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, fmt.Errorf("drawing: %w", err)
 	}
 	return sets, nil
 }

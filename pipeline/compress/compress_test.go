@@ -1,0 +1,111 @@
+package compress
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+	"fmp/pipeline/point"
+)
+
+func newCompressor(t *testing.T, dx, c, s int) *Compressor {
+	t.Helper()
+	if _, _, err := ort.FindLibrary(""); err != nil {
+		t.Skipf("needs the ONNX Runtime: %v", err)
+	}
+	e, err := ort.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: c, Size: s}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := New(e, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.Close() })
+	return k
+}
+
+func client(n, dx, c int) *point.Set {
+	r := rng.New(1, "client", n)
+	s := point.New(n, dx, c)
+	for i := range n {
+		rng.Normal(r, s.Row(i)[:dx])
+		s.Row(i)[dx+r.IntN(c)] = 1
+	}
+	return s
+}
+
+// TestCompress: uploads have the manifest's size, masses that sum to the client's, and do not depend on the
+// clients beside it (padding).
+func TestCompress(t *testing.T) {
+	const dx, c, s = 16, 5, 7
+	var clients []*point.Set
+	for n := range 2*batchSize + 3 {
+		clients = append(clients, client(1+n%40, dx, c))
+	}
+	k := newCompressor(t, dx, c, s)
+	got, err := k.Compress(context.Background(), clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != len(clients) {
+		t.Fatalf("%d uploads of %d clients", len(got), len(clients))
+	}
+	for i, u := range got {
+		if u.N != s || u.Dx != dx || u.C != c || math.Abs(u.Mass()-clients[i].Mass()) > 1e-4 {
+			t.Fatalf("upload %d has %d points, dx %d, %d classes, mass %v; the client's mass is %v", i, u.N, u.Dx, u.C, u.Mass(), clients[i].Mass())
+		}
+	}
+	for _, i := range []int{0, 20, len(clients) - 1} {
+		alone, err := k.Compress(context.Background(), clients[i:i+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, v := range alone[0].Z {
+			if math.Abs(float64(v-got[i].Z[j])) > 1e-5 {
+				t.Fatalf("client %d alone gives %v at %d, among others %v", i, v, j, got[i].Z[j])
+			}
+		}
+	}
+	again, err := k.Compress(context.Background(), clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !cmp.Equal(got, again) {
+		t.Error("a second call gives other uploads")
+	}
+}
+
+func TestCompressErrors(t *testing.T) {
+	k := newCompressor(t, 4, 3, 3)
+	bad := client(5, 4, 3)
+	bad.Z[1] = float32(math.Inf(1))
+	for _, c := range []struct {
+		want    string
+		clients []*point.Set
+	}{
+		{"client 1 has no points", []*point.Set{client(5, 4, 3), point.New(0, 4, 3)}},
+		{"dx 5", []*point.Set{client(5, 5, 3)}},
+		{"out of range", []*point.Set{bad}},
+	} {
+		if _, err := k.Compress(context.Background(), c.clients); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v does not say %q", err, c.want)
+		}
+	}
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := k.Compress(cancelled, []*point.Set{client(5, 4, 3)}); err == nil {
+		t.Error("a cancelled call compressed")
+	}
+}

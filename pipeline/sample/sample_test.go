@@ -1,0 +1,129 @@
+package sample
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+	"fmp/pipeline/point"
+)
+
+func newEngine(t *testing.T) engine.Engine {
+	t.Helper()
+	if _, _, err := ort.FindLibrary(""); err != nil {
+		t.Skipf("needs the ONNX Runtime: %v", err)
+	}
+	e, err := ort.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+func newPredictor(t *testing.T, dx, c int) *Predictor {
+	t.Helper()
+	m, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: c}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(newEngine(t), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+func seen(n, dx, c int) *point.Set {
+	r := rng.New(1, "seen", n)
+	s := point.New(n, dx, c)
+	for i := range n {
+		rng.Normal(r, s.Row(i)[:dx])
+		s.Row(i)[dx+r.IntN(c)] = 1
+		s.W[i] = float32(2 * r.Float64())
+	}
+	return s
+}
+
+// TestDrawIsReproducible: neither the number of workers nor that of draws changes a draw by a bit.
+func TestDrawIsReproducible(t *testing.T) {
+	const dx, c, fresh, samples = 64, 10, 100, 9
+	s := seen(200, dx, c)
+	one, two := newPredictor(t, dx, c), newPredictor(t, dx, c)
+	two.Workers = 2
+	noise := one.Noise(rng.New(1, "noise"), samples, fresh)
+	if diff := cmp.Diff(noise, two.Noise(rng.New(1, "noise"), samples, fresh)); diff != "" {
+		t.Fatal("one stream gave two noises")
+	}
+	draw := func(p *Predictor, noise []float32, samples int) []*point.Set {
+		out, err := p.Draw(context.Background(), s, noise, samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	want := draw(one, noise, samples)
+	if len(want) != samples || want[0].N != fresh || want[0].Dx != dx || want[0].C != c || want[0].Mass() != fresh {
+		t.Fatalf("%d sets, the first of %d points of mass %v", len(want), want[0].N, want[0].Mass())
+	}
+	if !cmp.Equal(want, draw(two, noise, samples)) {
+		t.Error("two workers draw other points than one")
+	}
+	per := len(noise) / samples
+	if !cmp.Equal(want[:3], draw(one, noise[:3*per], 3)) {
+		t.Error("three draws differ from the first three of nine")
+	}
+	if cmp.Equal(want[0].Z, want[1].Z) {
+		t.Error("two draws from different noise are the same")
+	}
+}
+
+func TestDrawErrors(t *testing.T) {
+	p := newPredictor(t, 4, 3)
+	noise := make([]float32, 2*5*p.NoiseDim())
+	nan := seen(5, 4, 3)
+	nan.Z[0] = float32(math.NaN())
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, c := range []struct {
+		want    string
+		ctx     context.Context
+		s       *point.Set
+		noise   []float32
+		samples int
+	}{
+		{"no seen points", context.Background(), nil, noise, 2},
+		{"dx 5", context.Background(), seen(5, 5, 3), noise, 2},
+		{"noise numbers", context.Background(), seen(5, 4, 3), noise[1:], 2},
+		{"noise numbers", context.Background(), seen(5, 4, 3), nil, 2},
+		{"NaN", context.Background(), nan, noise, 2},
+		{"canceled", cancelled, seen(5, 4, 3), noise, 2},
+	} {
+		if _, err := p.Draw(c.ctx, c.s, c.noise, c.samples); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v does not say %q", err, c.want)
+		}
+	}
+	if _, err := p.Draw(cancelled, seen(5, 4, 3), noise, 2); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled draw says %v", err)
+	}
+	m, err := models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(newEngine(t), m); err == nil || !strings.Contains(err.Error(), "embedding") {
+		t.Errorf("an embedding was taken for a predictor: %v", err)
+	}
+	if _, err := New(newEngine(t), onnx.NewModel(m.Graph)); err == nil {
+		t.Error("a model without a manifest was taken for a predictor")
+	}
+}
