@@ -1,0 +1,54 @@
+# What is needed: go, a C compiler, make, and npm (for `make setup`, once).
+GO  ?= go
+BIN := bin
+export CGO_ENABLED ?= 1
+
+.PHONY: all build setup demo test test-short vet lint fmt generate bench clean help
+
+all: build
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## fetch and verify the ONNX Runtime library, once
+	$(GO) run ./cmd/fmp setup
+
+build: ## bin/fmp, and bin/fmp-edge without cgo
+	@mkdir -p $(BIN)
+	$(GO) build -o $(BIN)/fmp ./cmd/fmp
+	@if [ -d cmd/fmp-edge ]; then \
+	  echo 'CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o $(BIN)/fmp-edge ./cmd/fmp-edge'; \
+	  CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o $(BIN)/fmp-edge ./cmd/fmp-edge; \
+	fi
+
+demo: setup build ## the table of all methods from raw images, with the defaults
+	$(BIN)/fmp run
+
+test: setup vet ## everything that must hold
+	$(GO) test ./...
+
+test-short: ## the tests that take seconds
+	$(GO) test -short ./...
+
+vet: ## formatting and go vet
+	@out=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); \
+	  if [ -n "$$out" ]; then echo "not formatted (run make fmt):"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+
+fmt: ## format the sources
+	gofmt -w $$(find . -name '*.go')
+
+lint: vet ## staticcheck as well (go install honnef.co/go/tools/cmd/staticcheck@latest)
+	@command -v staticcheck >/dev/null || [ -x "$$($(GO) env GOPATH)/bin/staticcheck" ] || { echo 'staticcheck is missing: go install honnef.co/go/tools/cmd/staticcheck@latest'; exit 1; }
+	PATH="$$PATH:$$($(GO) env GOPATH)/bin" staticcheck ./...
+
+generate: ## Go code from the .proto files (needs protoc and protoc-gen-go)
+	@for t in protoc protoc-gen-go; do PATH="$$PATH:$$($(GO) env GOPATH)/bin" command -v $$t >/dev/null || { echo "$$t is missing: install protobuf-compiler, and go install google.golang.org/protobuf/cmd/protoc-gen-go@latest"; exit 1; }; done
+	PATH="$$PATH:$$($(GO) env GOPATH)/bin" sh -c 'for f in $$(find . -name "*.proto" -not -path "./.git/*"); do \
+	  d=$$(dirname $$f); protoc -I $$d --go_out=$$d --go_opt=paths=source_relative $$f || exit 1; done'
+
+bench: setup ## benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+clean: ## remove what was built
+	rm -rf $(BIN)

@@ -1,0 +1,177 @@
+package ort
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// fakeNPM puts an npm into $PATH that leaves the given archive where `npm pack` would, or fails.
+func fakeNPM(t *testing.T, archive []byte, script string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("stands in for npm with a shell script")
+	}
+	dir := t.TempDir()
+	tgz := filepath.Join(dir, "the.tgz")
+	if err := os.WriteFile(tgz, archive, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if script == "" {
+		script = "cp '" + tgz + "' \"$5\"/onnxruntime-node.tgz"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "npm"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+func archive(t *testing.T, members map[string]string) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	z := gzip.NewWriter(&buf)
+	w := tar.NewWriter(z)
+	for name, content := range members {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func wantedFile(content string) []libraryFile {
+	sum := sha256.Sum256([]byte(content))
+	return []libraryFile{{"package/lib.so", "lib.so", hex.EncodeToString(sum[:])}}
+}
+
+func TestFetch(t *testing.T) {
+	fakeNPM(t, archive(t, map[string]string{"package/lib.so": "the library", "package/../../evil": "x", "package/other": "y"}), "")
+	dir := filepath.Join(t.TempDir(), "cache", "v")
+	var said []string
+	say := func(s string) { said = append(said, s) }
+	for range 2 {
+		path, err := fetch(context.Background(), dir, wantedFile("the library"), say)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != "the library" {
+			t.Fatalf("%s holds %q (%v)", path, b, err)
+		}
+	}
+	if last := said[len(said)-1]; !strings.Contains(last, "is there") {
+		t.Errorf("the second time it said %q", last)
+	}
+	// A damaged library is replaced.
+	if err := os.WriteFile(filepath.Join(dir, "lib.so"), []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	path, err := fetch(context.Background(), dir, wantedFile("the library"), say)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "the library" {
+		t.Errorf("a damaged library stayed: %q", b)
+	}
+	onlyEntries(t, filepath.Dir(dir), "v")
+	onlyEntries(t, dir, "lib.so")
+}
+
+func TestFetchErrorsLeaveNothing(t *testing.T) {
+	good := archive(t, map[string]string{"package/lib.so": "the library"})
+	for _, c := range []struct {
+		name, script string
+		archive      []byte
+		want         string
+	}{
+		{"another library", "", archive(t, map[string]string{"package/lib.so": "tampered"}), "not the published library"},
+		{"library missing", "", archive(t, map[string]string{"package/README": "x"}), "holds no package/lib.so"},
+		{"archive cut short", "", good[:len(good)/2], "reading onnxruntime-node.tgz"},
+		{"not an archive", "", []byte("<html>"), "reading onnxruntime-node.tgz"},
+		{"npm fails", "echo ENETUNREACH >&2; exit 1", nil, "ENETUNREACH"},
+		{"npm leaves nothing", "true", nil, "left 0 archives"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fakeNPM(t, c.archive, c.script)
+			dir := filepath.Join(t.TempDir(), "cache", "v")
+			_, err := fetch(context.Background(), dir, wantedFile("the library"), func(string) {})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			onlyEntries(t, filepath.Dir(dir))
+		})
+	}
+	t.Run("no npm", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+		_, err := fetch(context.Background(), filepath.Join(t.TempDir(), "c", "v"), wantedFile("x"), func(string) {})
+		if err == nil || !strings.Contains(err.Error(), "install Node.js") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		fakeNPM(t, good, "")
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		dir := filepath.Join(t.TempDir(), "c", "v")
+		if _, err := fetch(ctx, dir, wantedFile("the library"), func(string) {}); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+		onlyEntries(t, filepath.Dir(dir))
+	})
+	t.Run("cache cannot be written", func(t *testing.T) {
+		fakeNPM(t, good, "")
+		file := touch(t, filepath.Join(t.TempDir(), "file"))
+		if _, err := fetch(context.Background(), filepath.Join(file, "v"), wantedFile("the library"), func(string) {}); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("got %v, want the path named", err)
+		}
+	})
+}
+
+// onlyEntries fails unless dir holds just the given names.
+func onlyEntries(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	es, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range es {
+		got = append(got, e.Name())
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("%s holds %v, want %v", dir, got, want)
+	}
+}
+
+func TestEveryPlatformEndsWithALibrary(t *testing.T) {
+	for platform, files := range libraryFiles {
+		for _, f := range files {
+			if len(f.sha256) != 64 {
+				t.Errorf("%s: %s has no digest", platform, f.name)
+			}
+		}
+		if last := files[len(files)-1].name; !strings.Contains(last, "onnxruntime") {
+			t.Errorf("%s: the last file is %s", platform, last)
+		}
+	}
+	if files, ok := libraryFiles[runtime.GOOS+"/"+runtime.GOARCH]; ok && files[len(files)-1].name != libraryNames()[0] {
+		t.Errorf("fetched as %s and looked for as %s", files[len(files)-1].name, libraryNames()[0])
+	}
+}
