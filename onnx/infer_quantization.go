@@ -1,0 +1,30 @@
+package onnx
+
+// Quantised values.
+var quantizationRules = map[string]rule{
+	"QuantizeLinear": inferQuantize, "DequantizeLinear": inferDequantize, "DynamicQuantizeLinear": inferDynamicQuantize,
+}
+
+func inferQuantize(c *call) error {
+	d := c.arg(2).dtype
+	if !c.has(2) {
+		d = Uint8
+		if t := c.node.Int("output_dtype", 0); t != 0 {
+			d = DType(t)
+		}
+	}
+	c.set(0, d, c.arg(0).shape)
+	return c.need(2)
+}
+
+func inferDequantize(c *call) error {
+	c.set(0, c.arg(1).dtype, c.arg(0).shape)
+	return c.need(2)
+}
+
+func inferDynamicQuantize(c *call) error {
+	c.set(0, Uint8, c.arg(0).shape)
+	c.set(1, Float32, []expr{})
+	c.set(2, Uint8, []expr{})
+	return c.need(1)
+}

@@ -1,0 +1,193 @@
+package onnx
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// shapeText writes a value's type as "float32[batch,64]".
+func shapeText(v ValueInfo) string {
+	if v.Shape == nil {
+		return v.DType.String()
+	}
+	parts := make([]string, len(v.Shape))
+	for i, d := range v.Shape {
+		switch {
+		case d.IsKnown():
+			parts[i] = fmt.Sprint(d.Size)
+		case d.Symbol != "":
+			parts[i] = d.Symbol
+		default:
+			parts[i] = "?"
+		}
+	}
+	return v.DType.String() + "[" + strings.Join(parts, ",") + "]"
+}
+
+func TestInferKeepsSymbols(t *testing.T) {
+	f32 := func(shape ...int) *Tensor { return ZerosF32(shape...) }
+	for _, tc := range []struct {
+		name  string
+		build func(b *Builder) Ref
+		want  string
+	}{
+		{"matmul", func(b *Builder) Ref {
+			return b.MatMul(b.Input("x", Float32, "batch", "n", 64), b.Param("w", f32(64, 10)))
+		}, "float32[batch,n,10]"},
+		{"broadcast of a known size and 1", func(b *Builder) Ref {
+			return b.Add(b.Input("x", Float32, "batch", 1, 4), b.Param("w", f32(3, 1)))
+		}, "float32[batch,3,4]"},
+		{"flatten to rows and back", func(b *Builder) Ref {
+			x := b.Input("x", Float32, "batch", "n", 8)
+			rows := b.Reshape(x, -1, 8)
+			shape := b.Op("Shape", []Ref{x}, IntAttr("end", 2))
+			return b.Op("Reshape", []Ref{rows, b.Concat(0, shape, b.Axes(2, 4))})
+		}, "float32[batch,n,2,4]"},
+		{"rows", func(b *Builder) Ref { return b.Reshape(b.Input("x", Float32, "batch", "n", 8), -1, 8) }, "float32[batch*n,8]"},
+		{"heads split and merged", func(b *Builder) Ref {
+			x := b.Input("x", Float32, "batch", "n", 32)
+			h := b.Transpose(b.Reshape(x, 0, 0, 4, 8), 0, 2, 1, 3)
+			return b.Reshape(b.Transpose(h, 0, 2, 1, 3), 0, 0, -1)
+		}, "float32[batch,n,32]"},
+		{"expand by a computed shape", func(b *Builder) Ref {
+			x := b.Input("x", Float32, "batch", "n", 8)
+			size := b.Op("Gather", []Ref{b.Op("Shape", []Ref{x}), b.Axes(0)})
+			return b.Op("Expand", []Ref{b.Param("s", f32(1, 5, 8)), b.Concat(0, size, b.Axes(1, 1))})
+		}, "float32[batch,5,8]"},
+		{"strided convolution", func(b *Builder) Ref {
+			x := b.Input("x", Float32, "batch", 3, "H", 32)
+			return b.Op("Conv", []Ref{x, b.Param("w", f32(8, 3, 3, 3))}, IntsAttr("pads", 1, 1, 1, 1), IntsAttr("strides", 2, 2))
+		}, "float32[batch,8,floor((H + 1)/2),16]"},
+		{"padded and sliced", func(b *Builder) Ref {
+			x := b.Op("Pad", []Ref{b.Input("x", Float32, "batch", "H"), b.Axes(0, 1, 0, 1), b.F32(0)})
+			return b.Slice(x, 1, 1, -1)
+		}, "float32[batch,H]"},
+		{"a slice that may be cut short", func(b *Builder) Ref { return b.Slice(b.Input("x", Float32, "n"), 0, 0, 5) }, "float32[?]"},
+		{"concat of symbols", func(b *Builder) Ref {
+			return b.Concat(1, b.Input("x", Float32, "batch", "n"), b.Input("y", Float32, "batch", "m"), b.Input("z", Float32, 2, 3))
+		}, "float32[2,m + n + 3]"},
+		{"two symbols may differ by broadcasting", func(b *Builder) Ref {
+			return b.Add(b.Input("x", Float32, "a"), b.Input("y", Float32, "b"))
+		}, "float32[?]"},
+		{"range of a size", func(b *Builder) Ref {
+			n := b.Squeeze(b.Op("Shape", []Ref{b.Input("x", Float32, "n")}), 0)
+			return b.Op("Range", []Ref{b.Const(Scalar[int64](0)), n, b.Const(Scalar[int64](1))})
+		}, "int64[n]"},
+		{"the exporter's expand idiom", func(b *Builder) Ref {
+			x := b.Input("x", Float32, "batch", "n")
+			dims := b.Concat(0, b.Op("Gather", []Ref{b.Op("Shape", []Ref{x}), b.Axes(0)}), b.Axes(-1))
+			ones := b.Op("ConstantOfShape", []Ref{b.Axes(2)}, TensorAttr("value", Vector[int64](1)))
+			minus := b.Mul(ones, b.Const(Scalar[int64](-1)))
+			target := b.Op("Where", []Ref{b.Op("Equal", []Ref{dims, minus}), ones, dims})
+			return b.Op("Expand", []Ref{b.Param("s", f32(1, 7)), target})
+		}, "float32[batch,7]"},
+		{"mean over axes", func(b *Builder) Ref { return b.ReduceMean(b.Input("x", Float32, "batch", 8, "H", "W"), false, 2, 3) }, "float32[batch,8]"},
+		{"unknown sizes keep their identity", func(b *Builder) Ref {
+			x := b.Input("x", Float32, "", 8)
+			return b.Concat(0, b.Add(x, x), b.Param("w", f32(0, 8)))
+		}, "float32[?,8]"},
+		{"einsum", func(b *Builder) Ref {
+			return b.Op("Einsum", []Ref{b.Input("q", Float32, "b", "n", 4, 8), b.Input("k", Float32, "b", "m", 4, 8)}, StrAttr("equation", "bnhd,bmhd->bhnm"))
+		}, "float32[b,4,n,m]"},
+		{"a symbol that is no expression", func(b *Builder) Ref { return b.Relu(b.Input("x", Float32, "batch size!", 2)) }, "float32[batch size!,2]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := NewBuilder(tc.name)
+			b.Output("out", tc.build(b))
+			m, err := b.Model()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := shapeText(m.Graph.Outputs[0]); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestInferRefusesContradictions(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		build func(b *Builder) Ref
+		want  []string
+	}{
+		{"matmul", func(b *Builder) Ref {
+			return b.MatMul(b.Input("x", Float32, "n", 3), b.Input("y", Float32, 4, 5))
+		}, []string{"MatMul", "matmul", "3", "4", "[n,3]", "[4,5]"}},
+		{"broadcast", func(b *Builder) Ref {
+			return b.Add(b.Input("x", Float32, "n", 3), b.Input("y", Float32, 4))
+		}, []string{"Add", "3", "4"}},
+		{"concat", func(b *Builder) Ref {
+			return b.Concat(0, b.Input("x", Float32, "n", 3), b.Input("y", Float32, "n", 4))
+		}, []string{"Concat", "3", "4"}},
+		{"types", func(b *Builder) Ref {
+			return b.Add(b.Input("x", Float32, 3), b.Input("y", Int64, 3))
+		}, []string{"Add", "float32", "int64"}},
+		{"reshape", func(b *Builder) Ref { return b.Reshape(b.Input("x", Float32, 3, 4), 5, -1) }, []string{"Reshape", "12", "5"}},
+		{"channels", func(b *Builder) Ref {
+			return b.Op("Conv", []Ref{b.Input("x", Float32, 1, 3, 8, 8), b.Param("w", ZerosF32(4, 1, 3, 3))})
+		}, []string{"Conv", "3", "1"}},
+		{"kernel", func(b *Builder) Ref {
+			return b.Op("Conv", []Ref{b.Input("x", Float32, 1, 3, 2, 8), b.Param("w", ZerosF32(4, 3, 3, 3))})
+		}, []string{"Conv", "3 positions", "size 2"}},
+		{"gather", func(b *Builder) Ref { return b.Op("Gather", []Ref{b.Input("x", Float32, 3), b.Axes(3)}) }, []string{"index 3", "size 3"}},
+		{"axis", func(b *Builder) Ref { return b.Softmax(b.Input("x", Float32, 3), 1) }, []string{"Softmax", "axis 1", "rank 1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := NewBuilder(tc.name)
+			b.Output("out", tc.build(b))
+			_, err := b.Model()
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("error %q does not name %q", err, w)
+				}
+			}
+		})
+	}
+}
+
+func TestInferIsStable(t *testing.T) {
+	b := NewBuilder("stable")
+	x := b.Input("x", Float32, "batch", 3, "H", "W")
+	b.Output("out", b.Reshape(b.Op("Conv", []Ref{x, b.Param("w", ZerosF32(8, 3, 3, 3))}, IntsAttr("strides", 2, 2)), 0, -1))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Infer(m); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(first) != string(second) {
+		t.Error("inferring twice changes the model")
+	}
+}
+
+func TestExprPrintsWhatItParses(t *testing.T) {
+	for _, s := range []string{"0", "7", "n", "2*n", "a*b", "a*b + 3*c - 1", "floor((H + 1)/2)", "2*floor((H)/2) + 1", "-n + 4", "past + seq"} {
+		e, ok := parseExpr(s)
+		if !ok {
+			t.Errorf("%q does not parse", s)
+			continue
+		}
+		if got := e.String(); got != s {
+			t.Errorf("%q prints as %q", s, got)
+		}
+	}
+	for _, s := range []string{"", "a b", "a+", "a//2", "?", "~1", "$2", "(a", "a)", "n-", "99999999999999999999", "floor((a/2)"} {
+		if e, ok := parseExpr(s); ok {
+			t.Errorf("%q parses as %q", s, e)
+		}
+	}
+}
