@@ -1,0 +1,161 @@
+package erm
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/pipeline/point"
+)
+
+// Problem is one softmax regression: N points of Dx features, labels on the C-simplex, weights, and the
+// strength L2 of the regulariser. Everything is row-major float64.
+type Problem struct {
+	N, Dx, C int
+	X        []float64 // N x (Dx+1), the features of a point followed by 1 for the bias
+	Y        []float64 // N x C, rows on the simplex
+	W        []float64 // N, non-negative
+	L2       float64   // lambda > 0
+	Start    *Theta    // where to begin (warm start); nil: at zero
+}
+
+// D is the number of rows of the head: Dx + 1.
+func (p *Problem) D() int { return p.Dx + 1 }
+
+// maxElements bounds any one matrix of a problem (8 GiB of float64).
+const maxElements = 1 << 30
+
+// simplexSlack is how far the sum of a label's float32 probabilities may be from 1.
+const simplexSlack = 1e-3
+
+// FromSets is the door between graphs and fits, where float32 becomes float64: the problem of all points of the
+// sets together, in order, with their weights.
+//
+// Sets of different dx or C, NaN or infinite numbers, negative weights, labels off the simplex, and l2 that is
+// not above 0 are errors.
+func FromSets(l2 float64, sets ...*point.Set) (*Problem, error) {
+	if len(sets) == 0 || sets[0] == nil {
+		return nil, fmt.Errorf("erm: no points; give at least one set")
+	}
+	p := &Problem{Dx: sets[0].Dx, C: sets[0].C, L2: l2}
+	for i, s := range sets {
+		if s.Dx != p.Dx || s.C != p.C {
+			return nil, fmt.Errorf("erm: set %d has dx %d and C %d, set 0 has %d and %d; fit sets of one kind", i, s.Dx, s.C, p.Dx, p.C)
+		}
+		if err := CheckSet(s); err != nil {
+			return nil, fmt.Errorf("erm: set %d: %w", i, err)
+		}
+		p.N += s.N
+	}
+	if err := p.checkSizes(); err != nil {
+		return nil, err
+	}
+	d := p.D()
+	p.X, p.Y, p.W = make([]float64, p.N*d), make([]float64, p.N*p.C), make([]float64, p.N)
+	row := 0
+	for _, s := range sets {
+		for i := range s.N {
+			z, x := s.Row(i), p.X[row*d:(row+1)*d]
+			for j, v := range z[:p.Dx] {
+				x[j] = float64(v)
+			}
+			x[p.Dx] = 1
+			for j, v := range z[p.Dx:] {
+				p.Y[row*p.C+j] = float64(v)
+			}
+			p.W[row] = float64(s.W[i])
+			row++
+		}
+	}
+	return p, nil
+}
+
+// CheckSet says what keeps a set from being fitted to, naming the point.
+func CheckSet(s *point.Set) error {
+	if s.N < 0 || s.Dx < 1 || s.C < 1 || len(s.Z) != s.N*(s.Dx+s.C) || len(s.W) != s.N {
+		return fmt.Errorf("set of %d points (dx %d, C %d) with %d numbers and %d weights; want N (dx + C) numbers and N weights", s.N, s.Dx, s.C, len(s.Z), len(s.W))
+	}
+	for i := range s.N {
+		z := s.Row(i)
+		for j, v := range z[:s.Dx] {
+			if !finite(float64(v)) {
+				return fmt.Errorf("feature %d of point %d is %v; want finite numbers: check the extractor's input and output", j, i, v)
+			}
+		}
+		var sum float64
+		for j, v := range z[s.Dx:] {
+			if !finite(float64(v)) || v < -simplexSlack || v > 1+simplexSlack {
+				return fmt.Errorf("label of point %d has probability %v for class %d; allowed are 0 to 1", i, v, j)
+			}
+			sum += float64(v)
+		}
+		if math.Abs(sum-1) > simplexSlack {
+			return fmt.Errorf("label of point %d sums to %v; the probabilities of a label sum to 1", i, sum)
+		}
+		if w := float64(s.W[i]); !finite(w) || w < 0 {
+			return fmt.Errorf("weight of point %d is %v; allowed are finite numbers from 0", i, w)
+		}
+	}
+	return nil
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+func (p *Problem) checkSizes() error {
+	if p.N < 1 || p.Dx < 1 || p.C < 1 {
+		return fmt.Errorf("erm: %d points of %d features and %d classes; want at least one of each", p.N, p.Dx, p.C)
+	}
+	for _, size := range [][2]int{{p.N, p.D()}, {p.N, p.C}, {p.D(), p.C}} {
+		if size[0] > maxElements/size[1] {
+			return fmt.Errorf("erm: a matrix of %d x %d; allowed are %d numbers: use fewer points or features", size[0], size[1], maxElements)
+		}
+	}
+	if !(p.L2 > 0) || math.IsInf(p.L2, 0) {
+		return fmt.Errorf("erm: l2 is %v; allowed are finite numbers above 0", p.L2)
+	}
+	return nil
+}
+
+// Check says what is wrong with a problem that was not made by FromSets.
+func (p *Problem) Check() error {
+	if err := p.checkSizes(); err != nil {
+		return err
+	}
+	d := p.D()
+	if len(p.X) != p.N*d || len(p.Y) != p.N*p.C || len(p.W) != p.N {
+		return fmt.Errorf("erm: %d numbers in X, %d in Y, %d in W; want %d (N x dx+1), %d (N x C), %d (N)", len(p.X), len(p.Y), len(p.W), p.N*d, p.N*p.C, p.N)
+	}
+	for i := range p.N {
+		for j, v := range p.X[i*d : (i+1)*d] {
+			if !finite(v) {
+				return fmt.Errorf("erm: feature %d of point %d is %v; want finite numbers", j, i, v)
+			}
+		}
+		if v := p.X[i*d+p.Dx]; v != 1 {
+			return fmt.Errorf("erm: the last column of X is %v at point %d; it holds 1, for the bias", v, i)
+		}
+		var sum float64
+		for j, v := range p.Y[i*p.C : (i+1)*p.C] {
+			if !finite(v) || v < -simplexSlack || v > 1+simplexSlack {
+				return fmt.Errorf("erm: label of point %d has probability %v for class %d; allowed are 0 to 1", i, v, j)
+			}
+			sum += v
+		}
+		if math.Abs(sum-1) > simplexSlack {
+			return fmt.Errorf("erm: label of point %d sums to %v; the probabilities of a label sum to 1", i, sum)
+		}
+		if w := p.W[i]; !finite(w) || w < 0 {
+			return fmt.Errorf("erm: weight of point %d is %v; allowed are finite numbers from 0", i, w)
+		}
+	}
+	if p.Start != nil {
+		if err := p.Start.check(d, p.C); err != nil {
+			return fmt.Errorf("erm: warm start: %w", err)
+		}
+		for i, v := range p.Start.W {
+			if !finite(v) {
+				return fmt.Errorf("erm: warm start holds %v at %d; want finite numbers", v, i)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,410 @@
+package erm
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/lapack/lapack64"
+)
+
+// Defaults of Options.
+const (
+	DefaultTolerance = 1e-9
+	DefaultMaxSteps  = 50
+)
+
+// Options of a fit. The zero value asks for the defaults.
+type Options struct {
+	// Tolerance on the norm of the gradient, as a share of sum_i w_i |x_i| (which bounds that norm, less
+	// the regulariser, up to a factor of 1.5). Default 1e-9; allowed are 1e-14 to 0.1.
+	Tolerance float64
+	// MaxSteps of Newton's method. Default 50.
+	MaxSteps int
+	// Threads is how many problems of a batch are solved at a time; 0: one a processor. Results do not
+	// depend on it.
+	Threads int
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Tolerance == 0 {
+		o.Tolerance = DefaultTolerance
+	}
+	if o.MaxSteps == 0 {
+		o.MaxSteps = DefaultMaxSteps
+	}
+	if o.Threads <= 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	if !(o.Tolerance >= 1e-14 && o.Tolerance <= 0.1) {
+		return o, fmt.Errorf("erm: tolerance is %v; allowed are 1e-14 to 0.1", o.Tolerance)
+	}
+	if o.MaxSteps < 1 {
+		return o, fmt.Errorf("erm: max steps is %d; allowed are numbers from 1", o.MaxSteps)
+	}
+	return o, nil
+}
+
+// Solution is a minimiser and how it was reached.
+type Solution struct {
+	Theta        Theta
+	Objective    float64 // J at Theta
+	GradientNorm float64 // |grad J| there
+	Steps        int     // Newton steps taken
+	Products     int     // Hessian products spent on them
+}
+
+// Solve fits one problem. That the gradient does not fall below the tolerance is an error that gives its norm.
+func Solve(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
+	s, err := SolveAll(ctx, []*Problem{p}, opt)
+	if err != nil {
+		return nil, err
+	}
+	return s[0], nil
+}
+
+// SolveAll fits a batch, opt.Threads problems at a time. The first problem that fails, in order of start, ends the
+// batch; its error names it.
+func SolveAll(ctx context.Context, ps []*Problem, opt Options) ([]*Solution, error) {
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*Solution, len(ps))
+	err = each(ctx, len(ps), opt.Threads, func(ctx context.Context, i int) error {
+		if err := ps[i].Check(); err != nil {
+			return err
+		}
+		w := workspaces.Get().(*workspace)
+		defer workspaces.Put(w)
+		s, err := w.solve(ctx, ps[i], opt)
+		out[i] = s
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// each calls do for 0 to n-1, at most threads at a time, and names the item in an error if there are several.
+func each(ctx context.Context, n, threads int, do func(context.Context, int) error) error {
+	g, work := errgroup.WithContext(ctx)
+	g.SetLimit(threads)
+	for i := range n {
+		g.Go(func() error {
+			if err := work.Err(); err != nil {
+				return err
+			}
+			err := do(work, i)
+			if err != nil && n > 1 {
+				return fmt.Errorf("problem %d of %d: %w", i, n, err)
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// workspace holds the buffers of one fit. Heads inside it are transposed, C x D, one class a row: products with X
+// then run along features, which are contiguous in both operands and longer than classes.
+type workspace struct {
+	n, d, c int
+	p       *Problem
+
+	theta, trial, grad, step []float64 // C x D
+	r, z, dir, hdir          []float64 // C x D, conjugate gradient
+	prob, a                  []float64 // N x C
+	logits, dlogits          []float64 // N x C: X theta and X step, so that a line search costs no product
+	wx                       []float64 // N x D
+	chol                     []float64 // D x D: inverse of the preconditioner
+	products                 int
+}
+
+var workspaces = sync.Pool{New: func() any { return new(workspace) }}
+
+// resize is a slice of n numbers, in place if there is room. Its content is arbitrary.
+func resize(b *[]float64, n int) {
+	if cap(*b) < n {
+		*b = make([]float64, n)
+	}
+	*b = (*b)[:n]
+}
+
+func (w *workspace) prepare(p *Problem) {
+	w.p, w.n, w.d, w.c, w.products = p, p.N, p.D(), p.C, 0
+	for _, b := range []*[]float64{&w.theta, &w.trial, &w.grad, &w.step, &w.r, &w.z, &w.dir, &w.hdir} {
+		resize(b, w.c*w.d)
+	}
+	for _, b := range []*[]float64{&w.prob, &w.a, &w.logits, &w.dlogits} {
+		resize(b, w.n*w.c)
+	}
+	resize(&w.wx, w.n*w.d)
+	resize(&w.chol, w.d*w.d)
+}
+
+// gemmRows is how many points enter one Gemm: fewer than would make gonum start workers of its own, which would
+// compete with the batch's.
+const gemmRows = 128
+
+// forward sets out = X t', N x C, for a transposed head t.
+func (w *workspace) forward(t, out []float64) {
+	for from := 0; from < w.n; from += gemmRows {
+		rows := min(gemmRows, w.n-from)
+		blas64.Gemm(blas.NoTrans, blas.Trans, 1,
+			blas64.General{Rows: rows, Cols: w.d, Stride: w.d, Data: w.p.X[from*w.d:]},
+			blas64.General{Rows: w.c, Cols: w.d, Stride: w.d, Data: t},
+			0, blas64.General{Rows: rows, Cols: w.c, Stride: w.c, Data: out[from*w.c:]})
+	}
+}
+
+// adjoint sets out = a' X + l2 t, C x D, for a of N x C.
+func (w *workspace) adjoint(a, t, out []float64) {
+	for i, v := range t {
+		out[i] = w.p.L2 * v
+	}
+	blas64.Gemm(blas.Trans, blas.NoTrans, 1,
+		blas64.General{Rows: w.n, Cols: w.c, Stride: w.c, Data: a},
+		blas64.General{Rows: w.n, Cols: w.d, Stride: w.d, Data: w.p.X},
+		1, blas64.General{Rows: w.c, Cols: w.d, Stride: w.d, Data: out})
+}
+
+// probabilities sets prob to the softmax of the logits and returns the data part of the objective.
+func (w *workspace) probabilities() float64 {
+	var sum float64
+	for i := range w.n {
+		l, p := w.logits[i*w.c:(i+1)*w.c], w.prob[i*w.c:(i+1)*w.c]
+		sum += w.p.W[i] * (softmax(l, p) - dot(w.p.Y[i*w.c:(i+1)*w.c], l))
+	}
+	return sum
+}
+
+// lineLoss is the data part of the objective with logits moved by -t dlogits.
+func (w *workspace) lineLoss(t float64) float64 {
+	var sum float64
+	for i := range w.n {
+		l, dl, p := w.logits[i*w.c:(i+1)*w.c], w.dlogits[i*w.c:(i+1)*w.c], w.a[i*w.c:(i+1)*w.c]
+		for j := range p {
+			p[j] = l[j] - t*dl[j]
+		}
+		fit := dot(w.p.Y[i*w.c:(i+1)*w.c], p)
+		sum += w.p.W[i] * (softmax(p, p) - fit)
+	}
+	return sum
+}
+
+// gradient sets grad at the current probabilities.
+func (w *workspace) gradient() {
+	for i := range w.n {
+		for j := range w.c {
+			k := i*w.c + j
+			w.a[k] = w.p.W[i] * (w.prob[k] - w.p.Y[k])
+		}
+	}
+	w.adjoint(w.a, w.theta, w.grad)
+}
+
+// hessian sets out = H v at the current probabilities.
+func (w *workspace) hessian(v, out []float64) {
+	w.products++
+	w.forward(v, w.a)
+	for i := range w.n {
+		a, p := w.a[i*w.c:(i+1)*w.c], w.prob[i*w.c:(i+1)*w.c]
+		mean := dot(a, p)
+		for j := range a {
+			a[j] = w.p.W[i] * p[j] * (a[j] - mean)
+		}
+	}
+	w.adjoint(w.a, v, out)
+}
+
+// precondition makes the inverse of 1/4 (1 - 1/C) X'WX + l2 I.
+func (w *workspace) precondition() error {
+	bound := 0.25 * (1 - 1/float64(w.c))
+	for i := range w.n {
+		x, wx := w.p.X[i*w.d:(i+1)*w.d], w.wx[i*w.d:(i+1)*w.d]
+		f := math.Sqrt(bound * w.p.W[i])
+		for j, v := range x {
+			wx[j] = f * v
+		}
+	}
+	sym := blas64.Symmetric{N: w.d, Stride: w.d, Data: w.chol, Uplo: blas.Upper}
+	blas64.Syrk(blas.Trans, 1, blas64.General{Rows: w.n, Cols: w.d, Stride: w.d, Data: w.wx}, 0, sym)
+	for i := range w.d {
+		w.chol[i*w.d+i] += w.p.L2
+	}
+	t, ok := lapack64.Potrf(sym)
+	if !ok {
+		return fmt.Errorf("erm: X'WX + l2 I is not positive definite with l2 %v; raise l2 or scale the features", w.p.L2)
+	}
+	lapack64.Potri(t)
+	for i := range w.d {
+		for j := range i {
+			w.chol[i*w.d+j] = w.chol[j*w.d+i]
+		}
+	}
+	return nil
+}
+
+// apply sets out = M^-1 v.
+func (w *workspace) apply(v, out []float64) {
+	m := blas64.General{Rows: w.d, Cols: w.d, Stride: w.d, Data: w.chol}
+	blas64.Gemm(blas.NoTrans, blas.Trans, 1, blas64.General{Rows: w.c, Cols: w.d, Stride: w.d, Data: v}, m,
+		0, blas64.General{Rows: w.c, Cols: w.d, Stride: w.d, Data: out})
+}
+
+// conjugateGradient solves H x = b to a residual of tol |b| and returns that residual as a share of |b|.
+func (w *workspace) conjugateGradient(b, x []float64, most int, tol float64) float64 {
+	for i := range x {
+		x[i] = 0
+	}
+	copy(w.r, b)
+	b0 := math.Sqrt(dot(b, b))
+	if b0 == 0 {
+		return 0
+	}
+	w.apply(w.r, w.z)
+	copy(w.dir, w.z)
+	rz := dot(w.r, w.z)
+	left := 1.0
+	for range most {
+		w.hessian(w.dir, w.hdir)
+		curve := dot(w.dir, w.hdir)
+		if !(curve > 0) { // only rounding gets here: H is positive definite
+			return left
+		}
+		alpha := rz / curve
+		floats.AddScaled(x, alpha, w.dir)
+		floats.AddScaled(w.r, -alpha, w.hdir)
+		left = math.Sqrt(dot(w.r, w.r)) / b0
+		if left < tol {
+			return left
+		}
+		w.apply(w.r, w.z)
+		was := rz
+		rz = dot(w.r, w.z)
+		floats.Scale(rz/was, w.dir)
+		floats.Add(w.dir, w.z)
+	}
+	return left
+}
+
+// solve is Newton's method.
+func (w *workspace) solve(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
+	w.prepare(p)
+	if err := w.precondition(); err != nil {
+		return nil, err
+	}
+	var scale float64
+	for i := range w.n {
+		x := p.X[i*w.d : (i+1)*w.d]
+		scale += p.W[i] * math.Sqrt(dot(x, x))
+	}
+	// With no mass at all the minimiser is zero, reached in one step from anywhere; the floor lets it be found.
+	limit := opt.Tolerance * math.Max(scale, p.L2)
+	transposeInto(w.theta, p.Start, w.d, w.c)
+	w.forward(w.theta, w.logits)
+	f := w.probabilities() + p.L2/2*dot(w.theta, w.theta)
+	first := 0.0
+	for step := 0; ; step++ {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("erm: stopped: %w", err)
+		}
+		w.gradient()
+		norm := math.Sqrt(dot(w.grad, w.grad))
+		if !finite(norm) || !finite(f) {
+			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale the features (largest now %v) or raise l2 (now %v)", norm, f, step, maxAbs(p.X), p.L2)
+		}
+		if norm <= limit {
+			s := &Solution{Theta: NewTheta(w.d, w.c), Objective: f, GradientNorm: norm, Steps: step, Products: w.products}
+			transpose(w.theta, s.Theta.W, w.c, w.d)
+			return s, nil
+		}
+		if step == 0 {
+			first = norm
+		}
+		if step == opt.MaxSteps {
+			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm %.3g, wanted %.3g (at the start %.3g); raise the tolerance (now %g), l2 (now %g) or the steps", step, norm, limit, first, opt.Tolerance, p.L2)
+		}
+		// Inexact Newton: the residual need not be smaller than what the step can use (Dembo, Eisenstat and
+		// Steihaug 1982), and never smaller than the tolerance asks.
+		forcing := math.Min(0.1, norm/first)
+		forcing = math.Max(forcing, 0.3*limit/norm)
+		w.conjugateGradient(w.grad, w.step, 10*w.d, forcing)
+		slope := dot(w.grad, w.step)
+		w.forward(w.step, w.dlogits)
+		tt, ts, ss := dot(w.theta, w.theta), dot(w.theta, w.step), dot(w.step, w.step)
+		t, best := 1.0, 0.0
+		for try := 0; ; try++ {
+			best = w.lineLoss(t) + p.L2/2*(tt-2*t*ts+t*t*ss)
+			// The slack is the rounding of f: near the minimum the true decrease is below it.
+			if best <= f-1e-4*t*slope+1e-12*math.Abs(f) {
+				break
+			}
+			if try == 40 {
+				return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted %.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit, opt.Tolerance, p.L2)
+			}
+			t /= 2
+		}
+		floats.AddScaled(w.theta, -t, w.step)
+		floats.AddScaled(w.logits, -t, w.dlogits)
+		copy(w.prob, w.a) // lineLoss left the probabilities of the accepted step there
+		f = best
+	}
+}
+
+// softmax writes the probabilities of logits l to p (which may be l) and returns the log of the sum of
+// exponentials.
+func softmax(l, p []float64) float64 {
+	top := l[0]
+	for _, v := range l[1:] {
+		top = max(top, v)
+	}
+	var sum float64
+	for j, v := range l {
+		e := math.Exp(v - top)
+		p[j] = e
+		sum += e
+	}
+	inv := 1 / sum
+	for j := range p {
+		p[j] *= inv
+	}
+	return top + math.Log(sum)
+}
+
+func dot(a, b []float64) float64 { return floats.Dot(a, b) }
+
+func maxAbs(x []float64) float64 {
+	var m float64
+	for _, v := range x {
+		m = max(m, math.Abs(v))
+	}
+	return m
+}
+
+// transpose writes the transpose of src (rows x cols) to dst.
+func transpose(src, dst []float64, rows, cols int) {
+	for i := range rows {
+		for j := range cols {
+			dst[j*rows+i] = src[i*cols+j]
+		}
+	}
+}
+
+// transposeInto writes t, or zeros where it is nil, to dst as C x D.
+func transposeInto(dst []float64, t *Theta, d, c int) {
+	if t == nil {
+		for i := range dst {
+			dst[i] = 0
+		}
+		return
+	}
+	transpose(t.W, dst, d, c)
+}

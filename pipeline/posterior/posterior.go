@@ -1,0 +1,263 @@
+// Package posterior holds the methods that turn the points of a federation into samples of a head's
+// posterior: the ten of the letter "Federated Martingale Posterior Sampling" (arXiv 2605.18554), FedCGS, and the
+// prior-only control. One file holds one method; registry.go lists them.
+package posterior
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+
+	"fmp/pipeline/erm"
+	"fmp/pipeline/point"
+)
+
+// Theta is a head, D x C with the bias row last.
+type Theta = erm.Theta
+
+// Ensemble is posterior samples of one head. Its prediction is the mean of its softmaxes (metric.Predict).
+type Ensemble []Theta
+
+// Result is what a method made of a task.
+type Result struct {
+	// Ensembles holds one ensemble, or several whose scores are to be averaged: one a client for the local
+	// methods, one a shuffle for PRIOR.
+	Ensembles []Ensemble
+	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so on.
+	Diagnostics map[string]float64
+	// UploadBytes is what one client sends (mean over clients), float32 payload without framing; 0 for
+	// local methods.
+	UploadBytes float64
+}
+
+// Drawer draws unseen points given seen ones: the predictor graph of arXiv 2605.18554, behind an engine.
+type Drawer interface {
+	// NoiseDim is d, the width of a row of base noise.
+	NoiseDim() int
+	// Draw makes samples sets of fresh points each, given seen (whose weights count as masses). noise holds
+	// samples x fresh x d numbers; fresh is len(noise) / (samples d). Same noise, same points.
+	Draw(ctx context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error)
+}
+
+// Input is one task.
+type Input struct {
+	Clients []*point.Set // each client's own points
+	Uploads []*point.Set // each client's compressed points with masses; needed by FMP and PRIOR only
+	Drawer  Drawer       // needed by the martingale posteriors only
+	Samples int          // S, posterior samples an ensemble; default 20
+	Fresh   int          // n', drawn points a sample; default 100
+	Seed    uint64       // the run's seed, and
+	Stream  string       // the task's name in it: two tasks of one run need two names
+	Threads int          // goroutines at most; 0: one a processor. Figures do not depend on it.
+}
+
+// Settings are what methods may be run with. The zero value is not useful; start from DefaultSettings.
+type Settings struct {
+	L2         float64 // lambda of the fits and prior precision of the BNNs, > 0, in the sum form of design.md
+	Shrinkage  float64 // FedCGS: share of the covariance replaced by its mean variance, 0 to 1
+	Tolerance  float64 // of the fits, see erm.Options
+	Sampler    string  // BNNs: "hmc" or "laplace"
+	Covariance string  // consensus: "diagonal" or "full" (with Ledoit-Wolf shrinkage)
+	Chains     int     // HMC: chains, at least 2
+	Warmup     int     // HMC: adapted and discarded iterations a chain
+	Draws      int     // HMC: iterations kept a chain for R-hat; S of them, evenly spaced, make the ensemble
+	Shuffles   int     // PRIOR: shuffles of the labels
+}
+
+// Names of the settings' choices and of the tunable settings.
+const (
+	HMC      = "hmc"
+	Laplace  = "laplace"
+	Diagonal = "diagonal"
+	Full     = "full"
+
+	ParamL2        = "l2"
+	ParamShrinkage = "shrinkage"
+)
+
+// DefaultSettings are the shared protocol of design.md: lambda 3, shrinkage 0.3.
+func DefaultSettings() Settings {
+	return Settings{L2: 3, Shrinkage: 0.3, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
+		Chains: 2, Warmup: 100, Draws: 60, Shuffles: 10}
+}
+
+// Check says what is wrong with the settings.
+func (s Settings) Check() error {
+	switch {
+	case !(s.L2 > 0) || math.IsInf(s.L2, 0):
+		return fmt.Errorf("posterior: l2 is %v; allowed are finite numbers above 0", s.L2)
+	case !(s.Shrinkage >= 0 && s.Shrinkage <= 1):
+		return fmt.Errorf("posterior: shrinkage is %v; allowed are 0 to 1", s.Shrinkage)
+	case s.Sampler != HMC && s.Sampler != Laplace:
+		return fmt.Errorf("posterior: sampler is %q; allowed are %q and %q", s.Sampler, HMC, Laplace)
+	case s.Covariance != Diagonal && s.Covariance != Full:
+		return fmt.Errorf("posterior: covariance is %q; allowed are %q and %q", s.Covariance, Diagonal, Full)
+	case s.Chains < 2 || s.Chains > 64:
+		return fmt.Errorf("posterior: %d chains; allowed are 2 to 64 (R-hat compares chains)", s.Chains)
+	case s.Warmup < 10 || s.Warmup > 1e6:
+		return fmt.Errorf("posterior: %d warm-up iterations; allowed are 10 to 1000000", s.Warmup)
+	case s.Draws < 4 || s.Draws > 1e6:
+		return fmt.Errorf("posterior: %d draws a chain; allowed are 4 to 1000000", s.Draws)
+	case s.Shuffles < 1 || s.Shuffles > 1000:
+		return fmt.Errorf("posterior: %d shuffles; allowed are 1 to 1000", s.Shuffles)
+	}
+	return nil
+}
+
+// With is the settings with the tunable setting name (ParamL2 or ParamShrinkage) at value.
+func (s Settings) With(name string, value float64) (Settings, error) {
+	switch name {
+	case ParamL2:
+		s.L2 = value
+	case ParamShrinkage:
+		s.Shrinkage = value
+	default:
+		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q and %q", name, ParamL2, ParamShrinkage)
+	}
+	return s, s.Check()
+}
+
+// Group says where a method's data lie.
+type Group string
+
+// The groups, in the order of the letter's table.
+const (
+	Local       Group = "local"
+	Centralised Group = "centralised"
+	OneShot     Group = "one-shot federated"
+	Baseline    Group = "baseline"
+)
+
+// Info describes a method.
+type Info struct {
+	Name  string
+	Title string // what it does, in one line
+	Group Group
+	Cite  string // where it is from
+	Param string // the setting that the tuned protocol chooses
+	Grid  []float64
+}
+
+// Method is one way from points to posterior samples.
+type Method interface {
+	Info() Info
+	// Run makes the ensemble. It reads the task and what other methods left in the task's memo, and
+	// gives the same result whether they ran before it or not.
+	Run(ctx context.Context, t *Task, s Settings) (*Result, error)
+}
+
+// Task is a checked Input with a memo of what several methods need (local fits, drawn points, local martingale
+// posteriors), so that each is computed once. It may be used by several goroutines.
+type Task struct {
+	in     Input
+	dx, c  int
+	pooled *point.Set
+	memo   memo
+}
+
+// bounds on one task: beyond them a mistake is likelier than a wish.
+const (
+	maxSamples = 100_000
+	maxFresh   = 1_000_000
+)
+
+// NewTask checks in. Every set must be non-empty, of one dx and C, finite, with non-negative weights.
+func NewTask(in Input) (*Task, error) {
+	if in.Samples == 0 {
+		in.Samples = 20
+	}
+	if in.Fresh == 0 {
+		in.Fresh = 100
+	}
+	if in.Threads <= 0 {
+		in.Threads = runtime.GOMAXPROCS(0)
+	}
+	switch {
+	case len(in.Clients) == 0:
+		return nil, fmt.Errorf("posterior: no clients; a task needs at least one")
+	case in.Samples < 1 || in.Samples > maxSamples:
+		return nil, fmt.Errorf("posterior: %d samples; allowed are 1 to %d", in.Samples, maxSamples)
+	case in.Fresh < 1 || in.Fresh > maxFresh:
+		return nil, fmt.Errorf("posterior: %d fresh points; allowed are 1 to %d", in.Fresh, maxFresh)
+	case len(in.Uploads) != 0 && len(in.Uploads) != len(in.Clients):
+		return nil, fmt.Errorf("posterior: %d uploads of %d clients; want one each, or none", len(in.Uploads), len(in.Clients))
+	case in.Clients[0] == nil:
+		return nil, fmt.Errorf("posterior: client 0 has no set")
+	}
+	t := &Task{in: in, dx: in.Clients[0].Dx, c: in.Clients[0].C}
+	for _, k := range []struct {
+		kind string
+		sets []*point.Set
+	}{{"client", in.Clients}, {"upload", in.Uploads}} {
+		for m, s := range k.sets {
+			if s == nil || s.N == 0 {
+				return nil, fmt.Errorf("posterior: %s %d has no points; give each at least one", k.kind, m)
+			}
+			if s.Dx != t.dx || s.C != t.c {
+				return nil, fmt.Errorf("posterior: %s %d has dx %d and C %d, client 0 has %d and %d; a task has one of each", k.kind, m, s.Dx, s.C, t.dx, t.c)
+			}
+			if err := erm.CheckSet(s); err != nil {
+				return nil, fmt.Errorf("posterior: %s %d: %w", k.kind, m, err)
+			}
+		}
+	}
+	var err error
+	if t.pooled, err = point.Pool(in.Clients...); err != nil {
+		return nil, fmt.Errorf("posterior: %w", err)
+	}
+	return t, nil
+}
+
+// Classes is C; Dx the number of features; Samples S.
+func (t *Task) Classes() int { return t.c }
+func (t *Task) Dx() int      { return t.dx }
+func (t *Task) Samples() int { return t.in.Samples }
+
+// Lookup is the method called name, in whatever case. An unknown name is an error with the likeliest one.
+func Lookup(name string) (Method, error) {
+	best, near := "", math.MaxInt
+	for _, m := range registry {
+		n := m.Info().Name
+		if strings.EqualFold(n, name) {
+			return m, nil
+		}
+		if d := editDistance(strings.ToUpper(n), strings.ToUpper(name)); d < near {
+			best, near = n, d
+		}
+	}
+	return nil, fmt.Errorf("posterior: no method %q; did you mean %s? There are %s", name, best, strings.Join(Names(), ", "))
+}
+
+// All are the methods in the order of the letter's table, then FedCGS and PRIOR.
+func All() []Method { return append([]Method(nil), registry...) }
+
+// Names of All.
+func Names() []string {
+	var out []string
+	for _, m := range registry {
+		out = append(out, m.Info().Name)
+	}
+	return out
+}
+
+// editDistance is Levenshtein's: insertions, deletions and replacements that turn a into b.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
