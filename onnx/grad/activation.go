@@ -1,0 +1,109 @@
+package grad
+
+import (
+	"fmt"
+	"math"
+)
+
+func init() {
+	unary("Sigmoid", func(c *call, x, y string) string { return c.mul(y, c.sub(c.num(1, x), y)) })
+	unary("Tanh", func(c *call, x, y string) string { return c.oneMinusSquare(y) })
+	unary("Softplus", func(c *call, x, y string) string { return c.un("Sigmoid", x) })
+	unary("Softsign", func(c *call, x, y string) string {
+		d := c.add(c.un("Abs", x), c.num(1, x))
+		return c.un("Reciprocal", c.mul(d, d))
+	})
+	unary("LeakyRelu", func(c *call, x, y string) string {
+		return c.where(c.positive(x), c.num(1, x), c.num(float64(c.node.Float("alpha", 0.01)), x))
+	})
+	unary("ThresholdedRelu", func(c *call, x, y string) string {
+		return c.mask(c.op("Greater", []string{x, c.num(float64(c.node.Float("alpha", 1)), x)}), x)
+	})
+	unary("Elu", func(c *call, x, y string) string {
+		return c.where(c.positive(x), c.num(1, x), c.add(y, c.num(float64(c.node.Float("alpha", 1)), x)))
+	})
+	unary("Celu", func(c *call, x, y string) string {
+		alpha := float64(c.node.Float("alpha", 1))
+		return c.where(c.positive(x), c.num(1, x), c.un("Exp", c.scale(x, 1/alpha, x)))
+	})
+	unary("Selu", func(c *call, x, y string) string {
+		alpha := float64(c.node.Float("alpha", 1.67326319217681884765625))
+		gamma := float64(c.node.Float("gamma", 1.05070102214813232421875))
+		return c.where(c.positive(x), c.num(gamma, x), c.add(y, c.num(alpha*gamma, x)))
+	})
+	unary("HardSigmoid", func(c *call, x, y string) string {
+		alpha := float64(c.node.Float("alpha", 0.2))
+		return c.where(c.between(y, 0, 1), c.num(alpha, x), c.num(0, x))
+	})
+	// x clip(x/6 + 1/2, 0, 1) has slope x/3 + 1/2 inside (-3, 3).
+	unary("HardSwish", func(c *call, x, y string) string {
+		slope := c.add(c.scale(x, 1.0/3, x), c.num(0.5, x))
+		return c.where(c.between(x, -3, 3), slope, c.mask(c.op("GreaterOrEqual", []string{x, c.num(3, x)}), x))
+	})
+	// x tanh(softplus(x)).
+	unary("Mish", func(c *call, x, y string) string {
+		t := c.un("Tanh", c.un("Softplus", x))
+		return c.add(t, c.mul(c.mul(x, c.oneMinusSquare(t)), c.un("Sigmoid", x)))
+	})
+	register(vjpRelu, "Relu")
+	register(vjpGelu, "Gelu")
+	register(vjpPRelu, "PRelu")
+	register(vjpSoftmax, "Softmax")
+	register(vjpLogSoftmax, "LogSoftmax")
+}
+
+func (e *emitter) positive(x string) string { return e.op("Greater", []string{x, e.num(0, x)}) }
+
+// between is lo < x < hi.
+func (e *emitter) between(x string, lo, hi float64) string {
+	return e.op("And", []string{e.op("Greater", []string{x, e.num(lo, x)}), e.op("Less", []string{x, e.num(hi, x)})})
+}
+
+// vjpRelu reads the output: where it was cut off it is 0.
+func vjpRelu(c *call) ([]string, error) {
+	return []string{c.where(c.positive(c.out(0)), c.g(), c.num(0, c.in(0)))}, nil
+}
+
+// vjpGelu differentiates x Φ(x), or its approximation by tanh (Hendrycks and Gimpel 2016).
+func vjpGelu(c *call) ([]string, error) {
+	g, x := c.g(), c.in(0)
+	if kind := c.node.Str("approximate", "none"); kind == "tanh" {
+		const k = 0.044715
+		r := math.Sqrt(2 / math.Pi)
+		x2 := c.mul(x, x)
+		u := c.scale(c.mul(x, c.add(c.scale(x2, k, x), c.num(1, x))), r, x)
+		du := c.scale(c.add(c.scale(x2, 3*k, x), c.num(1, x)), r, x)
+		t := c.un("Tanh", u)
+		half := c.scale(c.add(t, c.num(1, x)), 0.5, x)
+		slope := c.scale(c.mul(c.mul(x, c.oneMinusSquare(t)), du), 0.5, x)
+		return []string{c.mul(g, c.add(half, slope))}, nil
+	} else if kind != "none" {
+		return nil, fmt.Errorf("approximate is %q; allowed are none and tanh", kind)
+	}
+	phi := c.scale(c.add(c.un("Erf", c.scale(x, math.Sqrt2/2, x)), c.num(1, x)), 0.5, x)
+	density := c.scale(c.un("Exp", c.scale(c.mul(x, x), -0.5, x)), 1/math.Sqrt(2*math.Pi), x)
+	return []string{c.mul(g, c.add(phi, c.mul(x, density)))}, nil
+}
+
+func vjpPRelu(c *call) ([]string, error) {
+	g, x, slope := c.g(), c.in(0), c.in(1)
+	pos := c.positive(x)
+	return []string{
+		c.pull(0, func() string { return c.where(pos, g, c.mul(g, slope)) }),
+		c.pull(1, func() string { return c.where(pos, c.num(0, x), c.mul(g, x)) }),
+	}, nil
+}
+
+// vjpSoftmax: x̄ = y (ȳ - Σ ȳ y).
+func vjpSoftmax(c *call) ([]string, error) {
+	g, y := c.g(), c.out(0)
+	axis := c.node.Int("axis", -1)
+	return []string{c.mul(y, c.sub(g, c.sum(c.mul(g, y), true, axis)))}, nil
+}
+
+// vjpLogSoftmax: x̄ = ȳ - exp(y) Σ ȳ.
+func vjpLogSoftmax(c *call) ([]string, error) {
+	g, y := c.g(), c.out(0)
+	axis := c.node.Int("axis", -1)
+	return []string{c.sub(g, c.mul(c.un("Exp", y), c.sum(g, true, axis)))}, nil
+}

@@ -1,0 +1,375 @@
+package grad
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+func init() {
+	register(vjpConv, "Conv")
+	register(vjpConvTranspose, "ConvTranspose")
+}
+
+// window is how a convolution or pooling slides over the spatial axes.
+type window struct {
+	dims                      int // number of spatial axes
+	kernel, strides, dilation []int
+	begin, end                []int // padding at both ends of each axis
+	group                     int
+}
+
+// extent is the reach of the kernel along axis i: dilation (kernel - 1) + 1.
+func (w window) extent(i int) int { return w.dilation[i]*(w.kernel[i]-1) + 1 }
+
+func (w window) padded() bool {
+	for i := range w.begin {
+		if w.begin[i] != 0 || w.end[i] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func ones(n int) []int {
+	v := make([]int, n)
+	for i := range v {
+		v[i] = 1
+	}
+	return v
+}
+
+// window reads the attributes that Conv, ConvTranspose and the poolings share. x is what slides under the
+// window; weights is "" for poolings.
+func (c *call) window(x, weights string) (window, error) {
+	r, err := c.rank(x)
+	if err != nil {
+		return window{}, err
+	}
+	if r < 3 {
+		return window{}, fmt.Errorf("%q has rank %d; a window needs batch, channels and at least one spatial axis", x, r)
+	}
+	w := window{dims: r - 2, group: c.node.Int("group", 1)}
+	w.kernel = c.node.Ints("kernel_shape", nil)
+	if w.kernel == nil && weights != "" {
+		s, ok := c.sizes(weights)
+		if !ok {
+			return window{}, fmt.Errorf("the kernel's size is not known: %q has no fixed shape and the node no kernel_shape", weights)
+		}
+		w.kernel = s[2:]
+	}
+	w.strides = c.node.Ints("strides", ones(w.dims))
+	w.dilation = c.node.Ints("dilations", ones(w.dims))
+	pads := c.node.Ints("pads", make([]int, 2*w.dims))
+	if len(w.kernel) != w.dims || len(w.strides) != w.dims || len(w.dilation) != w.dims || len(pads) != 2*w.dims {
+		return window{}, fmt.Errorf("kernel_shape %v, strides %v, dilations %v and pads %v do not fit %d spatial axes",
+			w.kernel, w.strides, w.dilation, pads, w.dims)
+	}
+	w.begin, w.end = append([]int{}, pads[:w.dims]...), append([]int{}, pads[w.dims:]...)
+	return w, nil
+}
+
+// autoPad fills in the padding of Conv and the poolings that auto_pad asks for.
+func (c *call) autoPad(w *window, x string) error {
+	mode := c.node.Str("auto_pad", "NOTSET")
+	switch mode {
+	case "NOTSET", "":
+		return nil
+	case "VALID":
+		w.begin, w.end = make([]int, w.dims), make([]int, w.dims)
+		return nil
+	case "SAME_UPPER", "SAME_LOWER":
+	default:
+		return fmt.Errorf("auto_pad is %q; allowed are NOTSET, VALID, SAME_UPPER and SAME_LOWER", mode)
+	}
+	for i := range w.begin {
+		total := w.extent(i) - 1
+		if s := w.strides[i]; s != 1 {
+			d := c.shape(x)[2+i]
+			if !d.IsKnown() {
+				return fmt.Errorf("auto_pad %s with stride %d needs the size of spatial axis %d of %q; export the model with it fixed", mode, s, i, x)
+			}
+			out := (d.Size + s - 1) / s
+			total = max(0, (out-1)*s+w.extent(i)-d.Size)
+		}
+		w.begin[i] = total / 2
+		if mode == "SAME_LOWER" {
+			w.begin[i] = (total + 1) / 2
+		}
+		w.end[i] = total - w.begin[i]
+	}
+	return nil
+}
+
+// attrs are the window as the attributes of a Conv.
+func (w window) attrs(strides, begin, end []int) []onnx.Attr {
+	return []onnx.Attr{
+		onnx.IntsAttr("kernel_shape", w.kernel...), onnx.IntsAttr("strides", strides...),
+		onnx.IntsAttr("dilations", w.dilation...), onnx.IntsAttr("pads", append(append([]int{}, begin...), end...)...),
+		onnx.IntAttr("group", w.group),
+	}
+}
+
+func allOnes(v []int) bool {
+	for _, x := range v {
+		if x != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+func vjpConv(c *call) ([]string, error) {
+	x, weights, g := c.in(0), c.in(1), c.g()
+	w, err := c.window(x, weights)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.autoPad(&w, x); err != nil {
+		return nil, err
+	}
+	out := []string{"", "", ""}
+	if c.wants(0) {
+		if out[0], err = c.convData(w, x, weights, g); err != nil {
+			return nil, err
+		}
+	}
+	if c.wants(1) {
+		if out[1], err = c.convWeights(w, x, g, c.out(0), weights); err != nil {
+			return nil, err
+		}
+	}
+	if c.wants(2) {
+		out[2] = c.sum(g, false, append([]int{0}, span(2, 2+w.dims)...)...)
+	}
+	return out, nil
+}
+
+// convData is the data gradient of a convolution. With stride 1 it is the convolution of the cotangent with
+// the kernel turned round and its channels exchanged, which is faster than ConvTranspose.
+func (c *call) convData(w window, x, weights, g string) (string, error) {
+	if allOnes(w.strides) {
+		begin, end := make([]int, w.dims), make([]int, w.dims)
+		fits := true
+		for i := range begin {
+			begin[i], end[i] = w.extent(i)-1-w.begin[i], w.extent(i)-1-w.end[i]
+			fits = fits && begin[i] >= 0 && end[i] >= 0
+		}
+		turned, err := c.turnKernel(w, weights)
+		if err != nil {
+			return "", err
+		}
+		if fits {
+			return c.op("Conv", []string{g, turned}, w.attrs(w.strides, begin, end)...), nil
+		}
+		// Padding beyond the kernel's reach: the cotangent there is cut off.
+		crop := make([]int, 2*(w.dims+2))
+		for i := range begin {
+			crop[2+i], crop[4+w.dims+i] = min(0, begin[i]), min(0, end[i])
+			begin[i], end[i] = max(0, begin[i]), max(0, end[i])
+		}
+		g = c.op("Pad", []string{g, c.ints(crop...)})
+		return c.op("Conv", []string{g, turned}, w.attrs(w.strides, begin, end)...), nil
+	}
+	return c.spread(w, g, weights, x), nil
+}
+
+// spread is the adjoint of sliding a window over x: ConvTranspose of v, then cut or filled with zeros to
+// the size of x.
+func (e *emitter) spread(w window, v, weights, x string) string {
+	s := e.shape(x)
+	zero := make([]int, w.dims)
+	known := true
+	for _, d := range s[2:] {
+		known = known && d.IsKnown()
+	}
+	if known {
+		attrs := w.attrs(w.strides, w.begin, w.end)
+		extra := make([]int, w.dims)
+		ok := true
+		for i := range extra {
+			// Rows at the end of x that no window reached.
+			extra[i] = (s[2+i].Size + w.begin[i] + w.end[i] - w.extent(i)) % w.strides[i]
+			ok = ok && extra[i] >= 0 && s[2+i].Size+w.begin[i]+w.end[i] >= w.extent(i)
+		}
+		if ok {
+			return e.op("ConvTranspose", []string{v, weights}, append(attrs, onnx.IntsAttr("output_padding", extra...))...)
+		}
+	}
+	full := e.op("ConvTranspose", []string{v, weights}, w.attrs(w.strides, zero, zero)...)
+	axes := span(2, 2+w.dims)
+	have := e.op("Gather", []string{e.un("Shape", full), e.ints(axes...)})
+	want := e.op("Gather", []string{e.un("Shape", x), e.ints(axes...)})
+	negBegin := make([]int, w.dims)
+	for i, b := range w.begin {
+		negBegin[i] = -b
+	}
+	// Fill (or cut) at the end: size + begin - have.
+	after := e.sub(e.add(want, e.ints(w.begin...)), have)
+	pads := e.vec(e.ints(0, 0), e.ints(negBegin...), e.ints(0, 0), after)
+	return e.op("Pad", []string{full, pads})
+}
+
+// turnKernel makes [C, M/G, k...] reversed along every k from [M, C/G, k...].
+func (c *call) turnKernel(w window, weights string) (string, error) {
+	r := 2 + w.dims
+	v := weights
+	if w.group == 1 {
+		v = c.transpose(v, append([]int{1, 0}, span(2, r)...)...)
+	} else {
+		s, ok := c.sizes(weights)
+		if !ok {
+			return "", fmt.Errorf("the kernel %q of a grouped convolution has no fixed shape", weights)
+		}
+		k := s[2:]
+		v = c.reshape(v, c.ints(append([]int{w.group, s[0] / w.group, s[1]}, k...)...))
+		v = c.transpose(v, append([]int{0, 2, 1}, span(3, r+1)...)...)
+		v = c.reshape(v, c.ints(append([]int{w.group * s[1], s[0] / w.group}, k...)...))
+	}
+	var axes, starts, ends, steps []int
+	for i, k := range w.kernel {
+		if k > 1 {
+			axes, starts, ends, steps = append(axes, 2+i), append(starts, -1), append(ends, -k-1), append(steps, -1)
+		}
+	}
+	if len(axes) > 0 {
+		v = c.op("Slice", []string{v, c.ints(starts...), c.ints(ends...), c.ints(axes...), c.ints(steps...)})
+	}
+	return v, nil
+}
+
+// convWeights is the weight gradient of a convolution of x that gave a value of the shape of y, with
+// cotangent g: for every position of the kernel one product of matrices, [M, N·P] by [N·P, C], of the
+// cotangent and of x shifted by that position, P being the output's positions. weights has the shape
+// [M, C/G, k...].
+func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
+	r := 2 + w.dims
+	spatial := span(2, r)
+	if w.padded() {
+		pads := append(append([]int{0, 0}, w.begin...), append([]int{0, 0}, w.end...)...)
+		x = c.op("Pad", []string{x, c.ints(pads...)})
+	}
+	// Channels last: a shift of x is then made of long runs.
+	xl := c.transpose(x, append(append([]int{0}, spatial...), 1)...)
+	sw, ok := c.sizes(weights)
+	if !ok {
+		return "", fmt.Errorf("the kernel %q has no fixed shape", weights)
+	}
+	m, cg, G := sw[0], sw[1], w.group
+	gm := c.transpose(g, append([]int{1, 0}, spatial...)...) // [M, N, P...]
+	if G == 1 {
+		gm = c.reshape(gm, c.ints(m, -1))
+	} else {
+		gm = c.reshape(gm, c.ints(G, m/G, -1))
+	}
+
+	// End of the shifts at the kernel's origin: stride (size of y - 1) + 1, per spatial axis.
+	sy := c.shape(y)
+	ends := make([]string, w.dims)
+	for i := range ends {
+		if sy != nil && sy[2+i].IsKnown() {
+			ends[i] = c.ints(w.strides[i]*(sy[2+i].Size-1) + 1)
+		} else {
+			n := c.dim(y, 2+i)
+			ends[i] = c.intOp("Add", c.intOp("Mul", c.intOp("Sub", n, c.ints(1)), c.ints(w.strides[i])), c.ints(1))
+		}
+	}
+	var parts []string
+	position := make([]int, w.dims)
+	for {
+		starts := make([]int, w.dims)
+		stop := make([]string, w.dims)
+		for i, p := range position {
+			starts[i] = p * w.dilation[i]
+			stop[i] = c.intOp("Add", ends[i], c.ints(starts[i]))
+		}
+		shift := xl
+		if w.padded() || product(w.kernel) > 1 || !allOnes(w.strides) {
+			shift = c.op("Slice", []string{xl, c.ints(starts...), c.vec(stop...), c.ints(span(1, 1+w.dims)...), c.ints(w.strides...)})
+		}
+		if G == 1 {
+			parts = append(parts, c.op("MatMul", []string{gm, c.reshape(shift, c.ints(-1, cg))})) // [M, C]
+		} else {
+			rows := c.reshape(shift, c.ints(-1, G, cg))
+			parts = append(parts, c.op("MatMul", []string{gm, c.transpose(rows, 1, 0, 2)})) // [G, M/G, C/G]
+		}
+		if !advance(position, w.kernel) {
+			break
+		}
+	}
+	for i, p := range parts {
+		if G > 1 {
+			p = c.reshape(p, c.ints(m, cg))
+		}
+		parts[i] = c.unsqueeze(p, 2)
+	}
+	return c.reshape(c.concat(2, parts...), c.ints(sw...)), nil
+}
+
+// advance counts position up, last axis fastest; false after the last one.
+func advance(position, limit []int) bool {
+	for i := len(position) - 1; i >= 0; i-- {
+		position[i]++
+		if position[i] < limit[i] {
+			return true
+		}
+		position[i] = 0
+	}
+	return false
+}
+
+func product(v []int) int {
+	p := 1
+	for _, x := range v {
+		p *= x
+	}
+	return p
+}
+
+// vjpConvTranspose: the node is the adjoint of a convolution with the same kernel, so its data gradient is
+// that convolution, and its weight gradient that of the convolution with the two sides exchanged.
+func vjpConvTranspose(c *call) ([]string, error) {
+	x, weights, g := c.in(0), c.in(1), c.g()
+	w, err := c.window(x, weights)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := c.node.Attr("output_shape"); ok {
+		return nil, fmt.Errorf("the attribute output_shape is not supported; give pads and output_padding")
+	}
+	extra := c.node.Ints("output_padding", make([]int, w.dims))
+	switch mode := c.node.Str("auto_pad", "NOTSET"); mode {
+	case "NOTSET", "":
+	case "VALID":
+		w.begin, w.end = make([]int, w.dims), make([]int, w.dims)
+	case "SAME_UPPER", "SAME_LOWER":
+		for i := range w.begin {
+			total := max(0, extra[i]+w.extent(i)-w.strides[i])
+			w.begin[i] = total / 2
+			if mode == "SAME_LOWER" {
+				w.begin[i] = (total + 1) / 2
+			}
+			w.end[i] = total - w.begin[i]
+		}
+	default:
+		return nil, fmt.Errorf("auto_pad is %q; allowed are NOTSET, VALID, SAME_UPPER and SAME_LOWER", mode)
+	}
+	for i, e := range extra {
+		if e >= w.strides[i] {
+			return nil, fmt.Errorf("output_padding %v reaches the strides %v", extra, w.strides)
+		}
+	}
+	out := []string{"", "", ""}
+	if c.wants(0) {
+		out[0] = c.op("Conv", []string{g, weights}, w.attrs(w.strides, w.begin, w.end)...)
+	}
+	if c.wants(1) {
+		if out[1], err = c.convWeights(w, g, x, x, weights); err != nil {
+			return nil, err
+		}
+	}
+	if c.wants(2) {
+		out[2] = c.sum(g, false, append([]int{0}, span(2, 2+w.dims)...)...)
+	}
+	return out, nil
+}

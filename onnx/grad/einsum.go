@@ -1,0 +1,71 @@
+package grad
+
+import (
+	"fmt"
+	"strings"
+
+	"fmp/onnx"
+)
+
+func init() { register(vjpEinsum, "Einsum") }
+
+// vjpEinsum: the cotangent of one operand is the Einsum of the output's cotangent with the other operand. A
+// letter of an operand that stands in neither of these was summed over alone: the cotangent is the same all
+// along it.
+func vjpEinsum(c *call) ([]string, error) {
+	equation := strings.ReplaceAll(c.node.Str("equation", ""), " ", "")
+	left, result, explicit := strings.Cut(equation, "->")
+	terms := strings.Split(left, ",")
+	if len(terms) != len(c.node.Inputs) || len(terms) > 2 {
+		return nil, fmt.Errorf("equation %q with %d operands has no rule; allowed are one or two operands", equation, len(c.node.Inputs))
+	}
+	if strings.Contains(equation, ".") {
+		return nil, fmt.Errorf("equation %q: an ellipsis has no rule; write the letters out", equation)
+	}
+	for _, t := range terms {
+		for i, l := range t {
+			if strings.ContainsRune(t[i+1:], l) {
+				return nil, fmt.Errorf("equation %q: a letter repeated in one operand has no rule", equation)
+			}
+		}
+	}
+	if !explicit {
+		result = implicitResult(left)
+	}
+	out := make([]string, len(terms))
+	for i, t := range terms {
+		if !c.wants(i) {
+			continue
+		}
+		in, sources := []string{c.g()}, []string{result}
+		if len(terms) == 2 {
+			in, sources = append(in, c.in(1-i)), append(sources, terms[1-i])
+		}
+		got, alone := "", []int{}
+		for k, l := range t {
+			if strings.ContainsRune(strings.Join(sources, ""), l) {
+				got += string(l)
+			} else {
+				alone = append(alone, k)
+			}
+		}
+		v := c.op("Einsum", in, onnx.StrAttr("equation", strings.Join(sources, ",")+"->"+got))
+		if len(alone) > 0 {
+			v = c.op("Expand", []string{c.unsqueeze(v, alone...), c.shapeOf(c.in(i))})
+		}
+		out[i] = v
+	}
+	return out, nil
+}
+
+// implicitResult is the output of an equation without an arrow: the letters that stand once, in
+// alphabetical order.
+func implicitResult(left string) string {
+	var out strings.Builder
+	for _, l := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" {
+		if strings.Count(left, string(l)) == 1 {
+			out.WriteRune(l)
+		}
+	}
+	return out.String()
+}

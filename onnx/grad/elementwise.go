@@ -1,0 +1,248 @@
+package grad
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+func init() {
+	register(vjpAdd, "Add")
+	register(vjpSub, "Sub")
+	register(vjpMul, "Mul")
+	register(vjpDiv, "Div")
+	register(vjpPow, "Pow")
+	register(vjpExtremum, "Max", "Min")
+	register(vjpSum, "Sum", "Mean")
+	register(vjpClip, "Clip")
+	register(vjpWhere, "Where")
+	register(vjpIdentity, "Identity")
+	register(vjpCast, "Cast", "CastLike")
+	register(vjpDropout, "Dropout")
+	register(func(c *call) ([]string, error) { return []string{c.un("Neg", c.g())}, nil }, "Neg")
+
+	// Functions of one number: ȳ f'(x), with f' from x and y.
+	unary("Abs", func(c *call, x, y string) string { return c.un("Sign", x) })
+	unary("Exp", func(c *call, x, y string) string { return y })
+	unary("Log", func(c *call, x, y string) string { return c.un("Reciprocal", x) })
+	unary("Sqrt", func(c *call, x, y string) string { return c.div(c.num(0.5, x), y) })
+	unary("Reciprocal", func(c *call, x, y string) string { return c.un("Neg", c.mul(y, y)) })
+	unary("Erf", func(c *call, x, y string) string {
+		return c.scale(c.un("Exp", c.un("Neg", c.mul(x, x))), 2/math.Sqrt(math.Pi), x)
+	})
+	unary("Sin", func(c *call, x, y string) string { return c.un("Cos", x) })
+	unary("Cos", func(c *call, x, y string) string { return c.un("Neg", c.un("Sin", x)) })
+	unary("Tan", func(c *call, x, y string) string { return c.add(c.mul(y, y), c.num(1, x)) })
+	unary("Asin", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Sqrt", c.oneMinusSquare(x))) })
+	unary("Acos", func(c *call, x, y string) string {
+		return c.un("Neg", c.un("Reciprocal", c.un("Sqrt", c.oneMinusSquare(x))))
+	})
+	unary("Atan", func(c *call, x, y string) string { return c.un("Reciprocal", c.onePlusSquare(x)) })
+	unary("Sinh", func(c *call, x, y string) string { return c.un("Sqrt", c.onePlusSquare(y)) })
+	unary("Cosh", func(c *call, x, y string) string { return c.mul(y, c.un("Tanh", x)) })
+	unary("Asinh", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Sqrt", c.onePlusSquare(x))) })
+	unary("Acosh", func(c *call, x, y string) string {
+		return c.un("Reciprocal", c.un("Sqrt", c.sub(c.mul(x, x), c.num(1, x))))
+	})
+	unary("Atanh", func(c *call, x, y string) string { return c.un("Reciprocal", c.oneMinusSquare(x)) })
+}
+
+// unary registers a function of one number by its derivative.
+func unary(op string, derivative func(c *call, x, y string) string) {
+	register(func(c *call) ([]string, error) {
+		return []string{c.mul(c.g(), derivative(c, c.in(0), c.out(0)))}, nil
+	}, op)
+}
+
+func (e *emitter) onePlusSquare(x string) string  { return e.add(e.mul(x, x), e.num(1, x)) }
+func (e *emitter) oneMinusSquare(x string) string { return e.sub(e.num(1, x), e.mul(x, x)) }
+
+// pull makes the cotangent of input i of a broadcasting node from its value at the output's shape.
+func (c *call) pull(i int, v func() string) string {
+	if !c.wants(i) {
+		return ""
+	}
+	return c.unbroadcast(v(), c.out(0), c.in(i))
+}
+
+func vjpAdd(c *call) ([]string, error) {
+	g := c.g()
+	same := func() string { return g }
+	return []string{c.pull(0, same), c.pull(1, same)}, nil
+}
+
+func vjpSub(c *call) ([]string, error) {
+	g := c.g()
+	x := c.pull(0, func() string { return g })
+	if !c.wants(1) {
+		return []string{x, ""}, nil
+	}
+	// The smaller tensor is negated.
+	return []string{x, c.un("Neg", c.unbroadcast(g, c.out(0), c.in(1)))}, nil
+}
+
+func vjpMul(c *call) ([]string, error) {
+	g := c.g()
+	return []string{
+		c.pull(0, func() string { return c.mul(g, c.in(1)) }),
+		c.pull(1, func() string { return c.mul(g, c.in(0)) }),
+	}, nil
+}
+
+func vjpDiv(c *call) ([]string, error) {
+	g := c.g()
+	gx := c.div(g, c.in(1))
+	return []string{
+		c.pull(0, func() string { return gx }),
+		c.pull(1, func() string { return c.un("Neg", c.mul(gx, c.out(0))) }),
+	}, nil
+}
+
+// vjpPow: x̄ = ȳ p x^(p-1), p̄ = ȳ y ln x, with 0 for ln x where x is not positive.
+func vjpPow(c *call) ([]string, error) {
+	g, x, p := c.g(), c.in(0), c.in(1)
+	if k, ok := c.constScalar(p); ok && !c.wants(1) {
+		return []string{c.pull(0, func() string {
+			switch k {
+			case 0:
+				return c.filled(c.out(0), 0)
+			case 1:
+				return g
+			case 2:
+				return c.mul(g, c.scale(x, 2, x))
+			case 0.5:
+				return c.mul(g, c.div(c.num(0.5, x), c.out(0)))
+			}
+			return c.mul(g, c.scale(c.op("Pow", []string{x, c.num(k-1, x)}), k, x))
+		}), ""}, nil
+	}
+	pf := p
+	if c.dtype(p) != c.dtype(x) {
+		pf = c.cast(p, c.dtype(x))
+	}
+	gx := c.pull(0, func() string {
+		// 0 * 0^-1 is not a number; x^0 has slope 0.
+		d := c.mul(pf, c.op("Pow", []string{x, c.sub(pf, c.num(1, x))}))
+		zero := c.op("Equal", []string{pf, c.num(0, x)})
+		return c.mul(g, c.where(zero, c.num(0, x), d))
+	})
+	gp := c.pull(1, func() string {
+		positive := c.op("Greater", []string{x, c.num(0, x)})
+		log := c.un("Log", c.where(positive, x, c.num(1, x)))
+		return c.mul(g, c.mul(c.out(0), log))
+	})
+	if gp != "" && c.dtype(p) != c.dtype(x) {
+		gp = c.cast(gp, c.dtype(p))
+	}
+	return []string{gx, gp}, nil
+}
+
+// vjpExtremum shares ȳ equally among the inputs that attain the maximum or minimum.
+func vjpExtremum(c *call) ([]string, error) {
+	g, y := c.g(), c.out(0)
+	if len(c.node.Inputs) == 1 {
+		return []string{g}, nil
+	}
+	attains := make([]string, len(c.node.Inputs))
+	ties := ""
+	for i, x := range c.node.Inputs {
+		attains[i] = c.mask(c.op("Equal", []string{x, y}), y)
+		if ties == "" {
+			ties = attains[i]
+		} else {
+			ties = c.add(ties, attains[i])
+		}
+	}
+	share := c.div(g, ties)
+	out := make([]string, len(attains))
+	for i := range attains {
+		out[i] = c.pull(i, func() string { return c.mul(share, attains[i]) })
+	}
+	return out, nil
+}
+
+// vjpSum is for Sum and Mean of several tensors.
+func vjpSum(c *call) ([]string, error) {
+	g := c.g()
+	if c.node.Op == "Mean" {
+		g = c.scale(g, 1/float64(len(c.node.Inputs)), c.out(0))
+	}
+	out := make([]string, len(c.node.Inputs))
+	for i := range out {
+		out[i] = c.pull(i, func() string { return g })
+	}
+	return out, nil
+}
+
+// vjpClip lets ȳ through where min <= x <= max; a bound gets it where it holds x back.
+func vjpClip(c *call) ([]string, error) {
+	g, x, lo, hi := c.g(), c.in(0), c.in(1), c.in(2)
+	inside := ""
+	out := []string{"", "", ""}
+	if lo != "" {
+		inside = c.op("GreaterOrEqual", []string{x, lo})
+	}
+	if hi != "" {
+		in := c.op("LessOrEqual", []string{x, hi})
+		if inside == "" {
+			inside = in
+		} else {
+			inside = c.op("And", []string{inside, in})
+		}
+	}
+	if inside == "" {
+		return []string{g}, nil
+	}
+	if c.wants(0) {
+		out[0] = c.where(inside, g, c.num(0, x))
+	}
+	if c.wants(1) {
+		out[1] = c.reshapeLike(c.sumAll(c.where(c.op("Less", []string{x, lo}), g, c.num(0, x))), lo)
+	}
+	if c.wants(2) {
+		out[2] = c.reshapeLike(c.sumAll(c.where(c.op("Greater", []string{x, hi}), g, c.num(0, x))), hi)
+	}
+	return out, nil
+}
+
+func vjpWhere(c *call) ([]string, error) {
+	g, cond, zero := c.g(), c.in(0), c.num(0, c.out(0))
+	return []string{"",
+		c.pull(1, func() string { return c.where(cond, g, zero) }),
+		c.pull(2, func() string { return c.where(cond, zero, g) }),
+	}, nil
+}
+
+func vjpIdentity(c *call) ([]string, error) { return []string{c.g()}, nil }
+
+func vjpCast(c *call) ([]string, error) {
+	if from := c.dtype(c.in(0)); from != c.dtype(c.out(0)) {
+		return []string{c.cast(c.g(), from)}, nil
+	}
+	return []string{c.g()}, nil
+}
+
+// vjpDropout is the identity in inference; in training what was kept is scaled by 1/(1 - ratio).
+func vjpDropout(c *call) ([]string, error) {
+	training := c.in(2)
+	if training == "" {
+		return []string{c.g()}, nil
+	}
+	t, ok := c.constOf(training)
+	if !ok {
+		return nil, fmt.Errorf("training_mode is worked out by the graph; make it a constant")
+	}
+	if on, isBool := t.Data.([]bool); isBool && len(on) == 1 && !on[0] {
+		return []string{c.g()}, nil
+	}
+	kept := c.mask(c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Bool, Shape: c.shape(c.in(0))}), c.in(0))
+	ratio := c.in(1)
+	if ratio == "" {
+		return []string{c.scale(c.mul(c.g(), kept), 2, c.in(0))}, nil
+	}
+	if c.dtype(ratio) != c.dtype(c.in(0)) {
+		ratio = c.cast(ratio, c.dtype(c.in(0)))
+	}
+	return []string{c.div(c.mul(c.g(), kept), c.sub(c.num(1, c.in(0)), ratio))}, nil
+}

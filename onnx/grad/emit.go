@@ -1,0 +1,475 @@
+package grad
+
+import (
+	"fmt"
+	"strings"
+
+	"fmp/onnx"
+)
+
+// emitter appends nodes and constants to the graph under construction. Equal expressions are emitted
+// once, and arithmetic on constant shapes is done here and not in the graph.
+type emitter struct {
+	opset  int64
+	graph  *onnx.Graph
+	info   map[string]onnx.ValueInfo // type and shape of primal values, and of emitted ones where a rule needs them
+	taken  map[string]bool
+	consts map[string]*onnx.Tensor // outputs of Constant nodes
+	made   map[string][]string     // key of an expression -> its outputs
+	next   map[string]int
+}
+
+func newEmitter(m *onnx.Model) *emitter {
+	e := &emitter{
+		opset: m.Opset(), graph: m.Graph, info: map[string]onnx.ValueInfo{}, taken: map[string]bool{},
+		made: map[string][]string{}, next: map[string]int{}, consts: map[string]*onnx.Tensor{},
+	}
+	g := m.Graph
+	for _, vs := range [][]onnx.ValueInfo{g.Values, g.Outputs, g.Inputs} {
+		for _, v := range vs {
+			e.info[v.Name] = v
+		}
+	}
+	for _, v := range g.Inputs {
+		e.taken[v.Name] = true
+	}
+	for name, t := range g.Initializers {
+		e.taken[name] = true
+		e.info[name] = onnx.ValueInfo{Name: name, DType: t.DType, Shape: knownShape(t.Shape)}
+	}
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			if o != "" {
+				e.taken[o] = true
+			}
+		}
+		if n.Op == "Constant" && standard(n.Domain) && len(n.Outputs) == 1 {
+			if t, ok := constantNodeValue(n); ok {
+				e.consts[n.Outputs[0]] = t
+			}
+		}
+	}
+	return e
+}
+
+func knownShape(s []int) []onnx.Dim {
+	out := make([]onnx.Dim, len(s))
+	for i, d := range s {
+		out[i] = onnx.Known(d)
+	}
+	return out
+}
+
+func (e *emitter) claim(name string) bool {
+	if e.taken[name] {
+		return false
+	}
+	e.taken[name] = true
+	return true
+}
+
+func (e *emitter) fresh(op string) string {
+	base := "vjp/" + strings.ToLower(op)
+	for {
+		name := fmt.Sprintf("%s_%d", base, e.next[base])
+		e.next[base]++
+		if e.claim(name) {
+			return name
+		}
+	}
+}
+
+// op emits a node with one output.
+func (e *emitter) op(op string, in []string, attrs ...onnx.Attr) string {
+	return e.opN(op, in, 1, attrs...)[0]
+}
+
+func (e *emitter) opN(op string, in []string, n int, attrs ...onnx.Attr) []string {
+	var key strings.Builder
+	fmt.Fprintf(&key, "%s %q", op, in)
+	for _, a := range attrs {
+		fmt.Fprintf(&key, " %s=%d %v %v %q %v %v", a.Name, a.Kind, a.Float, a.Int, a.Str, a.Floats, a.Ints)
+		if a.Tensor != nil {
+			fmt.Fprintf(&key, " %v%v", a.Tensor, a.Tensor.Data)
+		}
+	}
+	if out, ok := e.made[key.String()]; ok && len(out) == n {
+		return out
+	}
+	node := &onnx.Node{Op: op, Inputs: append([]string{}, in...), Attrs: attrs}
+	for range n {
+		node.Outputs = append(node.Outputs, e.fresh(op))
+	}
+	node.Name = node.Outputs[0]
+	e.graph.Nodes = append(e.graph.Nodes, node)
+	e.made[key.String()] = node.Outputs
+	return node.Outputs
+}
+
+// constant adds an initializer; equal small ones are shared.
+func (e *emitter) constant(t *onnx.Tensor) string {
+	key := ""
+	if t.Len() <= 64 {
+		key = fmt.Sprintf("const %v%v", t, t.Data)
+		if out, ok := e.made[key]; ok {
+			return out[0]
+		}
+	}
+	name := e.fresh("const")
+	e.graph.Initializers[name] = t
+	e.info[name] = onnx.ValueInfo{Name: name, DType: t.DType, Shape: knownShape(t.Shape)}
+	if key != "" {
+		e.made[key] = []string{name}
+	}
+	return name
+}
+
+// constOf is the value of v where it is a constant: an initializer or the output of a Constant node.
+func (e *emitter) constOf(v string) (*onnx.Tensor, bool) {
+	if t, ok := e.graph.Initializers[v]; ok {
+		return t, true
+	}
+	t, ok := e.consts[v]
+	return t, ok
+}
+
+func constantNodeValue(n *onnx.Node) (*onnx.Tensor, bool) {
+	for _, a := range n.Attrs {
+		switch a.Name {
+		case "value":
+			return a.Tensor, a.Tensor != nil
+		case "value_float":
+			return onnx.Scalar(a.Float), true
+		case "value_floats":
+			return onnx.Vector(a.Floats...), true
+		case "value_int":
+			return onnx.Scalar(a.Int), true
+		case "value_ints":
+			return onnx.Vector(a.Ints...), true
+		}
+	}
+	return nil, false
+}
+
+// constInts is the value of v as a list of integers where it is a constant.
+func (e *emitter) constInts(v string) ([]int, bool) {
+	t, ok := e.constOf(v)
+	if !ok {
+		return nil, false
+	}
+	d, err := t.Ints()
+	return d, err == nil
+}
+
+// constScalar is the value of v where it is a constant floating-point number.
+func (e *emitter) constScalar(v string) (float64, bool) {
+	t, ok := e.constOf(v)
+	if !ok || t.Len() != 1 {
+		return 0, false
+	}
+	switch d := t.Data.(type) {
+	case []float32:
+		return float64(d[0]), true
+	case []float64:
+		return d[0], true
+	case []int64:
+		return float64(d[0]), true
+	case []int32:
+		return float64(d[0]), true
+	}
+	return 0, false
+}
+
+func (e *emitter) valueInfo(v string) onnx.ValueInfo {
+	i := e.info[v]
+	i.Name = v
+	return i
+}
+
+func (e *emitter) isFloat(v string) bool {
+	d := e.info[v].DType
+	return d == onnx.Undefined || d.IsFloat()
+}
+
+// dtype is v's element type; one that is not known is taken to be float32.
+func (e *emitter) dtype(v string) onnx.DType {
+	if d := e.info[v].DType; d != onnx.Undefined {
+		return d
+	}
+	return onnx.Float32
+}
+
+// shape is v's shape; nil where even its rank is unknown.
+func (e *emitter) shape(v string) []onnx.Dim { return e.info[v].Shape }
+
+// rank fails where v's rank is unknown.
+func (e *emitter) rank(v string) (int, error) {
+	s := e.shape(v)
+	if s == nil {
+		return 0, fmt.Errorf("the rank of %q is not known; export the model with its input shapes", v)
+	}
+	return len(s), nil
+}
+
+// sizes is v's shape where all of it is known.
+func (e *emitter) sizes(v string) ([]int, bool) {
+	s := e.shape(v)
+	if s == nil {
+		return nil, false
+	}
+	out := make([]int, len(s))
+	for i, d := range s {
+		if !d.IsKnown() {
+			return nil, false
+		}
+		out[i] = d.Size
+	}
+	return out, true
+}
+
+// as records that v has the type and shape of like.
+func (e *emitter) as(v, like string) string {
+	i := e.info[like]
+	i.Name = v
+	e.info[v] = i
+	return v
+}
+
+// shaped records v's type and shape.
+func (e *emitter) shaped(v string, d onnx.DType, s []onnx.Dim) string {
+	e.info[v] = onnx.ValueInfo{Name: v, DType: d, Shape: s}
+	return v
+}
+
+// num is a scalar constant of the element type of like.
+func (e *emitter) num(x float64, like string) string { return e.numOf(x, e.dtype(like)) }
+
+func (e *emitter) numOf(x float64, d onnx.DType) string {
+	switch d {
+	case onnx.Float64:
+		return e.constant(onnx.Scalar(x))
+	case onnx.Float32:
+		return e.constant(onnx.Scalar(float32(x)))
+	}
+	return e.cast(e.constant(onnx.Scalar(float32(x))), d)
+}
+
+// ints is an int64 vector constant.
+func (e *emitter) ints(v ...int) string {
+	d := make([]int64, len(v))
+	for i, x := range v {
+		d[i] = int64(x)
+	}
+	return e.constant(onnx.NewTensor(d, len(d)))
+}
+
+// filled is a tensor of v's type and shape with every element x.
+func (e *emitter) filled(v string, x float64) string {
+	d := e.dtype(v)
+	if s, ok := e.sizes(v); ok && len(s) == 0 {
+		return e.numOf(x, d)
+	}
+	return e.as(e.filledShape(e.shapeOf(v), x, d), v)
+}
+
+func (e *emitter) filledShape(shape string, x float64, d onnx.DType) string {
+	var t *onnx.Tensor
+	if d == onnx.Float64 {
+		t = onnx.Vector(x)
+	} else {
+		t = onnx.Vector(float32(x))
+	}
+	f := e.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", t))
+	if d != onnx.Float32 && d != onnx.Float64 {
+		f = e.cast(f, d)
+	}
+	return f
+}
+
+// Arithmetic by ONNX name.
+
+func (e *emitter) add(x, y string) string { return e.op("Add", []string{x, y}) }
+func (e *emitter) sub(x, y string) string { return e.op("Sub", []string{x, y}) }
+func (e *emitter) mul(x, y string) string { return e.op("Mul", []string{x, y}) }
+func (e *emitter) div(x, y string) string { return e.op("Div", []string{x, y}) }
+func (e *emitter) un(op, x string) string { return e.op(op, []string{x}) }
+
+// scale multiplies x, of the element type of like, by a constant.
+func (e *emitter) scale(x string, by float64, like string) string {
+	switch by {
+	case 1:
+		return x
+	case -1:
+		return e.un("Neg", x)
+	}
+	return e.mul(x, e.num(by, like))
+}
+
+func (e *emitter) cast(x string, to onnx.DType) string {
+	return e.op("Cast", []string{x}, onnx.IntAttr("to", int(to)))
+}
+
+// where selects from y where cond holds, else from z.
+func (e *emitter) where(cond, y, z string) string { return e.op("Where", []string{cond, y, z}) }
+
+// mask is cond as numbers 0 and 1 of the element type of like.
+func (e *emitter) mask(cond, like string) string { return e.cast(cond, e.dtype(like)) }
+
+func (e *emitter) transpose(x string, perm ...int) string {
+	same := true
+	for i, p := range perm {
+		same = same && i == p
+	}
+	if same {
+		return x
+	}
+	return e.op("Transpose", []string{x}, onnx.IntsAttr("perm", perm...))
+}
+
+// swapLast transposes the last two of rank axes.
+func (e *emitter) swapLast(x string, rank int) string {
+	perm := make([]int, rank)
+	for i := range perm {
+		perm[i] = i
+	}
+	perm[rank-2], perm[rank-1] = rank-1, rank-2
+	return e.transpose(x, perm...)
+}
+
+func (e *emitter) reshape(x, shape string) string { return e.op("Reshape", []string{x, shape}) }
+
+// reshapeLike gives x the shape of like.
+func (e *emitter) reshapeLike(x, like string) string {
+	return e.as(e.reshape(x, e.shapeOf(like)), like)
+}
+
+func (e *emitter) unsqueeze(x string, axes ...int) string {
+	return e.op("Unsqueeze", []string{x, e.ints(axes...)})
+}
+
+func (e *emitter) squeeze(x string, axes ...int) string {
+	return e.op("Squeeze", []string{x, e.ints(axes...)})
+}
+
+func (e *emitter) concat(axis int, xs ...string) string {
+	if len(xs) == 1 {
+		return xs[0]
+	}
+	return e.op("Concat", xs, onnx.IntAttr("axis", axis))
+}
+
+// sum reduces over constant axes; none means x as it is.
+func (e *emitter) sum(x string, keep bool, axes ...int) string {
+	if len(axes) == 0 {
+		return x
+	}
+	return e.op("ReduceSum", []string{x, e.ints(axes...)}, onnx.IntAttr("keepdims", boolInt(keep)))
+}
+
+// sumAll reduces to a scalar.
+func (e *emitter) sumAll(x string) string {
+	return e.op("ReduceSum", []string{x}, onnx.IntAttr("keepdims", 0))
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Shapes as int64 vectors, constant where they can be.
+
+// shapeOf is v's shape.
+func (e *emitter) shapeOf(v string) string {
+	if s, ok := e.sizes(v); ok {
+		return e.ints(s...)
+	}
+	return e.un("Shape", v)
+}
+
+// dim is the size of one axis, as a vector of one.
+func (e *emitter) dim(v string, axis int) string {
+	if s := e.shape(v); s != nil && s[axis].IsKnown() {
+		return e.ints(s[axis].Size)
+	}
+	return e.op("Gather", []string{e.un("Shape", v), e.ints(axis)})
+}
+
+// vec joins integer vectors.
+func (e *emitter) vec(parts ...string) string {
+	var all []int
+	for _, p := range parts {
+		d, ok := e.constInts(p)
+		if !ok {
+			return e.concat(0, parts...)
+		}
+		all = append(all, d...)
+	}
+	return e.ints(all...)
+}
+
+// intOp is Add, Sub or Mul of integer vectors of equal length.
+func (e *emitter) intOp(op, x, y string) string {
+	a, ok1 := e.constInts(x)
+	b, ok2 := e.constInts(y)
+	if !ok1 || !ok2 || len(a) != len(b) {
+		return e.op(op, []string{x, y})
+	}
+	out := make([]int, len(a))
+	for i := range a {
+		switch op {
+		case "Add":
+			out[i] = a[i] + b[i]
+		case "Sub":
+			out[i] = a[i] - b[i]
+		case "Mul":
+			out[i] = a[i] * b[i]
+		default:
+			return e.op(op, []string{x, y})
+		}
+	}
+	return e.ints(out...)
+}
+
+// size is the product of v's sizes over the given axes as a number of v's element type.
+func (e *emitter) size(v string, axes []int) string {
+	d := e.dtype(v)
+	n, known := 1, true
+	s := e.shape(v)
+	for _, a := range axes {
+		if s == nil || !s[a].IsKnown() {
+			known = false
+			break
+		}
+		n *= s[a].Size
+	}
+	if known {
+		return e.numOf(float64(n), d)
+	}
+	picked := e.op("Gather", []string{e.un("Shape", v), e.ints(axes...)})
+	ones := e.cast(picked, d)
+	// The product of the sizes, without ReduceProd, whose form changed with operator set 18.
+	p := ""
+	for i := range axes {
+		one := e.op("Gather", []string{ones, e.constant(onnx.Scalar(int64(i)))})
+		if p == "" {
+			p = one
+		} else {
+			p = e.mul(p, one)
+		}
+	}
+	if p == "" {
+		return e.numOf(1, d)
+	}
+	return p
+}
+
+// span is from, from+1, ..., to-1.
+func span(from, to int) []int {
+	var out []int
+	for i := from; i < to; i++ {
+		out = append(out, i)
+	}
+	return out
+}

@@ -1,0 +1,481 @@
+// Package grad differentiates ONNX graphs: a model goes in, and out comes another ordinary ONNX model
+// that computes vector-Jacobian products, which any ONNX Runtime runs. No training runtime is needed.
+//
+// Terms. The primal graph computes the outputs y from inputs and initializers. The cotangent of a value
+// v, written v̄ here and grad_v in the result, is ∂⟨ȳ, y⟩/∂v for cotangents ȳ of the outputs that the
+// caller supplies; it has v's type and shape. A rule gives, for one operator, the cotangents of a node's
+// inputs from those of its outputs: its vector-Jacobian product. A value is active where it depends on
+// something that is differentiated for, through floating-point values alone.
+//
+// Reverse mode (Linnainmaa 1970; Griewank and Walther, Evaluating Derivatives, 2nd ed., chapter 3) is then
+// one loop over the nodes from last to first: where a cotangent has arrived at an output of an active
+// node, its rule adds to the cotangents of its active inputs.
+//
+// The result declares the primal's operator set, raised to 17 where it is lower, and uses only forms of
+// operators that stayed valid from 17 to 21.
+package grad
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	"fmp/onnx"
+)
+
+// Options say what is differentiated and how the result is laid out.
+type Options struct {
+	// Outputs are the outputs y that cotangents are given for; none means all floating-point outputs.
+	Outputs []string
+	// WRT are the values differentiated for: inputs, initializers or intermediate values of a
+	// floating-point type. At least one.
+	WRT []string
+	// KeepOutputs leaves the model's own outputs in the result, so that one run gives both.
+	KeepOutputs bool
+	// ParamsAsInputs turns the initializers among WRT into inputs, as training needs them. By default they
+	// stay initializers.
+	ParamsAsInputs bool
+	// UnitCotangent sets every output's cotangent to one instead of making it an input: for a scalar
+	// loss, whose gradient is wanted.
+	UnitCotangent bool
+	// Prefix is put before a value's name to name its cotangent; default "grad_".
+	Prefix string
+}
+
+// MinOpset and MaxOpset bound the operator sets of results.
+const (
+	MinOpset = 17
+	MaxOpset = 21
+)
+
+// Build makes the gradient model of m, which is not changed. Its inputs are m's own and grad_<y> for each
+// y of Options.Outputs; its outputs are grad_<a> for each a of Options.WRT, of a's type and shape. A value
+// that the outputs do not depend on gets zeros.
+//
+// It fails, naming node and operator, where a node on the way has no rule, and where a name of Options is not one
+// of the model's.
+func Build(m *onnx.Model, opt Options) (*onnx.Model, error) {
+	if opt.Prefix == "" {
+		opt.Prefix = "grad_"
+	}
+	primal, err := prepare(m)
+	if err != nil {
+		return nil, fmt.Errorf("differentiating %q: %w", graphName(m), err)
+	}
+	out, err := build(primal, opt)
+	if err != nil {
+		return nil, fmt.Errorf("differentiating %q: %w", graphName(m), err)
+	}
+	return out, nil
+}
+
+func graphName(m *onnx.Model) string {
+	if m == nil || m.Graph == nil {
+		return ""
+	}
+	return m.Graph.Name
+}
+
+// prepare copies m as far as it will be changed, inlines functions, raises the operator set and infers
+// shapes.
+func prepare(m *onnx.Model) (*onnx.Model, error) {
+	if m == nil || m.Graph == nil {
+		return nil, fmt.Errorf("no graph given")
+	}
+	c := cloneModel(m)
+	if len(c.Functions) > 0 {
+		return nil, fmt.Errorf("the model holds %d functions, which must be inlined first", len(c.Functions))
+	}
+	if v := c.Opset(); v < MinOpset {
+		c.Opsets[""] = MinOpset
+		c.IR = max(c.IR, onnx.DefaultIR)
+	} else if v > MaxOpset {
+		return nil, fmt.Errorf("the model imports operator set %d; allowed are up to %d: export it with one of these", v, MaxOpset)
+	}
+	if err := onnx.Infer(c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func cloneModel(m *onnx.Model) *onnx.Model {
+	c := *m
+	c.Opsets = map[string]int64{}
+	for k, v := range m.Opsets {
+		c.Opsets[k] = v
+	}
+	c.Metadata = map[string]string{}
+	for k, v := range m.Metadata {
+		c.Metadata[k] = v
+	}
+	g := *m.Graph
+	c.Graph = &g
+	g.Inputs = append([]onnx.ValueInfo{}, g.Inputs...)
+	g.Outputs = append([]onnx.ValueInfo{}, g.Outputs...)
+	g.Values = append([]onnx.ValueInfo{}, g.Values...)
+	g.Nodes = make([]*onnx.Node, len(m.Graph.Nodes))
+	for i, n := range m.Graph.Nodes {
+		cp := *n
+		cp.Inputs = append([]string{}, n.Inputs...)
+		cp.Outputs = append([]string{}, n.Outputs...)
+		cp.Attrs = append([]onnx.Attr{}, n.Attrs...)
+		g.Nodes[i] = &cp
+	}
+	g.Initializers = make(map[string]*onnx.Tensor, len(m.Graph.Initializers))
+	for k, v := range m.Graph.Initializers {
+		g.Initializers[k] = v
+	}
+	return &c
+}
+
+func build(m *onnx.Model, opt Options) (*onnx.Model, error) {
+	e := newEmitter(m)
+	g := m.Graph
+	ys, err := outputsOf(e, g, opt.Outputs)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkWRT(e, g, opt.WRT); err != nil {
+		return nil, err
+	}
+	active := activeValues(e, g.Nodes, opt.WRT)
+
+	primalNodes := g.Nodes
+	g.Nodes = append([]*onnx.Node{}, primalNodes...)
+	cot := cotangents{e: e, of: map[string]string{}}
+	var seeds []onnx.ValueInfo
+	for _, y := range ys {
+		var s string
+		if opt.UnitCotangent {
+			s = e.filled(y.Name, 1)
+		} else {
+			s = opt.Prefix + y.Name
+			if !e.claim(s) {
+				return nil, fmt.Errorf("the model has a value %q already; choose another prefix", s)
+			}
+			seeds = append(seeds, onnx.ValueInfo{Name: s, DType: y.DType, Shape: y.Shape})
+			e.info[s] = onnx.ValueInfo{Name: s, DType: y.DType, Shape: y.Shape}
+		}
+		cot.add(y.Name, s)
+	}
+	for _, w := range opt.WRT {
+		if !e.claim(opt.Prefix + w) {
+			return nil, fmt.Errorf("the model has a value %q already; choose another prefix", opt.Prefix+w)
+		}
+	}
+
+	// The loop: from the last node to the first.
+	for i := len(primalNodes) - 1; i >= 0; i-- {
+		n := primalNodes[i]
+		if err := pullBack(e, n, active, &cot); err != nil {
+			return nil, err
+		}
+	}
+
+	var outputs []onnx.ValueInfo
+	for _, w := range opt.WRT {
+		name := opt.Prefix + w
+		v := cot.of[w]
+		if v == "" {
+			v = e.filled(w, 0)
+		}
+		g.Nodes = append(g.Nodes, &onnx.Node{Name: name, Op: "Identity", Inputs: []string{v}, Outputs: []string{name}})
+		info := e.info[w]
+		outputs = append(outputs, onnx.ValueInfo{Name: name, DType: info.DType, Shape: info.Shape})
+	}
+	if opt.KeepOutputs {
+		outputs = append(append([]onnx.ValueInfo{}, g.Outputs...), outputs...)
+	}
+	g.Outputs = outputs
+	g.Inputs = append(g.Inputs, seeds...)
+	if opt.ParamsAsInputs {
+		for _, w := range opt.WRT {
+			if t, ok := g.Initializers[w]; ok {
+				delete(g.Initializers, w)
+				g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: w, DType: t.DType, Shape: knownShape(t.Shape)})
+			}
+		}
+	}
+	g.Values = nil
+	removeDead(g)
+	if err := onnx.Infer(m); err != nil {
+		return nil, fmt.Errorf("the gradient graph: %w", err)
+	}
+	if err := onnx.Check(m); err != nil {
+		return nil, fmt.Errorf("the gradient graph: %w", err)
+	}
+	return m, nil
+}
+
+// pullBack applies the rule of one node.
+func pullBack(e *emitter, n *onnx.Node, active map[string]bool, cot *cotangents) error {
+	c := &call{emitter: e, node: n, cot: make([]string, len(n.Outputs))}
+	arrived := false
+	for i, o := range n.Outputs {
+		if o != "" && active[o] {
+			c.cot[i] = cot.of[o]
+			arrived = arrived || c.cot[i] != ""
+		}
+	}
+	if !arrived {
+		return nil
+	}
+	r, ok := rules[n.Op]
+	if !ok || !standard(n.Domain) {
+		return missingRule(n)
+	}
+	for _, in := range n.Inputs {
+		c.want = append(c.want, in != "" && active[in])
+	}
+	gs, err := r(c)
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", n.Op, nodeName(n), err)
+	}
+	for i, v := range gs {
+		if v != "" && i < len(c.want) && c.want[i] {
+			if _, known := e.info[v]; !known {
+				e.info[v] = onnx.ValueInfo{Name: v, DType: e.info[n.Inputs[i]].DType, Shape: e.info[n.Inputs[i]].Shape}
+			}
+			cot.add(n.Inputs[i], v)
+		}
+	}
+	return nil
+}
+
+// missingRule is wrapped by the error for an operator without a rule.
+var errNoRule = errors.New("no differentiation rule")
+
+func missingRule(n *onnx.Node) error {
+	op := n.Op
+	if !standard(n.Domain) {
+		op = n.Domain + "." + op
+	}
+	return fmt.Errorf("node %q: %w for operator %s; differentiate for values after it, or replace it in the model", nodeName(n), errNoRule, op)
+}
+
+func standard(domain string) bool { return domain == "" || domain == "ai.onnx" }
+
+func nodeName(n *onnx.Node) string {
+	if n.Name != "" {
+		return n.Name
+	}
+	for _, o := range n.Outputs {
+		if o != "" {
+			return o
+		}
+	}
+	return ""
+}
+
+// cotangents holds the sum of what has arrived at each value.
+type cotangents struct {
+	e  *emitter
+	of map[string]string
+}
+
+func (c *cotangents) add(value, v string) {
+	if old := c.of[value]; old != "" {
+		sum := c.e.op("Add", []string{old, v})
+		c.e.info[sum] = c.e.info[value]
+		v = sum
+	}
+	c.of[value] = v
+}
+
+func outputsOf(e *emitter, g *onnx.Graph, names []string) ([]onnx.ValueInfo, error) {
+	var ys []onnx.ValueInfo
+	if len(names) == 0 {
+		for _, o := range g.Outputs {
+			if e.isFloat(o.Name) {
+				ys = append(ys, e.valueInfo(o.Name))
+			}
+		}
+		if len(ys) == 0 {
+			return nil, fmt.Errorf("none of the outputs is of a floating-point type")
+		}
+		return ys, nil
+	}
+	seen := map[string]bool{}
+	for _, y := range names {
+		if seen[y] {
+			return nil, fmt.Errorf("output %q is named twice", y)
+		}
+		seen[y] = true
+		if _, ok := g.Output(y); !ok {
+			return nil, fmt.Errorf("no output %q; the model's outputs are %s", y, listInfos(g.Outputs))
+		}
+		if !e.isFloat(y) {
+			return nil, fmt.Errorf("output %q is of %v; only floating-point values have gradients", y, e.info[y].DType)
+		}
+		ys = append(ys, e.valueInfo(y))
+	}
+	return ys, nil
+}
+
+func checkWRT(e *emitter, g *onnx.Graph, names []string) error {
+	if len(names) == 0 {
+		return fmt.Errorf("nothing to differentiate for; name inputs or initializers")
+	}
+	seen := map[string]bool{}
+	for _, w := range names {
+		if seen[w] {
+			return fmt.Errorf("%q is named twice among the values to differentiate for", w)
+		}
+		seen[w] = true
+		if !e.taken[w] {
+			return fmt.Errorf("no value %q to differentiate for; inputs are %s, initializers are %s", w,
+				listInfos(g.Inputs), shorten(g.InitializerNames()))
+		}
+		if !e.isFloat(w) {
+			return fmt.Errorf("%q is of %v; only floating-point values have gradients", w, e.info[w].DType)
+		}
+	}
+	return nil
+}
+
+func listInfos(vs []onnx.ValueInfo) string {
+	names := make([]string, len(vs))
+	for i, v := range vs {
+		names[i] = v.Name
+	}
+	return shorten(names)
+}
+
+func shorten(names []string) string {
+	const most = 20
+	if len(names) == 0 {
+		return "(none)"
+	}
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+func activeValues(e *emitter, nodes []*onnx.Node, wrt []string) map[string]bool {
+	active := map[string]bool{}
+	for _, w := range wrt {
+		active[w] = true
+	}
+	for _, n := range nodes {
+		if standard(n.Domain) && constantRule[n.Op] {
+			continue
+		}
+		on := false
+		for _, in := range n.Inputs {
+			on = on || (in != "" && active[in])
+		}
+		for _, o := range n.Outputs {
+			if on && o != "" && e.isFloat(o) {
+				active[o] = true
+			}
+		}
+	}
+	return active
+}
+
+// Supports says whether every node of m can be differentiated, from its outputs to every floating-point
+// input and initializer. The error names each operator without a rule once, with a node that uses it.
+func Supports(m *onnx.Model) error {
+	p, err := prepare(m)
+	if err != nil {
+		return fmt.Errorf("differentiating %q: %w", graphName(m), err)
+	}
+	e := newEmitter(p)
+	var wrt []string
+	for _, v := range p.Graph.Inputs {
+		if e.isFloat(v.Name) {
+			wrt = append(wrt, v.Name)
+		}
+	}
+	for _, n := range p.Graph.InitializerNames() {
+		if e.isFloat(n) {
+			wrt = append(wrt, n)
+		}
+	}
+	active := activeValues(e, p.Graph.Nodes, wrt)
+	var errs []error
+	named := map[string]bool{}
+	for _, n := range p.Graph.Nodes {
+		on := false
+		for _, o := range n.Outputs {
+			on = on || (o != "" && active[o])
+		}
+		key := n.Domain + "." + n.Op
+		if _, ok := rules[n.Op]; on && (!ok || !standard(n.Domain)) && !named[key] {
+			named[key] = true
+			errs = append(errs, missingRule(n))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Operators lists the operators that have a rule, in alphabetical order.
+func Operators() []string {
+	ops := make([]string, 0, len(rules))
+	for op := range rules {
+		ops = append(ops, op)
+	}
+	sort.Strings(ops)
+	return ops
+}
+
+// removeDead drops nodes and initializers that no output needs.
+func removeDead(g *onnx.Graph) {
+	need := map[string]bool{}
+	for _, o := range g.Outputs {
+		need[o.Name] = true
+	}
+	var kept []*onnx.Node
+	for i := len(g.Nodes) - 1; i >= 0; i-- {
+		n := g.Nodes[i]
+		used := false
+		for _, o := range n.Outputs {
+			used = used || (o != "" && need[o])
+		}
+		if !used {
+			continue
+		}
+		kept = append(kept, n)
+		for _, in := range n.Inputs {
+			need[in] = true
+		}
+		for _, a := range n.Attrs {
+			needOfSubgraph(a.Graph, need)
+			for _, s := range a.Graphs {
+				needOfSubgraph(s, need)
+			}
+		}
+	}
+	for i, j := 0, len(kept)-1; i < j; i, j = i+1, j-1 {
+		kept[i], kept[j] = kept[j], kept[i]
+	}
+	g.Nodes = kept
+	for name := range g.Initializers {
+		if !need[name] {
+			delete(g.Initializers, name)
+		}
+	}
+}
+
+// needOfSubgraph marks what a branch or loop body reads from the graph around it (and, harmlessly, its own).
+func needOfSubgraph(g *onnx.Graph, need map[string]bool) {
+	if g == nil {
+		return
+	}
+	for _, o := range g.Outputs {
+		need[o.Name] = true
+	}
+	for _, n := range g.Nodes {
+		for _, in := range n.Inputs {
+			need[in] = true
+		}
+		for _, a := range n.Attrs {
+			needOfSubgraph(a.Graph, need)
+			for _, s := range a.Graphs {
+				needOfSubgraph(s, need)
+			}
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package grad
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+func init() {
+	register(vjpSlice, "Slice")
+	register(vjpGather, "Gather")
+	register(vjpGatherElements, "GatherElements")
+	register(vjpGatherND, "GatherND")
+	register(vjpScatterElements, "ScatterElements")
+	register(vjpScatterND, "ScatterND")
+	register(vjpTopK, "TopK")
+	register(vjpPad, "Pad")
+}
+
+// scatterAdd adds updates into zeros of the given shape at positions at along axis.
+func (e *emitter) scatterAdd(shape, at, updates string, axis int, d onnx.DType) string {
+	return e.op("ScatterElements", []string{e.filledShape(shape, 0, d), at, updates},
+		onnx.IntAttr("axis", axis), onnx.StrAttr("reduction", "add"))
+}
+
+// vjpSlice puts the cotangent back between zeros: by Pad where the step is 1, by scattering along the
+// axis otherwise.
+func vjpSlice(c *call) ([]string, error) {
+	x, y, g := c.in(0), c.out(0), c.g()
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	starts, known := c.constInts(c.in(1))
+	ends, known2 := c.constInts(c.in(2))
+	known = known && known2
+	var axes []int
+	if c.in(3) == "" {
+		n := len(starts)
+		if !known {
+			s := c.shape(c.in(1))
+			if len(s) != 1 || !s[0].IsKnown() {
+				return nil, fmt.Errorf("the number of sliced axes is not known")
+			}
+			n = s[0].Size
+		}
+		axes = span(0, n)
+	} else if a, ok := c.constInts(c.in(3)); ok {
+		axes = append([]int{}, a...)
+	} else {
+		return nil, fmt.Errorf("the axes are worked out by the graph; make them constant")
+	}
+	for i, a := range axes {
+		if a < -r || a >= r {
+			return nil, fmt.Errorf("axis %d of a tensor of rank %d", a, r)
+		}
+		axes[i] = (a + r) % r
+	}
+	steps := ones(len(axes))
+	if in := c.in(4); in != "" {
+		s, ok := c.constInts(in)
+		if !ok {
+			return nil, fmt.Errorf("the steps are worked out by the graph; make them constant")
+		}
+		steps = s
+	}
+	if len(steps) != len(axes) || (known && (len(starts) != len(axes) || len(ends) != len(axes))) {
+		return nil, fmt.Errorf("starts, ends, axes and steps differ in length")
+	}
+	sx := c.shape(x)
+	padding := known && allOnes(steps)
+	for i, a := range axes {
+		// A start counted from the end, or perhaps beyond it, needs the size.
+		padding = padding && (sx[a].IsKnown() || starts[i] == 0 || starts[i] > 0 && c.shape(y) != nil && ends[i] > starts[i])
+	}
+	if padding {
+		before, after := make([]int, r), make([]string, r)
+		for i := range after {
+			after[i] = c.ints(0)
+		}
+		for i, a := range axes {
+			if sx[a].IsKnown() {
+				n := sx[a].Size
+				lo, hi := bound(starts[i], n), bound(ends[i], n)
+				before[a] = lo
+				after[a] = c.ints(n - lo - max(0, hi-lo))
+				continue
+			}
+			before[a] = starts[i]
+			rest := c.op("Sub", []string{c.dim(x, a), c.op("Gather", []string{c.un("Shape", y), c.ints(a)})})
+			after[a] = c.op("Sub", []string{rest, c.ints(starts[i])})
+		}
+		return []string{c.op("Pad", []string{g, c.vec(append([]string{c.ints(before...)}, after...)...)})}, nil
+	}
+	// Axis by axis, in the opposite order: a slice along several axes is one slice after the other.
+	sizes := make([]string, r) // of g so far
+	for i := range sizes {
+		sizes[i] = c.op("Gather", []string{c.un("Shape", y), c.ints(i)})
+	}
+	for i := len(axes) - 1; i >= 0; i-- {
+		a := axes[i]
+		n := c.dim(x, a)
+		zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))
+		all := c.op("Range", []string{zero, c.op("Squeeze", []string{n, c.ints(0)}), one})
+		part := func(v string) string { return c.op("Slice", []string{v, c.ints(i), c.ints(i + 1), c.ints(0)}) }
+		kept := c.op("Slice", []string{all, part(c.in(1)), part(c.in(2)), c.ints(0), c.ints(steps[i])})
+		shape := ones(r)
+		shape[a] = -1
+		at := c.op("Expand", []string{c.reshape(kept, c.ints(shape...)), c.vec(sizes...)})
+		sizes[a] = n
+		g = c.scatterAdd(c.vec(sizes...), at, g, a, c.dtype(x))
+	}
+	return []string{g}, nil
+}
+
+// bound is a start or end of Slice with step 1 on an axis of n, between 0 and n.
+func bound(v, n int) int {
+	if v < 0 {
+		v += n
+	}
+	return min(max(v, 0), n)
+}
+
+// vjpGather adds each row of the cotangent to the row that it was read from.
+func vjpGather(c *call) ([]string, error) {
+	x, at, g := c.in(0), c.in(1), c.g()
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	axis, err := c.axis(x, 0)
+	if err != nil {
+		return nil, err
+	}
+	count := c.reshape(c.un("Size", at), c.ints(1))
+	if s, ok := c.sizes(at); ok {
+		count = c.ints(product(s))
+	}
+	parts := make([]string, r)
+	for i := range parts {
+		parts[i] = c.dim(x, i)
+	}
+	parts[axis] = count
+	flat := c.vec(parts...) // all indices on one axis
+	line := ones(r)
+	line[axis] = -1
+	where := c.op("Expand", []string{c.reshape(at, c.ints(line...)), flat})
+	return []string{c.scatterAdd(c.shapeOf(x), where, c.reshape(g, flat), axis, c.dtype(x))}, nil
+}
+
+func vjpGatherElements(c *call) ([]string, error) {
+	x := c.in(0)
+	axis, err := c.axis(x, 0)
+	if err != nil {
+		return nil, err
+	}
+	return []string{c.scatterAdd(c.shapeOf(x), c.in(1), c.g(), axis, c.dtype(x))}, nil
+}
+
+func vjpGatherND(c *call) ([]string, error) {
+	if c.node.Int("batch_dims", 0) != 0 {
+		return nil, fmt.Errorf("batch_dims other than 0 is not supported")
+	}
+	return []string{c.op("ScatterND", []string{c.filled(c.in(0), 0), c.in(1), c.g()}, onnx.StrAttr("reduction", "add"))}, nil
+}
+
+func vjpScatterElements(c *call) ([]string, error) {
+	g, at := c.g(), c.in(1)
+	axis := onnx.IntAttr("axis", c.node.Int("axis", 0))
+	out := []string{"", "", ""}
+	switch kind := c.node.Str("reduction", "none"); kind {
+	case "none":
+		if c.wants(0) {
+			out[0] = c.op("ScatterElements", []string{g, at, c.filled(c.in(2), 0)}, axis)
+		}
+	case "add":
+		out[0] = g
+	default:
+		return nil, fmt.Errorf("reduction %s has no rule; allowed are none and add", kind)
+	}
+	if c.wants(2) {
+		out[2] = c.op("GatherElements", []string{g, at}, axis)
+	}
+	return out, nil
+}
+
+func vjpScatterND(c *call) ([]string, error) {
+	g, at := c.g(), c.in(1)
+	out := []string{"", "", ""}
+	switch kind := c.node.Str("reduction", "none"); kind {
+	case "none":
+		if c.wants(0) {
+			out[0] = c.op("ScatterND", []string{g, at, c.filled(c.in(2), 0)})
+		}
+	case "add":
+		out[0] = g
+	default:
+		return nil, fmt.Errorf("reduction %s has no rule; allowed are none and add", kind)
+	}
+	if c.wants(2) {
+		out[2] = c.op("GatherND", []string{g, at})
+	}
+	return out, nil
+}
+
+// vjpTopK sends the cotangents of the values to where the second output says they stood.
+func vjpTopK(c *call) ([]string, error) {
+	x := c.in(0)
+	axis, err := c.axis(x, -1)
+	if err != nil {
+		return nil, err
+	}
+	at := c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Int64, Shape: c.shape(c.out(0))})
+	return []string{c.scatterAdd(c.shapeOf(x), at, c.g(), axis, c.dtype(x))}, nil
+}
+
+// vjpPad cuts the padding off again. An element that edge, reflect or wrap repeats gets the sum of its copies'
+// cotangents.
+func vjpPad(c *call) ([]string, error) {
+	x, pads, g := c.in(0), c.in(1), c.g()
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	mode := c.node.Str("mode", "constant")
+	axes := span(0, r)
+	if in := c.in(3); in != "" {
+		a, ok := c.constInts(in)
+		if !ok {
+			return nil, fmt.Errorf("the axes are worked out by the graph; make them constant")
+		}
+		axes = append([]int{}, a...)
+		for i, v := range axes {
+			axes[i] = (v + r) % r
+		}
+	}
+	out := []string{"", "", "", ""}
+	if mode == "constant" {
+		back := c.op("Neg", []string{pads})
+		if p, ok := c.constInts(pads); ok {
+			n := make([]int, len(p))
+			for i, v := range p {
+				n[i] = -v
+			}
+			back = c.ints(n...)
+		}
+		in := []string{g, back}
+		if c.in(3) != "" {
+			in = append(in, "", c.in(3))
+		}
+		kept := c.op("Pad", in)
+		if c.wants(0) {
+			out[0] = kept
+		}
+		if c.wants(2) {
+			out[2] = c.reshapeLike(c.sub(c.sumAll(g), c.sumAll(kept)), c.in(2))
+		}
+		return out, nil
+	}
+	if mode != "edge" && mode != "reflect" && mode != "wrap" {
+		return nil, fmt.Errorf("mode %s has no rule; allowed are constant, edge, reflect and wrap", mode)
+	}
+	// Padding the positions 0, 1, ... in the same way tells where each element came from.
+	sizes := make([]string, r)
+	for i := range sizes {
+		sizes[i] = c.op("Gather", []string{c.un("Shape", c.out(0)), c.ints(i)})
+	}
+	for i := len(axes) - 1; i >= 0; i-- {
+		a := axes[i]
+		zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))
+		all := c.op("Range", []string{zero, c.op("Squeeze", []string{c.dim(x, a), c.ints(0)}), one})
+		ends := c.op("Gather", []string{pads, c.ints(i, len(axes)+i)})
+		from := c.op("Pad", []string{all, ends}, onnx.StrAttr("mode", mode))
+		shape := ones(r)
+		shape[a] = -1
+		at := c.op("Expand", []string{c.reshape(from, c.ints(shape...)), c.vec(sizes...)})
+		sizes[a] = c.dim(x, a)
+		g = c.scatterAdd(c.vec(sizes...), at, g, a, c.dtype(x))
+	}
+	out[0] = g
+	return out, nil
+}

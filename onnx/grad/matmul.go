@@ -1,0 +1,120 @@
+package grad
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+func init() {
+	register(vjpMatMul, "MatMul")
+	register(vjpGemm, "Gemm")
+}
+
+// vjpMatMul: Ā = Ȳ Bᵀ and B̄ = Aᵀ Ȳ, summed over the stacks of matrices that were broadcast. A vector is
+// taken for a matrix of one row (left) or one column (right), as MatMul does.
+func vjpMatMul(c *call) ([]string, error) {
+	a, b, g := c.in(0), c.in(1), c.g()
+	ra, err := c.rank(a)
+	if err != nil {
+		return nil, err
+	}
+	rb, err := c.rank(b)
+	if err != nil {
+		return nil, err
+	}
+	if ra == 0 || rb == 0 {
+		return nil, fmt.Errorf("MatMul of a scalar")
+	}
+	sa, sb, sg := c.shape(a), c.shape(b), c.shape(c.out(0))
+	if sg == nil {
+		return nil, fmt.Errorf("the rank of %q is not known; export the model with its input shapes", c.out(0))
+	}
+	am, bm := a, b
+	if rb == 1 {
+		bm = c.unsqueeze(b, 1)
+		sb = append(append([]onnx.Dim{}, sb...), onnx.Known(1))
+		g = c.unsqueeze(g, len(sg))
+		sg = append(append([]onnx.Dim{}, sg...), onnx.Known(1))
+	}
+	if ra == 1 {
+		am = c.unsqueeze(a, 0)
+		sa = append([]onnx.Dim{onnx.Known(1)}, sa...)
+		g = c.unsqueeze(g, len(sg)-1)
+		last := sg[len(sg)-1]
+		sg = append(append([]onnx.Dim{}, sg[:len(sg)-1]...), onnx.Known(1), last)
+	}
+	d := c.dtype(a)
+	stack := sg[:len(sg)-2]
+	out := []string{"", ""}
+	if c.wants(0) {
+		v := c.op("MatMul", []string{g, c.swapLast(bm, len(sb))})
+		c.shaped(v, d, append(append([]onnx.Dim{}, stack...), sa[len(sa)-2:]...))
+		c.shapedIfNew(am, d, sa)
+		out[0] = c.unbroadcast(v, v, am)
+		if ra == 1 {
+			out[0] = c.squeeze(out[0], 0)
+		}
+	}
+	if c.wants(1) {
+		if len(sb) == 2 && len(sa) > 2 && len(sg) == len(sa) {
+			// One matrix for the whole stack: one product over all rows.
+			rows := func(v string, s []onnx.Dim) string {
+				last := s[len(s)-1]
+				if last.IsKnown() {
+					return c.reshape(v, c.ints(-1, last.Size))
+				}
+				return c.reshape(v, c.vec(c.ints(-1), c.op("Gather", []string{c.un("Shape", v), c.ints(len(s) - 1)})))
+			}
+			out[1] = c.op("MatMul", []string{c.transpose(rows(am, sa), 1, 0), rows(g, sg)})
+		} else {
+			v := c.op("MatMul", []string{c.swapLast(am, len(sa)), g})
+			c.shaped(v, d, append(append([]onnx.Dim{}, stack...), sb[len(sb)-2:]...))
+			c.shapedIfNew(bm, d, sb)
+			out[1] = c.unbroadcast(v, v, bm)
+		}
+		if rb == 1 {
+			out[1] = c.squeeze(out[1], 1)
+		}
+	}
+	return out, nil
+}
+
+func (e *emitter) shapedIfNew(v string, d onnx.DType, s []onnx.Dim) {
+	if _, ok := e.info[v]; !ok {
+		e.shaped(v, d, s)
+	}
+}
+
+// vjpGemm: Y = α A' B' + β C, where A' and B' are A and B or their transposes.
+func vjpGemm(c *call) ([]string, error) {
+	a, b, g := c.in(0), c.in(1), c.g()
+	alpha, beta := c.node.Float("alpha", 1), c.node.Float("beta", 1)
+	ta, tb := c.node.Int("transA", 0), c.node.Int("transB", 0)
+	gemm := func(x, y string, tx, ty int) string {
+		attrs := []onnx.Attr{onnx.IntAttr("transA", tx), onnx.IntAttr("transB", ty)}
+		if alpha != 1 {
+			attrs = append(attrs, onnx.FloatAttr("alpha", alpha))
+		}
+		return c.op("Gemm", []string{x, y}, attrs...)
+	}
+	out := []string{"", "", ""}
+	if c.wants(0) {
+		if ta == 1 {
+			out[0] = gemm(b, g, tb, 1)
+		} else {
+			out[0] = gemm(g, b, 0, 1-tb)
+		}
+	}
+	if c.wants(1) {
+		if tb == 1 {
+			out[1] = gemm(g, a, 1, ta)
+		} else {
+			out[1] = gemm(a, g, 1-ta, 0)
+		}
+	}
+	if c.wants(2) {
+		out[2] = c.scale(c.unbroadcast(g, c.out(0), c.in(2)), float64(beta), c.in(2))
+	}
+	return out, nil
+}

@@ -1,0 +1,215 @@
+package grad
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+func init() {
+	register(vjpBatchNormalization, "BatchNormalization")
+	register(vjpLayerNormalization, "LayerNormalization")
+	register(vjpInstanceNormalization, "InstanceNormalization")
+	register(vjpGroupNormalization, "GroupNormalization")
+	register(vjpLpNormalization, "LpNormalization")
+}
+
+// normalized recomputes x̂ = (x - μ) s with s = 1/sqrt(σ² + ε), μ and σ² over the given axes.
+func (c *call) normalized(x string, axes []int, eps float64) (hat, s, n string) {
+	n = c.size(x, axes)
+	mean := c.div(c.sum(x, true, axes...), n)
+	centred := c.sub(x, mean)
+	variance := c.div(c.sum(c.mul(centred, centred), true, axes...), n)
+	s = c.un("Reciprocal", c.un("Sqrt", c.add(variance, c.num(eps, x))))
+	return c.mul(centred, s), s, n
+}
+
+// normalizedVJP takes the cotangent of x̂ to that of x, the statistics being functions of x:
+// x̄ = s (h - mean h - x̂ mean(h x̂)).
+func (c *call) normalizedVJP(h, hat, s, n string, axes []int) string {
+	mean := c.div(c.sum(h, true, axes...), n)
+	along := c.div(c.sum(c.mul(h, hat), true, axes...), n)
+	return c.mul(s, c.sub(c.sub(h, mean), c.mul(hat, along)))
+}
+
+// vjpBatchNormalization (Ioffe and Szegedy 2015). In inference form y = (x - μ) s γ + β with stored μ and σ²; in
+// training form μ and σ² are the batch's.
+func vjpBatchNormalization(c *call) ([]string, error) {
+	x, gamma, mu, sigma2, g := c.in(0), c.in(1), c.in(3), c.in(4), c.g()
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	if r < 2 {
+		return nil, fmt.Errorf("%q has rank %d; batch and channels are needed", x, r)
+	}
+	eps := float64(c.node.Float("epsilon", 1e-5))
+	others := append([]int{0}, span(2, r)...) // all axes but the channels
+	lift := func(v string) string {           // [C] to [C, 1, ...]
+		if c.dtype(v) != c.dtype(x) {
+			v = c.cast(v, c.dtype(x))
+		}
+		if r == 2 {
+			return v
+		}
+		return c.reshape(v, c.ints(append([]int{-1}, ones(r-2)...)...))
+	}
+	back := func(v, like string) string {
+		if c.dtype(like) != c.dtype(x) {
+			return c.cast(v, c.dtype(like))
+		}
+		return v
+	}
+	out := make([]string, 5)
+	if c.wants(2) {
+		out[2] = back(c.sum(g, false, others...), c.in(2))
+	}
+	if c.node.Int("training_mode", 0) == 1 {
+		for i := 1; i < len(c.cot); i++ {
+			if c.cot[i] != "" {
+				return nil, fmt.Errorf("the running statistics are outputs to be stored, not to be differentiated")
+			}
+		}
+		hat, s, n := c.normalized(x, others, eps)
+		if c.wants(1) {
+			out[1] = back(c.sum(c.mul(g, hat), false, others...), gamma)
+		}
+		if c.wants(0) {
+			out[0] = c.normalizedVJP(c.mul(g, lift(gamma)), hat, s, n, others)
+		}
+		return out, nil
+	}
+	s := c.un("Reciprocal", c.un("Sqrt", c.add(sigma2, c.num(eps, sigma2))))
+	scale := c.mul(gamma, s)
+	if c.wants(0) {
+		out[0] = c.mul(g, lift(scale))
+	}
+	if !c.wants(1) && !c.wants(3) && !c.wants(4) {
+		return out, nil
+	}
+	if c.wants(1) || c.wants(4) {
+		// Σ ȳ (x - μ), per channel.
+		along := back(c.sum(c.mul(g, c.sub(x, lift(mu))), false, others...), gamma)
+		out[1] = c.mul(along, s)
+		if c.wants(4) {
+			out[4] = c.scale(c.mul(c.mul(along, scale), c.mul(s, s)), -0.5, sigma2)
+		}
+	}
+	if c.wants(3) {
+		out[3] = c.un("Neg", c.mul(back(c.sum(g, false, others...), mu), scale))
+	}
+	return out, nil
+}
+
+// vjpLayerNormalization (Ba, Kiros and Hinton 2016): statistics over the axes from axis on.
+func vjpLayerNormalization(c *call) ([]string, error) {
+	x, gamma, g := c.in(0), c.in(1), c.g()
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	for i := 1; i < len(c.cot); i++ {
+		if c.cot[i] != "" {
+			return nil, fmt.Errorf("differentiating the outputs Mean and InvStdDev is not supported")
+		}
+	}
+	axis := c.node.Int("axis", -1)
+	if axis < 0 {
+		axis += r
+	}
+	axes := span(axis, r)
+	hat, s, n := c.normalized(x, axes, float64(c.node.Float("epsilon", 1e-5)))
+	out := make([]string, 3)
+	if c.wants(0) {
+		out[0] = c.normalizedVJP(c.mul(g, gamma), hat, s, n, axes)
+	}
+	out[1] = c.pull(1, func() string { return c.mul(g, hat) })
+	out[2] = c.pull(2, func() string { return g })
+	return out, nil
+}
+
+// vjpInstanceNormalization: statistics over the spatial axes of each channel of each item.
+func vjpInstanceNormalization(c *call) ([]string, error) {
+	x, gamma, g := c.in(0), c.in(1), c.g()
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	axes := span(2, r)
+	others := append([]int{0}, axes...)
+	hat, s, n := c.normalized(x, axes, float64(c.node.Float("epsilon", 1e-5)))
+	out := make([]string, 3)
+	if c.wants(0) {
+		lifted := c.reshape(gamma, c.ints(append([]int{-1}, ones(r-2)...)...))
+		out[0] = c.normalizedVJP(c.mul(g, lifted), hat, s, n, axes)
+	}
+	if c.wants(1) {
+		out[1] = c.sum(c.mul(g, hat), false, others...)
+	}
+	if c.wants(2) {
+		out[2] = c.sum(g, false, others...)
+	}
+	return out, nil
+}
+
+// vjpGroupNormalization (Wu and He 2018): statistics over the channels of a group and all positions. Scale and
+// bias are per group up to operator set 20, per channel from 21 on.
+func vjpGroupNormalization(c *call) ([]string, error) {
+	x, gamma, g := c.in(0), c.in(1), c.g()
+	if _, err := c.rank(x); err != nil {
+		return nil, err
+	}
+	groups := c.node.Int("num_groups", 0)
+	channels := c.shape(x)[1]
+	if groups < 1 || !channels.IsKnown() || channels.Size%groups != 0 {
+		return nil, fmt.Errorf("num_groups %d must divide a known number of channels", groups)
+	}
+	per := channels.Size / groups
+	batch := c.dim(x, 0)
+	split := c.vec(batch, c.ints(groups, per, -1)) // [N, G, C/G, P]
+	axes := []int{2, 3}
+	xs := c.shaped(c.reshape(x, split), c.dtype(x), []onnx.Dim{c.shape(x)[0], onnx.Known(groups), onnx.Known(per), {Size: -1}})
+	gs := c.reshape(g, split)
+	hat, s, n := c.normalized(xs, axes, float64(c.node.Float("epsilon", 1e-5)))
+	perChannel := c.opset >= 21
+	out := make([]string, 3)
+	if c.wants(0) {
+		lifted := c.reshape(gamma, c.ints(groups, 1, 1))
+		if perChannel {
+			lifted = c.reshape(gamma, c.ints(groups, per, 1))
+		}
+		out[0] = c.reshape(c.normalizedVJP(c.mul(gs, lifted), hat, s, n, axes), c.shapeOf(x))
+	}
+	total := func(v string) string {
+		if perChannel {
+			return c.reshape(c.sum(v, false, 0, 3), c.ints(-1))
+		}
+		return c.sum(v, false, 0, 2, 3)
+	}
+	if c.wants(1) {
+		out[1] = total(c.mul(gs, hat))
+	}
+	if c.wants(2) {
+		out[2] = total(gs)
+	}
+	return out, nil
+}
+
+// vjpLpNormalization: y = x / ‖x‖ along an axis.
+func vjpLpNormalization(c *call) ([]string, error) {
+	x, y, g := c.in(0), c.out(0), c.g()
+	axis := c.node.Int("axis", -1)
+	var norm, slope string
+	switch p := c.node.Int("p", 2); p {
+	case 1:
+		norm, slope = c.sum(c.un("Abs", x), true, axis), c.un("Sign", x)
+	case 2:
+		norm, slope = c.un("Sqrt", c.sum(c.mul(x, x), true, axis)), y
+	default:
+		return nil, fmt.Errorf("p is %d; allowed are 1 and 2", p)
+	}
+	along := c.sum(c.mul(g, y), true, axis)
+	zero := c.op("Equal", []string{norm, c.num(0, x)})
+	v := c.div(c.sub(g, c.mul(along, slope)), c.where(zero, c.num(1, x), norm))
+	return []string{c.where(zero, c.num(0, x), v)}, nil
+}

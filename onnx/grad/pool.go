@@ -1,0 +1,201 @@
+package grad
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+func init() {
+	register(vjpMaxPool, "MaxPool")
+	register(vjpAveragePool, "AveragePool")
+	register(vjpGlobalAveragePool, "GlobalAveragePool")
+	register(vjpGlobalMaxPool, "GlobalMaxPool")
+}
+
+// vjpMaxPool sends each cotangent to the element that the node's second output says was the largest.
+func vjpMaxPool(c *call) ([]string, error) {
+	x, g := c.in(0), c.g()
+	if c.node.Int("storage_order", 0) != 0 {
+		return nil, fmt.Errorf("storage_order 1 is not supported")
+	}
+	at := c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Int64, Shape: c.shape(c.out(0))})
+	n := c.un("Size", x)
+	zeros := c.filledShape(c.reshape(n, c.ints(1)), 0, c.dtype(x))
+	flat := c.op("ScatterElements", []string{zeros, c.reshape(at, c.ints(-1)), c.reshape(g, c.ints(-1))},
+		onnx.IntAttr("axis", 0), onnx.StrAttr("reduction", "add"))
+	return []string{c.reshape(flat, c.shapeOf(x))}, nil
+}
+
+// vjpAveragePool spreads each cotangent, divided by the number of elements averaged, over its window.
+func vjpAveragePool(c *call) ([]string, error) {
+	x, y, g := c.in(0), c.out(0), c.g()
+	w, err := c.window(x, "")
+	if err != nil {
+		return nil, err
+	}
+	if err := c.autoPad(&w, x); err != nil {
+		return nil, err
+	}
+	if c.node.Int("ceil_mode", 0) == 1 {
+		// Windows may hang over the padded end: the adjoint is the same with that much more padding.
+		s := c.shape(x)
+		for i := range w.end {
+			if !s[2+i].IsKnown() {
+				return nil, fmt.Errorf("ceil_mode needs the size of spatial axis %d of %q; export the model with it fixed", i, x)
+			}
+		}
+	}
+	area := product(w.kernel)
+	count, err := c.averaged(w, area)
+	if err != nil {
+		return nil, err
+	}
+	if count == "" {
+		g = c.scale(g, 1/float64(area), x)
+	} else {
+		g = c.div(g, count)
+	}
+	if v, ok := c.tile(w, x, y, g); ok {
+		return []string{v}, nil
+	}
+	// One channel at a time, all as a batch, through a kernel of ones.
+	sx, sy := c.shapeOf(x), c.shapeOf(y)
+	spatial := c.ints(span(2, 2+w.dims)...)
+	pick := func(s string) string {
+		if d, ok := c.constInts(s); ok {
+			return c.ints(d[2:]...)
+		}
+		return c.op("Gather", []string{s, spatial})
+	}
+	flat := c.reshape(g, c.vec(c.ints(-1, 1), pick(sy)))
+	one := append([]onnx.Dim{onnx.Symbolic(""), onnx.Known(1)}, c.shape(x)[2:]...)
+	kernel := c.filledShape(c.ints(append([]int{1, 1}, w.kernel...)...), 1, c.dtype(x))
+	like := c.shaped(c.reshape(x, c.vec(c.ints(-1, 1), pick(sx))), c.dtype(x), one)
+	w.group = 1
+	if c.node.Int("ceil_mode", 0) == 1 {
+		// The exact reach of the windows is not a function of the padding alone: let spread measure it.
+		like = c.shaped(c.un("Identity", like), c.dtype(x), unknownDims(one))
+	}
+	return []string{c.reshape(c.spread(w, flat, kernel, like), sx)}, nil
+}
+
+func unknownDims(s []onnx.Dim) []onnx.Dim {
+	out := make([]onnx.Dim, len(s))
+	for i := range out {
+		out[i] = onnx.Symbolic("")
+	}
+	return out
+}
+
+// averaged is the number of elements under each window, "" where it is the kernel's area everywhere.
+func (c *call) averaged(w window, area int) (string, error) {
+	ceil := c.node.Int("ceil_mode", 0) == 1
+	include := c.node.Int("count_include_pad", 0) == 1
+	if !ceil && (include || !w.padded()) {
+		return "", nil
+	}
+	s := c.shape(c.in(0))
+	perAxis := make([][]float64, w.dims)
+	for i := range perAxis {
+		if !s[2+i].IsKnown() {
+			// A convolution of ones with ones counts them.
+			if ceil {
+				return "", fmt.Errorf("ceil_mode needs the size of spatial axis %d; export the model with it fixed", i)
+			}
+			shape := c.vec(c.ints(1, 1), c.op("Gather", []string{c.un("Shape", c.in(0)), c.ints(span(2, 2+w.dims)...)}))
+			field := c.filledShape(shape, 1, c.dtype(c.in(0)))
+			kernel := c.filledShape(c.ints(append([]int{1, 1}, w.kernel...)...), 1, c.dtype(c.in(0)))
+			w.group = 1
+			return c.op("Conv", []string{field, kernel}, w.attrs(w.strides, w.begin, w.end)...), nil
+		}
+		in, reach := s[2+i].Size, w.extent(i)
+		span := in + w.begin[i] + w.end[i] - reach
+		out := span/w.strides[i] + 1
+		if ceil {
+			out = (span+w.strides[i]-1)/w.strides[i] + 1
+			if (out-1)*w.strides[i] >= in+w.begin[i] {
+				out-- // a window must start inside the input or its left padding
+			}
+		}
+		for o := range out {
+			n := 0
+			for k := range w.kernel[i] {
+				p := o*w.strides[i] + k*w.dilation[i]
+				lo, hi := w.begin[i], w.begin[i]+in
+				if include {
+					lo, hi = 0, w.begin[i]+in+w.end[i]
+				}
+				if p >= lo && p < hi {
+					n++
+				}
+			}
+			perAxis[i] = append(perAxis[i], float64(n))
+		}
+	}
+	counts := []float64{1}
+	shape := []int{1, 1}
+	for _, axis := range perAxis {
+		var next []float64
+		for _, a := range counts {
+			for _, b := range axis {
+				next = append(next, a*b)
+			}
+		}
+		counts = next
+		shape = append(shape, len(axis))
+	}
+	t := onnx.NewTensor(counts, shape...)
+	if c.dtype(c.in(0)) == onnx.Float64 {
+		return c.constant(t), nil
+	}
+	single := make([]float32, len(counts))
+	for i, v := range counts {
+		single[i] = float32(v)
+	}
+	v := c.constant(onnx.NewTensor(single, shape...))
+	if d := c.dtype(c.in(0)); d != onnx.Float32 {
+		v = c.cast(v, d)
+	}
+	return v, nil
+}
+
+// tile repeats g over windows that lie side by side and cover x exactly.
+func (c *call) tile(w window, x, y, g string) (string, bool) {
+	sx, sy := c.shape(x), c.shape(y)
+	if sy == nil || w.padded() || !allOnes(w.dilation) {
+		return "", false
+	}
+	block := []string{c.dim(x, 0), c.dim(x, 1)}
+	apart := append([]string{}, block...)
+	for i := range w.kernel {
+		if w.kernel[i] != w.strides[i] || !sx[2+i].IsKnown() || sx[2+i].Size%w.kernel[i] != 0 {
+			return "", false
+		}
+		n := sx[2+i].Size / w.kernel[i]
+		apart = append(apart, c.ints(n, 1))
+		block = append(block, c.ints(n, w.kernel[i]))
+	}
+	v := c.op("Expand", []string{c.reshape(g, c.vec(apart...)), c.vec(block...)})
+	return c.reshape(v, c.shapeOf(x)), true
+}
+
+func vjpGlobalAveragePool(c *call) ([]string, error) {
+	x := c.in(0)
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	return []string{c.op("Expand", []string{c.div(c.g(), c.size(x, span(2, r))), c.shapeOf(x)})}, nil
+}
+
+// vjpGlobalMaxPool shares ȳ equally among the elements that attain the maximum.
+func vjpGlobalMaxPool(c *call) ([]string, error) {
+	x := c.in(0)
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	attains := c.mask(c.op("Equal", []string{x, c.out(0)}), x)
+	return []string{c.mul(c.div(c.g(), c.sum(attains, true, span(2, r)...)), attains)}, nil
+}

@@ -1,0 +1,140 @@
+package grad
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+func init() {
+	register(vjpReduce, "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceLogSumExp", "ReduceL1",
+		"ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceProd")
+	register(vjpCumSum, "CumSum")
+}
+
+// reduction is a reducing node's axes: constant ones, or the value that holds them.
+type reduction struct {
+	axes []int  // of the input, not negative
+	at   string // where they are not constant
+	none bool   // nothing is reduced: no axes, and the node says that this means none
+}
+
+func (c *call) reduction() (reduction, error) {
+	x := c.in(0)
+	axes := c.node.Ints("axes", nil)
+	if in := c.in(1); in != "" {
+		d, ok := c.constInts(in)
+		if !ok {
+			return reduction{at: in}, nil
+		}
+		axes = d
+	}
+	if len(axes) == 0 {
+		if c.node.Int("noop_with_empty_axes", 0) == 1 {
+			return reduction{none: true}, nil
+		}
+		r, err := c.rank(x)
+		if err != nil {
+			return reduction{}, err
+		}
+		return reduction{axes: span(0, r)}, nil
+	}
+	out := make([]int, len(axes))
+	for i, a := range axes {
+		if a < 0 {
+			r, err := c.rank(x)
+			if err != nil {
+				return reduction{}, err
+			}
+			a += r
+		}
+		out[i] = a
+	}
+	return reduction{axes: out}, nil
+}
+
+// restore gives a reduced value back the axes that keepdims=0 took, with size 1.
+func (c *call) restore(v string, r reduction) string {
+	if r.none || c.node.Int("keepdims", 1) == 1 {
+		return v
+	}
+	if r.at != "" {
+		return c.op("Unsqueeze", []string{v, r.at})
+	}
+	if len(r.axes) == 0 {
+		return v
+	}
+	return c.unsqueeze(v, r.axes...)
+}
+
+// again sums v, of the input's shape, over the same axes, keeping them.
+func (c *call) again(v string, r reduction) string {
+	if r.none {
+		return v
+	}
+	if r.at != "" {
+		return c.op("ReduceSum", []string{v, r.at}, onnx.IntAttr("keepdims", 1),
+			onnx.IntAttr("noop_with_empty_axes", c.node.Int("noop_with_empty_axes", 0)))
+	}
+	return c.sum(v, true, r.axes...)
+}
+
+func vjpReduce(c *call) ([]string, error) {
+	x := c.in(0)
+	r, err := c.reduction()
+	if err != nil {
+		return nil, err
+	}
+	g, y := c.restore(c.g(), r), c.restore(c.out(0), r)
+	var gx string
+	switch c.node.Op {
+	case "ReduceSum":
+		gx = c.op("Expand", []string{g, c.shapeOf(x)})
+	case "ReduceMean":
+		var n string
+		if r.at == "" && !r.none {
+			n = c.size(x, r.axes)
+		} else {
+			n = c.again(c.filled(x, 1), r)
+		}
+		gx = c.op("Expand", []string{c.div(g, n), c.shapeOf(x)})
+	case "ReduceMax", "ReduceMin": // shared equally among ties
+		attains := c.mask(c.op("Equal", []string{x, y}), x)
+		gx = c.mul(c.div(g, c.again(attains, r)), attains)
+	case "ReduceLogSumExp":
+		gx = c.mul(g, c.un("Exp", c.sub(x, y)))
+	case "ReduceLogSum": // y = ln s
+		gx = c.op("Expand", []string{c.mul(g, c.un("Exp", c.un("Neg", y))), c.shapeOf(x)})
+	case "ReduceL1":
+		gx = c.mul(g, c.un("Sign", x))
+	case "ReduceL2": // the slope at the origin is set to 0
+		zero := c.op("Equal", []string{y, c.num(0, x)})
+		gx = c.mul(x, c.where(zero, c.num(0, x), c.div(g, c.where(zero, c.num(1, x), y))))
+	case "ReduceSumSquare":
+		gx = c.mul(g, c.scale(x, 2, x))
+	case "ReduceProd":
+		gx = c.vjpProd(x, g, r)
+	default:
+		return nil, fmt.Errorf("no rule")
+	}
+	return []string{gx}, nil
+}
+
+// vjpProd is ȳ times the product of the other elements, also where one or more of them are 0.
+func (c *call) vjpProd(x, g string, r reduction) string {
+	zero := c.op("Equal", []string{x, c.num(0, x)})
+	filled := c.where(zero, c.num(1, x), x)
+	in := append([]string{filled}, c.node.Inputs[1:]...)
+	rest := c.restore(c.op("ReduceProd", in, c.node.Attrs...), r) // product of the elements that are not 0
+	zeros := c.again(c.mask(zero, x), r)
+	one := c.mask(c.op("Equal", []string{zeros, c.num(1, x)}), x)
+	none := c.mask(c.op("Equal", []string{zeros, c.num(0, x)}), x)
+	others := c.where(zero, c.mul(one, rest), c.mul(none, c.div(rest, filled)))
+	return c.mul(g, others)
+}
+
+// vjpCumSum sums from the other end.
+func vjpCumSum(c *call) ([]string, error) {
+	return []string{c.op("CumSum", []string{c.g(), c.in(1)},
+		onnx.IntAttr("exclusive", c.node.Int("exclusive", 0)), onnx.IntAttr("reverse", 1-c.node.Int("reverse", 0)))}, nil
+}

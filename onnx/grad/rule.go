@@ -1,0 +1,72 @@
+package grad
+
+import "fmp/onnx"
+
+// A rule appends to the graph what computes the cotangents of a node's inputs, in their order; "" where
+// there is none (an input that is not wanted, or that the outputs do not depend on).
+type rule func(c *call) ([]string, error)
+
+// call is what a rule is given: the node, the cotangents of its outputs ("" where none arrived) and which
+// inputs are wanted.
+type call struct {
+	*emitter
+	node *onnx.Node
+	cot  []string
+	want []bool
+}
+
+// in and out name the i-th input and output, "" where the node has none.
+func (c *call) in(i int) string { return c.node.Input(i) }
+
+func (c *call) out(i int) string {
+	if i < len(c.node.Outputs) {
+		return c.node.Outputs[i]
+	}
+	return ""
+}
+
+// wants says whether the cotangent of input i is asked for.
+func (c *call) wants(i int) bool { return i < len(c.want) && c.want[i] }
+
+// g is the cotangent of output 0, zeros where none arrived.
+func (c *call) g() string { return c.cotangent(0) }
+
+func (c *call) cotangent(i int) string {
+	if c.cot[i] == "" {
+		c.cot[i] = c.filled(c.out(i), 0)
+	}
+	return c.cot[i]
+}
+
+// secondOutput gives output i of the node a name where it has none, so that a rule can read it.
+func (c *call) ensureOutput(i int, info onnx.ValueInfo) string {
+	for len(c.node.Outputs) <= i {
+		c.node.Outputs = append(c.node.Outputs, "")
+	}
+	if c.node.Outputs[i] == "" {
+		info.Name = c.fresh(c.node.Op)
+		c.node.Outputs[i] = info.Name
+		c.info[info.Name] = info
+	}
+	return c.node.Outputs[i]
+}
+
+// rules is the registry: operator of the standard set to its vector-Jacobian product.
+var rules = map[string]rule{}
+
+func register(r rule, ops ...string) {
+	for _, op := range ops {
+		rules[op] = r
+	}
+}
+
+// constantRule lists the operators whose outputs do not vary with their floating-point inputs, or only in jumps.
+var constantRule = map[string]bool{
+	"Constant": true, "ConstantOfShape": true, "Shape": true, "Size": true, "Range": true, "EyeLike": true,
+	"Equal": true, "Greater": true, "GreaterOrEqual": true, "Less": true, "LessOrEqual": true,
+	"And": true, "Or": true, "Xor": true, "Not": true, "IsNaN": true, "IsInf": true,
+	"ArgMax": true, "ArgMin": true, "NonZero": true, "OneHot": true, "Hardmax": true,
+	"Sign": true, "Floor": true, "Ceil": true, "Round": true,
+	"RandomNormal": true, "RandomNormalLike": true, "RandomUniform": true, "RandomUniformLike": true,
+	"Bernoulli": true, "Multinomial": true,
+}

@@ -1,0 +1,181 @@
+package grad
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+func init() {
+	register(vjpReshape, "Reshape", "Flatten", "Squeeze", "Unsqueeze")
+	register(vjpTranspose, "Transpose")
+	register(vjpConcat, "Concat")
+	register(vjpSplit, "Split")
+	register(vjpExpand, "Expand")
+	register(vjpTile, "Tile")
+	register(vjpDepthToSpace, "DepthToSpace")
+	register(vjpSpaceToDepth, "SpaceToDepth")
+	register(vjpTrilu, "Trilu")
+	register(vjpResize, "Resize", "Upsample")
+}
+
+func vjpReshape(c *call) ([]string, error) {
+	return []string{c.reshape(c.g(), c.shapeOf(c.in(0)))}, nil
+}
+
+func vjpTranspose(c *call) ([]string, error) {
+	perm := c.node.Ints("perm", nil)
+	if perm == nil { // the axes reversed, which is its own inverse
+		return []string{c.un("Transpose", c.g())}, nil
+	}
+	inverse := make([]int, len(perm))
+	for i, p := range perm {
+		if p < 0 || p >= len(perm) {
+			return nil, fmt.Errorf("perm %v is no permutation", perm)
+		}
+		inverse[p] = i
+	}
+	return []string{c.transpose(c.g(), inverse...)}, nil
+}
+
+// axis is the attribute axis, counted from the front.
+func (c *call) axis(v string, def int) (int, error) {
+	a := c.node.Int("axis", def)
+	r, err := c.rank(v)
+	if err != nil {
+		return 0, err
+	}
+	if a < -r || a >= r {
+		return 0, fmt.Errorf("axis %d of a tensor of rank %d", a, r)
+	}
+	if a < 0 {
+		a += r
+	}
+	return a, nil
+}
+
+func vjpConcat(c *call) ([]string, error) {
+	if len(c.node.Inputs) == 1 {
+		return []string{c.g()}, nil
+	}
+	axis, err := c.axis(c.out(0), 0)
+	if err != nil {
+		return nil, err
+	}
+	sizes := make([]string, len(c.node.Inputs))
+	for i, x := range c.node.Inputs {
+		sizes[i] = c.dim(x, axis)
+	}
+	return c.opN("Split", []string{c.g(), c.vec(sizes...)}, len(sizes), onnx.IntAttr("axis", axis)), nil
+}
+
+func vjpSplit(c *call) ([]string, error) {
+	parts := make([]string, len(c.node.Outputs))
+	for i := range parts {
+		parts[i] = c.cotangent(i)
+	}
+	return []string{c.concat(c.node.Int("axis", 0), parts...)}, nil
+}
+
+func vjpExpand(c *call) ([]string, error) {
+	return []string{c.unbroadcast(c.g(), c.out(0), c.in(0))}, nil
+}
+
+// vjpTile sums over the repeats.
+func vjpTile(c *call) ([]string, error) {
+	x := c.in(0)
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	// [r0, d0, r1, d1, ...]
+	shape := c.reshape(c.concat(1, c.unsqueeze(c.in(1), 1), c.unsqueeze(c.shapeOf(x), 1)), c.ints(-1))
+	axes := make([]int, r)
+	for i := range axes {
+		axes[i] = 2 * i
+	}
+	return []string{c.sum(c.reshape(c.g(), shape), false, axes...)}, nil
+}
+
+func vjpDepthToSpace(c *call) ([]string, error) {
+	g, x := c.g(), c.in(0)
+	b := c.node.Int("blocksize", 0)
+	if c.node.Str("mode", "DCR") == "DCR" {
+		return []string{c.op("SpaceToDepth", []string{g}, onnx.IntAttr("blocksize", b))}, nil
+	}
+	// CRD: [N, C, b, b, H, W] became [N, C, H, b, W, b].
+	apart := c.vec(c.dim(c.out(0), 0), c.dim(c.out(0), 1), c.dim(x, 2), c.ints(b), c.dim(x, 3), c.ints(b))
+	return []string{c.reshape(c.transpose(c.reshape(g, apart), 0, 1, 3, 5, 2, 4), c.shapeOf(x))}, nil
+}
+
+func vjpSpaceToDepth(c *call) ([]string, error) {
+	return []string{c.op("DepthToSpace", []string{c.g()},
+		onnx.IntAttr("blocksize", c.node.Int("blocksize", 0)), onnx.StrAttr("mode", "DCR"))}, nil
+}
+
+func vjpTrilu(c *call) ([]string, error) {
+	in := []string{c.g()}
+	if k := c.in(1); k != "" {
+		in = append(in, k)
+	}
+	return []string{c.op("Trilu", in, onnx.IntAttr("upper", c.node.Int("upper", 1)))}, nil
+}
+
+// vjpResize handles enlarging by whole factors to the nearest element: each element became a block, over
+// which the cotangent is summed.
+func vjpResize(c *call) ([]string, error) {
+	x, y := c.in(0), c.out(0)
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	if mode := c.node.Str("mode", "nearest"); mode != "nearest" {
+		return nil, fmt.Errorf("mode %s has no rule; allowed is nearest with whole factors", mode)
+	}
+	how, round := c.node.Str("coordinate_transformation_mode", "half_pixel"), c.node.Str("nearest_mode", "round_prefer_floor")
+	repeats := (how == "asymmetric" && round == "floor") ||
+		((how == "half_pixel" || how == "pytorch_half_pixel") && (round == "round_prefer_floor" || round == "round_prefer_ceil"))
+	if c.node.Op == "Resize" && !repeats {
+		return nil, fmt.Errorf("coordinate_transformation_mode %s with nearest_mode %s has no rule; allowed are half_pixel with rounding and asymmetric with floor", how, round)
+	}
+	factors := make([]int, r)
+	for i := range factors {
+		factors[i] = 1
+	}
+	scales := c.in(2)
+	if c.node.Op == "Upsample" {
+		scales = c.in(1)
+	}
+	axes := c.node.Ints("axes", span(0, r))
+	if t, ok := c.constOf(scales); ok && t.Len() == len(axes) && t.F32() != nil {
+		for i, s := range t.F32() {
+			f := int(s)
+			if float32(f) != s || f < 1 {
+				return nil, fmt.Errorf("scale %v of axis %d has no rule; allowed are whole factors of 1 or more", s, axes[i])
+			}
+			factors[(axes[i]+r)%r] = f
+		}
+	} else {
+		sx, ok1 := c.sizes(x)
+		sy, ok2 := c.sizes(y)
+		if !ok1 || !ok2 {
+			return nil, fmt.Errorf("the scales are not constant")
+		}
+		for i := range factors {
+			if sx[i] == 0 || sy[i]%sx[i] != 0 {
+				return nil, fmt.Errorf("resizing axis %d from %d to %d has no rule; allowed are whole factors of 1 or more", i, sx[i], sy[i])
+			}
+			factors[i] = sy[i] / sx[i]
+		}
+	}
+	var parts []string
+	var sum []int
+	for i, f := range factors {
+		parts = append(parts, c.dim(x, i))
+		if f > 1 {
+			parts = append(parts, c.ints(f))
+			sum = append(sum, len(parts)-1)
+		}
+	}
+	return []string{c.sum(c.reshape(c.g(), c.vec(parts...)), false, sum...)}, nil
+}
