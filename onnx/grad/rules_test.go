@@ -59,7 +59,6 @@ func spaced(shape ...int) arg {
 func weight(shape ...int) arg          { a := normal(shape...); a.weight = true; return a }
 func constant(t *onnx.Tensor) arg      { return arg{value: t} }
 func indices(v ...int64) arg           { return constant(onnx.Vector(v...)) }
-func fixed(a arg) arg                  { a.fixed = true; return a }
 func number(v float32) arg             { return constant(onnx.Scalar(v)) }
 func grid(shape []int, v ...int64) arg { return constant(onnx.NewTensor(v, shape...)) }
 
@@ -442,7 +441,7 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[str
 		return out
 	}
 
-	gm, err := Build(m, Options{WRT: wrt})
+	gm, err := Build(m, Options{WRT: wrt, Prefix: "bar_"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -467,7 +466,7 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[str
 				cot[name][i] = v
 			}
 		}
-		gFeeds["grad_"+name] = c
+		gFeeds["bar_"+name] = c
 	}
 	got, err := engine.Eval(gs, gFeeds)
 	if err != nil {
@@ -491,7 +490,7 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[str
 	}
 	const h = 0.02
 	for _, w := range wrt {
-		g := got["grad_"+w]
+		g := got["bar_"+w]
 		if fmt.Sprint(g.Shape) != fmt.Sprint(values[w].Shape) {
 			t.Errorf("grad_%s has shape %v, want %v", w, g.Shape, values[w].Shape)
 			continue
