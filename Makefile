@@ -44,8 +44,7 @@ lint: vet ## staticcheck as well (go install honnef.co/go/tools/cmd/staticcheck@
 
 generate: ## Go code from the .proto files (needs protoc and protoc-gen-go)
 	@for t in protoc protoc-gen-go; do PATH="$$PATH:$$($(GO) env GOPATH)/bin" command -v $$t >/dev/null || { echo "$$t is missing: install protobuf-compiler, and go install google.golang.org/protobuf/cmd/protoc-gen-go@latest"; exit 1; }; done
-	PATH="$$PATH:$$($(GO) env GOPATH)/bin" sh -c 'for f in $$(find . -name "*.proto" -not -path "./.git/*"); do \
-	  d=$$(dirname $$f); protoc -I $$d --go_out=$$d --go_opt=paths=source_relative $$f || exit 1; done'
+	PATH="$$PATH:$$($(GO) env GOPATH)/bin" protoc -I . --go_out=. --go_opt=paths=source_relative $$(find . -name '*.proto' -not -path './.git/*' | sed 's|^\./||')
 
 bench: setup ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"fmp/pipeline/experiment"
+)
+
+// runAliases are short flags for the settings that are typed most.
+var runAliases = map[string]string{
+	"dataset": "dataset.name", "data-dir": "dataset.dir", "extractor": "extractor.model", "predictor": "predictor.model",
+	"embedding": "embedding.model", "clients": "federation.clients", "points": "federation.points",
+	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples", "fresh": "predictor.fresh",
+	"l2": "erm.l2", "engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "out": "output.dir",
+}
+
+// engineAliases are those of commands that only choose an engine.
+var engineAliases = map[string]string{
+	"engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "library": "engine.library",
+}
+
+func newConfigCommand() *cobra.Command {
+	var asJSON bool
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print the settings of a run and where each came from",
+		Long: `Print every setting as ` + "`fmp run`" + ` would use it, and what gave it its value: the default, a settings
+file, an FMP_* environment variable or a flag, each stronger than the one before. What is printed is
+itself a settings file (YAML).
+
+The environment variable of a key is FMP_ and the key in capitals, dots as underscores:
+erm.l2 is FMP_ERM_L2.`,
+		Example: `  fmp config
+  fmp config --dataset cifar10 --set erm.l2=0.1
+  FMP_ERM_L2=1 fmp config --json
+  fmp config > mine.yaml && fmp run --config mine.yaml`,
+		Args: noArgs,
+	}
+	s := bindSettings(cmd, &cfg, runAliases)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list of key, value, source and meaning")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), s.list)
+		}
+		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+		for _, x := range s.list {
+			fmt.Fprintf(w, "%s: %s\t# %s\n", x.Key, showValue(x.Value), x.Source)
+		}
+		return w.Flush()
+	}
+	return cmd
+}

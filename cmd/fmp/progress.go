@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// progressFunc is how long work tells how far it is: done of total steps of a stage. total 0 means that
+// the end is not known. It may be called from several goroutines.
+type progressFunc = func(stage string, done, total int)
+
+// logEvery is how often progress is a line in a log.
+const logEvery = 10 * time.Second
+
+// progress shows how far work is: a bar with rate and time left on a terminal; elsewhere plain lines, at
+// the start and the end of a stage and every ten seconds between.
+type progress struct {
+	mu      sync.Mutex
+	w       io.Writer
+	bars    bool
+	now     func() time.Time
+	stage   string
+	bar     *progressbar.ProgressBar
+	started time.Time
+	first   int // done when the stage was first heard of, as after a resume
+	last    time.Time
+	done    int
+	total   int
+}
+
+// newProgress writes to w; call close when the work has ended.
+func newProgress(w io.Writer) *progress {
+	return &progress{w: w, bars: isTerminal(w), now: time.Now}
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+}
+
+// wantColor says whether output to w may be coloured: a terminal, and no NO_COLOR (https://no-color.org).
+func wantColor(w any) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
+
+// report is the progressFunc.
+func (p *progress) report(stage string, done, total int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	if stage != p.stage || total != p.total {
+		p.finish()
+		p.stage, p.total, p.started, p.first, p.last = stage, total, now, done, time.Time{}
+		if p.bars {
+			limit := int64(total)
+			if total <= 0 {
+				limit = -1
+			}
+			p.bar = progressbar.NewOptions64(limit,
+				progressbar.OptionSetWriter(p.w), progressbar.OptionSetDescription(stage), progressbar.OptionSetWidth(24),
+				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetPredictTime(true),
+				progressbar.OptionEnableColorCodes(false), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(true))
+		}
+	}
+	p.done = max(p.done, done) // goroutines may report out of order
+	if p.bar != nil {
+		// The bar only draws; where it cannot, the work goes on.
+		_ = p.bar.Set(p.done)
+		return
+	}
+	if p.last.IsZero() || now.Sub(p.last) >= logEvery {
+		p.line(now)
+	}
+}
+
+// line writes one line of a log.
+func (p *progress) line(now time.Time) {
+	p.last = now
+	text := fmt.Sprintf("%s: %d", p.stage, p.done)
+	if p.total > 0 {
+		text = fmt.Sprintf("%s: %d of %d (%d%%)", p.stage, p.done, p.total, 100*p.done/p.total)
+	}
+	if took := now.Sub(p.started).Seconds(); took > 0 && p.done > p.first {
+		rate := float64(p.done-p.first) / took
+		text += fmt.Sprintf(", %.3g/s", rate)
+		if p.total > p.done {
+			left := time.Duration(float64(p.total-p.done) / rate * float64(time.Second))
+			text += fmt.Sprintf(", %s left", left.Round(time.Second))
+		}
+	}
+	fmt.Fprintln(p.w, text)
+}
+
+func (p *progress) finish() {
+	if p.stage == "" {
+		return
+	}
+	if p.bar != nil {
+		_ = p.bar.Exit()
+		fmt.Fprintln(p.w)
+		p.bar = nil
+	} else if p.done > p.first || p.last.IsZero() {
+		p.line(p.now())
+	}
+	p.stage, p.done, p.total = "", 0, 0
+}
+
+// close ends the last stage.
+func (p *progress) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.finish()
+}

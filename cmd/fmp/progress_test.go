@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestProgressInALog(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Unix(0, 0)
+	p := newProgress(&out)
+	p.now = func() time.Time { return now }
+	for i := 0; i <= 100; i++ {
+		p.report("features", i, 100)
+		now = now.Add(time.Second)
+	}
+	p.report("fits", 3, 0)
+	p.close()
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if n := len(lines); n < 10 || n > 14 {
+		t.Errorf("100 seconds gave %d lines, want about one every ten seconds:\n%s", n, out.String())
+	}
+	for _, want := range []string{"features: 0 of 100 (0%)", "features: 10 of 100 (10%), 1/s, 1m30s left", "features: 100 of 100 (100%)", "fits: 3"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no line %q in:\n%s", want, out.String())
+		}
+	}
+	if strings.ContainsAny(out.String(), "\r\x1b") {
+		t.Error("a log got control characters")
+	}
+}
+
+func TestProgressBar(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgress(&out)
+	p.bars = true
+	for i := range 5 {
+		p.report("features", i+1, 5)
+	}
+	p.close()
+	if !strings.Contains(out.String(), "features") || !strings.HasSuffix(out.String(), "\n") {
+		t.Errorf("drew %q", out.String())
+	}
+}

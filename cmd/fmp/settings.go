@@ -1,0 +1,398 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+)
+
+// envPrefix starts the names of the environment variables that are settings.
+const envPrefix = "FMP_"
+
+// otherEnv are the FMP_* variables that are not settings: the settings file, and the tests' data.
+var otherEnv = []string{"FMP_CONFIG", "FMP_DATA"}
+
+// maxConfigBytes bounds a settings file.
+const maxConfigBytes = 1 << 20
+
+// validated is a struct of settings: fields tagged `mapstructure:"key" doc:"..."`, holding the defaults.
+type validated interface{ Validate() error }
+
+// setting is one resolved key.
+type setting struct {
+	Key    string `json:"key"`
+	Value  any    `json:"value"`
+	Source string `json:"source"` // "default", "file NAME", "environment NAME", "flag --NAME" or "flag --set"
+	Doc    string `json:"doc,omitempty"`
+}
+
+// settings resolves a struct of settings from, weakest first: the defaults it holds, a file, FMP_*
+// environment variables, flags. An unknown key anywhere is an error that names the nearest known one.
+type settings struct {
+	target  validated
+	cmd     *cobra.Command
+	only    string // where not "", only keys with this prefix have flags
+	fields  []settingField
+	aliases map[string]string // short flag to key
+	file    string
+	sets    []string
+	list    []setting
+}
+
+type settingField struct {
+	key, doc string
+	value    reflect.Value
+}
+
+// bindSettings gives cmd a flag for every key of target (a pointer to a struct that holds the defaults),
+// short names for some of them, --config and --set. Call resolve when the command runs.
+func bindSettings(cmd *cobra.Command, target validated, aliases map[string]string) *settings {
+	return bindSettingsUnder(cmd, "", target, aliases)
+}
+
+// bindSettingsUnder is bindSettings with flags for the keys that start with prefix only, for commands that
+// use a part of the settings. Their file and environment may hold the others.
+func bindSettingsUnder(cmd *cobra.Command, prefix string, target validated, aliases map[string]string) *settings {
+	s := &settings{target: target, cmd: cmd, only: prefix, aliases: aliases}
+	collectFields(reflect.ValueOf(target).Elem(), "", &s.fields)
+	flags := cmd.Flags()
+	short := map[string]string{}
+	for a, key := range aliases {
+		short[key] = a
+	}
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if key, ok := aliases[name]; ok {
+			return pflag.NormalizedName(key)
+		}
+		return pflag.NormalizedName(name)
+	})
+	for _, f := range s.fields {
+		if !strings.HasPrefix(f.key, prefix) {
+			continue
+		}
+		usage := f.doc
+		if a := short[f.key]; a != "" {
+			usage += " (also --" + a + ")"
+		}
+		flags.Var(&settingFlag{text: showValue(f.value.Interface()), kind: kindName(f.value.Type())}, f.key, usage)
+	}
+	flags.StringVar(&s.file, "config", "", "settings file (YAML, JSON or TOML); also $FMP_CONFIG")
+	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")
+	return s
+}
+
+// settingFlag is a flag whose text is decoded with all other sources in resolve.
+type settingFlag struct{ text, kind string }
+
+func (f *settingFlag) String() string     { return f.text }
+func (f *settingFlag) Set(s string) error { f.text = s; return nil }
+func (f *settingFlag) Type() string       { return f.kind }
+
+func collectFields(v reflect.Value, prefix string, out *[]settingField) {
+	for i := range v.NumField() {
+		sf := v.Type().Field(i)
+		tag, _, _ := strings.Cut(sf.Tag.Get("mapstructure"), ",")
+		if tag == "" || tag == "-" {
+			continue
+		}
+		if sf.Type.Kind() == reflect.Struct {
+			collectFields(v.Field(i), prefix+tag+".", out)
+			continue
+		}
+		*out = append(*out, settingField{prefix + tag, sf.Tag.Get("doc"), v.Field(i)})
+	}
+}
+
+func kindName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Slice:
+		return "list"
+	case reflect.Float64, reflect.Float32:
+		return "number"
+	case reflect.Bool:
+		return "bool"
+	case reflect.String:
+		return "text"
+	}
+	return "int"
+}
+
+func (s *settings) keys() []string {
+	keys := make([]string, len(s.fields))
+	for i, f := range s.fields {
+		keys[i] = f.key
+	}
+	return keys
+}
+
+func (s *settings) known(key string) bool { return slices.Contains(s.keys(), key) }
+
+// unknown words the complaint about a key.
+func (s *settings) unknown(key, where string) error {
+	key = strings.ToLower(key)
+	var under []string
+	for _, k := range s.keys() {
+		if strings.HasPrefix(k, key+".") {
+			under = append(under, k)
+		}
+		if strings.HasPrefix(key, k+".") {
+			return fmt.Errorf("unknown setting %q in %s: %s is a single value; did you mean %q?", key, where, k, k)
+		}
+	}
+	if len(under) > 0 {
+		return fmt.Errorf("setting %q in %s is a group; its keys are %s", key, where, strings.Join(under, ", "))
+	}
+	if near := nearest(key, s.keys()); near != "" {
+		return fmt.Errorf("unknown setting %q in %s; did you mean %q?", key, where, near)
+	}
+	// A key given without its group ("alpha"), or in a wrong one.
+	last := key[strings.LastIndex(key, ".")+1:]
+	for _, k := range s.keys() {
+		if k[strings.LastIndex(k, ".")+1:] == last {
+			return fmt.Errorf("unknown setting %q in %s; did you mean %q?", key, where, k)
+		}
+	}
+	return fmt.Errorf("unknown setting %q in %s; `fmp config` lists them all", key, where)
+}
+
+// resolve reads every source, decodes and validates the settings into the target. Its errors are the
+// user's (exit code 2).
+func (s *settings) resolve() error { return usageError(s.resolveAll()) }
+
+func (s *settings) resolveAll() error {
+	v := viper.New()
+	source := map[string]string{}
+	raw := map[string]any{}
+	for _, f := range s.fields {
+		v.SetDefault(f.key, f.value.Interface())
+		source[f.key] = "default"
+	}
+	var errs []error
+
+	if s.file == "" {
+		s.file = os.Getenv("FMP_CONFIG")
+	}
+	if s.file != "" {
+		file, err := readConfigFile(s.file)
+		if err != nil {
+			return err
+		}
+		where := "file " + s.file
+		for _, key := range file.AllKeys() {
+			val := file.Get(key)
+			switch {
+			case !s.known(key):
+				errs = append(errs, s.unknown(key, where))
+			case val == nil:
+				errs = append(errs, fmt.Errorf("setting %s in %s has no value; give one, or leave the key out for the default", key, where))
+			default:
+				source[key] = where
+				raw[key] = val
+			}
+		}
+	}
+
+	byEnv := map[string]string{}
+	for _, k := range s.keys() {
+		byEnv[envName(k)] = k
+	}
+	for _, e := range os.Environ() {
+		name, val, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(otherEnv, name) || val == "" {
+			continue
+		}
+		key, ok := byEnv[name]
+		if !ok {
+			hint := "`fmp config` lists them all"
+			names := append([]string{}, otherEnv...)
+			for n := range byEnv {
+				names = append(names, n)
+			}
+			if near := nearest(name, names); near != "" {
+				hint = fmt.Sprintf("did you mean %s?", near)
+			}
+			errs = append(errs, fmt.Errorf("environment variable %s is no setting; %s", name, hint))
+			continue
+		}
+		source[key] = "environment " + name
+		raw[key] = val
+	}
+
+	flagged := map[string]bool{}
+	s.cmd.Flags().Visit(func(f *pflag.Flag) {
+		if sf, ok := f.Value.(*settingFlag); ok {
+			source[f.Name] = "flag --" + f.Name
+			raw[f.Name] = sf.text
+			flagged[f.Name] = true
+		}
+	})
+	for _, kv := range s.sets {
+		key, val, ok := strings.Cut(kv, "=")
+		key = strings.TrimSpace(key)
+		if full, ok := s.aliases[key]; ok {
+			key = full
+		}
+		switch {
+		case !ok:
+			errs = append(errs, fmt.Errorf("--set %s: want KEY=VALUE, --set erm.l2=3 for example", kv))
+		case !s.known(key):
+			errs = append(errs, s.unknown(key, "--set"))
+		case flagged[key]:
+			errs = append(errs, fmt.Errorf("setting %s is given by two flags; give it once", key))
+		default:
+			flagged[key] = true
+			source[key] = "flag --set"
+			raw[key] = val
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+
+	for key, val := range raw {
+		v.Set(key, val)
+	}
+	s.list = nil
+	for _, f := range s.fields {
+		if err := decodeSetting(v.Get(f.key), f.value); err != nil {
+			errs = append(errs, fmt.Errorf("setting %s (%s): %w", f.key, source[f.key], err))
+			continue
+		}
+		s.list = append(s.list, setting{f.key, f.value.Interface(), source[f.key], f.doc})
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return s.target.Validate()
+}
+
+// readConfigFile reads a settings file by its extension.
+func readConfigFile(path string) (*viper.Viper, error) {
+	if ext := strings.ToLower(filepath.Ext(path)); !slices.Contains([]string{".yaml", ".yml", ".json", ".toml"}, ext) {
+		return nil, fmt.Errorf("settings file %s: the extension %q is not known; allowed are .yaml, .yml, .json, .toml", path, ext)
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("settings file: %w", err)
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxConfigBytes {
+		return nil, fmt.Errorf("settings file %s: want a regular file of at most %d bytes and it has %d", path, maxConfigBytes, st.Size())
+	}
+	v := viper.New()
+	v.SetConfigFile(path)
+	if err := v.ReadInConfig(); err != nil {
+		return nil, fmt.Errorf("settings file %s: %s", path, strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
+	}
+	return v, nil
+}
+
+func envName(key string) string {
+	return envPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key))
+}
+
+// decodeSetting puts val, as a file, the environment or a flag gave it, into a field. Nothing is rounded or
+// guessed: 1.5 is no integer, and true is no number.
+func decodeSetting(val any, field reflect.Value) error {
+	out := reflect.New(field.Type())
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
+		Result: out.Interface(), ErrorUnused: true,
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(listHook, numberHook),
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.Decode(val); err != nil {
+		want := map[string]string{"list": "a list, such as 0.1,0.5", "number": "a number", "bool": "true or false", "text": "a text", "int": "a whole number"}[kindName(field.Type())]
+		if field.Type().Kind() == reflect.Slice {
+			want = "a list of " + map[string]string{"number": "numbers", "int": "whole numbers", "text": "texts", "bool": "true or false"}[kindName(field.Type().Elem())]
+		}
+		return fmt.Errorf("is %s; want %s", showValue(val), want)
+	}
+	field.Set(out.Elem())
+	return nil
+}
+
+// listHook makes lists of the texts that the environment and flags give, and of single values.
+func listHook(from, to reflect.Type, data any) (any, error) {
+	if to.Kind() != reflect.Slice || from.Kind() == reflect.Slice {
+		return data, nil
+	}
+	text, ok := data.(string)
+	if !ok {
+		return []any{data}, nil
+	}
+	text = strings.TrimSpace(text)
+	text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
+	list := []any{}
+	if strings.TrimSpace(text) == "" {
+		return list, nil
+	}
+	for _, p := range strings.Split(text, ",") {
+		list = append(list, strings.TrimSpace(p))
+	}
+	return list, nil
+}
+
+// numberHook reads numbers out of texts and refuses those that the field cannot hold.
+func numberHook(from, to reflect.Type, data any) (any, error) {
+	text, isText := data.(string)
+	text = strings.TrimSpace(text)
+	switch to.Kind() {
+	case reflect.Int, reflect.Int64:
+		switch {
+		case isText:
+			return strconv.ParseInt(text, 10, 64)
+		case from.Kind() == reflect.Float64 && reflect.ValueOf(data).Float() != float64(int64(reflect.ValueOf(data).Float())):
+			return nil, errors.New("not a whole number")
+		}
+	case reflect.Uint, reflect.Uint64:
+		switch {
+		case isText:
+			return strconv.ParseUint(text, 10, 64)
+		case from.Kind() == reflect.Float64 && reflect.ValueOf(data).Float() != float64(uint64(reflect.ValueOf(data).Float())):
+			return nil, errors.New("not a whole number")
+		}
+	case reflect.Float64:
+		if isText {
+			return strconv.ParseFloat(text, 64)
+		}
+	case reflect.Bool:
+		if isText {
+			return strconv.ParseBool(text)
+		}
+	case reflect.String:
+		return data, nil
+	}
+	return data, nil
+}
+
+// showValue is a value as a settings file would hold it.
+func showValue(v any) string {
+	rv := reflect.ValueOf(v)
+	switch rv.Kind() {
+	case reflect.String:
+		if s := rv.String(); s == "" || strings.ContainsAny(s, ":#{}[],&*!|>'\"%@` \t\n\\") {
+			return strconv.Quote(s)
+		}
+		return rv.String()
+	case reflect.Slice:
+		parts := make([]string, rv.Len())
+		for i := range parts {
+			parts[i] = showValue(rv.Index(i).Interface())
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case reflect.Float64:
+		return strconv.FormatFloat(rv.Float(), 'g', -1, 64)
+	}
+	return fmt.Sprint(v)
+}

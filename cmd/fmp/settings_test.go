@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"fmp/pipeline/experiment"
+)
+
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(p, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// resolved runs `fmp config --json` and is its answer by key.
+func resolved(t *testing.T, args ...string) map[string]setting {
+	t.Helper()
+	code, out, errs := runFMP(t, append([]string{"config", "--json"}, args...)...)
+	if code != exitOK {
+		t.Fatalf("%v: exit code %d: %s", args, code, errs)
+	}
+	var list []setting
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatal(err)
+	}
+	m := map[string]setting{}
+	for _, s := range list {
+		m[s.Key] = s
+	}
+	return m
+}
+
+func TestSettingsPrecedence(t *testing.T) {
+	file := writeFile(t, "my.yaml", "erm: {l2: 1}\nseeds: 7\nfederation:\n  alpha: [0.5, 2]\n  clients: 3\n")
+	t.Setenv("FMP_SEEDS", "8")
+	t.Setenv("FMP_FEDERATION_CLIENTS", "4")
+	m := resolved(t, "--config", file, "--clients", "5", "--set", "posterior.samples=9")
+	for _, c := range []struct {
+		key, source string
+		value       any
+	}{
+		{"erm.tolerance", "default", 1e-6},
+		{"erm.l2", "file " + file, 1.0},
+		{"federation.alpha", "file " + file, []any{0.5, 2.0}},
+		{"seeds", "environment FMP_SEEDS", 8.0},
+		{"federation.clients", "flag --federation.clients", 5.0},
+		{"posterior.samples", "flag --set", 9.0},
+	} {
+		if got := m[c.key]; got.Source != c.source || !cmp.Equal(got.Value, c.value) {
+			t.Errorf("%s is %v from %q, want %v from %q", c.key, got.Value, got.Source, c.value, c.source)
+		}
+	}
+}
+
+func TestSettingsErrors(t *testing.T) {
+	for _, c := range []struct {
+		name, file, env string
+		args            []string
+		want            string
+	}{
+		{name: "unknown key in the file", file: "erm: {l1: 3}", want: `unknown setting "erm.l1"`},
+		{name: "misspelt key in the file", file: "fedaration: {clients: 3}", want: `did you mean "federation.clients"?`},
+		{name: "group as a value", file: "erm: 3", want: "its keys are erm.l2, erm.tolerance"},
+		{name: "value as a group", file: "seed: {a: 3}", want: `did you mean "seed"?`},
+		{name: "key without its group", file: "alpha: 3", want: `did you mean "federation.alpha"?`},
+		{name: "empty value", file: "seed:", want: "seed in file"},
+		{name: "fraction for a whole number", file: "seeds: 1.5", want: "is 1.5; want a whole number"},
+		{name: "truth for a number", file: "erm: {l2: true}", want: "is true; want a number"},
+		{name: "text for a number", file: "erm: {l2: much}", want: "is much; want a number"},
+		{name: "list of texts for numbers", file: "federation: {alpha: [a]}", want: "want a list of numbers"},
+		{name: "negative for unsigned", file: "seed: -1", want: "setting seed"},
+		{name: "not YAML", file: "erm: [", want: "settings file"},
+		{name: "out of range", file: "seeds: 0", want: "setting seeds is 0; allowed is 1 to 1000"},
+		{name: "unknown variable", env: "FMP_ERM_LL2", want: "did you mean FMP_ERM_L2?"},
+		{name: "unknown flag", args: []string{"--erm.l3", "1"}, want: "did you mean --erm.l2?"},
+		{name: "unknown key of --set", args: []string{"--set", "erm.lambda=1"}, want: `unknown setting "erm.lambda"`},
+		{name: "--set without a value", args: []string{"--set", "erm.l2"}, want: "want KEY=VALUE"},
+		{name: "given twice", args: []string{"--set", "erm.l2=1", "--l2", "2"}, want: "given by two flags"},
+		{name: "no such file", args: []string{"--config", "gone.yaml"}, want: "gone.yaml"},
+		{name: "unknown kind of file", args: []string{"--config", "x.ini"}, want: "allowed are .yaml"},
+		{name: "a folder", args: []string{"--config", "/tmp/.yaml"}, want: "settings file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := append([]string{"config"}, c.args...)
+			if c.file != "" {
+				args = append(args, "--config", writeFile(t, "s.yaml", c.file))
+			}
+			if c.env != "" {
+				t.Setenv(c.env, "1")
+			}
+			code, out, errs := runFMP(t, args...)
+			if code != exitUsage || out != "" || !strings.HasPrefix(errs, "fmp: ") || !strings.Contains(errs, c.want) {
+				t.Errorf("exit code %d, said %q; want %d and %q", code, errs, exitUsage, c.want)
+			}
+		})
+	}
+}
+
+// What `fmp config` prints is a settings file that gives the same settings again.
+func TestConfigRoundTrip(t *testing.T) {
+	args := []string{"config", "--dataset", "cifar10", "--alpha", "0.1,5", "--dataset.classes", "1,2", "--extractor", "a b: #c.onnx", "--methods", "FMP,MP"}
+	code, out, errs := runFMP(t, args...)
+	if code != exitOK {
+		t.Fatal(errs)
+	}
+	file := writeFile(t, "again.yaml", out)
+	first, second := resolved(t, args[1:]...), resolved(t, "--config", file)
+	for key, s := range first {
+		if !cmp.Equal(s.Value, second[key].Value) {
+			t.Errorf("%s: %v became %v", key, s.Value, second[key].Value)
+		}
+	}
+}
+
+func TestSettingsOfEveryFormat(t *testing.T) {
+	for name, content := range map[string]string{
+		"a.json": `{"erm": {"l2": 2}, "federation": {"alpha": [1]}}`, "a.toml": "[erm]\nl2 = 2\n[federation]\nalpha = [1.0]\n", "a.yml": "erm.l2: 2\nfederation.alpha: 1\n",
+	} {
+		m := resolved(t, "--config", writeFile(t, name, content))
+		if m["erm.l2"].Value != 2.0 || !cmp.Equal(m["federation.alpha"].Value, []any{1.0}) {
+			t.Errorf("%s: erm.l2 is %v, federation.alpha %v", name, m["erm.l2"].Value, m["federation.alpha"].Value)
+		}
+	}
+}
+
+// Every alias leads to a key, and every key says what it means.
+func TestSettingsAreDocumented(t *testing.T) {
+	cfg := experiment.Default()
+	s := bindSettings(&cobra.Command{}, &cfg, runAliases)
+	for a, key := range runAliases {
+		if !s.known(key) {
+			t.Errorf("--%s stands for %s, which is no setting", a, key)
+		}
+	}
+	for _, f := range s.fields {
+		if f.doc == "" {
+			t.Errorf("setting %s has no doc tag", f.key)
+		}
+	}
+}
+
+func FuzzSettingsFile(f *testing.F) {
+	f.Add("erm: {l2: 1}\n")
+	f.Add("federation.alpha: [0.1, .inf, .nan]\n")
+	f.Add("a: &a [*a]\n")
+	f.Add("seed: 99999999999999999999\nseeds: !!binary x\n")
+	f.Fuzz(func(t *testing.T, content string) {
+		p := filepath.Join(t.TempDir(), "f.yaml")
+		if err := os.WriteFile(p, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cfg := experiment.Default()
+		s := bindSettings(&cobra.Command{}, &cfg, runAliases)
+		s.file = p
+		if err := s.resolve(); err == nil {
+			if err := cfg.Validate(); err != nil {
+				t.Errorf("settings passed that are not valid: %v", err)
+			}
+		}
+	})
+}
