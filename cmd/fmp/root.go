@@ -49,7 +49,9 @@ func newONNXCommand() *cobra.Command {
 		Args:    unknownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand()
+	cmd.AddCommand(
+		newONNXGradCommand(),
+	)
 	return cmd
 }
 

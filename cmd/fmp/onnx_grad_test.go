@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+)
+
+func TestONNXGradCommand(t *testing.T) {
+	dir := t.TempDir()
+	b := onnx.NewBuilder("square")
+	x := b.Input("x", onnx.Float32, "n")
+	b.Output("y", b.Mul(x, x))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, out := filepath.Join(dir, "m.onnx"), filepath.Join(dir, "g.onnx")
+	if err := onnx.Save(in, m); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (string, error) {
+		root := newRootCommand()
+		var buf bytes.Buffer
+		root.SetOut(&buf)
+		root.SetErr(&buf)
+		root.SetArgs(append([]string{"onnx", "grad"}, args...))
+		err := root.Execute()
+		return buf.String(), err
+	}
+	if _, err := run(in, "--output", "y", "--wrt", "x", "-o", out); err != nil {
+		t.Fatal(err)
+	}
+	g, err := onnx.Load(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := g.Graph.Input("grad_y"); !ok {
+		t.Error("the gradient model has no input grad_y")
+	}
+	if _, ok := g.Graph.Output("grad_x"); !ok {
+		t.Error("the gradient model has no output grad_x")
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{in, "--wrt", "x"}, "-o"},
+		{[]string{in, "--wrt", "nope", "-o", out}, `"nope"`},
+		{[]string{filepath.Join(dir, "none.onnx"), "--wrt", "x", "-o", out}, "none.onnx"},
+	} {
+		_, err := run(c.args...)
+		if err == nil || !strings.Contains(err.Error(), c.want) || exitCode(err) != exitUsage {
+			t.Errorf("%q: error is %v with code %d; want one with %s and code %d", c.args, err, exitCode(err), c.want, exitUsage)
+		}
+	}
+}
