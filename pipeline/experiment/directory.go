@@ -1,0 +1,380 @@
+package experiment
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"fmp/onnx/atomicfile"
+)
+
+// Files of a run directory.
+const (
+	ConfigFile  = "config.yaml"   // the resolved settings
+	RunFile     = "run.json"      // Manifest
+	JournalFile = "journal.jsonl" // finished cells of a run that is not finished, in the order they came
+	ResultsFile = "results.jsonl" // all cells of a finished run, in the table's order
+	CSVFile     = "results.csv"
+	TimingsFile = "timings.jsonl" // seconds a cell; not reproducible, so by itself
+	TuningFile  = "tuning.json"   // what the tuned protocol chose, and from what
+)
+
+// Manifest is run.json: what a run was made from, so that it can be made again.
+type Manifest struct {
+	// Identity is the digest of everything that decides the figures; runs of equal identity are one run.
+	Identity string `json:"identity"`
+	// Versions are of the program, Go, and the engine.
+	Versions map[string]string `json:"versions"`
+	// Models and Data map names to sha256 digests.
+	Models map[string]string `json:"models"`
+	Data   map[string]string `json:"data"`
+	// Sizes are counts of rows and features by name (test, clients, corpus, dx, classes).
+	Sizes map[string]int `json:"sizes"`
+	// Classes are the names of the classes.
+	Classes []string `json:"classes,omitempty"`
+	// Notes are lines that the reader of the figures should know, such as an untrained model.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Identity is the digest of the settings that decide the figures, and of the models and data. Where the
+// results go, how many threads make them and where the library lies do not take part.
+func Identity(c Config, models, data map[string]string) (string, error) {
+	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Extractor.Batch = "", 0, "", "", 0
+	b, err := json.Marshal(struct {
+		Config       Config
+		Models, Data map[string]string
+	}{c, models, data}) // encoding/json writes maps in the order of their keys
+	if err != nil {
+		return "", fmt.Errorf("digest of the settings: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Directory is an open run directory.
+type Directory struct {
+	Path string
+
+	mu      sync.Mutex
+	journal *os.File
+	timings *os.File
+	done    map[Cell]bool
+	records []Record
+}
+
+// Open makes the directory of a run, or reopens one of the same identity and reads its finished cells. A
+// directory with another run in it, or with files that are no run, is an error and left alone.
+func Open(path string, c Config, m Manifest) (*Directory, error) {
+	d := &Directory{Path: path, done: map[Cell]bool{}}
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	old, err := ReadManifest(path)
+	switch {
+	case err == nil && old.Identity != m.Identity:
+		return nil, fmt.Errorf("run directory %s holds another run (%s): give --out another folder, or the same settings to resume it", path, differences(path, old, c, m))
+	case errors.Is(err, fs.ErrNotExist):
+		if len(entries) > 0 {
+			return nil, fmt.Errorf("run directory %s holds files and no run: give --out a new or empty folder", path)
+		}
+	case err != nil:
+		return nil, err
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	if old == nil {
+		y, err := yaml.Marshal(c)
+		if err != nil {
+			return nil, fmt.Errorf("run directory: writing the settings: %w", err)
+		}
+		if err := atomicfile.WriteBytes(d.file(ConfigFile), y); err != nil {
+			return nil, err
+		}
+		// run.json comes last: a directory with it is a run, one without never began.
+		if err := writeJSON(d.file(RunFile), m); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range []string{ResultsFile, JournalFile} {
+		rs, err := readRecords(d.file(name))
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rs {
+			if !d.done[r.Cell] {
+				d.done[r.Cell] = true
+				d.records = append(d.records, r)
+			}
+		}
+	}
+	return d, nil
+}
+
+func (d *Directory) file(name string) string { return filepath.Join(d.Path, name) }
+
+// Done says whether a cell's figures are in the journal.
+func (d *Directory) Done(c Cell) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.done[c]
+}
+
+// Add appends a finished cell to the journal and waits for the disk.
+func (d *Directory) Add(r Record, took time.Duration) error {
+	line, err := encodeRecords([]Record{r})
+	if err != nil {
+		return err
+	}
+	timing, err := json.Marshal(struct {
+		Cell
+		Seconds float64 `json:"seconds"`
+	}{r.Cell, took.Seconds()})
+	if err != nil {
+		return fmt.Errorf("timing of %s: %w", r.Cell, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.journal == nil {
+		if d.journal, err = appendTo(d.file(JournalFile)); err != nil {
+			return err
+		}
+		if d.timings, err = appendTo(d.file(TimingsFile)); err != nil {
+			return err
+		}
+	}
+	if _, err := d.journal.Write(line); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := d.journal.Sync(); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if _, err := d.timings.Write(append(timing, '\n')); err != nil {
+		return fmt.Errorf("timings: %w", err)
+	}
+	d.done[r.Cell] = true
+	d.records = append(d.records, r)
+	return nil
+}
+
+// appendTo opens a file of lines for appending, first cutting off a last line that was never finished.
+func appendTo(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(f)
+	if err == nil {
+		end := int64(bytes.LastIndexByte(data, '\n') + 1)
+		if err = f.Truncate(end); err == nil {
+			_, err = f.Seek(end, io.SeekStart)
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+// Finish writes results.jsonl and results.csv in the order of cells, all of which must be there, and
+// removes the journal. It returns the records.
+func (d *Directory) Finish(cells []Cell) ([]Record, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	rs := sortRecords(d.records, cells)
+	if len(rs) != len(cells) {
+		return nil, fmt.Errorf("run directory %s: %d of %d cells are finished; run the same command again to finish the rest", d.Path, len(rs), len(cells))
+	}
+	data, err := encodeRecords(rs)
+	if err != nil {
+		return nil, err
+	}
+	if err := atomicfile.WriteBytes(d.file(ResultsFile), data); err != nil {
+		return nil, err
+	}
+	if err := atomicfile.Write(d.file(CSVFile), func(w io.Writer) error { return WriteCSV(w, rs) }); err != nil {
+		return nil, err
+	}
+	if err := d.close(); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(d.file(JournalFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	return rs, nil
+}
+
+// Close closes the journal. What is in it stays for the next run.
+func (d *Directory) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.close()
+}
+
+func (d *Directory) close() error {
+	var errs []error
+	for _, f := range []**os.File{&d.journal, &d.timings} {
+		if *f != nil {
+			errs = append(errs, (*f).Close())
+			*f = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ReadManifest reads run.json of a run directory.
+func ReadManifest(dir string) (*Manifest, error) {
+	data, err := os.ReadFile(filepath.Join(dir, RunFile))
+	if err != nil {
+		return nil, fmt.Errorf("run directory %s: %w", dir, err)
+	}
+	var m Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("run directory %s: %s: %w", dir, RunFile, err)
+	}
+	return &m, nil
+}
+
+// ReadConfig reads the resolved settings of a run directory.
+func ReadConfig(dir string) (Config, error) {
+	var c Config
+	data, err := os.ReadFile(filepath.Join(dir, ConfigFile))
+	if err != nil {
+		return c, fmt.Errorf("run directory %s: %w", dir, err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(&c); err != nil {
+		return c, fmt.Errorf("run directory %s: %s: %w", dir, ConfigFile, err)
+	}
+	return c, nil
+}
+
+// ReadResults reads the records of a finished run.
+func ReadResults(dir string) ([]Record, error) {
+	path := filepath.Join(dir, ResultsFile)
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("run directory %s has no results: %w; a run that was stopped is finished by running it again", dir, err)
+	}
+	return readRecords(path)
+}
+
+func readRecords(path string) ([]Record, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("results: %w", err)
+	}
+	rs, err := parseRecords(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rs, nil
+}
+
+func writeJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return atomicfile.WriteBytes(path, append(b, '\n'))
+}
+
+// differences says in a few words how the run in a directory differs from the one asked for.
+func differences(dir string, old *Manifest, c Config, m Manifest) string {
+	var out []string
+	if was, err := ReadConfig(dir); err == nil {
+		a, b := flatten(was), flatten(c)
+		for _, k := range slices.Sorted(maps.Keys(b)) {
+			switch k {
+			case "output.dir", "engine.threads", "engine.library", "dataset.dir", "extractor.batch":
+				continue
+			}
+			if a[k] != b[k] {
+				out = append(out, fmt.Sprintf("%s is %s there and %s here", k, a[k], b[k]))
+			}
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(m.Models)) {
+		if old.Models[k] != m.Models[k] {
+			out = append(out, fmt.Sprintf("%s is %.12s there and %.12s here", k, old.Models[k], m.Models[k]))
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(m.Data)) {
+		if old.Data[k] != m.Data[k] {
+			out = append(out, fmt.Sprintf("data %s are %.12s there and %.12s here", k, old.Data[k], m.Data[k]))
+		}
+	}
+	if len(out) == 0 {
+		return "its identity differs"
+	}
+	if len(out) > 4 {
+		out = append(out[:4], fmt.Sprintf("and %d more", len(out)-4))
+	}
+	return strings.Join(out, "; ")
+}
+
+// flatten is the settings as text by dotted key.
+func flatten(c Config) map[string]string {
+	out := map[string]string{}
+	b, err := yaml.Marshal(c)
+	if err != nil {
+		return out
+	}
+	var tree map[string]any
+	if yaml.Unmarshal(b, &tree) != nil {
+		return out
+	}
+	var walk func(prefix string, v any)
+	walk = func(prefix string, v any) {
+		if m, ok := v.(map[string]any); ok {
+			for k, e := range m {
+				walk(strings.TrimPrefix(prefix+"."+k, "."), e)
+			}
+			return
+		}
+		out[prefix] = fmt.Sprint(v)
+	}
+	walk("", tree)
+	return out
+}
+
+// WriteCSV writes one line a record, without the curves.
+func WriteCSV(w io.Writer, rs []Record) error {
+	c := csv.NewWriter(w)
+	if err := c.Write([]string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group", "param", "value", "acc", "ece", "nll", "brier", "upload_bytes"}); err != nil {
+		return fmt.Errorf("writing CSV: %w", err)
+	}
+	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	for _, r := range rs {
+		if err := c.Write([]string{r.Dataset, r.Partition, num(r.Alpha), strconv.Itoa(r.Repeat), r.Protocol, r.Method, r.Group,
+			r.Param, num(r.Value), num(r.ACC), num(r.ECE), num(r.NLL), num(r.Brier), num(r.UploadBytes)}); err != nil {
+			return fmt.Errorf("writing CSV: %w", err)
+		}
+	}
+	c.Flush()
+	if err := c.Error(); err != nil {
+		return fmt.Errorf("writing CSV: %w", err)
+	}
+	return nil
+}

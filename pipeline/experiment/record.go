@@ -1,0 +1,95 @@
+package experiment
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"fmp/pipeline/metric"
+)
+
+// Cell is the smallest unit of work that is done or not done: one method on one task under one protocol.
+type Cell struct {
+	Partition string `json:"partition"`
+	Repeat    int    `json:"repeat"` // 0 to seeds-1
+	Protocol  string `json:"protocol"`
+	Method    string `json:"method"`
+}
+
+func (c Cell) String() string {
+	return fmt.Sprintf("%s, repeat %d, %s, %s", c.Partition, c.Repeat, c.Protocol, c.Method)
+}
+
+// Record is one line of results.jsonl: the figures of one cell. It holds nothing that depends on time,
+// place or the number of threads.
+type Record struct {
+	Cell
+	Dataset string  `json:"dataset"`
+	Alpha   float64 `json:"alpha"` // 0: homogeneous
+	Group   string  `json:"group"` // posterior.Group
+	// Param is the hyper-parameter that the tuned protocol chooses and Value what it was here.
+	Param string  `json:"param,omitempty"`
+	Value float64 `json:"value,omitempty"`
+	metric.Scores
+	// UploadBytes is what one client sends; 0 for a method that sends nothing.
+	UploadBytes float64            `json:"upload_bytes"`
+	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`
+	// BySamples scores the first samples of the ensemble, for methods with one ensemble of several.
+	BySamples []Prefix `json:"by_samples,omitempty"`
+}
+
+// Prefix is the scores of the first Samples heads of an ensemble.
+type Prefix struct {
+	Samples int     `json:"samples"`
+	ACC     float64 `json:"acc"`
+	ECE     float64 `json:"ece"`
+	NLL     float64 `json:"nll"`
+}
+
+// parseRecords reads JSON Lines. A last line without its newline was cut short by whatever stopped the
+// run and is left out; any other malformed line is an error with its number.
+func parseRecords(data []byte) ([]Record, error) {
+	var out []Record
+	for n := 1; len(data) > 0; n++ {
+		end := bytes.IndexByte(data, '\n')
+		if end < 0 {
+			return out, nil
+		}
+		line := data[:end]
+		data = data[end+1:]
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var r Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("line %d is not a record: %w", n, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// encodeRecords writes records as JSON Lines.
+func encodeRecords(rs []Record) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	for _, r := range rs {
+		if err := e.Encode(r); err != nil {
+			return nil, fmt.Errorf("record of %s: %w", r.Cell, err)
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// sortRecords orders records as cells lists their cells, and drops repeated ones.
+func sortRecords(rs []Record, cells []Cell) []Record {
+	at := map[Cell]int{}
+	for i, c := range cells {
+		at[c] = i
+	}
+	out := slices.DeleteFunc(slices.Clone(rs), func(r Record) bool { _, ok := at[r.Cell]; return !ok })
+	slices.SortStableFunc(out, func(a, b Record) int { return cmp.Compare(at[a.Cell], at[b.Cell]) })
+	return slices.CompactFunc(out, func(a, b Record) bool { return a.Cell == b.Cell })
+}
