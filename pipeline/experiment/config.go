@@ -33,19 +33,19 @@ type Config struct {
 	Methods []string `mapstructure:"methods" yaml:"methods,flow" json:"methods" doc:"methods to run, in the table's order; empty means all"`
 	Engine  Engine   `mapstructure:"engine" yaml:"engine" json:"engine"`
 	Tasks   Tasks    `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
+	Tuning  Tuning   `mapstructure:"tuning" yaml:"tuning" json:"tuning"`
 	Output  Output   `mapstructure:"output" yaml:"output" json:"output"`
 }
 
 // Dataset says which images.
 type Dataset struct {
-	// Name is synth (the embedded digits, default), synth-color, mnist, cifar10, cifar100, or folder (Dir then
-	// holds train and test, each with one folder of images a class).
-	Name string `mapstructure:"name" yaml:"name" json:"name" doc:"synth, synth-color, mnist, cifar10, cifar100 or folder"`
-	// Dir is where the data lie; "" means the cache.
-	Dir string `mapstructure:"dir" yaml:"dir" json:"dir" doc:"folder of the data; empty means the cache"`
-	// Classes are the labels of the file that take part, renumbered from 0 in this order; empty means all
-	// (0 to 19 of CIFAR-100).
-	Classes []int `mapstructure:"classes" yaml:"classes,flow" json:"classes" doc:"labels that take part, renumbered from 0; empty means the data set's own choice"`
+	// Name is digits (the embedded ones, default), digits-color, mnist, cifar10, cifar100, the name of a folder in
+	// the data folder, or the path of a folder (see fmp/featurize/dataset).
+	Name string `mapstructure:"name" yaml:"name" json:"name" doc:"digits, digits-color, mnist, cifar10, cifar100, or a folder of images by class"`
+	// Dir is the data folder; "" means $FMP_DATA, then the cache.
+	Dir string `mapstructure:"dir" yaml:"dir" json:"dir" doc:"data folder; empty means $FMP_DATA, then the cache"`
+	// Classes keeps the classes 0 to Classes-1, 2 to 10000; 0 (default) means all, and 20 for cifar100.
+	Classes int `mapstructure:"classes" yaml:"classes" json:"classes" doc:"keeps the first so many classes; 0 means all, and 20 for cifar100"`
 	// Splits cuts the training images into disjoint parts.
 	Splits Splits `mapstructure:"splits" yaml:"splits" json:"splits"`
 	// Test is the most test images used, the first ones of the file; 0 means all. Default 0.
@@ -141,6 +141,15 @@ type Tasks struct {
 	Labels string `mapstructure:"labels" yaml:"labels" json:"labels" doc:"permuted or fixed names of classes in meta-training tasks"`
 }
 
+// Tuning is how the tuned protocol chooses: for each partition and method, the value of the method's grid
+// with the lowest mean NLL over tasks drawn from the corpus.
+type Tuning struct {
+	// Tasks is the number of tasks, 1 to 100. Default 4.
+	Tasks int `mapstructure:"tasks" yaml:"tasks" json:"tasks" doc:"corpus tasks that the tuned protocol scores every value on"`
+	// Points is the held-out corpus images that score a task, 10 to 100000. Default 500.
+	Points int `mapstructure:"points" yaml:"points" json:"points" doc:"held-out corpus images of one tuning task"`
+}
+
 // Output is where results go.
 type Output struct {
 	// Dir is the run directory; "" means runs/NAME-DIGEST, which the settings decide.
@@ -151,7 +160,7 @@ type Output struct {
 func Default() Config {
 	return Config{
 		Seed: 1, Seeds: 5,
-		Dataset:    Dataset{Name: "synth", Classes: []int{}, Splits: Splits{Extractor: 0.5, Corpus: 0.375, Clients: 0.125}},
+		Dataset:    Dataset{Name: "digits", Splits: Splits{Extractor: 0.5, Corpus: 0.375, Clients: 0.125}},
 		Extractor:  Extractor{Model: "default", Batch: 256, Mean: []float64{}, Std: []float64{}, Layout: "auto"},
 		Federation: Federation{Clients: 10, Points: 20, Partition: "homogeneous", Alpha: []float64{0.1, 0.5, 1, 5}},
 		Predictor:  Predictor{Model: "default", Fresh: 100},
@@ -162,6 +171,7 @@ func Default() Config {
 		Methods:    []string{},
 		Engine:     Engine{Name: "auto", Provider: "cpu"},
 		Tasks:      Tasks{Labels: "permuted"},
+		Tuning:     Tuning{Tasks: 4, Points: 500},
 	}
 }
 
@@ -192,20 +202,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	integer("seeds", c.Seeds, 1, 1000)
-	choice("dataset.name", c.Dataset.Name, DatasetNames...)
-	if c.Dataset.Name == "folder" && c.Dataset.Dir == "" {
-		fail("dataset.dir", `""`, "a folder that holds train and test", "pass --set dataset.dir=FOLDER")
-	}
-	seen := map[int]bool{}
-	for _, k := range c.Dataset.Classes {
-		if k < 0 || k > 65535 || seen[k] {
-			fail("dataset.classes", c.Dataset.Classes, "different labels from 0 to 65535", "give each label once")
-			break
-		}
-		seen[k] = true
-	}
-	if len(c.Dataset.Classes) == 1 {
-		fail("dataset.classes", c.Dataset.Classes, "none (all), or two and more", "add a second label")
+	given("dataset.name", c.Dataset.Name, "digits")
+	if c.Dataset.Classes != 0 {
+		integer("dataset.classes", c.Dataset.Classes, 2, 10_000)
 	}
 	integer("dataset.test", c.Dataset.Test, 0, 10_000_000)
 	s := c.Dataset.Splits
@@ -262,11 +261,10 @@ func (c *Config) Validate() error {
 	choice("engine.provider", c.Engine.Provider, "cpu", "cuda", "coreml", "dml")
 	integer("engine.threads", c.Engine.Threads, 0, 1024)
 	choice("tasks.labels", c.Tasks.Labels, "permuted", "fixed")
+	integer("tuning.tasks", c.Tuning.Tasks, 1, 100)
+	integer("tuning.points", c.Tuning.Points, 10, 100_000)
 	return errors.Join(errs...)
 }
-
-// DatasetNames are the allowed values of dataset.name.
-var DatasetNames = []string{"synth", "synth-color", "mnist", "cifar10", "cifar100", "folder"}
 
 // Partition is one way to spread classes over clients.
 type Partition struct {
