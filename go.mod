@@ -3,6 +3,8 @@ module fmp
 go 1.26.8
 
 require (
+	codeberg.org/go-fonts/dejavu v0.4.0
+	codeberg.org/go-fonts/latin-modern v0.4.0
 	codeberg.org/go-fonts/liberation v0.5.0
 	github.com/chewxy/math32 v1.11.1
 	github.com/google/go-cmp v0.7.0

@@ -1,0 +1,302 @@
+// Package dataset reads labelled images: the embedded digits (see featurize/digits), MNIST and its kin in
+// IDX files, CIFAR-10 and CIFAR-100 in their binary records, and folders of PNG or JPEG files by class.
+// Every reader treats its files as hostile: headers, sizes, counts and labels are checked against stated
+// bounds before memory is taken for them.
+package dataset
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"strings"
+
+	"fmp/featurize/digits"
+)
+
+// Bounds on what a data set may hold.
+const (
+	// MaxBytes bounds the pixels of one part held in memory: 1 GiB.
+	MaxBytes = 1 << 30
+	// MaxSide bounds the height and width of a stored image.
+	MaxSide = 4096
+	// MaxClasses bounds the number of classes.
+	MaxClasses = 10_000
+)
+
+// Images holds N images of H x W pixels and Ch channels (1 grey, 3 RGB): Pix is [N, H, W, Ch], row-major.
+type Images struct {
+	N, H, W, Ch int
+	Pix         []uint8
+}
+
+// At is image i, [H, W, Ch]. It shares memory with the set.
+func (im *Images) At(i int) []uint8 {
+	s := im.H * im.W * im.Ch
+	return im.Pix[i*s : (i+1)*s : (i+1)*s]
+}
+
+// Select copies the images with the given indices, in that order.
+func (im *Images) Select(idx []int) (*Images, error) {
+	out := &Images{N: len(idx), H: im.H, W: im.W, Ch: im.Ch, Pix: make([]uint8, 0, len(idx)*im.H*im.W*im.Ch)}
+	for _, i := range idx {
+		if i < 0 || i >= im.N {
+			return nil, fmt.Errorf("image %d was asked for; the set has images 0 to %d", i, im.N-1)
+		}
+		out.Pix = append(out.Pix, im.At(i)...)
+	}
+	return out, nil
+}
+
+// Part is a labelled set of images.
+type Part struct {
+	Images
+	Labels []int
+}
+
+// Dataset is a data set in memory.
+type Dataset struct {
+	Name    string
+	Classes []string // names of the labels of Train and Test
+	Train   Part
+	Test    Part
+	// Extra holds the training images of classes that were not chosen: nothing but the training of a
+	// feature extractor may use them. Its labels count on from len(Classes).
+	Extra        Part
+	ExtraClasses []string
+	// Notes say what a reader of the results should know: files that are missing, images that were resized.
+	Notes []string
+	// Digest is the SHA-256, in hexadecimal, of names, sizes, pixels and labels of all parts.
+	Digest string
+}
+
+// Options choose a data set.
+type Options struct {
+	// Name is a data set of [Names], the name of a folder in the data folder, or the path of a folder.
+	// Default: "digits".
+	Name string
+	// Dir is the data folder (setting dataset.dir); "" searches $FMP_DATA, then the user's cache.
+	Dir string
+	// Classes keeps the classes 0 to Classes-1 and puts the others into Extra; 0 keeps all.
+	Classes int
+	// Side is the height and width that images in folders are resized to; 0 keeps a common size.
+	Side int
+	// Seed is the seed of the drawn data sets (default 0). Ignored by those read from files.
+	Seed uint64
+	// Progress, where given, hears of long work: done of total.
+	Progress func(done, total int)
+}
+
+// Names lists the data sets that have a name of their own.
+func Names() []string {
+	return []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"}
+}
+
+// Load reads or draws a data set.
+func Load(ctx context.Context, o Options) (*Dataset, error) {
+	if o.Name == "" {
+		o.Name = "digits"
+	}
+	ds, err := load(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
+	}
+	if err := ds.choose(o.Classes); err != nil {
+		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
+	}
+	if err := ds.Check(); err != nil {
+		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
+	}
+	ds.Digest = ds.digest()
+	return ds, nil
+}
+
+func load(ctx context.Context, o Options) (*Dataset, error) {
+	if v, ok := digits.VariantByName(o.Name); ok {
+		return drawn(ctx, v, o)
+	}
+	dir, err := Find(o.Name, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, o.Name, dir, o)
+}
+
+// open reads the data set in a folder, whatever its format.
+func open(ctx context.Context, name, dir string, o Options) (*Dataset, error) {
+	kind, err := Detect(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var ds *Dataset
+	switch kind {
+	case KindIDX:
+		ds, err = openIDX(dir)
+	case KindCIFAR10:
+		ds, err = openCIFAR10(dir)
+	case KindCIFAR100:
+		ds, err = openCIFAR100(dir)
+	default:
+		ds, err = openFolder(ctx, dir, o.Side, o.Progress)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ds.Name = name
+	return ds, nil
+}
+
+func drawn(ctx context.Context, v digits.Variant, o Options) (*Dataset, error) {
+	set, err := digits.Cached(ctx, digits.Config{Variant: v, Seed: o.Seed, Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	part := func(p digits.Part) Part {
+		labels := make([]int, len(p.Labels))
+		for i, y := range p.Labels {
+			labels[i] = int(y)
+		}
+		return Part{Images: Images{N: len(labels), H: set.Side, W: set.Side, Ch: set.Channels, Pix: p.Pix}, Labels: labels}
+	}
+	return &Dataset{Name: o.Name, Classes: strings.Split("0123456789", ""), Train: part(set.Train), Test: part(set.Test)}, nil
+}
+
+// choose keeps the first k classes and moves the training images of the others to Extra; the test images
+// of the others are dropped.
+func (ds *Dataset) choose(k int) error {
+	all := len(ds.Classes)
+	if k == 0 || k == all {
+		return nil
+	}
+	if k < 2 || k > all {
+		return fmt.Errorf("dataset.classes is %d; allowed are 2 to %d, or 0 for all", k, all)
+	}
+	pick := func(p *Part, keep func(int) bool) (Part, error) {
+		var idx, labels []int
+		for i, y := range p.Labels {
+			if keep(y) {
+				idx, labels = append(idx, i), append(labels, y)
+			}
+		}
+		im, err := p.Select(idx)
+		if err != nil {
+			return Part{}, err
+		}
+		return Part{Images: *im, Labels: labels}, nil
+	}
+	chosen := func(y int) bool { return y < k }
+	extra, err := pick(&ds.Train, func(y int) bool { return y >= k })
+	if err != nil {
+		return err
+	}
+	train, err := pick(&ds.Train, chosen)
+	if err != nil {
+		return err
+	}
+	test, err := pick(&ds.Test, chosen)
+	if err != nil {
+		return err
+	}
+	ds.Train, ds.Test, ds.Extra = train, test, extra
+	ds.Classes, ds.ExtraClasses = ds.Classes[:k:k], ds.Classes[k:]
+	return nil
+}
+
+// Check says what is inconsistent in a data set: parts of different image sizes, labels without a class,
+// a part without images, a class that no training image has.
+func (ds *Dataset) Check() error {
+	if len(ds.Classes) < 2 || len(ds.Classes)+len(ds.ExtraClasses) > MaxClasses {
+		return fmt.Errorf("it has %d classes; allowed are 2 to %d", len(ds.Classes), MaxClasses)
+	}
+	for _, p := range []struct {
+		name   string
+		part   *Part
+		lo, hi int
+		may0   bool
+	}{
+		{"training", &ds.Train, 0, len(ds.Classes), false},
+		{"test", &ds.Test, 0, len(ds.Classes), false},
+		{"extra", &ds.Extra, len(ds.Classes), len(ds.Classes) + len(ds.ExtraClasses), true},
+	} {
+		im := &p.part.Images
+		if im.N == 0 && p.may0 {
+			continue
+		}
+		if im.N == 0 {
+			return fmt.Errorf("it has no %s images", p.name)
+		}
+		if err := checkSize(im.N, im.H, im.W, im.Ch); err != nil {
+			return fmt.Errorf("%s images: %w", p.name, err)
+		}
+		if im.H != ds.Train.H || im.W != ds.Train.W || im.Ch != ds.Train.Ch {
+			return fmt.Errorf("%s images are %dx%dx%d, training images %dx%dx%d; they must agree", p.name, im.H, im.W, im.Ch, ds.Train.H, ds.Train.W, ds.Train.Ch)
+		}
+		if len(im.Pix) != im.N*im.H*im.W*im.Ch || len(p.part.Labels) != im.N {
+			return fmt.Errorf("%d %s images of %dx%dx%d come with %d bytes and %d labels", im.N, p.name, im.H, im.W, im.Ch, len(im.Pix), len(p.part.Labels))
+		}
+		for i, y := range p.part.Labels {
+			if y < p.lo || y >= p.hi {
+				return fmt.Errorf("label %d of %s image %d; allowed are %d to %d", y, p.name, i, p.lo, p.hi-1)
+			}
+		}
+	}
+	seen := make([]bool, len(ds.Classes))
+	for _, y := range ds.Train.Labels {
+		seen[y] = true
+	}
+	for c, ok := range seen {
+		if !ok {
+			return fmt.Errorf("no training image has class %d (%s); choose the classes that are there with dataset.classes", c, ds.Classes[c])
+		}
+	}
+	return nil
+}
+
+// checkSize bounds the dimensions of a stack of images; n may be 0.
+func checkSize(n, h, w, ch int) error {
+	if n < 0 || h < 1 || w < 1 || h > MaxSide || w > MaxSide || (ch != 1 && ch != 3) {
+		return fmt.Errorf("%d images of %dx%d pixels and %d channels; allowed are 1 to %d pixels a side and 1 or 3 channels", n, h, w, ch, MaxSide)
+	}
+	if int64(n) > MaxBytes/int64(h*w*ch) {
+		return fmt.Errorf("%d images of %dx%dx%d need more than %d bytes", n, h, w, ch, MaxBytes)
+	}
+	return nil
+}
+
+func (ds *Dataset) digest() string {
+	h := sha256.New()
+	for _, c := range [][]string{ds.Classes, ds.ExtraClasses} {
+		hashInts(h, len(c))
+		for _, s := range c {
+			hashInts(h, len(s))
+			io.WriteString(h, s)
+		}
+	}
+	for _, p := range []*Part{&ds.Train, &ds.Test, &ds.Extra} {
+		hashInts(h, p.N, p.H, p.W, p.Ch)
+		h.Write(p.Pix)
+		hashInts(h, p.Labels...)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func hashInts(h hash.Hash, v ...int) {
+	b := make([]byte, 0, 8*len(v))
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint64(b, uint64(x))
+	}
+	h.Write(b)
+}
+
+// isDir says whether path is an existing folder.
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}

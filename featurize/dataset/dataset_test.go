@@ -1,0 +1,428 @@
+package dataset
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func idx(magic uint32, dims []uint32, data []byte) []byte {
+	b := binary.BigEndian.AppendUint32(nil, magic)
+	for _, d := range dims {
+		b = binary.BigEndian.AppendUint32(b, d)
+	}
+	return append(b, data...)
+}
+
+func write(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func gz(data []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write(data)
+	w.Close()
+	return b.Bytes()
+}
+
+func ramp(n int) []byte {
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = byte(i * 7)
+	}
+	return out
+}
+
+// goodIDX is a folder of 20 + 10 images of 4x5 pixels.
+func goodIDX(t *testing.T) string {
+	dir := t.TempDir()
+	for _, p := range []struct {
+		name string
+		n    int
+	}{{"train", 20}, {"t10k", 10}} {
+		labels := make([]byte, p.n)
+		for i := range labels {
+			labels[i] = byte(i % 10)
+		}
+		write(t, filepath.Join(dir, p.name+"-images-idx3-ubyte"), idx(0x803, []uint32{uint32(p.n), 4, 5}, ramp(p.n*20)))
+		write(t, filepath.Join(dir, p.name+"-labels-idx1-ubyte.gz"), gz(idx(0x801, []uint32{uint32(p.n)}, labels)))
+	}
+	return dir
+}
+
+func TestIDX(t *testing.T) {
+	dir := goodIDX(t)
+	ds, err := Load(context.Background(), Options{Name: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ds.Train.N != 20 || ds.Test.N != 10 || ds.Train.H != 4 || ds.Train.W != 5 || ds.Train.Ch != 1 || len(ds.Classes) != 10 {
+		t.Errorf("read %dx%dx%dx%d and %d, %d classes", ds.Train.N, ds.Train.H, ds.Train.W, ds.Train.Ch, ds.Test.N, len(ds.Classes))
+	}
+	if !bytes.Equal(ds.Train.At(1), ramp(40)[20:]) || ds.Train.Labels[13] != 3 {
+		t.Error("pixels or labels are out of order")
+	}
+	out := filepath.Join(t.TempDir(), "again")
+	if err := WriteIDX(out, ds); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Load(context.Background(), Options{Name: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Digest != ds.Digest {
+		t.Error("what was written reads back as something else")
+	}
+}
+
+func TestIDXColourReadsBack(t *testing.T) {
+	ds := &Dataset{Classes: []string{"a", "b"}}
+	ds.Train = Part{Images: Images{N: 4, H: 2, W: 3, Ch: 3, Pix: ramp(72)}, Labels: []int{0, 1, 1, 0}}
+	ds.Test = Part{Images: Images{N: 2, H: 2, W: 3, Ch: 3, Pix: ramp(36)}, Labels: []int{0, 1}}
+	dir := filepath.Join(t.TempDir(), "c")
+	if err := WriteIDX(dir, ds); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Load(context.Background(), Options{Name: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Digest != ds.digest() || got.Train.Ch != 3 {
+		t.Errorf("read back %+v", got)
+	}
+}
+
+func TestBadIDX(t *testing.T) {
+	images := func(n uint32) []byte { return idx(0x803, []uint32{n, 4, 5}, ramp(400)) }
+	for name, c := range map[string]struct {
+		file string
+		data []byte
+		want string
+	}{
+		"wrong magic":      {"train-images-idx3-ubyte", idx(0x802, []uint32{20, 4, 5}, ramp(400)), "wrong magic number"},
+		"float elements":   {"train-images-idx3-ubyte", idx(0xd03, []uint32{20, 4, 5}, ramp(400)), "wrong magic number"},
+		"no header":        {"train-images-idx3-ubyte", []byte{0, 0}, "truncated"},
+		"half a header":    {"train-images-idx3-ubyte", images(20)[:11], "truncated"},
+		"truncated":        {"train-images-idx3-ubyte", images(20)[:300], "truncated"},
+		"goes on":          {"train-images-idx3-ubyte", append(images(20), 1), "goes on"},
+		"too many claimed": {"train-images-idx3-ubyte", idx(0x803, []uint32{4e9, 4, 5}, nil), "at most"},
+		"huge sides":       {"train-images-idx3-ubyte", idx(0x803, []uint32{1, 1 << 31, 1 << 31}, nil), "allowed are"},
+		"no pixels":        {"train-images-idx3-ubyte", idx(0x803, []uint32{20, 0, 5}, nil), "allowed are"},
+		"other count":      {"train-images-idx3-ubyte", idx(0x803, []uint32{19, 4, 5}, ramp(380)), "do not belong together"},
+		"other size":       {"t10k-images-idx3-ubyte", idx(0x803, []uint32{10, 5, 5}, ramp(250)), "must agree"},
+		"labels magic":     {"train-labels-idx1-ubyte", images(20), "wrong magic number"},
+		"empty":            {"t10k-images-idx3-ubyte", idx(0x803, []uint32{0, 4, 5}, nil), "10 labels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := goodIDX(t)
+			write(t, filepath.Join(dir, c.file), c.data)
+			_, err := Load(context.Background(), Options{Name: dir})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v; want one with %q", err, c.want)
+			}
+		})
+	}
+	t.Run("missing file", func(t *testing.T) {
+		dir := goodIDX(t)
+		os.Remove(filepath.Join(dir, "t10k-images-idx3-ubyte"))
+		if _, err := Load(context.Background(), Options{Name: dir}); !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+	})
+	t.Run("gzip bomb", func(t *testing.T) {
+		dir := goodIDX(t)
+		os.Remove(filepath.Join(dir, "train-images-idx3-ubyte"))
+		write(t, filepath.Join(dir, "train-images-idx3-ubyte.gz"), gz(append(images(20), make([]byte, 50<<20)...)))
+		if _, err := Load(context.Background(), Options{Name: dir}); err == nil || !strings.Contains(err.Error(), "goes on") {
+			t.Error(err)
+		}
+	})
+	t.Run("gzip cut short", func(t *testing.T) {
+		dir := goodIDX(t)
+		os.Remove(filepath.Join(dir, "train-images-idx3-ubyte"))
+		z := gz(images(20))
+		write(t, filepath.Join(dir, "train-images-idx3-ubyte.gz"), z[:len(z)-12])
+		if _, err := Load(context.Background(), Options{Name: dir}); err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+func cifar(labelBytes int, labels ...byte) []byte {
+	var out []byte
+	for i, y := range labels {
+		rec := make([]byte, labelBytes+cifarPixels)
+		rec[labelBytes-1] = y
+		for k := range cifarPixels {
+			rec[labelBytes+k] = byte(k/1024*80 + i)
+		}
+		out = append(out, rec...)
+	}
+	return out
+}
+
+func TestCIFAR10(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "data_batch_2.bin"), cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
+	write(t, filepath.Join(dir, "data_batch_4.bin"), cifar(1, 9, 8))
+	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 3, 4))
+	ds, err := Load(context.Background(), Options{Name: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ds.Train.N != 12 || ds.Train.Labels[10] != 9 || ds.Classes[9] != "truck" {
+		t.Errorf("%d training images, labels %v", ds.Train.N, ds.Train.Labels)
+	}
+	if !slices.Equal(ds.Train.At(3)[:6], []byte{3, 83, 163, 3, 83, 163}) {
+		t.Errorf("pixels are not interleaved: %v", ds.Train.At(3)[:6])
+	}
+	if len(ds.Notes) != 1 || !strings.Contains(ds.Notes[0], "lacks batches 1 3 5") {
+		t.Errorf("notes %q", ds.Notes)
+	}
+}
+
+func TestClassSubset(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "train.bin"), cifar(2, 3, 0, 1, 2, 3, 0))
+	write(t, filepath.Join(dir, "test.bin"), cifar(2, 1, 0, 3))
+	ds, err := Load(context.Background(), Options{Name: dir, Classes: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0}) || !slices.Equal(ds.Extra.Labels, []int{3, 2, 3}) || !slices.Equal(ds.Test.Labels, []int{1, 0}) {
+		t.Errorf("train %v, extra %v, test %v", ds.Train.Labels, ds.Extra.Labels, ds.Test.Labels)
+	}
+	if ds.Extra.At(1)[0] != 3 {
+		t.Errorf("extra image 1 is record %d; want 3", ds.Extra.At(1)[0])
+	}
+	for _, k := range []int{-1, 1, 5} {
+		if _, err := Load(context.Background(), Options{Name: dir, Classes: k}); err == nil {
+			t.Errorf("%d classes: no error", k)
+		}
+	}
+}
+
+func TestBadCIFAR(t *testing.T) {
+	good := cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"truncated":          {good[:len(good)-1], "whole number"},
+		"empty":              {nil, "whole number"},
+		"label out of range": {cifar(1, 0, 1, 10), "record 2 has label 10"},
+	} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "data_batch_1.bin"), c.data)
+		write(t, filepath.Join(dir, "test_batch.bin"), good)
+		if _, err := Load(context.Background(), Options{Name: dir}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v; want one with %q", name, err, c.want)
+		}
+	}
+}
+
+func pngBytes(t *testing.T, im image.Image) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := png.Encode(&b, im); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func plain(w, h int, c color.Color) image.Image {
+	im := image.NewRGBA(image.Rect(0, 0, w, h))
+	for i := range w * h {
+		im.Set(i%w, i/w, c)
+	}
+	return im
+}
+
+func TestFolder(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 10 {
+		name := string(rune('a'+i)) + ".png"
+		write(t, filepath.Join(dir, "red", name), pngBytes(t, plain(8, 6, color.RGBA{200, 0, 0, 255})))
+		write(t, filepath.Join(dir, "clear", "deep", name), pngBytes(t, plain(8, 6, color.RGBA{})))
+	}
+	var jpg bytes.Buffer
+	if err := jpeg.Encode(&jpg, plain(16, 12, color.RGBA{0, 0, 200, 255}), nil); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "red", "z.JPG"), jpg.Bytes())
+	write(t, filepath.Join(dir, "red", "notes.txt"), []byte("x"))
+	ds, err := Load(context.Background(), Options{Name: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ds.Train.N != 17 || ds.Test.N != 4 || ds.Train.H != 6 || ds.Train.W != 8 || ds.Train.Ch != 3 {
+		t.Fatalf("%d training and %d test images of %dx%dx%d", ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
+	}
+	if !slices.Equal(ds.Classes, []string{"clear", "red"}) || len(ds.Notes) != 3 {
+		t.Errorf("classes %v, notes %q", ds.Classes, ds.Notes)
+	}
+	for i, y := range ds.Test.Labels {
+		want := []byte{200, 0, 0}
+		if y == 0 {
+			want = []byte{255, 255, 255} // transparent shows white
+		}
+		if got := ds.Test.At(i)[:3]; y == 0 && !slices.Equal(got, want) {
+			t.Errorf("test image %d of %s begins with %v; want %v", i, ds.Classes[y], got, want)
+		}
+	}
+	again, err := Load(context.Background(), Options{Name: dir})
+	if err != nil || again.Digest != ds.Digest {
+		t.Errorf("a second reading differs (%v)", err)
+	}
+	small, err := Load(context.Background(), Options{Name: dir, Side: 4})
+	if err != nil || small.Train.H != 4 || small.Train.W != 4 {
+		t.Errorf("resized: %v", err)
+	}
+}
+
+func TestFolderWithSplit(t *testing.T) {
+	dir := t.TempDir()
+	grey := image.NewGray(image.Rect(0, 0, 3, 3))
+	for _, p := range []string{"train/x/1.png", "train/y/1.png", "train/y/2.png", "test/y/1.png"} {
+		write(t, filepath.Join(dir, p), pngBytes(t, grey))
+	}
+	ds, err := Load(context.Background(), Options{Name: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ds.Train.N != 3 || ds.Test.N != 1 || ds.Test.Labels[0] != 1 || ds.Train.Ch != 1 {
+		t.Errorf("%+v", ds)
+	}
+	write(t, filepath.Join(dir, "test/z/1.png"), pngBytes(t, grey))
+	if _, err := Load(context.Background(), Options{Name: dir}); err == nil || !strings.Contains(err.Error(), `"z"`) {
+		t.Errorf("a test class without training images: %v", err)
+	}
+}
+
+func TestBadImages(t *testing.T) {
+	good := pngBytes(t, plain(4, 4, color.White))
+	bomb := slices.Clone(good)
+	binary.BigEndian.PutUint32(bomb[16:], 60000) // width in IHDR; the checksum is then wrong as well
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"not an image": {[]byte("hello"), "not a readable"},
+		"truncated":    {good[:len(good)-20], "not a readable"},
+		"bomb":         {bomb, "readable"},
+		"empty":        {nil, "not a readable"},
+	} {
+		dir := t.TempDir()
+		for _, f := range []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"} {
+			write(t, filepath.Join(dir, f), good)
+		}
+		write(t, filepath.Join(dir, "b/bad.png"), c.data)
+		_, err := Load(context.Background(), Options{Name: dir})
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "bad.png") {
+			t.Errorf("%s: error %v; want one with %q that names the file", name, err, c.want)
+		}
+	}
+	if _, err := Decode(pngBytes(t, image.NewGray(image.Rect(0, 0, MaxImageSide+1, 1)))); err == nil || !strings.Contains(err.Error(), "allowed are") {
+		t.Errorf("too wide: %v", err)
+	}
+}
+
+func TestNotFound(t *testing.T) {
+	empty := t.TempDir()
+	for _, name := range []string{"mnist", "cifar10", "cifar100", "nosuch", "./nosuch", empty} {
+		_, err := Load(context.Background(), Options{Name: name, Dir: empty})
+		if !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for _, n := range []int{8, 16, 1001, 30000, 60000} {
+		s, err := Split(n, DefaultFractions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Extractor.From != 0 || s.Extractor.To != s.Corpus.From || s.Corpus.To != s.Clients.From || s.Clients.To != n {
+			t.Errorf("%d images: %+v do not adjoin", n, s)
+		}
+	}
+	s, _ := Split(60000, DefaultFractions)
+	if s.Extractor.Len() != 30000 || s.Corpus.Len() != 22500 || s.Clients.Len() != 7500 {
+		t.Errorf("60000 images: %+v", s)
+	}
+	for _, f := range []Fractions{{0.5, 0.5, 0.1}, {-0.1, 0.5, 0.5}, {1, 0, 0}, {0.5, 0.5, 0}} {
+		if _, err := Split(100, f); err == nil {
+			t.Errorf("%+v: no error", f)
+		}
+	}
+}
+
+func TestContactSheet(t *testing.T) {
+	p := &Part{Images: Images{N: 3, H: 4, W: 4, Ch: 1, Pix: ramp(48)}, Labels: []int{0, 1, 1}}
+	var b bytes.Buffer
+	if err := ContactSheet(&b, p, 2, 2, 2); err != nil {
+		t.Fatal(err)
+	}
+	im, err := png.Decode(&b)
+	if err != nil || im.Bounds().Dx() != 2*10+2 || im.Bounds().Dy() != 2*10+2 {
+		t.Errorf("%v %v", im.Bounds(), err)
+	}
+	if err := ContactSheet(&b, p, 2, 0, 2); err == nil {
+		t.Error("no columns: no error")
+	}
+}
+
+// realData is the folder of real data sets, or a skip.
+func realData(t *testing.T) string {
+	t.Helper()
+	for _, d := range Dirs("") {
+		if isDir(d) {
+			return d
+		}
+	}
+	t.Skip("no real data: set FMP_DATA to a folder with MNIST/, cifar-10-batches-bin/, cifar-100-binary/")
+	return ""
+}
+
+func TestRealData(t *testing.T) {
+	dir := realData(t)
+	for _, c := range []struct {
+		name           string
+		classes        int
+		h, ch, k, test int
+	}{{"mnist", 0, 28, 1, 10, 10000}, {"cifar10", 0, 32, 3, 10, 10000}, {"cifar100", 20, 32, 3, 20, 2000}} {
+		ds, err := Load(context.Background(), Options{Name: c.name, Dir: dir, Classes: c.classes})
+		if errors.Is(err, ErrNotFound) {
+			t.Logf("%s is not there", c.name)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ds.Train.H != c.h || ds.Train.Ch != c.ch || len(ds.Classes) != c.k || ds.Test.N != c.test || ds.Train.N < 10000 {
+			t.Errorf("%s: %d training and %d test images of %dx%d, %d classes", c.name, ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.Ch, len(ds.Classes))
+		}
+		if _, err := ds.Splits(DefaultFractions); err != nil {
+			t.Error(err)
+		}
+	}
+}

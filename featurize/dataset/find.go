@@ -1,0 +1,159 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ErrNotFound is wrapped by the error of [Find] where no folder holds the data set.
+var ErrNotFound = errors.New("not found")
+
+// folders are the names that the official archives unpack to, by data set.
+var folders = map[string][]string{
+	"mnist":    {"MNIST", "mnist", filepath.Join("MNIST", "raw")},
+	"cifar10":  {"cifar-10-batches-bin", "cifar10"},
+	"cifar100": {"cifar-100-binary", "cifar100"},
+}
+
+// Dirs lists the data folders in the order they are searched: the setting alone where it is given,
+// else $FMP_DATA, then fmp/data in the user's cache folder.
+func Dirs(setting string) []string {
+	if setting != "" {
+		return []string{setting}
+	}
+	var out []string
+	if d := os.Getenv("FMP_DATA"); d != "" {
+		out = append(out, d)
+	}
+	if c, err := os.UserCacheDir(); err == nil {
+		out = append(out, filepath.Join(c, "fmp", "data"))
+	}
+	return out
+}
+
+// Find is the folder that holds the data set called name: the path itself where name is one (it holds a
+// separator or is "."), else a folder in one of [Dirs].
+func Find(name, setting string) (string, error) {
+	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
+		if !isDir(name) {
+			return "", fmt.Errorf("%w: %s is no folder; give a folder of images by class, or a name: %s", ErrNotFound, name, strings.Join(Names(), ", "))
+		}
+		return name, nil
+	}
+	known := folders[name]
+	if known == nil {
+		known = []string{name}
+	}
+	var tried []string
+	for _, d := range Dirs(setting) {
+		for _, f := range known {
+			p := filepath.Join(d, f)
+			if _, err := Detect(p); err == nil {
+				return p, nil
+			}
+		}
+		tried = append(tried, d)
+	}
+	if _, ok := folders[name]; ok {
+		return "", fmt.Errorf("%w in %s; get it with `fmp data pull %s`, or name its folder with --dataset.dir", ErrNotFound, strings.Join(tried, ", "), name)
+	}
+	return "", fmt.Errorf("%w in %s; known names are %s; a folder of images is given by its path (./%s)", ErrNotFound, strings.Join(tried, ", "), strings.Join(Names(), ", "), name)
+}
+
+// Status is whether a data set can be read, and from where.
+type Status struct {
+	Name    string `json:"name"`
+	Present bool   `json:"present"`
+	Where   string `json:"where"`          // a folder, or "drawn from a seed"
+	Kind    Kind   `json:"kind,omitempty"` // format of the files
+	Missing string `json:"missing,omitempty"`
+}
+
+// List tells of every data set of [Names], and of other folders in the data folders that hold one.
+func List(setting string) []Status {
+	var out []Status
+	taken := map[string]bool{}
+	for _, n := range Names() {
+		if _, ok := folders[n]; !ok {
+			out = append(out, Status{Name: n, Present: true, Where: "drawn from a seed"})
+			continue
+		}
+		s := Status{Name: n}
+		if p, err := Find(n, setting); err != nil {
+			s.Missing = err.Error()
+		} else {
+			s.Present, s.Where = true, p
+			s.Kind, _ = Detect(p)
+			taken[p] = true
+		}
+		out = append(out, s)
+	}
+	for _, d := range Dirs(setting) {
+		entries, err := os.ReadDir(d)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			p := filepath.Join(d, e.Name())
+			if taken[p] || strings.HasPrefix(e.Name(), ".") {
+				continue
+			}
+			if kind, err := Detect(p); err == nil {
+				out = append(out, Status{Name: e.Name(), Present: true, Where: p, Kind: kind})
+			}
+		}
+	}
+	return out
+}
+
+// Kind is a format of data set files.
+type Kind string
+
+// The formats that are read.
+const (
+	KindIDX      Kind = "idx"
+	KindCIFAR10  Kind = "cifar10"
+	KindCIFAR100 Kind = "cifar100"
+	KindFolder   Kind = "folder"
+)
+
+// Detect tells the format of the data set in a folder by the names of its files.
+func Detect(dir string) (Kind, error) {
+	if !isDir(dir) {
+		return "", fmt.Errorf("%w: no folder %s", ErrNotFound, dir)
+	}
+	if p, _ := filepath.Glob(filepath.Join(globQuote(dir), "data_batch_*.bin")); len(p) > 0 {
+		return KindCIFAR10, nil
+	}
+	if isFile(filepath.Join(dir, "train.bin")) && isFile(filepath.Join(dir, "test.bin")) {
+		return KindCIFAR100, nil
+	}
+	for _, f := range idxFiles {
+		if findIDX(dir, f) != "" {
+			return KindIDX, nil
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && isDir(filepath.Join(dir, e.Name())) {
+			return KindFolder, nil
+		}
+	}
+	return "", fmt.Errorf("%w: %s holds neither IDX files (train-images-idx3-ubyte ...), nor CIFAR batches (data_batch_1.bin ... or train.bin and test.bin), nor a folder for each class", ErrNotFound, dir)
+}
+
+// globQuote escapes what filepath.Glob would read as a pattern.
+func globQuote(s string) string {
+	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(s)
+}
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
+}

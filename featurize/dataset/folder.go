@@ -1,0 +1,340 @@
+package dataset
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"image"
+	"image/color"
+	_ "image/jpeg" // registers the decoder
+	_ "image/png"  // registers the decoder
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/image/draw"
+	"golang.org/x/sync/errgroup"
+)
+
+// Bounds on folders of images.
+const (
+	// MaxImageFile bounds an image file: 64 MiB.
+	MaxImageFile = 64 << 20
+	// MaxImagePixels bounds the pixels of an image before it is decoded: 50 million.
+	MaxImagePixels = 50_000_000
+	// MaxImageSide bounds the height and width of an image before it is decoded.
+	MaxImageSide = 20_000
+	maxFiles     = 1_000_000
+	// The share of a folder's images that become test images where it has no train and test folders, as 1/testShare.
+	testShare = 5
+)
+
+type imageFile struct {
+	path  string
+	label int
+	key   [sha256.Size]byte // of class and file name: orders the images
+	h, w  int
+	grey  bool
+}
+
+// openFolder reads images sorted into one folder a class: train/CLASS/... and test/CLASS/..., or CLASS/...,
+// of which one in five becomes a test image. Images are ordered, and the test images chosen, by a hash of
+// class and file name, so that both stay the same when files are added. Grey if all images are; images are
+// resized to side x side, or where side is 0 and their sizes differ to the median height and width, at most
+// 256, by Catmull-Rom interpolation; transparent pixels show white.
+func openFolder(ctx context.Context, dir string, side int, progress func(done, total int)) (*Dataset, error) {
+	if side < 0 || side > MaxSide {
+		return nil, fmt.Errorf("images are to be resized to %d pixels a side; allowed are 1 to %d, or 0", side, MaxSide)
+	}
+	ds := &Dataset{}
+	trainDir, testDir := filepath.Join(dir, "train"), filepath.Join(dir, "test")
+	split := isDir(trainDir) && isDir(testDir)
+	root := dir
+	if split {
+		root = trainDir
+	}
+	classes, err := subfolders(root)
+	if err != nil {
+		return nil, err
+	}
+	if len(classes) < 2 || len(classes) > MaxClasses {
+		return nil, fmt.Errorf("%s has %d class folders; 2 to %d are needed", root, len(classes), MaxClasses)
+	}
+	ds.Classes = classes
+	other := 0
+	train, err := listImages(root, classes, &other)
+	if err != nil {
+		return nil, err
+	}
+	var test []imageFile
+	if split {
+		names, err := subfolders(testDir)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			if !slices.Contains(classes, n) {
+				return nil, fmt.Errorf("%s has the class %q, which %s lacks", testDir, n, trainDir)
+			}
+		}
+		if test, err = listImages(testDir, names, &other); err != nil {
+			return nil, err
+		}
+		for i := range test {
+			test[i].label = slices.Index(classes, names[test[i].label])
+		}
+	} else {
+		train, test = splitFiles(train, len(classes))
+		ds.Notes = append(ds.Notes, fmt.Sprintf("%s has no train and test folders: one image in %d of each class is a test image, chosen by a hash of its name", dir, testShare))
+	}
+	if other > 0 {
+		ds.Notes = append(ds.Notes, fmt.Sprintf("%d files under %s are neither .png nor .jpg nor .jpeg and were left out", other, dir))
+	}
+	all := slices.Concat(train, test)
+	if len(train) == 0 || len(test) == 0 {
+		return nil, fmt.Errorf("%s gives %d training and %d test images; both are needed", dir, len(train), len(test))
+	}
+	if err := readHeaders(ctx, all); err != nil {
+		return nil, err
+	}
+	h, w, ch, same := commonSize(all)
+	if side > 0 {
+		h, w = side, side
+	} else if !same {
+		ds.Notes = append(ds.Notes, fmt.Sprintf("images under %s differ in size and were resized to the median, %dx%d", dir, h, w))
+	}
+	if err := checkSize(len(all), h, w, ch); err != nil {
+		return nil, err
+	}
+	im := Images{N: len(all), H: h, W: w, Ch: ch, Pix: make([]uint8, len(all)*h*w*ch)}
+	var done atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, f := range all {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			src, err := DecodeFile(f.path)
+			if err != nil {
+				return err
+			}
+			toPixels(src, h, w, ch, im.At(i))
+			if k := int(done.Add(1)); progress != nil && (k%64 == 0 || k == len(all)) {
+				progress(k, len(all))
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	part := func(from, to int) Part {
+		p := Part{Images: Images{N: to - from, H: h, W: w, Ch: ch, Pix: im.Pix[from*h*w*ch : to*h*w*ch]}}
+		for _, f := range all[from:to] {
+			p.Labels = append(p.Labels, f.label)
+		}
+		return p
+	}
+	ds.Train, ds.Test = part(0, len(train)), part(len(train), len(all))
+	return ds, nil
+}
+
+func subfolders(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries { // ReadDir sorts by name
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
+}
+
+// listImages lists the image files in each class's folder and its subfolders, ordered by key. Links are
+// not followed; other files are counted.
+func listImages(root string, classes []string, other *int) ([]imageFile, error) {
+	var out []imageFile
+	for label, class := range classes {
+		base := filepath.Join(root, class)
+		err := filepath.WalkDir(base, func(path string, e os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(e.Name(), ".") && path != base {
+				if e.IsDir() {
+					return filepath.SkipDir
+				}
+				return nil
+			}
+			if !e.Type().IsRegular() {
+				return nil
+			}
+			switch strings.ToLower(filepath.Ext(path)) {
+			case ".png", ".jpg", ".jpeg":
+			default:
+				*other++
+				return nil
+			}
+			if len(out) == maxFiles {
+				return fmt.Errorf("more than %d images under %s", maxFiles, root)
+			}
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			out = append(out, imageFile{path: path, label: label, key: sha256.Sum256([]byte(filepath.ToSlash(rel)))})
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(out, func(a, b imageFile) int {
+		return cmp.Or(bytes.Compare(a.key[:], b.key[:]), strings.Compare(a.path, b.path))
+	})
+	return out, nil
+}
+
+// splitFiles takes the first images of each class, in the order of their keys, as test images: one in
+// testShare, at least one where the class has two.
+func splitFiles(files []imageFile, classes int) (train, test []imageFile) {
+	count := make([]int, classes)
+	for _, f := range files {
+		count[f.label]++
+	}
+	want := make([]int, classes)
+	for c, n := range count {
+		want[c] = n / testShare
+		if n > 1 {
+			want[c] = max(want[c], 1)
+		}
+	}
+	for _, f := range files {
+		if want[f.label] > 0 {
+			want[f.label]--
+			test = append(test, f)
+		} else {
+			train = append(train, f)
+		}
+	}
+	return train, test
+}
+
+func readHeaders(ctx context.Context, files []imageFile) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range files {
+		f := &files[i]
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			r, err := os.Open(f.path)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			c, err := checkHeader(bufio.NewReader(r))
+			if err != nil {
+				return fmt.Errorf("%s: %w", f.path, err)
+			}
+			f.h, f.w, f.grey = c.Height, c.Width, c.ColorModel == color.GrayModel || c.ColorModel == color.Gray16Model
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// checkHeader reads an image's size and refuses what would take too much memory to decode.
+func checkHeader(r io.Reader) (image.Config, error) {
+	c, _, err := image.DecodeConfig(r)
+	if err != nil {
+		return c, fmt.Errorf("not a readable PNG or JPEG image: %w", err)
+	}
+	if c.Width < 1 || c.Height < 1 || c.Width > MaxImageSide || c.Height > MaxImageSide || c.Width*c.Height > MaxImagePixels {
+		return c, fmt.Errorf("an image of %dx%d pixels; allowed are 1 to %d a side and %d in all", c.Width, c.Height, MaxImageSide, MaxImagePixels)
+	}
+	return c, nil
+}
+
+// DecodeFile reads a PNG or JPEG image after checking its size.
+func DecodeFile(path string) (image.Image, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxImageFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	im, err := Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return im, nil
+}
+
+// Decode decodes a PNG or JPEG image after checking its size.
+func Decode(data []byte) (image.Image, error) {
+	if len(data) > MaxImageFile {
+		return nil, fmt.Errorf("an image file of more than %d bytes", MaxImageFile)
+	}
+	if _, err := checkHeader(bytes.NewReader(data)); err != nil {
+		return nil, err
+	}
+	im, _, err := image.Decode(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("not a readable PNG or JPEG image: %w", err)
+	}
+	return im, nil
+}
+
+// commonSize is the size and channels that all images are brought to.
+func commonSize(files []imageFile) (h, w, ch int, same bool) {
+	hs, ws := make([]int, len(files)), make([]int, len(files))
+	ch, same = 1, true
+	for i, f := range files {
+		hs[i], ws[i] = f.h, f.w
+		if !f.grey {
+			ch = 3
+		}
+		same = same && f.h == files[0].h && f.w == files[0].w
+	}
+	if same && hs[0] <= MaxSide && ws[0] <= MaxSide {
+		return hs[0], ws[0], ch, true
+	}
+	slices.Sort(hs)
+	slices.Sort(ws)
+	return min(hs[len(hs)/2], 256), min(ws[len(ws)/2], 256), ch, false
+}
+
+// toPixels scales an image to h x w pixels of ch channels (Catmull-Rom, over white) into dst.
+func toPixels(src image.Image, h, w, ch int, dst []uint8) {
+	rgba := image.NewRGBA(image.Rect(0, 0, w, h))
+	draw.Draw(rgba, rgba.Bounds(), image.White, image.Point{}, draw.Src)
+	if src.Bounds().Dx() == w && src.Bounds().Dy() == h {
+		draw.Draw(rgba, rgba.Bounds(), src, src.Bounds().Min, draw.Over)
+	} else {
+		draw.CatmullRom.Scale(rgba, rgba.Bounds(), src, src.Bounds(), draw.Over, nil)
+	}
+	for i := range h * w {
+		p := rgba.Pix[4*i : 4*i+4]
+		if ch == 1 {
+			dst[i] = p[0] // a grey image has equal channels
+			continue
+		}
+		copy(dst[3*i:3*i+3], p[:3])
+	}
+}

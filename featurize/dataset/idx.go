@@ -1,0 +1,299 @@
+package dataset
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"fmp/onnx/atomicfile"
+)
+
+// The IDX format (http://yann.lecun.com/exdb/mnist/): two zero bytes, the element type (8: unsigned byte),
+// the number of dimensions, each dimension as a big-endian uint32, then the elements.
+const (
+	idxUbyte     = 0x08
+	idxMaxImages = 10_000_000
+)
+
+var idxFiles = []string{"train-images", "train-labels", "t10k-images", "t10k-labels"}
+
+// findIDX is the file of the given part in dir, plain before gzipped, "" where there is none.
+func findIDX(dir, part string) string {
+	for _, dims := range []string{"1", "3", "4"} {
+		for _, sep := range []string{"-", "."} {
+			for _, ext := range []string{"", ".gz"} {
+				p := filepath.Join(dir, part+sep+"idx"+dims+"-ubyte"+ext)
+				if isFile(p) {
+					return p
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func openIDX(dir string) (*Dataset, error) {
+	paths := make([]string, len(idxFiles))
+	for i, f := range idxFiles {
+		if paths[i] = findIDX(dir, f); paths[i] == "" {
+			return nil, fmt.Errorf("%w: %s has no %s-idx*-ubyte, plain or .gz; all four files are needed", ErrNotFound, dir, f)
+		}
+	}
+	ds := &Dataset{}
+	classes := 1
+	for i, p := range []*Part{&ds.Train, &ds.Test} {
+		im, err := ReadIDXImages(paths[2*i])
+		if err != nil {
+			return nil, err
+		}
+		labels, err := ReadIDXLabels(paths[2*i+1])
+		if err != nil {
+			return nil, err
+		}
+		if im.N != len(labels) {
+			return nil, fmt.Errorf("%s has %d images and %s has %d labels; the two files do not belong together", paths[2*i], im.N, paths[2*i+1], len(labels))
+		}
+		*p = Part{Images: *im, Labels: labels}
+		for _, y := range labels {
+			classes = max(classes, y+1)
+		}
+	}
+	names, note, err := classNames(filepath.Join(dir, "classes.txt"), classes)
+	if err != nil {
+		return nil, err
+	}
+	ds.Classes = names
+	ds.Notes = append(ds.Notes, note...)
+	return ds, nil
+}
+
+// ReadIDXImages reads a file of images: 3 dimensions (grey) or 4 (the last one 1 or 3 channels), gzipped
+// where its name ends in .gz.
+func ReadIDXImages(path string) (*Images, error) {
+	var im *Images
+	err := readFile(path, func(r io.Reader, size int64) (err error) { im, err = decodeIDXImages(r, size); return })
+	return im, err
+}
+
+// ReadIDXLabels reads a file of labels, gzipped where its name ends in .gz.
+func ReadIDXLabels(path string) ([]int, error) {
+	var labels []int
+	err := readFile(path, func(r io.Reader, size int64) (err error) { labels, err = decodeIDXLabels(r, size); return })
+	return labels, err
+}
+
+// readFile hands decode the contents of a regular file and their size, -1 where it is gzipped.
+func readFile(path string, decode func(io.Reader, int64) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a regular file", path)
+	}
+	size := st.Size()
+	var r io.Reader = bufio.NewReaderSize(f, 1<<16)
+	if filepath.Ext(path) == ".gz" {
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		defer z.Close()
+		r, size = z, -1
+	}
+	if err := decode(r, size); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func decodeIDXImages(r io.Reader, size int64) (*Images, error) {
+	dims, err := idxHeader(r, 3, 4)
+	if err != nil {
+		return nil, err
+	}
+	if len(dims) == 3 {
+		dims = append(dims, 1)
+	}
+	im := &Images{N: dims[0], H: dims[1], W: dims[2], Ch: dims[3]}
+	if im.N > idxMaxImages {
+		return nil, fmt.Errorf("the header says %d images; at most %d are read", im.N, idxMaxImages)
+	}
+	if err := checkSize(im.N, im.H, im.W, im.Ch); err != nil {
+		return nil, fmt.Errorf("the header says %w", err)
+	}
+	im.Pix, err = readExactly(r, im.N*im.H*im.W*im.Ch, size)
+	return im, err
+}
+
+func decodeIDXLabels(r io.Reader, size int64) ([]int, error) {
+	dims, err := idxHeader(r, 1, 1)
+	if err != nil {
+		return nil, err
+	}
+	if dims[0] > idxMaxImages {
+		return nil, fmt.Errorf("the header says %d labels; at most %d are read", dims[0], idxMaxImages)
+	}
+	raw, err := readExactly(r, dims[0], size)
+	if err != nil {
+		return nil, err
+	}
+	labels := make([]int, len(raw))
+	for i, y := range raw {
+		labels[i] = int(y)
+	}
+	return labels, nil
+}
+
+func idxHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
+	var magic [4]byte
+	if _, err := io.ReadFull(r, magic[:]); err != nil {
+		return nil, fmt.Errorf("truncated: no IDX header: %w", err)
+	}
+	n := int(magic[3])
+	if magic[0] != 0 || magic[1] != 0 || magic[2] != idxUbyte || n < minDims || n > maxDims {
+		return nil, fmt.Errorf("wrong magic number 0x%08x; an IDX file of unsigned bytes with %d to %d dimensions begins with 0x%08x",
+			binary.BigEndian.Uint32(magic[:]), minDims, maxDims, idxUbyte<<8|minDims)
+	}
+	dims := make([]int, n)
+	for i := range dims {
+		var b [4]byte
+		if _, err := io.ReadFull(r, b[:]); err != nil {
+			return nil, fmt.Errorf("truncated: the header names %d dimensions: %w", n, err)
+		}
+		dims[i] = int(binary.BigEndian.Uint32(b[:]))
+	}
+	return dims, nil
+}
+
+// readExactly reads n bytes and makes sure that no more follow. Memory grows with what is really there,
+// not with what a header promises, where the size of the source is not known.
+func readExactly(r io.Reader, n int, size int64) ([]byte, error) {
+	var data []byte
+	if size >= int64(n) {
+		data = make([]byte, n)
+		if k, err := io.ReadFull(r, data); err != nil {
+			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there: %w", n, k, err)
+		}
+	} else {
+		var err error
+		if data, err = io.ReadAll(io.LimitReader(r, int64(n))); err != nil {
+			return nil, fmt.Errorf("%d bytes of data are promised; after %d: %w", n, len(data), err)
+		}
+		if len(data) < n {
+			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there", n, len(data))
+		}
+	}
+	var more [1]byte
+	switch k, err := r.Read(more[:]); {
+	case k > 0:
+		return nil, fmt.Errorf("the file goes on after the %d bytes of data that its header promises", n)
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, err
+	}
+	return data, nil
+}
+
+// WriteIDX writes a data set as the four IDX files into dir, images with 3 dimensions (grey) or 4 (RGB),
+// and the names of its classes as classes.txt. Labels must be below 256.
+func WriteIDX(dir string, ds *Dataset) error {
+	if len(ds.Classes) > 256 {
+		return fmt.Errorf("writing IDX: %d classes; labels are bytes and hold at most 256", len(ds.Classes))
+	}
+	for i, p := range []*Part{&ds.Train, &ds.Test} {
+		shape, kind := []int{p.N, p.H, p.W}, "-idx3-ubyte"
+		if p.Ch != 1 {
+			shape, kind = append(shape, p.Ch), "-idx4-ubyte"
+		}
+		if err := writeIDX(filepath.Join(dir, idxFiles[2*i]+kind), shape, p.Pix); err != nil {
+			return err
+		}
+		raw := make([]byte, len(p.Labels))
+		for k, y := range p.Labels {
+			raw[k] = byte(y)
+		}
+		if err := writeIDX(filepath.Join(dir, idxFiles[2*i+1]+"-idx1-ubyte"), []int{p.N}, raw); err != nil {
+			return err
+		}
+	}
+	return atomicfile.Write(filepath.Join(dir, "classes.txt"), func(w io.Writer) error {
+		for _, c := range ds.Classes {
+			if _, err := fmt.Fprintln(w, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func writeIDX(path string, shape []int, data []byte) error {
+	head := []byte{0, 0, idxUbyte, byte(len(shape))}
+	for _, d := range shape {
+		head = binary.BigEndian.AppendUint32(head, uint32(d))
+	}
+	return atomicfile.Write(path, func(w io.Writer) error {
+		if _, err := w.Write(head); err != nil {
+			return err
+		}
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// classNames reads one name a line; where the file is missing or has fewer than n names, the classes are
+// called by their numbers, and a note says so if the file is there.
+func classNames(path string, n int) ([]string, []string, error) {
+	names, err := readLines(path, MaxClasses)
+	switch {
+	case err == nil && len(names) >= n:
+		return names, nil, nil
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return nil, nil, err
+	}
+	var note []string
+	if err == nil {
+		note = []string{fmt.Sprintf("%s names %d classes and the labels go up to %d: classes are called by their numbers", path, len(names), n-1)}
+	}
+	names = make([]string, n)
+	for i := range names {
+		names[i] = strconv.Itoa(i)
+	}
+	return names, note, nil
+}
+
+// readLines reads at most limit non-empty lines of at most 256 bytes.
+func readLines(path string, limit int) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s := bufio.NewScanner(f)
+	s.Buffer(make([]byte, 0, 512), 512)
+	var out []string
+	for s.Scan() {
+		line := s.Text()
+		if line == "" {
+			continue
+		}
+		if len(line) > 256 || len(out) == limit {
+			return nil, fmt.Errorf("%s: not a list of at most %d names of at most 256 bytes", path, limit)
+		}
+		out = append(out, line)
+	}
+	if err := s.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,65 @@
+package dataset
+
+import (
+	"fmt"
+	"math"
+)
+
+// Fractions divide the training images of the chosen classes, in the order of the data set. They add up
+// to at most 1.
+type Fractions struct {
+	Extractor float64 `json:"extractor"` // trains the feature extractor
+	Corpus    float64 `json:"corpus"`    // the meta-training corpus
+	Clients   float64 `json:"clients"`   // the clients of new tasks
+}
+
+// DefaultFractions are a half, 3/8 and 1/8.
+var DefaultFractions = Fractions{Extractor: 0.5, Corpus: 0.375, Clients: 0.125}
+
+// Range is the images with index From <= i < To.
+type Range struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+}
+
+// Len is the number of images.
+func (r Range) Len() int { return r.To - r.From }
+
+// Indices lists the images.
+func (r Range) Indices() []int {
+	out := make([]int, r.Len())
+	for i := range out {
+		out[i] = r.From + i
+	}
+	return out
+}
+
+// Splits are three disjoint parts of a data set's training images. The extractor may besides learn from
+// all of Dataset.Extra. Test images belong to none: they are for the reported figures only.
+type Splits struct {
+	Extractor Range `json:"extractor"`
+	Corpus    Range `json:"corpus"`
+	Clients   Range `json:"clients"`
+}
+
+// Split divides n training images. Boundaries are cumulative fractions rounded to whole images.
+func Split(n int, f Fractions) (Splits, error) {
+	for _, v := range []float64{f.Extractor, f.Corpus, f.Clients} {
+		if !(v >= 0 && v <= 1) {
+			return Splits{}, fmt.Errorf("split: a fraction is %v; allowed are 0 to 1", v)
+		}
+	}
+	if sum := f.Extractor + f.Corpus + f.Clients; sum > 1+1e-9 {
+		return Splits{}, fmt.Errorf("split: the fractions %v, %v and %v add up to %v; at most 1 is allowed", f.Extractor, f.Corpus, f.Clients, sum)
+	}
+	at := func(v float64) int { return min(n, int(math.Round(v*float64(n)))) }
+	a, b, c := at(f.Extractor), at(f.Extractor+f.Corpus), at(f.Extractor+f.Corpus+f.Clients)
+	s := Splits{Extractor: Range{0, a}, Corpus: Range{a, b}, Clients: Range{b, c}}
+	if s.Clients.Len() == 0 {
+		return Splits{}, fmt.Errorf("split: %d training images leave none for clients (fraction %v)", n, f.Clients)
+	}
+	return s, nil
+}
+
+// Splits divides the data set's training images.
+func (ds *Dataset) Splits(f Fractions) (Splits, error) { return Split(ds.Train.N, f) }
