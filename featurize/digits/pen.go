@@ -247,10 +247,7 @@ func (p *pen) grey(r *rand.Rand, o outline, dst []uint8) {
 	ink, layer := make([]float64, n), make([]float64, n)
 	p.digit(r, o)
 	p.down(ink)
-	bright := between(r, 0.7, 1)
-	for i := range ink {
-		ink[i] *= bright
-	}
+	strengthen(ink, between(r, 0.7, 1))
 	for range r.IntN(4) {
 		p.clutter(r)
 		p.down(layer)
@@ -303,10 +300,25 @@ func (p *pen) color(r *rand.Rand, o outline, dst []uint8) {
 	}
 	p.digit(r, o)
 	p.down(ink)
-	lay(ink, paint(0.28), between(r, 0.8, 1))
+	strengthen(ink, between(r, 0.8, 1))
+	lay(ink, paint(0.28), 1)
 	noise := between(r, 0, 0.05)
 	for i := range dst {
 		dst[i] = toByte(ground[i] + noise*r.NormFloat64())
+	}
+}
+
+// strengthen scales ink so that its strongest pixel is peak: a thin stroke survives erosion and blur.
+func strengthen(ink []float64, peak float64) {
+	top := 0.0
+	for _, v := range ink {
+		top = math.Max(top, v)
+	}
+	if top == 0 {
+		return
+	}
+	for i := range ink {
+		ink[i] *= peak / top
 	}
 }
 
