@@ -71,3 +71,20 @@ func Pool(sets ...*Set) (*Set, error) {
 	}
 	return out, nil
 }
+
+// Labelled is the set as feature rows (N x Dx, row-major, copied) and the most probable class of each
+// label, the lowest where several are.
+func (s *Set) Labelled() (features []float32, labels []int) {
+	features = make([]float32, 0, s.N*s.Dx)
+	labels = make([]int, s.N)
+	for i := range labels {
+		z := s.Row(i)
+		features = append(features, z[:s.Dx]...)
+		for c, p := range z[s.Dx:] {
+			if p > z[s.Dx+labels[i]] {
+				labels[i] = c
+			}
+		}
+	}
+	return features, labels
+}

@@ -1,0 +1,271 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"fmp/models/rng"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+	"fmp/pipeline/task"
+)
+
+// Data is what a run works on: standardised feature rows of the parts of one data set.
+type Data struct {
+	// Clients is the part that new tasks' clients draw from; Corpus the meta-training corpus, which only the
+	// tuned protocol reads, and nil where there is none.
+	Clients, Corpus *task.Bank
+	// Test holds len(TestLabels) rows of features; it is used for the reported figures and nothing else.
+	Test       []float32
+	TestLabels []int
+}
+
+// Compressor makes clients' uploads (fmp/pipeline/compress).
+type Compressor interface {
+	Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error)
+}
+
+// Tools are the models of a run behind their engine, safe for several goroutines and with figures that
+// do not depend on how many there are.
+type Tools struct {
+	Compressor Compressor
+	Drawer     posterior.Drawer
+}
+
+// Progress hears of finished cells: done of total, counting those of an earlier, interrupted run.
+type Progress func(done, total int, stage string)
+
+// Cells lists the cells of a run in the order of its results: partition, repeat, protocol, method.
+func Cells(c *Config) ([]Cell, error) {
+	methods, err := c.methods()
+	if err != nil {
+		return nil, err
+	}
+	var out []Cell
+	for _, p := range c.Partitions() {
+		for r := range c.Seeds {
+			for _, protocol := range c.Protocols() {
+				for _, m := range methods {
+					out = append(out, Cell{Partition: p.Name(), Repeat: r, Protocol: protocol, Method: m.Info().Name})
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+func (c *Config) methods() ([]posterior.Method, error) {
+	if len(c.Methods) == 0 {
+		return posterior.All(), nil
+	}
+	var out []posterior.Method
+	for _, name := range c.Methods {
+		m, err := posterior.Lookup(name)
+		if err != nil {
+			return nil, fmt.Errorf("setting methods: %w", err)
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// settings are the shared protocol's.
+func (c *Config) settings() posterior.Settings {
+	s := posterior.DefaultSettings()
+	s.L2, s.Tolerance = c.ERM.L2, c.ERM.Tolerance
+	s.Sampler, s.Covariance = c.Posterior.BNN, c.Posterior.Consensus
+	return s
+}
+
+// Run does the cells that the directory does not have yet and finishes it. Tasks (a partition and a repeat)
+// run in parallel on as many threads as the settings say. Every random number comes from a stream named
+// after its task, so neither the order nor the number of threads shows in the results. Cancelling ctx
+// stops at the next method; finished cells stay in the directory.
+func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, progress Progress) ([]Record, error) {
+	cells, err := Cells(&c)
+	if err != nil {
+		return nil, err
+	}
+	if progress == nil {
+		progress = func(int, int, string) {}
+	}
+	threads := c.Engine.Threads
+	if threads == 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	tuned, err := tune(ctx, c, data, tools, dir, threads, progress)
+	if err != nil {
+		return nil, err
+	}
+
+	// The cells of one task are done together: they share what the task remembers.
+	type group struct {
+		partition Partition
+		repeat    int
+		cells     []Cell
+	}
+	var groups []*group
+	done := 0
+	for _, p := range c.Partitions() {
+		for r := range c.Seeds {
+			g := &group{partition: p, repeat: r}
+			for _, cell := range cells {
+				if cell.Partition != p.Name() || cell.Repeat != r {
+					continue
+				}
+				if dir.Done(cell) {
+					done++
+				} else {
+					g.cells = append(g.cells, cell)
+				}
+			}
+			if len(g.cells) > 0 {
+				groups = append(groups, g)
+			}
+		}
+	}
+	workers := max(1, min(threads, len(groups)))
+	inner := max(1, threads/workers)
+	var mu sync.Mutex
+	progress(done, len(cells), "methods")
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers)
+	for _, gr := range groups {
+		g.Go(func() error {
+			if err := gctx.Err(); err != nil {
+				return err
+			}
+			stream := fmt.Sprintf("%s/%d", gr.partition.Name(), gr.repeat)
+			rows, err := data.Clients.Partition(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points, gr.partition.Alpha)
+			if err != nil {
+				return err
+			}
+			t, err := newTask(gctx, c, tools, data.Clients, rows, stream, inner)
+			if err != nil {
+				return err
+			}
+			for _, cell := range gr.cells {
+				if err := gctx.Err(); err != nil {
+					return err
+				}
+				start := time.Now()
+				r, err := runCell(gctx, c, data, t, cell, gr.partition, tuned, inner)
+				if err != nil {
+					return fmt.Errorf("%s: %w", cell, err)
+				}
+				if err := dir.Add(*r, time.Since(start)); err != nil {
+					return err
+				}
+				mu.Lock()
+				done++
+				progress(done, len(cells), "methods")
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return dir.Finish(cells)
+}
+
+// newTask gives every client its rows of the bank and compresses it.
+func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [][]int, stream string, threads int) (*posterior.Task, error) {
+	clients := make([]*point.Set, len(rows))
+	for i, r := range rows {
+		clients[i] = bank.Points(r, nil)
+	}
+	uploads, err := tools.Compressor.Compress(ctx, clients)
+	if err != nil {
+		return nil, err
+	}
+	return posterior.NewTask(posterior.Input{
+		Clients: clients, Uploads: uploads, Drawer: tools.Drawer, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh,
+		Seed: c.Seed, Stream: stream, Threads: threads,
+	})
+}
+
+func runCell(ctx context.Context, c Config, data *Data, t *posterior.Task, cell Cell, p Partition, tuned *Tuned, threads int) (*Record, error) {
+	m, err := posterior.Lookup(cell.Method)
+	if err != nil {
+		return nil, err
+	}
+	info, s := m.Info(), c.settings()
+	r := &Record{Cell: cell, Dataset: c.Dataset.Name, Alpha: p.Alpha, Group: string(info.Group)}
+	if r.Param = info.Param; r.Param != "" {
+		if cell.Protocol == "tuned" {
+			v, err := tuned.value(cell.Partition, cell.Method)
+			if err != nil {
+				return nil, err
+			}
+			if s, err = s.With(info.Param, v); err != nil {
+				return nil, err
+			}
+		}
+		r.Value = s.L2
+		if info.Param == posterior.ParamShrinkage {
+			r.Value = s.Shrinkage
+		}
+	}
+	res, err := m.Run(ctx, t, s)
+	if err != nil {
+		return nil, err
+	}
+	if r.Scores, err = posterior.Evaluate(ctx, res, data.Test, data.TestLabels, threads); err != nil {
+		return nil, err
+	}
+	r.UploadBytes, r.Diagnostics = res.UploadBytes, res.Diagnostics
+	if r.BySamples, err = bySamples(ctx, res, data, threads); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// prefixes are the ensemble sizes that calibration against S is scored at.
+var prefixes = []int{1, 2, 5, 10, 20, 40, 80, 160, 320, 640}
+
+// bySamples scores the first 1, 2, 5, ... heads of a method's one ensemble; nil for single heads and for
+// the mean of several ensembles.
+func bySamples(ctx context.Context, res *posterior.Result, data *Data, threads int) ([]Prefix, error) {
+	if len(res.Ensembles) != 1 || len(res.Ensembles[0]) < 2 {
+		return nil, nil
+	}
+	e := res.Ensembles[0]
+	var out []Prefix
+	sum := &metric.Probabilities{}
+	from := 0
+	for i, n := range prefixes {
+		last := i == len(prefixes)-1 || n >= len(e)
+		if last {
+			n = len(e)
+		}
+		p, err := metric.Predict(ctx, e[from:n], data.Test, threads)
+		if err != nil {
+			return nil, err
+		}
+		if sum.P == nil {
+			*sum = metric.Probabilities{N: p.N, C: p.C, P: make([]float64, len(p.P))}
+		}
+		mean := &metric.Probabilities{N: p.N, C: p.C, P: p.P}
+		for j, v := range p.P {
+			sum.P[j] += v * float64(n-from)
+			mean.P[j] = sum.P[j] / float64(n)
+		}
+		s, err := metric.Score(mean, data.TestLabels)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Prefix{Samples: n, ACC: s.ACC, ECE: s.ECE, NLL: s.NLL})
+		if from = n; last {
+			break
+		}
+	}
+	return out, nil
+}
