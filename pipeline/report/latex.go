@@ -1,0 +1,52 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+var latexEscape = strings.NewReplacer(`\`, `\textbackslash{}`, `&`, `\&`, `%`, `\%`, `$`, `\$`, `#`, `\#`, `_`, `\_`, `{`, `\{`, `}`, `\}`, `~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`)
+
+// LaTeX writes tables for the booktabs package, the best of each group bold.
+func LaTeX(w io.Writer, ts []Table) error {
+	var b strings.Builder
+	b.WriteString("% needs \\usepackage{booktabs}\n")
+	for _, t := range ts {
+		fmt.Fprintf(&b, "\\begin{table}\n\\centering\n\\caption{%s}\n", latexEscape.Replace(t.title()))
+		b.WriteString("\\begin{tabular}{l" + strings.Repeat("r", int(columns)+1) + "}\n\\toprule\nMethod")
+		for _, h := range headings {
+			b.WriteString(" & " + h)
+		}
+		b.WriteString(" & Upload \\\\\n")
+		group := ""
+		for _, r := range t.Rows {
+			if r.Group != group {
+				group = r.Group
+				fmt.Fprintf(&b, "\\midrule\n\\multicolumn{%d}{l}{\\emph{%s}} \\\\\n", int(columns)+2, latexEscape.Replace(group))
+			}
+			b.WriteString(latexEscape.Replace(r.label()))
+			for c := range columns {
+				i := r.interval(c)
+				s := fmt.Sprintf("%.4f", i.Mean)
+				if r.best[c] {
+					s = "\\textbf{" + s + "}"
+				}
+				if i.N > 1 {
+					s += fmt.Sprintf(" {\\scriptsize$\\pm$%.4f}", i.Half)
+				}
+				b.WriteString(" & " + s)
+			}
+			up := bytes(r.UploadBytes)
+			if up == "-" {
+				up = "--"
+			}
+			b.WriteString(" & " + up + " \\\\\n")
+		}
+		b.WriteString("\\bottomrule\n\\end{tabular}\n\\end{table}\n")
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing LaTeX: %w", err)
+	}
+	return nil
+}

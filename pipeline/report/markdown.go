@@ -1,0 +1,50 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Markdown writes tables as GitHub's Markdown, the best of each group bold.
+func Markdown(w io.Writer, ts []Table) error {
+	var b strings.Builder
+	for i, t := range ts {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "### %s\n\n", t.title())
+		b.WriteString("| group | method |")
+		for _, h := range headings {
+			fmt.Fprintf(&b, " %s |", h)
+		}
+		b.WriteString(" upload | printed ACC / ECE |\n| --- | --- |")
+		b.WriteString(strings.Repeat(" ---: |", int(columns)+2) + "\n")
+		group := ""
+		for _, r := range t.Rows {
+			g := ""
+			if r.Group != group {
+				group, g = r.Group, r.Group
+			}
+			fmt.Fprintf(&b, "| %s | %s |", g, r.label())
+			for c := range columns {
+				s := cell(r.interval(c), " ± ")
+				if r.best[c] {
+					s = "**" + s + "**"
+				}
+				fmt.Fprintf(&b, " %s |", s)
+			}
+			p := ""
+			if r.Printed != nil {
+				p = fmt.Sprintf("%.4f / %.4f", r.Printed.ACC, r.Printed.ECE)
+			} else if r.Control() && t.Chance > 0 {
+				p = fmt.Sprintf("chance %.2f", t.Chance)
+			}
+			fmt.Fprintf(&b, " %s | %s |\n", bytes(r.UploadBytes), p)
+		}
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing Markdown: %w", err)
+	}
+	return nil
+}

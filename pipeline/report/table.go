@@ -1,0 +1,161 @@
+// Package report turns the records of a run into what people read: tables for the terminal, Markdown and
+// LaTeX, plots, and one self-contained page.
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/posterior"
+)
+
+// Level is the confidence level of every interval in the reports.
+const Level = 0.95
+
+// Table is the figures of all methods on one partition under one protocol.
+type Table struct {
+	Dataset   string  `json:"dataset"`
+	Partition string  `json:"partition"`
+	Alpha     float64 `json:"alpha"`
+	Protocol  string  `json:"protocol"`
+	Repeats   int     `json:"repeats"`
+	// Chance is the accuracy of guessing, 1/C; what the prior-only row must be near.
+	Chance float64 `json:"chance"`
+	Rows   []Row   `json:"rows"`
+}
+
+// Row is one method's figures over the repeats.
+type Row struct {
+	Method string          `json:"method"`
+	Group  string          `json:"group"`
+	ACC    metric.Interval `json:"acc"`
+	ECE    metric.Interval `json:"ece"`
+	NLL    metric.Interval `json:"nll"`
+	Brier  metric.Interval `json:"brier"`
+	// UploadBytes is what one client sends, mean over repeats; 0 for nothing.
+	UploadBytes float64 `json:"upload_bytes"`
+	// Param and Value are the hyper-parameter that the tuned protocol chooses, and its value here.
+	Param string  `json:"param,omitempty"`
+	Value float64 `json:"value,omitempty"`
+	// Printed are the letter's figures where it has them for this data set and partition.
+	Printed *Printed `json:"printed,omitempty"`
+	// best marks the columns (Column constants) in which no method of the group does better.
+	best [columns]bool
+}
+
+// The figures' columns.
+const (
+	columnACC = iota
+	columnECE
+	columnNLL
+	columnBrier
+	columns
+)
+
+func (r *Row) interval(column int) metric.Interval {
+	return [columns]metric.Interval{r.ACC, r.ECE, r.NLL, r.Brier}[column]
+}
+
+// Control says whether a method only shows what the clients' data are worth, and competes with none.
+func (r *Row) Control() bool { return r.Method == "PRIOR" }
+
+// Tables sums up records, which are in the order that a run writes them in, over their repeats. classes is C.
+func Tables(rs []experiment.Record, classes int) ([]Table, error) {
+	type key struct{ partition, protocol string }
+	var order []key
+	parts := map[key][]experiment.Record{}
+	for _, r := range rs {
+		k := key{r.Partition, r.Protocol}
+		if _, ok := parts[k]; !ok {
+			order = append(order, k)
+		}
+		parts[k] = append(parts[k], r)
+	}
+	slices.SortStableFunc(order, func(a, b key) int { return protocolRank(a.protocol) - protocolRank(b.protocol) })
+	var out []Table
+	for _, k := range order {
+		part := parts[k]
+		t := Table{Dataset: part[0].Dataset, Partition: k.partition, Alpha: part[0].Alpha, Protocol: k.protocol}
+		if classes > 0 {
+			t.Chance = 1 / float64(classes)
+		}
+		for len(part) > 0 {
+			method := part[0].Method
+			var values [columns][]float64
+			row := Row{Method: method, Group: part[0].Group, Param: part[0].Param, Value: part[0].Value}
+			n := 0.0
+			part = slices.DeleteFunc(part, func(r experiment.Record) bool {
+				if r.Method != method {
+					return false
+				}
+				for c, v := range [columns]float64{r.ACC, r.ECE, r.NLL, r.Brier} {
+					values[c] = append(values[c], v)
+				}
+				row.UploadBytes += r.UploadBytes
+				n++
+				return true
+			})
+			row.UploadBytes /= n
+			t.Repeats = max(t.Repeats, int(n))
+			for c, to := range [columns]*metric.Interval{&row.ACC, &row.ECE, &row.NLL, &row.Brier} {
+				var err error
+				if *to, err = metric.Estimate(values[c], Level); err != nil {
+					return nil, fmt.Errorf("table of %s, %s: %w", k.partition, method, err)
+				}
+			}
+			if t.Alpha == 0 {
+				row.Printed = printed(t.Dataset, method)
+			}
+			t.Rows = append(t.Rows, row)
+		}
+		t.group()
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// protocolRank puts the shared protocol's tables before the tuned one's.
+func protocolRank(p string) int {
+	if p == "shared" {
+		return 0
+	}
+	return 1
+}
+
+// group brings the rows into the order of the groups and marks the best of each.
+func (t *Table) group() {
+	rank := map[string]int{string(posterior.Local): 0, string(posterior.Centralised): 1, string(posterior.OneShot): 2, string(posterior.Baseline): 3}
+	slices.SortStableFunc(t.Rows, func(a, b Row) int { return rank[a.Group] - rank[b.Group] })
+	for c := range columns {
+		for i := range t.Rows {
+			r := &t.Rows[i]
+			if r.Control() {
+				continue
+			}
+			rivals, best := 0, true
+			for j := range t.Rows {
+				o := &t.Rows[j]
+				if o.Group != r.Group || o.Control() || i == j {
+					continue
+				}
+				rivals++
+				if better(c, o.interval(c).Mean, r.interval(c).Mean) {
+					best = false
+				}
+			}
+			r.best[c] = best && rivals > 0
+		}
+	}
+}
+
+// better says whether figure a is better than b by more than the figures that are shown.
+func better(column int, a, b float64) bool {
+	a, b = math.Round(a*1e4), math.Round(b*1e4)
+	if column == columnACC {
+		return a > b
+	}
+	return a < b
+}
