@@ -148,14 +148,7 @@ func (p *Problem) Check() error {
 		}
 	}
 	if p.Start != nil {
-		if err := p.Start.check(d, p.C); err != nil {
-			return fmt.Errorf("erm: warm start: %w", err)
-		}
-		for i, v := range p.Start.W {
-			if !finite(v) {
-				return fmt.Errorf("erm: warm start holds %v at %d; want finite numbers", v, i)
-			}
-		}
+		return p.Start.checkFinite("warm start", p)
 	}
 	return nil
 }

@@ -15,10 +15,15 @@ func NewTheta(d, c int) Theta { return Theta{D: d, C: c, W: make([]float64, d*c)
 // Row is the C weights of feature i (i = D-1: the biases). It shares memory with the head.
 func (t Theta) Row(i int) []float64 { return t.W[i*t.C : (i+1)*t.C] }
 
-// check says what is wrong with a head for points of d-1 features and c classes.
-func (t Theta) check(d, c int) error {
-	if t.D != d || t.C != c || len(t.W) != d*c {
-		return fmt.Errorf("head of %d x %d with %d numbers; these points want %d x %d (dx + 1 by classes)", t.D, t.C, len(t.W), d, c)
+// checkFinite says what keeps a head, called kind in the error, from being used with p.
+func (t Theta) checkFinite(kind string, p *Problem) error {
+	if t.D != p.D() || t.C != p.C || len(t.W) != p.D()*p.C {
+		return fmt.Errorf("erm: %s is %d x %d with %d numbers; these points want %d x %d (dx + 1 by classes)", kind, t.D, t.C, len(t.W), p.D(), p.C)
+	}
+	for i, v := range t.W {
+		if !finite(v) {
+			return fmt.Errorf("erm: %s holds %v in row %d, class %d; want finite numbers", kind, v, i/t.C, i%t.C)
+		}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
 package posterior
 
-// registry lists the methods in the order of the letter's table. Methods are added here and nowhere else.
-var registry = []Method{}
+// registry lists the methods in the order of the letter's table, then what is beyond it.
+var registry = []Method{lann, lbnn, lmp, ann, bnn, mp, cann, cbnn, cfmp, fmp, fedcgs, prior}

@@ -1,0 +1,106 @@
+package erm
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+// Gradient is the derivative of a loss with respect to what a fit was made from.
+type Gradient struct {
+	Points  []float64 // N x Dx, row-major: features (the bias column is constant and has none)
+	Labels  []float64 // N x C, row-major
+	Weights []float64 // N
+	// Residual is |H u - dL/dT| / |dL/dT| of the linear solve behind it.
+	Residual float64
+}
+
+// BackwardTolerance is the residual to which Backward solves, as a share of the cotangent.
+const BackwardTolerance = 1e-9
+
+// Backward carries dL/dT, the derivative of a scalar loss with respect to the minimiser T of p, back to the points,
+// labels and weights of p.
+//
+// At the minimum grad_T J(T, X, Y, w) = 0, so by the implicit function theorem dT = -H^-1 d(grad_T J). With
+// H u = dL/dT, a_i = x_i u, r_i = p_i - y_i, and <u, grad_T J> = sum_i w_i <a_i, r_i> + l2 <u, T>, whose last
+// term holds no data,
+//
+//	dL/dw_i = -<a_i, r_i>
+//	dL/dy_i =  w_i a_i
+//	dL/dx_i = -w_i (u r_i + T (p_i * (a_i - <p_i, a_i>))).
+//
+// theta is Solve's minimiser of p. Labels are differentiated as free vectors: a parametrisation that keeps
+// them on the simplex projects the result.
+func Backward(ctx context.Context, p *Problem, theta, cotangent Theta) (*Gradient, error) {
+	g, err := BackwardAll(ctx, []*Problem{p}, []Theta{theta}, []Theta{cotangent}, Options{})
+	if err != nil {
+		return nil, err
+	}
+	return g[0], nil
+}
+
+// BackwardAll is Backward for a batch, opt.Threads problems at a time.
+func BackwardAll(ctx context.Context, ps []*Problem, thetas, cotangents []Theta, opt Options) ([]*Gradient, error) {
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if len(thetas) != len(ps) || len(cotangents) != len(ps) {
+		return nil, fmt.Errorf("erm: %d problems, %d minimisers, %d cotangents; want one of each a problem", len(ps), len(thetas), len(cotangents))
+	}
+	out := make([]*Gradient, len(ps))
+	err = each(ctx, len(ps), opt.Threads, func(_ context.Context, i int) error {
+		if err := ps[i].Check(); err != nil {
+			return err
+		}
+		if err := thetas[i].checkFinite("minimiser", ps[i]); err != nil {
+			return err
+		}
+		if err := cotangents[i].checkFinite("cotangent", ps[i]); err != nil {
+			return err
+		}
+		w := workspaces.Get().(*workspace)
+		defer workspaces.Put(w)
+		g, err := w.backward(ps[i], thetas[i], cotangents[i])
+		out[i] = g
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (w *workspace) backward(p *Problem, theta, cotangent Theta) (*Gradient, error) {
+	w.prepare(p)
+	if err := w.precondition(); err != nil {
+		return nil, err
+	}
+	transposeInto(w.theta, &theta, w.d, w.c)
+	w.forward(w.theta, w.logits)
+	w.probabilities()
+	transposeInto(w.grad, &cotangent, w.d, w.c)
+	g := &Gradient{Points: make([]float64, p.N*p.Dx), Labels: make([]float64, p.N*p.C), Weights: make([]float64, p.N)}
+	u := w.step
+	g.Residual = w.conjugateGradient(w.grad, u, 20*w.d, BackwardTolerance)
+	if !finite(g.Residual) || g.Residual > math.Sqrt(BackwardTolerance) {
+		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the cotangent, wanted %.3g; raise l2 (now %g) or scale the features", g.Residual, BackwardTolerance, p.L2)
+	}
+	w.forward(u, w.a)
+	for i := range p.N {
+		a, prob, y := w.a[i*w.c:(i+1)*w.c], w.prob[i*w.c:(i+1)*w.c], p.Y[i*w.c:(i+1)*w.c]
+		weight, mean := p.W[i], dot(a, prob)
+		gx, gy := g.Points[i*p.Dx:(i+1)*p.Dx], g.Labels[i*w.c:(i+1)*w.c]
+		for c := range w.c {
+			r := prob[c] - y[c]
+			g.Weights[i] -= a[c] * r
+			gy[c] = weight * a[c]
+			curve := prob[c] * (a[c] - mean)
+			uc, tc := u[c*w.d:(c+1)*w.d], w.theta[c*w.d:(c+1)*w.d]
+			for j := range gx {
+				gx[j] -= weight * (r*uc[j] + curve*tc[j])
+			}
+		}
+	}
+	return g, nil
+}

@@ -1,0 +1,15 @@
+package posterior
+
+import "context"
+
+// ann is one fit to everybody's points.
+var ann = method{
+	Info{Name: "ANN", Title: "one fit to all clients' points", Group: Centralised, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
+	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
+		theta, err := t.pooledFit(ctx, s.L2, s)
+		if err != nil {
+			return nil, err
+		}
+		return &Result{Ensembles: []Ensemble{{theta}}, UploadBytes: t.rawBytes()}, nil
+	},
+}

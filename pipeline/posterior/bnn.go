@@ -1,0 +1,16 @@
+package posterior
+
+import "context"
+
+// bnn is the Bayesian softmax regression of everybody's points with prior N(0, I / l2).
+var bnn = method{
+	Info{Name: "BNN", Title: "Gaussian-prior posterior of all clients' points", Group: Centralised,
+		Cite: "Neal 2011, MCMC using Hamiltonian dynamics, Handbook of Markov Chain Monte Carlo, ch. 5", Param: ParamL2, Grid: gridL2},
+	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
+		e, d, err := t.pooledGaussianPosterior(ctx, s.L2, s)
+		if err != nil {
+			return nil, err
+		}
+		return &Result{Ensembles: []Ensemble{e}, Diagnostics: d, UploadBytes: t.rawBytes()}, nil
+	},
+}

@@ -1,0 +1,26 @@
+package posterior
+
+import (
+	"context"
+
+	"gonum.org/v1/gonum/floats"
+
+	"fmp/pipeline/erm"
+)
+
+// cann averages the clients' fits.
+var cann = method{
+	Info{Name: "CANN", Title: "average of the clients' fits", Group: OneShot, Cite: citeZinkevich, Param: ParamL2, Grid: gridL2},
+	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
+		e, err := t.localFits(ctx, s.L2, s)
+		if err != nil {
+			return nil, err
+		}
+		mean := erm.NewTheta(t.dx+1, t.c)
+		for _, theta := range e {
+			floats.Add(mean.W, theta.W)
+		}
+		floats.Scale(1/float64(len(e)), mean.W)
+		return &Result{Ensembles: []Ensemble{{mean}}, UploadBytes: t.headBytes(1)}, nil
+	},
+}

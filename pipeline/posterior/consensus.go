@@ -1,0 +1,176 @@
+package posterior
+
+import (
+	"context"
+	"fmt"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
+)
+
+// minVariance keeps the precision of a coordinate finite whose samples agree.
+const minVariance = 1e-8
+
+// maxDense bounds the dense matrices of full covariances and of BNN preconditioners (dimension dx+1 times C).
+const maxDense = 8192
+
+// consensus combines sample i of every client's ensemble, by precision (Scott et al. 2016, section 3):
+//
+//	theta_i = (sum_m P_m)^-1 sum_m P_m theta_mi,   P_m = inverse covariance of client m's samples,
+//
+// which is exact where the subposteriors are Gaussian. The covariance is diagonal, or full with shrinkage.
+func consensus(ctx context.Context, locals []Ensemble, covariance string) (Ensemble, error) {
+	samples := len(locals[0])
+	if samples < 2 {
+		return nil, fmt.Errorf("consensus from %d sample a client; covariances need at least 2: raise posterior.samples", samples)
+	}
+	if covariance == Full {
+		return fullConsensus(ctx, locals)
+	}
+	d, c := locals[0][0].D, locals[0][0].C
+	out := make(Ensemble, samples)
+	for i := range out {
+		out[i] = Theta{D: d, C: c, W: make([]float64, d*c)}
+	}
+	total, column := make([]float64, d*c), make([]float64, samples)
+	for _, e := range locals {
+		for k := range total {
+			for i := range e {
+				column[i] = e[i].W[k]
+			}
+			precision := 1 / max(stat.Variance(column, nil), minVariance)
+			total[k] += precision
+			for i, v := range column {
+				out[i].W[k] += precision * v
+			}
+		}
+	}
+	for i := range out {
+		floats.Div(out[i].W, total)
+	}
+	return out, nil
+}
+
+func fullConsensus(ctx context.Context, locals []Ensemble) (Ensemble, error) {
+	d, c, samples := locals[0][0].D, locals[0][0].C, len(locals[0])
+	dim := d * c
+	if dim > maxDense {
+		return nil, fmt.Errorf("full covariance of %d numbers a head; allowed are %d: use the diagonal", dim, maxDense)
+	}
+	total := mat.NewSymDense(dim, nil)
+	sum := mat.NewDense(samples, dim, nil)
+	for m, e := range locals {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		x := mat.NewDense(samples, dim, nil)
+		for i := range e {
+			x.SetRow(i, e[i].W)
+		}
+		p, err := shrunkPrecision(x)
+		if err != nil {
+			return nil, fmt.Errorf("client %d: %w", m, err)
+		}
+		total.AddSym(total, p)
+		var weighted mat.Dense
+		weighted.Mul(x, p)
+		sum.Add(sum, &weighted)
+	}
+	var chol mat.Cholesky
+	if !chol.Factorize(total) {
+		return nil, fmt.Errorf("the sum of the clients' precisions is singular; use the diagonal")
+	}
+	var solved mat.Dense // dim x samples
+	if err := chol.SolveTo(&solved, sum.T()); err != nil {
+		return nil, fmt.Errorf("the sum of the clients' precisions: %w; use the diagonal", err)
+	}
+	out := make(Ensemble, samples)
+	for i := range out {
+		out[i] = Theta{D: d, C: c, W: mat.Col(nil, i, &solved)}
+	}
+	return out, nil
+}
+
+// shrunkPrecision is the inverse of the shrunk covariance of the rows of x (n x p):
+//
+//	(1-r) S + r mu I,   mu = tr(S)/p,   r = min(b^2, d^2) / d^2,
+//	d^2 = |S - mu I|^2,   b^2 = 1/n^2 sum_k |x_k x_k' - S|^2
+//
+// (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"), whose norms
+// are computed from the n x n Gram matrix G = X X'. With few samples the inverse is by Woodbury's identity:
+// (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a.
+func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
+	n, p := x.Dims()
+	centred := mat.NewDense(n, p, nil)
+	column := make([]float64, n)
+	for j := range p {
+		mat.Col(column, j, x)
+		mean := stat.Mean(column, nil)
+		for i, v := range column {
+			centred.Set(i, j, v-mean)
+		}
+	}
+	var gram mat.SymDense
+	gram.SymOuterK(1, centred)
+	fn := float64(n)
+	var trace, square float64
+	rows := make([]float64, n) // sum over l of G_kl^2
+	for k := range n {
+		trace += gram.At(k, k) / fn
+		for l := range n {
+			rows[k] += gram.At(k, l) * gram.At(k, l)
+		}
+		square += rows[k] / (fn * fn)
+	}
+	mu := trace / float64(p)
+	if !(mu > 0) {
+		return nil, fmt.Errorf("the samples are all alike; a consensus needs samples that differ")
+	}
+	d2 := square - mu*mu*float64(p)
+	var b2 float64
+	for k := range n {
+		b2 += (gram.At(k, k)*gram.At(k, k) - 2*rows[k]/fn + square) / (fn * fn)
+	}
+	r := 1.0
+	if d2 > 0 {
+		r = min(b2/d2, 1)
+	}
+	a, b := max(r*mu, minVariance), (1-r)/fn
+	out := mat.NewSymDense(p, nil)
+	if n >= p {
+		out.SymOuterK(b, centred.T())
+		for j := range p {
+			out.SetSym(j, j, out.At(j, j)+a)
+		}
+		var chol mat.Cholesky
+		if !chol.Factorize(out) {
+			return nil, fmt.Errorf("covariance of %d samples of %d numbers is singular at shrinkage %v; raise posterior.samples", n, p, r)
+		}
+		return out, chol.InverseTo(out)
+	}
+	for j := range p {
+		out.SetSym(j, j, 1/a)
+	}
+	if b == 0 {
+		return out, nil
+	}
+	for k := range n {
+		gram.SetSym(k, k, gram.At(k, k)+a/b)
+	}
+	var chol mat.Cholesky
+	if !chol.Factorize(&gram) {
+		return nil, fmt.Errorf("Gram matrix of %d samples is singular at shrinkage %v; raise posterior.samples", n, r)
+	}
+	// gram = L L', so X' gram^-1 X is the outer product of L^-1 X.
+	var l mat.TriDense
+	chol.LTo(&l)
+	var half mat.Dense
+	if err := half.Solve(&l, centred); err != nil {
+		return nil, fmt.Errorf("Gram matrix of %d samples: %w; raise posterior.samples", n, err)
+	}
+	var correction mat.SymDense
+	correction.SymOuterK(-1/a, half.T())
+	out.AddSym(out, &correction)
+	return out, nil
+}

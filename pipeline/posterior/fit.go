@@ -1,0 +1,61 @@
+package posterior
+
+import (
+	"context"
+	"fmt"
+
+	"fmp/pipeline/erm"
+	"fmp/pipeline/point"
+)
+
+func (t *Task) ermOptions(s Settings) erm.Options {
+	return erm.Options{Tolerance: s.Tolerance, Threads: t.in.Threads}
+}
+
+// fits is one fit a set.
+func (t *Task) fits(ctx context.Context, sets []*point.Set, l2 float64, s Settings) (Ensemble, error) {
+	problems := make([]*erm.Problem, len(sets))
+	for i, set := range sets {
+		p, err := erm.FromSets(l2, set)
+		if err != nil {
+			return nil, err
+		}
+		problems[i] = p
+	}
+	solved, err := erm.SolveAll(ctx, problems, t.ermOptions(s))
+	if err != nil {
+		return nil, err
+	}
+	out := make(Ensemble, len(sets))
+	for i, v := range solved {
+		out[i] = v.Theta
+	}
+	return out, nil
+}
+
+// localFits are the clients' own fits.
+func (t *Task) localFits(ctx context.Context, l2 float64, s Settings) (Ensemble, error) {
+	return once(&t.memo, fmt.Sprint("fit/clients/", l2, s.Tolerance), func() (Ensemble, error) {
+		return t.fits(ctx, t.in.Clients, l2, s)
+	})
+}
+
+// pooledFit is the fit to all clients' points.
+func (t *Task) pooledFit(ctx context.Context, l2 float64, s Settings) (Theta, error) {
+	e, err := once(&t.memo, fmt.Sprint("fit/pooled/", l2, s.Tolerance), func() (Ensemble, error) {
+		return t.fits(ctx, []*point.Set{t.pooled}, l2, s)
+	})
+	if err != nil {
+		return Theta{}, err
+	}
+	return e[0], nil
+}
+
+// singles makes one ensemble of one head for every head.
+func singles(e Ensemble) []Ensemble {
+	out := make([]Ensemble, len(e))
+	for i := range e {
+		out[i] = e[i : i+1]
+	}
+	return out
+}

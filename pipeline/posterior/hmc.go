@@ -1,0 +1,203 @@
+package posterior
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
+	"fmp/pipeline/erm"
+)
+
+// Hamiltonian Monte Carlo (Neal 2011) in whitened coordinates, where the target is close to N(0, I). Trajectories
+// of length about pi/2 then turn a Gaussian's position into its momentum: successive draws are nearly
+// independent. Step sizes are adapted by dual averaging (Hoffman and Gelman 2014, algorithm 5).
+const (
+	hmcTrajectory = math.Pi / 2
+	hmcJitter     = 0.2 // trajectories vary by this share, lest one of them be a period of some coordinate
+	hmcTarget     = 0.8 // acceptance aimed at
+	hmcMaxSteps   = 100 // leapfrog steps a trajectory
+	hmcDivergence = 1000
+)
+
+// diagnostics of a set of chains.
+type diagnostics struct {
+	rhat, rhatEnergy, acceptance, stepSize float64
+	divergences                            int
+}
+
+// summary is the worst of several: the largest R-hat, the smallest mean acceptance and step size, all
+// divergences. It is nil where no chain was run.
+func summary(all []*diagnostics) map[string]float64 {
+	var out map[string]float64
+	for _, d := range all {
+		if d == nil {
+			continue
+		}
+		if out == nil {
+			out = map[string]float64{"rhat": d.rhat, "rhat_energy": d.rhatEnergy, "acceptance": d.acceptance, "step_size": d.stepSize, "divergences": float64(d.divergences)}
+			continue
+		}
+		out["rhat"] = max(out["rhat"], d.rhat)
+		out["rhat_energy"] = max(out["rhat_energy"], d.rhatEnergy)
+		out["acceptance"] = min(out["acceptance"], d.acceptance)
+		out["step_size"] = min(out["step_size"], d.stepSize)
+		out["divergences"] += float64(d.divergences)
+	}
+	return out
+}
+
+// hmc runs s.Chains chains and returns samples of their draws, evenly spaced, alternating between chains.
+func hmc(ctx context.Context, t *target, samples int, s Settings, threads int, stream func(chain int) *rand.Rand) ([][]float64, *diagnostics, error) {
+	draws := max(s.Draws, (samples+s.Chains-1)/s.Chains)
+	draws += draws % 2 // R-hat splits chains in halves
+	chains := make([]*chain, s.Chains)
+	err := parallel(ctx, s.Chains, threads, func(ctx context.Context, i int) error {
+		c := &chain{t: t, o: erm.NewObjective(t.problem), r: stream(i)}
+		chains[i] = c
+		if err := c.run(ctx, s.Warmup, draws); err != nil {
+			return fmt.Errorf("chain %d: %w", i, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	out := make([][]float64, samples)
+	perChain := (samples + s.Chains - 1) / s.Chains
+	for i := range out {
+		out[i] = chains[i%s.Chains].kept[(i/s.Chains+1)*draws/perChain-1]
+	}
+	d := &diagnostics{stepSize: math.Inf(1)}
+	series := make([][]float64, len(chains))
+	for i, c := range chains {
+		d.acceptance += c.accepted / float64(draws) / float64(len(chains))
+		d.stepSize = min(d.stepSize, c.epsilon)
+		d.divergences += c.divergences
+		series[i] = c.energies
+	}
+	d.rhatEnergy = splitRHat(series)
+	for k := range t.dim() {
+		for i, c := range chains {
+			series[i] = make([]float64, draws)
+			for j, z := range c.kept {
+				series[i][j] = z[k]
+			}
+		}
+		d.rhat = max(d.rhat, splitRHat(series))
+	}
+	return out, d, nil
+}
+
+// chain is one Markov chain.
+type chain struct {
+	t *target
+	o *erm.Objective
+	r *rand.Rand
+
+	head, headGradient []float64
+	kept               [][]float64
+	energies           []float64 // potential energy of what was kept
+	accepted           float64   // sum of acceptance probabilities of kept draws
+	epsilon            float64
+	divergences        int // after warm-up
+}
+
+// potential is J at z, less a constant, and writes its gradient with respect to z.
+func (c *chain) potential(z, gradient []float64) float64 {
+	c.t.unwhiten(z, c.head)
+	f := c.o.Gradient(c.head, c.headGradient)
+	c.t.whitenGradient(c.headGradient, gradient)
+	return f
+}
+
+func (c *chain) run(ctx context.Context, warmup, draws int) error {
+	n := c.t.dim()
+	c.head, c.headGradient = make([]float64, n), make([]float64, n)
+	z, g := normal(c.r, n), make([]float64, n) // a draw from the Laplace approximation
+	u := c.potential(z, g)
+	if math.IsNaN(u) || math.IsInf(u, 0) {
+		return fmt.Errorf("the energy at the start is %v; scale the features or raise erm.l2", u)
+	}
+	z1, g1, p := make([]float64, n), make([]float64, n), make([]float64, n)
+
+	// Dual averaging, with the constants of Hoffman and Gelman.
+	const gamma, t0, kappa = 0.05, 10, 0.75
+	c.epsilon = 1 / math.Pow(float64(n), 0.25) // the scaling of HMC's step with dimension (Beskos et al. 2013)
+	mu := math.Log(10 * c.epsilon)
+	var slack, logAverage float64
+
+	for iteration := range warmup + draws {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if iteration == warmup {
+			c.epsilon = math.Exp(logAverage)
+		}
+		for i := range p {
+			p[i] = c.r.NormFloat64()
+		}
+		length := hmcTrajectory * (1 + hmcJitter*(2*c.r.Float64()-1))
+		steps := min(max(int(math.Round(length/c.epsilon)), 1), hmcMaxSteps)
+		before := u + floats.Dot(p, p)/2
+		copy(z1, z)
+		copy(g1, g)
+		var u1 float64
+		for range steps {
+			floats.AddScaled(p, -c.epsilon/2, g1)
+			floats.AddScaled(z1, c.epsilon, p)
+			u1 = c.potential(z1, g1)
+			floats.AddScaled(p, -c.epsilon/2, g1)
+		}
+		change := u1 + floats.Dot(p, p)/2 - before
+		probability := math.Exp(math.Min(0, -change))
+		if math.IsNaN(change) {
+			probability = 0
+		}
+		if iteration >= warmup && !(change < hmcDivergence) {
+			c.divergences++
+		}
+		if c.r.Float64() < probability {
+			z, z1, g, g1, u = z1, z, g1, g, u1
+		}
+		if iteration < warmup {
+			m := float64(iteration + 1)
+			slack += (hmcTarget - probability - slack) / (m + t0)
+			log := mu - math.Sqrt(m)/gamma*slack
+			weight := math.Pow(m, -kappa)
+			logAverage += weight * (log - logAverage)
+			// Beyond 2 the leapfrog is unstable on N(0, I), whatever its first accidents suggest.
+			c.epsilon = math.Min(math.Exp(log), 1.9)
+			continue
+		}
+		c.kept = append(c.kept, append([]float64(nil), z...))
+		c.energies = append(c.energies, u)
+		c.accepted += probability
+	}
+	return nil
+}
+
+// splitRHat is the potential scale reduction of chains split in halves (Gelman et al. 2013, Bayesian Data
+// Analysis, section 11.4): 1 where all halves agree. Constant chains that agree give 1.
+func splitRHat(chains [][]float64) float64 {
+	var means, variances []float64
+	n := len(chains[0]) / 2
+	for _, c := range chains {
+		for _, half := range [][]float64{c[:n], c[len(c)-n:]} {
+			m, v := stat.MeanVariance(half, nil)
+			means, variances = append(means, m), append(variances, v)
+		}
+	}
+	within := stat.Mean(variances, nil)
+	between := stat.Variance(means, nil) // B / n
+	if within == 0 {
+		if between == 0 {
+			return 1
+		}
+		return math.Inf(1)
+	}
+	return math.Sqrt(float64(n-1)/float64(n) + between/within)
+}

@@ -1,0 +1,111 @@
+package posterior
+
+import (
+	"context"
+	"fmt"
+
+	"fmp/models/rng"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/point"
+)
+
+// fitChunk bounds how many problems of an ensemble are in memory at a time.
+const fitChunk = 64
+
+// noise is S x n' x d base noise E of the named stream of the task.
+func (t *Task) noise(stream ...any) ([]float32, error) {
+	if t.in.Drawer == nil {
+		return nil, fmt.Errorf("no predictor to draw points with; set predictor.model")
+	}
+	d := t.in.Drawer.NoiseDim()
+	const most = 1 << 31
+	if d < 1 || t.in.Samples*t.in.Fresh > most/d {
+		return nil, fmt.Errorf("base noise of %d samples x %d points x %d; allowed are 1 to %d numbers: lower posterior.samples or predictor.fresh", t.in.Samples, t.in.Fresh, d, most)
+	}
+	e := make([]float32, t.in.Samples*t.in.Fresh*d)
+	rng.Normal(rng.New(t.in.Seed, append([]any{t.in.Stream}, stream...)...), e)
+	return e, nil
+}
+
+// draws are S sets of n' unseen points given seen. Fits with another lambda use the same draws.
+func (t *Task) draws(ctx context.Context, key string, seen *point.Set, stream ...any) ([]*point.Set, error) {
+	return once(&t.memo, "draws/"+key, func() ([]*point.Set, error) {
+		e, err := t.noise(stream...)
+		if err != nil {
+			return nil, err
+		}
+		drawn, err := t.in.Drawer.Draw(ctx, seen, e, t.in.Samples)
+		if err != nil {
+			return nil, fmt.Errorf("drawing points: %w", err)
+		}
+		if len(drawn) != t.in.Samples {
+			return nil, fmt.Errorf("drawing points: the predictor made %d sets, %d were asked for", len(drawn), t.in.Samples)
+		}
+		return drawn, nil
+	})
+}
+
+// martingale is the martingale posterior given seen: sample i is the minimiser over seen together with the
+// i-th set of drawn points, whose weights are 1.
+//
+//	theta_i = argmin_T sum over seen and drawn_i of w l(z, T) + l2/2 |T|^2
+//
+// E is the stream named; MP and FMP read the same one, so that they differ by what was uploaded only.
+func (t *Task) martingale(ctx context.Context, key string, seen *point.Set, s Settings, stream ...any) (Ensemble, error) {
+	return once(&t.memo, fmt.Sprint("martingale/", key, "/", s.L2, s.Tolerance), func() (Ensemble, error) {
+		drawn, err := t.draws(ctx, key, seen, stream...)
+		if err != nil {
+			return nil, err
+		}
+		out := make(Ensemble, 0, len(drawn))
+		for from := 0; from < len(drawn); from += fitChunk {
+			problems := make([]*erm.Problem, min(fitChunk, len(drawn)-from))
+			for i := range problems {
+				if problems[i], err = erm.FromSets(s.L2, seen, drawn[from+i]); err != nil {
+					return nil, fmt.Errorf("sample %d: %w", from+i, err)
+				}
+			}
+			solved, err := erm.SolveAll(ctx, problems, t.ermOptions(s))
+			if err != nil {
+				return nil, err
+			}
+			for _, v := range solved {
+				out = append(out, v.Theta)
+			}
+		}
+		return out, nil
+	})
+}
+
+// baseNoise is the stream of the E that MP, FMP and PRIOR share.
+const baseNoise = "base"
+
+// localMartingales are the martingale posteriors of the clients' own points, one ensemble a client.
+func (t *Task) localMartingales(ctx context.Context, s Settings) ([]Ensemble, error) {
+	out := make([]Ensemble, len(t.in.Clients))
+	for m, set := range t.in.Clients {
+		e, err := t.martingale(ctx, fmt.Sprint("client/", m), set, s, "client", m)
+		if err != nil {
+			return nil, fmt.Errorf("client %d: %w", m, err)
+		}
+		out[m] = e
+	}
+	return out, nil
+}
+
+// pooledUploads is the union of the uploads.
+func (t *Task) pooledUploads() (*point.Set, error) {
+	if len(t.in.Uploads) == 0 {
+		return nil, fmt.Errorf("no uploads; compress the clients' points first (embedding.model)")
+	}
+	return point.Pool(t.in.Uploads...)
+}
+
+// uploadBytes is the mean size of an upload: points and masses.
+func (t *Task) uploadBytes() float64 {
+	var n int
+	for _, u := range t.in.Uploads {
+		n += u.N
+	}
+	return float32Bytes(n*(t.dx+t.c+1)) / float64(len(t.in.Uploads))
+}

@@ -1,0 +1,51 @@
+package posterior
+
+import (
+	"context"
+	"fmt"
+
+	"fmp/models/rng"
+	"fmp/pipeline/point"
+)
+
+// prior is FMP with the labels of the pooled uploads shuffled among their points. What it scores above chance came
+// from the models, not from the clients, so the row must sit at chance.
+//
+// One shuffle of few points is far from chance by luck: ten class means that swap names are right about 0, 1 or 2
+// times. The shuffles are therefore balanced: each draws a permutation of points once for C of them, and these
+// differ by a cyclic renaming of the classes, under which every class mean bears every name once.
+// Where Shuffles is below C the renamings are spread evenly.
+var prior = method{
+	Info{Name: "PRIOR", Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
+	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
+		seen, err := t.pooledUploads()
+		if err != nil {
+			return nil, err
+		}
+		r := &Result{UploadBytes: t.uploadBytes()}
+		cycle := min(s.Shuffles, t.c)
+		for k := range s.Shuffles {
+			order := rng.New(t.in.Seed, t.in.Stream, "shuffle", k/cycle).Perm(seen.N)
+			shift := k % cycle * t.c / cycle
+			e, err := t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle), shuffled(seen, order, shift), s, baseNoise)
+			if err != nil {
+				return nil, fmt.Errorf("shuffle %d: %w", k, err)
+			}
+			r.Ensembles = append(r.Ensembles, e)
+		}
+		return r, nil
+	},
+}
+
+// shuffled is set with the label of point order[i], its classes renamed by shift, at point i.
+func shuffled(set *point.Set, order []int, shift int) *point.Set {
+	out := point.New(set.N, set.Dx, set.C)
+	copy(out.W, set.W)
+	for i, j := range order {
+		copy(out.Row(i), set.Row(i)[:set.Dx])
+		for c, v := range set.Row(j)[set.Dx:] {
+			out.Row(i)[set.Dx+(c+shift)%set.C] = v
+		}
+	}
+	return out
+}
