@@ -50,7 +50,9 @@ func newONNXCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
+		newONNXBenchCommand(),
 		newONNXGradCommand(),
+		newONNXRunCommand(),
 	)
 	return cmd
 }

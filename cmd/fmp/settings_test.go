@@ -108,7 +108,7 @@ func TestSettingsErrors(t *testing.T) {
 
 // What `fmp config` prints is a settings file that gives the same settings again.
 func TestConfigRoundTrip(t *testing.T) {
-	args := []string{"config", "--dataset", "cifar10", "--alpha", "0.1,5", "--dataset.classes", "1,2", "--extractor", "a b: #c.onnx", "--methods", "FMP,MP"}
+	args := []string{"config", "--dataset", "cifar10", "--alpha", "0.1,5", "--extractor", "a b: #c.onnx", "--methods", "FMP,MP"}
 	code, out, errs := runFMP(t, args...)
 	if code != exitOK {
 		t.Fatal(errs)

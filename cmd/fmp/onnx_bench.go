@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sort"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/pipeline/experiment"
+)
+
+// benchResult is how fast one engine runs a model. Times are milliseconds of one call.
+type benchResult struct {
+	Engine     string  `json:"engine"`
+	Load       float64 `json:"load_ms"`
+	Runs       int     `json:"runs"`
+	Min        float64 `json:"min_ms"`
+	Median     float64 `json:"median_ms"`
+	P90        float64 `json:"p90_ms"`
+	Mean       float64 `json:"mean_ms"`
+	Throughput float64 `json:"items_per_second"` // batch / mean
+	Error      string  `json:"error,omitempty"`  // why this engine did not run it
+}
+
+// benchReport compares engines on one model.
+type benchReport struct {
+	Model   string            `json:"model"`
+	Batch   int               `json:"batch"`
+	Threads int               `json:"threads"` // 0: one a core
+	Inputs  map[string]string `json:"inputs"`
+	Results []benchResult     `json:"results"`
+	// Ratio is the median of each engine over that of the first.
+	Ratio map[string]float64 `json:"ratio,omitempty"`
+}
+
+func newONNXBenchCommand() *cobra.Command {
+	var inputs, dims []string
+	var batch int
+	var seconds float64
+	var asJSON, both bool
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "bench MODEL",
+		Short: "Measure latency and throughput of an ONNX model, on one engine or both",
+		Long: `Run a model over and over for a while and report the time of one call: the least, the median, the 90th
+percentile and the mean, and how many items (first axis) a second that is. Inputs that no --input
+gives are drawn at random; axes of unknown size are the batch where they come first, else what
+--dim says. With --engine both, both engines are measured and compared.`,
+		Example: `  fmp onnx bench model.onnx --batch 64
+  fmp onnx bench model.onnx --engine both --threads 1 --json
+  fmp onnx bench attention.onnx --dim n=200`,
+		Args: exactArgs("MODEL"),
+	}
+	s := bindSettingsUnder(cmd, "engine.", &cfg, map[string]string{"threads": "engine.threads", "provider": "engine.provider", "library": "engine.library"})
+	var engineName string
+	flags := cmd.Flags()
+	flags.StringVar(&engineName, "engine", "", "auto, ort, pure or both (default: the setting engine.name)")
+	flags.StringArrayVar(&inputs, "input", nil, "input `NAME=FILE` (.npy or .pb)")
+	flags.StringArrayVar(&dims, "dim", nil, "size of a named axis, `NAME=N`; may be given several times")
+	flags.IntVar(&batch, "batch", 1, "size of a first axis that the model leaves open, 1 to 65536")
+	flags.Float64Var(&seconds, "seconds", 2, "how long to measure each engine, 0.01 to 600")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if engineName == "both" {
+			both, engineName = true, ""
+		}
+		if engineName != "" {
+			s.sets = append(s.sets, "engine.name="+engineName)
+		}
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		if batch < 1 || batch > 65536 {
+			return usageErrorf("--batch is %d; allowed are 1 to 65536", batch)
+		}
+		if !(seconds >= 0.01 && seconds <= 600) {
+			return usageErrorf("--seconds is %v; allowed are 0.01 to 600", seconds)
+		}
+		m, err := onnx.Load(args[0])
+		if err != nil {
+			return usageError(err)
+		}
+		feeds, err := benchFeeds(m, inputs, dims, batch)
+		if err != nil {
+			return usageError(err)
+		}
+		report := benchReport{Model: args[0], Batch: batch, Threads: cfg.Engine.Threads, Inputs: map[string]string{}}
+		for name, t := range feeds {
+			report.Inputs[name] = t.String()
+		}
+		names := []string{cfg.Engine.Name}
+		if both {
+			names = []string{"ort", "pure"}
+		}
+		for _, name := range names {
+			ec := cfg.Engine
+			ec.Name = name
+			r, err := benchEngine(cmd.Context(), ec, m, feeds, batch, time.Duration(seconds*float64(time.Second)), cmd.ErrOrStderr())
+			if err != nil {
+				if !both || cmd.Context().Err() != nil {
+					return err
+				}
+				r = benchResult{Engine: name, Error: err.Error()}
+			}
+			report.Results = append(report.Results, r)
+		}
+		report.compare()
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), report)
+		}
+		return report.print(cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+// benchFeeds reads the given inputs and draws the others.
+func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onnx.Tensor, error) {
+	sizes := map[string]int{}
+	for _, d := range dims {
+		name, text, _ := strings.Cut(d, "=")
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || name == "" {
+			return nil, fmt.Errorf("--dim %s: want NAME=N with N a whole number", d)
+		}
+		sizes[name] = n
+	}
+	given := *m
+	g := *m.Graph
+	g.Inputs = nil
+	var drawn []onnx.ValueInfo
+	for _, in := range m.Graph.Inputs {
+		found := false
+		for _, p := range pairs {
+			found = found || strings.HasPrefix(p, in.Name+"=")
+		}
+		if found {
+			g.Inputs = append(g.Inputs, in)
+		} else {
+			drawn = append(drawn, in)
+		}
+	}
+	given.Graph = &g
+	feeds, err := readFeeds(&given, pairs)
+	if err != nil {
+		return nil, err
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, in := range drawn {
+		if in.Shape == nil || in.DType == onnx.Undefined {
+			return nil, fmt.Errorf("input %q: the model does not say its type and shape; give --input %s=FILE", in.Name, in.Name)
+		}
+		shape := make([]int, len(in.Shape))
+		for i, d := range in.Shape {
+			n, named := sizes[d.Symbol]
+			switch {
+			case d.IsKnown():
+				shape[i] = d.Size
+			case named && d.Symbol != "":
+				shape[i] = n
+			case i == 0:
+				shape[i] = batch
+			default:
+				return nil, fmt.Errorf("input %q: axis %d (%q) has no fixed size; give --dim %s=N, or --input %s=FILE", in.Name, i, d.Symbol, d.Symbol, in.Name)
+			}
+		}
+		t, err := onnx.Zeros(in.DType, shape...)
+		if err != nil {
+			return nil, fmt.Errorf("input %q: %w", in.Name, err)
+		}
+		switch d := t.Data.(type) {
+		case []float32:
+			for i := range d {
+				d[i] = float32(r.NormFloat64())
+			}
+		case []float64:
+			for i := range d {
+				d[i] = r.NormFloat64()
+			}
+		case []uint8:
+			for i := range d {
+				d[i] = uint8(r.IntN(256))
+			}
+		} // integers stay 0: they are often indices
+		feeds[in.Name] = t
+	}
+	return feeds, nil
+}
+
+// benchEngine measures one engine.
+func benchEngine(ctx context.Context, cfg experiment.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, batch int, budget time.Duration, stderr io.Writer) (benchResult, error) {
+	e, err := openEngine(cfg, cfg.Threads, stderr)
+	if err != nil {
+		return benchResult{}, err
+	}
+	defer e.Close()
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	start := time.Now()
+	s, err := e.Load(m)
+	if err != nil {
+		return benchResult{}, usageError(err)
+	}
+	defer s.Close()
+	r := benchResult{Engine: e.Name(), Load: ms(time.Since(start))}
+	// The first call makes the outputs, which later ones fill in place.
+	fetch, err := engine.Eval(s, feeds)
+	if err != nil {
+		return benchResult{}, usageError(err)
+	}
+	var times []float64
+	for end := time.Now().Add(budget); time.Now().Before(end) || len(times) < 3; {
+		if err := ctx.Err(); err != nil {
+			return benchResult{}, err
+		}
+		start := time.Now()
+		if err := s.Run(feeds, fetch); err != nil {
+			return benchResult{}, usageError(err)
+		}
+		times = append(times, ms(time.Since(start)))
+	}
+	sort.Float64s(times)
+	sum := 0.0
+	for _, t := range times {
+		sum += t
+	}
+	n := len(times)
+	r.Runs, r.Min, r.Median, r.P90, r.Mean = n, times[0], times[n/2], times[min(n-1, n*9/10)], sum/float64(n)
+	r.Throughput = float64(batch) / r.Mean * 1000
+	return r, nil
+}
+
+func (b *benchReport) compare() {
+	if len(b.Results) < 2 || b.Results[0].Median == 0 {
+		return
+	}
+	b.Ratio = map[string]float64{}
+	for _, r := range b.Results {
+		if r.Error == "" {
+			b.Ratio[r.Engine] = r.Median / b.Results[0].Median
+		}
+	}
+}
+
+func (b *benchReport) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "engine\tload ms\truns\tmin ms\tmedian ms\tp90 ms\tmean ms\titems/s\tratio\t")
+	for _, r := range b.Results {
+		if r.Error != "" {
+			continue
+		}
+		ratio := "-"
+		if v, ok := b.Ratio[r.Engine]; ok {
+			ratio = fmt.Sprintf("%.2f", v)
+		}
+		fmt.Fprintf(w, "%s\t%.1f\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%s\t\n", r.Engine, r.Load, r.Runs, r.Min, r.Median, r.P90, r.Mean, r.Throughput, ratio)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, r := range b.Results {
+		if r.Error != "" {
+			if _, err := fmt.Fprintf(out, "%s: %s\n", r.Engine, r.Error); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

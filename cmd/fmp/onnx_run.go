@@ -1,0 +1,291 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/npy"
+	"fmp/onnx/onnxpb"
+	"fmp/pipeline/experiment"
+)
+
+// maxTensorFile bounds a TensorProto that is read: protobuf's own limit.
+const maxTensorFile = 2 << 30
+
+func newONNXRunCommand() *cobra.Command {
+	var inputs, outputs []string
+	var dir, format string
+	var asJSON bool
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "run MODEL --input NAME=FILE ... --out DIR",
+		Short: "Run an ONNX model on tensors from files",
+		Long: `Run an ONNX model once. Each --input names an input of the model and a file with its value: a .npy
+file (any order and byte order), or a .pb file (a serialised TensorProto). Every output is written to
+DIR/NAME.npy, all of them or none; characters of a name that a file name should not have become "_".
+What was written is listed on standard output.`,
+		Example: `  fmp onnx run model.onnx --input image=batch.npy --out results
+  fmp onnx run model.onnx --input a=a.npy --input b=b.pb --output y --format pb --out results --engine pure`,
+		Args: exactArgs("MODEL"),
+	}
+	s := bindSettingsUnder(cmd, "engine.", &cfg, engineAliases)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&inputs, "input", nil, "input `NAME=FILE`; give one for every input of the model")
+	flags.StringArrayVar(&outputs, "output", nil, "write the output `NAME` only; may be given several times")
+	flags.StringVar(&dir, "out", "", "`DIR` to write the outputs to; made where it is missing")
+	flags.StringVar(&format, "format", "npy", "npy, or pb (TensorProto)")
+	flags.BoolVar(&asJSON, "json", false, "list what was written as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		if dir == "" {
+			return usageErrorf("--out is missing; name the folder for the outputs")
+		}
+		if format != "npy" && format != "pb" {
+			return usageErrorf("--format is %q; allowed are npy, pb", format)
+		}
+		m, err := onnx.Load(args[0])
+		if err != nil {
+			return usageError(err)
+		}
+		feeds, err := readFeeds(m, inputs)
+		if err != nil {
+			return usageError(err)
+		}
+		for _, name := range outputs {
+			if _, ok := m.Graph.Output(name); !ok {
+				return usageErrorf("--output %s: the model's outputs are %s", name, describeValues(m.Graph.Outputs))
+			}
+		}
+		e, err := openEngine(cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		sess, err := e.Load(m)
+		if err != nil {
+			return usageError(err)
+		}
+		defer sess.Close()
+		if err := cmd.Context().Err(); err != nil {
+			return err
+		}
+		results, err := engine.Eval(sess, feeds, outputs...)
+		if err != nil {
+			return usageError(err)
+		}
+		var order []string
+		for _, o := range m.Graph.Outputs {
+			if _, ok := results[o.Name]; ok {
+				order = append(order, o.Name)
+			}
+		}
+		written, err := writeTensors(dir, format, order, results)
+		if err != nil {
+			return err
+		}
+		return printWritten(cmd.OutOrStdout(), written, asJSON)
+	}
+	return cmd
+}
+
+// readFeeds reads the value of every input of m from the given NAME=FILE pairs.
+func readFeeds(m *onnx.Model, pairs []string) (map[string]*onnx.Tensor, error) {
+	feeds := map[string]*onnx.Tensor{}
+	for _, p := range pairs {
+		name, path, ok := strings.Cut(p, "=")
+		if !ok || path == "" {
+			return nil, fmt.Errorf("--input %s: want NAME=FILE", p)
+		}
+		if _, ok := m.Graph.Input(name); !ok {
+			hint := fmt.Sprintf("the model's inputs are %s", describeValues(m.Graph.Inputs))
+			return nil, fmt.Errorf("--input %s: the model has no input %q; %s", p, name, hint)
+		}
+		if feeds[name] != nil {
+			return nil, fmt.Errorf("--input %s: %q is given twice", p, name)
+		}
+		t, err := loadTensor(path)
+		if err != nil {
+			return nil, fmt.Errorf("--input %s: %w", name, err)
+		}
+		feeds[name] = t
+	}
+	var missing []onnx.ValueInfo
+	for _, in := range m.Graph.Inputs {
+		if feeds[in.Name] == nil {
+			missing = append(missing, in)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("no --input for %s; give --input NAME=FILE.npy for each", describeValues(missing))
+	}
+	return feeds, nil
+}
+
+// describeValues lists values with their types.
+func describeValues(vs []onnx.ValueInfo) string {
+	if len(vs) == 0 {
+		return "none"
+	}
+	var parts []string
+	for _, v := range vs {
+		parts = append(parts, fmt.Sprintf("%s (%s)", v.Name, typeOf(v)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func typeOf(v onnx.ValueInfo) string {
+	if v.Shape == nil {
+		return v.DType.String()
+	}
+	var dims []string
+	for _, d := range v.Shape {
+		switch {
+		case d.IsKnown():
+			dims = append(dims, fmt.Sprint(d.Size))
+		case d.Symbol != "":
+			dims = append(dims, d.Symbol)
+		default:
+			dims = append(dims, "?")
+		}
+	}
+	return fmt.Sprintf("%v[%s]", v.DType, strings.Join(dims, ", "))
+}
+
+// loadTensor reads a .npy file, or a serialised TensorProto from a .pb file.
+func loadTensor(path string) (*onnx.Tensor, error) {
+	switch ext := strings.ToLower(filepath.Ext(path)); ext {
+	case ".npy":
+		return npy.Load(path)
+	case ".pb":
+		st, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !st.Mode().IsRegular() || st.Size() > maxTensorFile {
+			return nil, fmt.Errorf("%s: want a regular file of at most %d bytes", path, int64(maxTensorFile))
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		var p onnxpb.TensorProto
+		if err := proto.Unmarshal(data, &p); err != nil {
+			return nil, fmt.Errorf("%s is no serialised TensorProto: %w", path, err)
+		}
+		t, err := onnx.TensorFromProto(&p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return t, nil
+	default:
+		return nil, fmt.Errorf("%s: the extension %q is not known; allowed are .npy and .pb", path, ext)
+	}
+}
+
+// writtenTensor says which tensor went to which file.
+type writtenTensor struct {
+	Name  string `json:"name"`
+	DType string `json:"dtype"`
+	Shape []int  `json:"shape"`
+	File  string `json:"file"`
+}
+
+// writeTensors writes the named tensors to files in dir: all of them, or, where anything fails, none.
+func writeTensors(dir, format string, names []string, tensors map[string]*onnx.Tensor) (written []writtenTensor, err error) {
+	made := false
+	if _, serr := os.Stat(dir); os.IsNotExist(serr) {
+		made = true
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("writing outputs: %w", err)
+	}
+	// Everything goes to a folder beside its place first, so that a full disk leaves nothing behind.
+	tmp, err := os.MkdirTemp(dir, ".outputs-*")
+	if err != nil {
+		return nil, fmt.Errorf("writing outputs: %w", err)
+	}
+	defer func() {
+		os.RemoveAll(tmp)
+		if err != nil && made {
+			os.Remove(dir)
+		}
+	}()
+	taken := map[string]bool{}
+	for _, name := range names {
+		t := tensors[name]
+		file := fileName(name, "."+format, taken)
+		if format == "pb" {
+			err = savePB(filepath.Join(tmp, file), name, t)
+		} else {
+			err = npy.Save(filepath.Join(tmp, file), t)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("writing output %q: %w", name, err)
+		}
+		written = append(written, writtenTensor{name, t.DType.String(), t.Shape, filepath.Join(dir, file)})
+	}
+	for _, w := range written {
+		if err := os.Rename(filepath.Join(tmp, filepath.Base(w.File)), w.File); err != nil {
+			return nil, fmt.Errorf("writing output %q: %w", w.Name, err)
+		}
+	}
+	return written, nil
+}
+
+func savePB(path, name string, t *onnx.Tensor) error {
+	p, err := onnx.TensorToProto(name, t)
+	if err != nil {
+		return err
+	}
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644)
+}
+
+// fileName is a file name for the value of that name: no folders, nothing hidden, nothing that a shell
+// or a file system would take amiss. A name that is taken gets a number.
+func fileName(name, ext string, taken map[string]bool) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, name)
+	if len(clean) > 150 {
+		clean = clean[:150]
+	}
+	if clean == "" || clean[0] == '.' || clean[0] == '-' {
+		clean = "_" + strings.TrimLeft(clean, ".-")
+	}
+	file := clean + ext
+	for i := 2; taken[strings.ToLower(file)]; i++ {
+		file = fmt.Sprintf("%s.%d%s", clean, i, ext)
+	}
+	taken[strings.ToLower(file)] = true
+	return file
+}
+
+func printWritten(w io.Writer, written []writtenTensor, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, written)
+	}
+	for _, x := range written {
+		if _, err := fmt.Fprintf(w, "%s: %s%v -> %s\n", x.Name, x.DType, x.Shape, x.File); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+	"fmp/onnx/npy"
+)
+
+// needRuntime skips where the ONNX Runtime is not installed.
+func needRuntime(t *testing.T) {
+	t.Helper()
+	if _, err := ort.New(engine.Options{}); errors.Is(err, ort.ErrNoLibrary) {
+		t.Skipf("needs the ONNX Runtime: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addModel saves a model with the outputs "sum/ab" (a + b) and "../twice" (2 a).
+func addModel(t *testing.T) string {
+	t.Helper()
+	b := onnx.NewBuilder("add")
+	x, y := b.Input("a", onnx.Float32, "n", 2), b.Input("b", onnx.Float32, "n", 2)
+	b.Output("sum/ab", b.Add(x, y))
+	b.Output("../twice", b.Add(x, x))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := filepath.Join(t.TempDir(), "add.onnx")
+	if err := onnx.Save(p, m); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func saveTensor(t *testing.T, name string, x *onnx.Tensor) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), name)
+	var err error
+	if strings.HasSuffix(name, ".pb") {
+		err = savePB(p, "x", x)
+	} else {
+		err = npy.Save(p, x)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestONNXRun(t *testing.T) {
+	needRuntime(t)
+	model := addModel(t)
+	a := saveTensor(t, "a.npy", onnx.NewTensor([]float32{1, 2, 3, 4}, 2, 2))
+	b := saveTensor(t, "b.pb", onnx.NewTensor([]float32{10, 20, 30, 40}, 2, 2))
+	want := map[string]*onnx.Tensor{"sum/ab": onnx.NewTensor([]float32{11, 22, 33, 44}, 2, 2), "../twice": onnx.NewTensor([]float32{2, 4, 6, 8}, 2, 2)}
+	for _, format := range []string{"npy", "pb"} {
+		dir := filepath.Join(t.TempDir(), "results")
+		code, out, errs := runFMP(t, "onnx", "run", model, "--input", "a="+a, "--input", "b="+b, "--out", dir, "--format", format, "--json", "--engine", "ort")
+		if code != exitOK {
+			t.Fatalf("exit code %d: %s", code, errs)
+		}
+		var written []writtenTensor
+		if err := json.Unmarshal([]byte(out), &written); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range written {
+			if filepath.Dir(w.File) != dir {
+				t.Errorf("output %q went to %s, outside %s", w.Name, w.File, dir)
+			}
+			got, err := loadTensor(w.File)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want[w.Name], got); d != "" {
+				t.Errorf("%s (-want +got):\n%s", w.Name, d)
+			}
+		}
+		if len(written) != 2 {
+			t.Errorf("%d outputs were written, want 2", len(written))
+		}
+		if es, _ := os.ReadDir(dir); len(es) != 2 {
+			t.Errorf("%s holds %d entries, want 2", dir, len(es))
+		}
+	}
+}
+
+func TestONNXRunErrors(t *testing.T) {
+	needRuntime(t)
+	model := addModel(t)
+	a := saveTensor(t, "a.npy", onnx.ZerosF32(3, 2))
+	wide := saveTensor(t, "wide.npy", onnx.ZerosF32(3, 5))
+	f64 := saveTensor(t, "f64.npy", onnx.NewTensor(make([]float64, 6), 3, 2))
+	garbage := writeFile(t, "bad.npy", "not numpy")
+	badpb := writeFile(t, "bad.pb", "\xff\xff\xff")
+	text := writeFile(t, "bad.onnx", "not a model")
+	file := writeFile(t, "file", "")
+	both := []string{"--input", "a=" + a, "--input", "b=" + a}
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"no model", []string{"--out", "x"}, exitUsage, "wants MODEL"},
+		{"no such model", []string{"gone.onnx", "--out", "x"}, exitUsage, "gone.onnx"},
+		{"not a model", []string{text, "--out", "x"}, exitUsage, "bad.onnx"},
+		{"no folder", append([]string{model}, both...), exitUsage, "--out is missing"},
+		{"missing input", []string{model, "--out", "x", "--input", "a=" + a}, exitUsage, "no --input for b (float32[n, 2])"},
+		{"unknown input", []string{model, "--out", "x", "--input", "c=" + a}, exitUsage, `no input "c"; the model's inputs are a (float32[n, 2]), b`},
+		{"input twice", []string{model, "--out", "x", "--input", "a=" + a, "--input", "a=" + a}, exitUsage, "given twice"},
+		{"not a pair", []string{model, "--out", "x", "--input", a}, exitUsage, "want NAME=FILE"},
+		{"wrong width", []string{model, "--out", "x", "--input", "a=" + wide, "--input", "b=" + a}, exitUsage, "float32[3 5]"},
+		{"wrong type", []string{model, "--out", "x", "--input", "a=" + f64, "--input", "b=" + a}, exitUsage, "float64[3 2]"},
+		{"not npy", []string{model, "--out", "x", "--input", "a=" + garbage, "--input", "b=" + a}, exitUsage, "not a .npy file"},
+		{"not pb", []string{model, "--out", "x", "--input", "a=" + badpb, "--input", "b=" + a}, exitUsage, "bad.pb"},
+		{"unknown extension", []string{model, "--out", "x", "--input", "a=a.csv", "--input", "b=" + a}, exitUsage, "allowed are .npy and .pb"},
+		{"unknown output", append([]string{model, "--out", "x", "--output", "z"}, both...), exitUsage, "outputs are sum/ab"},
+		{"unknown format", append([]string{model, "--out", "x", "--format", "csv"}, both...), exitUsage, "allowed are npy, pb"},
+		{"unknown engine", append([]string{model, "--out", "x", "--engine", "gpu"}, both...), exitUsage, "engine.name"},
+		{"unknown provider", append([]string{model, "--out", "x", "--provider", "tpu"}, both...), exitUsage, "engine.provider"},
+		{"no library", append([]string{model, "--out", "x", "--engine", "ort", "--library", "gone.so"}, both...), exitMissing, "gone.so"},
+		{"folder is a file", append([]string{model, "--out", file}, both...), exitFailed, "writing outputs"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			code, out, errs := runFMP(t, append([]string{"onnx", "run"}, c.args...)...)
+			if code != c.code || out != "" || !strings.HasPrefix(errs, "fmp: ") || !strings.Contains(errs, c.want) {
+				t.Errorf("exit code %d, said %q; want %d and %q", code, errs, c.code, c.want)
+			}
+			if es, _ := os.ReadDir("."); len(es) != 0 {
+				t.Errorf("something was written: %v", es)
+			}
+		})
+	}
+}
+
+// A full disk gives one error, and neither an output nor a piece of one.
+func TestONNXRunOnAFullDisk(t *testing.T) {
+	needRuntime(t)
+	disk := tinyDisk(t, 64<<10)
+	model := addModel(t)
+	big := saveTensor(t, "big.npy", onnx.ZerosF32(5000, 2)) // 40 kB: the first output fits, the second does not
+	dir := filepath.Join(disk, "results")
+	code, _, errs := runFMP(t, "onnx", "run", model, "--input", "a="+big, "--input", "b="+big, "--out", dir)
+	if code != exitFailed || !strings.Contains(errs, "no space left") {
+		t.Errorf("exit code %d, said %q; want %d and that no space is left", code, errs, exitFailed)
+	}
+	if es, _ := os.ReadDir(disk); len(es) != 0 {
+		t.Errorf("something was left behind: %v", es)
+	}
+}
+
+func TestFileNameStaysInItsFolder(t *testing.T) {
+	taken := map[string]bool{}
+	for _, c := range []struct{ name, want string }{
+		{"y", "y.npy"}, {"Y", "Y.2.npy"}, {"../../etc/passwd", "__.._etc_passwd.npy"}, {"a/b", "a_b.npy"}, {"a\\b", "a_b.2.npy"}, {"", "_.npy"}, {".hidden", "_hidden.npy"},
+		{"-rf", "_rf.npy"}, {"con:\x00\n", "con___.npy"},
+	} {
+		if got := fileName(c.name, ".npy", taken); filepath.Base(got) != got || (c.want != "" && got != c.want) {
+			t.Errorf("fileName(%q) = %q, want %q", c.name, got, c.want)
+		}
+	}
+	if got := fileName(strings.Repeat("x", 5000), ".npy", taken); len(got) > 200 {
+		t.Errorf("a long name became one of %d bytes", len(got))
+	}
+}
+
+func TestONNXBench(t *testing.T) {
+	needRuntime(t)
+	code, out, errs := runFMP(t, "onnx", "bench", addModel(t), "--batch", "4", "--seconds", "0.02", "--json", "--engine", "ort")
+	if code != exitOK {
+		t.Fatal(errs)
+	}
+	var r benchReport
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Results) != 1 || r.Results[0].Runs < 3 || !(r.Results[0].Min <= r.Results[0].Median && r.Results[0].Median <= r.Results[0].P90) || r.Inputs["a"] != "float32[4 2]" {
+		t.Errorf("reported %+v", r)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--batch", "0"}, "--batch is 0"}, {[]string{"--seconds", "0"}, "--seconds is 0"}, {[]string{"--dim", "n"}, "want NAME=N"}, {[]string{"--engine", "fast"}, "engine.name"},
+	} {
+		code, _, errs := runFMP(t, append([]string{"onnx", "bench", addModel(t)}, c.args...)...)
+		if code != exitUsage || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit code %d, said %q", c.args, code, errs)
+		}
+	}
+}
