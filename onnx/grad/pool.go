@@ -160,24 +160,22 @@ func (c *call) averaged(w window, area int) (string, error) {
 	return v, nil
 }
 
-// tile repeats g over windows that lie side by side and cover x exactly.
+// tile repeats g over windows that lie side by side and cover x exactly. Resize does it much faster than
+// Expand on the ONNX Runtime's CPU.
 func (c *call) tile(w window, x, y, g string) (string, bool) {
 	sx, sy := c.shape(x), c.shape(y)
 	if sy == nil || w.padded() || !allOnes(w.dilation) {
 		return "", false
 	}
-	block := []string{c.dim(x, 0), c.dim(x, 1)}
-	apart := append([]string{}, block...)
+	scales := []float32{1, 1}
 	for i := range w.kernel {
 		if w.kernel[i] != w.strides[i] || !sx[2+i].IsKnown() || sx[2+i].Size%w.kernel[i] != 0 {
 			return "", false
 		}
-		n := sx[2+i].Size / w.kernel[i]
-		apart = append(apart, c.ints(n, 1))
-		block = append(block, c.ints(n, w.kernel[i]))
+		scales = append(scales, float32(w.kernel[i]))
 	}
-	v := c.op("Expand", []string{c.reshape(g, c.vec(apart...)), c.vec(block...)})
-	return c.reshape(v, c.shapeOf(x)), true
+	return c.op("Resize", []string{g, "", c.constant(onnx.Vector(scales...))}, onnx.StrAttr("mode", "nearest"),
+		onnx.StrAttr("nearest_mode", "floor"), onnx.StrAttr("coordinate_transformation_mode", "asymmetric")), true
 }
 
 func vjpGlobalAveragePool(c *call) ([]string, error) {

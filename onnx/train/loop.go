@@ -1,0 +1,292 @@
+package train
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"time"
+
+	"fmp/onnx"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/optim"
+)
+
+// Metrics are named numbers of a step or a validation; "loss" is the one that is watched.
+type Metrics map[string]float64
+
+// Stateful is what a checkpoint holds: [Step] and [Split] are.
+type Stateful interface {
+	State() map[string]*onnx.Tensor
+	SetState(map[string]*onnx.Tensor) error
+}
+
+var (
+	_ Stateful = (*Step)(nil)
+	_ Stateful = (*Split)(nil)
+)
+
+// Loop takes training steps until they are done, the context is cancelled or a value is not finite.
+//
+// Where everything that Step does is a function of the step's number and of the model's state (take random numbers from a
+// stream named by the step), a run that was stopped and resumed equals one that was not, bit for bit.
+type Loop struct {
+	// Steps is the number of steps; at least one.
+	Steps int
+	// Step takes step t (from 0) at a learning rate; its metrics must hold "loss".
+	Step func(ctx context.Context, t int, rate float64) (Metrics, error)
+	// Rate is the schedule of learning rates.
+	Rate optim.Schedule
+	// Model holds the state for checkpoints.
+	Model Stateful
+
+	// Run says what this is a run of (configuration and seed): a checkpoint of another is refused.
+	Run string
+	// Checkpoint is the file to resume from and to save to, every Interval and at the end; "" saves nothing.
+	Checkpoint string
+	// Interval is the time between checkpoints; default 30 s. No more is lost where the program is
+	// killed; on cancellation nothing is.
+	Interval time.Duration
+
+	// Validate measures the model every ValidateEvery steps and after the last; nil never.
+	Validate      func(ctx context.Context, t int) (Metrics, error)
+	ValidateEvery int
+
+	// Log is a file of JSON Lines, one for every LogEvery steps (default 1) with the means since the last,
+	// and one for every validation. Lines after the checkpoint that is resumed from are removed. "" writes none.
+	Log      string
+	LogEvery int
+	// Progress, where not nil, is called after every step.
+	Progress func(Progress)
+
+	log *os.File
+}
+
+// Progress tells how far a run is.
+type Progress struct {
+	Step, Steps int // steps done, of how many
+	Metrics     Metrics
+	Rate        float64       // learning rate
+	PerSecond   float64       // steps, over the last ones
+	Left        time.Duration // at that rate
+	Validation  Metrics       // of the latest validation
+}
+
+// NotFiniteError says where training stopped making numbers.
+type NotFiniteError struct {
+	Step   int
+	Tensor string // the loss, a gradient or a carried tensor
+}
+
+func (e *NotFiniteError) Error() string {
+	return fmt.Sprintf("step %d: %s is not finite; lower the learning rate or clip the gradients", e.Step, e.Tensor)
+}
+
+// Train runs the loop. On cancellation it saves a checkpoint and returns the context's error.
+func (l *Loop) Train(ctx context.Context) (err error) {
+	if l.Steps < 1 || l.Step == nil || l.Rate == nil {
+		return fmt.Errorf("training: steps is %d (allowed are 1 and up), and both Step and Rate must be given", l.Steps)
+	}
+	first := 0
+	if l.Checkpoint != "" {
+		t, state, ok, err := loadCheckpoint(l.Checkpoint, l.Run)
+		if err != nil {
+			return err
+		}
+		if ok {
+			if err := l.Model.SetState(state); err != nil {
+				return fmt.Errorf("checkpoint %s: %w; remove it to start afresh", l.Checkpoint, err)
+			}
+			first = t
+		}
+	}
+	if err := l.openLog(first); err != nil {
+		return err
+	}
+	defer func() {
+		if l.log != nil {
+			err = errors.Join(err, l.log.Close())
+			l.log = nil
+		}
+	}()
+	interval := l.Interval
+	if interval <= 0 {
+		interval = 30 * time.Second
+	}
+	every := max(1, l.LogEvery)
+	begun, saved := time.Now(), time.Now()
+	pace := newPace(begun)
+	var sums Metrics
+	summed := 0
+	var validation Metrics
+	for t := first; t < l.Steps; t++ {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(err, l.save(t))
+		}
+		rate := l.Rate(t, l.Steps)
+		m, err := l.Step(ctx, t, rate)
+		if err != nil {
+			if ctx.Err() != nil {
+				// The step was broken off; what it reads is unchanged.
+				return errors.Join(ctx.Err(), l.save(t))
+			}
+			return err
+		}
+		if err := l.finite(t, m); err != nil {
+			return err
+		}
+		if sums == nil {
+			sums = Metrics{}
+		}
+		for k, v := range m {
+			sums[k] += v
+		}
+		summed++
+		if (t+1)%every == 0 || t+1 == l.Steps {
+			for k := range sums {
+				sums[k] /= float64(summed)
+			}
+			if err := l.write("train", t+1, rate, begun, sums); err != nil {
+				return err
+			}
+			sums, summed = nil, 0
+		}
+		if l.Validate != nil && ((l.ValidateEvery > 0 && (t+1)%l.ValidateEvery == 0) || t+1 == l.Steps) {
+			v, err := l.Validate(ctx, t+1)
+			if err != nil {
+				if ctx.Err() != nil {
+					return errors.Join(ctx.Err(), l.save(t+1))
+				}
+				return fmt.Errorf("validation after step %d: %w", t+1, err)
+			}
+			validation = v
+			if err := l.write("validation", t+1, rate, begun, v); err != nil {
+				return err
+			}
+		}
+		if time.Since(saved) >= interval && t+1 < l.Steps {
+			if err := l.save(t + 1); err != nil {
+				return err
+			}
+			saved = time.Now()
+		}
+		if l.Progress != nil {
+			p := pace.after(time.Now())
+			l.Progress(Progress{
+				Step: t + 1, Steps: l.Steps, Metrics: m, Rate: rate, PerSecond: p,
+				Left: time.Duration(float64(l.Steps-t-1) / p * float64(time.Second)), Validation: validation,
+			})
+		}
+	}
+	return l.save(l.Steps)
+}
+
+func (l *Loop) save(t int) error {
+	if l.Checkpoint == "" {
+		return nil
+	}
+	if err := saveCheckpoint(l.Checkpoint, l.Run, t, l.Model.State()); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+// finite looks for NaN and infinities in the metrics; where there is one it names the tensor to blame.
+func (l *Loop) finite(t int, m Metrics) error {
+	bad := ""
+	for k, v := range m {
+		if (math.IsNaN(v) || math.IsInf(v, 0)) && (bad == "" || k < bad) {
+			bad = k
+		}
+	}
+	if bad == "" {
+		return nil
+	}
+	if s, ok := l.Model.(interface{ NotFinite() string }); ok {
+		if n := s.NotFinite(); n != "" {
+			return &NotFiniteError{t, n}
+		}
+	}
+	if v, isLoss := m["loss"]; isLoss && (math.IsNaN(v) || math.IsInf(v, 0)) {
+		return &NotFiniteError{t, "loss"}
+	}
+	if l.Model != nil {
+		if n := notFinite(l.Model.State()); n != "" {
+			return &NotFiniteError{t, n}
+		}
+	}
+	return &NotFiniteError{t, bad}
+}
+
+// openLog keeps the lines of a log up to step first and opens it to go on after them.
+func (l *Loop) openLog(first int) error {
+	if l.Log == "" {
+		return nil
+	}
+	var kept bytes.Buffer
+	if data, err := os.ReadFile(l.Log); err == nil && first > 0 {
+		sc := bufio.NewScanner(bytes.NewReader(data))
+		for sc.Scan() {
+			var line struct {
+				Step int `json:"step"`
+			}
+			if json.Unmarshal(sc.Bytes(), &line) == nil && line.Step <= first {
+				kept.Write(sc.Bytes())
+				kept.WriteByte('\n')
+			}
+		}
+		if err := sc.Err(); err != nil {
+			return fmt.Errorf("training log %s: %w", l.Log, err)
+		}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("training log: %w", err)
+	}
+	if err := atomicfile.WriteBytes(l.Log, kept.Bytes()); err != nil {
+		return fmt.Errorf("training log: %w", err)
+	}
+	f, err := os.OpenFile(l.Log, os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("training log: %w", err)
+	}
+	l.log = f
+	return nil
+}
+
+func (l *Loop) write(kind string, step int, rate float64, begun time.Time, m Metrics) error {
+	if l.log == nil {
+		return nil
+	}
+	line := map[string]any{"kind": kind, "step": step, "rate": rate, "seconds": math.Round(time.Since(begun).Seconds()*10) / 10}
+	for k, v := range maps.Clone(m) {
+		line[k] = v
+	}
+	data, err := json.Marshal(line)
+	if err != nil {
+		return fmt.Errorf("training log: %w", err)
+	}
+	if _, err := l.log.Write(append(data, '\n')); err != nil {
+		return fmt.Errorf("training log: %w", err)
+	}
+	return nil
+}
+
+// pace measures steps per second over the last ones.
+type pace struct{ times []time.Time }
+
+func newPace(start time.Time) *pace { return &pace{times: []time.Time{start}} }
+
+func (p *pace) after(now time.Time) float64 {
+	const window = 50
+	p.times = append(p.times, now)
+	if len(p.times) > window {
+		p.times = p.times[1:]
+	}
+	took := now.Sub(p.times[0]).Seconds()
+	return float64(len(p.times)-1) / max(took, 1e-9)
+}

@@ -1,0 +1,207 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/optim"
+)
+
+// Split is a training step in parts: gradients, of as many batches as are wanted, are summed, then the
+// parameters are updated. It serves where the cotangents come from outside the graph (run the forward model
+// with [Split.Params], work out the cotangents, then [Split.Accumulate]), and where a batch is cut into shards that
+// run at once. The sum is taken in the order of the shards, so that the figures do not depend on the number of
+// threads.
+type Split struct {
+	gradient engine.Session
+	update   engine.Session
+	opt      optim.Optimizer
+	state    *carried                // parameters and moments
+	running  *carried                // values that the gradient model itself carries, such as running statistics
+	grads    map[string]*onnx.Tensor // sums
+	params   []string
+	shards   int // summed so far
+	workers  int
+}
+
+// NewSplit loads a gradient model, made by grad.Build with ParamsAsInputs and the prefix [optim.GradPrefix],
+// and the update of its parameters. init holds the parameters' first values. Up to workers shards run at once
+// (at least one).
+func NewSplit(eng engine.Engine, gradient *onnx.Model, params []string, o optim.Optimizer, opt optim.Options, init map[string]*onnx.Tensor, workers int) (*Split, error) {
+	var infos []onnx.ValueInfo
+	for _, p := range params {
+		v, ok := gradient.Graph.Input(p)
+		if !ok {
+			return nil, fmt.Errorf("training in parts: the gradient model has no input %q; build it with ParamsAsInputs", p)
+		}
+		infos = append(infos, v)
+	}
+	um, err := optim.Model(infos, o, opt)
+	if err != nil {
+		return nil, fmt.Errorf("training in parts: %w", err)
+	}
+	s := &Split{opt: o, params: params, grads: map[string]*onnx.Tensor{}, workers: max(1, workers)}
+	if s.gradient, err = eng.Load(gradient); err != nil {
+		return nil, fmt.Errorf("training in parts: %w", err)
+	}
+	if s.update, err = eng.Load(um); err != nil {
+		s.gradient.Close()
+		return nil, fmt.Errorf("training in parts: %w", err)
+	}
+	s.state, err = newCarried(s.update.Inputs(), s.update.Outputs(), init)
+	if err == nil {
+		s.running, err = newCarried(s.gradient.Inputs(), s.gradient.Outputs(), init)
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("training in parts: %w", err)
+	}
+	for _, p := range params {
+		s.grads[p] = onnx.ZerosF32(s.state.now[p].Shape...)
+	}
+	return s, nil
+}
+
+// Params are the current parameters, to be fed to models of the caller's. They are live: [Split.Update]
+// changes them.
+func (s *Split) Params() map[string]*onnx.Tensor {
+	out := make(map[string]*onnx.Tensor, len(s.params))
+	for _, p := range s.params {
+		out[p] = s.state.now[p]
+	}
+	return out
+}
+
+// Accumulate runs the gradient model on every shard and adds what it gives to the gradients' sum. A shard's
+// feeds are the gradient model's inputs but for parameters and carried values. It returns each shard's other outputs.
+func (s *Split) Accumulate(shards ...map[string]*onnx.Tensor) ([]map[string]*onnx.Tensor, error) {
+	outs := make([]map[string]*onnx.Tensor, len(shards))
+	errs := make([]error, len(shards))
+	gate := make(chan struct{}, s.workers)
+	var wg sync.WaitGroup
+	for i, shard := range shards {
+		wg.Add(1)
+		gate <- struct{}{}
+		go func() {
+			defer func() { <-gate; wg.Done() }()
+			feeds := maps.Clone(shard)
+			for _, p := range s.params {
+				feeds[p] = s.state.now[p]
+			}
+			for _, n := range s.running.names {
+				feeds[n] = s.running.now[n]
+			}
+			outs[i], errs[i] = engine.Eval(s.gradient, feeds)
+		}()
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("gradients: %w", err)
+	}
+	for _, out := range outs {
+		for _, p := range s.params {
+			sum(s.grads[p], out[optim.GradPrefix+p], s.shards == 0)
+			delete(out, optim.GradPrefix+p)
+		}
+		for _, n := range s.running.names {
+			sum(s.running.after[n], out[optim.NewPrefix+n], s.shards == 0)
+			delete(out, optim.NewPrefix+n)
+		}
+		s.shards++
+	}
+	return outs, nil
+}
+
+// sum adds v to total, or replaces it.
+func sum(total, v *onnx.Tensor, replace bool) {
+	t, x := total.F32(), v.F32()
+	if replace {
+		copy(t, x)
+		return
+	}
+	for i, d := range x {
+		t[i] += d
+	}
+}
+
+// Update takes step t (from 0) at a learning rate with the mean over shards of the gradients (or their sum,
+// where mean is false), and returns the norm of all of them together.
+func (s *Split) Update(t int, rate float64, mean bool) (norm float64, err error) {
+	if s.shards == 0 {
+		return 0, fmt.Errorf("training step %d: no gradients; call Accumulate first", t)
+	}
+	if s.shards > 1 {
+		by := 1 / float32(s.shards)
+		for _, p := range s.params {
+			if mean {
+				scale(s.grads[p], by)
+			}
+		}
+		for _, n := range s.running.names {
+			scale(s.running.after[n], by)
+		}
+	}
+	s.shards = 0
+	feeds, fetch := map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{optim.NormOutput: nil}
+	for p, g := range s.grads {
+		feeds[optim.GradPrefix+p] = g
+	}
+	scalars(feeds, s.opt, t+1, rate)
+	for _, n := range s.state.names {
+		feeds[n] = s.state.now[n]
+		fetch[optim.NewPrefix+n] = s.state.after[n]
+	}
+	if err := s.update.Run(feeds, fetch); err != nil {
+		return 0, fmt.Errorf("training step %d: %w", t, err)
+	}
+	s.state.swap()
+	s.running.swap()
+	return float64(fetch[optim.NormOutput].F32()[0]), nil
+}
+
+func scale(t *onnx.Tensor, by float32) {
+	x := t.F32()
+	for i := range x {
+		x[i] *= by
+	}
+}
+
+// NotFinite names the first parameter whose gradient held NaN or an infinity in the last step, "" where
+// none did.
+func (s *Split) NotFinite() string {
+	if n := notFinite(s.grads); n != "" {
+		return optim.GradPrefix + n
+	}
+	return ""
+}
+
+// State is everything that is carried; the tensors are live.
+func (s *Split) State() map[string]*onnx.Tensor {
+	out := maps.Clone(s.state.now)
+	maps.Copy(out, s.running.now)
+	return out
+}
+
+// SetState replaces everything that is carried.
+func (s *Split) SetState(state map[string]*onnx.Tensor) error {
+	own, rest := map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{}
+	for n, t := range state {
+		if slices.Contains(s.running.names, n) {
+			rest[n] = t
+		} else {
+			own[n] = t
+		}
+	}
+	if err := s.state.set(own); err != nil {
+		return err
+	}
+	return s.running.set(rest)
+}
+
+// Close frees the sessions.
+func (s *Split) Close() error { return errors.Join(s.gradient.Close(), s.update.Close()) }

@@ -1,0 +1,331 @@
+package train_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+	"fmp/onnx/grad"
+	"fmp/onnx/optim"
+	"fmp/onnx/train"
+)
+
+func newEngine(t testing.TB) engine.Engine {
+	t.Helper()
+	path, tried, err := ort.FindLibrary("")
+	if err != nil {
+		t.Skipf("no ONNX Runtime library found (%v): %v", tried, err)
+	}
+	eng, err := ort.New(engine.Options{Threads: 1, Library: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close() })
+	return eng
+}
+
+// regression is the mean squared error of a small network, which counts its steps in a carried value.
+func regression(t testing.TB) *onnx.Model {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	param := func(shape ...int) *onnx.Tensor {
+		p := onnx.ZerosF32(shape...)
+		for i := range p.F32() {
+			p.F32()[i] = float32(r.NormFloat64()) * 0.5
+		}
+		return p
+	}
+	b := onnx.NewBuilder("regression")
+	x := b.Input("x", onnx.Float32, "batch", 3)
+	y := b.Input("y", onnx.Float32, "batch", 1)
+	count := b.Input("count", onnx.Float32)
+	h := b.Op("Tanh", []onnx.Ref{b.Add(b.MatMul(x, b.Param("w1", param(3, 8))), b.Param("b1", param(8)))})
+	d := b.Sub(b.MatMul(h, b.Param("w2", param(8, 1))), y)
+	b.Output("loss", b.ReduceMean(b.Mul(d, d), false, 0, 1))
+	b.Output("new_count", b.Add(count, b.F32(1)))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+var params = []string{"w1", "b1", "w2"}
+
+func batch(t int) map[string]*onnx.Tensor {
+	r := rand.New(rand.NewPCG(9, uint64(t)))
+	x, y := onnx.ZerosF32(16, 3), onnx.ZerosF32(16, 1)
+	for i := range 16 {
+		for j := range 3 {
+			x.F32()[3*i+j] = float32(r.NormFloat64())
+		}
+		y.F32()[i] = x.F32()[3*i] * x.F32()[3*i+1]
+	}
+	return map[string]*onnx.Tensor{"x": x, "y": y}
+}
+
+func newStep(t testing.TB, eng engine.Engine) *train.Step {
+	t.Helper()
+	loss := regression(t)
+	o := optim.AdamW{WeightDecay: 0.01}
+	m, err := train.StepModel(loss, "loss", params, o, optim.Options{ClipNorm: 1, EMA: 0.9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := train.NewStep(eng, m, o, train.Params(loss, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func loop(s *train.Step, steps int, dir string) *train.Loop {
+	return &train.Loop{
+		Steps: steps, Rate: optim.WarmupCosine(0.02, 0, 10), Model: s,
+		Step: func(_ context.Context, t int, rate float64) (train.Metrics, error) {
+			out, err := s.Run(t, rate, batch(t))
+			if err != nil {
+				return nil, err
+			}
+			return train.Metrics{"loss": float64(out["loss"].F32()[0])}, nil
+		},
+		Run: "test", Checkpoint: filepath.Join(dir, "checkpoint.onnx"), Log: filepath.Join(dir, "log.jsonl"),
+	}
+}
+
+func clone(state map[string]*onnx.Tensor) map[string][]float32 {
+	out := map[string][]float32{}
+	for n, v := range state {
+		out[n] = append([]float32{}, v.F32()...)
+	}
+	return out
+}
+
+func wantSame(t *testing.T, got, want map[string][]float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%d values, want %d", len(got), len(want))
+	}
+	for n, w := range want {
+		for i := range w {
+			if math.Float32bits(got[n][i]) != math.Float32bits(w[i]) {
+				t.Errorf("%s[%d] is %v, want %v", n, i, got[n][i], w[i])
+				break
+			}
+		}
+	}
+}
+
+func TestTrainingLearnsAndCarries(t *testing.T) {
+	s := newStep(t, newEngine(t))
+	l := loop(s, 300, t.TempDir())
+	if err := l.Train(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(l.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	var first, last struct {
+		Step int
+		Loss float64
+	}
+	if err := errors.Join(json.Unmarshal([]byte(lines[0]), &first), json.Unmarshal([]byte(lines[len(lines)-1]), &last)); err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 300 || last.Step != 300 || last.Loss > first.Loss/3 {
+		t.Errorf("%d lines, loss from %v to %v at step %d", len(lines), first.Loss, last.Loss, last.Step)
+	}
+	if c := s.State()["count"].F32()[0]; c != 300 {
+		t.Errorf("the carried count is %v after 300 steps", c)
+	}
+}
+
+// TestResumedEqualsUninterrupted cancels a run twice and goes on with fresh sessions.
+func TestResumedEqualsUninterrupted(t *testing.T) {
+	eng := newEngine(t)
+	whole := newStep(t, eng)
+	if err := loop(whole, 60, t.TempDir()).Train(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, stop := range []int{17, 41, 1000} {
+		s := newStep(t, eng)
+		l := loop(s, 60, dir)
+		ctx, cancel := context.WithCancel(context.Background())
+		l.Progress = func(p train.Progress) {
+			if p.Step == stop {
+				cancel()
+			}
+		}
+		err := l.Train(ctx)
+		cancel()
+		if stop < 60 {
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("a cancelled run gave %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantSame(t, clone(s.State()), clone(whole.State()))
+		data, err := os.ReadFile(l.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(data), "\n"); n != 60 {
+			t.Errorf("the log holds %d lines, want 60", n)
+		}
+	}
+}
+
+// TestLogAfterKill: lines written after the last checkpoint are gone on resumption.
+func TestLogAfterKill(t *testing.T) {
+	eng := newEngine(t)
+	dir := t.TempDir()
+	s := newStep(t, eng)
+	l := loop(s, 10, dir)
+	ctx, cancel := context.WithCancel(context.Background())
+	l.Progress = func(p train.Progress) {
+		if p.Step == 4 {
+			cancel()
+		}
+	}
+	if err := l.Train(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(l.Log, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.WriteString("{\"kind\":\"train\",\"step\":7}\n{\"kind\":\"tr")
+	f.Close()
+	l = loop(newStep(t, eng), 10, dir)
+	if err := l.Train(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	data, _ := os.ReadFile(l.Log)
+	for i, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+		var got struct{ Step int }
+		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Step != i+1 {
+			t.Errorf("line %d is %s (%v)", i+1, line, err)
+		}
+	}
+}
+
+func TestNotFiniteIsNamed(t *testing.T) {
+	s := newStep(t, newEngine(t))
+	l := loop(s, 20, t.TempDir())
+	l.Step = func(_ context.Context, i int, rate float64) (train.Metrics, error) {
+		b := batch(i)
+		if i == 5 {
+			b["x"].F32()[0] = float32(math.NaN())
+		}
+		out, err := s.Run(i, rate, b)
+		if err != nil {
+			return nil, err
+		}
+		return train.Metrics{"loss": float64(out["loss"].F32()[0])}, nil
+	}
+	var e *train.NotFiniteError
+	if err := l.Train(context.Background()); !errors.As(err, &e) || e.Step != 5 || e.Tensor != "loss" {
+		t.Errorf("error is %v; want one naming step 5 and the loss", err)
+	}
+}
+
+func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
+	eng := newEngine(t)
+	dir := t.TempDir()
+	if err := loop(newStep(t, eng), 3, dir).Train(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	l := loop(newStep(t, eng), 3, dir)
+	l.Run = "other"
+	if err := l.Train(context.Background()); err == nil || !strings.Contains(err.Error(), "another run") {
+		t.Errorf("error is %v", err)
+	}
+	if err := os.WriteFile(l.Checkpoint, []byte("nonsense"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Train(context.Background()); err == nil || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func newSplit(t *testing.T, eng engine.Engine, workers int) *train.Split {
+	t.Helper()
+	loss := regression(t)
+	g, err := grad.Build(loss, grad.Options{Outputs: []string{"loss"}, WRT: params, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := train.NewSplit(eng, g, params, optim.AdamW{WeightDecay: 0.01}, optim.Options{ClipNorm: 1, EMA: 0.9}, train.Params(loss, nil), workers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// TestSplitEqualsStep: the same updates in parts, to rounding, and the same bits for any number of workers.
+func TestSplitEqualsStep(t *testing.T) {
+	eng := newEngine(t)
+	whole, one, two := newStep(t, eng), newSplit(t, eng, 1), newSplit(t, eng, 2)
+	for i := range 20 {
+		b := batch(i)
+		if _, err := whole.Run(i, 0.01, b); err != nil {
+			t.Fatal(err)
+		}
+		half := func(from int) map[string]*onnx.Tensor {
+			return map[string]*onnx.Tensor{
+				"x": onnx.NewTensor(b["x"].F32()[3*from:3*(from+8)], 8, 3), "y": onnx.NewTensor(b["y"].F32()[from:from+8], 8, 1),
+			}
+		}
+		for _, s := range []*train.Split{one, two} {
+			if _, err := s.Accumulate(half(0), half(8)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Update(i, 0.01, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wantSame(t, clone(two.State()), clone(one.State()))
+	a := clone(one.State())
+	for n, want := range clone(whole.State()) {
+		for i, w := range want {
+			if math.Abs(float64(a[n][i]-w)) > 2e-4*(1+math.Abs(float64(w))) {
+				t.Errorf("%s[%d] is %v in parts and %v in one", n, i, a[n][i], w)
+			}
+		}
+	}
+	if err := one.SetState(two.State()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPrefetchKeepsOrder(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	next := train.Prefetch(ctx, 3, 8, 2, func(t int) (int, error) { return t * t, nil })
+	for i := 3; i < 8; i++ {
+		if v, err := next(i); err != nil || v != i*i {
+			t.Errorf("batch %d is %d (%v)", i, v, err)
+		}
+	}
+	if _, err := next(8); err == nil {
+		t.Error("a batch past the last was given")
+	}
+	cancel()
+}
