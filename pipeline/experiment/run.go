@@ -38,8 +38,9 @@ type Tools struct {
 	Drawer     posterior.Drawer
 }
 
-// Progress hears of finished cells: done of total, counting those of an earlier, interrupted run.
-type Progress func(done, total int, stage string)
+// Progress hears how far a stage is: done of total steps, counting those of an earlier, interrupted run. It
+// may be called from several goroutines.
+type Progress func(stage string, done, total int)
 
 // Cells lists the cells of a run in the order of its results: partition, repeat, protocol, method.
 func Cells(c *Config) ([]Cell, error) {
@@ -93,7 +94,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		return nil, err
 	}
 	if progress == nil {
-		progress = func(int, int, string) {}
+		progress = func(string, int, int) {}
 	}
 	threads := c.Engine.Threads
 	if threads == 0 {
@@ -133,7 +134,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 	workers := max(1, min(threads, len(groups)))
 	inner := max(1, threads/workers)
 	var mu sync.Mutex
-	progress(done, len(cells), "methods")
+	progress("methods", done, len(cells))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers)
 	for _, gr := range groups {
@@ -164,7 +165,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 				}
 				mu.Lock()
 				done++
-				progress(done, len(cells), "methods")
+				progress("methods", done, len(cells))
 				mu.Unlock()
 			}
 			return nil

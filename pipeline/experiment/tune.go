@@ -17,19 +17,15 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Choice is what the tuned protocol chose for one method on one kind of partition.
-type Choice struct {
-	Partition string    `json:"partition"`
-	Method    string    `json:"method"`
-	Param     string    `json:"param"`
-	Grid      []float64 `json:"grid"`
-	NLL       []float64 `json:"nll"` // mean over the tuning tasks, for each value of Grid
-	Value     float64   `json:"value"`
-}
-
-// Tuned is tuning.json.
+// Tuned is tuning.json: what the tuned protocol chose, by partition and method.
 type Tuned struct {
 	Choices []Choice `json:"choices"`
+}
+
+// Choice is the value of one method's setting on one kind of partition, and what it was chosen from.
+type Choice struct {
+	Partition string `json:"partition"`
+	posterior.Choice
 }
 
 func (t *Tuned) value(partition, method string) (float64, error) {
@@ -68,56 +64,30 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 	}
 	methods = slices.DeleteFunc(methods, func(m posterior.Method) bool { return m.Info().Param == "" })
 	partitions := c.Partitions()
-	// score[p][t][m] is the NLL at every value of the grid; tasks fill their own place, sums are taken after.
-	score := make([][][][]float64, len(partitions))
-	total := len(partitions) * c.Tuning.Tasks * len(methods)
-	done := 0
-	var mu sync.Mutex
-	workers := max(1, min(threads, len(partitions)*c.Tuning.Tasks))
+	workers := max(1, min(threads, len(partitions)*len(methods)))
 	inner := max(1, threads/workers)
-	progress(0, total, "tuning")
+	out.Choices = make([]Choice, len(partitions)*len(methods))
+	var mu sync.Mutex
+	done := 0
+	progress("tuning", 0, len(out.Choices))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers)
 	for pi, p := range partitions {
-		score[pi] = make([][][]float64, c.Tuning.Tasks)
-		for ti := range c.Tuning.Tasks {
-			score[pi][ti] = make([][]float64, len(methods))
+		held, err := heldTasks(ctx, c, data, tools, p, inner)
+		if err != nil {
+			return nil, fmt.Errorf("tuning: %w", err)
+		}
+		for mi, m := range methods {
 			g.Go(func() error {
-				stream := fmt.Sprintf("tuning/%s/%d", p.Name(), ti)
-				s := task.Sampler{Bank: data.Corpus, Points: c.Federation.Points, Alphas: []float64{p.Alpha}, Target: c.Tuning.Points, FixedLabels: true}
-				drawn, err := s.Draw(rng.New(c.Seed, "clients", stream), c.Federation.Clients)
+				choice, _, err := posterior.Tune(ctx, m, held, c.settings(), nil, inner)
 				if err != nil {
-					return fmt.Errorf("tuning: %w", err)
+					return err
 				}
-				t, err := newTask(ctx, c, tools, data.Corpus, drawn.Rows, stream, inner)
-				if err != nil {
-					return fmt.Errorf("tuning: %w", err)
-				}
-				features, labels := drawn.Target.Labelled()
-				for mi, m := range methods {
-					for _, v := range m.Info().Grid {
-						if err := ctx.Err(); err != nil {
-							return err
-						}
-						with, err := c.settings().With(m.Info().Param, v)
-						if err != nil {
-							return err
-						}
-						res, err := m.Run(ctx, t, with)
-						if err != nil {
-							return fmt.Errorf("tuning %s at %s %g: %w", m.Info().Name, m.Info().Param, v, err)
-						}
-						sc, err := posterior.Evaluate(ctx, res, features, labels, inner)
-						if err != nil {
-							return fmt.Errorf("tuning %s at %s %g: %w", m.Info().Name, m.Info().Param, v, err)
-						}
-						score[pi][ti][mi] = append(score[pi][ti][mi], sc.NLL)
-					}
-					mu.Lock()
-					done++
-					progress(done, total, "tuning")
-					mu.Unlock()
-				}
+				out.Choices[pi*len(methods)+mi] = Choice{Partition: p.Name(), Choice: choice}
+				mu.Lock()
+				defer mu.Unlock()
+				done++
+				progress("tuning", done, len(out.Choices))
 				return nil
 			})
 		}
@@ -125,22 +95,26 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	for pi, p := range partitions {
-		for mi, m := range methods {
-			info := m.Info()
-			ch := Choice{Partition: p.Name(), Method: info.Name, Param: info.Param, Grid: info.Grid, NLL: make([]float64, len(info.Grid))}
-			best := 0
-			for k := range info.Grid {
-				for ti := range c.Tuning.Tasks {
-					ch.NLL[k] += score[pi][ti][mi][k] / float64(c.Tuning.Tasks)
-				}
-				if ch.NLL[k] < ch.NLL[best] {
-					best = k
-				}
-			}
-			ch.Value = info.Grid[best]
-			out.Choices = append(out.Choices, ch)
-		}
-	}
 	return out, writeJSON(dir.file(TuningFile), out)
+}
+
+// heldTasks draws the tasks of the corpus that one partition is tuned on.
+func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partition, threads int) ([]posterior.Held, error) {
+	s := task.Sampler{Bank: data.Corpus, Points: c.Federation.Points, Alphas: []float64{p.Alpha}, Target: c.Tuning.Points, FixedLabels: true}
+	var out []posterior.Held
+	for i := range c.Tuning.Tasks {
+		stream := fmt.Sprintf("tuning/%s/%d", p.Name(), i)
+		drawn, err := s.Draw(rng.New(c.Seed, "clients", stream), c.Federation.Clients)
+		if err != nil {
+			return nil, err
+		}
+		t, err := newTask(ctx, c, tools, data.Corpus, drawn.Rows, stream, threads)
+		if err != nil {
+			return nil, err
+		}
+		h := posterior.Held{Task: t}
+		h.Features, h.Labels = drawn.Target.Labelled()
+		out = append(out, h)
+	}
+	return out, nil
 }

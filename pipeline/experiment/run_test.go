@@ -1,0 +1,306 @@
+package experiment
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/pipeline/point"
+	"fmp/pipeline/task"
+)
+
+// clusters is a data set of c Gaussian classes in dx dimensions.
+func clusters(t *testing.T, c, dx, train, test int) *Data {
+	t.Helper()
+	r := rng.New(11, "clusters")
+	mean := make([]float32, c*dx)
+	rng.Normal(r, mean)
+	draw := func(n int) ([]float32, []int) {
+		f, y := make([]float32, n*dx), make([]int, n)
+		rng.Normal(r, f)
+		for i := range y {
+			y[i] = r.IntN(c)
+			for j := range dx {
+				f[i*dx+j] += 1.2 * mean[y[i]*dx+j]
+			}
+		}
+		return f, y
+	}
+	bank := func(n int) *task.Bank {
+		f, y := draw(n)
+		b, err := task.NewBank(f, dx, y, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	d := &Data{Clients: bank(train), Corpus: bank(train)}
+	d.Test, d.TestLabels = draw(test)
+	return d
+}
+
+// classMeans compresses a client to the mean of each class that it holds.
+type classMeans struct{}
+
+func (classMeans) Compress(_ context.Context, clients []*point.Set) ([]*point.Set, error) {
+	var out []*point.Set
+	for _, s := range clients {
+		u := point.New(s.C, s.Dx, s.C)
+		for c := range s.C {
+			u.W[c] = 0
+			u.Row(c)[s.Dx+c] = 1
+		}
+		_, y := s.Labelled()
+		for i, c := range y {
+			u.W[c]++
+			for j := range s.Dx {
+				m := u.Row(c)
+				m[j] += (s.Row(i)[j] - m[j]) / u.W[c]
+			}
+		}
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+// bootstrap draws seen points by their weights.
+type bootstrap struct{}
+
+func (bootstrap) NoiseDim() int { return 1 }
+
+func (bootstrap) Draw(_ context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error) {
+	fresh := len(noise) / samples
+	out := make([]*point.Set, samples)
+	for s := range out {
+		out[s] = point.New(fresh, seen.Dx, seen.C)
+		for i := range fresh {
+			u := 0.5 * math.Erfc(-float64(noise[s*fresh+i])/math.Sqrt2) * seen.Mass()
+			k := 0
+			for ; k < seen.N-1 && u >= float64(seen.W[k]); k++ {
+				u -= float64(seen.W[k])
+			}
+			copy(out[s].Row(i), seen.Row(k))
+		}
+	}
+	return out, nil
+}
+
+func small() Config {
+	c := Default()
+	c.Seeds, c.Federation.Clients, c.Federation.Partition, c.Federation.Alpha = 2, 4, "both", []float64{0.2}
+	c.Predictor.Fresh, c.Posterior.Samples, c.Posterior.BNN = 30, 4, "laplace"
+	c.Tuning.Tasks, c.Tuning.Points = 1, 50
+	return c
+}
+
+func execute(t *testing.T, ctx context.Context, c Config, d *Data, path string, progress Progress) ([]Record, error) {
+	t.Helper()
+	id, err := Identity(c, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := Open(path, c, Manifest{Identity: id})
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return Run(ctx, c, d, Tools{Compressor: classMeans{}, Drawer: bootstrap{}}, dir, progress)
+}
+
+func read(t *testing.T, path ...string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
+	c, d := small(), clusters(t, 4, 6, 300, 120)
+	c.Methods = []string{"LANN", "ANN", "MP", "CANN", "CFMP", "FMP", "FedCGS", "PRIOR"}
+	one, two := t.TempDir(), t.TempDir()
+	c.Engine.Threads = 1
+	rs, err := execute(t, t.Context(), c, d, one, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, err := Cells(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rs) != len(cells) || len(rs) != 2*2*8 {
+		t.Fatalf("%d records of %d cells; want 32", len(rs), len(cells))
+	}
+
+	// Two threads, stopped after five cells, with half a line in the journal, then resumed.
+	c.Engine.Threads = 2
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = execute(t, ctx, c, d, two, func(_ string, done, _ int) {
+		if done >= 5 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("a cancelled run gave %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(two, ResultsFile)); err == nil {
+		t.Fatal("an unfinished run has results")
+	}
+	journal := read(t, two, JournalFile)
+	kept := bytes.Count(journal, []byte("\n"))
+	if kept < 5 || kept >= len(cells) {
+		t.Fatalf("%d cells before the interruption", kept)
+	}
+	if err := os.WriteFile(filepath.Join(two, JournalFile), append(journal, `{"partition":"homogen`...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var first atomic.Int64
+	first.Store(-1)
+	if _, err := execute(t, t.Context(), c, d, two, func(stage string, done, _ int) {
+		if stage == "methods" {
+			first.CompareAndSwap(-1, int64(done))
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if int(first.Load()) != kept {
+		t.Errorf("the resumed run began at %d finished cells; the journal had %d", first.Load(), kept)
+	}
+	for _, name := range []string{ResultsFile, CSVFile} {
+		if !bytes.Equal(read(t, one, name), read(t, two, name)) {
+			t.Errorf("%s differs between one uninterrupted thread and two interrupted ones", name)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(two, JournalFile)); err == nil {
+		t.Error("a finished run has a journal")
+	}
+
+	// A finished run is not run again.
+	calls := 0
+	again, err := execute(t, t.Context(), c, d, two, func(_ string, done, total int) {
+		if calls++; done != total {
+			t.Errorf("a finished run worked on: %d of %d", done, total)
+		}
+	})
+	if err != nil || len(again) != len(cells) || calls != 1 {
+		t.Errorf("a finished run gave %d records, %v", len(again), err)
+	}
+}
+
+func TestRunFiguresMakeSense(t *testing.T) {
+	c, d := small(), clusters(t, 4, 6, 300, 400)
+	c.Federation.Partition = "homogeneous"
+	c.Protocol = "both"
+	dir := t.TempDir()
+	rs, err := execute(t, t.Context(), c, d, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acc := map[string]float64{}
+	for _, r := range rs {
+		if r.Protocol == "shared" {
+			acc[r.Method] += r.ACC / float64(c.Seeds)
+			if r.Param == "l2" && r.Value != c.ERM.L2 {
+				t.Errorf("%s: shared protocol used l2 %g; want %g", r.Cell, r.Value, c.ERM.L2)
+			}
+		}
+		for i, p := range r.BySamples {
+			if i == len(r.BySamples)-1 && (p.Samples != c.Posterior.Samples || math.Abs(p.NLL-r.NLL) > 1e-9) {
+				t.Errorf("%s: the full prefix has %d samples and NLL %g; the method has %g", r.Cell, p.Samples, p.NLL, r.NLL)
+			}
+		}
+	}
+	if acc["ANN"] < acc["LANN"]+0.03 {
+		t.Errorf("ANN %.3f is not above LANN %.3f", acc["ANN"], acc["LANN"])
+	}
+	if math.Abs(acc["PRIOR"]-0.25) > 0.1 {
+		t.Errorf("prior only: %.3f; want chance, 0.25", acc["PRIOR"])
+	}
+	var tuned Tuned
+	if err := json.Unmarshal(read(t, dir, TuningFile), &tuned); err != nil {
+		t.Fatal(err)
+	}
+	for _, ch := range tuned.Choices {
+		for i, v := range ch.NLL {
+			if v < ch.NLL[indexOf(ch.Grid, ch.Value)] {
+				t.Errorf("%s: chose %g; %g has a lower NLL", ch.Method, ch.Value, ch.Grid[i])
+			}
+		}
+		for _, r := range rs {
+			if r.Protocol == "tuned" && r.Method == ch.Method && r.Value != ch.Value {
+				t.Errorf("%s used %s %g; tuning chose %g", r.Cell, r.Param, r.Value, ch.Value)
+			}
+		}
+	}
+	if len(tuned.Choices) != 12 {
+		t.Errorf("%d choices; want one a method", len(tuned.Choices))
+	}
+}
+
+func indexOf(xs []float64, x float64) int {
+	for i, v := range xs {
+		if v == x {
+			return i
+		}
+	}
+	return -1
+}
+
+func TestOpenRefusesAnotherRun(t *testing.T) {
+	c, d := small(), clusters(t, 4, 6, 300, 50)
+	c.Methods = []string{"LANN"}
+	dir := t.TempDir()
+	if _, err := execute(t, t.Context(), c, d, dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	before := read(t, dir, ResultsFile)
+	c.ERM.L2 = 1
+	_, err := execute(t, t.Context(), c, d, dir, nil)
+	if err == nil || !strings.Contains(err.Error(), "erm.l2 is 3 there and 1 here") {
+		t.Errorf("error %v does not say how the runs differ", err)
+	}
+	if !bytes.Equal(before, read(t, dir, ResultsFile)) {
+		t.Error("the refused run changed the results")
+	}
+	foreign := t.TempDir()
+	if err := os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := execute(t, t.Context(), c, d, foreign, nil); err == nil || !strings.Contains(err.Error(), "holds files and no run") {
+		t.Errorf("a folder with other files: %v", err)
+	}
+}
+
+func TestMalformedJournalIsNamed(t *testing.T) {
+	if _, err := parseRecords([]byte("{}\nnonsense\n{}\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("error %v does not name the line", err)
+	}
+}
+
+func FuzzParseRecords(f *testing.F) {
+	f.Add([]byte(`{"partition":"homogeneous","repeat":0,"protocol":"shared","method":"FMP","acc":0.5,"curve":[{"count":1}]}` + "\n"))
+	f.Add([]byte("{}\n{"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		rs, err := parseRecords(data)
+		if err != nil {
+			return
+		}
+		b, err := encodeRecords(rs)
+		if err != nil {
+			t.Fatalf("records that were read cannot be written: %v", err)
+		}
+		again, err := parseRecords(b)
+		if err != nil || len(again) != len(rs) {
+			t.Fatalf("%d records became %d: %v", len(rs), len(again), err)
+		}
+	})
+}
