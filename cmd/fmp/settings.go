@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+
+	"fmp/assets"
 )
 
 // envPrefix starts the names of the environment variables that are settings.
@@ -86,7 +89,7 @@ func bindSettingsUnder(cmd *cobra.Command, prefix string, target validated, alia
 		}
 		flags.Var(&settingFlag{text: showValue(f.value.Interface()), kind: kindName(f.value.Type())}, f.key, usage)
 	}
-	flags.StringVar(&s.file, "config", "", "settings file (YAML, JSON or TOML); also $FMP_CONFIG")
+	flags.StringVar(&s.file, "config", "", "settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+strings.Join(assets.ConfigNames(), ", ")+"; also $FMP_CONFIG")
 	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")
 	return s
 }
@@ -276,8 +279,25 @@ func (s *settings) resolveAll() error {
 	return s.target.Validate()
 }
 
-// readConfigFile reads a settings file by its extension.
+// readConfigFile reads a settings file by its extension, or, where path is a bare name, the settings of
+// that name that come with the program.
 func readConfigFile(path string) (*viper.Viper, error) {
+	if !strings.ContainsAny(path, `./\`) {
+		text, err := assets.Config(path)
+		if err != nil {
+			hint := "a file is given with its extension"
+			if near := nearest(path, assets.ConfigNames()); near != "" {
+				hint = fmt.Sprintf("did you mean %q?", near)
+			}
+			return nil, fmt.Errorf("--config %s: %w; %s", path, err, hint)
+		}
+		v := viper.New()
+		v.SetConfigType("yaml")
+		if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
+			return nil, fmt.Errorf("settings %s of the program: %w", path, err)
+		}
+		return v, nil
+	}
 	if ext := strings.ToLower(filepath.Ext(path)); !slices.Contains([]string{".yaml", ".yml", ".json", ".toml"}, ext) {
 		return nil, fmt.Errorf("settings file %s: the extension %q is not known; allowed are .yaml, .yml, .json, .toml", path, ext)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"fmp/assets"
 	"fmp/pipeline/experiment"
 )
 
@@ -88,6 +89,7 @@ func TestSettingsErrors(t *testing.T) {
 		{name: "given twice", args: []string{"--set", "erm.l2=1", "--l2", "2"}, want: "given by two flags"},
 		{name: "no such file", args: []string{"--config", "gone.yaml"}, want: "gone.yaml"},
 		{name: "unknown kind of file", args: []string{"--config", "x.ini"}, want: "allowed are .yaml"},
+		{name: "no such name", args: []string{"--config", "dmeo"}, want: `did you mean "demo"?`},
 		{name: "a folder", args: []string{"--config", "/tmp/.yaml"}, want: "settings file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -145,6 +147,15 @@ func TestSettingsAreDocumented(t *testing.T) {
 	for _, f := range s.fields {
 		if f.doc == "" {
 			t.Errorf("setting %s has no doc tag", f.key)
+		}
+	}
+}
+
+// The settings that come with the program are valid.
+func TestShippedSettings(t *testing.T) {
+	for _, name := range assets.ConfigNames() {
+		if m := resolved(t, "--config", name); len(m) == 0 {
+			t.Errorf("%s: nothing was resolved", name)
 		}
 	}
 }

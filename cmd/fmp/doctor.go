@@ -1,0 +1,246 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/featurize/dataset"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+	"fmp/pipeline/experiment"
+)
+
+// finding is one thing that doctor looked at.
+type finding struct {
+	Name   string `json:"name"`
+	State  string `json:"state"`            // "ok", "missing" (it is needed and not there) or "absent" (it is not needed)
+	Detail string `json:"detail,omitempty"` // version, place, reason
+	Advice string `json:"advice,omitempty"` // what to do where it is not there
+}
+
+const (
+	stateOK      = "ok"
+	stateMissing = "missing"
+	stateAbsent  = "absent"
+)
+
+// diagnosis is what `fmp doctor --json` prints.
+type diagnosis struct {
+	Program   versionInfo          `json:"program"`
+	Cores     int                  `json:"cores"`
+	Library   string               `json:"library,omitempty"`
+	Version   string               `json:"onnxruntime,omitempty"`
+	Tried     []string             `json:"library_tried"`
+	Providers []ort.ProviderStatus `json:"providers,omitempty"`
+	Data      []dataset.Status     `json:"data"`
+	Findings  []finding            `json:"findings"`
+	Healthy   bool                 `json:"healthy"`
+}
+
+func newDoctorCommand() *cobra.Command {
+	var asJSON bool
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what is installed, what is missing and what to do about it",
+		Long: `Look for everything that a run with these settings needs: the ONNX Runtime library and its execution
+providers (each is made to run a small model), the pure engine, the data sets, the cache folder. What
+is missing comes with what to do about it. The exit code is 3 where something that is needed is missing,
+0 otherwise; a data set that the settings do not name is not needed.`,
+		Example: `  fmp doctor
+  fmp doctor --dataset cifar10
+  fmp doctor --json`,
+		Args: noArgs,
+	}
+	s := bindSettings(cmd, &cfg, runAliases)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		d := diagnose(cfg)
+		var err error
+		if asJSON {
+			err = printJSON(cmd.OutOrStdout(), d)
+		} else {
+			err = d.print(cmd.OutOrStdout())
+		}
+		if err == nil && !d.Healthy {
+			return &silentError{exitMissing}
+		}
+		return err
+	}
+	return cmd
+}
+
+func diagnose(cfg experiment.Config) *diagnosis {
+	d := &diagnosis{Program: buildVersion(), Cores: runtime.NumCPU(), Healthy: true}
+	add := func(f finding) {
+		d.Findings = append(d.Findings, f)
+		d.Healthy = d.Healthy && f.State != stateMissing
+	}
+	add(d.checkLibrary(cfg.Engine))
+	for _, p := range d.Providers {
+		f := finding{Name: "provider " + p.Name, State: stateOK, Detail: "runs models"}
+		if !p.Works {
+			f.State, f.Detail = stateAbsent, p.Why
+			if p.Name == cfg.Engine.Provider {
+				f.State, f.Advice = stateMissing, "set engine.provider to cpu, or engine.library to a build of the ONNX Runtime with this provider"
+			}
+		}
+		add(f)
+	}
+	for _, f := range d.checkData(cfg.Dataset) {
+		add(f)
+	}
+	add(checkCache())
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		add(finding{Name: "npm", State: stateAbsent, Detail: "only `fmp setup` uses it", Advice: "install Node.js, if the ONNX Runtime is to be fetched"})
+	} else {
+		add(finding{Name: "npm", State: stateOK, Detail: npm})
+	}
+	return d
+}
+
+// checkLibrary loads the ONNX Runtime and runs a small model on every provider.
+func (d *diagnosis) checkLibrary(cfg experiment.Engine) finding {
+	f := finding{Name: "ONNX Runtime", State: stateOK}
+	bad := stateMissing
+	if cfg.Name == "pure" {
+		bad = stateAbsent
+	}
+	lib, tried, err := ort.FindLibrary(cfg.Library)
+	d.Tried = tried
+	if err != nil {
+		f.State, f.Detail, f.Advice = bad, err.Error(), "run `make setup` or `fmp setup`"
+		return f
+	}
+	d.Library = lib
+	if _, err := ort.New(engine.Options{Library: lib}); err != nil {
+		f.State, f.Detail, f.Advice = bad, err.Error(), fmt.Sprintf("remove %s or set %s to another library", lib, ort.LibraryEnv)
+		return f
+	}
+	d.Version = ort.Version()
+	d.Providers = ort.Providers()
+	for i := range d.Providers {
+		p := &d.Providers[i]
+		if !p.Works {
+			continue
+		}
+		e, err := ort.New(engine.Options{Library: lib, Provider: p.Name, Threads: 1})
+		if err == nil {
+			err = selfTest(e)
+		}
+		if err != nil {
+			p.Works, p.Why = false, err.Error()
+		}
+	}
+	f.Detail = d.Version + " in " + lib
+	return f
+}
+
+// selfTest runs a small model whose answer is known.
+func selfTest(e engine.Engine) error {
+	b := onnx.NewBuilder("selftest")
+	x := b.Input("x", onnx.Float32, 2)
+	b.Output("y", b.Add(x, x))
+	m, err := b.Model()
+	if err != nil {
+		return err
+	}
+	s, err := e.Load(m)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.Vector[float32](1, 2)})
+	if err != nil {
+		return err
+	}
+	if y := out["y"].F32(); len(y) != 2 || y[0] != 2 || y[1] != 4 {
+		return fmt.Errorf("2 x [1 2] came out as %v", y)
+	}
+	return nil
+}
+
+// checkData lists the data sets; the one that the settings name is needed.
+func (d *diagnosis) checkData(cfg experiment.Dataset) []finding {
+	d.Data = dataset.List(cfg.Dir)
+	var out []finding
+	named := false
+	for _, s := range d.Data {
+		f := finding{Name: "data " + s.Name, State: stateOK, Detail: s.Where}
+		named = named || s.Name == cfg.Name
+		if !s.Present {
+			f.State, f.Detail, f.Advice = stateAbsent, "", s.Missing
+			if s.Name == cfg.Name {
+				f.State = stateMissing
+			}
+		}
+		out = append(out, f)
+	}
+	if !named {
+		f := finding{Name: "data " + cfg.Name, State: stateOK}
+		p, err := dataset.Find(cfg.Name, cfg.Dir)
+		if f.Detail = p; err != nil {
+			f.State, f.Advice = stateMissing, err.Error()
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// checkCache sees whether the cache folder can be written.
+func checkCache() finding {
+	f := finding{Name: "cache folder", State: stateOK}
+	lib, err := ort.CacheDir()
+	dir := filepath.Dir(filepath.Dir(lib))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	var probe *os.File
+	if err == nil {
+		probe, err = os.CreateTemp(dir, ".doctor-*")
+	}
+	if err == nil {
+		err = errors.Join(probe.Close(), os.Remove(probe.Name()))
+	}
+	if f.Detail = dir; err != nil {
+		f.State, f.Detail, f.Advice = stateMissing, err.Error(), "make it writable, or set XDG_CACHE_HOME to a folder that is"
+	}
+	return f
+}
+
+func (d *diagnosis) print(out io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "fmp %s (%s, %s), %d cores\n", d.Program.Version, d.Program.Go, d.Program.Platform, d.Cores)
+	color := wantColor(out)
+	for _, f := range d.Findings {
+		state := fmt.Sprintf("%-8s", f.State)
+		if color {
+			state = map[string]string{stateOK: "\x1b[32m", stateMissing: "\x1b[31m", stateAbsent: "\x1b[33m"}[f.State] + state + "\x1b[0m"
+		}
+		text := f.Detail
+		if text != "" && f.Advice != "" {
+			text += ": "
+		}
+		fmt.Fprintf(&b, "%s %-18s %s\n", state, f.Name, text+f.Advice)
+	}
+	if d.Healthy {
+		b.WriteString("everything that these settings need is there\n")
+	} else {
+		b.WriteString("something that is needed is missing: see the lines above\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
