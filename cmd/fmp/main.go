@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -45,7 +46,8 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	}
 	var silent *silentError
 	if !errors.As(err, &silent) {
-		fmt.Fprintf(stderr, "fmp: %v\n", err)
+		// Several faults at once (settings, say) stand one a line.
+		fmt.Fprintf(stderr, "fmp: %s\n", strings.ReplaceAll(err.Error(), "\n", "\nfmp: "))
 	}
 	return exitCode(err)
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -200,5 +202,18 @@ func TestONNXBench(t *testing.T) {
 		if code != exitUsage || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d, said %q", c.args, code, errs)
 		}
+	}
+}
+
+func TestInterruptedCommand(t *testing.T) {
+	needRuntime(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	stopped, stop := context.WithCancel(context.Background())
+	go func() { <-ctx.Done(); stop() }()
+	var out, errs strings.Builder
+	code := execute(stopped, []string{"onnx", "bench", addModel(t), "--seconds", "600", "--engine", "ort"}, strings.NewReader(""), &out, &errs)
+	if code != exitInterrupted || errs.String() != "fmp: interrupted\n" || out.String() != "" {
+		t.Errorf("exit code %d, said %q and %q", code, out.String(), errs.String())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 // newRootCommand is the whole program: every command is listed here.
 func newRootCommand() *cobra.Command {
+	cobra.EnableCommandSorting = false // the list below has an order
 	root := &cobra.Command{
 		Use:   "fmp",
 		Short: "Federated martingale posteriors: calibrated predictions from one upload per client",
@@ -20,8 +21,8 @@ embedding, predictor) is an ONNX file that runs on the stock ONNX Runtime.
 
 Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a library or data is missing
 (fmp doctor says which); 130 interrupted.`,
-		Example: `  fmp doctor                 what is installed, what is missing, what to do about it
-  fmp help COMMAND           a command's flags, with an example`,
+		Example: `  fmp doctor             # what is installed, what is missing, what to do about it
+  fmp help COMMAND       # a command's flags, with an example`,
 		// Errors are printed once, by execute; usage is for those who ask.
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -33,13 +34,30 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a library or dat
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		newONNXCommand(),
-		newConfigCommand(),
-		newDoctorCommand(),
-		newManCommand(),
 		newSetupCommand(),
+		newDoctorCommand(),
+		newConfigCommand(),
+		newManCommand(),
 		newVersionCommand(),
 	)
+	groupCommands(root)
 	return root
+}
+
+// groupCommands orders the help of the program by what a reader is after.
+func groupCommands(root *cobra.Command) {
+	const main, models, setup = "main", "models", "setup"
+	root.AddGroup(&cobra.Group{ID: main, Title: "From images to the table:"},
+		&cobra.Group{ID: models, Title: "Models:"},
+		&cobra.Group{ID: setup, Title: "This installation:"})
+	group := map[string]string{"onnx": models, "train": models, "config": setup, "doctor": setup, "man": setup, "setup": setup, "version": setup}
+	for _, c := range root.Commands() {
+		if c.GroupID = group[c.Name()]; c.GroupID == "" {
+			c.GroupID = main
+		}
+	}
+	root.SetHelpCommandGroupID(setup)
+	root.SetCompletionCommandGroupID(setup)
 }
 
 // newONNXCommand groups what works on any ONNX file.

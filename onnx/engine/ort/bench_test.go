@@ -1,0 +1,31 @@
+package ort
+
+import (
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+)
+
+// The cost of a call beside the model's own: a small model, its output made anew or filled in place.
+func BenchmarkRun(b *testing.B) {
+	s := open(b, newEngine(b, engine.Options{Threads: 1}), linear(b))
+	feeds := map[string]*onnx.Tensor{"x": onnx.ZerosF32(64, 2)}
+	b.Run("allocated", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := s.Run(feeds, map[string]*onnx.Tensor{"y": nil}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("in place", func(b *testing.B) {
+		b.ReportAllocs()
+		fetch := map[string]*onnx.Tensor{"y": onnx.ZerosF32(64, 2)}
+		for b.Loop() {
+			if err := s.Run(feeds, fetch); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
