@@ -1,0 +1,374 @@
+// Package extractor turns images into feature rows by running an ONNX image model, ours or anybody's: any
+// input size, 1 or 3 channels, NCHW or NHWC, float32 or uint8 pixels, a fixed or open batch.
+package extractor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"fmp/featurize/dataset"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+)
+
+// Extractor is a model ready to turn images into features.
+type Extractor struct {
+	opt      Options
+	sig      signature
+	manifest models.Manifest
+	model    *onnx.Model // pruned to the features
+	sessions []engine.Session
+	shared   bool // all workers use sessions[0]
+	mean     []float32
+	std      []float32
+	name     string
+	dx       int
+	digest   string
+	notes    []string
+}
+
+// Open loads the model file at path, with its manifest and side-car, for images of the given size, and runs
+// it once on a blank image, so that a model that cannot work is refused here.
+func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Extractor, error) {
+	m, manifest, err := models.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	side, from, err := Sidecar(path)
+	if err != nil {
+		return nil, err
+	}
+	x, err := New(eng, m, manifest, o.over(side), images)
+	if err != nil {
+		return nil, fmt.Errorf("extractor %s: %w", path, err)
+	}
+	if from != "" {
+		x.notes = append(x.notes, "preprocessing is read from "+from)
+	}
+	return x, nil
+}
+
+// New is Open for a model in memory. Of images only the size and channels are used.
+func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, images dataset.Images) (*Extractor, error) {
+	switch manifest.Kind {
+	case "", models.KindExtractor:
+	default:
+		return nil, fmt.Errorf("the model is a %s, not an extractor", manifest.Kind)
+	}
+	o = o.over(fromManifest(manifest))
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	sig, err := read(m, o, images.Ch)
+	if err != nil {
+		return nil, err
+	}
+	x := &Extractor{opt: o, sig: sig, manifest: manifest, name: manifest.Source, model: prune(m, sig.output)}
+	if x.name == "" {
+		x.name = m.Graph.Name
+	}
+	if sig.h == 0 {
+		x.sig.h = images.H
+	}
+	if sig.w == 0 {
+		x.sig.w = images.W
+	}
+	if x.sig.h < 1 || x.sig.w < 1 || x.sig.h > maxInputSide || x.sig.w > maxInputSide {
+		return nil, fmt.Errorf("images of %dx%d pixels; allowed are 1 to %d a side", x.sig.h, x.sig.w, maxInputSide)
+	}
+	if err := x.setScale(); err != nil {
+		return nil, err
+	}
+	if manifest.Kind == "" {
+		x.notes = append(x.notes, fmt.Sprintf("features are %q, %s", sig.output, sig.why))
+	}
+	if x.opt.Batch == 0 {
+		x.opt.Batch = DefaultBatch
+	}
+	if sig.batch > 0 {
+		x.opt.Batch = sig.batch
+	}
+	if x.digest, err = x.makeDigest(m, eng.Name()); err != nil {
+		return nil, err
+	}
+	// Sessions of the ONNX Runtime take calls from several goroutines; other engines get one a worker.
+	x.shared = eng.Name() == "ort"
+	workers := max(1, o.Workers)
+	x.opt.Workers = workers
+	for i := 0; i < workers && (i == 0 || !x.shared); i++ {
+		s, err := eng.Load(x.model)
+		if err != nil {
+			return nil, errors.Join(err, x.Close())
+		}
+		x.sessions = append(x.sessions, s)
+	}
+	blank := &dataset.Images{N: 1, H: images.H, W: images.W, Ch: images.Ch, Pix: make([]uint8, images.H*images.W*images.Ch)}
+	probe, err := x.batch(x.sessions[0], blank, 0, 1, x.buffer())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("trying the model on a blank image: %w", err), x.Close())
+	}
+	x.dx = len(probe)
+	if manifest.Dx != 0 && manifest.Dx != x.dx {
+		return nil, errors.Join(fmt.Errorf("its manifest says dx %d and it gives %d features", manifest.Dx, x.dx), x.Close())
+	}
+	return x, nil
+}
+
+// setScale resolves mean and std to one number a channel.
+func (x *Extractor) setScale() error {
+	ch := x.sig.ch
+	if x.sig.dtype == onnx.Uint8 {
+		if x.opt.Mean != nil || x.opt.Std != nil {
+			return fmt.Errorf("the model takes uint8 pixels as they are; leave extractor.mean and extractor.std out")
+		}
+		return nil
+	}
+	if x.opt.Mean == nil && x.opt.Std == nil {
+		x.notes = append(x.notes, "no mean and std were given: pixels are fed scaled to 0..1")
+	}
+	spread := func(name string, v []float64, def float32) ([]float32, error) {
+		out := make([]float32, ch)
+		for i := range out {
+			switch {
+			case len(v) == 0:
+				out[i] = def
+			case len(v) == 1:
+				out[i] = float32(v[0])
+			case len(v) == ch:
+				out[i] = float32(v[i])
+			default:
+				return nil, fmt.Errorf("extractor.%s has %d numbers and the model %d channels; give one number, or one a channel", name, len(v), ch)
+			}
+		}
+		return out, nil
+	}
+	var err error
+	if x.mean, err = spread("mean", x.opt.Mean, 0); err != nil {
+		return err
+	}
+	x.std, err = spread("std", x.opt.Std, 1)
+	return err
+}
+
+// makeDigest names all that the features of an image depend on.
+func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error) {
+	model := x.manifest.Digest
+	if model == "" {
+		var err error
+		if model, err = models.Digest(m); err != nil {
+			return "", err
+		}
+	}
+	s := x.sig
+	key, err := json.Marshal(struct {
+		Version                    int
+		Model, Engine, Output      string
+		Mean, Std                  []float32
+		NHWC                       bool
+		Batch, Height, Width, Chan int
+		Uint8                      bool
+	}{1, model, engineName, s.output, x.mean, x.std, s.nhwc, x.opt.Batch, s.h, s.w, s.ch, s.dtype == onnx.Uint8})
+	if err != nil {
+		return "", fmt.Errorf("digest of extractor: %w", err)
+	}
+	sum := sha256.Sum256(key)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Dx is the number of features of an image.
+func (x *Extractor) Dx() int { return x.dx }
+
+// Digest names the model, its preprocessing, batch and engine.
+func (x *Extractor) Digest() string { return x.digest }
+
+// ModelDigest is the SHA-256 of the model file, which predictors and embeddings trained behind it name.
+func (x *Extractor) ModelDigest() string { return x.manifest.Digest }
+
+// Manifest is what the model says of itself; its Kind is empty for a drop-in model.
+func (x *Extractor) Manifest() models.Manifest { return x.manifest }
+
+// Standardised says whether the model's own features are standardised already: our extractors' are, with
+// statistics of the part that they were trained on.
+func (x *Extractor) Standardised() bool { return x.manifest.Kind == models.KindExtractor }
+
+// Notes say what was decided for the user: which output holds the features, which scaling was assumed.
+func (x *Extractor) Notes() []string { return x.notes }
+
+// Close releases the sessions.
+func (x *Extractor) Close() error {
+	var errs []error
+	for _, s := range x.sessions {
+		errs = append(errs, s.Close())
+	}
+	x.sessions = nil
+	return errors.Join(errs...)
+}
+
+// Features computes the features of all images: [N, dx], row-major. Progress, where given, hears of the
+// images done and may be called from several goroutines. Features that are not finite are an error.
+func (x *Extractor) Features(ctx context.Context, images *dataset.Images, progress func(done, total int)) ([]float32, error) {
+	n := images.N
+	if int64(n)*int64(x.dx) > onnx.MaxElements {
+		return nil, fmt.Errorf("%d images of %d features are more than %d numbers", n, x.dx, onnx.MaxElements)
+	}
+	out := make([]float32, n*x.dx)
+	batches := (n + x.opt.Batch - 1) / x.opt.Batch
+	var next, done atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	for w := range min(x.opt.Workers, max(batches, 1)) {
+		s := x.sessions[0]
+		if !x.shared {
+			s = x.sessions[w]
+		}
+		g.Go(func() error {
+			buf := x.buffer()
+			for {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				from := int(next.Add(1)-1) * x.opt.Batch
+				if from >= n {
+					return nil
+				}
+				to := min(from+x.opt.Batch, n)
+				rows, err := x.batch(s, images, from, to, buf)
+				if err != nil {
+					return fmt.Errorf("extractor %s: images %d to %d: %w", x.name, from, to-1, err)
+				}
+				if len(rows) != (to-from)*x.dx {
+					return fmt.Errorf("extractor %s: images %d to %d give %d numbers; a blank image gave %d features", x.name, from, to-1, len(rows), x.dx)
+				}
+				copy(out[from*x.dx:], rows)
+				if k := int(done.Add(int64(to - from))); progress != nil {
+					progress(k, n)
+				}
+			}
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// batch runs images from..to-1 and returns their pooled features.
+func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int, buf *buffer) ([]float32, error) {
+	n := to - from
+	in, err := x.feed(images, from, to, buf)
+	if err != nil {
+		return nil, err
+	}
+	fetch, err := engine.Eval(s, map[string]*onnx.Tensor{x.sig.input: in}, x.sig.output)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := x.pool(fetch[x.sig.output], in.Shape[0])
+	if err != nil {
+		return nil, err
+	}
+	dx := len(rows) / in.Shape[0]
+	rows = rows[:n*dx]
+	for i, v := range rows {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return nil, fmt.Errorf("feature %d of image %d is %v; features must be finite: check extractor.mean and extractor.std, and the model", i%dx, from+i/dx, v)
+		}
+	}
+	return rows, nil
+}
+
+// pool brings the model's output to [n, dx]: a map of features is averaged over its pixels (the last two axes,
+// or the middle two for an NHWC model), a sequence of tokens over the tokens.
+func (x *Extractor) pool(t *onnx.Tensor, n int) ([]float32, error) {
+	if t == nil {
+		return nil, fmt.Errorf("the model gave no %q", x.sig.output)
+	}
+	v, err := float32s(t)
+	if err != nil {
+		return nil, fmt.Errorf("output %q: %w", x.sig.output, err)
+	}
+	if len(t.Shape) == 0 || t.Shape[0] != n || t.Len() == 0 {
+		return nil, fmt.Errorf("output %q is %v for %d images; its first dimension must be theirs", x.sig.output, t.Shape, n)
+	}
+	rows, inner, d := 0, 1, 0 // v is [rows, inner, d] with the pixels on axis 1, or [rows, d, inner] where last
+	last := false
+	switch len(t.Shape) {
+	case 2:
+		return v, nil
+	case 3:
+		rows, inner, d = n, t.Shape[1], t.Shape[2]
+	case 4:
+		rows = n
+		if x.sig.nhwc {
+			inner, d = t.Shape[1]*t.Shape[2], t.Shape[3]
+		} else {
+			d, inner, last = t.Shape[1], t.Shape[2]*t.Shape[3], true
+		}
+	default:
+		return nil, fmt.Errorf("output %q is %v; features are [batch, dx], [batch, tokens, dx] or a map of 4 dimensions: name another value with extractor.output", x.sig.output, t.Shape)
+	}
+	out := make([]float32, rows*d)
+	for i := range rows {
+		for k := range d {
+			var sum float64
+			for j := range inner {
+				if last {
+					sum += float64(v[(i*d+k)*inner+j])
+				} else {
+					sum += float64(v[(i*inner+j)*d+k])
+				}
+			}
+			out[i*d+k] = float32(sum / float64(inner))
+		}
+	}
+	return out, nil
+}
+
+// float32s is a tensor's elements as float32.
+func float32s(t *onnx.Tensor) ([]float32, error) {
+	switch v := t.Data.(type) {
+	case []float32:
+		return v, nil
+	case []float64:
+		out := make([]float32, len(v))
+		for i, f := range v {
+			out[i] = float32(f)
+		}
+		return out, nil
+	case []uint16:
+		if t.DType != onnx.Float16 {
+			break
+		}
+		out := make([]float32, len(v))
+		for i, h := range v {
+			out[i] = half(h)
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("elements are %v; features are float32, float64 or float16", t.DType)
+}
+
+// half decodes an IEEE 754 binary16 number.
+func half(h uint16) float32 {
+	sign := uint32(h>>15) << 31
+	exp, frac := uint32(h>>10)&31, uint32(h)&1023
+	switch {
+	case exp == 31:
+		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
+	case exp == 0:
+		f := float32(frac) / (1 << 24)
+		if sign != 0 {
+			f = -f
+		}
+		return f
+	}
+	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+}

@@ -1,0 +1,306 @@
+package extractor
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/featurize/dataset"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+)
+
+func openORT(t *testing.T) engine.Engine {
+	t.Helper()
+	e, err := ort.New(engine.Options{Threads: 1})
+	if errors.Is(err, ort.ErrNoLibrary) {
+		t.Skip("no ONNX Runtime library: run make setup")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+func images(n, h, w, ch int) *dataset.Images {
+	im := &dataset.Images{N: n, H: h, W: w, Ch: ch, Pix: make([]uint8, n*h*w*ch)}
+	for i := range im.Pix {
+		im.Pix[i] = uint8(i*37 + i/7)
+	}
+	return im
+}
+
+// identity is a model whose features are its input, pooled by the extractor.
+func identity(t *testing.T, d onnx.DType, dims ...any) *onnx.Model {
+	t.Helper()
+	b := onnx.NewBuilder("identity")
+	v := b.Input("pixels", d, dims...)
+	if d != onnx.Float32 {
+		v = b.Cast(v, onnx.Float32)
+	}
+	b.Output("maps", v)
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestLayoutsChannelsAndScale(t *testing.T) {
+	eng := openORT(t)
+	im := images(5, 6, 4, 3)
+	mean := func(i, c int) float64 { // of channel c of image i, 0..1
+		var s float64
+		for k := range 24 {
+			s += float64(im.At(i)[3*k+c])
+		}
+		return s / 24 / 255
+	}
+	grey := func(i, _ int) float64 {
+		var s float64
+		for k := range 24 {
+			p := im.At(i)[3*k:]
+			s += math.Round(.299*float64(p[0]) + .587*float64(p[1]) + .114*float64(p[2]))
+		}
+		return s / 24 / 255
+	}
+	for name, c := range map[string]struct {
+		model *onnx.Model
+		opt   Options
+		dx    int
+		want  func(i, c int) float64
+	}{
+		"NCHW":       {identity(t, onnx.Float32, "n", 3, 6, 4), Options{}, 3, mean},
+		"NHWC":       {identity(t, onnx.Float32, "n", 6, 4, 3), Options{}, 3, mean},
+		"open size":  {identity(t, onnx.Float32, "n", 3, "h", "w"), Options{}, 3, mean},
+		"given":      {identity(t, onnx.Float32, "n", "a", "b", "c"), Options{Layout: "nhwc"}, 3, mean},
+		"fixed":      {identity(t, onnx.Float32, 2, 3, 6, 4), Options{}, 3, mean},
+		"small":      {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Batch: 2, Workers: 3}, 3, mean},
+		"uint8":      {identity(t, onnx.Uint8, "n", 6, 4, 3), Options{}, 3, func(i, c int) float64 { return 255 * mean(i, c) }},
+		"to grey":    {identity(t, onnx.Float32, "n", 1, 6, 4), Options{}, 1, grey},
+		"normalised": {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Mean: []float64{.5, .4, .3}, Std: []float64{.25}}, 3, func(i, c int) float64 { return (mean(i, c) - []float64{.5, .4, .3}[c]) / .25 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, err := New(eng, c.model, models.Manifest{}, c.opt, *im)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			if x.Dx() != c.dx {
+				t.Fatalf("dx %d; want %d", x.Dx(), c.dx)
+			}
+			got, err := x.Features(context.Background(), im, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range im.N {
+				for k := range c.dx {
+					if g, w := float64(got[i*c.dx+k]), c.want(i, k); math.Abs(g-w) > 1e-4*(1+math.Abs(w)) {
+						t.Errorf("image %d feature %d: %v; want %v", i, k, g, w)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestGreyImagesIntoColourModelAndResize(t *testing.T) {
+	eng := openORT(t)
+	im := &dataset.Images{N: 2, H: 5, W: 5, Ch: 1, Pix: make([]uint8, 50)}
+	for i := range im.Pix {
+		im.Pix[i] = 102 // a plain image stays plain at any size
+	}
+	x, err := New(eng, identity(t, onnx.Float32, "n", 3, 32, 16), models.Manifest{}, Options{}, *im)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	got, err := x.Features(context.Background(), im, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range got {
+		if math.Abs(float64(v)-0.4) > 1e-6 {
+			t.Errorf("features %v; want 0.4 everywhere", got)
+			break
+		}
+	}
+}
+
+func TestSignatureErrors(t *testing.T) {
+	two := onnx.NewBuilder("two")
+	v := two.Input("image", onnx.Float32, "n", 3, 8, 8)
+	two.Output("a", two.Relu(v))
+	two.Output("b", two.Exp(v))
+	twoOut, err := two.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in2 := onnx.NewBuilder("in2")
+	in2.Output("y", in2.Add(in2.Input("p", onnx.Float32, "n", 3, 8, 8), in2.Input("q", onnx.Float32, "n", 3, 8, 8)))
+	twoIn, err := in2.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		model *onnx.Model
+		opt   Options
+		want  string
+	}{
+		"ambiguous layout": {identity(t, onnx.Float32, "n", 3, 5, 3), Options{}, "say which with extractor.layout"},
+		"nothing known":    {identity(t, onnx.Float32, "n", "a", "b", "c"), Options{}, "say which with extractor.layout"},
+		"two channels":     {identity(t, onnx.Float32, "n", 2, 8, 8), Options{Layout: "NCHW"}, "1 and 3 are supported"},
+		"not an image":     {identity(t, onnx.Float32, "n", 10), Options{}, "4 dimensions"},
+		"int64":            {identity(t, onnx.Int64, "n", 3, 8, 8), Options{}, "float32 and uint8"},
+		"huge":             {identity(t, onnx.Float32, "n", 3, 100000, 8), Options{}, "pixels a side"},
+		"two outputs":      {twoOut, Options{}, "a float32[n, 3, 8, 8], b float32[n, 3, 8, 8]"},
+		"no such output":   {twoOut, Options{Output: "c"}, `"c"`},
+		"two inputs":       {twoIn, Options{}, "p, q"},
+		"no such input":    {twoOut, Options{Output: "a", Input: "x"}, `"x"`},
+		"layout":           {twoOut, Options{Output: "a", Layout: "CHW"}, "auto, nchw and nhwc"},
+		"batch":            {twoOut, Options{Output: "a", Batch: 70000}, "65536"},
+		"zero std":         {twoOut, Options{Output: "a", Std: []float64{0}}, "std"},
+		"NaN mean":         {twoOut, Options{Output: "a", Mean: []float64{math.NaN()}}, "mean"},
+		"two means":        {twoOut, Options{Output: "a", Mean: []float64{1, 2}}, "mean"},
+		"side":             {twoOut, Options{Output: "a", Side: 9}, "leave side out"},
+	} {
+		if err := c.opt.check(); err != nil {
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: error %v; want one with %q", name, err, c.want)
+			}
+			continue
+		}
+		if _, err := read(c.model, c.opt, 3); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v; want one with %q", name, err, c.want)
+		}
+	}
+}
+
+// classifier is convolution, pooling, flatten and a linear layer, then a softmax where asked for.
+func classifier(t *testing.T, soft bool, out string) *onnx.Model {
+	t.Helper()
+	b := onnx.NewBuilder("classifier")
+	v := b.Input("image", onnx.Float32, "n", 1, 8, 8)
+	k := make([]float32, 4*9)
+	for i := range k {
+		k[i] = float32(i%5) - 2
+	}
+	v = b.Relu(b.Op("Conv", []onnx.Ref{v, b.Param("k", onnx.NewTensor(k, 4, 1, 3, 3))}))
+	v = b.Op("Flatten", []onnx.Ref{b.Op("GlobalAveragePool", []onnx.Ref{v})})
+	v = b.Op("Gemm", []onnx.Ref{v, b.Param("w", onnx.ZerosF32(4, 10)), b.Param("b", onnx.ZerosF32(10))})
+	if soft {
+		v = b.Softmax(v, 1)
+	}
+	b.Output(out, v)
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestPenultimateFeatures(t *testing.T) {
+	eng := openORT(t)
+	im := images(3, 8, 8, 1)
+	for _, c := range []struct {
+		soft bool
+		out  string
+		opt  Options
+		dx   int
+	}{{false, "logits", Options{}, 4}, {true, "probabilities", Options{}, 4}, {false, "features", Options{}, 10}, {false, "logits", Options{Output: "logits"}, 10}, {false, "y", Options{Output: "relu"}, 4}} {
+		x, err := New(eng, classifier(t, c.soft, c.out), models.Manifest{}, c.opt, *im)
+		if err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		if x.Dx() != c.dx {
+			t.Errorf("%+v: dx %d; want %d (%q)", c, x.Dx(), c.dx, x.Notes())
+		}
+		x.Close()
+	}
+}
+
+func TestFeaturesMustBeFinite(t *testing.T) {
+	eng := openORT(t)
+	b := onnx.NewBuilder("log")
+	b.Output("features", b.Log(b.Input("image", onnx.Float32, "n", 1, 4, 4)))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(eng, m, models.Manifest{}, Options{}, *images(1, 4, 4, 1)); err == nil || !strings.Contains(err.Error(), "must be finite") {
+		t.Errorf("log of a blank image: %v", err)
+	}
+}
+
+func TestManifestIsHeeded(t *testing.T) {
+	eng := openORT(t)
+	im := images(2, 4, 4, 1)
+	m := identity(t, onnx.Float32, "n", 1, 4, 4)
+	if _, err := New(eng, m, models.Manifest{Kind: models.KindPredictor}, Options{}, *im); err == nil || !strings.Contains(err.Error(), "predictor") {
+		t.Errorf("a predictor as extractor: %v", err)
+	}
+	if _, err := New(eng, m, models.Manifest{Kind: models.KindExtractor, Dx: 7}, Options{}, *im); err == nil || !strings.Contains(err.Error(), "dx 7") {
+		t.Errorf("another dx: %v", err)
+	}
+	a, err := New(eng, m, models.Manifest{Mean: []float32{.5}, Std: []float32{2}}, Options{}, *im)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	b, err := New(eng, m, models.Manifest{}, Options{Mean: []float64{.5}, Std: []float64{2}}, *im)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	fa, _ := a.Features(context.Background(), im, nil)
+	fb, _ := b.Features(context.Background(), im, nil)
+	if !slices.Equal(fa, fb) || a.Digest() != b.Digest() {
+		t.Error("mean and std from the manifest and from options differ")
+	}
+}
+
+func TestSidecar(t *testing.T) {
+	dir := t.TempDir()
+	model := filepath.Join(dir, "net.onnx")
+	if o, p, err := Sidecar(model); err != nil || p != "" || o.Mean != nil {
+		t.Errorf("none: %+v %q %v", o, p, err)
+	}
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("net.yaml", "mean: [0.5]\nstd: [0.25]\nlayout: NHWC\noutput: pool\nside: 64\nbatch: 8\n")
+	o, _, err := Sidecar(model)
+	if err != nil || o.Layout != "NHWC" || o.Std[0] != 0.25 || o.Output != "pool" || o.Side != 64 || o.Batch != 8 {
+		t.Errorf("%+v %v", o, err)
+	}
+	if got := (Options{Mean: []float64{0.1}}).over(o); got.Mean[0] != 0.1 || got.Std[0] != 0.25 {
+		t.Errorf("options over the side-car: %+v", got)
+	}
+	for _, bad := range []string{"menn: [1]", "mean: abc", "std: [-1]", "layout: QQ", "a: &a [*a]", "mean: [.nan]", "- 1", "mean: [1]\n---\nmean: [2]", strings.Repeat("#", maxSidecar+1)} {
+		write("net.onnx.yaml", bad)
+		if o, _, err := Sidecar(model); err == nil {
+			t.Errorf("%.20q: no error, %+v", bad, o)
+		}
+	}
+}
+
+func TestHalf(t *testing.T) {
+	for bits, want := range map[uint16]float32{0: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 1: 1.0 / (1 << 24), 0x0400: 1.0 / (1 << 14), 0x3555: 0.33325195} {
+		if got := half(bits); got != want {
+			t.Errorf("half %#x is %v; want %v", bits, got, want)
+		}
+	}
+	if !math.IsInf(float64(half(0x7c00)), 1) || !math.IsNaN(float64(half(0x7e00))) {
+		t.Error("infinity or NaN is lost")
+	}
+}

@@ -1,0 +1,154 @@
+package extractor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"fmp/models"
+)
+
+// DefaultBatch is the number of images of one call unless the options or the model say otherwise.
+const DefaultBatch = 64
+
+// Options say how a model that is not of our making is to be fed. What is left zero is taken from the
+// side-car file (see [Sidecar]), then from the model's manifest, then from the model's own inputs and
+// outputs.
+type Options struct {
+	// Batch is the number of images of one call, 1 to 65536 (default [DefaultBatch]); a model with a fixed batch
+	// uses its own.
+	Batch int `yaml:"batch"`
+	// Mean and Std, one per channel of the model's input or one for all, belong to pixels scaled to 0..1: the
+	// model is fed (pixel/255 - mean) / std. Default 0 and 1. For a model that wants pixels of 0 to 255 give
+	// std 0.00392156862 (1/255); for -1 to 1 give mean 0.5 and std 0.5.
+	Mean []float64 `yaml:"mean"`
+	Std  []float64 `yaml:"std"`
+	// Layout is "NCHW", "NHWC", or "" or "auto" to read it from the input's shape. Case does not matter.
+	Layout string `yaml:"layout"`
+	// Input names the input that takes the images; needed only by models with several.
+	Input string `yaml:"input"`
+	// Output names the value that holds the features: an output, or any value inside the graph.
+	Output string `yaml:"output"`
+	// Side is the height and width of the model's input where the model leaves them open; 0 takes the images as
+	// they are.
+	Side int `yaml:"side"`
+	// Workers is the number of batches in flight (default 1); the features do not depend on it.
+	Workers int `yaml:"-"`
+}
+
+// maxSidecar bounds a side-car file: 64 KiB.
+const maxSidecar = 64 << 10
+
+// Sidecar reads the options that lie beside a model: model.onnx.yaml, or model.yaml, a YAML mapping with
+// the keys mean, std, layout, input, output, side and batch. Without such a file the options are zero and
+// the path is empty.
+func Sidecar(model string) (Options, string, error) {
+	for _, p := range []string{model + ".yaml", strings.TrimSuffix(model, filepath.Ext(model)) + ".yaml"} {
+		f, err := os.Open(p)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return Options{}, p, fmt.Errorf("side-car: %w", err)
+		}
+		defer f.Close()
+		data, err := io.ReadAll(io.LimitReader(f, maxSidecar+1))
+		if err != nil {
+			return Options{}, p, fmt.Errorf("side-car %s: %w", p, err)
+		}
+		o, err := parseSidecar(data)
+		if err != nil {
+			return Options{}, p, fmt.Errorf("side-car %s: %w", p, err)
+		}
+		return o, p, nil
+	}
+	return Options{}, "", nil
+}
+
+func parseSidecar(data []byte) (Options, error) {
+	var o Options
+	if len(data) > maxSidecar {
+		return o, fmt.Errorf("more than %d bytes", maxSidecar)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(&o); err != nil && !errors.Is(err, io.EOF) {
+		return Options{}, fmt.Errorf("allowed keys are mean, std, layout, input, output, side and batch: %w", err)
+	}
+	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return Options{}, fmt.Errorf("more than one YAML document")
+	}
+	return o, o.check()
+}
+
+// over takes from b what o leaves open.
+func (o Options) over(b Options) Options {
+	if o.Batch == 0 {
+		o.Batch = b.Batch
+	}
+	if o.Mean == nil {
+		o.Mean = b.Mean
+	}
+	if o.Std == nil {
+		o.Std = b.Std
+	}
+	if o.Layout == "" || strings.EqualFold(o.Layout, "auto") {
+		o.Layout = b.Layout
+	}
+	if o.Input == "" {
+		o.Input = b.Input
+	}
+	if o.Output == "" {
+		o.Output = b.Output
+	}
+	if o.Side == 0 {
+		o.Side = b.Side
+	}
+	return o
+}
+
+func fromManifest(f models.Manifest) Options {
+	o := Options{Layout: f.Layout}
+	for _, v := range f.Mean {
+		o.Mean = append(o.Mean, float64(v))
+	}
+	for _, v := range f.Std {
+		o.Std = append(o.Std, float64(v))
+	}
+	return o
+}
+
+func (o Options) check() error {
+	if o.Batch < 0 || o.Batch > 65536 {
+		return fmt.Errorf("extractor.batch is %d; allowed are 1 to 65536", o.Batch)
+	}
+	if o.Side < 0 || o.Side > maxInputSide {
+		return fmt.Errorf("side is %d; allowed are 1 to %d", o.Side, maxInputSide)
+	}
+	switch strings.ToUpper(o.Layout) {
+	case "", "AUTO", "NCHW", "NHWC":
+	default:
+		return fmt.Errorf("extractor.layout is %q; allowed are auto, nchw and nhwc", o.Layout)
+	}
+	for _, l := range []struct {
+		name string
+		v    []float64
+	}{{"mean", o.Mean}, {"std", o.Std}} {
+		if n := len(l.v); n != 0 && n != 1 && n != 3 {
+			return fmt.Errorf("extractor.%s has %d numbers; give one, or one for each channel (1 or 3)", l.name, n)
+		}
+		for _, v := range l.v {
+			if math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) > 1e6 || (l.name == "std" && v < 1e-6) {
+				return fmt.Errorf("extractor.%s holds %v; allowed are numbers up to 1e6 in size, for std at least 1e-6", l.name, v)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,295 @@
+package extractor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fmp/onnx"
+)
+
+// maxInputSide bounds the height and width that a model may ask for.
+const maxInputSide = 2048
+
+// signature is how a model takes images and gives features.
+type signature struct {
+	input  string
+	dtype  onnx.DType // Float32 or Uint8
+	nhwc   bool
+	batch  int // 0 where any will do
+	h, w   int // 0 where any will do
+	ch     int
+	output string
+	why    string // how output was chosen, for the notes
+}
+
+// read works out a model's signature, images having dataCh channels.
+func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
+	var s signature
+	in, err := imageInput(m, o.Input)
+	if err != nil {
+		return s, err
+	}
+	s.input, s.dtype = in.Name, in.DType
+	if in.DType != onnx.Float32 && in.DType != onnx.Uint8 {
+		return s, fmt.Errorf("input %q takes %v; float32 and uint8 are supported: export the model with one of them (weights may be float16)", in.Name, in.DType)
+	}
+	if in.Shape != nil && len(in.Shape) != 4 {
+		return s, fmt.Errorf("input %q is %s; an image model takes 4 dimensions, [batch, channels, height, width] or [batch, height, width, channels]", in.Name, showShape(in.Shape))
+	}
+	if in.Shape == nil {
+		in.Shape = onnx.Shape("", "", "", "")
+	}
+	isCh := func(d onnx.Dim) bool { return d.Size == 1 || d.Size == 3 }
+	switch strings.ToUpper(o.Layout) {
+	case "NCHW":
+	case "NHWC":
+		s.nhwc = true
+	default:
+		first, last := isCh(in.Shape[1]), isCh(in.Shape[3])
+		if first == last {
+			return s, fmt.Errorf("input %q is %s, which may be NCHW or NHWC; say which with extractor.layout", in.Name, showShape(in.Shape))
+		}
+		s.nhwc = last
+	}
+	ch, h, w := in.Shape[1], in.Shape[2], in.Shape[3]
+	if s.nhwc {
+		h, w, ch = in.Shape[1], in.Shape[2], in.Shape[3]
+	}
+	s.ch = dataCh
+	if ch.IsKnown() {
+		s.ch = ch.Size
+	}
+	if s.ch != 1 && s.ch != 3 {
+		return s, fmt.Errorf("input %q is %s with %d channels; 1 and 3 are supported (is extractor.layout right?)", in.Name, showShape(in.Shape), s.ch)
+	}
+	for _, d := range []struct {
+		dim onnx.Dim
+		to  *int
+	}{{h, &s.h}, {w, &s.w}} {
+		*d.to = o.Side
+		if d.dim.IsKnown() {
+			if o.Side != 0 && o.Side != d.dim.Size {
+				return s, fmt.Errorf("input %q is %s and a side of %d was asked for; leave side out", in.Name, showShape(in.Shape), o.Side)
+			}
+			*d.to = d.dim.Size
+		}
+		if d.dim.Size == 0 || *d.to > maxInputSide {
+			return s, fmt.Errorf("input %q is %s; allowed are 1 to %d pixels a side", in.Name, showShape(in.Shape), maxInputSide)
+		}
+	}
+	if b := in.Shape[0]; b.IsKnown() {
+		if b.Size < 1 || b.Size > 65536 {
+			return s, fmt.Errorf("input %q has a batch of %d; allowed are 1 to 65536", in.Name, b.Size)
+		}
+		s.batch = b.Size
+	}
+	s.output, s.why, err = featureValue(m.Graph, o.Output)
+	return s, err
+}
+
+func imageInput(m *onnx.Model, name string) (onnx.ValueInfo, error) {
+	ins := m.Graph.Inputs
+	if len(ins) == 0 {
+		return onnx.ValueInfo{}, fmt.Errorf("the model has no input")
+	}
+	if len(ins) > 1 {
+		return onnx.ValueInfo{}, fmt.Errorf("the model has %d inputs (%s); an extractor takes images alone: export it with the others fixed", len(ins), names(ins))
+	}
+	if name != "" && name != ins[0].Name {
+		return onnx.ValueInfo{}, fmt.Errorf("the model has no input %q; its input is %q", name, ins[0].Name)
+	}
+	return ins[0], nil
+}
+
+// Names that exporters give to features.
+var featureNames = []string{"features", "feature", "embedding", "embeddings", "image_features", "image_embeds", "representation"}
+
+// featureValue chooses the value that holds the features. In order: the one asked for; an output with one of
+// featureNames; for a single output that a last linear layer makes (a classifier's scores, perhaps through
+// a softmax), what goes into that layer; a single output as it is. Anything else is an error that lists
+// the candidates.
+func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
+	maker := map[string]*onnx.Node{}
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			if o != "" {
+				maker[o] = n
+			}
+		}
+	}
+	if asked != "" {
+		if _, ok := g.Output(asked); ok || maker[asked] != nil {
+			return asked, "as asked for", nil
+		}
+		return "", "", fmt.Errorf("extractor.output is %q and the model has no such value; its outputs are %s", asked, names(g.Outputs))
+	}
+	if len(g.Outputs) == 0 {
+		return "", "", fmt.Errorf("the model has no output")
+	}
+	var found []string
+	for _, o := range g.Outputs {
+		if slices.Contains(featureNames, strings.ToLower(o.Name)) {
+			found = append(found, o.Name)
+		}
+	}
+	if len(found) == 1 {
+		return found[0], "by its name", nil
+	}
+	if len(g.Outputs) > 1 {
+		cand := make([]string, len(g.Outputs))
+		for i, o := range g.Outputs {
+			cand[i] = fmt.Sprintf("%s %v%s", o.Name, o.DType, showShape(o.Shape))
+		}
+		return "", "", fmt.Errorf("the model has %d outputs, and it is not clear which holds the features; name one with extractor.output: %s", len(g.Outputs), strings.Join(cand, ", "))
+	}
+	out := g.Outputs[0].Name
+	if head := classifierHead(g, maker, out); head != "" {
+		return head, fmt.Sprintf("the input of the last linear layer, whose output %q is taken for class scores", out), nil
+	}
+	return out, "the only output", nil
+}
+
+// classifierHead is what the last linear layer reads, where out is made by one: Gemm, or MatMul with Add, by
+// constant weights, followed by nothing but softmax, sigmoid, reshaping and the like. Else "".
+func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) string {
+	for range len(g.Nodes) {
+		n := maker[out]
+		if n == nil || n.Domain != "" {
+			return ""
+		}
+		switch n.Op {
+		case "Identity", "Softmax", "LogSoftmax", "Sigmoid", "Cast", "Flatten", "Reshape", "Squeeze":
+			out = n.Input(0)
+		case "Add":
+			a, b := isConstant(g, maker, n.Input(0)), isConstant(g, maker, n.Input(1))
+			switch {
+			case a && !b:
+				out = n.Input(1)
+			case b && !a:
+				out = n.Input(0)
+			default:
+				return ""
+			}
+			if m := maker[out]; m == nil || m.Op != "MatMul" {
+				return ""
+			}
+		case "Gemm", "MatMul":
+			if isConstant(g, maker, n.Input(1)) && !isConstant(g, maker, n.Input(0)) {
+				if maker[n.Input(0)] == nil { // the layer reads the images themselves: there are no features
+					return ""
+				}
+				return n.Input(0)
+			}
+			return ""
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+// isConstant says whether a value is an initializer, a Constant, or made from one by an operator that keeps
+// its elements.
+func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
+	for range 8 {
+		if _, ok := g.Initializers[v]; ok {
+			return true
+		}
+		n := maker[v]
+		if n == nil {
+			return false
+		}
+		switch n.Op {
+		case "Constant":
+			return true
+		case "Cast", "Transpose", "Identity", "DequantizeLinear":
+			v = n.Input(0)
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// prune is the model with value as its only output and without the nodes and weights that value does not
+// need. The original is left as it is.
+func prune(m *onnx.Model, value string) *onnx.Model {
+	g := *m.Graph
+	need := map[string]bool{value: true}
+	var uses func(n *onnx.Node)
+	uses = func(n *onnx.Node) {
+		for _, v := range n.Inputs {
+			need[v] = true
+		}
+		for _, a := range n.Attrs { // subgraphs read values of the graph around them
+			for _, sub := range append(a.Graphs, a.Graph) {
+				if sub == nil {
+					continue
+				}
+				for _, o := range sub.Outputs {
+					need[o.Name] = true
+				}
+				for _, k := range sub.Nodes {
+					uses(k)
+				}
+			}
+		}
+	}
+	var kept []*onnx.Node
+	for i := len(g.Nodes) - 1; i >= 0; i-- {
+		n := g.Nodes[i]
+		if slices.ContainsFunc(n.Outputs, func(o string) bool { return o != "" && need[o] }) {
+			kept = append(kept, n)
+			uses(n)
+		}
+	}
+	slices.Reverse(kept)
+	g.Nodes = kept
+	g.Initializers = map[string]*onnx.Tensor{}
+	for name, t := range m.Graph.Initializers {
+		if need[name] {
+			g.Initializers[name] = t
+		}
+	}
+	out := onnx.ValueInfo{Name: value}
+	if v, ok := m.Graph.Output(value); ok {
+		out = v
+	}
+	for _, v := range m.Graph.Values {
+		if v.Name == value {
+			out = v
+		}
+	}
+	g.Outputs = []onnx.ValueInfo{out}
+	g.Values = nil
+	c := *m
+	c.Graph = &g
+	return &c
+}
+
+func names(vs []onnx.ValueInfo) string {
+	out := make([]string, len(vs))
+	for i, v := range vs {
+		out[i] = v.Name
+	}
+	return strings.Join(out, ", ")
+}
+
+func showShape(shape []onnx.Dim) string {
+	if shape == nil {
+		return "[?]"
+	}
+	out := make([]string, len(shape))
+	for i, d := range shape {
+		switch {
+		case d.IsKnown():
+			out[i] = fmt.Sprint(d.Size)
+		case d.Symbol != "":
+			out[i] = d.Symbol
+		default:
+			out[i] = "?"
+		}
+	}
+	return "[" + strings.Join(out, ", ") + "]"
+}

@@ -1,0 +1,165 @@
+// Package featurize takes the road from raw images to feature rows: a data set (featurize/dataset), an
+// extractor (featurize/extractor), a cache of its features on disk, and their standardisation.
+package featurize
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/onnx"
+	"fmp/onnx/npy"
+)
+
+// Part is N feature rows of dx numbers, row-major, and their labels.
+type Part struct {
+	N        int
+	Features []float32
+	Labels   []int
+}
+
+// Features is a data set seen through an extractor.
+type Features struct {
+	Dx      int
+	Classes []string
+	// Train holds all training images in the order of the data set; Splits says which are whose.
+	Train, Test Part
+	Splits      dataset.Splits
+	// Stats standardised the features; nil where the extractor does that itself.
+	Stats *Stats
+	// Digest names extractor, preprocessing, data set and statistics.
+	Digest string
+	Notes  []string
+	// Cached says that the features were read from the cache.
+	Cached bool
+}
+
+// Select copies the rows of a range of the training images.
+func (f *Features) Select(r dataset.Range) Part {
+	return Part{
+		N:        r.Len(),
+		Features: append([]float32(nil), f.Train.Features[r.From*f.Dx:r.To*f.Dx]...),
+		Labels:   append([]int(nil), f.Train.Labels[r.From:r.To]...),
+	}
+}
+
+// Config says what to do besides extracting.
+type Config struct {
+	// Fractions are the parts of the training images; zero means [dataset.DefaultFractions].
+	Fractions dataset.Fractions
+	// Cache is the folder of cached features; "" means fmp/features in the user's cache folder, "none" none.
+	Cache string
+	// Progress, where given, hears of the images done; it may be called from several goroutines.
+	Progress func(done, total int)
+}
+
+// Run computes, or reads from the cache, the features of a data set's training and test images. The
+// features of a model that is not of our making are standardised with the statistics of the extractor part.
+func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Config) (*Features, error) {
+	if c.Fractions == (dataset.Fractions{}) {
+		c.Fractions = dataset.DefaultFractions
+	}
+	splits, err := ds.Splits(c.Fractions)
+	if err != nil {
+		return nil, err
+	}
+	f := &Features{Dx: x.Dx(), Classes: ds.Classes, Splits: splits, Digest: x.Digest() + ds.Digest}
+	f.Notes = append(append(f.Notes, ds.Notes...), x.Notes()...)
+	f.Train, f.Test = Part{N: ds.Train.N, Labels: ds.Train.Labels}, Part{N: ds.Test.N, Labels: ds.Test.Labels}
+	path := cachePath(c.Cache, ds, x)
+	if f.load(path) {
+		f.Cached = true
+	} else {
+		total := ds.Train.N + ds.Test.N
+		step := func(base int) func(int, int) {
+			if c.Progress == nil {
+				return nil
+			}
+			return func(done, _ int) { c.Progress(base+done, total) }
+		}
+		if f.Train.Features, err = x.Features(ctx, &ds.Train.Images, step(0)); err != nil {
+			return nil, err
+		}
+		if f.Test.Features, err = x.Features(ctx, &ds.Test.Images, step(ds.Train.N)); err != nil {
+			return nil, err
+		}
+		if err := f.save(path); err != nil {
+			// The features are right without a cache; the next run will compute them again.
+			f.Notes = append(f.Notes, fmt.Sprintf("features could not be cached: %v", err))
+		}
+	}
+	if !x.Standardised() {
+		part := splits.Extractor
+		if part.Len() < minStats {
+			part = dataset.Range{From: 0, To: splits.Clients.From}
+			f.Notes = append(f.Notes, fmt.Sprintf("the extractor part holds %d images: features are standardised over the corpus as well", splits.Extractor.Len()))
+		}
+		if part.Len() < minStats {
+			return nil, fmt.Errorf("standardising features needs %d images outside the clients' part and there are %d; give dataset.splits.extractor or dataset.splits.corpus a larger share", minStats, part.Len())
+		}
+		f.Stats = NewStats(f.Train.Features[part.From*f.Dx:part.To*f.Dx], f.Dx)
+		f.Stats.Apply(f.Train.Features)
+		f.Stats.Apply(f.Test.Features)
+		f.Digest += fmt.Sprintf("%+v", part)
+	}
+	sum := sha256.Sum256([]byte(f.Digest))
+	f.Digest = hex.EncodeToString(sum[:])
+	return f, nil
+}
+
+// minStats is the least number of images that features are standardised over.
+const minStats = 2
+
+// cachePath is the file of a data set's features, training images before test images; "" for none.
+func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
+	switch dir {
+	case "none":
+		return ""
+	case "":
+		root, err := os.UserCacheDir()
+		if err != nil {
+			return ""
+		}
+		dir = filepath.Join(root, "fmp", "features")
+	}
+	sum := sha256.Sum256([]byte(x.Digest() + ds.Digest))
+	return filepath.Join(dir, hex.EncodeToString(sum[:])[:32]+".npy")
+}
+
+// load reads the cache. A file that is missing, of another shape or not finite does not count.
+func (f *Features) load(path string) bool {
+	if path == "" {
+		return false
+	}
+	t, err := npy.Load(path)
+	if err != nil || len(t.Shape) != 2 || t.Shape[0] != f.Train.N+f.Test.N || t.Shape[1] != f.Dx {
+		return false
+	}
+	v := t.F32()
+	if v == nil {
+		return false
+	}
+	for _, x := range v {
+		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+			return false
+		}
+	}
+	cut := f.Train.N * f.Dx
+	f.Train.Features, f.Test.Features = v[:cut:cut], v[cut:]
+	return true
+}
+
+func (f *Features) save(path string) error {
+	if path == "" {
+		return nil
+	}
+	all := make([]float32, 0, len(f.Train.Features)+len(f.Test.Features))
+	all = append(append(all, f.Train.Features...), f.Test.Features...)
+	return npy.Save(path, onnx.NewTensor(all, f.Train.N+f.Test.N, f.Dx))
+}

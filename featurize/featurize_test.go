@@ -1,0 +1,159 @@
+package featurize
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+)
+
+func TestStats(t *testing.T) {
+	rows := []float32{1, 5, 3, 5, 5, 5}
+	s := NewStats(rows, 2)
+	if s.Mean[0] != 3 || s.Mean[1] != 5 || math.Abs(float64(s.Std[0])-math.Sqrt(8.0/3)) > 1e-6 || s.Std[1] != 1 {
+		t.Errorf("%+v", s)
+	}
+	s.Apply(rows)
+	if rows[1] != 0 || rows[3] != 0 || rows[0] != -rows[4] {
+		t.Errorf("standardised: %v", rows)
+	}
+	if s := NewStats(make([]float32, 6), 2); s.Std[0] != 1 || s.Std[1] != 1 {
+		t.Errorf("all zero: %+v", s)
+	}
+}
+
+func testData() *dataset.Dataset {
+	part := func(n, seed int) dataset.Part {
+		p := dataset.Part{Images: dataset.Images{N: n, H: 6, W: 6, Ch: 1, Pix: make([]uint8, n*36)}}
+		for i := range p.Pix {
+			p.Pix[i] = uint8((i*i + seed) % 251)
+		}
+		for i := range n {
+			p.Labels = append(p.Labels, i%2)
+		}
+		return p
+	}
+	return &dataset.Dataset{Name: "t", Classes: []string{"a", "b"}, Train: part(80, 1), Test: part(20, 2), Digest: "test"}
+}
+
+func openTest(t *testing.T, workers int, kind string) *extractor.Extractor {
+	t.Helper()
+	eng, err := ort.New(engine.Options{Threads: 1})
+	if errors.Is(err, ort.ErrNoLibrary) {
+		t.Skip("no ONNX Runtime library: run make setup")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := onnx.NewBuilder("conv")
+	k := make([]float32, 3*9)
+	for i := range k {
+		k[i] = float32(i%7) - 3
+	}
+	v := b.Op("Conv", []onnx.Ref{b.Input("image", onnx.Float32, "n", 1, 6, 6), b.Param("k", onnx.NewTensor(k, 3, 1, 3, 3))})
+	b.Output("features", b.Relu(v))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := extractor.New(eng, m, models.Manifest{Kind: kind}, extractor.Options{Batch: 7, Workers: workers}, testData().Train.Images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Close(); eng.Close() })
+	return x
+}
+
+func TestRunStandardisesOverTheExtractorPartAndCaches(t *testing.T) {
+	ds := testData()
+	cache := t.TempDir()
+	first, err := Run(context.Background(), ds, openTest(t, 1, ""), Config{Cache: cache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := first.Select(first.Splits.Extractor)
+	if part.N != 40 {
+		t.Fatalf("extractor part of %d images; want 40", part.N)
+	}
+	s := NewStats(part.Features, first.Dx)
+	for k := range first.Dx {
+		if math.Abs(float64(s.Mean[k])) > 1e-5 || math.Abs(float64(s.Std[k])-1) > 1e-5 {
+			t.Errorf("feature %d of the extractor part has mean %v and deviation %v", k, s.Mean[k], s.Std[k])
+		}
+	}
+	again, err := Run(context.Background(), ds, openTest(t, 3, ""), Config{Cache: cache})
+	if err != nil || !again.Cached || !slices.Equal(again.Train.Features, first.Train.Features) || again.Digest != first.Digest {
+		t.Errorf("from the cache: cached %v, %v", again.Cached, err)
+	}
+	fresh, err := Run(context.Background(), ds, openTest(t, 3, ""), Config{Cache: "none"})
+	if err != nil || fresh.Cached || !slices.Equal(fresh.Test.Features, first.Test.Features) {
+		t.Errorf("with 3 workers: %v", err)
+	}
+	own, err := Run(context.Background(), ds, openTest(t, 1, models.KindExtractor), Config{Cache: "none"})
+	if err != nil || own.Stats != nil || slices.Equal(own.Test.Features, first.Test.Features) {
+		t.Errorf("an extractor of ours is standardised again (%v)", err)
+	}
+}
+
+func TestDamagedCacheIsNotBelieved(t *testing.T) {
+	ds := testData()
+	cache := t.TempDir()
+	x := openTest(t, 1, "")
+	want, err := Run(context.Background(), ds, x, Config{Cache: cache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(cache, "*.npy"))
+	if len(files) != 1 {
+		t.Fatalf("cache holds %v", files)
+	}
+	good, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	nan := slices.Clone(good)
+	copy(nan[len(nan)-4:], []byte{0, 0, 0xc0, 0x7f})
+	for name, bad := range map[string][]byte{"truncated": good[:len(good)-3], "NaN": nan, "empty": nil, "text": []byte("hello")} {
+		if err := os.WriteFile(files[0], bad, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Run(context.Background(), ds, x, Config{Cache: cache})
+		if err != nil || got.Cached || !slices.Equal(got.Train.Features, want.Train.Features) {
+			t.Errorf("%s: cached %v, %v", name, got != nil && got.Cached, err)
+		}
+	}
+}
+
+func TestUnwritableCacheIsANote(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Run(context.Background(), testData(), openTest(t, 1, ""), Config{Cache: filepath.Join(file, "x")})
+	if err != nil || !strings.Contains(strings.Join(f.Notes, " "), "could not be cached") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRunErrors(t *testing.T) {
+	x := openTest(t, 1, "")
+	if _, err := Run(context.Background(), testData(), x, Config{Cache: "none", Fractions: dataset.Fractions{Clients: 1}}); err == nil {
+		t.Error("nothing to standardise over: no error")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Run(ctx, testData(), x, Config{Cache: "none"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
