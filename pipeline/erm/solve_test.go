@@ -2,9 +2,14 @@ package erm
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gonum.org/v1/gonum/optimize"
 
 	"fmp/pipeline/point"
 )
@@ -87,4 +92,271 @@ func BenchmarkSolve(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestThreadsDoNotMatter(t *testing.T) {
+	var ps []*Problem
+	var cotangents []Theta
+	for i := range 12 {
+		p := random(uint64(i), 30+i, 9, 4, 0.5)
+		ps = append(ps, p)
+		c := NewTheta(p.D(), p.C)
+		for k := range c.W {
+			c.W[k] = math.Sin(float64(k + i))
+		}
+		cotangents = append(cotangents, c)
+	}
+	var solutions [2][]*Solution
+	var gradients [2][]*Gradient
+	for k, threads := range []int{1, 4} {
+		var err error
+		if solutions[k], err = SolveAll(context.Background(), ps, Options{Threads: threads}); err != nil {
+			t.Fatal(err)
+		}
+		var thetas []Theta
+		for _, s := range solutions[k] {
+			thetas = append(thetas, s.Theta)
+		}
+		if gradients[k], err = BackwardAll(context.Background(), ps, thetas, cotangents, Options{Threads: threads}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff(solutions[0], solutions[1]); d != "" {
+		t.Errorf("1 and 4 threads give different minimisers: %s", d)
+	}
+	if d := cmp.Diff(gradients[0], gradients[1]); d != "" {
+		t.Errorf("1 and 4 threads give different gradients: %s", d)
+	}
+}
+
+func TestWarmStart(t *testing.T) {
+	p := random(3, 60, 12, 5, 1)
+	cold, err := Solve(context.Background(), p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Start = &cold.Theta
+	warm, err := Solve(context.Background(), p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if warm.Steps != 0 || furthest(warm.Theta.W, cold.Theta.W) > 0 {
+		t.Errorf("started at the minimum, %d steps moved the head by %v; want none", warm.Steps, furthest(warm.Theta.W, cold.Theta.W))
+	}
+	far := NewTheta(p.D(), p.C)
+	for i := range far.W {
+		far.W[i] = 40 * math.Sin(float64(i))
+	}
+	p.Start = &far
+	back, err := Solve(context.Background(), p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := furthest(back.Theta.W, cold.Theta.W); d > 1e-6 {
+		t.Errorf("from far away the minimiser differs by %v", d)
+	}
+}
+
+// TestWeightCountsAsCopies: a point of weight 2 is two points, and a point of weight 0 none.
+func TestWeightCountsAsCopies(t *testing.T) {
+	s := point.New(4, 2, 2)
+	copy(s.Z, []float32{1, 2, 1, 0, -1, 0.5, 0, 1, 0.3, -2, 0.25, 0.75, 9, 9, 1, 0})
+	copy(s.W, []float32{2, 1, 1, 0})
+	copies := point.New(4, 2, 2)
+	copy(copies.Z, []float32{1, 2, 1, 0, 1, 2, 1, 0, -1, 0.5, 0, 1, 0.3, -2, 0.25, 0.75})
+	var heads []Theta
+	for _, set := range []*point.Set{s, copies} {
+		p, err := FromSets(0.7, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Solve(context.Background(), p, Options{Tolerance: 1e-12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		heads = append(heads, r.Theta)
+	}
+	if d := furthest(heads[0].W, heads[1].W); d > 1e-9 {
+		t.Errorf("weights and copies give heads that differ by %v", d)
+	}
+}
+
+func TestHardProblems(t *testing.T) {
+	for name, change := range map[string]func(p *Problem){
+		"features of 1e4":       func(p *Problem) { scale(p, 1e4) },
+		"features of 1e-6":      func(p *Problem) { scale(p, 1e-6) },
+		"l2 of 1e-6, separable": func(p *Problem) { p.L2 = 1e-6 },
+		"l2 of 1e9":             func(p *Problem) { p.L2 = 1e9 },
+		"weights of 0": func(p *Problem) {
+			for i := range p.W {
+				p.W[i] = 0
+			}
+		},
+		"one point of weight 1e6": func(p *Problem) { p.W[0] = 1e6 },
+		"all points alike": func(p *Problem) {
+			for i := 1; i < p.N; i++ {
+				copy(p.X[i*p.D():], p.X[:p.D()])
+			}
+		},
+	} {
+		p := random(5, 25, 8, 4, 1)
+		change(p)
+		s, err := Solve(context.Background(), p, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !finite(s.Objective) || !finite(maxAbs(s.Theta.W)) {
+			t.Errorf("%s: objective %v, largest weight %v", name, s.Objective, maxAbs(s.Theta.W))
+		}
+		t.Logf("%s: %d steps, %d products, gradient %.2g", name, s.Steps, s.Products, s.GradientNorm)
+	}
+}
+
+func scale(p *Problem, by float64) {
+	for i := range p.X {
+		if i%p.D() != p.Dx {
+			p.X[i] *= by
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	set := func(change func(s *point.Set)) func() error {
+		return func() error {
+			s := point.New(2, 2, 2)
+			copy(s.Z, []float32{1, 2, 1, 0, 3, 4, 0, 1})
+			change(s)
+			_, err := FromSets(1, s)
+			return err
+		}
+	}
+	solve := func(change func(p *Problem), opt Options) func() error {
+		return func() error {
+			p := random(1, 20, 4, 3, 1)
+			change(p)
+			_, err := Solve(context.Background(), p, opt)
+			return err
+		}
+	}
+	nan := float32(math.NaN())
+	for want, do := range map[string]func() error{
+		"feature 1 of point 0 is NaN":                   set(func(s *point.Set) { s.Z[1] = nan }),
+		"feature 0 of point 1 is +Inf":                  set(func(s *point.Set) { s.Z[4] = float32(math.Inf(1)) }),
+		"label of point 0 has probability -1":           set(func(s *point.Set) { s.Z[2], s.Z[3] = -1, 2 }),
+		"label of point 1 sums to 0":                    set(func(s *point.Set) { s.Z[7] = 0 }),
+		"label of point 1 has probability NaN":          set(func(s *point.Set) { s.Z[7] = nan }),
+		"weight of point 1 is -0.5":                     set(func(s *point.Set) { s.W[1] = -0.5 }),
+		"weight of point 1 is NaN":                      set(func(s *point.Set) { s.W[1] = nan }),
+		"want N (dx + C) numbers":                       set(func(s *point.Set) { s.Z = s.Z[:7] }),
+		"l2 is 0":                                       solve(func(p *Problem) { p.L2 = 0 }, Options{}),
+		"l2 is NaN":                                     solve(func(p *Problem) { p.L2 = math.NaN() }, Options{}),
+		"the last column of X is 2 at point 1":          solve(func(p *Problem) { p.X[9] = 2 }, Options{}),
+		"feature 2 of point 0 is NaN":                   solve(func(p *Problem) { p.X[2] = math.NaN() }, Options{}),
+		"weight of point 3 is -1":                       solve(func(p *Problem) { p.W[3] = -1 }, Options{}),
+		"tolerance is 2":                                solve(func(*Problem) {}, Options{Tolerance: 2}),
+		"not converged after 1 Newton steps: gradient ": solve(func(p *Problem) { p.L2 = 1e-8 }, Options{MaxSteps: 1}),
+		"warm start is 2 x 3":                           solve(func(p *Problem) { s := NewTheta(2, 3); p.Start = &s }, Options{}),
+		"numbers in X":                                  solve(func(p *Problem) { p.X = p.X[1:] }, Options{}),
+		"context canceled": func() error {
+			ctx, stop := context.WithCancel(context.Background())
+			stop()
+			_, err := Solve(ctx, random(1, 20, 4, 3, 1), Options{})
+			return err
+		},
+		"problem 1 of 2: erm: l2 is -1": func() error {
+			bad := random(1, 9, 2, 2, 1)
+			bad.L2 = -1
+			_, err := SolveAll(context.Background(), []*Problem{random(1, 9, 2, 2, 1), bad}, Options{})
+			return err
+		},
+		"cotangent holds NaN in row 1, class 0": func() error {
+			p := random(1, 9, 2, 2, 1)
+			c := NewTheta(3, 2)
+			c.W[2] = math.NaN()
+			_, err := Backward(context.Background(), p, NewTheta(3, 2), c)
+			return err
+		},
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one that says %q", err, want)
+		}
+	}
+}
+
+// TestObjectiveDerivatives compares gradient and Hessian with central differences.
+func TestObjectiveDerivatives(t *testing.T) {
+	p := random(4, 15, 4, 3, 0.8)
+	o := NewObjective(p)
+	at := make([]float64, o.Dim())
+	for i := range at {
+		at[i] = math.Cos(float64(i))
+	}
+	grad, up, down := make([]float64, o.Dim()), make([]float64, o.Dim()), make([]float64, o.Dim())
+	o.Gradient(at, grad)
+	hessian := o.Hessian(at)
+	const h = 1e-5
+	for i := range at {
+		was := at[i]
+		at[i] = was + h
+		fUp := o.Gradient(at, up)
+		at[i] = was - h
+		fDown := o.Gradient(at, down)
+		at[i] = was
+		if want := (fUp - fDown) / (2 * h); math.Abs(grad[i]-want) > 1e-6 {
+			t.Errorf("gradient %d is %v, central difference %v", i, grad[i], want)
+		}
+		for j := range at {
+			if want := (up[j] - down[j]) / (2 * h); math.Abs(hessian.At(i, j)-want) > 1e-6 {
+				t.Errorf("Hessian %d,%d is %v, central difference %v", i, j, hessian.At(i, j), want)
+			}
+		}
+	}
+}
+
+// BenchmarkPeers is gonum's general optimisers on BenchmarkSolve's problem, with the same objective and gradient code,
+// to a tolerance on the largest gradient component that Solve's default exceeds.
+func BenchmarkPeers(b *testing.B) {
+	for _, k := range []struct {
+		name   string
+		method optimize.Method
+	}{{"LBFGS", &optimize.LBFGS{}}, {"CG", &optimize.CG{}}} {
+		b.Run(k.name, func(b *testing.B) {
+			o := NewObjective(random(1, 300, 64, 10, 3))
+			grad := make([]float64, o.Dim())
+			problem := optimize.Problem{
+				Func: func(x []float64) float64 { return o.Gradient(x, grad) },
+				Grad: func(g, x []float64) { o.Gradient(x, g) },
+			}
+			for b.Loop() {
+				r, err := optimize.Minimize(problem, make([]float64, o.Dim()), &optimize.Settings{GradientThreshold: 1e-5}, k.method)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if r.Status != optimize.GradientThreshold {
+					b.Fatal(r.Status)
+				}
+			}
+		})
+	}
+}
+
+func ExampleSolve() {
+	// By symmetry the answer solves 4 / (1 + exp(2a)) = 0.2 a.
+	// Two classes on a line, one point between them that is half of each, and counts as three.
+	set := point.New(3, 1, 2)
+	copy(set.Z, []float32{-1, 1, 0, 1, 0, 1, 0, 0.5, 0.5})
+	copy(set.W, []float32{1, 1, 3})
+	p, err := FromSets(0.1, set)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s, err := Solve(context.Background(), p, Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("weight of the feature: %.4f %.4f\n", s.Theta.Row(0)[0], s.Theta.Row(0)[1])
+	// Output: weight of the feature: -1.3235 1.3235
 }

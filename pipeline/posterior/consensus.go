@@ -160,14 +160,14 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	}
 	var chol mat.Cholesky
 	if !chol.Factorize(&gram) {
-		return nil, fmt.Errorf("Gram matrix of %d samples is singular at shrinkage %v; raise posterior.samples", n, r)
+		return nil, fmt.Errorf("the Gram matrix of %d samples is singular at shrinkage %v; raise posterior.samples", n, r)
 	}
 	// gram = L L', so X' gram^-1 X is the outer product of L^-1 X.
 	var l mat.TriDense
 	chol.LTo(&l)
 	var half mat.Dense
 	if err := half.Solve(&l, centred); err != nil {
-		return nil, fmt.Errorf("Gram matrix of %d samples: %w; raise posterior.samples", n, err)
+		return nil, fmt.Errorf("the Gram matrix of %d samples: %w; raise posterior.samples", n, err)
 	}
 	var correction mat.SymDense
 	correction.SymOuterK(-1/a, half.T())

@@ -31,7 +31,7 @@ const (
 	citeFMP       = "Federated Martingale Posterior Sampling, arXiv:2605.18554"
 	citeZinkevich = "Zinkevich, Weimer, Li and Smola 2010, Parallelized stochastic gradient descent, NeurIPS 23"
 	citeScott     = "Scott et al. 2016, Bayes and big data: the consensus Monte Carlo algorithm, Int. J. Management Science and Engineering Management 11(2)"
-	citeFedCGS    = "FedCGS: client-side global statistics for one-shot federated learning, arXiv:2503.06962"
+	citeFedCGS    = "FedCGS: Guan, Zhou and Gu 2025, Capture global feature statistics for one-shot federated learning, arXiv:2503.06962"
 )
 
 // gridL2 is what the tuned protocol tries for lambda and prior precisions.

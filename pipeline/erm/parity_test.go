@@ -1,0 +1,134 @@
+package erm
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+)
+
+// parityCase is one problem of testdata/parity.json, which testdata/parity.py made with the PyTorch reference.
+type parityCase struct {
+	N, Dx, C                int
+	L2, Objective           float64
+	X, Y, W                 []float64
+	Theta, Cotangent        []float64
+	Points, Labels, Weights []float64
+}
+
+func parityCases(t *testing.T) []parityCase {
+	t.Helper()
+	b, err := os.ReadFile("testdata/parity.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []parityCase
+	if err := json.Unmarshal(b, &cases); err != nil {
+		t.Fatal(err)
+	}
+	if len(cases) == 0 {
+		t.Fatal("testdata/parity.json holds no cases")
+	}
+	return cases
+}
+
+func (c parityCase) problem() *Problem {
+	p := &Problem{N: c.N, Dx: c.Dx, C: c.C, Y: c.Y, W: c.W, L2: c.L2}
+	for i := range c.N {
+		p.X = append(append(p.X, c.X[i*c.Dx:(i+1)*c.Dx]...), 1)
+	}
+	return p
+}
+
+// furthest is the largest difference of two slices.
+func furthest(a, b []float64) float64 {
+	if len(a) != len(b) {
+		return math.Inf(1)
+	}
+	var m float64
+	for i := range a {
+		m = math.Max(m, math.Abs(a[i]-b[i]))
+	}
+	return m
+}
+
+func TestParityWithReference(t *testing.T) {
+	for i, c := range parityCases(t) {
+		p := c.problem()
+		s, err := Solve(context.Background(), p, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := furthest(s.Theta.W, c.Theta); d > 1e-6 {
+			t.Errorf("case %d: minimiser differs from the reference's by %v", i, d)
+		}
+		if d := math.Abs(s.Objective - c.Objective); d > 1e-9*(1+c.Objective) {
+			t.Errorf("case %d: objective %v, the reference has %v", i, s.Objective, c.Objective)
+		}
+		g, err := Backward(context.Background(), p, s.Theta, Theta{p.D(), c.C, c.Cotangent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, pair := range map[string][2][]float64{"points": {g.Points, c.Points}, "labels": {g.Labels, c.Labels}, "weights": {g.Weights, c.Weights}} {
+			if d := furthest(pair[0], pair[1]); d > 1e-6 {
+				t.Errorf("case %d: gradient of %s differs from the reference's by %v", i, name, d)
+			}
+		}
+	}
+}
+
+// TestBackwardAgainstCentralDifferences moves every point, label (along the simplex) and weight, refits, and
+// compares.
+func TestBackwardAgainstCentralDifferences(t *testing.T) {
+	for i, c := range parityCases(t) {
+		p := c.problem()
+		tight := Options{Tolerance: 1e-13}
+		s, err := Solve(context.Background(), p, tight)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := Backward(context.Background(), p, s.Theta, Theta{p.D(), c.C, c.Cotangent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		loss := func() float64 {
+			s, err := Solve(context.Background(), p, tight)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return dot(s.Theta.W, c.Cotangent)
+		}
+		const h = 1e-5
+		difference := func(move func(by float64)) float64 {
+			move(h)
+			up := loss()
+			move(-2 * h)
+			down := loss()
+			move(h)
+			return (up - down) / (2 * h)
+		}
+		check := func(what string, k int, got, want float64) {
+			if math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
+				t.Errorf("case %d: derivative of %s %d is %v, central difference %v", i, what, k, got, want)
+			}
+		}
+		for k := range g.Points {
+			at := k/p.Dx*p.D() + k%p.Dx
+			check("point", k, g.Points[k], difference(func(by float64) { p.X[at] += by }))
+		}
+		for k := range g.Weights {
+			if p.W[k] < h {
+				continue // a step below weight 0 is not allowed
+			}
+			check("weight", k, g.Weights[k], difference(func(by float64) { p.W[k] += by }))
+		}
+		for k := range g.Labels {
+			if k%p.C == p.C-1 {
+				continue
+			}
+			// From class k to the next: the labels stay on the plane of the simplex, within its slack.
+			check("label", k, g.Labels[k]-g.Labels[k+1], difference(func(by float64) { p.Y[k] += by; p.Y[k+1] -= by }))
+		}
+	}
+}

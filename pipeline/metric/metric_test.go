@@ -1,0 +1,210 @@
+package metric
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/pipeline/erm"
+)
+
+// TestScoreByHand: four points of two classes, worked out by hand.
+func TestScoreByHand(t *testing.T) {
+	p := &Probabilities{N: 4, C: 2, P: []float64{0.9, 0.1, 0.88, 0.12, 0.4, 0.6, 1, 0}}
+	s, err := Score(p, []int{0, 1, 1, 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := func(what string, got, want float64) {
+		if math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s is %v, want %v", what, got, want)
+		}
+	}
+	near("ACC", s.ACC, 0.75)
+	// 0.9 and 0.88 share the bin (13/15, 14/15]: confidence 0.89, accuracy 0.5. 0.6 ends the bin (8/15, 9/15]. 1 is alone.
+	near("ECE", s.ECE, 2./4*math.Abs(0.5-0.89)+1./4*0.4+0)
+	near("NLL", s.NLL, -(math.Log(0.9)+math.Log(0.12)+math.Log(0.6))/4)
+	near("Brier", s.Brier, (2*0.01+2*0.88*0.88+2*0.16)/4)
+	near("count of bin 13", s.Curve[13].Count, 2)
+	near("confidence of bin 13", s.Curve[13].Confidence, 0.89)
+	near("accuracy of bin 13", s.Curve[13].Accuracy, 0.5)
+	near("count of bin 8", s.Curve[8].Count, 1)
+	near("count of bin 14", s.Curve[14].Count, 1)
+}
+
+// TestCalibratedForecasts: labels drawn from the forecasts themselves have an ECE near 0, and moving the labels away
+// raises every score.
+func TestCalibratedForecasts(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const n, c = 20000, 4
+	p := &Probabilities{N: n, C: c, P: make([]float64, n*c)}
+	fair, unfair := make([]int, n), make([]int, n)
+	for i := range n {
+		row := p.Row(i)
+		for j := range row {
+			row[j] = 2 * r.NormFloat64()
+		}
+		softmax(row)
+		u := r.Float64()
+		for fair[i] < c-1 && u > row[fair[i]] {
+			u -= row[fair[i]]
+			fair[i]++
+		}
+		unfair[i] = r.IntN(c)
+	}
+	good, err := Score(p, fair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad, err := Score(p, unfair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if good.ECE > 0.02 {
+		t.Errorf("ECE of calibrated forecasts is %v", good.ECE)
+	}
+	if bad.ECE < 0.2 || bad.NLL < good.NLL || bad.Brier < good.Brier || bad.ACC > good.ACC {
+		t.Errorf("scores of unrelated labels %+v are no worse than of calibrated forecasts %+v", bad, good)
+	}
+}
+
+func TestPredict(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	const n, dx, c = 301, 7, 3
+	x := make([]float32, n*dx)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	heads := make([]erm.Theta, 3)
+	for s := range heads {
+		heads[s] = erm.NewTheta(dx+1, c)
+		for i := range heads[s].W {
+			heads[s].W[i] = 3 * r.NormFloat64()
+		}
+	}
+	one, err := Predict(context.Background(), heads, x, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := Predict(context.Background(), heads, x, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(one, two); d != "" {
+		t.Errorf("1 and 2 threads differ: %s", d)
+	}
+	for i := range n {
+		want := make([]float64, c)
+		for _, h := range heads {
+			l := append([]float64(nil), h.Row(dx)...)
+			for j := range dx {
+				for k := range l {
+					l[k] += float64(x[i*dx+j]) * h.Row(j)[k]
+				}
+			}
+			var sum float64
+			for k := range l {
+				l[k] = math.Exp(l[k])
+				sum += l[k]
+			}
+			for k := range l {
+				want[k] += l[k] / sum / 3
+			}
+		}
+		for k := range want {
+			if math.Abs(one.Row(i)[k]-want[k]) > 1e-12 {
+				t.Fatalf("probability of point %d, class %d is %v, want %v", i, k, one.Row(i)[k], want[k])
+			}
+		}
+	}
+}
+
+func TestEstimate(t *testing.T) {
+	// Student's t with 4 degrees of freedom: 97.5% quantile 2.776445.
+	got, err := Paired([]float64{2, 4, 6, 8, 10}, []float64{1, 2, 3, 4, 5}, 0.95)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.N != 5 || got.Mean != 3 || math.Abs(got.SD-math.Sqrt(2.5)) > 1e-12 || math.Abs(got.Half-2.776445*math.Sqrt(0.5)) > 1e-5 {
+		t.Errorf("interval of 1 to 5 is %+v", got)
+	}
+	if one, err := Estimate([]float64{7}, 0.95); err != nil || one.Mean != 7 || one.Half != 0 || one.N != 1 {
+		t.Errorf("interval of one value is %+v, %v", one, err)
+	}
+}
+
+func TestMean(t *testing.T) {
+	a, b := Scores{ACC: 0.2, ECE: 0.1, NLL: 1, Brier: 0.4}, Scores{ACC: 0.4, ECE: 0.3, NLL: 3, Brier: 0.6}
+	a.Curve[3], b.Curve[3] = Bin{10, 0.2, 0.1}, Bin{30, 0.24, 0.5}
+	m, err := Mean([]Scores{a, b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Scores{ACC: 0.3, ECE: 0.2, NLL: 2, Brier: 0.5}
+	want.Curve[3] = Bin{20, 0.23, 0.4}
+	if d := cmp.Diff(want, m, cmp.Comparer(func(x, y float64) bool { return math.Abs(x-y) < 1e-12 })); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	ctx := context.Background()
+	head := erm.NewTheta(3, 2)
+	bad := erm.NewTheta(3, 2)
+	bad.W[5] = math.NaN()
+	p := &Probabilities{N: 1, C: 2, P: []float64{0.5, 0.5}}
+	for want, do := range map[string]func() error{
+		"the ensemble is empty":          func() error { _, err := Predict(ctx, nil, nil, 1); return err },
+		"3 feature values do not divide": func() error { _, err := Predict(ctx, []erm.Theta{head}, make([]float32, 3), 1); return err },
+		"holds NaN at row 2, class 1":    func() error { _, err := Predict(ctx, []erm.Theta{bad}, make([]float32, 2), 1); return err },
+		"head 1 is 2 x 2":                func() error { _, err := Predict(ctx, []erm.Theta{head, erm.NewTheta(2, 2)}, nil, 1); return err },
+		"label 2 of point 0":             func() error { _, err := Score(p, []int{2}); return err },
+		"label -1 of point 0":            func() error { _, err := Score(p, []int{-1}); return err },
+		"0 labels":                       func() error { _, err := Score(p, nil); return err },
+		"no points":                      func() error { _, err := Score(&Probabilities{C: 2}, nil); return err },
+		"probability NaN of class 0":     func() error { _, err := Score(&Probabilities{1, 2, []float64{math.NaN(), 1}}, []int{0}); return err },
+		"none given":                     func() error { _, err := Mean(nil); return err },
+		"2 and 1 values":                 func() error { _, err := Paired([]float64{1, 2}, []float64{1}, 0.95); return err },
+		"level 95":                       func() error { _, err := Estimate([]float64{1, 2}, 95); return err },
+		"interval: no values":            func() error { _, err := Estimate(nil, 0.9); return err },
+		"context canceled": func() error {
+			ctx, stop := context.WithCancel(ctx)
+			stop()
+			_, err := Predict(ctx, []erm.Theta{head}, make([]float32, 2), 1)
+			return err
+		},
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one that says %q", err, want)
+		}
+	}
+}
+
+func BenchmarkPredict(b *testing.B) {
+	heads := make([]erm.Theta, 20)
+	for s := range heads {
+		heads[s] = erm.NewTheta(65, 10)
+	}
+	x := make([]float32, 10000*64)
+	for b.Loop() {
+		if _, err := Predict(context.Background(), heads, x, 2); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func ExampleScore() {
+	p := &Probabilities{N: 2, C: 2, P: []float64{0.75, 0.25, 0.5, 0.5}}
+	s, err := Score(p, []int{0, 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("ACC %.2f, NLL %.2f\n", s.ACC, s.NLL)
+	// Output: ACC 0.50, NLL 0.49
+}
