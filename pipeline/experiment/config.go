@@ -99,8 +99,9 @@ type Predictor struct {
 type Embedding struct {
 	// Model is a file; default: the shipped asset of the data set, else untrained; or untrained.
 	Model string `mapstructure:"model" yaml:"model" json:"model" doc:"ONNX file of the embedding, default, or untrained"`
-	// Size is s, the points of an upload, 1 to 10000. A model file's own size must agree. Default 10.
-	Size int `mapstructure:"size" yaml:"size" json:"size" doc:"number s of points in an upload"`
+	// Size is s, the points of an upload, up to 10000; 0 (default) means the model file's, and the number of
+	// classes where it is untrained. A model file's own size must agree.
+	Size int `mapstructure:"size" yaml:"size" json:"size" doc:"number s of points in an upload; 0 means the model's own, or one a class"`
 	// Weights is masses (default: each seed's share of the points) or constant (n/s).
 	Weights string `mapstructure:"weights" yaml:"weights" json:"weights" doc:"masses or constant: what weight an uploaded point carries"`
 }
@@ -164,7 +165,7 @@ func Default() Config {
 		Extractor:  Extractor{Model: "default", Batch: 256, Mean: []float64{}, Std: []float64{}, Layout: "auto"},
 		Federation: Federation{Clients: 10, Points: 20, Partition: "homogeneous", Alpha: []float64{0.1, 0.5, 1, 5}},
 		Predictor:  Predictor{Model: "default", Fresh: 100},
-		Embedding:  Embedding{Model: "default", Size: 10, Weights: "masses"},
+		Embedding:  Embedding{Model: "default", Weights: "masses"},
 		ERM:        ERM{L2: 3, Tolerance: 1e-6},
 		Posterior:  Posterior{Samples: 20, BNN: "hmc", Consensus: "diagonal"},
 		Protocol:   "shared",
@@ -241,7 +242,7 @@ func (c *Config) Validate() error {
 	given("predictor.model", c.Predictor.Model, "untrained")
 	integer("predictor.fresh", c.Predictor.Fresh, 1, 100_000)
 	given("embedding.model", c.Embedding.Model, "untrained")
-	integer("embedding.size", c.Embedding.Size, 1, 10_000)
+	integer("embedding.size", c.Embedding.Size, 0, 10_000)
 	choice("embedding.weights", c.Embedding.Weights, "masses", "constant")
 	real("erm.l2", c.ERM.L2, 1e-6, 1e6)
 	real("erm.tolerance", c.ERM.Tolerance, 1e-12, 1e-2)

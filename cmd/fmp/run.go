@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/onnx/engine/ort"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/report"
+)
+
+// runOutput is what `fmp run --json` prints.
+type runOutput struct {
+	Directory string         `json:"directory"`
+	Identity  string         `json:"identity"`
+	Notes     []string       `json:"notes,omitempty"`
+	Tables    []report.Table `json:"tables"`
+}
+
+func newRunCommand() *cobra.Command {
+	var asJSON bool
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Raw images in, the table of methods out",
+		Long: `Turn a data set's images into features, spread them over clients, run every method and print the table
+of accuracy (ACC), expected calibration error (ECE), negative log-likelihood (NLL) and Brier score with
+their intervals over the repeats.
+
+The run directory (--out) gets the resolved settings (config.yaml), versions and digests (run.json), the
+figures (results.jsonl, results.csv) and the tables (table.md, table.tex). A run that was stopped goes on
+where it was when the same command is given again. The same settings and seed give the same
+results.jsonl, byte for byte, with any number of threads.
+
+--config takes a settings file, or the name of one that comes with the program (demo).`,
+		Example: `  fmp run
+  fmp run --dataset mnist --extractor extractor.onnx --extractor.mean 0.1307 --extractor.std 0.3081
+  fmp run --alpha 0.1,0.5 --partition both --seeds 10 --methods FMP,CANN,FedCGS
+  fmp run --config demo --json`,
+		Args: noArgs,
+	}
+	s := bindSettings(cmd, &cfg, runAliases)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tables as JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		out, err := runExperiment(cmd, cfg)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), out)
+		}
+		w := cmd.OutOrStdout()
+		if err := report.Text(w, out.Tables, wantColor(w)); err != nil {
+			return err
+		}
+		for _, n := range out.Notes {
+			fmt.Fprintf(w, "note: %s\n", n)
+		}
+		_, err = fmt.Fprintf(w, "run directory: %s\n", out.Directory)
+		return err
+	}
+	return cmd
+}
+
+// runExperiment does a whole run: images, features, methods, tables.
+func runExperiment(cmd *cobra.Command, cfg experiment.Config) (*runOutput, error) {
+	ctx := cmd.Context()
+	if _, err := experiment.Cells(&cfg); err != nil {
+		return nil, usageError(err)
+	}
+	// One thread an operator: more would change the last bits of figures. The run spreads tasks over threads.
+	eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	defer eng.Close()
+	v := buildVersion()
+	versions := map[string]string{"fmp": v.Version, "go": v.Go, "platform": v.Platform, "engine": eng.Name()}
+	if v.Revision != "" {
+		versions["revision"] = v.Revision
+	}
+	if eng.Name() == "ort" {
+		versions["onnxruntime"] = ort.Version()
+	}
+	bar := newProgress(cmd.ErrOrStderr())
+	defer bar.close()
+	p, err := experiment.Prepare(ctx, cfg, eng, versions, bar.report)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	defer p.Close()
+	path := p.Config.Output.Dir
+	if path == "" {
+		path = filepath.Join("runs", fmt.Sprintf("%s-%.8s", strings.Map(fileRune, p.Config.Dataset.Name), p.Manifest.Identity))
+	}
+	dir, err := experiment.Open(path, p.Config, p.Manifest)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	defer dir.Close()
+	if _, err := experiment.Run(ctx, p.Config, p.Data, p.Tools, dir, bar.report); err != nil {
+		return nil, err
+	}
+	bar.close()
+	ts, err := report.Write(path)
+	if err != nil {
+		return nil, err
+	}
+	return &runOutput{Directory: path, Identity: p.Manifest.Identity, Notes: p.Manifest.Notes, Tables: ts}, nil
+}
+
+// inputError marks what is wrong with data and models as the user's: missing (exit code 3) or bad (2).
+func inputError(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return missingError(err)
+	}
+	return usageError(err)
+}
+
+// fileRune keeps what any file system takes in a name.
+func fileRune(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+		return r
+	}
+	return '_'
+}

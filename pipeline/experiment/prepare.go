@@ -1,0 +1,253 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+
+	"fmp/assets"
+	"fmp/featurize"
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/pipeline/compress"
+	"fmp/pipeline/point"
+	"fmp/pipeline/sample"
+	"fmp/pipeline/task"
+)
+
+// Prepared is everything a run needs, ready: feature rows and models behind their engine.
+type Prepared struct {
+	// Config is the settings with everything filled in that data and models decide.
+	Config   Config
+	Data     *Data
+	Tools    Tools
+	Manifest Manifest
+	// Images are the test images behind Data.Test, for pictures in reports.
+	Images *dataset.Images
+
+	close []func() error
+}
+
+// Close releases the models.
+func (p *Prepared) Close() error {
+	var errs []error
+	for _, f := range p.close {
+		errs = append(errs, f())
+	}
+	p.close = nil
+	return errors.Join(errs...)
+}
+
+// Prepare loads the data set, turns its images into feature rows, and loads or builds predictor and
+// embedding. The engine must have one thread an operator, so that figures do not depend on the machine.
+// versions go into the manifest.
+func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (p *Prepared, err error) {
+	if progress == nil {
+		progress = func(string, int, int) {}
+	}
+	stage := func(name string) func(int, int) {
+		return func(done, total int) { progress(name, done, total) }
+	}
+	if c.Dataset.Name == "cifar100" && c.Dataset.Classes == 0 {
+		c.Dataset.Classes = 20
+	}
+	ds, err := dataset.Load(ctx, dataset.Options{Name: c.Dataset.Name, Dir: c.Dataset.Dir, Classes: c.Dataset.Classes, Progress: stage("data")})
+	if err != nil {
+		return nil, err
+	}
+	c.Dataset.Classes = len(ds.Classes)
+	p = &Prepared{Manifest: Manifest{Versions: versions, Classes: ds.Classes}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+			p = nil
+		}
+	}()
+	x, err := openExtractor(eng, c, ds)
+	if err != nil {
+		return nil, err
+	}
+	// The run needs features only; the extractor's sessions go as soon as they are there.
+	f, err := featurize.Run(ctx, ds, x, featurize.Config{
+		Fractions: dataset.Fractions{Extractor: c.Dataset.Splits.Extractor, Corpus: c.Dataset.Splits.Corpus, Clients: c.Dataset.Splits.Clients},
+		Progress:  stage("features"),
+	})
+	if err = errors.Join(err, x.Close()); err != nil {
+		return nil, err
+	}
+	p.Manifest.Notes = f.Notes
+	if p.Data, err = banks(f, c.Dataset.Test); err != nil {
+		return nil, err
+	}
+	p.Images = &ds.Test.Images
+
+	behind := x.Manifest()
+	behind.Dx, behind.C = f.Dx, len(ds.Classes)
+	predictor, pm, err := p.model(models.KindPredictor, c.Predictor.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
+		return models.NewPredictor(models.PredictorConfig{Dx: f.Dx, C: len(ds.Classes), Fresh: c.Predictor.Fresh}, c.Seed)
+	})
+	if err != nil {
+		return nil, err
+	}
+	embedding, em, err := p.model(models.KindEmbedding, c.Embedding.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
+		return models.NewEmbedding(models.EmbeddingConfig{Dx: f.Dx, C: len(ds.Classes), Size: c.Embedding.Size}, c.Seed)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.Embedding.Size != 0 && c.Embedding.Size != em.S {
+		return nil, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; leave the setting at 0, or give another model", c.Embedding.Size, em.Source, em.S)
+	}
+	c.Embedding.Size = em.S
+
+	d, err := sample.New(eng, predictor)
+	if err != nil {
+		return nil, err
+	}
+	p.close = append(p.close, d.Close)
+	k, err := compress.New(eng, embedding)
+	if err != nil {
+		return nil, err
+	}
+	p.close = append(p.close, k.Close)
+	p.Tools = Tools{Drawer: d, Compressor: k}
+	if c.Embedding.Weights == "constant" {
+		p.Tools.Compressor = constantWeights{k}
+	}
+
+	p.Config = c
+	p.Manifest.Models = map[string]string{"extractor": x.ModelDigest(), "predictor": pm.Digest, "embedding": em.Digest}
+	p.Manifest.Data = map[string]string{"images": ds.Digest, "features": f.Digest}
+	p.Manifest.Sizes = map[string]int{"dx": f.Dx, "classes": len(ds.Classes), "clients": p.Data.Clients.Len(), "test": len(p.Data.TestLabels), "upload": em.S, "noise": pm.D}
+	if p.Data.Corpus != nil {
+		p.Manifest.Sizes["corpus"] = p.Data.Corpus.Len()
+	}
+	p.Manifest.Identity, err = Identity(c, p.Manifest.Models, p.Manifest.Data)
+	return p, err
+}
+
+func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor.Extractor, error) {
+	workers := c.Engine.Threads
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	o := extractor.Options{Batch: c.Extractor.Batch, Mean: c.Extractor.Mean, Std: c.Extractor.Std, Layout: c.Extractor.Layout, Output: c.Extractor.Output, Workers: workers}
+	if len(o.Mean) == 0 {
+		o.Mean, o.Std = nil, nil
+	}
+	if c.Extractor.Model != "default" {
+		return extractor.Open(eng, c.Extractor.Model, o, ds.Train.Images)
+	}
+	m, f, err := shipped(c.Dataset.Name, models.KindExtractor)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return extractor.New(eng, m, f, o, ds.Train.Images)
+}
+
+// shipped is a model that comes with the program, with its manifest.
+func shipped(dataset, kind string) (*onnx.Model, models.Manifest, error) {
+	data, err := assets.Model(dataset, kind)
+	if err != nil {
+		return nil, models.Manifest{}, err
+	}
+	m, err := onnx.Unmarshal(data)
+	if err != nil {
+		return nil, models.Manifest{}, fmt.Errorf("shipped %s of %s: %w", kind, dataset, err)
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return nil, models.Manifest{}, fmt.Errorf("shipped %s of %s: %w", kind, dataset, err)
+	}
+	f.Source, f.Digest = "shipped with the program for "+dataset, models.DigestBytes(data)
+	return m, f, nil
+}
+
+// model finds a predictor or an embedding: a file, the shipped one, or an untrained one. A shipped one that
+// was made for another extractor or other classes is passed over, with a note; a file that does not fit is
+// an error.
+func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, untrained func() (*onnx.Model, error)) (*onnx.Model, models.Manifest, error) {
+	switch setting {
+	case "untrained":
+	case "default":
+		m, f, err := shipped(dataset, kind)
+		if err == nil {
+			if err = models.Match(behind, f); err == nil {
+				return m, f, nil
+			}
+			p.Manifest.Notes = append(p.Manifest.Notes, fmt.Sprintf("the shipped %s does not fit (%v): an untrained one is used; fmp train %s makes one that does", kind, err, kind))
+		} else if errors.Is(err, fs.ErrNotExist) {
+			p.Manifest.Notes = append(p.Manifest.Notes, fmt.Sprintf("no %s for %s comes with the program: an untrained one is used; fmp train %s makes one", kind, dataset, kind))
+		} else {
+			return nil, f, err
+		}
+	default:
+		m, f, err := models.Load(setting)
+		if err != nil {
+			return nil, f, fmt.Errorf("setting %s.model: %w", kind, err)
+		}
+		if f.Kind != kind {
+			return nil, f, fmt.Errorf("setting %s.model: %s is %q by its manifest; want %s", kind, setting, f.Kind, kind)
+		}
+		if err := models.Match(behind, f); err != nil {
+			return nil, f, fmt.Errorf("setting %s.model: %w", kind, err)
+		}
+		return m, f, nil
+	}
+	m, err := untrained()
+	if err != nil {
+		return nil, models.Manifest{}, err
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return nil, f, err
+	}
+	f.Source = "(untrained)"
+	f.Digest, err = models.Digest(m)
+	return m, f, err
+}
+
+// banks cuts features into the parts of a run. At most test test images take part; 0 means all.
+func banks(f *featurize.Features, test int) (*Data, error) {
+	d := &Data{Test: f.Test.Features, TestLabels: f.Test.Labels}
+	if test > 0 && test < f.Test.N {
+		d.Test, d.TestLabels = d.Test[:test*f.Dx], d.TestLabels[:test]
+	}
+	if len(d.TestLabels) == 0 {
+		return nil, fmt.Errorf("the data set has no test images, and figures come from them: add some")
+	}
+	c := len(f.Classes)
+	part := f.Select(f.Splits.Clients)
+	var err error
+	if d.Clients, err = task.NewBank(part.Features, f.Dx, part.Labels, c); err != nil {
+		return nil, fmt.Errorf("clients' part: %w", err)
+	}
+	if part = f.Select(f.Splits.Corpus); part.N > 0 {
+		if d.Corpus, err = task.NewBank(part.Features, f.Dx, part.Labels, c); err != nil {
+			return nil, fmt.Errorf("corpus: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// constantWeights replaces an upload's masses by the constant n/s of the letter.
+type constantWeights struct{ Compressor }
+
+func (k constantWeights) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {
+	out, err := k.Compressor.Compress(ctx, clients)
+	for i, u := range out {
+		w := float32(clients[i].Mass() / float64(u.N))
+		for j := range u.W {
+			u.W[j] = w
+		}
+	}
+	return out, err
+}
