@@ -1,4 +1,346 @@
 package onnx
 
-// Check says what is wrong with a model.
-func Check(m *Model) error { return nil }
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+)
+
+// Operator set versions of the standard domain that this package understands.
+const (
+	MinOpset = 7
+	MaxOpset = 21
+)
+
+// Bounds of what [Check] accepts beside the tensors themselves.
+const (
+	maxMetadata      = 4096    // entries
+	maxMetadataBytes = 1 << 22 // of one value
+	maxNameBytes     = 1 << 12 // of one name
+)
+
+// Check says what is wrong with a model: names that are given twice or never, nodes out of order,
+// operator sets that are not understood, tensors that do not hold what they say, outputs without a type.
+// Errors name node and operator. It does not look at shapes; [Infer] does.
+func Check(m *Model) error {
+	if m == nil || m.Graph == nil {
+		return fmt.Errorf("checking model: there is no graph")
+	}
+	if err := checkModel(m); err != nil {
+		return fmt.Errorf("checking model %q: %w", m.Graph.Name, err)
+	}
+	return nil
+}
+
+func checkModel(m *Model) error {
+	if m.IR < 3 || m.IR > 13 {
+		return fmt.Errorf("IR version %d; allowed are 3 to 13", m.IR)
+	}
+	for d, v := range m.Opsets {
+		if d == "" || d == "ai.onnx" {
+			if err := checkOpset(v); err != nil {
+				return err
+			}
+		}
+	}
+	if len(m.Metadata) > maxMetadata {
+		return fmt.Errorf("%d metadata entries; at most %d are allowed", len(m.Metadata), maxMetadata)
+	}
+	for k, v := range m.Metadata {
+		if k == "" || len(k) > maxNameBytes || len(v) > maxMetadataBytes || !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return fmt.Errorf("metadata key %.40q with a value of %d bytes; keys of 1 to %d bytes and values of up to %d bytes of UTF-8 are allowed", k, len(v), maxNameBytes, maxMetadataBytes)
+		}
+	}
+	local := map[opName]bool{}
+	for _, f := range m.Functions {
+		id := opName{f.Domain, f.Name}
+		if local[id] {
+			return fmt.Errorf("function %s is given twice", id)
+		}
+		local[id] = true
+	}
+	for _, f := range m.Functions {
+		if err := checkFunction(m, f, local); err != nil {
+			return fmt.Errorf("function %s: %w", opName{f.Domain, f.Name}, err)
+		}
+	}
+	if len(m.Graph.Outputs) == 0 {
+		return fmt.Errorf("the graph has no output")
+	}
+	c := &checker{opsets: m.Opsets, local: local, defined: map[string]string{}}
+	if err := c.graph(m.Graph, 0); err != nil {
+		return err
+	}
+	for _, o := range m.Graph.Outputs {
+		if o.DType == Undefined {
+			return fmt.Errorf("output %q has no element type; run onnx.Infer, or give it one where its operator is not known", o.Name)
+		}
+	}
+	return nil
+}
+
+func checkOpset(v int64) error {
+	if v < MinOpset || v > MaxOpset {
+		return fmt.Errorf("operator set version %d of the standard domain; allowed are %d to %d, export the model with one of them", v, MinOpset, MaxOpset)
+	}
+	return nil
+}
+
+// opName identifies an operator.
+type opName struct{ domain, name string }
+
+func (o opName) String() string {
+	if o.domain == "" {
+		return o.name
+	}
+	return o.domain + "." + o.name
+}
+
+func checkFunction(m *Model, f *Function, local map[opName]bool) error {
+	opsets := f.Opsets
+	if len(opsets) == 0 {
+		opsets = m.Opsets
+	}
+	if v, ok := opsets[""]; ok {
+		if err := checkOpset(v); err != nil {
+			return err
+		}
+	}
+	c := &checker{opsets: opsets, local: local, defined: map[string]string{}, inFunction: true}
+	for _, in := range f.Inputs {
+		if err := c.define(in, "input"); err != nil {
+			return err
+		}
+	}
+	for _, n := range f.Nodes {
+		if err := c.node(n, 0); err != nil {
+			return err
+		}
+	}
+	for _, o := range f.Outputs {
+		if _, ok := c.defined[o]; !ok {
+			return fmt.Errorf("output %q is given by no node", o)
+		}
+	}
+	return nil
+}
+
+// checker walks a graph and what is defined so far; subgraphs see what is around them.
+type checker struct {
+	outer      *checker
+	opsets     map[string]int64
+	local      map[opName]bool
+	defined    map[string]string // name: what defines it
+	inFunction bool
+}
+
+func (c *checker) definedBy(name string) (string, bool) {
+	for k := c; k != nil; k = k.outer {
+		if by, ok := k.defined[name]; ok {
+			return by, true
+		}
+	}
+	return "", false
+}
+
+func (c *checker) define(name, by string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("an %s has no name", by)
+	case len(name) > maxNameBytes || !utf8.ValidString(name):
+		return fmt.Errorf("the name %.40q is no UTF-8 of at most %d bytes", name, maxNameBytes)
+	}
+	if first, ok := c.definedBy(name); ok {
+		return fmt.Errorf("%q is given twice: by the %s and by the %s", name, first, by)
+	}
+	c.defined[name] = by
+	return nil
+}
+
+func (c *checker) graph(g *Graph, depth int) error {
+	for _, in := range g.Inputs {
+		if err := c.define(in.Name, "input"); err != nil {
+			return err
+		}
+		if err := checkValue(in); err != nil {
+			return fmt.Errorf("input %q: %w", in.Name, err)
+		}
+	}
+	for _, name := range g.InitializerNames() {
+		if err := c.define(name, "initializer"); err != nil {
+			return err
+		}
+		if err := CheckTensor(g.Initializers[name]); err != nil {
+			return fmt.Errorf("initializer %q: %w", name, err)
+		}
+	}
+	for _, n := range g.Nodes {
+		if err := c.node(n, depth); err != nil {
+			return err
+		}
+	}
+	outs := map[string]bool{}
+	for _, o := range g.Outputs {
+		if _, ok := c.definedBy(o.Name); !ok {
+			return fmt.Errorf("output %q is given by no node", o.Name)
+		}
+		if outs[o.Name] {
+			return fmt.Errorf("output %q is listed twice", o.Name)
+		}
+		outs[o.Name] = true
+		if err := checkValue(o); err != nil {
+			return fmt.Errorf("output %q: %w", o.Name, err)
+		}
+	}
+	return nil
+}
+
+func checkValue(v ValueInfo) error {
+	if _, ok := dtypeNames[v.DType]; !ok {
+		return fmt.Errorf("element type %d is not known", v.DType)
+	}
+	if len(v.Shape) > maxRank {
+		return fmt.Errorf("rank %d; at most %d is allowed", len(v.Shape), maxRank)
+	}
+	for i, d := range v.Shape {
+		if d.Size < -1 || d.Size > MaxElements {
+			return fmt.Errorf("size %d of axis %d", d.Size, i)
+		}
+	}
+	return nil
+}
+
+func (c *checker) node(n *Node, depth int) error {
+	if n.Op == "" {
+		return fmt.Errorf("%s has no operator", nodeLabel(n))
+	}
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %w", nodeLabel(n), fmt.Errorf(format, args...))
+	}
+	if !c.local[opName{n.Domain, n.Op}] {
+		if n.Domain != "" {
+			return fail("operators of the domain %q are not supported unless the model defines them as functions; export it with standard operators", n.Domain)
+		}
+		if _, ok := c.opsets[""]; !ok {
+			return fail("no operator set of the standard domain is imported")
+		}
+	}
+	for _, in := range n.Inputs {
+		if in == "" {
+			continue
+		}
+		if _, ok := c.definedBy(in); !ok {
+			return fail("it reads %q, which nothing before it gives", in)
+		}
+	}
+	seen := map[string]bool{}
+	for _, a := range n.Attrs {
+		if a.Name == "" || seen[a.Name] {
+			return fail("the attribute %q is nameless or given twice", a.Name)
+		}
+		seen[a.Name] = true
+		if a.Ref != "" && !c.inFunction {
+			return fail("the attribute %q refers to %q of a function and is in none", a.Name, a.Ref)
+		}
+		if a.Ref != "" {
+			continue
+		}
+		if err := c.attr(a, depth); err != nil {
+			return fail("attribute %q: %w", a.Name, err)
+		}
+	}
+	outputs := 0
+	for _, out := range n.Outputs {
+		if out == "" {
+			continue
+		}
+		outputs++
+		if err := c.define(out, nodeLabel(n)); err != nil {
+			return err
+		}
+	}
+	if outputs == 0 {
+		return fail("it has no output")
+	}
+	return nil
+}
+
+func (c *checker) attr(a Attr, depth int) error {
+	graphs := a.Graphs
+	switch a.Kind {
+	case AttrFloat:
+		if math.IsNaN(float64(a.Float)) {
+			return fmt.Errorf("the value is not a number")
+		}
+	case AttrInt, AttrString, AttrInts, AttrFloats, AttrStrings:
+	case AttrTensor:
+		return CheckTensor(a.Tensor)
+	case AttrTensors:
+		for _, t := range a.Tensors {
+			if err := CheckTensor(t); err != nil {
+				return err
+			}
+		}
+	case AttrGraph:
+		graphs = []*Graph{a.Graph}
+	case AttrGraphs:
+	default:
+		return fmt.Errorf("kind %d is not known", a.Kind)
+	}
+	for _, g := range graphs {
+		if g == nil {
+			return fmt.Errorf("it holds no graph")
+		}
+		if depth >= maxDepth {
+			return fmt.Errorf("subgraphs are nested more than %d deep", maxDepth)
+		}
+		inner := &checker{outer: c, opsets: c.opsets, local: c.local, defined: map[string]string{}, inFunction: c.inFunction}
+		if err := inner.graph(g, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Conflicts says why a value of type and shape a cannot be used as b; nil where it can, as far as is known.
+func Conflicts(a, b ValueInfo) error {
+	if a.DType != b.DType && a.DType != Undefined && b.DType != Undefined {
+		return fmt.Errorf("element types %v and %v differ", a.DType, b.DType)
+	}
+	if a.Shape == nil || b.Shape == nil {
+		return nil
+	}
+	if len(a.Shape) != len(b.Shape) {
+		return fmt.Errorf("ranks %d and %d differ", len(a.Shape), len(b.Shape))
+	}
+	for i := range a.Shape {
+		if x, y := a.Shape[i], b.Shape[i]; x.IsKnown() && y.IsKnown() && x.Size != y.Size {
+			return fmt.Errorf("sizes %d and %d of axis %d differ", x.Size, y.Size, i)
+		}
+	}
+	return nil
+}
+
+// String writes element type and shape: "float32[batch,3,32,32]".
+func (v ValueInfo) String() string {
+	if v.Shape == nil {
+		return v.DType.String() + "[...]"
+	}
+	parts := make([]string, len(v.Shape))
+	for i, d := range v.Shape {
+		parts[i] = d.String()
+	}
+	return v.DType.String() + "[" + strings.Join(parts, ",") + "]"
+}
+
+// String is the size, the symbol, or "?".
+func (d Dim) String() string {
+	switch {
+	case d.IsKnown():
+		return fmt.Sprint(d.Size)
+	case d.Symbol != "":
+		return d.Symbol
+	}
+	return "?"
+}

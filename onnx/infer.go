@@ -435,15 +435,7 @@ func (inf *inference) describe(f *fact) string {
 func (inf *inference) shapeText(shape []expr) string {
 	parts := make([]string, len(shape))
 	for i, e := range shape {
-		d := inf.dim(e)
-		switch {
-		case d.IsKnown():
-			parts[i] = fmt.Sprint(d.Size)
-		case d.Symbol != "":
-			parts[i] = d.Symbol
-		default:
-			parts[i] = "?"
-		}
+		parts[i] = inf.dim(e).String()
 	}
 	return "[" + strings.Join(parts, ",") + "]"
 }
