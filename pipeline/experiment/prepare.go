@@ -46,7 +46,7 @@ func (p *Prepared) Close() error {
 // Prepare loads the data set, turns its images into feature rows, and loads or builds predictor and
 // embedding. The engine must have one thread an operator, so that figures do not depend on the machine.
 // versions go into the manifest.
-func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (p *Prepared, err error) {
+func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (_ *Prepared, err error) {
 	if progress == nil {
 		progress = func(string, int, int) {}
 	}
@@ -61,11 +61,10 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 		return nil, err
 	}
 	c.Dataset.Classes = len(ds.Classes)
-	p = &Prepared{Manifest: Manifest{Versions: versions, Classes: ds.Classes}}
+	p := &Prepared{Manifest: Manifest{Versions: versions, Classes: ds.Classes}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
-			p = nil
 		}
 	}()
 	x, err := openExtractor(eng, c, ds)
@@ -83,6 +82,9 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 	p.Manifest.Notes = f.Notes
 	if p.Data, err = banks(f, c.Dataset.Test); err != nil {
 		return nil, err
+	}
+	if need, have := c.Federation.Clients*c.Federation.Points, p.Data.Clients.Len(); need > have {
+		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points and the clients' part has %d images; lower them, or enlarge dataset.splits.clients", c.Federation.Clients, c.Federation.Points, have)
 	}
 	p.Images = &ds.Test.Images
 
@@ -127,8 +129,10 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 	if p.Data.Corpus != nil {
 		p.Manifest.Sizes["corpus"] = p.Data.Corpus.Len()
 	}
-	p.Manifest.Identity, err = Identity(c, p.Manifest.Models, p.Manifest.Data)
-	return p, err
+	if p.Manifest.Identity, err = Identity(c, p.Manifest.Models, p.Manifest.Data); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor.Extractor, error) {

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine/ort"
+)
+
+// randomExtractor saves an extractor of 16 random 5x5 filters with stride 2, rectified and averaged over a
+// 4 x 4 grid of windows: 256 features.
+func randomExtractor(t *testing.T) string {
+	t.Helper()
+	w := onnx.ZerosF32(16, 1, 5, 5)
+	rng.Normal(rng.New(5, "filters"), w.F32())
+	b := onnx.NewBuilder("random filters")
+	x := b.Input("image", onnx.Float32, "batch", 1, 28, 28)
+	h := b.Relu(b.Op("Conv", []onnx.Ref{x, b.Param("w", w)}, onnx.IntsAttr("strides", 2, 2)))
+	h = b.Op("AveragePool", []onnx.Ref{h}, onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("strides", 3, 3))
+	b.Output("features", b.Reshape(h, 0, 256))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := filepath.Join(t.TempDir(), "random.onnx")
+	if err := onnx.Save(p, m); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// emptyCache gives the test a cache of its own, the library apart. It skips where there is no library.
+func emptyCache(t *testing.T) {
+	t.Helper()
+	needRuntime(t)
+	lib, _, err := ort.FindLibrary("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(ort.LibraryEnv, lib)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+}
+
+// smallRun is the arguments of a run on a few of the embedded digits.
+func smallRun(t *testing.T, more ...string) []string {
+	return append([]string{"run", "--extractor", randomExtractor(t), "--extractor.mean", "0", "--extractor.std", "1",
+		"--dataset.test", "300", "--seeds", "2", "--clients", "4", "--samples", "4", "--fresh", "40", "--predictor", "untrained",
+		"--embedding", "untrained", "--set", "posterior.bnn=laplace", "--methods", "ANN,MP,CANN,CFMP,FMP,FedCGS,PRIOR"}, more...)
+}
+
+func TestRunGivesTheSameBytesWithAnyNumberOfThreads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("draws the embedded digits and runs twice: some seconds")
+	}
+	one, two := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")
+	emptyCache(t)
+	for threads, dir := range map[string]string{"1": one, "2": two} {
+		// The drawn images may be kept; extraction is part of the test.
+		if err := os.RemoveAll(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "fmp", "features")); err != nil {
+			t.Fatal(err)
+		}
+		code, out, errs := runFMP(t, smallRun(t, "--threads", threads, "--out", dir, "--json")...)
+		if code != exitOK {
+			t.Fatalf("exit code %d: %s", code, errs)
+		}
+		var got runOutput
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Tables) != 1 || len(got.Tables[0].Rows) != 7 {
+			t.Fatalf("%d tables", len(got.Tables))
+		}
+		for _, r := range got.Tables[0].Rows {
+			switch r.Method {
+			case "PRIOR":
+				if math.Abs(r.ACC.Mean-0.1) > 0.05 {
+					t.Errorf("prior only: ACC %.3f; want chance, 0.10", r.ACC.Mean)
+				}
+			case "FMP", "MP", "ANN":
+				if r.ACC.Mean < 0.3 {
+					t.Errorf("%s: ACC %.3f; want far above chance", r.Method, r.ACC.Mean)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"results.jsonl", "results.csv", "table.md", "table.tex"} {
+		a, err := os.ReadFile(filepath.Join(one, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(two, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s differs between 1 and 2 threads", name)
+		}
+	}
+}
+
+// idx writes an IDX file of unsigned bytes.
+func idx(t *testing.T, path string, magic uint32, dims []uint32, data []byte) {
+	t.Helper()
+	b := binary.BigEndian.AppendUint32(nil, magic)
+	for _, d := range dims {
+		b = binary.BigEndian.AppendUint32(b, d)
+	}
+	if err := os.WriteFile(path, append(b, data...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mnistLike writes 80 + 40 blank images of digits that follow one another.
+func mnistLike(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "MNIST")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for part, n := range map[string]int{"train": 80, "t10k": 40} {
+		y := make([]byte, n)
+		for i := range y {
+			y[i] = byte(i % 10)
+		}
+		idx(t, filepath.Join(dir, part+"-images-idx3-ubyte"), 0x803, []uint32{uint32(n), 28, 28}, make([]byte, n*28*28))
+		idx(t, filepath.Join(dir, part+"-labels-idx1-ubyte"), 0x801, []uint32{uint32(n)}, y)
+	}
+	return dir
+}
+
+func TestRunRefusesBadInput(t *testing.T) {
+	emptyCache(t)
+	saved := func(m *onnx.Model, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := filepath.Join(t.TempDir(), "model.onnx")
+		if err := onnx.Save(p, m); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	otherDx := saved(models.NewPredictor(models.PredictorConfig{Dx: 64, C: 10}, 1))
+	nan := func() string {
+		b := onnx.NewBuilder("logarithm")
+		x := b.Input("image", onnx.Float32, "batch", 1, 28, 28)
+		b.Output("features", b.Reshape(b.Log(b.Sub(x, b.F32(1))), 0, 784))
+		return saved(b.Model())
+	}()
+	for _, c := range []struct {
+		name string
+		args []string
+		make func(dir string) // spoils a good data set
+		code int
+		want []string
+	}{
+		{"predictor of another dx", []string{"--predictor", otherDx}, nil, exitUsage, []string{"dx 256", "dx 64"}},
+		{"truncated images", nil, func(dir string) {
+			p := filepath.Join(dir, "train-images-idx3-ubyte")
+			if err := os.Truncate(p, 1000); err != nil {
+				t.Fatal(err)
+			}
+		}, exitUsage, []string{"train-images-idx3-ubyte", "truncated"}},
+		{"wrong magic number", nil, func(dir string) {
+			idx(t, filepath.Join(dir, "train-labels-idx1-ubyte"), 0x0d01, []uint32{80}, make([]byte, 80))
+		}, exitUsage, []string{"train-labels-idx1-ubyte"}},
+		{"features that are not finite", []string{"--extractor", nan}, nil, exitUsage, []string{"extractor", "NaN", "finite"}},
+		{"no such data set", []string{"--dataset", "minst"}, nil, exitUsage, []string{"minst", "mnist"}},
+		{"no such method", []string{"--methods", "FPM"}, nil, exitUsage, []string{"FPM", "FMP"}},
+		{"unknown setting", []string{"--set", "erm.l3=1"}, nil, exitUsage, []string{"erm.l3", "erm.l2"}},
+		{"too many clients", []string{"--clients", "100"}, nil, exitUsage, []string{"federation.clients", "100 clients"}},
+		{"no library", []string{"--engine", "ort", "--set", "engine.library=/nowhere/lib.so"}, nil, exitMissing, []string{"/nowhere/lib.so"}},
+		{"no extractor file", []string{"--extractor", "/nowhere/x.onnx"}, nil, exitMissing, []string{"/nowhere/x.onnx"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			data := mnistLike(t)
+			if c.make != nil {
+				c.make(data)
+			}
+			out := filepath.Join(t.TempDir(), "run")
+			args := []string{"run", "--dataset", "mnist", "--data-dir", filepath.Dir(data), "--extractor.mean", "0", "--extractor.std", "1",
+				"--clients", "2", "--points", "5", "--methods", "ANN", "--out", out}
+			extractor := true
+			for _, a := range c.args {
+				extractor = extractor && a != "--extractor"
+			}
+			if extractor {
+				args = append(args, "--extractor", randomExtractor(t))
+			}
+			code, stdout, errs := runFMP(t, append(args, c.args...)...)
+			if code != c.code {
+				t.Errorf("exit code %d; want %d", code, c.code)
+			}
+			last := errs[strings.LastIndex(strings.TrimSuffix(errs, "\n"), "\n")+1:]
+			for _, w := range c.want {
+				if !strings.Contains(last, w) {
+					t.Errorf("said %q; want %q in it", last, w)
+				}
+			}
+			if strings.Count(errs, "fmp: ") != 1 || stdout != "" {
+				t.Errorf("said %q and %q; want one error", stdout, errs)
+			}
+			if _, err := os.Stat(filepath.Join(out, "results.jsonl")); err == nil {
+				t.Error("there are results")
+			}
+		})
+	}
+}
