@@ -1,0 +1,160 @@
+package pure
+
+import (
+	"fmt"
+	"sort"
+
+	decoder "github.com/owulveryck/onnx-go"
+	"github.com/owulveryck/onnx-go/backend"
+	"gonum.org/v1/gonum/graph"
+	"gonum.org/v1/gonum/graph/multi"
+	"gonum.org/v1/gonum/graph/topo"
+	"gorgonia.org/tensor"
+)
+
+// computation is the backend that onnx-go decodes a model into: a multigraph whose nodes are values and whose lines
+// go from an operator's output to its inputs, weighted with the input's position. (It must be a multigraph:
+// Add(x, x) reads one value twice.)
+type computation struct {
+	*multi.WeightedDirectedGraph
+	operations []operation
+	run        func() error
+}
+
+var _ backend.ComputationBackend = (*computation)(nil)
+
+// value is a node of the graph.
+type value struct {
+	graph.Node
+	name   string
+	tensor tensor.Tensor
+}
+
+var (
+	_ decoder.Namer       = (*value)(nil)
+	_ decoder.DataCarrier = (*value)(nil)
+)
+
+func (v *value) SetName(name string) { v.name = name }
+func (v *value) GetName() string     { return v.name }
+
+func (v *value) SetTensor(t tensor.Tensor) error { v.tensor = t; return nil }
+func (v *value) GetTensor() tensor.Tensor        { return v.tensor }
+
+// operation is an operator as onnx-go announces it.
+type operation struct {
+	name       string
+	attributes map[string]any
+	outputs    []*value
+}
+
+func newComputation() *computation {
+	return &computation{WeightedDirectedGraph: multi.NewWeightedDirectedGraph()}
+}
+
+// NewNode makes a value.
+func (c *computation) NewNode() graph.Node {
+	return &value{Node: c.WeightedDirectedGraph.NewNode()}
+}
+
+// NewWeightedEdge makes a line; every call makes another.
+func (c *computation) NewWeightedEdge(from, to graph.Node, w float64) graph.WeightedEdge {
+	return line{c.NewWeightedLine(from, to, w)}
+}
+
+// SetWeightedEdge adds a line. An output that is its own input cannot be run.
+func (c *computation) SetWeightedEdge(e graph.WeightedEdge) {
+	l, ok := e.(line)
+	if !ok {
+		l = line{c.NewWeightedLine(e.From(), e.To(), e.Weight())}
+	}
+	c.SetWeightedLine(l.WeightedLine)
+}
+
+// line is a WeightedLine seen as an edge.
+type line struct{ graph.WeightedLine }
+
+func (l line) ReversedEdge() graph.Edge { return l }
+
+// ApplyOperation records an operator and the values it makes.
+func (c *computation) ApplyOperation(op decoder.Operation, outputs ...graph.Node) error {
+	o := operation{name: op.Name, attributes: op.Attributes}
+	for _, n := range outputs {
+		v, ok := n.(*value)
+		if !ok {
+			return fmt.Errorf("output of %s is a %T, not a value of this backend", op.Name, n)
+		}
+		o.outputs = append(o.outputs, v)
+	}
+	c.operations = append(c.operations, o)
+	return nil
+}
+
+// Run runs the plan that was made from the graph.
+func (c *computation) Run() error {
+	if c.run == nil {
+		return fmt.Errorf("the graph has no plan yet")
+	}
+	return c.run()
+}
+
+// inputs are the names of the values that an operation reads, in order. All outputs of an operation hold the same lines;
+// those of the value named "" (an output left out) belong to every operation that leaves one out, and say nothing.
+func (c *computation) inputs(o operation) []string {
+	for _, out := range o.outputs {
+		if out.name == "" {
+			continue
+		}
+		var names []string
+		to := c.From(out.ID())
+		for to.Next() {
+			in := to.Node().(*value)
+			lines := c.WeightedLines(out.ID(), in.ID())
+			for lines.Next() {
+				k := int(lines.WeightedLine().Weight())
+				for len(names) <= k {
+					names = append(names, "")
+				}
+				names[k] = in.name
+			}
+		}
+		return names
+	}
+	return nil
+}
+
+// order sorts the operations so that each comes after those whose outputs it reads: by the topology of the graph, and in
+// the file's order where that leaves a choice.
+func (c *computation) order() ([]int, error) {
+	// The value "" ties together operators that have nothing to do with each other.
+	for _, o := range c.operations {
+		for _, v := range o.outputs {
+			if v.name == "" {
+				c.RemoveNode(v.ID())
+			}
+		}
+	}
+	sorted, err := topo.SortStabilized(c, func(ns []graph.Node) {
+		sort.Slice(ns, func(i, j int) bool { return ns[i].ID() > ns[j].ID() })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the graph has a cycle: %w", err)
+	}
+	rank := make(map[int64]int, len(sorted))
+	for i, n := range sorted {
+		rank[n.ID()] = len(sorted) - i // lines point from outputs to inputs
+	}
+	first := func(o operation) int {
+		r := 0
+		for _, v := range o.outputs {
+			r = max(r, rank[v.ID()])
+		}
+		return r
+	}
+	order := make([]int, len(c.operations))
+	for i := range order {
+		order[i] = i
+	}
+	sort.SliceStable(order, func(i, j int) bool { return first(c.operations[order[i]]) < first(c.operations[order[j]]) })
+	return order, nil
+}

@@ -1,0 +1,189 @@
+package pure
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	decoder "github.com/owulveryck/onnx-go"
+
+	"fmp/onnx"
+)
+
+// decode lets onnx-go read the model and compares what it made with our own reading, node by node. It returns
+// the order in which the nodes are to run.
+//
+// onnx-go v0.5.0 is handed what it reads faithfully. Left out of its copy, and taken from our own
+// reading, are:
+//
+//   - declared shapes: it would allocate a tensor for each input and output, without its dynamic axes;
+//   - tensors of other types than float32, float64, int32 and int64 (it refuses most of them, and takes
+//     eight bytes for a boolean), and tensors without elements.
+//
+// An optional input or output left out is one shared value named "" to it, which inputs and order undo; operator
+// domains, which it drops, are checked by the planner. Any other difference refuses the node.
+func decode(m *onnx.Model) (order []int, unsupported []Unsupported, err error) {
+	copied, tensors := readable(m)
+	data, err := onnx.Marshal(copied)
+	if err != nil {
+		return nil, nil, fmt.Errorf("handing the model to onnx-go: %w", err)
+	}
+	c := newComputation()
+	d := decoder.NewModel(c)
+	if err := unmarshal(d, data); err != nil {
+		return nil, nil, err
+	}
+	if len(c.operations) != len(m.Graph.Nodes) {
+		return nil, nil, fmt.Errorf("onnx-go found %d operators in a graph of %d", len(c.operations), len(m.Graph.Nodes))
+	}
+	for name, t := range tensors {
+		n, ok := d.GetNodeByName(name)
+		if !ok {
+			return nil, nil, fmt.Errorf("onnx-go lost the initializer %q", name)
+		}
+		if got := n.(*value).tensor; got == nil || !sameData(got.Data(), t) || !slices.Equal([]int(got.Shape()), t.Shape) {
+			return nil, nil, fmt.Errorf("onnx-go read the initializer %q differently", name)
+		}
+	}
+	for i, n := range m.Graph.Nodes {
+		if why := differs(c, c.operations[i], n, copied.Graph.Nodes[i]); why != "" {
+			unsupported = append(unsupported, Unsupported{Node: nodeName(n), Op: n.Op, Domain: n.Domain, Reason: "onnx-go " + why})
+		}
+	}
+	if len(unsupported) > 0 {
+		return nil, unsupported, nil
+	}
+	order, err = c.order()
+	return order, nil, err
+}
+
+// unmarshal turns a panic of the decoder into an error.
+func unmarshal(d *decoder.Model, data []byte) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("onnx-go cannot decode the model: it failed with %v", r)
+		}
+	}()
+	if err := d.UnmarshalBinary(data); err != nil {
+		return fmt.Errorf("onnx-go cannot decode the model: %w", err)
+	}
+	return nil
+}
+
+// decodable says whether onnx-go reads a tensor faithfully.
+func decodable(t *onnx.Tensor) bool {
+	switch t.DType {
+	case onnx.Float32, onnx.Float64, onnx.Int32, onnx.Int64:
+		return t.Len() > 0
+	}
+	return false
+}
+
+// readable copies a model without what onnx-go does not read; tensors are the initializers that are left.
+func readable(m *onnx.Model) (*onnx.Model, map[string]*onnx.Tensor) {
+	g := &onnx.Graph{Name: m.Graph.Name, Initializers: map[string]*onnx.Tensor{}}
+	for _, v := range m.Graph.Inputs {
+		g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: v.Name})
+	}
+	for _, v := range m.Graph.Outputs {
+		g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: v.Name})
+	}
+	for name, t := range m.Graph.Initializers {
+		if decodable(t) {
+			g.Initializers[name] = t
+		}
+	}
+	for _, n := range m.Graph.Nodes {
+		c := *n
+		c.Attrs = nil
+		for _, a := range n.Attrs {
+			if a.Kind == onnx.AttrTensor && (a.Tensor == nil || !decodable(a.Tensor)) {
+				continue
+			}
+			c.Attrs = append(c.Attrs, a)
+		}
+		g.Nodes = append(g.Nodes, &c)
+	}
+	return &onnx.Model{IR: m.IR, Opsets: m.Opsets, Graph: g}, g.Initializers
+}
+
+// differs says how onnx-go's operation is another than the node, "" where it is the same.
+func differs(c *computation, o operation, n, copied *onnx.Node) string {
+	if o.name != n.Op {
+		return fmt.Sprintf("reads the operator as %q", o.name)
+	}
+	if len(o.outputs) != len(n.Outputs) {
+		return fmt.Sprintf("reads %d outputs of %d", len(o.outputs), len(n.Outputs))
+	}
+	for k, v := range o.outputs {
+		if v.name != n.Outputs[k] {
+			return fmt.Sprintf("reads output %d as %q, the model says %q", k, v.name, n.Outputs[k])
+		}
+	}
+	if slices.ContainsFunc(n.Outputs, func(s string) bool { return s != "" }) {
+		in := c.inputs(o)
+		want := n.Inputs
+		if len(want) == 0 {
+			want = []string{n.Name + "/input"} // the stand-in that it gives operators without inputs
+		}
+		if !slices.Equal(in, want) {
+			return fmt.Sprintf("reads the inputs as %q, the model says %q", in, n.Inputs)
+		}
+	}
+	if len(o.attributes) != len(copied.Attrs) {
+		return fmt.Sprintf("reads %d attributes of %d", len(o.attributes), len(copied.Attrs))
+	}
+	for _, a := range copied.Attrs {
+		if !sameAttr(o.attributes[a.Name], a) {
+			return fmt.Sprintf("reads attribute %q differently or not at all", a.Name)
+		}
+	}
+	return ""
+}
+
+func sameAttr(got any, a onnx.Attr) bool {
+	switch v := got.(type) {
+	case float32:
+		return a.Kind == onnx.AttrFloat && math.Float32bits(v) == math.Float32bits(a.Float)
+	case int64:
+		return a.Kind == onnx.AttrInt && v == a.Int
+	case string:
+		return a.Kind == onnx.AttrString && v == a.Str
+	case []float32:
+		return a.Kind == onnx.AttrFloats && sameData(v, onnx.Vector(a.Floats...))
+	case []int64:
+		return a.Kind == onnx.AttrInts && slices.Equal(v, a.Ints)
+	case []string:
+		return a.Kind == onnx.AttrStrings && slices.Equal(v, a.Strs)
+	case interface{ Data() any }:
+		return a.Kind == onnx.AttrTensor && sameData(v.Data(), a.Tensor)
+	}
+	return false
+}
+
+// sameData compares elements bit by bit; a tensor of one element may come as that element.
+func sameData(got any, want *onnx.Tensor) bool {
+	switch v := got.(type) {
+	case float32:
+		return sameData([]float32{v}, want)
+	case float64:
+		return sameData([]float64{v}, want)
+	case int32:
+		return sameData([]int32{v}, want)
+	case int64:
+		return sameData([]int64{v}, want)
+	case []float32:
+		w, ok := want.Data.([]float32)
+		return ok && slices.EqualFunc(v, w, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
+	case []float64:
+		w, ok := want.Data.([]float64)
+		return ok && slices.EqualFunc(v, w, func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
+	case []int32:
+		w, ok := want.Data.([]int32)
+		return ok && slices.Equal(v, w)
+	case []int64:
+		w, ok := want.Data.([]int64)
+		return ok && slices.Equal(v, w)
+	}
+	return false
+}

@@ -1,0 +1,53 @@
+package pure
+
+import (
+	"fmt"
+	"runtime"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure/kernel"
+)
+
+// MaxThreads is the largest number of threads that Options may ask for.
+const MaxThreads = 1024
+
+type pureEngine struct{ threads int }
+
+// New makes the engine. Options.Threads is the number of threads of one operator (0: as many as there are cores);
+// Provider must be "" or "cpu"; Library has no meaning here.
+func New(o engine.Options) (engine.Engine, error) {
+	if o.Threads < 0 || o.Threads > MaxThreads {
+		return nil, fmt.Errorf("engine pure: threads %d; allowed are 0 (all cores) to %d", o.Threads, MaxThreads)
+	}
+	if o.Provider != "" && o.Provider != "cpu" {
+		return nil, fmt.Errorf("engine pure: provider %q; it runs on cpu alone, for others use engine ort", o.Provider)
+	}
+	n := o.Threads
+	if n == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	return &pureEngine{threads: n}, nil
+}
+
+func (e *pureEngine) Name() string { return "pure" }
+
+func (e *pureEngine) Close() error { return nil }
+
+// Load plans a model's run; the error is an [*UnsupportedError] where a node cannot be run. The model's
+// initializers are used in place: they must not change while the session lives.
+func (e *pureEngine) Load(m *onnx.Model) (engine.Session, error) {
+	p, err := compile(m)
+	if err != nil {
+		return nil, fmt.Errorf("engine pure: %w", err)
+	}
+	s := &session{plan: p, env: &kernel.Env{Pool: &kernel.Pool{}, Threads: e.threads}, values: make([]held, p.slots)}
+	for _, st := range p.steps {
+		c := kernel.NewCall(s.env, len(st.in), len(st.out))
+		for i, k := range st.out {
+			c.Want[i] = k >= 0 && p.uses[k] > 0
+		}
+		s.calls = append(s.calls, c)
+	}
+	return s, nil
+}

@@ -1,0 +1,255 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// Activation functions, elementwise: out's shape = x's. Defaults are those of the specification.
+func init() {
+	f := func(op string, since int, n func(*Spec) (Kernel, error)) {
+		register(Def{Op: op, Since: since, In: "T", Out: "T", T: floats, Half: true, New: n})
+	}
+	f("Sigmoid", 1, fixed(20, sigmoid))
+	f("Softplus", 1, fixed(40, softplus))
+	f("Softsign", 1, fixed(4, func(x float64) float64 { return x / (1 + math.Abs(x)) }))
+	f("Mish", 18, fixed(60, func(x float64) float64 { return x * math.Tanh(softplus(x)) }))
+	f("HardSwish", 14, fixed(4, func(x float64) float64 { return x * max(0, min(1, x/6+0.5)) }))
+	f("LeakyRelu", 1, newLeakyRelu)
+	f("Elu", 1, newElu)
+	f("Celu", 12, newCelu)
+	f("Selu", 1, newSelu)
+	f("ThresholdedRelu", 10, newThresholdedRelu)
+	f("HardSigmoid", 1, newHardSigmoid)
+	f("Shrink", 9, newShrink)
+	f("Gelu", 20, newGelu)
+	register(
+		Def{Op: "Relu", Since: 1, In: "T", Out: "T", T: floats | signeds, Half: true, New: newRelu},
+		Def{Op: "PRelu", Since: 7, In: "T T", Out: "T", T: floats | signeds | unsigneds, Half: true, New: newPRelu},
+		Def{Op: "PRelu", Since: 1, Until: 6, In: "T T", Out: "T", T: floats, Half: true, New: newPReluBefore7},
+		Def{Op: "Clip", Since: 6, Until: 10, In: "T", Out: "T", T: floats, Half: true, New: newClipByAttributes},
+		Def{Op: "Clip", Since: 11, In: "T T? T?", Out: "T", T: numbers, Half: true, New: newClip},
+	)
+}
+
+func fixed(cost int, f func(float64) float64) func(*Spec) (Kernel, error) {
+	return floatFunction(cost, f)
+}
+
+func sigmoid(x float64) float64 {
+	if x >= 0 {
+		return 1 / (1 + math.Exp(-x))
+	}
+	e := math.Exp(x)
+	return e / (1 + e)
+}
+
+// softplus is log(1 + e^x), without overflow.
+func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
+func relu[T number](dst, x []T) {
+	for i, v := range x {
+		if v < 0 { // NaN stays NaN
+			v = 0
+		}
+		dst[i] = v
+	}
+}
+
+func newRelu(s *Spec) (Kernel, error) {
+	s.ignore("consumed_inputs")
+	return numeric(s, rowOf(1, relu[float32]), rowOf(1, relu[float64]), rowOf(1, relu[int8]), rowOf(1, relu[int16]), rowOf(1, relu[int32]), rowOf(1, relu[int64]))
+}
+
+// LeakyRelu: alpha = 0.01; x < 0 gives alpha x.
+func newLeakyRelu(s *Spec) (Kernel, error) {
+	s.ignore("consumed_inputs")
+	alpha := float64(s.float("alpha", 0.01))
+	return floatKernel(s, 2, func(x float64) float64 {
+		if x < 0 {
+			return alpha * x
+		}
+		return x
+	})
+}
+
+// Elu: alpha = 1; x < 0 gives alpha (e^x - 1).
+func newElu(s *Spec) (Kernel, error) {
+	s.ignore("consumed_inputs")
+	alpha := float64(s.float("alpha", 1))
+	return floatKernel(s, 20, func(x float64) float64 {
+		if x < 0 {
+			return alpha * math.Expm1(x)
+		}
+		return x
+	})
+}
+
+// Celu: alpha = 1; max(0, x) + min(0, alpha (e^(x/alpha) - 1)).
+func newCelu(s *Spec) (Kernel, error) {
+	alpha := float64(s.float("alpha", 1))
+	return floatKernel(s, 20, func(x float64) float64 { return max(0, x) + min(0, alpha*math.Expm1(x/alpha)) })
+}
+
+// Selu: x > 0 gives gamma x, else gamma alpha (e^x - 1).
+func newSelu(s *Spec) (Kernel, error) {
+	s.ignore("consumed_inputs")
+	alpha, gamma := float64(s.float("alpha", 1.67326319217681884765625)), float64(s.float("gamma", 1.05070102214813232421875))
+	if s.Opset < 6 && !(s.hasAttr("alpha") && s.hasAttr("gamma")) {
+		return nil, fmt.Errorf("the defaults of alpha and gamma before opset 6 are not implemented")
+	}
+	return floatKernel(s, 20, func(x float64) float64 {
+		if x > 0 {
+			return gamma * x
+		}
+		return gamma * alpha * math.Expm1(x)
+	})
+}
+
+// ThresholdedRelu: alpha = 1; x > alpha stays, the rest is 0.
+func newThresholdedRelu(s *Spec) (Kernel, error) {
+	alpha := float64(s.float("alpha", 1))
+	return floatKernel(s, 2, func(x float64) float64 {
+		if x <= alpha {
+			return 0
+		}
+		return x
+	})
+}
+
+// HardSigmoid: alpha = 0.2, beta = 0.5; max(0, min(1, alpha x + beta)).
+func newHardSigmoid(s *Spec) (Kernel, error) {
+	s.ignore("consumed_inputs")
+	alpha, beta := float64(s.float("alpha", 0.2)), float64(s.float("beta", 0.5))
+	return floatKernel(s, 2, func(x float64) float64 { return max(0, min(1, alpha*x+beta)) })
+}
+
+// Shrink: lambd = 0.5, bias = 0; x < -lambd gives x + bias, x > lambd gives x - bias, the rest 0.
+func newShrink(s *Spec) (Kernel, error) {
+	lambd, bias := float64(s.float("lambd", 0.5)), float64(s.float("bias", 0))
+	return floatKernel(s, 2, func(x float64) float64 {
+		switch {
+		case x < -lambd:
+			return x + bias
+		case x > lambd:
+			return x - bias
+		}
+		return 0 * x // NaN stays NaN
+	})
+}
+
+// Gelu: approximate = "none" is x Φ(x), "tanh" its approximation.
+func newGelu(s *Spec) (Kernel, error) {
+	switch a := s.str("approximate", "none"); a {
+	case "none":
+		return floatKernel(s, 30, func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) })
+	case "tanh":
+		return floatKernel(s, 30, func(x float64) float64 {
+			return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+		})
+	default:
+		return nil, fmt.Errorf("approximate %q is neither none nor tanh", a)
+	}
+}
+
+func prelu[T number](x, slope T) T {
+	if x < 0 {
+		return x * slope
+	}
+	return x
+}
+
+// PRelu: x < 0 gives slope x; slope is broadcast to x's shape.
+func newPRelu(s *Spec) (Kernel, error) {
+	s.ignore("consumed_inputs")
+	k, err := numeric(s, binaryOf(each(prelu[float32])), binaryOf(each(prelu[float64])), binaryOf(each(prelu[int8])), binaryOf(each(prelu[int16])), binaryOf(each(prelu[int32])), binaryOf(each(prelu[int64])),
+		binaryOf(each(prelu[uint8])), binaryOf(each(prelu[uint16])), binaryOf(each(prelu[uint32])), binaryOf(each(prelu[uint64])))
+	if err != nil {
+		return nil, err
+	}
+	return func(c *Call) error {
+		if out, err := broadcast(c.In[0].Shape, c.In[1].Shape); err != nil || !sameShape(out, c.In[0].Shape) {
+			return fmt.Errorf("slope of shape %v cannot be broadcast to the input's %v", c.In[1].Shape, c.In[0].Shape)
+		}
+		return k(c)
+	}, nil
+}
+
+// Before opset 7 the slope is one number or one per channel (axis 1).
+func newPReluBefore7(s *Spec) (Kernel, error) {
+	k, err := newPRelu(s)
+	if err != nil {
+		return nil, err
+	}
+	return func(c *Call) error {
+		x, slope := c.In[0], c.In[1]
+		if slope.Len() > 1 && len(x.Shape) > 2 {
+			shape := make([]int, len(x.Shape)-1)
+			for i := range shape {
+				shape[i] = 1
+			}
+			shape[0] = slope.Len()
+			t, err := slope.Reshape(shape...)
+			if err != nil {
+				return err
+			}
+			c.In[1] = t
+			c.Overwrite[1] = false
+		}
+		return k(c)
+	}, nil
+}
+
+// Clip before opset 11: attributes min and max, by default the range of float32.
+func newClipByAttributes(s *Spec) (Kernel, error) {
+	s.ignore("consumed_inputs")
+	lo, hi := float64(s.float("min", -math.MaxFloat32)), float64(s.float("max", math.MaxFloat32))
+	if !s.hasAttr("min") {
+		lo = math.Inf(-1)
+	}
+	if !s.hasAttr("max") {
+		hi = math.Inf(1)
+	}
+	return floatKernel(s, 2, func(x float64) float64 { return min(max(x, lo), hi) })
+}
+
+// Clip: min(max(x, lo), hi); bounds are scalars, each may be left out.
+func newClip(s *Spec) (Kernel, error) {
+	return numeric(s, clipOf[float32](), clipOf[float64](), clipOf[int8](), clipOf[int16](), clipOf[int32](), clipOf[int64](), clipOf[uint8](), clipOf[uint16](), clipOf[uint32](), clipOf[uint64]())
+}
+
+func clipOf[T number]() Kernel {
+	bound := func(t *onnx.Tensor) (T, bool, error) {
+		if t == nil {
+			var zero T
+			return zero, false, nil
+		}
+		if t.Len() != 1 {
+			return 0, false, fmt.Errorf("a bound has shape %v where a scalar is expected", t.Shape)
+		}
+		return data[T](t)[0], true, nil
+	}
+	return func(c *Call) error {
+		lo, hasLo, err := bound(c.in(1))
+		if err != nil {
+			return err
+		}
+		hi, hasHi, err := bound(c.in(2))
+		if err != nil {
+			return err
+		}
+		return rowOf(2, func(dst, x []T) {
+			for i, v := range x {
+				if hasLo && v < lo {
+					v = lo
+				}
+				if hasHi && v > hi {
+					v = hi
+				}
+				dst[i] = v
+			}
+		})(c)
+	}
+}

@@ -1,0 +1,60 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// ArgMax, ArgMin: axis = 0, keepdims = 1, select_last_index = 0; out_axis = 1 (dropped where keepdims = 0).
+func init() {
+	register(
+		Def{Op: "ArgMax", Since: 1, In: "T", Out: "L", T: numbers, Half: true, New: newArg(true)},
+		Def{Op: "ArgMin", Since: 1, In: "T", Out: "L", T: numbers, Half: true, New: newArg(false)},
+	)
+}
+
+func newArg(largest bool) func(*Spec) (Kernel, error) {
+	return func(s *Spec) (Kernel, error) {
+		axis, keep, last := s.int("axis", 0), s.bool("keepdims", true), false
+		if s.Opset >= 12 {
+			last = s.bool("select_last_index", false)
+		}
+		return numeric(s, arg[float32](axis, keep, last, largest), arg[float64](axis, keep, last, largest), arg[int8](axis, keep, last, largest), arg[int16](axis, keep, last, largest), arg[int32](axis, keep, last, largest), arg[int64](axis, keep, last, largest),
+			arg[uint8](axis, keep, last, largest), arg[uint16](axis, keep, last, largest), arg[uint32](axis, keep, last, largest), arg[uint64](axis, keep, last, largest))
+	}
+}
+
+func arg[T number](axis int, keep, last, largest bool) Kernel {
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		ax, err := axisOf(axis, len(in))
+		if err != nil {
+			return err
+		}
+		if in[ax] == 0 {
+			return fmt.Errorf("axis %d of shape %v is empty", ax, in)
+		}
+		p, err := planReduce(in, []int{ax})
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, onnx.Int64, p.shape(keep))
+		if err != nil {
+			return err
+		}
+		x, o, step := data[T](c.In[0]), out.I64(), strides(in)[ax]
+		for i := range o {
+			b := p.base(i)
+			best := 0
+			for k := 1; k < in[ax]; k++ {
+				v, w := x[b+k*step], x[b+best*step]
+				if largest && v > w || !largest && v < w || last && v == w {
+					best = k
+				}
+			}
+			o[i] = int64(best)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,285 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// Add, Sub, Mul, Div: out = a ∘ b with broadcasting. Integer division truncates towards zero; dividing an
+// integer by zero is an error.
+func init() {
+	for _, d := range []struct {
+		op  string
+		new func(*Spec) (Kernel, error)
+	}{{"Add", newAdd}, {"Sub", newSub}, {"Mul", newMul}, {"Div", newDiv}} {
+		register(
+			Def{Op: d.op, Since: 1, Until: 6, In: "T T", Out: "T", T: numbers, Half: true, New: sameShapeOnly(d.new)},
+			Def{Op: d.op, Since: 7, In: "T T", Out: "T", T: numbers, Half: true, New: d.new},
+		)
+	}
+	register(
+		Def{Op: "Pow", Since: 7, In: "T U", Out: "T", T: floats | index, U: numbers, Half: true, New: newPow},
+		Def{Op: "Mod", Since: 10, In: "T T", Out: "T", T: numbers, Half: true, New: newMod},
+	)
+}
+
+// sameShapeOnly is an operator before opset 7, whose broadcasting followed attributes: taken only where
+// the shapes agree, which is known when the model runs.
+func sameShapeOnly(next func(*Spec) (Kernel, error)) func(*Spec) (Kernel, error) {
+	return func(s *Spec) (Kernel, error) {
+		s.ignore("consumed_inputs")
+		if s.hasAttr("axis") {
+			return nil, fmt.Errorf("broadcasting along an axis, as before opset 7, is not implemented")
+		}
+		// broadcast=1 without an axis aligned the second operand at the right, as later opsets do.
+		if s.bool("broadcast", false) {
+			return next(s)
+		}
+		k, err := next(s)
+		if err != nil {
+			return nil, err
+		}
+		return func(c *Call) error {
+			if !sameShape(c.In[0].Shape, c.In[1].Shape) {
+				return fmt.Errorf("shapes %v and %v differ and the node does not broadcast", c.In[0].Shape, c.In[1].Shape)
+			}
+			return k(c)
+		}, nil
+	}
+}
+
+func addRow[T number](dst, a, b []T) {
+	switch {
+	case len(a) == len(dst) && len(b) == len(dst):
+		for i := range dst {
+			dst[i] = a[i] + b[i]
+		}
+	case len(a) == len(dst):
+		y := b[0]
+		for i := range dst {
+			dst[i] = a[i] + y
+		}
+	default:
+		x := a[0]
+		for i := range dst {
+			dst[i] = x + b[min(i, len(b)-1)]
+		}
+	}
+}
+
+func subRow[T number](dst, a, b []T) {
+	switch {
+	case len(a) == len(dst) && len(b) == len(dst):
+		for i := range dst {
+			dst[i] = a[i] - b[i]
+		}
+	case len(a) == len(dst):
+		y := b[0]
+		for i := range dst {
+			dst[i] = a[i] - y
+		}
+	default:
+		x := a[0]
+		for i := range dst {
+			dst[i] = x - b[min(i, len(b)-1)]
+		}
+	}
+}
+
+func mulRow[T number](dst, a, b []T) {
+	switch {
+	case len(a) == len(dst) && len(b) == len(dst):
+		for i := range dst {
+			dst[i] = a[i] * b[i]
+		}
+	case len(a) == len(dst):
+		y := b[0]
+		for i := range dst {
+			dst[i] = a[i] * y
+		}
+	default:
+		x := a[0]
+		for i := range dst {
+			dst[i] = x * b[min(i, len(b)-1)]
+		}
+	}
+}
+
+func divRow[T number](dst, a, b []T) {
+	switch {
+	case len(a) == len(dst) && len(b) == len(dst):
+		for i := range dst {
+			dst[i] = a[i] / b[i]
+		}
+	case len(a) == len(dst):
+		y := b[0]
+		for i := range dst {
+			dst[i] = a[i] / y
+		}
+	default:
+		x := a[0]
+		for i := range dst {
+			dst[i] = x / b[min(i, len(b)-1)]
+		}
+	}
+}
+
+func newAdd(s *Spec) (Kernel, error) {
+	return numeric(s, binaryOf[float32](addRow[float32]), binaryOf[float64](addRow[float64]), binaryOf[int8](addRow[int8]), binaryOf[int16](addRow[int16]),
+		binaryOf[int32](addRow[int32]), binaryOf[int64](addRow[int64]), binaryOf[uint8](addRow[uint8]), binaryOf[uint16](addRow[uint16]), binaryOf[uint32](addRow[uint32]), binaryOf[uint64](addRow[uint64]))
+}
+
+func newSub(s *Spec) (Kernel, error) {
+	return numeric(s, binaryOf[float32](subRow[float32]), binaryOf[float64](subRow[float64]), binaryOf[int8](subRow[int8]), binaryOf[int16](subRow[int16]),
+		binaryOf[int32](subRow[int32]), binaryOf[int64](subRow[int64]), binaryOf[uint8](subRow[uint8]), binaryOf[uint16](subRow[uint16]), binaryOf[uint32](subRow[uint32]), binaryOf[uint64](subRow[uint64]))
+}
+
+func newMul(s *Spec) (Kernel, error) {
+	return numeric(s, binaryOf[float32](mulRow[float32]), binaryOf[float64](mulRow[float64]), binaryOf[int8](mulRow[int8]), binaryOf[int16](mulRow[int16]),
+		binaryOf[int32](mulRow[int32]), binaryOf[int64](mulRow[int64]), binaryOf[uint8](mulRow[uint8]), binaryOf[uint16](mulRow[uint16]), binaryOf[uint32](mulRow[uint32]), binaryOf[uint64](mulRow[uint64]))
+}
+
+func newDiv(s *Spec) (Kernel, error) {
+	return numeric(s, binaryOf[float32](divRow[float32]), binaryOf[float64](divRow[float64]), divInt[int8](), divInt[int16](),
+		divInt[int32](), divInt[int64](), divInt[uint8](), divInt[uint16](), divInt[uint32](), divInt[uint64]())
+}
+
+func divInt[T integer]() Kernel {
+	k := binaryOf[T](divRow[T])
+	return func(c *Call) error {
+		if err := nonZero(data[T](c.In[1])); err != nil {
+			return err
+		}
+		return k(c)
+	}
+}
+
+func nonZero[T integer](b []T) error {
+	for _, v := range b {
+		if v == 0 {
+			return fmt.Errorf("division of an integer by zero")
+		}
+	}
+	return nil
+}
+
+// binaryOf is a kernel out = row(a, b) in which all have element type T.
+func binaryOf[T onnx.Element](row func(dst, a, b []T)) Kernel {
+	d := onnx.TypeOf[T]()
+	return func(c *Call) error { return binary[T, T](c, d, 1, row) }
+}
+
+// numeric picks the kernel for the type of input 0, in the order float32, float64, int8 to int64, uint8 to uint64.
+func numeric(s *Spec, ks ...Kernel) (Kernel, error) {
+	order := []onnx.DType{onnx.Float32, onnx.Float64, onnx.Int8, onnx.Int16, onnx.Int32, onnx.Int64, onnx.Uint8, onnx.Uint16, onnx.Uint32, onnx.Uint64}
+	for i, d := range order {
+		if d == s.In[0] && i < len(ks) && ks[i] != nil {
+			return ks[i], nil
+		}
+	}
+	return nil, fmt.Errorf("element type %v is not implemented", s.In[0])
+}
+
+// Pow: out = a^b, of a's type, with broadcasting. Float exponents of integers truncate the result.
+func newPow(s *Spec) (Kernel, error) {
+	return func(c *Call) error {
+		b := c.In[1]
+		if b.DType == c.In[0].DType && c.In[0].DType != onnx.Int64 {
+			return powKernel(c, c.In[0].DType)
+		}
+		// Work in a's type: exponents are widened once. int64 bases with integer exponents stay exact.
+		conv := c.In[0].DType
+		out := Scratch[float64](c, b.Len())
+		for i := range out {
+			out[i] = toFloat64(b, i)
+		}
+		a, b2 := c.In[0], &onnx.Tensor{DType: onnx.Float64, Shape: b.Shape, Data: out}
+		shape, err := broadcast(a.Shape, b.Shape)
+		if err != nil {
+			return err
+		}
+		o, err := c.New(0, conv, shape)
+		if err != nil {
+			return err
+		}
+		wa, wb := broadcastStrides(a.Shape, shape), broadcastStrides(b.Shape, shape)
+		od := newOdometer(shape, [][]int{wa, wb}, 0)
+		for i, n := 0, o.Len(); i < n; i++ {
+			x, y := od.off[0], b2.Data.([]float64)[od.off[1]]
+			switch d := o.Data.(type) {
+			case []float32:
+				d[i] = float32(math.Pow(float64(a.Data.([]float32)[x]), y))
+			case []float64:
+				d[i] = math.Pow(a.Data.([]float64)[x], y)
+			case []int32:
+				d[i] = int32(powInt(int64(a.Data.([]int32)[x]), y))
+			case []int64:
+				d[i] = powInt(a.Data.([]int64)[x], y)
+			}
+			od.next()
+		}
+		return nil
+	}, nil
+}
+
+func powKernel(c *Call, d onnx.DType) error {
+	switch d {
+	case onnx.Float32:
+		if b := c.In[1]; b.Len() == 1 && b.F32()[0] == 2 {
+			return binary[float32, float32](c, d, 1, func(dst, a, _ []float32) {
+				for i := range dst {
+					dst[i] = a[min(i, len(a)-1)] * a[min(i, len(a)-1)]
+				}
+			})
+		}
+		return binary[float32, float32](c, d, 32, each(func(a, b float32) float32 { return float32(math.Pow(float64(a), float64(b))) }))
+	case onnx.Float64:
+		return binary[float64, float64](c, d, 32, each(math.Pow))
+	}
+	return binary[int32, int32](c, d, 32, each(func(a, b int32) int32 { return int32(powInt(int64(a), float64(b))) }))
+}
+
+func powInt(a int64, b float64) int64 {
+	if b != math.Trunc(b) || b < 0 || b > 1<<20 {
+		return int64(math.Pow(float64(a), b))
+	}
+	r := int64(1)
+	for n := int64(b); n > 0; n >>= 1 {
+		if n&1 == 1 {
+			r *= a
+		}
+		a *= a
+	}
+	return r
+}
+
+// Mod: fmod=0 gives the remainder with the sign of the divisor (integers), fmod=1 with that of the dividend (C's fmod).
+func newMod(s *Spec) (Kernel, error) {
+	fmod := s.bool("fmod", false)
+	if !fmod && floats.Has(s.In[0]) {
+		return nil, fmt.Errorf("fmod=0 is defined for integers and the input is %v", s.In[0])
+	}
+	return numeric(s,
+		binaryOf(each(func(a, b float32) float32 { return float32(math.Mod(float64(a), float64(b))) })),
+		binaryOf(each(math.Mod)),
+		modInt[int8](fmod), modInt[int16](fmod), modInt[int32](fmod), modInt[int64](fmod),
+		modInt[uint8](fmod), modInt[uint16](fmod), modInt[uint32](fmod), modInt[uint64](fmod))
+}
+
+func modInt[T integer](fmod bool) Kernel {
+	k := binaryOf(each(func(a, b T) T {
+		r := a % b
+		if !fmod && r != 0 && (r < 0) != (b < 0) {
+			r += b
+		}
+		return r
+	}))
+	return func(c *Call) error {
+		if err := nonZero(data[T](c.In[1])); err != nil {
+			return err
+		}
+		return k(c)
+	}
+}

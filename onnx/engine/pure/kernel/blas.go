@@ -1,0 +1,145 @@
+package kernel
+
+import (
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas32"
+	"gonum.org/v1/gonum/blas/blas64"
+)
+
+// Blocks of a matrix product. One blas call covers at most tileRows x tileCols outputs: below the size at which
+// gonum starts goroutines of its own, so that the number of threads is ours to choose. depth elements of
+// the inner axis at a time keep a block of b in the first-level cache.
+const (
+	tileRows = 48
+	tileCols = 128
+	depth    = 64
+)
+
+// matrix is a row-major matrix with a row stride, possibly read transposed.
+type matrix[T floating] struct {
+	data       []T
+	rows, cols int // as read, that is after transposing
+	stride     int
+	trans      bool
+}
+
+// dense is a whole row-major matrix.
+func dense[T floating](d []T, rows, cols int) matrix[T] {
+	return matrix[T]{data: d, rows: rows, cols: cols, stride: max(cols, 1)}
+}
+
+// part is the block of r rows and k columns from (i, j) on.
+func (m matrix[T]) part(i, j, r, k int) matrix[T] {
+	off := i*m.stride + j
+	if m.trans {
+		off = j*m.stride + i
+	}
+	return matrix[T]{data: m.data[off:], rows: r, cols: k, stride: m.stride, trans: m.trans}
+}
+
+// multiply adds a b to c on the calling goroutine: c (m x n) += a (m x k) b (k x n). The order of summation
+// depends on the shapes alone.
+func multiply[T floating](a, b, c matrix[T]) {
+	m, n, k := a.rows, b.cols, a.cols
+	if m == 0 || n == 0 || k == 0 {
+		return
+	}
+	if !finite(b) {
+		// gonum skips products with a zero of a; with an infinity or NaN in b such a product is NaN.
+		multiplyPlain(a, b, c)
+		return
+	}
+	for j := 0; j < n; j += tileCols {
+		w := min(tileCols, n-j)
+		for l := 0; l < k; l += depth {
+			d := min(depth, k-l)
+			bp := b.part(l, j, d, w)
+			for i := 0; i < m; i += tileRows {
+				h := min(tileRows, m-i)
+				gemm(a.part(i, l, h, d), bp, c.part(i, j, h, w))
+			}
+		}
+	}
+}
+
+func flag(t bool) blas.Transpose {
+	if t {
+		return blas.Trans
+	}
+	return blas.NoTrans
+}
+
+// stored is the shape of the matrix as it lies in memory.
+func (m matrix[T]) stored() (rows, cols int) {
+	if m.trans {
+		return m.cols, m.rows
+	}
+	return m.rows, m.cols
+}
+
+func gemm[T floating](a, b, c matrix[T]) {
+	ar, ac := a.stored()
+	br, bc := b.stored()
+	switch c := any(c).(type) {
+	case matrix[float32]:
+		a, b := any(a).(matrix[float32]), any(b).(matrix[float32])
+		blas32.Gemm(flag(a.trans), flag(b.trans), 1,
+			blas32.General{Rows: ar, Cols: ac, Stride: a.stride, Data: a.data},
+			blas32.General{Rows: br, Cols: bc, Stride: b.stride, Data: b.data}, 1,
+			blas32.General{Rows: c.rows, Cols: c.cols, Stride: c.stride, Data: c.data})
+	case matrix[float64]:
+		a, b := any(a).(matrix[float64]), any(b).(matrix[float64])
+		blas64.Gemm(flag(a.trans), flag(b.trans), 1,
+			blas64.General{Rows: ar, Cols: ac, Stride: a.stride, Data: a.data},
+			blas64.General{Rows: br, Cols: bc, Stride: b.stride, Data: b.data}, 1,
+			blas64.General{Rows: c.rows, Cols: c.cols, Stride: c.stride, Data: c.data})
+	}
+}
+
+// finite says whether a matrix holds neither infinities nor NaN: x * 0 is 0 for all others.
+func finite[T floating](m matrix[T]) bool {
+	r, k := m.stored()
+	var sum T
+	for i := 0; i < r; i++ {
+		for _, v := range m.data[i*m.stride : i*m.stride+k] {
+			sum += v * 0
+		}
+	}
+	return sum == 0
+}
+
+func multiplyPlain[T floating](a, b, c matrix[T]) {
+	at := func(m matrix[T], i, j int) T {
+		if m.trans {
+			i, j = j, i
+		}
+		return m.data[i*m.stride+j]
+	}
+	for i := 0; i < a.rows; i++ {
+		for j := 0; j < b.cols; j++ {
+			sum := c.data[i*c.stride+j]
+			for l := 0; l < a.cols; l++ {
+				sum += at(a, i, l) * at(b, l, j)
+			}
+			c.data[i*c.stride+j] = sum
+		}
+	}
+}
+
+// parallelMultiply adds a b to out, divided among threads by rows or by columns of out, in whole tiles.
+func parallelMultiply[T floating](c *Call, a, b, out matrix[T]) {
+	m, n, k := a.rows, b.cols, a.cols
+	if m >= n {
+		tiles := (m + tileRows - 1) / tileRows
+		c.Parallel(tiles, tileRows*n*k/4, func(lo, hi int) {
+			i, j := lo*tileRows, min(hi*tileRows, m)
+			multiply(a.part(i, 0, j-i, k), b, out.part(i, 0, j-i, n))
+		})
+		return
+	}
+	tiles := (n + tileCols - 1) / tileCols
+	c.Parallel(tiles, tileCols*m*k/4, func(lo, hi int) {
+		i, j := lo*tileCols, min(hi*tileCols, n)
+		multiply(a, b.part(0, i, k, j-i), out.part(0, i, m, j-i))
+	})
+}

@@ -1,0 +1,181 @@
+package kernel
+
+import (
+	"fmt"
+	"sync"
+
+	"fmp/onnx"
+)
+
+// Kernel computes one node: it reads Call.In and makes every wanted Call.Out with [Call.New],
+// [Call.View] or [Call.Over].
+type Kernel func(c *Call) error
+
+// Env is what all kernels of a session share.
+type Env struct {
+	Pool    *Pool
+	Threads int // at least 1
+}
+
+// Call is one evaluation of a kernel.
+type Call struct {
+	In   []*onnx.Tensor // nil where an optional input is left out
+	Out  []*onnx.Tensor // filled by the kernel
+	Want []bool         // whether anyone reads output i
+	// Overwrite[i] says that nobody needs input i after this node, so that its buffer may become an output's.
+	Overwrite []bool
+	// Alias[i] is the input whose buffer output i shares, -1 where it has its own.
+	Alias []int
+
+	env     *Env
+	mu      sync.Mutex
+	scratch []any
+}
+
+// NewCall readies a call for a node with the given number of inputs and outputs.
+func NewCall(env *Env, inputs, outputs int) *Call {
+	return &Call{
+		In: make([]*onnx.Tensor, inputs), Out: make([]*onnx.Tensor, outputs), Want: make([]bool, outputs),
+		Overwrite: make([]bool, inputs), Alias: noAlias(outputs), env: env,
+	}
+}
+
+func noAlias(n int) []int {
+	a := make([]int, n)
+	for i := range a {
+		a[i] = -1
+	}
+	return a
+}
+
+// Do runs a kernel. A panic in it becomes an error: a defect of ours must not end the user's program.
+// Scratch memory is given back.
+func (c *Call) Do(k Kernel) (err error) {
+	defer c.free()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the kernel failed: %v", r)
+		}
+	}()
+	return k(c)
+}
+
+// Reset readies the call for the next run.
+func (c *Call) Reset() {
+	for i := range c.In {
+		c.In[i], c.Overwrite[i] = nil, false
+	}
+	for i := range c.Out {
+		c.Out[i], c.Alias[i] = nil, -1
+	}
+}
+
+func (c *Call) free() {
+	for _, b := range c.scratch {
+		c.env.Pool.Put(b)
+	}
+	c.scratch = c.scratch[:0]
+}
+
+// wants says whether output i is to be computed.
+func (c *Call) wants(i int) bool { return i < len(c.Want) && c.Want[i] }
+
+// in is input i, nil where it is left out.
+func (c *Call) in(i int) *onnx.Tensor {
+	if i < len(c.In) {
+		return c.In[i]
+	}
+	return nil
+}
+
+// New makes output i with arbitrary contents.
+func (c *Call) New(i int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
+	n, err := onnx.Elements(shape)
+	if err != nil {
+		return nil, err
+	}
+	buf, err := c.env.Pool.Get(d, n)
+	if err != nil {
+		return nil, err
+	}
+	t := &onnx.Tensor{DType: d, Shape: append([]int{}, shape...), Data: buf}
+	if i < len(c.Out) {
+		c.Out[i] = t
+	} else {
+		c.mu.Lock()
+		c.scratch = append(c.scratch, buf) // nobody asked for it
+		c.mu.Unlock()
+	}
+	return t, nil
+}
+
+// View makes output i the data of input j under another shape of as many elements.
+func (c *Call) View(i, j int, shape []int) error {
+	t, err := c.In[j].Reshape(shape...)
+	if err != nil {
+		return err
+	}
+	c.Out[i], c.Alias[i] = t, j
+	return nil
+}
+
+// Over makes output i in the buffer of input j where that may be overwritten and fits, else in a new one.
+func (c *Call) Over(i, j int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
+	if in := c.In[j]; c.Overwrite[j] && in.DType == d && sameShape(in.Shape, shape) {
+		c.Out[i], c.Alias[i] = in, j
+		c.Overwrite[j] = false // no second output may take it
+		return in, nil
+	}
+	return c.New(i, d, shape)
+}
+
+// Scratch is memory of n elements with arbitrary contents that lives until the kernel returns. It may be
+// called from several goroutines.
+func Scratch[T onnx.Element](c *Call, n int) []T {
+	b, err := c.env.Pool.Get(onnx.TypeOf[T](), n)
+	if err != nil {
+		panic(err)
+	}
+	c.mu.Lock()
+	c.scratch = append(c.scratch, b)
+	c.mu.Unlock()
+	return b.([]T)
+}
+
+// minWork is the number of elementary operations below which a second goroutine costs more than it saves.
+const minWork = 1 << 15
+
+// Parallel calls f on pieces lo <= i < hi of 0..n, where each i costs about `cost` elementary
+// operations. f must treat the items independently: the pieces depend on the number of threads.
+func (c *Call) Parallel(n, cost int, f func(lo, hi int)) {
+	workers := c.env.Threads
+	if w := n * max(cost, 1) / minWork; w < workers {
+		workers = w
+	}
+	if workers > n {
+		workers = n
+	}
+	if workers <= 1 {
+		if n > 0 {
+			f(0, n)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	panics := make([]any, workers)
+	for w := 0; w < workers; w++ {
+		lo, hi := w*n/workers, (w+1)*n/workers
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer func() { panics[w] = recover() }()
+			f(lo, hi)
+		}()
+	}
+	wg.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// Cast and CastLike convert elements, out's shape = x's. A float going to an integer is truncated towards zero; numbers
+// outside the integer's range, and NaN, have no defined result and give the nearest bound and 0. Not to or from strings.
+func init() {
+	register(
+		Def{Op: "Cast", Since: 6, In: "T", Out: "U", T: numbers | halves | boolean, U: numbers | halves | boolean, OutType: castType, New: newCast},
+		Def{Op: "CastLike", Since: 15, In: "T V", Out: "U", T: numbers | halves | boolean, U: numbers | halves | boolean, OutType: likeType, New: newCast},
+	)
+}
+
+func castType(s *Spec) (onnx.DType, error) {
+	if !s.hasAttr("to") {
+		return 0, fmt.Errorf("attribute to is missing")
+	}
+	return onnx.DType(s.int("to", 0)), nil
+}
+
+func likeType(s *Spec) (onnx.DType, error) { return s.In[1], nil }
+
+func newCast(s *Spec) (Kernel, error) {
+	s.ignore("to", "saturate") // saturate concerns 8-bit floats alone
+	to := s.Out[0]
+	return func(c *Call) error {
+		if c.In[0].DType == to {
+			return c.View(0, 0, c.In[0].Shape)
+		}
+		out, err := c.New(0, to, c.In[0].Shape)
+		if err != nil {
+			return err
+		}
+		castInto(out, c.In[0])
+		return nil
+	}, nil
+}
+
+// castInto converts all elements of in to out's type.
+func castInto(out, in *onnx.Tensor) {
+	switch s := in.Data.(type) {
+	case []float32:
+		castFrom(out, s)
+	case []float64:
+		castFrom(out, s)
+	case []int8:
+		castFrom(out, s)
+	case []int16:
+		castFrom(out, s)
+	case []int32:
+		castFrom(out, s)
+	case []int64:
+		castFrom(out, s)
+	case []uint8:
+		castFrom(out, s)
+	case []uint16:
+		if halves.Has(in.DType) {
+			f := make([]float32, len(s))
+			widen(f, s, in.DType)
+			castFrom(out, f)
+			return
+		}
+		castFrom(out, s)
+	case []uint32:
+		castFrom(out, s)
+	case []uint64:
+		castFrom(out, s)
+	case []bool:
+		f := make([]uint8, len(s))
+		for i, v := range s {
+			if v {
+				f[i] = 1
+			}
+		}
+		castFrom(out, f)
+	}
+}
+
+func castFrom[A number](out *onnx.Tensor, in []A) {
+	switch d := out.Data.(type) {
+	case []float32:
+		for i, v := range in {
+			d[i] = float32(v)
+		}
+	case []float64:
+		for i, v := range in {
+			d[i] = float64(v)
+		}
+	case []int8:
+		toInt(d, in, math.MinInt8, math.MaxInt8)
+	case []int16:
+		toInt(d, in, math.MinInt16, math.MaxInt16)
+	case []int32:
+		toInt(d, in, math.MinInt32, math.MaxInt32)
+	case []int64:
+		toInt(d, in, math.MinInt64, math.MaxInt64)
+	case []uint8:
+		toInt(d, in, 0, math.MaxUint8)
+	case []uint16:
+		if halves.Has(out.DType) {
+			f := make([]float32, len(in))
+			for i, v := range in {
+				f[i] = float32(v)
+			}
+			narrow(d, f, out.DType)
+			return
+		}
+		toInt(d, in, 0, math.MaxUint16)
+	case []uint32:
+		toInt(d, in, 0, math.MaxUint32)
+	case []uint64:
+		toInt(d, in, 0, math.MaxUint64)
+	case []bool:
+		for i, v := range in {
+			d[i] = v != 0
+		}
+	}
+}
+
+// toInt truncates floats to integers, with bounds; integers wrap, as two's complement does.
+func toInt[B integer, A number](dst []B, in []A, lo int64, hi uint64) {
+	for i, v := range in {
+		switch f := any(v).(type) {
+		case float32:
+			dst[i] = B(bounded[B](float64(f), lo, hi))
+		case float64:
+			dst[i] = B(bounded[B](f, lo, hi))
+		default:
+			dst[i] = B(v)
+		}
+	}
+}
+
+func bounded[B integer](f float64, lo int64, hi uint64) B {
+	switch {
+	case f != f:
+		return 0
+	case f <= float64(lo):
+		return B(lo)
+	case f >= float64(hi):
+		return B(hi)
+	}
+	return B(f)
+}

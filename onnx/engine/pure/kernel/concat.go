@@ -1,0 +1,52 @@
+package kernel
+
+import "fmt"
+
+// Concat: axis; out_axis = sum of the inputs' sizes there, all other sizes agree.
+func init() {
+	register(
+		Def{Op: "Concat", Since: 1, Until: 3, In: "T T*", Out: "T", T: all, New: newConcat},
+		Def{Op: "Concat", Since: 4, In: "T T*", Out: "T", T: all, New: newConcat},
+	)
+}
+
+func newConcat(s *Spec) (Kernel, error) {
+	if s.Opset >= 4 && !s.hasAttr("axis") {
+		return nil, fmt.Errorf("axis is missing")
+	}
+	axis := s.int("axis", 1)
+	return func(c *Call) error {
+		first := c.In[0].Shape
+		ax, err := axisOf(axis, len(first))
+		if err != nil {
+			return err
+		}
+		shape := append([]int{}, first...)
+		shape[ax] = 0
+		for _, t := range c.In {
+			if len(t.Shape) != len(first) {
+				return fmt.Errorf("inputs of shapes %v and %v cannot be joined", first, t.Shape)
+			}
+			for k := range first {
+				if k != ax && t.Shape[k] != first[k] {
+					return fmt.Errorf("inputs of shapes %v and %v cannot be joined on axis %d", first, t.Shape, ax)
+				}
+			}
+			shape[ax] += t.Shape[ax]
+		}
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		outer, inner := product(shape[:ax]), product(shape[ax+1:])
+		at := 0
+		for _, t := range c.In {
+			n := t.Shape[ax] * inner
+			for i := 0; i < outer; i++ {
+				copyRange(out.Data, i*shape[ax]*inner+at, t.Data, i*n, n)
+			}
+			at += n
+		}
+		return nil
+	}, nil
+}

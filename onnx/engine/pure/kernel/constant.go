@@ -1,0 +1,242 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Shape, Size, Constant, ConstantOfShape, Range, EyeLike, NonZero: values made from shapes, attributes and indices.
+func init() {
+	register(
+		Def{Op: "Shape", Since: 1, In: "V", Out: "L", New: newShape},
+		Def{Op: "Size", Since: 1, In: "V", Out: "L", New: newSize},
+		Def{Op: "Constant", Since: 1, In: "", Out: "U", U: all, OutType: constantType, New: newConstant},
+		Def{Op: "ConstantOfShape", Since: 9, In: "L", Out: "U", U: all, OutType: constantType, New: newConstantOfShape},
+		Def{Op: "Range", Since: 11, In: "T T T", Out: "T", T: floats | set(onnx.Int16, onnx.Int32, onnx.Int64), New: newRange},
+		Def{Op: "EyeLike", Since: 9, In: "V", Out: "U", U: numbers | boolean, OutType: eyeType, New: newEyeLike},
+		Def{Op: "NonZero", Since: 9, In: "T", Out: "L", T: numbers | boolean, New: newNonZero},
+	)
+}
+
+// Shape: start = 0, end = rank; the sizes of axes start <= k < end.
+func newShape(s *Spec) (Kernel, error) {
+	start, end, hasEnd := 0, 0, false
+	if s.Opset >= 15 {
+		hasEnd = s.hasAttr("end")
+		start, end = s.int("start", 0), s.int("end", 0)
+	}
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		clamp := func(v int) int {
+			if v < 0 {
+				v += len(in)
+			}
+			return min(max(v, 0), len(in))
+		}
+		lo, hi := clamp(start), len(in)
+		if hasEnd {
+			hi = max(lo, clamp(end))
+		}
+		out, err := c.New(0, onnx.Int64, []int{hi - lo})
+		if err != nil {
+			return err
+		}
+		for i, d := range in[lo:hi] {
+			out.I64()[i] = int64(d)
+		}
+		return nil
+	}, nil
+}
+
+func newSize(*Spec) (Kernel, error) {
+	return func(c *Call) error {
+		out, err := c.New(0, onnx.Int64, nil)
+		if err != nil {
+			return err
+		}
+		out.I64()[0] = int64(c.In[0].Len())
+		return nil
+	}, nil
+}
+
+// constantOf is the tensor that the attributes of Constant hold in one of its forms.
+func constantOf(s *Spec) (*onnx.Tensor, error) {
+	for _, a := range s.Node.Attrs {
+		switch a.Name {
+		case "value":
+			if t := s.tensor("value"); t != nil {
+				return t, nil
+			}
+		case "value_float":
+			return onnx.Scalar(s.float(a.Name, 0)), nil
+		case "value_floats":
+			return onnx.Vector(s.floats(a.Name)...), nil
+		case "value_int":
+			return onnx.Scalar(int64(s.int(a.Name, 0))), nil
+		case "value_ints":
+			v := s.ints(a.Name)
+			d := make([]int64, len(v))
+			for i, x := range v {
+				d[i] = int64(x)
+			}
+			return onnx.Vector(d...), nil
+		case "value_string":
+			return onnx.Scalar(s.str(a.Name, "")), nil
+		case "value_strings":
+			return onnx.Vector(s.strs(a.Name)...), nil
+		}
+	}
+	return nil, nil
+}
+
+func constantType(s *Spec) (onnx.DType, error) {
+	t, err := constantOf(s)
+	switch {
+	case err != nil:
+		return 0, err
+	case t != nil:
+		return t.DType, nil
+	case s.Node.Op == "ConstantOfShape":
+		return onnx.Float32, nil
+	}
+	return 0, fmt.Errorf("it holds no value of a kind that is implemented")
+}
+
+func newConstant(s *Spec) (Kernel, error) {
+	t, err := constantOf(s)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Node.Attrs) != 1 {
+		return nil, fmt.Errorf("it has %d attributes where one is expected", len(s.Node.Attrs))
+	}
+	return func(c *Call) error {
+		out, err := c.New(0, t.DType, t.Shape)
+		if err != nil {
+			return err
+		}
+		copyRange(out.Data, 0, t.Data, 0, t.Len())
+		return nil
+	}, nil
+}
+
+// ConstantOfShape: value = a tensor of one element (default float32 0); out's shape is the input's contents.
+func newConstantOfShape(s *Spec) (Kernel, error) {
+	t := s.tensor("value")
+	if t == nil {
+		t = onnx.Vector[float32](0)
+	}
+	if t.Len() != 1 {
+		return nil, fmt.Errorf("value has %d elements where one is expected", t.Len())
+	}
+	return func(c *Call) error {
+		shape, err := ints(c.In[0])
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, t.DType, shape)
+		if err != nil {
+			return err
+		}
+		fill(out.Data, 0, out.Len(), t.Data, 0)
+		return nil
+	}, nil
+}
+
+// Range: out_i = start + i delta, n = max(ceil((limit - start) / delta), 0).
+func newRange(s *Spec) (Kernel, error) {
+	return numeric(s, rangeOf[float32], rangeOf[float64], nil, rangeOf[int16], rangeOf[int32], rangeOf[int64])
+}
+
+func rangeOf[T number](c *Call) error {
+	for i, t := range c.In {
+		if t.Len() != 1 {
+			return fmt.Errorf("input %d has shape %v where a scalar is expected", i, t.Shape)
+		}
+	}
+	start, limit, delta := data[T](c.In[0])[0], data[T](c.In[1])[0], data[T](c.In[2])[0]
+	if delta == 0 || delta != delta {
+		return fmt.Errorf("delta is %v", delta)
+	}
+	steps := (float64(limit) - float64(start)) / float64(delta)
+	if !(steps < onnx.MaxElements) {
+		return fmt.Errorf("from %v to %v by %v are too many elements", start, limit, delta)
+	}
+	n := int(max(steps, 0))
+	if float64(n) < steps {
+		n++
+	}
+	out, err := c.New(0, c.In[0].DType, []int{n})
+	if err != nil {
+		return err
+	}
+	o := data[T](out)
+	for i := range o {
+		o[i] = start + T(i)*delta
+	}
+	return nil
+}
+
+func eyeType(s *Spec) (onnx.DType, error) {
+	if s.hasAttr("dtype") {
+		return onnx.DType(s.int("dtype", 0)), nil
+	}
+	return s.In[0], nil
+}
+
+// EyeLike: k = 0; ones on the k-th diagonal of a matrix of the input's shape.
+func newEyeLike(s *Spec) (Kernel, error) {
+	k := s.int("k", 0)
+	s.ignore("dtype") // read by eyeType
+	one, err := onnx.Zeros(s.Out[0], 1)
+	if err != nil {
+		return nil, err
+	}
+	castInto(one, onnx.Vector[int64](1))
+	return func(c *Call) error {
+		if len(c.In[0].Shape) != 2 {
+			return fmt.Errorf("input of shape %v where a matrix is expected", c.In[0].Shape)
+		}
+		out, err := c.New(0, one.DType, c.In[0].Shape)
+		if err != nil {
+			return err
+		}
+		clearData(out)
+		for i := 0; i < out.Shape[0]; i++ {
+			if j := i + k; j >= 0 && j < out.Shape[1] {
+				copyRange(out.Data, i*out.Shape[1]+j, one.Data, 0, 1)
+			}
+		}
+		return nil
+	}, nil
+}
+
+// NonZero: out = [rank, n], the coordinates of the n elements that are not zero, in row-major order.
+func newNonZero(*Spec) (Kernel, error) {
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		var found []int
+		for i, n := 0, c.In[0].Len(); i < n; i++ {
+			if toFloat64(c.In[0], i) != 0 {
+				found = append(found, i)
+			}
+		}
+		rank := max(len(in), 1)
+		if len(in) == 0 {
+			in = []int{1}
+		}
+		out, err := c.New(0, onnx.Int64, []int{rank, len(found)})
+		if err != nil {
+			return err
+		}
+		pos := make([]int, rank)
+		for j, i := range found {
+			unravel(pos, i, in)
+			for k, v := range pos {
+				out.I64()[k*len(found)+j] = int64(v)
+			}
+		}
+		return nil
+	}, nil
+}

@@ -1,0 +1,226 @@
+package kernel
+
+import (
+	"fmt"
+)
+
+// Conv: group = 1, window attributes as in newWindow; x [n, ci, in...], w [co, ci/group, size...], b [co]:
+//
+//	out[n, co, p...] = b[co] + sum_{c, q} w[co, c, q] x[n, c + ci/group · g, p · stride - begin + q · dilation]
+//
+// Computed as a matrix product: columns of x under the window (im2col), a tile of output positions at a time so
+// that memory stays bounded, times w.
+func init() {
+	register(Def{Op: "Conv", Since: 1, In: "T T T?", Out: "T", T: floats, Half: true, New: newConv})
+}
+
+// columnBytes bounds the im2col tile of one thread.
+const columnBytes = 512 << 10
+
+func newConv(s *Spec) (Kernel, error) {
+	w, err := newWindow(s)
+	if err != nil {
+		return nil, err
+	}
+	group := s.int("group", 1)
+	if group < 1 {
+		return nil, fmt.Errorf("group %d: at least 1 is expected", group)
+	}
+	return numeric(s, convOf[float32](w, group), convOf[float64](w, group))
+}
+
+// convShape checks x and w against each other and fits the window.
+func convShape(w window, group int, xs, ws []int) (window, []int, error) {
+	if len(xs) < 3 || len(ws) != len(xs) {
+		return w, nil, fmt.Errorf("input %v and weights %v: [n, channels, axes...] and as many axes are expected", xs, ws)
+	}
+	if xs[1] != ws[1]*group || ws[0]%group != 0 {
+		return w, nil, fmt.Errorf("input %v, weights %v and group %d do not match: %d channels where the weights take %d", xs, ws, group, xs[1], ws[1]*group)
+	}
+	if w.size != nil && !sameShape(w.size, ws[2:]) {
+		return w, nil, fmt.Errorf("kernel_shape %v differs from the weights' %v", w.size, ws[2:])
+	}
+	w.size = ws[2:]
+	return w.fit(xs[2:])
+}
+
+func convOf[T floating](win window, group int) Kernel {
+	var zero T
+	elem := 4
+	if _, ok := any(zero).(float64); ok {
+		elem = 8
+	}
+	return func(c *Call) error {
+		xs, ws := c.In[0].Shape, c.In[1].Shape
+		w, sp, err := convShape(win, group, xs, ws)
+		if err != nil {
+			return err
+		}
+		var bias []T
+		if b := c.in(2); b != nil {
+			if b.Len() != ws[0] {
+				return fmt.Errorf("bias has %d elements for %d output channels", b.Len(), ws[0])
+			}
+			bias = data[T](b)
+		}
+		out, err := c.New(0, c.In[0].DType, append([]int{xs[0], ws[0]}, sp...))
+		if err != nil {
+			return err
+		}
+		x, wt, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
+		cg, og := ws[1], ws[0]/group // channels of a group
+		in, pos, q := product(xs[2:]), product(sp), product(w.size)
+		if len(o) == 0 {
+			return nil
+		}
+		depthwise := cg == 1 && og == 1
+		k := cg * q
+		tile := min(pos, max(tileCols, columnBytes/elem/max(k, 1)/tileCols*tileCols))
+		tiles := (pos + tile - 1) / tile
+		direct := pointwise(w)
+		// One item is one tile of one group of one image: independent of all others.
+		c.Parallel(xs[0]*group*tiles, og*k*tile/4, func(lo, hi int) {
+			var col []T
+			if !depthwise && !direct {
+				col = Scratch[T](c, k*tile)
+			}
+			for item := lo; item < hi; item++ {
+				t, g, n := item%tiles, item/tiles%group, item/tiles/group
+				p0, p1 := t*tile, min(pos, (t+1)*tile)
+				src := x[(n*group+g)*cg*in : (n*group+g+1)*cg*in]
+				dst := matrix[T]{data: o[(n*group+g)*og*pos+p0:], rows: og, cols: p1 - p0, stride: pos}
+				for r := 0; r < og; r++ {
+					row := dst.data[r*pos : r*pos+p1-p0]
+					if bias != nil {
+						fillRange(row, bias[g*og+r])
+					} else {
+						clear(row)
+					}
+				}
+				weights := dense(wt[g*og*k:(g+1)*og*k], og, k)
+				switch {
+				case depthwise:
+					slide(dst.data[:p1-p0], src, weights.data, xs[2:], sp, w, p0)
+				case direct:
+					multiply(weights, matrix[T]{data: src[p0:], rows: k, cols: p1 - p0, stride: in}, dst)
+				default:
+					columns(col, src, cg, xs[2:], sp, w, p0, p1)
+					multiply(weights, dense(col[:k*(p1-p0)], k, p1-p0), dst)
+				}
+			}
+		})
+		return nil
+	}
+}
+
+// pointwise says that the columns are the input itself.
+func pointwise(w window) bool {
+	for k := range w.size {
+		if w.size[k] != 1 || w.stride[k] != 1 || w.begin[k] != 0 || w.end[k] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// columns writes im2col for output positions p0 <= p < p1: col[c q + tap, p - p0] = x[c, p · stride - begin + tap · dilation],
+// 0 in the padding.
+func columns[T floating](col, x []T, channels int, in, out []int, w window, p0, p1 int) {
+	q, size, width := product(w.size), product(in), p1-p0
+	last := len(in) - 1
+	tap, base := make([]int, len(in)), make([]int, len(in))
+	for c := 0; c < channels; c++ {
+		plane := x[c*size : (c+1)*size]
+		for t := 0; t < q; t++ {
+			unravel(tap, t, w.size)
+			row := col[(c*q+t)*width : (c*q+t+1)*width]
+			shift := tap[last]*w.dilation[last] - w.begin[last]
+			// Runs along the last axis share all other coordinates.
+			for p := p0; p < p1; {
+				unravel(base, p, out)
+				run := min(out[last]-base[last], p1-p)
+				off, inside := 0, true
+				for k := 0; k < last; k++ {
+					y := base[k]*w.stride[k] - w.begin[k] + tap[k]*w.dilation[k]
+					if y < 0 || y >= in[k] {
+						inside = false
+						break
+					}
+					off = (off + y) * in[k+1]
+				}
+				seg := row[p-p0 : p-p0+run]
+				if !inside {
+					clear(seg)
+				} else {
+					line(seg, plane[off:off+in[last]], base[last]*w.stride[last]+shift, w.stride[last])
+				}
+				p += run
+			}
+		}
+	}
+}
+
+// line copies src[at], src[at+step], ... to dst, zeros where that is outside src.
+func line[T floating](dst, src []T, at, step int) {
+	i := 0
+	for ; i < len(dst) && at < 0; i++ {
+		dst[i] = 0
+		at += step
+	}
+	n := len(dst)
+	if at < len(src) {
+		n = min(n, i+(len(src)-at+step-1)/step)
+	} else {
+		n = i
+	}
+	if step == 1 {
+		copy(dst[i:n], src[at:])
+	} else {
+		for j := i; j < n; j++ {
+			dst[j] = src[at]
+			at += step
+		}
+	}
+	clear(dst[n:])
+}
+
+// unravel writes the coordinates of the i-th position of a shape, in row-major order.
+func unravel(at []int, i int, shape []int) {
+	for k := len(shape) - 1; k >= 0; k-- {
+		at[k] = i % shape[k]
+		i /= shape[k]
+	}
+}
+
+// slide adds one channel's convolution to dst, which holds output positions from p0 on.
+func slide[T floating](dst, x, weights []T, in, out []int, w window, p0 int) {
+	last := len(in) - 1
+	tap, base := make([]int, len(in)), make([]int, len(in))
+	for t, v := range weights {
+		unravel(tap, t, w.size)
+		for p := 0; p < len(dst); {
+			unravel(base, p0+p, out)
+			run := min(out[last]-base[last], len(dst)-p)
+			off, inside := 0, true
+			for k := 0; k < last; k++ {
+				y := base[k]*w.stride[k] - w.begin[k] + tap[k]*w.dilation[k]
+				if y < 0 || y >= in[k] {
+					inside = false
+					break
+				}
+				off = (off + y) * in[k+1]
+			}
+			if inside {
+				at := base[last]*w.stride[last] - w.begin[last] + tap[last]*w.dilation[last]
+				step, src := w.stride[last], x[off:off+in[last]]
+				for j := p; j < p+run; j++ {
+					if at >= 0 && at < len(src) {
+						dst[j] += v * src[at]
+					}
+					at += step
+				}
+			}
+			p += run
+		}
+	}
+}

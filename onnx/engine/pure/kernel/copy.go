@@ -1,0 +1,197 @@
+package kernel
+
+import "fmp/onnx"
+
+// copyRange copies n elements src[s:] to dst[d:]; both are slices of one element type.
+func copyRange(dst any, d int, src any, s, n int) {
+	switch to := dst.(type) {
+	case []float32:
+		copy(to[d:d+n], src.([]float32)[s:s+n])
+	case []float64:
+		copy(to[d:d+n], src.([]float64)[s:s+n])
+	case []int8:
+		copy(to[d:d+n], src.([]int8)[s:s+n])
+	case []int16:
+		copy(to[d:d+n], src.([]int16)[s:s+n])
+	case []int32:
+		copy(to[d:d+n], src.([]int32)[s:s+n])
+	case []int64:
+		copy(to[d:d+n], src.([]int64)[s:s+n])
+	case []uint8:
+		copy(to[d:d+n], src.([]uint8)[s:s+n])
+	case []uint16:
+		copy(to[d:d+n], src.([]uint16)[s:s+n])
+	case []uint32:
+		copy(to[d:d+n], src.([]uint32)[s:s+n])
+	case []uint64:
+		copy(to[d:d+n], src.([]uint64)[s:s+n])
+	case []bool:
+		copy(to[d:d+n], src.([]bool)[s:s+n])
+	case []string:
+		copy(to[d:d+n], src.([]string)[s:s+n])
+	}
+}
+
+// fill sets dst[d:d+n] to src[s].
+func fill(dst any, d, n int, src any, s int) {
+	switch to := dst.(type) {
+	case []float32:
+		fillRange(to[d:d+n], src.([]float32)[s])
+	case []float64:
+		fillRange(to[d:d+n], src.([]float64)[s])
+	case []int8:
+		fillRange(to[d:d+n], src.([]int8)[s])
+	case []int16:
+		fillRange(to[d:d+n], src.([]int16)[s])
+	case []int32:
+		fillRange(to[d:d+n], src.([]int32)[s])
+	case []int64:
+		fillRange(to[d:d+n], src.([]int64)[s])
+	case []uint8:
+		fillRange(to[d:d+n], src.([]uint8)[s])
+	case []uint16:
+		fillRange(to[d:d+n], src.([]uint16)[s])
+	case []uint32:
+		fillRange(to[d:d+n], src.([]uint32)[s])
+	case []uint64:
+		fillRange(to[d:d+n], src.([]uint64)[s])
+	case []bool:
+		fillRange(to[d:d+n], src.([]bool)[s])
+	case []string:
+		fillRange(to[d:d+n], src.([]string)[s])
+	}
+}
+
+func fillRange[T any](dst []T, v T) {
+	for i := range dst {
+		dst[i] = v
+	}
+}
+
+// clearData sets all elements to zero (false, "").
+func clearData(t *onnx.Tensor) {
+	switch d := t.Data.(type) {
+	case []float32:
+		clear(d)
+	case []float64:
+		clear(d)
+	case []int8:
+		clear(d)
+	case []int16:
+		clear(d)
+	case []int32:
+		clear(d)
+	case []int64:
+		clear(d)
+	case []uint8:
+		clear(d)
+	case []uint16:
+		clear(d)
+	case []uint32:
+		clear(d)
+	case []uint64:
+		clear(d)
+	case []bool:
+		clear(d)
+	case []string:
+		clear(d)
+	}
+}
+
+// gather fills the dense tensor out with src read from offset with the given strides:
+//
+//	out[i_1, ..., i_r] = src[offset + sum_k i_k stride_k]
+//
+// It serves every operator that moves elements without changing them: Transpose, Slice, Expand, ...
+func gather(c *Call, out, src *onnx.Tensor, offset int, stride []int) {
+	switch d := out.Data.(type) {
+	case []float32:
+		gatherOf(c, d, out.Shape, src.Data.([]float32), offset, stride)
+	case []float64:
+		gatherOf(c, d, out.Shape, src.Data.([]float64), offset, stride)
+	case []int8:
+		gatherOf(c, d, out.Shape, src.Data.([]int8), offset, stride)
+	case []int16:
+		gatherOf(c, d, out.Shape, src.Data.([]int16), offset, stride)
+	case []int32:
+		gatherOf(c, d, out.Shape, src.Data.([]int32), offset, stride)
+	case []int64:
+		gatherOf(c, d, out.Shape, src.Data.([]int64), offset, stride)
+	case []uint8:
+		gatherOf(c, d, out.Shape, src.Data.([]uint8), offset, stride)
+	case []uint16:
+		gatherOf(c, d, out.Shape, src.Data.([]uint16), offset, stride)
+	case []uint32:
+		gatherOf(c, d, out.Shape, src.Data.([]uint32), offset, stride)
+	case []uint64:
+		gatherOf(c, d, out.Shape, src.Data.([]uint64), offset, stride)
+	case []bool:
+		gatherOf(c, d, out.Shape, src.Data.([]bool), offset, stride)
+	case []string:
+		gatherOf(c, d, out.Shape, src.Data.([]string), offset, stride)
+	}
+}
+
+func gatherOf[T any](c *Call, dst []T, shape []int, src []T, offset int, stride []int) {
+	if len(dst) == 0 {
+		return
+	}
+	dims, sts := collapse(shape, stride)
+	st := sts[0]
+	last := len(dims) - 1
+	inner, step := dims[last], st[last]
+	outer, ost := dims[:last], [][]int{st[:last]}
+	c.Parallel(product(outer), inner, func(lo, hi int) {
+		od := newOdometer(outer, ost, lo)
+		for i := lo; i < hi; i++ {
+			row := dst[i*inner : (i+1)*inner]
+			at := offset + od.off[0]
+			switch step {
+			case 1:
+				copy(row, src[at:at+inner])
+			case 0:
+				fillRange(row, src[at])
+			default:
+				for j := range row {
+					row[j] = src[at]
+					at += step
+				}
+			}
+			od.next()
+		}
+	})
+}
+
+// Copy copies the elements of src to dst, which has the same element type and shape.
+func Copy(dst, src *onnx.Tensor) { copyRange(dst.Data, 0, src.Data, 0, src.Len()) }
+
+// Capacity is the number of elements that a slice of elements can hold.
+func Capacity(data any) int {
+	switch d := data.(type) {
+	case []float32:
+		return cap(d)
+	case []float64:
+		return cap(d)
+	case []int8:
+		return cap(d)
+	case []int16:
+		return cap(d)
+	case []int32:
+		return cap(d)
+	case []int64:
+		return cap(d)
+	case []uint8:
+		return cap(d)
+	case []uint16:
+		return cap(d)
+	case []uint32:
+		return cap(d)
+	case []uint64:
+		return cap(d)
+	case []bool:
+		return cap(d)
+	case []string:
+		return cap(d)
+	}
+	return 0
+}

@@ -1,0 +1,68 @@
+package kernel
+
+import "fmt"
+
+// Expand: out = broadcast(in, shape). Tile: out_k = in_k repeats_k.
+func init() {
+	register(
+		Def{Op: "Expand", Since: 8, In: "T L", Out: "T", T: all, New: newExpand},
+		Def{Op: "Tile", Since: 6, In: "T L", Out: "T", T: all, New: newTile},
+	)
+}
+
+func newExpand(*Spec) (Kernel, error) {
+	return func(c *Call) error {
+		dims, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		for _, d := range dims {
+			if d < 0 {
+				return fmt.Errorf("shape %v has a negative size", dims)
+			}
+		}
+		shape, err := broadcast(c.In[0].Shape, dims)
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		gather(c, out, c.In[0], 0, broadcastStrides(c.In[0].Shape, shape))
+		return nil
+	}, nil
+}
+
+func newTile(*Spec) (Kernel, error) {
+	return func(c *Call) error {
+		repeats, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		in := c.In[0].Shape
+		if len(repeats) != len(in) {
+			return fmt.Errorf("repeats %v for a tensor of rank %d", repeats, len(in))
+		}
+		// Each axis becomes two, [repeats_k, in_k], of which the first has stride 0.
+		shape, st := make([]int, len(in)), strides(in)
+		var dims, stride []int
+		for k, d := range in {
+			if repeats[k] < 0 || (d > 0 && repeats[k] > MaxTensorBytes/d) {
+				return fmt.Errorf("repeats %v is out of range for shape %v", repeats, in)
+			}
+			shape[k] = d * repeats[k]
+			dims, stride = append(dims, repeats[k], d), append(stride, 0, st[k])
+		}
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		wide, err := out.Reshape(dims...)
+		if err != nil {
+			return err
+		}
+		gather(c, wide, c.In[0], 0, stride)
+		return nil
+	}, nil
+}

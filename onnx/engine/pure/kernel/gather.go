@@ -1,0 +1,238 @@
+package kernel
+
+import (
+	"fmt"
+)
+
+// Gather, GatherElements, GatherND, Compress, ReverseSequence: selection by index. Negative indices count from the
+// end; one outside is an error.
+func init() {
+	register(
+		Def{Op: "Gather", Since: 1, In: "T I", Out: "T", T: all, New: newGather},
+		Def{Op: "GatherElements", Since: 11, In: "T I", Out: "T", T: all, New: newGatherElements},
+		Def{Op: "GatherND", Since: 11, In: "T L", Out: "T", T: all, New: newGatherND},
+		Def{Op: "Compress", Since: 9, In: "T B", Out: "T", T: all, New: newCompress},
+		Def{Op: "ReverseSequence", Since: 10, In: "T L", Out: "T", T: all, New: newReverseSequence},
+	)
+}
+
+// at checks an index into an axis of size n.
+func at(i, n int) (int, error) {
+	if i < -n || i >= n {
+		return 0, fmt.Errorf("index %d is outside an axis of size %d", i, n)
+	}
+	if i < 0 {
+		i += n
+	}
+	return i, nil
+}
+
+// Gather: axis = 0; out = [in_{<axis}, indices..., in_{>axis}].
+func newGather(s *Spec) (Kernel, error) {
+	axis := s.int("axis", 0)
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		ax, err := axisOf(axis, len(in))
+		if err != nil {
+			return err
+		}
+		idx, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		shape := append(append(append([]int{}, in[:ax]...), c.In[1].Shape...), in[ax+1:]...)
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		outer, inner := product(in[:ax]), product(in[ax+1:])
+		for j := range idx {
+			if idx[j], err = at(idx[j], in[ax]); err != nil {
+				return err
+			}
+		}
+		for o := 0; o < outer; o++ {
+			for j, i := range idx {
+				copyRange(out.Data, (o*len(idx)+j)*inner, c.In[0].Data, (o*in[ax]+i)*inner, inner)
+			}
+		}
+		return nil
+	}, nil
+}
+
+// elementOffset is the offset in a tensor of strides st of position i of a tensor of shape `shape`, with coordinate `axis` replaced by v.
+func elementOffset(i int, shape, st []int, axis, v int) int {
+	off := v * st[axis]
+	for k := len(shape) - 1; k >= 0; k-- {
+		if k != axis {
+			off += i % shape[k] * st[k]
+		}
+		i /= shape[k]
+	}
+	return off
+}
+
+// GatherElements: axis = 0; out[i_1, ..., i_r] = in[i_1, ..., indices[i], ..., i_r], out's shape = indices'.
+func newGatherElements(s *Spec) (Kernel, error) {
+	axis := s.int("axis", 0)
+	return func(c *Call) error {
+		in, is := c.In[0].Shape, c.In[1].Shape
+		if err := elementShapes(in, is, axis); err != nil {
+			return err
+		}
+		ax, _ := axisOf(axis, len(in))
+		idx, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, c.In[0].DType, is)
+		if err != nil {
+			return err
+		}
+		st := strides(in)
+		for i, v := range idx {
+			if v, err = at(v, in[ax]); err != nil {
+				return err
+			}
+			copyRange(out.Data, i, c.In[0].Data, elementOffset(i, is, st, ax, v), 1)
+		}
+		return nil
+	}, nil
+}
+
+// elementShapes: indices have the input's rank, and no axis but `axis` is longer than the input's.
+func elementShapes(in, idx []int, axis int) error {
+	ax, err := axisOf(axis, len(in))
+	if err != nil {
+		return err
+	}
+	if len(in) != len(idx) {
+		return fmt.Errorf("indices of shape %v for a tensor of shape %v: the ranks differ", idx, in)
+	}
+	for k := range in {
+		if k != ax && idx[k] > in[k] {
+			return fmt.Errorf("indices of shape %v reach beyond a tensor of shape %v on axis %d", idx, in, k)
+		}
+	}
+	return nil
+}
+
+// GatherND: batch_dims = 0; the last axis of indices [..., d] addresses axes batch.. of the input:
+//
+//	out = [indices_{<last}..., in_{batch+d}...]
+func newGatherND(s *Spec) (Kernel, error) {
+	batch := s.int("batch_dims", 0)
+	return func(c *Call) error {
+		in, is := c.In[0].Shape, c.In[1].Shape
+		if len(is) == 0 || batch < 0 || batch >= len(is) || batch > len(in) {
+			return fmt.Errorf("indices of shape %v and batch_dims %d for a tensor of shape %v", is, batch, in)
+		}
+		d := is[len(is)-1]
+		if batch+d > len(in) || !sameShape(in[:batch], is[:batch]) {
+			return fmt.Errorf("indices of shape %v and batch_dims %d do not address a tensor of shape %v", is, batch, in)
+		}
+		idx, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		shape := append(append([]int{}, is[:len(is)-1]...), in[batch+d:]...)
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		block, st := product(in[batch+d:]), strides(in)
+		rows, n := product(is[:len(is)-1]), product(is[batch:len(is)-1])
+		for r := 0; r < rows; r++ {
+			off := r / max(n, 1) * product(in[batch:])
+			for k := 0; k < d; k++ {
+				v, err := at(idx[r*d+k], in[batch+k])
+				if err != nil {
+					return err
+				}
+				off += v * st[batch+k]
+			}
+			copyRange(out.Data, r*block, c.In[0].Data, off, block)
+		}
+		return nil
+	}, nil
+}
+
+// Compress: keeps the slices along axis whose condition is true; without an axis, of the flattened input.
+func newCompress(s *Spec) (Kernel, error) {
+	flat := !s.hasAttr("axis")
+	axis := s.int("axis", 0)
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		if flat {
+			in = []int{c.In[0].Len()}
+		}
+		ax, err := axisOf(axis, len(in))
+		if err != nil {
+			return err
+		}
+		cond := data[bool](c.In[1])
+		if len(c.In[1].Shape) != 1 || len(cond) > in[ax] {
+			return fmt.Errorf("condition of shape %v for an axis of size %d", c.In[1].Shape, in[ax])
+		}
+		var keep []int
+		for i, v := range cond {
+			if v {
+				keep = append(keep, i)
+			}
+		}
+		shape := append([]int{}, in...)
+		shape[ax] = len(keep)
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		outer, inner := product(in[:ax]), product(in[ax+1:])
+		for o := 0; o < outer; o++ {
+			for j, i := range keep {
+				copyRange(out.Data, (o*len(keep)+j)*inner, c.In[0].Data, (o*in[ax]+i)*inner, inner)
+			}
+		}
+		return nil
+	}, nil
+}
+
+// ReverseSequence: time_axis = 0, batch_axis = 1 (one is 0, the other 1); the first lengths[b] steps of batch item b are reversed.
+func newReverseSequence(s *Spec) (Kernel, error) {
+	timeAxis, batchAxis := s.int("time_axis", 0), s.int("batch_axis", 1)
+	if timeAxis+batchAxis != 1 || timeAxis*batchAxis != 0 {
+		return nil, fmt.Errorf("time_axis %d and batch_axis %d: one is 0 and the other 1", timeAxis, batchAxis)
+	}
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		if len(in) < 2 || c.In[1].Len() != in[batchAxis] {
+			return fmt.Errorf("lengths of shape %v for a tensor of shape %v", c.In[1].Shape, in)
+		}
+		out, err := c.New(0, c.In[0].DType, in)
+		if err != nil {
+			return err
+		}
+		inner := product(in[2:])
+		for i := 0; i < in[0]; i++ {
+			for j := 0; j < in[1]; j++ {
+				t, b := i, j
+				if timeAxis == 1 {
+					t, b = j, i
+				}
+				n := int(c.In[1].I64()[b])
+				if n < 1 || n > in[timeAxis] {
+					return fmt.Errorf("length %d is outside 1 to %d", n, in[timeAxis])
+				}
+				from := t
+				if t < n {
+					from = n - 1 - t
+				}
+				src := from*in[1] + b
+				if timeAxis == 1 {
+					src = b*in[1] + from
+				}
+				copyRange(out.Data, (i*in[1]+j)*inner, c.In[0].Data, src*inner, inner)
+			}
+		}
+		return nil
+	}, nil
+}

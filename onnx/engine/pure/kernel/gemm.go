@@ -1,0 +1,145 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Gemm: alpha = 1, beta = 1, transA = 0, transB = 0:
+//
+//	out [m, n] = alpha A' B' + beta C, where A' is [m, k], B' is [k, n] and C is broadcast to [m, n]
+func init() {
+	register(
+		Def{Op: "Gemm", Since: 7, Until: 10, In: "T T T", Out: "T", T: floats | set(onnx.Int32, onnx.Int64, onnx.Uint32, onnx.Uint64), Half: true, New: newGemm},
+		Def{Op: "Gemm", Since: 11, In: "T T T?", Out: "T", T: floats | set(onnx.Int32, onnx.Int64, onnx.Uint32, onnx.Uint64), Half: true, New: newGemm},
+		Def{Op: "Gemm", Since: 6, Until: 6, In: "T T T", Out: "T", T: floats, Half: true, New: newGemm6},
+	)
+}
+
+type gemmSpec struct {
+	alpha, beta float64
+	ta, tb      bool
+}
+
+// Opset 6: C is broadcast only where broadcast=1.
+func newGemm6(s *Spec) (Kernel, error) {
+	wide := s.bool("broadcast", false)
+	k, err := newGemm(s)
+	if err != nil {
+		return nil, err
+	}
+	return func(c *Call) error {
+		if !wide && len(c.In[2].Shape) != 2 {
+			return fmt.Errorf("C has shape %v and the node does not broadcast", c.In[2].Shape)
+		}
+		return k(c)
+	}, nil
+}
+
+func newGemm(s *Spec) (Kernel, error) {
+	g := gemmSpec{alpha: float64(s.float("alpha", 1)), beta: float64(s.float("beta", 1)), ta: s.bool("transA", false), tb: s.bool("transB", false)}
+	if integers.Has(s.In[0]) && (g.alpha != float64(int64(g.alpha)) || g.beta != float64(int64(g.beta))) {
+		return nil, fmt.Errorf("alpha %v and beta %v of an integer product are not whole", g.alpha, g.beta)
+	}
+	return numeric(s, gemmFloat[float32](g), gemmFloat[float64](g), nil, nil, gemmInt[int32](g), gemmInt[int64](g), nil, nil, gemmInt[uint32](g), gemmInt[uint64](g))
+}
+
+func (g gemmSpec) shape(a, b []int) (m, n, k int, err error) {
+	if len(a) != 2 || len(b) != 2 {
+		return 0, 0, 0, fmt.Errorf("shapes %v and %v: two matrices are expected", a, b)
+	}
+	m, k = a[0], a[1]
+	if g.ta {
+		m, k = k, m
+	}
+	kb, n := b[0], b[1]
+	if g.tb {
+		kb, n = n, kb
+	}
+	if k != kb {
+		return 0, 0, 0, fmt.Errorf("shapes %v (transA %v) and %v (transB %v) do not match", a, g.ta, b, g.tb)
+	}
+	return m, n, k, nil
+}
+
+// start makes the output holding beta C.
+func gemmStart[T number](c *Call, m, n int, beta T) ([]T, error) {
+	shape := []int{m, n}
+	if c.in(2) != nil {
+		if s, err := broadcast(c.In[2].Shape, shape); err != nil || !sameShape(s, shape) {
+			return nil, fmt.Errorf("C of shape %v cannot be broadcast to %v", c.In[2].Shape, shape)
+		}
+	}
+	out, err := c.New(0, c.In[0].DType, shape)
+	if err != nil {
+		return nil, err
+	}
+	o := data[T](out)
+	if c.in(2) == nil || beta == 0 {
+		clear(o)
+		return o, nil
+	}
+	gather(c, out, c.In[2], 0, broadcastStrides(c.In[2].Shape, shape))
+	if beta != 1 {
+		for i := range o {
+			o[i] *= beta
+		}
+	}
+	return o, nil
+}
+
+func gemmFloat[T floating](g gemmSpec) Kernel {
+	return func(c *Call) error {
+		m, n, k, err := g.shape(c.In[0].Shape, c.In[1].Shape)
+		if err != nil {
+			return err
+		}
+		o, err := gemmStart(c, m, n, T(g.beta))
+		if err != nil {
+			return err
+		}
+		a := matrix[T]{data: data[T](c.In[0]), rows: m, cols: k, stride: max(1, c.In[0].Shape[1]), trans: g.ta}
+		b := matrix[T]{data: data[T](c.In[1]), rows: k, cols: n, stride: max(1, c.In[1].Shape[1]), trans: g.tb}
+		if g.alpha != 1 {
+			buf := make([]T, len(a.data))
+			for i, v := range a.data {
+				buf[i] = T(g.alpha) * v
+			}
+			a.data = buf
+		}
+		parallelMultiply(c, a, b, dense(o, m, n))
+		return nil
+	}
+}
+
+func gemmInt[T integer](g gemmSpec) Kernel {
+	return func(c *Call) error {
+		m, n, k, err := g.shape(c.In[0].Shape, c.In[1].Shape)
+		if err != nil {
+			return err
+		}
+		o, err := gemmStart(c, m, n, T(int64(g.beta)))
+		if err != nil {
+			return err
+		}
+		a, b := data[T](c.In[0]), data[T](c.In[1])
+		for i := 0; i < m; i++ {
+			for j := 0; j < n; j++ {
+				var sum T
+				for l := 0; l < k; l++ {
+					x, y := i*k+l, l*n+j
+					if g.ta {
+						x = l*m + i
+					}
+					if g.tb {
+						y = j*k + l
+					}
+					sum += a[x] * b[y]
+				}
+				o[i*n+j] += T(int64(g.alpha)) * sum
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,78 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// And, Or, Xor, Not on booleans; BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot and BitShift on integers.
+func init() {
+	register(
+		Def{Op: "And", Since: 7, In: "B B", Out: "B", New: booleanOf(func(a, b bool) bool { return a && b })},
+		Def{Op: "Or", Since: 7, In: "B B", Out: "B", New: booleanOf(func(a, b bool) bool { return a || b })},
+		Def{Op: "Xor", Since: 7, In: "B B", Out: "B", New: booleanOf(func(a, b bool) bool { return a != b })},
+		Def{Op: "Not", Since: 1, In: "B", Out: "B", New: newNot},
+		Def{Op: "BitwiseAnd", Since: 18, In: "T T", Out: "T", T: integers, New: newBitwiseAnd},
+		Def{Op: "BitwiseOr", Since: 18, In: "T T", Out: "T", T: integers, New: newBitwiseOr},
+		Def{Op: "BitwiseXor", Since: 18, In: "T T", Out: "T", T: integers, New: newBitwiseXor},
+		Def{Op: "BitwiseNot", Since: 18, In: "T", Out: "T", T: integers, New: newBitwiseNot},
+		Def{Op: "BitShift", Since: 11, In: "T T", Out: "T", T: unsigneds, New: newBitShift},
+	)
+}
+
+func booleanOf(f func(a, b bool) bool) func(*Spec) (Kernel, error) {
+	row := each(f)
+	return func(*Spec) (Kernel, error) {
+		return func(c *Call) error { return binary[bool, bool](c, onnx.Bool, 2, row) }, nil
+	}
+}
+
+func newNot(*Spec) (Kernel, error) {
+	return unaryOf(1, func(v bool) bool { return !v }), nil
+}
+
+func and[T integer](a, b T) T { return a & b }
+func or[T integer](a, b T) T  { return a | b }
+func xor[T integer](a, b T) T { return a ^ b }
+func not[T integer](a T) T    { return ^a }
+
+// integral picks the kernel for an integer input 0, in the order int8 to int64, uint8 to uint64.
+func integral(s *Spec, ks ...Kernel) (Kernel, error) {
+	return numeric(s, append([]Kernel{nil, nil}, ks...)...)
+}
+
+func newBitwiseAnd(s *Spec) (Kernel, error) {
+	return integral(s, binaryOf(each(and[int8])), binaryOf(each(and[int16])), binaryOf(each(and[int32])), binaryOf(each(and[int64])),
+		binaryOf(each(and[uint8])), binaryOf(each(and[uint16])), binaryOf(each(and[uint32])), binaryOf(each(and[uint64])))
+}
+
+func newBitwiseOr(s *Spec) (Kernel, error) {
+	return integral(s, binaryOf(each(or[int8])), binaryOf(each(or[int16])), binaryOf(each(or[int32])), binaryOf(each(or[int64])),
+		binaryOf(each(or[uint8])), binaryOf(each(or[uint16])), binaryOf(each(or[uint32])), binaryOf(each(or[uint64])))
+}
+
+func newBitwiseXor(s *Spec) (Kernel, error) {
+	return integral(s, binaryOf(each(xor[int8])), binaryOf(each(xor[int16])), binaryOf(each(xor[int32])), binaryOf(each(xor[int64])),
+		binaryOf(each(xor[uint8])), binaryOf(each(xor[uint16])), binaryOf(each(xor[uint32])), binaryOf(each(xor[uint64])))
+}
+
+func newBitwiseNot(s *Spec) (Kernel, error) {
+	return integral(s, unaryOf(1, not[int8]), unaryOf(1, not[int16]), unaryOf(1, not[int32]), unaryOf(1, not[int64]),
+		unaryOf(1, not[uint8]), unaryOf(1, not[uint16]), unaryOf(1, not[uint32]), unaryOf(1, not[uint64]))
+}
+
+// BitShift: direction "LEFT" or "RIGHT" (no default); shifting by the width or more gives 0.
+func newBitShift(s *Spec) (Kernel, error) {
+	switch dir := s.str("direction", ""); dir {
+	case "LEFT":
+		return integral(s, nil, nil, nil, nil, binaryOf(each(shl[uint8])), binaryOf(each(shl[uint16])), binaryOf(each(shl[uint32])), binaryOf(each(shl[uint64])))
+	case "RIGHT":
+		return integral(s, nil, nil, nil, nil, binaryOf(each(shr[uint8])), binaryOf(each(shr[uint16])), binaryOf(each(shr[uint32])), binaryOf(each(shr[uint64])))
+	default:
+		return nil, fmt.Errorf("direction %q is neither LEFT nor RIGHT", dir)
+	}
+}
+
+func shl[T unsigned](a, b T) T { return a << b }
+func shr[T unsigned](a, b T) T { return a >> b }

@@ -1,0 +1,113 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// MatMul: NumPy's matmul, batches broadcast:
+//
+//	out[..., m, n] = a[..., m, k] b[..., k, n]
+//
+// A vector a is read as [1, k], a vector b as [k, 1], and the axis of size 1 is dropped from the result.
+func init() {
+	register(Def{Op: "MatMul", Since: 1, In: "T T", Out: "T", T: floats | set(onnx.Int32, onnx.Int64, onnx.Uint32, onnx.Uint64), Half: true, New: newMatMul})
+}
+
+func newMatMul(s *Spec) (Kernel, error) {
+	return numeric(s, matMulFloat[float32], matMulFloat[float64], nil, nil, matMulInt[int32], matMulInt[int64], nil, nil, matMulInt[uint32], matMulInt[uint64])
+}
+
+// matMulPlan is what two shapes mean to MatMul.
+type matMulPlan struct {
+	m, n, k int
+	out     []int // the result's shape
+	batch   []int
+	a, b    []int // strides of the batch axes
+	oneB    bool  // b has no batch axes: the product is one matrix product of a's stacked rows
+}
+
+func planMatMul(as, bs []int) (p matMulPlan, err error) {
+	if len(as) == 0 || len(bs) == 0 {
+		return p, fmt.Errorf("shapes %v and %v: a scalar cannot be multiplied as a matrix", as, bs)
+	}
+	a, b := as, bs
+	if len(a) == 1 {
+		a = []int{1, a[0]}
+	}
+	if len(b) == 1 {
+		b = []int{b[0], 1}
+	}
+	p.m, p.k, p.n = a[len(a)-2], a[len(a)-1], b[len(b)-1]
+	if b[len(b)-2] != p.k {
+		return p, fmt.Errorf("shapes %v and %v do not match: %d columns and %d rows", as, bs, p.k, b[len(b)-2])
+	}
+	if p.batch, err = broadcast(a[:len(a)-2], b[:len(b)-2]); err != nil {
+		return p, fmt.Errorf("batches of shapes %v and %v: %w", as, bs, err)
+	}
+	p.a, p.b = broadcastStrides(a[:len(a)-2], p.batch), broadcastStrides(b[:len(b)-2], p.batch)
+	p.oneB = product(b[:len(b)-2]) == 1 && product(a[:len(a)-2]) == product(p.batch)
+	p.out = append([]int{}, p.batch...)
+	if len(as) > 1 {
+		p.out = append(p.out, p.m)
+	}
+	if len(bs) > 1 {
+		p.out = append(p.out, p.n)
+	}
+	return p, nil
+}
+
+func matMulFloat[T floating](c *Call) error {
+	p, err := planMatMul(c.In[0].Shape, c.In[1].Shape)
+	if err != nil {
+		return err
+	}
+	out, err := c.New(0, c.In[0].DType, p.out)
+	if err != nil {
+		return err
+	}
+	a, b, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
+	clear(o)
+	if p.oneB {
+		parallelMultiply(c, dense(a, product(p.batch)*p.m, p.k), dense(b, p.k, p.n), dense(o, product(p.batch)*p.m, p.n))
+		return nil
+	}
+	c.Parallel(product(p.batch), p.m*p.n*p.k/4, func(lo, hi int) {
+		od := newOdometer(p.batch, [][]int{p.a, p.b}, lo)
+		for i := lo; i < hi; i++ {
+			ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, i*p.m*p.n
+			multiply(dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n), dense(o[oo:oo+p.m*p.n], p.m, p.n))
+			od.next()
+		}
+	})
+	return nil
+}
+
+func matMulInt[T integer](c *Call) error {
+	p, err := planMatMul(c.In[0].Shape, c.In[1].Shape)
+	if err != nil {
+		return err
+	}
+	out, err := c.New(0, c.In[0].DType, p.out)
+	if err != nil {
+		return err
+	}
+	a, b, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
+	clear(o)
+	od := newOdometer(p.batch, [][]int{p.a, p.b}, 0)
+	for x, n := 0, product(p.batch); x < n; x++ {
+		ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, x*p.m*p.n
+		for i := 0; i < p.m; i++ {
+			row := o[oo+i*p.n : oo+(i+1)*p.n]
+			for l := 0; l < p.k; l++ {
+				v := a[ao+i*p.k+l]
+				for j, w := range b[bo+l*p.n : bo+(l+1)*p.n] {
+					row[j] += v * w
+				}
+			}
+		}
+		od.next()
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package kernel
+
+import (
+	"fmt"
+	"sort"
+	"sync"
+
+	"fmp/onnx"
+)
+
+// Bounds on what a model may ask for when it runs, so that a hostile shape is an error and not an
+// exhausted machine.
+const (
+	// MaxTensorBytes bounds one intermediate tensor: 2 GiB.
+	MaxTensorBytes = 2 << 30
+	// MaxLiveBytes bounds all intermediate tensors alive at once: 8 GiB.
+	MaxLiveBytes = 8 << 30
+)
+
+// Pool keeps the buffers of values that are no longer needed for those that come. It is safe for
+// concurrent use.
+type Pool struct {
+	mu   sync.Mutex
+	live int64 // bytes handed out
+	f32  freeList[float32]
+	f64  freeList[float64]
+	i8   freeList[int8]
+	i16  freeList[int16]
+	i32  freeList[int32]
+	i64  freeList[int64]
+	u8   freeList[uint8]
+	u16  freeList[uint16]
+	u32  freeList[uint32]
+	u64  freeList[uint64]
+	b    freeList[bool]
+	s    freeList[string]
+}
+
+// freeList holds unused buffers, smallest first.
+type freeList[T any] struct{ free [][]T }
+
+// get takes the smallest buffer that holds n elements. One that is far too large is left for a larger
+// value; where none fits, the largest that is too small is given up, so that a growing batch does not
+// pile up buffers of every size it has had.
+func (l *freeList[T]) get(n int) []T {
+	i := sort.Search(len(l.free), func(i int) bool { return cap(l.free[i]) >= n })
+	if i < len(l.free) && cap(l.free[i]) <= 4*n+1024 {
+		b := l.free[i]
+		l.free = append(l.free[:i], l.free[i+1:]...)
+		return b[:n]
+	}
+	if i > 0 {
+		l.free = append(l.free[:i-1], l.free[i:]...)
+	}
+	return make([]T, n)
+}
+
+func (l *freeList[T]) put(b []T) {
+	if cap(b) == 0 {
+		return
+	}
+	i := sort.Search(len(l.free), func(i int) bool { return cap(l.free[i]) >= cap(b) })
+	l.free = append(l.free, nil)
+	copy(l.free[i+1:], l.free[i:])
+	l.free[i] = b
+}
+
+// Get is a slice of n elements of the Go type that holds d, with arbitrary contents.
+func (p *Pool) Get(d onnx.DType, n int) (any, error) {
+	size := int64(d.Size())
+	if d == onnx.String {
+		size = 16
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n < 0 || int64(n)*size > MaxTensorBytes {
+		return nil, fmt.Errorf("a tensor of %d elements of %v is over the bound of %d bytes", n, d, int64(MaxTensorBytes))
+	}
+	if p.live+int64(n)*size > MaxLiveBytes {
+		return nil, fmt.Errorf("intermediate values take more than %d bytes; run a smaller batch", int64(MaxLiveBytes))
+	}
+	p.live += int64(n) * size
+	switch d {
+	case onnx.Float32:
+		return p.f32.get(n), nil
+	case onnx.Float64:
+		return p.f64.get(n), nil
+	case onnx.Int8:
+		return p.i8.get(n), nil
+	case onnx.Int16:
+		return p.i16.get(n), nil
+	case onnx.Int32:
+		return p.i32.get(n), nil
+	case onnx.Int64:
+		return p.i64.get(n), nil
+	case onnx.Uint8:
+		return p.u8.get(n), nil
+	case onnx.Uint16, onnx.Float16, onnx.BFloat16:
+		return p.u16.get(n), nil
+	case onnx.Uint32:
+		return p.u32.get(n), nil
+	case onnx.Uint64:
+		return p.u64.get(n), nil
+	case onnx.Bool:
+		return p.b.get(n), nil
+	case onnx.String:
+		return p.s.get(n), nil
+	}
+	return nil, fmt.Errorf("no buffer of element type %v", d)
+}
+
+// Put gives a buffer from Get back.
+func (p *Pool) Put(b any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live -= bufferBytes(b)
+	switch b := b.(type) {
+	case []float32:
+		p.f32.put(b)
+	case []float64:
+		p.f64.put(b)
+	case []int8:
+		p.i8.put(b)
+	case []int16:
+		p.i16.put(b)
+	case []int32:
+		p.i32.put(b)
+	case []int64:
+		p.i64.put(b)
+	case []uint8:
+		p.u8.put(b)
+	case []uint16:
+		p.u16.put(b)
+	case []uint32:
+		p.u32.put(b)
+	case []uint64:
+		p.u64.put(b)
+	case []bool:
+		p.b.put(b)
+	case []string:
+		p.s.put(b)
+	}
+}
+
+// Forget says that a buffer from Get leaves the pool for good: it belongs to the caller now.
+func (p *Pool) Forget(b any) {
+	p.mu.Lock()
+	p.live -= bufferBytes(b)
+	p.mu.Unlock()
+}
+
+func bufferBytes(b any) int64 {
+	switch b := b.(type) {
+	case []float32:
+		return 4 * int64(len(b))
+	case []float64:
+		return 8 * int64(len(b))
+	case []int8:
+		return int64(len(b))
+	case []int16:
+		return 2 * int64(len(b))
+	case []int32:
+		return 4 * int64(len(b))
+	case []int64:
+		return 8 * int64(len(b))
+	case []uint8:
+		return int64(len(b))
+	case []uint16:
+		return 2 * int64(len(b))
+	case []uint32:
+		return 4 * int64(len(b))
+	case []uint64:
+		return 8 * int64(len(b))
+	case []bool:
+		return int64(len(b))
+	case []string:
+		return 16 * int64(len(b))
+	}
+	return 0
+}

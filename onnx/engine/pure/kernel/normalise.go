@@ -1,0 +1,390 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// BatchNormalization, InstanceNormalization, LayerNormalization, GroupNormalization, LpNormalization, LRN,
+// MeanVarianceNormalization. Statistics are taken in float64.
+func init() {
+	register(
+		Def{Op: "BatchNormalization", Since: 6, Until: 6, In: "T T T T T", Out: "T", T: floats, Half: true, New: newBatchNormalization},
+		Def{Op: "BatchNormalization", Since: 7, Until: 8, In: "T T T T T", Out: "T", T: floats, Half: true, New: newBatchNormalization},
+		Def{Op: "BatchNormalization", Since: 9, Until: 14, In: "T T T T T", Out: "T", T: floats, Half: true, New: newBatchNormalization},
+		Def{Op: "BatchNormalization", Since: 15, In: "T V V V V", Out: "T", T: floats, Half: true, New: newBatchNormalization},
+		Def{Op: "InstanceNormalization", Since: 6, In: "T T T", Out: "T", T: floats, Half: true, New: newInstanceNormalization},
+		Def{Op: "LayerNormalization", Since: 17, In: "T T T?", Out: "T T T", T: floats, Half: true, New: newLayerNormalization},
+		Def{Op: "GroupNormalization", Since: 18, Until: 20, In: "T T T", Out: "T", T: floats, Half: true, New: newGroupNormalization},
+		Def{Op: "GroupNormalization", Since: 21, In: "T T T", Out: "T", T: floats, Half: true, New: newGroupNormalization},
+		Def{Op: "LpNormalization", Since: 1, In: "T", Out: "T", T: floats, Half: true, New: newLpNormalization},
+		Def{Op: "LRN", Since: 1, In: "T", Out: "T", T: floats, Half: true, New: newLRN},
+		Def{Op: "MeanVarianceNormalization", Since: 9, In: "T", Out: "T", T: floats, Half: true, New: newMeanVarianceNormalization},
+	)
+}
+
+// BatchNormalization, inference: epsilon = 1e-5; out = scale (x - mean) / sqrt(var + epsilon) + b per channel (axis 1).
+func newBatchNormalization(s *Spec) (Kernel, error) {
+	eps := float64(s.float("epsilon", 1e-5))
+	s.ignore("momentum")
+	switch {
+	case s.Opset == 6:
+		s.ignore("consumed_inputs")
+		if s.int("is_test", 0) == 0 {
+			return nil, fmt.Errorf("the training form (is_test=0) is not implemented")
+		}
+		fallthrough
+	case s.Opset < 9:
+		if s.int("spatial", 1) != 1 {
+			return nil, fmt.Errorf("spatial=0 is not implemented")
+		}
+	case s.Opset >= 14:
+		if s.int("training_mode", 0) != 0 {
+			return nil, fmt.Errorf("training_mode=1 is not implemented")
+		}
+	}
+	for i := 1; i < 5; i++ {
+		if !floats.Has(s.In[i]) {
+			return nil, fmt.Errorf("input %d of type %v is not implemented", i, s.In[i])
+		}
+	}
+	return numeric(s, batchNorm[float32](eps), batchNorm[float64](eps))
+}
+
+func batchNorm[T floating](eps float64) Kernel {
+	return func(c *Call) error {
+		xs := c.In[0].Shape
+		if len(xs) < 1 {
+			return fmt.Errorf("the input is a scalar")
+		}
+		ch := 1
+		if len(xs) > 1 {
+			ch = xs[1]
+		}
+		a, b := make([]T, ch), make([]T, ch)
+		for i := 1; i < 5; i++ {
+			if c.In[i].Len() != ch {
+				return fmt.Errorf("input %d has %d elements for %d channels", i, c.In[i].Len(), ch)
+			}
+		}
+		for i := range a {
+			scale := toFloat64(c.In[1], i) / math.Sqrt(toFloat64(c.In[4], i)+eps)
+			a[i], b[i] = T(scale), T(toFloat64(c.In[2], i)-toFloat64(c.In[3], i)*scale)
+		}
+		x := data[T](c.In[0])
+		out, err := c.Over(0, 0, c.In[0].DType, xs)
+		if err != nil {
+			return err
+		}
+		o, size := data[T](out), 1
+		if len(xs) > 2 {
+			size = product(xs[2:])
+		}
+		if len(o) == 0 {
+			return nil
+		}
+		c.Parallel(len(o)/size, size, func(lo, hi int) {
+			for p := lo; p < hi; p++ {
+				m, k := a[p%ch], b[p%ch]
+				src, dst := x[p*size:(p+1)*size], o[p*size:(p+1)*size]
+				for i, v := range src {
+					dst[i] = m*v + k
+				}
+			}
+		})
+		return nil
+	}
+}
+
+// moments are the mean and the (biased) variance of a run.
+func moments[T floating](x []T) (mean, variance float64) {
+	for _, v := range x {
+		mean += float64(v)
+	}
+	n := float64(len(x))
+	mean /= n
+	for _, v := range x {
+		d := float64(v) - mean
+		variance += d * d
+	}
+	return mean, variance / n
+}
+
+// InstanceNormalization: epsilon = 1e-5; each plane of each image is normalised, then scaled and shifted per channel.
+func newInstanceNormalization(s *Spec) (Kernel, error) {
+	s.ignore("consumed_inputs")
+	eps := float64(s.float("epsilon", 1e-5))
+	group := func(shape []int) (int, error) { return shape[1], nil }
+	return numeric(s, groupNorm[float32](eps, group, false), groupNorm[float64](eps, group, false))
+}
+
+// GroupNormalization: num_groups, epsilon = 1e-5; channels of a group share statistics. Scale and bias are one number
+// a group up to opset 20, one a channel from 21 on.
+func newGroupNormalization(s *Spec) (Kernel, error) {
+	eps := float64(s.float("epsilon", 1e-5))
+	n := s.int("num_groups", 0)
+	s.ignore("stash_type")
+	if n < 1 {
+		return nil, fmt.Errorf("num_groups %d: at least 1 is expected", n)
+	}
+	group := func(shape []int) (int, error) {
+		if shape[1]%n != 0 {
+			return 0, fmt.Errorf("%d channels cannot be divided into %d groups", shape[1], n)
+		}
+		return n, nil
+	}
+	byGroup := s.Opset < 21
+	return numeric(s, groupNorm[float32](eps, group, byGroup), groupNorm[float64](eps, group, byGroup))
+}
+
+func groupNorm[T floating](eps float64, groups func([]int) (int, error), byGroup bool) Kernel {
+	return func(c *Call) error {
+		xs := c.In[0].Shape
+		if len(xs) < 2 {
+			return fmt.Errorf("input of shape %v: [n, channels, axes...] is expected", xs)
+		}
+		g, err := groups(xs)
+		if err != nil {
+			return err
+		}
+		want := xs[1]
+		if byGroup {
+			want = g
+		}
+		if c.In[1].Len() != want || c.In[2].Len() != want {
+			return fmt.Errorf("scale and bias have %d and %d elements where %d are expected", c.In[1].Len(), c.In[2].Len(), want)
+		}
+		x, scale, bias := data[T](c.In[0]), data[T](c.In[1]), data[T](c.In[2])
+		out, err := c.New(0, c.In[0].DType, xs)
+		if err != nil {
+			return err
+		}
+		o := data[T](out)
+		if len(o) == 0 {
+			return nil
+		}
+		size, per := product(xs[2:]), xs[1]/g
+		c.Parallel(xs[0]*g, per*size*4, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				block := x[i*per*size : (i+1)*per*size]
+				mean, variance := moments(block)
+				inv := 1 / math.Sqrt(variance+eps)
+				for k, v := range block {
+					ch := i%g*per + k/size
+					if byGroup {
+						ch = i % g
+					}
+					o[i*per*size+k] = T((float64(v)-mean)*inv)*scale[ch] + bias[ch]
+				}
+			}
+		})
+		return nil
+	}
+}
+
+// LayerNormalization: axis = -1, epsilon = 1e-5; over axes axis.. of x together. Further outputs are the mean and
+// the inverse standard deviation, of shape [x_0, ..., x_{axis-1}, 1, ..., 1].
+func newLayerNormalization(s *Spec) (Kernel, error) {
+	axis, eps := s.int("axis", -1), float64(s.float("epsilon", 1e-5))
+	if st := s.int("stash_type", 1); st != 1 {
+		return nil, fmt.Errorf("stash_type %d is not implemented", st)
+	}
+	if s.In[0] == onnx.Float64 && len(s.Out) > 1 {
+		return nil, fmt.Errorf("mean and inverse deviation of float64 inputs are not implemented")
+	}
+	return numeric(s, layerNorm[float32](axis, eps), layerNorm[float64](axis, eps))
+}
+
+func layerNorm[T floating](axis int, eps float64) Kernel {
+	return func(c *Call) error {
+		xs := c.In[0].Shape
+		ax, err := axisOf(axis, len(xs))
+		if err != nil {
+			return err
+		}
+		norm := xs[ax:]
+		param := func(i int) ([]T, error) {
+			t := c.in(i)
+			if t == nil {
+				return nil, nil
+			}
+			if sameShape(t.Shape, norm) {
+				return data[T](t), nil
+			}
+			if b, err := broadcast(t.Shape, norm); err != nil || !sameShape(b, norm) {
+				return nil, fmt.Errorf("input %d of shape %v cannot be broadcast to the normalised axes %v", i, t.Shape, norm)
+			}
+			full := Scratch[T](c, product(norm))
+			gatherOf(c, full, norm, data[T](t), 0, broadcastStrides(t.Shape, norm))
+			return full, nil
+		}
+		scale, err := param(1)
+		if err != nil {
+			return err
+		}
+		bias, err := param(2)
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, c.In[0].DType, xs)
+		if err != nil {
+			return err
+		}
+		stats := append([]int{}, xs...)
+		for k := ax; k < len(stats); k++ {
+			stats[k] = 1
+		}
+		var side [2][]T
+		for i := range side {
+			if c.wants(i + 1) {
+				t, err := c.New(i+1, c.In[0].DType, stats)
+				if err != nil {
+					return err
+				}
+				side[i] = data[T](t)
+			}
+		}
+		x, o, n := data[T](c.In[0]), data[T](out), product(norm)
+		c.Parallel(product(xs[:ax]), n*4, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				src, dst := x[i*n:(i+1)*n], o[i*n:(i+1)*n]
+				mean, variance := moments(src)
+				inv := 1 / math.Sqrt(variance+eps)
+				for k, v := range src {
+					dst[k] = T((float64(v)-mean)*inv) * scale[k]
+				}
+				for k, v := range bias {
+					dst[k] += v
+				}
+				if side[0] != nil {
+					side[0][i] = T(mean)
+				}
+				if side[1] != nil {
+					side[1][i] = T(inv)
+				}
+			}
+		})
+		return nil
+	}
+}
+
+// LpNormalization: axis = -1, p = 2 (or 1); out = x / (sum |x|^p)^(1/p) along the axis.
+func newLpNormalization(s *Spec) (Kernel, error) {
+	axis, p := s.int("axis", -1), s.int("p", 2)
+	if p != 1 && p != 2 {
+		return nil, fmt.Errorf("p = %d is neither 1 nor 2", p)
+	}
+	f := func(_, x []float64) {
+		sum := 0.0
+		for _, v := range x {
+			if p == 1 {
+				sum += math.Abs(v)
+			} else {
+				sum += v * v
+			}
+		}
+		if p == 2 {
+			sum = math.Sqrt(sum)
+		}
+		if sum == 0 {
+			return // a zero vector stays one
+		}
+		for i := range x {
+			x[i] /= sum
+		}
+	}
+	return numeric(s, alongAxis[float32](axis, f), alongAxis[float64](axis, f))
+}
+
+// LRN: size, alpha = 1e-4, beta = 0.75, bias = 1; with the sum over channels max(0, c - (size-1)/2 floor) .. min(C-1, c + (size-1)/2 ceil):
+//
+//	out = x / (bias + alpha / size · sum x²)^beta
+func newLRN(s *Spec) (Kernel, error) {
+	size, alpha, beta, bias := s.int("size", 0), float64(s.float("alpha", 1e-4)), float64(s.float("beta", 0.75)), float64(s.float("bias", 1))
+	if size < 1 {
+		return nil, fmt.Errorf("size %d: at least 1 is expected", size)
+	}
+	f := func(sq, x []float64) {
+		for i, v := range x {
+			sq[i] = v * v
+		}
+		for i := range x {
+			sum := 0.0
+			for j := max(0, i-(size-1)/2); j <= min(len(x)-1, i+size/2); j++ {
+				sum += sq[j]
+			}
+			x[i] /= math.Pow(bias+alpha/float64(size)*sum, beta)
+		}
+	}
+	return numeric(s, alongAxis[float32](1, f), alongAxis[float64](1, f))
+}
+
+// alongAxis applies f(scratch, line) to every line along an axis; f changes the line.
+func alongAxis[T floating](axis int, f func(scratch, line []float64)) Kernel {
+	return func(c *Call) error {
+		xs := c.In[0].Shape
+		ax, err := axisOf(axis, len(xs))
+		if err != nil {
+			return err
+		}
+		x := data[T](c.In[0])
+		out, err := c.Over(0, 0, c.In[0].DType, xs)
+		if err != nil {
+			return err
+		}
+		o := data[T](out)
+		if len(o) == 0 {
+			return nil
+		}
+		n, inner := xs[ax], product(xs[ax+1:])
+		c.Parallel(product(xs[:ax])*inner, n*16, func(lo, hi int) {
+			scratch, row := make([]float64, n), make([]float64, n)
+			for i := lo; i < hi; i++ {
+				at := i/inner*n*inner + i%inner
+				for k := range row {
+					row[k] = float64(x[at+k*inner])
+				}
+				f(scratch, row)
+				for k, v := range row {
+					o[at+k*inner] = T(v)
+				}
+			}
+		})
+		return nil
+	}
+}
+
+// MeanVarianceNormalization: axes = [0, 2, 3]; out = (x - mean) / (deviation + 1e-9).
+func newMeanVarianceNormalization(s *Spec) (Kernel, error) {
+	axes := s.ints("axes")
+	if axes == nil {
+		axes = []int{0, 2, 3}
+	}
+	return numeric(s, meanVariance[float32](axes), meanVariance[float64](axes))
+}
+
+func meanVariance[T floating](axes []int) Kernel {
+	return func(c *Call) error {
+		xs := c.In[0].Shape
+		plan, err := planReduce(xs, axes)
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, c.In[0].DType, xs)
+		if err != nil {
+			return err
+		}
+		x, o := data[T](c.In[0]), data[T](out)
+		buf := make([]T, plan.count)
+		for i := 0; i < plan.outputs; i++ {
+			k := 0
+			plan.each(i, func(off int) { buf[k] = x[off]; k++ })
+			mean, variance := moments(buf)
+			inv := 1 / (math.Sqrt(variance) + 1e-9)
+			plan.each(i, func(off int) { o[off] = T((float64(x[off]) - mean) * inv) })
+		}
+		return nil
+	}
+}

@@ -1,0 +1,290 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// MaxPool, AveragePool, LpPool over windows as in newWindow; GlobalMaxPool, GlobalAveragePool, GlobalLpPool over
+// all spatial axes. x [n, c, in...] gives [n, c, out...], out as in window.fit (ceil_mode = 0).
+func init() {
+	register(
+		Def{Op: "MaxPool", Since: 1, In: "T", Out: "T L", T: floats | bytes, Half: true, New: newMaxPool},
+		Def{Op: "AveragePool", Since: 1, In: "T", Out: "T", T: floats, Half: true, New: newAveragePool},
+		Def{Op: "LpPool", Since: 2, In: "T", Out: "T", T: floats, Half: true, New: newLpPool},
+		Def{Op: "GlobalMaxPool", Since: 1, In: "T", Out: "T", T: floats, Half: true, New: newGlobal(maximum)},
+		Def{Op: "GlobalAveragePool", Since: 1, In: "T", Out: "T", T: floats, Half: true, New: newGlobal(average)},
+		Def{Op: "GlobalLpPool", Since: 2, In: "T", Out: "T", T: floats, Half: true, New: newGlobalLp},
+	)
+}
+
+// MaxPool: storage_order = 0 (row-major indices) or 1 (column-major, of the plane). Padding never wins.
+func newMaxPool(s *Spec) (Kernel, error) {
+	w, err := newWindow(s)
+	if err != nil {
+		return nil, err
+	}
+	w.ceil = s.bool("ceil_mode", false)
+	column := s.int("storage_order", 0) != 0
+	if w.size == nil {
+		return nil, fmt.Errorf("kernel_shape is missing")
+	}
+	return numeric(s, maxPool[float32](w, column), maxPool[float64](w, column), maxPool[int8](w, column), nil, nil, nil, maxPool[uint8](w, column))
+}
+
+func poolShape(win window, x []int) (window, []int, error) {
+	if len(x) < 3 {
+		return win, nil, fmt.Errorf("input of shape %v: [n, channels, axes...] is expected", x)
+	}
+	return win.fit(x[2:])
+}
+
+// visit calls f with the offset, in its plane, of each input position under the window at output position p.
+func visit(w window, in, base, tap []int, q int, f func(off int)) {
+	for t := 0; t < q; t++ {
+		unravel(tap, t, w.size)
+		off, inside := 0, true
+		for k := range in {
+			y := base[k]*w.stride[k] - w.begin[k] + tap[k]*w.dilation[k]
+			if y < 0 || y >= in[k] {
+				inside = false
+				break
+			}
+			off = off*in[k] + y
+		}
+		if inside {
+			f(off)
+		}
+	}
+}
+
+func maxPool[T number](win window, column bool) Kernel {
+	return func(c *Call) error {
+		xs := c.In[0].Shape
+		w, sp, err := poolShape(win, xs)
+		if err != nil {
+			return err
+		}
+		shape := append([]int{xs[0], xs[1]}, sp...)
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		var idx []int64
+		if c.wants(1) {
+			t, err := c.New(1, onnx.Int64, shape)
+			if err != nil {
+				return err
+			}
+			idx = t.I64()
+		}
+		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
+		size, pos, q := product(in), product(sp), product(w.size)
+		var failed error
+		c.Parallel(xs[0]*xs[1], pos*q, func(lo, hi int) {
+			base, tap, at := make([]int, len(in)), make([]int, len(in)), make([]int, len(in))
+			for pl := lo; pl < hi; pl++ {
+				plane := x[pl*size : (pl+1)*size]
+				for p := 0; p < pos; p++ {
+					unravel(base, p, sp)
+					best := -1
+					var v T
+					if len(in) == 2 {
+						best, v = maxUnder(plane, in, base, w)
+					} else {
+						visit(w, in, base, tap, q, func(off int) {
+							if best < 0 || plane[off] > v || plane[off] != plane[off] {
+								best, v = off, plane[off]
+							}
+						})
+					}
+					if best < 0 {
+						failed = fmt.Errorf("the window at output %v lies in the padding alone", base)
+						return
+					}
+					o[pl*pos+p] = v
+					if idx != nil {
+						if column {
+							unravel(at, best, in)
+							best = 0
+							for k := len(in) - 1; k >= 0; k-- {
+								best = best*in[k] + at[k]
+							}
+						}
+						idx[pl*pos+p] = int64(pl*size + best)
+					}
+				}
+			}
+		})
+		return failed
+	}
+}
+
+// maxUnder is the largest element under a window on two axes, and where it is.
+func maxUnder[T number](plane []T, in, base []int, w window) (int, T) {
+	best := -1
+	var v T
+	y := base[0]*w.stride[0] - w.begin[0]
+	for i := 0; i < w.size[0]; i, y = i+1, y+w.dilation[0] {
+		if y < 0 || y >= in[0] {
+			continue
+		}
+		z := base[1]*w.stride[1] - w.begin[1]
+		for j := 0; j < w.size[1]; j, z = j+1, z+w.dilation[1] {
+			if z < 0 || z >= in[1] {
+				continue
+			}
+			if e := plane[y*in[1]+z]; best < 0 || e > v || e != e {
+				best, v = y*in[1]+z, e
+			}
+		}
+	}
+	return best, v
+}
+
+// AveragePool: count_include_pad = 0 divides by the elements under the window, 1 by the window's size (cut
+// where ceil_mode lets it pass the end of the padding).
+func newAveragePool(s *Spec) (Kernel, error) {
+	w, err := newWindow(s)
+	if err != nil {
+		return nil, err
+	}
+	w.ceil = s.bool("ceil_mode", false)
+	pads := s.bool("count_include_pad", false)
+	if w.size == nil {
+		return nil, fmt.Errorf("kernel_shape is missing")
+	}
+	return pooled(s, w, func(sum float64, n, padded int) float64 {
+		if pads {
+			n = padded
+		}
+		return sum / float64(n)
+	}, func(v float64) float64 { return v })
+}
+
+// LpPool: p = 2; (sum |x|^p)^(1/p).
+func newLpPool(s *Spec) (Kernel, error) {
+	w, err := newWindow(s)
+	if err != nil {
+		return nil, err
+	}
+	w.ceil = s.bool("ceil_mode", false)
+	p := float64(s.int("p", 2))
+	if w.size == nil {
+		return nil, fmt.Errorf("kernel_shape is missing")
+	}
+	return pooled(s, w, func(sum float64, _, _ int) float64 { return math.Pow(sum, 1/p) }, func(v float64) float64 { return math.Pow(math.Abs(v), p) })
+}
+
+// pooled sums term(x) under the window and finishes with end(sum, elements inside, elements inside the padding).
+func pooled(s *Spec, win window, end func(sum float64, n, padded int) float64, term func(float64) float64) (Kernel, error) {
+	return numeric(s, poolSum[float32](win, end, term), poolSum[float64](win, end, term))
+}
+
+func poolSum[T floating](win window, end func(float64, int, int) float64, term func(float64) float64) Kernel {
+	return func(c *Call) error {
+		xs := c.In[0].Shape
+		w, sp, err := poolShape(win, xs)
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, c.In[0].DType, append([]int{xs[0], xs[1]}, sp...))
+		if err != nil {
+			return err
+		}
+		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
+		size, pos, q := product(in), product(sp), product(w.size)
+		c.Parallel(xs[0]*xs[1], pos*q*2, func(lo, hi int) {
+			base, tap := make([]int, len(in)), make([]int, len(in))
+			for pl := lo; pl < hi; pl++ {
+				plane := x[pl*size : (pl+1)*size]
+				for p := 0; p < pos; p++ {
+					unravel(base, p, sp)
+					sum, n := 0.0, 0
+					visit(w, in, base, tap, q, func(off int) {
+						sum += term(float64(plane[off]))
+						n++
+					})
+					padded := 1
+					for k := range in {
+						// taps between the two paddings' ends
+						start := base[k]*w.stride[k] - w.begin[k]
+						room := in[k] + w.end[k] - start
+						padded *= min(w.size[k], (room+w.dilation[k]-1)/w.dilation[k])
+					}
+					o[pl*pos+p] = T(end(sum, n, padded))
+				}
+			}
+		})
+		return nil
+	}
+}
+
+func maximum(v []float64) float64 {
+	m := v[0]
+	for _, x := range v[1:] {
+		m = max(m, x)
+	}
+	return m
+}
+
+func average(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// newGlobal: x [n, c, in...] gives [n, c, 1, ..., 1].
+func newGlobal(f func([]float64) float64) func(*Spec) (Kernel, error) {
+	return func(s *Spec) (Kernel, error) {
+		return numeric(s, globalPool[float32](f), globalPool[float64](f))
+	}
+}
+
+func newGlobalLp(s *Spec) (Kernel, error) {
+	p := float64(s.int("p", 2))
+	f := func(v []float64) float64 {
+		sum := 0.0
+		for _, x := range v {
+			sum += math.Pow(math.Abs(x), p)
+		}
+		return math.Pow(sum, 1/p)
+	}
+	return numeric(s, globalPool[float32](f), globalPool[float64](f))
+}
+
+func globalPool[T floating](f func([]float64) float64) Kernel {
+	return func(c *Call) error {
+		xs := c.In[0].Shape
+		if len(xs) < 2 {
+			return fmt.Errorf("input of shape %v: [n, channels, axes...] is expected", xs)
+		}
+		size := product(xs[2:])
+		if size == 0 {
+			return fmt.Errorf("input of shape %v has nothing to pool", xs)
+		}
+		shape := append([]int{}, xs...)
+		for k := 2; k < len(shape); k++ {
+			shape[k] = 1
+		}
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		x, o := data[T](c.In[0]), data[T](out)
+		c.Parallel(len(o), size, func(lo, hi int) {
+			buf := make([]float64, size)
+			for i := lo; i < hi; i++ {
+				for j, v := range x[i*size : (i+1)*size] {
+					buf[j] = float64(v)
+				}
+				o[i] = T(f(buf))
+			}
+		})
+		return nil
+	}
+}

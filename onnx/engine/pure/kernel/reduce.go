@@ -1,0 +1,279 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// Reductions. axes (default all) come from an attribute or, in newer opsets, from input 1; keepdims = 1:
+//
+//	out_k = 1 on a reduced axis (dropped where keepdims = 0), in_k elsewhere
+//
+// noop_with_empty_axes = 1 makes an empty list of axes mean none. float32 is summed in float64.
+func init() {
+	for _, r := range []struct {
+		op     string
+		since  int // axes are an input from here on
+		types  Types
+		reduce reducer
+	}{
+		{"ReduceSum", 13, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + x }}},
+		{"ReduceMean", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + x }, end: func(a float64, n int) float64 { return a / float64(n) }}},
+		{"ReduceProd", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{start: 1, add: func(a, x float64) float64 { return a * x }}},
+		{"ReduceL1", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + math.Abs(x) }}},
+		{"ReduceL2", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + x*x }, end: func(a float64, _ int) float64 { return math.Sqrt(a) }}},
+		{"ReduceSumSquare", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + x*x }}},
+		{"ReduceLogSum", 18, floats, reducer{add: func(a, x float64) float64 { return a + x }, end: func(a float64, _ int) float64 { return math.Log(a) }}},
+		{"ReduceLogSumExp", 18, floats, reducer{logSumExp: true}},
+		{"ReduceMax", 18, numbers, reducer{start: math.Inf(-1), add: func(a, x float64) float64 { return max(a, x) }, needsOne: true}},
+		{"ReduceMin", 18, numbers, reducer{start: math.Inf(1), add: func(a, x float64) float64 { return min(a, x) }, needsOne: true}},
+	} {
+		r.reduce.op = r.op
+		register(
+			Def{Op: r.op, Since: 1, Until: r.since - 1, In: "T", Out: "T", T: r.types, Half: true, New: r.reduce.byAttribute},
+			Def{Op: r.op, Since: r.since, In: "T L?", Out: "T", T: r.types, Half: true, New: r.reduce.byInput},
+		)
+	}
+}
+
+// reducer folds elements from the left: a = start; a = add(a, x) ...; end(a, number of elements).
+type reducer struct {
+	op        string
+	start     float64
+	add       func(a, x float64) float64
+	end       func(a float64, n int) float64
+	logSumExp bool
+	needsOne  bool // an empty reduction has no value
+}
+
+func (r reducer) byAttribute(s *Spec) (Kernel, error) {
+	axes, keep := s.ints("axes"), s.bool("keepdims", true)
+	return r.kernel(s, keep, func(*Call) ([]int, bool, error) { return axes, axes == nil, nil })
+}
+
+func (r reducer) byInput(s *Spec) (Kernel, error) {
+	keep, noop := s.bool("keepdims", true), s.bool("noop_with_empty_axes", false)
+	return r.kernel(s, keep, func(c *Call) ([]int, bool, error) {
+		if c.in(1) == nil {
+			return nil, !noop, nil
+		}
+		axes, err := ints(c.In[1])
+		return axes, len(axes) == 0 && !noop, err
+	})
+}
+
+func (r reducer) kernel(s *Spec, keep bool, axesOf func(*Call) ([]int, bool, error)) (Kernel, error) {
+	whole := func(c *Call) (reducePlan, []int, error) {
+		axes, allAxes, err := axesOf(c)
+		if err != nil {
+			return reducePlan{}, nil, err
+		}
+		xs := c.In[0].Shape
+		if allAxes {
+			axes = make([]int, len(xs))
+			for i := range axes {
+				axes[i] = i
+			}
+		}
+		p, err := planReduce(xs, axes)
+		if err != nil {
+			return p, nil, err
+		}
+		if p.count == 0 && p.outputs > 0 && r.needsOne {
+			return p, nil, fmt.Errorf("shape %v has nothing to reduce over axes %v", xs, axes)
+		}
+		return p, p.shape(keep), nil
+	}
+	return numeric(s, reduceFloat[float32](r, whole), reduceFloat[float64](r, whole), reduceInt[int8](r, whole), reduceInt[int16](r, whole), reduceInt[int32](r, whole), reduceInt[int64](r, whole),
+		reduceInt[uint8](r, whole), reduceInt[uint16](r, whole), reduceInt[uint32](r, whole), reduceInt[uint64](r, whole))
+}
+
+// reducePlan walks, for each output, the inputs that fold into it, in row-major order.
+type reducePlan struct {
+	in             []int
+	reduced        []bool
+	outputs, count int
+	outDims, inner []int // sizes of kept and reduced axes, collapsed
+	outSt, innerSt []int
+}
+
+func planReduce(shape, axes []int) (reducePlan, error) {
+	p := reducePlan{in: shape, reduced: make([]bool, len(shape))}
+	ax, err := axesOf(axes, len(shape))
+	if err != nil {
+		return p, err
+	}
+	for _, a := range ax {
+		p.reduced[a] = true
+	}
+	st := strides(shape)
+	var od, os, id, is []int
+	for k, d := range shape {
+		if p.reduced[k] {
+			id, is = append(id, d), append(is, st[k])
+		} else {
+			od, os = append(od, d), append(os, st[k])
+		}
+	}
+	p.outputs, p.count = product(od), product(id)
+	var s [][]int
+	p.outDims, s = collapse(od, os)
+	p.outSt = s[0]
+	p.inner, s = collapse(id, is)
+	p.innerSt = s[0]
+	return p, nil
+}
+
+func (p reducePlan) shape(keep bool) []int {
+	out := []int{}
+	for k, d := range p.in {
+		switch {
+		case !p.reduced[k]:
+			out = append(out, d)
+		case keep:
+			out = append(out, 1)
+		}
+	}
+	return out
+}
+
+// base is the offset of the first input of output i.
+func (p reducePlan) base(i int) int {
+	off := 0
+	for k := len(p.outDims) - 1; k >= 0; k-- {
+		off += i % p.outDims[k] * p.outSt[k]
+		i /= p.outDims[k]
+	}
+	return off
+}
+
+// each calls f with the offset of every input of output i.
+func (p reducePlan) each(i int, f func(off int)) {
+	if p.count == 0 {
+		return
+	}
+	off := p.base(i)
+	if len(p.inner) == 1 {
+		for k := 0; k < p.count; k++ {
+			f(off)
+			off += p.innerSt[0]
+		}
+		return
+	}
+	od := newOdometer(p.inner, [][]int{p.innerSt}, 0)
+	for k := 0; k < p.count; k++ {
+		f(off + od.off[0])
+		od.next()
+	}
+}
+
+type planner func(*Call) (reducePlan, []int, error)
+
+func reduceFloat[T floating](r reducer, whole planner) Kernel {
+	return func(c *Call) error {
+		p, shape, err := whole(c)
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		x, o := data[T](c.In[0]), data[T](out)
+		c.Parallel(p.outputs, p.count*2, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				switch {
+				case r.logSumExp:
+					top := math.Inf(-1)
+					p.each(i, func(off int) { top = max(top, float64(x[off])) })
+					if math.IsInf(top, 0) {
+						o[i] = T(top)
+						continue
+					}
+					sum := 0.0
+					p.each(i, func(off int) { sum += math.Exp(float64(x[off]) - top) })
+					o[i] = T(top + math.Log(sum))
+				case r.op == "ReduceSum" || r.op == "ReduceMean":
+					sum := 0.0
+					if len(p.inner) == 1 && p.innerSt[0] == 1 && p.count > 0 {
+						b := p.base(i)
+						for _, v := range x[b : b+p.count] {
+							sum += float64(v)
+						}
+					} else {
+						p.each(i, func(off int) { sum += float64(x[off]) })
+					}
+					if r.op == "ReduceMean" {
+						sum /= float64(p.count)
+					}
+					o[i] = T(sum)
+				default:
+					a := r.start
+					p.each(i, func(off int) { a = r.add(a, float64(x[off])) })
+					if r.end != nil {
+						a = r.end(a, p.count)
+					}
+					o[i] = T(a)
+				}
+			}
+		})
+		return nil
+	}
+}
+
+// reduceInt folds in T itself: exact, wrapping around as integers do.
+func reduceInt[T integer](r reducer, whole planner) Kernel {
+	return func(c *Call) error {
+		p, shape, err := whole(c)
+		if err != nil {
+			return err
+		}
+		if p.count == 0 && r.op == "ReduceMean" && p.outputs > 0 {
+			return fmt.Errorf("the mean of no integers")
+		}
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		x, o := data[T](c.In[0]), data[T](out)
+		for i := range o {
+			var a T
+			first := true
+			if r.op == "ReduceProd" {
+				a = 1
+			}
+			p.each(i, func(off int) {
+				v := x[off]
+				switch r.op {
+				case "ReduceProd":
+					a *= v
+				case "ReduceL1":
+					a += abs(v)
+				case "ReduceL2", "ReduceSumSquare":
+					a += v * v
+				case "ReduceMax":
+					if first || v > a {
+						a = v
+					}
+				case "ReduceMin":
+					if first || v < a {
+						a = v
+					}
+				default:
+					a += v
+				}
+				first = false
+			})
+			switch r.op {
+			case "ReduceMean":
+				a /= T(p.count)
+			case "ReduceL2":
+				a = T(math.Sqrt(float64(a)))
+			}
+			o[i] = a
+		}
+		return nil
+	}
+}

@@ -1,0 +1,211 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout: the same elements under another shape, never copied.
+func init() {
+	register(
+		Def{Op: "Reshape", Since: 1, Until: 4, In: "T", Out: "T", T: all, New: newReshapeByAttribute},
+		Def{Op: "Reshape", Since: 5, In: "T L", Out: "T", T: all, New: newReshape},
+		Def{Op: "Flatten", Since: 1, In: "T", Out: "T", T: all, New: newFlatten},
+		Def{Op: "Squeeze", Since: 1, Until: 12, In: "T", Out: "T", T: all, New: newSqueezeByAttribute},
+		Def{Op: "Squeeze", Since: 13, In: "T L?", Out: "T", T: all, New: newSqueeze},
+		Def{Op: "Unsqueeze", Since: 1, Until: 12, In: "T", Out: "T", T: all, New: newUnsqueezeByAttribute},
+		Def{Op: "Unsqueeze", Since: 13, In: "T L", Out: "T", T: all, New: newUnsqueeze},
+		Def{Op: "Identity", Since: 1, In: "T", Out: "T", T: all, New: newIdentity},
+		Def{Op: "Dropout", Since: 7, Until: 11, In: "T", Out: "T B", T: floats, Half: true, New: newDropoutByAttribute},
+		Def{Op: "Dropout", Since: 12, In: "T U? B?", Out: "T B", T: floats, U: floats, Half: true, New: newDropout},
+	)
+}
+
+func newIdentity(*Spec) (Kernel, error) {
+	return func(c *Call) error { return c.View(0, 0, c.In[0].Shape) }, nil
+}
+
+// Reshape: 0 copies the input's size (unless allowzero = 1), one -1 is worked out:
+//
+//	out_k = shape_k; prod out = prod in
+func newReshape(s *Spec) (Kernel, error) {
+	allowZero := s.bool("allowzero", false)
+	return func(c *Call) error {
+		dims, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		return reshape(c, dims, allowZero)
+	}, nil
+}
+
+func newReshapeByAttribute(s *Spec) (Kernel, error) {
+	s.ignore("consumed_inputs")
+	dims := s.ints("shape")
+	return func(c *Call) error { return reshape(c, dims, false) }, nil
+}
+
+func reshape(c *Call, dims []int, allowZero bool) error {
+	in := c.In[0].Shape
+	out := append([]int{}, dims...)
+	unknown, known := -1, 1
+	for k, d := range out {
+		switch {
+		case d == 0 && !allowZero:
+			if k >= len(in) {
+				return fmt.Errorf("shape %v copies axis %d of an input of shape %v", dims, k, in)
+			}
+			out[k] = in[k]
+		case d == -1 && unknown < 0:
+			unknown = k
+			continue
+		case d < 0:
+			return fmt.Errorf("shape %v: sizes are at least 0, and one may be -1", dims)
+		}
+		known *= out[k]
+	}
+	if unknown >= 0 {
+		if known == 0 || c.In[0].Len()%known != 0 {
+			return fmt.Errorf("shape %v: an input of shape %v leaves no size for the -1", dims, in)
+		}
+		out[unknown] = c.In[0].Len() / known
+	}
+	return c.View(0, 0, out)
+}
+
+// Flatten: axis = 1; out = [prod in_{<axis}, prod in_{>=axis}].
+func newFlatten(s *Spec) (Kernel, error) {
+	axis := s.int("axis", 1)
+	return func(c *Call) error {
+		in, ax := c.In[0].Shape, axis
+		if ax < 0 {
+			ax += len(in)
+		}
+		if ax < 0 || ax > len(in) {
+			return fmt.Errorf("axis %d is outside a tensor of rank %d", axis, len(in))
+		}
+		return c.View(0, 0, []int{product(in[:ax]), product(in[ax:])})
+	}, nil
+}
+
+func newSqueezeByAttribute(s *Spec) (Kernel, error) {
+	axes := s.ints("axes")
+	return func(c *Call) error { return squeeze(c, axes) }, nil
+}
+
+func newSqueeze(*Spec) (Kernel, error) {
+	return func(c *Call) error {
+		if c.in(1) == nil {
+			return squeeze(c, nil)
+		}
+		axes, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		if axes == nil {
+			axes = []int{}
+		}
+		return squeeze(c, axes)
+	}, nil
+}
+
+// squeeze drops the named axes, which must have size 1; all of size 1 where axes is nil.
+func squeeze(c *Call, axes []int) error {
+	in := c.In[0].Shape
+	drop := make([]bool, len(in))
+	if axes == nil {
+		for k, d := range in {
+			drop[k] = d == 1
+		}
+	}
+	ax, err := axesOf(axes, len(in))
+	if err != nil {
+		return err
+	}
+	for _, a := range ax {
+		if in[a] != 1 {
+			return fmt.Errorf("axis %d of shape %v has size %d, not 1", a, in, in[a])
+		}
+		drop[a] = true
+	}
+	out := []int{}
+	for k, d := range in {
+		if !drop[k] {
+			out = append(out, d)
+		}
+	}
+	return c.View(0, 0, out)
+}
+
+func newUnsqueezeByAttribute(s *Spec) (Kernel, error) {
+	axes := s.ints("axes")
+	return func(c *Call) error { return unsqueeze(c, axes) }, nil
+}
+
+func newUnsqueeze(*Spec) (Kernel, error) {
+	return func(c *Call) error {
+		axes, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		return unsqueeze(c, axes)
+	}, nil
+}
+
+// unsqueeze: axes count in the output, out_a = 1 for a in axes.
+func unsqueeze(c *Call, axes []int) error {
+	in := c.In[0].Shape
+	out := make([]int, len(in)+len(axes))
+	ax, err := axesOf(axes, len(out))
+	if err != nil {
+		return err
+	}
+	for _, a := range ax {
+		out[a] = 1
+	}
+	k := 0
+	for i := range out {
+		if out[i] == 0 {
+			out[i] = -1
+		}
+	}
+	for i := range out {
+		if out[i] < 0 {
+			out[i] = in[k]
+			k++
+		}
+	}
+	return c.View(0, 0, out)
+}
+
+// Dropout in inference: the identity; the mask is all true.
+func newDropoutByAttribute(s *Spec) (Kernel, error) {
+	s.ignore("ratio")
+	return dropout, nil
+}
+
+func newDropout(s *Spec) (Kernel, error) {
+	s.ignore("seed")
+	if s.has(2) {
+		t := s.constant(2)
+		if t == nil {
+			return nil, fmt.Errorf("training_mode is not a constant, and dropping at random is not implemented")
+		}
+		if b, ok := t.Data.([]bool); !ok || len(b) != 1 || b[0] {
+			return nil, fmt.Errorf("training_mode = true is not implemented")
+		}
+	}
+	return dropout, nil
+}
+
+func dropout(c *Call) error {
+	if c.wants(1) {
+		mask, err := c.New(1, onnx.Bool, c.In[0].Shape)
+		if err != nil {
+			return err
+		}
+		fillRange(data[bool](mask), true)
+	}
+	return c.View(0, 0, c.In[0].Shape)
+}

@@ -1,0 +1,162 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// ScatterElements (Scatter before opset 11), ScatterND: a copy of the input with elements replaced or, with
+// reduction add, mul, min or max, combined with the updates, in the order of the indices.
+func init() {
+	register(
+		Def{Op: "Scatter", Since: 9, Until: 10, In: "T I T", Out: "T", T: all, New: newScatterElements},
+		Def{Op: "ScatterElements", Since: 11, In: "T I T", Out: "T", T: all, New: newScatterElements},
+		Def{Op: "ScatterND", Since: 11, In: "T L T", Out: "T", T: all, New: newScatterND},
+	)
+}
+
+// combiner puts one element of an update in its place.
+type combiner func(dst any, d int, src any, s int)
+
+func newCombiner(s *Spec) (combiner, error) {
+	r := "none"
+	if s.Opset >= 16 {
+		r = s.str("reduction", "none")
+	}
+	switch r {
+	case "none":
+		return func(dst any, d int, src any, i int) { copyRange(dst, d, src, i, 1) }, nil
+	case "add", "mul", "min", "max":
+	default:
+		return nil, fmt.Errorf("reduction %q is not one of none, add, mul, min, max", r)
+	}
+	if !numbers.Has(s.In[0]) {
+		return nil, fmt.Errorf("reduction %q of element type %v is not implemented", r, s.In[0])
+	}
+	return func(dst any, d int, src any, i int) {
+		switch to := dst.(type) {
+		case []float32:
+			combine(r, to, d, src.([]float32)[i])
+		case []float64:
+			combine(r, to, d, src.([]float64)[i])
+		case []int8:
+			combine(r, to, d, src.([]int8)[i])
+		case []int16:
+			combine(r, to, d, src.([]int16)[i])
+		case []int32:
+			combine(r, to, d, src.([]int32)[i])
+		case []int64:
+			combine(r, to, d, src.([]int64)[i])
+		case []uint8:
+			combine(r, to, d, src.([]uint8)[i])
+		case []uint16:
+			combine(r, to, d, src.([]uint16)[i])
+		case []uint32:
+			combine(r, to, d, src.([]uint32)[i])
+		case []uint64:
+			combine(r, to, d, src.([]uint64)[i])
+		}
+	}, nil
+}
+
+func combine[T number](r string, dst []T, d int, v T) {
+	switch r {
+	case "add":
+		dst[d] += v
+	case "mul":
+		dst[d] *= v
+	case "min":
+		dst[d] = min(dst[d], v)
+	case "max":
+		dst[d] = max(dst[d], v)
+	}
+}
+
+// copied makes output 0 a copy of input 0.
+func copied(c *Call) (*onnx.Tensor, error) {
+	out, err := c.Over(0, 0, c.In[0].DType, c.In[0].Shape)
+	if err != nil {
+		return nil, err
+	}
+	if c.Alias[0] < 0 {
+		copyRange(out.Data, 0, c.In[0].Data, 0, out.Len())
+	}
+	return out, nil
+}
+
+// ScatterElements: axis = 0; out[i_1, ..., indices[i], ..., i_r] = updates[i].
+func newScatterElements(s *Spec) (Kernel, error) {
+	axis := s.int("axis", 0)
+	put, err := newCombiner(s)
+	if err != nil {
+		return nil, err
+	}
+	return func(c *Call) error {
+		in, is := c.In[0].Shape, c.In[1].Shape
+		if err := elementShapes(in, is, axis); err != nil {
+			return err
+		}
+		if !sameShape(is, c.In[2].Shape) {
+			return fmt.Errorf("updates of shape %v for indices of shape %v", c.In[2].Shape, is)
+		}
+		ax, _ := axisOf(axis, len(in))
+		idx, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		out, err := copied(c)
+		if err != nil {
+			return err
+		}
+		st := strides(in)
+		for i, v := range idx {
+			if v, err = at(v, in[ax]); err != nil {
+				return err
+			}
+			put(out.Data, elementOffset(i, is, st, ax, v), c.In[2].Data, i)
+		}
+		return nil
+	}, nil
+}
+
+// ScatterND: indices [..., d] address blocks in_{d}...; updates = [indices_{<last}..., in_{d}...].
+func newScatterND(s *Spec) (Kernel, error) {
+	put, err := newCombiner(s)
+	if err != nil {
+		return nil, err
+	}
+	return func(c *Call) error {
+		in, is := c.In[0].Shape, c.In[1].Shape
+		if len(is) == 0 || is[len(is)-1] > len(in) {
+			return fmt.Errorf("indices of shape %v do not address a tensor of shape %v", is, in)
+		}
+		d := is[len(is)-1]
+		if want := append(append([]int{}, is[:len(is)-1]...), in[d:]...); !sameShape(want, c.In[2].Shape) {
+			return fmt.Errorf("updates of shape %v where %v is expected", c.In[2].Shape, want)
+		}
+		idx, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		out, err := copied(c)
+		if err != nil {
+			return err
+		}
+		st, block := strides(in), product(in[d:])
+		for r, rows := 0, product(is[:len(is)-1]); r < rows; r++ {
+			off := 0
+			for k := 0; k < d; k++ {
+				v, err := at(idx[r*d+k], in[k])
+				if err != nil {
+					return err
+				}
+				off += v * st[k]
+			}
+			for j := 0; j < block; j++ {
+				put(out.Data, off+j, c.In[2].Data, r*block+j)
+			}
+		}
+		return nil
+	}, nil
+}

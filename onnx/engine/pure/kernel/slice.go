@@ -1,0 +1,101 @@
+package kernel
+
+import (
+	"fmt"
+)
+
+// Slice: starts, ends, axes (default 0, 1, ...), steps (default 1), from attributes before opset 10. Negative positions
+// count from the end, and all are clamped:
+//
+//	step > 0: out = ceil((end - start) / step), 0 <= start, end <= n
+//	step < 0: out = ceil((end - start) / step), 0 <= start <= n - 1, -1 <= end <= n - 1
+func init() {
+	register(
+		Def{Op: "Slice", Since: 1, Until: 9, In: "T", Out: "T", T: all, New: newSliceByAttribute},
+		Def{Op: "Slice", Since: 10, In: "T I I I? I?", Out: "T", T: all, New: newSlice},
+	)
+}
+
+func newSliceByAttribute(s *Spec) (Kernel, error) {
+	starts, ends, axes := s.ints("starts"), s.ints("ends"), s.ints("axes")
+	return func(c *Call) error { return slice(c, starts, ends, axes, nil) }, nil
+}
+
+func newSlice(*Spec) (Kernel, error) {
+	return func(c *Call) error {
+		var v [4][]int
+		for i := range v {
+			if t := c.in(i + 1); t != nil {
+				var err error
+				if v[i], err = ints(t); err != nil {
+					return err
+				}
+			}
+		}
+		return slice(c, v[0], v[1], v[2], v[3])
+	}, nil
+}
+
+func slice(c *Call, starts, ends, axes, steps []int) error {
+	in := c.In[0].Shape
+	if axes == nil {
+		for i := range starts {
+			axes = append(axes, i)
+		}
+	}
+	if len(ends) != len(starts) || len(axes) != len(starts) || (steps != nil && len(steps) != len(starts)) {
+		return fmt.Errorf("starts %v, ends %v, axes %v and steps %v differ in length", starts, ends, axes, steps)
+	}
+	ax, err := axesOf(axes, len(in))
+	if err != nil {
+		return err
+	}
+	shape, st, off := append([]int{}, in...), strides(in), 0
+	for i, a := range ax {
+		n, start, end, step := in[a], starts[i], ends[i], 1
+		if steps != nil {
+			step = steps[i]
+		}
+		if step == 0 {
+			return fmt.Errorf("steps %v: one is 0", steps)
+		}
+		if start < 0 {
+			start += n
+		}
+		if end < 0 {
+			end += n
+		}
+		if step > 0 {
+			start, end = min(max(start, 0), n), min(max(end, 0), n)
+			shape[a] = max(0, ceilDiv(end-start, step))
+		} else {
+			start, end = min(max(start, 0), n-1), min(max(end, -1), n-1)
+			shape[a] = max(0, ceilDiv(start-end, -step))
+		}
+		if step > 1<<40 || step < -(1<<40) {
+			step = 1 // one element at most: the stride is never taken
+		}
+		if shape[a] > 0 {
+			off += start * st[a]
+		}
+		st[a] *= step
+	}
+	if sameShape(shape, in) && off == 0 && steps == nil {
+		return c.View(0, 0, shape)
+	}
+	out, err := c.New(0, c.In[0].DType, shape)
+	if err != nil {
+		return err
+	}
+	gather(c, out, c.In[0], off, st)
+	return nil
+}
+
+// ceilDiv is ceil(a / b) for b > 0, also where a + b would overflow.
+func ceilDiv(a, b int) int {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return q
+}

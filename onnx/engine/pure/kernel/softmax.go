@@ -1,0 +1,108 @@
+package kernel
+
+import (
+	"math"
+)
+
+// Softmax, LogSoftmax, Hardmax. From opset 13 on: along one axis (default -1). Before: x is read as a matrix
+// [x_0 ... x_{axis-1}, x_axis ...] (default axis 1) and each row is normalised as a whole.
+func init() {
+	for _, d := range []struct {
+		op string
+		f  func(row []float64)
+	}{{"Softmax", softmax}, {"LogSoftmax", logSoftmax}, {"Hardmax", hardmax}} {
+		register(
+			Def{Op: d.op, Since: 1, Until: 12, In: "T", Out: "T", T: floats, Half: true, New: flatSoftmax(d.f)},
+			Def{Op: d.op, Since: 13, In: "T", Out: "T", T: floats, Half: true, New: axisSoftmax(d.f)},
+		)
+	}
+}
+
+func softmax(x []float64) {
+	top := math.Inf(-1)
+	for _, v := range x {
+		top = max(top, v)
+	}
+	sum := 0.0
+	for i, v := range x {
+		x[i] = math.Exp(v - top)
+		sum += x[i]
+	}
+	for i := range x {
+		x[i] /= sum
+	}
+}
+
+func logSoftmax(x []float64) {
+	top := math.Inf(-1)
+	for _, v := range x {
+		top = max(top, v)
+	}
+	sum := 0.0
+	for _, v := range x {
+		sum += math.Exp(v - top)
+	}
+	l := top + math.Log(sum)
+	for i := range x {
+		x[i] -= l
+	}
+}
+
+// hardmax is 1 at the first of the largest and 0 elsewhere.
+func hardmax(x []float64) {
+	best := 0
+	for i, v := range x {
+		if v > x[best] {
+			best = i
+		}
+	}
+	for i := range x {
+		x[i] = 0
+	}
+	x[best] = 1
+}
+
+func axisSoftmax(f func([]float64)) func(*Spec) (Kernel, error) {
+	return func(s *Spec) (Kernel, error) {
+		axis := s.int("axis", -1)
+		g := func(_, x []float64) { f(x) }
+		return numeric(s, alongAxis[float32](axis, g), alongAxis[float64](axis, g))
+	}
+}
+
+func flatSoftmax(f func([]float64)) func(*Spec) (Kernel, error) {
+	return func(s *Spec) (Kernel, error) {
+		axis := s.int("axis", 1)
+		g := func(_, x []float64) { f(x) }
+		last := []Kernel{alongAxis[float32](1, g), alongAxis[float64](1, g)}
+		k, err := numeric(s, last...)
+		if err != nil {
+			return nil, err
+		}
+		return func(c *Call) error {
+			x := c.In[0]
+			ax := axis
+			if ax < 0 {
+				ax += len(x.Shape)
+			}
+			if ax < 0 || ax > len(x.Shape) {
+				_, err := axisOf(axis, len(x.Shape))
+				return err
+			}
+			flat, err := x.Reshape(product(x.Shape[:ax]), product(x.Shape[ax:]))
+			if err != nil {
+				return err
+			}
+			c.In[0] = flat
+			if err := k(c); err != nil {
+				return err
+			}
+			out, err := c.Out[0].Reshape(x.Shape...)
+			if err != nil {
+				return err
+			}
+			c.Out[0] = out
+			return nil
+		}, nil
+	}
+}

@@ -1,0 +1,84 @@
+package kernel
+
+import "fmt"
+
+// Split: axis = 0; sizes from an attribute (before 13) or input 1, else equal parts (from 18 on the last may be smaller
+// and num_outputs may be given).
+func init() {
+	register(
+		Def{Op: "Split", Since: 2, Until: 12, In: "T", Out: "T T*", T: all, New: newSplitByAttribute},
+		Def{Op: "Split", Since: 13, In: "T L?", Out: "T T*", T: all, New: newSplit},
+	)
+}
+
+func newSplitByAttribute(s *Spec) (Kernel, error) {
+	axis, sizes := s.int("axis", 0), s.ints("split")
+	return func(c *Call) error { return split(c, axis, sizes, false) }, nil
+}
+
+func newSplit(s *Spec) (Kernel, error) {
+	axis := s.int("axis", 0)
+	uneven := s.Opset >= 18
+	if uneven {
+		if n := s.int("num_outputs", len(s.Node.Outputs)); n != len(s.Node.Outputs) {
+			return nil, fmt.Errorf("num_outputs %d for %d outputs", n, len(s.Node.Outputs))
+		}
+	}
+	return func(c *Call) error {
+		if c.in(1) == nil {
+			return split(c, axis, nil, uneven)
+		}
+		sizes, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		return split(c, axis, sizes, false)
+	}, nil
+}
+
+func split(c *Call, axis int, sizes []int, uneven bool) error {
+	in := c.In[0].Shape
+	ax, err := axisOf(axis, len(in))
+	if err != nil {
+		return err
+	}
+	n := len(c.Out)
+	if sizes == nil {
+		if in[ax]%n != 0 && !uneven {
+			return fmt.Errorf("axis %d of size %d cannot be split into %d equal parts", ax, in[ax], n)
+		}
+		part := (in[ax] + n - 1) / n
+		for i, left := 0, in[ax]; i < n; i++ {
+			k := max(0, min(part, left))
+			sizes = append(sizes, k)
+			left -= k
+		}
+	}
+	sum := 0
+	for _, v := range sizes {
+		if v < 0 {
+			return fmt.Errorf("split sizes %v: one is negative", sizes)
+		}
+		sum += v
+	}
+	if len(sizes) != n || sum != in[ax] {
+		return fmt.Errorf("split sizes %v do not make up axis %d of size %d in %d outputs", sizes, ax, in[ax], n)
+	}
+	outer, inner := product(in[:ax]), product(in[ax+1:])
+	at := 0
+	for i, v := range sizes {
+		if c.wants(i) {
+			shape := append([]int{}, in...)
+			shape[ax] = v
+			out, err := c.New(i, c.In[0].DType, shape)
+			if err != nil {
+				return err
+			}
+			for o := 0; o < outer; o++ {
+				copyRange(out.Data, o*v*inner, c.In[0].Data, (o*in[ax]+at)*inner, v*inner)
+			}
+		}
+		at += v
+	}
+	return nil
+}

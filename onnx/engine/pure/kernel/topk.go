@@ -1,0 +1,88 @@
+package kernel
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"fmp/onnx"
+)
+
+// TopK: axis = -1, largest = 1, sorted = 1 (results are always sorted); k an attribute before opset 10; out_axis = k. Among
+// equals the lower index comes first.
+func init() {
+	register(
+		Def{Op: "TopK", Since: 1, Until: 9, In: "T", Out: "T L", T: floats, Half: true, New: newTopKByAttribute},
+		Def{Op: "TopK", Since: 10, In: "T L", Out: "T L", T: numbers, Half: true, New: newTopK},
+	)
+}
+
+func newTopKByAttribute(s *Spec) (Kernel, error) {
+	axis, k := s.int("axis", -1), s.int("k", -1)
+	count := func(*Call) (int, error) { return k, nil }
+	return numeric(s, topK[float32](axis, true, count), topK[float64](axis, true, count))
+}
+
+func newTopK(s *Spec) (Kernel, error) {
+	axis, largest := s.int("axis", -1), true
+	if s.Opset >= 11 {
+		largest = s.bool("largest", true)
+		s.ignore("sorted")
+	}
+	count := func(c *Call) (int, error) {
+		if c.In[1].Len() != 1 {
+			return 0, fmt.Errorf("k has shape %v where one element is expected", c.In[1].Shape)
+		}
+		return int(c.In[1].I64()[0]), nil
+	}
+	return numeric(s, topK[float32](axis, largest, count), topK[float64](axis, largest, count), topK[int8](axis, largest, count), topK[int16](axis, largest, count), topK[int32](axis, largest, count), topK[int64](axis, largest, count),
+		topK[uint8](axis, largest, count), topK[uint16](axis, largest, count), topK[uint32](axis, largest, count), topK[uint64](axis, largest, count))
+}
+
+func topK[T number](axis int, largest bool, count func(*Call) (int, error)) Kernel {
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		ax, err := axisOf(axis, len(in))
+		if err != nil {
+			return err
+		}
+		k, err := count(c)
+		if err != nil {
+			return err
+		}
+		if k < 0 || k > in[ax] {
+			return fmt.Errorf("k = %d of an axis of size %d", k, in[ax])
+		}
+		shape := append([]int{}, in...)
+		shape[ax] = k
+		values, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		indices, err := c.New(1, onnx.Int64, shape)
+		if err != nil {
+			return err
+		}
+		x, v, id := data[T](c.In[0]), data[T](values), indices.I64()
+		n, inner := in[ax], product(in[ax+1:])
+		order := make([]int, n)
+		for l, lines := 0, product(in[:ax])*inner; l < lines; l++ {
+			base := l/inner*n*inner + l%inner
+			for i := range order {
+				order[i] = i
+			}
+			slices.SortStableFunc(order, func(i, j int) int {
+				d := cmp.Compare(x[base+i*inner], x[base+j*inner])
+				if largest {
+					return -d
+				}
+				return d
+			})
+			for j := 0; j < k; j++ {
+				o := l/inner*k*inner + l%inner + j*inner
+				v[o], id[o] = x[base+order[j]*inner], int64(order[j])
+			}
+		}
+		return nil
+	}
+}

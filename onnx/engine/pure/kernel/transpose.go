@@ -1,0 +1,40 @@
+package kernel
+
+import "fmt"
+
+// Transpose: perm (default: axes reversed); out_k = in_{perm_k}.
+func init() {
+	register(Def{Op: "Transpose", Since: 1, In: "T", Out: "T", T: all, New: newTranspose})
+}
+
+func newTranspose(s *Spec) (Kernel, error) {
+	perm := s.ints("perm")
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		p := perm
+		if p == nil {
+			p = make([]int, len(in))
+			for k := range p {
+				p[k] = len(in) - 1 - k
+			}
+		}
+		if len(p) != len(in) {
+			return fmt.Errorf("perm %v for a tensor of rank %d", p, len(in))
+		}
+		p, err := axesOf(p, len(in))
+		if err != nil {
+			return fmt.Errorf("perm %v: %w", perm, err)
+		}
+		st := strides(in)
+		shape, stride := make([]int, len(in)), make([]int, len(in))
+		for k, a := range p {
+			shape[k], stride[k] = in[a], st[a]
+		}
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		gather(c, out, c.In[0], 0, stride)
+		return nil
+	}, nil
+}

@@ -1,0 +1,161 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+type floating interface{ float32 | float64 }
+
+type signed interface{ int8 | int16 | int32 | int64 }
+
+type unsigned interface {
+	uint8 | uint16 | uint32 | uint64
+}
+
+type integer interface{ signed | unsigned }
+
+type number interface{ floating | integer }
+
+// Types is a set of element types.
+type Types uint32
+
+func set(ds ...onnx.DType) Types {
+	var t Types
+	for _, d := range ds {
+		t |= 1 << uint(d)
+	}
+	return t
+}
+
+// Has says whether d is in the set.
+func (t Types) Has(d onnx.DType) bool { return d >= 0 && d < 32 && t&(1<<uint(d)) != 0 }
+
+// The sets of element types that signatures use. Half-precision types are not in them: a Def with
+// Half set takes those as well, computing in float32.
+var (
+	floats    = set(onnx.Float32, onnx.Float64)
+	signeds   = set(onnx.Int8, onnx.Int16, onnx.Int32, onnx.Int64)
+	unsigneds = set(onnx.Uint8, onnx.Uint16, onnx.Uint32, onnx.Uint64)
+	integers  = signeds | unsigneds
+	numbers   = floats | integers
+	halves    = set(onnx.Float16, onnx.BFloat16)
+	boolean   = set(onnx.Bool)
+	text      = set(onnx.String)
+	index     = set(onnx.Int32, onnx.Int64)
+	whole     = set(onnx.Int64)
+	single    = set(onnx.Float32)
+	bytes     = set(onnx.Int8, onnx.Uint8)
+	all       = numbers | halves | boolean | text
+)
+
+// data is the elements of a tensor that the signature has already checked to hold T.
+func data[T any](t *onnx.Tensor) []T {
+	d, ok := t.Data.([]T)
+	if !ok {
+		panic(fmt.Errorf("a tensor of %v where %T was expected", t.DType, d))
+	}
+	return d
+}
+
+// ints reads an int32 or int64 tensor (axes, shapes, indices) as ints.
+func ints(t *onnx.Tensor) ([]int, error) { return t.Ints() }
+
+// toFloat64 reads element i of any numeric or boolean tensor.
+func toFloat64(t *onnx.Tensor, i int) float64 {
+	switch d := t.Data.(type) {
+	case []float32:
+		return float64(d[i])
+	case []float64:
+		return d[i]
+	case []int8:
+		return float64(d[i])
+	case []int16:
+		return float64(d[i])
+	case []int32:
+		return float64(d[i])
+	case []int64:
+		return float64(d[i])
+	case []uint8:
+		return float64(d[i])
+	case []uint16:
+		if t.DType == onnx.Float16 {
+			return float64(HalfToFloat32(d[i]))
+		}
+		if t.DType == onnx.BFloat16 {
+			return float64(math.Float32frombits(uint32(d[i]) << 16))
+		}
+		return float64(d[i])
+	case []uint32:
+		return float64(d[i])
+	case []uint64:
+		return float64(d[i])
+	case []bool:
+		if d[i] {
+			return 1
+		}
+	}
+	return 0
+}
+
+// strides of a dense row-major tensor: stride_k = prod_{j>k} shape_j.
+func strides(shape []int) []int {
+	s := make([]int, len(shape))
+	n := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		s[i] = n
+		n *= shape[i]
+	}
+	return s
+}
+
+func product(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+func sameShape(a, b []int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// axisOf makes a possibly negative axis non-negative: -rank <= axis < rank.
+func axisOf(axis, rank int) (int, error) {
+	if axis < -rank || axis >= rank {
+		return 0, fmt.Errorf("axis %d is outside a tensor of rank %d", axis, rank)
+	}
+	if axis < 0 {
+		axis += rank
+	}
+	return axis, nil
+}
+
+// axesOf does so for several, each of which may occur once.
+func axesOf(axes []int, rank int) ([]int, error) {
+	out := make([]int, len(axes))
+	seen := make([]bool, rank)
+	for i, a := range axes {
+		k, err := axisOf(a, rank)
+		if err != nil {
+			return nil, err
+		}
+		if seen[k] {
+			return nil, fmt.Errorf("axis %d is named twice", a)
+		}
+		seen[k] = true
+		out[i] = k
+	}
+	return out, nil
+}

@@ -1,0 +1,142 @@
+package kernel
+
+import (
+	"math"
+
+	"fmp/onnx"
+)
+
+// Functions of one number, applied to each element: out = f(x), out's shape = x's.
+func init() {
+	for _, d := range []struct {
+		op    string
+		since int
+		cost  int
+		f     func(float64) float64
+	}{
+		{"Exp", 1, 16, math.Exp}, {"Log", 1, 16, math.Log}, {"Sqrt", 1, 4, math.Sqrt},
+		{"Reciprocal", 1, 2, func(x float64) float64 { return 1 / x }},
+		{"Ceil", 1, 2, math.Ceil}, {"Floor", 1, 2, math.Floor}, {"Round", 11, 2, math.RoundToEven},
+		{"Sin", 7, 24, math.Sin}, {"Cos", 7, 24, math.Cos}, {"Tan", 7, 24, math.Tan},
+		{"Asin", 7, 24, math.Asin}, {"Acos", 7, 24, math.Acos}, {"Atan", 7, 24, math.Atan},
+		{"Sinh", 9, 24, math.Sinh}, {"Cosh", 9, 24, math.Cosh}, {"Tanh", 1, 24, math.Tanh},
+		{"Asinh", 9, 24, math.Asinh}, {"Acosh", 9, 24, math.Acosh}, {"Atanh", 9, 24, math.Atanh},
+		{"Erf", 9, 24, math.Erf},
+	} {
+		t := floats
+		if d.op == "Erf" {
+			t = numbers
+		}
+		register(Def{Op: d.op, Since: d.since, In: "T", Out: "T", T: t, Half: true, New: floatFunction(d.cost, d.f)})
+	}
+	register(
+		Def{Op: "Abs", Since: 1, In: "T", Out: "T", T: numbers, Half: true, New: newAbs},
+		Def{Op: "Neg", Since: 1, In: "T", Out: "T", T: floats | signeds, Half: true, New: newNeg},
+		Def{Op: "Sign", Since: 9, In: "T", Out: "T", T: numbers, Half: true, New: newSign},
+		Def{Op: "IsNaN", Since: 9, In: "T", Out: "B", T: floats, Half: true, New: newIsNaN},
+		Def{Op: "IsInf", Since: 10, In: "T", Out: "B", T: floats, Half: true, New: newIsInf},
+	)
+}
+
+// floatFunction computes in float64 and rounds once.
+func floatFunction(cost int, f func(float64) float64) func(*Spec) (Kernel, error) {
+	return func(s *Spec) (Kernel, error) {
+		s.ignore("consumed_inputs")
+		return floatKernel(s, cost, f)
+	}
+}
+
+func floatKernel(s *Spec, cost int, f func(float64) float64) (Kernel, error) {
+	return numeric(s, via(cost, f, f32from), unaryOf(cost, f), via(cost, f, from[int8]), via(cost, f, from[int16]), via(cost, f, from[int32]), via(cost, f, from[int64]),
+		via(cost, f, from[uint8]), via(cost, f, from[uint16]), via(cost, f, from[uint32]), via(cost, f, from[uint64]))
+}
+
+func f32from(v float64) float32   { return float32(v) }
+func from[T integer](v float64) T { return T(v) }
+func via[T number](cost int, f func(float64) float64, back func(float64) T) Kernel {
+	return unaryOf(cost, func(x T) T { return back(f(float64(x))) })
+}
+
+// unaryOf applies f to every element; the output has the input's type T and, where it can, its buffer.
+func unaryOf[T onnx.Element](cost int, f func(T) T) Kernel {
+	return rowOf(cost, func(dst, x []T) {
+		for i, v := range x {
+			dst[i] = f(v)
+		}
+	})
+}
+
+// rowOf applies an elementwise function that is given whole runs.
+func rowOf[T onnx.Element](cost int, f func(dst, x []T)) Kernel {
+	return func(c *Call) error {
+		x := data[T](c.In[0])
+		out, err := c.Over(0, 0, c.In[0].DType, c.In[0].Shape)
+		if err != nil {
+			return err
+		}
+		dst := data[T](out)
+		c.Parallel(len(x), cost, func(lo, hi int) { f(dst[lo:hi], x[lo:hi]) })
+		return nil
+	}
+}
+
+func abs[T number](x T) T {
+	if x < 0 {
+		return -x
+	}
+	return x
+}
+
+func newAbs(s *Spec) (Kernel, error) {
+	s.ignore("consumed_inputs")
+	return numeric(s, unaryOf(1, func(x float32) float32 { return float32(math.Abs(float64(x))) }), unaryOf(1, math.Abs),
+		unaryOf(1, abs[int8]), unaryOf(1, abs[int16]), unaryOf(1, abs[int32]), unaryOf(1, abs[int64]),
+		unaryOf(1, abs[uint8]), unaryOf(1, abs[uint16]), unaryOf(1, abs[uint32]), unaryOf(1, abs[uint64]))
+}
+
+func neg[T number](x T) T { return -x }
+
+func newNeg(s *Spec) (Kernel, error) {
+	s.ignore("consumed_inputs")
+	return numeric(s, unaryOf(1, neg[float32]), unaryOf(1, neg[float64]), unaryOf(1, neg[int8]), unaryOf(1, neg[int16]), unaryOf(1, neg[int32]), unaryOf(1, neg[int64]))
+}
+
+func signOf[T number](x T) T {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		var one T = 1
+		return -one
+	}
+	return x // 0, or NaN
+}
+
+func newSign(s *Spec) (Kernel, error) {
+	return numeric(s, unaryOf(1, signOf[float32]), unaryOf(1, signOf[float64]), unaryOf(1, signOf[int8]), unaryOf(1, signOf[int16]), unaryOf(1, signOf[int32]), unaryOf(1, signOf[int64]),
+		unaryOf(1, signOf[uint8]), unaryOf(1, signOf[uint16]), unaryOf(1, signOf[uint32]), unaryOf(1, signOf[uint64]))
+}
+
+func newIsNaN(s *Spec) (Kernel, error) {
+	return predicate(func(x float64) bool { return x != x })
+}
+
+// IsInf: detect_negative and detect_positive (default 1) say which infinities count.
+func newIsInf(s *Spec) (Kernel, error) {
+	negative, positive := s.bool("detect_negative", true), s.bool("detect_positive", true)
+	return predicate(func(x float64) bool { return positive && math.IsInf(x, 1) || negative && math.IsInf(x, -1) })
+}
+
+func predicate(f func(float64) bool) (Kernel, error) {
+	return func(c *Call) error {
+		out, err := c.New(0, onnx.Bool, c.In[0].Shape)
+		if err != nil {
+			return err
+		}
+		d := data[bool](out)
+		for i := range d {
+			d[i] = f(toFloat64(c.In[0], i))
+		}
+		return nil
+	}, nil
+}

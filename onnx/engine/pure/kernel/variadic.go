@@ -1,0 +1,82 @@
+package kernel
+
+import (
+	"fmp/onnx"
+)
+
+// Sum, Max, Min, Mean of any number of inputs, with broadcasting, folded from the left.
+func init() {
+	register(
+		Def{Op: "Sum", Since: 6, In: "T T*", Out: "T", T: floats, Half: true, New: newSum},
+		Def{Op: "Max", Since: 6, In: "T T*", Out: "T", T: numbers, Half: true, New: newMax},
+		Def{Op: "Min", Since: 6, In: "T T*", Out: "T", T: numbers, Half: true, New: newMin},
+		Def{Op: "Mean", Since: 6, In: "T T*", Out: "T", T: floats, Half: true, New: newMean},
+	)
+}
+
+func newSum(s *Spec) (Kernel, error) {
+	return numeric(s, fold[float32](addRow[float32]), fold[float64](addRow[float64]))
+}
+
+func newMean(s *Spec) (Kernel, error) {
+	return numeric(s, meanOf[float32](), meanOf[float64]())
+}
+
+func meanOf[T floating]() Kernel {
+	sum := fold[T](addRow[T])
+	return func(c *Call) error {
+		if err := sum(c); err != nil {
+			return err
+		}
+		n := T(len(c.In))
+		if c.Alias[0] >= 0 { // the only input itself
+			return nil
+		}
+		out := data[T](c.Out[0])
+		for i := range out {
+			out[i] /= n
+		}
+		return nil
+	}
+}
+
+func newMax(s *Spec) (Kernel, error) {
+	return numeric(s, fold(each(maxOf[float32])), fold(each(maxOf[float64])), fold(each(maxOf[int8])), fold(each(maxOf[int16])), fold(each(maxOf[int32])), fold(each(maxOf[int64])),
+		fold(each(maxOf[uint8])), fold(each(maxOf[uint16])), fold(each(maxOf[uint32])), fold(each(maxOf[uint64])))
+}
+
+func newMin(s *Spec) (Kernel, error) {
+	return numeric(s, fold(each(minOf[float32])), fold(each(minOf[float64])), fold(each(minOf[int8])), fold(each(minOf[int16])), fold(each(minOf[int32])), fold(each(minOf[int64])),
+		fold(each(minOf[uint8])), fold(each(minOf[uint16])), fold(each(minOf[uint32])), fold(each(minOf[uint64])))
+}
+
+// Go's min and max give NaN where either is NaN, as NumPy and the ONNX reference do.
+func maxOf[T number](a, b T) T { return max(a, b) }
+func minOf[T number](a, b T) T { return min(a, b) }
+
+func fold[T onnx.Element](row func(dst, a, b []T)) Kernel {
+	d := onnx.TypeOf[T]()
+	return func(c *Call) error {
+		if len(c.In) == 1 {
+			return c.View(0, 0, c.In[0].Shape)
+		}
+		shapes := make([][]int, len(c.In))
+		for i, t := range c.In {
+			shapes[i] = t.Shape
+		}
+		shape, err := broadcast(shapes...)
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, d, shape)
+		if err != nil {
+			return err
+		}
+		o := data[T](out)
+		zip(c, o, shape, data[T](c.In[0]), c.In[0].Shape, data[T](c.In[1]), c.In[1].Shape, 1, row)
+		for _, t := range c.In[2:] {
+			zip(c, o, shape, o, shape, data[T](t), t.Shape, 1, row)
+		}
+		return nil
+	}
+}

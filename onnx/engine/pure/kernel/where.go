@@ -1,0 +1,64 @@
+package kernel
+
+import "fmp/onnx"
+
+// Where: out = condition ? x : y, with broadcasting of all three.
+func init() {
+	register(Def{Op: "Where", Since: 9, In: "B T T", Out: "T", T: all, New: newWhere})
+}
+
+func newWhere(*Spec) (Kernel, error) {
+	return func(c *Call) error {
+		shape, err := broadcast(c.In[0].Shape, c.In[1].Shape, c.In[2].Shape)
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, c.In[1].DType, shape)
+		if err != nil {
+			return err
+		}
+		switch d := out.Data.(type) {
+		case []float32:
+			where(c, d, shape)
+		case []float64:
+			where(c, d, shape)
+		case []int8:
+			where(c, d, shape)
+		case []int16:
+			where(c, d, shape)
+		case []int32:
+			where(c, d, shape)
+		case []int64:
+			where(c, d, shape)
+		case []uint8:
+			where(c, d, shape)
+		case []uint16:
+			where(c, d, shape)
+		case []uint32:
+			where(c, d, shape)
+		case []uint64:
+			where(c, d, shape)
+		case []bool:
+			where(c, d, shape)
+		case []string:
+			where(c, d, shape)
+		}
+		return nil
+	}, nil
+}
+
+func where[T onnx.Element](c *Call, out []T, shape []int) {
+	cond, x, y := c.In[0].Data.([]bool), data[T](c.In[1]), data[T](c.In[2])
+	dims, st := collapse(shape, broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape), broadcastStrides(c.In[2].Shape, shape))
+	c.Parallel(len(out), 4, func(lo, hi int) {
+		od := newOdometer(dims, st, lo)
+		for i := lo; i < hi; i++ {
+			if cond[od.off[0]] {
+				out[i] = x[od.off[1]]
+			} else {
+				out[i] = y[od.off[2]]
+			}
+			od.next()
+		}
+	})
+}

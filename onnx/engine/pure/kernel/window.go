@@ -1,0 +1,112 @@
+package kernel
+
+import "fmt"
+
+// window is how a kernel slides over spatial axes: Conv, ConvTranspose and the poolings.
+type window struct {
+	size, stride, dilation []int
+	begin, end             []int // padding; worked out from autoPad when the input's shape is known
+	autoPad                string
+	ceil                   bool
+}
+
+// newWindow reads auto_pad (NOTSET), kernel_shape, strides (1), dilations (1), pads (0). Without a kernel_shape
+// attribute the size comes from the weights when the model runs.
+func newWindow(s *Spec) (window, error) {
+	w := window{autoPad: s.str("auto_pad", "NOTSET"), size: s.ints("kernel_shape"), stride: s.ints("strides"), dilation: s.ints("dilations")}
+	pads := s.ints("pads")
+	if len(pads)%2 != 0 {
+		return w, fmt.Errorf("pads %v: a begin and an end for each axis are expected", pads)
+	}
+	switch w.autoPad {
+	case "NOTSET", "":
+		w.autoPad = "NOTSET"
+	case "VALID", "SAME_UPPER", "SAME_LOWER":
+		for _, p := range pads {
+			if p != 0 {
+				return w, fmt.Errorf("auto_pad %s and pads %v are given together", w.autoPad, pads)
+			}
+		}
+		pads = nil
+	default:
+		return w, fmt.Errorf("auto_pad %q is not one of NOTSET, VALID, SAME_UPPER, SAME_LOWER", w.autoPad)
+	}
+	for _, v := range [][]int{w.size, w.stride, w.dilation} {
+		for _, x := range v {
+			if x < 1 || x > 1<<20 {
+				return w, fmt.Errorf("kernel_shape %v, strides %v, dilations %v: each must be at least 1", w.size, w.stride, w.dilation)
+			}
+		}
+	}
+	for _, p := range pads {
+		if p < 0 || p > 1<<20 {
+			return w, fmt.Errorf("pads %v: each must be at least 0", pads)
+		}
+	}
+	w.begin, w.end = pads[:len(pads)/2], pads[len(pads)/2:]
+	return w, nil
+}
+
+// fit completes the window for an input with these spatial sizes:
+//
+//	extent_k = dilation_k (size_k - 1) + 1
+//	out_k    = floor((in_k + begin_k + end_k - extent_k) / stride_k) + 1          (ceil where ceil_mode)
+//	SAME:      out_k = ceil(in_k / stride_k), begin_k + end_k = max(0, (out_k - 1) stride_k + extent_k - in_k)
+func (w window) fit(in []int) (window, []int, error) {
+	r := len(in)
+	def := func(v []int, d int) ([]int, error) {
+		if v == nil {
+			v = make([]int, r)
+			fillRange(v, d)
+		}
+		if len(v) != r {
+			return nil, fmt.Errorf("%v has %d entries for %d spatial axes", v, len(v), r)
+		}
+		return append([]int{}, v...), nil
+	}
+	var err error
+	if w.size, err = def(w.size, 1); err != nil {
+		return w, nil, err
+	}
+	if w.stride, err = def(w.stride, 1); err != nil {
+		return w, nil, err
+	}
+	if w.dilation, err = def(w.dilation, 1); err != nil {
+		return w, nil, err
+	}
+	if len(w.begin) == 0 {
+		w.begin, w.end = nil, nil
+	}
+	if w.begin, err = def(w.begin, 0); err != nil {
+		return w, nil, err
+	}
+	if w.end, err = def(w.end, 0); err != nil {
+		return w, nil, err
+	}
+	out := make([]int, r)
+	for k := range in {
+		ext := w.dilation[k]*(w.size[k]-1) + 1
+		if w.autoPad == "SAME_UPPER" || w.autoPad == "SAME_LOWER" {
+			out[k] = (in[k] + w.stride[k] - 1) / w.stride[k]
+			total := max(0, (out[k]-1)*w.stride[k]+ext-in[k])
+			w.begin[k], w.end[k] = total/2, total-total/2
+			if w.autoPad == "SAME_LOWER" {
+				w.begin[k], w.end[k] = w.end[k], w.begin[k]
+			}
+			continue
+		}
+		room := in[k] + w.begin[k] + w.end[k] - ext
+		if room < 0 {
+			return w, nil, fmt.Errorf("a window of %d does not fit an axis of size %d padded by %d and %d", ext, in[k], w.begin[k], w.end[k])
+		}
+		out[k] = room/w.stride[k] + 1
+		if w.ceil && room%w.stride[k] != 0 {
+			out[k]++
+			// A window that would start in the padding at the end is dropped.
+			if (out[k]-1)*w.stride[k] >= in[k]+w.begin[k] {
+				out[k]--
+			}
+		}
+	}
+	return w, out, nil
+}

@@ -1,0 +1,207 @@
+package pure
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+	"fmp/onnx/engine/pure/kernel"
+)
+
+// plan is a model made ready: which kernels run in which order, on which values.
+type plan struct {
+	inputs, outputs []onnx.ValueInfo
+	slots           int            // number of values
+	slot            map[string]int // by name
+	constants       map[int]*onnx.Tensor
+	steps           []step
+	isOutput        []bool
+	// uses counts the steps that read a value, and one more for a graph output.
+	uses []int
+}
+
+// step is one node.
+type step struct {
+	node    *onnx.Node
+	run     kernel.Kernel
+	in, out []int // slots, -1 where left out
+	types   []onnx.DType
+}
+
+// compile checks a model and plans its run. Its error is an [UnsupportedError] where the model is sound but holds what
+// the engine does not run.
+func compile(m *onnx.Model) (*plan, error) {
+	if m == nil || m.Graph == nil {
+		return nil, fmt.Errorf("no model to load")
+	}
+	g := m.Graph
+	opset := int(m.Opset())
+	if opset < 1 || opset > kernel.MaxOpset {
+		return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: fmt.Sprintf("the model imports opset %d of the standard operators; 1 to %d are known", opset, kernel.MaxOpset)}}}
+	}
+	p := &plan{slot: map[string]int{}, constants: map[int]*onnx.Tensor{}, inputs: g.Inputs, outputs: g.Outputs}
+	types := []onnx.DType{}
+	define := func(name string, d onnx.DType) (int, error) {
+		if name == "" {
+			return -1, fmt.Errorf("a value has no name")
+		}
+		if _, dup := p.slot[name]; dup {
+			return -1, fmt.Errorf("the value %q is given twice", name)
+		}
+		i := len(types)
+		p.slot[name] = i
+		types = append(types, d)
+		return i, nil
+	}
+	for _, v := range g.Inputs {
+		if v.DType == onnx.Undefined {
+			return nil, fmt.Errorf("input %q has no element type", v.Name)
+		}
+		if _, err := define(v.Name, v.DType); err != nil {
+			return nil, fmt.Errorf("input: %w", err)
+		}
+	}
+	for _, name := range g.InitializerNames() {
+		t := g.Initializers[name]
+		if err := onnx.CheckTensor(t); err != nil {
+			return nil, fmt.Errorf("initializer %q: %w", name, err)
+		}
+		i, err := define(name, t.DType)
+		if err != nil {
+			return nil, fmt.Errorf("initializer: %w", err)
+		}
+		p.constants[i] = t
+	}
+	produced := map[string]bool{}
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			if o == "" {
+				continue
+			}
+			if _, dup := p.slot[o]; dup || produced[o] {
+				return nil, fmt.Errorf("node %q (%s): the value %q is given twice", nodeName(n), n.Op, o)
+			}
+			produced[o] = true
+		}
+	}
+	// Names first: an operator that is not implemented at all is the clearest thing to say, and what onnx-go
+	// cannot decode is mostly of that kind.
+	var refused []Unsupported
+	refuse := func(n *onnx.Node, reason string) {
+		refused = append(refused, Unsupported{Node: nodeName(n), Op: n.Op, Domain: n.Domain, Reason: reason})
+	}
+	for _, n := range g.Nodes {
+		switch {
+		case n.Domain != "":
+			refuse(n, "operators of this domain are not implemented")
+		case kernel.Opsets(n.Op) == "":
+			refuse(n, "the operator is not implemented")
+		}
+	}
+	if refused != nil {
+		return nil, &UnsupportedError{Nodes: refused}
+	}
+	order, refused, err := decode(m)
+	if err != nil {
+		return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: err.Error()}}}
+	}
+	if refused != nil {
+		return nil, &UnsupportedError{Nodes: refused}
+	}
+	for _, i := range order {
+		n := g.Nodes[i]
+		s := &kernel.Spec{Node: n, Opset: opset}
+		st := step{node: n}
+		unknown := false
+		for _, name := range n.Inputs {
+			if name == "" {
+				st.in = append(st.in, -1)
+				s.In, s.Const = append(s.In, onnx.Undefined), append(s.Const, nil)
+				continue
+			}
+			k, ok := p.slot[name]
+			if !ok {
+				if produced[name] {
+					unknown = true // made by a node that was refused
+					break
+				}
+				return nil, fmt.Errorf("node %q (%s) reads %q, which nothing gives a value", nodeName(n), n.Op, name)
+			}
+			st.in = append(st.in, k)
+			s.In, s.Const = append(s.In, types[k]), append(s.Const, p.constants[k])
+		}
+		if unknown {
+			continue
+		}
+		// Trailing inputs left out are as good as none.
+		for len(st.in) > 0 && st.in[len(st.in)-1] < 0 {
+			st.in, s.In, s.Const = st.in[:len(st.in)-1], s.In[:len(s.In)-1], s.Const[:len(s.Const)-1]
+		}
+		run, err := kernel.Prepare(s)
+		if err != nil {
+			refuse(n, err.Error())
+			continue
+		}
+		st.run, st.types = run, s.Out
+		for j, name := range n.Outputs {
+			if name == "" {
+				st.out = append(st.out, -1)
+				continue
+			}
+			k, err := define(name, s.Out[j])
+			if err != nil {
+				return nil, fmt.Errorf("node %q (%s): %w", nodeName(n), n.Op, err)
+			}
+			st.out = append(st.out, k)
+		}
+		if n.Op == "Constant" && len(st.out) == 1 && st.out[0] >= 0 {
+			// Known from now on, to the kernels that come as well.
+			t, err := evaluate(st)
+			if err != nil {
+				refuse(n, err.Error())
+				continue
+			}
+			p.constants[st.out[0]] = t
+			continue
+		}
+		p.steps = append(p.steps, st)
+	}
+	if refused != nil {
+		return nil, &UnsupportedError{Nodes: refused}
+	}
+	p.slots = len(types)
+	p.uses = make([]int, p.slots)
+	p.isOutput = make([]bool, p.slots)
+	for i, v := range g.Outputs {
+		k, ok := p.slot[v.Name]
+		if !ok {
+			return nil, fmt.Errorf("output %q is made by no node", v.Name)
+		}
+		if v.DType != onnx.Undefined && v.DType != types[k] {
+			return nil, fmt.Errorf("output %q is declared %v and computed as %v", v.Name, v.DType, types[k])
+		}
+		if v.DType == onnx.Undefined {
+			p.outputs = append([]onnx.ValueInfo{}, p.outputs...)
+			p.outputs[i].DType = types[k]
+		}
+		p.isOutput[k] = true
+		p.uses[k]++
+	}
+	for _, st := range p.steps {
+		for _, k := range st.in {
+			if k >= 0 {
+				p.uses[k]++
+			}
+		}
+	}
+	return p, nil
+}
+
+// evaluate runs a node without inputs.
+func evaluate(st step) (*onnx.Tensor, error) {
+	c := kernel.NewCall(&kernel.Env{Pool: &kernel.Pool{}, Threads: 1}, 0, 1)
+	c.Want[0] = true
+	if err := c.Do(st.run); err != nil {
+		return nil, err
+	}
+	return c.Out[0], nil
+}

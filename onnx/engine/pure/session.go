@@ -1,0 +1,244 @@
+package pure
+
+import (
+	"fmt"
+	"sync"
+
+	"fmp/onnx"
+	"fmp/onnx/engine/pure/kernel"
+)
+
+// session runs one plan. Runs are serialised by a lock: a session may be shared, to no gain.
+type session struct {
+	mu     sync.Mutex
+	plan   *plan
+	env    *kernel.Env
+	calls  []*kernel.Call
+	values []held
+	closed bool
+}
+
+// held is a value while a run lasts.
+type held struct {
+	tensor *onnx.Tensor
+	buffer *buffer // nil for what the caller or the model owns
+	uses   int     // reads still to come
+}
+
+// buffer is memory from the pool that one or more values share.
+type buffer struct {
+	data any
+	refs int
+}
+
+func (s *session) Inputs() []onnx.ValueInfo  { return s.plan.inputs }
+func (s *session) Outputs() []onnx.ValueInfo { return s.plan.outputs }
+
+func (s *session) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.env.Pool = &kernel.Pool{}
+	s.values, s.calls = nil, nil
+	return nil
+}
+
+// Run evaluates the model; see engine.Session.
+func (s *session) Run(feeds, fetch map[string]*onnx.Tensor) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("engine pure: the session is closed")
+	}
+	if err := s.check(feeds, fetch); err != nil {
+		return fmt.Errorf("engine pure: %w", err)
+	}
+	p := s.plan
+	defer s.drop()
+	for i := range s.values {
+		s.values[i] = held{tensor: p.constants[i], uses: p.uses[i]}
+	}
+	for _, v := range p.inputs {
+		s.values[p.slot[v.Name]].tensor = feeds[v.Name]
+	}
+	for i := range p.steps {
+		if err := s.step(&p.steps[i], s.calls[i]); err != nil {
+			return fmt.Errorf("engine pure: node %q (%s): %w", nodeName(p.steps[i].node), p.steps[i].node.Op, err)
+		}
+	}
+	for name, dst := range fetch {
+		v := s.values[p.slot[name]].tensor
+		if dst != nil && (dst.DType != v.DType || !equalShape(dst.Shape, v.Shape)) {
+			return fmt.Errorf("engine pure: output %q is %v, the tensor given for it is %v", name, v, dst)
+		}
+	}
+	for name, dst := range fetch {
+		v := &s.values[p.slot[name]]
+		switch {
+		case dst != nil:
+			kernel.Copy(dst, v.tensor)
+		case v.buffer != nil && v.buffer.refs == 1 && len(fetch) >= 1 && exact(v.tensor):
+			fetch[name] = v.tensor
+			s.env.Pool.Forget(v.buffer.data)
+			v.buffer = nil
+		default:
+			fetch[name] = v.tensor.Clone()
+		}
+	}
+	return nil
+}
+
+// exact says that a tensor's buffer is not much larger than the tensor, so that giving it away wastes nothing.
+func exact(t *onnx.Tensor) bool { return kernel.Capacity(t.Data) <= t.Len()+t.Len()/8+64 }
+
+func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
+	p := s.plan
+	for _, v := range p.inputs {
+		t, ok := feeds[v.Name]
+		if !ok || t == nil {
+			return fmt.Errorf("input %q is not fed", v.Name)
+		}
+		if err := onnx.CheckTensor(t); err != nil {
+			return fmt.Errorf("input %q: %w", v.Name, err)
+		}
+		if t.DType != v.DType {
+			return fmt.Errorf("input %q is %v where %v is expected", v.Name, t.DType, v.DType)
+		}
+		if v.Shape == nil {
+			continue
+		}
+		ok = len(t.Shape) == len(v.Shape)
+		for k := 0; ok && k < len(t.Shape); k++ {
+			ok = !v.Shape[k].IsKnown() || v.Shape[k].Size == t.Shape[k]
+		}
+		if !ok {
+			return fmt.Errorf("input %q has shape %v where %s is expected", v.Name, t.Shape, shapeString(v.Shape))
+		}
+	}
+	for name := range feeds {
+		known := false
+		for _, v := range p.inputs {
+			known = known || v.Name == name
+		}
+		if !known {
+			return fmt.Errorf("%q is fed and is no input of the model", name)
+		}
+	}
+	for name, t := range fetch {
+		k, ok := p.slot[name]
+		if !ok || !p.isOutput[k] {
+			return fmt.Errorf("%q is fetched and is no output of the model", name)
+		}
+		if t != nil {
+			if err := onnx.CheckTensor(t); err != nil {
+				return fmt.Errorf("output %q: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func shapeString(dims []onnx.Dim) string {
+	out := "["
+	for i, d := range dims {
+		if i > 0 {
+			out += " "
+		}
+		switch {
+		case d.IsKnown():
+			out += fmt.Sprint(d.Size)
+		case d.Symbol != "":
+			out += d.Symbol
+		default:
+			out += "?"
+		}
+	}
+	return out + "]"
+}
+
+func equalShape(a, b []int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// step runs one node and releases what nobody reads after it.
+func (s *session) step(st *step, c *kernel.Call) error {
+	c.Reset()
+	for i, k := range st.in {
+		if k < 0 {
+			continue
+		}
+		v := &s.values[k]
+		c.In[i] = v.tensor
+		// The last reader of a buffer that no other value shares may write into it.
+		c.Overwrite[i] = v.uses == 1 && v.buffer != nil && v.buffer.refs == 1
+	}
+	err := c.Do(st.run)
+	for i, t := range c.Out {
+		if t == nil {
+			if err == nil && c.Want[i] {
+				err = fmt.Errorf("output %d was not made", i)
+			}
+			continue
+		}
+		var b *buffer
+		if j := c.Alias[i]; j >= 0 {
+			b = s.values[st.in[j]].buffer // nil where the caller or the model owns it
+		} else {
+			b = &buffer{data: t.Data}
+		}
+		k := st.out[i]
+		if err != nil || k < 0 || s.plan.uses[k] == 0 {
+			if b != nil && b.refs == 0 {
+				s.env.Pool.Put(b.data)
+			}
+			continue
+		}
+		if t.DType != st.types[i] {
+			return fmt.Errorf("output %d came out as %v where %v was planned", i, t.DType, st.types[i])
+		}
+		if b != nil {
+			b.refs++
+		}
+		s.values[k].tensor, s.values[k].buffer = t, b
+	}
+	if err != nil {
+		return err
+	}
+	for _, k := range st.in {
+		if k < 0 {
+			continue
+		}
+		v := &s.values[k]
+		if v.uses--; v.uses == 0 {
+			s.release(v)
+		}
+	}
+	return nil
+}
+
+func (s *session) release(v *held) {
+	if v.buffer != nil {
+		if v.buffer.refs--; v.buffer.refs == 0 {
+			s.env.Pool.Put(v.buffer.data)
+		}
+	}
+	v.buffer, v.tensor = nil, nil
+}
+
+// drop releases everything at the end of a run, and the calls' hold on the caller's tensors.
+func (s *session) drop() {
+	for i := range s.values {
+		s.release(&s.values[i])
+	}
+	for _, c := range s.calls {
+		c.Reset()
+	}
+}

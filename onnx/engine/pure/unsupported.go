@@ -1,0 +1,72 @@
+package pure
+
+import (
+	"fmt"
+	"strings"
+
+	"fmp/onnx"
+)
+
+// Unsupported is a node that the engine does not run, and why.
+type Unsupported struct {
+	Node   string // its name, or its first output's where it has none
+	Op     string
+	Domain string // "" is the standard operator set
+	Reason string
+}
+
+func (u Unsupported) String() string {
+	op := u.Op
+	if u.Domain != "" {
+		op = u.Domain + "." + op
+	}
+	if op == "" {
+		return u.Reason
+	}
+	return fmt.Sprintf("node %q (%s): %s", u.Node, op, u.Reason)
+}
+
+// UnsupportedError refuses a model: nothing of it has run.
+type UnsupportedError struct {
+	Nodes []Unsupported // at least one
+}
+
+func (e *UnsupportedError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the pure engine does not run this model: ")
+	for i, u := range e.Nodes {
+		if i == 3 && len(e.Nodes) > 4 {
+			fmt.Fprintf(&b, "; and %d more", len(e.Nodes)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(u.String())
+	}
+	b.WriteString(". Run it on the ONNX Runtime (engine ort) instead")
+	return b.String()
+}
+
+func nodeName(n *onnx.Node) string {
+	if n.Name != "" {
+		return n.Name
+	}
+	for _, o := range n.Outputs {
+		if o != "" {
+			return o
+		}
+	}
+	return "?"
+}
+
+// Supports lists what the engine cannot run of a model, nil where it can run it all.
+func Supports(m *onnx.Model) []Unsupported {
+	if _, err := compile(m); err != nil {
+		if u, ok := err.(*UnsupportedError); ok {
+			return u.Nodes
+		}
+		return []Unsupported{{Reason: err.Error()}}
+	}
+	return nil
+}
