@@ -168,11 +168,11 @@ func line[T floating](dst, src []T, at, step int) {
 		at += step
 	}
 	n := len(dst)
-	if at < len(src) {
-		n = min(n, i+(len(src)-at+step-1)/step)
-	} else {
-		n = i
+	if at < 0 || at >= len(src) {
+		clear(dst[i:])
+		return
 	}
+	n = min(n, i+(len(src)-at+step-1)/step)
 	if step == 1 {
 		copy(dst[i:n], src[at:])
 	} else {
