@@ -3,7 +3,7 @@ GO  ?= go
 BIN := bin
 export CGO_ENABLED ?= 1
 
-.PHONY: all build setup demo test test-short vet lint fmt generate bench clean help
+.PHONY: all build setup demo test test-short vet lint fmt generate bench conformance clean help
 
 all: build
 
@@ -48,6 +48,12 @@ generate: ## Go code from the .proto files (needs protoc and protoc-gen-go)
 
 bench: setup ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+TESTDATA ?= /usr/share/libonnx-testdata/data
+conformance: setup build ## the ONNX standard's operator tests on both engines; writes docs/operators.md
+	@[ -d $(TESTDATA) ] || { echo 'installing libonnx-testdata'; if [ "$$(id -u)" = 0 ]; then apt-get install -y libonnx-testdata; else sudo apt-get install -y libonnx-testdata; fi; }
+	$(BIN)/fmp onnx test $(TESTDATA) --engine pure --verbose > $(BIN)/conformance-pure.txt || { cat $(BIN)/conformance-pure.txt; exit 1; }
+	-$(BIN)/fmp onnx test $(TESTDATA) --engine both --table docs/operators.md
 
 clean: ## remove what was built
 	rm -rf $(BIN)

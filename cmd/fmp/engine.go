@@ -2,14 +2,17 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/pure"
 	"fmp/pipeline/experiment"
 )
 
-// openEngine makes the engine that the settings ask for. auto is ort where its library is found. Threads
+// openEngine makes the engine that the settings ask for. auto is ort where its library is found and
+// else pure, with a line on stderr that says so. Threads
 // is the number of threads of one operator: 1 where figures must not depend on it (work is then shared
 // among goroutines, see package ort), cfg.Threads where only speed counts. A missing library gives exit
 // code 3, a wrong setting 2.
@@ -19,9 +22,17 @@ func openEngine(cfg experiment.Engine, threads int, stderr io.Writer) (engine.En
 	case "ort", "auto":
 		e, err := ort.New(opts)
 		if errors.Is(err, ort.ErrNoLibrary) {
-			return nil, missingError(err)
+			// A library or a provider asked for by name is not passed over in silence.
+			if cfg.Name == "ort" || cfg.Library != "" || (cfg.Provider != "" && cfg.Provider != "cpu") {
+				return nil, missingError(err)
+			}
+			fmt.Fprintln(stderr, "No ONNX Runtime library was found: running on the pure-Go engine, which is slower (make setup fetches the library).")
+			e, err = pure.New(opts)
 		}
 		return e, usageError(err)
+	case "pure":
+		e, err := pure.New(opts)
+		return e, usageError(err)
 	}
-	return nil, usageErrorf("engine.name is %q; allowed are auto, ort", cfg.Name)
+	return nil, usageErrorf("engine.name is %q; allowed are auto, ort, pure", cfg.Name)
 }

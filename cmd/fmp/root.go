@@ -74,6 +74,7 @@ func newONNXCommand() *cobra.Command {
 		newONNXBenchCommand(),
 		newONNXGradCommand(),
 		newONNXRunCommand(),
+		newONNXTestCommand(),
 	)
 	return cmd
 }

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/conformance"
+	"fmp/pipeline/experiment"
+)
+
+// testReport is what one engine made of a folder of tests.
+type testReport struct {
+	Engine      string               `json:"engine"`
+	Passed      int                  `json:"passed"`
+	Failed      int                  `json:"failed"`
+	Unsupported int                  `json:"unsupported"`
+	Results     []conformance.Result `json:"results"`
+}
+
+func newONNXTestCommand() *cobra.Command {
+	var asJSON, verbose bool
+	var engineName, table string
+	tol := conformance.DefaultTolerance
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "test DIR",
+		Short: "Run ONNX backend tests (model.onnx with test_data_set_*/) and count what passes",
+		Long: `Run every test in and below DIR: a folder with a model.onnx and test_data_set_K folders of input_I.pb
+and output_I.pb, as the ONNX standard ships its operator tests (Debian: libonnx-testdata). A test
+passes where every output has the expected type and shape and
+|got - want| <= absolute + relative |want|; it is unsupported where the engine refuses the model before
+running it; anything else is a failure, which ends the command with exit code 1.`,
+		Example: `  fmp onnx test /usr/share/libonnx-testdata/data --engine pure
+  fmp onnx test /usr/share/libonnx-testdata/data/node/test_add --engine both --json
+  fmp onnx test my-tests --engine ort --verbose`,
+		Args: exactArgs("DIR"),
+	}
+	s := bindSettingsUnder(cmd, "engine.", &cfg, map[string]string{"threads": "engine.threads", "provider": "engine.provider", "library": "engine.library"})
+	flags := cmd.Flags()
+	flags.StringVar(&engineName, "engine", "", "auto, ort, pure or both (default: the setting engine.name)")
+	flags.Float64Var(&tol.Relative, "relative", tol.Relative, "relative tolerance")
+	flags.Float64Var(&tol.Absolute, "absolute", tol.Absolute, "absolute tolerance")
+	flags.StringVar(&table, "table", "", "also write what runs, operator by operator, as a Markdown `FILE`")
+	flags.BoolVar(&verbose, "verbose", false, "list unsupported tests, with the reason, as well as failures")
+	flags.BoolVar(&asJSON, "json", false, "print every result as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		names := []string{}
+		switch engineName {
+		case "both":
+			names = []string{"pure", "ort"}
+		case "":
+		default:
+			s.sets = append(s.sets, "engine.name="+engineName)
+		}
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			names = []string{cfg.Engine.Name}
+		}
+		if !(tol.Relative >= 0 && tol.Absolute >= 0) {
+			return usageErrorf("--relative is %v and --absolute %v; both must be at least 0", tol.Relative, tol.Absolute)
+		}
+		if _, err := conformance.Find(args[0]); err != nil {
+			return usageError(err)
+		}
+		var reports []testReport
+		failed := false
+		for _, name := range names {
+			ec := cfg.Engine
+			ec.Name = name
+			r, err := testEngine(cmd, ec, args[0], tol)
+			if err != nil {
+				return err
+			}
+			failed = failed || r.Failed > 0
+			reports = append(reports, r)
+		}
+		if table != "" {
+			var b bytes.Buffer
+			byEngine := map[string][]conformance.Result{}
+			for _, r := range reports {
+				byEngine[r.Engine] = r.Results
+			}
+			conformance.WriteTable(&b, byEngine)
+			if err := os.MkdirAll(filepath.Dir(table), 0o777); err != nil {
+				return err
+			}
+			if err := atomicfile.WriteBytes(table, b.Bytes()); err != nil {
+				return err
+			}
+		}
+		var err error
+		if asJSON {
+			err = printJSON(cmd.OutOrStdout(), reports)
+		} else {
+			err = printTests(cmd.OutOrStdout(), reports, verbose)
+		}
+		if err == nil && failed {
+			err = &silentError{exitFailed}
+		}
+		return err
+	}
+	return cmd
+}
+
+// testEngine runs all tests on one engine.
+func testEngine(cmd *cobra.Command, cfg experiment.Engine, dir string, tol conformance.Tolerance) (testReport, error) {
+	e, err := openEngine(cfg, cfg.Threads, cmd.ErrOrStderr())
+	if err != nil {
+		return testReport{}, err
+	}
+	defer e.Close()
+	p := newProgress(cmd.ErrOrStderr())
+	defer p.close()
+	r := testReport{Engine: e.Name()}
+	r.Results, err = conformance.RunAll(cmd.Context(), e, dir, tol, func(done, total int, _ conformance.Result) {
+		p.report("tests on "+e.Name(), done, total)
+	})
+	for _, x := range r.Results {
+		switch x.Verdict {
+		case conformance.Passed:
+			r.Passed++
+		case conformance.Unsupported:
+			r.Unsupported++
+		default:
+			r.Failed++
+		}
+	}
+	return r, err
+}
+
+func printTests(out io.Writer, reports []testReport, verbose bool) error {
+	for _, r := range reports {
+		for _, x := range r.Results {
+			if x.Verdict == conformance.Failed || verbose && x.Verdict == conformance.Unsupported {
+				fmt.Fprintf(out, "%s: %s: %s: %s\n", r.Engine, x.Verdict, x.Name, x.Reason)
+			}
+		}
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "engine\tpassed\tfailed\tunsupported\ttests\t")
+	for _, r := range reports {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t\n", r.Engine, r.Passed, r.Failed, r.Unsupported, len(r.Results))
+	}
+	return w.Flush()
+}

@@ -1,0 +1,148 @@
+package pure_test
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/pure"
+)
+
+// engines opens ours and the ONNX Runtime, or skips.
+func engines(t testing.TB, threads int) (own, reference engine.Engine) {
+	t.Helper()
+	reference, err := ort.New(engine.Options{Threads: threads})
+	if errors.Is(err, ort.ErrNoLibrary) {
+		t.Skip("no ONNX Runtime library to compare with")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err = pure.New(engine.Options{Threads: threads})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return own, reference
+}
+
+// run evaluates a model on one engine.
+func run(t testing.TB, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
+	t.Helper()
+	s, err := e.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out, err := engine.Eval(s, feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// worst is the largest difference, relative to the reference's largest magnitude.
+func worst(got, want *onnx.Tensor) float64 {
+	scale, diff := 1e-30, 0.0
+	for i, w := range want.F32() {
+		scale = math.Max(scale, math.Abs(float64(w)))
+		diff = math.Max(diff, math.Abs(float64(got.F32()[i])-float64(w)))
+	}
+	return diff / scale
+}
+
+// TestExtractors compares the engines on models that PyTorch exported.
+func TestExtractors(t *testing.T) {
+	own, reference := engines(t, 1)
+	files, _ := filepath.Glob("../../../../shared/models/*.onnx")
+	assets, _ := filepath.Glob("../../../assets/*/*.onnx")
+	files = append(files, assets...)
+	if len(files) == 0 {
+		t.Skip("no models in shared/models or assets")
+	}
+	for _, f := range files {
+		t.Run(filepath.Base(f), func(t *testing.T) {
+			m, err := onnx.Load(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			feeds := drawn(t, m, 3)
+			got, want := run(t, own, m, feeds), run(t, reference, m, feeds)
+			for name, w := range want {
+				if w.DType != onnx.Float32 {
+					continue
+				}
+				if d := worst(got[name], w); d > 1e-5 {
+					t.Errorf("%s: differs by %.2g of its scale", name, d)
+				}
+			}
+		})
+	}
+}
+
+// drawn feeds every input with random values; open axes get size n.
+func drawn(t testing.TB, m *onnx.Model, n int) map[string]*onnx.Tensor {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	feeds := map[string]*onnx.Tensor{}
+	for _, v := range m.Graph.Inputs {
+		shape := make([]int, len(v.Shape))
+		for i, d := range v.Shape {
+			if shape[i] = d.Size; !d.IsKnown() {
+				shape[i] = n
+			}
+		}
+		x, err := onnx.Zeros(v.DType, shape...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch d := x.Data.(type) {
+		case []float32:
+			for i := range d {
+				d[i] = float32(r.NormFloat64())
+			}
+		case []uint8:
+			for i := range d {
+				d[i] = uint8(r.IntN(256))
+			}
+		}
+		feeds[v.Name] = x
+	}
+	return feeds
+}
+
+func benchmark(b *testing.B, e engine.Engine, file string, batch int) {
+	m, err := onnx.Load(file)
+	if err != nil {
+		b.Skip(err)
+	}
+	s, err := e.Load(m)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	feeds := drawn(b, m, batch)
+	out, err := engine.Eval(s, feeds)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Run(feeds, out); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkExtractor(b *testing.B) {
+	own, reference := engines(b, 1)
+	for _, name := range []string{"mnist", "cifar10"} {
+		file := "../../../../shared/models/extractor_" + name + ".onnx"
+		b.Run(name+"/pure", func(b *testing.B) { benchmark(b, own, file, 50) })
+		b.Run(name+"/ort", func(b *testing.B) { benchmark(b, reference, file, 50) })
+	}
+}
