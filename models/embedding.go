@@ -28,7 +28,9 @@ type EmbeddingConfig struct {
 	Heads int `json:"heads"`
 	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
 	Hidden int `json:"hidden"`
-	// Blocks is the number of set attention blocks between the per-point layer and the pooling; default 0.
+	// Blocks is the number of set attention blocks between the per-point layer and the pooling, which make f a
+	// function of the whole set; default 0. With the identity path they start as attention among the points
+	// of a label, and want Hidden set.
 	Blocks int `json:"blocks"`
 }
 
@@ -86,8 +88,7 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 	for i := range c.Blocks {
 		block := Published(d, c.Heads)
 		if !c.Published {
-			// What the block adds starts at zero: the points pass through unchanged.
-			block.LayerNorm, block.Hidden, block.project = false, max(c.Hidden, d), Constant(0)
+			block = labelMates(d, c.Dx, c.C, max(c.Hidden, 1))
 		}
 		x = SAB(w.Scope(fmt.Sprintf("block%d", i)), block, x, lw)
 	}
@@ -109,6 +110,41 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 		return nil, fmt.Errorf("embedding: encoding the configuration: %w", err)
 	}
 	return m, Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, D: d, S: c.Size, Seed: seed, Config: string(cfg)}.Write(m)
+}
+
+// labelMates is a set attention block in which a point starts out attending to the points of its own label, and
+// adds what the per-point layer made of those to its own learned coordinates, the two halves of them exchanged;
+// the point itself passes through unchanged. Labels are named anew in every task, so what a label's points look
+// like can only be read off the set. Comparing itself with them, a point can tell how typical of its label it is,
+// which decides how much it weighs in the fit that the upload has to reproduce: the residuals of easy points
+// vanish there.
+func labelMates(d, dx, c, hidden int) Block {
+	dz := dx + c
+	half := (d - dz) / 2
+	onLabels := Eye(func(i int) float32 {
+		if i < dx || i >= dz {
+			return 0
+		}
+		return float32(2 * math.Pow(float64(d), 0.25)) // a logit of 4 for the same label
+	})
+	some := Scaled(FanIn(d), 0.05)
+	match := func(r *rand.Rand, t []float32, shape []int) {
+		eye := make([]float32, len(t))
+		onLabels(r, eye, shape)
+		some(r, t, shape)
+		for i, v := range eye {
+			t[i] += v
+		}
+	}
+	return Block{
+		Dim: d, Heads: 1, Residual: ResidualQuery, Project: true, IdentityValue: true, Hidden: hidden,
+		query: match, key: match, keyBias: Constant(0),
+		project: func(_ *rand.Rand, t []float32, _ []int) {
+			for i := range half {
+				t[(dz+i)*d+dz+half+i], t[(dz+half+i)*d+dz+i] = 1, 1
+			}
+		},
+	}
 }
 
 // labelPooling is the pooling block that starts out comparing labels: queries and keys are the coordinates

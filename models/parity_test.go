@@ -16,7 +16,7 @@ var writeModels = flag.String("write-models", "", "folder to write the parity te
 // parityModels are small enough for their expected values to be kept in testdata.
 func parityModels(t *testing.T) map[string]*onnx.Model {
 	t.Helper()
-	p, err := NewPredictor(PredictorConfig{Dx: 5, C: 3, Dim: 15}, 11)
+	p, err := NewPredictor(PredictorConfig{Dx: 5, C: 3, Dim: 15, Beta: 6}, 11)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,10 @@ type PredictorConfig struct {
 	Heads int `json:"heads"`
 	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
 	Hidden int `json:"hidden"`
+	// Beta is the starting value of the learned factor on the identity path's attention logits; default 2. At
+	// 6, the other value that was tried, an untrained draw is nearly one point of the context: more diverse, less
+	// calibrated, and, what matters here, a draw for an upload has nothing to do with that for the data.
+	Beta float32 `json:"beta"`
 	// IgnoreMasses leaves the context's weights out (the published form): every point counts once, and
 	// padding is not possible.
 	IgnoreMasses bool `json:"ignore_masses"`
@@ -46,6 +50,12 @@ func (c *PredictorConfig) fill() error {
 	}
 	if c.Fresh == 0 {
 		c.Fresh = 100
+	}
+	if c.Beta == 0 {
+		c.Beta = 2
+	}
+	if !(c.Beta > 0 && c.Beta <= 1000) {
+		return fmt.Errorf("predictor with beta %v; allowed are numbers above 0 up to 1000", c.Beta)
 	}
 	if !c.Published && c.Dim < dz+1 {
 		return fmt.Errorf("predictor of width %d for points of %d numbers; the identity path needs a width of at least %d", c.Dim, dz, dz+1)
@@ -78,7 +88,7 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 
 	block := Published(d, c.Heads)
 	if !c.Published {
-		block = Identity(d, dz, 6)
+		block = Identity(d, dz, c.Beta)
 		block.Heads = c.Heads
 		// Queries this wide, with beta, make the attention of a random query pick out few points.
 		block.query = Gaussian(1.7 / math.Sqrt(float64(d)))

@@ -15,7 +15,7 @@ type Gradient struct {
 	Residual float64
 }
 
-// BackwardTolerance is the residual to which Backward solves, as a share of the cotangent.
+// BackwardTolerance is the residual to which Backward solves by default, as a share of the cotangent.
 const BackwardTolerance = 1e-9
 
 // Backward carries dL/dT, the derivative of a scalar loss with respect to the minimiser T of p, back to the points,
@@ -61,7 +61,7 @@ func BackwardAll(ctx context.Context, ps []*Problem, thetas, cotangents []Theta,
 		}
 		w := workspaces.Get().(*workspace)
 		defer workspaces.Put(w)
-		g, err := w.backward(ps[i], thetas[i], cotangents[i])
+		g, err := w.backward(ps[i], thetas[i], cotangents[i], opt.Residual)
 		out[i] = g
 		return err
 	})
@@ -71,7 +71,7 @@ func BackwardAll(ctx context.Context, ps []*Problem, thetas, cotangents []Theta,
 	return out, nil
 }
 
-func (w *workspace) backward(p *Problem, theta, cotangent Theta) (*Gradient, error) {
+func (w *workspace) backward(p *Problem, theta, cotangent Theta, residual float64) (*Gradient, error) {
 	w.prepare(p)
 	if err := w.precondition(); err != nil {
 		return nil, err
@@ -82,9 +82,9 @@ func (w *workspace) backward(p *Problem, theta, cotangent Theta) (*Gradient, err
 	transposeInto(w.grad, &cotangent, w.d, w.c)
 	g := &Gradient{Points: make([]float64, p.N*p.Dx), Labels: make([]float64, p.N*p.C), Weights: make([]float64, p.N)}
 	u := w.step
-	g.Residual = w.conjugateGradient(w.grad, u, 20*w.d, BackwardTolerance)
-	if !finite(g.Residual) || g.Residual > math.Sqrt(BackwardTolerance) {
-		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the cotangent, wanted %.3g; raise l2 (now %g) or scale the features", g.Residual, BackwardTolerance, p.L2)
+	g.Residual = w.conjugateGradient(w.grad, u, 20*w.d, residual)
+	if !finite(g.Residual) || g.Residual > math.Sqrt(residual) {
+		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the cotangent, wanted %.3g; raise l2 (now %g) or scale the features", g.Residual, residual, p.L2)
 	}
 	w.forward(u, w.a)
 	for i := range p.N {

@@ -27,6 +27,9 @@ type Options struct {
 	Tolerance float64
 	// MaxSteps of Newton's method. Default 50.
 	MaxSteps int
+	// Residual is what Backward's linear solve stops at, as a share of the cotangent. Default
+	// BackwardTolerance; allowed are 1e-14 to 0.1. Stochastic training does well with 1e-4.
+	Residual float64
 	// Threads is how many problems of a batch are solved at a time; 0: one a processor. Results do not
 	// depend on it.
 	Threads int
@@ -36,6 +39,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Tolerance == 0 {
 		o.Tolerance = DefaultTolerance
 	}
+	if o.Residual == 0 {
+		o.Residual = BackwardTolerance
+	}
 	if o.MaxSteps == 0 {
 		o.MaxSteps = DefaultMaxSteps
 	}
@@ -44,6 +50,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if !(o.Tolerance >= 1e-14 && o.Tolerance <= 0.1) {
 		return o, fmt.Errorf("erm: tolerance is %v; allowed are 1e-14 to 0.1", o.Tolerance)
+	}
+	if !(o.Residual >= 1e-14 && o.Residual <= 0.1) {
+		return o, fmt.Errorf("erm: residual is %v; allowed are 1e-14 to 0.1", o.Residual)
 	}
 	if o.MaxSteps < 1 {
 		return o, fmt.Errorf("erm: max steps is %d; allowed are numbers from 1", o.MaxSteps)

@@ -1,0 +1,211 @@
+package meta
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/optim"
+	"fmp/onnx/train"
+	"fmp/pipeline/compress"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/point"
+)
+
+// EmbeddingConfig is how an embedding is trained.
+type EmbeddingConfig struct {
+	Config
+	// Predictor draws for both sides; it is not trained here.
+	Predictor *onnx.Model
+	// Relative makes the loss the gap divided by the norm of the MP head; by default it is the gap itself.
+	Relative bool
+}
+
+// TrainEmbedding trains the embedding m, which is not changed, and returns it trained. The loss of a task is the mean
+// over Samples noises E of |theta_MP - theta_FMP|, the heads fitted to the clients' own points and to their uploads,
+// each together with what the predictor draws for them from the same E (arXiv:2605.18554). theta_MP is the
+// target and carries no gradient. Metrics: loss, gap (relative); in validation those of [TrainPredictor].
+func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onnx.Model, error) {
+	if c.Corpus == nil || c.Predictor == nil {
+		return nil, fmt.Errorf("training embedding: it needs a corpus and a predictor")
+	}
+	f, err := c.checkModel(m, models.KindEmbedding)
+	if err != nil {
+		return nil, err
+	}
+	pf, err := c.checkModel(c.Predictor, models.KindPredictor)
+	if err != nil {
+		return nil, err
+	}
+	if err := models.Match(pf, f); err != nil {
+		return nil, fmt.Errorf("training embedding: %w", err)
+	}
+	if c.Fresh == 0 {
+		c.Fresh = pf.Fresh
+	}
+	if err := c.fill(4, 1, 2e-3); err != nil {
+		return nil, err
+	}
+	t, err := newTrainee(c.Engine, m, optim.Options{ClipNorm: c.Clip, EMA: c.EMA}, c.Workers)
+	if err != nil {
+		return nil, fmt.Errorf("training embedding: %w", err)
+	}
+	defer t.Close()
+	predictor, err := newFrozen(c.Engine, c.Predictor, "points", "weights")
+	if err != nil {
+		return nil, fmt.Errorf("training embedding: %w", err)
+	}
+	defer predictor.Close()
+	draw := func(in map[string]*onnx.Tensor) ([]*point.Set, error) {
+		out, err := predictor.run(in)
+		if err != nil {
+			return nil, err
+		}
+		if err := finite("drawn", out["drawn"]); err != nil {
+			return nil, err
+		}
+		return sets(out["drawn"], f.Dx, f.C), nil
+	}
+
+	sampler := c.sampler(c.Corpus, 0)
+	dz, pool := f.Dx+f.C, c.Clients*f.S
+	step := func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error) {
+		tk, err := sampler.Draw(r, c.Clients)
+		if err != nil {
+			return nil, nil, err
+		}
+		seen, err := point.Pool(tk.Clients...)
+		if err != nil {
+			return nil, nil, err
+		}
+		e := noise(r, c.Samples, c.Fresh, pf.D)
+		drawn, err := draw(contextFeeds(seen, e))
+		if err != nil {
+			return nil, nil, err
+		}
+		_, targets, err := c.fits(ctx, seen, drawn, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		own := clientFeeds(tk.Clients)
+		out, err := t.run(own)
+		if err != nil {
+			return nil, nil, err
+		}
+		up, err := uploads(out, f)
+		if err != nil {
+			return nil, nil, err
+		}
+		in := contextFeeds(up, e)
+		if drawn, err = draw(in); err != nil {
+			return nil, nil, err
+		}
+		ps, heads, err := c.fits(ctx, up, drawn, targets)
+		if err != nil {
+			return nil, nil, err
+		}
+		metrics := train.Metrics{}
+		cots := make([]erm.Theta, len(heads))
+		k := float64(len(heads))
+		for i := range heads {
+			gap, norm, cot := distance(heads[i], targets[i])
+			metrics["gap"] += gap / norm / k
+			loss := gap
+			if c.Relative {
+				loss = gap / norm
+				scaled(1/norm, cot)
+			}
+			metrics["loss"] += loss / k
+			cots[i] = scaled(1/k, cot)[0]
+		}
+		zBar, wBar := make([]float64, pool*dz), make([]float64, pool)
+		fresh := make([]float64, c.Samples*c.Fresh*dz)
+		if err := pullBack(ctx, ps, heads, cots, up.N, zBar, wBar, fresh); err != nil {
+			return nil, nil, err
+		}
+		// The uploads also reach the heads through what is drawn for them.
+		g, err := predictor.vjp(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, 1, c.Samples, c.Fresh, dz)})
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, v := range g["points"].F32() {
+			zBar[i] += float64(v)
+		}
+		for i, v := range g["weights"].F32() {
+			wBar[i] += float64(v)
+		}
+		by := 1 / float64(c.Batch)
+		return []map[string]*onnx.Tensor{shard(own, map[string]*onnx.Tensor{
+			"compressed": narrow(zBar, by, c.Clients, f.S, dz), "masses": narrow(wBar, by, c.Clients, f.S),
+		})}, metrics, nil
+	}
+	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
+		return c.validate(ctx, pf.D, draw, uploader{t.run, f})
+	}
+	if err := c.loop(ctx, t, "embedding", f.Config+pf.Config+fmt.Sprint(c.Relative), step, validate); err != nil {
+		return nil, err
+	}
+	return t.trained(), nil
+}
+
+// clientFeeds are the embedding's inputs for clients, one a row of the batch.
+func clientFeeds(clients []*point.Set) map[string]*onnx.Tensor {
+	widest := 0
+	for _, s := range clients {
+		widest = max(widest, s.N)
+	}
+	points, weights := compress.Pad(clients, widest)
+	return map[string]*onnx.Tensor{"points": points, "weights": weights}
+}
+
+// uploads is the pool of what an embedding made of clients.
+func uploads(out map[string]*onnx.Tensor, f models.Manifest) (*point.Set, error) {
+	z, w := out["compressed"], out["masses"]
+	if err := finite("compressed", z); err != nil {
+		return nil, err
+	}
+	if err := finite("masses", w); err != nil {
+		return nil, err
+	}
+	return &point.Set{N: w.Len(), Dx: f.Dx, C: f.C, Z: z.F32(), W: w.F32()}, nil
+}
+
+// uploader compresses by a function that runs an embedding.
+type uploader struct {
+	run func(map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error)
+	f   models.Manifest
+}
+
+func (u uploader) compress(clients []*point.Set) (*point.Set, error) {
+	out, err := u.run(clientFeeds(clients))
+	if err != nil {
+		return nil, err
+	}
+	return uploads(out, u.f)
+}
+
+// compressor is an embedding that is not trained.
+type compressor struct {
+	uploader
+	session engine.Session
+}
+
+func newCompressor(e engine.Engine, m *onnx.Model) (*compressor, error) {
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return nil, err
+	}
+	s, err := e.Load(m)
+	if err != nil {
+		return nil, err
+	}
+	run := func(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) { return engine.Eval(s, in) }
+	return &compressor{uploader{run, f}, s}, nil
+}
+
+// Close frees the session.
+func (c *compressor) Close() error { return c.session.Close() }

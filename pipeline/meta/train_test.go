@@ -1,0 +1,259 @@
+package meta
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/train"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/point"
+	"fmp/pipeline/task"
+)
+
+// blobs is a bank of Gaussian clusters, one a class.
+func blobs(t *testing.T, name string, n, dx, c int) *task.Bank {
+	t.Helper()
+	centres := make([]float32, c*dx)
+	rng.Normal(rng.New(1, "centres"), centres)
+	r := rng.New(1, "blobs", name)
+	h, y := make([]float32, n*dx), make([]int, n)
+	rng.Normal(r, h)
+	for i := range y {
+		y[i] = i % c
+		for j := range dx {
+			h[i*dx+j] += 1.5 * centres[y[i]*dx+j]
+		}
+	}
+	b, err := task.NewBank(h, dx, y, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func config(t *testing.T, steps int) Config {
+	return Config{
+		Engine: newEngine(t), Corpus: blobs(t, "corpus", 600, 4, 3), Validation: blobs(t, "validation", 300, 4, 3),
+		Clients: 4, Points: 12, Fresh: 12, Steps: steps, Batch: 3, Warmup: 2, Seed: 5, ValidationTasks: 4, ValidationSamples: 3, L2: 1,
+	}
+}
+
+func bytesOf(t *testing.T, m *onnx.Model) []byte {
+	t.Helper()
+	data, err := onnx.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// validations are the validation lines of a log.
+func validations(t *testing.T, path string) []map[string]any {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []map[string]any
+	for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+		var v map[string]any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("log line %q: %v", line, err)
+		}
+		if v["kind"] == "validation" {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// TestTraining: training lowers the predictor's score and the embedding's gap on validation tasks; neither the
+// number of workers nor an interruption leaves a trace in the result.
+func TestTraining(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains for some seconds")
+	}
+	ctx := context.Background()
+	predictor, err := models.NewPredictor(models.PredictorConfig{Dx: 4, C: 3, Dim: 15}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	embedding, err := models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3, Dim: 15, Blocks: 1, Hidden: 16}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trained *onnx.Model
+	for _, k := range []struct {
+		name, metric string
+		steps        int
+		run          func(c Config) (*onnx.Model, error)
+	}{
+		{"predictor", "nll", 60, func(c Config) (*onnx.Model, error) {
+			return TrainPredictor(ctx, predictor, PredictorConfig{Config: c})
+		}},
+		{"embedding", "gap", 150, func(c Config) (*onnx.Model, error) {
+			return TrainEmbedding(ctx, embedding, EmbeddingConfig{Config: c, Predictor: trained})
+		}},
+	} {
+		dir := t.TempDir()
+		c := config(t, k.steps)
+		c.Log, c.ValidateEvery = filepath.Join(dir, "log.jsonl"), k.steps/3
+		c.Workers, c.EMA = 2, 0.9
+		want, err := k.run(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := validations(t, c.Log)
+		if len(v) != 3 {
+			t.Fatalf("%s: %d validations in the log, want 3", k.name, len(v))
+		}
+		if first, last := v[0][k.metric].(float64), v[2][k.metric].(float64); !(last < first) {
+			t.Errorf("%s: %s went from %v to %v", k.name, k.metric, first, last)
+		}
+
+		c.Workers, c.Validation, c.Log = 1, nil, ""
+		c.Checkpoint = filepath.Join(dir, "checkpoint.onnx")
+		stop, cancel := context.WithCancel(ctx)
+		c.Progress = func(p train.Progress) {
+			if p.Step == k.steps/2 {
+				cancel()
+			}
+		}
+		ctx = stop
+		if _, err := k.run(c); !errors.Is(err, context.Canceled) {
+			t.Fatalf("%s: a cancelled training says %v", k.name, err)
+		}
+		ctx, c.Progress = context.Background(), nil
+		got, err := k.run(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
+			t.Errorf("%s: stopped, resumed and on one worker it came out otherwise than in one go on two", k.name)
+		}
+		c.Seed = 6
+		if _, err := k.run(c); err == nil || !strings.Contains(err.Error(), "another run") {
+			t.Errorf("%s: a checkpoint of another seed was taken: %v", k.name, err)
+		}
+		trained = want
+	}
+}
+
+func TestTrainingErrors(t *testing.T) {
+	p, err := models.NewPredictor(models.PredictorConfig{Dx: 4, C: 3}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := models.NewPredictor(models.PredictorConfig{Dx: 5, C: 3}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := config(t, 1)
+	for _, c := range []struct {
+		want string
+		run  func() error
+	}{
+		{"dx 5", func() error {
+			_, err := TrainPredictor(context.Background(), other, PredictorConfig{Config: base})
+			return err
+		}},
+		{`kind "embedding"`, func() error {
+			_, err := TrainPredictor(context.Background(), e, PredictorConfig{Config: base})
+			return err
+		}},
+		{`kind "predictor"`, func() error {
+			_, err := TrainEmbedding(context.Background(), p, EmbeddingConfig{Config: base, Predictor: p})
+			return err
+		}},
+		{"dx 5", func() error {
+			_, err := TrainEmbedding(context.Background(), e, EmbeddingConfig{Config: base, Predictor: other})
+			return err
+		}},
+		{"steps is 0", func() error {
+			c := base
+			c.Steps = 0
+			_, err := TrainPredictor(context.Background(), p, PredictorConfig{Config: c})
+			return err
+		}},
+		{"enlarge", func() error {
+			c := base
+			c.Points = 1000
+			_, err := TrainPredictor(context.Background(), p, PredictorConfig{Config: c})
+			return err
+		}},
+		{"more validation rows", func() error {
+			c := base
+			c.Validation = blobs(t, "few", 48, 4, 3)
+			_, err := TrainPredictor(context.Background(), p, PredictorConfig{Config: c})
+			return err
+		}},
+	} {
+		if err := c.run(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v does not say %q", err, c.want)
+		}
+	}
+}
+
+// TestScore: the score's derivative with respect to the heads agrees with central differences.
+func TestScore(t *testing.T) {
+	const dx, c = 3, 4
+	target := point.New(5, dx, c)
+	for i := range target.N {
+		rng.Normal(rng.New(1, "x", i), target.Row(i)[:dx])
+		target.Row(i)[dx+i%c] = 1
+	}
+	heads := []erm.Theta{erm.NewTheta(dx+1, c), erm.NewTheta(dx+1, c)}
+	for k := range heads {
+		r := rng.New(1, "head", k)
+		for i := range heads[k].W {
+			heads[k].W[i] = r.NormFloat64()
+		}
+	}
+	_, cots := score(heads, target)
+	for k := range heads {
+		for i := range heads[k].W {
+			const h = 1e-5
+			w := &heads[k].W[i]
+			keep := *w
+			*w = keep + h
+			up, _ := score(heads, target)
+			*w = keep - h
+			down, _ := score(heads, target)
+			*w = keep
+			if d := (up-down)/(2*h) - cots[k].W[i]; d > 1e-8 || d < -1e-8 {
+				t.Errorf("head %d, weight %d: derivative %v is off by %v", k, i, cots[k].W[i], d)
+			}
+		}
+	}
+	gap, norm, cot := distance(heads[0], heads[1])
+	if !(gap > 0) || !(norm > 0) {
+		t.Fatalf("gap %v, norm %v", gap, norm)
+	}
+	for i := range cot.W {
+		const h = 1e-6
+		w := &heads[0].W[i]
+		keep := *w
+		*w = keep + h
+		up, _, _ := distance(heads[0], heads[1])
+		*w = keep - h
+		down, _, _ := distance(heads[0], heads[1])
+		*w = keep
+		if d := (up-down)/(2*h) - cot.W[i]; d > 1e-7 || d < -1e-7 {
+			t.Errorf("distance, weight %d: derivative %v is off by %v", i, cot.W[i], d)
+		}
+	}
+}

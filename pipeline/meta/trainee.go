@@ -1,0 +1,134 @@
+package meta
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/grad"
+	"fmp/onnx/optim"
+	"fmp/onnx/train"
+)
+
+// trainee is a model under training: its forward graph with the parameters as inputs, and its gradient graph with
+// the optimiser behind it.
+type trainee struct {
+	*train.Split
+	model   *onnx.Model
+	forward engine.Session
+}
+
+// newTrainee prepares all parameters of m for training, with cotangents for all its outputs.
+func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, workers int) (*trainee, error) {
+	params := models.Parameters(m)
+	init := map[string]*onnx.Tensor{}
+	lifted := *m
+	g := *m.Graph
+	lifted.Graph = &g
+	g.Inputs = append([]onnx.ValueInfo{}, g.Inputs...)
+	g.Initializers = maps.Clone(m.Graph.Initializers)
+	for _, p := range params {
+		v := g.Initializers[p]
+		delete(g.Initializers, p)
+		dims := make([]onnx.Dim, len(v.Shape))
+		for i, d := range v.Shape {
+			dims[i] = onnx.Known(d)
+		}
+		g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: p, DType: v.DType, Shape: dims})
+		init[p] = v
+	}
+	reverse, err := grad.Build(m, grad.Options{WRT: params, ParamsAsInputs: true, Prefix: optim.GradPrefix})
+	if err != nil {
+		return nil, err
+	}
+	t := &trainee{model: m}
+	if t.forward, err = e.Load(&lifted); err != nil {
+		return nil, err
+	}
+	if t.Split, err = train.NewSplit(e, reverse, params, optim.AdamW{}, o, init, workers); err != nil {
+		t.forward.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// Close frees the sessions.
+func (t *trainee) Close() error { return errors.Join(t.forward.Close(), t.Split.Close()) }
+
+// run evaluates the model's outputs at the present parameters.
+func (t *trainee) run(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+	feeds := maps.Clone(in)
+	maps.Copy(feeds, t.Params())
+	return engine.Eval(t.forward, feeds)
+}
+
+// shard is what [train.Split.Accumulate] takes: inputs, and cotangents under the outputs' names.
+func shard(in, cotangents map[string]*onnx.Tensor) map[string]*onnx.Tensor {
+	s := maps.Clone(in)
+	for n, v := range cotangents {
+		s[optim.GradPrefix+n] = v
+	}
+	return s
+}
+
+// trained is the model at the present parameters, or at their running average where one is kept.
+func (t *trainee) trained() *onnx.Model {
+	m := *t.model
+	g := *t.model.Graph
+	m.Graph = &g
+	m.Metadata = maps.Clone(t.model.Metadata)
+	g.Initializers = maps.Clone(t.model.Graph.Initializers)
+	state := t.State()
+	for n := range t.Params() {
+		v := state[optim.EMAPrefix+n]
+		if v == nil {
+			v = state[n]
+		}
+		g.Initializers[n] = v.Clone()
+	}
+	return &m
+}
+
+// frozen is a model that is not trained, with its gradient with respect to some inputs.
+type frozen struct {
+	forward, reverse engine.Session
+}
+
+func newFrozen(e engine.Engine, m *onnx.Model, wrt ...string) (*frozen, error) {
+	reverse, err := grad.Build(m, grad.Options{WRT: wrt, Prefix: optim.GradPrefix})
+	if err != nil {
+		return nil, err
+	}
+	f := &frozen{}
+	if f.forward, err = e.Load(m); err != nil {
+		return nil, err
+	}
+	if f.reverse, err = e.Load(reverse); err != nil {
+		f.forward.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close frees the sessions.
+func (f *frozen) Close() error { return errors.Join(f.forward.Close(), f.reverse.Close()) }
+
+func (f *frozen) run(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+	return engine.Eval(f.forward, in)
+}
+
+// vjp gives the gradients with respect to the inputs chosen, under their names.
+func (f *frozen) vjp(in, cotangents map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+	out, err := engine.Eval(f.reverse, shard(in, cotangents))
+	if err != nil {
+		return nil, fmt.Errorf("gradient: %w", err)
+	}
+	named := make(map[string]*onnx.Tensor, len(out))
+	for n, v := range out {
+		named[n[len(optim.GradPrefix):]] = v
+	}
+	return named, nil
+}
