@@ -360,3 +360,12 @@ func ExampleSolve() {
 	fmt.Printf("weight of the feature: %.4f %.4f\n", s.Theta.Row(0)[0], s.Theta.Row(0)[1])
 	// Output: weight of the feature: -1.3235 1.3235
 }
+
+func BenchmarkSolveLocal(b *testing.B) {
+	p := random(1, 120, 64, 10, 3)
+	for b.Loop() {
+		if _, err := Solve(context.Background(), p, Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -97,9 +97,9 @@ func fullConsensus(ctx context.Context, locals []Ensemble) (Ensemble, error) {
 //	(1-r) S + r mu I,   mu = tr(S)/p,   r = min(b^2, d^2) / d^2,
 //	d^2 = |S - mu I|^2,   b^2 = 1/n^2 sum_k |x_k x_k' - S|^2
 //
-// (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"), whose norms
-// are computed from the n x n Gram matrix G = X X'. With few samples the inverse is by Woodbury's identity:
-// (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a.
+// (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"). Where samples are
+// fewer than numbers, norms come from the Gram matrix G = X X' of the centred rows, and the inverse from Woodbury's
+// identity: (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a.
 func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	n, p := x.Dims()
 	centred := mat.NewDense(n, p, nil)
@@ -111,17 +111,23 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 			centred.Set(i, j, v-mean)
 		}
 	}
-	var gram mat.SymDense
-	gram.SymOuterK(1, centred)
+	// outer is the smaller of G and X'X = n S: both have the trace and the norm of n S.
+	var outer mat.SymDense
+	few := n < p
+	if few {
+		outer.SymOuterK(1, centred)
+	} else {
+		outer.SymOuterK(1, centred.T())
+	}
 	fn := float64(n)
-	var trace, square float64
-	rows := make([]float64, n) // sum over l of G_kl^2
-	for k := range n {
-		trace += gram.At(k, k) / fn
-		for l := range n {
-			rows[k] += gram.At(k, l) * gram.At(k, l)
-		}
-		square += rows[k] / (fn * fn)
+	trace := mat.Trace(&outer) / fn
+	norm := mat.Norm(&outer, 2) / fn
+	square := norm * norm
+	var product mat.Dense
+	if few {
+		product.CloneFrom(&outer)
+	} else {
+		product.Mul(centred, &outer)
 	}
 	mu := trace / float64(p)
 	if !(mu > 0) {
@@ -130,7 +136,14 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	d2 := square - mu*mu*float64(p)
 	var b2 float64
 	for k := range n {
-		b2 += (gram.At(k, k)*gram.At(k, k) - 2*rows[k]/fn + square) / (fn * fn)
+		row := centred.RawRowView(k)
+		length := floats.Dot(row, row)
+		// n x_k' S x_k: the square of G's row k, or x_k' (X'X) x_k.
+		along := floats.Dot(product.RawRowView(k), product.RawRowView(k))
+		if !few {
+			along = floats.Dot(product.RawRowView(k), row)
+		}
+		b2 += (length*length - 2*along/fn + square) / (fn * fn)
 	}
 	r := 1.0
 	if d2 > 0 {
@@ -138,8 +151,8 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	}
 	a, b := max(r*mu, minVariance), (1-r)/fn
 	out := mat.NewSymDense(p, nil)
-	if n >= p {
-		out.SymOuterK(b, centred.T())
+	if !few {
+		out.ScaleSym(b, &outer)
 		for j := range p {
 			out.SetSym(j, j, out.At(j, j)+a)
 		}
@@ -156,13 +169,13 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 		return out, nil
 	}
 	for k := range n {
-		gram.SetSym(k, k, gram.At(k, k)+a/b)
+		outer.SetSym(k, k, outer.At(k, k)+a/b)
 	}
 	var chol mat.Cholesky
-	if !chol.Factorize(&gram) {
+	if !chol.Factorize(&outer) {
 		return nil, fmt.Errorf("the Gram matrix of %d samples is singular at shrinkage %v; raise posterior.samples", n, r)
 	}
-	// gram = L L', so X' gram^-1 X is the outer product of L^-1 X.
+	// outer = L L' now, so X' outer^-1 X is the outer product of L^-1 X.
 	var l mat.TriDense
 	chol.LTo(&l)
 	var half mat.Dense

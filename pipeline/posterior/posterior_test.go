@@ -2,9 +2,11 @@ package posterior
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"fmp/models/rng"
+	"fmp/pipeline/erm"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
 )
@@ -122,6 +125,9 @@ func newTestTask(t testing.TB, in Input) *Task {
 // TestMethodsOnGaussianClasses runs the table on classes that a head can tell apart, and checks its orderings.
 func TestMethodsOnGaussianClasses(t *testing.T) {
 	w := newWorld(1, 64, 10, 5)
+	if testing.Short() {
+		w = newWorld(1, 16, 10, 5)
+	}
 	in := w.input(t, 2, 10, 20)
 	task := newTestTask(t, in)
 	x, y := w.draw(rng.New(3, "test"), 2000)
@@ -174,6 +180,277 @@ func TestThreadsDoNotMatter(t *testing.T) {
 			if d := cmp.Diff(r[0], r[1]); d != "" {
 				t.Errorf("%s with 1 and 2 threads differ: %s", m.Info().Name, d)
 			}
+		}
+	}
+}
+
+// TestOneClient: with one client that uploads its own points, federated, local and centralised methods are the same.
+func TestOneClient(t *testing.T) {
+	w := newWorld(1, 5, 3, 3)
+	in := w.input(t, 2, 1, 30)
+	in.Samples, in.Fresh = 5, 12
+	in.Uploads = in.Clients
+	task := newTestTask(t, in)
+	s := DefaultSettings()
+	run := func(name string) Ensemble {
+		m, err := Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := m.Run(context.Background(), task, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Ensembles) != 1 {
+			t.Fatalf("%s has %d ensembles for one client", name, len(r.Ensembles))
+		}
+		return r.Ensembles[0]
+	}
+	near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9*(1+math.Abs(a)) })
+	for _, k := range [][2]string{{"MP", "FMP"}, {"LMP", "CFMP"}, {"LBNN", "CBNN"}, {"ANN", "LANN"}, {"ANN", "CANN"}} {
+		if d := cmp.Diff(run(k[0]), run(k[1]), near); d != "" {
+			t.Errorf("%s and %s differ for one client: %s", k[0], k[1], d)
+		}
+	}
+}
+
+// recorder keeps the noise that a Drawer was given.
+type recorder struct {
+	bootstrap
+	noise map[*point.Set][]float32
+}
+
+func (r recorder) Draw(ctx context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error) {
+	r.noise[seen] = noise
+	return r.bootstrap.Draw(ctx, seen, noise, samples)
+}
+
+// TestBaseNoise: MP, FMP and the shuffles of PRIOR read one E; every client has its own; another lambda draws nothing
+// anew.
+func TestBaseNoise(t *testing.T) {
+	w := newWorld(1, 5, 3, 3)
+	in := w.input(t, 2, 3, 10)
+	in.Samples, in.Fresh = 4, 6
+	rec := recorder{bootstrap{d: 6}, map[*point.Set][]float32{}}
+	in.Drawer = rec
+	task := newTestTask(t, in)
+	s := DefaultSettings()
+	for _, l2 := range []float64{1, 3} {
+		s.L2 = l2
+		for _, m := range []Method{lmp, mp, cfmp, fmp} {
+			if _, err := m.Run(context.Background(), task, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(rec.noise) != 5 {
+		t.Fatalf("points were drawn for %d contexts; want 5: three clients, their pool, their uploads", len(rec.noise))
+	}
+	base := rec.noise[task.pooled]
+	var shared int
+	for seen, e := range rec.noise {
+		switch {
+		case cmp.Equal(e, base):
+			shared++
+		case seen != in.Clients[0] && seen != in.Clients[1] && seen != in.Clients[2]:
+			t.Error("a pooled context has another E than MP's")
+		}
+	}
+	if shared != 2 {
+		t.Errorf("%d contexts share MP's E; want 2, MP's and FMP's", shared)
+	}
+	if cmp.Equal(rec.noise[in.Clients[0]], rec.noise[in.Clients[1]]) {
+		t.Error("clients 0 and 1 have the same E")
+	}
+}
+
+// TestFedCGSNearsBayesRule: with much data the discriminant is the optimal rule for Gaussian classes.
+func TestFedCGSNearsBayesRule(t *testing.T) {
+	w := newWorld(8, 5, 3, 3)
+	in := w.input(t, 2, 10, 1000)
+	task := newTestTask(t, in)
+	s := DefaultSettings()
+	s.Shrinkage = 0
+	r, err := fedcgs.Run(context.Background(), task, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Bayes rule for means mu_c, unit covariance and equal classes.
+	bayes := erm.NewTheta(6, 3)
+	for c := range 3 {
+		for j, v := range w.means[c*5 : (c+1)*5] {
+			bayes.Row(j)[c] = v
+			bayes.Row(5)[c] -= v * v / 2
+		}
+	}
+	x, y := w.draw(rng.New(3, "test"), 4000)
+	got, err := Evaluate(context.Background(), r, x, y, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Evaluate(context.Background(), &Result{Ensembles: []Ensemble{{bayes}}}, x, y, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(got.NLL-want.NLL) > 0.01 || math.Abs(got.ACC-want.ACC) > 0.01 {
+		t.Errorf("ACC %.4f, NLL %.4f; Bayes rule has %.4f, %.4f", got.ACC, got.NLL, want.ACC, want.NLL)
+	}
+}
+
+// TestClassWithoutPoints: a class that no client has stays possible and finite in every method.
+func TestClassWithoutPoints(t *testing.T) {
+	w := newWorld(1, 5, 4, 3)
+	in := w.input(t, 2, 3, 12)
+	in.Samples, in.Fresh = 4, 6
+	for _, sets := range [][]*point.Set{in.Clients, in.Uploads} {
+		for _, s := range sets {
+			for i := range s.N {
+				if label := s.Row(i)[5:]; label[3] == 1 {
+					label[3], label[0] = 0, 1
+				}
+			}
+		}
+	}
+	task := newTestTask(t, in)
+	x, y := w.draw(rng.New(3, "test"), 100)
+	for _, m := range All() {
+		r, err := m.Run(context.Background(), task, DefaultSettings())
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		s, err := Evaluate(context.Background(), r, x, y, 1)
+		if err != nil || math.IsNaN(s.NLL) || math.IsInf(s.NLL, 0) {
+			t.Errorf("%s: NLL %v, %v", m.Info().Name, s.NLL, err)
+		}
+	}
+}
+
+// TestTune finds the least NLL of the grid and returns settings that reproduce it.
+func TestTune(t *testing.T) {
+	w := newWorld(1, 10, 4, 3)
+	var held []Held
+	for i := range 2 {
+		in := w.input(t, uint64(i), 3, 10)
+		in.Samples, in.Fresh = 4, 10
+		h := Held{Task: newTestTask(t, in)}
+		h.Features, h.Labels = w.draw(rng.New(uint64(i), "held"), 300)
+		held = append(held, h)
+	}
+	for _, m := range []Method{cann, fmp, fedcgs} {
+		c, s, err := Tune(context.Background(), m, held, DefaultSettings(), nil, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(c.NLL) != len(m.Info().Grid) {
+			t.Fatalf("%s: %d of %d values tried", c.Method, len(c.NLL), len(m.Info().Grid))
+		}
+		best := slices.Index(c.Grid, c.Value)
+		if least := slices.Min(c.NLL); best < 0 || c.NLL[best] != least {
+			t.Errorf("%s: chose %v of NLL %v; the least is %v", c.Method, c.Value, c.NLL, least)
+		}
+		var nll float64
+		for _, h := range held {
+			r, err := m.Run(context.Background(), h.Task, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			score, err := Evaluate(context.Background(), r, h.Features, h.Labels, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			nll += score.NLL / 2
+		}
+		if math.Abs(nll-c.NLL[best]) > 1e-12 {
+			t.Errorf("%s: the settings returned have NLL %v, the choice %v", c.Method, nll, c.NLL[best])
+		}
+	}
+}
+
+// failing is a Drawer that fails, or returns what no graph should.
+type failing func(seen *point.Set, samples int) ([]*point.Set, error)
+
+func (failing) NoiseDim() int { return 2 }
+func (f failing) Draw(_ context.Context, seen *point.Set, _ []float32, samples int) ([]*point.Set, error) {
+	return f(seen, samples)
+}
+
+func TestErrors(t *testing.T) {
+	w := newWorld(1, 5, 3, 3)
+	run := func(m Method, change func(in *Input, s *Settings)) func() error {
+		return func() error {
+			in, s := w.input(t, 2, 2, 6), DefaultSettings()
+			in.Samples, in.Fresh = 4, 6
+			change(&in, &s)
+			task, err := NewTask(in)
+			if err != nil {
+				return err
+			}
+			_, err = m.Run(context.Background(), task, s)
+			return err
+		}
+	}
+	for want, do := range map[string]func() error{
+		"ANN: posterior: l2 is -1":              run(ann, func(_ *Input, s *Settings) { s.L2 = -1 }),
+		"shrinkage is 2":                        run(fedcgs, func(_ *Input, s *Settings) { s.Shrinkage = 2 }),
+		"raise the shrinkage":                   run(fedcgs, func(in *Input, s *Settings) { s.Shrinkage = 0; in.Clients = in.Clients[:1]; in.Uploads = nil }),
+		`sampler is "nuts"`:                     run(bnn, func(_ *Input, s *Settings) { s.Sampler = "nuts" }),
+		`covariance is "block"`:                 run(cbnn, func(_ *Input, s *Settings) { s.Covariance = "block" }),
+		"1 chains":                              run(bnn, func(_ *Input, s *Settings) { s.Chains = 1 }),
+		"FMP: no uploads":                       run(fmp, func(in *Input, _ *Settings) { in.Uploads = nil }),
+		"PRIOR: no uploads":                     run(prior, func(in *Input, _ *Settings) { in.Uploads = nil }),
+		"MP: no predictor":                      run(mp, func(in *Input, _ *Settings) { in.Drawer = nil }),
+		"1 uploads of 2 clients":                run(fmp, func(in *Input, _ *Settings) { in.Uploads = in.Uploads[:1] }),
+		"no clients":                            run(ann, func(in *Input, _ *Settings) { in.Clients = nil }),
+		"client 1 has no points":                run(ann, func(in *Input, _ *Settings) { in.Clients[1] = point.New(0, 5, 3) }),
+		"client 1 has dx 4":                     run(ann, func(in *Input, _ *Settings) { in.Clients[1] = point.New(2, 4, 3) }),
+		"upload 0: feature 3 of point 0 is NaN": run(fmp, func(in *Input, _ *Settings) { in.Uploads[0].Z[3] = float32(math.NaN()) }),
+		"client 0: weight of point 2 is -1":     run(ann, func(in *Input, _ *Settings) { in.Clients[0].W[2] = -1 }),
+		"-3 samples":                            run(mp, func(in *Input, _ *Settings) { in.Samples = -3 }),
+		"consensus from 1 sample":               run(cfmp, func(in *Input, _ *Settings) { in.Samples = 1 }),
+		"MP: drawing points: the device is lost": run(mp, func(in *Input, _ *Settings) {
+			in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) { return nil, errors.New("the device is lost") })
+		}),
+		"made 1 sets, 4 were asked for": run(mp, func(in *Input, _ *Settings) {
+			in.Drawer = failing(func(s *point.Set, _ int) ([]*point.Set, error) { return []*point.Set{s}, nil })
+		}),
+		"client 0: drawing points": run(lmp, func(in *Input, _ *Settings) {
+			in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) { return nil, errors.New("no") })
+		}),
+		"sample 0: erm: set 1 has dx 2": run(mp, func(in *Input, _ *Settings) {
+			in.Drawer = failing(func(_ *point.Set, n int) ([]*point.Set, error) {
+				out := make([]*point.Set, n)
+				for i := range out {
+					out[i] = point.New(1, 2, 3)
+				}
+				return out, nil
+			})
+		}),
+		"tuning ANN: no tasks":       func() error { _, _, err := Tune(context.Background(), ann, nil, DefaultSettings(), nil, 1); return err },
+		`no tunable setting "depth"`: func() error { _, err := DefaultSettings().With("depth", 1); return err },
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one that says %q", err, want)
+		}
+	}
+}
+
+// TestCancel stops every method before it starts, then lets it run: nothing half made is remembered.
+func TestCancel(t *testing.T) {
+	w := newWorld(1, 5, 3, 3)
+	in := w.input(t, 2, 2, 6)
+	in.Samples, in.Fresh = 4, 6
+	task := newTestTask(t, in)
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	for _, m := range []Method{lann, lbnn, lmp, ann, bnn, mp, cfmp, fmp, prior} {
+		if _, err := m.Run(stopped, task, DefaultSettings()); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s with a cancelled context: %v", m.Info().Name, err)
+		}
+	}
+	for _, m := range All() {
+		if _, err := m.Run(context.Background(), task, DefaultSettings()); err != nil {
+			t.Error(err)
 		}
 	}
 }
