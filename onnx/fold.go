@@ -1,12 +1,22 @@
 package onnx
 
-// fold evaluates a node whose inputs are all constants, so that shapes computed from constants are known.
-func (c *call) fold() {
+// fold evaluates a node whose inputs are all constants, so that what is computed from constants is known.
+// Results of more than limit elements are left.
+func (c *call) fold(limit int) {
 	if len(c.out) != 1 || c.out[0].tensor != nil || c.out[0].shape == nil {
 		return
 	}
-	if n, ok := product(c.out[0].shape).value(); !ok || n > maxFollowed {
-		return
+	shape := make([]int, len(c.out[0].shape))
+	n := 1
+	for i, e := range c.out[0].shape {
+		v, ok := e.value()
+		if !ok || v < 0 || v > limit {
+			return
+		}
+		shape[i] = v
+		if n *= v; n > limit {
+			return
+		}
 	}
 	in := make([]*Tensor, len(c.in))
 	for i, f := range c.in {
@@ -14,9 +24,7 @@ func (c *call) fold() {
 			in[i] = f.constant()
 		}
 	}
-	out, err := evaluate(c.node, c.opset, in)
-	if err != nil || out == nil {
-		return
+	if out := evaluate(c.node, c.opset, in, shape); out != nil {
+		c.out[0] = tensorFact(out)
 	}
-	c.out[0] = tensorFact(out)
 }

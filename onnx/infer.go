@@ -82,7 +82,11 @@ func settle(v, declared ValueInfo) ValueInfo {
 }
 
 func inferModel(m *Model) (*inference, error) {
-	inf := &inference{opset: int(m.Opset()), facts: map[string]*fact{}, counter: new(int), foreign: map[string]string{}, local: map[string]bool{}}
+	return inferWith(m, maxFollowed)
+}
+
+func inferWith(m *Model, foldLimit int) (*inference, error) {
+	inf := &inference{foldLimit: foldLimit, opset: int(m.Opset()), facts: map[string]*fact{}, counter: new(int), foreign: map[string]string{}, local: map[string]bool{}}
 	for _, f := range m.Functions {
 		inf.local[f.Domain+"\x00"+f.Name] = true
 	}
@@ -161,6 +165,9 @@ type inference struct {
 	counter *int
 	foreign map[string]string // "$k": a symbol of the file that is not an expression
 	local   map[string]bool   // operators that the model's own functions define
+
+	// foldLimit is the most elements of a constant that is worked out.
+	foldLimit int
 }
 
 func (inf *inference) fresh(kind string) expr {
@@ -329,7 +336,7 @@ func (inf *inference) node(n *Node, hints map[string]ValueInfo) error {
 			return c.wrap(err)
 		}
 		if allConstant {
-			c.fold()
+			c.fold(inf.foldLimit)
 		}
 	}
 	for i, name := range n.Outputs {
