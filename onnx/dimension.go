@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ type term struct {
 const (
 	maxExprTerms = 12
 	maxExprText  = 96
-	maxExprCoef  = 1 << 40
+	maxExprCoef  = math.MaxInt32
 )
 
 func constant(n int) expr {
@@ -104,7 +105,7 @@ func (e expr) times(f expr) expr {
 // saturate is exact unless the result about which is near the limits of an int, so that an overflow ends
 // out of bounds instead of wrapping round.
 func saturate(about float64, exact int) int {
-	const limit = 1 << 62
+	const limit = math.MaxInt / 2
 	switch {
 	case about >= limit:
 		return limit

@@ -353,7 +353,7 @@ func evalSlice(e *evaluation) *Tensor {
 			a, _ = axis(axes[i], len(x.Shape))
 		}
 		if by != nil {
-			k = by[i]
+			k = min(max(by[i], -math.MaxInt32), math.MaxInt32)
 		}
 		first, _ := sliceBounds(x.Shape[a], starts[i], ends[i], k)
 		start += first * step[a]

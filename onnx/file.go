@@ -59,7 +59,8 @@ func Unmarshal(data []byte) (*Model, error) {
 		return nil, fmt.Errorf("not an ONNX model: it holds no graph")
 	}
 	m := &Model{
-		IR: p.IrVersion, Opsets: map[string]int64{}, Producer: p.ProducerName, ProducerVersion: p.ProducerVersion,
+		// From IR 4 on initializers are constants that the inputs do not list, which is how graphs are held here.
+		IR: max(p.IrVersion, 4), Opsets: map[string]int64{}, Producer: p.ProducerName, ProducerVersion: p.ProducerVersion,
 		Domain: p.Domain, Version: p.ModelVersion, Doc: p.DocString, Metadata: map[string]string{},
 	}
 	for _, o := range p.OpsetImport {

@@ -284,7 +284,7 @@ func (c *call) sliceSize(n, start, end expr, step int) expr {
 	}
 	low, _ := n.atLeast()
 	if !sok || step < 1 {
-		if step == 1 && !sok {
+		if step == 1 {
 			// A symbolic start: provable where 0 <= start <= end <= n.
 			e := end
 			if eok && last >= math.MaxInt32 {
@@ -346,6 +346,7 @@ func sliceBounds(n, start, end, step int) (int, int) {
 }
 
 func sliceCount(n, start, end, step int) int {
+	step = min(max(step, -math.MaxInt32), math.MaxInt32) // so that nothing below overflows
 	start, end = sliceBounds(n, start, end, step)
 	if step > 0 {
 		if end <= start {

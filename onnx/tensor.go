@@ -206,13 +206,14 @@ func (t *Tensor) I64() []int64 { d, _ := t.Data.([]int64); return d }
 // U8 is the elements of a Uint8 tensor, nil for another type.
 func (t *Tensor) U8() []uint8 { d, _ := t.Data.([]uint8); return d }
 
-// Ints is the elements of an Int64 or Int32 tensor as ints, as shapes and axes are given.
+// Ints is the elements of an Int64 or Int32 tensor as ints, as shapes and axes are given. On a machine of
+// 32 bits a number beyond an int, such as the end of an open slice, becomes the largest or smallest int.
 func (t *Tensor) Ints() ([]int, error) {
 	switch d := t.Data.(type) {
 	case []int64:
 		out := make([]int, len(d))
 		for i, v := range d {
-			out[i] = int(v)
+			out[i] = clampInt(v)
 		}
 		return out, nil
 	case []int32:
@@ -224,6 +225,9 @@ func (t *Tensor) Ints() ([]int, error) {
 	}
 	return nil, fmt.Errorf("a tensor of %v where int64 or int32 was expected", t.DType)
 }
+
+// clampInt is v as an int, the nearest one on a machine of 32 bits.
+func clampInt(v int64) int { return int(min(max(v, math.MinInt), math.MaxInt)) }
 
 // Clone copies a tensor and its data.
 func (t *Tensor) Clone() *Tensor {

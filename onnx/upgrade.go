@@ -42,6 +42,9 @@ func Upgrade(m *Model, to int) error {
 	if from < MinOpset || to > MaxOpset {
 		return fmt.Errorf("upgrading %q from operator set %d to %d: allowed are %d to %d", m.Graph.Name, from, to, MinOpset, MaxOpset)
 	}
+	if err := Check(m); err != nil {
+		return err
+	}
 	c := Clone(m)
 	if err := InlineFunctions(c); err != nil {
 		return err
