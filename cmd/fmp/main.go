@@ -11,13 +11,24 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
+
+// grace is how long work may take to stop after the first signal.
+const grace = 10 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks the work to stop at its next safe point; stop then restores the default, so
-	// that a second one ends the program at once.
-	go func() { <-ctx.Done(); stop() }()
+	// that a second one ends the program at once. Work that does not listen is not waited for: files are
+	// written whole or not at all whenever the program ends.
+	go func() {
+		<-ctx.Done()
+		stop()
+		time.Sleep(grace)
+		fmt.Fprintln(os.Stderr, "fmp: interrupted")
+		os.Exit(exitInterrupted)
+	}()
 	code := execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	os.Exit(code)
 }

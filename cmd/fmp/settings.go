@@ -25,8 +25,11 @@ const envPrefix = "FMP_"
 // otherEnv are the FMP_* variables that are not settings: the settings file, and the tests' data.
 var otherEnv = []string{"FMP_CONFIG", "FMP_DATA"}
 
-// maxConfigBytes bounds a settings file.
-const maxConfigBytes = 1 << 20
+// Bounds of what is read: the bytes of a settings file, and the values of one list.
+const (
+	maxConfigBytes = 64 << 10
+	maxListValues  = 256
+)
 
 // validated is a struct of settings: fields tagged `mapstructure:"key" doc:"..."`, holding the defaults.
 type validated interface{ Validate() error }
@@ -142,7 +145,7 @@ func (s *settings) known(key string) bool { return slices.Contains(s.keys(), key
 
 // unknown words the complaint about a key.
 func (s *settings) unknown(key, where string) error {
-	key = strings.ToLower(key)
+	key = clip(strings.ToLower(key))
 	var under []string
 	for _, k := range s.keys() {
 		if strings.HasPrefix(k, key+".") {
@@ -336,10 +339,21 @@ func decodeSetting(val any, field reflect.Value) error {
 		if field.Type().Kind() == reflect.Slice {
 			want = "a list of " + map[string]string{"number": "numbers", "int": "whole numbers", "text": "texts", "bool": "true or false"}[kindName(field.Type().Elem())]
 		}
-		return fmt.Errorf("is %s; want %s", showValue(val), want)
+		return fmt.Errorf("is %s; want %s", clip(showValue(val)), want)
+	}
+	if v := out.Elem(); v.Kind() == reflect.Slice && v.Len() > maxListValues {
+		return fmt.Errorf("is a list of %d values; allowed are %d", v.Len(), maxListValues)
 	}
 	field.Set(out.Elem())
 	return nil
+}
+
+// clip shortens a text that an error shows.
+func clip(s string) string {
+	if r := []rune(s); len(r) > 80 {
+		return string(r[:80]) + "..."
+	}
+	return s
 }
 
 // listHook makes lists of the texts that the environment and flags give, and of single values.

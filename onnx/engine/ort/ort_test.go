@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -284,6 +286,30 @@ func TestNewErrors(t *testing.T) {
 			t.Errorf("%+v: got %v, want %q", c.opts, err, c.want)
 		}
 	}
+}
+
+// A file that is no library gives an error with its path and what to do, and does not stand in the way of
+// a good one. The library is loaded once per process, so this runs in a process of its own.
+func TestBadLibrary(t *testing.T) {
+	const mark = "FMP_TEST_BAD_LIBRARY"
+	bad := os.Getenv(mark)
+	if bad == "" {
+		newEngine(t, engine.Options{}) // skips where there is none
+		cmd := exec.Command(os.Args[0], "-test.run=^TestBadLibrary$", "-test.v")
+		cmd.Env = append(os.Environ(), mark+"="+touch(t, filepath.Join(t.TempDir(), "bad.so")))
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestBadLibrary") {
+			t.Errorf("%v:\n%s", err, out)
+		}
+		return
+	}
+	if Version() != "" || Providers() != nil {
+		t.Errorf("version %q and providers %v before a library was loaded", Version(), Providers())
+	}
+	_, err := New(engine.Options{Library: bad})
+	if err == nil || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), "fmp setup") {
+		t.Errorf("got %v, want the path and what to do", err)
+	}
+	newEngine(t, engine.Options{})
 }
 
 func TestProviders(t *testing.T) {
