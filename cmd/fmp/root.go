@@ -35,6 +35,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a library or dat
 	root.AddCommand(
 		newONNXCommand(),
 		newRunCommand(),
+		newTrainCommand(),
 		newSetupCommand(),
 		newDoctorCommand(),
 		newConfigCommand(),

@@ -27,6 +27,8 @@ type Prepared struct {
 	Data     *Data
 	Tools    Tools
 	Manifest Manifest
+	// Predictor and Embedding are the models behind Tools.
+	Predictor, Embedding *onnx.Model
 	// Images are the test images behind Data.Test, for pictures in reports.
 	Images *dataset.Images
 
@@ -118,6 +120,7 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 	}
 	p.close = append(p.close, k.Close)
 	p.Tools = Tools{Drawer: d, Compressor: k}
+	p.Predictor, p.Embedding = predictor, embedding
 	if c.Embedding.Weights == "constant" {
 		p.Tools.Compressor = constantWeights{k}
 	}

@@ -22,12 +22,16 @@ type EmbeddingConfig struct {
 	Predictor *onnx.Model
 	// Relative makes the loss the gap divided by the norm of the MP head; by default it is the gap itself.
 	Relative bool
+	// Score is the weight of the negative log score of the FMP heads' ensemble on held-out points of the task, added
+	// to the loss. The gap alone counts every direction of the head alike, also those in which no features
+	// vary; the score sees to those that predictions depend on. Default 1; negative means none.
+	Score float64
 }
 
 // TrainEmbedding trains the embedding m, which is not changed, and returns it trained. The loss of a task is the mean
 // over Samples noises E of |theta_MP - theta_FMP|, the heads fitted to the clients' own points and to their uploads,
 // each together with what the predictor draws for them from the same E (arXiv:2605.18554). theta_MP is the
-// target and carries no gradient. Metrics: loss, gap (relative); in validation those of [TrainPredictor].
+// target and carries no gradient. Score is added to it. Metrics: loss, gap (relative), score; in validation those of [TrainPredictor].
 func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onnx.Model, error) {
 	if c.Corpus == nil || c.Predictor == nil {
 		return nil, fmt.Errorf("training embedding: it needs a corpus and a predictor")
@@ -45,6 +49,9 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 	}
 	if c.Fresh == 0 {
 		c.Fresh = pf.Fresh
+	}
+	if c.Score == 0 {
+		c.Score = 1
 	}
 	if err := c.fill(4, 1, 2e-3); err != nil {
 		return nil, err
@@ -70,7 +77,11 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 		return sets(out["drawn"], f.Dx, f.C), nil
 	}
 
-	sampler := c.sampler(c.Corpus, 0)
+	target := 0
+	if c.Score > 0 {
+		target = targetPoints
+	}
+	sampler := c.sampler(c.Corpus, target)
 	dz, pool := f.Dx+f.C, c.Clients*f.S
 	step := func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error) {
 		tk, err := sampler.Draw(r, c.Clients)
@@ -122,6 +133,16 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 			metrics["loss"] += loss / k
 			cots[i] = scaled(1/k, cot)[0]
 		}
+		if c.Score > 0 {
+			nll, scoreCots := score(heads, tk.Target)
+			metrics["score"] = nll
+			metrics["loss"] += c.Score * nll
+			for i, g := range scaled(c.Score, scoreCots...) {
+				for j, v := range g.W {
+					cots[i].W[j] += v
+				}
+			}
+		}
 		zBar, wBar := make([]float64, pool*dz), make([]float64, pool)
 		fresh := make([]float64, c.Samples*c.Fresh*dz)
 		if err := pullBack(ctx, ps, heads, cots, up.N, zBar, wBar, fresh); err != nil {
@@ -146,7 +167,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
 		return c.validate(ctx, pf.D, draw, uploader{t.run, f})
 	}
-	if err := c.loop(ctx, t, "embedding", f.Config+pf.Config+fmt.Sprint(c.Relative), step, validate); err != nil {
+	if err := c.loop(ctx, t, "embedding", f.Config+pf.Config+fmt.Sprint(c.Relative, c.Score), step, validate); err != nil {
 		return nil, err
 	}
 	return t.trained(), nil

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/train"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/meta"
+)
+
+func newTrainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "train",
+		Short: "Train predictor and embedding on the ONNX Runtime that everybody has",
+		Long: `Train a model: a forward graph is turned into a gradient graph of ordinary ONNX operators, so that the stock
+ONNX Runtime does the work. First an extractor, then the predictor behind it, then the embedding.
+
+A training that was stopped goes on where it was when the same command is given again.`,
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newTrainPredictorCommand(), newTrainEmbeddingCommand())
+	return cmd
+}
+
+// metaFlags are the flags that the trainings of predictor and embedding share.
+type metaFlags struct {
+	out, from, licence string
+	meta.Config
+	asJSON bool
+}
+
+func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int, rate float64) {
+	fl := cmd.Flags()
+	kind := cmd.Name()
+	fl.StringVarP(&f.out, "model", "o", "", "`FILE` to write; its log goes to FILE.jsonl, drawn in FILE.svg, checkpoints to FILE.checkpoint (default DATASET-"+kind+".onnx)")
+	fl.StringVar(&f.from, "from", "", "ONNX `FILE` of "+kind+" to start from; default a new one")
+	fl.StringVar(&f.licence, "licence", "", "licence to state in the model's manifest")
+	fl.IntVar(&f.Steps, "steps", steps, "steps of training")
+	fl.IntVar(&f.Batch, "batch", batch, "tasks a step")
+	fl.IntVar(&f.Samples, "noises", samples, "base noises a task")
+	fl.Float64Var(&f.Rate, "rate", rate, "peak learning rate of AdamW")
+	fl.IntVar(&f.Warmup, "warmup", 30, "steps of rising rate; afterwards it falls along half a cosine")
+	fl.Float64Var(&f.Clip, "clip", 1, "largest norm of a gradient")
+	fl.Float64Var(&f.EMA, "ema", 0, "decay of the running average of the parameters that is saved; 0 saves the last ones")
+	fl.IntVar(&f.ValidateEvery, "validate-every", 100, "steps between validations")
+	fl.BoolVar(&f.asJSON, "json", false, "print what was made as JSON")
+}
+
+// trained is what the train commands print.
+type trained struct {
+	Model      string        `json:"model"`
+	Digest     string        `json:"digest"`
+	Log        string        `json:"log"`
+	Validation train.Metrics `json:"validation"`
+}
+
+// start loads the model to start from, or makes a new one.
+func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error) {
+	if f.from == "" {
+		m, err := fresh()
+		return m, usageError(err)
+	}
+	m, _, err := models.Load(f.from)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	return m, nil
+}
+
+// run prepares data and engine, lets train make the model, and saves it with its manifest, log and plot.
+func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error)) error {
+	eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	bar := newProgress(cmd.ErrOrStderr())
+	defer bar.close()
+	p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, bar.report)
+	if err != nil {
+		return inputError(err)
+	}
+	defer p.Close()
+	if p.Data.Corpus == nil {
+		return usageErrorf("the data set has no corpus to train on; set dataset.splits.corpus above 0")
+	}
+	out := f.out
+	if out == "" {
+		out = strings.Map(fileRune, p.Config.Dataset.Name) + "-" + cmd.Name() + ".onnx"
+	}
+	c := f.Config
+	c.Engine, c.Workers = eng, cfg.Engine.Threads
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	if c.Corpus, c.Validation, err = meta.Split(p.Data.Corpus); err != nil {
+		return usageError(err)
+	}
+	c.Clients, c.Points = cfg.Federation.Clients, cfg.Federation.Points
+	c.L2, c.Fresh, c.Seed, c.FixedLabels = cfg.ERM.L2, cfg.Predictor.Fresh, cfg.Seed, cfg.Tasks.Labels == "fixed"
+	c.Log, c.Checkpoint = out+".jsonl", out+".checkpoint"
+	c.Run = fmt.Sprintf("extractor %s features %s from %s", p.Manifest.Models["extractor"], p.Manifest.Data["features"], f.from)
+	res := trained{Model: out, Log: c.Log}
+	c.Progress = func(t train.Progress) {
+		stage := "training " + cmd.Name()
+		bar.report(stage, t.Step, t.Steps)
+		res.Validation = t.Validation
+	}
+	m, err := do(cmd.Context(), p, c)
+	if err != nil {
+		return err
+	}
+	bar.close()
+	man, err := models.ReadManifest(m)
+	if err != nil {
+		return err
+	}
+	man.Extractor, man.Classes, man.Licence, man.Seed = p.Manifest.Models["extractor"], p.Manifest.Classes, f.licence, cfg.Seed
+	man.TrainingData = fmt.Sprintf("%s, corpus part (images sha256 %s)", p.Config.Dataset.Name, p.Manifest.Data["images"])
+	man.Command = "fmp " + strings.Join(os.Args[1:], " ")
+	if err := man.Write(m); err != nil {
+		return err
+	}
+	if err := onnx.Save(out, m); err != nil {
+		return err
+	}
+	if res.Digest, err = models.Digest(m); err != nil {
+		return err
+	}
+	if err := meta.DrawLog(c.Log, out+".svg"); err != nil {
+		return err
+	}
+	if err := os.Remove(c.Checkpoint); err != nil {
+		return fmt.Errorf("removing the checkpoint of a training that is done: %w", err)
+	}
+	if f.asJSON {
+		return printJSON(cmd.OutOrStdout(), res)
+	}
+	v, err := json.Marshal(res.Validation)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "model:      %s (sha256 %.12s)\nlog:        %s\nvalidation: %s\n", out, res.Digest, c.Log, v)
+	return err
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/meta"
+)
+
+func newTrainPredictorCommand() *cobra.Command {
+	var f metaFlags
+	var pc models.PredictorConfig
+	var t meta.PredictorConfig
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "predictor",
+		Short: "Train the predictor of fresh points on tasks from the meta-training corpus",
+		Long: `Train the predictor on tasks drawn from the corpus part of a data set's features: the score of the classifiers
+fitted to a context and what is drawn for it, on held-out points; of those fitted to the drawn points alone
+(--alone); and the distance between what is drawn for a context and for its compression (--coupling).
+
+Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
+		Example: `  fmp train predictor --dataset cifar10 -o predictor.onnx
+  fmp train predictor --steps 1000 --batch 8 --federation.points 40
+  fmp train predictor --published`,
+		Args: noArgs,
+	}
+	s := bindSettings(cmd, &cfg, runAliases)
+	f.bind(cmd, 400, 4, 2, 1e-3)
+	fl := cmd.Flags()
+	fl.Float64Var(&t.Alone, "alone", 0.3, "weight of the score of the drawn points alone")
+	fl.Float64Var(&t.Local, "local", 0.5, "share of tasks whose context is one client's points; the others' is the pool")
+	fl.Float64Var(&t.Coupling, "coupling", 1, "weight of the distance between draws for a context and for its compression; negative for none")
+	fl.IntVar(&pc.Dim, "dim", 0, "width of the blocks; 0 means dx + classes + 64")
+	fl.BoolVar(&pc.Published, "published", false, "the published blocks: several heads, layer norm, no identity path")
+	fl.IntVar(&pc.Heads, "heads", 0, "attention heads of the published blocks; 0 means 4")
+	fl.IntVar(&pc.Hidden, "hidden", 0, "width of a two-layer feed-forward part in the blocks; 0 means one layer")
+	fl.BoolVar(&pc.IgnoreMasses, "ignore-masses", false, "leave the masses of a context out, as published")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		cfg.Predictor.Model, cfg.Embedding.Model = "untrained", "untrained"
+		return f.run(cmd, cfg, func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
+			m, err := f.start(func() (*onnx.Model, error) {
+				pc.Dx, pc.C, pc.Fresh = c.Corpus.Dx, c.Corpus.C, c.Fresh
+				return models.NewPredictor(pc, c.Seed)
+			})
+			if err != nil {
+				return nil, err
+			}
+			t.Config, t.Compressor = c, p.Embedding
+			return meta.TrainPredictor(ctx, m, t)
+		})
+	}
+	return cmd
+}

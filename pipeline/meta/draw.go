@@ -1,0 +1,104 @@
+package meta
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image/color"
+	"io"
+	"os"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"fmp/onnx/atomicfile"
+)
+
+// panels of a drawn log: title, and the metrics that it shows, those of validation under their own kind.
+var panels = []struct {
+	title, kind string
+	metrics     []string
+}{
+	{"training", "train", []string{"loss", "score", "alone", "coupling", "gap"}},
+	{"validation: relative gap", "validation", []string{"gap"}},
+	{"validation: ACC", "validation", []string{"acc", "fmp_acc"}},
+	{"validation: ECE and NLL", "validation", []string{"ece", "fmp_ece", "nll", "fmp_nll"}},
+}
+
+// Colours of Okabe and Ito, which the colour-blind tell apart.
+var palette = []color.Color{
+	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff},
+	color.RGBA{0xcc, 0x79, 0xa7, 0xff}, color.RGBA{0x00, 0x00, 0x00, 0xff},
+}
+
+// DrawLog draws a training log (JSON Lines of [Config].Log) as an SVG file.
+func DrawLog(log, svg string) error {
+	data, err := os.ReadFile(log)
+	if err != nil {
+		return fmt.Errorf("drawing a training log: %w", err)
+	}
+	series := map[string]plotter.XYs{} // by kind and metric
+	sc := bufio.NewScanner(bytes.NewReader(data))
+	for n := 1; sc.Scan(); n++ {
+		var line map[string]any
+		if err := json.Unmarshal(sc.Bytes(), &line); err != nil {
+			return fmt.Errorf("drawing %s: line %d: %w", log, n, err)
+		}
+		kind, _ := line["kind"].(string)
+		step, ok := line["step"].(float64)
+		if !ok {
+			return fmt.Errorf("drawing %s: line %d holds no step", log, n)
+		}
+		for k, v := range line {
+			if y, ok := v.(float64); ok {
+				series[kind+" "+k] = append(series[kind+" "+k], plotter.XY{X: step, Y: y})
+			}
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return fmt.Errorf("drawing %s: %w", log, err)
+	}
+	var plots []*plot.Plot
+	for _, panel := range panels {
+		p := plot.New()
+		p.Title.Text, p.X.Label.Text, p.Legend.Top = panel.title, "step", true
+		drawn := 0
+		for i, m := range panel.metrics {
+			xy := series[panel.kind+" "+m]
+			if len(xy) == 0 {
+				continue
+			}
+			l, err := plotter.NewLine(xy)
+			if err != nil {
+				return fmt.Errorf("drawing %s: %s: %w", log, m, err)
+			}
+			l.Color, l.Width = palette[i%len(palette)], vg.Points(1.5)
+			if i%2 == 1 {
+				l.Dashes = []vg.Length{vg.Points(5), vg.Points(2)}
+			}
+			p.Add(l)
+			p.Legend.Add(m, l)
+			drawn++
+		}
+		if drawn > 0 {
+			plots = append(plots, p)
+		}
+	}
+	if len(plots) == 0 {
+		return fmt.Errorf("drawing %s: it holds no metric that is drawn", log)
+	}
+	c := vgsvg.New(vg.Points(360)*vg.Length(len(plots)), vg.Points(280))
+	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(16), PadTop: vg.Points(8), PadBottom: vg.Points(8), PadLeft: vg.Points(8), PadRight: vg.Points(8)}
+	whole := draw.New(c)
+	for i, p := range plots {
+		p.Draw(tiles.At(whole, i, 0))
+	}
+	return atomicfile.Write(svg, func(w io.Writer) error {
+		_, err := c.WriteTo(w)
+		return err
+	})
+}
