@@ -16,6 +16,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/pure"
 	"fmp/pipeline/experiment"
 )
 
@@ -99,6 +100,7 @@ func diagnose(cfg experiment.Config) *diagnosis {
 		}
 		add(f)
 	}
+	add(checkPure(cfg.Engine))
 	for _, f := range d.checkData(cfg.Dataset) {
 		add(f)
 	}
@@ -115,14 +117,14 @@ func diagnose(cfg experiment.Config) *diagnosis {
 // checkLibrary loads the ONNX Runtime and runs a small model on every provider.
 func (d *diagnosis) checkLibrary(cfg experiment.Engine) finding {
 	f := finding{Name: "ONNX Runtime", State: stateOK}
-	bad := stateMissing
-	if cfg.Name == "pure" {
-		bad = stateAbsent
+	bad := stateAbsent // the pure engine takes its place
+	if libraryIsNeeded(cfg) {
+		bad = stateMissing
 	}
 	lib, tried, err := ort.FindLibrary(cfg.Library)
 	d.Tried = tried
 	if err != nil {
-		f.State, f.Detail, f.Advice = bad, err.Error(), "run `make setup` or `fmp setup`"
+		f.State, f.Detail = bad, err.Error() // which says what to do
 		return f
 	}
 	d.Library = lib
@@ -146,6 +148,22 @@ func (d *diagnosis) checkLibrary(cfg experiment.Engine) finding {
 		}
 	}
 	f.Detail = d.Version + " in " + lib
+	return f
+}
+
+// checkPure runs the small model on the engine that needs no library.
+func checkPure(cfg experiment.Engine) finding {
+	f := finding{Name: "pure engine", State: stateOK, Detail: "runs models, slower than the ONNX Runtime"}
+	e, err := pure.New(engine.Options{Threads: 1})
+	if err == nil {
+		err = selfTest(e)
+	}
+	if err != nil {
+		f.State, f.Detail, f.Advice = stateAbsent, err.Error(), "please report this: it is a fault of the program"
+		if cfg.Name == "pure" {
+			f.State = stateMissing
+		}
+	}
 	return f
 }
 

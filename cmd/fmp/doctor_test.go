@@ -50,14 +50,19 @@ func TestDoctorSaysWhatIsMissing(t *testing.T) {
 	}{
 		{"library", []string{"--engine.library", gone}, "ONNX Runtime", stateMissing, exitMissing},
 		{"library that is not needed", []string{"--engine.library", gone, "--engine", "pure"}, "ONNX Runtime", stateAbsent, exitOK},
+		{"library that was not asked for", []string{"--engine", "auto"}, "pure engine", stateOK, exitOK},
 		{"data set", []string{"--dataset", "cifar10", "--data-dir", t.TempDir(), "--engine", "pure"}, "data cifar10", stateMissing, exitMissing},
 		{"data set that is not needed", []string{"--data-dir", t.TempDir(), "--engine", "pure"}, "data cifar10", stateAbsent, exitOK},
 		{"folder of images", []string{"--dataset", "./nowhere", "--engine", "pure"}, "data ./nowhere", stateMissing, exitMissing},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.state == stateOK {
+				t.Setenv(ort.LibraryEnv, "")
+				t.Setenv("XDG_CACHE_HOME", t.TempDir())
+			}
 			code, d := doctor(t, c.args...)
 			f := d.find(c.finding)
-			if code != c.code || f.State != c.state || f.Advice == "" || d.Healthy != (c.code == exitOK) {
+			if code != c.code || f.State != c.state || f.Detail+f.Advice == "" || d.Healthy != (c.code == exitOK) {
 				t.Errorf("exit code %d, finding %+v; want %d and %s with advice", code, f, c.code, c.state)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
@@ -11,11 +12,10 @@ import (
 	"fmp/pipeline/experiment"
 )
 
-// openEngine makes the engine that the settings ask for. auto is ort where its library is found and
-// else pure, with a line on stderr that says so. Threads
-// is the number of threads of one operator: 1 where figures must not depend on it (work is then shared
-// among goroutines, see package ort), cfg.Threads where only speed counts. A missing library gives exit
-// code 3, a wrong setting 2.
+// openEngine makes the engine that the settings ask for. auto is ort where its library is found and else
+// pure, with a line on stderr that says so. Threads is the number of threads of one operator: 1 where
+// figures must not depend on it (work is then shared among goroutines, see package ort), cfg.Threads where
+// only speed counts. A missing library gives exit code 3, a wrong setting 2.
 func openEngine(cfg experiment.Engine, threads int, stderr io.Writer) (engine.Engine, error) {
 	opts := engine.Options{Threads: threads, Provider: cfg.Provider, Library: cfg.Library}
 	switch cfg.Name {
@@ -23,7 +23,7 @@ func openEngine(cfg experiment.Engine, threads int, stderr io.Writer) (engine.En
 		e, err := ort.New(opts)
 		if errors.Is(err, ort.ErrNoLibrary) {
 			// A library or a provider asked for by name is not passed over in silence.
-			if cfg.Name == "ort" || cfg.Library != "" || (cfg.Provider != "" && cfg.Provider != "cpu") {
+			if libraryIsNeeded(cfg) {
 				return nil, missingError(err)
 			}
 			fmt.Fprintln(stderr, "No ONNX Runtime library was found: running on the pure-Go engine, which is slower (make setup fetches the library).")
@@ -35,4 +35,13 @@ func openEngine(cfg experiment.Engine, threads int, stderr io.Writer) (engine.En
 		return e, usageError(err)
 	}
 	return nil, usageErrorf("engine.name is %q; allowed are auto, ort, pure", cfg.Name)
+}
+
+// libraryIsNeeded says whether the settings or the environment ask for the ONNX Runtime by name, so that the
+// pure engine must not take its place.
+func libraryIsNeeded(cfg experiment.Engine) bool {
+	if cfg.Name == "pure" {
+		return false
+	}
+	return cfg.Name == "ort" || cfg.Library != "" || os.Getenv(ort.LibraryEnv) != "" || (cfg.Provider != "" && cfg.Provider != "cpu")
 }
