@@ -110,6 +110,9 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config) (*runOutput, error
 		return nil, err
 	}
 	bar.close()
+	if err := experiment.Inspect(ctx, p, dir); err != nil {
+		return nil, err
+	}
 	ts, err := report.Write(path)
 	if err != nil {
 		return nil, err

@@ -53,9 +53,10 @@ type Manifest struct {
 }
 
 // Identity is the digest of the settings that decide the figures, and of the models and data. Where the
-// results go, how many threads make them and where the library lies do not take part.
+// results go, how many threads make them and where library, data and models lie do not take part.
 func Identity(c Config, models, data map[string]string) (string, error) {
 	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Extractor.Batch = "", 0, "", "", 0
+	c.Extractor.Model, c.Predictor.Model, c.Embedding.Model = "", "", "" // their digests are in models
 	b, err := json.Marshal(struct {
 		Config       Config
 		Models, Data map[string]string
@@ -307,7 +308,7 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 		a, b := flatten(was), flatten(c)
 		for _, k := range slices.Sorted(maps.Keys(b)) {
 			switch k {
-			case "output.dir", "engine.threads", "engine.library", "dataset.dir", "extractor.batch":
+			case "output.dir", "engine.threads", "engine.library", "dataset.dir", "extractor.batch", "extractor.model", "predictor.model", "embedding.model":
 				continue
 			}
 			if a[k] != b[k] {

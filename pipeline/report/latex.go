@@ -37,7 +37,7 @@ func LaTeX(w io.Writer, ts []Table) error {
 				}
 				b.WriteString(" & " + s)
 			}
-			up := bytes(r.UploadBytes)
+			up := byteSize(r.UploadBytes)
 			if up == "-" {
 				up = "--"
 			}

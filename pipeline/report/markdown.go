@@ -40,7 +40,7 @@ func Markdown(w io.Writer, ts []Table) error {
 			} else if r.Control() && t.Chance > 0 {
 				p = fmt.Sprintf("chance %.2f", t.Chance)
 			}
-			fmt.Fprintf(&b, " %s | %s |\n", bytes(r.UploadBytes), p)
+			fmt.Fprintf(&b, " %s | %s |\n", byteSize(r.UploadBytes), p)
 		}
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {

@@ -31,8 +31,8 @@ func cell(i metric.Interval, pm string) string {
 	return fmt.Sprintf("%.4f%s%.4f", i.Mean, pm, i.Half)
 }
 
-// bytes is a number of bytes for people.
-func bytes(b float64) string {
+// byteSize is a number of bytes for people.
+func byteSize(b float64) string {
 	switch {
 	case b == 0:
 		return "-"
@@ -88,7 +88,7 @@ func Text(w io.Writer, ts []Table, bold bool) error {
 				// The plus-minus sign is two bytes and one column wide; %*s counts runes.
 				b.WriteString("  " + mark(r.best[c], cell(r.interval(c), "±"), 14))
 			}
-			fmt.Fprintf(&b, "  %10s", bytes(r.UploadBytes))
+			fmt.Fprintf(&b, "  %10s", byteSize(r.UploadBytes))
 			if r.Printed != nil {
 				fmt.Fprintf(&b, "  %15s", fmt.Sprintf("%.4f/%.4f", r.Printed.ACC, r.Printed.ECE))
 			}

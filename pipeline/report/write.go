@@ -8,19 +8,29 @@ import (
 	"fmp/pipeline/experiment"
 )
 
-// Files that [Write] adds to a run directory.
+// Files that [Write] adds to a run directory. Plots go into the folder [PlotsDir], each as SVG and PNG.
 const (
 	MarkdownFile = "table.md"
 	LaTeXFile    = "table.tex"
+	PageFile     = "report.html"
+	PlotsDir     = "plots"
 )
 
-// Write adds tables to a finished run directory and returns them.
+// Write adds tables, plots and the self-contained page to a finished run directory, and returns the tables.
 func Write(dir string) ([]Table, error) {
 	m, err := experiment.ReadManifest(dir)
 	if err != nil {
 		return nil, err
 	}
+	c, err := experiment.ReadConfig(dir)
+	if err != nil {
+		return nil, err
+	}
 	rs, err := experiment.ReadResults(dir)
+	if err != nil {
+		return nil, err
+	}
+	detail, err := experiment.ReadDetail(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -36,5 +46,66 @@ func Write(dir string) ([]Table, error) {
 			return nil, err
 		}
 	}
-	return ts, nil
+	byTable, whole, err := figures(c, ts, rs, detail)
+	if err != nil {
+		return nil, err
+	}
+	all := whole
+	for _, f := range byTable {
+		all = append(all[:len(all):len(all)], f...)
+	}
+	for _, f := range all {
+		if err := atomicfile.Write(filepath.Join(dir, PlotsDir, f.Name+".svg"), f.SVG); err != nil {
+			return nil, err
+		}
+		if err := atomicfile.Write(filepath.Join(dir, PlotsDir, f.Name+".png"), f.PNG); err != nil {
+			return nil, err
+		}
+	}
+	return ts, atomicfile.Write(filepath.Join(dir, PageFile), func(w io.Writer) error {
+		return Page(w, c, m, ts, detail, byTable, whole)
+	})
+}
+
+// figures draws what the records allow: figures of each table, and those of the whole run.
+func figures(c experiment.Config, ts []Table, rs []experiment.Record, detail *experiment.Detail) (byTable [][]*Figure, whole []*Figure, err error) {
+	for i := range ts {
+		t := &ts[i]
+		var own []*Figure
+		for _, make := range []func() (*Figure, error){
+			func() (*Figure, error) { return methodsFigure(t) },
+			func() (*Figure, error) { return reliabilityFigure(t, rs) },
+			func() (*Figure, error) { return bytesFigure(t) },
+			func() (*Figure, error) { return samplesFigure(t, rs) },
+		} {
+			f, err := make()
+			if err != nil {
+				return nil, nil, err
+			}
+			if f != nil {
+				own = append(own, f)
+			}
+		}
+		byTable = append(byTable, own)
+	}
+	for _, p := range c.Protocols() {
+		f, err := alphaFigure(ts, p)
+		if err != nil {
+			return nil, nil, err
+		}
+		if f != nil {
+			if p == "tuned" {
+				f.Title += ", settings tuned per method"
+			}
+			whole = append(whole, f)
+		}
+	}
+	f, err := viewFigure(detail)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f != nil {
+		whole = append(whole, f)
+	}
+	return byTable, whole, nil
 }

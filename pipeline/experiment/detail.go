@@ -1,0 +1,320 @@
+package experiment
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
+
+	"fmp/featurize/dataset"
+	"fmp/models/rng"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// DetailFile holds what a report shows of single images and points.
+const DetailFile = "detail.json"
+
+// Detail looks into one task, the first of a run: what the posterior says of single test images, and where
+// a client's points, its upload and the drawn points lie.
+type Detail struct {
+	Partition string    `json:"partition"`
+	Classes   []string  `json:"classes"`
+	Easy      []Example `json:"easy"` // the test images of least predictive entropy, of different classes
+	Hard      []Example `json:"hard"` // those that the posterior samples disagree on most
+	View      View      `json:"view"`
+}
+
+// Example is a test image with the class probabilities of every posterior sample of FMP.
+type Example struct {
+	Index int    `json:"index"` // among the test images
+	PNG   []byte `json:"png"`
+	Label int    `json:"label"`
+	// Mean holds the C probabilities of the ensemble; Top the classes with the largest of them, and Samples one
+	// row a posterior sample of the probabilities of the classes in Top.
+	Mean    []float64   `json:"mean"`
+	Top     []int       `json:"top"`
+	Samples [][]float64 `json:"samples"`
+	// Disagreement is the mutual information of label and posterior sample, in nats: the entropy of the mean
+	// less the mean of the entropies (Houlsby et al. 2011, arXiv 1112.5745).
+	Disagreement float64 `json:"disagreement"`
+	Entropy      float64 `json:"entropy"`
+}
+
+// View is points in the plane of the two leading principal components of the clients' part.
+type View struct {
+	// Explained are the shares of the variance along both axes.
+	Explained [2]float64 `json:"explained"`
+	// Sets are "background" (some rows of the clients' part), "client" (the first client's points), "upload"
+	// (its upload), "drawn" (points drawn for one posterior sample from all uploads).
+	Sets map[string][]Placed `json:"sets"`
+}
+
+// Placed is one point of a View: its place, its most probable class and its weight.
+type Placed struct {
+	X      float64 `json:"x"`
+	Y      float64 `json:"y"`
+	Class  int     `json:"class"`
+	Weight float64 `json:"weight"`
+}
+
+const (
+	examples        = 6    // easy images, and as many hard ones
+	topClasses      = 3    // classes shown of one
+	backgroundRows  = 400  // of the view
+	componentsLimit = 2000 // rows that the components are computed from
+)
+
+// Inspect writes [DetailFile] into the run directory, unless it is there.
+func Inspect(ctx context.Context, p *Prepared, dir *Directory) error {
+	path := dir.file(DetailFile)
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	d, err := inspect(ctx, p)
+	if err != nil {
+		return fmt.Errorf("details of the first task: %w", err)
+	}
+	return writeJSON(path, d)
+}
+
+// ReadDetail reads a run's details; nil where it has none.
+func ReadDetail(dir string) (*Detail, error) {
+	b, err := os.ReadFile(filepath.Join(dir, DetailFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("details: %w", err)
+	}
+	var d Detail
+	if err := json.Unmarshal(b, &d); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, DetailFile), err)
+	}
+	for _, e := range append(slices.Clone(d.Easy), d.Hard...) {
+		for _, c := range append([]int{e.Label}, e.Top...) {
+			if c < 0 || c >= len(d.Classes) || len(e.Mean) != len(d.Classes) {
+				return nil, fmt.Errorf("%s: image %d has class %d of %d; remove the file and run again", DetailFile, e.Index, c, len(d.Classes))
+			}
+		}
+	}
+	return &d, nil
+}
+
+func inspect(ctx context.Context, p *Prepared) (*Detail, error) {
+	c := p.Config
+	first := c.Partitions()[0]
+	stream := first.Name() + "/0"
+	rows, err := p.Data.Clients.Partition(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points, first.Alpha)
+	if err != nil {
+		return nil, err
+	}
+	clients := make([]*point.Set, len(rows))
+	for i, r := range rows {
+		clients[i] = p.Data.Clients.Points(r, nil)
+	}
+	uploads, err := p.Tools.Compressor.Compress(ctx, clients)
+	if err != nil {
+		return nil, err
+	}
+	t, err := posterior.NewTask(posterior.Input{Clients: clients, Uploads: uploads, Drawer: p.Tools.Drawer,
+		Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Seed: c.Seed, Stream: stream, Threads: c.Engine.Threads})
+	if err != nil {
+		return nil, err
+	}
+	m, err := posterior.Lookup("FMP")
+	if err != nil {
+		return nil, err
+	}
+	res, err := m.Run(ctx, t, c.settings())
+	if err != nil {
+		return nil, err
+	}
+	d := &Detail{Partition: first.Name(), Classes: p.Manifest.Classes}
+	if err := d.pick(ctx, res.Ensembles[0], p); err != nil {
+		return nil, err
+	}
+	return d, d.view(ctx, p, clients, uploads, stream)
+}
+
+// pick chooses the easy and the hard images and keeps what every posterior sample says of them.
+func (d *Detail) pick(ctx context.Context, e posterior.Ensemble, p *Prepared) error {
+	n, classes := len(p.Data.TestLabels), len(d.Classes)
+	mean := make([]float64, n*classes)
+	inner := make([]float64, n) // mean entropy of the samples
+	for _, head := range e {
+		q, err := metric.Predict(ctx, []erm.Theta{head}, p.Data.Test, p.Config.Engine.Threads)
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			row := q.Row(i)
+			inner[i] += entropy(row) / float64(len(e))
+			for k, v := range row {
+				mean[i*classes+k] += v / float64(len(e))
+			}
+		}
+	}
+	total := make([]float64, n)
+	order := make([]int, n)
+	for i := range n {
+		total[i] = entropy(mean[i*classes : (i+1)*classes])
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(total[a], total[b]) })
+	var easy, hard []int
+	seen := map[int]bool{}
+	for _, i := range order {
+		if y := p.Data.TestLabels[i]; !seen[y] && len(easy) < examples {
+			seen[y] = true
+			easy = append(easy, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(total[b]-inner[b], total[a]-inner[a]) })
+	seen = map[int]bool{}
+	for _, i := range order {
+		if y := p.Data.TestLabels[i]; !seen[y] && len(hard) < examples {
+			seen[y] = true
+			hard = append(hard, i)
+		}
+	}
+	chosen := append(slices.Clone(easy), hard...)
+	var few []float32
+	dx := p.Data.Clients.Dx
+	for _, i := range chosen {
+		few = append(few, p.Data.Test[i*dx:(i+1)*dx]...)
+	}
+	out := make([]Example, len(chosen))
+	for k, i := range chosen {
+		x := Example{Index: i, Label: p.Data.TestLabels[i], Mean: mean[i*classes : (i+1)*classes], Entropy: total[i], Disagreement: total[i] - inner[i]}
+		x.Top = make([]int, classes)
+		for j := range x.Top {
+			x.Top[j] = j
+		}
+		slices.SortStableFunc(x.Top, func(a, b int) int { return cmp.Compare(x.Mean[b], x.Mean[a]) })
+		x.Top = x.Top[:min(topClasses, classes)]
+		var err error
+		if x.PNG, err = encodePNG(p.Images, i); err != nil {
+			return err
+		}
+		out[k] = x
+	}
+	for _, head := range e {
+		q, err := metric.Predict(ctx, []erm.Theta{head}, few, 1)
+		if err != nil {
+			return err
+		}
+		for k := range out {
+			s := make([]float64, len(out[k].Top))
+			for j, cl := range out[k].Top {
+				s[j] = q.Row(k)[cl]
+			}
+			out[k].Samples = append(out[k].Samples, s)
+		}
+	}
+	d.Easy, d.Hard = out[:len(easy)], out[len(easy):]
+	return nil
+}
+
+func entropy(p []float64) float64 {
+	var h float64
+	for _, v := range p {
+		if v > 0 {
+			h -= v * math.Log(v)
+		}
+	}
+	return h
+}
+
+func encodePNG(im *dataset.Images, i int) ([]byte, error) {
+	var picture image.Image
+	box := image.Rect(0, 0, im.W, im.H)
+	if im.Ch == 1 {
+		picture = &image.Gray{Pix: im.At(i), Stride: im.W, Rect: box}
+	} else {
+		rgba := image.NewNRGBA(box)
+		for k := range im.H * im.W {
+			copy(rgba.Pix[4*k:], im.At(i)[3*k:3*k+3])
+			rgba.Pix[4*k+3] = 255
+		}
+		picture = rgba
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, picture); err != nil {
+		return nil, fmt.Errorf("test image %d: %w", i, err)
+	}
+	return b.Bytes(), nil
+}
+
+// view places the first client's points, its upload and drawn points in the plane.
+func (d *Detail) view(ctx context.Context, p *Prepared, clients, uploads []*point.Set, stream string) error {
+	bank := p.Data.Clients
+	n := min(bank.Len(), componentsLimit)
+	if n < 3 || bank.Dx < 2 {
+		return nil // no plane
+	}
+	rows := mat.NewDense(n, bank.Dx, nil)
+	for i := range n {
+		for j, v := range bank.Row(i) {
+			rows.Set(i, j, float64(v))
+		}
+	}
+	var pc stat.PC
+	if !pc.PrincipalComponents(rows, nil) {
+		return fmt.Errorf("the principal components of %d feature rows did not converge", n)
+	}
+	var basis mat.Dense
+	pc.VectorsTo(&basis)
+	vars := pc.VarsTo(nil)
+	var sum float64
+	for _, v := range vars {
+		sum += v
+	}
+	for k := range d.View.Explained {
+		d.View.Explained[k] = vars[k] / sum
+	}
+	place := func(s *point.Set) []Placed {
+		_, labels := s.Labelled()
+		out := make([]Placed, s.N)
+		for i := range out {
+			out[i] = Placed{Class: labels[i], Weight: float64(s.W[i])}
+			for j, v := range s.Row(i)[:s.Dx] {
+				out[i].X += float64(v) * basis.At(j, 0)
+				out[i].Y += float64(v) * basis.At(j, 1)
+			}
+		}
+		return out
+	}
+	pooled, err := point.Pool(uploads...)
+	if err != nil {
+		return err
+	}
+	noise := make([]float32, p.Config.Predictor.Fresh*p.Tools.Drawer.NoiseDim())
+	rng.Normal(rng.New(p.Config.Seed, "view", stream), noise)
+	drawn, err := p.Tools.Drawer.Draw(ctx, pooled, noise, 1)
+	if err != nil {
+		return err
+	}
+	some := make([]int, min(bank.Len(), backgroundRows))
+	for i := range some {
+		some[i] = i
+	}
+	d.View.Sets = map[string][]Placed{
+		"background": place(bank.Points(some, nil)), "client": place(clients[0]), "upload": place(uploads[0]), "drawn": place(drawn[0]),
+	}
+	return nil
+}

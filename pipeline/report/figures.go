@@ -1,0 +1,478 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/posterior"
+)
+
+// suffix tells the figures of a table from those of other tables of the run.
+func (t *Table) suffix() string { return t.Partition + "-" + t.Protocol }
+
+// intervalPlot shows one column of a table, a method a line, as a mean with its interval.
+func intervalPlot(t *Table, column int, title string, names bool) (*plot.Plot, error) {
+	p := newPlot(title, "", "")
+	grid(p, true, false)
+	labels := make([]string, len(t.Rows))
+	for i, r := range t.Rows {
+		y := float64(len(t.Rows) - 1 - i)
+		labels[len(t.Rows)-1-i] = r.label()
+		iv := r.interval(column)
+		bar, err := plotter.NewLine(plotter.XYs{{X: math.Max(0, iv.Lo()), Y: y}, {X: iv.Hi(), Y: y}})
+		if err != nil {
+			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
+		}
+		bar.Color, bar.Width = methodColor(r.Method), vg.Points(2)
+		s, err := plotter.NewScatter(plotter.XYs{{X: iv.Mean, Y: y}})
+		if err != nil {
+			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
+		}
+		s.GlyphStyle = glyph(r.Method, r.Group, vg.Points(4))
+		p.Add(bar, s)
+		if r.Printed != nil && column <= columnECE {
+			v := [2]float64{r.Printed.ACC, r.Printed.ECE}[column]
+			o, err := plotter.NewScatter(plotter.XYs{{X: v, Y: y}})
+			if err != nil {
+				return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
+			}
+			o.GlyphStyle = draw.GlyphStyle{Color: ink, Shape: draw.RingGlyph{}, Radius: vg.Points(3)}
+			p.Add(o)
+		}
+	}
+	if !names {
+		for i := range labels {
+			labels[i] = ""
+		}
+	}
+	p.NominalY(labels...)
+	p.Y.Tick.Label.Color = ink
+	p.Y.Width = 0
+	p.Y.Min, p.Y.Max = -0.6, float64(len(t.Rows))-0.4
+	return p, nil
+}
+
+// methodsFigure is ACC and ECE by method.
+func methodsFigure(t *Table) (*Figure, error) {
+	a, err := intervalPlot(t, columnACC, "Accuracy (more is better)", true)
+	if err != nil {
+		return nil, err
+	}
+	e, err := intervalPlot(t, columnECE, "Expected calibration error (less is better)", false)
+	if err != nil {
+		return nil, err
+	}
+	caption := "Means and 95% intervals over the repeats. Triangles: local; squares: centralised; discs: one-shot federated; crosses: control."
+	for _, r := range t.Rows {
+		if r.Printed != nil {
+			caption += " Rings: the figures printed in the letter."
+			break
+		}
+	}
+	return &Figure{Name: "methods-" + t.suffix(), Title: "Accuracy and calibration by method", Caption: caption,
+		Plots: [][]*plot.Plot{{a, e}}, Width: 7 * vg.Inch, Height: vg.Length(len(t.Rows))*0.23*vg.Inch + 0.7*vg.Inch}, nil
+}
+
+// reliabilityFigure is small multiples of reliability diagrams, one a method.
+func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
+	var plots []*plot.Plot
+	for _, row := range t.Rows {
+		var scores []metric.Scores
+		for _, r := range rs {
+			if r.Method == row.Method && r.Partition == t.Partition && r.Protocol == t.Protocol {
+				scores = append(scores, r.Scores)
+			}
+		}
+		m, err := metric.Mean(scores)
+		if err != nil {
+			return nil, err
+		}
+		p, err := reliabilityPlot(&row, m.Curve)
+		if err != nil {
+			return nil, err
+		}
+		plots = append(plots, p)
+	}
+	const cols = 4
+	var rows [][]*plot.Plot
+	for len(plots) > 0 {
+		row := make([]*plot.Plot, cols)
+		n := copy(row, plots)
+		plots = plots[n:]
+		rows = append(rows, row)
+	}
+	return &Figure{Name: "reliability-" + t.suffix(), Title: "Reliability", Tiles: true,
+		Caption: "Accuracy against confidence in 15 bins, over all repeats; on the diagonal a method is right as often as it says. Bars: the share of the test images in each bin.",
+		Plots:   rows, Width: 7.5 * vg.Inch, Height: vg.Length(len(rows)) * 1.9 * vg.Inch}, nil
+}
+
+func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
+	p := newPlot(fmt.Sprintf("%s  ECE %.3f", row.label(), row.ECE.Mean), "", "")
+	p.Title.TextStyle.Font.Size = vg.Points(10)
+	var total float64
+	for _, b := range curve {
+		total += b.Count
+	}
+	var line plotter.XYs
+	for i, b := range curve {
+		if b.Count == 0 {
+			continue
+		}
+		x0, x1 := float64(i)/metric.Bins, float64(i+1)/metric.Bins
+		share := b.Count / total
+		bar, err := plotter.NewPolygon(plotter.XYs{{X: x0, Y: 0}, {X: x1, Y: 0}, {X: x1, Y: share}, {X: x0, Y: share}})
+		if err != nil {
+			return nil, fmt.Errorf("reliability of %s: %w", row.Method, err)
+		}
+		bar.Color, bar.LineStyle.Width = faint, 0
+		p.Add(bar)
+		// A bin with less than a thousandth of the images says nothing.
+		if share >= 0.001 {
+			line = append(line, plotter.XY{X: b.Confidence, Y: b.Accuracy})
+		}
+	}
+	diagonal, err := plotter.NewLine(plotter.XYs{{X: 0, Y: 0}, {X: 1, Y: 1}})
+	if err != nil {
+		return nil, fmt.Errorf("reliability of %s: %w", row.Method, err)
+	}
+	diagonal.Color, diagonal.Dashes = grey, []vg.Length{vg.Points(3), vg.Points(3)}
+	p.Add(diagonal)
+	if len(line) > 0 {
+		l, s, err := plotter.NewLinePoints(line)
+		if err != nil {
+			return nil, fmt.Errorf("reliability of %s: %w", row.Method, err)
+		}
+		l.Color, l.Width = methodColor(row.Method), vg.Points(1.5)
+		s.GlyphStyle = glyph(row.Method, row.Group, vg.Points(2.5))
+		p.Add(l, s)
+	}
+	ticks := plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1"}}
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
+	p.X.Tick.Marker, p.Y.Tick.Marker = ticks, ticks
+	return p, nil
+}
+
+// series draws a line with points and adds it to the legend.
+func series(p *plot.Plot, row *Row, xys plotter.XYs, dashed bool) error {
+	l, s, err := plotter.NewLinePoints(xys)
+	if err != nil {
+		return fmt.Errorf("figure of %s: %w", row.Method, err)
+	}
+	l.Color, l.Width = methodColor(row.Method), vg.Points(1.5)
+	if dashed {
+		l.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
+	}
+	s.GlyphStyle = glyph(row.Method, row.Group, vg.Points(3))
+	p.Add(l, s)
+	p.Legend.Add(row.label(), l, s)
+	return nil
+}
+
+// alphaFigure is ACC and ECE against the concentration of the Dirichlet partitions: the letter's Figure 2. It
+// is nil for fewer than two of them.
+func alphaFigure(ts []Table, protocol string) (*Figure, error) {
+	var use []Table
+	for _, t := range ts {
+		if t.Protocol == protocol && t.Alpha > 0 {
+			use = append(use, t)
+		}
+	}
+	if len(use) < 2 {
+		return nil, nil
+	}
+	slices.SortFunc(use, func(a, b Table) int { return cmp.Compare(a.Alpha, b.Alpha) })
+	var ticks plot.ConstantTicks
+	for _, t := range use {
+		ticks = append(ticks, plot.Tick{Value: t.Alpha, Label: fmt.Sprintf("%g", t.Alpha)})
+	}
+	panel := func(column int, title string, legend bool) (*plot.Plot, error) {
+		p := newPlot(title, "alpha (skewed to even)", "")
+		grid(p, false, true)
+		for i := range use[0].Rows {
+			row := &use[0].Rows[i]
+			if row.Group == string(posterior.Local) || row.Control() {
+				continue
+			}
+			var xys plotter.XYs
+			for _, t := range use {
+				for j := range t.Rows {
+					if t.Rows[j].Method == row.Method {
+						xys = append(xys, plotter.XY{X: t.Alpha, Y: t.Rows[j].interval(column).Mean})
+					}
+				}
+			}
+			if err := series(p, row, xys, row.Group == string(posterior.Centralised)); err != nil {
+				return nil, err
+			}
+		}
+		if !legend {
+			p.Legend = plot.NewLegend()
+		}
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
+		p.X.Min, p.X.Max = use[0].Alpha/1.3, use[len(use)-1].Alpha*1.3
+		if legend { // room beside the lines
+			p.X.Max *= math.Pow(p.X.Max/p.X.Min, 0.5)
+			p.Legend.Top = true
+		}
+		return p, nil
+	}
+	a, err := panel(columnACC, "Accuracy", false)
+	if err != nil {
+		return nil, err
+	}
+	e, err := panel(columnECE, "Expected calibration error", true)
+	if err != nil {
+		return nil, err
+	}
+	return &Figure{Name: "alpha-" + protocol, Title: "Heterogeneous clients (the letter's Figure 2)",
+		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller alpha, the fewer classes a client has. Solid: one-shot federated; dashed: centralised.",
+		Plots:   [][]*plot.Plot{{a, e}}, Width: 7.5 * vg.Inch, Height: 3.2 * vg.Inch}, nil
+}
+
+// bytesFigure is ACC against what a client sends. It is nil where nothing is sent.
+func bytesFigure(t *Table) (*Figure, error) {
+	p := newPlot("", "bytes that one client sends", "accuracy")
+	grid(p, true, true)
+	lo, hi := math.Inf(1), 0.0
+	var labels plotter.XYLabels
+	for _, r := range t.Rows {
+		if r.UploadBytes <= 0 || r.Control() {
+			continue
+		}
+		at := plotter.XY{X: r.UploadBytes, Y: r.ACC.Mean}
+		lo, hi = math.Min(lo, at.X), math.Max(hi, at.X)
+		bar, err := plotter.NewLine(plotter.XYs{{X: at.X, Y: r.ACC.Lo()}, {X: at.X, Y: r.ACC.Hi()}})
+		if err != nil {
+			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
+		}
+		bar.Color, bar.Width = methodColor(r.Method), vg.Points(1.2)
+		s, err := plotter.NewScatter(plotter.XYs{at})
+		if err != nil {
+			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
+		}
+		s.GlyphStyle = glyph(r.Method, r.Group, vg.Points(4))
+		p.Add(bar, s)
+		labels.XYs = append(labels.XYs, at)
+		labels.Labels = append(labels.Labels, r.Method)
+	}
+	if len(labels.XYs) == 0 {
+		return nil, nil
+	}
+	l, err := plotter.NewLabels(labels)
+	if err != nil {
+		return nil, fmt.Errorf("figure of bytes: %w", err)
+	}
+	for i := range l.TextStyle {
+		l.TextStyle[i].Color, l.TextStyle[i].Font = ink, p.X.Tick.Label.Font
+	}
+	l.Offset = vg.Point{X: vg.Points(6), Y: vg.Points(2)}
+	p.Add(l)
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, powersOfTwo{}
+	p.X.Min, p.X.Max = lo/1.6, hi*2.5
+	return &Figure{Name: "bytes-" + t.suffix(), Title: "Accuracy against communication",
+		Caption: "Each client's upload, float32, one round. Centralised methods (squares) send the feature rows themselves, which one-shot methods keep at home.",
+		Plots:   [][]*plot.Plot{{p}}, Width: 5.5 * vg.Inch, Height: 3.2 * vg.Inch}, nil
+}
+
+// powersOfTwo ticks an axis of bytes.
+type powersOfTwo struct{}
+
+func (powersOfTwo) Ticks(lo, hi float64) []plot.Tick {
+	var out []plot.Tick
+	for e := math.Floor(math.Log2(lo)); e <= math.Ceil(math.Log2(hi)); e++ {
+		if v := math.Exp2(e); v >= lo && v <= hi {
+			out = append(out, plot.Tick{Value: v, Label: byteSize(v)})
+		}
+	}
+	if len(out) > 7 {
+		for i := range out {
+			if i%2 == 1 {
+				out[i].Label = ""
+			}
+		}
+	}
+	return out
+}
+
+// samplesFigure is ECE and NLL against the number of posterior samples. It is nil where no method has any.
+func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
+	e, n := newPlot("Expected calibration error", "posterior samples S", ""), newPlot("Negative log-likelihood", "posterior samples S", "")
+	var ticks plot.ConstantTicks
+	for i := range t.Rows {
+		row := &t.Rows[i]
+		if row.Control() {
+			continue
+		}
+		type sum struct{ ece, nll, n float64 }
+		at := map[int]*sum{}
+		for _, r := range rs {
+			if r.Method != row.Method || r.Partition != t.Partition || r.Protocol != t.Protocol {
+				continue
+			}
+			for _, p := range r.BySamples {
+				if at[p.Samples] == nil {
+					at[p.Samples] = &sum{}
+				}
+				s := at[p.Samples]
+				s.ece, s.nll, s.n = s.ece+p.ECE, s.nll+p.NLL, s.n+1
+			}
+		}
+		var sizes []int
+		for k := range at {
+			sizes = append(sizes, k)
+		}
+		slices.Sort(sizes)
+		var ece, nll plotter.XYs
+		for _, k := range sizes {
+			s := at[k]
+			ece = append(ece, plotter.XY{X: float64(k), Y: s.ece / s.n})
+			nll = append(nll, plotter.XY{X: float64(k), Y: s.nll / s.n})
+		}
+		if len(sizes) < 2 {
+			continue
+		}
+		if len(ticks) < len(sizes) {
+			ticks = nil
+			for _, k := range sizes {
+				ticks = append(ticks, plot.Tick{Value: float64(k), Label: fmt.Sprint(k)})
+			}
+		}
+		dashed := row.Group == string(posterior.Centralised)
+		if err := series(e, row, ece, dashed); err != nil {
+			return nil, err
+		}
+		if err := series(n, row, nll, dashed); err != nil {
+			return nil, err
+		}
+	}
+	if len(ticks) == 0 {
+		return nil, nil
+	}
+	e.Legend = plot.NewLegend()
+	for _, p := range []*plot.Plot{e, n} {
+		grid(p, false, true)
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
+		p.X.Max = ticks[len(ticks)-1].Value * 1.1
+		p.X.Min = ticks[0].Value / 1.1
+	}
+	n.X.Max *= math.Pow(n.X.Max/n.X.Min, 0.45)
+	n.Legend.Top = true
+	return &Figure{Name: "samples-" + t.suffix(), Title: "Calibration against the number of posterior samples",
+		Caption: "The predictions of the first S samples of each method's ensemble, mean over the repeats. Dashed: centralised.",
+		Plots:   [][]*plot.Plot{{e, n}}, Width: 7.5 * vg.Inch, Height: 3 * vg.Inch}, nil
+}
+
+// viewFigure is a client's points, its upload and the drawn points in the plane. It is nil without a view.
+func viewFigure(d *experiment.Detail) (*Figure, error) {
+	if d == nil || len(d.View.Sets) == 0 {
+		return nil, nil
+	}
+	xmin, xmax, ymin, ymax := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
+	for _, s := range d.View.Sets {
+		for _, q := range s {
+			xmin, xmax, ymin, ymax = math.Min(xmin, q.X), math.Max(xmax, q.X), math.Min(ymin, q.Y), math.Max(ymax, q.Y)
+		}
+	}
+	var row []*plot.Plot
+	for _, panel := range []struct{ set, title string }{
+		{"client", "one client's points"}, {"upload", "its upload (area: mass)"}, {"drawn", "points drawn by the server"},
+	} {
+		p := newPlot(panel.title, "", "")
+		back, err := plotter.NewScatter(xys(d.View.Sets["background"]))
+		if err != nil {
+			return nil, fmt.Errorf("view: %w", err)
+		}
+		back.GlyphStyle = draw.GlyphStyle{Color: faint, Shape: draw.CircleGlyph{}, Radius: vg.Points(1.5)}
+		p.Add(back)
+		set := d.View.Sets[panel.set]
+		s, err := plotter.NewScatter(xys(set))
+		if err != nil {
+			return nil, fmt.Errorf("view: %w", err)
+		}
+		s.GlyphStyleFunc = func(i int) draw.GlyphStyle {
+			q := set[i]
+			size := 3.0
+			if panel.set == "upload" {
+				size = 2 + 2.2*math.Sqrt(math.Max(q.Weight, 0))
+			}
+			return draw.GlyphStyle{Color: classColor(q.Class), Shape: classShape(q.Class), Radius: vg.Points(size)}
+		}
+		p.Add(s)
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = xmin, xmax, ymin, ymax
+		p.X.Tick.Marker, p.Y.Tick.Marker = plot.ConstantTicks{}, plot.ConstantTicks{}
+		row = append(row, p)
+	}
+	return &Figure{Name: "view", Title: "What a client sends, and what the server draws from it", Tiles: true,
+		Caption: fmt.Sprintf("The plane of the two leading principal components of the features (%.0f%% and %.0f%% of the variance). Colour and shape: class. Grey: other images of the clients' part.",
+			100*d.View.Explained[0], 100*d.View.Explained[1]),
+		Plots: [][]*plot.Plot{row}, Width: 8 * vg.Inch, Height: 2.8 * vg.Inch}, nil
+}
+
+func xys(ps []experiment.Placed) plotter.XYs {
+	out := make(plotter.XYs, len(ps))
+	for i, q := range ps {
+		out[i] = plotter.XY{X: q.X, Y: q.Y}
+	}
+	return out
+}
+
+func classColor(c int) color.Color { return classColors[c%len(classColors)] }
+
+func classShape(c int) draw.GlyphDrawer {
+	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}}
+	return shapes[c/len(classColors)%len(shapes)]
+}
+
+// spreadPlot is the posterior samples' probabilities of the likeliest classes of one image.
+func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
+	p := newPlot("", "", "")
+	names := make([]string, len(e.Top))
+	for k, c := range e.Top {
+		y := len(e.Top) - 1 - k
+		names[y] = short(classes[c])
+		var dots plotter.XYs
+		for i, s := range e.Samples {
+			// A fixed scatter across the line, so that samples of equal probability are seen apart.
+			dots = append(dots, plotter.XY{X: s[k], Y: float64(y) + 0.5*(math.Mod(float64(i)*0.6180339887, 1)-0.5)})
+		}
+		s, err := plotter.NewScatter(dots)
+		if err != nil {
+			return nil, fmt.Errorf("spread of image %d: %w", e.Index, err)
+		}
+		col := color.Color(blue)
+		if c == e.Label {
+			col = vermillion
+		}
+		s.GlyphStyle = draw.GlyphStyle{Color: col, Shape: draw.CircleGlyph{}, Radius: vg.Points(1.8)}
+		if c == e.Label {
+			s.GlyphStyle.Shape = draw.PyramidGlyph{}
+		}
+		p.Add(s)
+	}
+	grid(p, true, false)
+	p.NominalY(names...)
+	p.Y.Width = 0
+	p.X.Min, p.X.Max = 0, 1
+	p.Y.Min, p.Y.Max = -0.6, float64(len(e.Top))-0.4
+	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1"}}
+	return p, nil
+}
+
+// short keeps a class's name within the margin of a small plot.
+func short(s string) string {
+	r := []rune(s)
+	if len(r) > 10 {
+		return string(r[:9]) + "…"
+	}
+	return s
+}

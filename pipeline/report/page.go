@@ -1,0 +1,202 @@
+package report
+
+import (
+	_ "embed" // the page's template
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+	"gonum.org/v1/plot/vg"
+
+	"fmp/pipeline/experiment"
+)
+
+//go:embed page.html
+var pageSource string
+
+var page = template.Must(template.New("page").Parse(pageSource))
+
+// pageData is what the template shows.
+type pageData struct {
+	Title, Summary string
+	Tables         []pageTable
+	Figures        []pageFigure // of the whole run
+	Easy, Hard     []pageExample
+	Config         string
+	Facts          []pageFact
+	Notes          []string
+	Level          float64
+}
+
+type pageTable struct {
+	Title      string
+	HasPrinted bool
+	Tuned      bool
+	Groups     []pageGroup
+	Figures    []pageFigure
+	Open       bool
+}
+
+type pageGroup struct {
+	Name string
+	Rows []pageRow
+}
+
+type pageRow struct {
+	Label, Upload, Printed, Value string
+	Cells                         []pageCell
+}
+
+type pageCell struct {
+	Value, Half string
+	Best        bool
+}
+
+type pageFigure struct {
+	Title, Caption string
+	SVG            []template.HTML
+	Tiles          bool
+}
+
+type pageExample struct {
+	Image                 template.URL
+	Truth, Says, Measures string
+	SVG                   template.HTML
+}
+
+type pageFact struct{ Name, Value string }
+
+// inlined renders a figure for the page.
+func inlined(f *Figure) (pageFigure, error) {
+	out := pageFigure{Title: f.Title, Caption: f.Caption, Tiles: f.Tiles}
+	if !f.Tiles {
+		s, err := f.inline(f.Title)
+		out.SVG = []template.HTML{s}
+		return out, err
+	}
+	w, h := f.Width/vg.Length(len(f.Plots[0])), f.Height/vg.Length(len(f.Plots))
+	for _, row := range f.Plots {
+		for _, p := range row {
+			if p == nil {
+				continue
+			}
+			s, err := inline(p, w, h, f.Title+": "+p.Title.Text)
+			if err != nil {
+				return out, err
+			}
+			out.SVG = append(out.SVG, s)
+		}
+	}
+	return out, nil
+}
+
+// Page writes the self-contained page of a run.
+func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, detail *experiment.Detail, byTable [][]*Figure, whole []*Figure) error {
+	d := pageData{Title: "fmp: " + c.Dataset.Name, Notes: m.Notes, Level: Level * 100,
+		Summary: fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes.", c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"])}
+	for i := range ts {
+		t, err := tableForPage(&ts[i], byTable[i])
+		if err != nil {
+			return err
+		}
+		t.Open = i == 0
+		d.Tables = append(d.Tables, t)
+	}
+	for _, f := range whole {
+		x, err := inlined(f)
+		if err != nil {
+			return err
+		}
+		d.Figures = append(d.Figures, x)
+	}
+	if detail != nil {
+		for _, l := range []struct {
+			from []experiment.Example
+			to   *[]pageExample
+		}{{detail.Easy, &d.Easy}, {detail.Hard, &d.Hard}} {
+			for i := range l.from {
+				x, err := exampleForPage(&l.from[i], detail.Classes)
+				if err != nil {
+					return err
+				}
+				*l.to = append(*l.to, x)
+			}
+		}
+	}
+	y, err := yaml.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("report: settings: %w", err)
+	}
+	d.Config = string(y)
+	for _, g := range []map[string]string{m.Versions, m.Models, m.Data} {
+		for _, k := range slices.Sorted(maps.Keys(g)) {
+			d.Facts = append(d.Facts, pageFact{k, g[k]})
+		}
+	}
+	d.Facts = append(d.Facts, pageFact{"identity of the run", m.Identity})
+	if err := page.Execute(w, d); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+func tableForPage(t *Table, figures []*Figure) (pageTable, error) {
+	out := pageTable{Title: t.title(), Tuned: t.Protocol == "tuned"}
+	for _, r := range t.Rows {
+		if len(out.Groups) == 0 || out.Groups[len(out.Groups)-1].Name != r.Group {
+			out.Groups = append(out.Groups, pageGroup{Name: r.Group})
+		}
+		row := pageRow{Label: r.label(), Upload: byteSize(r.UploadBytes)}
+		if out.Tuned && r.Param != "" {
+			row.Value = fmt.Sprintf("%s %g", r.Param, r.Value)
+		}
+		for c := range columns {
+			iv := r.interval(c)
+			x := pageCell{Value: fmt.Sprintf("%.4f", iv.Mean), Best: r.best[c]}
+			if iv.N > 1 {
+				x.Half = fmt.Sprintf("±%.4f", iv.Half)
+			}
+			row.Cells = append(row.Cells, x)
+		}
+		if r.Printed != nil {
+			out.HasPrinted = true
+			row.Printed = fmt.Sprintf("%.4f / %.4f", r.Printed.ACC, r.Printed.ECE)
+		}
+		if r.Control() && t.Chance > 0 {
+			row.Label += fmt.Sprintf(" (chance %.2f)", t.Chance)
+		}
+		g := &out.Groups[len(out.Groups)-1]
+		g.Rows = append(g.Rows, row)
+	}
+	for _, f := range figures {
+		x, err := inlined(f)
+		if err != nil {
+			return out, err
+		}
+		out.Figures = append(out.Figures, x)
+	}
+	return out, nil
+}
+
+func exampleForPage(e *experiment.Example, classes []string) (pageExample, error) {
+	p, err := spreadPlot(e, classes)
+	if err != nil {
+		return pageExample{}, err
+	}
+	says := 0
+	if len(e.Top) > 0 {
+		says = e.Top[0]
+	}
+	out := pageExample{
+		Image:    template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(e.PNG)),
+		Truth:    classes[e.Label],
+		Says:     fmt.Sprintf("%s (%.0f%%)", classes[says], 100*e.Mean[says]),
+		Measures: fmt.Sprintf("test image %d, disagreement %.3f nats", e.Index, e.Disagreement),
+	}
+	out.SVG, err = inline(p, 2.4*vg.Inch, 1.1*vg.Inch, fmt.Sprintf("posterior samples for test image %d", e.Index))
+	return out, err
+}

@@ -1,0 +1,107 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"image/color"
+	"io"
+	"regexp"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Figure is one picture: a grid of plots, row by row, nil where there is none.
+type Figure struct {
+	// Name is the file's, without extension; Title and Caption are for people.
+	Name, Title, Caption string
+	Plots                [][]*plot.Plot
+	Width, Height        vg.Length
+	// Tiles says that the plots stand for themselves: a page may lay them out as its width allows.
+	Tiles bool
+}
+
+func (f *Figure) draw(c vg.CanvasSizer) {
+	dc := draw.New(c)
+	if len(f.Plots) == 1 && len(f.Plots[0]) == 1 {
+		f.Plots[0][0].Draw(dc)
+		return
+	}
+	t := draw.Tiles{Rows: len(f.Plots), Cols: len(f.Plots[0]), PadX: vg.Points(8), PadY: vg.Points(8)}
+	for i, row := range plot.Align(f.Plots, t, dc) {
+		for j, sub := range row {
+			if p := f.Plots[i][j]; p != nil {
+				p.Draw(sub)
+			}
+		}
+	}
+}
+
+// SVG writes the figure on white.
+func (f *Figure) SVG(w io.Writer) error {
+	c := vgsvg.New(f.Width, f.Height)
+	white(c)
+	f.draw(c)
+	if _, err := c.WriteTo(w); err != nil {
+		return fmt.Errorf("figure %s: %w", f.Name, err)
+	}
+	return nil
+}
+
+// PNG writes the figure on white at 144 dots an inch.
+func (f *Figure) PNG(w io.Writer) error {
+	c := vgimg.NewWith(vgimg.UseWH(f.Width, f.Height), vgimg.UseDPI(144), vgimg.UseBackgroundColor(color.White))
+	f.draw(c)
+	if _, err := (vgimg.PngCanvas{Canvas: c}).WriteTo(w); err != nil {
+		return fmt.Errorf("figure %s: %w", f.Name, err)
+	}
+	return nil
+}
+
+func white(c vg.CanvasSizer) {
+	w, h := c.Size()
+	var p vg.Path
+	p.Move(vg.Point{})
+	p.Line(vg.Point{X: w})
+	p.Line(vg.Point{X: w, Y: h})
+	p.Line(vg.Point{Y: h})
+	p.Close()
+	c.SetColor(color.White)
+	c.Fill(p)
+}
+
+var (
+	svgHead  = regexp.MustCompile(`(?s)^.*?<svg[^>]*?(viewBox="[^"]*")[^>]*>`)
+	svgFont  = regexp.MustCompile(`font-family:[^;"]*`)
+	comments = regexp.MustCompile(`(?s)<!--.*?-->`)
+)
+
+// inline is the figure, or one plot of it, as an SVG element for a page: as wide as its place, with the page's
+// font, and with the page's own foregrounds in place of ink and faint.
+func inline(p *plot.Plot, w, h vg.Length, label string) (template.HTML, error) {
+	f := Figure{Name: label, Plots: [][]*plot.Plot{{p}}, Width: w, Height: h}
+	return f.inline(label)
+}
+
+func (f *Figure) inline(label string) (template.HTML, error) {
+	c := vgsvg.New(f.Width, f.Height)
+	f.draw(c)
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return "", fmt.Errorf("figure %s: %w", f.Name, err)
+	}
+	s := comments.ReplaceAllString(b.String(), "")
+	m := svgHead.FindStringSubmatch(s)
+	if m == nil {
+		return "", fmt.Errorf("figure %s: the SVG has no head with a viewBox", f.Name)
+	}
+	s = svgHead.ReplaceAllString(s, fmt.Sprintf(`<svg role="img" aria-label="%s" %s>`, template.HTMLEscapeString(label), m[1]))
+	s = svgFont.ReplaceAllString(s, "font-family:inherit")
+	s = strings.NewReplacer("#222221", "var(--ink)", "#D0D0D1", "var(--faint)", "#d0d0d1", "var(--faint)").Replace(s)
+	return template.HTML(s), nil
+}

@@ -1,0 +1,105 @@
+package report
+
+import (
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"fmp/pipeline/posterior"
+)
+
+// Colours of Okabe and Ito, which people with every kind of colour vision can tell apart, and which stand out
+// on white and on near-black alike. ink and faint are foregrounds that the page replaces in the dark.
+var (
+	ink        = color.RGBA{0x22, 0x22, 0x21, 0xff}
+	faint      = color.RGBA{0xd0, 0xd0, 0xd1, 0xff}
+	orange     = color.RGBA{0xe6, 0x9f, 0x00, 0xff}
+	skyBlue    = color.RGBA{0x56, 0xb4, 0xe9, 0xff}
+	green      = color.RGBA{0x00, 0x9e, 0x73, 0xff}
+	yellow     = color.RGBA{0xf0, 0xe4, 0x42, 0xff}
+	blue       = color.RGBA{0x00, 0x72, 0xb2, 0xff}
+	vermillion = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
+	purple     = color.RGBA{0xcc, 0x79, 0xa7, 0xff}
+	grey       = color.RGBA{0x8c, 0x8c, 0x8c, 0xff}
+)
+
+// classColors are for the classes of a picture; shapes tell the classes beyond apart.
+var classColors = []color.RGBA{orange, skyBlue, green, blue, vermillion, purple, yellow, grey}
+
+// methodColor gives relatives one colour: fits, Gaussian priors, martingale posteriors; shapes tell groups apart.
+func methodColor(method string) color.Color {
+	switch method {
+	case "LANN", "ANN", "CANN":
+		return green
+	case "LBNN", "BNN", "CBNN":
+		return skyBlue
+	case "LMP", "MP", "CFMP":
+		return blue
+	case "FMP":
+		return vermillion
+	case "FedCGS":
+		return purple
+	}
+	return grey
+}
+
+// groupShape is the glyph of a group of methods.
+func groupShape(group string) draw.GlyphDrawer {
+	switch group {
+	case string(posterior.Local):
+		return draw.PyramidGlyph{}
+	case string(posterior.Centralised):
+		return draw.BoxGlyph{}
+	case string(posterior.OneShot):
+		return draw.CircleGlyph{}
+	}
+	return draw.CrossGlyph{}
+}
+
+func glyph(method, group string, size vg.Length) draw.GlyphStyle {
+	return draw.GlyphStyle{Color: methodColor(method), Shape: groupShape(group), Radius: size}
+}
+
+// newPlot is an empty plot in the house's style: no frame, faint grid, sans-serif text.
+func newPlot(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = color.Transparent
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	sans := font.Font{Typeface: "Liberation", Variant: "Sans"}
+	set := func(f *font.Font, size float64) {
+		f.Typeface, f.Variant, f.Size = sans.Typeface, sans.Variant, vg.Points(size)
+	}
+	set(&p.Title.TextStyle.Font, 11)
+	p.Title.TextStyle.Color = ink
+	p.Title.Padding = vg.Points(4)
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Color = grey
+		a.Label.TextStyle.Color = ink
+		set(&a.Label.TextStyle.Font, 10)
+		a.Tick.Label.Color = ink
+		set(&a.Tick.Label.Font, 9)
+		a.Tick.LineStyle.Color = grey
+		a.Padding = vg.Points(2)
+	}
+	p.Legend.TextStyle.Color = ink
+	set(&p.Legend.TextStyle.Font, 9)
+	p.Legend.ThumbnailWidth = vg.Points(14)
+	return p
+}
+
+// grid adds faint lines at the ticks.
+func grid(p *plot.Plot, vertical, horizontal bool) {
+	g := plotter.NewGrid()
+	g.Vertical.Color, g.Horizontal.Color = nil, nil
+	if vertical {
+		g.Vertical.Color = faint
+	}
+	if horizontal {
+		g.Horizontal.Color = faint
+	}
+	p.Add(g)
+}
