@@ -1,6 +1,8 @@
 package erm
 
 import (
+	"math"
+
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/mat"
@@ -35,12 +37,34 @@ func (o *Objective) Gradient(t, grad []float64) float64 {
 	return f
 }
 
-// Hessian is the Hessian of J at t, C D x C D.
-func (o *Objective) Hessian(t []float64) *mat.SymDense {
+// Probabilities are the softmaxes of the points at t, N x C. They are overwritten by the next call.
+func (o *Objective) Probabilities(t []float64) []float64 {
 	w := &o.w
 	copy(w.theta, t)
 	w.forward(w.theta, w.logits)
 	w.probabilities()
+	return w.prob
+}
+
+// Gram is X' diag(v) X, D x D, for v of N non-negative numbers.
+func (o *Objective) Gram(v []float64) *mat.SymDense {
+	w := &o.w
+	for i, f := range v {
+		f = math.Sqrt(f)
+		row, from := w.wx[i*w.d:(i+1)*w.d], w.p.X[i*w.d:(i+1)*w.d]
+		for j, x := range from {
+			row[j] = f * x
+		}
+	}
+	g := mat.NewSymDense(w.d, nil)
+	blas64.Syrk(blas.Trans, 1, blas64.General{Rows: w.n, Cols: w.d, Stride: w.d, Data: w.wx}, 0, g.RawSymmetric())
+	return g
+}
+
+// Hessian is the Hessian of J at t, C D x C D.
+func (o *Objective) Hessian(t []float64) *mat.SymDense {
+	w := &o.w
+	o.Probabilities(t)
 	dim := o.Dim()
 	h := mat.NewSymDense(dim, nil)
 	raw := h.RawSymmetric()

@@ -64,7 +64,7 @@ func (t *Task) gaussianPosterior(ctx context.Context, key string, set *point.Set
 		memoKey += fmt.Sprint(" ", s.Chains, s.Warmup, s.Draws)
 	}
 	r, err := once(&t.memo, memoKey, func() (gaussianResult, error) {
-		target, err := newTarget(set, mode, precision)
+		target, err := newTarget(set, mode, precision, s.Sampler)
 		if err != nil {
 			return gaussianResult{}, err
 		}
@@ -92,23 +92,33 @@ func (t *Task) gaussianPosterior(ctx context.Context, key string, set *point.Set
 	return r.ensemble, r.diagnostics, err
 }
 
-// target is the posterior in coordinates where its Laplace approximation is N(0, I): T = mode + U^-1 z, with
-// U'U the Hessian of J at the mode.
+// target is the posterior in coordinates z where it is close to N(0, I): T = mode + U^-1 z, with U'U the Hessian of J
+// at the mode (which makes N(0, I) the Laplace approximation) or, for Markov chains, an approximation of it by one
+// block a class.
+//
+// Two parts of a head are known exactly and are not left to a chain.
 //
 // Where there are fewer points than rows of the head, the likelihood depends only on the part of a head that lies in
 // the span of the points. There T = Q A + (rest), with orthonormal Q from X' = QR, and the prior, which no
 // rotation changes, makes the rest N(0, I / precision) on the complement of Q, independent of A. So only A,
-// min(N, D) x C, is sampled by Markov chain, and the rest exactly.
+// min(N, D) x C, is sampled by z.
+//
+// Nor does the likelihood depend on the sum over classes, b = sum_c A_c / sqrt(C), whose posterior is N(0, I /
+// precision), independent of the differences. Chains give it the energy 1/2 b'Kb instead, which makes the Hessian
+// nearly block-diagonal, and head draws it anew. K = X' diag(w (1 - |p|^2) / (C - 1)) X makes the off-diagonal
+// blocks vanish on average, exactly so where the classes are equally likely.
 type target struct {
 	problem   *erm.Problem // points in coordinates of the span
 	basis     *mat.Dense   // Q, D x r; nil where the points span everything
 	d, c      int
 	precision float64
-	mode      []float64 // C x r
-	inverse   []float64 // U^-1, upper triangular, (C r) x (C r)
+	mode      []float64   // C x r
+	inverse   [][]float64 // U^-1 by diagonal blocks, upper triangular: one of C r, or C of r
+	sum       []float64   // K, r x r; nil where b is sampled by z
 }
 
-func newTarget(set *point.Set, mode Theta, precision float64) (*target, error) {
+// newTarget prepares for one sampler: the whole Hessian for Laplace, blocks for HMC.
+func newTarget(set *point.Set, mode Theta, precision float64, sampler string) (*target, error) {
 	p, err := erm.FromSets(precision, set)
 	if err != nil {
 		return nil, err
@@ -127,9 +137,6 @@ func newTarget(set *point.Set, mode Theta, precision float64) (*target, error) {
 		reduced.Mul(x, t.basis)
 		t.problem = &erm.Problem{N: p.N, Dx: r - 1, C: p.C, X: reduced.RawMatrix().Data, Y: p.Y, W: p.W, L2: p.L2}
 	}
-	if dim := r * p.C; dim > maxDense {
-		return nil, fmt.Errorf("posterior of %d x %d numbers a head; allowed are %d in all: use fewer classes or features", r, p.C, maxDense)
-	}
 	t.mode = make([]float64, r*p.C)
 	modes := mat.NewDense(p.C, r, t.mode)
 	if m := mat.NewDense(d, p.C, mode.W); t.basis == nil {
@@ -137,43 +144,119 @@ func newTarget(set *point.Set, mode Theta, precision float64) (*target, error) {
 	} else {
 		modes.Mul(m.T(), t.basis)
 	}
-	h := erm.NewObjective(t.problem).Hessian(t.mode).RawSymmetric()
-	u, ok := lapack64.Potrf(h)
-	if !ok {
-		return nil, fmt.Errorf("the Hessian at the mode is not positive definite with prior precision %v; raise erm.l2", precision)
+	o := erm.NewObjective(t.problem)
+	if sampler == Laplace {
+		if dim := r * p.C; dim > maxDense {
+			return nil, fmt.Errorf("the Hessian of %d x %d numbers a head; allowed are %d in all: sample by %q, or use fewer classes or features", r, p.C, maxDense, HMC)
+		}
+		return t, t.addBlock(o.Hessian(t.mode))
 	}
-	if !lapack64.Trtri(u) {
-		return nil, fmt.Errorf("the Hessian at the mode is singular with prior precision %v; raise erm.l2", precision)
+	prob, weight := o.Probabilities(t.mode), make([]float64, p.N)
+	for i := range weight {
+		row := prob[i*p.C : (i+1)*p.C]
+		weight[i] = p.W[i] * math.Max(0, 1-floats.Dot(row, row)) / math.Max(1, float64(p.C-1))
 	}
-	t.inverse = u.Data
+	k := o.Gram(weight)
+	t.sum = make([]float64, r*r)
+	for i := range r {
+		for j := range r {
+			t.sum[i*r+j] = k.At(i, j)
+		}
+	}
+	for c := range p.C {
+		for i := range weight {
+			v := prob[i*p.C+c]
+			weight[i] = p.W[i] * v * (1 - v)
+		}
+		block := o.Gram(weight)
+		for i := range r {
+			for j := i; j < r; j++ {
+				block.SetSym(i, j, block.At(i, j)+k.At(i, j)/float64(p.C))
+			}
+			block.SetSym(i, i, block.At(i, i)+precision)
+		}
+		if err := t.addBlock(block); err != nil {
+			return nil, fmt.Errorf("class %d: %w", c, err)
+		}
+	}
 	return t, nil
+}
+
+// addBlock appends U^-1 of a diagonal block U'U, which it overwrites.
+func (t *target) addBlock(h *mat.SymDense) error {
+	u, ok := lapack64.Potrf(h.RawSymmetric())
+	if !ok || !lapack64.Trtri(u) {
+		return fmt.Errorf("the Hessian at the mode is not positive definite with prior precision %v; raise erm.l2", t.precision)
+	}
+	t.inverse = append(t.inverse, u.Data)
+	return nil
 }
 
 func (t *target) dim() int { return len(t.mode) }
 
 // unwhiten sets out = mode + U^-1 z.
 func (t *target) unwhiten(z, out []float64) {
-	n := len(z)
-	for i := range n {
-		out[i] = t.mode[i] + floats.Dot(t.inverse[i*n+i:(i+1)*n], z[i:])
+	n := len(z) / len(t.inverse)
+	for b, inverse := range t.inverse {
+		mode, z, out := t.mode[b*n:(b+1)*n], z[b*n:(b+1)*n], out[b*n:(b+1)*n]
+		for i := range n {
+			out[i] = mode[i] + floats.Dot(inverse[i*n+i:(i+1)*n], z[i:])
+		}
 	}
 }
 
 // whitenGradient sets out = U^-T g: the gradient with respect to z given the one with respect to the head.
 func (t *target) whitenGradient(g, out []float64) {
-	n := len(g)
-	for i := range out {
-		out[i] = 0
-	}
-	for i := range n {
-		floats.AddScaled(out[i:], g[i], t.inverse[i*n+i:(i+1)*n])
+	n := len(g) / len(t.inverse)
+	for b, inverse := range t.inverse {
+		g, out := g[b*n:(b+1)*n], out[b*n:(b+1)*n]
+		clear(out)
+		for i := range n {
+			floats.AddScaled(out[i:], g[i], inverse[i*n+i:(i+1)*n])
+		}
 	}
 }
 
-// head is the D x C head at z, its part outside the span of the points drawn from r.
+// sumOf sets b to the sum over classes of a head (C x r), divided by sqrt(C).
+func (t *target) sumOf(head, b []float64) {
+	r := len(b)
+	clear(b)
+	for c := range t.c {
+		floats.AddScaled(b, 1/math.Sqrt(float64(t.c)), head[c*r:(c+1)*r])
+	}
+}
+
+// sumEnergy is 1/2 b'Kb of the sum over classes of a head; it adds the energy's gradient to g. b is a buffer of r
+// numbers.
+func (t *target) sumEnergy(head, g, b []float64) float64 {
+	r := len(b)
+	t.sumOf(head, b)
+	var energy float64
+	for i := range r {
+		force := floats.Dot(t.sum[i*r:(i+1)*r], b)
+		energy += b[i] * force / 2
+		for c := range t.c {
+			g[c*r+i] += force / math.Sqrt(float64(t.c))
+		}
+	}
+	return energy
+}
+
+// head is the D x C head at z; what z does not sample is drawn from r.
 func (t *target) head(z []float64, r *rand.Rand) Theta {
 	a := make([]float64, len(z))
 	t.unwhiten(z, a)
+	if t.sum != nil {
+		n := len(a) / t.c
+		b := make([]float64, n)
+		t.sumOf(a, b)
+		for i := range b {
+			b[i] = r.NormFloat64()/math.Sqrt(t.precision) - b[i]
+		}
+		for c := range t.c {
+			floats.AddScaled(a[c*n:(c+1)*n], 1/math.Sqrt(float64(t.c)), b)
+		}
+	}
 	part := mat.NewDense(t.c, len(a)/t.c, a) // C x r
 	out := erm.NewTheta(t.d, t.c)
 	full := mat.NewDense(t.d, t.c, out.W)

@@ -99,6 +99,7 @@ type chain struct {
 	r *rand.Rand
 
 	head, headGradient []float64
+	sum                []float64 // buffer for the sum over classes
 	kept               [][]float64
 	energies           []float64 // potential energy of what was kept
 	accepted           float64   // sum of acceptance probabilities of kept draws
@@ -106,18 +107,18 @@ type chain struct {
 	divergences        int // after warm-up
 }
 
-// potential is J at z, less a constant, and writes its gradient with respect to z.
+// potential is J at z, with the sum over classes given its own energy (see target), and writes its gradient with respect to z.
 func (c *chain) potential(z, gradient []float64) float64 {
 	c.t.unwhiten(z, c.head)
-	f := c.o.Gradient(c.head, c.headGradient)
+	f := c.o.Gradient(c.head, c.headGradient) + c.t.sumEnergy(c.head, c.headGradient, c.sum)
 	c.t.whitenGradient(c.headGradient, gradient)
 	return f
 }
 
 func (c *chain) run(ctx context.Context, warmup, draws int) error {
 	n := c.t.dim()
-	c.head, c.headGradient = make([]float64, n), make([]float64, n)
-	z, g := normal(c.r, n), make([]float64, n) // a draw from the Laplace approximation
+	c.head, c.headGradient, c.sum = make([]float64, n), make([]float64, n), make([]float64, n/c.t.c)
+	z, g := normal(c.r, n), make([]float64, n) // about a draw from the Laplace approximation
 	u := c.potential(z, g)
 	if math.IsNaN(u) || math.IsInf(u, 0) {
 		return fmt.Errorf("the energy at the start is %v; scale the features or raise erm.l2", u)

@@ -98,7 +98,7 @@ func (s Settings) Check() error {
 		return fmt.Errorf("posterior: %d chains; allowed are 2 to 64 (R-hat compares chains)", s.Chains)
 	case s.Warmup < 10 || s.Warmup > 1e6:
 		return fmt.Errorf("posterior: %d warm-up iterations; allowed are 10 to 1000000", s.Warmup)
-	case s.Draws < 4 || s.Draws > 1e6:
+	case s.Draws < minDraws || s.Draws > 1e6:
 		return fmt.Errorf("posterior: %d draws a chain; allowed are 4 to 1000000", s.Draws)
 	case s.Shuffles < 1 || s.Shuffles > 1000:
 		return fmt.Errorf("posterior: %d shuffles; allowed are 1 to 1000", s.Shuffles)
@@ -138,6 +138,8 @@ type Info struct {
 	Cite  string // where it is from
 	Param string // the setting that the tuned protocol chooses
 	Grid  []float64
+	// Follows names the method whose tuned value this one takes; empty: its own.
+	Follows string
 }
 
 // Method is one way from points to posterior samples.
@@ -156,6 +158,9 @@ type Task struct {
 	pooled *point.Set
 	memo   memo
 }
+
+// minDraws a chain: two halves of two.
+const minDraws = 4
 
 // bounds on one task: beyond them a mistake is likelier than a wish.
 const (

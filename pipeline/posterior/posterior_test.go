@@ -337,6 +337,10 @@ func TestTune(t *testing.T) {
 		h.Features, h.Labels = w.draw(rng.New(uint64(i), "held"), 300)
 		held = append(held, h)
 	}
+	prior, _, err := Tune(context.Background(), prior, held, DefaultSettings(), nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, m := range []Method{cann, fmp, fedcgs} {
 		c, s, err := Tune(context.Background(), m, held, DefaultSettings(), nil, 2)
 		if err != nil {
@@ -344,6 +348,9 @@ func TestTune(t *testing.T) {
 		}
 		if len(c.NLL) != len(m.Info().Grid) {
 			t.Fatalf("%s: %d of %d values tried", c.Method, len(c.NLL), len(m.Info().Grid))
+		}
+		if c.Method == "FMP" && prior.Value != c.Value {
+			t.Errorf("PRIOR got %v; it follows FMP, which got %v", prior.Value, c.Value)
 		}
 		best := slices.Index(c.Grid, c.Value)
 		if least := slices.Min(c.NLL); best < 0 || c.NLL[best] != least {

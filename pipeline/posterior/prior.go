@@ -16,7 +16,7 @@ import (
 // differ by a cyclic renaming of the classes, under which every class mean bears every name once.
 // Where Shuffles is below C the renamings are spread evenly.
 var prior = method{
-	Info{Name: "PRIOR", Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
+	Info{Name: "PRIOR", Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline, Cite: citeFMP, Param: ParamL2, Grid: gridL2, Follows: "FMP"},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
 		seen, err := t.pooledUploads()
 		if err != nil {

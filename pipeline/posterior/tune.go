@@ -22,9 +22,14 @@ type Choice struct {
 	NLL    []float64 `json:"nll"`
 }
 
+// tuneWarmup is how long chains adapt while values are compared. They then keep as many draws as an ensemble needs;
+// R-hat is for the run itself.
+const tuneWarmup = 50
+
 // Tune is the tuned protocol: the value of m's tunable setting, of its grid (or of the one given), with the least
-// mean NLL over held; the least value at ties. The settings returned are base with it. held must come from the
-// meta-training corpus: points of the test set here would be a leak.
+// mean NLL over held; the least value at ties. The settings returned are base with it. A method that follows
+// another (Info.Follows) gets that one's value. held must come from the meta-training corpus: points of the test set
+// here would be a leak.
 func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []float64, threads int) (Choice, Settings, error) {
 	info := m.Info()
 	if len(grid) == 0 {
@@ -34,12 +39,20 @@ func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []floa
 	if len(held) == 0 {
 		return c, base, fmt.Errorf("tuning %s: no tasks; give at least one of the meta-training corpus", info.Name)
 	}
+	if info.Follows != "" {
+		var err error
+		if m, err = Lookup(info.Follows); err != nil {
+			return c, base, fmt.Errorf("tuning %s: %w", info.Name, err)
+		}
+	}
 	best, chosen := math.Inf(1), base
 	for _, v := range grid {
 		s, err := base.With(info.Param, v)
 		if err != nil {
 			return c, base, fmt.Errorf("tuning %s: %w", info.Name, err)
 		}
+		result := s
+		s.Warmup, s.Draws = min(s.Warmup, tuneWarmup), min(s.Draws, minDraws)
 		var nll float64
 		for i, h := range held {
 			r, err := m.Run(ctx, h.Task, s)
@@ -54,7 +67,7 @@ func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []floa
 		}
 		c.NLL = append(c.NLL, nll)
 		if nll < best {
-			best, chosen, c.Value = nll, s, v
+			best, chosen, c.Value = nll, result, v
 		}
 	}
 	return c, chosen, nil
