@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sort"
 
 	"google.golang.org/protobuf/proto"
@@ -15,7 +16,8 @@ import (
 // MaxFileBytes bounds a model file: 2 GiB, protobuf's own limit.
 const MaxFileBytes = 2 << 30
 
-// Load reads a model file. It does not run [Check] or [Infer].
+// Load reads a model file, and the files beside it that hold its larger tensors where it says so
+// (external data; they must lie in the model's folder or below). It does not run [Check] or [Infer].
 func Load(path string) (*Model, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -33,7 +35,14 @@ func Load(path string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading model %s: %w", path, err)
 	}
-	m, err := Unmarshal(data)
+	p, err := decode(data)
+	if err == nil {
+		err = readExternal(p, filepath.Dir(path))
+	}
+	var m *Model
+	if err == nil {
+		m, err = modelFromProto(p)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("loading model %s: %w", path, err)
 	}
@@ -49,15 +58,29 @@ func Save(path string, m *Model) error {
 	return atomicfile.WriteBytes(path, data)
 }
 
-// Unmarshal decodes a serialised ModelProto.
+// Unmarshal decodes a serialised ModelProto. Tensors in other files are refused; [Load] reads them. What it
+// allocates is bounded by the data: at most about a hundred bytes for each of data's (empty messages of two
+// bytes are the worst), and for a model of weights about three times its size.
 func Unmarshal(data []byte) (*Model, error) {
+	p, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	return modelFromProto(p)
+}
+
+func decode(data []byte) (*onnxpb.ModelProto, error) {
 	var p onnxpb.ModelProto
-	if err := proto.Unmarshal(data, &p); err != nil {
+	if err := (proto.UnmarshalOptions{RecursionLimit: maxMessages}).Unmarshal(data, &p); err != nil {
 		return nil, fmt.Errorf("not an ONNX model: %w", err)
 	}
 	if p.Graph == nil {
 		return nil, fmt.Errorf("not an ONNX model: it holds no graph")
 	}
+	return &p, nil
+}
+
+func modelFromProto(p *onnxpb.ModelProto) (*Model, error) {
 	m := &Model{
 		// From IR 4 on initializers are constants that the inputs do not list, which is how graphs are held here.
 		IR: max(p.IrVersion, 4), Opsets: map[string]int64{}, Producer: p.ProducerName, ProducerVersion: p.ProducerVersion,
@@ -106,6 +129,9 @@ func domain(d string) string {
 
 // Subgraphs nested deeper than this are refused.
 const maxDepth = 32
+
+// Protobuf messages nested deeper than this are refused: a subgraph takes three, a type a few more.
+const maxMessages = 4*maxDepth + 32
 
 func graphFromProto(p *onnxpb.GraphProto, depth int) (*Graph, error) {
 	if depth > maxDepth {

@@ -452,7 +452,7 @@ func (inf *inference) shapeText(shape []expr) string {
 
 // arg is the i-th input, an empty fact where it is left out.
 func (c *call) arg(i int) *fact {
-	if i < len(c.in) && c.in[i] != nil {
+	if i >= 0 && i < len(c.in) && c.in[i] != nil {
 		return c.in[i]
 	}
 	return &fact{}

@@ -150,11 +150,11 @@ func einsumTerms(equation string) (operands []string, result string, err error) 
 			if r == '.' {
 				dots++
 			} else if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
-				return nil, "", fmt.Errorf("equation %q holds %q; allowed are letters and ...", equation, r)
+				return nil, "", fmt.Errorf("equation %q holds %q; allowed are letters and an ellipsis", equation, r)
 			}
 		}
 		if dots > 1 {
-			return nil, "", fmt.Errorf("equation %q has two ellipses in one term", equation)
+			return nil, "", fmt.Errorf("equation %q has two ellipses within a term", equation)
 		}
 	}
 	for _, op := range operands {

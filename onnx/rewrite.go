@@ -14,7 +14,7 @@ func Clone(m *Model) *Model {
 	for _, f := range m.Functions {
 		g := *f
 		g.Inputs, g.Outputs, g.Attributes = slices.Clone(f.Inputs), slices.Clone(f.Outputs), slices.Clone(f.Attributes)
-		g.Defaults, g.Opsets = slices.Clone(f.Defaults), cloneMap(f.Opsets)
+		g.Defaults, g.Opsets = CloneNode(&Node{Attrs: f.Defaults}).Attrs, cloneMap(f.Opsets)
 		g.Nodes = cloneNodes(f.Nodes)
 		c.Functions = append(c.Functions, &g)
 	}

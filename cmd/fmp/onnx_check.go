@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"fmp/onnx"
+)
+
+func newONNXCheckCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check MODEL",
+		Short: "Say whether a model is sound, or what is wrong with it, by node and operator",
+		Long: `Check a model: every name is given once, nodes come in order and read what exists, operator sets are
+understood, tensors hold what they say, and no shapes contradict each other. Exit code 2 where
+something is wrong.`,
+		Example: `  fmp onnx check model.onnx
+  fmp onnx check model.onnx --json`,
+		Args: exactArgs("MODEL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, err := onnx.Load(args[0])
+			if err == nil {
+				if err = checkModel(m); err != nil {
+					err = fmt.Errorf("%s: %w", args[0], err)
+				}
+			}
+			if asJSON {
+				report := map[string]any{"file": args[0], "ok": err == nil}
+				if err != nil {
+					report["error"] = err.Error()
+				}
+				if perr := printJSON(cmd.OutOrStdout(), report); perr != nil {
+					return perr
+				}
+				if err != nil {
+					return &silentError{exitUsage}
+				}
+				return nil
+			}
+			if err != nil {
+				return usageError(err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %d nodes, operator set %d\n", args[0], len(m.Graph.Nodes), m.Opset())
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// checkModel checks a model and its shapes. Where all is well it has its functions inlined and its types filled in.
+func checkModel(m *onnx.Model) error {
+	if err := onnx.Check(m); err != nil {
+		return err
+	}
+	if err := onnx.InlineFunctions(m); err != nil {
+		return err
+	}
+	if err := onnx.Infer(m); err != nil {
+		return err
+	}
+	return onnx.Check(m)
+}

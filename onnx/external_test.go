@@ -1,0 +1,170 @@
+package onnx
+
+import (
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx/onnxpb"
+)
+
+// external writes a model whose weight w lies in another file, and returns the model's path. entries are
+// the tensor's external_data.
+func external(t *testing.T, dir string, dims []int64, entries map[string]string) string {
+	t.Helper()
+	m := linear(t, "m", "image", "features", 2, 2, nil)
+	data, err := Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p onnxpb.ModelProto
+	if err := proto.Unmarshal(data, &p); err != nil {
+		t.Fatal(err)
+	}
+	w := p.Graph.Initializer[0]
+	w.RawData, w.DataLocation, w.Dims = nil, onnxpb.TensorProto_EXTERNAL, dims
+	for _, k := range sortedKeys(entries) {
+		w.ExternalData = append(w.ExternalData, &onnxpb.StringStringEntryProto{Key: k, Value: entries[k]})
+	}
+	if data, err = proto.Marshal(&p); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "model.onnx")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoadExternalData(t *testing.T) {
+	outside := t.TempDir()
+	dir := filepath.Join(outside, "model")
+	if err := os.MkdirAll(filepath.Join(dir, "weights"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	raw := make([]byte, 8)
+	for i := range 4 {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(i)+0.5))
+	}
+	for _, f := range []string{"../secret", "w.bin", "weights/w.bin"} {
+		if err := os.WriteFile(filepath.Join(dir, f), raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name    string
+		dims    []int64
+		entries map[string]string
+		want    string // in the error; "" for success
+	}{
+		{"beside the model", []int64{2, 2}, map[string]string{"location": "w.bin", "offset": "8", "length": "16"}, ""},
+		{"below, to the end", []int64{2, 2}, map[string]string{"location": "weights/w.bin", "offset": "8"}, ""},
+		{"above", []int64{2, 2}, map[string]string{"location": "../secret", "offset": "8"}, "outside the model's folder"},
+		{"absolute", []int64{2, 2}, map[string]string{"location": filepath.Join(outside, "secret"), "offset": "8"}, "outside the model's folder"},
+		{"a link that leads out", []int64{2, 2}, map[string]string{"location": "link", "offset": "8"}, "must lie in the model's folder"},
+		{"a folder", []int64{2, 2}, map[string]string{"location": "weights"}, "not a regular file"},
+		{"no such file", []int64{2, 2}, map[string]string{"location": "none.bin"}, "none.bin"},
+		{"no file named", []int64{2, 2}, nil, "names no file"},
+		{"cut short", []int64{2, 2}, map[string]string{"location": "w.bin", "offset": "9"}, "cut short"},
+		{"an offset beyond all", []int64{2, 2}, map[string]string{"location": "w.bin", "offset": "9223372036854775807"}, "cut short"},
+		{"a negative offset", []int64{2, 2}, map[string]string{"location": "w.bin", "offset": "-8"}, `offset is "-8"`},
+		{"another length", []int64{2, 2}, map[string]string{"location": "w.bin", "length": "12"}, "needs 16 bytes"},
+		{"a huge tensor", []int64{40000, 40000}, map[string]string{"location": "w.bin"}, "cut short"},
+		{"an impossible tensor", []int64{1 << 30, 1 << 30}, map[string]string{"location": "w.bin"}, "elements"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m, err := Load(external(t, dir, tc.dims, tc.entries))
+			if tc.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), `"w"`) {
+					t.Fatalf("error is %v, want one with %q and the tensor's name", err, tc.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := m.Graph.Initializers["w"].F32(); got[0] != 0.5 || got[3] != 3.5 {
+				t.Errorf("weights are %v", got)
+			}
+		})
+	}
+	data, err := os.ReadFile(external(t, dir, []int64{2, 2}, map[string]string{"location": "w.bin"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Unmarshal(data); err == nil {
+		t.Error("Unmarshal read a tensor that lies in another file")
+	}
+}
+
+func TestHalfToFloat32(t *testing.T) {
+	// Binary16 by its definition: (-1)^s 2^(e-15) (1 + f/1024), subnormals 2^-24 f.
+	for b := range 1 << 16 {
+		s, e, f := b>>15, b>>10&0x1f, b&0x3ff
+		want := math.Ldexp(1+float64(f)/1024, e-15)
+		switch {
+		case e == 0:
+			want = math.Ldexp(float64(f), -24)
+		case e == 31 && f == 0:
+			want = math.Inf(1)
+		case e == 31:
+			want = math.NaN()
+		}
+		if s == 1 {
+			want = -want
+		}
+		got := float64(HalfToFloat32(Float16, uint16(b)))
+		if got != want && !(math.IsNaN(got) && math.IsNaN(want)) || math.Signbit(got) != math.Signbit(want) && !math.IsNaN(want) {
+			t.Fatalf("%#04x is %v, want %v", b, got, want)
+		}
+	}
+	if got := HalfToFloat32(BFloat16, 0xc049); got != -3.140625 {
+		t.Errorf("bfloat16 0xc049 is %v", got)
+	}
+}
+
+func TestToFloat32(t *testing.T) {
+	b := NewBuilder("half")
+	x := b.Input("x", Float16, "n", 2)
+	w := b.Param("w", &Tensor{DType: Float16, Shape: []int{2}, Data: []uint16{0x3c00, 0xc000}})
+	c := b.Op("Constant", nil, TensorAttr("value", &Tensor{DType: Float16, Shape: []int{}, Data: []uint16{0x3800}}))
+	b.Output("y", b.Cast(b.Cast(b.Mul(b.Add(x, w), c), Float32), Float16))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c32 := Clone(m)
+	if err := ToFloat32(c32); err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := Marshal(m); string(after) != string(before) {
+		t.Error("the model that was cloned has changed")
+	}
+	types, err := Types(c32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range types {
+		if v.DType != Float32 {
+			t.Errorf("%q is %v", name, v)
+		}
+	}
+	if got := c32.Graph.Initializers["w"].F32(); len(got) != 2 || got[0] != 1 || got[1] != -2 {
+		t.Errorf("w is %v", got)
+	}
+	if err := Check(c32); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,197 @@
+package onnx
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx/onnxpb"
+)
+
+// everything is a model with every kind of attribute, tensor and structure that is written.
+func everything(t testing.TB) *Model {
+	t.Helper()
+	b := NewBuilder("everything")
+	x := b.Input("x", Float32, "batch", "n", 4)
+	flag := b.Input("flag", Bool)
+	var tensors []*Tensor
+	for d := range dtypeNames {
+		if d == Undefined {
+			continue
+		}
+		z, err := Zeros(d, 2, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := Zeros(d, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tensors = append(tensors, z, y)
+		b.Param("empty_"+d.String(), z)
+		b.Param("param_"+d.String(), y)
+	}
+	b.Param("strings", Vector("a", "", "ü"))
+	b.Param("extremes", Vector(math.Inf(1), math.Inf(-1), math.MaxFloat64, math.SmallestNonzeroFloat64))
+	branch := func(op string) *Graph {
+		return &Graph{Name: op, Initializers: map[string]*Tensor{}, Nodes: []*Node{{Op: op, Inputs: []string{"x"}, Outputs: []string{op + "_out"}}},
+			Outputs: []ValueInfo{{Name: op + "_out", DType: Float32}}}
+	}
+	y := b.Op("If", []Ref{flag}, Attr{Name: "then_branch", Kind: AttrGraph, Graph: branch("Relu")}, Attr{Name: "else_branch", Kind: AttrGraph, Graph: branch("Neg")})
+	b.Output("y", b.Slice(b.Transpose(y, 1, 0, 2), 0, 0, 2))
+	b.Output("z", b.Op("LeakyRelu", []Ref{x}, FloatAttr("alpha", 0.25)))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Metadata = map[string]string{"kind": "test", "empty": ""}
+	m.Opsets["own"] = 1
+	m.Functions = []*Function{{Domain: "own", Name: "f", Inputs: []string{"a"}, Outputs: []string{"b"}, Attributes: []string{"alpha"},
+		Opsets: map[string]int64{"": 17}, Defaults: []Attr{
+			FloatsAttr("floats", 1, 2), StrAttr("text", "a"), {Name: "strings", Kind: AttrStrings, Strs: []string{"a", "b"}},
+			{Name: "tensors", Kind: AttrTensors, Tensors: tensors}, {Name: "graphs", Kind: AttrGraphs, Graphs: []*Graph{branch("Relu")}},
+		},
+		Nodes: []*Node{{Op: "LeakyRelu", Inputs: []string{"a"}, Outputs: []string{"b"}, Attrs: []Attr{{Name: "alpha", Kind: AttrFloat, Ref: "alpha"}}}}}}
+	return m
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, m := range []*Model{everything(t), doubler(t), linear(t, "m", "image", "features", 8, 4, map[string]string{"dx": "4"})} {
+		path := filepath.Join(t.TempDir(), "m.onnx")
+		if err := Save(path, m); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(got); err != nil {
+			t.Fatal(err)
+		}
+		a, err := Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(a) != string(b) {
+			t.Errorf("%s is not the same after a round trip", m.Graph.Name)
+		}
+		c, err := Marshal(Clone(got))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(a) != string(c) {
+			t.Errorf("%s is not the same after a clone", m.Graph.Name)
+		}
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	dir := t.TempDir()
+	garbage := filepath.Join(dir, "garbage.onnx")
+	if err := os.WriteFile(garbage, []byte("this is no model"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(dir, "empty.onnx")
+	if err := os.WriteFile(empty, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none.onnx"): "none.onnx", garbage: "not an ONNX model", empty: "holds no graph", dir: "not a regular file",
+	} {
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error is %v, want one with %q", path, err, want)
+		}
+	}
+}
+
+func TestUnmarshalRefusesDeepNesting(t *testing.T) {
+	g := &onnxpb.GraphProto{Name: "innermost"}
+	for range 200 {
+		g = &onnxpb.GraphProto{Node: []*onnxpb.NodeProto{{OpType: "If", Output: []string{"y"}, Attribute: []*onnxpb.AttributeProto{{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH, G: g}}}}}
+	}
+	data, err := proto.Marshal(&onnxpb.ModelProto{Graph: g})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Unmarshal(data); err == nil {
+		t.Error("no error")
+	}
+}
+
+// Whatever the bytes: no panic, memory bounded by their number, and what is accepted can be written again.
+func FuzzUnmarshal(f *testing.F) {
+	for _, m := range []*Model{everything(f), fuzzConv(f)} {
+		data, err := Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(data[:len(data)/2])
+	}
+	huge, err := proto.Marshal(&onnxpb.ModelProto{Graph: &onnxpb.GraphProto{Initializer: []*onnxpb.TensorProto{{Name: "w", DataType: 1, Dims: []int64{1 << 30}}}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(huge)
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<20 {
+			t.Skip()
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		m, err := Unmarshal(data)
+		runtime.ReadMemStats(&after)
+		// Empty messages of two bytes become nodes of about two hundred.
+		if got, allowed := after.TotalAlloc-before.TotalAlloc, uint64(1<<20+400*len(data)); got > allowed {
+			t.Errorf("%d bytes of input took %d bytes of memory", len(data), got)
+		}
+		if err != nil {
+			return
+		}
+		if Check(m) != nil {
+			// Inference must stand what Check refuses.
+			_ = Infer(m)
+			return
+		}
+		if err := InlineFunctions(m); err != nil {
+			return
+		}
+		if err := Infer(m); err != nil {
+			return
+		}
+		_, _ = Stats(m, nil) // sizes of 1 may be too small for it
+		if c := Clone(m); Upgrade(c, MaxOpset) == nil {
+			if err := Simplify(c, nil); err != nil {
+				t.Errorf("simplifying a sound model: %v", err)
+			}
+		}
+		if _, err := Marshal(m); err != nil {
+			t.Errorf("a model that was read cannot be written: %v", err)
+		}
+	})
+}
+
+func fuzzConv(f *testing.F) *Model {
+	b := NewBuilder("conv")
+	x := b.Input("x", Float32, "batch", 3, "H", 8)
+	c := b.Op("Conv", []Ref{x, b.Param("w", ZerosF32(2, 3, 3, 3))}, IntsAttr("pads", 1, 1, 1, 1), IntsAttr("strides", 2, 2))
+	p := b.Op("MaxPool", []Ref{c}, IntsAttr("kernel_shape", 2, 2), IntAttr("ceil_mode", 1))
+	s := b.Op("Gather", []Ref{b.Op("Shape", []Ref{p}), b.Axes(0)})
+	b.Output("y", b.Softmax(b.Op("Reshape", []Ref{p, b.Concat(0, s, b.Axes(-1))}), 1))
+	m, err := b.Model()
+	if err != nil {
+		f.Fatal(err)
+	}
+	m.Opsets[""] = 13
+	return m
+}
