@@ -10,12 +10,15 @@ all: build
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: ## fetch and verify the ONNX Runtime library, once
-	$(GO) run ./cmd/fmp setup
+setup: $(BIN)/fmp ## fetch and verify the ONNX Runtime library, once
+	$(BIN)/fmp setup
 
-build: ## bin/fmp, and bin/fmp-edge without cgo
+.PHONY: $(BIN)/fmp
+$(BIN)/fmp: # go build knows best whether there is anything to do
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/fmp ./cmd/fmp
+
+build: $(BIN)/fmp ## bin/fmp, and bin/fmp-edge without cgo
 	@if [ -d cmd/fmp-edge ]; then \
 	  echo 'CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o $(BIN)/fmp-edge ./cmd/fmp-edge'; \
 	  CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o $(BIN)/fmp-edge ./cmd/fmp-edge; \

@@ -11,10 +11,6 @@ import (
 	"golang.org/x/term"
 )
 
-// progressFunc is how long work tells how far it is: done of total steps of a stage. total 0 means that
-// the end is not known. It may be called from several goroutines.
-type progressFunc = func(stage string, done, total int)
-
 // logEvery is how often progress is a line in a log.
 const logEvery = 10 * time.Second
 
@@ -47,7 +43,8 @@ func isTerminal(w any) bool {
 // wantColor says whether output to w may be coloured: a terminal, and no NO_COLOR (https://no-color.org).
 func wantColor(w any) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
 
-// report is the progressFunc.
+// report says that done of total steps of a stage are done; total 0 means that the end is not known. It may
+// be called from several goroutines.
 func (p *progress) report(stage string, done, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
