@@ -60,7 +60,7 @@ func relu[T number](dst, x []T) {
 
 func newRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	return numeric(s, rowOf(1, relu[float32]), rowOf(1, relu[float64]), rowOf(1, relu[int8]), rowOf(1, relu[int16]), rowOf(1, relu[int32]), rowOf(1, relu[int64]))
+	return numeric(s, rowOf(1, relu[float32]), rowOf(1, relu[float64]), rowOf(1, relu[int64]))
 }
 
 // LeakyRelu: alpha = 0.01; x < 0 gives alpha x.
@@ -164,8 +164,7 @@ func prelu[T number](x, slope T) T {
 // PRelu: x < 0 gives slope x; slope is broadcast to x's shape.
 func newPRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	k, err := numeric(s, binaryOf(each(prelu[float32])), binaryOf(each(prelu[float64])), binaryOf(each(prelu[int8])), binaryOf(each(prelu[int16])), binaryOf(each(prelu[int32])), binaryOf(each(prelu[int64])),
-		binaryOf(each(prelu[uint8])), binaryOf(each(prelu[uint16])), binaryOf(each(prelu[uint32])), binaryOf(each(prelu[uint64])))
+	k, err := numeric(s, binaryOf(each(prelu[float32])), binaryOf(each(prelu[float64])), binaryOf(each(prelu[int64])), binaryOf(each(prelu[uint64])))
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +216,7 @@ func newClipByAttributes(s *Spec) (Kernel, error) {
 
 // Clip: min(max(x, lo), hi); bounds are scalars, each may be left out.
 func newClip(s *Spec) (Kernel, error) {
-	return numeric(s, clipOf[float32](), clipOf[float64](), clipOf[int8](), clipOf[int16](), clipOf[int32](), clipOf[int64](), clipOf[uint8](), clipOf[uint16](), clipOf[uint32](), clipOf[uint64]())
+	return numeric(s, clipOf[float32](), clipOf[float64](), clipOf[int64](), clipOf[uint64]())
 }
 
 func clipOf[T number]() Kernel {

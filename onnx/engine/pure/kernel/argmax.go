@@ -20,8 +20,7 @@ func newArg(largest bool) func(*Spec) (Kernel, error) {
 		if s.Opset >= 12 {
 			last = s.bool("select_last_index", false)
 		}
-		return numeric(s, arg[float32](axis, keep, last, largest), arg[float64](axis, keep, last, largest), arg[int8](axis, keep, last, largest), arg[int16](axis, keep, last, largest), arg[int32](axis, keep, last, largest), arg[int64](axis, keep, last, largest),
-			arg[uint8](axis, keep, last, largest), arg[uint16](axis, keep, last, largest), arg[uint32](axis, keep, last, largest), arg[uint64](axis, keep, last, largest))
+		return numeric(s, arg[float32](axis, keep, last, largest), arg[float64](axis, keep, last, largest), arg[int64](axis, keep, last, largest), arg[uint64](axis, keep, last, largest))
 	}
 }
 

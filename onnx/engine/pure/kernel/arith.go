@@ -127,23 +127,19 @@ func divRow[T number](dst, a, b []T) {
 }
 
 func newAdd(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf[float32](addRow[float32]), binaryOf[float64](addRow[float64]), binaryOf[int8](addRow[int8]), binaryOf[int16](addRow[int16]),
-		binaryOf[int32](addRow[int32]), binaryOf[int64](addRow[int64]), binaryOf[uint8](addRow[uint8]), binaryOf[uint16](addRow[uint16]), binaryOf[uint32](addRow[uint32]), binaryOf[uint64](addRow[uint64]))
+	return numeric(s, binaryOf[float32](addRow[float32]), binaryOf[float64](addRow[float64]), binaryOf[int64](addRow[int64]), binaryOf[uint64](addRow[uint64]))
 }
 
 func newSub(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf[float32](subRow[float32]), binaryOf[float64](subRow[float64]), binaryOf[int8](subRow[int8]), binaryOf[int16](subRow[int16]),
-		binaryOf[int32](subRow[int32]), binaryOf[int64](subRow[int64]), binaryOf[uint8](subRow[uint8]), binaryOf[uint16](subRow[uint16]), binaryOf[uint32](subRow[uint32]), binaryOf[uint64](subRow[uint64]))
+	return numeric(s, binaryOf[float32](subRow[float32]), binaryOf[float64](subRow[float64]), binaryOf[int64](subRow[int64]), binaryOf[uint64](subRow[uint64]))
 }
 
 func newMul(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf[float32](mulRow[float32]), binaryOf[float64](mulRow[float64]), binaryOf[int8](mulRow[int8]), binaryOf[int16](mulRow[int16]),
-		binaryOf[int32](mulRow[int32]), binaryOf[int64](mulRow[int64]), binaryOf[uint8](mulRow[uint8]), binaryOf[uint16](mulRow[uint16]), binaryOf[uint32](mulRow[uint32]), binaryOf[uint64](mulRow[uint64]))
+	return numeric(s, binaryOf[float32](mulRow[float32]), binaryOf[float64](mulRow[float64]), binaryOf[int64](mulRow[int64]), binaryOf[uint64](mulRow[uint64]))
 }
 
 func newDiv(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf[float32](divRow[float32]), binaryOf[float64](divRow[float64]), divInt[int8](), divInt[int16](),
-		divInt[int32](), divInt[int64](), divInt[uint8](), divInt[uint16](), divInt[uint32](), divInt[uint64]())
+	return numeric(s, binaryOf[float32](divRow[float32]), binaryOf[float64](divRow[float64]), divInt[int64](), divInt[uint64]())
 }
 
 func divInt[T integer]() Kernel {
@@ -171,15 +167,35 @@ func binaryOf[T onnx.Element](row func(dst, a, b []T)) Kernel {
 	return func(c *Call) error { return binary[T, T](c, d, 1, row) }
 }
 
-// numeric picks the kernel for the type of input 0, in the order float32, float64, int8 to int64, uint8 to uint64.
+// numeric picks the kernel for the type of input 0, in the order float32, float64, int64, uint64. Narrower integers are
+// widened to int64 and cut back afterwards, which gives the same as computing in the narrow type with
+// wrapping around, and keeps one copy of the code instead of seven.
 func numeric(s *Spec, ks ...Kernel) (Kernel, error) {
-	order := []onnx.DType{onnx.Float32, onnx.Float64, onnx.Int8, onnx.Int16, onnx.Int32, onnx.Int64, onnx.Uint8, onnx.Uint16, onnx.Uint32, onnx.Uint64}
-	for i, d := range order {
-		if d == s.In[0] && i < len(ks) && ks[i] != nil {
+	pick := func(i int) (Kernel, error) {
+		if i < len(ks) && ks[i] != nil {
 			return ks[i], nil
 		}
+		return nil, fmt.Errorf("element type %v is not implemented", s.In[0])
 	}
-	return nil, fmt.Errorf("element type %v is not implemented", s.In[0])
+	switch d := s.In[0]; d {
+	case onnx.Float32:
+		return pick(0)
+	case onnx.Float64:
+		return pick(1)
+	case onnx.Int64:
+		return pick(2)
+	case onnx.Uint64:
+		return pick(3)
+	default:
+		if !narrowInts.Has(d) {
+			return pick(len(ks)) // none
+		}
+		k, err := pick(2)
+		if err != nil {
+			return nil, err
+		}
+		return via(k, narrowInts, onnx.Int64, append([]onnx.DType{}, s.Out...), s.Const), nil
+	}
 }
 
 // Pow: out = a^b, of a's type, with broadcasting. Float exponents of integers truncate the result.
@@ -261,11 +277,7 @@ func newMod(s *Spec) (Kernel, error) {
 	if !fmod && floats.Has(s.In[0]) {
 		return nil, fmt.Errorf("fmod=0 is defined for integers and the input is %v", s.In[0])
 	}
-	return numeric(s,
-		binaryOf(each(func(a, b float32) float32 { return float32(math.Mod(float64(a), float64(b))) })),
-		binaryOf(each(math.Mod)),
-		modInt[int8](fmod), modInt[int16](fmod), modInt[int32](fmod), modInt[int64](fmod),
-		modInt[uint8](fmod), modInt[uint16](fmod), modInt[uint32](fmod), modInt[uint64](fmod))
+	return numeric(s, binaryOf(each(func(a, b float32) float32 { return float32(math.Mod(float64(a), float64(b))) })), binaryOf(each(math.Mod)), modInt[int64](fmod), modInt[uint64](fmod))
 }
 
 func modInt[T integer](fmod bool) Kernel {

@@ -129,16 +129,25 @@ func (c *Call) Over(i, j int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
 	return c.New(i, d, shape)
 }
 
-// Scratch is memory of n elements with arbitrary contents that lives until the kernel returns. It may be
-// called from several goroutines.
-func Scratch[T onnx.Element](c *Call, n int) []T {
-	b, err := c.env.Pool.Get(onnx.TypeOf[T](), n)
+// buffer is memory of n elements that lives until the kernel returns.
+func (c *Call) buffer(d onnx.DType, n int) (any, error) {
+	b, err := c.env.Pool.Get(d, n)
 	if err != nil {
-		panic(err)
+		return nil, err
 	}
 	c.mu.Lock()
 	c.scratch = append(c.scratch, b)
 	c.mu.Unlock()
+	return b, nil
+}
+
+// Scratch is memory of n elements with arbitrary contents that lives until the kernel returns. It may be
+// called from several goroutines.
+func Scratch[T onnx.Element](c *Call, n int) []T {
+	b, err := c.buffer(onnx.TypeOf[T](), n)
+	if err != nil {
+		panic(err)
+	}
 	return b.([]T)
 }
 

@@ -25,28 +25,23 @@ func newEqual(s *Spec) (Kernel, error) {
 	case onnx.String:
 		return compareOf(func(a, b string) bool { return a == b }), nil
 	}
-	return numeric(s, compareOf(eq[float32]), compareOf(eq[float64]), compareOf(eq[int8]), compareOf(eq[int16]), compareOf(eq[int32]), compareOf(eq[int64]),
-		compareOf(eq[uint8]), compareOf(eq[uint16]), compareOf(eq[uint32]), compareOf(eq[uint64]))
+	return numeric(s, compareOf(eq[float32]), compareOf(eq[float64]), compareOf(eq[int64]), compareOf(eq[uint64]))
 }
 
 func newGreater(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(gt[float32]), compareOf(gt[float64]), compareOf(gt[int8]), compareOf(gt[int16]), compareOf(gt[int32]), compareOf(gt[int64]),
-		compareOf(gt[uint8]), compareOf(gt[uint16]), compareOf(gt[uint32]), compareOf(gt[uint64]))
+	return numeric(s, compareOf(gt[float32]), compareOf(gt[float64]), compareOf(gt[int64]), compareOf(gt[uint64]))
 }
 
 func newGreaterOrEqual(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(ge[float32]), compareOf(ge[float64]), compareOf(ge[int8]), compareOf(ge[int16]), compareOf(ge[int32]), compareOf(ge[int64]),
-		compareOf(ge[uint8]), compareOf(ge[uint16]), compareOf(ge[uint32]), compareOf(ge[uint64]))
+	return numeric(s, compareOf(ge[float32]), compareOf(ge[float64]), compareOf(ge[int64]), compareOf(ge[uint64]))
 }
 
 func newLess(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(lt[float32]), compareOf(lt[float64]), compareOf(lt[int8]), compareOf(lt[int16]), compareOf(lt[int32]), compareOf(lt[int64]),
-		compareOf(lt[uint8]), compareOf(lt[uint16]), compareOf(lt[uint32]), compareOf(lt[uint64]))
+	return numeric(s, compareOf(lt[float32]), compareOf(lt[float64]), compareOf(lt[int64]), compareOf(lt[uint64]))
 }
 
 func newLessOrEqual(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(le[float32]), compareOf(le[float64]), compareOf(le[int8]), compareOf(le[int16]), compareOf(le[int32]), compareOf(le[int64]),
-		compareOf(le[uint8]), compareOf(le[uint16]), compareOf(le[uint32]), compareOf(le[uint64]))
+	return numeric(s, compareOf(le[float32]), compareOf(le[float64]), compareOf(le[int64]), compareOf(le[uint64]))
 }
 
 func eq[T comparable](a, b T) bool  { return a == b }

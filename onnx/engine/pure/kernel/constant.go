@@ -146,7 +146,7 @@ func newConstantOfShape(s *Spec) (Kernel, error) {
 
 // Range: out_i = start + i delta, n = max(ceil((limit - start) / delta), 0).
 func newRange(s *Spec) (Kernel, error) {
-	return numeric(s, rangeOf[float32], rangeOf[float64], nil, rangeOf[int16], rangeOf[int32], rangeOf[int64])
+	return numeric(s, rangeOf[float32], rangeOf[float64], rangeOf[int64])
 }
 
 func rangeOf[T number](c *Call) error {

@@ -48,7 +48,7 @@ func newTile(*Spec) (Kernel, error) {
 		shape, st := make([]int, len(in)), strides(in)
 		var dims, stride []int
 		for k, d := range in {
-			if repeats[k] < 0 || (d > 0 && repeats[k] > MaxTensorBytes/d) {
+			if repeats[k] < 0 || (d > 0 && int64(repeats[k]) > MaxTensorBytes/int64(d)) {
 				return fmt.Errorf("repeats %v is out of range for shape %v", repeats, in)
 			}
 			shape[k] = d * repeats[k]

@@ -37,42 +37,36 @@ func or[T integer](a, b T) T  { return a | b }
 func xor[T integer](a, b T) T { return a ^ b }
 func not[T integer](a T) T    { return ^a }
 
-// integral picks the kernel for an integer input 0, in the order int8 to int64, uint8 to uint64.
-func integral(s *Spec, ks ...Kernel) (Kernel, error) {
-	return numeric(s, append([]Kernel{nil, nil}, ks...)...)
-}
+// integral picks the kernel for an integer input 0: see numeric.
+func integral(s *Spec, i64, u64 Kernel) (Kernel, error) { return numeric(s, nil, nil, i64, u64) }
 
 func newBitwiseAnd(s *Spec) (Kernel, error) {
-	return integral(s, binaryOf(each(and[int8])), binaryOf(each(and[int16])), binaryOf(each(and[int32])), binaryOf(each(and[int64])),
-		binaryOf(each(and[uint8])), binaryOf(each(and[uint16])), binaryOf(each(and[uint32])), binaryOf(each(and[uint64])))
+	return integral(s, binaryOf(each(and[int64])), binaryOf(each(and[uint64])))
 }
 
 func newBitwiseOr(s *Spec) (Kernel, error) {
-	return integral(s, binaryOf(each(or[int8])), binaryOf(each(or[int16])), binaryOf(each(or[int32])), binaryOf(each(or[int64])),
-		binaryOf(each(or[uint8])), binaryOf(each(or[uint16])), binaryOf(each(or[uint32])), binaryOf(each(or[uint64])))
+	return integral(s, binaryOf(each(or[int64])), binaryOf(each(or[uint64])))
 }
 
 func newBitwiseXor(s *Spec) (Kernel, error) {
-	return integral(s, binaryOf(each(xor[int8])), binaryOf(each(xor[int16])), binaryOf(each(xor[int32])), binaryOf(each(xor[int64])),
-		binaryOf(each(xor[uint8])), binaryOf(each(xor[uint16])), binaryOf(each(xor[uint32])), binaryOf(each(xor[uint64])))
+	return integral(s, binaryOf(each(xor[int64])), binaryOf(each(xor[uint64])))
 }
 
 func newBitwiseNot(s *Spec) (Kernel, error) {
-	return integral(s, unaryOf(1, not[int8]), unaryOf(1, not[int16]), unaryOf(1, not[int32]), unaryOf(1, not[int64]),
-		unaryOf(1, not[uint8]), unaryOf(1, not[uint16]), unaryOf(1, not[uint32]), unaryOf(1, not[uint64]))
+	return integral(s, unaryOf(1, not[int64]), unaryOf(1, not[uint64]))
 }
 
 // BitShift: direction "LEFT" or "RIGHT" (no default); shifting by the width or more gives 0.
 func newBitShift(s *Spec) (Kernel, error) {
 	switch dir := s.str("direction", ""); dir {
 	case "LEFT":
-		return integral(s, nil, nil, nil, nil, binaryOf(each(shl[uint8])), binaryOf(each(shl[uint16])), binaryOf(each(shl[uint32])), binaryOf(each(shl[uint64])))
+		return integral(s, binaryOf(each(shl[int64])), binaryOf(each(shl[uint64])))
 	case "RIGHT":
-		return integral(s, nil, nil, nil, nil, binaryOf(each(shr[uint8])), binaryOf(each(shr[uint16])), binaryOf(each(shr[uint32])), binaryOf(each(shr[uint64])))
+		return integral(s, binaryOf(each(shr[int64])), binaryOf(each(shr[uint64])))
 	default:
 		return nil, fmt.Errorf("direction %q is neither LEFT nor RIGHT", dir)
 	}
 }
 
-func shl[T unsigned](a, b T) T { return a << b }
-func shr[T unsigned](a, b T) T { return a >> b }
+func shl[T integer](a, b T) T { return a << b }
+func shr[T integer](a, b T) T { return a >> b }

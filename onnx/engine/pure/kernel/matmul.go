@@ -16,7 +16,7 @@ func init() {
 }
 
 func newMatMul(s *Spec) (Kernel, error) {
-	return numeric(s, matMulFloat[float32], matMulFloat[float64], nil, nil, matMulInt[int32], matMulInt[int64], nil, nil, matMulInt[uint32], matMulInt[uint64])
+	return numeric(s, matMulFloat[float32], matMulFloat[float64], matMulInt[int64], matMulInt[uint64])
 }
 
 // matMulPlan is what two shapes mean to MatMul.

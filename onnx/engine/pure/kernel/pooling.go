@@ -31,7 +31,7 @@ func newMaxPool(s *Spec) (Kernel, error) {
 	if w.size == nil {
 		return nil, fmt.Errorf("kernel_shape is missing")
 	}
-	return numeric(s, maxPool[float32](w, column), maxPool[float64](w, column), maxPool[int8](w, column), nil, nil, nil, maxPool[uint8](w, column))
+	return numeric(s, maxPool[float32](w, column), maxPool[float64](w, column), maxPool[int64](w, column))
 }
 
 func poolShape(win window, x []int) (window, []int, error) {

@@ -86,8 +86,7 @@ func (r reducer) kernel(s *Spec, keep bool, axesOf func(*Call) ([]int, bool, err
 		}
 		return p, p.shape(keep), nil
 	}
-	return numeric(s, reduceFloat[float32](r, whole), reduceFloat[float64](r, whole), reduceInt[int8](r, whole), reduceInt[int16](r, whole), reduceInt[int32](r, whole), reduceInt[int64](r, whole),
-		reduceInt[uint8](r, whole), reduceInt[uint16](r, whole), reduceInt[uint32](r, whole), reduceInt[uint64](r, whole))
+	return numeric(s, reduceFloat[float32](r, whole), reduceFloat[float64](r, whole), reduceInt[int64](r, whole), reduceInt[uint64](r, whole))
 }
 
 // reducePlan walks, for each output, the inputs that fold into it, in row-major order.

@@ -100,9 +100,7 @@ func Prepare(s *Spec) (Kernel, error) {
 		for i, t := range consts {
 			s.Const[i] = t
 			if t != nil && halves.Has(t.DType) {
-				f := make([]float32, len(t.Data.([]uint16)))
-				widen(f, t.Data.([]uint16), t.DType)
-				s.Const[i] = &onnx.Tensor{DType: onnx.Float32, Shape: t.Shape, Data: f}
+				s.Const[i] = converted(t, onnx.Float32)
 			}
 		}
 	}
@@ -116,7 +114,7 @@ func Prepare(s *Spec) (Kernel, error) {
 	if half {
 		copy(s.Out, outs)
 		s.Const = consts
-		return viaFloat32(k, outs, consts), nil
+		return via(k, halves, onnx.Float32, outs, consts), nil
 	}
 	return k, nil
 }

@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"fmt"
+
+	"fmp/onnx"
 )
 
 // Slice: starts, ends, axes (default 0, 1, ...), steps (default 1), from attributes before opset 10. Negative positions
@@ -72,7 +74,7 @@ func slice(c *Call, starts, ends, axes, steps []int) error {
 			start, end = min(max(start, 0), n-1), min(max(end, -1), n-1)
 			shape[a] = max(0, ceilDiv(start-end, -step))
 		}
-		if step > 1<<40 || step < -(1<<40) {
+		if step > onnx.MaxElements || step < -onnx.MaxElements {
 			step = 1 // one element at most: the stride is never taken
 		}
 		if shape[a] > 0 {

@@ -35,8 +35,7 @@ func newTopK(s *Spec) (Kernel, error) {
 		}
 		return int(c.In[1].I64()[0]), nil
 	}
-	return numeric(s, topK[float32](axis, largest, count), topK[float64](axis, largest, count), topK[int8](axis, largest, count), topK[int16](axis, largest, count), topK[int32](axis, largest, count), topK[int64](axis, largest, count),
-		topK[uint8](axis, largest, count), topK[uint16](axis, largest, count), topK[uint32](axis, largest, count), topK[uint64](axis, largest, count))
+	return numeric(s, topK[float32](axis, largest, count), topK[float64](axis, largest, count), topK[int64](axis, largest, count), topK[uint64](axis, largest, count))
 }
 
 func topK[T number](axis int, largest bool, count func(*Call) (int, error)) Kernel {

@@ -36,19 +36,20 @@ func (t Types) Has(d onnx.DType) bool { return d >= 0 && d < 32 && t&(1<<uint(d)
 // The sets of element types that signatures use. Half-precision types are not in them: a Def with
 // Half set takes those as well, computing in float32.
 var (
-	floats    = set(onnx.Float32, onnx.Float64)
-	signeds   = set(onnx.Int8, onnx.Int16, onnx.Int32, onnx.Int64)
-	unsigneds = set(onnx.Uint8, onnx.Uint16, onnx.Uint32, onnx.Uint64)
-	integers  = signeds | unsigneds
-	numbers   = floats | integers
-	halves    = set(onnx.Float16, onnx.BFloat16)
-	boolean   = set(onnx.Bool)
-	text      = set(onnx.String)
-	index     = set(onnx.Int32, onnx.Int64)
-	whole     = set(onnx.Int64)
-	single    = set(onnx.Float32)
-	bytes     = set(onnx.Int8, onnx.Uint8)
-	all       = numbers | halves | boolean | text
+	floats     = set(onnx.Float32, onnx.Float64)
+	signeds    = set(onnx.Int8, onnx.Int16, onnx.Int32, onnx.Int64)
+	unsigneds  = set(onnx.Uint8, onnx.Uint16, onnx.Uint32, onnx.Uint64)
+	integers   = signeds | unsigneds
+	numbers    = floats | integers
+	halves     = set(onnx.Float16, onnx.BFloat16)
+	boolean    = set(onnx.Bool)
+	text       = set(onnx.String)
+	index      = set(onnx.Int32, onnx.Int64)
+	whole      = set(onnx.Int64)
+	single     = set(onnx.Float32)
+	bytes      = set(onnx.Int8, onnx.Uint8)
+	narrowInts = integers &^ set(onnx.Int64, onnx.Uint64)
+	all        = numbers | halves | boolean | text
 )
 
 // data is the elements of a tensor that the signature has already checked to hold T.

@@ -47,14 +47,12 @@ func floatFunction(cost int, f func(float64) float64) func(*Spec) (Kernel, error
 }
 
 func floatKernel(s *Spec, cost int, f func(float64) float64) (Kernel, error) {
-	return numeric(s, via(cost, f, f32from), unaryOf(cost, f), via(cost, f, from[int8]), via(cost, f, from[int16]), via(cost, f, from[int32]), via(cost, f, from[int64]),
-		via(cost, f, from[uint8]), via(cost, f, from[uint16]), via(cost, f, from[uint32]), via(cost, f, from[uint64]))
+	return numeric(s, in64[float32](cost, f), unaryOf(cost, f), in64[int64](cost, f), in64[uint64](cost, f))
 }
 
-func f32from(v float64) float32   { return float32(v) }
-func from[T integer](v float64) T { return T(v) }
-func via[T number](cost int, f func(float64) float64, back func(float64) T) Kernel {
-	return unaryOf(cost, func(x T) T { return back(f(float64(x))) })
+// in64 computes in float64 what is stored as T.
+func in64[T number](cost int, f func(float64) float64) Kernel {
+	return unaryOf(cost, func(x T) T { return T(f(float64(x))) })
 }
 
 // unaryOf applies f to every element; the output has the input's type T and, where it can, its buffer.
@@ -89,16 +87,14 @@ func abs[T number](x T) T {
 
 func newAbs(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	return numeric(s, unaryOf(1, func(x float32) float32 { return float32(math.Abs(float64(x))) }), unaryOf(1, math.Abs),
-		unaryOf(1, abs[int8]), unaryOf(1, abs[int16]), unaryOf(1, abs[int32]), unaryOf(1, abs[int64]),
-		unaryOf(1, abs[uint8]), unaryOf(1, abs[uint16]), unaryOf(1, abs[uint32]), unaryOf(1, abs[uint64]))
+	return numeric(s, unaryOf(1, func(x float32) float32 { return float32(math.Abs(float64(x))) }), unaryOf(1, math.Abs), unaryOf(1, abs[int64]), unaryOf(1, abs[uint64]))
 }
 
 func neg[T number](x T) T { return -x }
 
 func newNeg(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	return numeric(s, unaryOf(1, neg[float32]), unaryOf(1, neg[float64]), unaryOf(1, neg[int8]), unaryOf(1, neg[int16]), unaryOf(1, neg[int32]), unaryOf(1, neg[int64]))
+	return numeric(s, unaryOf(1, neg[float32]), unaryOf(1, neg[float64]), unaryOf(1, neg[int64]))
 }
 
 func signOf[T number](x T) T {
@@ -113,8 +109,7 @@ func signOf[T number](x T) T {
 }
 
 func newSign(s *Spec) (Kernel, error) {
-	return numeric(s, unaryOf(1, signOf[float32]), unaryOf(1, signOf[float64]), unaryOf(1, signOf[int8]), unaryOf(1, signOf[int16]), unaryOf(1, signOf[int32]), unaryOf(1, signOf[int64]),
-		unaryOf(1, signOf[uint8]), unaryOf(1, signOf[uint16]), unaryOf(1, signOf[uint32]), unaryOf(1, signOf[uint64]))
+	return numeric(s, unaryOf(1, signOf[float32]), unaryOf(1, signOf[float64]), unaryOf(1, signOf[int64]), unaryOf(1, signOf[uint64]))
 }
 
 func newIsNaN(s *Spec) (Kernel, error) {

@@ -41,13 +41,11 @@ func meanOf[T floating]() Kernel {
 }
 
 func newMax(s *Spec) (Kernel, error) {
-	return numeric(s, fold(each(maxOf[float32])), fold(each(maxOf[float64])), fold(each(maxOf[int8])), fold(each(maxOf[int16])), fold(each(maxOf[int32])), fold(each(maxOf[int64])),
-		fold(each(maxOf[uint8])), fold(each(maxOf[uint16])), fold(each(maxOf[uint32])), fold(each(maxOf[uint64])))
+	return numeric(s, fold(each(maxOf[float32])), fold(each(maxOf[float64])), fold(each(maxOf[int64])), fold(each(maxOf[uint64])))
 }
 
 func newMin(s *Spec) (Kernel, error) {
-	return numeric(s, fold(each(minOf[float32])), fold(each(minOf[float64])), fold(each(minOf[int8])), fold(each(minOf[int16])), fold(each(minOf[int32])), fold(each(minOf[int64])),
-		fold(each(minOf[uint8])), fold(each(minOf[uint16])), fold(each(minOf[uint32])), fold(each(minOf[uint64])))
+	return numeric(s, fold(each(minOf[float32])), fold(each(minOf[float64])), fold(each(minOf[int64])), fold(each(minOf[uint64])))
 }
 
 // Go's min and max give NaN where either is NaN, as NumPy and the ONNX reference do.

@@ -1,0 +1,71 @@
+package kernel
+
+import "fmt"
+
+// DepthToSpace and SpaceToDepth move blocks of b x b positions from channels to space and back:
+//
+//	DepthToSpace: [n, c, h, w] -> [n, c / b², h b, w b], mode DCR (depth-column-row) or CRD
+//	SpaceToDepth: [n, c, h, w] -> [n, c b², h / b, w / b]
+func init() {
+	register(
+		Def{Op: "DepthToSpace", Since: 1, In: "T", Out: "T", T: all, New: newDepthToSpace},
+		Def{Op: "SpaceToDepth", Since: 1, In: "T", Out: "T", T: all, New: newSpaceToDepth},
+	)
+}
+
+func newDepthToSpace(s *Spec) (Kernel, error) {
+	b, mode := s.int("blocksize", 0), "DCR"
+	if s.Opset >= 11 {
+		mode = s.str("mode", "DCR")
+	}
+	if b < 1 || (mode != "DCR" && mode != "CRD") {
+		return nil, fmt.Errorf("blocksize %d and mode %q: at least 1, and DCR or CRD", b, mode)
+	}
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		if len(in) != 4 || in[1]%(b*b) != 0 {
+			return fmt.Errorf("input of shape %v: [n, channels, h, w] with channels a multiple of %d", in, b*b)
+		}
+		n, d, h, w := in[0], in[1]/(b*b), in[2], in[3]
+		out, err := c.New(0, c.In[0].DType, []int{n, d, h * b, w * b})
+		if err != nil {
+			return err
+		}
+		// as [n, d, h, row, w, column]
+		plane := h * w
+		sd, sr, sc := plane, b*d*plane, d*plane // DCR: channel = (row b + column) d + depth
+		if mode == "CRD" {
+			sd, sr, sc = b*b*plane, b*plane, plane
+		}
+		wide, err := out.Reshape(n, d, h, b, w, b)
+		if err != nil {
+			return err
+		}
+		gather(c, wide, c.In[0], 0, []int{in[1] * plane, sd, w, sr, 1, sc})
+		return nil
+	}, nil
+}
+
+func newSpaceToDepth(s *Spec) (Kernel, error) {
+	b := s.int("blocksize", 0)
+	if b < 1 {
+		return nil, fmt.Errorf("blocksize %d: at least 1 is expected", b)
+	}
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		if len(in) != 4 || in[2]%b != 0 || in[3]%b != 0 {
+			return fmt.Errorf("input of shape %v: [n, channels, h, w] with h and w multiples of %d", in, b)
+		}
+		n, d, h, w := in[0], in[1], in[2]/b, in[3]/b
+		out, err := c.New(0, c.In[0].DType, []int{n, d * b * b, h, w})
+		if err != nil {
+			return err
+		}
+		wide, err := out.Reshape(n, b, b, d, h, w)
+		if err != nil {
+			return err
+		}
+		gather(c, wide, c.In[0], 0, []int{d * in[2] * in[3], in[3], 1, in[2] * in[3], b * in[3], b})
+		return nil
+	}, nil
+}

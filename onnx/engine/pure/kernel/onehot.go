@@ -1,0 +1,51 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// OneHot: axis = -1; out = [indices_{<axis}, depth, indices_{>=axis}], values[1] where the index points and values[0]
+// elsewhere; an index outside -depth .. depth-1 points nowhere.
+func init() {
+	register(Def{Op: "OneHot", Since: 9, In: "T U V", Out: "V", T: numbers, U: numbers, OutType: valuesType, New: newOneHot})
+}
+
+func newOneHot(s *Spec) (Kernel, error) {
+	axis := s.int("axis", -1)
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		ax, err := axisOf(axis, len(in)+1)
+		if err != nil {
+			return err
+		}
+		if c.In[1].Len() != 1 || c.In[2].Len() != 2 {
+			return fmt.Errorf("depth of shape %v and values of shape %v where one and two elements are expected", c.In[1].Shape, c.In[2].Shape)
+		}
+		d := toFloat64(c.In[1], 0)
+		if !(d >= 1 && d <= 1<<30) {
+			return fmt.Errorf("depth %v is out of range", d)
+		}
+		depth := int(d)
+		shape := append(append(append([]int{}, in[:ax]...), depth), in[ax:]...)
+		out, err := c.New(0, c.In[2].DType, shape)
+		if err != nil {
+			return err
+		}
+		fill(out.Data, 0, out.Len(), c.In[2].Data, 0)
+		inner := product(in[ax:])
+		for i, n := 0, c.In[0].Len(); i < n; i++ {
+			f := toFloat64(c.In[0], i)
+			if f < 0 {
+				f += d
+			}
+			if f >= 0 && f < d {
+				copyRange(out.Data, (i/inner*depth+int(f))*inner+i%inner, c.In[2].Data, 1, 1)
+			}
+		}
+		return nil
+	}, nil
+}
+
+func valuesType(s *Spec) (onnx.DType, error) { return s.In[2], nil }

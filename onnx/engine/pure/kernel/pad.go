@@ -1,0 +1,193 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Pad: mode = constant, reflect, edge or wrap; pads = [begin_0, ..., begin_r, end_0, ..., end_r] (of `axes` where given), negative
+// ones cut; the constant is 0 by default:
+//
+//	out_k = in_k + begin_k + end_k
+func init() {
+	register(
+		Def{Op: "Pad", Since: 2, Until: 10, In: "T", Out: "T", T: floats, Half: true, New: newPadByAttribute},
+		Def{Op: "Pad", Since: 1, Until: 1, In: "T", Out: "T", T: floats, Half: true, New: newPadByAttribute},
+		Def{Op: "Pad", Since: 11, In: "T L T? I?", Out: "T", T: numbers | halves | boolean, New: newPad},
+	)
+}
+
+func padMode(s *Spec) (string, error) {
+	m := s.str("mode", "constant")
+	switch m {
+	case "constant", "reflect", "edge":
+		return m, nil
+	case "wrap":
+		if s.Opset >= 19 {
+			return m, nil
+		}
+	}
+	return "", fmt.Errorf("mode %q is not known in opset %d", m, s.Opset)
+}
+
+func newPadByAttribute(s *Spec) (Kernel, error) {
+	mode, err := padMode(s)
+	if err != nil {
+		return nil, err
+	}
+	name := "pads"
+	if s.Opset == 1 {
+		name = "paddings"
+	}
+	pads, v := s.ints(name), s.float("value", 0)
+	fillValue, err := onnx.Zeros(s.In[0], 1)
+	if err != nil {
+		return nil, err
+	}
+	castInto(fillValue, onnx.Vector(v))
+	return func(c *Call) error { return pad(c, mode, pads, nil, fillValue) }, nil
+}
+
+func newPad(s *Spec) (Kernel, error) {
+	mode, err := padMode(s)
+	if err != nil {
+		return nil, err
+	}
+	zero, err := onnx.Zeros(s.In[0], 1)
+	if err != nil {
+		return nil, err
+	}
+	if s.has(3) && s.Opset < 18 {
+		return nil, fmt.Errorf("axes are defined from opset 18 on")
+	}
+	return func(c *Call) error {
+		pads, err := ints(c.In[1])
+		if err != nil {
+			return err
+		}
+		var axes []int
+		if t := c.in(3); t != nil {
+			if axes, err = ints(t); err != nil {
+				return err
+			}
+			if axes == nil {
+				axes = []int{}
+			}
+		}
+		v := zero
+		if t := c.in(2); t != nil {
+			if t.Len() != 1 {
+				return fmt.Errorf("the constant has shape %v where a scalar is expected", t.Shape)
+			}
+			v = t
+		}
+		return pad(c, mode, pads, axes, v)
+	}, nil
+}
+
+func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
+	in := c.In[0].Shape
+	if axes == nil {
+		axes = make([]int, len(in))
+		for k := range axes {
+			axes[k] = k
+		}
+	}
+	ax, err := axesOf(axes, len(in))
+	if err != nil {
+		return err
+	}
+	if len(pads) != 2*len(ax) {
+		return fmt.Errorf("pads %v: %d numbers are expected", pads, 2*len(ax))
+	}
+	begin, shape := make([]int, len(in)), append([]int{}, in...)
+	for i, a := range ax {
+		b, e := pads[i], pads[len(ax)+i]
+		if b < -onnx.MaxElements || b > onnx.MaxElements || e < -onnx.MaxElements || e > onnx.MaxElements {
+			return fmt.Errorf("pads %v are out of range", pads)
+		}
+		begin[a] = b
+		shape[a] += b + e
+		if shape[a] < 0 {
+			return fmt.Errorf("pads %v leave axis %d of shape %v with a negative size", pads, a, in)
+		}
+	}
+	out, err := c.New(0, c.In[0].DType, shape)
+	if err != nil {
+		return err
+	}
+	if out.Len() == 0 {
+		return nil
+	}
+	// from[k][i] is the input position on axis k that output position i copies, -1 for the constant.
+	from := make([][]int, len(in))
+	for k := range in {
+		from[k] = make([]int, shape[k])
+		for i := range from[k] {
+			if from[k][i], err = padded(i-begin[k], in[k], mode); err != nil {
+				return err
+			}
+		}
+	}
+	st := strides(in)
+	last := len(in) - 1
+	if last < 0 {
+		copyRange(out.Data, 0, c.In[0].Data, 0, 1)
+		return nil
+	}
+	pos := make([]int, len(in))
+	for i, rows := 0, out.Len()/shape[last]; i < rows; i++ {
+		unravel(pos[:last], i, shape[:last])
+		off, inside := 0, true
+		for k := 0; k < last; k++ {
+			f := from[k][pos[k]]
+			inside = inside && f >= 0
+			off += f * st[k]
+		}
+		row := i * shape[last]
+		if !inside {
+			fill(out.Data, row, shape[last], v.Data, 0)
+			continue
+		}
+		// Runs of neighbours are copied whole.
+		for j := 0; j < shape[last]; {
+			f, n := from[last][j], 1
+			for j+n < shape[last] && (f < 0 && from[last][j+n] < 0 || f >= 0 && from[last][j+n] == f+n) {
+				n++
+			}
+			if f < 0 {
+				fill(out.Data, row+j, n, v.Data, 0)
+			} else {
+				copyRange(out.Data, row+j, c.In[0].Data, off+f, n)
+			}
+			j += n
+		}
+	}
+	return nil
+}
+
+// padded is the position 0 <= p < n that position i, which may lie outside, stands for.
+func padded(i, n int, mode string) (int, error) {
+	if i >= 0 && i < n {
+		return i, nil
+	}
+	if mode == "constant" {
+		return -1, nil
+	}
+	if n == 0 {
+		return 0, fmt.Errorf("an empty axis cannot be padded in mode %s", mode)
+	}
+	switch mode {
+	case "edge":
+		return min(max(i, 0), n-1), nil
+	case "wrap":
+		return ((i % n) + n) % n, nil
+	}
+	if n == 1 {
+		return 0, nil
+	}
+	period := 2 * (n - 1)
+	i = ((i % period) + period) % period
+	return min(i, period-i), nil
+}

@@ -1,0 +1,387 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// Resize (and Upsample, its forerunner): out_k = floor(in_k scale_k), or sizes. The position x in the input of output
+// position i, with s = out / in (or the scale that was given):
+//
+//	half_pixel            (i + 0.5) / s - 0.5
+//	pytorch_half_pixel    the same, 0 where out = 1
+//	asymmetric            i / s
+//	align_corners         i (in - 1) / (in scale - 1)
+//	tf_crop_and_resize    start (in - 1) + i (end - start) (in - 1) / (out - 1)
+//
+// mode nearest, linear or cubic; axes are treated one after another.
+func init() {
+	register(
+		Def{Op: "Upsample", Since: 9, Until: 9, In: "T F", Out: "T", T: floats | bytes | index, Half: true, New: newUpsample},
+		Def{Op: "Upsample", Since: 7, Until: 8, In: "T", Out: "T", T: floats | bytes | index, Half: true, New: newUpsample},
+		Def{Op: "Resize", Since: 10, Until: 10, In: "T F", Out: "T", T: floats | bytes | index, Half: true, New: newUpsample},
+		Def{Op: "Resize", Since: 11, In: "T U? F? L?", Out: "T", T: floats | bytes | index, U: floats, Half: true, New: newResize},
+	)
+}
+
+type resizing struct {
+	mode, transform, nearest, policy string
+	cubic                            float64
+	excludeOutside, antialias        bool
+	extrapolation                    float64
+	axes                             []int
+}
+
+// newUpsample: mode = nearest or linear, positions asymmetric, nearest rounding down.
+func newUpsample(s *Spec) (Kernel, error) {
+	r := resizing{mode: s.str("mode", "nearest"), transform: "asymmetric", nearest: "floor", policy: "stretch"}
+	if r.mode == "bilinear" {
+		r.mode = "linear"
+	}
+	if r.mode != "nearest" && r.mode != "linear" {
+		return nil, fmt.Errorf("mode %q is neither nearest nor linear", r.mode)
+	}
+	fixed := s.floats("scales")
+	return r.kernel(s, func(c *Call) ([]float64, []int, error) {
+		if t := c.in(1); t != nil {
+			return asFloats(t), nil, nil
+		}
+		return asFloats(onnx.Vector(fixed...)), nil, nil
+	})
+}
+
+func asFloats(t *onnx.Tensor) []float64 {
+	out := make([]float64, t.Len())
+	for i := range out {
+		out[i] = toFloat64(t, i)
+	}
+	return out
+}
+
+func newResize(s *Spec) (Kernel, error) {
+	r := resizing{
+		mode: s.str("mode", "nearest"), transform: s.str("coordinate_transformation_mode", "half_pixel"),
+		nearest: s.str("nearest_mode", "round_prefer_floor"), cubic: float64(s.float("cubic_coeff_a", -0.75)),
+		excludeOutside: s.bool("exclude_outside", false), extrapolation: float64(s.float("extrapolation_value", 0)), policy: "stretch",
+	}
+	if s.Opset >= 18 {
+		r.antialias, r.axes = s.bool("antialias", false), s.ints("axes")
+		r.policy = s.str("keep_aspect_ratio_policy", "stretch")
+	}
+	for _, v := range []struct {
+		name, got string
+		allowed   []string
+	}{
+		{"mode", r.mode, []string{"nearest", "linear", "cubic"}},
+		{"coordinate_transformation_mode", r.transform, []string{"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_crop_and_resize"}},
+		{"nearest_mode", r.nearest, []string{"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}},
+		{"keep_aspect_ratio_policy", r.policy, []string{"stretch", "not_larger", "not_smaller"}},
+	} {
+		ok := false
+		for _, a := range v.allowed {
+			ok = ok || a == v.got
+		}
+		if v.name == "coordinate_transformation_mode" && s.Opset >= 19 && v.got == "half_pixel_symmetric" {
+			ok = true
+		}
+		if !ok {
+			return nil, fmt.Errorf("%s %q is not implemented", v.name, v.got)
+		}
+	}
+	if r.antialias {
+		return nil, fmt.Errorf("antialias=1 is not implemented")
+	}
+	return r.kernel(s, func(c *Call) ([]float64, []int, error) {
+		scales, sizes := c.in(2), c.in(3)
+		if sizes != nil && sizes.Len() > 0 {
+			v, err := ints(sizes)
+			return nil, v, err
+		}
+		if scales == nil || scales.Len() == 0 {
+			return nil, nil, fmt.Errorf("neither scales nor sizes are given")
+		}
+		return asFloats(scales), nil, nil
+	})
+}
+
+func (r resizing) kernel(s *Spec, target func(*Call) (scales []float64, sizes []int, err error)) (Kernel, error) {
+	if !floats.Has(s.In[0]) && r.mode != "nearest" {
+		return nil, fmt.Errorf("mode %s of element type %v is not implemented", r.mode, s.In[0])
+	}
+	return func(c *Call) error {
+		in := c.In[0].Shape
+		scales, sizes, err := target(c)
+		if err != nil {
+			return err
+		}
+		ax := r.axes
+		if ax == nil {
+			ax = make([]int, len(in))
+			for k := range ax {
+				ax[k] = k
+			}
+		}
+		if ax, err = axesOf(ax, len(in)); err != nil {
+			return err
+		}
+		shape, scale := append([]int{}, in...), make([]float64, len(in))
+		fillRange(scale, 1)
+		if sizes != nil {
+			if len(sizes) != len(ax) {
+				return fmt.Errorf("sizes %v for %d axes", sizes, len(ax))
+			}
+			if err := r.fromSizes(in, ax, sizes, shape, scale); err != nil {
+				return err
+			}
+		} else {
+			if len(scales) != len(ax) {
+				return fmt.Errorf("scales %v for %d axes", scales, len(ax))
+			}
+			for i, a := range ax {
+				v := scales[i]
+				if !(v > 0) || v*float64(in[a]) > onnx.MaxElements {
+					return fmt.Errorf("scales %v are out of range", scales)
+				}
+				shape[a], scale[a] = int(math.Floor(float64(in[a])*v)), v
+			}
+		}
+		roi, err := r.region(c, ax, len(in))
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, c.In[0].DType, shape)
+		if err != nil {
+			return err
+		}
+		if out.Len() == 0 {
+			return nil
+		}
+		if c.In[0].Len() == 0 {
+			return fmt.Errorf("input of shape %v has nothing to resize to %v", in, shape)
+		}
+		taps := make([][]tap, len(in))
+		for k := range in {
+			taps[k] = r.taps(in[k], shape[k], scale[k], roi[k])
+		}
+		switch d := out.Data.(type) {
+		case []float32:
+			resize(c, d, data[float32](c.In[0]), in, shape, taps, r.extrapolation)
+		case []float64:
+			resize(c, d, data[float64](c.In[0]), in, shape, taps, r.extrapolation)
+		default:
+			pick(out, c.In[0], in, shape, taps)
+		}
+		return nil
+	}, nil
+}
+
+// fromSizes: scale_k = size_k / in_k; where the aspect ratio is kept, one scale for all, and out_k = round(scale in_k).
+func (r resizing) fromSizes(in, ax, sizes, shape []int, scale []float64) error {
+	common := 0.0
+	for i, a := range ax {
+		if sizes[i] < 0 || sizes[i] > onnx.MaxElements || in[a] == 0 {
+			return fmt.Errorf("sizes %v of an input of shape %v are out of range", sizes, in)
+		}
+		shape[a], scale[a] = sizes[i], float64(sizes[i])/float64(in[a])
+		switch {
+		case i == 0:
+			common = scale[a]
+		case r.policy == "not_larger":
+			common = min(common, scale[a])
+		default:
+			common = max(common, scale[a])
+		}
+	}
+	if r.policy != "stretch" {
+		for _, a := range ax {
+			shape[a], scale[a] = int(math.Floor(common*float64(in[a])+0.5)), common
+		}
+	}
+	return nil
+}
+
+// region is the start and end of the crop on each axis, as fractions.
+func (r resizing) region(c *Call, ax []int, rank int) ([][2]float64, error) {
+	roi := make([][2]float64, rank)
+	for k := range roi {
+		roi[k] = [2]float64{0, 1}
+	}
+	if r.transform != "tf_crop_and_resize" {
+		return roi, nil
+	}
+	t := c.in(1)
+	if t == nil || t.Len() != 2*len(ax) {
+		return nil, fmt.Errorf("tf_crop_and_resize takes a roi of %d numbers", 2*len(ax))
+	}
+	for i, a := range ax {
+		roi[a] = [2]float64{toFloat64(t, i), toFloat64(t, len(ax)+i)}
+	}
+	return roi, nil
+}
+
+// tap is a weighted input position; position -1 stands for the extrapolation value.
+type tap struct {
+	at     []int
+	weight []float64
+}
+
+// taps lists the input positions that each output position of one axis is made of.
+func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
+	ts := make([]tap, out)
+	if scale == 1 && in == out && r.transform != "tf_crop_and_resize" {
+		for i := range ts {
+			ts[i] = tap{[]int{i}, []float64{1}}
+		}
+		return ts
+	}
+	length := float64(in) * scale // of the output, before it was cut to a whole number
+	for i := range ts {
+		x := 0.0
+		switch r.transform {
+		case "half_pixel":
+			x = (float64(i)+0.5)/scale - 0.5
+		case "pytorch_half_pixel":
+			if length > 1 {
+				x = (float64(i)+0.5)/scale - 0.5
+			}
+		case "half_pixel_symmetric":
+			adjust := float64(out) / length
+			center := float64(in) / 2
+			x = center*(1-adjust) + (float64(i)+0.5)/scale - 0.5
+		case "asymmetric":
+			x = float64(i) / scale
+		case "align_corners":
+			// length, not out: where they differ the standard's tests have it so (the ONNX Runtime has not).
+			if out > 1 {
+				x = float64(i) * float64(in-1) / (length - 1)
+			}
+		case "tf_crop_and_resize":
+			if out > 1 {
+				x = roi[0]*float64(in-1) + float64(i)*(roi[1]-roi[0])*float64(in-1)/float64(out-1)
+			} else {
+				x = 0.5 * (roi[0] + roi[1]) * float64(in-1)
+			}
+			if x < 0 || x > float64(in-1) {
+				ts[i] = tap{[]int{-1}, []float64{1}}
+				continue
+			}
+		}
+		ts[i] = r.tapsAt(x, in)
+	}
+	return ts
+}
+
+func (r resizing) tapsAt(x float64, in int) tap {
+	inside := func(i int) int { return min(max(i, 0), in-1) }
+	switch r.mode {
+	case "nearest":
+		var i int
+		switch r.nearest {
+		case "round_prefer_floor":
+			i = int(math.Ceil(x - 0.5))
+		case "round_prefer_ceil":
+			i = int(math.Floor(x + 0.5))
+		case "floor":
+			i = int(math.Floor(x))
+		case "ceil":
+			i = int(math.Ceil(x))
+		}
+		return tap{[]int{inside(i)}, []float64{1}}
+	case "linear":
+		x = min(max(x, 0), float64(in-1))
+		i := int(x)
+		f := x - float64(i)
+		return tap{[]int{i, inside(i + 1)}, []float64{1 - f, f}}
+	}
+	i := int(math.Floor(x))
+	f, a := x-math.Floor(x), r.cubic
+	w := []float64{
+		((a*(f+1)-5*a)*(f+1)+8*a)*(f+1) - 4*a,
+		((a+2)*f-(a+3))*f*f + 1,
+		((a+2)*(1-f)-(a+3))*(1-f)*(1-f) + 1,
+		((a*(2-f)-5*a)*(2-f)+8*a)*(2-f) - 4*a,
+	}
+	t := tap{weight: w}
+	sum := 0.0
+	for j := range w {
+		p := i - 1 + j
+		if r.excludeOutside && (p < 0 || p >= in) {
+			w[j] = 0
+		}
+		sum += w[j]
+		t.at = append(t.at, inside(p))
+	}
+	if r.excludeOutside {
+		for j := range w {
+			w[j] /= sum
+		}
+	}
+	return t
+}
+
+// resize applies the taps of one axis after another, from the first.
+func resize[T floating](c *Call, out, x []T, in, shape []int, taps [][]tap, extrapolation float64) {
+	cur := make([]float64, len(x))
+	for i, v := range x {
+		cur[i] = float64(v)
+	}
+	dims := append([]int{}, in...)
+	outside := make([][]bool, len(in))
+	for k := range in {
+		outside[k] = make([]bool, shape[k])
+		outer, inner := product(dims[:k]), product(dims[k+1:])
+		next := make([]float64, outer*shape[k]*inner)
+		for i, t := range taps[k] {
+			if t.at[0] < 0 {
+				outside[k][i] = true
+				continue
+			}
+			for o := 0; o < outer; o++ {
+				dst := next[(o*shape[k]+i)*inner : (o*shape[k]+i+1)*inner]
+				for j, p := range t.at {
+					w := t.weight[j]
+					if w == 0 {
+						continue // a neighbour that does not count may be infinite
+					}
+					src := cur[(o*dims[k]+p)*inner : (o*dims[k]+p+1)*inner]
+					for e, v := range src {
+						dst[e] += w * v
+					}
+				}
+			}
+		}
+		cur, dims[k] = next, shape[k]
+	}
+	for i, v := range cur {
+		out[i] = T(v)
+	}
+	pos := make([]int, len(shape))
+	for k := range shape {
+		for i, o := range outside[k] {
+			if !o {
+				continue
+			}
+			for e := range out {
+				unravel(pos, e, shape)
+				if pos[k] == i {
+					out[e] = T(extrapolation)
+				}
+			}
+		}
+	}
+}
+
+// pick is the nearest mode for elements that are not floats.
+func pick(out, x *onnx.Tensor, in, shape []int, taps [][]tap) {
+	st, pos := strides(in), make([]int, len(in))
+	for i, n := 0, out.Len(); i < n; i++ {
+		unravel(pos, i, shape)
+		off := 0
+		for k, p := range pos {
+			off += max(0, taps[k][p].at[0]) * st[k]
+		}
+		copyRange(out.Data, i, x.Data, off, 1)
+	}
+}
