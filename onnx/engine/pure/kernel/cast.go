@@ -45,23 +45,34 @@ func newCast(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// castInto converts all elements of in to out's type.
+// castInto converts all elements of in to out's type. Narrow integers and booleans are widened to int64 first, and half
+// floats to float32, so that there are few pairs of types to write code for.
 func castInto(out, in *onnx.Tensor) {
 	switch s := in.Data.(type) {
 	case []float32:
 		castFrom(out, s)
 	case []float64:
 		castFrom(out, s)
-	case []int8:
-		castFrom(out, s)
-	case []int16:
-		castFrom(out, s)
-	case []int32:
-		castFrom(out, s)
 	case []int64:
 		castFrom(out, s)
-	case []uint8:
+	case []uint64:
 		castFrom(out, s)
+	case []int8:
+		castFrom(out, wide(s))
+	case []int16:
+		castFrom(out, wide(s))
+	case []int32:
+		castFrom(out, wide(s))
+	case []uint8:
+		if d, ok := out.Data.([]float32); ok && out.DType == onnx.Float32 { // images
+			for i, v := range s {
+				d[i] = float32(v)
+			}
+			return
+		}
+		castFrom(out, wide(s))
+	case []uint32:
+		castFrom(out, wide(s))
 	case []uint16:
 		if halves.Has(in.DType) {
 			f := make([]float32, len(s))
@@ -69,13 +80,9 @@ func castInto(out, in *onnx.Tensor) {
 			castFrom(out, f)
 			return
 		}
-		castFrom(out, s)
-	case []uint32:
-		castFrom(out, s)
-	case []uint64:
-		castFrom(out, s)
+		castFrom(out, wide(s))
 	case []bool:
-		f := make([]uint8, len(s))
+		f := make([]int64, len(s))
 		for i, v := range s {
 			if v {
 				f[i] = 1
@@ -83,6 +90,14 @@ func castInto(out, in *onnx.Tensor) {
 		}
 		castFrom(out, f)
 	}
+}
+
+func wide[T integer](s []T) []int64 {
+	f := make([]int64, len(s))
+	for i, v := range s {
+		f[i] = int64(v)
+	}
+	return f
 }
 
 func castFrom[A number](out *onnx.Tensor, in []A) {

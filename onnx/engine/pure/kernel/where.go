@@ -20,28 +20,10 @@ func newWhere(*Spec) (Kernel, error) {
 		switch d := out.Data.(type) {
 		case []float32:
 			where(c, d, shape)
-		case []float64:
-			where(c, d, shape)
-		case []int8:
-			where(c, d, shape)
-		case []int16:
-			where(c, d, shape)
-		case []int32:
-			where(c, d, shape)
 		case []int64:
 			where(c, d, shape)
-		case []uint8:
-			where(c, d, shape)
-		case []uint16:
-			where(c, d, shape)
-		case []uint32:
-			where(c, d, shape)
-		case []uint64:
-			where(c, d, shape)
-		case []bool:
-			where(c, d, shape)
-		case []string:
-			where(c, d, shape)
+		default:
+			choose(c, out)
 		}
 		return nil
 	}, nil
@@ -61,4 +43,18 @@ func where[T onnx.Element](c *Call, out []T, shape []int) {
 			od.next()
 		}
 	})
+}
+
+// choose is where for the rarer element types.
+func choose(c *Call, out *onnx.Tensor) {
+	cond, shape := c.In[0].Data.([]bool), out.Shape
+	od := newOdometer(shape, [][]int{broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape), broadcastStrides(c.In[2].Shape, shape)}, 0)
+	for i, n := 0, out.Len(); i < n; i++ {
+		if cond[od.off[0]] {
+			copyRange(out.Data, i, c.In[1].Data, od.off[1], 1)
+		} else {
+			copyRange(out.Data, i, c.In[2].Data, od.off[2], 1)
+		}
+		od.next()
+	}
 }
