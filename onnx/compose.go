@@ -149,6 +149,13 @@ func compose(a, b *Model, link map[string]string) (*Model, error) {
 		}
 		g.Nodes = append(g.Nodes, m.Nodes...)
 	}
+	// Runtimes refuse two nodes of one name.
+	nodes := newNames()
+	for _, n := range g.Nodes {
+		if n.Name != "" {
+			n.Name = nodes.unique(n.Name)
+		}
+	}
 	out := NewModel(g)
 	out.IR = max(a.IR, b.IR)
 	out.Opsets = a.Opsets

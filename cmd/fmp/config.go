@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/featurize/dataset"
+	"fmp/onnx/engine/ort"
 	"fmp/pipeline/experiment"
 )
 
@@ -15,6 +17,22 @@ var runAliases = map[string]string{
 	"embedding": "embedding.model", "clients": "federation.clients", "points": "federation.points",
 	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples", "fresh": "predictor.fresh",
 	"l2": "erm.l2", "engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "out": "output.dir",
+}
+
+// choices are what a shell offers for a setting.
+var choices = map[string][]string{
+	"dataset.name":         dataset.Names(),
+	"extractor.layout":     {"auto", "nchw", "nhwc"},
+	"federation.partition": {"homogeneous", "dirichlet", "both"},
+	"predictor.model":      {"default", "untrained"},
+	"embedding.model":      {"default", "untrained"},
+	"embedding.weights":    {"masses", "constant"},
+	"posterior.bnn":        {"hmc", "laplace"},
+	"posterior.consensus":  {"diagonal", "full"},
+	"protocol":             {"shared", "tuned", "both"},
+	"engine.name":          {"auto", "ort", "pure"},
+	"engine.provider":      ort.ProviderNames(),
+	"tasks.labels":         {"permuted", "fixed"},
 }
 
 // engineAliases are those of commands that only choose an engine.

@@ -30,7 +30,6 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a library or dat
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		newONNXCommand(),
@@ -42,6 +41,9 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a library or dat
 		newManCommand(),
 		newVersionCommand(),
 	)
+	root.SetHelpCommand(newHelpCommand())
+	cobra.AddTemplateFunc("helpFlags", helpFlags)
+	root.SetUsageTemplate(helpTemplate)
 	groupCommands(root)
 	return root
 }
@@ -88,8 +90,12 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := fmt.Sprintf("%s --help lists them", cmd.CommandPath())
-	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
-		hint = fmt.Sprintf("did you mean %s?", strings.Join(s, " or "))
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	if near := nearest(args[0], names); near != "" {
+		hint = fmt.Sprintf("did you mean %s?", near)
 	}
 	return usageErrorf("unknown command %q of %s; %s", args[0], cmd.CommandPath(), hint)
 }

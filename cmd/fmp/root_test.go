@@ -25,6 +25,7 @@ func TestExecuteReportsBadUsageOnce(t *testing.T) {
 	}{
 		{[]string{"vresion"}, "did you mean version?"},
 		{[]string{"onnx", "zzzzzzzz"}, "fmp onnx --help"},
+		{[]string{"help", "onnx", "rnu"}, "did you mean run?"},
 		{[]string{"version", "--jsn"}, "did you mean --json?"},
 		{[]string{"version", "extra"}, "takes no arguments"},
 	} {
@@ -82,5 +83,26 @@ func TestNearest(t *testing.T) {
 		if got := nearest(in, names); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	code, out, errs := runFMP(t, "help", "config")
+	if code != exitOK || errs != "" {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for _, want := range []string{"Flags:", "--json", "Settings (", "--erm.l2", "also --l2", "Examples:"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the help has no %q:\n%s", want, out)
+		}
+	}
+	if _, again, _ := runFMP(t, "config", "--help"); again != out {
+		t.Errorf("fmp help config and fmp config --help differ")
+	}
+}
+
+func TestCompletionOffersValues(t *testing.T) {
+	if _, out, _ := runFMP(t, "__complete", "config", "--federation.partition", ""); !strings.Contains(out, "dirichlet") {
+		t.Errorf("offered %q", out)
 	}
 }

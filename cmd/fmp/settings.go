@@ -90,7 +90,15 @@ func bindSettingsUnder(cmd *cobra.Command, prefix string, target validated, alia
 		if a := short[f.key]; a != "" {
 			usage += " (also --" + a + ")"
 		}
-		flags.Var(&settingFlag{text: showValue(f.value.Interface()), kind: kindName(f.value.Type())}, f.key, usage)
+		text := showValue(f.value.Interface())
+		if text == `""` || text == "[]" {
+			text = "" // the help then shows no default
+		}
+		flags.Var(&settingFlag{text: text, kind: kindName(f.value.Type())}, f.key, usage)
+		if values := choices[f.key]; values != nil {
+			// It fails only for a flag that does not exist or has one already.
+			_ = cmd.RegisterFlagCompletionFunc(f.key, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+		}
 	}
 	flags.StringVar(&s.file, "config", "", "settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+strings.Join(assets.ConfigNames(), ", ")+"; also $FMP_CONFIG")
 	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")

@@ -147,6 +147,13 @@ func TestSettingsAreDocumented(t *testing.T) {
 			t.Errorf("--%s stands for %s, which is no setting", a, key)
 		}
 	}
+	for key, values := range choices {
+		for _, v := range values {
+			if code, _, errs := runFMP(t, "config", "--set", key+"="+v); code != exitOK {
+				t.Errorf("a shell would offer %s for %s, and then: %s", v, key, errs)
+			}
+		}
+	}
 	for _, f := range s.fields {
 		if f.doc == "" {
 			t.Errorf("setting %s has no doc tag", f.key)

@@ -20,7 +20,7 @@ import (
 func newTrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train",
-		Short: "Train predictor and embedding on the ONNX Runtime that everybody has",
+		Short: "Train extractor, predictor and embedding on the ONNX Runtime that everybody has",
 		Long: `Train a model: a forward graph is turned into a gradient graph of ordinary ONNX operators, so that the stock
 ONNX Runtime does the work. First an extractor, then the predictor behind it, then the embedding.
 
@@ -28,7 +28,7 @@ A training that was stopped goes on where it was when the same command is given 
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTrainPredictorCommand(), newTrainEmbeddingCommand())
+	cmd.AddCommand(newTrainExtractorCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
 	return cmd
 }
 

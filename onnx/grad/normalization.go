@@ -70,13 +70,7 @@ func vjpBatchNormalization(c *call) ([]string, error) {
 				return nil, fmt.Errorf("the running statistics are outputs to be stored, not to be differentiated")
 			}
 		}
-		hat, s, n := c.normalized(x, others, eps)
-		if c.wants(1) {
-			out[1] = back(c.sum(c.mul(g, hat), false, others...), gamma)
-		}
-		if c.wants(0) {
-			out[0] = c.normalizedVJP(c.mul(g, lift(gamma)), hat, s, n, others)
-		}
+		c.batchNormTraining(out, lift, back, others, eps)
 		return out, nil
 	}
 	s := c.un("Reciprocal", c.un("Sqrt", c.add(sigma2, c.num(eps, sigma2))))
@@ -99,6 +93,42 @@ func vjpBatchNormalization(c *call) ([]string, error) {
 		out[3] = c.un("Neg", c.mul(back(c.sum(g, false, others...), mu), scale))
 	}
 	return out, nil
+}
+
+// batchNormTraining is the training form with n elements to a channel. With a = γ s, G = Σ ȳ and D = Σ ȳ (x - μ) s,
+//
+//	γ̄ = D,  x̄ = a ȳ - (a s D / n) x + (a s D μ - a G) / n,
+//
+// in few passes over tensors of x's size: ȳ and x are scaled and shifted by channel, one of them by a BatchNormalization
+// in inference form, which does both at once.
+func (c *call) batchNormTraining(out []string, lift func(string) string, back func(v, like string) string, others []int, eps float64) {
+	x, g := c.in(0), c.g()
+	channel := func(v string) string {
+		if c.dtype(v) != c.dtype(x) {
+			return c.cast(v, c.dtype(x))
+		}
+		return v
+	}
+	gamma := channel(c.in(1))
+	n := c.size(x, others)
+	mean := c.div(c.sum(x, false, others...), n)
+	variance := c.sub(c.div(c.sum(c.mul(x, x), false, others...), n), c.mul(mean, mean))
+	variance = c.op("Max", []string{variance, c.num(0, x)}) // against rounding
+	s := c.un("Reciprocal", c.un("Sqrt", c.add(variance, c.num(eps, x))))
+	total := c.sum(g, false, others...)
+	along := c.mul(c.sub(c.sum(c.mul(g, x), false, others...), c.mul(mean, total)), s)
+	if c.wants(1) {
+		out[1] = back(along, c.in(1))
+	}
+	if !c.wants(0) {
+		return
+	}
+	a := c.mul(gamma, s)
+	slope := c.div(c.mul(c.mul(a, s), along), n)
+	shift := c.sub(c.mul(slope, mean), c.div(c.mul(a, total), n))
+	zero, one := c.filledShape(c.un("Shape", a), 0, c.dtype(x)), c.filledShape(c.un("Shape", a), 1, c.dtype(x))
+	scaled := c.op("BatchNormalization", []string{g, a, shift, zero, one}, onnx.FloatAttr("epsilon", 0))
+	out[0] = c.sub(scaled, c.mul(x, lift(slope)))
 }
 
 // vjpLayerNormalization (Ba, Kiros and Hinton 2016): statistics over the axes from axis on.

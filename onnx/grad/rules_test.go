@@ -227,6 +227,8 @@ var ruleCases = []ruleCase{
 	{op: "BatchNormalization", note: "rank 2", in: []arg{normal(4, 3), weight(3), weight(3), weight(3), uniformWeight(0.5, 2, 3)}},
 	{op: "BatchNormalization", note: "training", in: []arg{normal(4, 3, 2, 2), weight(3), weight(3), constant(onnx.Vector[float32](0, 0, 0)), constant(onnx.Vector[float32](1, 1, 1))},
 		attrs: []onnx.Attr{attr("training_mode", 1)}, outputs: -3},
+	{op: "BatchNormalization", note: "training, long memory", in: []arg{normal(4, 3, 2, 2), weight(3), weight(3), constant(onnx.Vector[float32](0, 0, 0)), constant(onnx.Vector[float32](1, 1, 1))},
+		attrs: []onnx.Attr{attr("training_mode", 1), onnx.FloatAttr("momentum", 0.999)}, outputs: -3},
 	{op: "LayerNormalization", in: []arg{normal(3, 4), weight(4), weight(4)}},
 	{op: "LayerNormalization", note: "axis 1", in: []arg{normal(2, 3, 4), weight(3, 4)}, attrs: []onnx.Attr{attr("axis", 1)}},
 	{op: "InstanceNormalization", in: []arg{normal(2, 3, 3, 4), weight(3), weight(3)}},

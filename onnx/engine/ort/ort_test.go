@@ -246,6 +246,20 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
+// What the ONNX Runtime says when a node fails comes as one line, with the node and without a place in
+// its C++ source.
+func TestErrorsOfNodes(t *testing.T) {
+	m := build(t, func(b *onnx.Builder) {
+		x := b.Input("x", onnx.Float32, "n")
+		b.Output("y", b.Op("Reshape", []onnx.Ref{x, b.Input("shape", onnx.Int64, 2)}))
+	})
+	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(6), "shape": onnx.Vector[int64](4, 4)})
+	if err == nil || !strings.Contains(err.Error(), "Reshape") || !strings.Contains(err.Error(), "{4,4}") || strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "onnxruntime::") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestLoadErrors(t *testing.T) {
 	e := newEngine(t, engine.Options{Threads: 1})
 	m := linear(t)

@@ -2,6 +2,7 @@ package ort
 
 import (
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 	"sync"
@@ -351,15 +352,19 @@ func sameShape(a, b []int) bool {
 	return true
 }
 
-// plainError is an error of the ONNX Runtime without onnxruntime_go's words about which call failed.
+// plainError is an error of the ONNX Runtime in one line, without onnxruntime_go's words about which call
+// failed and without the place in the ONNX Runtime's own source.
 type plainError struct{ err error }
+
+// place is a line of the ONNX Runtime's source and the C++ function that stands there.
+var place = regexp.MustCompile(`\S*/onnxruntime/(core|contrib_ops)/\S+:\d+ [^()]*\([^)]*\)(?: const)?(?: \[[^\]]*\])? ?`)
 
 func (e *plainError) Error() string {
 	s := e.err.Error()
 	for _, p := range []string{"Error running network: ", "Error creating C session: ", "Error loading temporary session: ", "Error creating temporary session: "} {
 		s = strings.TrimPrefix(s, p)
 	}
-	return "ONNX Runtime: " + strings.TrimSpace(s)
+	return "ONNX Runtime: " + strings.Join(strings.Fields(place.ReplaceAllString(s, "")), " ")
 }
 func (e *plainError) Unwrap() error { return e.err }
 

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/learn"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+)
+
+func newTrainExtractorCommand() *cobra.Command {
+	var (
+		name, dir, aux, out, library string
+		classes, auxClasses, dx      int
+		workers                      int
+		widths                       []int
+		asJSON                       bool
+		c                            learn.Config
+	)
+	cmd := &cobra.Command{
+		Use:   "extractor",
+		Short: "Train a residual network on a data set's extractor part and write its features as an ONNX model",
+		Long: `extractor trains a small residual network to classify the extractor part of a data set (the first half
+of its training images, and the classes that --classes leaves out) and writes the model that maps images to
+features of mean 0 and standard deviation 1. Test images are used for the printed accuracy alone.
+
+--aux names a second data set of images of the same size, whose extractor part and spare classes are learned beside
+the first. The run is saved every 30 seconds beside the output, as OUT.checkpoint, and goes on from there when the same
+command is given again; the log is OUT.jsonl. The result does not depend on the number of threads.`,
+		Example: `  fmp train extractor --dataset mnist --dx 32 --out mnist.onnx
+  fmp train extractor --dataset cifar10 --aux cifar100 --out cifar10.onnx
+  fmp train extractor --dataset cifar100 --classes 20 --out cifar100.onnx`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out == "" {
+				return usageErrorf("--out is not given; name the model file to write")
+			}
+			ctx := cmd.Context()
+			if name == "cifar100" && !cmd.Flags().Changed("classes") {
+				classes = 20
+			}
+			ds, err := loadForTraining(cmd, dataset.Options{Name: name, Dir: dir, Classes: classes})
+			if err != nil {
+				return err
+			}
+			var second *dataset.Dataset
+			if aux != "" {
+				if second, err = loadForTraining(cmd, dataset.Options{Name: aux, Dir: dir, Classes: auxClasses}); err != nil {
+					return err
+				}
+			}
+			cfg := learn.DefaultConfig(ds, dx)
+			override(cmd, &cfg, c, widths, second != nil)
+			eng, err := ort.New(engine.Options{Threads: 1, Library: library})
+			if errors.Is(err, ort.ErrNoLibrary) {
+				return missingError(err)
+			}
+			if err != nil {
+				return err
+			}
+			defer eng.Close()
+			p := newTrainingProgress(cmd.ErrOrStderr())
+			checkpoint := out + ".checkpoint"
+			start := time.Now()
+			res, err := learn.Extractor(ctx, eng, ds, second, cfg, learn.Run{
+				Workers: workers, Checkpoint: checkpoint, Log: out + ".jsonl", Command: commandLine(cmd),
+				Progress: p.report,
+			})
+			p.close(err)
+			if err != nil {
+				return err
+			}
+			if err := onnx.Save(out, res.Model); err != nil {
+				return err
+			}
+			if err := os.Remove(checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("removing the checkpoint of the finished run: %w", err)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), map[string]any{
+					"file": out, "dataset": name, "images": res.Images, "test_accuracy": res.Accuracy, "seconds": time.Since(start).Seconds(), "config": cfg,
+				})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: test accuracy %.4f after %s on %d images\n", out, res.Accuracy, time.Since(start).Round(time.Second), res.Images)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
+	f.StringVar(&dir, "dataset.dir", "", "data folder; empty means $FMP_DATA, then the cache")
+	f.IntVar(&classes, "classes", 0, "keeps the first so many classes, the others are learned beside them; 0 means all, and 20 for cifar100")
+	f.StringVar(&aux, "aux", "", "data set to learn beside the first")
+	f.IntVar(&auxClasses, "aux-classes", 20, "of the auxiliary data set's classes, those whose extractor part alone is used; the others are used wholly")
+	f.StringVarP(&out, "out", "o", "", "model file to write")
+	f.IntVar(&dx, "dx", 0, "number of features (default 64)")
+	f.IntSliceVar(&widths, "widths", nil, "channels of the stem and of each stage (default by image size)")
+	f.IntVar(&c.Epochs, "epochs", 0, "passes over the images (default by data set)")
+	f.IntVar(&c.Batch, "batch", 0, "images of a step (default 128)")
+	f.Float64Var(&c.Rate, "rate", 0, "highest learning rate (default 0.2)")
+	f.Float64Var(&c.WeightDecay, "weight-decay", 0, "weight decay (default by data set)")
+	f.Float64Var(&c.Auxiliary, "aux-share", 0, "share of a batch that comes from the auxiliary data set (default 0.4)")
+	f.IntVar(&c.Augment.Cutout, "cutout", 0, "side of the square that is blanked (default by data set)")
+	f.Uint64Var(&c.Seed, "seed", 1, "seed of weights, order and augmentation")
+	f.IntVar(&workers, "workers", 2, "parts of a batch run at once; the result does not depend on it")
+	f.StringVar(&library, "engine.library", "", "path of the ONNX Runtime's library")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// override replaces the defaults by what the flags say.
+func override(cmd *cobra.Command, cfg *learn.Config, c learn.Config, widths []int, aux bool) {
+	set := cmd.Flags().Changed
+	if set("epochs") {
+		cfg.Epochs = c.Epochs
+	}
+	if set("batch") {
+		cfg.Batch = c.Batch
+	}
+	if set("rate") {
+		cfg.Rate = c.Rate
+	}
+	if set("weight-decay") {
+		cfg.WeightDecay = c.WeightDecay
+	}
+	if set("cutout") {
+		cfg.Augment.Cutout = c.Augment.Cutout
+	}
+	if aux {
+		cfg.Auxiliary = 0.4
+		if set("aux-share") {
+			cfg.Auxiliary = c.Auxiliary
+		}
+	}
+	cfg.Seed = c.Seed
+	if len(widths) > 0 {
+		cfg.Network.Widths = widths
+		cfg.Network.Residual = make([]bool, len(widths)-1)
+		for i := range cfg.Network.Residual {
+			cfg.Network.Residual[i] = true
+		}
+	}
+}
+
+func loadForTraining(cmd *cobra.Command, o dataset.Options) (*dataset.Dataset, error) {
+	p := newProgress(cmd.ErrOrStderr())
+	defer p.close()
+	o.Progress = func(done, total int) { p.report("reading "+o.Name, done, total) }
+	ds, err := dataset.Load(cmd.Context(), o)
+	if errors.Is(err, dataset.ErrNotFound) {
+		return nil, missingError(err)
+	}
+	if err != nil {
+		return nil, usageError(err)
+	}
+	for _, n := range ds.Notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", o.Name, n)
+	}
+	return ds, nil
+}
+
+// commandLine is the command as it was given, without paths of this machine, for manifests.
+func commandLine(cmd *cobra.Command) string {
+	parts := []string{cmd.CommandPath()}
+	for _, name := range []string{"dataset", "classes", "aux", "aux-classes", "aux-share", "dx", "widths", "epochs", "batch", "rate", "weight-decay", "cutout", "seed"} {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+			parts = append(parts, "--"+name, strings.Trim(f.Value.String(), "[]"))
+		}
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,88 @@
+package learn
+
+import (
+	"math/rand/v2"
+
+	"fmp/featurize/dataset"
+)
+
+// Augment says how training images are varied, each anew whenever it is seen.
+type Augment struct {
+	Flip   bool `json:"flip"`   // mirror left and right, half the time
+	Shift  int  `json:"shift"`  // move by up to so many pixels along both axes
+	Cutout int  `json:"cutout"` // blank a square of this side (DeVries and Taylor 2017, arXiv:1708.04552); 0 none
+}
+
+// scale maps a pixel of a channel to (p/255 - mean) / std.
+type scale [][256]float32
+
+func newScale(mean, std []float32) scale {
+	s := make(scale, len(mean))
+	for c := range s {
+		for p := range s[c] {
+			s[c][p] = (float32(p)/255 - mean[c]) / std[c]
+		}
+	}
+	return s
+}
+
+// put writes image i, varied, to dst as [Ch, H, W]. What is moved in from outside and what is cut out is the
+// mean: zero.
+func (a Augment) put(dst []float32, images *dataset.Images, i int, s scale, r *rand.Rand) {
+	h, w, ch := images.H, images.W, images.Ch
+	flip := a.Flip && r.IntN(2) == 0
+	dy, dx := 0, 0
+	if a.Shift > 0 {
+		dy, dx = r.IntN(2*a.Shift+1)-a.Shift, r.IntN(2*a.Shift+1)-a.Shift
+	}
+	cy, cx := -1, -1
+	if a.Cutout > 0 {
+		cy, cx = r.IntN(h), r.IntN(w)
+	}
+	pix := images.At(i)
+	for y := range h {
+		sy := y + dy
+		for x := range w {
+			sx := x + dx
+			at := y*w + x
+			out := sy < 0 || sy >= h || sx < 0 || sx >= w
+			if cy >= 0 && !out {
+				half := a.Cutout / 2
+				out = y >= cy-half && y < cy-half+a.Cutout && x >= cx-half && x < cx-half+a.Cutout
+			}
+			if out {
+				for c := range ch {
+					dst[c*h*w+at] = 0
+				}
+				continue
+			}
+			if flip {
+				sx = w - 1 - sx
+			}
+			p := pix[(sy*w+sx)*ch:]
+			for c := range ch {
+				dst[c*h*w+at] = s[c][p[c]]
+			}
+		}
+	}
+}
+
+// pixelStatistics are the mean and standard deviation of each channel over images whose pixels are scaled to 0..1.
+func pixelStatistics(images *dataset.Images) (mean, std []float32) {
+	ch := images.Ch
+	sum, square := make([]int64, ch), make([]int64, ch)
+	for k, p := range images.Pix {
+		v := int64(p)
+		sum[k%ch] += v
+		square[k%ch] += v * v
+	}
+	n := float64(len(images.Pix) / ch)
+	mean, std = make([]float32, ch), make([]float32, ch)
+	for c := range ch {
+		m := float64(sum[c]) / n
+		v := float64(square[c])/n - m*m
+		mean[c] = float32(m / 255)
+		std[c] = max(float32(sqrt(v)/255), 1e-3)
+	}
+	return mean, std
+}

@@ -1,0 +1,418 @@
+// Package learn trains feature extractors: a small residual network (models.Extractor) learns to classify
+// the extractor part of a data set, on any engine, and leaves as an ONNX model of its features.
+package learn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/grad"
+	"fmp/onnx/optim"
+	"fmp/onnx/train"
+)
+
+func sqrt(v float64) float64 { return math.Sqrt(max(v, 0)) }
+
+// Config is what decides the outcome of a training run.
+type Config struct {
+	Network models.Extractor `json:"network"`
+	// Epochs over the extractor part; Batch images a step, an even number that Shards divides.
+	Epochs int `json:"epochs"`
+	Batch  int `json:"batch"`
+	// Shards are the parts of a batch that are run at once, each with batch statistics of its own. They, and not
+	// the number of threads, decide the order of sums: the same on any machine.
+	Shards int `json:"shards"`
+	// Rate is the highest learning rate, after Warmup epochs; it falls to 0 along half a cosine.
+	Rate        float64 `json:"rate"`
+	Warmup      float64 `json:"warmup"`
+	Momentum    float64 `json:"momentum"`
+	WeightDecay float64 `json:"weight_decay"`
+	// Smoothing is the share of a label's mass that is spread over all classes (Szegedy et al. 2016).
+	Smoothing float64 `json:"smoothing"`
+	Augment   Augment `json:"augment"`
+	// Auxiliary is the share of every batch that comes from the auxiliary data.
+	Auxiliary float64           `json:"auxiliary"`
+	Fractions dataset.Fractions `json:"fractions"`
+	Seed      uint64            `json:"seed"`
+}
+
+// DefaultConfig is what we found to work for a data set of this kind on two cores.
+func DefaultConfig(ds *dataset.Dataset, dx int) Config {
+	if dx == 0 {
+		dx = 64
+	}
+	c := Config{
+		Network: models.DefaultExtractor(ds.Train.Ch, ds.Train.H, ds.Train.W, dx),
+		Epochs:  40, Batch: 128, Shards: 2, Rate: 0.2, Warmup: 3, Momentum: 0.9, WeightDecay: 1e-3, Smoothing: 0.1,
+		Augment: Augment{Flip: true, Shift: 4, Cutout: 8}, Fractions: dataset.DefaultFractions, Seed: 1,
+	}
+	if ds.Train.Ch == 1 {
+		c.Epochs, c.Warmup, c.WeightDecay = 4, 0.5, 5e-4
+		c.Augment = Augment{Shift: 2}
+	}
+	return c
+}
+
+func (c Config) check() error {
+	switch {
+	case c.Epochs < 1 || c.Epochs > 100000:
+		return fmt.Errorf("epochs is %d; allowed are 1 to 100000", c.Epochs)
+	case c.Shards < 1 || c.Batch < 2*c.Shards || c.Batch > 65536 || c.Batch%c.Shards != 0:
+		return fmt.Errorf("batch is %d with %d shards; allowed are batches up to 65536 that the shards divide into parts of 2 images or more", c.Batch, c.Shards)
+	case !(c.Rate > 0) || !(c.Warmup >= 0):
+		return fmt.Errorf("rate is %v and warmup %v; want a rate above 0 and a warmup of 0 epochs or more", c.Rate, c.Warmup)
+	case !(c.Smoothing >= 0 && c.Smoothing < 1):
+		return fmt.Errorf("smoothing is %v; allowed are 0 to less than 1", c.Smoothing)
+	case !(c.Auxiliary >= 0 && c.Auxiliary < 1):
+		return fmt.Errorf("auxiliary is %v; allowed are 0 to less than 1", c.Auxiliary)
+	case c.Augment.Shift < 0 || c.Augment.Cutout < 0 || c.Augment.Shift > c.Network.Width || c.Augment.Cutout > c.Network.Width:
+		return fmt.Errorf("shift is %d and cutout %d; allowed are 0 to the image's width, %d", c.Augment.Shift, c.Augment.Cutout, c.Network.Width)
+	}
+	return nil
+}
+
+// Run is where a training run keeps its files and whom it tells.
+type Run struct {
+	Workers    int    // shards run at once; default 1
+	Checkpoint string // file; "" keeps none
+	Log        string // file of JSON Lines; "" keeps none
+	Command    string // for the manifest
+	Progress   func(train.Progress)
+}
+
+// Result is a trained extractor.
+type Result struct {
+	Model    *onnx.Model // image to features, with its manifest
+	Accuracy float64     // of its own linear head on the test images
+	Seconds  float64     // of this call
+	Images   int         // different training images of the data set itself
+}
+
+// source is a set of images with classes of its own.
+type source struct {
+	images   *dataset.Images
+	labels   []int // of the joint head
+	from, to int   // the joint head's classes that its images may have
+}
+
+// sources cuts the extractor part out of ds and, where there is auxiliary data, all that it offers: its own extractor
+// part and its spare classes. ds may have spare classes too.
+func sources(ds *dataset.Dataset, aux *dataset.Dataset, f dataset.Fractions) (main, other []source, classes int, err error) {
+	cut := func(d *dataset.Dataset, first int) ([]source, int, error) {
+		splits, err := d.Splits(f)
+		if err != nil {
+			return nil, 0, err
+		}
+		to := first + len(d.Classes) + len(d.ExtraClasses)
+		part, err := d.Train.Select(splits.Extractor.Indices())
+		if err != nil {
+			return nil, 0, err
+		}
+		shift := func(labels []int) []int {
+			out := make([]int, len(labels))
+			for i, y := range labels {
+				out[i] = first + y
+			}
+			return out
+		}
+		out := []source{{part, shift(d.Train.Labels[splits.Extractor.From:splits.Extractor.To]), first, to}}
+		if d.Extra.N > 0 {
+			out = append(out, source{&d.Extra.Images, shift(d.Extra.Labels), first, to})
+		}
+		return out, to, nil
+	}
+	if main, classes, err = cut(ds, 0); err != nil {
+		return nil, nil, 0, err
+	}
+	if aux != nil {
+		if aux.Train.H != ds.Train.H || aux.Train.W != ds.Train.W || aux.Train.Ch != ds.Train.Ch {
+			return nil, nil, 0, fmt.Errorf("auxiliary images of %dx%dx%d beside images of %dx%dx%d; they must be alike",
+				aux.Train.H, aux.Train.W, aux.Train.Ch, ds.Train.H, ds.Train.W, ds.Train.Ch)
+		}
+		if other, classes, err = cut(aux, classes); err != nil {
+			return nil, nil, 0, err
+		}
+	}
+	return main, other, classes, nil
+}
+
+// pool is a list of sources as one.
+type pool struct {
+	sources []source
+	n       int
+}
+
+func newPool(s []source) pool {
+	p := pool{sources: s}
+	for _, x := range s {
+		p.n += x.images.N
+	}
+	return p
+}
+
+func (p pool) at(i int) (source, int) {
+	for _, s := range p.sources {
+		if i < s.images.N {
+			return s, i
+		}
+		i -= s.images.N
+	}
+	return source{}, 0
+}
+
+// order deals a pool's images out without end, every epoch in a new order.
+type order struct {
+	n     int
+	seed  uint64
+	name  string
+	epoch int
+	perm  []int
+}
+
+func (o *order) at(k int) int {
+	if e := k / o.n; o.perm == nil || e != o.epoch {
+		o.epoch, o.perm = e, rng.New(o.seed, "extractor", "order", o.name, e).Perm(o.n)
+	}
+	return o.perm[k%o.n]
+}
+
+// notAllowed is added to the logits of classes that an image cannot have.
+const notAllowed = -1e4
+
+// Extractor trains an extractor on the extractor part of ds. aux, where not nil and Config.Auxiliary is more than
+// 0, lends its own extractor part and spare classes: an image is told apart from others of its own data set only. Test
+// images are used for Result.Accuracy alone.
+func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset, c Config, run Run) (*Result, error) {
+	start := time.Now()
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("training an extractor: %w", err)
+	}
+	if c.Auxiliary == 0 {
+		aux = nil
+	}
+	if aux == nil {
+		c.Auxiliary = 0
+	}
+	mainSources, auxSources, classes, err := sources(ds, aux, c.Fractions)
+	if err != nil {
+		return nil, fmt.Errorf("training an extractor: %w", err)
+	}
+	main, other := newPool(mainSources), newPool(auxSources)
+	fromAux := int(math.Round(c.Auxiliary * float64(c.Batch)))
+	fromMain := c.Batch - fromAux
+	if main.n < fromMain {
+		return nil, fmt.Errorf("training an extractor: the extractor part holds %d images and a batch wants %d; lower the batch", main.n, fromMain)
+	}
+	mean, std := pixelStatistics(mainSources[0].images)
+	t := &trainer{c: c, main: main, other: other, fromMain: fromMain, classes: classes, scale: newScale(mean, std)}
+	perEpoch := main.n / fromMain
+	steps := c.Epochs * perEpoch
+
+	loss, err := c.Network.Loss(classes, c.Seed)
+	if err != nil {
+		return nil, err
+	}
+	params := models.Parameters(loss)
+	gradient, err := grad.Build(loss, grad.Options{
+		Outputs: []string{models.LossOutput}, WRT: params, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true, Prefix: optim.GradPrefix,
+	})
+	if err != nil {
+		return nil, err
+	}
+	init := c.Network.Statistics()
+	for _, p := range params {
+		init[p] = loss.Graph.Initializers[p]
+	}
+	sgd := optim.SGD{Momentum: c.Momentum, Nesterov: true, WeightDecay: c.WeightDecay}
+	split, err := train.NewSplit(eng, gradient, params, sgd, optim.Options{ClipNorm: 5}, init, run.Workers)
+	if err != nil {
+		return nil, err
+	}
+	defer split.Close()
+	identity, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("training an extractor: %w", err)
+	}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var next func(int) ([]map[string]*onnx.Tensor, error)
+	loop := train.Loop{
+		Steps: steps, Rate: optim.WarmupCosine(c.Rate, 0, int(c.Warmup*float64(perEpoch))), Model: split,
+		Run: fmt.Sprintf("extractor %s %s", ds.Digest, identity), Checkpoint: run.Checkpoint, Log: run.Log, LogEvery: max(1, perEpoch/10), Progress: run.Progress,
+		Step: func(_ context.Context, step int, rate float64) (train.Metrics, error) {
+			if next == nil {
+				next = train.Prefetch(inner, step, steps, 2, t.batch)
+			}
+			shards, err := next(step)
+			if err != nil {
+				return nil, err
+			}
+			outs, err := split.Accumulate(shards...)
+			if err != nil {
+				return nil, err
+			}
+			m := train.Metrics{}
+			for _, o := range outs {
+				m["loss"] += float64(o[models.LossOutput].F32()[0]) / float64(len(outs))
+			}
+			m["gradient norm"], err = split.Update(step, rate, true)
+			return m, err
+		},
+	}
+	if err := loop.Train(ctx); err != nil {
+		return nil, fmt.Errorf("training an extractor: %w", err)
+	}
+
+	res := &Result{Images: main.n}
+	manifest := models.Manifest{
+		Kind: models.KindExtractor, Dx: c.Network.Dx, Mean: mean, Std: std, Layout: "NCHW", Seed: c.Seed, Config: string(identity),
+		Command: run.Command, Licence: "MIT", TrainingData: describe(ds, aux, main.n, other.n), Classes: ds.Classes, C: len(ds.Classes),
+	}
+	state := split.State()
+	if res.Accuracy, err = accuracy(ctx, eng, c, state, manifest, classes, ds); err != nil {
+		return nil, err
+	}
+	if res.Model, err = finish(ctx, eng, c, state, manifest, mainSources[0].images); err != nil {
+		return nil, err
+	}
+	res.Seconds = time.Since(start).Seconds()
+	return res, nil
+}
+
+func describe(ds, aux *dataset.Dataset, n, m int) string {
+	s := fmt.Sprintf("%s: %d training images of the extractor part", ds.Name, n)
+	if len(ds.ExtraClasses) > 0 {
+		s += " and of spare classes"
+	}
+	if aux != nil {
+		s += fmt.Sprintf("; %s: %d", aux.Name, m)
+	}
+	return s
+}
+
+// trainer makes batches.
+type trainer struct {
+	c           Config
+	main, other pool
+	fromMain    int
+	classes     int
+	scale       scale
+	orders      [2]*order
+}
+
+// batch makes the shards of step t: the same ones whenever it is asked.
+func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
+	if t.orders[0] == nil {
+		t.orders = [2]*order{{n: t.main.n, seed: t.c.Seed, name: "main"}, {n: t.other.n, seed: t.c.Seed, name: "auxiliary"}}
+	}
+	n, net := t.c.Batch/t.c.Shards, t.c.Network
+	size := net.Channels * net.Height * net.Width
+	fromAux := t.c.Batch - t.fromMain
+	perEpoch := t.main.n / t.fromMain
+	r := rng.New(t.c.Seed, "extractor", "augment", step)
+	shards := make([]map[string]*onnx.Tensor, t.c.Shards)
+	for s := range shards {
+		image, target, allowed := onnx.ZerosF32(n, net.Channels, net.Height, net.Width), onnx.ZerosF32(n, t.classes), onnx.ZerosF32(n, t.classes)
+		for i := range n {
+			// Images of either pool are spread evenly over the shards.
+			k := i*t.c.Shards + s
+			var src source
+			var at int
+			if k < t.fromMain {
+				// An epoch has whole batches only; the next one has a new order.
+				epoch, in := step/perEpoch, step%perEpoch
+				src, at = t.main.at(t.orders[0].at(epoch*t.main.n + in*t.fromMain + k))
+			} else {
+				src, at = t.other.at(t.orders[1].at(step*fromAux + k - t.fromMain))
+			}
+			t.c.Augment.put(image.F32()[i*size:(i+1)*size], src.images, at, t.scale, r)
+			row, may := target.F32()[i*t.classes:(i+1)*t.classes], allowed.F32()[i*t.classes:(i+1)*t.classes]
+			spread := float32(t.c.Smoothing / float64(src.to-src.from))
+			for y := range row {
+				if y >= src.from && y < src.to {
+					row[y] = spread
+				} else {
+					may[y] = notAllowed
+				}
+			}
+			row[src.labels[at]] += float32(1 - t.c.Smoothing)
+		}
+		shards[s] = map[string]*onnx.Tensor{models.ImageInput: image, models.TargetInput: target, models.AllowedInput: allowed}
+	}
+	return shards, nil
+}
+
+// accuracy is the share of test images whose class the trained head ranks first among the data set's own classes.
+func accuracy(ctx context.Context, eng engine.Engine, c Config, state map[string]*onnx.Tensor, manifest models.Manifest, classes int, ds *dataset.Dataset) (float64, error) {
+	m, err := c.Network.Model(state, classes)
+	if err != nil {
+		return 0, err
+	}
+	manifest.Dx = 0 // the logits are taken for the features here
+	x, err := extractor.New(eng, m, manifest, extractor.Options{Output: models.LogitsOutput, Workers: 2}, ds.Test.Images)
+	if err != nil {
+		return 0, err
+	}
+	defer x.Close()
+	logits, err := x.Features(ctx, &ds.Test.Images, nil)
+	if err != nil {
+		return 0, err
+	}
+	right := 0
+	for i, y := range ds.Test.Labels {
+		row := logits[i*classes : i*classes+len(ds.Classes)]
+		best := 0
+		for k, v := range row {
+			if v > row[best] {
+				best = k
+			}
+		}
+		if best == y {
+			right++
+		}
+	}
+	return float64(right) / float64(len(ds.Test.Labels)), nil
+}
+
+// finish makes the model that leaves: features standardised over the extractor part, images as they are.
+func finish(ctx context.Context, eng engine.Engine, c Config, state map[string]*onnx.Tensor, manifest models.Manifest, part *dataset.Images) (*onnx.Model, error) {
+	m, err := c.Network.Model(state, 0)
+	if err != nil {
+		return nil, err
+	}
+	x, err := extractor.New(eng, m, manifest, extractor.Options{Workers: 2}, *part)
+	if err != nil {
+		return nil, err
+	}
+	defer x.Close()
+	rows, err := x.Features(ctx, part, nil)
+	if err != nil {
+		return nil, err
+	}
+	dx := c.Network.Dx
+	mean, std := make([]float64, dx), make([]float64, dx)
+	n := float64(part.N)
+	for i, v := range rows {
+		mean[i%dx] += float64(v) / n
+	}
+	for i, v := range rows {
+		d := float64(v) - mean[i%dx]
+		std[i%dx] += d * d / n
+	}
+	for k := range std {
+		std[k] = math.Sqrt(std[k])
+	}
+	if err := models.SetStandardization(m, mean, std); err != nil {
+		return nil, err
+	}
+	return m, manifest.Write(m)
+}

@@ -1,0 +1,183 @@
+package models
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Preprocessing says how uint8 pixels become the input of an extractor, and what happens to its features.
+type Preprocessing struct {
+	// Height, Width and Channels are those of the images.
+	Height, Width, Channels int
+	// Mean and Std, one a channel, belong to pixels scaled to 0..1; empty means 0 and 1.
+	Mean, Std []float32
+	// NHWC says that the extractor takes [batch, H, W, Ch]; otherwise it takes [batch, Ch, H, W].
+	NHWC bool
+	// Raw feeds the uint8 pixels as they are.
+	Raw bool
+	// Input and Output name the extractor's image input and features output; empty means the only one. Features of
+	// rank 3 are averaged over the middle axis, those of rank 4 over the pixels.
+	Input, Output string
+	// FeatureMean and FeatureStd, dx numbers each, standardise the features; empty where the extractor does.
+	FeatureMean, FeatureStd []float32
+}
+
+// ClientGraph fuses preprocessing, extractor and embedding into all that a client needs:
+//
+//	images [n, H, W, Ch] uint8   raw pixels
+//	labels [n] int64             classes 0 to C-1; an image of any other label is left out
+//	points [s, dx+C], masses [s] the upload
+//
+// x and e are the manifests of extractor and embedding; those that do not match are an error. The result's
+// manifest has kind client and names the extractor's digest.
+func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Manifest, p Preprocessing) (*onnx.Model, error) {
+	m, err := clientGraph(extractor, x, embedding, e, p)
+	if err != nil {
+		return nil, fmt.Errorf("fusing the client graph: %w", err)
+	}
+	return m, nil
+}
+
+func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Manifest, p Preprocessing) (*onnx.Model, error) {
+	if e.Kind != KindEmbedding || e.Dx < 1 || e.C < 2 || e.S < 1 {
+		return nil, fmt.Errorf("%s has kind %q, dx %d, %d classes and s %d; want an embedding with all three", e.name(), e.Kind, e.Dx, e.C, e.S)
+	}
+	if err := Match(x, e); err != nil {
+		return nil, err
+	}
+	if p.Height < 1 || p.Width < 1 || p.Channels < 1 || p.Height > maxWidth || p.Width > maxWidth || p.Channels > maxWidth {
+		return nil, fmt.Errorf("images of %dx%d pixels with %d channels; allowed are 1 to %d", p.Height, p.Width, p.Channels, maxWidth)
+	}
+	extractor = onnx.Clone(extractor)
+	if err := only(&p.Input, extractor.Graph.Inputs, "input"); err != nil {
+		return nil, err
+	}
+	if err := only(&p.Output, extractor.Graph.Outputs, "output"); err != nil {
+		return nil, err
+	}
+	if err := onnx.Infer(extractor); err != nil {
+		return nil, err
+	}
+	features, ok := extractor.Graph.Output(p.Output)
+	if !ok {
+		return nil, fmt.Errorf("the extractor has no output %q", p.Output)
+	}
+	extractor.Graph.Outputs = []onnx.ValueInfo{features}
+	onnx.RemoveUnused(extractor.Graph)
+
+	pre, err := preprocessing(p)
+	if err != nil {
+		return nil, err
+	}
+	m, err := onnx.Compose(pre, extractor, map[string]string{p.Input: "image"})
+	if err != nil {
+		return nil, err
+	}
+	labelled, err := labelling(p, len(features.Shape), e)
+	if err != nil {
+		return nil, err
+	}
+	if m, err = onnx.Compose(m, labelled, map[string]string{"features": p.Output}); err != nil {
+		return nil, err
+	}
+	if m, err = onnx.Compose(m, embedding, map[string]string{"points": "set", "weights": "present"}); err != nil {
+		return nil, err
+	}
+	b := onnx.NewBuilder("upload")
+	z := b.Input("batch_points", onnx.Float32, 1, e.S, e.Dx+e.C)
+	w := b.Input("batch_masses", onnx.Float32, 1, e.S)
+	b.Output("points", b.Squeeze(z, 0))
+	b.Output("masses", b.Squeeze(w, 0))
+	upload, err := b.Model()
+	if err != nil {
+		return nil, err
+	}
+	// The embedding's own output is called masses, as the upload's is to be.
+	out := onnx.Clone(m)
+	onnx.Rename(out.Graph, map[string]string{"masses": "embedded_masses", "compressed": "embedded_points"})
+	if m, err = onnx.Compose(out, upload, map[string]string{"batch_points": "embedded_points", "batch_masses": "embedded_masses"}); err != nil {
+		return nil, err
+	}
+	m.Graph.Name = "client"
+	m.Producer, m.Metadata = "fmp", map[string]string{}
+	f := Manifest{
+		Kind: KindClient, Dx: e.Dx, C: e.C, D: e.D, S: e.S, Mean: p.Mean, Std: p.Std, Layout: "NHWC", Classes: e.Classes,
+		Extractor: x.Digest, Licence: e.Licence, TrainingData: e.TrainingData, Command: e.Command, Seed: e.Seed, Config: e.Config,
+	}
+	if f.Extractor == "" {
+		f.Extractor = e.Extractor
+	}
+	if len(f.Classes) == 0 {
+		f.Classes = x.Classes
+	}
+	return m, f.Write(m)
+}
+
+// only fills in a name where there is one to choose.
+func only(name *string, from []onnx.ValueInfo, what string) error {
+	if *name != "" {
+		return nil
+	}
+	if len(from) != 1 {
+		return fmt.Errorf("the extractor has %d %ss; name the one that is meant", len(from), what)
+	}
+	*name = from[0].Name
+	return nil
+}
+
+// preprocessing maps images, uint8 [n, H, W, Ch], to image, the extractor's input.
+func preprocessing(p Preprocessing) (*onnx.Model, error) {
+	if len(p.Mean) != len(p.Std) || (len(p.Mean) != 0 && len(p.Mean) != p.Channels) {
+		return nil, fmt.Errorf("%d means and %d standard deviations for %d channels; give one of each a channel, or none", len(p.Mean), len(p.Std), p.Channels)
+	}
+	b := onnx.NewBuilder("preprocessing")
+	x := b.Input("images", onnx.Uint8, "n", p.Height, p.Width, p.Channels)
+	if !p.Raw {
+		x = b.Mul(b.Cast(x, onnx.Float32), b.F32(1.0/255))
+		if len(p.Mean) > 0 {
+			x = b.Div(b.Sub(x, b.Const(onnx.Vector(p.Mean...))), b.Const(onnx.Vector(p.Std...)))
+		}
+	} else if len(p.Mean) > 0 {
+		return nil, fmt.Errorf("an extractor that takes uint8 pixels as they are has no mean and standard deviation to be scaled by")
+	}
+	if !p.NHWC {
+		x = b.Transpose(x, 0, 3, 1, 2)
+	}
+	b.Output("image", x)
+	return b.Model()
+}
+
+// labelling maps features and labels to set, [1, n, dx+C], and present, [1, n], which is 0 for a label out of
+// range.
+func labelling(p Preprocessing, rank int, e Manifest) (*onnx.Model, error) {
+	if len(p.FeatureMean) != len(p.FeatureStd) || (len(p.FeatureMean) != 0 && len(p.FeatureMean) != e.Dx) {
+		return nil, fmt.Errorf("%d means and %d standard deviations for %d features; give one of each a feature, or none", len(p.FeatureMean), len(p.FeatureStd), e.Dx)
+	}
+	b := onnx.NewBuilder("labelling")
+	var h onnx.Ref
+	switch {
+	case rank == 2:
+		h = b.Input("features", onnx.Float32, "n", e.Dx)
+	case rank == 3:
+		h = b.ReduceMean(b.Input("features", onnx.Float32, "n", "tokens", e.Dx), false, 1)
+	case rank == 4 && p.NHWC:
+		h = b.ReduceMean(b.Input("features", onnx.Float32, "n", "rows", "columns", e.Dx), false, 1, 2)
+	case rank == 4:
+		h = b.ReduceMean(b.Input("features", onnx.Float32, "n", e.Dx, "rows", "columns"), false, 2, 3)
+	default:
+		return nil, fmt.Errorf("features of rank %d; want 2, 3 or 4", rank)
+	}
+	if len(p.FeatureMean) > 0 {
+		h = b.Div(b.Sub(h, b.Const(onnx.Vector(p.FeatureMean...))), b.Const(onnx.Vector(p.FeatureStd...)))
+	}
+	labels := b.Unsqueeze(b.Input("labels", onnx.Int64, "n"), 1)
+	classes := make([]int64, e.C)
+	for i := range classes {
+		classes[i] = int64(i)
+	}
+	y := b.Cast(b.Op("Equal", []onnx.Ref{labels, b.Const(onnx.NewTensor(classes, 1, e.C))}), onnx.Float32)
+	b.Output("set", b.Unsqueeze(b.Concat(1, h, y), 0))
+	b.Output("present", b.Unsqueeze(b.ReduceSum(y, false, 1), 0))
+	return b.Model()
+}

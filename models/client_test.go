@@ -1,0 +1,163 @@
+package models
+
+import (
+	"strings"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/onnx"
+)
+
+// linearExtractor maps images of 2x3 pixels and 2 channels to testDx features, all it takes to see that every
+// part of the fused graph is in its place. Rank is that of its features.
+func linearExtractor(t *testing.T, nhwc bool, rank int) *onnx.Model {
+	t.Helper()
+	b := onnx.NewBuilder("extractor")
+	shape := []any{"batch", 2, 2, 3}
+	if nhwc {
+		shape = []any{"batch", 2, 3, 2}
+	}
+	x := b.Reshape(b.Input("pixels", onnx.Float32, shape...), 0, 12)
+	w := onnx.ZerosF32(12, testDx)
+	rng.Normal(rng.New(1, "extractor"), w.F32())
+	x = b.MatMul(x, b.Param("w", w))
+	b.Output("logits", b.Relu(x))
+	switch {
+	case rank == 3:
+		x = b.Unsqueeze(x, 1)
+		x = b.Concat(1, x, b.Mul(x, b.F32(3)))
+	case rank == 4 && nhwc:
+		x = b.Unsqueeze(x, 1, 2)
+	case rank == 4:
+		x = b.Unsqueeze(x, 2, 3)
+	}
+	b.Output("h", x)
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestClientGraph: the fused graph gives what its parts give one after another, and leaves images of a label out
+// of range out.
+func TestClientGraph(t *testing.T) {
+	embedding, err := NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Size: 4, Blocks: 1, Hidden: 8}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shake(embedding)
+	e, err := ReadManifest(embedding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 7
+	r := rng.New(1, "images")
+	pixels := make([]uint8, n*12)
+	labels := make([]int64, n)
+	for i := range pixels {
+		pixels[i] = uint8(r.IntN(256))
+	}
+	for i := range labels {
+		labels[i] = int64(r.IntN(testC))
+	}
+	for _, c := range []struct {
+		name string
+		nhwc bool
+		rank int
+	}{{"nchw", false, 2}, {"nhwc", true, 2}, {"tokens", false, 3}, {"map", false, 4}, {"nhwc map", true, 4}} {
+		t.Run(c.name, func(t *testing.T) {
+			extractor := linearExtractor(t, c.nhwc, c.rank)
+			p := Preprocessing{
+				Height: 2, Width: 3, Channels: 2, Mean: []float32{0.5, 0.25}, Std: []float32{0.5, 2}, NHWC: c.nhwc, Output: "h",
+				FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2},
+			}
+			m, err := ClientGraph(extractor, Manifest{Digest: "x"}, embedding, e, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := eval(t, m, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, 2, 3, 2), "labels": onnx.NewTensor(labels, n)})
+
+			in := onnx.ZerosF32(n, 12)
+			for i := range n {
+				for px := range 6 {
+					for ch := range 2 {
+						at := px*2 + ch
+						if !c.nhwc {
+							at = ch*6 + px
+						}
+						in.F32()[i*12+at] = (float32(pixels[i*12+px*2+ch])/255 - p.Mean[ch]) / p.Std[ch]
+					}
+				}
+			}
+			in.Shape = []int{n, 2, 2, 3}
+			if c.nhwc {
+				in.Shape = []int{n, 2, 3, 2}
+			}
+			h := eval(t, extractor, map[string]*onnx.Tensor{"pixels": in}, "h")["h"].F32()
+			z := onnx.ZerosF32(1, n, testDz)
+			for i := range n {
+				row := z.F32()[i*testDz : (i+1)*testDz]
+				for j := range testDx {
+					v := h[i*testDx+j]
+					if c.rank == 3 { // two tokens, the second three times the first
+						v = h[i*2*testDx+j] * 2
+					}
+					row[j] = (v - p.FeatureMean[j]) / p.FeatureStd[j]
+				}
+				row[testDx+int(labels[i])] = 1
+			}
+			want := eval(t, embedding, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n)})
+			compressed, _ := want["compressed"].Reshape(4, testDz)
+			masses, _ := want["masses"].Reshape(4)
+			near(t, "points", got["points"], compressed, 1e-4)
+			near(t, "masses", got["masses"], masses, 1e-4)
+
+			more := append(append([]int64{}, labels...), -1, testC)
+			image := append(append([]uint8{}, pixels...), make([]uint8, 24)...)
+			got = eval(t, m, map[string]*onnx.Tensor{"images": onnx.NewTensor(image, n+2, 2, 3, 2), "labels": onnx.NewTensor(more, n+2)})
+			near(t, "points beside unlabelled images", got["points"], compressed, 1e-4)
+			near(t, "masses beside unlabelled images", got["masses"], masses, 1e-4)
+
+			f, err := ReadManifest(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Kind != KindClient || f.S != 4 || f.Dx != testDx || f.C != testC || f.Extractor != "x" {
+				t.Errorf("manifest %+v", f)
+			}
+		})
+	}
+}
+
+func TestClientGraphErrors(t *testing.T) {
+	embedding, err := NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := ReadManifest(embedding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"}
+	for _, c := range []struct {
+		want   string
+		change func(p *Preprocessing, x, e *Manifest)
+	}{
+		{"dx 9", func(_ *Preprocessing, x, _ *Manifest) { x.Dx = 9 }},
+		{"same extractor", func(_ *Preprocessing, x, e *Manifest) { x.Digest, e.Extractor = "a", "b" }},
+		{"want an embedding", func(_ *Preprocessing, _, e *Manifest) { e.Kind = KindPredictor }},
+		{"2 outputs", func(p *Preprocessing, _, _ *Manifest) { p.Output = "" }},
+		{`no output "z"`, func(p *Preprocessing, _, _ *Manifest) { p.Output = "z" }},
+		{"0x3 pixels", func(p *Preprocessing, _, _ *Manifest) { p.Height = 0 }},
+		{"1 means", func(p *Preprocessing, _, _ *Manifest) { p.Mean, p.Std = []float32{1}, []float32{1} }},
+		{"for 4 features", func(p *Preprocessing, _, _ *Manifest) { p.FeatureMean, p.FeatureStd = []float32{1}, []float32{1} }},
+		{"pixels", func(p *Preprocessing, _, _ *Manifest) { p.Channels = 3 }},
+	} {
+		p, x, f := good, Manifest{Kind: KindExtractor}, e
+		c.change(&p, &x, &f)
+		if _, err := ClientGraph(linearExtractor(t, false, 2), x, embedding, f, p); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v does not say %q", err, c.want)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package models
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+	"fmp/onnx/optim"
+)
+
+// Extractor is the configuration of a small residual network (He, Zhang, Ren and Sun 2016, arXiv:1512.03385)
+// that maps images to features:
+//
+//	x0 = relu(N(conv3x3(image)))                                       Widths[0] channels
+//	for every further width:  x = pool2x2(relu(N(conv3x3(x)))),        Widths[i] channels
+//	                          x = x + relu(N(conv3x3(relu(N(conv3x3(x))))))  where Residual[i-1]
+//	features = standardised(mean over positions of x, times a [Widths[last], Dx] matrix)
+//
+// N is batch normalisation (Ioffe and Szegedy 2015, arXiv:1502.03167), over the batch in training and with stored statistics
+// in the exported model.
+type Extractor struct {
+	Channels int    `json:"channels"` // of the image: 1 or 3
+	Height   int    `json:"height"`
+	Width    int    `json:"width"`
+	Widths   []int  `json:"widths"`
+	Residual []bool `json:"residual"` // one for each width after the first
+	Dx       int    `json:"dx"`
+}
+
+// Names that extractor graphs use.
+const (
+	ImageInput     = "image"    // [batch, Channels, Height, Width], normalised
+	TargetInput    = "target"   // [batch, classes], label probabilities
+	AllowedInput   = "allowed"  // [batch, classes], 0 for a class that the image may have, a large negative number for others
+	FeaturesOutput = "features" // [batch, Dx]
+	LogitsOutput   = "logits"   // [batch, classes]
+	LossOutput     = "loss"     // scalar
+)
+
+// How much of the old running statistics a training step keeps, and what keeps variances from zero.
+const (
+	normMomentum = 0.95
+	normEpsilon  = 1e-5
+	// standardisation of the features: without learned scale and shift.
+	standardize = "standardize"
+)
+
+// DefaultExtractor is the configuration for a data set's image size: three stages for images of 32 pixels, two for
+// smaller ones.
+func DefaultExtractor(channels, height, width, dx int) Extractor {
+	e := Extractor{Channels: channels, Height: height, Width: width, Dx: dx}
+	if min(height, width) >= 32 {
+		e.Widths, e.Residual = []int{24, 48, 96, 192}, []bool{true, true, true}
+	} else {
+		e.Widths, e.Residual = []int{8, 16, 32}, []bool{true, true}
+	}
+	return e
+}
+
+func (e Extractor) check() error {
+	if e.Channels != 1 && e.Channels != 3 {
+		return fmt.Errorf("extractor: %d channels; allowed are 1 (grey) and 3 (RGB)", e.Channels)
+	}
+	if len(e.Widths) < 2 || len(e.Residual) != len(e.Widths)-1 {
+		return fmt.Errorf("extractor: %d widths and %d residual flags; want at least two widths, and a flag for each after the first", len(e.Widths), len(e.Residual))
+	}
+	for _, w := range e.Widths {
+		if w < 1 || w > 4096 {
+			return fmt.Errorf("extractor: width %d; allowed are 1 to 4096 channels", w)
+		}
+	}
+	if e.Dx < 1 || e.Dx > 4096 {
+		return fmt.Errorf("extractor: dx is %d; allowed are 1 to 4096", e.Dx)
+	}
+	if smallest := 1 << (len(e.Widths) - 1); e.Height < smallest || e.Width < smallest || e.Height > 1024 || e.Width > 1024 {
+		return fmt.Errorf("extractor: images of %d x %d; with %d widths, allowed are sides of %d to 1024 pixels", e.Height, e.Width, len(e.Widths), smallest)
+	}
+	return nil
+}
+
+// Loss builds the training graph: inputs image, target, allowed and the running statistics, output loss, the mean
+// cross-entropy of a linear head on the features, and the new running statistics (named new_ and the input). Statistics start
+// from [Extractor.Statistics].
+func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	if classes < 2 {
+		return nil, fmt.Errorf("extractor: %d classes; want at least 2", classes)
+	}
+	b := onnx.NewBuilder("extractor training")
+	n := network{Extractor: e, b: b, w: NewWeights(b, seed), training: true}
+	x := n.image()
+	target := b.Input(TargetInput, onnx.Float32, "batch", classes)
+	allowed := b.Input(AllowedInput, onnx.Float32, "batch", classes)
+	logits := n.head(n.features(x), classes)
+	logp := b.Op("LogSoftmax", []onnx.Ref{b.Add(logits, allowed)}, onnx.IntAttr("axis", 1))
+	each := b.ReduceSum(b.Mul(target, logp), false, 1)
+	b.Output(LossOutput, b.Op("Neg", []onnx.Ref{b.ReduceMean(each, false, 0)}))
+	return b.Model()
+}
+
+// Statistics are the running statistics' first values, by the names of the training graph's inputs.
+func (e Extractor) Statistics() map[string]*onnx.Tensor {
+	out := map[string]*onnx.Tensor{}
+	for _, s := range e.norms() {
+		one := onnx.ZerosF32(s.size)
+		for i := range one.F32() {
+			one.F32()[i] = 1
+		}
+		out[s.name+"/mean"], out[s.name+"/var"] = onnx.ZerosF32(s.size), one
+	}
+	return out
+}
+
+// Model builds the inference graph, image to features, from the parameters and statistics of a training run.
+// With classes > 0 it has the output logits too.
+func (e Extractor) Model(values map[string]*onnx.Tensor, classes int) (*onnx.Model, error) {
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	b := onnx.NewBuilder("extractor")
+	n := network{Extractor: e, b: b, w: NewWeights(b, 0), stored: values}
+	f := n.features(n.image())
+	b.Output(FeaturesOutput, f)
+	if classes > 0 {
+		b.Output(LogitsOutput, n.head(f, classes))
+	}
+	m, err := b.Model()
+	if err != nil {
+		return nil, err
+	}
+	for name, t := range m.Graph.Initializers {
+		if v, ok := values[name]; ok {
+			if v.DType != t.DType || fmt.Sprint(v.Shape) != fmt.Sprint(t.Shape) {
+				return nil, fmt.Errorf("extractor: %q is %v and the configuration wants %v", name, v, t)
+			}
+			m.Graph.Initializers[name] = v.Clone()
+		}
+	}
+	return m, nil
+}
+
+// SetStandardization makes features of the given mean and standard deviation leave an extractor model, made by
+// [Extractor.Model], with mean 0 and standard deviation 1.
+func SetStandardization(m *onnx.Model, mean, std []float64) error {
+	mt, vt := m.Graph.Initializers[standardize+"/mean"], m.Graph.Initializers[standardize+"/var"]
+	if mt == nil || vt == nil || len(mean) != mt.Len() || len(std) != mt.Len() {
+		return fmt.Errorf("extractor: %d means and %d standard deviations do not fit the model's standardisation", len(mean), len(std))
+	}
+	for i := range mean {
+		// The features as they left so far were (raw - mean) / sqrt(var + epsilon).
+		s := math.Sqrt(float64(vt.F32()[i]) + normEpsilon)
+		if !(std[i] > 0) {
+			return fmt.Errorf("extractor: feature %d has standard deviation %v; it is the same for every image", i, std[i])
+		}
+		mt.F32()[i] += float32(s * mean[i])
+		v := s * std[i]
+		vt.F32()[i] = float32(v*v - normEpsilon)
+	}
+	return nil
+}
+
+type normSize struct {
+	name string
+	size int
+}
+
+// norms lists the normalisations in the order of the network.
+func (e Extractor) norms() []normSize {
+	out := []normSize{{"stem/norm", e.Widths[0]}}
+	for i, w := range e.Widths[1:] {
+		stage := fmt.Sprintf("stage%d", i+1)
+		out = append(out, normSize{stage + "/norm", w})
+		if e.Residual[i] {
+			out = append(out, normSize{stage + "/block/norm1", w}, normSize{stage + "/block/norm2", w})
+		}
+	}
+	return append(out, normSize{standardize, e.Dx})
+}
+
+// network builds the layers of either graph.
+type network struct {
+	Extractor
+	b        *onnx.Builder
+	w        Weights
+	training bool
+	stored   map[string]*onnx.Tensor // statistics of the inference graph
+}
+
+func (n network) image() onnx.Ref {
+	return n.b.Input(ImageInput, onnx.Float32, "batch", n.Channels, n.Height, n.Width)
+}
+
+func (n network) features(x onnx.Ref) onnx.Ref {
+	x = n.unit("stem", "", x, n.Channels, n.Widths[0])
+	for i, width := range n.Widths[1:] {
+		stage := fmt.Sprintf("stage%d", i+1)
+		x = n.unit(stage, "", x, n.Widths[i], width)
+		x = n.b.Scope(stage).Op("AveragePool", []onnx.Ref{x}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2))
+		if n.Residual[i] {
+			h := n.unit(stage+"/block", "1", x, width, width)
+			x = n.b.Scope(stage).Add(x, n.unit(stage+"/block", "2", h, width, width))
+		}
+	}
+	last := n.Widths[len(n.Widths)-1]
+	pooled := n.b.Op("Flatten", []onnx.Ref{n.b.Op("GlobalAveragePool", []onnx.Ref{x})})
+	h := n.w.Linear("project", pooled, last, n.Dx, Gaussian(math.Sqrt(1/float64(last))), nil)
+	one := onnx.ZerosF32(n.Dx)
+	for i := range one.F32() {
+		one.F32()[i] = 1
+	}
+	return n.norm(standardize, h, n.Dx, n.b.Const(one), n.b.Const(onnx.ZerosF32(n.Dx)))
+}
+
+// unit is a 3x3 convolution, a normalisation and a relu.
+func (n network) unit(scope, suffix string, x onnx.Ref, in, out int) onnx.Ref {
+	w := n.w.Scope(scope)
+	conv := w.b.Op("Conv", []onnx.Ref{x, w.Scope("conv"+suffix).Param("weight", Gaussian(math.Sqrt(2/float64(9*in))), out, in, 3, 3)},
+		onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("pads", 1, 1, 1, 1))
+	name := "norm" + suffix
+	l := w.Scope(name)
+	return w.b.Relu(n.norm(scope+"/"+name, conv, out, l.Param("scale", Constant(1), out), l.Param("shift", Constant(0), out)))
+}
+
+// norm is batch normalisation; name is that of its statistics.
+func (n network) norm(name string, x onnx.Ref, size int, scale, shift onnx.Ref) onnx.Ref {
+	epsilon := onnx.FloatAttr("epsilon", normEpsilon)
+	if !n.training {
+		get := func(what string) onnx.Ref {
+			t := n.stored[name+"/"+what]
+			if t == nil {
+				t = onnx.ZerosF32(size)
+				n.b.Fail("the statistics %s/%s are missing", name, what)
+			}
+			return n.b.Param(name+"/"+what, t.Clone())
+		}
+		return n.b.Op("BatchNormalization", []onnx.Ref{x, scale, shift, get("mean"), get("var")}, epsilon)
+	}
+	mean := n.b.Input(name+"/mean", onnx.Float32, size)
+	variance := n.b.Input(name+"/var", onnx.Float32, size)
+	out := n.b.OpN("BatchNormalization", []onnx.Ref{x, scale, shift, mean, variance}, 3, epsilon,
+		onnx.FloatAttr("momentum", normMomentum), onnx.IntAttr("training_mode", 1))
+	n.b.Output(optim.NewPrefix+name+"/mean", out[1])
+	n.b.Output(optim.NewPrefix+name+"/var", out[2])
+	return out[0]
+}
+
+// head is a linear classifier of the features. Its logits are divided by sqrt(dx): features of unit variance would
+// otherwise make it learn so much faster than the layers below that high rates diverge.
+func (n network) head(features onnx.Ref, classes int) onnx.Ref {
+	logits := n.w.Linear("head", features, n.Dx, classes, Gaussian(0.5), Constant(0))
+	return n.b.Mul(logits, n.b.F32(float32(1/math.Sqrt(float64(n.Dx)))))
+}
