@@ -1,9 +1,11 @@
 # What is needed: go, a C compiler, make, and npm (for `make setup`, once).
 GO  ?= go
 BIN := bin
+# The commit goes into the binary where git can tell it (not in a plain archive, nor in somebody else's checkout).
+VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build setup demo test test-short vet lint fmt generate bench conformance clean help
+.PHONY: all build setup demo test test-short vet lint fmt docs generate bench conformance clean help
 
 all: build
 
@@ -16,12 +18,12 @@ setup: $(BIN)/fmp ## fetch and verify the ONNX Runtime library, once
 .PHONY: $(BIN)/fmp
 $(BIN)/fmp: # go build knows best whether there is anything to do
 	@mkdir -p $(BIN)
-	$(GO) build -o $(BIN)/fmp ./cmd/fmp
+	$(GO) build $(VCS) -o $(BIN)/fmp ./cmd/fmp
 
 build: $(BIN)/fmp ## bin/fmp, and bin/fmp-edge without cgo
 	@if [ -d cmd/fmp-edge ]; then \
-	  echo 'CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o $(BIN)/fmp-edge ./cmd/fmp-edge'; \
-	  CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w" -o $(BIN)/fmp-edge ./cmd/fmp-edge; \
+	  echo 'CGO_ENABLED=0 $(GO) build $(VCS) -trimpath -ldflags="-s -w" -o $(BIN)/fmp-edge ./cmd/fmp-edge'; \
+	  CGO_ENABLED=0 $(GO) build $(VCS) -trimpath -ldflags="-s -w" -o $(BIN)/fmp-edge ./cmd/fmp-edge; \
 	fi
 
 demo: setup build ## the table of all methods from raw images, with the defaults
@@ -44,6 +46,10 @@ fmt: ## format the sources
 lint: vet ## staticcheck as well (go install honnef.co/go/tools/cmd/staticcheck@latest)
 	@command -v staticcheck >/dev/null || [ -x "$$($(GO) env GOPATH)/bin/staticcheck" ] || { echo 'staticcheck is missing: go install honnef.co/go/tools/cmd/staticcheck@latest'; exit 1; }
 	PATH="$$PATH:$$($(GO) env GOPATH)/bin" staticcheck ./...
+
+docs: build ## pages of every command and setting in docs
+	env -u FMP_CONFIG $(BIN)/fmp man --format markdown docs/commands
+	env -u FMP_CONFIG $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
 
 generate: ## Go code from the .proto files (needs protoc and protoc-gen-go)
 	@for t in protoc protoc-gen-go; do PATH="$$PATH:$$($(GO) env GOPATH)/bin" command -v $$t >/dev/null || { echo "$$t is missing: install protobuf-compiler, and go install google.golang.org/protobuf/cmd/protoc-gen-go@latest"; exit 1; }; done

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -41,7 +43,7 @@ var engineAliases = map[string]string{
 }
 
 func newConfigCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, markdown bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "config",
@@ -60,12 +62,16 @@ erm.l2 is FMP_ERM_L2.`,
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list of key, value, source and meaning")
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "print a page in Markdown: keys, values, variables, short flags and meanings")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), s.list)
+		}
+		if markdown {
+			return settingsPage(cmd.OutOrStdout(), s)
 		}
 		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 		for _, x := range s.list {
@@ -74,4 +80,19 @@ erm.l2 is FMP_ERM_L2.`,
 		return w.Flush()
 	}
 	return cmd
+}
+
+// settingsPage writes the settings as a table in Markdown.
+func settingsPage(w io.Writer, s *settings) error {
+	short := map[string]string{}
+	for a, key := range s.aliases {
+		short[key] = "`--" + a + "`"
+	}
+	var b strings.Builder
+	b.WriteString("# Settings\n\nEach is a key of a settings file (`--config FILE`), a variable of the environment, and a flag `--KEY VALUE`\n(some have a short one). Flags win over the environment, that over the file, that over the default.\n`fmp config` prints what holds and where it comes from. An unknown key is an error.\n\n| key | default | variable | short flag | meaning |\n| --- | --- | --- | --- | --- |\n")
+	for _, x := range s.list {
+		fmt.Fprintf(&b, "| `%s` | `%s` | `%s` | %s | %s |\n", x.Key, showValue(x.Value), envName(x.Key), short[x.Key], strings.ReplaceAll(x.Doc, "|", "\\|"))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

@@ -127,6 +127,16 @@ func TestConfigRoundTrip(t *testing.T) {
 	}
 }
 
+func TestSettingsPage(t *testing.T) {
+	code, out, errs := runFMP(t, "config", "--markdown")
+	if code != exitOK {
+		t.Fatal(errs)
+	}
+	if want := "| `erm.l2` | `3` | `FMP_ERM_L2` | `--l2` |"; !strings.Contains(out, want) {
+		t.Errorf("no line %q in:\n%s", want, out)
+	}
+}
+
 func TestSettingsOfEveryFormat(t *testing.T) {
 	for name, content := range map[string]string{
 		"a.json": `{"erm": {"l2": 2}, "federation": {"alpha": [1]}}`, "a.toml": "[erm]\nl2 = 2\n[federation]\nalpha = [1.0]\n", "a.yml": "erm.l2: 2\nfederation.alpha: 1\n",
