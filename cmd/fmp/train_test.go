@@ -99,7 +99,7 @@ func TestTrainErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"train", "predctor"}, "fmp train --help"},
+		{[]string{"train", "predctor"}, "did you mean predictor?"},
 		{[]string{"train", "predictor", "extra"}, "no arguments"},
 		{[]string{"train", "embedding", "--stps", "3"}, "--steps"},
 		{[]string{"fuse", "--embeding", "x"}, "--embeding"},
