@@ -12,7 +12,7 @@ import (
 // that maps images to features:
 //
 //	x0 = relu(N(conv3x3(image)))                                       Widths[0] channels
-//	for every further width:  x = pool2x2(relu(N(conv3x3(x)))),        Widths[i] channels
+//	for every further width:  x = relu(N(conv3x3(pool2x2(x)))),        Widths[i] channels
 //	                          x = x + relu(N(conv3x3(relu(N(conv3x3(x))))))  where Residual[i-1]
 //	features = standardised(mean over positions of x, times a [Widths[last], Dx] matrix)
 //
@@ -196,8 +196,8 @@ func (n network) features(x onnx.Ref) onnx.Ref {
 	x = n.unit("stem", "", x, n.Channels, n.Widths[0])
 	for i, width := range n.Widths[1:] {
 		stage := fmt.Sprintf("stage%d", i+1)
-		x = n.unit(stage, "", x, n.Widths[i], width)
 		x = n.b.Scope(stage).Op("AveragePool", []onnx.Ref{x}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2))
+		x = n.unit(stage, "", x, n.Widths[i], width)
 		if n.Residual[i] {
 			h := n.unit(stage+"/block", "1", x, width, width)
 			x = n.b.Scope(stage).Add(x, n.unit(stage+"/block", "2", h, width, width))

@@ -121,6 +121,7 @@ command is given again; the log is OUT.jsonl. The result does not depend on the 
 	f.IntSliceVar(&widths, "widths", nil, "channels of the stem and of each stage (default by image size)")
 	f.IntVar(&c.Epochs, "epochs", 0, "passes over the images (default by data set)")
 	f.IntVar(&c.Batch, "batch", 0, "images of a step (default 128)")
+	f.IntVar(&c.Shards, "shards", 0, "parts that a batch is cut into, each with batch statistics of its own (default 2)")
 	f.Float64Var(&c.Rate, "rate", 0, "highest learning rate (default 0.2)")
 	f.Float64Var(&c.WeightDecay, "weight-decay", 0, "weight decay (default by data set)")
 	f.Float64Var(&c.Auxiliary, "aux-share", 0, "share of a batch that comes from the auxiliary data set (default 0.4)")
@@ -140,6 +141,9 @@ func override(cmd *cobra.Command, cfg *learn.Config, c learn.Config, widths []in
 	}
 	if set("batch") {
 		cfg.Batch = c.Batch
+	}
+	if set("shards") {
+		cfg.Shards = c.Shards
 	}
 	if set("rate") {
 		cfg.Rate = c.Rate
@@ -186,7 +190,7 @@ func loadForTraining(cmd *cobra.Command, o dataset.Options) (*dataset.Dataset, e
 // commandLine is the command as it was given, without paths of this machine, for manifests.
 func commandLine(cmd *cobra.Command) string {
 	parts := []string{cmd.CommandPath()}
-	for _, name := range []string{"dataset", "classes", "aux", "aux-classes", "aux-share", "dx", "widths", "epochs", "batch", "rate", "weight-decay", "cutout", "seed"} {
+	for _, name := range []string{"dataset", "classes", "aux", "aux-classes", "aux-share", "dx", "widths", "epochs", "batch", "shards", "rate", "weight-decay", "cutout", "seed"} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 			parts = append(parts, "--"+name, strings.Trim(f.Value.String(), "[]"))
 		}
