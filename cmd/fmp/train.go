@@ -28,7 +28,7 @@ A training that was stopped goes on where it was when the same command is given 
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTrainExtractorCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
+	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
 	return cmd
 }
 

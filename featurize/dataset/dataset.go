@@ -300,3 +300,15 @@ func isDir(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir()
 }
+
+// Range is the images with index r.From <= i < r.To and their labels. It shares memory with the part.
+func (p *Part) Range(r Range) (*Part, error) {
+	if r.From < 0 || r.From > r.To || r.To > p.N {
+		return nil, fmt.Errorf("images %d to %d were asked for; there are %d", r.From, r.To-1, p.N)
+	}
+	size := p.H * p.W * p.Ch
+	return &Part{
+		Images: Images{N: r.Len(), H: p.H, W: p.W, Ch: p.Ch, Pix: p.Pix[r.From*size : r.To*size]},
+		Labels: p.Labels[r.From:r.To],
+	}, nil
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/patches"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+)
+
+func newTrainPatchesCommand() *cobra.Command {
+	var (
+		name, dir, out, library string
+		classes                 int
+		o                       patches.Options
+		asJSON                  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "patches",
+		Short: "Learn a simple extractor in seconds, without gradients: filters by clustering patches",
+		Long: `patches learns an extractor of one layer from the extractor part of a data set (the first half of its
+training images): filters by clustering whitened patches, a threshold, max pooling, and a projection onto the
+directions that separate the classes. It takes seconds, is weaker than what fmp train extractor makes,
+and does not depend on the number of threads.`,
+		Example: `  fmp train patches --out extractor.onnx
+  fmp train patches --dataset mnist --filters 128 --dx 32 --out mnist.onnx`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out == "" {
+				return usageErrorf("--out is not given; name the model file to write")
+			}
+			ds, err := loadForTraining(cmd, dataset.Options{Name: name, Dir: dir, Classes: classes})
+			if err != nil {
+				return err
+			}
+			splits, err := ds.Splits(dataset.DefaultFractions)
+			if err != nil {
+				return usageError(err)
+			}
+			part, err := ds.Train.Range(splits.Extractor)
+			if err != nil {
+				return err
+			}
+			eng, err := ort.New(engine.Options{Threads: 1, Library: library})
+			if errors.Is(err, ort.ErrNoLibrary) {
+				return missingError(err)
+			}
+			if err != nil {
+				return err
+			}
+			defer eng.Close()
+			p := newProgress(cmd.ErrOrStderr())
+			o.Progress = func(done, total int) { p.report("filter responses", done, total) }
+			start := time.Now()
+			m, err := patches.Learn(cmd.Context(), eng, part, len(ds.Classes), o)
+			p.close()
+			if err != nil {
+				return usageError(err)
+			}
+			dx := m.Graph.Outputs[0].Shape[1].Size
+			err = models.Manifest{
+				Kind: models.KindExtractor, Dx: dx, Mean: []float32{0}, Std: []float32{1}, Layout: "NCHW", Seed: o.Seed,
+				TrainingData: fmt.Sprintf("%s: training images 0 to %d", name, splits.Extractor.To-1), Command: patchesLine(cmd),
+			}.Write(m)
+			if err != nil {
+				return err
+			}
+			if err := onnx.Save(out, m); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"file": out, "dataset": name, "dx": dx, "seconds": time.Since(start).Seconds()})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d features, learned from %d images of %s in %s\n", out, dx, part.N, name, time.Since(start).Round(time.Second))
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
+	f.StringVar(&dir, "dataset.dir", "", "data folder; empty means $FMP_DATA, then the cache")
+	f.IntVar(&classes, "classes", 0, "keeps the first so many classes; 0 means all")
+	f.StringVarP(&out, "out", "o", "", "model file to write")
+	f.IntVar(&o.Filters, "filters", 0, "number of filters (default 96)")
+	f.IntVar(&o.Side, "side", 0, "side of a filter in pixels (default 7)")
+	f.IntVar(&o.Grid, "grid", 0, "pooling windows along each axis (default 4)")
+	f.IntVar(&o.Dx, "dx", 0, "number of features (default 12)")
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of the patches and of the clustering")
+	f.IntVar(&o.Workers, "workers", 2, "batches run at once; the result does not depend on it")
+	f.StringVar(&library, "engine.library", "", "path of the ONNX Runtime's library")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// patchesLine is the command as it was given, without paths of this machine, for manifests.
+func patchesLine(cmd *cobra.Command) string {
+	parts := []string{cmd.CommandPath()}
+	for _, name := range []string{"dataset", "classes", "filters", "side", "grid", "dx", "seed"} {
+		if f := cmd.Flags().Lookup(name); f != nil && (f.Changed || name == "seed" || name == "dataset") {
+			parts = append(parts, "--"+name, f.Value.String())
+		}
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,401 @@
+// Package patches learns an extractor without gradients: filters by clustering whitened patches, then a
+// projection that separates the classes.
+package patches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+)
+
+// Options are the sizes of the extractor; zero fields take the defaults.
+type Options struct {
+	Filters int // default 96
+	Side    int // of a filter, pixels; default 7
+	Grid    int // pooling windows along each axis; default 4
+	Dx      int // features; default 12
+	Samples int // patches that are clustered; default 20000
+	Images  int // most images that the projection is learned from; default 8000
+	Rounds  int // of clustering; default 15
+	// Ridge is added to the within-class covariance, relative to its largest eigenvalue; default 0.002.
+	Ridge   float64
+	Workers int // batches in flight; the result does not depend on it
+	Seed    uint64
+	// Progress, where given, hears of the images done.
+	Progress func(done, total int)
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		v   *int
+		def int
+	}{{&o.Filters, 96}, {&o.Side, 7}, {&o.Grid, 4}, {&o.Dx, 12}, {&o.Samples, 20000}, {&o.Images, 8000}, {&o.Rounds, 15}, {&o.Workers, 1}} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	if o.Ridge == 0 {
+		o.Ridge = 0.002
+	}
+	return o
+}
+
+// threshold is subtracted from responses of standard deviation 1 over patches.
+const threshold = 0.5
+
+// Learn makes an extractor from labelled images: spherical k-means on whitened patches gives the filters
+// (Coates and Ng, Learning feature representations with k-means, 2012); the projection is onto the leading
+// directions of the total covariance after whitening within classes, the first of which are Fisher's linear
+// discriminants. Features are standardised over the images. The same Options give the same model.
+func Learn(ctx context.Context, eng engine.Engine, part *dataset.Part, classes int, o Options) (*onnx.Model, error) {
+	o = o.withDefaults()
+	if part.N < 10*classes || part.N < 100 {
+		return nil, fmt.Errorf("learning patches: %d images of %d classes; at least 100 images and 10 for each class are needed", part.N, classes)
+	}
+	if o.Side < 2 || o.Side > min(part.H, part.W) || o.Grid < 1 || o.Filters < 1 || o.Dx < 1 || o.Samples < 10*o.Filters || o.Rounds < 1 || o.Ridge < 0 {
+		return nil, fmt.Errorf("learning patches: sizes %+v do not fit images of %dx%d", o, part.H, part.W)
+	}
+	p := models.Patches{
+		Height: part.H, Width: part.W, Channels: part.Ch, Threshold: threshold, Absolute: part.Ch > 1,
+		Pool: (min(part.H, part.W) - o.Side + 1) / o.Grid,
+	}
+	if p.Pool < 1 {
+		return nil, fmt.Errorf("learning patches: a grid of %d does not fit images of %dx%d and filters of %d", o.Grid, part.H, part.W, o.Side)
+	}
+	var err error
+	if p.Filters, err = filters(ctx, part, o); err != nil {
+		return nil, err
+	}
+	responses, n, err := respond(ctx, eng, p, part, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := project(&p, responses, part.Labels[:n], classes, o); err != nil {
+		return nil, err
+	}
+	return p.Model()
+}
+
+// filters clusters whitened patches; each filter's response has mean 0 and deviation 1 over the patches.
+func filters(ctx context.Context, part *dataset.Part, o Options) (*onnx.Tensor, error) {
+	r := rng.New(o.Seed, "patches")
+	d := part.Ch * o.Side * o.Side
+	x := mat.NewDense(o.Samples, d, nil)
+	for i := range o.Samples {
+		// A patch without contrast says nothing; look for another a few times.
+		for range 20 {
+			if cut(part, r, o.Side, x.RawRowView(i)) > 0.05 {
+				break
+			}
+		}
+	}
+	cov := mat.NewSymDense(d, nil)
+	cov.SymOuterK(1/float64(o.Samples), x.T())
+	var eig mat.EigenSym
+	if !eig.Factorize(cov, true) {
+		return nil, errors.New("learning patches: the covariance of the patches has no eigenvalues")
+	}
+	values := eig.Values(nil)
+	top := values[d-1]
+	if !(top > 0) {
+		return nil, errors.New("learning patches: the images are blank")
+	}
+	var v mat.Dense
+	eig.VectorsTo(&v)
+	scaled := mat.DenseCopyOf(&v)
+	for j, l := range values {
+		s := 1 / math.Sqrt(math.Max(l, 0)+0.02*top)
+		for i := range d {
+			scaled.Set(i, j, scaled.At(i, j)*s)
+		}
+	}
+	var white, u mat.Dense
+	white.Mul(scaled, v.T())
+	u.Mul(x, &white)
+	for i := range o.Samples {
+		unit(u.RawRowView(i))
+	}
+	centres := mat.NewDense(o.Filters, d, nil)
+	for j, i := range r.Perm(o.Samples)[:o.Filters] {
+		copy(centres.RawRowView(j), u.RawRowView(i))
+	}
+	var sim mat.Dense
+	for range o.Rounds {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		sim.Mul(&u, centres.T())
+		centres.Zero()
+		for i := range o.Samples {
+			row := sim.RawRowView(i)
+			best := 0
+			for j, s := range row {
+				if s > row[best] {
+					best = j
+				}
+			}
+			c := centres.RawRowView(best)
+			for k, w := range u.RawRowView(i) {
+				c[k] += w
+			}
+		}
+		for j := range o.Filters {
+			if unit(centres.RawRowView(j)) == 0 { // nothing came to this centre
+				copy(centres.RawRowView(j), u.RawRowView(r.IntN(o.Samples)))
+			}
+		}
+	}
+	var f, response mat.Dense
+	f.Mul(centres, &white)
+	for j := range o.Filters {
+		centre(f.RawRowView(j))
+	}
+	response.Mul(x, f.T())
+	out := make([]float32, 0, o.Filters*d)
+	for j := range o.Filters {
+		var ss float64
+		for i := range o.Samples {
+			ss += response.At(i, j) * response.At(i, j)
+		}
+		scale := 1 / math.Sqrt(ss/float64(o.Samples)+1e-12)
+		for _, w := range f.RawRowView(j) {
+			out = append(out, float32(scale*w))
+		}
+	}
+	return onnx.NewTensor(out, o.Filters, part.Ch, o.Side, o.Side), nil
+}
+
+// cut puts a random patch into dst, [channels, side, side] less its mean, and returns its deviation.
+func cut(part *dataset.Part, r *rand.Rand, side int, dst []float64) float64 {
+	im := part.At(r.IntN(part.N))
+	y0, x0 := r.IntN(part.H-side+1), r.IntN(part.W-side+1)
+	k := 0
+	for c := range part.Ch {
+		for y := range side {
+			for x := range side {
+				dst[k] = float64(im[((y0+y)*part.W+x0+x)*part.Ch+c]) / 255
+				k++
+			}
+		}
+	}
+	centre(dst)
+	var ss float64
+	for _, v := range dst {
+		ss += v * v
+	}
+	return math.Sqrt(ss / float64(len(dst)))
+}
+
+func centre(v []float64) {
+	var sum float64
+	for _, x := range v {
+		sum += x
+	}
+	sum /= float64(len(v))
+	for i := range v {
+		v[i] -= sum
+	}
+}
+
+// unit scales v to length 1 and returns the length it had.
+func unit(v []float64) float64 {
+	var ss float64
+	for _, x := range v {
+		ss += x * x
+	}
+	n := math.Sqrt(ss)
+	if n > 0 {
+		for i := range v {
+			v[i] /= n
+		}
+	}
+	return n
+}
+
+// respond computes the pooled responses of the first images.
+func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dataset.Part, o Options) (*mat.Dense, int, error) {
+	m, err := p.Model()
+	if err != nil {
+		return nil, 0, err
+	}
+	x, err := extractor.New(eng, m, models.Manifest{}, extractor.Options{Workers: o.Workers}, part.Images)
+	if err != nil {
+		return nil, 0, err
+	}
+	n := min(part.N, o.Images)
+	first := dataset.Images{N: n, H: part.H, W: part.W, Ch: part.Ch, Pix: part.Pix[:n*part.H*part.W*part.Ch]}
+	rows, err := x.Features(ctx, &first, o.Progress)
+	if err := errors.Join(err, x.Close()); err != nil {
+		return nil, 0, err
+	}
+	out := mat.NewDense(n, x.Dx(), nil)
+	raw := out.RawMatrix().Data
+	for i, v := range rows {
+		raw[i] = float64(v)
+	}
+	return out, n, nil
+}
+
+// project learns the projection and its offset from responses [n, d].
+func project(p *models.Patches, x *mat.Dense, labels []int, classes int, o Options) error {
+	n, d := x.Dims()
+	dx := o.Dx
+	if dx > d {
+		return fmt.Errorf("learning patches: %d features out of %d responses; ask for fewer", dx, d)
+	}
+	mean := make([]float64, d)
+	means, count := mat.NewDense(classes, d, nil), make([]float64, classes)
+	for i := range n {
+		count[labels[i]]++
+		m := means.RawRowView(labels[i])
+		for k, v := range x.RawRowView(i) {
+			mean[k] += v / float64(n)
+			m[k] += v
+		}
+	}
+	within := mat.NewDense(n, d, nil)
+	for c := range classes {
+		if count[c] > 0 {
+			m := means.RawRowView(c)
+			for k := range m {
+				m[k] /= count[c]
+			}
+		}
+	}
+	for i := range n {
+		row, w, m := x.RawRowView(i), within.RawRowView(i), means.RawRowView(labels[i])
+		for k := range row {
+			w[k] = row[k] - m[k]
+			row[k] -= mean[k]
+		}
+	}
+	sw, st := square(within), square(x)
+	ridge := o.Ridge * largest(sw)
+	if !(ridge > 0) {
+		return errors.New("learning patches: responses do not vary within classes")
+	}
+	for k := range d {
+		sw.SetSym(k, k, sw.At(k, k)+ridge)
+	}
+	var chol mat.Cholesky
+	if !chol.Factorize(sw) {
+		return errors.New("learning patches: the within-class covariance is not positive definite; give a larger ridge")
+	}
+	var l mat.TriDense
+	chol.LTo(&l)
+	// Orthogonal iteration for the leading eigenvectors q of L^-1 St L^-T; the directions are L^-T q.
+	r := rng.New(o.Seed, "projection")
+	q := mat.NewDense(d, dx, nil)
+	for i := range q.RawMatrix().Data {
+		q.RawMatrix().Data[i] = r.NormFloat64()
+	}
+	var dir mat.Dense
+	for range 40 {
+		orthonormal(q)
+		if err := dir.Solve(l.T(), q); err != nil && !conditioned(err) {
+			return fmt.Errorf("learning patches: %w", err)
+		}
+		var t mat.Dense
+		t.Mul(st, &dir)
+		if err := q.Solve(&l, &t); err != nil && !conditioned(err) {
+			return fmt.Errorf("learning patches: %w", err)
+		}
+	}
+	orthonormal(q)
+	if err := dir.Solve(l.T(), q); err != nil && !conditioned(err) {
+		return fmt.Errorf("learning patches: %w", err)
+	}
+	var z mat.Dense
+	z.Mul(x, &dir)
+	w, off := make([]float32, d*dx), make([]float32, dx)
+	for j := range dx {
+		var ss, shift float64
+		for i := range n {
+			ss += z.At(i, j) * z.At(i, j)
+		}
+		scale := 1 / math.Sqrt(ss/float64(n)+1e-12)
+		for k := range d {
+			v := scale * dir.At(k, j)
+			w[k*dx+j] = float32(v)
+			shift += v * mean[k]
+		}
+		off[j] = float32(-shift)
+	}
+	p.Projection, p.Offset = onnx.NewTensor(w, d, dx), onnx.NewTensor(off, dx)
+	return nil
+}
+
+// conditioned says that a solve gave an answer and warned of the matrix's condition, which the ridge bounds.
+func conditioned(err error) bool {
+	var c mat.Condition
+	return errors.As(err, &c)
+}
+
+// square is the mean of x_i x_i^T over the rows of x.
+func square(x *mat.Dense) *mat.SymDense {
+	n, d := x.Dims()
+	var g mat.Dense
+	g.Mul(x.T(), x)
+	s := mat.NewSymDense(d, nil)
+	for i := range d {
+		for j := i; j < d; j++ {
+			s.SetSym(i, j, g.At(i, j)/float64(n))
+		}
+	}
+	return s
+}
+
+// largest is an eigenvalue's estimate by power iteration.
+func largest(s *mat.SymDense) float64 {
+	d := s.SymmetricDim()
+	v := mat.NewVecDense(d, nil)
+	for i := range d {
+		v.SetVec(i, 1)
+	}
+	unit(v.RawVector().Data)
+	var l float64
+	for range 30 {
+		var t mat.VecDense
+		t.MulVec(s, v)
+		v.CopyVec(&t)
+		l = unit(v.RawVector().Data)
+	}
+	return l
+}
+
+// orthonormal makes the columns of q orthonormal (modified Gram-Schmidt, twice).
+func orthonormal(q *mat.Dense) {
+	n, k := q.Dims()
+	for range 2 {
+		for j := range k {
+			for m := range j {
+				var dot float64
+				for i := range n {
+					dot += q.At(i, j) * q.At(i, m)
+				}
+				for i := range n {
+					q.Set(i, j, q.At(i, j)-dot*q.At(i, m))
+				}
+			}
+			var ss float64
+			for i := range n {
+				ss += q.At(i, j) * q.At(i, j)
+			}
+			s := 1 / math.Sqrt(ss+1e-300)
+			for i := range n {
+				q.Set(i, j, q.At(i, j)*s)
+			}
+		}
+	}
+}

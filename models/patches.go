@@ -1,0 +1,60 @@
+package models
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Patches is an extractor of one layer: filters learned from patches of images, a threshold, max pooling,
+// and a linear projection (Coates, Ng and Lee, AISTATS 2011, with max pooling and a projection in place of
+// sums over quadrants). It is learned in seconds without gradients, see featurize/patches.
+type Patches struct {
+	// Height, Width and Channels are the images'.
+	Height, Width, Channels int
+	// Filters are [k, Channels, side, side]; Threshold is subtracted from their responses, of which the
+	// positive part is kept. Absolute takes the responses' absolute values first, so that dark on light and
+	// light on dark look alike.
+	Filters   *onnx.Tensor
+	Threshold float32
+	Absolute  bool
+	// Pool is the side and stride of the windows that keep their maximum.
+	Pool int
+	// Projection is [k * cells, dx] and Offset [dx]; nil gives the pooled responses themselves.
+	Projection, Offset *onnx.Tensor
+}
+
+// Cells is the number of pooling windows, along the height and the width together.
+func (p Patches) Cells() int {
+	side := p.Filters.Shape[2]
+	return ((p.Height - side + 1) / p.Pool) * ((p.Width - side + 1) / p.Pool)
+}
+
+// Model builds the graph: image [batch, Channels, Height, Width] of pixels scaled to 0..1 in, features
+// [batch, dx] out.
+func (p Patches) Model() (*onnx.Model, error) {
+	if p.Filters == nil || len(p.Filters.Shape) != 4 || p.Filters.Shape[1] != p.Channels || p.Pool < 1 || p.Cells() < 1 {
+		return nil, fmt.Errorf("patches: filters %v and pooling %d do not fit images of %dx%dx%d", p.Filters, p.Pool, p.Height, p.Width, p.Channels)
+	}
+	k := p.Filters.Shape[0]
+	bias := make([]float32, k)
+	b := onnx.NewBuilder("patches")
+	x := b.Input("image", onnx.Float32, "batch", p.Channels, p.Height, p.Width)
+	filters := b.Param("filters", p.Filters)
+	if p.Absolute {
+		x = b.Op("Abs", []onnx.Ref{b.Op("Conv", []onnx.Ref{x, filters})})
+		x = b.Relu(b.Sub(x, b.F32(p.Threshold)))
+	} else {
+		for i := range bias {
+			bias[i] = -p.Threshold
+		}
+		x = b.Relu(b.Op("Conv", []onnx.Ref{x, filters, b.Param("bias", onnx.NewTensor(bias, k))}))
+	}
+	x = b.Op("MaxPool", []onnx.Ref{x}, onnx.IntsAttr("kernel_shape", p.Pool, p.Pool), onnx.IntsAttr("strides", p.Pool, p.Pool))
+	x = b.Op("Flatten", []onnx.Ref{x})
+	if p.Projection != nil {
+		x = b.Op("Gemm", []onnx.Ref{x, b.Param("projection", p.Projection), b.Param("offset", p.Offset)})
+	}
+	b.Output("features", x)
+	return b.Model()
+}
