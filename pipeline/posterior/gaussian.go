@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
@@ -71,21 +73,22 @@ func (t *Task) gaussianPosterior(ctx context.Context, key string, set *point.Set
 		stream := func(part ...any) *rand.Rand {
 			return rng.New(t.in.Seed, append([]any{t.in.Stream, "gaussian", key}, part...)...)
 		}
-		var z [][]float64
+		var a [][]float64
 		var d *diagnostics
 		if s.Sampler == Laplace {
 			r := stream("laplace")
-			z = make([][]float64, t.in.Samples)
-			for i := range z {
-				z[i] = normal(r, target.dim())
+			a = make([][]float64, t.in.Samples)
+			for i := range a {
+				a[i] = make([]float64, target.dim())
+				target.unwhiten(normal(r, target.dim()), a[i])
 			}
-		} else if z, d, err = hmc(ctx, target, t.in.Samples, s, threads, func(chain int) *rand.Rand { return stream("chain", chain) }); err != nil {
+		} else if a, d, err = hmc(ctx, target, t.in.Samples, s, threads, func(chain int) *rand.Rand { return stream("chain", chain) }); err != nil {
 			return gaussianResult{}, err
 		}
 		rest := stream("complement")
-		out := make(Ensemble, len(z))
-		for i := range z {
-			out[i] = target.head(z[i], rest)
+		out := make(Ensemble, len(a))
+		for i := range a {
+			out[i] = target.head(a[i], rest)
 		}
 		return gaussianResult{out, d}, nil
 	})
@@ -151,35 +154,51 @@ func newTarget(set *point.Set, mode Theta, precision float64, sampler string) (*
 		}
 		return t, t.addBlock(o.Hessian(t.mode))
 	}
-	prob, weight := o.Probabilities(t.mode), make([]float64, p.N)
+	return t.blocks(o, curvature(o.Probabilities(t.mode)))
+}
+
+// curvature replaces probabilities by p (1 - p).
+func curvature(p []float64) []float64 {
+	for i, v := range p {
+		p[i] = v * (1 - v)
+	}
+	return p
+}
+
+// blocks is t with blocks and K for points of the curvature given, N x C: p (1 - p) at one head, or its mean over
+// several. o evaluates t.problem.
+func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) {
+	p := t.problem
+	r := len(t.mode) / p.C
+	out := *t
+	out.inverse, out.sum = nil, make([]float64, r*r)
+	weight := make([]float64, p.N)
 	for i := range weight {
-		row := prob[i*p.C : (i+1)*p.C]
-		weight[i] = p.W[i] * math.Max(0, 1-floats.Dot(row, row)) / math.Max(1, float64(p.C-1))
+		// 1 - |p|^2 is the sum of p (1 - p).
+		weight[i] = p.W[i] * floats.Sum(curvature[i*p.C:(i+1)*p.C]) / math.Max(1, float64(p.C-1))
 	}
 	k := o.Gram(weight)
-	t.sum = make([]float64, r*r)
 	for i := range r {
 		for j := range r {
-			t.sum[i*r+j] = k.At(i, j)
+			out.sum[i*r+j] = k.At(i, j)
 		}
 	}
 	for c := range p.C {
 		for i := range weight {
-			v := prob[i*p.C+c]
-			weight[i] = p.W[i] * v * (1 - v)
+			weight[i] = p.W[i] * curvature[i*p.C+c]
 		}
 		block := o.Gram(weight)
 		for i := range r {
 			for j := i; j < r; j++ {
 				block.SetSym(i, j, block.At(i, j)+k.At(i, j)/float64(p.C))
 			}
-			block.SetSym(i, i, block.At(i, i)+precision)
+			block.SetSym(i, i, block.At(i, i)+t.precision)
 		}
-		if err := t.addBlock(block); err != nil {
+		if err := out.addBlock(block); err != nil {
 			return nil, fmt.Errorf("class %d: %w", c, err)
 		}
 	}
-	return t, nil
+	return &out, nil
 }
 
 // addBlock appends U^-1 of a diagonal block U'U, which it overwrites.
@@ -202,6 +221,16 @@ func (t *target) unwhiten(z, out []float64) {
 		for i := range n {
 			out[i] = mode[i] + floats.Dot(inverse[i*n+i:(i+1)*n], z[i:])
 		}
+	}
+}
+
+// whiten sets z = U (head - mode).
+func (t *target) whiten(head, z []float64) {
+	n := len(z) / len(t.inverse)
+	floats.SubTo(z, head, t.mode)
+	for b, inverse := range t.inverse {
+		blas64.Trsv(blas.NoTrans, blas64.Triangular{N: n, Stride: n, Data: inverse, Uplo: blas.Upper, Diag: blas.NonUnit},
+			blas64.Vector{N: n, Inc: 1, Data: z[b*n : (b+1)*n]})
 	}
 }
 
@@ -242,10 +271,9 @@ func (t *target) sumEnergy(head, g, b []float64) float64 {
 	return energy
 }
 
-// head is the D x C head at z; what z does not sample is drawn from r.
-func (t *target) head(z []float64, r *rand.Rand) Theta {
-	a := make([]float64, len(z))
-	t.unwhiten(z, a)
+// head is the D x C head whose part in the span of the points is a (C x r, overwritten); what samplers leave out is
+// drawn from r.
+func (t *target) head(a []float64, r *rand.Rand) Theta {
 	if t.sum != nil {
 		n := len(a) / t.c
 		b := make([]float64, n)

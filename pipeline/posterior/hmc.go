@@ -12,13 +12,16 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// Hamiltonian Monte Carlo (Neal 2011) in whitened coordinates, where the target is close to N(0, I). Trajectories
-// of length about pi/2 then turn a Gaussian's position into its momentum: successive draws are nearly
-// independent. Step sizes are adapted by dual averaging (Hoffman and Gelman 2014, algorithm 5).
+// Hamiltonian Monte Carlo (Neal 2011) in whitened coordinates, where the target is close to N(0, I): there a
+// trajectory of length pi/2 turns a position into a momentum, and draws are nearly independent. Where points are few
+// and the prior is wide, most of the posterior lies far beyond the mode, where the likelihood is flatter: half-way
+// through the warm-up, chains whiten anew by the mean curvature that they met, and trajectories are somewhat longer,
+// of lengths that vary, lest one be a period of some coordinate. Step sizes are adapted by dual averaging.
 const (
-	hmcTrajectory = math.Pi / 2
-	hmcJitter     = 0.2 // trajectories vary by this share, lest one of them be a period of some coordinate
+	hmcTrajectory = 2
+	hmcJitter     = 0.6 // trajectories vary by this share
 	hmcTarget     = 0.8 // acceptance aimed at
+	hmcMaxStep    = 1.9
 	hmcMaxSteps   = 100 // leapfrog steps a trajectory
 	hmcDivergence = 1000
 )
@@ -83,8 +86,8 @@ func hmc(ctx context.Context, t *target, samples int, s Settings, threads int, s
 	for k := range t.dim() {
 		for i, c := range chains {
 			series[i] = make([]float64, draws)
-			for j, z := range c.kept {
-				series[i][j] = z[k]
+			for j, a := range c.kept {
+				series[i][j] = a[k]
 			}
 		}
 		d.rhat = max(d.rhat, splitRHat(series))
@@ -115,6 +118,26 @@ func (c *chain) potential(z, gradient []float64) float64 {
 	return f
 }
 
+// averaging is dual averaging of log step sizes towards an acceptance of hmcTarget (Hoffman and Gelman 2014,
+// equations 4 to 6, with their constants).
+type averaging struct{ mu, slack, log, n float64 }
+
+func newAveraging(epsilon float64) *averaging { return &averaging{mu: math.Log(10 * epsilon)} }
+
+// next is the step size after one of acceptance probability p.
+func (a *averaging) next(p float64) float64 {
+	const gamma, t0, kappa = 0.05, 10, 0.75
+	a.n++
+	a.slack += (hmcTarget - p - a.slack) / (a.n + t0)
+	log := a.mu - math.Sqrt(a.n)/gamma*a.slack
+	a.log += math.Pow(a.n, -kappa) * (log - a.log)
+	// Beyond 2 the leapfrog is unstable on N(0, I), whatever its first accidents suggest.
+	return math.Min(math.Exp(log), hmcMaxStep)
+}
+
+// final is the step size adapted.
+func (a *averaging) final() float64 { return math.Min(math.Exp(a.log), hmcMaxStep) }
+
 func (c *chain) run(ctx context.Context, warmup, draws int) error {
 	n := c.t.dim()
 	c.head, c.headGradient, c.sum = make([]float64, n), make([]float64, n), make([]float64, n/c.t.c)
@@ -124,19 +147,27 @@ func (c *chain) run(ctx context.Context, warmup, draws int) error {
 		return fmt.Errorf("the energy at the start is %v; scale the features or raise erm.l2", u)
 	}
 	z1, g1, p := make([]float64, n), make([]float64, n), make([]float64, n)
-
-	// Dual averaging, with the constants of Hoffman and Gelman.
-	const gamma, t0, kappa = 0.05, 10, 0.75
 	c.epsilon = 1 / math.Pow(float64(n), 0.25) // the scaling of HMC's step with dimension (Beskos et al. 2013)
-	mu := math.Log(10 * c.epsilon)
-	var slack, logAverage float64
+	step := newAveraging(c.epsilon)
+	mean := make([]float64, c.t.problem.N*c.t.c)
 
 	for iteration := range warmup + draws {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if iteration == warmup {
-			c.epsilon = math.Exp(logAverage)
+		switch iteration {
+		case warmup / 2:
+			var err error
+			c.t.unwhiten(z, c.head)
+			if c.t, err = c.t.blocks(c.o, mean); err != nil {
+				return err
+			}
+			c.t.whiten(c.head, z)
+			u = c.potential(z, g)
+			c.epsilon = step.final()
+			step = newAveraging(c.epsilon)
+		case warmup:
+			c.epsilon = step.final()
 		}
 		for i := range p {
 			p[i] = c.r.NormFloat64()
@@ -165,16 +196,16 @@ func (c *chain) run(ctx context.Context, warmup, draws int) error {
 			z, z1, g, g1, u = z1, z, g1, g, u1
 		}
 		if iteration < warmup {
-			m := float64(iteration + 1)
-			slack += (hmcTarget - probability - slack) / (m + t0)
-			log := mu - math.Sqrt(m)/gamma*slack
-			weight := math.Pow(m, -kappa)
-			logAverage += weight * (log - logAverage)
-			// Beyond 2 the leapfrog is unstable on N(0, I), whatever its first accidents suggest.
-			c.epsilon = math.Min(math.Exp(log), 1.9)
+			c.epsilon = step.next(probability)
+			if window := warmup/2 - warmup/4; iteration >= warmup/4 && iteration < warmup/2 {
+				c.t.unwhiten(z, c.head)
+				floats.AddScaled(mean, 1/float64(window), curvature(c.o.Probabilities(c.head)))
+			}
 			continue
 		}
-		c.kept = append(c.kept, append([]float64(nil), z...))
+		a := make([]float64, n)
+		c.t.unwhiten(z, a)
+		c.kept = append(c.kept, a)
 		c.energies = append(c.energies, u)
 		c.accepted += probability
 	}

@@ -80,7 +80,7 @@ const (
 // DefaultSettings are the shared protocol of design.md: lambda 3, shrinkage 0.3.
 func DefaultSettings() Settings {
 	return Settings{L2: 3, Shrinkage: 0.3, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
-		Chains: 2, Warmup: 100, Draws: 150, Shuffles: 10}
+		Chains: 2, Warmup: 100, Draws: 200, Shuffles: 10}
 }
 
 // Check says what is wrong with the settings.
