@@ -187,14 +187,14 @@ func numeric(s *Spec, ks ...Kernel) (Kernel, error) {
 	case onnx.Uint64:
 		return pick(3)
 	default:
-		if !narrowInts.Has(d) {
+		if from := narrowInts | boolean; !from.Has(d) {
 			return pick(len(ks)) // none
 		}
 		k, err := pick(2)
 		if err != nil {
 			return nil, err
 		}
-		return via(k, narrowInts, onnx.Int64, append([]onnx.DType{}, s.Out...), s.Const), nil
+		return via(k, narrowInts|boolean, onnx.Int64, append([]onnx.DType{}, s.Out...), s.Const), nil
 	}
 }
 

@@ -27,8 +27,8 @@ func init() {
 		{"ReduceSumSquare", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + x*x }}},
 		{"ReduceLogSum", 18, floats, reducer{add: func(a, x float64) float64 { return a + x }, end: func(a float64, _ int) float64 { return math.Log(a) }}},
 		{"ReduceLogSumExp", 18, floats, reducer{logSumExp: true}},
-		{"ReduceMax", 18, numbers, reducer{start: math.Inf(-1), add: func(a, x float64) float64 { return max(a, x) }, needsOne: true}},
-		{"ReduceMin", 18, numbers, reducer{start: math.Inf(1), add: func(a, x float64) float64 { return min(a, x) }, needsOne: true}},
+		{"ReduceMax", 18, numbers | boolean, reducer{start: math.Inf(-1), add: func(a, x float64) float64 { return max(a, x) }, needsOne: true}},
+		{"ReduceMin", 18, numbers | boolean, reducer{start: math.Inf(1), add: func(a, x float64) float64 { return min(a, x) }, needsOne: true}},
 	} {
 		r.reduce.op = r.op
 		register(
@@ -45,7 +45,7 @@ type reducer struct {
 	add       func(a, x float64) float64
 	end       func(a float64, n int) float64
 	logSumExp bool
-	needsOne  bool // an empty reduction has no value
+	needsOne  bool // an empty reduction of integers has no value; of floats it is start
 }
 
 func (r reducer) byAttribute(s *Spec) (Kernel, error) {
@@ -81,7 +81,7 @@ func (r reducer) kernel(s *Spec, keep bool, axesOf func(*Call) ([]int, bool, err
 		if err != nil {
 			return p, nil, err
 		}
-		if p.count == 0 && p.outputs > 0 && r.needsOne {
+		if p.count == 0 && p.outputs > 0 && r.needsOne && !floats.Has(c.In[0].DType) {
 			return p, nil, fmt.Errorf("shape %v has nothing to reduce over axes %v", xs, axes)
 		}
 		return p, p.shape(keep), nil

@@ -1,0 +1,160 @@
+package kernel
+
+import (
+	"fmt"
+)
+
+// ConvTranspose: group = 1, output_padding = 0, window attributes as in newWindow; x [n, ci, in...], w [ci, co/group, size...], b [co]:
+//
+//	out_k = stride_k (in_k - 1) + output_padding_k + extent_k - begin_k - end_k
+//
+// or output_shape, which settles the padding: what is too much is cut evenly, the odd one at the end (SAME_LOWER: at the
+// beginning) where auto_pad is SAME_UPPER, else the other way round.
+func init() {
+	register(Def{Op: "ConvTranspose", Since: 1, In: "T T T?", Out: "T", T: floats, Half: true, New: newConvTranspose})
+}
+
+type transposedConv struct {
+	window
+	group   int
+	outPad  []int
+	outSize []int
+}
+
+func newConvTranspose(s *Spec) (Kernel, error) {
+	w, err := newWindow(s)
+	if err != nil {
+		return nil, err
+	}
+	t := transposedConv{window: w, group: s.int("group", 1), outPad: s.ints("output_padding"), outSize: s.ints("output_shape")}
+	if t.group < 1 {
+		return nil, fmt.Errorf("group %d: at least 1 is expected", t.group)
+	}
+	return numeric(s, convTranspose[float32](t), convTranspose[float64](t))
+}
+
+func (t transposedConv) fitTransposed(in, size []int) (window, []int, error) {
+	r := len(in)
+	w := t.window
+	if w.size != nil && !sameShape(w.size, size) {
+		return w, nil, fmt.Errorf("kernel_shape %v differs from the weights' %v", w.size, size)
+	}
+	w.size = size
+	def := func(v []int, d int) ([]int, error) {
+		if len(v) == 0 {
+			v = make([]int, r)
+			fillRange(v, d)
+		}
+		if len(v) != r {
+			return nil, fmt.Errorf("%v has %d entries for %d spatial axes", v, len(v), r)
+		}
+		return append([]int{}, v...), nil
+	}
+	outPad := t.outPad
+	for _, f := range []struct {
+		v *[]int
+		d int
+	}{{&w.stride, 1}, {&w.dilation, 1}, {&w.begin, 0}, {&w.end, 0}, {&outPad, 0}} {
+		v, err := def(*f.v, f.d)
+		if err != nil {
+			return w, nil, err
+		}
+		*f.v = v
+	}
+	out := make([]int, r)
+	sizes := t.outSize
+	if len(sizes) > r {
+		sizes = sizes[len(sizes)-r:]
+	}
+	if sizes != nil && len(sizes) != r {
+		return w, nil, fmt.Errorf("output_shape %v for %d spatial axes", t.outSize, r)
+	}
+	for k := range in {
+		full := w.stride[k]*(in[k]-1) + outPad[k] + w.dilation[k]*(w.size[k]-1) + 1
+		same := w.autoPad == "SAME_UPPER" || w.autoPad == "SAME_LOWER"
+		switch {
+		case sizes != nil || same:
+			out[k] = in[k] * w.stride[k]
+			if sizes != nil {
+				out[k] = sizes[k]
+			}
+			total := max(0, full-out[k])
+			if w.autoPad == "SAME_UPPER" {
+				w.begin[k], w.end[k] = total/2, total-total/2
+			} else {
+				w.begin[k], w.end[k] = total-total/2, total/2
+			}
+		default:
+			out[k] = full - w.begin[k] - w.end[k]
+		}
+		if out[k] < 0 {
+			return w, nil, fmt.Errorf("the output would have size %d on spatial axis %d", out[k], k)
+		}
+	}
+	return w, out, nil
+}
+
+func convTranspose[T floating](t transposedConv) Kernel {
+	return func(c *Call) error {
+		xs, ws := c.In[0].Shape, c.In[1].Shape
+		if len(xs) < 3 || len(ws) != len(xs) || xs[1] != ws[0] || ws[0]%t.group != 0 {
+			return fmt.Errorf("input %v, weights %v and group %d do not match", xs, ws, t.group)
+		}
+		w, sp, err := t.fitTransposed(xs[2:], ws[2:])
+		if err != nil {
+			return err
+		}
+		var bias []T
+		if b := c.in(2); b != nil {
+			if b.Len() != ws[1]*t.group {
+				return fmt.Errorf("bias has %d elements for %d output channels", b.Len(), ws[1]*t.group)
+			}
+			bias = data[T](b)
+		}
+		out, err := c.New(0, c.In[0].DType, append([]int{xs[0], ws[1] * t.group}, sp...))
+		if err != nil {
+			return err
+		}
+		x, wt, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
+		cg, og := ws[0]/t.group, ws[1]
+		in, pos, q := product(xs[2:]), product(sp), product(w.size)
+		c.Parallel(xs[0]*t.group, cg*og*q*in/4, func(lo, hi int) {
+			col := Scratch[T](c, og*q*in)
+			at, tp := make([]int, len(sp)), make([]int, len(sp))
+			for item := lo; item < hi; item++ {
+				g := item % t.group
+				clear(col)
+				// col [og q, in] = w' [og q, cg] x [cg, in]
+				weights := matrix[T]{data: wt[g*cg*og*q : (g+1)*cg*og*q], rows: og * q, cols: cg, stride: max(1, og*q), trans: true}
+				multiply(weights, dense(x[item*cg*in:(item+1)*cg*in], cg, in), dense(col, og*q, in))
+				for ch := 0; ch < og; ch++ {
+					dst := o[(item*og+ch)*pos : (item*og+ch+1)*pos]
+					clear(dst)
+					if bias != nil {
+						fillRange(dst, bias[g*og+ch])
+					}
+					for tap := 0; tap < q; tap++ {
+						unravel(tp, tap, w.size)
+						src := col[(ch*q+tap)*in : (ch*q+tap+1)*in]
+						for i, v := range src {
+							unravel(at, i, xs[2:])
+							off, inside := 0, true
+							for k := range sp {
+								y := at[k]*w.stride[k] - w.begin[k] + tp[k]*w.dilation[k]
+								if y < 0 || y >= sp[k] {
+									inside = false
+									break
+								}
+								off = off*sp[k] + y
+							}
+							if inside {
+								dst[off] += v
+							}
+						}
+					}
+				}
+			}
+		})
+		return nil
+	}
+}

@@ -1,0 +1,283 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// Quantisation to and from 8-bit integers, and products of quantised tensors:
+//
+//	QuantizeLinear:   y = saturate(round(x / scale) + zero), rounding half to even
+//	DequantizeLinear: x = (y - zero) scale
+//
+// scale and zero are scalars or one for each position on axis (default 1). MatMulInteger and ConvInteger give the int32
+// product of what is above the zero points; QLinearMatMul quantises it again.
+func init() {
+	q := set(onnx.Int8, onnx.Uint8)
+	register(
+		Def{Op: "QuantizeLinear", Since: 10, Until: 18, In: "T T U?", Out: "U", T: single | set(onnx.Int32), U: q, OutType: quantizedType, New: newQuantize},
+		Def{Op: "QuantizeLinear", Since: 19, In: "T T U?", Out: "U", T: single, U: q | set(onnx.Int16, onnx.Uint16), Half: true, OutType: quantizedType, New: newQuantize},
+		Def{Op: "DequantizeLinear", Since: 10, In: "T U T?", Out: "U", T: q | set(onnx.Int32, onnx.Int16, onnx.Uint16), U: single, Half: true, New: newDequantize},
+		Def{Op: "DynamicQuantizeLinear", Since: 11, In: "F", Out: "U F U", U: set(onnx.Uint8), OutType: byteType, New: newDynamicQuantize},
+		Def{Op: "MatMulInteger", Since: 10, In: "T U T? U?", Out: "V", T: q, U: q, OutType: int32Type, New: newMatMulInteger},
+		Def{Op: "ConvInteger", Since: 10, In: "T U T? U?", Out: "V", T: q, U: q, OutType: int32Type, New: newConvInteger},
+		Def{Op: "QLinearMatMul", Since: 10, In: "T F T U F U V F V", Out: "V", T: q, U: q, OutType: func(s *Spec) (onnx.DType, error) { return s.In[7], nil }, New: newQLinearMatMul},
+	)
+}
+
+func byteType(*Spec) (onnx.DType, error)  { return onnx.Uint8, nil }
+func int32Type(*Spec) (onnx.DType, error) { return onnx.Int32, nil }
+
+func quantizedType(s *Spec) (onnx.DType, error) {
+	if s.has(2) {
+		return s.In[2], nil
+	}
+	return onnx.Uint8, nil
+}
+
+// channel finds, for element i of a tensor, its entry in a scale or zero point.
+func channel(shape, param []int, axis int) (func(i int) int, error) {
+	if product(param) == 1 {
+		return func(int) int { return 0 }, nil
+	}
+	ax, err := axisOf(axis, len(shape))
+	if err != nil {
+		return nil, err
+	}
+	if len(param) != 1 || param[0] != shape[ax] {
+		return nil, fmt.Errorf("a scale of shape %v for axis %d of shape %v", param, ax, shape)
+	}
+	inner := product(shape[ax+1:])
+	return func(i int) int { return i / inner % shape[ax] }, nil
+}
+
+// bounds of an integer type.
+func limits(d onnx.DType) (lo, hi float64) {
+	switch d {
+	case onnx.Int8:
+		return math.MinInt8, math.MaxInt8
+	case onnx.Int16:
+		return math.MinInt16, math.MaxInt16
+	case onnx.Uint16:
+		return 0, math.MaxUint16
+	}
+	return 0, math.MaxUint8
+}
+
+// quantized writes whole numbers, saturated to the type.
+func quantized(out *onnx.Tensor, v func(i int) float64) {
+	lo, hi := limits(out.DType)
+	n := out.Len()
+	buf := &onnx.Tensor{DType: onnx.Float64, Shape: out.Shape, Data: make([]float64, n)}
+	for i := range n {
+		buf.F64()[i] = min(max(v(i), lo), hi)
+	}
+	castInto(out, buf)
+}
+
+func newQuantize(s *Spec) (Kernel, error) {
+	axis := 1
+	if s.Opset >= 13 {
+		axis = s.int("axis", 1)
+	}
+	s.ignore("saturate")
+	if s.Opset >= 21 && (s.int("block_size", 0) != 0 || s.hasAttr("output_dtype") && onnx.DType(s.int("output_dtype", 0)) != s.Out[0] && s.int("output_dtype", 0) != 0) {
+		return nil, fmt.Errorf("block_size and output_dtype are not implemented")
+	}
+	d := s.Out[0]
+	return func(c *Call) error {
+		x, scale, zero := c.In[0], c.In[1], c.in(2)
+		at, err := channel(x.Shape, scale.Shape, axis)
+		if err != nil {
+			return err
+		}
+		if zero != nil && zero.Len() != scale.Len() {
+			return fmt.Errorf("scale has %d elements and the zero point %d", scale.Len(), zero.Len())
+		}
+		out, err := c.New(0, d, x.Shape)
+		if err != nil {
+			return err
+		}
+		quantized(out, func(i int) float64 {
+			k := at(i)
+			z := 0.0
+			if zero != nil {
+				z = toFloat64(zero, k)
+			}
+			return math.RoundToEven(float64(float32(toFloat64(x, i))/float32(toFloat64(scale, k)))) + z
+		})
+		return nil
+	}, nil
+}
+
+func newDequantize(s *Spec) (Kernel, error) {
+	axis := 1
+	if s.Opset >= 13 {
+		axis = s.int("axis", 1)
+	}
+	if s.Opset >= 21 && s.int("block_size", 0) != 0 {
+		return nil, fmt.Errorf("block_size is not implemented")
+	}
+	return func(c *Call) error {
+		x, scale, zero := c.In[0], c.In[1], c.in(2)
+		at, err := channel(x.Shape, scale.Shape, axis)
+		if err != nil {
+			return err
+		}
+		if zero != nil && zero.Len() != scale.Len() {
+			return fmt.Errorf("scale has %d elements and the zero point %d", scale.Len(), zero.Len())
+		}
+		out, err := c.New(0, onnx.Float32, x.Shape)
+		if err != nil {
+			return err
+		}
+		o := out.F32()
+		for i := range o {
+			k := at(i)
+			z := 0.0
+			if zero != nil {
+				z = toFloat64(zero, k)
+			}
+			o[i] = float32((toFloat64(x, i) - z) * toFloat64(scale, k))
+		}
+		return nil
+	}, nil
+}
+
+// DynamicQuantizeLinear: scale = (max(x, 0) - min(x, 0)) / 255, zero = saturate(round(-min / scale)).
+func newDynamicQuantize(*Spec) (Kernel, error) {
+	return func(c *Call) error {
+		x := c.In[0].F32()
+		var lo, hi float32
+		for _, v := range x {
+			lo, hi = min(lo, v), max(hi, v)
+		}
+		scale := (hi - lo) / 255
+		zero := 0.0
+		if scale != 0 {
+			zero = min(max(math.RoundToEven(float64(-lo/scale)), 0), 255)
+		}
+		y, err := c.New(0, onnx.Uint8, c.In[0].Shape)
+		if err != nil {
+			return err
+		}
+		quantized(y, func(i int) float64 {
+			if scale == 0 {
+				return 0
+			}
+			return math.RoundToEven(float64(x[i]/scale)) + zero
+		})
+		s, err := c.New(1, onnx.Float32, nil)
+		if err != nil {
+			return err
+		}
+		s.F32()[0] = scale
+		z, err := c.New(2, onnx.Uint8, nil)
+		if err != nil {
+			return err
+		}
+		z.U8()[0] = uint8(zero)
+		return nil
+	}, nil
+}
+
+// above is a tensor less its zero point (scalar, or one for each position on axis), as float64: whole and exact.
+func above(t, zero *onnx.Tensor, axis int) (*onnx.Tensor, error) {
+	out := converted(t, onnx.Float64)
+	if zero == nil {
+		return out, nil
+	}
+	at, err := channel(t.Shape, zero.Shape, axis)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out.F64() {
+		out.F64()[i] -= toFloat64(zero, at(i))
+	}
+	return out, nil
+}
+
+// exactly runs a float64 kernel on the differences to the zero points; 8-bit products stay whole below 2^53.
+func exactly(c *Call, k Kernel, a, b *onnx.Tensor) (*onnx.Tensor, error) {
+	sub := NewCall(c.env, 2, 1)
+	sub.In[0], sub.In[1], sub.Want[0] = a, b, true
+	defer sub.free()
+	if err := k(sub); err != nil {
+		return nil, err
+	}
+	r := sub.Out[0]
+	out := &onnx.Tensor{DType: r.DType, Shape: r.Shape, Data: append([]float64{}, r.F64()...)}
+	c.env.Pool.Put(r.Data)
+	return out, nil
+}
+
+func intProduct(c *Call, k Kernel, za, zb *onnx.Tensor, axisA, axisB int) error {
+	a, err := above(c.In[0], za, axisA)
+	if err != nil {
+		return err
+	}
+	b, err := above(c.In[1], zb, axisB)
+	if err != nil {
+		return err
+	}
+	r, err := exactly(c, k, a, b)
+	if err != nil {
+		return err
+	}
+	out, err := c.New(0, onnx.Int32, r.Shape)
+	if err != nil {
+		return err
+	}
+	castInto(out, r)
+	return nil
+}
+
+func newMatMulInteger(*Spec) (Kernel, error) {
+	return func(c *Call) error { return intProduct(c, matMulFloat[float64], c.in(2), c.in(3), -2, -1) }, nil
+}
+
+func newConvInteger(s *Spec) (Kernel, error) {
+	w, err := newWindow(s)
+	if err != nil {
+		return nil, err
+	}
+	k := convOf[float64](w, s.int("group", 1))
+	return func(c *Call) error { return intProduct(c, k, c.in(2), c.in(3), 1, 0) }, nil
+}
+
+// QLinearMatMul: y = saturate(round(a b · scale_a scale_b / scale_y) + zero_y).
+func newQLinearMatMul(s *Spec) (Kernel, error) {
+	d := s.Out[0]
+	if !bytes.Has(d) {
+		return nil, fmt.Errorf("output of element type %v is not implemented", d)
+	}
+	return func(c *Call) error {
+		for i, t := range c.In {
+			if i != 0 && i != 3 && t.Len() != 1 {
+				return fmt.Errorf("input %d has shape %v; scales and zero points by row or column are not implemented", i, t.Shape)
+			}
+		}
+		a, err := above(c.In[0], c.In[2], 0)
+		if err != nil {
+			return err
+		}
+		b, err := above(c.In[3], c.In[5], 0)
+		if err != nil {
+			return err
+		}
+		r, err := exactly(c, matMulFloat[float64], a, b)
+		if err != nil {
+			return err
+		}
+		out, err := c.New(0, d, r.Shape)
+		if err != nil {
+			return err
+		}
+		factor := toFloat64(c.In[1], 0) * toFloat64(c.In[4], 0) / toFloat64(c.In[6], 0)
+		zero := toFloat64(c.In[7], 0)
+		quantized(out, func(i int) float64 { return math.RoundToEven(r.F64()[i]*factor) + zero })
+		return nil
+	}, nil
+}
