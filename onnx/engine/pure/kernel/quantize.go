@@ -23,7 +23,7 @@ func init() {
 		Def{Op: "DynamicQuantizeLinear", Since: 11, In: "F", Out: "U F U", U: set(onnx.Uint8), OutType: byteType, New: newDynamicQuantize},
 		Def{Op: "MatMulInteger", Since: 10, In: "T U T? U?", Out: "V", T: q, U: q, OutType: int32Type, New: newMatMulInteger},
 		Def{Op: "ConvInteger", Since: 10, In: "T U T? U?", Out: "V", T: q, U: q, OutType: int32Type, New: newConvInteger},
-		Def{Op: "QLinearMatMul", Since: 10, In: "T F T U F U V F V", Out: "V", T: q, U: q, OutType: func(s *Spec) (onnx.DType, error) { return s.In[7], nil }, New: newQLinearMatMul},
+		Def{Op: "QLinearMatMul", Since: 10, In: "T F T U F U F V", Out: "V", T: q, U: q, OutType: func(s *Spec) (onnx.DType, error) { return s.In[7], nil }, New: newQLinearMatMul},
 	)
 }
 
