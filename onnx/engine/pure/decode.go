@@ -1,3 +1,5 @@
+//go:build !tiny
+
 package pure
 
 import (
@@ -6,9 +8,50 @@ import (
 	"slices"
 
 	decoder "github.com/owulveryck/onnx-go"
+	"github.com/owulveryck/onnx-go/backend"
+	"gonum.org/v1/gonum/graph"
+	"gorgonia.org/tensor"
 
 	"fmp/onnx"
 )
+
+// decodingBackend is the graph as onnx-go wants to see it.
+type decodingBackend struct{ *computation }
+
+var (
+	_ backend.ComputationBackend = (*decodingBackend)(nil)
+	_ decoder.Namer              = (*value)(nil)
+	_ decoder.DataCarrier        = (*value)(nil)
+)
+
+func (v *value) SetName(name string) { v.name = name }
+func (v *value) GetName() string     { return v.name }
+
+func (v *value) SetTensor(t tensor.Tensor) error { v.tensor = t; return nil }
+
+func (v *value) GetTensor() tensor.Tensor {
+	t, _ := v.tensor.(tensor.Tensor)
+	return t
+}
+
+// ApplyOperation records an operator and the values it makes.
+func (b *decodingBackend) ApplyOperation(op decoder.Operation, outputs ...graph.Node) error {
+	o := operation{name: op.Name, attributes: op.Attributes}
+	for _, n := range outputs {
+		v, ok := n.(*value)
+		if !ok {
+			return fmt.Errorf("output of %s is a %T, not a value of this backend", op.Name, n)
+		}
+		o.outputs = append(o.outputs, v)
+	}
+	b.operations = append(b.operations, o)
+	return nil
+}
+
+// Run is asked of every backend. This one is for decoding: a session runs the plan that is made from it.
+func (b *decodingBackend) Run() error {
+	return fmt.Errorf("a decoded graph is run by a session")
+}
 
 // decode lets onnx-go read the model and compares what it made with our own reading, node by node. It returns
 // the order in which the nodes are to run.
@@ -29,7 +72,7 @@ func decode(m *onnx.Model) (order []int, unsupported []Unsupported, err error) {
 		return nil, nil, fmt.Errorf("handing the model to onnx-go: %w", err)
 	}
 	c := newComputation()
-	d := decoder.NewModel(c)
+	d := decoder.NewModel(&decodingBackend{c})
 	if err := unmarshal(d, data); err != nil {
 		return nil, nil, err
 	}
@@ -41,7 +84,7 @@ func decode(m *onnx.Model) (order []int, unsupported []Unsupported, err error) {
 		if !ok {
 			return nil, nil, fmt.Errorf("onnx-go lost the initializer %q", name)
 		}
-		if got := n.(*value).tensor; got == nil || !sameData(got.Data(), t) || !slices.Equal([]int(got.Shape()), t.Shape) {
+		if got := n.(*value).GetTensor(); got == nil || !sameData(got.Data(), t) || !slices.Equal([]int(got.Shape()), t.Shape) {
 			return nil, nil, fmt.Errorf("onnx-go read the initializer %q differently", name)
 		}
 	}

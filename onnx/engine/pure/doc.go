@@ -10,6 +10,9 @@
 // What onnx-go cannot decode or no kernel implements is refused by node and operator when the model
 // is loaded, with every reason at once ([UnsupportedError]); [Supports] asks without loading.
 //
+// The build tag tiny leaves onnx-go out, and fills the graph from our own reading alone: for programs whose
+// size counts.
+//
 // Batch and set sizes are free from run to run. Buffers of dropped values are reused within a run and
 // by the next. Results are the same to the bit for any number of threads.
 package pure

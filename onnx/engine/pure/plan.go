@@ -33,6 +33,13 @@ func compile(m *onnx.Model) (*plan, error) {
 	if m == nil || m.Graph == nil {
 		return nil, fmt.Errorf("no model to load")
 	}
+	if len(m.Functions) > 0 {
+		inlined := *m
+		if err := onnx.InlineFunctions(&inlined); err != nil {
+			return nil, err
+		}
+		m = &inlined
+	}
 	g := m.Graph
 	opset := int(m.Opset())
 	if opset < 1 || opset > kernel.MaxOpset {

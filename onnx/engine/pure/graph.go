@@ -4,44 +4,27 @@ import (
 	"fmt"
 	"sort"
 
-	decoder "github.com/owulveryck/onnx-go"
-	"github.com/owulveryck/onnx-go/backend"
 	"gonum.org/v1/gonum/graph"
 	"gonum.org/v1/gonum/graph/multi"
 	"gonum.org/v1/gonum/graph/topo"
-	"gorgonia.org/tensor"
 )
 
-// computation is the backend that onnx-go decodes a model into: a multigraph whose nodes are values and whose lines
+// computation is what a model is decoded into: a multigraph whose nodes are values and whose lines
 // go from an operator's output to its inputs, weighted with the input's position. (It must be a multigraph:
 // Add(x, x) reads one value twice.)
 type computation struct {
 	*multi.WeightedDirectedGraph
 	operations []operation
-	run        func() error
 }
-
-var _ backend.ComputationBackend = (*computation)(nil)
 
 // value is a node of the graph.
 type value struct {
 	graph.Node
 	name   string
-	tensor tensor.Tensor
+	tensor any // as the decoder read it, where it is an initializer
 }
 
-var (
-	_ decoder.Namer       = (*value)(nil)
-	_ decoder.DataCarrier = (*value)(nil)
-)
-
-func (v *value) SetName(name string) { v.name = name }
-func (v *value) GetName() string     { return v.name }
-
-func (v *value) SetTensor(t tensor.Tensor) error { v.tensor = t; return nil }
-func (v *value) GetTensor() tensor.Tensor        { return v.tensor }
-
-// operation is an operator as onnx-go announces it.
+// operation is an operator as the decoder announces it.
 type operation struct {
 	name       string
 	attributes map[string]any
@@ -75,28 +58,6 @@ func (c *computation) SetWeightedEdge(e graph.WeightedEdge) {
 type line struct{ graph.WeightedLine }
 
 func (l line) ReversedEdge() graph.Edge { return l }
-
-// ApplyOperation records an operator and the values it makes.
-func (c *computation) ApplyOperation(op decoder.Operation, outputs ...graph.Node) error {
-	o := operation{name: op.Name, attributes: op.Attributes}
-	for _, n := range outputs {
-		v, ok := n.(*value)
-		if !ok {
-			return fmt.Errorf("output of %s is a %T, not a value of this backend", op.Name, n)
-		}
-		o.outputs = append(o.outputs, v)
-	}
-	c.operations = append(c.operations, o)
-	return nil
-}
-
-// Run runs the plan that was made from the graph.
-func (c *computation) Run() error {
-	if c.run == nil {
-		return fmt.Errorf("the graph has no plan yet")
-	}
-	return c.run()
-}
 
 // inputs are the names of the values that an operation reads, in order. All outputs of an operation hold the same lines;
 // those of the value named "" (an output left out) belong to every operation that leaves one out, and say nothing.

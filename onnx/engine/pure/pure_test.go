@@ -1,0 +1,344 @@
+package pure_test
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+)
+
+func newPure(t testing.TB, threads int) engine.Engine {
+	t.Helper()
+	e, err := pure.New(engine.Options{Threads: threads})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func build(t testing.TB, f func(b *onnx.Builder)) *onnx.Model {
+	t.Helper()
+	b := onnx.NewBuilder("test")
+	f(b)
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func load(t testing.TB, m *onnx.Model) engine.Session {
+	t.Helper()
+	s, err := newPure(t, 2).Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func eval(t testing.TB, s engine.Session, feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
+	t.Helper()
+	out, err := engine.Eval(s, feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func want(t *testing.T, got *onnx.Tensor, want ...float32) {
+	t.Helper()
+	if got.Len() != len(want) {
+		t.Fatalf("%v elements, want %v", got, want)
+	}
+	for i, w := range want {
+		if math.Abs(float64(got.F32()[i]-w)) > 1e-6 {
+			t.Fatalf("got %v, want %v", got.F32(), want)
+		}
+	}
+}
+
+// The same value read twice by one node, values read after a view of them was changed, and outputs that share a
+// buffer with an input or with each other.
+func TestSharedBuffers(t *testing.T) {
+	m := build(t, func(b *onnx.Builder) {
+		x := b.Input("x", onnx.Float32, "n")
+		twice := b.Add(x, x)                        // 2x
+		view := b.Op("Identity", []onnx.Ref{twice}) // shares its buffer
+		square := b.Mul(twice, twice)               // 4x²
+		neg := b.Op("Neg", []onnx.Ref{view})
+		b.Output("view", view)
+		b.Output("square", square)
+		b.Output("neg", neg)
+		b.Output("fed", b.Op("Identity", []onnx.Ref{x}))
+	})
+	s := load(t, m)
+	defer s.Close()
+	x := onnx.Vector[float32](1, 2, 3)
+	out := eval(t, s, map[string]*onnx.Tensor{"x": x})
+	want(t, out["view"], 2, 4, 6)
+	want(t, out["square"], 4, 16, 36)
+	want(t, out["neg"], -2, -4, -6)
+	want(t, out["fed"], 1, 2, 3)
+	out["fed"].F32()[0], out["view"].F32()[0] = 9, 9
+	want(t, x, 1, 2, 3)
+	// What an earlier run gave away is not written to by a later one.
+	next := eval(t, s, map[string]*onnx.Tensor{"x": onnx.Vector[float32](5, 5, 5)})
+	want(t, out["square"], 4, 16, 36)
+	want(t, next["square"], 100, 100, 100)
+}
+
+// A graph's sizes may change from run to run, and fetched tensors are written in place.
+func TestDynamicSizesAndInPlaceFetch(t *testing.T) {
+	m := build(t, func(b *onnx.Builder) {
+		x := b.Input("x", onnx.Float32, "n", 3)
+		b.Output("y", b.Relu(b.Add(x, b.Const(onnx.Vector[float32](1, 0, -1)))))
+	})
+	s := load(t, m)
+	defer s.Close()
+	for _, n := range []int{4, 1, 9, 0, 2} {
+		x := onnx.ZerosF32(n, 3)
+		y := onnx.ZerosF32(n, 3)
+		for i := range x.F32() {
+			x.F32()[i], y.F32()[i] = float32(i), -1
+		}
+		if err := s.Run(map[string]*onnx.Tensor{"x": x}, map[string]*onnx.Tensor{"y": y}); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range y.F32() {
+			if w := float32(i) + []float32{1, 0, -1}[i%3]; v != w {
+				t.Fatalf("n = %d: y[%d] = %v, want %v", n, i, v, w)
+			}
+		}
+	}
+	if err := s.Run(map[string]*onnx.Tensor{"x": onnx.ZerosF32(2, 3)}, map[string]*onnx.Tensor{"y": onnx.ZerosF32(3, 3)}); err == nil {
+		t.Error("an output tensor of another shape was taken")
+	}
+}
+
+// Runs reuse their buffers: a second run of the same size allocates next to nothing.
+func TestBuffersAreReused(t *testing.T) {
+	m := build(t, func(b *onnx.Builder) {
+		x := b.Input("x", onnx.Float32, "n")
+		v := x
+		for range 20 {
+			v = b.Op("Sin", []onnx.Ref{b.Add(v, x)})
+		}
+		b.Output("y", v)
+	})
+	s := load(t, m)
+	defer s.Close()
+	feeds := map[string]*onnx.Tensor{"x": onnx.ZerosF32(1 << 16)}
+	fetch := map[string]*onnx.Tensor{"y": onnx.ZerosF32(1 << 16)}
+	var before, after runtime.MemStats
+	if err := s.Run(feeds, fetch); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&before)
+	if err := s.Run(feeds, fetch); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<16 {
+		t.Errorf("the second run allocated %d bytes, one value has %d", n, 4<<16)
+	}
+}
+
+// What onnx-go mangles comes out right all the same: optional inputs and outputs left out, booleans, bytes, empty tensors, scalars,
+// operators without inputs.
+func TestDecoderTraps(t *testing.T) {
+	node := func(op string, in, out []string, attrs ...onnx.Attr) *onnx.Node {
+		return &onnx.Node{Op: op, Inputs: in, Outputs: out, Attrs: attrs}
+	}
+	f := func(name string, dims ...any) onnx.ValueInfo {
+		return onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(dims...)}
+	}
+	m := onnx.NewModel(&onnx.Graph{
+		Name:   "traps",
+		Inputs: []onnx.ValueInfo{f("x", "n", 4)},
+		Outputs: []onnx.ValueInfo{f("clipped", "n", 4), f("inverse", "n", 1), f("chosen", "n", 4), f("pooled", 1, 1, "m"),
+			f("sum", "n", 4), f("joined", "n", 4), f("bytes", 2)},
+		Initializers: map[string]*onnx.Tensor{
+			"high": onnx.Scalar[float32](0.5), "ones": onnx.Vector[float32](1, 1, 1, 1), "mask": onnx.Vector(true, false, true, false),
+			"none": onnx.ZerosF32(0, 4), "u8": onnx.Vector[uint8](7, 200), "shape": onnx.Vector[int64](1, 1, -1),
+		},
+		Nodes: []*onnx.Node{
+			// out of order: the producer of "one" comes last
+			node("Add", []string{"x", "one"}, []string{"sum"}),
+			node("Clip", []string{"x", "", "high"}, []string{"clipped"}),
+			node("LayerNormalization", []string{"x", "ones"}, []string{"normal", "", "inverse"}),
+			node("Where", []string{"mask", "x", "normal"}, []string{"chosen"}),
+			node("Reshape", []string{"x", "shape"}, []string{"flat"}),
+			node("MaxPool", []string{"flat"}, []string{"pooled", ""}, onnx.IntsAttr("kernel_shape", 2)),
+			node("Concat", []string{"none", "x"}, []string{"joined"}, onnx.IntAttr("axis", 0)),
+			node("Cast", []string{"u8"}, []string{"bytes"}, onnx.IntAttr("to", int(onnx.Float32))),
+			node("Constant", nil, []string{"one"}, onnx.FloatAttr("value_float", 1)),
+		},
+	})
+	s := load(t, m)
+	defer s.Close()
+	out := eval(t, s, map[string]*onnx.Tensor{"x": onnx.NewTensor([]float32{-1, 0, 1, 2}, 1, 4)})
+	inv := float32(1 / math.Sqrt(1.25+1e-5))
+	want(t, out["clipped"], -1, 0, 0.5, 0.5)
+	want(t, out["inverse"], inv)
+	want(t, out["chosen"], -1, -0.5*inv, 1, 1.5*inv)
+	want(t, out["pooled"], 0, 1, 2)
+	want(t, out["sum"], 0, 1, 2, 3)
+	want(t, out["joined"], -1, 0, 1, 2)
+	want(t, out["bytes"], 7, 200)
+}
+
+func TestRefusals(t *testing.T) {
+	one := func(n *onnx.Node, opset int64) *onnx.Model {
+		m := onnx.NewModel(&onnx.Graph{
+			Name: "one", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
+			Outputs: []onnx.ValueInfo{{Name: "y"}}, Nodes: []*onnx.Node{n}, Initializers: map[string]*onnx.Tensor{},
+		})
+		m.Opsets[""] = opset
+		return m
+	}
+	for _, c := range []struct {
+		name string
+		m    *onnx.Model
+		says []string
+	}{
+		{"unknown operator", one(&onnx.Node{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{`"n1"`, "Frobnicate", "not implemented"}},
+		{"other domain", one(&onnx.Node{Name: "n1", Op: "Relu", Domain: "com.example", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"com.example.Relu", "domain"}},
+		{"future opset", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 99), []string{"opset 99", "1 to 21"}},
+		{"too old an opset", one(&onnx.Node{Name: "n1", Op: "Gelu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"Gelu", "20-21", "17"}},
+		{"unknown attribute", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{onnx.IntAttr("surprise", 1)}}, 17), []string{`"surprise"`}},
+		{"attribute of another kind", one(&onnx.Node{Op: "LeakyRelu", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{onnx.IntAttr("alpha", 1)}}, 17), []string{`"alpha"`, "kind"}},
+		{"too many inputs", one(&onnx.Node{Op: "Relu", Inputs: []string{"x", "x"}, Outputs: []string{"y"}}, 17), []string{"2 inputs", "at most 1"}},
+		{"too few inputs", one(&onnx.Node{Op: "Add", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"input 1 is not optional"}},
+		{"element type", one(&onnx.Node{Op: "Not", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"float32"}},
+		{"training", one(&onnx.Node{Op: "Dropout", Inputs: []string{"x"}, Outputs: []string{"y", "mask", "more"}}, 17), []string{"3 outputs"}},
+		{"subgraph", one(&onnx.Node{Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: &onnx.Graph{}}}}, 17), []string{"If"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := newPure(t, 1).Load(c.m)
+			var u *pure.UnsupportedError
+			if !errors.As(err, &u) {
+				t.Fatalf("Load: %v, want an UnsupportedError", err)
+			}
+			for _, s := range c.says {
+				if !strings.Contains(err.Error(), s) {
+					t.Errorf("%q does not say %q", err, s)
+				}
+			}
+			if got := pure.Supports(c.m); len(got) != len(u.Nodes) || got[0] != u.Nodes[0] {
+				t.Errorf("Supports says %v, Load %v", got, u.Nodes)
+			}
+		})
+	}
+	// Broken models are errors too, of no operator's making.
+	for name, n := range map[string]*onnx.Node{
+		"dangling input": {Op: "Relu", Inputs: []string{"z"}, Outputs: []string{"y"}},
+		"cycle":          {Op: "Add", Inputs: []string{"x", "y"}, Outputs: []string{"y"}},
+		"given twice":    {Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"x"}},
+		"no output":      {Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"w"}},
+	} {
+		if _, err := newPure(t, 1).Load(one(n, 17)); err == nil {
+			t.Errorf("%s: loaded", name)
+		}
+	}
+}
+
+// Mistakes that only show when the model runs give an error that names the node, and leave the session usable.
+func TestRunErrors(t *testing.T) {
+	m := build(t, func(b *onnx.Builder) {
+		x := b.Input("x", onnx.Float32, "n")
+		i := b.Input("i", onnx.Int64, "k")
+		b.Output("y", b.Op("Gather", []onnx.Ref{x, i}))
+		b.Output("big", b.Op("ConstantOfShape", []onnx.Ref{i}))
+	})
+	s := load(t, m)
+	defer s.Close()
+	x := onnx.Vector[float32](1, 2, 3)
+	for name, feeds := range map[string]map[string]*onnx.Tensor{
+		"index outside":    {"x": x, "i": onnx.Vector[int64](3)},
+		"missing":          {"x": x},
+		"unknown":          {"x": x, "i": onnx.Vector[int64](1), "z": x},
+		"other type":       {"x": x, "i": onnx.Vector[int32](1)},
+		"other rank":       {"x": onnx.ZerosF32(2, 2), "i": onnx.Vector[int64](1)},
+		"negative size":    {"x": x, "i": onnx.Vector[int64](-1)},
+		"broken tensor":    {"x": {DType: onnx.Float32, Shape: []int{5}, Data: []float32{1}}, "i": onnx.Vector[int64](1)},
+		"more than memory": {"x": x, "i": onnx.Vector[int64](2, 2, 2, 1, 1, 1, 2, 2, 2, 1)},
+	} {
+		if name == "more than memory" {
+			feeds["x"] = onnx.ZerosF32(3)
+			continue
+		}
+		if _, err := engine.Eval(s, feeds); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	huge := build(t, func(b *onnx.Builder) {
+		b.Output("y", b.Op("ConstantOfShape", []onnx.Ref{b.Input("shape", onnx.Int64, 4)}))
+	})
+	h := load(t, huge)
+	defer h.Close()
+	for _, d := range [][]int64{{1 << 20, 1 << 20, 1, 1}, {1 << 30, 1, 1, 1}, {1 << 62, 4, 1, 1}, {-1, -1, 1, 1}} {
+		if _, err := engine.Eval(h, map[string]*onnx.Tensor{"shape": onnx.Vector(d...)}); err == nil {
+			t.Errorf("a tensor of shape %v was made", d)
+		}
+	}
+	out := eval(t, s, map[string]*onnx.Tensor{"x": x, "i": onnx.Vector[int64](2)})
+	want(t, out["y"], 3)
+	s.Close()
+	if _, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x, "i": onnx.Vector[int64](2)}); err == nil {
+		t.Error("a closed session ran")
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, o := range []engine.Options{{Threads: -1}, {Threads: pure.MaxThreads + 1}, {Provider: "cuda"}} {
+		if _, err := pure.New(o); err == nil {
+			t.Errorf("%+v was taken", o)
+		}
+	}
+}
+
+// A zero of one matrix does not hide an infinity of the other, as it would in BLAS.
+func TestInfinitiesSurvive(t *testing.T) {
+	m := build(t, func(b *onnx.Builder) {
+		b.Output("y", b.MatMul(b.Input("a", onnx.Float32, 1, 2), b.Input("b", onnx.Float32, 2, 2)))
+	})
+	s := load(t, m)
+	defer s.Close()
+	inf := float32(math.Inf(1))
+	out := eval(t, s, map[string]*onnx.Tensor{"a": onnx.NewTensor([]float32{0, 1}, 1, 2), "b": onnx.NewTensor([]float32{inf, 1, 2, 3}, 2, 2)})
+	if y := out["y"].F32(); y[0] == y[0] || y[1] != 3 {
+		t.Errorf("got %v, want [NaN 3]", y)
+	}
+}
+
+// Half-precision weights compute as float32 does, rounded once for each operator.
+func TestHalfPrecision(t *testing.T) {
+	half := func(v ...uint16) *onnx.Tensor {
+		return &onnx.Tensor{DType: onnx.Float16, Shape: []int{len(v)}, Data: v}
+	}
+	m := onnx.NewModel(&onnx.Graph{
+		Name: "half", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float16, Shape: onnx.Shape("n")}},
+		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float16}, {Name: "wide", DType: onnx.Float32}, {Name: "same", DType: onnx.Float16}},
+		Nodes: []*onnx.Node{
+			{Op: "Mul", Inputs: []string{"x", "w"}, Outputs: []string{"y"}},
+			{Op: "Cast", Inputs: []string{"y"}, Outputs: []string{"wide"}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))}},
+			{Op: "Max", Inputs: []string{"x"}, Outputs: []string{"same"}},
+		},
+		Initializers: map[string]*onnx.Tensor{"w": half(0x4000, 0x3800, 0x0001)}, // 2, 0.5, 2^-24
+	})
+	s := load(t, m)
+	defer s.Close()
+	out := eval(t, s, map[string]*onnx.Tensor{"x": half(0x3c00, 0xc200, 0x3c00)}) // 1, -3, 1
+	want(t, out["wide"], 2, -1.5, float32(math.Ldexp(1, -24)))
+	if y := out["y"].Data.([]uint16); y[0] != 0x4000 || y[1] != 0xbe00 || y[2] != 1 {
+		t.Errorf("y = %#x", y)
+	}
+	if y := out["same"].Data.([]uint16); y[0] != 0x3c00 || y[1] != 0xc200 {
+		t.Errorf("same = %#x", y)
+	}
+}
