@@ -68,6 +68,13 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	if in, err := imageInput(m, o.Input); err == nil && (in.DType == onnx.Float16 || in.DType == onnx.BFloat16) {
+		// Images come as float32, and in float32 the same weights run on every engine.
+		m = onnx.Clone(m)
+		if err := onnx.ToFloat32(m); err != nil {
+			return nil, err
+		}
+	}
 	sig, err := read(m, o, images.Ch)
 	if err != nil {
 		return nil, err

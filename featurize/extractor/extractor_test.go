@@ -85,6 +85,7 @@ func TestLayoutsChannelsAndScale(t *testing.T) {
 		"fixed":      {identity(t, onnx.Float32, 2, 3, 6, 4), Options{}, 3, mean},
 		"small":      {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Batch: 2, Workers: 3}, 3, mean},
 		"uint8":      {identity(t, onnx.Uint8, "n", 6, 4, 3), Options{}, 3, func(i, c int) float64 { return 255 * mean(i, c) }},
+		"half":       {identity(t, onnx.Float16, "n", 3, 6, 4), Options{}, 3, mean},
 		"to grey":    {identity(t, onnx.Float32, "n", 1, 6, 4), Options{}, 1, grey},
 		"normalised": {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Mean: []float64{.5, .4, .3}, Std: []float64{.25}}, 3, func(i, c int) float64 { return (mean(i, c) - []float64{.5, .4, .3}[c]) / .25 }},
 	} {
@@ -159,7 +160,7 @@ func TestSignatureErrors(t *testing.T) {
 		"nothing known":    {identity(t, onnx.Float32, "n", "a", "b", "c"), Options{}, "say which with extractor.layout"},
 		"two channels":     {identity(t, onnx.Float32, "n", 2, 8, 8), Options{Layout: "NCHW"}, "1 and 3 are supported"},
 		"not an image":     {identity(t, onnx.Float32, "n", 10), Options{}, "4 dimensions"},
-		"int64":            {identity(t, onnx.Int64, "n", 3, 8, 8), Options{}, "float32 and uint8"},
+		"int64":            {identity(t, onnx.Int64, "n", 3, 8, 8), Options{}, "float32, float16 and uint8"},
 		"huge":             {identity(t, onnx.Float32, "n", 3, 100000, 8), Options{}, "pixels a side"},
 		"two outputs":      {twoOut, Options{}, "a float32[n, 3, 8, 8], b float32[n, 3, 8, 8]"},
 		"no such output":   {twoOut, Options{Output: "c"}, `"c"`},

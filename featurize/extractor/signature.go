@@ -32,7 +32,7 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	}
 	s.input, s.dtype = in.Name, in.DType
 	if in.DType != onnx.Float32 && in.DType != onnx.Uint8 {
-		return s, fmt.Errorf("input %q takes %v; float32 and uint8 are supported: export the model with one of them (weights may be float16)", in.Name, in.DType)
+		return s, fmt.Errorf("input %q takes %v; float32, float16 and uint8 are supported: export the model with one of them", in.Name, in.DType)
 	}
 	if in.Shape != nil && len(in.Shape) != 4 {
 		return s, fmt.Errorf("input %q is %s; an image model takes 4 dimensions, [batch, channels, height, width] or [batch, height, width, channels]", in.Name, showShape(in.Shape))

@@ -105,10 +105,14 @@ func (c *computation) order() ([]int, error) {
 	for i, n := range sorted {
 		rank[n.ID()] = len(sorted) - i // lines point from outputs to inputs
 	}
+	// Each output comes after all inputs, so that the first of several does as well, and it alone comes before
+	// the readers of every one of them. Outputs left out have no rank.
 	first := func(o operation) int {
 		r := 0
 		for _, v := range o.outputs {
-			r = max(r, rank[v.ID()])
+			if k, ok := rank[v.ID()]; ok && (r == 0 || k < r) {
+				r = k
+			}
 		}
 		return r
 	}
