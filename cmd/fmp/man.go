@@ -32,7 +32,11 @@ Markdown. Point $MANPATH at the folder above DIR, if DIR is called man1, to read
 			if format == "markdown" {
 				err = doc.GenMarkdownTree(root, dir)
 			} else {
-				day := time.Unix(0, 0).UTC()
+				// The day of the source, so that the same program gives the same pages.
+				day, terr := time.Parse(time.RFC3339, buildVersion().Time)
+				if terr != nil {
+					day = time.Unix(0, 0).UTC()
+				}
 				err = doc.GenManTree(root, &doc.GenManHeader{Title: "FMP", Section: "1", Source: "fmp", Manual: "Federated martingale posteriors", Date: &day}, dir)
 			}
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 type versionInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // commit of the source
+	Time     string `json:"time,omitempty"`     // of that commit (RFC 3339)
 	Modified bool   `json:"modified"`           // the source had uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -31,6 +32,8 @@ func buildVersion() versionInfo {
 		switch s.Key {
 		case "vcs.revision":
 			v.Revision = s.Value
+		case "vcs.time":
+			v.Time = s.Value
 		case "vcs.modified":
 			v.Modified = s.Value == "true"
 		}

@@ -1,0 +1,125 @@
+package atomicfile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func entries(t *testing.T, dir string) []string {
+	t.Helper()
+	es, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range es {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestWriteReplacesWhole(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a", "b", "file.txt") // folders are made
+	for _, content := range []string{"first", "second, longer", ""} {
+		if err := WriteBytes(path, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != content {
+			t.Errorf("holds %q (%v), want %q", got, err, content)
+		}
+	}
+	if got := entries(t, filepath.Dir(path)); len(got) != 1 {
+		t.Errorf("the folder holds %v", got)
+	}
+}
+
+// Where writing fails half way, what was there stays and nothing is left behind.
+func TestFailureLeavesTheOldFile(t *testing.T) {
+	boom := errors.New("boom")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file.txt")
+	fail := func(w io.Writer) error {
+		if _, err := w.Write([]byte("half of")); err != nil {
+			return err
+		}
+		return boom
+	}
+	if err := Write(path, fail); !errors.Is(err, boom) || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v, want boom and the path", err)
+	}
+	if got := entries(t, dir); len(got) != 0 {
+		t.Errorf("the folder holds %v, want nothing", got)
+	}
+	if err := WriteBytes(path, []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(path, fail); !errors.Is(err, boom) {
+		t.Errorf("got %v, want boom", err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "old" || len(entries(t, dir)) != 1 {
+		t.Errorf("holds %q beside %v, want the old file alone", got, entries(t, dir))
+	}
+}
+
+func TestPlacesThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := WriteBytes(file, nil); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(dir, "folder")
+	if err := WriteBytes(filepath.Join(folder, "x"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(file, "under"), folder} {
+		if err := WriteBytes(path, []byte("x")); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want an error with the path", path, err)
+		}
+	}
+	if got := entries(t, dir); len(got) != 2 {
+		t.Errorf("something was left behind: %v", got)
+	}
+}
+
+// A reader sees one whole content or the other, never a mixture.
+func TestReadersSeeWholeFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	a, b := strings.Repeat("a", 1<<16), strings.Repeat("b", 1<<15)
+	if err := WriteBytes(path, []byte(a)); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Add(1)
+	stop := make(chan struct{})
+	go func() {
+		defer wg.Done()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != a && string(got) != b {
+				t.Errorf("read %d bytes (%v), neither of the two contents", len(got), err)
+				return
+			}
+		}
+	}()
+	for i := range 30 {
+		content := a
+		if i%2 == 0 {
+			content = b
+		}
+		if err := WriteBytes(path, []byte(content)); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
