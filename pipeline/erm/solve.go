@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/lapack/lapack64"
+	"gonum.org/v1/gonum/mat"
 )
 
 // Defaults of Options.
@@ -92,7 +93,7 @@ func SolveAll(ctx context.Context, ps []*Problem, opt Options) ([]*Solution, err
 		}
 		w := workspaces.Get().(*workspace)
 		defer workspaces.Put(w)
-		s, err := w.solve(ctx, ps[i], opt)
+		s, err := w.solveInSpan(ctx, ps[i], opt)
 		out[i] = s
 		return err
 	})
@@ -302,6 +303,36 @@ func (w *workspace) conjugateGradient(b, x []float64, most int, tol float64) flo
 		floats.Add(w.dir, w.z)
 	}
 	return left
+}
+
+// solveInSpan is solve in coordinates of the span of the points where these are fewer than the rows of the head (wide
+// extractors). The minimiser lies there, T = -X'(W(P - Y)) / l2; with orthonormal Q from X' = QR it is Q A, |QA| = |A|,
+// and A minimises the problem with X Q in place of X.
+func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
+	if p.N >= p.D() {
+		return w.solve(ctx, p, opt)
+	}
+	x := mat.NewDense(p.N, p.D(), p.X)
+	var qr mat.QR
+	qr.Factorize(x.T())
+	var full, reduced mat.Dense
+	qr.QTo(&full)
+	q := full.Slice(0, p.D(), 0, p.N)
+	reduced.Mul(x, q)
+	inner := &Problem{N: p.N, Dx: p.N - 1, C: p.C, X: reduced.RawMatrix().Data, Y: p.Y, W: p.W, L2: p.L2}
+	if p.Start != nil {
+		var start mat.Dense
+		start.Mul(q.T(), mat.NewDense(p.D(), p.C, p.Start.W))
+		inner.Start = &Theta{D: p.N, C: p.C, W: start.RawMatrix().Data}
+	}
+	s, err := w.solve(ctx, inner, opt)
+	if err != nil {
+		return nil, err
+	}
+	theta := NewTheta(p.D(), p.C)
+	mat.NewDense(p.D(), p.C, theta.W).Mul(q, mat.NewDense(p.N, p.C, s.Theta.W))
+	s.Theta = theta
+	return s, nil
 }
 
 // solve is Newton's method.

@@ -369,3 +369,12 @@ func BenchmarkSolveLocal(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkSolveWide(b *testing.B) {
+	p := random(1, 120, 512, 10, 3)
+	for b.Loop() {
+		if _, err := Solve(context.Background(), p, Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
