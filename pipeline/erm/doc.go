@@ -13,6 +13,8 @@
 // all classes, of the same shape as the bound at half its height. A backtracking line search makes the method
 // converge from anywhere (Nocedal and Wright 2006, section 3.1).
 //
+// Where points are fewer than rows of the head, the fit is made in coordinates of their span.
+//
 // The minimiser is a differentiable function of points, labels and weights (the implicit function theorem);
 // Backward gives the vector-Jacobian product with the same conjugate gradient.
 package erm

@@ -378,3 +378,29 @@ func BenchmarkSolveWide(b *testing.B) {
 		}
 	}
 }
+
+func ExampleBackward() {
+	// How much would the weight of the feature for class 1 grow with the weight of each point?
+	// With q = 1 / (1 + exp(2a)) and 2 q = 0.1 a at the minimum, da/dw = q / (0.1 + 4 q (1 - q)) for the outer points.
+	set := point.New(3, 1, 2)
+	copy(set.Z, []float32{-1, 1, 0, 1, 0, 1, 0, 0.5, 0.5})
+	p, err := FromSets(0.1, set)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s, err := Solve(context.Background(), p, Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	cotangent := NewTheta(2, 2)
+	cotangent.Row(0)[1] = 1
+	g, err := Backward(context.Background(), p, s.Theta, cotangent)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%.4f %.4f %.4f\n", g.Weights[0], g.Weights[1], g.Weights[2]+0)
+	// Output: 0.1906 0.1906 0.0000
+}

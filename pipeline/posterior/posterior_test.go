@@ -490,3 +490,46 @@ func ExampleLookup() {
 	fmt.Println(m.Info().Name, "-", m.Info().Title)
 	// Output: FMP - martingale posterior of the clients' compressed points
 }
+
+func ExampleNewTask() {
+	// Two clients with two points each, one feature, two classes.
+	var clients []*point.Set
+	for _, x := range [][]float32{{-1, 1}, {-2, 0.5}} {
+		s, err := point.FromLabelled(x, 1, []int{0, 1}, 2)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		clients = append(clients, s)
+	}
+	task, err := NewTask(Input{Clients: clients, Samples: 50, Seed: 1, Stream: "example"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	settings := DefaultSettings()
+	settings.L2 = 0.1
+	for _, name := range []string{"LANN", "ANN", "CANN", "BNN"} {
+		m, err := Lookup(name)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		r, err := m.Run(context.Background(), task, settings)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		s, err := Evaluate(context.Background(), r, []float32{-1.5, 1.5}, []int{0, 1}, 0)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%-4s ensembles %d, heads %d, accuracy %.2f, bytes sent %.0f\n", name, len(r.Ensembles), len(r.Ensembles[0]), s.ACC, r.UploadBytes)
+	}
+	// Output:
+	// LANN ensembles 2, heads 1, accuracy 1.00, bytes sent 0
+	// ANN  ensembles 1, heads 1, accuracy 1.00, bytes sent 16
+	// CANN ensembles 1, heads 1, accuracy 1.00, bytes sent 16
+	// BNN  ensembles 1, heads 50, accuracy 1.00, bytes sent 16
+}
