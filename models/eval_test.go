@@ -6,6 +6,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/pure"
 )
 
 // eval runs m on the ONNX Runtime, or skips the test where there is none.
@@ -18,6 +19,21 @@ func eval(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ..
 	if err != nil {
 		t.Fatal(err)
 	}
+	return evalOn(t, e, m, feeds, outputs...)
+}
+
+// evalPure runs m on the engine that is Go alone.
+func evalPure(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ...string) map[string]*onnx.Tensor {
+	t.Helper()
+	e, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return evalOn(t, e, m, feeds, outputs...)
+}
+
+func evalOn(t *testing.T, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ...string) map[string]*onnx.Tensor {
+	t.Helper()
 	defer e.Close()
 	s, err := e.Load(m)
 	if err != nil {

@@ -110,6 +110,7 @@ func TestPredictorProperties(t *testing.T) {
 			base := draw(z, ones(1, n), e)
 
 			p := r.Perm(fresh)
+			near(t, "the pure engine", evalPure(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n), "noise": e})["drawn"], base, 1e-5)
 			near(t, "permuted noise", draw(z, ones(1, n), rows(e, p)), rows(base, p), 1e-5)
 			near(t, "permuted context", draw(rows(z, r.Perm(n)), ones(1, n), e), base, 1e-5)
 
@@ -124,6 +125,7 @@ func TestPredictorProperties(t *testing.T) {
 			// One context for several draws is the context repeated.
 			e2 := someNoise(r, 2, fresh, f.D)
 			z2 := onnx.NewTensor(append(append([]float32{}, z.F32()...), z.F32()...), 2, n, testDz)
+			near(t, "one context on the pure engine", evalPure(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n), "noise": e2})["drawn"], draw(z, ones(1, n), e2), 1e-5)
 			near(t, "one context", draw(z, ones(1, n), e2), draw(z2, ones(2, n), e2), 1e-5)
 
 			for i := range fresh {
@@ -190,6 +192,7 @@ func TestEmbeddingProperties(t *testing.T) {
 				near(t, what+": masses", got["masses"], want["masses"], 1e-5)
 			}
 			base := run(z, ones(1, n))
+			same("the pure engine", evalPure(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n)}), base)
 			same("permuted points", run(rows(z, r.Perm(n)), ones(1, n)), base)
 
 			twice, w := append(seq(n), 2), ones(1, n)

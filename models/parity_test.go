@@ -3,7 +3,6 @@ package models
 import (
 	"encoding/json"
 	"flag"
-	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -62,13 +61,13 @@ func TestParity(t *testing.T) {
 		for in, a := range c.Inputs {
 			feeds[in] = onnx.NewTensor(a.Data, a.Shape...)
 		}
-		got := eval(t, ms[name], feeds)
 		for out, want := range c.Outputs {
-			for i, v := range got[out].F32() {
-				if d := math.Abs(float64(v - want.Data[i])); !(d <= 1e-5) {
-					t.Fatalf("%s: %s[%d] is %v, PyTorch gives %v", name, out, i, v, want.Data[i])
-				}
+			compare := func(engine string, got *onnx.Tensor) {
+				t.Helper()
+				near(t, name+" on "+engine+": "+out, got, onnx.NewTensor(want.Data, want.Shape...), 1e-5)
 			}
+			compare("pure", evalPure(t, ms[name], feeds)[out])
+			compare("ort", eval(t, ms[name], feeds)[out])
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package onnx_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,21 +11,15 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/conformance"
+	"fmp/onnx/engine"
 )
 
 // The operator tests of the ONNX standard (Debian: libonnx-testdata): what is inferred of their outputs,
 // without what the files say of them, must fit the outputs that the tests expect.
 func TestInferOnTheStandardsTests(t *testing.T) {
-	dir := os.Getenv("ONNX_TESTDATA")
-	if dir == "" {
-		dir = "/usr/share/libonnx-testdata/data/node"
-	}
-	paths, err := filepath.Glob(filepath.Join(dir, "*", "model.onnx"))
+	paths, err := filepath.Glob(filepath.Join(standardTests(t), "*", "model.onnx"))
 	if err != nil {
 		t.Fatal(err)
-	}
-	if len(paths) == 0 {
-		t.Skip("no operator tests in $ONNX_TESTDATA or where Debian's libonnx-testdata puts them")
 	}
 	tested, whole := 0, 0
 	open := map[string]int{}
@@ -93,5 +88,83 @@ func TestInferOnTheStandardsTests(t *testing.T) {
 	t.Logf("%d models, %d with every output's shape known; operators in the others: %s", tested, whole, strings.Join(left, ", "))
 	if tested < 500 {
 		t.Errorf("only %d of %d models were tested", tested, len(paths))
+	}
+}
+
+// standardTests is the folder of the standard's operator tests.
+func standardTests(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("ONNX_TESTDATA")
+	if dir == "" {
+		dir = "/usr/share/libonnx-testdata/data/node"
+	}
+	if _, err := os.Stat(filepath.Join(dir, "test_add", "model.onnx")); err != nil {
+		t.Skip("no operator tests in $ONNX_TESTDATA or where Debian's libonnx-testdata puts them")
+	}
+	return dir
+}
+
+// rewriting is an engine that changes models before it loads them.
+type rewriting struct {
+	engine.Engine
+	rewrite func(m *onnx.Model) error
+	refused map[string]int // reason: how often
+}
+
+func (r *rewriting) Load(m *onnx.Model) (engine.Session, error) {
+	m = onnx.Clone(m)
+	if err := r.rewrite(m); err != nil {
+		r.refused[err.Error()]++
+		return nil, err
+	}
+	s, err := r.Engine.Load(m)
+	if err != nil {
+		return nil, fmt.Errorf("after rewriting: %w", err)
+	}
+	return s, nil
+}
+
+// A test that passes must pass after each rewriting, unless that refuses the model.
+func TestRewritingOnTheStandardsTests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the standard's tests several times")
+	}
+	dir := standardTests(t)
+	e := runtimeEngine(t)
+	base, err := conformance.RunAll(t.Context(), e, dir, conformance.DefaultTolerance, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, rewrite := range map[string]func(m *onnx.Model) error{
+		"inline and infer": func(m *onnx.Model) error { return errors.Join(onnx.InlineFunctions(m), onnx.Infer(m)) },
+		"simplify":         func(m *onnx.Model) error { return onnx.Simplify(m, nil) },
+		"upgrade to 17":    func(m *onnx.Model) error { return onnx.Upgrade(m, 17) },
+		"upgrade to 21":    func(m *onnx.Model) error { return onnx.Upgrade(m, 21) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &rewriting{e, rewrite, map[string]int{}}
+			got, err := conformance.RunAll(t.Context(), r, dir, conformance.DefaultTolerance, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			passed, lost := 0, 0
+			for i, b := range base {
+				if b.Verdict != conformance.Passed {
+					continue
+				}
+				switch g := got[i]; {
+				case g.Verdict == conformance.Passed:
+					passed++
+				case r.refused[g.Reason] > 0:
+					lost++
+				default:
+					t.Errorf("%s (%v): %s: %s", b.Name, b.Ops, g.Verdict, g.Reason)
+				}
+			}
+			t.Logf("%d passed, %d refused", passed, lost)
+			for reason, n := range r.refused {
+				t.Logf("refused %d: %s", n, reason)
+			}
+		})
 	}
 }

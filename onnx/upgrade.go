@@ -42,14 +42,17 @@ func Upgrade(m *Model, to int) error {
 	if from < MinOpset || to > MaxOpset {
 		return fmt.Errorf("upgrading %q from operator set %d to %d: allowed are %d to %d", m.Graph.Name, from, to, MinOpset, MaxOpset)
 	}
-	if err := Check(m); err != nil {
-		return err
-	}
 	c := Clone(m)
 	if err := InlineFunctions(c); err != nil {
 		return err
 	}
-	u := &upgrader{names: newNames()}
+	if err := Infer(c); err != nil {
+		return err
+	}
+	if err := Check(c); err != nil {
+		return err
+	}
+	u := &upgrader{names: newNames(), to: to}
 	valueNames(c.Graph, u.names.taken)
 	for v := from + 1; v <= to; v++ {
 		types, err := Types(c)
@@ -69,6 +72,7 @@ func Upgrade(m *Model, to int) error {
 }
 
 type upgrader struct {
+	to    int
 	names *names
 	types map[string]ValueInfo // of the whole graph's values; those of subgraphs are not in it
 
@@ -90,7 +94,7 @@ func (u *upgrader) graph(g *Graph, version int) error {
 			return fmt.Errorf("%s: operators of other domains are not understood", nodeLabel(n))
 		}
 		if _, known := rules[n.Op]; !known {
-			return fmt.Errorf("%s: what changed in this operator is not known; export the model with operator set %d", nodeLabel(n), DefaultOpset)
+			return fmt.Errorf("%s: what changed in this operator is not known; export the model with operator set %d instead", nodeLabel(n), u.to)
 		}
 		step := upgrades[version][n.Op]
 		if step == nil {

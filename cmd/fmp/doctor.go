@@ -84,7 +84,7 @@ is missing comes with what to do about it. The exit code is 3 where something th
 }
 
 func diagnose(cfg experiment.Config) *diagnosis {
-	d := &diagnosis{Program: buildVersion(), Cores: runtime.NumCPU(), Healthy: true}
+	d := &diagnosis{Program: buildVersion(), Cores: runtime.GOMAXPROCS(0), Healthy: true}
 	add := func(f finding) {
 		d.Findings = append(d.Findings, f)
 		d.Healthy = d.Healthy && f.State != stateMissing

@@ -19,12 +19,12 @@ import (
 
 func newTrainExtractorCommand() *cobra.Command {
 	var (
-		name, dir, aux, out, library string
-		classes, auxClasses, dx      int
-		workers                      int
-		widths                       []int
-		asJSON                       bool
-		c                            learn.Config
+		name, dir, aux, out, auxOut, library string
+		classes, auxClasses, dx              int
+		workers                              int
+		widths                               []int
+		asJSON                               bool
+		c                                    learn.Config
 	)
 	cmd := &cobra.Command{
 		Use:   "extractor",
@@ -34,15 +34,18 @@ of its training images, and the classes that --classes leaves out) and writes th
 features of mean 0 and standard deviation 1. Test images are used for the printed accuracy alone.
 
 --aux names a second data set of images of the same size, whose extractor part and spare classes are learned beside
-the first. The run is saved every 30 seconds beside the output, as OUT.checkpoint, and goes on from there when the same
+the first; --aux-out writes the same network with features standardised for that one. The run is saved every 30 seconds beside the output, as OUT.checkpoint, and goes on from there when the same
 command is given again; the log is OUT.jsonl. The result does not depend on the number of threads.`,
 		Example: `  fmp train extractor --dataset mnist --dx 32 --out mnist.onnx
-  fmp train extractor --dataset cifar10 --aux cifar100 --out cifar10.onnx
+  fmp train extractor --dataset cifar10 --aux cifar100 --out cifar10.onnx --aux-out cifar100.onnx
   fmp train extractor --dataset cifar100 --classes 20 --out cifar100.onnx`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
 				return usageErrorf("--out is not given; name the model file to write")
+			}
+			if auxOut != "" && aux == "" {
+				return usageErrorf("--aux-out is given without --aux; name the auxiliary data set")
 			}
 			ctx := cmd.Context()
 			if name == "cifar100" && !cmd.Flags().Changed("classes") {
@@ -82,15 +85,27 @@ command is given again; the log is OUT.jsonl. The result does not depend on the 
 			if err := onnx.Save(out, res.Model); err != nil {
 				return err
 			}
+			if auxOut != "" && res.Auxiliary != nil {
+				if err := onnx.Save(auxOut, res.Auxiliary); err != nil {
+					return err
+				}
+			}
 			if err := os.Remove(checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("removing the checkpoint of the finished run: %w", err)
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{
+				report := map[string]any{
 					"file": out, "dataset": name, "images": res.Images, "test_accuracy": res.Accuracy, "seconds": time.Since(start).Seconds(), "config": cfg,
-				})
+				}
+				if res.Auxiliary != nil {
+					report["aux"], report["aux_file"], report["aux_test_accuracy"] = aux, auxOut, res.AuxiliaryAccuracy
+				}
+				return printJSON(cmd.OutOrStdout(), report)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: test accuracy %.4f after %s on %d images\n", out, res.Accuracy, time.Since(start).Round(time.Second), res.Images)
+			if err == nil && res.Auxiliary != nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "auxiliary %s %s: test accuracy %.4f\n", aux, auxOut, res.AuxiliaryAccuracy)
+			}
 			return err
 		},
 	}
@@ -99,6 +114,7 @@ command is given again; the log is OUT.jsonl. The result does not depend on the 
 	f.StringVar(&dir, "dataset.dir", "", "data folder; empty means $FMP_DATA, then the cache")
 	f.IntVar(&classes, "classes", 0, "keeps the first so many classes, the others are learned beside them; 0 means all, and 20 for cifar100")
 	f.StringVar(&aux, "aux", "", "data set to learn beside the first")
+	f.StringVar(&auxOut, "aux-out", "", "model file to write for the auxiliary data set")
 	f.IntVar(&auxClasses, "aux-classes", 20, "of the auxiliary data set's classes, those whose extractor part alone is used; the others are used wholly")
 	f.StringVarP(&out, "out", "o", "", "model file to write")
 	f.IntVar(&dx, "dx", 0, "number of features (default 64)")

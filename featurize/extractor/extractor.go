@@ -379,3 +379,13 @@ func half(h uint16) float32 {
 	}
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
+
+// Client is the model, pruned to its features, and what a fused client graph has to do before it
+// (models.ClientGraph), which takes images of the model's own input size. mean and std, where given, are those of
+// each feature.
+func (x *Extractor) Client(mean, std []float32) (*onnx.Model, models.Preprocessing) {
+	return x.model, models.Preprocessing{
+		Height: x.sig.h, Width: x.sig.w, Channels: x.sig.ch, Mean: x.mean, Std: x.std, NHWC: x.sig.nhwc,
+		Raw: x.sig.dtype == onnx.Uint8, Input: x.sig.input, Output: x.sig.output, FeatureMean: mean, FeatureStd: std,
+	}
+}

@@ -89,12 +89,15 @@ type Run struct {
 	Progress   func(train.Progress)
 }
 
-// Result is a trained extractor.
+// Result is what a training run gives. Both extractors share all weights but those of the standardisation.
 type Result struct {
-	Model    *onnx.Model // image to features, with its manifest
-	Accuracy float64     // of its own linear head on the test images
-	Seconds  float64     // of this call
-	Images   int         // different training images of the data set itself
+	Model     *onnx.Model // image to features, with its manifest
+	Accuracy  float64     // of its own linear head on the test images
+	Images    int         // different training images of the data set itself
+	Auxiliary *onnx.Model // the same for the auxiliary data set; nil where there was none
+	// AuxiliaryAccuracy is that of the auxiliary data set's own head on its test images.
+	AuxiliaryAccuracy float64
+	Seconds           float64 // of this call
 }
 
 // source is a set of images with classes of its own.
@@ -190,7 +193,7 @@ const notAllowed = -1e4
 
 // Extractor trains an extractor on the extractor part of ds. aux, where not nil and Config.Auxiliary is more than
 // 0, lends its own extractor part and spare classes: an image is told apart from others of its own data set only. Test
-// images are used for Result.Accuracy alone.
+// images are used for the accuracies of Result alone.
 func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset, c Config, run Run) (*Result, error) {
 	start := time.Now()
 	if err := c.check(); err != nil {
@@ -273,16 +276,26 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	}
 
 	res := &Result{Images: main.n}
-	manifest := models.Manifest{
-		Kind: models.KindExtractor, Dx: c.Network.Dx, Mean: mean, Std: std, Layout: "NCHW", Seed: c.Seed, Config: string(identity),
-		Command: run.Command, Licence: "MIT", TrainingData: describe(ds, aux, main.n, other.n), Classes: ds.Classes, C: len(ds.Classes),
-	}
 	state := split.State()
-	if res.Accuracy, err = accuracy(ctx, eng, c, state, manifest, classes, ds); err != nil {
+	export := func(d *dataset.Dataset, first source) (*onnx.Model, float64, error) {
+		manifest := models.Manifest{
+			Kind: models.KindExtractor, Dx: c.Network.Dx, Mean: mean, Std: std, Layout: "NCHW", Seed: c.Seed, Config: string(identity),
+			Command: run.Command, Licence: "MIT", TrainingData: describe(ds, aux, main.n, other.n), Classes: d.Classes, C: len(d.Classes),
+		}
+		right, err := accuracy(ctx, eng, c, state, manifest, classes, first.from, d)
+		if err != nil {
+			return nil, 0, err
+		}
+		m, err := finish(ctx, eng, c, state, manifest, first.images)
+		return m, right, err
+	}
+	if res.Model, res.Accuracy, err = export(ds, mainSources[0]); err != nil {
 		return nil, err
 	}
-	if res.Model, err = finish(ctx, eng, c, state, manifest, mainSources[0].images); err != nil {
-		return nil, err
+	if aux != nil {
+		if res.Auxiliary, res.AuxiliaryAccuracy, err = export(aux, auxSources[0]); err != nil {
+			return nil, err
+		}
 	}
 	res.Seconds = time.Since(start).Seconds()
 	return res, nil
@@ -351,8 +364,9 @@ func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 	return shards, nil
 }
 
-// accuracy is the share of test images whose class the trained head ranks first among the data set's own classes.
-func accuracy(ctx context.Context, eng engine.Engine, c Config, state map[string]*onnx.Tensor, manifest models.Manifest, classes int, ds *dataset.Dataset) (float64, error) {
+// accuracy is the share of test images whose class the trained head, of the given number of classes, ranks first among the
+// data set's own, which start at first.
+func accuracy(ctx context.Context, eng engine.Engine, c Config, state map[string]*onnx.Tensor, manifest models.Manifest, classes, first int, ds *dataset.Dataset) (float64, error) {
 	m, err := c.Network.Model(state, classes)
 	if err != nil {
 		return 0, err
@@ -369,7 +383,7 @@ func accuracy(ctx context.Context, eng engine.Engine, c Config, state map[string
 	}
 	right := 0
 	for i, y := range ds.Test.Labels {
-		row := logits[i*classes : i*classes+len(ds.Classes)]
+		row := logits[i*classes+first : i*classes+first+len(ds.Classes)]
 		best := 0
 		for k, v := range row {
 			if v > row[best] {

@@ -130,6 +130,9 @@ func TestThreadsAndInterruptionsLeaveNoTrace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if res.Auxiliary == nil {
+			t.Fatal("no extractor for the auxiliary data")
+		}
 		data, err := onnx.Marshal(res.Model)
 		if err != nil {
 			t.Fatal(err)

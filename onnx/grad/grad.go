@@ -84,14 +84,19 @@ func prepare(m *onnx.Model) (*onnx.Model, error) {
 		return nil, fmt.Errorf("no graph given")
 	}
 	c := cloneModel(m)
-	if len(c.Functions) > 0 {
-		return nil, fmt.Errorf("the model holds %d functions, which must be inlined first", len(c.Functions))
+	if err := onnx.InlineFunctions(c); err != nil {
+		return nil, err
 	}
-	if v := c.Opset(); v < MinOpset {
-		c.Opsets[""] = MinOpset
-		c.IR = max(c.IR, onnx.DefaultIR)
-	} else if v > MaxOpset {
+	if v := c.Opset(); v > MaxOpset {
 		return nil, fmt.Errorf("the model imports operator set %d; allowed are up to %d: export it with one of these", v, MaxOpset)
+	} else if v < MinOpset {
+		if err := onnx.Infer(c); err != nil { // an upgrade needs ranks
+			return nil, err
+		}
+		if err := onnx.Upgrade(c, MinOpset); err != nil {
+			return nil, err
+		}
+		c.IR = max(c.IR, onnx.DefaultIR)
 	}
 	if err := onnx.Infer(c); err != nil {
 		return nil, err
@@ -198,8 +203,8 @@ func build(m *onnx.Model, opt Options) (*onnx.Model, error) {
 		}
 	}
 	g.Values = nil
-	removeDead(g)
-	if err := onnx.Infer(m); err != nil {
+	onnx.RemoveUnused(g)
+	if err := onnx.Simplify(m, nil); err != nil {
 		return nil, fmt.Errorf("the gradient graph: %w", err)
 	}
 	if err := onnx.Check(m); err != nil {
@@ -419,63 +424,4 @@ func Operators() []string {
 	}
 	sort.Strings(ops)
 	return ops
-}
-
-// removeDead drops nodes and initializers that no output needs.
-func removeDead(g *onnx.Graph) {
-	need := map[string]bool{}
-	for _, o := range g.Outputs {
-		need[o.Name] = true
-	}
-	var kept []*onnx.Node
-	for i := len(g.Nodes) - 1; i >= 0; i-- {
-		n := g.Nodes[i]
-		used := false
-		for _, o := range n.Outputs {
-			used = used || (o != "" && need[o])
-		}
-		if !used {
-			continue
-		}
-		kept = append(kept, n)
-		for _, in := range n.Inputs {
-			need[in] = true
-		}
-		for _, a := range n.Attrs {
-			needOfSubgraph(a.Graph, need)
-			for _, s := range a.Graphs {
-				needOfSubgraph(s, need)
-			}
-		}
-	}
-	for i, j := 0, len(kept)-1; i < j; i, j = i+1, j-1 {
-		kept[i], kept[j] = kept[j], kept[i]
-	}
-	g.Nodes = kept
-	for name := range g.Initializers {
-		if !need[name] {
-			delete(g.Initializers, name)
-		}
-	}
-}
-
-// needOfSubgraph marks what a branch or loop body reads from the graph around it (and, harmlessly, its own).
-func needOfSubgraph(g *onnx.Graph, need map[string]bool) {
-	if g == nil {
-		return
-	}
-	for _, o := range g.Outputs {
-		need[o.Name] = true
-	}
-	for _, n := range g.Nodes {
-		for _, in := range n.Inputs {
-			need[in] = true
-		}
-		for _, a := range n.Attrs {
-			needOfSubgraph(a.Graph, need)
-			for _, s := range a.Graphs {
-				needOfSubgraph(s, need)
-			}
-		}
-	}
 }

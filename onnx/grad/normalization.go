@@ -204,10 +204,11 @@ func vjpGroupNormalization(c *call) ([]string, error) {
 	perChannel := c.opset >= 21
 	out := make([]string, 3)
 	if c.wants(0) {
-		lifted := c.reshape(gamma, c.ints(groups, 1, 1))
+		scales := 1 // of a group
 		if perChannel {
-			lifted = c.reshape(gamma, c.ints(groups, per, 1))
+			scales = per
 		}
+		lifted := c.reshape(gamma, c.ints(groups, scales, 1))
 		out[0] = c.reshape(c.normalizedVJP(c.mul(gs, lifted), hat, s, n, axes), c.shapeOf(x))
 	}
 	total := func(v string) string {

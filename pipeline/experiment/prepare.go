@@ -29,6 +29,10 @@ type Prepared struct {
 	Manifest Manifest
 	// Predictor and Embedding are the models behind Tools.
 	Predictor, Embedding *onnx.Model
+	// Extractor is closed: its description is what is left of it. Stats standardised its features; nil where it does
+	// that itself.
+	Extractor *extractor.Extractor
+	Stats     *featurize.Stats
 	// Images are the test images behind Data.Test, for pictures in reports.
 	Images *dataset.Images
 
@@ -82,6 +86,7 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 		return nil, err
 	}
 	p.Manifest.Notes = f.Notes
+	p.Extractor, p.Stats = x, f.Stats
 	if p.Data, err = banks(f, c.Dataset.Test); err != nil {
 		return nil, err
 	}

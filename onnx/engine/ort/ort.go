@@ -116,7 +116,7 @@ func (e *Engine) threads() int {
 	if e.opts.Threads > 0 {
 		return e.opts.Threads
 	}
-	return runtime.NumCPU()
+	return runtime.GOMAXPROCS(0) // what a container allows, where that is less than the machine has
 }
 
 // sessionOptions makes the options of one session; the caller destroys them.

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/pipeline/experiment"
+)
+
+// fused is what fmp fuse prints.
+type fused struct {
+	Model  string `json:"model"`
+	Digest string `json:"digest"`
+	Bytes  int    `json:"bytes"`
+	Image  []int  `json:"image"` // height, width, channels
+	Size   int    `json:"size"`  // points of an upload
+}
+
+func newFuseCommand() *cobra.Command {
+	var out string
+	var asJSON bool
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "fuse",
+		Short: "Fuse preprocessing, extractor and embedding into one client graph",
+		Long: `Write the client graph: one ONNX file from raw images (uint8, [n, height, width, channels]) and labels (int64,
+[n]) to an upload (points and masses), all that a client needs.
+
+The images are those of the extractor's input size. Where the extractor is somebody else's, its features are
+standardised with the statistics of the data set's extractor part, which become part of the graph.`,
+		Example: `  fmp fuse --dataset mnist -o client.onnx
+  fmp fuse --dataset cifar10 --extractor extractor.onnx --embedding embedding.onnx -o client.onnx`,
+		Args: noArgs,
+	}
+	s := bindSettings(cmd, &cfg, runAliases)
+	cmd.Flags().StringVarP(&out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer eng.Close()
+		bar := newProgress(cmd.ErrOrStderr())
+		defer bar.close()
+		p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, bar.report)
+		if err != nil {
+			return inputError(err)
+		}
+		defer p.Close()
+		bar.close()
+		if out == "" {
+			out = strings.Map(fileRune, p.Config.Dataset.Name) + "-client.onnx"
+		}
+		e, err := models.ReadManifest(p.Embedding)
+		if err != nil {
+			return inputError(err)
+		}
+		var mean, std []float32
+		if p.Stats != nil {
+			mean, std = p.Stats.Mean, p.Stats.Std
+		}
+		x, pre := p.Extractor.Client(mean, std)
+		if len(e.Classes) == 0 {
+			e.Classes = p.Manifest.Classes
+		}
+		m, err := models.ClientGraph(x, p.Extractor.Manifest(), p.Embedding, e, pre)
+		if err != nil {
+			return usageError(err)
+		}
+		f, err := models.ReadManifest(m)
+		if err != nil {
+			return err
+		}
+		f.Command = strings.TrimPrefix(f.Command+"; fmp "+strings.Join(os.Args[1:], " "), "; ")
+		if err := f.Write(m); err != nil {
+			return err
+		}
+		data, err := onnx.Marshal(m)
+		if err != nil {
+			return err
+		}
+		if err := onnx.Save(out, m); err != nil {
+			return err
+		}
+		res := fused{Model: out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels}, Size: f.S}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), res)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %d points\n",
+			out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, f.S)
+		return err
+	}
+	return cmd
+}

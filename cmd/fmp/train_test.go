@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+)
+
+// TestTrainAndFuse makes a predictor, an embedding behind it and the client graph, runs with them, and sees
+// them refused behind another extractor.
+func TestTrainAndFuse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("draws the embedded digits and trains: some seconds")
+	}
+	emptyCache(t)
+	dir := t.TempDir()
+	predictor, embedding, client := filepath.Join(dir, "p.onnx"), filepath.Join(dir, "e.onnx"), filepath.Join(dir, "c.onnx")
+	x := []string{"--extractor", randomExtractor(t), "--extractor.mean", "0", "--extractor.std", "1"}
+	do := func(out any, args ...string) {
+		t.Helper()
+		code, stdout, errs := runFMP(t, append(args, x...)...)
+		if code != exitOK {
+			t.Fatalf("fmp %s: exit code %d: %s", strings.Join(args, " "), code, errs)
+		}
+		if err := json.Unmarshal([]byte(stdout), out); err != nil {
+			t.Fatalf("fmp %s printed %q: %v", strings.Join(args, " "), stdout, err)
+		}
+	}
+	small := []string{"--steps", "4", "--validate-every", "2", "--clients", "3", "--fresh", "20", "--json"}
+	var made trained
+	do(&made, append([]string{"train", "predictor", "-o", predictor}, small...)...)
+	if made.Validation["nll"] == 0 || made.Digest == "" {
+		t.Errorf("the training says %+v", made)
+	}
+	do(&made, append([]string{"train", "embedding", "-o", embedding, "--predictor", predictor, "--hidden", "16"}, small...)...)
+	if made.Validation["gap"] == 0 {
+		t.Errorf("the training says %+v", made)
+	}
+	for _, f := range []string{predictor, embedding} {
+		for _, suffix := range []string{".jsonl", ".svg"} {
+			if st, err := os.Stat(f + suffix); err != nil || st.Size() == 0 {
+				t.Errorf("%s%s: %v", f, suffix, err)
+			}
+		}
+		if _, err := os.Stat(f + ".checkpoint"); err == nil {
+			t.Errorf("%s: the checkpoint of a training that is done is left", f)
+		}
+		_, man, err := models.Load(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(man.Extractor) != 64 || len(man.Classes) != 10 || !strings.Contains(man.TrainingData, "digits") || man.Command == "" {
+			t.Errorf("%s: manifest %+v", f, man)
+		}
+	}
+	var c fused
+	do(&c, "fuse", "-o", client, "--embedding", embedding, "--json")
+	if c.Size != 10 || c.Image[0] != 28 {
+		t.Errorf("the client graph is %+v", c)
+	}
+	if _, man, err := models.Load(client); err != nil || man.Kind != models.KindClient {
+		t.Errorf("the client graph's manifest is %+v, %v", man, err)
+	}
+	var run runOutput
+	do(&run, "run", "--predictor", predictor, "--embedding", embedding, "--dataset.test", "200", "--seeds", "1", "--clients", "3",
+		"--samples", "3", "--fresh", "20", "--methods", "MP,FMP", "--out", filepath.Join(dir, "run"), "--json")
+
+	x = []string{"--extractor", otherExtractor(t), "--extractor.mean", "0", "--extractor.std", "1"}
+	code, _, errs := runFMP(t, append([]string{"train", "embedding", "-o", filepath.Join(dir, "no.onnx"), "--predictor", predictor, "--steps", "1"}, x...)...)
+	if code != exitUsage || !strings.Contains(errs, "same extractor") {
+		t.Errorf("a predictor of another extractor: exit code %d: %s", code, errs)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "no.onnx")); err == nil {
+		t.Error("a refused training left a model")
+	}
+}
+
+// otherExtractor is randomExtractor with another name in the file, and so another digest.
+func otherExtractor(t *testing.T) string {
+	t.Helper()
+	p := randomExtractor(t)
+	data, err := os.ReadFile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := []byte(strings.Replace(string(data), "random filters", "random filterz", 1))
+	if err := os.WriteFile(p, other, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestTrainErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"train", "predctor"}, "did you mean predictor?"},
+		{[]string{"train", "predictor", "extra"}, "no arguments"},
+		{[]string{"train", "embedding", "--stps", "3"}, "--steps"},
+		{[]string{"fuse", "--embeding", "x"}, "--embeding"},
+	} {
+		code, _, errs := runFMP(t, c.args...)
+		if code != exitUsage || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit code %d, said %q, want %q", c.args, code, errs, c.want)
+		}
+	}
+}

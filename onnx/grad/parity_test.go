@@ -1,0 +1,67 @@
+package grad
+
+import (
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+)
+
+// TestGradientsOfPyTorchModels compares with autograd on models of operator sets 11 and 14, exported by PyTorch
+// (testdata/torch_parity.py).
+func TestGradientsOfPyTorchModels(t *testing.T) {
+	eng := newEngine(t)
+	for _, name := range []string{"cnn", "attention"} {
+		t.Run(name, func(t *testing.T) {
+			m, err := onnx.Load(filepath.Join("testdata", name+".onnx"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			values, err := onnx.Load(filepath.Join("testdata", name+"_values.onnx"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wrt []string
+			for n := range values.Graph.Initializers {
+				if w, ok := strings.CutPrefix(n, "grad_"); ok && w != "y" {
+					wrt = append(wrt, w)
+				}
+			}
+			if len(wrt) < 6 {
+				t.Fatalf("only %v to differentiate for", wrt)
+			}
+			g, err := Build(m, Options{Outputs: []string{"y"}, WRT: wrt, KeepOutputs: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			feeds := map[string]*onnx.Tensor{}
+			for _, in := range g.Graph.Inputs {
+				feeds[in.Name] = values.Graph.Initializers[in.Name]
+			}
+			got, err := engine.Eval(load(t, eng, g), feeds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range append(wrt, "y") {
+				key := "grad_" + w
+				if w == "y" {
+					key = "y"
+				}
+				want := values.Graph.Initializers[key].F32()
+				if len(want) != got[key].Len() {
+					t.Errorf("%s has shape %v, autograd gives %d numbers", key, got[key].Shape, len(want))
+					continue
+				}
+				for i, v := range got[key].F32() {
+					if math.Abs(float64(v-want[i])) > 2e-4*(1+math.Abs(float64(want[i]))) {
+						t.Errorf("%s[%d] is %g, autograd gives %g", key, i, v, want[i])
+						break
+					}
+				}
+			}
+		})
+	}
+}
