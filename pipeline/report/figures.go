@@ -6,6 +6,7 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -59,6 +60,9 @@ func intervalPlot(t *Table, column int, title string, names bool) (*plot.Plot, e
 	p.Y.Tick.Label.Color = ink
 	p.Y.Width = 0
 	p.Y.Min, p.Y.Max = -0.6, float64(len(t.Rows))-0.4
+	if column == columnECE {
+		p.X.Min = 0
+	}
 	return p, nil
 }
 
@@ -268,6 +272,7 @@ func bytesFigure(t *Table) (*Figure, error) {
 	if len(labels.XYs) == 0 {
 		return nil, nil
 	}
+	spreadLabels(labels.XYs, (p.Y.Max-p.Y.Min)*0.055)
 	l, err := plotter.NewLabels(labels)
 	if err != nil {
 		return nil, fmt.Errorf("figure of bytes: %w", err)
@@ -284,6 +289,22 @@ func bytesFigure(t *Table) (*Figure, error) {
 		Plots:   [][]*plot.Plot{{p}}, Width: 5.5 * vg.Inch, Height: 3.2 * vg.Inch}, nil
 }
 
+// spreadLabels moves labels of (nearly) the same X apart, so that each has its line.
+func spreadLabels(at plotter.XYs, gap float64) {
+	order := make([]int, len(at))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at[a].Y, at[b].Y) })
+	for k, i := range order {
+		for _, j := range order[:k] {
+			if math.Abs(math.Log2(at[i].X/at[j].X)) < 0.9 && at[i].Y < at[j].Y+gap {
+				at[i].Y = at[j].Y + gap
+			}
+		}
+	}
+}
+
 // powersOfTwo ticks an axis of bytes.
 type powersOfTwo struct{}
 
@@ -291,7 +312,7 @@ func (powersOfTwo) Ticks(lo, hi float64) []plot.Tick {
 	var out []plot.Tick
 	for e := math.Floor(math.Log2(lo)); e <= math.Ceil(math.Log2(hi)); e++ {
 		if v := math.Exp2(e); v >= lo && v <= hi {
-			out = append(out, plot.Tick{Value: v, Label: byteSize(v)})
+			out = append(out, plot.Tick{Value: v, Label: strings.Replace(byteSize(v), ".0", "", 1)})
 		}
 	}
 	if len(out) > 7 {

@@ -2,6 +2,8 @@ package report
 
 import (
 	"image/color"
+	"math"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -67,7 +69,7 @@ func glyph(method, group string, size vg.Length) draw.GlyphStyle {
 // newPlot is an empty plot in the house's style: no frame, faint grid, sans-serif text.
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
-	p.BackgroundColor = color.Transparent
+	p.BackgroundColor = nil // the canvas or the page has one
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	sans := font.Font{Typeface: "Liberation", Variant: "Sans"}
 	set := func(f *font.Font, size float64) {
@@ -84,10 +86,12 @@ func newPlot(title, x, y string) *plot.Plot {
 		set(&a.Tick.Label.Font, 9)
 		a.Tick.LineStyle.Color = grey
 		a.Padding = vg.Points(2)
+		a.Tick.Marker = roundTicks{}
 	}
 	p.Legend.TextStyle.Color = ink
 	set(&p.Legend.TextStyle.Font, 9)
-	p.Legend.ThumbnailWidth = vg.Points(14)
+	p.Legend.ThumbnailWidth = vg.Points(16)
+	p.Legend.Padding = vg.Points(3)
 	return p
 }
 
@@ -102,4 +106,27 @@ func grid(p *plot.Plot, vertical, horizontal bool) {
 		g.Horizontal.Color = faint
 	}
 	p.Add(g)
+}
+
+// roundTicks ticks an axis at three to six multiples of 1, 2 or 5 times a power of ten.
+type roundTicks struct{}
+
+func (roundTicks) Ticks(lo, hi float64) []plot.Tick {
+	span := hi - lo
+	if !(span > 0) || math.IsInf(span, 0) {
+		return nil
+	}
+	step := math.Pow(10, math.Floor(math.Log10(span/3)))
+	for _, m := range []float64{1, 2, 5, 10} {
+		if span/(m*step) <= 6 {
+			step *= m
+			break
+		}
+	}
+	digits := max(0, int(math.Ceil(-math.Log10(step)-1e-9)))
+	var out []plot.Tick
+	for k := math.Ceil(lo/step - 1e-9); k*step <= hi+1e-9*span; k++ {
+		out = append(out, plot.Tick{Value: k * step, Label: strconv.FormatFloat(k*step, 'f', digits, 64)})
+	}
+	return out
 }
