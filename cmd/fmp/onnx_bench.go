@@ -42,6 +42,9 @@ type benchReport struct {
 	Ratio map[string]float64 `json:"ratio,omitempty"`
 }
 
+// maxBenchBytes bounds the inputs that bench draws.
+const maxBenchBytes = 1 << 30
+
 func newONNXBenchCommand() *cobra.Command {
 	var inputs, dims []string
 	var batch int
@@ -154,6 +157,7 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 		return nil, err
 	}
 	r := rand.New(rand.NewPCG(1, 1))
+	total := 0
 	for _, in := range drawn {
 		if in.Shape == nil || in.DType == onnx.Undefined {
 			return nil, fmt.Errorf("input %q: the model does not say its type and shape; give --input %s=FILE", in.Name, in.Name)
@@ -171,6 +175,17 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 			default:
 				return nil, fmt.Errorf("input %q: axis %d (%q) has no fixed size; give --dim %s=N, or --input %s=FILE", in.Name, i, d.Symbol, d.Symbol, in.Name)
 			}
+		}
+		n, err := onnx.Elements(shape)
+		if err != nil {
+			return nil, fmt.Errorf("input %q: %w", in.Name, err)
+		}
+		size := in.DType.Size()
+		if size == 0 {
+			size = 16 // of a Go string
+		}
+		if total += n * size; total > maxBenchBytes {
+			return nil, fmt.Errorf("input %q of shape %v: the inputs need more than %d bytes; make --batch or --dim smaller", in.Name, shape, maxBenchBytes)
 		}
 		t, err := onnx.Zeros(in.DType, shape...)
 		if err != nil {
