@@ -51,7 +51,7 @@ func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int, rate flo
 	fl.Float64Var(&f.Rate, "rate", rate, "peak learning rate of AdamW")
 	fl.IntVar(&f.Warmup, "warmup", 30, "steps of rising rate; afterwards it falls along half a cosine")
 	fl.Float64Var(&f.Clip, "clip", 1, "largest norm of a gradient")
-	fl.Float64Var(&f.EMA, "ema", 0, "decay of the running average of the parameters that is saved; 0 saves the last ones")
+	fl.Float64Var(&f.EMA, "ema", 0.99, "decay of the running average of the parameters that is saved; 0 saves the last ones")
 	fl.IntVar(&f.ValidateEvery, "validate-every", 100, "steps between validations")
 	fl.BoolVar(&f.asJSON, "json", false, "print what was made as JSON")
 }

@@ -30,10 +30,10 @@ have given. The log's gap is their distance divided by the norm of the latter.
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
-	f.bind(cmd, 1500, 4, 1, 2e-3)
+	f.bind(cmd, 2500, 4, 1, 2e-3)
 	fl := cmd.Flags()
 	fl.BoolVar(&t.Relative, "relative", false, "divide each task's loss by the norm of its target")
-	fl.Float64Var(&t.Score, "score", 1, "weight of the score on held-out points, beside the distance; negative for none")
+	fl.Float64Var(&t.Score, "score", 2, "weight of the score on held-out points, beside the distance; negative for none")
 	fl.IntVar(&ec.Dim, "dim", 0, "width of the blocks; 0 means dx + classes + 64")
 	fl.IntVar(&ec.Blocks, "blocks", 1, "set attention blocks before the pooling")
 	fl.IntVar(&ec.Hidden, "hidden", 256, "width of a two-layer feed-forward part in the blocks; 0 means one layer")

@@ -30,7 +30,7 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
-	f.bind(cmd, 400, 4, 2, 1e-3)
+	f.bind(cmd, 1500, 4, 2, 1e-3)
 	fl := cmd.Flags()
 	fl.Float64Var(&t.Alone, "alone", 0.3, "weight of the score of the drawn points alone")
 	fl.Float64Var(&t.Local, "local", 0.5, "share of tasks whose context is one client's points; the others' is the pool")

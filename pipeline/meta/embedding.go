@@ -24,7 +24,7 @@ type EmbeddingConfig struct {
 	Relative bool
 	// Score is the weight of the negative log score of the FMP heads' ensemble on held-out points of the task, added
 	// to the loss. The gap alone counts every direction of the head alike, also those in which no features
-	// vary; the score sees to those that predictions depend on. Default 1; negative means none.
+	// vary; the score sees to those that predictions depend on. Default 2; negative means none.
 	Score float64
 }
 
@@ -51,7 +51,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 		c.Fresh = pf.Fresh
 	}
 	if c.Score == 0 {
-		c.Score = 1
+		c.Score = 2
 	}
 	if err := c.fill(4, 1, 2e-3); err != nil {
 		return nil, err
