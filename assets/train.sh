@@ -1,0 +1,29 @@
+#!/bin/sh
+# Makes predictor, embedding and client graph of one data set behind its extractor, as they are shipped:
+#
+#     assets/train.sh DATASET        (digits, digits-color, mnist, cifar10, cifar100)
+#
+# run from the root of the repository, with bin/fmp built and assets/models/DATASET/extractor.onnx there.
+# Logs and drawings of the trainings go to docs/results/training. Run again, it goes on where it was stopped.
+set -e
+data=${1:?name a data set}
+case $data in
+mnist) set -- --l2 1 --steps 1000 ;;
+cifar100) set -- --points 40 --fresh 200 --embedding.size 20 --steps 600 ;;
+*) set -- ;;
+esac
+dir=assets/models/$data
+extractor=$dir/extractor.onnx
+licence=$(head -n 1 LICENSE)
+test -f "$extractor" || { echo "$extractor is missing; fmp train extractor --dataset $data makes it" >&2; exit 1; }
+logs=docs/results/training
+mkdir -p "$logs"
+for kind in predictor embedding; do
+	extra=
+	test $kind = predictor || extra="--predictor $dir/predictor.onnx"
+	# shellcheck disable=SC2086
+	bin/fmp train $kind --dataset "$data" --extractor "$extractor" $extra "$@" --licence "$licence" -o "$dir/$kind.onnx"
+	mv "$dir/$kind.onnx.jsonl" "$logs/$data-$kind.jsonl"
+	mv "$dir/$kind.onnx.svg" "$logs/$data-$kind.svg"
+done
+bin/fmp fuse --dataset "$data" --extractor "$extractor" --embedding "$dir/embedding.onnx" -o "$dir/client.onnx"
