@@ -337,3 +337,44 @@ func TestDropInModels(t *testing.T) {
 		})
 	}
 }
+
+// The ONNX Runtime runs functions itself: inlining them gives the same. One calls the other, with attributes that are
+// given, defaulted and left out.
+func TestInliningKeepsResults(t *testing.T) {
+	e := runtimeEngine(t)
+	ref := func(name string) onnx.Attr { return onnx.Attr{Name: name, Kind: onnx.AttrFloat, Ref: "alpha"} }
+	node := func(op, domain string, in, out string, attrs ...onnx.Attr) *onnx.Node {
+		return &onnx.Node{Op: op, Domain: domain, Inputs: strings.Fields(in), Outputs: strings.Fields(out), Attrs: attrs}
+	}
+	opsets := map[string]int64{"": 17, "own": 1}
+	leak := &onnx.Function{Domain: "own", Name: "leak", Inputs: []string{"a"}, Outputs: []string{"b"}, Attributes: []string{"alpha"}, Opsets: opsets,
+		Nodes: []*onnx.Node{node("LeakyRelu", "", "a", "b", ref("alpha"))}}
+	twice := &onnx.Function{Domain: "own", Name: "twice", Inputs: []string{"b"}, Outputs: []string{"d", "c"}, Defaults: []onnx.Attr{onnx.FloatAttr("alpha", 0.5)}, Opsets: opsets,
+		Nodes: []*onnx.Node{node("leak", "own", "b", "c", ref("alpha")), node("leak", "own", "c", "e"), node("Add", "", "c e", "d")}}
+	m := onnx.NewModel(&onnx.Graph{Name: "calls", Initializers: map[string]*onnx.Tensor{},
+		Inputs:  []onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape("n", 5)}},
+		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape("n", 5)}, {Name: "c", DType: onnx.Float32, Shape: onnx.Shape("n", 5)}},
+		Nodes: []*onnx.Node{
+			node("twice", "own", "b", "x", onnx.FloatAttr("alpha", 0.25)), node("twice", "own", "x", "y c"),
+		}})
+	m.Opsets["own"] = 1
+	m.Functions = []*onnx.Function{leak, twice}
+	if err := onnx.Check(m); err != nil {
+		t.Fatal(err)
+	}
+	feeds := feedsFor(t, m, rand.New(rand.NewPCG(1, 2)))
+	want := evaluateAll(t, e, m, feeds)
+	inlined := onnx.Clone(m)
+	if err := onnx.InlineFunctions(inlined); err != nil {
+		t.Fatal(err)
+	}
+	if err := onnx.Check(inlined); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(inlined.Graph.Nodes); n != 6 || len(inlined.Functions) != 0 {
+		t.Errorf("%d nodes and %d functions", n, len(inlined.Functions))
+	}
+	for name, got := range evaluateAll(t, e, inlined, feeds) {
+		compareTensors(t, name, got, want[name])
+	}
+}

@@ -1,0 +1,242 @@
+package assets_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/assets"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/npy"
+)
+
+// shipped is every model that comes with the program, and the graphs that it builds untrained where none is
+// shipped.
+func shipped(t *testing.T) map[string]*onnx.Model {
+	t.Helper()
+	all := map[string]*onnx.Model{}
+	for _, set := range []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"} {
+		for _, kind := range []string{models.KindExtractor, models.KindEmbedding, models.KindPredictor, models.KindClient} {
+			data, err := assets.Model(set, kind)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := onnx.Unmarshal(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[set+"-"+kind] = m
+		}
+	}
+	const dx, classes = 6, 3
+	b := onnx.NewBuilder("extractor")
+	image := b.Input("image", onnx.Float32, "batch", 1, 8, 8)
+	w := onnx.ZerosF32(dx, 1, 3, 3)
+	rng.Normal(rng.New(1, "weights"), w.F32())
+	x := b.Relu(b.Op("Conv", []onnx.Ref{image, b.Param("w", w)}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntsAttr("strides", 2, 2)))
+	b.Output("features", b.ReduceMean(x, false, 2, 3))
+	extractor, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := map[string]bool{"untrained": false, "published": true}
+	for name, yes := range published {
+		embedding, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes, Size: 4, Blocks: 1, Dim: 12, Published: yes}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		predictor, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes, Dim: 12, Published: yes}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := models.ReadManifest(embedding)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := models.ClientGraph(extractor, models.Manifest{Kind: models.KindExtractor, Dx: dx}, embedding, e,
+			models.Preprocessing{Height: 8, Width: 8, Channels: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name+"-embedding"], all[name+"-predictor"], all[name+"-client"] = embedding, predictor, client
+	}
+	return all
+}
+
+// inputsFor draws inputs; the last set member is padding.
+func inputsFor(t *testing.T, m *onnx.Model) map[string]*onnx.Tensor {
+	t.Helper()
+	manifest, err := models.ReadManifest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := map[string]int{"batch": 2, "contexts": 2, "n": 7, "fresh": 5}
+	feeds := map[string]*onnx.Tensor{}
+	for _, in := range m.Graph.Inputs {
+		shape := make([]int, len(in.Shape))
+		for i, d := range in.Shape {
+			if shape[i] = d.Size; !d.IsKnown() {
+				if shape[i] = sizes[d.Symbol]; shape[i] == 0 {
+					shape[i] = 3
+				}
+			}
+		}
+		x, err := onnx.Zeros(in.DType, shape...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rng.New(1, "inputs", in.Name)
+		switch d := x.Data.(type) {
+		case []float32:
+			rng.Normal(r, d)
+			if in.Name == "weights" {
+				for i := range d {
+					d[i] = 1
+					if (i+1)%shape[1] == 0 {
+						d[i] = 0
+					}
+				}
+			}
+		case []uint8:
+			for i := range d {
+				d[i] = uint8(r.IntN(256))
+			}
+		case []int64:
+			for i := range d {
+				d[i] = r.Int64N(int64(manifest.C))
+			}
+		default:
+			t.Fatalf("input %q is %v", in.Name, in)
+		}
+		feeds[in.Name] = x
+	}
+	return feeds
+}
+
+func run(t *testing.T, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
+	t.Helper()
+	s, err := e.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out, err := engine.Eval(s, feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// agree says where two runtimes differ by more than 1e-5 of the output's largest element, or of 1.
+func agree(got, want *onnx.Tensor) error {
+	if fmt.Sprint(got.DType, got.Shape) != fmt.Sprint(want.DType, want.Shape) {
+		return fmt.Errorf("%v and %v", got, want)
+	}
+	g, w := got.F32(), want.F32()
+	if w == nil {
+		return fmt.Errorf("outputs of type %v are not compared", want.DType)
+	}
+	scale := 1.0
+	for _, v := range w {
+		scale = max(scale, math.Abs(float64(v)))
+	}
+	for i := range w {
+		if d := math.Abs(float64(g[i] - w[i])); !(d <= 1e-5*scale) {
+			return fmt.Errorf("element %d is %v and %v", i, g[i], w[i])
+		}
+	}
+	return nil
+}
+
+// TestRuntimesAgree runs every graph on both engines and, where Python has them, through ONNX's own checker and
+// onnxruntime: the same outputs to 1e-5.
+func TestRuntimesAgree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs every shipped graph on every runtime")
+	}
+	if _, _, err := ort.FindLibrary(""); err != nil {
+		t.Skipf("needs the ONNX Runtime: %v", err)
+	}
+	native, err := ort.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer native.Close()
+	goOnly, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer goOnly.Close()
+	dir := t.TempDir()
+	wants := map[string]map[string]*onnx.Tensor{}
+	for name, m := range shipped(t) {
+		t.Run(name, func(t *testing.T) {
+			if err := onnx.Check(m); err != nil {
+				t.Fatal(err)
+			}
+			if m.Opset() != onnx.DefaultOpset || m.IR != onnx.DefaultIR {
+				t.Errorf("operator set %d and IR %d; what we ship is %d and %d", m.Opset(), m.IR, onnx.DefaultOpset, onnx.DefaultIR)
+			}
+			feeds := inputsFor(t, m)
+			want := run(t, native, m, feeds)
+			for out, got := range run(t, goOnly, m, feeds) {
+				if err := agree(got, want[out]); err != nil {
+					t.Errorf("pure and ort differ in %q: %v", out, err)
+				}
+			}
+			wants[name] = want
+			if err := onnx.Save(filepath.Join(dir, name+".onnx"), m); err != nil {
+				t.Fatal(err)
+			}
+			in := filepath.Join(dir, name+".in")
+			if err := os.Mkdir(in, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			for k, x := range feeds {
+				if err := npy.Save(filepath.Join(in, k+".npy"), x); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	t.Run("python", func(t *testing.T) {
+		python, err := exec.LookPath("python3")
+		if err != nil {
+			t.Skip("needs python3")
+		}
+		text, err := exec.Command(python, filepath.Join("..", "onnx", "testdata", "other_runtimes.py"), dir).CombinedOutput()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() == 3 {
+			t.Skipf("needs the Python packages onnx, onnxruntime and numpy: %s", strings.TrimSpace(string(text)))
+		}
+		if err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		for name, want := range wants {
+			for out, w := range want {
+				got, err := npy.Load(filepath.Join(dir, name+".python", out+".npy"))
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				if err := agree(got, w); err != nil {
+					t.Errorf("%s: Python and ort differ in %q: %v", name, out, err)
+				}
+			}
+		}
+	})
+}
