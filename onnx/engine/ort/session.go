@@ -30,6 +30,14 @@ type session struct {
 var _ engine.Session = (*session)(nil)
 
 func (e *Engine) load(m *onnx.Model) (*session, error) {
+	if len(m.Functions) > 0 {
+		// The runtime (1.27) aborts the process on a call that leaves out a function's last output, which is allowed.
+		inlined := *m
+		if err := onnx.InlineFunctions(&inlined); err != nil {
+			return nil, err
+		}
+		m = &inlined
+	}
 	described, err := describe(m)
 	if err != nil {
 		return nil, err
