@@ -38,8 +38,14 @@ func poolShape(win window, x []int) (window, []int, error) {
 	if len(x) < 3 {
 		return win, nil, fmt.Errorf("input of shape %v: [n, channels, axes...] is expected", x)
 	}
+	if n, err := onnx.Elements(win.size); err != nil || n > maxWindow {
+		return win, nil, fmt.Errorf("kernel_shape %v has more than %d elements", win.size, maxWindow)
+	}
 	return win.fit(x[2:])
 }
+
+// maxWindow bounds the elements of a pooling window.
+const maxWindow = 1 << 24
 
 // visit calls f with the offset, in its plane, of each input position under the window at output position p.
 func visit(w window, in, base, tap []int, q int, f func(off int)) {

@@ -148,7 +148,7 @@ func (d *Def) bind(s *Spec) (half bool, err error) {
 			return false, fmt.Errorf("it has %d inputs, at most %d are defined", len(s.In), len(words))
 		}
 		if t == onnx.Undefined {
-			if !strings.HasSuffix(w, "?") && !strings.HasSuffix(w, "*") {
+			if !strings.HasSuffix(w, "?") {
 				return false, fmt.Errorf("its input %d is left out, which is not optional", i)
 			}
 			continue
