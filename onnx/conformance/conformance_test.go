@@ -2,9 +2,16 @@ package conformance
 
 import (
 	"context"
+	"errors"
+	"math"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 )
@@ -42,4 +49,148 @@ func TestOperatorsOnPure(t *testing.T) {
 	if count[Passed] < 300 {
 		t.Errorf("%d passed, at least 300 are expected", count[Passed])
 	}
+}
+
+// writeTest lays out a backend test for y = x + 1 whose expected output is off by the given amount.
+func writeTest(t *testing.T, dir string, off float32, feed *onnx.Tensor) {
+	t.Helper()
+	b := onnx.NewBuilder("plus")
+	b.Output("y", b.Add(b.Input("x", onnx.Float32, "n"), b.F32(1)))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := filepath.Join(dir, "test_data_set_0")
+	if err := os.MkdirAll(set, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := onnx.Save(filepath.Join(dir, "model.onnx"), m); err != nil {
+		t.Fatal(err)
+	}
+	for name, x := range map[string]*onnx.Tensor{"input_0.pb": feed, "output_0.pb": onnx.Vector(2+off, 3+off)} {
+		p, err := onnx.TensorToProto(name, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := proto.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(set, name), data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	e, err := pure.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	x := onnx.Vector[float32](1, 2)
+	writeTest(t, filepath.Join(root, "a_right"), 0, x)
+	writeTest(t, filepath.Join(root, "b_near"), 1e-3, x)
+	writeTest(t, filepath.Join(root, "c_wrong"), 0.1, x)
+	writeTest(t, filepath.Join(root, "d_contradiction"), 0, onnx.ZerosF32(1, 2))
+	writeTest(t, filepath.Join(root, "e_no_input"), 0, x)
+	writeTest(t, filepath.Join(root, "f_cut"), 0, x)
+	writeTest(t, filepath.Join(root, "g_no_set"), 0, x)
+	writeTest(t, filepath.Join(root, "h_refused"), 0, x)
+	for _, err := range []error{
+		os.Remove(filepath.Join(root, "e_no_input/test_data_set_0/input_0.pb")),
+		os.Truncate(filepath.Join(root, "f_cut/test_data_set_0/input_0.pb"), 9),
+		os.RemoveAll(filepath.Join(root, "g_no_set/test_data_set_0")),
+		onnx.Save(filepath.Join(root, "h_refused/model.onnx"), onnx.NewModel(&onnx.Graph{
+			Name: "refused", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32}}, Outputs: []onnx.ValueInfo{{Name: "y"}},
+			Nodes: []*onnx.Node{{Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}},
+		})),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	results, err := RunAll(context.Background(), e, root, DefaultTolerance, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Verdict{Passed, Passed, Failed, Unsupported, Failed, Failed, Failed, Unsupported}
+	if len(results) != len(want) {
+		t.Fatalf("%d results, want %d", len(results), len(want))
+	}
+	for i, r := range results {
+		if r.Verdict != want[i] || (r.Reason == "") != (want[i] == Passed) {
+			t.Errorf("%s: %s (%s), want %s", r.Name, r.Verdict, r.Reason, want[i])
+		}
+	}
+	var table strings.Builder
+	WriteTable(&table, map[string][]Result{"pure": results})
+	for _, line := range []string{"| **all tests** | 2 | 4 | 2 |", "| Add | 2 | 4 | 1 |", "| Frobnicate | 0 | 0 | 1 |"} {
+		if !strings.Contains(table.String(), line) {
+			t.Errorf("the table lacks %q:\n%s", line, table.String())
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := RunAll(ctx, e, root, DefaultTolerance, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("after cancelling: %v", err)
+	}
+	if _, err := RunAll(context.Background(), e, t.TempDir(), DefaultTolerance, nil); err == nil {
+		t.Error("an empty folder is no error")
+	}
+}
+
+func TestCompare(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	half := func(v ...uint16) *onnx.Tensor {
+		return &onnx.Tensor{DType: onnx.Float16, Shape: []int{len(v)}, Data: v}
+	}
+	for _, c := range []struct {
+		got, want *onnx.Tensor
+		same      bool
+	}{
+		{onnx.Vector(1.0, nan, inf, -inf), onnx.Vector(1.0, nan, inf, -inf), true},
+		{onnx.Vector(1.0005), onnx.Vector(1.0), true},
+		{onnx.Vector(1.002), onnx.Vector(1.0), false},
+		{onnx.Vector(nan), onnx.Vector(1.0), false},
+		{onnx.Vector(1.0), onnx.Vector(nan), false},
+		{onnx.Vector(1.0), onnx.Vector(inf), false},
+		{onnx.Vector(-inf), onnx.Vector(inf), false},
+		{onnx.Vector[float32](1), onnx.Vector(1.0), false},
+		{onnx.Scalar(1.0), onnx.Vector(1.0), false},
+		{onnx.Vector("a"), onnx.Vector("a"), true},
+		{onnx.Vector("a"), onnx.Vector("b"), false},
+		{onnx.Vector[int64](7), onnx.Vector[int64](8), false},
+		{onnx.Vector(true), onnx.Vector(false), false},
+		{half(0x3c00, 0x7c00, 1), half(0x3c00, 0x7c00, 1), true},
+		{half(0x3c00), half(0x3d00), false},
+		{nil, onnx.Vector(1.0), false},
+	} {
+		if err := Compare(c.got, c.want, DefaultTolerance); (err == nil) != c.same {
+			t.Errorf("%v against %v: %v", c.got, c.want, err)
+		}
+	}
+}
+
+func FuzzDecodeTensor(f *testing.F) {
+	for _, x := range []*onnx.Tensor{onnx.Vector[float32](1, 2), onnx.Vector("a"), onnx.Vector(true), onnx.Scalar[int64](3)} {
+		p, err := onnx.TensorToProto("x", x)
+		if err != nil {
+			f.Fatal(err)
+		}
+		data, err := proto.Marshal(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		x, err := DecodeTensor(data)
+		if err != nil {
+			return
+		}
+		if err := onnx.CheckTensor(x); err != nil {
+			t.Errorf("decoded a broken tensor: %v", err)
+		}
+	})
 }

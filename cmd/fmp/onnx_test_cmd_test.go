@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/engine/ort"
+)
+
+// backendTest lays out a test of y = x + 1 with the given expected output for x = 1.
+func backendTest(t *testing.T, want float32) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "plus")
+	set := filepath.Join(dir, "test_data_set_0")
+	if err := os.MkdirAll(set, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	b := onnx.NewBuilder("plus")
+	b.Output("y", b.Add(b.Input("x", onnx.Float32, "n"), b.F32(1)))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		onnx.Save(filepath.Join(dir, "model.onnx"), m),
+		savePB(filepath.Join(set, "input_0.pb"), "x", onnx.Vector[float32](1)),
+		savePB(filepath.Join(set, "output_0.pb"), "y", onnx.Vector(want)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestONNXTest(t *testing.T) {
+	table := filepath.Join(t.TempDir(), "docs", "operators.md")
+	code, out, errs := runFMP(t, "onnx", "test", backendTest(t, 2), "--engine", "pure", "--json", "--table", table)
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	var reports []testReport
+	if err := json.Unmarshal([]byte(out), &reports); err != nil {
+		t.Fatal(err)
+	}
+	if len(reports) != 1 || reports[0].Engine != "pure" || reports[0].Passed != 1 || reports[0].Failed != 0 {
+		t.Errorf("report %+v", reports)
+	}
+	text, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "| Add | 1 | 0 | 0 |") {
+		t.Errorf("the table lacks Add:\n%s", text)
+	}
+	code, out, _ = runFMP(t, "onnx", "test", backendTest(t, 3), "--engine", "pure")
+	if code != exitFailed || !strings.Contains(out, "failed: plus") {
+		t.Errorf("a wrong output gave exit code %d and %q", code, out)
+	}
+	for _, args := range [][]string{{t.TempDir()}, {filepath.Join(t.TempDir(), "gone")}, {backendTest(t, 2), "--relative", "-1"}, {backendTest(t, 2), "--engine", "abacus"}} {
+		if code, _, errs := runFMP(t, append([]string{"onnx", "test"}, args...)...); code != exitUsage {
+			t.Errorf("%v gave exit code %d: %s", args, code, errs)
+		}
+	}
+}
+
+// Without a library, auto runs on the pure engine and says so once; ort by name does not.
+func TestEngineFallback(t *testing.T) {
+	t.Setenv("ONNXRUNTIME_LIB", "")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	if path, _, err := ort.FindLibrary(""); err == nil {
+		t.Skipf("the system has a library of its own: %s", path)
+	}
+	dir := backendTest(t, 2)
+	if code, _, errs := runFMP(t, "onnx", "test", dir, "--engine", "ort"); code != exitMissing {
+		t.Errorf("ort without a library gave exit code %d: %s", code, errs)
+	}
+	code, out, errs := runFMP(t, "onnx", "test", dir, "--engine", "auto")
+	if code != exitOK || !strings.Contains(out, "pure") || strings.Count(errs, "pure-Go engine") != 1 {
+		t.Errorf("auto without a library gave exit code %d, %q, %q", code, out, errs)
+	}
+}
