@@ -158,6 +158,11 @@ func drawn(ctx context.Context, v digits.Variant, o Options) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
+	return FromDrawn(o.Name, set), nil
+}
+
+// FromDrawn wraps drawn digits as a data set; its Digest is left open.
+func FromDrawn(name string, set *digits.Set) *Dataset {
 	part := func(p digits.Part) Part {
 		labels := make([]int, len(p.Labels))
 		for i, y := range p.Labels {
@@ -165,7 +170,7 @@ func drawn(ctx context.Context, v digits.Variant, o Options) (*Dataset, error) {
 		}
 		return Part{Images: Images{N: len(labels), H: set.Side, W: set.Side, Ch: set.Channels, Pix: p.Pix}, Labels: labels}
 	}
-	return &Dataset{Name: o.Name, Classes: strings.Split("0123456789", ""), Train: part(set.Train), Test: part(set.Test)}, nil
+	return &Dataset{Name: name, Classes: strings.Split("0123456789", ""), Train: part(set.Train), Test: part(set.Test)}
 }
 
 // choose keeps the first k classes and moves the training images of the others to Extra; the test images

@@ -10,6 +10,7 @@ import (
 	"image/color"
 	"image/jpeg"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -425,4 +426,15 @@ func TestRealData(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func encodePNG(w io.Writer, im image.Image) error { return png.Encode(w, im) }
+
+func jpegBytes(t testing.TB, im image.Image) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, im, nil); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"fmp/featurize/dataset"
+)
+
+// newDataCommand groups what has to do with data sets.
+func newDataCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "data",
+		Short: "List, show, download, import and draw data sets",
+		Long: `Data sets are looked for in the data folder: --dataset.dir, else $FMP_DATA, else fmp/data in the user's cache
+folder. The drawn ones, digits and digits-color, need no files.`,
+		Example: `  fmp data list
+  fmp data pull mnist
+  fmp data show --dataset digits -o digits.png`,
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newDataListCommand(), newDataShowCommand(), newDataPullCommand(), newDataImportCommand(), newDataSynthCommand())
+	return cmd
+}
+
+// dataError gives what is wrong with a data set its exit code: 3 where it is missing, 2 where it is bad.
+func dataError(err error) error {
+	if errors.Is(err, dataset.ErrNotFound) {
+		return missingError(err)
+	}
+	return usageError(err)
+}
+
+// dirFlag binds the flag for the data folder.
+func dirFlag(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "dataset.dir", "", "data folder; empty means $FMP_DATA, then the cache")
+}

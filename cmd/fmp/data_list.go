@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"fmp/featurize/dataset"
+)
+
+func newDataListCommand() *cobra.Command {
+	var dir string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the data sets: which are there, where, and how to get the others",
+		Example: `  fmp data list
+  fmp data list --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list := dataset.List(dir)
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), list)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+			for _, s := range list {
+				where := s.Where
+				if !s.Present {
+					where = "missing: fmp data pull " + s.Name
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Kind, where)
+			}
+			return w.Flush()
+		},
+	}
+	dirFlag(cmd, &dir)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/digits"
+)
+
+func newDataSynthCommand() *cobra.Command {
+	var (
+		c       digits.Config
+		variant string
+		out     string
+		asJSON  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "synth",
+		Short: "Draw the embedded digits and write them as IDX files",
+		Long: `Draw printed digits in many typefaces, rotated, sheared, warped, thickened or eroded, blurred and crossed
+by clutter; those of the test images are in other typefaces than those of the training images. Variant digits is
+28x28 grey, digits-color 32x32 colour on textured backgrounds. The same seed and sizes give the same bytes.
+
+Written are train-images, train-labels, t10k-images and t10k-labels (IDX; images in colour have a fourth dimension)
+and classes.txt. fmp reads them back by the folder's path.`,
+		Example: `  fmp data synth --out digits --seed 1
+  fmp data synth --out colour --variant digits-color --train 5000 --test 1000`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out == "" {
+				return usageErrorf("--out is not given; name the folder to write to")
+			}
+			if st, err := os.Stat(out); err == nil && !st.IsDir() {
+				return usageErrorf("--out %s is a file; name a folder", out)
+			}
+			c.Variant = digits.Variant(variant)
+			bar := newProgress(cmd.ErrOrStderr())
+			c.Progress = func(done, total int) { bar.report("drawing", done, total) }
+			if _, ok := digits.VariantByName(variant); !ok {
+				return usageErrorf("--variant is %q; allowed are %s and %s", variant, digits.Grey, digits.Color)
+			}
+			s, err := digits.Draw(cmd.Context(), c)
+			bar.close()
+			if err != nil {
+				return usageError(err)
+			}
+			ds := dataset.FromDrawn(variant, s)
+			if err := dataset.WriteIDX(out, ds); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N, "test": ds.Test.N})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d training and %d test images\n", out, ds.Train.N, ds.Test.N)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&out, "out", "o", "", "`FOLDER` to write to")
+	f.Uint64Var(&c.Seed, "seed", 0, "seed of the drawing")
+	f.StringVar(&variant, "variant", string(digits.Grey), "digits or digits-color")
+	f.IntVar(&c.Train, "train", digits.DefaultTrain, "number of training images")
+	f.IntVar(&c.Test, "test", digits.DefaultTest, "number of test images")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

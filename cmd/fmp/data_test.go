@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDataCommands(t *testing.T) {
+	dir := t.TempDir()
+	drawn, data, sheet := filepath.Join(dir, "drawn"), filepath.Join(dir, "data"), filepath.Join(dir, "sheet.png")
+	for _, c := range []struct {
+		args []string
+		want []string // parts of stdout
+	}{
+		{[]string{"data", "synth", "--out", drawn, "--train", "120", "--test", "30", "--seed", "4"}, []string{"120 training and 30 test images"}},
+		{[]string{"data", "show", "--dataset", drawn, "-o", sheet, "--columns", "5"}, []string{"120 training", "28x28", "extractor 60, corpus 45, clients 15", sheet}},
+		{[]string{"data", "import", drawn, "--name", "mine", "--dataset.dir", data}, []string{"--dataset mine"}},
+		{[]string{"data", "list", "--dataset.dir", data}, []string{"mine", "fmp data pull mnist"}},
+		{[]string{"data", "show", "--dataset", "mine", "--dataset.dir", data, "--json"}, []string{`"train": 120`}},
+	} {
+		code, stdout, stderr := runFMP(t, c.args...)
+		if code != exitOK {
+			t.Fatalf("%v: exit code %d, %s", c.args, code, stderr)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(stdout, w) {
+				t.Errorf("%v printed %q, which lacks %q", c.args, stdout, w)
+			}
+		}
+	}
+	f, err := os.Open(sheet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if c, err := png.DecodeConfig(f); err != nil || c.Width != 5*58+2 || c.Height != 10*58+2 {
+		t.Errorf("the sheet is %dx%d (%v)", c.Width, c.Height, err)
+	}
+}
+
+func TestDataListJSON(t *testing.T) {
+	_, stdout, _ := runFMP(t, "data", "list", "--json", "--dataset.dir", t.TempDir())
+	var list []struct {
+		Name    string
+		Present bool
+		Missing string
+	}
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list) != 5 {
+		t.Fatalf("%v: %s", err, stdout)
+	}
+	for _, s := range list {
+		if drawn := strings.HasPrefix(s.Name, "digits"); s.Present != drawn || (s.Missing == "") != drawn {
+			t.Errorf("%+v in an empty folder", s)
+		}
+	}
+}
+
+func TestDataErrors(t *testing.T) {
+	dir := t.TempDir()
+	truncated := filepath.Join(dir, "truncated")
+	if code, _, stderr := runFMP(t, "data", "synth", "-o", truncated, "--train", "20", "--test", "20"); code != exitOK {
+		t.Fatal(stderr)
+	}
+	images := filepath.Join(truncated, "train-images-idx3-ubyte")
+	if err := os.Truncate(images, 5000); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"data", "show", "--dataset", truncated}, exitUsage, "truncated"},
+		{[]string{"data", "show", "--dataset", "mnist", "--dataset.dir", dir}, exitMissing, "fmp data pull mnist"},
+		{[]string{"data", "show", "--part", "both"}, exitUsage, "train and test"},
+		{[]string{"data", "pull", "imagenet"}, exitUsage, "mnist, cifar10, cifar100"},
+		{[]string{"data", "pull"}, exitUsage, "name of a data set"},
+		{[]string{"data", "import", truncated, "--dataset.dir", filepath.Join(dir, "data")}, exitUsage, "truncated"},
+		{[]string{"data", "import", filepath.Join(dir, "nothing"), "--dataset.dir", dir}, exitUsage, "nothing"},
+		{[]string{"data", "synth"}, exitUsage, "--out"},
+		{[]string{"data", "synth", "-o", images}, exitUsage, "is a file"},
+		{[]string{"data", "synth", "-o", dir, "--variant", "letters"}, exitUsage, "digits-color"},
+		{[]string{"data", "synth", "-o", dir, "--train", "-3"}, exitUsage, "-3"},
+		{[]string{"data", "lst"}, exitUsage, "list"},
+		{[]string{"train", "patches"}, exitUsage, "--out"},
+	} {
+		code, stdout, stderr := runFMP(t, c.args...)
+		if code != c.code || !strings.Contains(stderr, c.want) || stdout != "" {
+			t.Errorf("%v: exit code %d, stderr %q; want %d and %q", c.args, code, stderr, c.code, c.want)
+		}
+	}
+	if entries, err := os.ReadDir(filepath.Join(dir, "data")); err == nil && len(entries) > 0 {
+		t.Errorf("a failed import left %v", entries)
+	}
+}

@@ -1,0 +1,54 @@
+package extractor
+
+import (
+	"testing"
+
+	"fmp/onnx"
+)
+
+func FuzzSidecar(f *testing.F) {
+	for _, s := range []string{"mean: [0.5]\nstd: [0.25]\nlayout: NHWC\noutput: pool\n", "side: 64\nbatch: 8", "a: &a [*a]", "mean: {x: 1}", "---\n---\n", "std: [1e-9]", "? [1]: 2"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o, err := parseSidecar(data)
+		if err == nil && o.check() != nil {
+			t.Errorf("%q gave options that are refused: %+v", data, o)
+		}
+	})
+}
+
+// FuzzSignature reads the signature of whatever model decodes.
+func FuzzSignature(f *testing.F) {
+	b := onnx.NewBuilder("m")
+	v := b.Op("Flatten", []onnx.Ref{b.Relu(b.Input("image", onnx.Float32, "n", 3, 2, 2))})
+	b.Output("scores", b.MatMul(v, b.Param("w", onnx.ZerosF32(12, 2))))
+	m, err := b.Model()
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := onnx.Marshal(m)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data, "", "")
+	f.Add(data, "relu", "NHWC")
+	f.Fuzz(func(t *testing.T, data []byte, output, layout string) {
+		m, err := onnx.Unmarshal(data)
+		if err != nil {
+			return
+		}
+		o := Options{Output: output, Layout: layout}
+		if o.check() != nil {
+			return
+		}
+		s, err := read(m, o, 3)
+		if err != nil {
+			return
+		}
+		if s.batch < 0 || s.h < 0 || s.h > maxInputSide || s.w < 0 || s.w > maxInputSide || (s.ch != 1 && s.ch != 3) {
+			t.Errorf("signature %+v", s)
+		}
+		prune(m, s.output)
+	})
+}

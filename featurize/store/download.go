@@ -1,0 +1,230 @@
+package store
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Downloader fetches files over HTTP. The zero value is ready.
+type Downloader struct {
+	Client *http.Client // default http.DefaultClient
+	// Tries is how often each address is tried (default 3), Pause the wait before the second try (default 1s,
+	// doubled each time), Stall how long a server may send nothing (default 60s).
+	Tries        int
+	Pause, Stall time.Duration
+	// Progress, where given, hears of the bytes that are there; total is -1 where the server does not say.
+	Progress func(name string, done, total int64)
+}
+
+func (d *Downloader) withDefaults() *Downloader {
+	c := *d
+	if c.Client == nil {
+		c.Client = http.DefaultClient
+	}
+	if c.Tries == 0 {
+		c.Tries = 3
+	}
+	if c.Pause == 0 {
+		c.Pause = time.Second
+	}
+	if c.Stall == 0 {
+		c.Stall = 60 * time.Second
+	}
+	return &c
+}
+
+// errFinal marks what another try of the same address cannot mend.
+var errFinal = errors.New("not tried again")
+
+// Fetch downloads f into dir and returns its path. What is there already and has the right checksum is
+// kept; what was interrupted goes on where it stopped; what has the wrong checksum is removed. The file
+// appears under its name only when it is whole and checked.
+func (d *Downloader) Fetch(ctx context.Context, f File, dir string) (string, error) {
+	d = d.withDefaults()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("downloading %s: %w", f.Name, err)
+	}
+	path := filepath.Join(dir, f.Name)
+	if err := checkMD5(path, f.MD5); err == nil {
+		return path, nil
+	}
+	part := path + ".part"
+	var errs []error
+	for _, url := range f.URLs {
+		pause := d.Pause
+		for try := range d.Tries {
+			if try > 0 {
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+				}
+				pause *= 2
+			}
+			if err := ctx.Err(); err != nil {
+				return "", fmt.Errorf("downloading %s: %w; the same command goes on from here", f.Name, err)
+			}
+			err := d.get(ctx, url, part, f)
+			if err == nil {
+				if err = checkMD5(part, f.MD5); err != nil {
+					err = fmt.Errorf("%s: %w; what was downloaded is removed", url, err)
+					if rm := os.Remove(part); rm != nil {
+						err = errors.Join(err, rm)
+					}
+				} else if err = os.Rename(part, path); err == nil {
+					return path, nil
+				}
+			}
+			errs = append(errs, err)
+			if errors.Is(err, errFinal) {
+				break
+			}
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return "", fmt.Errorf("downloading %s: %w; the same command goes on from here", f.Name, err)
+	}
+	return "", fmt.Errorf("downloading %s: %w", f.Name, errs[len(errs)-1])
+}
+
+// get brings part to the whole length of the file at url, from where it ends.
+func (d *Downloader) get(ctx context.Context, url, part string, f File) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := out.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	have, err := out.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if have > f.Max {
+		have = 0
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	if have > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
+	}
+	stall := time.AfterFunc(d.Stall, func() { cancel(fmt.Errorf("nothing came for %s", d.Stall)) })
+	defer stall.Stop()
+	res, err := d.Client.Do(req)
+	if err != nil {
+		return cause(ctx, err)
+	}
+	defer res.Body.Close()
+	total := int64(-1)
+	switch res.StatusCode {
+	case http.StatusOK:
+		have, total = 0, res.ContentLength
+	case http.StatusPartialContent:
+		from, size, ok := contentRange(res.Header.Get("Content-Range"))
+		if !ok || from != have {
+			return fmt.Errorf("%s: the server was asked for bytes from %d and answered with range %q: %w", url, have, res.Header.Get("Content-Range"), errFinal)
+		}
+		total = size
+	case http.StatusRequestedRangeNotSatisfiable:
+		// As much as there is, or more, is here already: the checksum tells.
+		return nil
+	default:
+		err := fmt.Errorf("%s: the server says %s", url, res.Status)
+		if res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests {
+			err = fmt.Errorf("%w: %w", err, errFinal)
+		}
+		return err
+	}
+	if total > f.Max {
+		return fmt.Errorf("%s: %d bytes are offered; at most %d are taken: %w", url, total, f.Max, errFinal)
+	}
+	if err := out.Truncate(have); err != nil {
+		return err
+	}
+	if _, err := out.Seek(have, io.SeekStart); err != nil {
+		return err
+	}
+	buf := make([]byte, 1<<16)
+	for {
+		n, rerr := res.Body.Read(buf)
+		stall.Reset(d.Stall)
+		if have+int64(n) > f.Max {
+			return fmt.Errorf("%s: more than %d bytes came: %w", url, f.Max, errFinal)
+		}
+		if _, err := out.Write(buf[:n]); err != nil {
+			return fmt.Errorf("%w: %w", err, errFinal)
+		}
+		have += int64(n)
+		if d.Progress != nil {
+			d.Progress(f.Name, have, total)
+		}
+		if errors.Is(rerr, io.EOF) {
+			break
+		}
+		if rerr != nil {
+			return fmt.Errorf("%s: after %d bytes: %w", url, have, cause(ctx, rerr))
+		}
+	}
+	if total >= 0 && have != total {
+		return fmt.Errorf("%s: %d of %d bytes came", url, have, total)
+	}
+	return nil
+}
+
+// cause is why ctx was cancelled, if it was by us, else err.
+func cause(ctx context.Context, err error) error {
+	if c := context.Cause(ctx); c != nil {
+		return c
+	}
+	return err
+}
+
+// contentRange reads "bytes FROM-TO/SIZE"; the size is -1 for "*".
+func contentRange(s string) (from, size int64, ok bool) {
+	s, ok = strings.CutPrefix(s, "bytes ")
+	span, all, ok2 := strings.Cut(s, "/")
+	first, _, ok3 := strings.Cut(span, "-")
+	if !ok || !ok2 || !ok3 {
+		return 0, 0, false
+	}
+	from, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	if all == "*" {
+		return from, -1, true
+	}
+	size, err = strconv.ParseInt(all, 10, 64)
+	return from, size, err == nil
+}
+
+func checkMD5(path, want string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := md5.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, want) {
+		return fmt.Errorf("its MD5 checksum is %s; the published one is %s", got, want)
+	}
+	return nil
+}

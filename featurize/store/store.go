@@ -1,0 +1,310 @@
+package store
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fmp/featurize/dataset"
+)
+
+// Dir is the data folder that is written to: the setting, else the first that is searched.
+func Dir(setting string) (string, error) {
+	dirs := dataset.Dirs(setting)
+	if len(dirs) == 0 {
+		return "", fmt.Errorf("no data folder: set dataset.dir or FMP_DATA")
+	}
+	return dirs[0], nil
+}
+
+// Pull downloads a source into the data folder and returns the data set's folder. A data set that is there
+// already is left as it is. Nothing appears under its name before every file is checked and readable.
+func Pull(ctx context.Context, s Source, dir string, d *Downloader) (string, error) {
+	to := filepath.Join(dir, s.Folder)
+	if complete(ctx, s, to) {
+		return to, nil
+	}
+	downloads := filepath.Join(dir, ".downloads")
+	var paths []string
+	for _, f := range s.Files {
+		p, err := d.Fetch(ctx, f, downloads)
+		if err != nil {
+			return "", err
+		}
+		paths = append(paths, p)
+	}
+	err := place(ctx, to, func(tmp string) error {
+		for _, p := range paths {
+			if s.Unpack == nil {
+				if err := copyFile(p, filepath.Join(tmp, filepath.Base(p))); err != nil {
+					return err
+				}
+			} else if err := unpack(ctx, p, tmp, s.Unpack); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, p := range paths {
+		if err := os.Remove(p); err != nil {
+			return "", fmt.Errorf("removing a download that is no longer needed: %w", err)
+		}
+	}
+	_ = os.Remove(downloads) // kept where it still holds something
+	return to, nil
+}
+
+// complete says whether all that a source has is in folder to and can be read.
+func complete(ctx context.Context, s Source, to string) bool {
+	var names []string
+	for n := range s.Unpack {
+		names = append(names, n)
+	}
+	for _, f := range s.Files {
+		if s.Unpack == nil {
+			names = append(names, f.Name)
+		}
+	}
+	for _, n := range names {
+		if filepath.Ext(n) == ".txt" {
+			continue
+		}
+		_, err := os.Stat(filepath.Join(to, n))
+		if _, err2 := os.Stat(filepath.Join(to, strings.TrimSuffix(n, ".gz"))); err != nil && err2 != nil {
+			return false
+		}
+	}
+	_, err := dataset.Load(ctx, dataset.Options{Name: to})
+	return err == nil
+}
+
+// place fills a temporary folder beside to, checks that it holds a readable data set, and gives it the
+// name to. What stood there before is replaced only then.
+func place(ctx context.Context, to string, fill func(tmp string) error) (err error) {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(to), "."+filepath.Base(to)+".")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if rm := os.RemoveAll(tmp); err == nil {
+			err = rm
+		}
+	}()
+	fresh := filepath.Join(tmp, "new")
+	if err := os.Mkdir(fresh, 0o755); err != nil {
+		return err
+	}
+	if err := fill(fresh); err != nil {
+		return err
+	}
+	if _, err := dataset.Load(ctx, dataset.Options{Name: fresh}); err != nil {
+		return fmt.Errorf("checking what is to become %s: %w", to, err)
+	}
+	old := filepath.Join(tmp, "old")
+	if err := os.Rename(to, old); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(fresh, to); err != nil {
+		// Put back what was there.
+		if back := os.Rename(old, to); back != nil && !errors.Is(back, os.ErrNotExist) {
+			err = errors.Join(err, back)
+		}
+		return err
+	}
+	return nil
+}
+
+// unpack takes the wanted files, by base name, out of a tar.gz archive. Other entries are passed over; links
+// and folders are never made; a file over its size, or given twice, is an error.
+func unpack(ctx context.Context, archive, to string, want map[string]int64) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return fmt.Errorf("%s: not a gzip file: %w", archive, err)
+	}
+	defer z.Close()
+	r := tar.NewReader(io.LimitReader(z, 4<<30))
+	found := map[string]bool{}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", archive, err)
+		}
+		name := filepath.Base(filepath.FromSlash(h.Name))
+		limit, ok := want[name]
+		if !ok || h.Typeflag != tar.TypeReg {
+			continue
+		}
+		if h.Size > limit {
+			return fmt.Errorf("%s: %s has %d bytes; at most %d are taken", archive, h.Name, h.Size, limit)
+		}
+		if found[name] {
+			return fmt.Errorf("%s: %s is there twice", archive, name)
+		}
+		found[name] = true
+		if err := write(filepath.Join(to, name), r); err != nil {
+			return fmt.Errorf("%s: %w", archive, err)
+		}
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("%s: none of the files of the data set are in the archive", archive)
+	}
+	return nil
+}
+
+func write(path string, r io.Reader) (err error) {
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := out.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	_, err = io.Copy(out, r)
+	return err
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return write(to, in)
+}
+
+// Import copies a data set that the user has, a folder in any format that is read or an official archive
+// of CIFAR, into the data folder, and returns its name and folder there. name "" takes the official name of
+// CIFAR's files, else the folder's own. A data set of that name is replaced only where replace says so.
+func Import(ctx context.Context, from, name, dir string, replace bool) (string, string, error) {
+	st, err := os.Stat(from)
+	if err != nil {
+		return "", "", err
+	}
+	kind := dataset.KindFolder
+	archive := map[string]int64(nil)
+	folder := name
+	if st.IsDir() {
+		if kind, err = dataset.Detect(from); err != nil {
+			return "", "", err
+		}
+	} else {
+		for _, s := range Sources() {
+			for _, f := range s.Files {
+				if s.Unpack != nil && f.Name == filepath.Base(from) {
+					archive, kind, folder = s.Unpack, dataset.Kind(s.Name), s.Folder
+					if err := checkMD5(from, f.MD5); err != nil {
+						return "", "", fmt.Errorf("%s: %w", from, err)
+					}
+				}
+			}
+		}
+		if archive == nil {
+			return "", "", fmt.Errorf("%s is neither a folder nor an official archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz); unpack it and give the folder", from)
+		}
+	}
+	if name == "" {
+		switch kind {
+		case dataset.KindCIFAR10, dataset.KindCIFAR100:
+			name = string(kind)
+		default:
+			abs, err := filepath.Abs(from)
+			if err != nil {
+				return "", "", err
+			}
+			name = filepath.Base(abs)
+		}
+	}
+	if folder == "" {
+		folder = name
+	}
+	if s, err := SourceOf(strings.ToLower(name)); err == nil {
+		name, folder = s.Name, s.Folder
+	}
+	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) {
+		return "", "", fmt.Errorf("%q is no name for a data set; give one without separators", name)
+	}
+	for _, n := range []string{"digits", "digits-color"} {
+		if name == n {
+			return "", "", fmt.Errorf("%q is the name of a drawn data set; give another with --name", name)
+		}
+	}
+	to := filepath.Join(dir, folder)
+	if _, err := os.Stat(to); err == nil && !replace {
+		return "", "", fmt.Errorf("%s is there already; give --replace, or another name with --name", to)
+	}
+	if inside(from, to) {
+		return "", "", fmt.Errorf("%s lies in %s; it is in its place already", from, to)
+	}
+	err = place(ctx, to, func(tmp string) error {
+		if archive != nil {
+			return unpack(ctx, from, tmp, archive)
+		}
+		return copyTree(ctx, from, tmp)
+	})
+	return name, to, err
+}
+
+// inside says whether path is dir or lies in it.
+func inside(path, dir string) bool {
+	a, err := filepath.Abs(path)
+	b, err2 := filepath.Abs(dir)
+	if err != nil || err2 != nil {
+		return false
+	}
+	rel, err := filepath.Rel(b, a)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// copyTree copies regular files; links and hidden files are left out.
+func copyTree(ctx context.Context, from, to string) error {
+	return filepath.WalkDir(from, func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if path != from && strings.HasPrefix(e.Name(), ".") {
+			if e.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !e.Type().IsRegular() {
+			return nil
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		return copyFile(path, filepath.Join(to, rel))
+	})
+}

@@ -1,0 +1,370 @@
+package store
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fmp/featurize/dataset"
+)
+
+func sum(b []byte) string { s := md5.Sum(b); return hex.EncodeToString(s[:]) }
+
+// server serves one file on loopback and remembers the Range headers it was sent. behave, where it
+// returns true, has answered the request with that number.
+func server(t *testing.T, data []byte, behave func(i int, w http.ResponseWriter, r *http.Request) bool) (string, *[]string) {
+	t.Helper()
+	var mu sync.Mutex
+	var ranges []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		i := len(ranges)
+		ranges = append(ranges, r.Header.Get("Range"))
+		mu.Unlock()
+		if behave != nil && behave(i, w, r) {
+			return
+		}
+		http.ServeContent(w, r, "file", time.Time{}, bytes.NewReader(data))
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/file", &ranges
+}
+
+// abort sends the first half of the data as if all were to come, and drops the connection.
+func abort(data []byte) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+		w.Write(data[:len(data)/2])
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func payload(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i * i >> 3)
+	}
+	return b
+}
+
+func quick() *Downloader { return &Downloader{Pause: time.Millisecond, Stall: 5 * time.Second} }
+
+func TestFetch(t *testing.T) {
+	data := payload(300_000)
+	url, ranges := server(t, data, nil)
+	dir := t.TempDir()
+	f := File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}
+	var last, total int64
+	d := quick()
+	d.Progress = func(_ string, done, of int64) { last, total = done, of }
+	for range 2 { // the second time nothing is asked of the server
+		p, err := d.Fetch(context.Background(), f, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := os.ReadFile(p); !bytes.Equal(got, data) {
+			t.Error("another file arrived")
+		}
+	}
+	if len(*ranges) != 1 || last != 300_000 || total != 300_000 {
+		t.Errorf("%d requests, progress %d of %d", len(*ranges), last, total)
+	}
+}
+
+func TestFetchGoesOnAfterAnInterruption(t *testing.T) {
+	data := payload(300_000)
+	url, ranges := server(t, data, func(i int, w http.ResponseWriter, _ *http.Request) bool {
+		if i == 0 {
+			abort(data)(w)
+		}
+		return false
+	})
+	p, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(p); !bytes.Equal(got, data) {
+		t.Error("another file arrived")
+	}
+	if len(*ranges) != 2 || !strings.HasPrefix((*ranges)[1], "bytes=") || (*ranges)[1] == "bytes=0-" {
+		t.Errorf("ranges asked for: %q; want the second to go on", *ranges)
+	}
+}
+
+func TestFetchGoesOnInALaterCall(t *testing.T) {
+	data := payload(100_000)
+	url, ranges := server(t, data, nil)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.part"), data[:40_000], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}, dir); err != nil {
+		t.Fatal(err)
+	}
+	if (*ranges)[0] != "bytes=40000-" {
+		t.Errorf("ranges asked for: %q", *ranges)
+	}
+}
+
+func TestFetchFromAServerWithoutRanges(t *testing.T) {
+	data := payload(100_000)
+	url, _ := server(t, data, func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.Write(data); return true })
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.part"), payload(50)[10:], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(p); !bytes.Equal(got, data) {
+		t.Error("another file arrived")
+	}
+}
+
+func TestFetchErrors(t *testing.T) {
+	data := payload(10_000)
+	for name, c := range map[string]struct {
+		behave func(int, http.ResponseWriter, *http.Request) bool
+		md5    string
+		max    int64
+		want   string
+		calls  int
+	}{
+		"wrong checksum": {nil, sum(nil), 1 << 20, "MD5 checksum", 3},
+		"not found":      {func(_ int, w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true }, sum(data), 1 << 20, "404", 1},
+		"server error":   {func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true }, sum(data), 1 << 20, "503", 3},
+		"too large":      {nil, sum(data), 5_000, "at most 5000", 1},
+		"endless": {func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			for range 20 {
+				w.Write(data)
+				w.(http.Flusher).Flush()
+			}
+			return true
+		}, sum(data), 50_000, "more than 50000", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, ranges := server(t, data, c.behave)
+			dir := t.TempDir()
+			_, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: c.md5, Max: c.max}, dir)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v; want one with %q", err, c.want)
+			}
+			if len(*ranges) != c.calls {
+				t.Errorf("%d requests; want %d", len(*ranges), c.calls)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "a")); err == nil {
+				t.Error("a file appeared under its name")
+			}
+			if _, err := os.Stat(filepath.Join(dir, "a.part")); name == "wrong checksum" && err == nil {
+				t.Error("a file with the wrong checksum is kept")
+			}
+		})
+	}
+	t.Run("second address", func(t *testing.T) {
+		bad, _ := server(t, data, func(_ int, w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true })
+		good, _ := server(t, data, nil)
+		if _, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), Max: 1 << 20}, t.TempDir()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("stall", func(t *testing.T) {
+		release := make(chan struct{})
+		url, _ := server(t, data, func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			w.Write(data[:10])
+			w.(http.Flusher).Flush()
+			<-release
+			return true
+		})
+		defer close(release)
+		d := &Downloader{Pause: time.Millisecond, Stall: 50 * time.Millisecond, Tries: 1}
+		if _, err := d.Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "nothing came") {
+			t.Error(err)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		url, _ := server(t, data, nil)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := quick().Fetch(ctx, File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}, t.TempDir()); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+type entry struct {
+	name string
+	kind byte
+	data []byte
+}
+
+func archive(t *testing.T, entries ...entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, e := range entries {
+		if err := w.WriteHeader(&tar.Header{Name: e.name, Typeflag: e.kind, Size: int64(len(e.data)), Mode: 0o644, Linkname: "/etc/passwd"}); err != nil {
+			t.Fatal(err)
+		}
+		w.Write(e.data)
+	}
+	w.Close()
+	z.Close()
+	return b.Bytes()
+}
+
+func cifar(labels ...byte) []byte {
+	var out []byte
+	for i, y := range labels {
+		rec := make([]byte, 3073)
+		rec[0] = y
+		for k := 1; k < len(rec); k++ {
+			rec[k] = byte(i + k)
+		}
+		out = append(out, rec...)
+	}
+	return out
+}
+
+var all10 = cifar(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+
+func source(url string, data []byte) Source {
+	return Source{Name: "cifar10", Folder: "cifar-10-batches-bin", Files: []File{{Name: "c.tar.gz", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}},
+		Unpack: map[string]int64{"data_batch_1.bin": 40_000, "test_batch.bin": 40_000}}
+}
+
+func TestPull(t *testing.T) {
+	data := archive(t, entry{"cifar/", tar.TypeDir, nil}, entry{"cifar/data_batch_1.bin", tar.TypeReg, all10}, entry{"cifar/readme.html", tar.TypeReg, []byte("x")},
+		entry{"../test_batch.bin", tar.TypeReg, cifar(3, 4)}, entry{"evil", tar.TypeSymlink, nil})
+	url, ranges := server(t, data, nil)
+	dir := filepath.Join(t.TempDir(), "data")
+	for range 2 {
+		to, err := Pull(context.Background(), source(url, data), dir, quick())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if to != filepath.Join(dir, "cifar-10-batches-bin") {
+			t.Errorf("went to %s", to)
+		}
+	}
+	if len(*ranges) != 1 {
+		t.Errorf("%d downloads; want 1", len(*ranges))
+	}
+	ds, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir})
+	if err != nil || ds.Train.N != 10 || ds.Test.N != 2 {
+		t.Errorf("%v", err)
+	}
+	left, _ := os.ReadDir(dir)
+	if len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestPullErrorsLeaveNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"not an archive": {[]byte("hello"), "gzip"},
+		"nothing wanted": {archive(t, entry{"x", tar.TypeReg, []byte("y")}), "none of the files"},
+		"too large":      {archive(t, entry{"data_batch_1.bin", tar.TypeReg, make([]byte, 50_000)}), "at most 40000"},
+		"twice":          {archive(t, entry{"a/test_batch.bin", tar.TypeReg, all10}, entry{"b/test_batch.bin", tar.TypeReg, all10}), "twice"},
+		"truncated data": {archive(t, entry{"data_batch_1.bin", tar.TypeReg, all10[:500]}, entry{"test_batch.bin", tar.TypeReg, all10}), "truncated"},
+		"only a link":    {archive(t, entry{"data_batch_1.bin", tar.TypeSymlink, nil}), "none of the files"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, _ := server(t, c.data, nil)
+			dir := t.TempDir()
+			if _, err := Pull(context.Background(), source(url, c.data), dir, quick()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v; want one with %q", err, c.want)
+			}
+			left, _ := os.ReadDir(dir)
+			for _, e := range left {
+				if e.Name() != ".downloads" {
+					t.Errorf("left behind: %s", e.Name())
+				}
+			}
+		})
+	}
+}
+
+func TestImport(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "mine")
+	if err := os.MkdirAll(from, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for n, b := range map[string][]byte{"data_batch_3.bin": all10, "test_batch.bin": all10, ".hidden": nil} {
+		if err := os.WriteFile(filepath.Join(from, n), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	name, to, err := Import(context.Background(), from, "", dir, false)
+	if err != nil || name != "cifar10" || filepath.Base(to) != "cifar-10-batches-bin" {
+		t.Fatalf("%s %s %v", name, to, err)
+	}
+	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(to, ".hidden")); err == nil {
+		t.Error("a hidden file is copied")
+	}
+	if _, _, err := Import(context.Background(), from, "", dir, false); err == nil || !strings.Contains(err.Error(), "--replace") {
+		t.Errorf("a second time: %v", err)
+	}
+	if _, _, err := Import(context.Background(), from, "", dir, true); err != nil {
+		t.Errorf("replacing: %v", err)
+	}
+	if name, _, err := Import(context.Background(), from, "other", dir, false); err != nil || name != "other" {
+		t.Errorf("%s %v", name, err)
+	}
+	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "other", Dir: dir}); err != nil {
+		t.Error(err)
+	}
+	// A damaged set does not replace the good one.
+	if err := os.WriteFile(filepath.Join(from, "test_batch.bin"), all10[:100], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Import(context.Background(), from, "", dir, true); err == nil {
+		t.Error("a truncated set is taken")
+	}
+	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
+		t.Errorf("the good set is gone: %v", err)
+	}
+	for _, bad := range []string{"../up", ".dot", "digits"} {
+		if _, _, err := Import(context.Background(), from, bad, dir, false); err == nil {
+			t.Errorf("the name %q is taken", bad)
+		}
+	}
+	if _, _, err := Import(context.Background(), filepath.Join(from, "test_batch.bin"), "", dir, false); err == nil {
+		t.Error("a single file is taken")
+	}
+}
+
+func TestSourcesAreComplete(t *testing.T) {
+	for _, s := range Sources() {
+		for _, f := range s.Files {
+			if len(f.MD5) != 32 || len(f.URLs) == 0 || f.Max <= 0 {
+				t.Errorf("%s: %+v", s.Name, f)
+			}
+		}
+	}
+	if _, err := SourceOf("nothing"); err == nil || !strings.Contains(err.Error(), "mnist") {
+		t.Error(err)
+	}
+}
