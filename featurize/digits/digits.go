@@ -15,7 +15,7 @@ import (
 )
 
 // Version changes whenever the same seed gives other images.
-const Version = 1
+const Version = 2
 
 // Variant is a form of the data set.
 type Variant string

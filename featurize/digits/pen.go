@@ -12,13 +12,13 @@ import (
 // How far digits are disturbed. Chosen so that a linear model on features of 20 clients' points is right on
 // nine images in ten or a few more, and one client's alone clearly less often.
 const (
-	maxTurn    = 0.31 // rotation, radians either way
-	maxShear   = 0.28
-	minHeight  = 0.54 // of the image's side
+	maxTurn    = 0.42 // rotation, radians either way
+	maxShear   = 0.35
+	minHeight  = 0.50 // of the image's side
 	maxHeight  = 0.82
-	maxStretch = 0.22  // width against height, natural logarithm
-	maxShift   = 0.075 // of the image's side
-	warpSize   = 0.045
+	maxStretch = 0.28  // width against height, natural logarithm
+	maxShift   = 0.09 // of the image's side
+	warpSize   = 0.055
 	warpGrid   = 4
 	minLeft    = 0.5 // share of the ink that erosion must leave
 	over       = 2   // drawn this many times larger, then averaged down
@@ -247,16 +247,16 @@ func (p *pen) grey(r *rand.Rand, o outline, dst []uint8) {
 	ink, layer := make([]float64, n), make([]float64, n)
 	p.digit(r, o)
 	p.down(ink)
-	strengthen(ink, between(r, 0.7, 1))
-	for range r.IntN(3) {
+	strengthen(ink, between(r, 0.6, 1))
+	for range r.IntN(5) {
 		p.clutter(r)
 		p.down(layer)
-		light := between(r, 0.25, 0.75)
+		light := between(r, 0.25, 0.85)
 		for i := range ink {
 			ink[i] = math.Max(ink[i], light*layer[i])
 		}
 	}
-	noise := between(r, 0, 0.1)
+	noise := between(r, 0, 0.2)
 	for i := range dst {
 		dst[i] = toByte(ink[i] + noise*r.NormFloat64())
 	}
