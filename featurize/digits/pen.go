@@ -16,7 +16,7 @@ const (
 	maxShear   = 0.35
 	minHeight  = 0.50 // of the image's side
 	maxHeight  = 0.82
-	maxStretch = 0.28  // width against height, natural logarithm
+	maxStretch = 0.28 // width against height, natural logarithm
 	maxShift   = 0.09 // of the image's side
 	warpSize   = 0.055
 	warpGrid   = 4
