@@ -22,7 +22,7 @@ import (
 func (t *Table) suffix() string { return t.Partition + "-" + t.Protocol }
 
 // intervalPlot shows one column of a table, a method a line, as a mean with its interval.
-func intervalPlot(t *Table, column int, title string, names bool) (*plot.Plot, error) {
+func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 	p := newPlot(title, "", "")
 	grid(p, true, false)
 	labels := make([]string, len(t.Rows))
@@ -51,11 +51,6 @@ func intervalPlot(t *Table, column int, title string, names bool) (*plot.Plot, e
 			p.Add(o)
 		}
 	}
-	if !names {
-		for i := range labels {
-			labels[i] = ""
-		}
-	}
 	p.NominalY(labels...)
 	p.Y.Tick.Label.Color = ink
 	p.Y.Width = 0
@@ -68,11 +63,11 @@ func intervalPlot(t *Table, column int, title string, names bool) (*plot.Plot, e
 
 // methodsFigure is ACC and ECE by method.
 func methodsFigure(t *Table) (*Figure, error) {
-	a, err := intervalPlot(t, columnACC, "Accuracy (more is better)", true)
+	a, err := intervalPlot(t, columnACC, "Accuracy (more is better)")
 	if err != nil {
 		return nil, err
 	}
-	e, err := intervalPlot(t, columnECE, "Expected calibration error (less is better)", false)
+	e, err := intervalPlot(t, columnECE, "Expected calibration error (less is better)")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +79,7 @@ func methodsFigure(t *Table) (*Figure, error) {
 		}
 	}
 	return &Figure{Name: "methods-" + t.suffix(), Title: "Accuracy and calibration by method", Caption: caption,
-		Plots: [][]*plot.Plot{{a, e}}, Width: 7 * vg.Inch, Height: vg.Length(len(t.Rows))*0.23*vg.Inch + 0.7*vg.Inch}, nil
+		Plots: [][]*plot.Plot{{a, e}}, Panels: true, Width: 8 * vg.Inch, Height: vg.Length(len(t.Rows))*0.23*vg.Inch + 0.7*vg.Inch}, nil
 }
 
 // reliabilityFigure is small multiples of reliability diagrams, one a method.
@@ -240,7 +235,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	}
 	return &Figure{Name: "alpha-" + protocol, Title: "Heterogeneous clients (the letter's Figure 2)",
 		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller alpha, the fewer classes a client has. Solid: one-shot federated; dashed: centralised.",
-		Plots:   [][]*plot.Plot{{a, e}}, Width: 7.5 * vg.Inch, Height: 3.2 * vg.Inch}, nil
+		Plots:   [][]*plot.Plot{{a, e}}, Panels: true, Width: 7.5 * vg.Inch, Height: 3.2 * vg.Inch}, nil
 }
 
 // bytesFigure is ACC against what a client sends. It is nil where nothing is sent.
@@ -390,7 +385,7 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	n.Legend.Top = true
 	return &Figure{Name: "samples-" + t.suffix(), Title: "Calibration against the number of posterior samples",
 		Caption: "The predictions of the first S samples of each method's ensemble, mean over the repeats. Dashed: centralised.",
-		Plots:   [][]*plot.Plot{{e, n}}, Width: 7.5 * vg.Inch, Height: 3 * vg.Inch}, nil
+		Plots:   [][]*plot.Plot{{e, n}}, Panels: true, Width: 7.5 * vg.Inch, Height: 3 * vg.Inch}, nil
 }
 
 // viewFigure is a client's points, its upload and the drawn points in the plane. It is nil without a view.

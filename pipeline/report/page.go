@@ -59,7 +59,7 @@ type pageCell struct {
 type pageFigure struct {
 	Title, Caption string
 	SVG            []template.HTML
-	Tiles          bool
+	Class          string
 }
 
 type pageExample struct {
@@ -72,8 +72,13 @@ type pageFact struct{ Name, Value string }
 
 // inlined renders a figure for the page.
 func inlined(f *Figure) (pageFigure, error) {
-	out := pageFigure{Title: f.Title, Caption: f.Caption, Tiles: f.Tiles}
-	if !f.Tiles {
+	out := pageFigure{Title: f.Title, Caption: f.Caption, Class: "one"}
+	switch {
+	case f.Tiles:
+		out.Class = "tiles"
+	case f.Panels:
+		out.Class = "panels"
+	default:
 		s, err := f.inline(f.Title)
 		out.SVG = []template.HTML{s}
 		return out, err

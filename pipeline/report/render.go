@@ -22,8 +22,9 @@ type Figure struct {
 	Name, Title, Caption string
 	Plots                [][]*plot.Plot
 	Width, Height        vg.Length
-	// Tiles says that the plots stand for themselves: a page may lay them out as its width allows.
-	Tiles bool
+	// Tiles (small plots) and Panels (larger ones) say that the plots stand for themselves: a page may lay them
+	// out as its width allows.
+	Tiles, Panels bool
 }
 
 func (f *Figure) draw(c vg.CanvasSizer) {

@@ -1,0 +1,216 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"image/png"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/posterior"
+)
+
+// records are made-up figures of every method: two partitions and homogeneous clients, three repeats.
+func records(dataset string) []experiment.Record {
+	var out []experiment.Record
+	r := rng.New(1, "records")
+	for _, p := range []experiment.Partition{{}, {Alpha: 0.1}, {Alpha: 1}} {
+		for rep := range 3 {
+			for i, m := range posterior.All() {
+				rec := experiment.Record{Dataset: dataset, Alpha: p.Alpha, Group: string(m.Info().Group), UploadBytes: float64(i * 300),
+					Cell: experiment.Cell{Partition: p.Name(), Repeat: rep, Protocol: "shared", Method: m.Info().Name}}
+				rec.ACC, rec.ECE, rec.NLL, rec.Brier = 0.5+0.02*float64(i)+0.01*r.Float64(), 0.1*r.Float64(), 1+r.Float64(), r.Float64()
+				for b := range rec.Curve {
+					rec.Curve[b] = metric.Bin{Count: float64(10 * b), Confidence: (float64(b) + 0.5) / metric.Bins, Accuracy: r.Float64()}
+				}
+				if i%2 == 0 {
+					rec.BySamples = []experiment.Prefix{{Samples: 1, ECE: 0.2, NLL: 2}, {Samples: 5, ECE: 0.1, NLL: 1}}
+				}
+				out = append(out, rec)
+			}
+		}
+	}
+	return out
+}
+
+func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
+	ts, err := Tables(records("mnist"), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ts) != 3 || ts[0].Repeats != 3 || ts[0].Chance != 0.1 {
+		t.Fatalf("%d tables, %d repeats, chance %g", len(ts), ts[0].Repeats, ts[0].Chance)
+	}
+	for _, tab := range ts {
+		best := map[string]float64{}
+		for _, r := range tab.Rows {
+			if !r.Control() {
+				best[r.Group] = math.Max(best[r.Group], r.ACC.Mean)
+			}
+		}
+		marks := map[string]int{}
+		for _, r := range tab.Rows {
+			if r.best[columnACC] {
+				marks[r.Group]++
+				if r.ACC.Mean < best[r.Group]-1e-4 {
+					t.Errorf("%s: %s is marked best with %g; %g is there", tab.title(), r.Method, r.ACC.Mean, best[r.Group])
+				}
+			}
+			if r.Control() && (r.best[columnACC] || r.best[columnECE]) {
+				t.Error("the control competes")
+			}
+			if (r.Printed != nil) != (tab.Alpha == 0 && letter["mnist"][r.Method] != Printed{}) {
+				t.Errorf("%s, %s: printed figures %v", tab.title(), r.Method, r.Printed)
+			}
+			if r.ACC.N != 3 || r.ACC.Half <= 0 {
+				t.Errorf("%s: interval %+v of three repeats", r.Method, r.ACC)
+			}
+		}
+		for _, g := range []posterior.Group{posterior.Local, posterior.Centralised, posterior.OneShot} {
+			if marks[string(g)] == 0 {
+				t.Errorf("%s: no best of %s", tab.title(), g)
+			}
+		}
+	}
+}
+
+func TestTextIsPlainWithoutBold(t *testing.T) {
+	ts, err := Tables(records("digits"), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plain, bold bytes.Buffer
+	if err := errors.Join(Text(&plain, ts, false), Text(&bold, ts, true)); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(plain.String(), "\x1b") {
+		t.Error("escapes in plain text")
+	}
+	if !strings.Contains(bold.String(), "\x1b[1m") {
+		t.Error("no bold")
+	}
+	stripped := regexp.MustCompile("\x1b\\[[01]m").ReplaceAllString(bold.String(), "")
+	if !strings.HasPrefix(stripped, plain.String()[:len(plain.String())-40]) {
+		t.Error("bold changes more than the weight")
+	}
+	for _, w := range []string{"LANN", "prior only", "chance 0.10", "one-shot federated", "±"} {
+		if !strings.Contains(plain.String(), w) {
+			t.Errorf("no %q", w)
+		}
+	}
+}
+
+func TestLaTeXEscapes(t *testing.T) {
+	rs := records("my_data & more%")
+	ts, err := Tables(rs, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := LaTeX(&b, ts); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), `my\_data \& more\%`) {
+		t.Errorf("%s", b.String()[:300])
+	}
+	if o, c := strings.Count(b.String(), "{"), strings.Count(b.String(), "}"); o != c {
+		t.Errorf("%d braces open and %d close", o, c)
+	}
+}
+
+// A page must not need the network, whatever the names in the data say.
+func TestWriteMakesAWholePageAndPlots(t *testing.T) {
+	dir := t.TempDir()
+	c := experiment.Default()
+	c.Federation.Partition, c.Seeds = "both", 3
+	c.Federation.Alpha = []float64{0.1, 1}
+	m := experiment.Manifest{Identity: "x", Sizes: map[string]int{"classes": 10, "test": 100}, Notes: []string{"<script>alert(1)</script>"}}
+	d, err := experiment.Open(dir, c, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cells []experiment.Cell
+	for _, r := range records("cifar10") {
+		cells = append(cells, r.Cell)
+		if err := d.Add(r, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Finish(cells); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, PageFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := string(page)
+	if strings.Contains(s, "<script>alert") {
+		t.Error("a note is not escaped")
+	}
+	if m := regexp.MustCompile(`(?i)(src|href)\s*=\s*"(https?:|//)[^"]*"|url\(`).FindString(s); m != "" {
+		t.Errorf("the page loads %s", m)
+	}
+	for _, w := range []string{"prefers-color-scheme: dark", "FedCGS", "0.7891 / 0.0572", "Figure 2", "var(--ink)"} {
+		if !strings.Contains(s, w) {
+			t.Errorf("the page has no %q", w)
+		}
+	}
+	if strings.Contains(s, "#-") || strings.Contains(s, "NaN") {
+		t.Error("a colour or a number of a plot is broken")
+	}
+	svgs, err := filepath.Glob(filepath.Join(dir, PlotsDir, "*.svg"))
+	if err != nil || len(svgs) < 10 {
+		t.Fatalf("%d plots, %v", len(svgs), err)
+	}
+	for _, p := range svgs {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for x := xml.NewDecoder(bytes.NewReader(b)); ; {
+			if _, err := x.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Errorf("%s: %v", p, err)
+				break
+			}
+		}
+		f, err := os.Open(strings.TrimSuffix(p, ".svg") + ".png")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := png.Decode(f); err != nil {
+			t.Errorf("%s: %v", f.Name(), err)
+		}
+		f.Close()
+	}
+}
+
+func TestRoundTicks(t *testing.T) {
+	for _, c := range [][2]float64{{0, 1}, {0.31, 0.36}, {-2, 700}, {0, 1e-6}, {-0.1, 0.1}} {
+		ticks := roundTicks{}.Ticks(c[0], c[1])
+		if len(ticks) < 2 || len(ticks) > 8 {
+			t.Errorf("%v: %d ticks", c, len(ticks))
+		}
+		for i, k := range ticks {
+			if k.Value < c[0]-1e-9 || k.Value > c[1]*(1+1e-9)+1e-12 || strings.HasPrefix(k.Label, "-0.0") && len(k.Label) < 5 {
+				t.Errorf("%v: tick %+v", c, k)
+			}
+			if i > 0 && k.Label == ticks[i-1].Label {
+				t.Errorf("%v: %s twice", c, k.Label)
+			}
+		}
+	}
+}
