@@ -12,6 +12,7 @@ import (
 
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/conformance"
+	"fmp/onnx/engine/pure/kernel"
 	"fmp/pipeline/experiment"
 )
 
@@ -89,7 +90,11 @@ running it; anything else is a failure, which ends the command with exit code 1.
 			for _, r := range reports {
 				byEngine[r.Engine] = r.Results
 			}
-			conformance.WriteTable(&b, byEngine)
+			opsets := map[string]string{}
+			for _, op := range kernel.Ops() {
+				opsets[op] = kernel.Opsets(op)
+			}
+			conformance.WriteTable(&b, byEngine, opsets)
 			if err := os.MkdirAll(filepath.Dir(table), 0o777); err != nil {
 				return err
 			}

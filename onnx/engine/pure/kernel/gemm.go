@@ -31,7 +31,7 @@ func newGemm6(s *Spec) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		if !wide && len(c.In[2].Shape) != 2 {
-			return fmt.Errorf("C has shape %v and the node does not broadcast", c.In[2].Shape)
+			return fmt.Errorf("input C has shape %v and the node does not broadcast", c.In[2].Shape)
 		}
 		return k(c)
 	}, nil
@@ -68,7 +68,7 @@ func gemmStart[T number](c *Call, m, n int, beta T) ([]T, error) {
 	shape := []int{m, n}
 	if c.in(2) != nil {
 		if s, err := broadcast(c.In[2].Shape, shape); err != nil || !sameShape(s, shape) {
-			return nil, fmt.Errorf("C of shape %v cannot be broadcast to %v", c.In[2].Shape, shape)
+			return nil, fmt.Errorf("input C of shape %v cannot be broadcast to %v", c.In[2].Shape, shape)
 		}
 	}
 	out, err := c.New(0, c.In[0].DType, shape)

@@ -27,8 +27,8 @@ func init() {
 		{"ReduceSumSquare", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + x*x }}},
 		{"ReduceLogSum", 18, floats, reducer{add: func(a, x float64) float64 { return a + x }, end: func(a float64, _ int) float64 { return math.Log(a) }}},
 		{"ReduceLogSumExp", 18, floats, reducer{logSumExp: true}},
-		{"ReduceMax", 18, numbers | boolean, reducer{start: math.Inf(-1), add: func(a, x float64) float64 { return max(a, x) }, needsOne: true}},
-		{"ReduceMin", 18, numbers | boolean, reducer{start: math.Inf(1), add: func(a, x float64) float64 { return min(a, x) }, needsOne: true}},
+		{"ReduceMax", 18, numbers | boolean, reducer{start: math.Inf(-1), add: func(a, x float64) float64 { return max(a, x) }}},
+		{"ReduceMin", 18, numbers | boolean, reducer{start: math.Inf(1), add: func(a, x float64) float64 { return min(a, x) }}},
 	} {
 		r.reduce.op = r.op
 		register(
@@ -45,7 +45,7 @@ type reducer struct {
 	add       func(a, x float64) float64
 	end       func(a float64, n int) float64
 	logSumExp bool
-	needsOne  bool // an empty reduction of integers has no value; of floats it is start
+	nothing   uint64 // the bits of the largest or smallest integer: what an empty ReduceMax or ReduceMin gives
 }
 
 func (r reducer) byAttribute(s *Spec) (Kernel, error) {
@@ -81,10 +81,11 @@ func (r reducer) kernel(s *Spec, keep bool, axesOf func(*Call) ([]int, bool, err
 		if err != nil {
 			return p, nil, err
 		}
-		if p.count == 0 && p.outputs > 0 && r.needsOne && !floats.Has(c.In[0].DType) {
-			return p, nil, fmt.Errorf("shape %v has nothing to reduce over axes %v", xs, axes)
-		}
 		return p, p.shape(keep), nil
+	}
+	lo, hi := integerLimits(s.In[0])
+	if r.nothing = uint64(lo); r.op == "ReduceMin" {
+		r.nothing = hi
 	}
 	return numeric(s, reduceFloat[float32](r, whole), reduceFloat[float64](r, whole), reduceInt[int64](r, whole), reduceInt[uint64](r, whole))
 }
@@ -240,8 +241,11 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 		for i := range o {
 			var a T
 			first := true
-			if r.op == "ReduceProd" {
+			switch {
+			case r.op == "ReduceProd":
 				a = 1
+			case p.count == 0 && (r.op == "ReduceMax" || r.op == "ReduceMin"):
+				a = T(r.nothing)
 			}
 			p.each(i, func(off int) {
 				v := x[off]
@@ -275,4 +279,18 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 		}
 		return nil
 	}
+}
+
+// integerLimits are the least and the greatest number of an integer type; false and true of booleans.
+func integerLimits(d onnx.DType) (lo int64, hi uint64) {
+	bits := 8 * d.Size()
+	switch {
+	case d == onnx.Bool:
+		return 0, 1
+	case unsigneds.Has(d):
+		return 0, math.MaxUint64 >> (64 - bits)
+	case signeds.Has(d):
+		return math.MinInt64 >> (64 - bits), math.MaxInt64 >> (64 - bits)
+	}
+	return 0, 0
 }
