@@ -7,14 +7,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"math"
-	"os"
-	"path/filepath"
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
-	"fmp/onnx"
-	"fmp/onnx/npy"
 )
 
 // Part is N feature rows of dx numbers, row-major, and their labels.
@@ -73,27 +68,18 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 	f.Notes = append(append(f.Notes, ds.Notes...), x.Notes()...)
 	f.Train, f.Test = Part{N: ds.Train.N, Labels: ds.Train.Labels}, Part{N: ds.Test.N, Labels: ds.Test.Labels}
 	path := cachePath(c.Cache, ds, x)
-	if f.load(path) {
-		f.Cached = true
-	} else {
-		total := ds.Train.N + ds.Test.N
-		step := func(base int) func(int, int) {
-			if c.Progress == nil {
-				return nil
-			}
-			return func(done, _ int) { c.Progress(base+done, total) }
-		}
-		if f.Train.Features, err = x.Features(ctx, &ds.Train.Images, step(0)); err != nil {
+	all := loadRows(path, f.Train.N+f.Test.N, f.Dx)
+	if f.Cached = all != nil; !f.Cached {
+		if all, err = extract(ctx, ds, x, path, c.Progress); err != nil {
 			return nil, err
 		}
-		if f.Test.Features, err = x.Features(ctx, &ds.Test.Images, step(ds.Train.N)); err != nil {
-			return nil, err
-		}
-		if err := f.save(path); err != nil {
+		if err := saveRows(path, all, f.Dx); err != nil {
 			// The features are right without a cache; the next run will compute them again.
 			f.Notes = append(f.Notes, fmt.Sprintf("features could not be cached: %v", err))
 		}
 	}
+	cut := f.Train.N * f.Dx
+	f.Train.Features, f.Test.Features = all[:cut:cut], all[cut:]
 	if !x.Standardised() {
 		part := splits.Extractor
 		if part.Len() < minStats {
@@ -115,51 +101,3 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 
 // minStats is the least number of images that features are standardised over.
 const minStats = 2
-
-// cachePath is the file of a data set's features, training images before test images; "" for none.
-func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
-	switch dir {
-	case "none":
-		return ""
-	case "":
-		root, err := os.UserCacheDir()
-		if err != nil {
-			return ""
-		}
-		dir = filepath.Join(root, "fmp", "features")
-	}
-	sum := sha256.Sum256([]byte(x.Digest() + ds.Digest))
-	return filepath.Join(dir, hex.EncodeToString(sum[:])[:32]+".npy")
-}
-
-// load reads the cache. A file that is missing, of another shape or not finite does not count.
-func (f *Features) load(path string) bool {
-	if path == "" {
-		return false
-	}
-	t, err := npy.Load(path)
-	if err != nil || len(t.Shape) != 2 || t.Shape[0] != f.Train.N+f.Test.N || t.Shape[1] != f.Dx {
-		return false
-	}
-	v := t.F32()
-	if v == nil {
-		return false
-	}
-	for _, x := range v {
-		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-			return false
-		}
-	}
-	cut := f.Train.N * f.Dx
-	f.Train.Features, f.Test.Features = v[:cut:cut], v[cut:]
-	return true
-}
-
-func (f *Features) save(path string) error {
-	if path == "" {
-		return nil
-	}
-	all := make([]float32, 0, len(f.Train.Features)+len(f.Test.Features))
-	all = append(append(all, f.Train.Features...), f.Test.Features...)
-	return npy.Save(path, onnx.NewTensor(all, f.Train.N+f.Test.N, f.Dx))
-}

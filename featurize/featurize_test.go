@@ -157,3 +157,38 @@ func TestRunErrors(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
+
+func TestInterruptedRunGoesOn(t *testing.T) {
+	ds := testData()
+	want, err := Run(context.Background(), ds, openTest(t, 1, ""), Config{Cache: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stop := range []int{7, 60, 84} { // within the training images, and within the test images
+		cache := t.TempDir()
+		ctx, cancel := context.WithCancel(context.Background())
+		_, err = Run(ctx, ds, openTest(t, 1, ""), Config{Cache: cache, Progress: func(done, _ int) {
+			if done >= stop {
+				cancel()
+			}
+		}})
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("stopped at %d: %v", stop, err)
+		}
+		first := -1
+		got, err := Run(context.Background(), ds, openTest(t, 2, ""), Config{Cache: cache, Progress: func(done, _ int) {
+			if first < 0 {
+				first = done
+			}
+		}})
+		if err != nil || !slices.Equal(got.Train.Features, want.Train.Features) || !slices.Equal(got.Test.Features, want.Test.Features) {
+			t.Errorf("after a stop at %d: %v, or other features", stop, err)
+		}
+		if chunk := 56; stop > chunk && first <= chunk {
+			t.Errorf("after a stop at %d it began again with image %d", stop, first)
+		}
+		if left, _ := filepath.Glob(filepath.Join(cache, "*.partial")); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}

@@ -270,7 +270,7 @@ func checkSize(n, h, w, ch int) error {
 		return fmt.Errorf("%d images of %dx%d pixels and %d channels; allowed are 1 to %d pixels a side and 1 or 3 channels", n, h, w, ch, MaxSide)
 	}
 	if int64(n) > MaxBytes/int64(h*w*ch) {
-		return fmt.Errorf("%d images of %dx%dx%d need more than %d bytes", n, h, w, ch, MaxBytes)
+		return fmt.Errorf("%d images of %dx%dx%d need more than %d bytes; use fewer or smaller ones", n, h, w, ch, MaxBytes)
 	}
 	return nil
 }

@@ -405,6 +405,9 @@ func realData(t *testing.T) string {
 }
 
 func TestRealData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 300 MB; not with -short")
+	}
 	dir := realData(t)
 	for _, c := range []struct {
 		name           string

@@ -194,6 +194,9 @@ func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error)
 // Dx is the number of features of an image.
 func (x *Extractor) Dx() int { return x.dx }
 
+// Batch is the number of images of one call.
+func (x *Extractor) Batch() int { return x.opt.Batch }
+
 // Digest names the model, its preprocessing, batch and engine.
 func (x *Extractor) Digest() string { return x.digest }
 

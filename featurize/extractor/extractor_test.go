@@ -113,6 +113,56 @@ func TestLayoutsChannelsAndScale(t *testing.T) {
 	}
 }
 
+// shaped is a model whose features are its NCHW input's pixels as a map with the channels last, or as tokens,
+// in float32 or float16.
+func shaped(t *testing.T, tokens, half bool) *onnx.Model {
+	t.Helper()
+	b := onnx.NewBuilder("shaped")
+	v := b.Transpose(b.Input("pixels", onnx.Float32, "n", 3, 6, 4), 0, 2, 3, 1)
+	if tokens {
+		v = b.Reshape(v, 0, 24, 3)
+	} else {
+		v = b.Transpose(v, 0, 3, 1, 2)
+	}
+	if half {
+		v = b.Cast(v, onnx.Float16)
+	}
+	b.Output("features", v)
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestPoolingAndElementTypesAgree(t *testing.T) {
+	eng := openORT(t)
+	im := images(3, 6, 4, 3)
+	var first []float32
+	for _, tokens := range []bool{false, true} {
+		for _, half := range []bool{false, true} {
+			x, err := New(eng, shaped(t, tokens, half), models.Manifest{}, Options{}, *im)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := x.Features(context.Background(), im, nil)
+			x.Close()
+			if err != nil || len(got) != 9 {
+				t.Fatalf("tokens %v, float16 %v: %d numbers, %v", tokens, half, len(got), err)
+			}
+			if first == nil {
+				first = got
+			}
+			for i := range got {
+				if math.Abs(float64(got[i]-first[i])) > 1e-3 {
+					t.Errorf("tokens %v, float16 %v: %v; want %v", tokens, half, got, first)
+					break
+				}
+			}
+		}
+	}
+}
+
 func TestGreyImagesIntoColourModelAndResize(t *testing.T) {
 	eng := openORT(t)
 	im := &dataset.Images{N: 2, H: 5, W: 5, Ch: 1, Pix: make([]uint8, 50)}
