@@ -1,3 +1,5 @@
+//go:build cgo
+
 package onnx_test
 
 import (
@@ -252,17 +254,20 @@ func TestUpgradeRefusesByName(t *testing.T) {
 
 // Every value of the drop-in extractors has the type that was inferred, and simplifying keeps the results.
 func TestDropInModels(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join("..", "shared", "models", "*.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dirs := []string{filepath.Join("..", "shared", "models"), filepath.Join("..", "..", "shared", "models")}
 	if dir := os.Getenv("FMP_MODELS"); dir != "" {
-		if paths, err = filepath.Glob(filepath.Join(dir, "*.onnx")); err != nil {
+		dirs = []string{dir}
+	}
+	var paths []string
+	for _, dir := range dirs {
+		found, err := filepath.Glob(filepath.Join(dir, "*.onnx"))
+		if err != nil {
 			t.Fatal(err)
 		}
+		paths = append(paths, found...)
 	}
 	if len(paths) == 0 {
-		t.Skip("no models in $FMP_MODELS or ../shared/models")
+		t.Skip("no models in $FMP_MODELS, nor in shared/models of the repository or beside it")
 	}
 	e := runtimeEngine(t)
 	for _, path := range paths {
