@@ -8,8 +8,8 @@
 set -e
 data=${1:?name a data set}
 case $data in
-mnist) set -- --l2 1 --steps 1000 ;;
-cifar100) set -- --points 40 --fresh 200 --embedding.size 20 --steps 600 ;;
+digits | digits-color | mnist) set -- --steps 1000 ;;
+cifar100) set -- --steps 600 ;;
 *) set -- ;;
 esac
 dir=assets/models/$data

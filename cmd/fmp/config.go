@@ -91,7 +91,11 @@ func settingsPage(w io.Writer, s *settings) error {
 	var b strings.Builder
 	b.WriteString("# Settings\n\nEach is a key of a settings file (`--config FILE`), a variable of the environment, and a flag `--KEY VALUE`\n(some have a short one). Flags win over the environment, that over the file, that over the default.\n`fmp config` prints what holds and where it comes from. An unknown key is an error.\n\n| key | default | variable | short flag | meaning |\n| --- | --- | --- | --- | --- |\n")
 	for _, x := range s.list {
-		fmt.Fprintf(&b, "| `%s` | `%s` | `%s` | %s | %s |\n", x.Key, showValue(x.Value), envName(x.Key), short[x.Key], strings.ReplaceAll(x.Doc, "|", "\\|"))
+		value := "`" + showValue(x.Value) + "`"
+		if x.Source == sourceSuited {
+			value = "by data set"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s | %s |\n", x.Key, value, envName(x.Key), short[x.Key], strings.ReplaceAll(x.Doc, "|", "\\|"))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -34,6 +34,12 @@ const (
 // validated is a struct of settings: fields tagged `mapstructure:"key" doc:"..."`, holding the defaults.
 type validated interface{ Validate() error }
 
+// sourceSuited is where a setting's value comes from that was left to the data set.
+const sourceSuited = "what suits the data set"
+
+// suited is a target that fills settings left at 0 by others' values and returns their keys.
+type suited interface{ Suit() []string }
+
 // setting is one resolved key.
 type setting struct {
 	Key    string `json:"key"`
@@ -287,7 +293,19 @@ func (s *settings) resolveAll() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return s.target.Validate()
+	if err := s.target.Validate(); err != nil {
+		return err
+	}
+	if t, ok := s.target.(suited); ok {
+		for _, key := range t.Suit() {
+			for i, f := range s.fields {
+				if f.key == key {
+					s.list[i].Value, s.list[i].Source = f.value.Interface(), sourceSuited
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // readConfigFile reads a settings file by its extension, or, where path is a bare name, the settings of

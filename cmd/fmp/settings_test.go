@@ -132,7 +132,7 @@ func TestSettingsPage(t *testing.T) {
 	if code != exitOK {
 		t.Fatal(errs)
 	}
-	if want := "| `erm.l2` | `3` | `FMP_ERM_L2` | `--l2` |"; !strings.Contains(out, want) {
+	if want := "| `erm.l2` | by data set | `FMP_ERM_L2` | `--l2` |"; !strings.Contains(out, want) {
 		t.Errorf("no line %q in:\n%s", want, out)
 	}
 }

@@ -76,3 +76,25 @@ func TestPartitions(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestSuit(t *testing.T) {
+	for _, x := range []struct {
+		dataset       string
+		l2            float64
+		points, fresh int
+	}{{"digits", 1, 20, 100}, {"mnist", 1, 20, 100}, {"cifar10", 3, 20, 100}, {"cifar100", 3, 40, 200}, {"/my/images", 3, 20, 100}} {
+		c := Default()
+		c.Dataset.Name = x.dataset
+		if keys := c.Suit(); len(keys) != 3 || c.ERM.L2 != x.l2 || c.Federation.Points != x.points || c.Predictor.Fresh != x.fresh {
+			t.Errorf("%s: %v set to %g, %d and %d; want %g, %d and %d", x.dataset, keys, c.ERM.L2, c.Federation.Points, c.Predictor.Fresh, x.l2, x.points, x.fresh)
+		}
+		if keys := c.Suit(); keys != nil {
+			t.Errorf("%s: a second call changed %v", x.dataset, keys)
+		}
+	}
+	c := Default()
+	c.ERM.L2, c.Federation.Points, c.Predictor.Fresh = 7, 8, 9
+	if keys := c.Suit(); keys != nil || c.ERM.L2 != 7 || c.Federation.Points != 8 || c.Predictor.Fresh != 9 {
+		t.Errorf("settings that were given changed: %v", keys)
+	}
+}

@@ -59,6 +59,7 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 	stage := func(name string) func(int, int) {
 		return func(done, total int) { progress(name, done, total) }
 	}
+	c.Suit()
 	if c.Dataset.Name == "cifar100" && c.Dataset.Classes == 0 {
 		c.Dataset.Classes = 20
 	}

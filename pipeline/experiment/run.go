@@ -89,6 +89,7 @@ func (c *Config) settings() posterior.Settings {
 // after its task, so neither the order nor the number of threads shows in the results. Cancelling ctx
 // stops at the next method; finished cells stay in the directory.
 func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, progress Progress) ([]Record, error) {
+	c.Suit()
 	cells, err := Cells(&c)
 	if err != nil {
 		return nil, err

@@ -200,6 +200,7 @@ func TestRunFiguresMakeSense(t *testing.T) {
 	c, d := small(), clusters(t, 4, 6, 300, 400)
 	c.Federation.Partition = "homogeneous"
 	c.Protocol = "both"
+	c.Suit()
 	dir := t.TempDir()
 	rs, err := execute(t, t.Context(), c, d, dir, nil)
 	if err != nil {
@@ -258,6 +259,7 @@ func indexOf(xs []float64, x float64) int {
 func TestOpenRefusesAnotherRun(t *testing.T) {
 	c, d := small(), clusters(t, 4, 6, 300, 50)
 	c.Methods = []string{"LANN"}
+	c.ERM.L2 = 3
 	dir := t.TempDir()
 	if _, err := execute(t, t.Context(), c, d, dir, nil); err != nil {
 		t.Fatal(err)
