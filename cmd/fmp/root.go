@@ -34,6 +34,8 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a library or dat
 	root.AddCommand(
 		newONNXCommand(),
 		newRunCommand(),
+		newGridCommand(),
+		newResultsCommand(),
 		newDataCommand(),
 		newTrainCommand(),
 		newFuseCommand(),

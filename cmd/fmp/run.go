@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -33,11 +34,12 @@ of accuracy (ACC), expected calibration error (ECE), negative log-likelihood (NL
 their intervals over the repeats.
 
 The run directory (--out) gets the resolved settings (config.yaml), versions and digests (run.json), the
-figures (results.jsonl, results.csv) and the tables (table.md, table.tex). A run that was stopped goes on
+figures (results.jsonl, results.csv), tables (table.md, table.tex), plots and report.html, which holds all of
+them and needs no network. A run that was stopped goes on
 where it was when the same command is given again. The same settings and seed give the same
 results.jsonl, byte for byte, with any number of threads.
 
---config takes a settings file, or the name of one that comes with the program (demo).`,
+--config takes a settings file, or the name of one that comes with the program (demo, table1, figure2).`,
 		Example: `  fmp run
   fmp run --dataset mnist --extractor extractor.onnx --extractor.mean 0.1307 --extractor.std 0.3081
   fmp run --alpha 0.1,0.5 --partition both --seeds 10 --methods FMP,CANN,FedCGS
@@ -57,17 +59,21 @@ results.jsonl, byte for byte, with any number of threads.
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), out)
 		}
-		w := cmd.OutOrStdout()
-		if err := report.Text(w, out.Tables, wantColor(w)); err != nil {
-			return err
-		}
-		for _, n := range out.Notes {
-			fmt.Fprintf(w, "note: %s\n", n)
-		}
-		_, err = fmt.Fprintf(w, "run directory: %s\n", out.Directory)
-		return err
+		return out.print(cmd.OutOrStdout())
 	}
 	return cmd
+}
+
+// print writes the tables for people.
+func (o *runOutput) print(w io.Writer) error {
+	if err := report.Text(w, o.Tables, wantColor(w)); err != nil {
+		return err
+	}
+	for _, n := range o.Notes {
+		fmt.Fprintf(w, "note: %s\n", n)
+	}
+	_, err := fmt.Fprintf(w, "run directory: %s (report.html shows the figures)\n", o.Directory)
+	return err
 }
 
 // runExperiment does a whole run: images, features, methods, tables.

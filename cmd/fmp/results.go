@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"fmp/onnx/atomicfile"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/report"
+)
+
+func newResultsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "results",
+		Short: "List, show, compare and export finished runs",
+		Example: `  fmp results list
+  fmp results show runs/digits-1a2b3c4d
+  fmp results compare runs/digits-1a2b3c4d --method FMP`,
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newResultsListCommand(), newResultsShowCommand(), newResultsCompareCommand(), newResultsExportCommand())
+	return cmd
+}
+
+// listed is one line of `fmp results list`.
+type listed struct {
+	experiment.Summary
+	Tables []report.Table `json:"tables"`
+}
+
+func newResultsListCommand() *cobra.Command {
+	var asJSON bool
+	var dataset, method string
+	cmd := &cobra.Command{
+		Use:   "list [DIR]",
+		Short: "List the runs in a folder (default: runs), with one method's figures",
+		Example: `  fmp results list
+  fmp results list grids/points --dataset mnist --method CANN`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: the runs with all their tables")
+	cmd.Flags().StringVar(&dataset, "dataset", "", "only runs of this data set")
+	cmd.Flags().StringVar(&method, "method", "FMP", "the method whose figures are shown")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		root := "runs"
+		if len(args) > 0 {
+			root = args[0]
+		}
+		runs, err := experiment.List(root)
+		if err != nil {
+			return inputError(err)
+		}
+		out := []listed{}
+		for _, r := range runs {
+			if dataset != "" && r.Dataset != dataset {
+				continue
+			}
+			ts, err := report.Tables(r.Records, 0)
+			if err != nil {
+				return err
+			}
+			out = append(out, listed{r, ts})
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), out)
+		}
+		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+		fmt.Fprintf(w, "run\tfinished\tpartition\tsettings\t%s ACC\tECE\tNLL\n", method)
+		for _, r := range out {
+			done := fmt.Sprintf("%d/%d", r.Finished, r.Cells)
+			shown := false
+			for _, t := range r.Tables {
+				for _, row := range t.Rows {
+					if strings.EqualFold(row.Method, method) {
+						fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", r.Path, done, t.Partition, t.Protocol, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
+						shown = true
+					}
+				}
+			}
+			if !shown {
+				fmt.Fprintf(w, "%s\t%s\t\t\t\t\t\n", r.Path, done)
+			}
+		}
+		return w.Flush()
+	}
+	return cmd
+}
+
+func newResultsShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "show RUN",
+		Short:   "Print a run's tables again, and write its report anew",
+		Example: `  fmp results show runs/digits-1a2b3c4d`,
+		Args:    exactArgs("RUN"),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		m, err := experiment.ReadManifest(args[0])
+		if err != nil {
+			return inputError(err)
+		}
+		ts, err := report.Write(args[0])
+		if err != nil {
+			return inputError(err)
+		}
+		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: m.Notes, Tables: ts}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), out)
+		}
+		return out.print(cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+func newResultsCompareCommand() *cobra.Command {
+	var asJSON bool
+	var method string
+	cmd := &cobra.Command{
+		Use:   "compare RUN [RUN2]",
+		Short: "Paired differences with intervals: of methods in one run, or of two runs",
+		Long: `With one run: the differences of one method (--method) to all others, paired over repeats that share their
+clients. With two runs of the same seed, data and federation: each method's figures in the first less those
+in the second.`,
+		Example: `  fmp results compare runs/digits-1a2b3c4d --method FMP
+  fmp results compare runs/with-masses runs/constant-weights`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&method, "method", "FMP", "the method that others are compared with (one run)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var ds []report.Difference
+		var err error
+		if len(args) == 2 {
+			ds, err = report.CompareRuns(args[0], args[1])
+		} else {
+			var rs []experiment.Record
+			if rs, err = experiment.ReadResults(args[0]); err == nil {
+				ds, err = report.CompareMethods(rs, method)
+			}
+		}
+		if err != nil {
+			return inputError(err)
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), ds)
+		}
+		return report.DifferencesText(cmd.OutOrStdout(), ds)
+	}
+	return cmd
+}
+
+func newResultsExportCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "export RUN...",
+		Short: "Write runs as CSV, Markdown, LaTeX (booktabs) or Parquet",
+		Long: `Write the figures of runs to one file; its extension says how: .csv and .parquet hold one line a repeat and
+method, .md and .tex the tables of means.`,
+		Example: `  fmp results export runs/* -o all.parquet
+  fmp results export runs/digits-1a2b3c4d -o table.tex`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write: .csv, .md, .tex or .parquet (required)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ext := strings.ToLower(filepath.Ext(file))
+		var runs [][]experiment.Record
+		var tables []report.Table
+		for _, a := range args {
+			rs, err := experiment.ReadResults(a)
+			if err != nil {
+				return inputError(err)
+			}
+			m, err := experiment.ReadManifest(a)
+			if err != nil {
+				return inputError(err)
+			}
+			ts, err := report.Tables(rs, m.Sizes["classes"])
+			if err != nil {
+				return err
+			}
+			runs, tables = append(runs, rs), append(tables, ts...)
+		}
+		write, ok := map[string]func(io.Writer) error{
+			".csv":     func(w io.Writer) error { return report.CSV(w, args, runs) },
+			".parquet": func(w io.Writer) error { return report.Parquet(w, args, runs) },
+			".md":      func(w io.Writer) error { return report.Markdown(w, tables) },
+			".tex":     func(w io.Writer) error { return report.LaTeX(w, tables) },
+		}[ext]
+		if !ok {
+			return usageErrorf("--output is %q; allowed are files that end in .csv, .md, .tex or .parquet", file)
+		}
+		return atomicfile.Write(file, write)
+	}
+	return cmd
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/experiment"
+)
+
+// madeUpRun is a finished run directory of two methods with given accuracies.
+func madeUpRun(t *testing.T, dir string, l2 float64, acc map[string]float64) {
+	t.Helper()
+	c := experiment.Default()
+	c.ERM.L2, c.Seeds, c.Methods = l2, 3, []string{"CANN", "FMP"}
+	id, err := experiment.Identity(c, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := experiment.Open(dir, c, experiment.Manifest{Identity: id, Sizes: map[string]int{"classes": 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, err := experiment.Cells(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cell := range cells {
+		r := experiment.Record{Cell: cell, Dataset: "digits", Group: "one-shot federated"}
+		r.ACC = acc[cell.Method] + 0.01*float64(cell.Repeat)
+		if err := d.Add(r, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Finish(cells); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestResults(t *testing.T) {
+	root := t.TempDir()
+	a, b := filepath.Join(root, "a"), filepath.Join(root, "grid", "b")
+	madeUpRun(t, a, 1, map[string]float64{"CANN": 0.5, "FMP": 0.8})
+	madeUpRun(t, b, 2, map[string]float64{"CANN": 0.5, "FMP": 0.6})
+	ok := func(args ...string) string {
+		t.Helper()
+		code, out, errs := runFMP(t, append([]string{"results"}, args...)...)
+		if code != exitOK || errs != "" {
+			t.Fatalf("%v: exit code %d: %s", args, code, errs)
+		}
+		return out
+	}
+	if out := ok("list", root); !strings.Contains(out, "6/6") || !strings.Contains(out, "0.8100") || !strings.Contains(out, "0.6100") {
+		t.Errorf("list printed %s", out)
+	}
+	if out := ok("list", root, "--dataset", "mnist"); strings.Contains(out, "6/6") {
+		t.Errorf("the filter let through %s", out)
+	}
+	var shown runOutput
+	if err := json.Unmarshal([]byte(ok("show", a, "--json")), &shown); err != nil || len(shown.Tables) != 1 || len(shown.Tables[0].Rows) != 2 {
+		t.Errorf("show: %v, %+v", err, shown)
+	}
+	if _, err := os.Stat(filepath.Join(a, "report.html")); err != nil {
+		t.Error(err)
+	}
+	if out := ok("compare", a); !strings.Contains(out, "FMP - CANN") || !strings.Contains(out, "+0.3000±0.0000*") {
+		t.Errorf("compare printed %s", out)
+	}
+	if out := ok("compare", a, b); !strings.Contains(out, "+0.2000±0.0000*") {
+		t.Errorf("compare of two runs printed %s", out)
+	}
+	for _, ext := range []string{".csv", ".md", ".tex", ".parquet"} {
+		p := filepath.Join(root, "out"+ext)
+		ok("export", a, b, "-o", p)
+		if st, err := os.Stat(p); err != nil || st.Size() == 0 {
+			t.Errorf("%s: %v", ext, err)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"show", filepath.Join(root, "none")}, exitMissing, "none"},
+		{[]string{"compare", a, "--method", "MP"}, exitUsage, "CANN, FMP"},
+		{[]string{"export", a, "-o", "table.doc"}, exitUsage, ".parquet"},
+	} {
+		code, _, errs := runFMP(t, append([]string{"results"}, c.args...)...)
+		if code != c.code || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit code %d, want %d; said %q, want %q", c.args, code, c.code, errs, c.want)
+		}
+	}
+}
+
+func TestGridListsItsRuns(t *testing.T) {
+	p := filepath.Join(t.TempDir(), "l2.yaml")
+	if err := os.WriteFile(p, []byte("vary:\n  erm.l2: [1, 3]\n  seeds: [2, 4]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := runFMP(t, "grid", p, "--dry-run")
+	if code != exitOK || strings.Count(out, "\n") != 4 || !strings.Contains(out, filepath.Join("grids", "l2", "l2=3,seeds=2")) {
+		t.Errorf("exit code %d, %q, %q", code, out, errs)
+	}
+	if err := os.WriteFile(p, []byte("vary:\n  erm.l3: [1]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := runFMP(t, "grid", p); code != exitUsage || !strings.Contains(errs, "erm.l3") {
+		t.Errorf("exit code %d, %q", code, errs)
+	}
+}

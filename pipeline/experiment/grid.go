@@ -1,0 +1,149 @@
+package experiment
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Grid is a set of runs: settings that all share, and keys that take several values each. Runs are all
+// combinations of the values.
+//
+//	settings:
+//	  seeds: 10
+//	  federation: {partition: both, alpha: [0.1, 1]}
+//	vary:
+//	  dataset.name: [mnist, cifar10]
+//	  erm.l2: [1, 3]
+type Grid struct {
+	Settings map[string]any   `yaml:"settings"`
+	Vary     map[string][]any `yaml:"vary"`
+}
+
+// GridRun is one combination: its name, made of the values that vary, is the run directory's.
+type GridRun struct {
+	Name   string
+	Config Config
+}
+
+// Bounds on a grid's file and on the runs it makes.
+const (
+	MaxGridBytes = 1 << 20
+	MaxGridRuns  = 10_000
+)
+
+// ParseGrid reads a grid from YAML. Unknown keys, and keys of vary without values, are errors.
+func ParseGrid(data []byte) (*Grid, error) {
+	if len(data) > MaxGridBytes {
+		return nil, fmt.Errorf("grid of %d bytes; at most %d are read", len(data), MaxGridBytes)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	var g Grid
+	if err := d.Decode(&g); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("grid: the file is empty; give settings and vary")
+		}
+		return nil, fmt.Errorf("grid: allowed are settings and vary: %w", err)
+	}
+	known := flatten(Default())
+	total := 1
+	for _, k := range slices.Sorted(maps.Keys(g.Vary)) {
+		if _, ok := known[k]; !ok || strings.HasPrefix(k, "output.") {
+			return nil, fmt.Errorf("grid: vary has no setting %q; `fmp config` lists them (output.dir is the grid's own)", k)
+		}
+		n := len(g.Vary[k])
+		if n == 0 {
+			return nil, fmt.Errorf("grid: vary %s has no values; give at least one", k)
+		}
+		if total *= n; total > MaxGridRuns {
+			return nil, fmt.Errorf("grid: more than %d runs; vary fewer settings", MaxGridRuns)
+		}
+	}
+	return &g, nil
+}
+
+// Runs lists the combinations, keys in alphabetical order and the last one varying fastest. Every
+// configuration is checked before any is returned.
+func (g *Grid) Runs() ([]GridRun, error) {
+	keys := slices.Sorted(maps.Keys(g.Vary))
+	base, err := yaml.Marshal(g.Settings)
+	if err != nil {
+		return nil, fmt.Errorf("grid: settings: %w", err)
+	}
+	var out []GridRun
+	at := make([]int, len(keys))
+	names := map[string]bool{}
+	for {
+		r := GridRun{Config: Default()}
+		if err := strictYAML(base, &r.Config); err != nil {
+			return nil, fmt.Errorf("grid: settings: %w", err)
+		}
+		var parts []string
+		for i, k := range keys {
+			v := g.Vary[k][at[i]]
+			var tree any = v
+			path := strings.Split(k, ".")
+			for _, p := range slices.Backward(path) {
+				tree = map[string]any{p: tree}
+			}
+			b, err := yaml.Marshal(tree)
+			if err != nil {
+				return nil, fmt.Errorf("grid: %s: %w", k, err)
+			}
+			if err := strictYAML(b, &r.Config); err != nil {
+				return nil, fmt.Errorf("grid: vary %s is %v: %w", k, v, err)
+			}
+			parts = append(parts, path[len(path)-1]+"="+fmt.Sprint(v))
+		}
+		if r.Name = safeName(strings.Join(parts, ",")); r.Name == "" {
+			r.Name = "run"
+		}
+		if names[r.Name] {
+			r.Name = fmt.Sprintf("%s,%d", r.Name, len(out))
+		}
+		names[r.Name] = true
+		if err := r.Config.Validate(); err != nil {
+			return nil, fmt.Errorf("grid: run %s: %w", r.Name, err)
+		}
+		out = append(out, r)
+		i := len(keys) - 1
+		for ; i >= 0; i-- {
+			if at[i]++; at[i] < len(g.Vary[keys[i]]) {
+				break
+			}
+			at[i] = 0
+		}
+		if i < 0 {
+			return out, nil
+		}
+	}
+}
+
+// strictYAML decodes onto what c holds; unknown keys are errors.
+func strictYAML(data []byte, c *Config) error {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w; `fmp config` lists the settings", err)
+	}
+	return nil
+}
+
+// safeName keeps what any file system takes in a name.
+func safeName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("-.,=", r):
+			return r
+		}
+		return '_'
+	}, s)
+	return s[:min(len(s), 120)]
+}

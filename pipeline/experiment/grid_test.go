@@ -1,0 +1,65 @@
+package experiment
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestGridIsAllCombinations(t *testing.T) {
+	g, err := ParseGrid([]byte("settings:\n  seeds: 2\n  erm: {l2: 7}\nvary:\n  dataset.name: [mnist, cifar10]\n  federation.points: [5, 10, 20]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := g.Runs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, r := range runs {
+		seen[r.Name] = true
+		if r.Config.Seeds != 2 || r.Config.ERM.L2 != 7 || r.Config.ERM.Tolerance != Default().ERM.Tolerance {
+			t.Errorf("%s: shared settings are %d seeds, l2 %g", r.Name, r.Config.Seeds, r.Config.ERM.L2)
+		}
+	}
+	if len(runs) != 6 || len(seen) != 6 || runs[1].Name != "name=mnist,points=10" || runs[1].Config.Federation.Points != 10 || runs[5].Config.Dataset.Name != "cifar10" {
+		t.Errorf("runs are %v", runs)
+	}
+}
+
+func TestGridRefuses(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "empty"},
+		{"unknown section", "varies: {}\n", "settings and vary"},
+		{"unknown setting", "settings: {erm: {l3: 1}}\n", "l3"},
+		{"unknown varied setting", "vary: {erm.l3: [1]}\n", "erm.l3"},
+		{"no values", "vary: {erm.l2: []}\n", "no values"},
+		{"out of range", "vary: {erm.l2: [1, -1]}\n", "erm.l2 is -1"},
+		{"wrong type", "vary: {seeds: [many]}\n", "many"},
+		{"output", "vary: {output.dir: [a]}\n", "output.dir"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, err := ParseGrid([]byte(c.text))
+			if err == nil {
+				_, err = g.Runs()
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v does not say %q", err, c.want)
+			}
+		})
+	}
+}
+
+func FuzzParseGrid(f *testing.F) {
+	f.Add([]byte("settings: {seeds: 1}\nvary: {erm.l2: [1, 3], methods: [[FMP], [MP]]}\n"))
+	f.Add([]byte("vary: {seeds: [&a [*a]]}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := ParseGrid(data)
+		if err != nil {
+			return
+		}
+		runs, err := g.Runs()
+		if err == nil && len(runs) == 0 {
+			t.Error("a grid without runs")
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+)
+
+// Summary is one run directory in a list.
+type Summary struct {
+	Path     string   `json:"path"`
+	Identity string   `json:"identity"`
+	Dataset  string   `json:"dataset"`
+	Seeds    int      `json:"seeds"`
+	Finished int      `json:"finished"` // cells
+	Cells    int      `json:"cells"`
+	Records  []Record `json:"-"` // of the finished cells
+}
+
+// maxListDepth bounds how deep below a folder runs are looked for.
+const maxListDepth = 4
+
+// List finds the run directories in and below root, in the order of their paths. A folder that is a run is
+// not searched further.
+func List(root string) ([]Summary, error) {
+	var out []Summary
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !e.IsDir() {
+			return nil
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if depth(rel) > maxListDepth {
+			return fs.SkipDir
+		}
+		m, err := ReadManifest(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c, err := ReadConfig(path)
+		if err != nil {
+			return err
+		}
+		cells, err := Cells(&c)
+		if err != nil {
+			return fmt.Errorf("run directory %s: %w", path, err)
+		}
+		s := Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Name, Seeds: c.Seeds, Cells: len(cells)}
+		for _, name := range []string{ResultsFile, JournalFile} {
+			rs, err := readRecords(filepath.Join(path, name))
+			if err != nil {
+				return err
+			}
+			s.Records = append(s.Records, rs...)
+		}
+		s.Records = sortRecords(s.Records, cells)
+		s.Finished = len(s.Records)
+		out = append(out, s)
+		return fs.SkipDir
+	})
+	if err != nil {
+		return nil, fmt.Errorf("looking for runs in %s: %w", root, err)
+	}
+	return out, nil
+}
+
+// depth is the number of folders in a relative path.
+func depth(rel string) int {
+	if rel == "." {
+		return 0
+	}
+	n := 1
+	for _, r := range rel {
+		if r == filepath.Separator {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,62 @@
+package report
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"fmp/pipeline/experiment"
+)
+
+func TestCompareMethodsPairsRepeats(t *testing.T) {
+	// The two methods' figures vary together: unpaired, the difference of 0.1 would drown.
+	var rs []experiment.Record
+	for rep, base := range []float64{0.2, 0.5, 0.8} {
+		for m, v := range map[string]float64{"FMP": base + 0.1 + 0.001*float64(rep), "CANN": base} {
+			r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep, Protocol: "shared", Method: m}}
+			r.ACC = v
+			rs = append(rs, r)
+		}
+	}
+	ds, err := CompareMethods(rs, "FMP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Differences 0.100, 0.101, 0.102: sd 0.001, t(2, .975) = 4.302653, half = 4.302653 * 0.001 / sqrt 3.
+	if len(ds) != 1 || ds[0].Second != "CANN" || math.Abs(ds[0].ACC.Mean-0.101) > 1e-12 || math.Abs(ds[0].ACC.Half-4.302653*0.001/math.Sqrt(3)) > 1e-8 {
+		t.Errorf("%+v", ds)
+	}
+	var b bytes.Buffer
+	if err := DifferencesText(&b, ds); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "FMP - CANN") || !strings.Contains(b.String(), "+0.1010±0.0025*") {
+		t.Error(b.String())
+	}
+	if _, err := CompareMethods(rs, "MP"); err == nil || !strings.Contains(err.Error(), "CANN") {
+		t.Errorf("an absent method: %v", err)
+	}
+}
+
+func TestParquetReadsBack(t *testing.T) {
+	rs := records("digits")
+	var b bytes.Buffer
+	if err := Parquet(&b, []string{"one"}, [][]experiment.Record{rs}); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := parquet.Read[ExportRow](bytes.NewReader(b.Bytes()), int64(b.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != len(rs) {
+		t.Fatalf("%d rows of %d records", len(rows), len(rs))
+	}
+	for i, r := range rows {
+		if r.Run != "one" || r.Method != rs[i].Method || r.ACC != rs[i].ACC || int(r.Repeat) != rs[i].Repeat {
+			t.Fatalf("row %d is %+v of %+v", i, r, rs[i].Cell)
+		}
+	}
+}
