@@ -88,107 +88,116 @@ func FuzzLoad(f *testing.F) {
 // FuzzOperators feeds operators random numbers of inputs, of random types and shapes (empty ones too), with random attributes: a
 // kernel may refuse them, but not fail in its own code.
 func FuzzOperators(f *testing.F) {
-	for seed := range uint64(1500) {
+	for seed := range uint64(8) {
 		f.Add(seed)
 	}
+	f.Fuzz(tryOperator)
+}
+
+// TestRandomOperators is a fixed stretch of FuzzOperators.
+func TestRandomOperators(t *testing.T) {
+	for seed := range uint64(3000) {
+		tryOperator(t, seed)
+	}
+}
+
+func tryOperator(t *testing.T, seed uint64) {
 	ops := kernel.Ops()
-	f.Fuzz(func(t *testing.T, seed uint64) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		op := ops[r.IntN(len(ops))]
-		m := onnx.NewModel(&onnx.Graph{Name: op, Initializers: map[string]*onnx.Tensor{}})
-		m.Opsets[""] = int64(1 + r.IntN(kernel.MaxOpset))
-		n := &onnx.Node{Name: op, Op: op}
-		feeds := map[string]*onnx.Tensor{}
-		types := []onnx.DType{onnx.Float32, onnx.Float32, onnx.Float32, onnx.Int64, onnx.Int64, onnx.Float64, onnx.Uint8, onnx.Int32, onnx.Bool, onnx.Float16, onnx.String, onnx.Uint64}
-		main := types[r.IntN(len(types))]
-		for i := range r.IntN(5) {
-			if i > 0 && r.IntN(8) == 0 {
-				n.Inputs = append(n.Inputs, "")
-				continue
-			}
-			d := main
-			switch r.IntN(3) {
-			case 0:
-				d = onnx.Int64
-			case 1:
-				d = types[r.IntN(len(types))]
-			}
-			shape := make([]int, r.IntN(5))
-			for k := range shape {
-				shape[k] = r.IntN(5)
-			}
-			if d == onnx.Int64 && r.IntN(2) == 0 {
-				shape = []int{r.IntN(5)}
-			}
-			x, err := onnx.Zeros(d, shape...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			switch v := x.Data.(type) {
-			case []float32:
-				for i := range v {
-					v[i] = []float32{float32(r.NormFloat64()), 0, float32(math.Inf(1)), float32(math.NaN()), 3}[r.IntN(5)]
-				}
-			case []int64:
-				for i := range v {
-					v[i] = []int64{0, 1, 2, 3, -1, -2, 7, math.MaxInt64, math.MinInt64, math.MinInt64 + 1}[min(r.IntN(14), 9)*r.IntN(2)]
-				}
-			case []uint8:
-				for i := range v {
-					v[i] = uint8(r.Uint32())
-				}
-			}
-			name := fmt.Sprintf("x%d", i)
-			n.Inputs = append(n.Inputs, name)
-			if r.IntN(3) == 0 {
-				m.Graph.Initializers[name] = x
-				continue
-			}
-			feeds[name] = x
-			v := onnx.ValueInfo{Name: name, DType: d, Shape: []onnx.Dim{}}
-			for range shape {
-				v.Shape = append(v.Shape, onnx.Symbolic(""))
-			}
-			m.Graph.Inputs = append(m.Graph.Inputs, v)
+	r := rand.New(rand.NewPCG(seed, 1))
+	op := ops[r.IntN(len(ops))]
+	m := onnx.NewModel(&onnx.Graph{Name: op, Initializers: map[string]*onnx.Tensor{}})
+	m.Opsets[""] = int64(1 + r.IntN(kernel.MaxOpset))
+	n := &onnx.Node{Name: op, Op: op}
+	feeds := map[string]*onnx.Tensor{}
+	types := []onnx.DType{onnx.Float32, onnx.Float32, onnx.Float32, onnx.Int64, onnx.Int64, onnx.Float64, onnx.Uint8, onnx.Int32, onnx.Bool, onnx.Float16, onnx.String, onnx.Uint64}
+	main := types[r.IntN(len(types))]
+	for i := range r.IntN(5) {
+		if i > 0 && r.IntN(8) == 0 {
+			n.Inputs = append(n.Inputs, "")
+			continue
 		}
-		for i := range 1 + r.IntN(3) {
-			n.Outputs = append(n.Outputs, fmt.Sprintf("y%d", i))
-			m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: n.Outputs[i]})
+		d := main
+		switch r.IntN(3) {
+		case 0:
+			d = onnx.Int64
+		case 1:
+			d = types[r.IntN(len(types))]
 		}
-		whole := func() int { return []int{0, 1, 2, 3, -1, -2, 5, math.MaxInt32, math.MinInt64}[min(r.IntN(12), 8)] }
-		for _, a := range attributes[op] {
-			if r.IntN(2) == 0 {
-				continue
-			}
-			name, kind, _ := strings.Cut(a, ":")
-			switch kind {
-			case "ints":
-				v := make([]int, r.IntN(5))
-				for i := range v {
-					v[i] = whole()
-				}
-				n.Attrs = append(n.Attrs, onnx.IntsAttr(name, v...))
-			case "int":
-				n.Attrs = append(n.Attrs, onnx.IntAttr(name, whole()))
-			default: // a choice of strings
-				words := strings.Split(kind, "|")
-				n.Attrs = append(n.Attrs, onnx.StrAttr(name, words[r.IntN(len(words))]))
-			}
+		shape := make([]int, r.IntN(5))
+		for k := range shape {
+			shape[k] = r.IntN(5)
 		}
-		m.Graph.Nodes = []*onnx.Node{n}
-		e, err := pure.New(engine.Options{Threads: 1})
+		if d == onnx.Int64 && r.IntN(2) == 0 {
+			shape = []int{r.IntN(5)}
+		}
+		x, err := onnx.Zeros(d, shape...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := e.Load(m)
-		if err == nil {
-			defer s.Close()
-			_, err = engine.Eval(s, feeds)
+		switch v := x.Data.(type) {
+		case []float32:
+			for i := range v {
+				v[i] = []float32{float32(r.NormFloat64()), 0, float32(math.Inf(1)), float32(math.NaN()), 3}[r.IntN(5)]
+			}
+		case []int64:
+			for i := range v {
+				v[i] = []int64{0, 1, 2, 3, -1, -2, 7, math.MaxInt64, math.MinInt64, math.MinInt64 + 1}[min(r.IntN(14), 9)*r.IntN(2)]
+			}
+		case []uint8:
+			for i := range v {
+				v[i] = uint8(r.Uint32())
+			}
 		}
-		if err != nil && (strings.Contains(err.Error(), "kernel failed") || strings.Contains(err.Error(), "was not made")) {
-			t.Errorf("opset %d, %v, %v: %v", m.Opset(), feeds, n.Attrs, err)
+		name := fmt.Sprintf("x%d", i)
+		n.Inputs = append(n.Inputs, name)
+		if r.IntN(3) == 0 {
+			m.Graph.Initializers[name] = x
+			continue
 		}
-	})
+		feeds[name] = x
+		v := onnx.ValueInfo{Name: name, DType: d, Shape: []onnx.Dim{}}
+		for range shape {
+			v.Shape = append(v.Shape, onnx.Symbolic(""))
+		}
+		m.Graph.Inputs = append(m.Graph.Inputs, v)
+	}
+	for i := range 1 + r.IntN(3) {
+		n.Outputs = append(n.Outputs, fmt.Sprintf("y%d", i))
+		m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: n.Outputs[i]})
+	}
+	whole := func() int { return []int{0, 1, 2, 3, -1, -2, 5, math.MaxInt32, math.MinInt64}[min(r.IntN(12), 8)] }
+	for _, a := range attributes[op] {
+		if r.IntN(2) == 0 {
+			continue
+		}
+		name, kind, _ := strings.Cut(a, ":")
+		switch kind {
+		case "ints":
+			v := make([]int, r.IntN(5))
+			for i := range v {
+				v[i] = whole()
+			}
+			n.Attrs = append(n.Attrs, onnx.IntsAttr(name, v...))
+		case "int":
+			n.Attrs = append(n.Attrs, onnx.IntAttr(name, whole()))
+		default: // a choice of strings
+			words := strings.Split(kind, "|")
+			n.Attrs = append(n.Attrs, onnx.StrAttr(name, words[r.IntN(len(words))]))
+		}
+	}
+	m.Graph.Nodes = []*onnx.Node{n}
+	e, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := e.Load(m)
+	if err == nil {
+		defer s.Close()
+		_, err = engine.Eval(s, feeds)
+	}
+	if err != nil && (strings.Contains(err.Error(), "kernel failed") || strings.Contains(err.Error(), "was not made")) {
+		t.Errorf("seed %d, opset %d, %v, %v: %v", seed, m.Opset(), feeds, n.Attrs, err)
+	}
 }
 
 // attributes are those that shapes hang on, by operator, with their kinds.

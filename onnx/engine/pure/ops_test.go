@@ -28,7 +28,7 @@ func opModel(op string, opset int64, in []*onnx.Tensor, outputs int, attrs ...on
 			v.Shape = append(v.Shape, onnx.Symbolic(""))
 		}
 		n.Inputs = append(n.Inputs, name)
-		if op == "Resize" && i > 0 { // the ONNX Runtime wants to know sizes beforehand
+		if (op == "Resize" || op == "Upsample") && i > 0 { // the ONNX Runtime wants to know sizes beforehand
 			g.Initializers[name] = t
 			continue
 		}
@@ -216,6 +216,48 @@ func opCases() []opCase {
 	add("MaxPool", 17, ts(r.f(1, 2, 5, 6, 7)), Is("kernel_shape", 2, 2, 3))
 	add("AveragePool", 17, ts(r.f(1, 2, 8, 9)), Is("kernel_shape", 3, 3), Is("strides", 2, 2), Is("pads", 1, 1, 1, 1), I("count_include_pad", 1))
 	add("AveragePool", 17, ts(r.f(1, 2, 7, 8)), Is("kernel_shape", 3, 3), S("auto_pad", "SAME_UPPER"))
+	for _, opset := range []int64{11, 19} {
+		for _, include := range []int{0, 1} {
+			add("AveragePool", opset, ts(r.f(1, 1, 8, 9)), Is("kernel_shape", 3, 2), Is("strides", 2, 2), Is("pads", 1, 0, 0, 1), I("ceil_mode", 1), I("count_include_pad", include))
+		}
+	}
+	add("AveragePool", 19, ts(r.f(1, 2, 9, 9)), Is("kernel_shape", 2, 2), Is("dilations", 2, 3), Is("pads", 1, 1, 0, 1), I("count_include_pad", 1))
+	add("MaxPool", 12, ts(r.f(1, 1, 6, 7)), Is("kernel_shape", 2, 2), Is("strides", 3, 3), Is("pads", 1, 1, 1, 1), I("ceil_mode", 1))
+	add("MaxPool", 12, ts(r.u8(1, 2, 6, 7)), Is("kernel_shape", 3, 2), S("auto_pad", "SAME_LOWER"))
+	add("MaxPool", 8, ts(r.f(1, 2, 6, 7)), Is("kernel_shape", 3, 2))
+	add("Upsample", 9, ts(r.f(1, 2, 4, 5), onnx.Vector[float32](1, 1, 2, 3)))
+	add("Upsample", 9, ts(r.f(1, 2, 4, 5), onnx.Vector[float32](1, 1, 2, 3)), S("mode", "linear"))
+	add("Resize", 10, ts(r.f(1, 2, 4, 5), onnx.Vector[float32](1, 1, 2, 0.5)))
+	add("Resize", 10, ts(r.f(1, 2, 4, 6), onnx.Vector[float32](1, 1, 2, 0.5)), S("mode", "linear"))
+	for _, nm := range []string{"floor", "ceil", "round_prefer_floor", "round_prefer_ceil"} {
+		add("Resize", 13, ts(r.f(1, 1, 4, 6), nil, onnx.Vector[float32](1, 1, 0.5, 1.5)), S("nearest_mode", nm))
+	}
+	add("Resize", 18, ts(r.f(1, 1, 4, 6), nil, nil, ax(3, 3)), Is("axes", 2, 3), S("mode", "linear"), S("keep_aspect_ratio_policy", "not_larger"))
+	add("Resize", 13, ts(r.f(1, 1, 4, 6), onnx.Vector[float32](0, 0, 0.2, 0.1, 1, 1, 1.3, 0.8), nil, ax(1, 1, 3, 5)), S("mode", "linear"), S("coordinate_transformation_mode", "tf_crop_and_resize"), F("extrapolation_value", 7))
+	add("GridSample", 16, ts(r.f(1, 2, 4, 5), r.f(1, 3, 3, 2)))
+	add("GridSample", 16, ts(r.f(1, 2, 4, 5), r.f(1, 3, 3, 2)), S("padding_mode", "reflection"), S("mode", "bicubic"), I("align_corners", 1))
+	add("Softmax", 11, ts(r.f(3, 4, 5)), I("axis", -1))
+	add("Hardmax", 11, ts(r.f(3, 4, 5)))
+	add("Add", 17, ts(r.i(-99, 99, 7), r.i(-99, 99, 7)))
+	for _, op := range []string{"Add", "Sub", "Mul", "Max", "Min", "Div"} {
+		b := r.u8(3, 4)
+		for i := range b.U8() {
+			b.U8()[i] |= 1
+		}
+		add(op, 17, ts(r.u8(3, 4), b))
+	}
+	add("ReduceSum", 13, ts(r.f(4, 0, 3), ax(1)))
+	add("ReduceMax", 20, ts(r.f(4, 0, 3), ax(1)))
+	add("ReduceProd", 18, ts(r.i(-3, 4, 3, 4), ax(0)))
+	add("ReduceMean", 18, ts(r.i(-30, 40, 3, 4), ax(0)))
+	add("QuantizeLinear", 17, ts(r.f(3, 4), onnx.Vector[float32](0.02, 0.01, 0.03), onnx.Vector[int8](1, 2, -3)), I("axis", 0))
+	add("Slice", 17, ts(r.f(5, 6), ax(math.MinInt64, -1), ax(math.MaxInt64, math.MinInt64), ax(0, 1), ax(1, -1)))
+	add("Gemm", 7, ts(r.f(3, 4), r.f(4, 2), r.f()))
+	add("Concat", 17, ts(r.u8(2, 3), r.u8(2, 3)), I("axis", -1))
+	add("LayerNormalization", 17, ts(r.f(4, 8), r.f(8)), I("axis", -1), F("epsilon", 1e-2))
+	add("NonMaxSuppression", 17, ts(r.pos(1, 6, 4), r.pos(1, 2, 6), ax(3), onnx.Vector[float32](0.3), onnx.Vector[float32](0.2)), I("center_point_box", 1))
+	add("Pad", 19, ts(r.f(3, 4), ax(2, 5), nil, ax(1)), S("mode", "wrap"))
+	add("Pad", 10, ts(r.f(3, 4)), Is("pads", 1, 0, 2, 1), F("value", 3))
 	add("GlobalAveragePool", 17, ts(r.f(2, 3, 4, 5)))
 	add("GlobalMaxPool", 17, ts(r.f(2, 3, 4, 5)))
 
