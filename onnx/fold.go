@@ -18,6 +18,9 @@ func (c *call) fold(limit int) {
 			return
 		}
 	}
+	if !c.inf.afford(n) {
+		return
+	}
 	in := make([]*Tensor, len(c.in))
 	for i, f := range c.in {
 		if f != nil {

@@ -82,11 +82,12 @@ func settle(v, declared ValueInfo) ValueInfo {
 }
 
 func inferModel(m *Model) (*inference, error) {
-	return inferWith(m, maxFollowed)
+	budget := maxWorkedOut
+	return inferWith(m, maxFollowed, &budget)
 }
 
-func inferWith(m *Model, foldLimit int) (*inference, error) {
-	inf := &inference{foldLimit: foldLimit, opset: int(m.Opset()), facts: map[string]*fact{}, counter: new(int), foreign: map[string]string{}, local: map[string]bool{}}
+func inferWith(m *Model, foldLimit int, budget *int) (*inference, error) {
+	inf := &inference{foldLimit: foldLimit, budget: budget, opset: int(m.Opset()), facts: map[string]*fact{}, counter: new(int), foreign: map[string]string{}, local: map[string]bool{}}
 	for _, f := range m.Functions {
 		inf.local[f.Domain+"\x00"+f.Name] = true
 	}
@@ -166,8 +167,22 @@ type inference struct {
 	foreign map[string]string // "$k": a symbol of the file that is not an expression
 	local   map[string]bool   // operators that the model's own functions define
 
-	// foldLimit is the most elements of a constant that is worked out.
+	// foldLimit is the most elements of a constant that is worked out, budget what all of them together may still
+	// have, so that a small file cannot make a large one.
 	foldLimit int
+	budget    *int
+}
+
+// Elements of values that one call of Infer or Simplify works out, all together.
+const maxWorkedOut = 1 << 22
+
+// afford takes n elements from the budget, if there are as many.
+func (inf *inference) afford(n int) bool {
+	if n > *inf.budget {
+		return false
+	}
+	*inf.budget -= n
+	return true
 }
 
 func (inf *inference) fresh(kind string) expr {
@@ -362,6 +377,9 @@ func (inf *inference) node(n *Node, hints map[string]ValueInfo) error {
 			if e == nil || !e.bounded() {
 				f.shape[j] = inf.unknownSize()
 			}
+		}
+		if !inf.afford(len(f.data)) {
+			f.data = nil
 		}
 		for j, e := range f.data {
 			if e == nil || !e.bounded() {

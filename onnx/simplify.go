@@ -24,10 +24,11 @@ func Simplify(m *Model, eval Evaluator) error {
 	if err := InlineFunctions(c); err != nil {
 		return err
 	}
+	budget := maxWorkedOut
 	// Each pass can open the way for another; they end, since each only ever removes.
 	for range maxDepth {
 		before := len(c.Graph.Nodes)
-		if err := foldConstants(c, eval); err != nil {
+		if err := foldConstants(c, eval, &budget); err != nil {
 			return fmt.Errorf("simplifying %q: %w", m.Graph.Name, err)
 		}
 		removeIdle(c)
@@ -47,8 +48,8 @@ func Simplify(m *Model, eval Evaluator) error {
 // Constants that folding makes have at most this many elements, or as many as what they are made from.
 const maxFolded = 1 << 16
 
-func foldConstants(m *Model, eval Evaluator) error {
-	inf, err := inferWith(m, maxFolded)
+func foldConstants(m *Model, eval Evaluator, budget *int) error {
+	inf, err := inferWith(m, maxFolded, budget)
 	if err != nil {
 		return err
 	}

@@ -155,3 +155,40 @@ func TestEvaluate(t *testing.T) {
 		})
 	}
 }
+
+// A small file must not become a large model: constants are worked out within a budget.
+func TestFoldingIsBounded(t *testing.T) {
+	b := NewBuilder("growing")
+	x := b.Input("x", Float32, "n")
+	const each, count = 1 << 15, 400
+	for range count {
+		c := b.Op("ConstantOfShape", []Ref{b.Axes(each)})
+		x = b.Add(x, b.Op("Slice", []Ref{c, b.Axes(0), b.Axes(1)}))
+	}
+	b.Output("out", x)
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range m.Graph.Nodes {
+		if n.Op == "ConstantOfShape" { // different ones, lest they be joined
+			n.Attrs = []Attr{TensorAttr("value", Vector(float32(i)))}
+		}
+		if n.Op == "Slice" {
+			n.Op, n.Inputs = "ReduceMax", n.Inputs[:1]
+		}
+	}
+	if err := Simplify(m, nil); err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, w := range m.Graph.Initializers {
+		total += w.Len()
+	}
+	if total > maxWorkedOut || total < each {
+		t.Errorf("initializers hold %d elements; the budget is %d", total, maxWorkedOut)
+	}
+	if err := Check(m); err != nil {
+		t.Error(err)
+	}
+}
