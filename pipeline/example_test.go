@@ -28,8 +28,8 @@ func Example() {
 		fmt.Println(err)
 	}
 	// Output:
-	// 120 client images
-	// 4 clients of 20 points; an upload is 10 points of total mass 20
+	// 75 client images
+	// 3 clients of 20 points; an upload is 10 points of total mass 20
 	// 10 heads, a row a feature and one for the bias: true
 	// right on most test images: true; calibration error below 0.2: true
 }
@@ -42,7 +42,7 @@ func federate(ctx context.Context) error {
 	defer eng.Close()
 
 	// Images to features. dataset.Load reads data sets from disk; extractor.Open takes an ONNX file.
-	drawn, err := digits.Draw(ctx, digits.Config{Variant: digits.Grey, Seed: 1, Train: 960, Test: 200})
+	drawn, err := digits.Draw(ctx, digits.Config{Variant: digits.Grey, Seed: 1, Train: 600, Test: 100})
 	if err != nil {
 		return err
 	}
@@ -71,13 +71,13 @@ func federate(ctx context.Context) error {
 	private := f.Select(f.Splits.Clients)
 	fmt.Printf("%d client images\n", private.N)
 
-	// Features to clients: 4 of 20 points each, Dirichlet(0.5) over the classes.
+	// Features to clients: 3 of 20 points each, Dirichlet(0.5) over the classes.
 	bank, err := task.NewBank(private.Features, f.Dx, private.Labels, len(f.Classes))
 	if err != nil {
 		return err
 	}
 	s := task.Sampler{Bank: bank, Points: 20, Alphas: []float64{0.5}, FixedLabels: true}
-	t, err := s.Draw(rng.New(1, "task"), 4)
+	t, err := s.Draw(rng.New(1, "task"), 3)
 	if err != nil {
 		return err
 	}
