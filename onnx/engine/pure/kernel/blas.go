@@ -11,7 +11,7 @@ import (
 // the inner axis at a time keep a block of b in the first-level cache.
 const (
 	tileRows = 48
-	tileCols = 128
+	tileCols = 192
 	depth    = 64
 )
 
@@ -40,8 +40,7 @@ func (m matrix[T]) part(i, j, r, k int) matrix[T] {
 // multiply adds a b to c on the calling goroutine: c (m x n) += a (m x k) b (k x n). The order of summation
 // depends on the shapes alone.
 func multiply[T floating](a, b, c matrix[T]) {
-	m, n, k := a.rows, b.cols, a.cols
-	if m == 0 || n == 0 || k == 0 {
+	if a.rows == 0 || b.cols == 0 || a.cols == 0 {
 		return
 	}
 	if !finite(b) {
@@ -49,6 +48,12 @@ func multiply[T floating](a, b, c matrix[T]) {
 		multiplyPlain(a, b, c)
 		return
 	}
+	multiplyFinite(a, b, c)
+}
+
+// multiplyFinite is multiply for a b that is known to hold numbers alone.
+func multiplyFinite[T floating](a, b, c matrix[T]) {
+	m, n, k := a.rows, b.cols, a.cols
 	for j := 0; j < n; j += tileCols {
 		w := min(tileCols, n-j)
 		for l := 0; l < k; l += depth {

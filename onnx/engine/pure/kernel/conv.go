@@ -78,6 +78,10 @@ func convOf[T floating](win window, group int) Kernel {
 		tile := min(pos, max(tileCols, columnBytes/elem/max(k, 1)/tileCols*tileCols))
 		tiles := (pos + tile - 1) / tile
 		direct := pointwise(w)
+		times := multiply[T]
+		if finite(dense(x, 1, len(x))) {
+			times = multiplyFinite[T] // looked at once, not once a tap
+		}
 		// One item is one tile of one group of one image: independent of all others.
 		c.Parallel(xs[0]*group*tiles, og*k*tile/4, func(lo, hi int) {
 			var col []T
@@ -102,10 +106,10 @@ func convOf[T floating](win window, group int) Kernel {
 				case depthwise:
 					slide(dst.data[:p1-p0], src, weights.data, xs[2:], sp, w, p0)
 				case direct:
-					multiply(weights, matrix[T]{data: src[p0:], rows: k, cols: p1 - p0, stride: in}, dst)
+					times(weights, matrix[T]{data: src[p0:], rows: k, cols: p1 - p0, stride: in}, dst)
 				default:
 					columns(col, src, cg, xs[2:], sp, w, p0, p1)
-					multiply(weights, dense(col[:k*(p1-p0)], k, p1-p0), dst)
+					times(weights, dense(col[:k*(p1-p0)], k, p1-p0), dst)
 				}
 			}
 		})
@@ -136,8 +140,8 @@ func columns[T floating](col, x []T, channels int, in, out []int, w window, p0, 
 			row := col[(c*q+t)*width : (c*q+t+1)*width]
 			shift := tap[last]*w.dilation[last] - w.begin[last]
 			// Runs along the last axis share all other coordinates.
+			unravel(base, p0, out)
 			for p := p0; p < p1; {
-				unravel(base, p, out)
 				run := min(out[last]-base[last], p1-p)
 				off, inside := 0, true
 				for k := 0; k < last; k++ {
@@ -155,6 +159,13 @@ func columns[T floating](col, x []T, channels int, in, out []int, w window, p0, 
 					line(seg, plane[off:off+in[last]], base[last]*w.stride[last]+shift, w.stride[last])
 				}
 				p += run
+				base[last] = 0
+				for k := last - 1; k >= 0; k-- {
+					if base[k]++; base[k] < out[k] {
+						break
+					}
+					base[k] = 0
+				}
 			}
 		}
 	}
