@@ -25,6 +25,24 @@ func HalfToFloat32(d DType, bits uint16) float32 {
 	return float32(math.NaN())
 }
 
+// Float32ToFloat16 is the Float16 (IEEE 754 binary16) nearest to v, the even one of two that are equally near;
+// what is beyond 65504 after rounding becomes infinity.
+func Float32ToFloat16(v float32) uint16 {
+	bits := math.Float32bits(v)
+	sign, mag := uint16(bits>>16)&0x8000, bits&0x7fffffff
+	switch {
+	case mag > 0x7f800000:
+		return sign | 0x7e00 // not a number
+	case mag >= 0x477ff000:
+		return sign | 0x7c00
+	case mag < 0x38800000: // below 2^-14: a multiple of 2^-24
+		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(mag))*(1<<24)))
+	}
+	mag -= (127 - 15) << 23
+	mag += 0xfff + mag>>13&1
+	return sign | uint16(mag>>13)
+}
+
 // ToFloat32 turns a model of half precision into one of float32: initializers and constants are converted
 // exactly, and inputs, outputs and casts of Float16 and BFloat16 become Float32, in subgraphs and functions
 // too. It computes what the model does with less rounding. Other models stay as they are, and so does the

@@ -1,0 +1,517 @@
+// Package federate is what travels from a client to the server: an upload of fictitious points and their masses,
+// one protobuf message, checked field by field before any of it is believed.
+//
+// The package stands on the standard library and protobuf alone, as it is part of the program for small devices.
+package federate
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"math"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx"
+	"fmp/onnx/onnxpb"
+	"fmp/pipeline/federate/uploadpb"
+	"fmp/pipeline/point"
+)
+
+// Format is the version of the message that Encode writes and Decode reads.
+const Format = 1
+
+// Bounds on an upload.
+const (
+	// MaxBytes bounds a message: 16 MiB. Decoding takes memory of a small multiple of the message, and no more.
+	MaxBytes = 16 << 20
+	// MaxSize bounds the points of an upload.
+	MaxSize = 1 << 16
+	// MaxWidth bounds features and classes, each.
+	MaxWidth = 1 << 16
+	// MaxN bounds the real points behind an upload.
+	MaxN = 1_000_000_000
+	// MaxClient bounds the bytes of a client's name.
+	MaxClient = 128
+)
+
+// Tolerances of what is read, for labels (sums of probabilities) and for masses (their sum, relative to n).
+const (
+	labelTolerance32 = 1e-4
+	labelTolerance16 = 1e-2
+	massTolerance32  = 1e-4
+	massTolerance16  = 1e-2
+)
+
+// Precision is the element type of an upload's points.
+type Precision string
+
+// The precisions. Half and Int8 make an upload two and nearly four times smaller than Single; their labels are
+// brought back onto the simplex when they are read. Int8 has one scale for the features and one for the label of
+// each point, of half of which it is off at most. Masses are float32 with all of them.
+const (
+	Single Precision = "float32"
+	Half   Precision = "float16"
+	Int8   Precision = "int8"
+)
+
+// Upload is what a client says.
+type Upload struct {
+	// Round of the federation, counted from 0.
+	Round uint64
+	// Client is its name: 1 to MaxClient bytes of printable UTF-8.
+	Client string
+	// Model is the sha256, in hexadecimal, of the model file that made the points.
+	Model string
+	// N is the number of real points behind the upload, 1 to MaxN.
+	N int
+	// Points are the fictitious points; their weights, the masses, sum to N.
+	Points *point.Set
+	// Precision of the points on the wire: what Encode is to write (default Single), or what Decode found.
+	Precision Precision
+}
+
+// ToSet is the upload's points with their masses as weights. It shares memory with the upload.
+func (u *Upload) ToSet() *point.Set { return u.Points }
+
+// Expect is what the reader of an upload knows beforehand; what is left zero is not compared.
+type Expect struct {
+	// Model is the digest of the client graph of this federation.
+	Model string
+	// Dx, C and S are features, classes and points.
+	Dx, C, S int
+	// Round, where not nil, is the round that is being gathered.
+	Round *uint64
+}
+
+// FieldError is a field of an upload that cannot be believed.
+type FieldError struct {
+	Field   string
+	Value   any
+	Allowed string
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("upload: %s is %v; allowed: %s", e.Field, e.Value, e.Allowed)
+}
+
+func refuse(field string, value any, allowed string, args ...any) error {
+	return &FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)}
+}
+
+// Encode writes an upload after the same checks that Decode makes. The same upload gives the same content, and
+// so the same checksum, on every machine.
+func (u *Upload) Encode() ([]byte, error) {
+	if u.Points == nil {
+		return nil, refuse("points", "missing", "a set of points")
+	}
+	model, err := hex.DecodeString(u.Model)
+	if err != nil {
+		return nil, refuse("model", fmt.Sprintf("%q", u.Model), "a sha256 in hexadecimal")
+	}
+	s := u.Points
+	d := s.Dx + s.C
+	if s.N < 1 || s.N > MaxSize || s.Dx < 1 || s.Dx > MaxWidth || s.C < 2 || s.C > MaxWidth || u.N < 1 {
+		return nil, refuse("points", fmt.Sprintf("%d of dx %d and %d classes, of n %d", s.N, s.Dx, s.C, u.N), "1 to %d points, dx 1 to %d, 2 to %d classes, n of at least 1", MaxSize, MaxWidth, MaxWidth)
+	}
+	if len(s.Z) != s.N*d || len(s.W) != s.N {
+		return nil, refuse("points", fmt.Sprintf("%d numbers and %d masses", len(s.Z), len(s.W)), "%d and %d for %d points", s.N*d, s.N, s.N)
+	}
+	if err := u.check(labelTolerance32, massTolerance32); err != nil {
+		return nil, err
+	}
+	m := &uploadpb.Upload{Format: Format, Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N), Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
+	points := &onnx.Tensor{Shape: []int{s.N, d}}
+	switch u.Precision {
+	case "", Single:
+		points.DType, points.Data = onnx.Float32, s.Z
+	case Half:
+		h := make([]uint16, len(s.Z))
+		for i, v := range s.Z {
+			if h[i] = onnx.Float32ToFloat16(v); h[i]&0x7c00 == 0x7c00 {
+				return nil, refuse("points", v, "up to 65504 in float16; use float32")
+			}
+		}
+		points.DType, points.Data = onnx.Float16, h
+	case Int8:
+		q, scale := quantise(s)
+		points.DType, points.Data = onnx.Int8, q
+		if m.Scale, err = onnx.TensorToProto("scale", onnx.NewTensor(scale, s.N, 2)); err != nil {
+			return nil, fmt.Errorf("upload: %w", err)
+		}
+	default:
+		return nil, refuse("precision", u.Precision, "%s, %s and %s", Single, Half, Int8)
+	}
+	if m.Points, err = onnx.TensorToProto("points", points); err != nil {
+		return nil, fmt.Errorf("upload: %w", err)
+	}
+	if m.Masses, err = onnx.TensorToProto("masses", onnx.NewTensor(s.W, s.N)); err != nil {
+		return nil, fmt.Errorf("upload: %w", err)
+	}
+	m.Checksum = checksum(m)
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encoding upload: %w", err)
+	}
+	// What another reader would refuse must not leave this one.
+	if _, err := Decode(data, Expect{}); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// quantise rounds features and labels to whole multiples of a scale each, -127 to 127 of them.
+func quantise(s *point.Set) (q []int8, scale []float32) {
+	q, scale = make([]int8, len(s.Z)), make([]float32, 2*s.N)
+	for i := range s.N {
+		at := i * (s.Dx + s.C)
+		for part, row := range [][]float32{s.Row(i)[:s.Dx], s.Row(i)[s.Dx:]} {
+			top := float32(0)
+			for _, v := range row {
+				top = max(top, v, -v)
+			}
+			step := top / 127
+			if step == 0 {
+				step = 1
+			}
+			scale[2*i+part] = step
+			for k, v := range row {
+				q[at+k] = int8(min(max(math.RoundToEven(float64(v)/float64(step)), -127), 127))
+			}
+			at += s.Dx
+		}
+	}
+	return q, scale
+}
+
+// Decode reads a message and checks it: size, checksum, each number against its bounds, tensors against the
+// numbers, points finite, labels on the simplex, masses of at least 0 that sum to n, and what want says. The
+// error, a *FieldError but for a message that is none, says which field, what it was, and what is allowed.
+func Decode(data []byte, want Expect) (*Upload, error) {
+	if len(data) > MaxBytes {
+		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
+	}
+	var m uploadpb.Upload
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
+	}
+	if m.Format != Format {
+		return nil, refuse("format", m.Format, "%d; use programs of one release on both sides", Format)
+	}
+	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
+		return nil, refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
+	}
+	if len(m.Checksum) != sha256.Size {
+		return nil, refuse("checksum", fmt.Sprintf("%d bytes", len(m.Checksum)), "%d", sha256.Size)
+	}
+	if len(m.Model) != sha256.Size {
+		return nil, refuse("model", fmt.Sprintf("a digest of %d bytes", len(m.Model)), "%d", sha256.Size)
+	}
+	for _, v := range []struct {
+		field          string
+		value, low, to uint64
+	}{{"n", m.N, 1, MaxN}, {"dx", uint64(m.Dx), 1, MaxWidth}, {"classes", uint64(m.Classes), 2, MaxWidth}, {"size", uint64(m.Size), 1, MaxSize}} {
+		if v.value < v.low || v.value > v.to {
+			return nil, refuse(v.field, v.value, "%d to %d", v.low, v.to)
+		}
+	}
+	u := &Upload{Round: m.Round, Client: m.Client, Model: hex.EncodeToString(m.Model), N: int(m.N)}
+	s, d := int(m.Size), int(m.Dx)+int(m.Classes)
+	if err := u.matches(want, int(m.Dx), int(m.Classes), s); err != nil {
+		return nil, err
+	}
+	// Tensors: the headers first, no memory is taken before they agree with the data that is there.
+	if err := checkTensor("points", m.Points, []int{s, d}, onnx.Float32, onnx.Float16, onnx.Int8); err != nil {
+		return nil, err
+	}
+	if err := checkTensor("masses", m.Masses, []int{s}, onnx.Float32, onnx.Float16); err != nil {
+		return nil, err
+	}
+	scaled := onnx.DType(m.Points.DataType) == onnx.Int8
+	scaleShape, err := checkScale(m.Scale, scaled, s)
+	if err != nil {
+		return nil, err
+	}
+	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
+		return nil, refuse("checksum", hex.EncodeToString(m.Checksum), "%s, that of the content; the upload was damaged on its way", hex.EncodeToString(sum))
+	}
+	u.Points = &point.Set{N: s, Dx: int(m.Dx), C: int(m.Classes)}
+	if u.Points.W, err = numbers("masses", m.Masses); err != nil {
+		return nil, err
+	}
+	labels, masses := labelTolerance32, massTolerance32
+	if onnx.DType(m.Masses.DataType) == onnx.Float16 {
+		masses = massTolerance16
+	}
+	u.Precision = Single
+	switch onnx.DType(m.Points.DataType) {
+	case onnx.Float16:
+		u.Precision, labels = Half, labelTolerance16
+	case onnx.Int8:
+		u.Precision = Int8
+	}
+	if scaled {
+		if labels, err = dequantise(u.Points, m.Points.RawData, m.Scale, scaleShape); err != nil {
+			return nil, err
+		}
+	} else if u.Points.Z, err = numbers("points", m.Points); err != nil {
+		return nil, err
+	}
+	if err := u.check(labels, masses); err != nil {
+		return nil, err
+	}
+	if u.Precision != Single {
+		ontoSimplex(u.Points)
+	}
+	return u, nil
+}
+
+// matches compares with what the reader knows.
+func (u *Upload) matches(want Expect, dx, c, s int) error {
+	if want.Model != "" && u.Model != want.Model {
+		return refuse("model", u.Model, "%s, the model of this federation; give every client the same file", want.Model)
+	}
+	for _, v := range []struct {
+		field       string
+		value, want int
+	}{{"dx", dx, want.Dx}, {"classes", c, want.C}, {"size", s, want.S}} {
+		if v.want != 0 && v.value != v.want {
+			return refuse(v.field, v.value, "%d, as the other models have it", v.want)
+		}
+	}
+	if want.Round != nil && u.Round != *want.Round {
+		return refuse("round", u.Round, "%d, the round that is being gathered", *want.Round)
+	}
+	return nil
+}
+
+// checkTensor says whether a tensor has one of the types and the shape, and its data whole in raw_data.
+func checkTensor(field string, p *onnxpb.TensorProto, shape []int, types ...onnx.DType) error {
+	if p == nil {
+		return refuse(field, "missing", "a tensor")
+	}
+	d := onnx.DType(p.DataType)
+	known := false
+	for _, t := range types {
+		known = known || t == d
+	}
+	if !known {
+		return refuse(field+".data_type", d, "%v", types)
+	}
+	same := len(p.Dims) == len(shape)
+	for i := 0; same && i < len(shape); i++ {
+		same = p.Dims[i] == int64(shape[i])
+	}
+	if !same {
+		return refuse(field+".dims", brief(p.Dims), "%v", shape)
+	}
+	if n := elements(shape) * int64(d.Size()); int64(len(p.RawData)) != n {
+		return refuse(field+".raw_data", fmt.Sprintf("%d bytes", len(p.RawData)), "%d for %v of shape %v", n, d, shape)
+	}
+	if p.Segment != nil || p.DataLocation != onnxpb.TensorProto_DEFAULT || len(p.ExternalData) > 0 || len(p.ProtoReflect().GetUnknown()) > 0 ||
+		len(p.FloatData)+len(p.DoubleData)+len(p.Int32Data)+len(p.Int64Data)+len(p.Uint64Data)+len(p.StringData)+len(p.DocString) > 0 {
+		return refuse(field, "a tensor with other fields", "name, dims, data_type and raw_data alone")
+	}
+	return nil
+}
+
+// elements may be up to 2^33, which is beyond an int of 32 bits.
+func elements(shape []int) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// brief keeps an error short whatever was sent.
+func brief(dims []int64) any {
+	if len(dims) > 8 {
+		return fmt.Sprintf("%d numbers", len(dims))
+	}
+	return dims
+}
+
+// checkScale says whether the scale has one of its three shapes, which it returns, or is rightly missing.
+func checkScale(p *onnxpb.TensorProto, wanted bool, s int) ([]int, error) {
+	if !wanted {
+		if p != nil {
+			return nil, refuse("scale", "given", "none, as the points are not int8")
+		}
+		return nil, nil
+	}
+	if p == nil {
+		return nil, refuse("scale", "missing", "a float32 tensor, as the points are int8")
+	}
+	shape := []int{1}
+	switch {
+	case len(p.Dims) == 2:
+		shape = []int{s, 2}
+	case len(p.Dims) == 1 && p.Dims[0] != 1:
+		shape = []int{s}
+	}
+	return shape, checkTensor("scale", p, shape, onnx.Float32)
+}
+
+// numbers are a checked tensor's elements as float32.
+func numbers(field string, p *onnxpb.TensorProto) ([]float32, error) {
+	t, err := onnx.TensorFromProto(p)
+	if err != nil {
+		return nil, fmt.Errorf("upload: %s: %w", field, err)
+	}
+	if half, ok := t.Data.([]uint16); ok {
+		out := make([]float32, len(half))
+		for i, h := range half {
+			out[i] = onnx.HalfToFloat32(onnx.Float16, h)
+		}
+		return out, nil
+	}
+	return t.F32(), nil
+}
+
+// dequantise fills in Z. It returns how far from 1 a label's sum may be: half a scale a class.
+func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto, shape []int) (tolerance float64, err error) {
+	f, err := numbers("scale", scale)
+	if err != nil {
+		return 0, err
+	}
+	for i, v := range f {
+		if !(v > 0) || math.IsInf(float64(v), 0) {
+			return 0, refuse(fmt.Sprintf("scale[%d]", i), v, "finite numbers above 0")
+		}
+	}
+	of := func(row, part int) float32 {
+		switch {
+		case len(shape) == 2:
+			return f[2*row+part]
+		case len(f) == 1:
+			return f[0]
+		}
+		return f[row]
+	}
+	d := s.Dx + s.C
+	s.Z = make([]float32, s.N*d)
+	tolerance = labelTolerance32
+	for i := range s.N {
+		features, label := of(i, 0), of(i, 1)
+		for k := range d {
+			v := label
+			if k < s.Dx {
+				v = features
+			}
+			s.Z[i*d+k] = v * float32(int8(raw[i*d+k]))
+		}
+		tolerance = max(tolerance, labelTolerance32+float64(label)*float64(s.C)/2)
+	}
+	return min(tolerance, 0.5), nil
+}
+
+// check says whether names, numbers, labels and masses are what they should be.
+func (u *Upload) check(labels, masses float64) error {
+	if len(u.Client) < 1 || len(u.Client) > MaxClient || !printable(u.Client) {
+		shown := u.Client
+		if len(shown) > MaxClient {
+			shown = shown[:MaxClient]
+		}
+		return refuse("client", fmt.Sprintf("%q (%d bytes)", shown, len(u.Client)), "1 to %d bytes of printable UTF-8", MaxClient)
+	}
+	if u.N < 1 || u.N > MaxN {
+		return refuse("n", u.N, "1 to %d", MaxN)
+	}
+	s := u.Points
+	for i := range s.N {
+		var sum float64
+		for k, v := range s.Row(i) {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				return refuse(fmt.Sprintf("points[%d][%d]", i, k), v, "finite numbers")
+			}
+			if k < s.Dx {
+				continue
+			}
+			if float64(v) < -labels || float64(v) > 1+labels {
+				return refuse(fmt.Sprintf("points[%d][%d]", i, k), v, "label probabilities of 0 to 1")
+			}
+			sum += float64(v)
+		}
+		if math.Abs(sum-1) > labels {
+			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of a label that sums to %.6g", sum), "1, to within %.3g", labels)
+		}
+	}
+	var sum float64
+	for i, w := range s.W {
+		if !(w >= 0) || math.IsInf(float64(w), 0) {
+			return refuse(fmt.Sprintf("masses[%d]", i), w, "finite numbers of at least 0")
+		}
+		sum += float64(w)
+	}
+	if math.Abs(sum-float64(u.N)) > masses*float64(u.N) {
+		return refuse("masses", fmt.Sprintf("%.6g in sum", sum), "n = %d, to within %.3g", u.N, masses*float64(u.N))
+	}
+	return nil
+}
+
+func printable(s string) bool {
+	if !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// ontoSimplex takes the rounding of a narrow type out of the labels: negative ones become 0, each sums to 1.
+func ontoSimplex(s *point.Set) {
+	for i := range s.N {
+		y := s.Row(i)[s.Dx:]
+		var sum float64
+		for k, p := range y {
+			y[k] = max(p, 0)
+			sum += float64(y[k])
+		}
+		for k := range y {
+			y[k] = float32(float64(y[k]) / sum)
+		}
+	}
+}
+
+// checksum is the sha256 of the content: every field but the checksum in the order of their numbers, numbers as
+// little-endian uint64, texts and bytes after their length, tensors as type, dims and raw data.
+func checksum(m *uploadpb.Upload) []byte {
+	h := sha256.New()
+	h.Write([]byte("fmp.federate.Upload\n"))
+	number(h, uint64(m.Format), m.Round)
+	text(h, []byte(m.Client))
+	text(h, m.Model)
+	number(h, m.N, uint64(m.Dx), uint64(m.Classes), uint64(m.Size))
+	for _, t := range []*onnxpb.TensorProto{m.Points, m.Scale, m.Masses} {
+		if t == nil {
+			number(h, 0)
+			continue
+		}
+		number(h, uint64(t.DataType), uint64(len(t.Dims)))
+		for _, d := range t.Dims {
+			number(h, uint64(d))
+		}
+		text(h, t.RawData)
+	}
+	return h.Sum(nil)
+}
+
+func number(h hash.Hash, values ...uint64) {
+	for _, v := range values {
+		h.Write(binary.LittleEndian.AppendUint64(nil, v))
+	}
+}
+
+func text(h hash.Hash, b []byte) {
+	number(h, uint64(len(b)))
+	h.Write(b)
+}

@@ -1,0 +1,299 @@
+package federate
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/pipeline/federate/uploadpb"
+	"fmp/pipeline/point"
+)
+
+// drawn is an upload of s points with random features, labels and masses.
+func drawn(s, dx, c, n int) *Upload {
+	r := rng.New(5, "upload", s, dx, c)
+	p := point.New(s, dx, c)
+	var mass float64
+	for i := range s {
+		row := p.Row(i)
+		rng.Normal(r, row[:dx])
+		var sum float64
+		for k := range c {
+			row[dx+k] = float32(math.Pow(r.Float64(), 4))
+			sum += float64(row[dx+k])
+		}
+		for k := range c {
+			row[dx+k] = float32(float64(row[dx+k]) / sum)
+		}
+		p.W[i] = float32(r.Float64())
+		mass += float64(p.W[i])
+	}
+	for i := range p.W {
+		p.W[i] = float32(float64(p.W[i]) / mass * float64(n))
+	}
+	return &Upload{Round: 3, Client: "Zürich 7", Model: strings.Repeat("0f", 32), N: n, Points: p}
+}
+
+// TestRoundTrip: each precision gives back what went in, to what it can hold; a second trip changes nothing in
+// float32, and encoding is a function of the upload.
+func TestRoundTrip(t *testing.T) {
+	for _, c := range []struct {
+		precision Precision
+		bound     func(row []float32, dx int) float64 // of the error of one number
+	}{
+		{"", func([]float32, int) float64 { return 0 }},
+		{Half, func([]float32, int) float64 { return 2e-3 }},
+		{Int8, func(row []float32, dx int) float64 {
+			top := 0.0
+			for _, v := range row[:dx] {
+				top = max(top, math.Abs(float64(v)))
+			}
+			return max(top, 2)/254
+		}},
+	} {
+		for _, size := range []struct{ s, dx, c, n int }{{1, 1, 2, 1}, {10, 32, 10, 20}, {20, 64, 20, 400}} {
+			u := drawn(size.s, size.dx, size.c, size.n)
+			u.Precision = c.precision
+			data, err := u.Encode()
+			if err != nil {
+				t.Fatalf("%q: %v", c.precision, err)
+			}
+			again, err := u.Encode()
+			if err != nil || !bytes.Equal(data, again) {
+				t.Fatalf("%q: two encodings differ (%v)", c.precision, err)
+			}
+			round := uint64(3)
+			got, err := Decode(data, Expect{Model: u.Model, Dx: size.dx, C: size.c, S: size.s, Round: &round})
+			if err != nil {
+				t.Fatalf("%q: %v", c.precision, err)
+			}
+			if got.Round != u.Round || got.Client != u.Client || got.Model != u.Model || got.N != u.N || !cmp.Equal(got.ToSet().W, u.Points.W) {
+				t.Errorf("%q: got %+v, want %+v", c.precision, got, u)
+			}
+			for i := range size.s {
+				want := u.Points.Row(i)
+				bound := c.bound(want, size.dx)
+				var sum float64
+				for k, v := range got.Points.Row(i) {
+					b := bound
+					if k >= size.dx {
+						sum += float64(v)
+						if c.precision == Int8 {
+							b = 0.1 // brought back onto the simplex
+						}
+					}
+					if math.Abs(float64(v-want[k])) > b {
+						t.Errorf("%q: number %d of point %d is %v, was %v; allowed %v", c.precision, k, i, v, want[k], b)
+					}
+				}
+				if math.Abs(sum-1) > 1e-5 {
+					t.Errorf("%q: label of point %d sums to %v", c.precision, i, sum)
+				}
+			}
+		}
+	}
+}
+
+// TestDecodeRefuses changes one field at a time and makes the checksum fit, so that each check stands on its own.
+func TestDecodeRefuses(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	points := func(i int, v float32) func(*uploadpb.Upload) {
+		return func(m *uploadpb.Upload) {
+			t, _ := onnx.TensorFromProto(m.Points)
+			t.F32()[i] = v
+			m.Points, _ = onnx.TensorToProto("points", t)
+		}
+	}
+	masses := func(i int, v float32) func(*uploadpb.Upload) {
+		return func(m *uploadpb.Upload) {
+			t, _ := onnx.TensorFromProto(m.Masses)
+			t.F32()[i] = v
+			m.Masses, _ = onnx.TensorToProto("masses", t)
+		}
+	}
+	round := uint64(4)
+	for _, c := range []struct {
+		name   string
+		change func(*uploadpb.Upload)
+		want   Expect
+		field  string
+	}{
+		{"format", func(m *uploadpb.Upload) { m.Format = 2 }, Expect{}, "format"},
+		{"client empty", func(m *uploadpb.Upload) { m.Client = "" }, Expect{}, "client"},
+		{"client long", func(m *uploadpb.Upload) { m.Client = strings.Repeat("x", MaxClient+1) }, Expect{}, "client"},
+		{"client unprintable", func(m *uploadpb.Upload) { m.Client = "a\x1b[2J" }, Expect{}, "client"},
+		{"model short", func(m *uploadpb.Upload) { m.Model = m.Model[:31] }, Expect{}, "model"},
+		{"model another", func(*uploadpb.Upload) {}, Expect{Model: strings.Repeat("ab", 32)}, "model"},
+		{"dx another", func(*uploadpb.Upload) {}, Expect{Dx: 9}, "dx"},
+		{"classes another", func(*uploadpb.Upload) {}, Expect{C: 9}, "classes"},
+		{"size another", func(*uploadpb.Upload) {}, Expect{S: 9}, "size"},
+		{"round another", func(*uploadpb.Upload) {}, Expect{Round: &round}, "round"},
+		{"n 0", func(m *uploadpb.Upload) { m.N = 0 }, Expect{}, "n"},
+		{"n huge", func(m *uploadpb.Upload) { m.N = 1 << 63 }, Expect{}, "n"},
+		{"n wrong", func(m *uploadpb.Upload) { m.N = 21 }, Expect{}, "masses"},
+		{"dx 0", func(m *uploadpb.Upload) { m.Dx = 0 }, Expect{}, "dx"},
+		{"classes huge", func(m *uploadpb.Upload) { m.Classes = 1 << 31 }, Expect{}, "classes"},
+		{"size huge", func(m *uploadpb.Upload) { m.Size = 1 << 31 }, Expect{}, "size"},
+		{"size promised", func(m *uploadpb.Upload) { m.Size = MaxSize }, Expect{}, "points.dims"},
+		{"dims and size promised", func(m *uploadpb.Upload) { m.Size, m.Points.Dims[0] = MaxSize, MaxSize }, Expect{}, "points.raw_data"},
+		{"no points", func(m *uploadpb.Upload) { m.Points = nil }, Expect{}, "points"},
+		{"points of int64", func(m *uploadpb.Upload) { m.Points.DataType = int32(onnx.Int64) }, Expect{}, "points.data_type"},
+		{"points elsewhere", func(m *uploadpb.Upload) { m.Points.DataLocation = 1 }, Expect{}, "points"},
+		{"points twice", func(m *uploadpb.Upload) { m.Points.FloatData = []float32{1} }, Expect{}, "points"},
+		{"points cut", func(m *uploadpb.Upload) { m.Points.RawData = m.Points.RawData[1:] }, Expect{}, "points.raw_data"},
+		{"scale for nothing", func(m *uploadpb.Upload) { m.Scale = m.Masses }, Expect{}, "scale"},
+		{"no masses", func(m *uploadpb.Upload) { m.Masses = nil }, Expect{}, "masses"},
+		{"feature NaN", points(1, nan), Expect{}, "points[0][1]"},
+		{"feature infinite", points(0, inf), Expect{}, "points[0][0]"},
+		{"label above 1", points(4, 1.5), Expect{}, "points[0][4]"},
+		{"label below 0", points(5, -0.5), Expect{}, "points[0][5]"},
+		{"label NaN", points(6, nan), Expect{}, "points[0][6]"},
+		{"label off the simplex", points(4, 0.999), Expect{}, "points[0]"},
+		{"mass negative", masses(2, -1), Expect{}, "masses[2]"},
+		{"mass NaN", masses(2, nan), Expect{}, "masses[2]"},
+		{"mass too much", masses(2, 30), Expect{}, "masses"},
+		{"unknown field", func(m *uploadpb.Upload) {
+			m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
+		}, Expect{}, "unknown fields"},
+	} {
+		u := drawn(5, 4, 3, 20)
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m uploadpb.Upload
+		if err := proto.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+		c.change(&m)
+		m.Checksum = checksum(&m)
+		if data, err = proto.Marshal(&m); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Decode(data, c.want)
+		var f *FieldError
+		if !errors.As(err, &f) || f.Field != c.field {
+			t.Errorf("%s: got %v, want field %s to be refused", c.name, err, c.field)
+		}
+	}
+}
+
+// TestDamage: a message with any one bit changed, or cut anywhere, is not read as another upload.
+func TestDamage(t *testing.T) {
+	u := drawn(3, 4, 3, 6)
+	for _, p := range []Precision{Single, Int8} {
+		u.Precision = p
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := Decode(data, Expect{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range data {
+			if got, err := Decode(data[:i], Expect{}); err == nil {
+				t.Fatalf("the first %d of %d bytes were read as %+v", i, len(data), got)
+			}
+			for bit := range 8 {
+				bad := bytes.Clone(data)
+				bad[i] ^= 1 << bit
+				if got, err := Decode(bad, Expect{}); err == nil && !cmp.Equal(got, want) {
+					t.Fatalf("bit %d of byte %d changed: read as %+v", bit, i, got)
+				}
+			}
+		}
+	}
+	if _, err := Decode(make([]byte, MaxBytes+1), Expect{}); err == nil || !strings.Contains(err.Error(), "size") {
+		t.Errorf("a message that is too long: %v", err)
+	}
+}
+
+// TestScales: one scale for all and one a point are read as well as the pair a point that Encode writes.
+func TestScales(t *testing.T) {
+	for _, shape := range [][]int{{1}, {2}, {2, 2}} {
+		n, _ := onnx.Elements(shape)
+		scale := make([]float32, n)
+		for i := range scale {
+			scale[i] = 0.5
+		}
+		m := &uploadpb.Upload{Format: Format, Client: "a", Model: make([]byte, 32), N: 4, Dx: 1, Classes: 2, Size: 2}
+		m.Points, _ = onnx.TensorToProto("points", onnx.NewTensor([]int8{-3, 2, 0, 7, 1, 1}, 2, 3))
+		m.Scale, _ = onnx.TensorToProto("scale", onnx.NewTensor(scale, shape...))
+		m.Masses, _ = onnx.TensorToProto("masses", onnx.Vector[float32](1, 3))
+		m.Checksum = checksum(m)
+		data, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := Decode(data, Expect{})
+		if err != nil {
+			t.Fatalf("scale %v: %v", shape, err)
+		}
+		if d := cmp.Diff([]float32{-1.5, 1, 0, 3.5, 0.5, 0.5}, u.Points.Z); d != "" {
+			t.Errorf("scale %v (-want +got):\n%s", shape, d)
+		}
+	}
+}
+
+func TestEncodeRefuses(t *testing.T) {
+	for _, c := range []struct {
+		field  string
+		change func(*Upload)
+	}{
+		{"points", func(u *Upload) { u.Points = nil }},
+		{"points", func(u *Upload) { u.Points.Z = u.Points.Z[1:] }},
+		{"model", func(u *Upload) { u.Model = "xyz" }},
+		{"model", func(u *Upload) { u.Model = "abcd" }},
+		{"client", func(u *Upload) { u.Client = "" }},
+		{"precision", func(u *Upload) { u.Precision = "float8" }},
+		{"points", func(u *Upload) { u.Precision, u.Points.Z[0] = Half, 1e6 }},
+		{"masses", func(u *Upload) { u.N++ }},
+	} {
+		u := drawn(3, 2, 2, 9)
+		c.change(u)
+		_, err := u.Encode()
+		var f *FieldError
+		if !errors.As(err, &f) || f.Field != c.field {
+			t.Errorf("got %v, want field %s to be refused", err, c.field)
+		}
+	}
+}
+
+// FuzzDecode: no panic, and whatever is read can be written and read again.
+func FuzzDecode(f *testing.F) {
+	for _, p := range []Precision{Single, Half, Int8} {
+		u := drawn(3, 4, 3, 6)
+		u.Precision = p
+		data, err := u.Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(data[:len(data)/2])
+	}
+	f.Add([]byte{})
+	f.Add([]byte{0x08, 0x01, 0x40, 0xff, 0xff, 0xff, 0xff, 0x0f})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		u, err := Decode(data, Expect{})
+		if err != nil {
+			return
+		}
+		u.Precision = Single
+		again, err := u.Encode()
+		if err != nil {
+			t.Fatalf("read and cannot be written: %v", err)
+		}
+		if v, err := Decode(again, Expect{}); err != nil || !cmp.Equal(u, v) {
+			t.Fatalf("written and read again: %+v and %+v, %v", u, v, err)
+		}
+	})
+}

@@ -1,0 +1,2 @@
+// Package uploadpb is an upload on the wire, generated from upload.proto by `make generate`.
+package uploadpb
