@@ -56,7 +56,7 @@ func TestRoundTrip(t *testing.T) {
 			for _, v := range row[:dx] {
 				top = max(top, math.Abs(float64(v)))
 			}
-			return max(top, 2)/254
+			return max(top, 2) / 254
 		}},
 	} {
 		for _, size := range []struct{ s, dx, c, n int }{{1, 1, 2, 1}, {10, 32, 10, 20}, {20, 64, 20, 400}} {
