@@ -45,7 +45,7 @@ func Config(name string) ([]byte, error) {
 // models/DATASET/KIND.onnx. The error wraps [fs.ErrNotExist] where none is shipped.
 func Model(dataset, kind string) ([]byte, error) {
 	if strings.ContainsAny(dataset, `/\`) {
-		return nil, fmt.Errorf("shipped %s of %q: %w", kind, dataset, fs.ErrNotExist)
+		return nil, fmt.Errorf("no %s for data set %q comes with the program: %w", kind, dataset, fs.ErrNotExist)
 	}
 	b, err := models.ReadFile(path.Join("models", dataset, kind+".onnx"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,14 +1,16 @@
-// The program concept draws the figure of docs/concepts.md: the steps of a federated martingale posterior in
-// a plane of two features, computed by the packages that do the real work, with untrained models.
+// The program concept draws the figure of docs/concepts.md from a run of the embedded digits: the first client's
+// points, its upload, points drawn once, and what every head says of the test image that they disagree on most.
 //
-//	go run ./docs/figures/concept docs/figures/concept.svg
+//	fmp run --seeds 1 --methods FMP --dataset.test 1000 --out runs/concept
+//	go run ./docs/figures/concept runs/concept docs/figures/concept.svg
 package main
 
 import (
-	"context"
+	"bytes"
 	"fmt"
-	"image"
 	"image/color"
+	"image/png"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,230 +19,176 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"fmp/models"
-	"fmp/models/rng"
-	"fmp/onnx/engine"
-	"fmp/onnx/engine/pure"
-	"fmp/pipeline/compress"
-	"fmp/pipeline/erm"
-	"fmp/pipeline/metric"
-	"fmp/pipeline/point"
-	"fmp/pipeline/sample"
+	"fmp/onnx/atomicfile"
+	"fmp/pipeline/experiment"
 )
 
-// Sizes of the toy: three classes in the plane, three clients.
-const (
-	classes = 3
-	clients = 3
-	held    = 20 // points of a client
-	size    = 6  // points of an upload
-	fresh   = 60 // points of one draw
-	samples = 12 // heads
-	l2      = 0.5
-	edge    = 4.0 // the plane is [-edge, edge] squared
-)
-
-// palette is from Okabe and Ito's colours for the colour-blind.
-var palette = []color.RGBA{{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}}
+// palette is Okabe and Ito's, for the colour-blind, with two shades of grey for the last two of ten classes. The
+// class is written out besides.
+var palette = []color.RGBA{
+	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {150, 120, 0, 255},
+	{86, 180, 233, 255}, {230, 159, 0, 255}, {90, 60, 160, 255}, {60, 60, 60, 255}, {140, 60, 30, 255},
+}
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: concept FILE.svg (or .png)")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: concept RUN-DIRECTORY FILE.svg (or .png)")
 		os.Exit(2)
 	}
-	if err := run(context.Background(), os.Args[1]); err != nil {
+	if err := run(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "concept:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, path string) error {
-	own := make([]*point.Set, clients)
-	for m := range own {
-		own[m] = client(m)
-	}
-	eng, err := pure.New(engine.Options{})
+func run(dir, path string) error {
+	d, err := experiment.ReadDetail(dir)
 	if err != nil {
 		return err
 	}
-	defer eng.Close()
-	uploads, err := upload(ctx, eng, own)
+	if d == nil || len(d.Hard) == 0 {
+		return fmt.Errorf("%s holds no details: make it with the command at the head of this program", dir)
+	}
+	panels := []*plot.Plot{newPlot("1. one client's points"), newPlot("2. its upload (area: mass)"), newPlot("3. points drawn by the server")}
+	if err := plane(panels, d); err != nil {
+		return err
+	}
+	e := &d.Hard[0]
+	heads, err := spread(e, d.Classes)
 	if err != nil {
 		return err
 	}
-	seen, err := point.Pool(uploads...)
+	mean, err := average(e, d.Classes)
 	if err != nil {
 		return err
 	}
-	drawn, err := unseen(ctx, eng, seen)
-	if err != nil {
-		return err
+	return save(path, append(panels, heads, mean))
+}
+
+// plane fills the first three panels: principal components of the features.
+func plane(panels []*plot.Plot, d *experiment.Detail) error {
+	lo, hi := [2]float64{math.Inf(1), math.Inf(1)}, [2]float64{math.Inf(-1), math.Inf(-1)}
+	for _, s := range d.View.Sets {
+		for _, q := range s {
+			lo[0], hi[0] = min(lo[0], q.X), max(hi[0], q.X)
+			lo[1], hi[1] = min(lo[1], q.Y), max(hi[1], q.Y)
+		}
 	}
-	var heads []erm.Theta
-	for _, u := range drawn {
-		p, err := erm.FromSets(l2, seen, u)
+	for i, set := range []string{"client", "upload", "drawn"} {
+		p := panels[i]
+		back, err := plotter.NewScatter(xys(d.View.Sets["background"]))
 		if err != nil {
 			return err
 		}
-		s, err := erm.Solve(ctx, p, erm.Options{})
+		back.GlyphStyle = draw.GlyphStyle{Color: color.Gray{215}, Shape: draw.CircleGlyph{}, Radius: 1.2}
+		p.Add(back)
+		points := d.View.Sets[set]
+		names := make([]string, len(points))
+		for k, q := range points {
+			names[k] = d.Classes[q.Class]
+		}
+		labels, err := plotter.NewLabels(plotter.XYLabels{XYs: xys(points), Labels: names})
 		if err != nil {
 			return err
 		}
-		heads = append(heads, s.Theta)
-	}
-	mean, err := prediction(ctx, heads)
-	if err != nil {
-		return err
-	}
-	return save(path, []*plot.Plot{
-		panel("1. a client's points", scatter(own[0], 2.5)),
-		panel("2. its upload, area = mass", scatter(uploads[0], 0)),
-		panel("3. points drawn once", scatter(drawn[0], 1.8), scatter(seen, 0)),
-		panel(fmt.Sprintf("4. heads of %d draws", samples), boundaries(heads)...),
-		panel("5. mean of their softmaxes", mean),
-	})
-}
-
-// client is points of three Gaussian classes; each client lacks most of one class.
-func client(m int) *point.Set {
-	s := point.New(held, 2, classes)
-	r := rng.New(7, "client", m)
-	for i := range held {
-		y := r.IntN(classes)
-		if y == m {
-			y = (y + r.IntN(classes)) % classes
-		}
-		angle := 2*math.Pi*float64(y)/classes + math.Pi/2
-		z := s.Row(i)
-		z[0] = float32(1.7*math.Cos(angle) + 0.8*r.NormFloat64())
-		z[1] = float32(1.7*math.Sin(angle) + 0.8*r.NormFloat64())
-		z[2+y] = 1
-	}
-	return s
-}
-
-func upload(ctx context.Context, eng engine.Engine, own []*point.Set) ([]*point.Set, error) {
-	m, err := models.NewEmbedding(models.EmbeddingConfig{Dx: 2, C: classes, Size: size}, 1)
-	if err != nil {
-		return nil, err
-	}
-	c, err := compress.New(eng, m)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	return c.Compress(ctx, own)
-}
-
-func unseen(ctx context.Context, eng engine.Engine, seen *point.Set) ([]*point.Set, error) {
-	m, err := models.NewPredictor(models.PredictorConfig{Dx: 2, C: classes}, 1)
-	if err != nil {
-		return nil, err
-	}
-	p, err := sample.New(eng, m)
-	if err != nil {
-		return nil, err
-	}
-	defer p.Close()
-	return p.Draw(ctx, seen, p.Noise(rng.New(7, "noise"), samples, fresh), samples)
-}
-
-// prediction is a picture of the mean of the heads' softmaxes: the classes' colours mixed by probability.
-func prediction(ctx context.Context, heads []erm.Theta) (plot.Plotter, error) {
-	const n = 90
-	var rows []float32
-	for i := range n * n {
-		rows = append(rows, float32(-edge+2*edge*(float64(i%n)+0.5)/n), float32(edge-2*edge*(float64(i/n)+0.5)/n))
-	}
-	p, err := metric.Predict(ctx, heads, rows, 0)
-	if err != nil {
-		return nil, err
-	}
-	img := image.NewRGBA(image.Rect(0, 0, n, n))
-	for i := range n * n {
-		var rgb [3]float64
-		for c, v := range p.Row(i) {
-			for k, w := range []uint8{palette[c].R, palette[c].G, palette[c].B} {
-				rgb[k] += v * float64(w)
+		for k, q := range points {
+			size := 9.0
+			switch set {
+			case "upload":
+				size = 3 + 7*math.Sqrt(max(q.Weight, 0))
+			case "drawn":
+				size = 7
 			}
+			labels.TextStyle[k] = style(size, palette[q.Class%len(palette)])
 		}
-		img.SetRGBA(i%n, i/n, color.RGBA{uint8(rgb[0]), uint8(rgb[1]), uint8(rgb[2]), 255})
+		p.Add(labels)
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = lo[0], hi[0], lo[1], hi[1]
+		p.X.Tick.Marker, p.Y.Tick.Marker = plot.ConstantTicks{}, plot.ConstantTicks{}
 	}
-	return plotter.NewImage(img, -edge, -edge, edge, edge), nil
+	return nil
 }
 
-// boundaries are the lines where a head holds two classes for equally probable and the third for less.
-func boundaries(heads []erm.Theta) []plot.Plotter {
-	var out []plot.Plotter
-	for _, t := range heads {
-		logit := func(x, y float64, c int) float64 {
-			return t.W[c]*x + t.W[t.C+c]*y + t.W[2*t.C+c]
+// spread shows the probabilities that every head gives an image's three most probable classes.
+func spread(e *experiment.Example, classes []string) (*plot.Plot, error) {
+	p := newPlot(fmt.Sprintf("4. what %d heads say of one image", len(e.Samples)))
+	var names []string
+	for k, c := range e.Top {
+		names = append(names, classes[c])
+		var points plotter.XYs
+		for i, s := range e.Samples {
+			points = append(points, plotter.XY{X: float64(k) + 0.5*(float64(i)/float64(len(e.Samples))-0.5), Y: s[k]})
 		}
-		for i := range classes {
-			j, k := (i+1)%classes, (i+2)%classes
-			a, b, d := t.W[i]-t.W[j], t.W[t.C+i]-t.W[t.C+j], t.W[2*t.C+i]-t.W[2*t.C+j]
-			norm := math.Hypot(a, b)
-			if norm == 0 {
-				continue
-			}
-			var line plotter.XYs
-			for s := -2 * edge; s <= 2*edge; s += 0.02 {
-				x, y := -a*d/(norm*norm)-b/norm*s, -b*d/(norm*norm)+a/norm*s
-				if math.Abs(x) < edge && math.Abs(y) < edge && logit(x, y, i) >= logit(x, y, k) {
-					line = append(line, plotter.XY{X: x, Y: y})
-				}
-			}
-			if len(line) < 2 {
-				continue
-			}
-			out = append(out, &plotter.Line{
-				XYs:       plotter.XYs{line[0], line[len(line)-1]}, // the part kept is one piece
-				LineStyle: draw.LineStyle{Color: color.RGBA{80, 80, 80, 160}, Width: vg.Points(0.7)},
-			})
+		s, err := plotter.NewScatter(points)
+		if err != nil {
+			return nil, err
 		}
+		s.GlyphStyle = draw.GlyphStyle{Color: palette[c%len(palette)], Shape: draw.CircleGlyph{}, Radius: 2}
+		p.Add(s)
+	}
+	probabilities(p, names)
+	return p, nil
+}
+
+// average shows the mean of the heads' probabilities, and the image.
+func average(e *experiment.Example, classes []string) (*plot.Plot, error) {
+	p := newPlot("5. their mean: the prediction")
+	for c, v := range e.Mean {
+		bar, err := plotter.NewBarChart(plotter.Values{v}, 8)
+		if err != nil {
+			return nil, err
+		}
+		bar.XMin, bar.Color, bar.LineStyle.Width = float64(c), palette[c%len(palette)], 0
+		p.Add(bar)
+	}
+	probabilities(p, classes)
+	img, err := png.Decode(bytes.NewReader(e.PNG))
+	if err != nil {
+		return nil, fmt.Errorf("the image of the details: %w", err)
+	}
+	p.Add(plotter.NewImage(img, float64(len(classes))-3.6, 0.68, float64(len(classes))-0.6, 0.98))
+	return p, nil
+}
+
+func probabilities(p *plot.Plot, names []string) {
+	p.NominalX(names...)
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4, 0, 1
+	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "½"}, {Value: 1, Label: "1"}}
+}
+
+func xys(ps []experiment.Placed) plotter.XYs {
+	out := make(plotter.XYs, len(ps))
+	for i, q := range ps {
+		out[i] = plotter.XY{X: q.X, Y: q.Y}
 	}
 	return out
 }
 
-// scatter shows points in the colour of their most probable class; a radius of 0 makes the area the mass.
-func scatter(s *point.Set, radius float64) plot.Plotter {
-	_, labels := s.Labelled()
-	xys := make(plotter.XYs, s.N)
-	for i := range xys {
-		xys[i] = plotter.XY{X: float64(s.Row(i)[0]), Y: float64(s.Row(i)[1])}
+func style(size float64, c color.Color) text.Style {
+	return text.Style{
+		Color: c, Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: font.Length(size)},
+		XAlign: draw.XCenter, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler,
 	}
-	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}}
-	if radius == 0 {
-		shapes = []draw.GlyphDrawer{draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}}
-	}
-	return &plotter.Scatter{XYs: xys, GlyphStyleFunc: func(i int) draw.GlyphStyle {
-		r := radius
-		if r == 0 {
-			r = 2.6 * math.Sqrt(float64(s.W[i]))
-		}
-		return draw.GlyphStyle{Color: palette[labels[i]], Shape: shapes[labels[i]], Radius: vg.Points(r)}
-	}}
 }
 
-func panel(title string, content ...plot.Plotter) *plot.Plot {
+func newPlot(title string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text = title
-	p.Title.TextStyle.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
+	p.Title.TextStyle = style(10, color.Black)
+	p.Title.TextStyle.YAlign = draw.YTop
 	p.Title.Padding = vg.Points(4)
-	p.Add(content...)
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -edge, edge, -edge, edge
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Tick.Marker = plot.ConstantTicks{}
-		a.Padding = 0
+		a.Padding = vg.Points(2)
+		a.Tick.Label.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 9}
 	}
 	return p
 }
 
 func save(path string, panels []*plot.Plot) error {
-	const side, height = 1.9 * vg.Inch, 2.1 * vg.Inch
+	const side, height = 2.2 * vg.Inch, 2.4 * vg.Inch
 	c, err := draw.NewFormattedCanvas(side*vg.Length(len(panels)), height, strings.TrimPrefix(filepath.Ext(path), "."))
 	if err != nil {
 		return err
@@ -252,13 +200,8 @@ func save(path string, panels []*plot.Plot) error {
 	for i, p := range panels {
 		p.Draw(tiles.At(canvas, i, 0))
 	}
-	f, err := os.Create(path)
-	if err != nil {
+	return atomicfile.Write(path, func(w io.Writer) error {
+		_, err := c.WriteTo(w)
 		return err
-	}
-	if _, err := c.WriteTo(f); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	})
 }

@@ -1,0 +1,54 @@
+// Package examples runs the shell examples beside it, as they stand.
+package examples
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestExamples builds the program and runs every script in an empty folder, with the program on its path.
+func TestExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs whole experiments")
+	}
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skipf("needs a shell: %v", err)
+	}
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(bin, "fmp"), "fmp/cmd/fmp").CombinedOutput(); err != nil {
+		t.Fatalf("building the program: %v\n%s", err, out)
+	}
+	scripts, err := filepath.Glob("*.sh")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no examples found: %v", err)
+	}
+	for _, s := range scripts {
+		t.Run(strings.TrimSuffix(s, ".sh"), func(t *testing.T) {
+			path, err := filepath.Abs(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(sh, path)
+			cmd.Dir = t.TempDir()
+			for _, v := range os.Environ() {
+				// Settings of whoever runs the tests must not reach the examples; where data and library lie may.
+				if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "FMP_") && name != "FMP_DATA" && name != "FMP_ENGINE_LIBRARY" {
+					continue
+				}
+				cmd.Env = append(cmd.Env, v)
+			}
+			cmd.Env = append(cmd.Env, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if testing.Verbose() {
+				t.Logf("%s", out)
+			}
+		})
+	}
+}
