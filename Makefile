@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build setup demo test test-short vet lint fmt docs generate bench conformance clean help
+.PHONY: all build edge-all setup demo test test-short vet lint fmt docs generate bench conformance clean help
 
 all: build
 
@@ -20,11 +20,20 @@ $(BIN)/fmp: # go build knows best whether there is anything to do
 	@mkdir -p $(BIN)
 	$(GO) build $(VCS) -o $(BIN)/fmp ./cmd/fmp
 
+# The client leaves onnx-go out (build tag tiny), for its size: with it the program has 15 MB, without it 7.
+EDGE := -tags tiny $(VCS) -trimpath -ldflags="-s -w"
+
 build: $(BIN)/fmp ## bin/fmp, and bin/fmp-edge without cgo
-	@if [ -d cmd/fmp-edge ]; then \
-	  echo 'CGO_ENABLED=0 $(GO) build $(VCS) -trimpath -ldflags="-s -w" -o $(BIN)/fmp-edge ./cmd/fmp-edge'; \
-	  CGO_ENABLED=0 $(GO) build $(VCS) -trimpath -ldflags="-s -w" -o $(BIN)/fmp-edge ./cmd/fmp-edge; \
-	fi
+	CGO_ENABLED=0 $(GO) build $(EDGE) -o $(BIN)/fmp-edge ./cmd/fmp-edge
+
+edge-all: ## bin/fmp-edge-OS-ARCH for every platform that the client is built for
+	@set -e; for p in linux/amd64 linux/arm64 linux/arm/7 linux/riscv64 darwin/arm64 windows/amd64; do \
+	  os=$${p%%/*}; arch=$${p#*/}; arm=; out=$(BIN)/fmp-edge-$$os-$$(echo $$arch | sed 's|/|v|'); \
+	  case $$arch in arm/*) arm=$${arch#arm/}; arch=arm;; esac; \
+	  case $$os in windows) out=$$out.exe;; esac; \
+	  CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch GOARM=$$arm $(GO) build $(EDGE) -o $$out ./cmd/fmp-edge; \
+	  wc -c $$out; \
+	done
 
 demo: setup build ## the table of all methods from raw images, with the defaults
 	$(BIN)/fmp run

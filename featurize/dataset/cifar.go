@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"fmp/featurize/imagefile"
 )
 
 // The binary version of CIFAR (https://www.cs.toronto.edu/~kriz/cifar.html): records of one label byte
@@ -87,7 +89,7 @@ func openCIFAR100(dir string) (*Dataset, error) {
 // be below classes. Pixels are returned interleaved, [n, 32, 32, 3].
 func ReadCIFAR(path string, labelBytes, classes int) (*Part, error) {
 	var p *Part
-	err := readFile(path, func(r io.Reader, size int64) (err error) {
+	err := imagefile.ReadFile(path, func(r io.Reader, size int64) (err error) {
 		p, err = decodeCIFAR(r, size, labelBytes, classes)
 		return err
 	})

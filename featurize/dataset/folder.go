@@ -9,9 +9,6 @@ import (
 	"fmt"
 	"image"
 	"image/color"
-	_ "image/jpeg" // registers the decoder
-	_ "image/png"  // registers the decoder
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,18 +16,19 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"golang.org/x/image/draw"
 	"golang.org/x/sync/errgroup"
+
+	"fmp/featurize/imagefile"
 )
 
 // Bounds on folders of images.
 const (
 	// MaxImageFile bounds an image file: 64 MiB.
-	MaxImageFile = 64 << 20
+	MaxImageFile = imagefile.MaxBytes
 	// MaxImagePixels bounds the pixels of an image before it is decoded: 50 million.
-	MaxImagePixels = 50_000_000
+	MaxImagePixels = imagefile.MaxPixels
 	// MaxImageSide bounds the height and width of an image before it is decoded.
-	MaxImageSide = 20_000
+	MaxImageSide = imagefile.MaxSide
 	maxFiles     = 1_000_000
 	// The share of a folder's images that become test images where it has no train and test folders, as 1/testShare.
 	testShare = 5
@@ -126,7 +124,7 @@ func openFolder(ctx context.Context, dir string, side int, progress func(done, t
 			if err != nil {
 				return err
 			}
-			toPixels(src, h, w, ch, im.At(i))
+			imagefile.Pixels(src, h, w, ch, im.At(i))
 			if k := int(done.Add(1)); progress != nil && (k%64 == 0 || k == len(all)) {
 				progress(k, len(all))
 			}
@@ -245,7 +243,7 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 				return err
 			}
 			defer r.Close()
-			c, err := checkHeader(bufio.NewReader(r))
+			c, err := imagefile.Header(bufio.NewReader(r))
 			if err != nil {
 				return fmt.Errorf("%s: %w", f.path, err)
 			}
@@ -256,50 +254,11 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 	return g.Wait()
 }
 
-// checkHeader reads an image's size and refuses what would take too much memory to decode.
-func checkHeader(r io.Reader) (image.Config, error) {
-	c, _, err := image.DecodeConfig(r)
-	if err != nil {
-		return c, fmt.Errorf("not a readable PNG or JPEG image: %w", err)
-	}
-	if c.Width < 1 || c.Height < 1 || c.Width > MaxImageSide || c.Height > MaxImageSide || c.Width*c.Height > MaxImagePixels {
-		return c, fmt.Errorf("an image of %dx%d pixels; allowed are 1 to %d a side and %d in all", c.Width, c.Height, MaxImageSide, MaxImagePixels)
-	}
-	return c, nil
-}
-
 // DecodeFile reads a PNG or JPEG image after checking its size.
-func DecodeFile(path string) (image.Image, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxImageFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	im, err := Decode(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return im, nil
-}
+func DecodeFile(path string) (image.Image, error) { return imagefile.DecodeFile(path) }
 
 // Decode decodes a PNG or JPEG image after checking its size.
-func Decode(data []byte) (image.Image, error) {
-	if len(data) > MaxImageFile {
-		return nil, fmt.Errorf("an image file of more than %d bytes", MaxImageFile)
-	}
-	if _, err := checkHeader(bytes.NewReader(data)); err != nil {
-		return nil, err
-	}
-	im, _, err := image.Decode(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("not a readable PNG or JPEG image: %w", err)
-	}
-	return im, nil
-}
+func Decode(data []byte) (image.Image, error) { return imagefile.Decode(data) }
 
 // commonSize is the size and channels that all images are brought to.
 func commonSize(files []imageFile) (h, w, ch int, same bool) {
@@ -318,23 +277,4 @@ func commonSize(files []imageFile) (h, w, ch int, same bool) {
 	slices.Sort(hs)
 	slices.Sort(ws)
 	return min(hs[len(hs)/2], 256), min(ws[len(ws)/2], 256), ch, false
-}
-
-// toPixels scales an image to h x w pixels of ch channels (Catmull-Rom, over white) into dst.
-func toPixels(src image.Image, h, w, ch int, dst []uint8) {
-	rgba := image.NewRGBA(image.Rect(0, 0, w, h))
-	draw.Draw(rgba, rgba.Bounds(), image.White, image.Point{}, draw.Src)
-	if src.Bounds().Dx() == w && src.Bounds().Dy() == h {
-		draw.Draw(rgba, rgba.Bounds(), src, src.Bounds().Min, draw.Over)
-	} else {
-		draw.CatmullRom.Scale(rgba, rgba.Bounds(), src, src.Bounds(), draw.Over, nil)
-	}
-	for i := range h * w {
-		p := rgba.Pix[4*i : 4*i+4]
-		if ch == 1 {
-			dst[i] = p[0] // a grey image has equal channels
-			continue
-		}
-		copy(dst[3*i:3*i+3], p[:3])
-	}
 }

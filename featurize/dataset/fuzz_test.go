@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"image"
 	"testing"
+
+	"fmp/featurize/imagefile"
 )
 
 func FuzzIDXImages(f *testing.F) {
@@ -78,7 +80,7 @@ func FuzzImage(f *testing.F) {
 			t.Errorf("an image of %v passed", s)
 		}
 		if s.Dx()*s.Dy() <= 1<<16 { // scaling a large one tells nothing more
-			toPixels(im, 5, 7, 3, make([]uint8, 105))
+			imagefile.Pixels(im, 5, 7, 3, make([]uint8, 105))
 		}
 	})
 }

@@ -2,7 +2,6 @@ package dataset
 
 import (
 	"bufio"
-	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,15 +10,11 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"fmp/featurize/imagefile"
 	"fmp/onnx/atomicfile"
 )
 
-// The IDX format (http://yann.lecun.com/exdb/mnist/): two zero bytes, the element type (8: unsigned byte),
-// the number of dimensions, each dimension as a big-endian uint32, then the elements.
-const (
-	idxUbyte     = 0x08
-	idxMaxImages = 10_000_000
-)
+const idxMaxImages = 10_000_000
 
 var idxFiles = []string{"train-images", "train-labels", "t10k-images", "t10k-labels"}
 
@@ -77,49 +72,19 @@ func openIDX(dir string) (*Dataset, error) {
 // where its name ends in .gz.
 func ReadIDXImages(path string) (*Images, error) {
 	var im *Images
-	err := readFile(path, func(r io.Reader, size int64) (err error) { im, err = decodeIDXImages(r, size); return })
+	err := imagefile.ReadFile(path, func(r io.Reader, size int64) (err error) { im, err = decodeIDXImages(r, size); return })
 	return im, err
 }
 
 // ReadIDXLabels reads a file of labels, gzipped where its name ends in .gz.
 func ReadIDXLabels(path string) ([]int, error) {
 	var labels []int
-	err := readFile(path, func(r io.Reader, size int64) (err error) { labels, err = decodeIDXLabels(r, size); return })
+	err := imagefile.ReadFile(path, func(r io.Reader, size int64) (err error) { labels, err = decodeIDXLabels(r, size); return })
 	return labels, err
 }
 
-// readFile hands decode the contents of a regular file and their size, -1 where it is gzipped.
-func readFile(path string, decode func(io.Reader, int64) error) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !st.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a regular file", path)
-	}
-	size := st.Size()
-	var r io.Reader = bufio.NewReaderSize(f, 1<<16)
-	if filepath.Ext(path) == ".gz" {
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		defer z.Close()
-		r, size = z, -1
-	}
-	if err := decode(r, size); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
 func decodeIDXImages(r io.Reader, size int64) (*Images, error) {
-	dims, err := idxHeader(r, 3, 4)
+	dims, err := imagefile.IDXHeader(r, 3, 4)
 	if err != nil {
 		return nil, err
 	}
@@ -133,19 +98,19 @@ func decodeIDXImages(r io.Reader, size int64) (*Images, error) {
 	if err := checkSize(im.N, im.H, im.W, im.Ch); err != nil {
 		return nil, fmt.Errorf("the header says %w", err)
 	}
-	im.Pix, err = readExactly(r, im.N*im.H*im.W*im.Ch, size)
+	im.Pix, err = imagefile.ReadExactly(r, im.N*im.H*im.W*im.Ch, size)
 	return im, err
 }
 
 func decodeIDXLabels(r io.Reader, size int64) ([]int, error) {
-	dims, err := idxHeader(r, 1, 1)
+	dims, err := imagefile.IDXHeader(r, 1, 1)
 	if err != nil {
 		return nil, err
 	}
 	if dims[0] > idxMaxImages {
 		return nil, fmt.Errorf("the header says %d labels; at most %d are read", dims[0], idxMaxImages)
 	}
-	raw, err := readExactly(r, dims[0], size)
+	raw, err := imagefile.ReadExactly(r, dims[0], size)
 	if err != nil {
 		return nil, err
 	}
@@ -154,55 +119,6 @@ func decodeIDXLabels(r io.Reader, size int64) ([]int, error) {
 		labels[i] = int(y)
 	}
 	return labels, nil
-}
-
-func idxHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
-	var magic [4]byte
-	if _, err := io.ReadFull(r, magic[:]); err != nil {
-		return nil, fmt.Errorf("truncated: no IDX header: %w", err)
-	}
-	n := int(magic[3])
-	if magic[0] != 0 || magic[1] != 0 || magic[2] != idxUbyte || n < minDims || n > maxDims {
-		return nil, fmt.Errorf("wrong magic number 0x%08x; an IDX file of unsigned bytes with %d to %d dimensions begins with 0x%08x",
-			binary.BigEndian.Uint32(magic[:]), minDims, maxDims, idxUbyte<<8|minDims)
-	}
-	dims := make([]int, n)
-	for i := range dims {
-		var b [4]byte
-		if _, err := io.ReadFull(r, b[:]); err != nil {
-			return nil, fmt.Errorf("truncated: the header names %d dimensions: %w", n, err)
-		}
-		dims[i] = int(binary.BigEndian.Uint32(b[:]))
-	}
-	return dims, nil
-}
-
-// readExactly reads n bytes and makes sure that no more follow. Memory grows with what is really there,
-// not with what a header promises, where the size of the source is not known.
-func readExactly(r io.Reader, n int, size int64) ([]byte, error) {
-	var data []byte
-	if size >= int64(n) {
-		data = make([]byte, n)
-		if k, err := io.ReadFull(r, data); err != nil {
-			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there: %w", n, k, err)
-		}
-	} else {
-		var err error
-		if data, err = io.ReadAll(io.LimitReader(r, int64(n))); err != nil {
-			return nil, fmt.Errorf("%d bytes of data are promised; after %d: %w", n, len(data), err)
-		}
-		if len(data) < n {
-			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there", n, len(data))
-		}
-	}
-	var more [1]byte
-	switch k, err := r.Read(more[:]); {
-	case k > 0:
-		return nil, fmt.Errorf("the file goes on after the %d bytes of data that its header promises", n)
-	case err != nil && !errors.Is(err, io.EOF):
-		return nil, err
-	}
-	return data, nil
 }
 
 // WriteIDX writes a data set as the four IDX files into dir, images with 3 dimensions (grey) or 4 (RGB),
@@ -238,7 +154,7 @@ func WriteIDX(dir string, ds *Dataset) error {
 }
 
 func writeIDX(path string, shape []int, data []byte) error {
-	head := []byte{0, 0, idxUbyte, byte(len(shape))}
+	head := []byte{0, 0, imagefile.IDXUbyte, byte(len(shape))}
 	for _, d := range shape {
 		head = binary.BigEndian.AppendUint32(head, uint32(d))
 	}

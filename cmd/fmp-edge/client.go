@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/point"
+)
+
+// Bounds of this program.
+const (
+	// maxModel bounds a model file: 256 MiB.
+	maxModel = 256 << 20
+	// maxItems bounds the images or rows of an upload.
+	maxItems = 100_000
+	// chunk is the number of images that go through the extractor at once: more would take more memory and are
+	// no faster.
+	chunk = 4
+)
+
+// readModel loads a model of one of the given kinds; any other is refused by what it says it is.
+func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, models.Manifest{}, fmt.Errorf("model: %w", err)
+	}
+	if st.Size() > maxModel {
+		return nil, models.Manifest{}, fmt.Errorf("model %s has %d bytes; allowed are %d", path, st.Size(), maxModel)
+	}
+	m, f, err := models.Load(path)
+	if err != nil {
+		return nil, f, err
+	}
+	for _, k := range kinds {
+		if f.Kind == k {
+			if f.Dx < 1 || f.C < 2 || f.S < 1 {
+				return nil, f, fmt.Errorf("model %s: its manifest says dx %d, %d classes and s %d; want dx and s of at least 1 and 2 classes", path, f.Dx, f.C, f.S)
+			}
+			return m, f, nil
+		}
+	}
+	what := fmt.Sprintf("is of kind %q", f.Kind)
+	if f.Kind == "" {
+		what = "does not say what it is (it has no property fmp.kind)"
+	}
+	return nil, f, fmt.Errorf("model %s %s; %s", path, what, wanted(kinds))
+}
+
+func wanted(kinds []string) string {
+	for _, k := range kinds {
+		if k == models.KindClient {
+			return "images want a client graph, the file that fmp fuse writes"
+		}
+	}
+	return "feature rows want an embedding, the file that fmp train embedding writes"
+}
+
+// client is a client graph, ready to run.
+type client struct {
+	manifest  models.Manifest
+	h, w, ch  int
+	engine    engine.Engine
+	extractor engine.Session // images and labels to set and present; nil where the graph does not come apart
+	whole     engine.Session // the graph in one piece otherwise
+	embedding engine.Session // set and present to points and masses
+}
+
+// openClient loads a client graph. The graph is run in two parts, the extractor on a few images at a time and
+// the embedding on the whole set, so that memory does not grow with the number of images.
+func openClient(path string, threads int) (*client, error) {
+	m, f, err := readModel(path, models.KindClient)
+	if err != nil {
+		return nil, err
+	}
+	images, ok := m.Graph.Input("images")
+	labels, ok2 := m.Graph.Input("labels")
+	if !ok || !ok2 || images.DType != onnx.Uint8 || labels.DType != onnx.Int64 || len(images.Shape) != 4 {
+		return nil, fmt.Errorf("model %s: its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels (int64, [n])", path, m.Graph.Inputs)
+	}
+	c := &client{manifest: f}
+	for i, to := range []*int{&c.h, &c.w, &c.ch} {
+		d := images.Shape[i+1]
+		if !d.IsKnown() || d.Size < 1 || d.Size > 4096 || (i == 2 && d.Size != 1 && d.Size != 3) {
+			return nil, fmt.Errorf("model %s: its images are %v; want a fixed height and width of 1 to 4096 and 1 or 3 channels", path, images)
+		}
+		*to = d.Size
+	}
+	if c.engine, err = pure.New(engine.Options{Threads: threads}); err != nil {
+		return nil, err
+	}
+	extractor, embedding := split(m, f)
+	if extractor == nil {
+		if c.whole, err = c.engine.Load(m); err != nil {
+			return nil, fmt.Errorf("model %s: %w", path, err)
+		}
+		return c, nil
+	}
+	if c.extractor, err = c.engine.Load(extractor); err != nil {
+		return nil, fmt.Errorf("model %s: %w", path, err)
+	}
+	if c.embedding, err = c.engine.Load(embedding); err != nil {
+		return nil, fmt.Errorf("model %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// The values between extractor and embedding, as models.ClientGraph names them: the labelled points [1, n, dx+C] and
+// which of them count [1, n].
+const (
+	valueSet     = "set"
+	valuePresent = "present"
+)
+
+// split cuts a client graph between extractor and embedding; both are nil where it lacks the values to cut at.
+func split(m *onnx.Model, f models.Manifest) (extractor, embedding *onnx.Model) {
+	n := onnx.Symbolic("n")
+	cut := []onnx.ValueInfo{
+		{Name: valueSet, DType: onnx.Float32, Shape: []onnx.Dim{onnx.Known(1), n, onnx.Known(f.Dx + f.C)}},
+		{Name: valuePresent, DType: onnx.Float32, Shape: []onnx.Dim{onnx.Known(1), n}},
+	}
+	made := 0
+	embedding = onnx.Clone(m)
+	var rest []*onnx.Node
+	for _, node := range embedding.Graph.Nodes {
+		if len(node.Outputs) == 1 && (node.Outputs[0] == valueSet || node.Outputs[0] == valuePresent) {
+			made++
+			continue
+		}
+		rest = append(rest, node)
+	}
+	if made != len(cut) {
+		return nil, nil
+	}
+	embedding.Graph.Nodes, embedding.Graph.Inputs = rest, cut
+	onnx.RemoveUnused(embedding.Graph)
+	extractor = onnx.Clone(m)
+	extractor.Graph.Outputs = cut
+	onnx.RemoveUnused(extractor.Graph)
+	return extractor, embedding
+}
+
+// compress makes the points of an upload from a source of labelled images.
+func (c *client) compress(ctx context.Context, src source) (*point.Set, error) {
+	n, size := src.len(), c.h*c.w*c.ch
+	if n < 1 || n > maxItems {
+		return nil, fmt.Errorf("%d images; allowed are 1 to %d", n, maxItems)
+	}
+	step := chunk
+	if c.extractor == nil {
+		step = n
+	}
+	pixels, labels := make([]uint8, min(step, n)*size), make([]int64, min(step, n))
+	d := c.manifest.Dx + c.manifest.C
+	set, present := make([]float32, 0, n*d), make([]float32, 0, n)
+	for from := 0; from < n; from += step {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		k := min(step, n-from)
+		for i := range k {
+			y, err := src.next(pixels[i*size : (i+1)*size])
+			if err != nil {
+				return nil, err
+			}
+			labels[i] = int64(y)
+		}
+		feeds := map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels[:k*size], k, c.h, c.w, c.ch), "labels": onnx.NewTensor(labels[:k], k)}
+		if c.extractor == nil {
+			out, err := engine.Eval(c.whole, feeds, "points", "masses")
+			if err != nil {
+				return nil, err
+			}
+			return upload(out["points"], out["masses"], c.manifest)
+		}
+		out, err := engine.Eval(c.extractor, feeds, valueSet, valuePresent)
+		if err != nil {
+			return nil, err
+		}
+		set, present = append(set, out[valueSet].F32()...), append(present, out[valuePresent].F32()...)
+	}
+	if len(set) != n*d || len(present) != n {
+		return nil, fmt.Errorf("the extractor gave %d numbers for %d images of dx %d and %d classes; want %d", len(set), n, c.manifest.Dx, c.manifest.C, n*d)
+	}
+	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{valueSet: onnx.NewTensor(set, 1, n, d), valuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")
+	if err != nil {
+		return nil, err
+	}
+	return upload(out["points"], out["masses"], c.manifest)
+}
+
+// upload checks what a graph gave against its manifest.
+func upload(points, masses *onnx.Tensor, f models.Manifest) (*point.Set, error) {
+	z, w := points.F32(), masses.F32()
+	if len(z) != f.S*(f.Dx+f.C) || len(w) != f.S {
+		return nil, fmt.Errorf("the model gave points %v and masses %v; its manifest says %d points of dx %d and %d classes", points, masses, f.S, f.Dx, f.C)
+	}
+	return &point.Set{N: f.S, Dx: f.Dx, C: f.C, Z: z, W: w}, nil
+}
+
+// compressRows makes the points of an upload from feature rows, [n, dx], with an embedding model.
+func compressRows(path string, threads int, rows *onnx.Tensor, labels []int) (*point.Set, models.Manifest, error) {
+	m, f, err := readModel(path, models.KindEmbedding)
+	if err != nil {
+		return nil, f, err
+	}
+	if len(rows.Shape) != 2 || rows.Shape[1] != f.Dx || rows.Shape[0] < 1 || rows.Shape[0] > maxItems {
+		return nil, f, fmt.Errorf("feature rows of shape %v; want 1 to %d rows of the model's dx, %d", rows.Shape, maxItems, f.Dx)
+	}
+	set, err := point.FromLabelled(rows.F32(), f.Dx, labels, f.C)
+	if err != nil {
+		return nil, f, err
+	}
+	e, err := pure.New(engine.Options{Threads: threads})
+	if err != nil {
+		return nil, f, err
+	}
+	s, err := e.Load(m)
+	if err != nil {
+		return nil, f, fmt.Errorf("model %s: %w", path, err)
+	}
+	out, err := engine.Eval(s, map[string]*onnx.Tensor{"points": onnx.NewTensor(set.Z, 1, set.N, f.Dx+f.C), "weights": onnx.NewTensor(set.W, 1, set.N)}, "compressed", "masses")
+	if err != nil {
+		return nil, f, err
+	}
+	p, err := upload(out["compressed"], out["masses"], f)
+	return p, f, err
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fmp/onnx"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/npy"
+	"fmp/pipeline/federate"
+)
+
+// maxRowBytes bounds the .npy files of feature rows and labels: 64 MiB.
+const maxRowBytes = 64 << 20
+
+// written is what compress prints.
+type written struct {
+	Upload string `json:"upload"`
+	Bytes  int    `json:"bytes"`
+	Client string `json:"client"`
+	Round  uint64 `json:"round"`
+	Model  string `json:"model"` // sha256
+	N      int    `json:"n"`     // images or rows
+	Size   int    `json:"size"`  // points
+	Dx     int    `json:"dx"`
+	C      int    `json:"classes"`
+	// Skipped counts files under the folder that are no images.
+	Skipped int `json:"skipped,omitempty"`
+}
+
+var compressCommand = command{
+	name: "compress", args: "--model FILE --client NAME -o FILE SOURCE",
+	short: "Turn labelled images, or feature rows, into an upload",
+	example: `  fmp-edge compress --model client.onnx --client shop-17 -o shop-17.upload photos/
+  fmp-edge compress --model client.onnx --client shop-17 -o shop-17.upload list.csv
+  fmp-edge compress --model client.onnx --client a -o a.upload train-images-idx3-ubyte --labels train-labels-idx1-ubyte --count 50
+  fmp-edge compress --model embedding.onnx --client a -o a.upload --rows features.npy --labels labels.npy
+
+SOURCE is a folder with one folder of PNG or JPEG images a class, named by the class or its number; a .csv of
+path,label with paths relative to it; or an IDX file of images, plain or .gz. Images are brought to the
+model's size by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
+	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
+		model := f.String("model", "", "client graph that fmp fuse wrote; with --rows an embedding")
+		name := f.String("client", "", "name of this client, 1 to 128 bytes")
+		round := f.Uint64("round", 0, "round of the federation")
+		out := f.StringP("output", "o", "", "upload to write; there whole or not at all")
+		precision := f.String("precision", string(federate.Single), "of the points: float32, float16 or int8")
+		labels := f.String("labels", "", "labels of an IDX file's images (IDX) or of --rows (.npy)")
+		rows := f.String("rows", "", ".npy of feature rows [n, dx], in place of SOURCE")
+		skip := f.Int("skip", 0, "images of an IDX file to leave out at its beginning")
+		count := f.Int("count", 0, "images of an IDX file to take; 0 takes all")
+		threads := f.Int("threads", 0, "threads of one operator; 0 is one a core")
+		pixels := f.Int("max-pixels", 4_000_000, "largest image that is decoded, in pixels; each takes 4 bytes or more")
+		asJSON := f.Bool("json", false, "print JSON")
+		return func(ctx context.Context, args []string, stdout, log io.Writer) error {
+			for _, r := range []struct{ flag, value string }{{"--model", *model}, {"--client", *name}, {"--output", *out}} {
+				if r.value == "" {
+					return usagef("compress: %s is missing; see fmp-edge compress --help", r.flag)
+				}
+			}
+			switch federate.Precision(*precision) {
+			case federate.Single, federate.Half, federate.Int8:
+			default:
+				return usagef("compress: --precision %q; allowed are %s, %s and %s", *precision, federate.Single, federate.Half, federate.Int8)
+			}
+			if *pixels < 1 || *pixels > 50_000_000 {
+				return usagef("compress: --max-pixels %d; allowed are 1 to 50000000", *pixels)
+			}
+			if *skip < 0 || *count < 0 {
+				return usagef("compress: --skip %d and --count %d; allowed are numbers of at least 0", *skip, *count)
+			}
+			u := federate.Upload{Round: *round, Client: *name, Precision: federate.Precision(*precision)}
+			w := written{Upload: *out, Client: *name, Round: *round}
+			if *rows != "" {
+				if len(args) != 0 || *labels == "" {
+					return usagef("compress: --rows wants --labels and no SOURCE; got %q", strings.Join(args, " "))
+				}
+				x, y, err := readRows(*rows, *labels)
+				if err != nil {
+					return err
+				}
+				points, f, err := compressRows(*model, *threads, x, y)
+				if err != nil {
+					return err
+				}
+				u.Points, u.N, u.Model = points, len(y), f.Digest
+			} else {
+				if len(args) != 1 {
+					return usagef("compress: %d sources; want one folder, .csv or IDX file, or --rows", len(args))
+				}
+				c, err := openClient(*model, *threads)
+				if err != nil {
+					return err
+				}
+				src, others, err := openSource(args[0], *labels, *skip, *count, *pixels, c)
+				if err != nil {
+					return err
+				}
+				defer src.close()
+				if others > 0 {
+					fmt.Fprintf(log, "fmp-edge: %d files under %s are neither .png nor .jpg nor .jpeg and were left out\n", others, args[0])
+				}
+				if u.Points, err = c.compress(ctx, src); err != nil {
+					return err
+				}
+				u.N, u.Model, w.Skipped = src.len(), c.manifest.Digest, others
+			}
+			data, err := u.Encode()
+			if err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := atomicfile.WriteBytes(*out, data); err != nil {
+				return err
+			}
+			w.Bytes, w.Model, w.N, w.Size, w.Dx, w.C = len(data), u.Model, u.N, u.Points.N, u.Points.Dx, u.Points.C
+			if *asJSON {
+				return printJSON(stdout, w)
+			}
+			_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes; %d points of dx %d and %d classes from n = %d)\n", w.Upload, w.Bytes, w.Size, w.Dx, w.C, w.N)
+			return err
+		}
+	},
+}
+
+// openSource finds out what a source is.
+func openSource(path, labels string, skip, count, pixels int, c *client) (src source, others int, err error) {
+	known := classes{names: c.manifest.Classes, n: c.manifest.C}
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("images: %w", err)
+	}
+	p := &pictures{h: c.h, w: c.w, ch: c.ch, maxPixels: pixels}
+	list := strings.EqualFold(filepath.Ext(path), ".csv")
+	if (st.IsDir() || list) && (labels != "" || skip != 0 || count != 0) {
+		return nil, 0, usagef("compress: --labels, --skip and --count go with an IDX file, and %s is none", path)
+	}
+	switch {
+	case st.IsDir():
+		if p.files, others, err = listFolder(path, known); err != nil {
+			return nil, 0, err
+		}
+	case list:
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer f.Close()
+		if p.files, err = readList(f, filepath.Dir(path), known); err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", path, err)
+		}
+	default:
+		if labels == "" {
+			return nil, 0, usagef("compress: %s is neither a folder nor a .csv; an IDX file wants --labels", path)
+		}
+		src, err := openIDX(path, labels, skip, count, c.h, c.w, c.ch, known)
+		if err != nil {
+			return nil, 0, err
+		}
+		return src, 0, nil
+	}
+	return p, others, nil
+}
+
+// readRows reads feature rows (float32 or float64) and labels (integers).
+func readRows(rows, labels string) (*onnx.Tensor, []int, error) {
+	for _, p := range []string{rows, labels} {
+		st, err := os.Stat(p)
+		if err != nil {
+			return nil, nil, err
+		}
+		if st.Size() > maxRowBytes {
+			return nil, nil, fmt.Errorf("%s has %d bytes; allowed are %d", p, st.Size(), maxRowBytes)
+		}
+	}
+	x, err := npy.Load(rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d := x.F64(); d != nil {
+		f := make([]float32, len(d))
+		for i, v := range d {
+			f[i] = float32(v)
+		}
+		x = &onnx.Tensor{DType: onnx.Float32, Shape: x.Shape, Data: f}
+	}
+	if x.DType != onnx.Float32 {
+		return nil, nil, fmt.Errorf("%s holds %v; feature rows are float32 or float64", rows, x.DType)
+	}
+	y, err := npy.Load(labels)
+	if err != nil {
+		return nil, nil, err
+	}
+	ys, err := integers(y)
+	if err != nil || len(y.Shape) != 1 {
+		return nil, nil, fmt.Errorf("%s holds %v; labels are a row of integers", labels, y)
+	}
+	return x, ys, nil
+}
+
+func integers(t *onnx.Tensor) ([]int, error) {
+	if d := t.U8(); d != nil {
+		out := make([]int, len(d))
+		for i, v := range d {
+			out[i] = int(v)
+		}
+		return out, nil
+	}
+	return t.Ints()
+}

@@ -1,0 +1,538 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/assets"
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/npy"
+	"fmp/pipeline/compress"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/point"
+)
+
+const side = 28 // of the digits' images
+
+// model writes one of the shipped models of the digits to a file.
+func model(t testing.TB, kind string) string {
+	t.Helper()
+	data, err := assets.Model("digits", kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), kind+".onnx")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// blobs are n grey images of side x side pixels, smooth as strokes are, with labels 0 to 9 in turn.
+func blobs(n int) (*dataset.Images, []int) {
+	im := &dataset.Images{N: n, H: side, W: side, Ch: 1, Pix: make([]uint8, n*side*side)}
+	labels := make([]int, n)
+	r := rng.New(9, "blobs")
+	for i := range n {
+		labels[i] = i % 10
+		for range 3 {
+			cx, cy, s := 6+16*r.Float64(), 6+16*r.Float64(), 4+20*r.Float64()
+			for k, px := 0, im.At(i); k < len(px); k++ {
+				dx, dy := float64(k%side)-cx, float64(k/side)-cy
+				px[k] = uint8(min(255, float64(px[k])+220*math.Exp(-(dx*dx+dy*dy)/s)))
+			}
+		}
+	}
+	return im, labels
+}
+
+func gray(im *dataset.Images, i int) *image.Gray {
+	return &image.Gray{Pix: im.At(i), Stride: side, Rect: image.Rect(0, 0, side, side)}
+}
+
+func writePNG(t testing.TB, path string, im image.Image) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := png.Encode(&b, im); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, b.Bytes())
+}
+
+func write(t testing.TB, path string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs the program and wants it to end well.
+func run(t testing.TB, args ...string) string {
+	t.Helper()
+	var out, log bytes.Buffer
+	if code := execute(context.Background(), args, &out, &log); code != exitOK {
+		t.Fatalf("fmp-edge %v: exit code %d: %s", args, code, log.String())
+	}
+	return out.String()
+}
+
+func read(t testing.TB, path string) *federate.Upload {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := federate.Decode(data, federate.Expect{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// near fails where two sets differ by more than tolerance.
+func near(t testing.TB, what string, got, want *point.Set, tolerance float64) {
+	t.Helper()
+	if got.N != want.N || got.Dx != want.Dx || got.C != want.C {
+		t.Fatalf("%s: %d points of dx %d and %d classes, want %d of %d and %d", what, got.N, got.Dx, got.C, want.N, want.Dx, want.C)
+	}
+	for i, v := range got.Z {
+		if !(math.Abs(float64(v-want.Z[i])) <= tolerance) {
+			t.Fatalf("%s: number %d is %v, want %v to within %v", what, i, v, want.Z[i], tolerance)
+		}
+	}
+	for i, v := range got.W {
+		if !(math.Abs(float64(v-want.W[i])) <= tolerance) {
+			t.Fatalf("%s: mass %d is %v, want %v to within %v", what, i, v, want.W[i], tolerance)
+		}
+	}
+}
+
+// folder lays images out as DIR/LABEL/NUMBER.png and returns DIR and the order in which they are read.
+func folder(t testing.TB, im *dataset.Images, labels []int) (dir string, order []int) {
+	dir = t.TempDir()
+	for c := range 10 {
+		for i, y := range labels {
+			if y == c {
+				writePNG(t, filepath.Join(dir, fmt.Sprint(y), fmt.Sprintf("%04d.png", i)), gray(im, i))
+				order = append(order, i)
+			}
+		}
+	}
+	return dir, order
+}
+
+// TestSources: a folder, a list and IDX files of the same images give the same upload, to the rounding that the order
+// of images makes; and it is what the program on the server's side computes.
+func TestSources(t *testing.T) {
+	const n = 23
+	im, labels := blobs(n)
+	m := model(t, models.KindClient)
+	dir, _ := folder(t, im, labels)
+	write(t, filepath.Join(dir, "3", "notes.txt"), []byte("no image"))
+	write(t, filepath.Join(dir, ".hidden", "x.png"), []byte("no image"))
+
+	list := "path,label\n"
+	for i, y := range labels {
+		list += fmt.Sprintf("%d/%04d.png, %d\n", y, i, y)
+	}
+	csvPath := filepath.Join(dir, "list.csv")
+	write(t, csvPath, []byte(list))
+
+	idxPath, labelPath := filepath.Join(dir, "images.gz"), filepath.Join(dir, "labels")
+	raw := append(header(0x803, 2+n+1, side, side), make([]byte, 2*side*side)...)
+	raw = append(append(raw, im.Pix...), make([]byte, side*side)...)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.Write(raw)
+	z.Close()
+	write(t, idxPath, packed.Bytes())
+	ys := append(header(0x801, 2+n+1), 1, 2)
+	for _, y := range labels {
+		ys = append(ys, byte(y))
+	}
+	write(t, labelPath, append(ys, 5))
+
+	out := t.TempDir()
+	path := func(name string) string { return filepath.Join(out, name) }
+	run(t, "compress", "--model", m, "--client", "a", "--round", "4", "-o", path("folder"), dir)
+	run(t, "compress", "--model", m, "--client", "a", "-o", path("list"), csvPath)
+	var w written
+	if err := json.Unmarshal([]byte(run(t, "compress", "--json", "--threads", "2", "--model", m, "--client", "a", "-o", path("idx"), idxPath, "--labels", labelPath, "--skip", "2", "--count", fmt.Sprint(n))), &w); err != nil || w.N != n || w.Size < 1 {
+		t.Errorf("JSON %+v, %v", w, err)
+	}
+	got := read(t, path("folder"))
+	if got.Round != 4 || got.Client != "a" || got.N != n || math.Abs(got.Points.Mass()-n) > 1e-3 {
+		t.Errorf("upload %+v", got)
+	}
+	for _, name := range []string{"list", "idx"} {
+		near(t, name, read(t, path(name)).Points, got.Points, 1e-5)
+	}
+	if entries, _ := os.ReadDir(out); len(entries) != 3 {
+		t.Errorf("%d files beside the 3 uploads: %v", len(entries)-3, entries)
+	}
+	for p, bound := range map[string]float64{"float16": 5e-3, "int8": 0.2} {
+		run(t, "compress", "--model", m, "--client", "a", "-o", path(p), "--precision", p, dir)
+		near(t, p, read(t, path(p)).Points, got.Points, bound)
+	}
+	if s := run(t, "inspect", path("folder"), "--model", m); !strings.Contains(s, "n = 23") {
+		t.Errorf("inspect says %s", s)
+	}
+	if s := run(t, "inspect", m); !strings.Contains(s, "compress:  yes") {
+		t.Errorf("inspect says %s", s)
+	}
+
+	t.Run("server", func(t *testing.T) {
+		if _, _, err := ort.FindLibrary(""); err != nil {
+			t.Skipf("needs the ONNX Runtime: %v", err)
+		}
+		near(t, "the server's program", serverSide(t, im, labels), got.Points, 1e-5)
+	})
+}
+
+// serverSide computes an upload as fmp run does: extractor and embedding apart, on the ONNX Runtime.
+func serverSide(t *testing.T, im *dataset.Images, labels []int) *point.Set {
+	e, err := ort.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	x, err := extractor.Open(e, model(t, models.KindExtractor), extractor.Options{}, *im)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	h, err := x.Features(t.Context(), im, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := point.FromLabelled(h, x.Dx(), labels, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	embedding, _, err := models.Load(model(t, models.KindEmbedding))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := compress.New(e, embedding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	uploads, err := k.Compress(t.Context(), []*point.Set{set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uploads[0]
+}
+
+// TestParts: the graph in two parts gives what it gives in one piece.
+func TestParts(t *testing.T) {
+	const n = 11
+	im, labels := blobs(n)
+	path := model(t, models.KindClient)
+	c, err := openClient(path, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.extractor == nil {
+		t.Fatal("the shipped client graph does not come apart")
+	}
+	dir, order := folder(t, im, labels)
+	src, _, err := openSource(dir, "", 0, 0, 1000, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.compress(t.Context(), src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := models.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := pure.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := e.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sorted, err := im.Select(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ys := make([]int64, n)
+	for i, k := range order {
+		ys[i] = int64(labels[k])
+	}
+	out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor(sorted.Pix, n, side, side, 1), "labels": onnx.NewTensor(ys, n)}, "points", "masses")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := upload(out["points"], out["masses"], c.manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "in parts", got, want, 1e-5)
+	// A graph that lacks the values to cut at is run whole.
+	onnx.Rename(m.Graph, map[string]string{valueSet: "another_name"})
+	if a, b := split(m, c.manifest); a != nil || b != nil {
+		t.Error("a graph without the values to cut at came apart")
+	}
+	c.extractor, c.whole = nil, s
+	if src, _, err = openSource(dir, "", 0, 0, 1000, c); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = c.compress(t.Context(), src); err != nil {
+		t.Fatal(err)
+	}
+	near(t, "whole", got, want, 0)
+}
+
+// TestRows: feature rows go through an embedding.
+func TestRows(t *testing.T) {
+	dir := t.TempDir()
+	m := model(t, models.KindEmbedding)
+	_, f, err := models.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := onnx.ZerosF32(12, f.Dx)
+	rng.Normal(rng.New(2, "rows"), x.F32())
+	y := make([]int64, 12)
+	for i := range y {
+		y[i] = int64(i % f.C)
+	}
+	rows, labels, out := filepath.Join(dir, "x.npy"), filepath.Join(dir, "y.npy"), filepath.Join(dir, "u")
+	for p, tensor := range map[string]*onnx.Tensor{rows: x, labels: onnx.NewTensor(y, 12)} {
+		if err := npy.Save(p, tensor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, "compress", "--model", m, "--client", "rows", "-o", out, "--rows", rows, "--labels", labels)
+	if u := read(t, out); u.N != 12 || u.Points.N != f.S || u.Model != f.Digest {
+		t.Errorf("upload %+v", u)
+	}
+}
+
+// TestRefused: each fault is one clear line, an exit code, and nothing written.
+func TestRefused(t *testing.T) {
+	im, labels := blobs(4)
+	dir, _ := folder(t, im, labels)
+	client, ext, embedding := model(t, models.KindClient), model(t, models.KindExtractor), model(t, models.KindEmbedding)
+	file := func(name, content string) string {
+		p := filepath.Join(t.TempDir(), name)
+		write(t, p, []byte(content))
+		return p
+	}
+	foreign := onnx.NewBuilder("foreign")
+	foreign.Output("y", foreign.Relu(foreign.Input("x", onnx.Float32, "n", 3)))
+	fm, err := foreign.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreignPath := filepath.Join(t.TempDir(), "foreign.onnx")
+	if err := onnx.Save(foreignPath, fm); err != nil {
+		t.Fatal(err)
+	}
+	strange := t.TempDir()
+	writePNG(t, filepath.Join(strange, "eleven", "a.png"), gray(im, 0))
+	large := t.TempDir()
+	writePNG(t, filepath.Join(large, "1", "a.png"), image.NewGray(image.Rect(0, 0, 300, 300)))
+	broken := t.TempDir()
+	write(t, filepath.Join(broken, "1", "a.png"), []byte("\x89PNG\r\n\x1a\nnothing"))
+	rows := filepath.Join(t.TempDir(), "x.npy")
+	if err := npy.Save(rows, onnx.ZerosF32(3, 5)); err != nil {
+		t.Fatal(err)
+	}
+	ys := filepath.Join(t.TempDir(), "y.npy")
+	if err := npy.Save(ys, onnx.Vector[int64](0, 1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	idx := file("i", string(append(header(0x803, 2, 2, 2), make([]byte, 7)...)))
+	idxLabels := file("l", string(append(header(0x801, 2), 1, 2)))
+	for _, c := range []struct {
+		name string
+		code int
+		want string
+		args []string
+	}{
+		{"extractor", exitFailed, `kind "extractor"`, []string{"--model", ext, dir}},
+		{"embedding for images", exitFailed, `kind "embedding"`, []string{"--model", embedding, dir}},
+		{"foreign model", exitFailed, "fmp.kind", []string{"--model", foreignPath, dir}},
+		{"client graph for rows", exitFailed, `kind "client"`, []string{"--model", client, "--rows", rows, "--labels", ys}},
+		{"rows of another dx", exitFailed, "[3 5]", []string{"--model", embedding, "--rows", rows, "--labels", ys}},
+		{"no model", exitFailed, "missing.onnx", []string{"--model", filepath.Join(dir, "missing.onnx"), dir}},
+		{"no source", exitUsage, "0 sources", []string{"--model", client}},
+		{"unknown class", exitFailed, `"eleven" is no class`, []string{"--model", client, strange}},
+		{"empty folder", exitFailed, "no PNG or JPEG", []string{"--model", client, t.TempDir()}},
+		{"large image", exitFailed, "300x300", []string{"--model", client, "--max-pixels", "1000", large}},
+		{"broken image", exitFailed, "a.png", []string{"--model", client, broken}},
+		{"list without labels", exitFailed, "path,label", []string{"--model", client, file("a.csv", "a.png\n")}},
+		{"list of unknown class", exitFailed, "record 1", []string{"--model", client, file("a.csv", "a.png,10\n")}},
+		{"list of a missing image", exitFailed, "gone.png", []string{"--model", client, file("a.csv", "gone.png,1\n")}},
+		{"IDX without labels", exitUsage, "--labels", []string{"--model", client, idx}},
+		{"IDX cut short", exitFailed, "truncated", []string{"--model", client, idx, "--labels", idxLabels}},
+		{"IDX without so many", exitFailed, "3 images are wanted", []string{"--model", client, idx, "--labels", idxLabels, "--count", "3"}},
+		{"precision", exitUsage, "float8", []string{"--model", client, "--precision", "float8", dir}},
+		{"flag", exitUsage, "no-such", []string{"--no-such"}},
+	} {
+		out := filepath.Join(t.TempDir(), "upload")
+		var log bytes.Buffer
+		code := execute(context.Background(), append([]string{"compress", "--client", "a", "-o", out}, c.args...), io.Discard, &log)
+		if code != c.code || !strings.Contains(log.String(), c.want) || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("%s: exit code %d and %q; want %d and one line with %q", c.name, code, log.String(), c.code, c.want)
+		}
+		if entries, _ := os.ReadDir(filepath.Dir(out)); len(entries) > 0 {
+			t.Errorf("%s: wrote %v", c.name, entries)
+		}
+	}
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	if code := execute(cancelled, []string{"compress", "--model", client, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"), dir}, io.Discard, io.Discard); code != exitInterrupted {
+		t.Errorf("interrupted: exit code %d", code)
+	}
+	if code := execute(context.Background(), []string{"inspect", client + "x"}, io.Discard, io.Discard); code != exitFailed {
+		t.Errorf("inspecting nothing: exit code %d", code)
+	}
+	if code := execute(context.Background(), []string{"crunch"}, io.Discard, io.Discard); code != exitUsage {
+		t.Errorf("an unknown command: exit code %d", code)
+	}
+}
+
+// TestPixels: raw images of another size and other channels than the model's take the same road as files.
+func TestPixels(t *testing.T) {
+	src := &picture{h: 3, w: 5, ch: 3, pix: make([]uint8, 45)}
+	r := rng.New(4, "pixels")
+	rgba := image.NewRGBA(src.Bounds())
+	for i := range 15 {
+		for c := range 3 {
+			src.pix[3*i+c] = uint8(r.IntN(256))
+		}
+		rgba.SetRGBA(i%5, i/5, color.RGBA{src.pix[3*i], src.pix[3*i+1], src.pix[3*i+2], 255})
+	}
+	for _, size := range []struct{ h, w, ch int }{{3, 5, 3}, {3, 5, 1}, {7, 4, 3}, {2, 2, 1}} {
+		got, want := make([]uint8, size.h*size.w*size.ch), make([]uint8, size.h*size.w*size.ch)
+		imagefile.Pixels(src, size.h, size.w, size.ch, got)
+		imagefile.Pixels(rgba, size.h, size.w, size.ch, want)
+		if !bytes.Equal(got, want) {
+			t.Errorf("%+v: %v, want %v", size, got, want)
+		}
+	}
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, rgba, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := imagefile.Decode(b.Bytes()); err != nil {
+		t.Errorf("JPEG: %v", err)
+	}
+}
+
+// TestBuilds: the program is small, and on another architecture gives the same upload.
+func TestBuilds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program for two architectures")
+	}
+	const maxBytes, maxMemory = 12 << 20, 64.0
+	bin := map[string]string{}
+	for _, arch := range []string{"amd64", "arm64"} {
+		bin[arch] = filepath.Join(t.TempDir(), "fmp-edge-"+arch)
+		cmd := exec.Command("go", "build", "-tags", "tiny", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", bin[arch], ".")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("building for %s: %v\n%s", arch, err, out)
+		}
+		st, err := os.Stat(bin[arch])
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("linux/%s: %d bytes", arch, st.Size())
+		if st.Size() > maxBytes {
+			t.Errorf("linux/%s: %d bytes; allowed are %d", arch, st.Size(), maxBytes)
+		}
+	}
+	qemu, err := exec.LookPath("qemu-aarch64")
+	if err != nil {
+		t.Skip("qemu-aarch64 is missing (apt-get install qemu-user): the arm64 program is not run")
+	}
+	im, labels := blobs(50)
+	dir, _ := folder(t, im, labels)
+	m := model(t, models.KindClient)
+	here, there := filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "there")
+	run(t, "compress", "--model", m, "--client", "a", "-o", here, dir)
+	out, err := exec.Command(qemu, bin["arm64"], "compress", "--model", m, "--client", "a", "-o", there, dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("arm64: %v\n%s", err, out)
+	}
+	near(t, "arm64", read(t, there).Points, read(t, here).Points, 1e-5)
+	var b benched
+	text, err := exec.Command(qemu, bin["arm64"], "bench", "--json", "--runs", "1", "--model", m).Output()
+	if err != nil {
+		t.Fatalf("arm64: %v", err)
+	}
+	if err := json.Unmarshal(text, &b); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("arm64 under qemu: %.0f ms, %.1f MiB with the emulator", b.First, b.PeakMemory)
+	if b.PeakMemory > 4*maxMemory {
+		t.Errorf("%.1f MiB with the emulator", b.PeakMemory)
+	}
+}
+
+func header(magic uint32, dims ...uint32) []byte {
+	h := binary.BigEndian.AppendUint32(nil, magic)
+	for _, d := range dims {
+		h = binary.BigEndian.AppendUint32(h, d)
+	}
+	return h
+}
+
+// FuzzList: no panic, and every label that is read is one of the model's.
+func FuzzList(f *testing.F) {
+	f.Add("path,label\na.png,1\n")
+	f.Add("a.png,cat\n\"b,c.jpg\",0\n")
+	f.Add("a.png\n")
+	f.Add("\"")
+	f.Add("a\x00,1")
+	f.Fuzz(func(t *testing.T, text string) {
+		files, err := readList(strings.NewReader(text), "dir", classes{names: []string{"cat", "dog"}, n: 2})
+		if err != nil {
+			return
+		}
+		if len(files) == 0 || len(files) > len(text) {
+			t.Fatalf("%d files from %d bytes", len(files), len(text))
+		}
+		for _, l := range files {
+			if l.label < 0 || l.label > 1 || l.path == "" {
+				t.Fatalf("read %+v", l)
+			}
+		}
+	})
+}

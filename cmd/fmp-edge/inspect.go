@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/federate"
+)
+
+// uploadInfo is what inspect says of an upload.
+type uploadInfo struct {
+	Kind      string             `json:"kind"`
+	Bytes     int                `json:"bytes"`
+	Round     uint64             `json:"round"`
+	Client    string             `json:"client"`
+	Model     string             `json:"model"`
+	N         int                `json:"n"`
+	Size      int                `json:"size"`
+	Dx        int                `json:"dx"`
+	C         int                `json:"classes"`
+	Precision federate.Precision `json:"precision"`
+	Masses    []float32          `json:"masses"`
+	ClassMass []float64          `json:"class_mass"` // masses by class: what an upload tells of a client's labels
+}
+
+// modelInfo is what inspect says of a model.
+type modelInfo struct {
+	Kind      string   `json:"kind"`
+	Digest    string   `json:"digest"`
+	Dx        int      `json:"dx"`
+	C         int      `json:"classes"`
+	S         int      `json:"size"`
+	Names     []string `json:"class_names,omitempty"`
+	Inputs    []string `json:"inputs"`
+	Outputs   []string `json:"outputs"`
+	Extractor string   `json:"extractor_digest,omitempty"`
+	Licence   string   `json:"licence,omitempty"`
+	Usable    bool     `json:"usable"`        // by compress
+	Why       string   `json:"why,omitempty"` // it is not
+}
+
+var inspectCommand = command{
+	name: "inspect", args: "FILE", short: "Say what is in an upload or a model, after checking it",
+	example: "  fmp-edge inspect shop-17.upload\n  fmp-edge inspect shop-17.upload --model client.onnx\n  fmp-edge inspect client.onnx --json",
+	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
+		model := f.String("model", "", "model that must have made the upload")
+		asJSON := f.Bool("json", false, "print JSON")
+		return func(_ context.Context, args []string, out, _ io.Writer) error {
+			if len(args) != 1 {
+				return usagef("inspect: %d files; want one upload or model", len(args))
+			}
+			if strings.EqualFold(filepath.Ext(args[0]), ".onnx") {
+				return inspectModel(args[0], *asJSON, out)
+			}
+			return inspectUpload(args[0], *model, *asJSON, out)
+		}
+	},
+}
+
+func inspectUpload(path, model string, asJSON bool, out io.Writer) error {
+	want := federate.Expect{}
+	if model != "" {
+		_, f, err := readModel(model, models.KindClient, models.KindEmbedding)
+		if err != nil {
+			return err
+		}
+		want = federate.Expect{Model: f.Digest, Dx: f.Dx, C: f.C, S: f.S}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, federate.MaxBytes+1))
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	u, err := federate.Decode(data, want)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	s := u.ToSet()
+	i := uploadInfo{Kind: "upload", Bytes: len(data), Round: u.Round, Client: u.Client, Model: u.Model, N: u.N, Size: s.N, Dx: s.Dx, C: s.C, Precision: u.Precision, Masses: s.W, ClassMass: make([]float64, s.C)}
+	for k := range s.N {
+		for c, p := range s.Row(k)[s.Dx:] {
+			i.ClassMass[c] += float64(p) * float64(s.W[k])
+		}
+	}
+	if asJSON {
+		return printJSON(out, i)
+	}
+	_, err = fmt.Fprintf(out, "upload:    %d bytes, valid\nclient:    %s, round %d\nmodel:     sha256 %s\npoints:    %d of dx %d and %d classes, %s, from n = %d\nmasses:    %.4g\nby class:  %.4g\n",
+		i.Bytes, i.Client, i.Round, i.Model, i.Size, i.Dx, i.C, i.Precision, i.N, i.Masses, i.ClassMass)
+	return err
+}
+
+func inspectModel(path string, asJSON bool, out io.Writer) error {
+	m, f, err := models.Load(path)
+	if err != nil {
+		return err
+	}
+	i := modelInfo{Kind: f.Kind, Digest: f.Digest, Dx: f.Dx, C: f.C, S: f.S, Names: f.Classes, Inputs: describe(m.Graph.Inputs), Outputs: describe(m.Graph.Outputs), Extractor: f.Extractor, Licence: f.Licence}
+	i.Why = unusable(path, m, f)
+	i.Usable = i.Why == ""
+	if asJSON {
+		return printJSON(out, i)
+	}
+	usable := "yes"
+	if !i.Usable {
+		usable = "no: " + i.Why
+	}
+	_, err = fmt.Fprintf(out, "model:     kind %q, sha256 %s\nsizes:     dx %d, %d classes, %d points an upload\nclasses:   %s\ninputs:    %s\noutputs:   %s\ncompress:  %s\n",
+		i.Kind, i.Digest, i.Dx, i.C, i.S, strings.Join(i.Names, ", "), strings.Join(i.Inputs, ", "), strings.Join(i.Outputs, ", "), usable)
+	return err
+}
+
+func describe(vs []onnx.ValueInfo) []string {
+	var out []string
+	for _, v := range vs {
+		out = append(out, fmt.Sprint(v))
+	}
+	return out
+}
+
+// unusable says why compress would not take a model; empty where it would.
+func unusable(path string, m *onnx.Model, f models.Manifest) string {
+	switch f.Kind {
+	case models.KindClient:
+		if _, err := openClient(path, 1); err != nil {
+			return err.Error()
+		}
+	case models.KindEmbedding:
+		e, err := pure.New(engine.Options{Threads: 1})
+		if err == nil {
+			_, err = e.Load(m)
+		}
+		if err != nil {
+			return err.Error()
+		}
+	default:
+		return "it is neither a client graph nor an embedding"
+	}
+	return ""
+}

@@ -1,0 +1,148 @@
+// Command fmp-edge is the client alone: labelled images in, one upload out. It runs the client graph that `fmp fuse`
+// writes, in Go alone, on small machines: no shared library, no network, nothing written but the upload.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/pflag"
+)
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+// The garbage collector works harder than it does by default, for the sake of memory; GOGC and GOMEMLIMIT overrule it.
+const (
+	gcPercent   = 25
+	memoryLimit = 48 << 20
+)
+
+// usageError is a fault of the command line.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// command is one of the program's.
+type command struct {
+	name, args, short, example string
+	// flags declares the command's flags and returns what it does with its arguments.
+	flags func(f *pflag.FlagSet) func(ctx context.Context, args []string, out, log io.Writer) error
+}
+
+func commands() []command {
+	return []command{compressCommand, inspectCommand, benchCommand, versionCommand}
+}
+
+func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// execute runs the program and is its exit code. Errors are printed here and nowhere else.
+func execute(ctx context.Context, args []string, out, log io.Writer) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			fmt.Fprintf(log, "fmp-edge: internal error: %v\nfmp-edge: this is a fault of the program, not of your input; please report it with the command you ran\n", r)
+			code = exitFailed
+		}
+	}()
+	err := dispatch(ctx, args, out, log)
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(log, "fmp-edge: interrupted")
+		return exitInterrupted
+	case errors.As(err, &usage):
+		fmt.Fprintf(log, "fmp-edge: %v\n", err)
+		return exitUsage
+	}
+	fmt.Fprintf(log, "fmp-edge: %v\n", err)
+	return exitFailed
+}
+
+func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
+	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+		return help(out)
+	}
+	for _, c := range commands() {
+		if c.name != args[0] {
+			continue
+		}
+		f := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+		f.Usage = func() {}
+		run := c.flags(f)
+		err := f.Parse(args[1:])
+		if errors.Is(err, pflag.ErrHelp) {
+			_, err := fmt.Fprintf(out, "%s\n\nUsage:\n  fmp-edge %s %s\n\nExamples:\n%s\n\nFlags:\n%s", c.short, c.name, c.args, c.example, f.FlagUsages())
+			return err
+		}
+		if err != nil {
+			return usagef("%s: %w; see fmp-edge %s --help", c.name, err, c.name)
+		}
+		return run(ctx, f.Args(), out, log)
+	}
+	return usagef("unknown command %q; see fmp-edge help", args[0])
+}
+
+func help(out io.Writer) error {
+	text := "fmp-edge turns labelled images into one upload for a federation, on small machines.\n\nCommands:\n"
+	for _, c := range commands() {
+		text += fmt.Sprintf("  %-10s %s\n", c.name, c.short)
+	}
+	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed or input refused, 2 wrong usage, 130 interrupted.\n"
+	_, err := io.WriteString(out, text)
+	return err
+}
+
+var versionCommand = command{
+	name: "version", short: "Print the version of this program", example: "  fmp-edge version",
+	flags: func(*pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
+		return func(_ context.Context, _ []string, out, _ io.Writer) error {
+			version, revision := "devel", ""
+			if bi, ok := debug.ReadBuildInfo(); ok {
+				if bi.Main.Version != "" && bi.Main.Version != "(devel)" {
+					version = bi.Main.Version
+				}
+				for _, s := range bi.Settings {
+					if s.Key == "vcs.revision" {
+						revision = s.Value + ", "
+					}
+				}
+			}
+			_, err := fmt.Fprintf(out, "fmp-edge %s (%s%s, %s/%s)\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		}
+	},
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

@@ -1,0 +1,103 @@
+package imagefile
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// IDXUbyte is the only element type that is read: unsigned bytes.
+//
+// The IDX format (http://yann.lecun.com/exdb/mnist/): two zero bytes, the element type (8: unsigned byte),
+// the number of dimensions, each dimension as a big-endian uint32, then the elements.
+const IDXUbyte = 0x08
+
+// ReadFile hands decode the contents of a regular file, unpacked where its name ends in .gz, and their size, -1
+// where it is gzipped.
+func ReadFile(path string, decode func(r io.Reader, size int64) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a regular file", path)
+	}
+	size := st.Size()
+	var r io.Reader = bufio.NewReaderSize(f, 1<<16)
+	if filepath.Ext(path) == ".gz" {
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		defer z.Close()
+		r, size = z, -1
+	}
+	if err := decode(r, size); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// IDXHeader reads the dimensions of an IDX file of unsigned bytes; their number is minDims to maxDims.
+func IDXHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
+	var magic [4]byte
+	if _, err := io.ReadFull(r, magic[:]); err != nil {
+		return nil, fmt.Errorf("truncated: no IDX header: %w", err)
+	}
+	n := int(magic[3])
+	if magic[0] != 0 || magic[1] != 0 || magic[2] != IDXUbyte || n < minDims || n > maxDims {
+		return nil, fmt.Errorf("wrong magic number 0x%08x; an IDX file of unsigned bytes with %d to %d dimensions begins with 0x%08x",
+			binary.BigEndian.Uint32(magic[:]), minDims, maxDims, IDXUbyte<<8|minDims)
+	}
+	dims := make([]int, n)
+	for i := range dims {
+		var b [4]byte
+		if _, err := io.ReadFull(r, b[:]); err != nil {
+			return nil, fmt.Errorf("truncated: the header names %d dimensions: %w", n, err)
+		}
+		v := binary.BigEndian.Uint32(b[:])
+		if v > 1<<31-1 {
+			return nil, fmt.Errorf("dimension %d is %d; at most %d is read", i, v, 1<<31-1)
+		}
+		dims[i] = int(v)
+	}
+	return dims, nil
+}
+
+// ReadExactly reads n bytes and makes sure that no more follow. Memory grows with what is really there,
+// not with what a header promises, where the size of the source is not known (-1).
+func ReadExactly(r io.Reader, n int, size int64) ([]byte, error) {
+	var data []byte
+	if size >= int64(n) {
+		data = make([]byte, n)
+		if k, err := io.ReadFull(r, data); err != nil {
+			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there: %w", n, k, err)
+		}
+	} else {
+		var err error
+		if data, err = io.ReadAll(io.LimitReader(r, int64(n))); err != nil {
+			return nil, fmt.Errorf("%d bytes of data are promised; after %d: %w", n, len(data), err)
+		}
+		if len(data) < n {
+			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there", n, len(data))
+		}
+	}
+	var more [1]byte
+	switch k, err := r.Read(more[:]); {
+	case k > 0:
+		return nil, fmt.Errorf("the file goes on after the %d bytes of data that its header promises", n)
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, err
+	}
+	return data, nil
+}
