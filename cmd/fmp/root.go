@@ -111,6 +111,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		var names []string
 		cmd.Flags().VisitAll(func(f *flagT) { names = append(names, f.Name) })
 		cmd.InheritedFlags().VisitAll(func(f *flagT) { names = append(names, f.Name) })
+		for alias, key := range runAliases { // a flag goes by the name of its setting; commands that know the setting know the short name
+			if cmd.Flags().Lookup(key) != nil {
+				names = append(names, alias)
+			}
+		}
 		if near := nearest(name, names); near != "" {
 			return usageErrorf("unknown flag --%s of %s; did you mean --%s?", name, cmd.CommandPath(), near)
 		}

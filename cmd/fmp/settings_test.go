@@ -87,6 +87,7 @@ func TestSettingsErrors(t *testing.T) {
 		{name: "out of range", file: "seeds: 0", want: "setting seeds is 0; allowed is 1 to 1000"},
 		{name: "unknown variable", env: "FMP_ERM_LL2", want: "did you mean FMP_ERM_L2?"},
 		{name: "unknown flag", args: []string{"--erm.l3", "1"}, want: "did you mean --erm.l2?"},
+		{name: "mistyped short flag", args: []string{"--extracter", "x.onnx"}, want: "did you mean --extractor?"},
 		{name: "unknown key of --set", args: []string{"--set", "erm.lambda=1"}, want: `unknown setting "erm.lambda"`},
 		{name: "--set without a value", args: []string{"--set", "erm.l2"}, want: "want KEY=VALUE"},
 		{name: "given twice", args: []string{"--set", "erm.l2=1", "--l2", "2"}, want: "given by two flags"},

@@ -80,7 +80,11 @@ func parseSidecar(data []byte) (Options, error) {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	if err := d.Decode(&o); err != nil && !errors.Is(err, io.EOF) {
-		return Options{}, fmt.Errorf("allowed keys are mean, std, layout, input, output, side and batch: %w", err)
+		var mistakes *yaml.TypeError // its own text names our Go type and has several lines
+		if errors.As(err, &mistakes) && len(mistakes.Errors) > 0 {
+			err = errors.New(strings.ReplaceAll(strings.Join(mistakes.Errors, "; "), " in type extractor.Options", ""))
+		}
+		return Options{}, fmt.Errorf("%w; allowed keys are mean, std, layout, input, output, side and batch", err)
 	}
 	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return Options{}, fmt.Errorf("more than one YAML document")
