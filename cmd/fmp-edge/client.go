@@ -16,8 +16,8 @@ import (
 const (
 	// maxModel bounds a model file: 256 MiB.
 	maxModel = 256 << 20
-	// maxItems bounds the images or rows of an upload.
-	maxItems = 100_000
+	// maxItems bounds the images or rows of an upload, so that memory stays below 64 MiB.
+	maxItems = 20_000
 	// chunk is the number of images that go through the extractor at once: more would take more memory and are
 	// no faster.
 	chunk = 4
