@@ -39,6 +39,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a library or dat
 		newDataCommand(),
 		newTrainCommand(),
 		newFuseCommand(),
+		newPoolCommand(),
 		newSetupCommand(),
 		newDoctorCommand(),
 		newConfigCommand(),

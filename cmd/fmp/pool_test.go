@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/assets"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx/npy"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/point"
+)
+
+// shipped writes a shipped model of the digits to a file.
+func shipped(t *testing.T, kind string) string {
+	t.Helper()
+	data, err := assets.Model("digits", kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), kind+".onnx")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestPool: uploads whose classes lie apart become heads that know them apart, the same for the same seed; uploads that
+// do not belong together are refused, and nothing is written.
+func TestPool(t *testing.T) {
+	predictor, client := shipped(t, models.KindPredictor), shipped(t, models.KindClient)
+	_, f, err := models.Load(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	centre := make([]float32, f.C*f.Dx)
+	rng.Normal(rng.New(1, "centres"), centre)
+	made := func(name, file, model string, round uint64) string {
+		s := point.New(f.C, f.Dx, f.C)
+		noise := make([]float32, f.Dx)
+		for c := range f.C {
+			row := s.Row(c)
+			rng.Normal(rng.New(1, "noise", name, c), noise)
+			for k := range f.Dx {
+				row[k] = 2*centre[c*f.Dx+k] + 0.3*noise[k]
+			}
+			row[f.Dx+c] = 1
+			s.W[c] = 2
+		}
+		u := federate.Upload{Round: round, Client: name, Model: model, N: 2 * f.C, Points: s}
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, file)
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	var uploads []string
+	for i := range 4 {
+		uploads = append(uploads, made(fmt.Sprint("client ", i), fmt.Sprint(i), f.Digest, 2))
+	}
+	pool := func(out string, args ...string) (int, string) {
+		var log bytes.Buffer
+		args = append([]string{"pool", "--engine.name", "pure", "--predictor", predictor, "-o", out}, args...)
+		code := execute(context.Background(), args, nil, &log, &log)
+		return code, log.String()
+	}
+	out := filepath.Join(dir, "posterior.npy")
+	if code, log := pool(out, append(slices.Clone(uploads), "--client-graph", client, "--round", "2", "--set", "posterior.samples=6")...); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, log)
+	}
+	heads, err := npy.Load(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []int{6, f.Dx + 1, f.C}; !slices.Equal(heads.Shape, want) {
+		t.Fatalf("heads of shape %v, want %v", heads.Shape, want)
+	}
+	for s := range 6 {
+		theta := heads.F64()[s*(f.Dx+1)*f.C:]
+		for c := range f.C {
+			best, top := -1, math.Inf(-1)
+			for k := range f.C {
+				v := theta[f.Dx*f.C+k]
+				for j := range f.Dx {
+					v += 2 * float64(centre[c*f.Dx+j]) * theta[j*f.C+k]
+				}
+				if v > top {
+					best, top = k, v
+				}
+			}
+			if best != c {
+				t.Errorf("sample %d takes class %d for %d", s, c, best)
+			}
+		}
+	}
+	first, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, log := pool(out, append(slices.Clone(uploads), "--threads", "1", "--set", "posterior.samples=6")...); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, log)
+	}
+	if again, err := os.ReadFile(out); err != nil || !bytes.Equal(first, again) {
+		t.Errorf("the same uploads and seed gave another posterior (%v)", err)
+	}
+
+	other := strings.Repeat("ab", 32)
+	broken := filepath.Join(dir, "broken")
+	if err := os.WriteFile(broken, []byte("no upload"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"pool wants", nil},
+		{"both of client", []string{uploads[0], uploads[0]}},
+		{"model is", []string{uploads[0], made("x", "x", other, 2)}},
+		{"model is", []string{filepath.Join(dir, "x"), "--client-graph", client}},
+		{"round is 3", []string{uploads[0], made("y", "y", f.Digest, 3)}},
+		{"round is 2", []string{uploads[0], "--round", "1"}},
+		{"broken", []string{uploads[0], broken}},
+		{"gone", []string{filepath.Join(dir, "gone")}},
+	} {
+		out := filepath.Join(t.TempDir(), "posterior.npy")
+		if code, log := pool(out, c.args...); code != exitUsage || !strings.Contains(log, c.want) {
+			t.Errorf("%v: exit code %d and %q; want %d and %q", c.args, code, log, exitUsage, c.want)
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Errorf("%v: wrote a posterior", c.args)
+		}
+	}
+}
