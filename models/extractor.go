@@ -3,6 +3,7 @@ package models
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"fmp/onnx"
 	"fmp/onnx/optim"
@@ -25,6 +26,9 @@ type Extractor struct {
 	Widths   []int  `json:"widths"`
 	Residual []bool `json:"residual"` // one for each width after the first
 	Dx       int    `json:"dx"`
+	// Mirror makes the exported model take the mean over an image and its mirror image, before the matrix. It costs a second
+	// pass and changes nothing in training.
+	Mirror bool `json:"mirror,omitempty"`
 }
 
 // Names that extractor graphs use.
@@ -98,6 +102,36 @@ func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
 	each := b.ReduceSum(b.Mul(target, logp), false, 1)
 	b.Output(LossOutput, b.Op("Neg", []onnx.Ref{b.ReduceMean(each, false, 0)}))
 	return b.Model()
+}
+
+// Values are the parameters and running statistics that a model made by [Extractor.Model] holds, by the names that
+// [Extractor.Loss] gives them: what a training run that goes on from that model starts from. The head is not among
+// them.
+func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	loss, err := e.Loss(2, 0)
+	if err != nil {
+		return nil, err
+	}
+	wanted := e.Statistics()
+	for _, name := range Parameters(loss) {
+		if !strings.HasPrefix(name, "head/") {
+			wanted[name] = loss.Graph.Initializers[name]
+		}
+	}
+	for name, want := range wanted {
+		got := m.Graph.Initializers[name]
+		if got == nil {
+			return nil, fmt.Errorf("extractor: the model holds no %q; want one that fmp train extractor made, with widths %v and dx %d", name, e.Widths, e.Dx)
+		}
+		if got.DType != want.DType || fmt.Sprint(got.Shape) != fmt.Sprint(want.Shape) {
+			return nil, fmt.Errorf("extractor: the model's %q is %v; widths %v and dx %d want %v", name, got, e.Widths, e.Dx, want)
+		}
+		wanted[name] = got.Clone()
+	}
+	return wanted, nil
 }
 
 // Statistics are the running statistics' first values, by the names of the training graph's inputs.
@@ -193,6 +227,14 @@ func (n network) image() onnx.Ref {
 }
 
 func (n network) features(x onnx.Ref) onnx.Ref {
+	mirror := n.Mirror && !n.training
+	if mirror {
+		columns := make([]int64, n.Width)
+		for i := range columns {
+			columns[i] = int64(n.Width - 1 - i)
+		}
+		x = n.b.Concat(0, x, n.b.Op("Gather", []onnx.Ref{x, n.b.Const(onnx.Vector(columns...))}, onnx.IntAttr("axis", 3)))
+	}
 	x = n.unit("stem", "", x, n.Channels, n.Widths[0])
 	for i, width := range n.Widths[1:] {
 		stage := fmt.Sprintf("stage%d", i+1)
@@ -205,6 +247,9 @@ func (n network) features(x onnx.Ref) onnx.Ref {
 	}
 	last := n.Widths[len(n.Widths)-1]
 	pooled := n.b.Op("Flatten", []onnx.Ref{n.b.Op("GlobalAveragePool", []onnx.Ref{x})})
+	if mirror {
+		pooled = n.b.ReduceMean(n.b.Reshape(pooled, 2, -1, last), false, 0)
+	}
 	h := n.w.Linear("project", pooled, last, n.Dx, Gaussian(math.Sqrt(1/float64(last))), nil)
 	one := onnx.ZerosF32(n.Dx)
 	for i := range one.F32() {

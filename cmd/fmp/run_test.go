@@ -68,7 +68,7 @@ func TestRunGivesTheSameBytesWithAnyNumberOfThreads(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "fmp", "features")); err != nil {
 			t.Fatal(err)
 		}
-		code, out, errs := runFMP(t, smallRun(t, "--threads", threads, "--out", dir, "--json")...)
+		code, out, errs := runFMP(t, smallRun(t, "--threads", threads, "--out", dir, "--json", "--points", "60")...)
 		if code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/learn"
+	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
@@ -19,7 +21,7 @@ import (
 
 func newTrainExtractorCommand() *cobra.Command {
 	var (
-		name, dir, aux, out, auxOut, library string
+		name, dir, aux, out, auxOut, start, library string
 		classes, auxClasses, dx              int
 		workers                              int
 		widths                               []int
@@ -32,6 +34,9 @@ func newTrainExtractorCommand() *cobra.Command {
 		Long: `extractor trains a small residual network to classify the extractor part of a data set (the first half
 of its training images, and the classes that --classes leaves out) and writes the model that maps images to
 features of mean 0 and standard deviation 1. Test images are used for the printed accuracy alone.
+
+--start goes on from an extractor that this command made, for other data, say. --mirror exports a model that takes the
+mean over an image and its mirror image.
 
 --aux names a second data set of images of the same size, whose extractor part and spare classes are learned beside
 the first; --aux-out writes the same network with features standardised for that one. The run is saved every 30 seconds beside the output, as OUT.checkpoint, and goes on from there when the same
@@ -63,6 +68,14 @@ command is given again; the log is OUT.jsonl. The result does not depend on the 
 			}
 			cfg := learn.DefaultConfig(ds, dx)
 			override(cmd, &cfg, c, widths, second != nil)
+			if start != "" {
+				if cfg.Start, err = onnx.Load(start); err != nil {
+					return usageError(err)
+				}
+				if cfg.StartDigest, err = models.Digest(cfg.Start); err != nil {
+					return err
+				}
+			}
 			eng, err := ort.New(engine.Options{Threads: 1, Library: library})
 			if errors.Is(err, ort.ErrNoLibrary) {
 				return missingError(err)
@@ -73,7 +86,7 @@ command is given again; the log is OUT.jsonl. The result does not depend on the 
 			defer eng.Close()
 			p := newTrainingProgress(cmd.ErrOrStderr())
 			checkpoint := out + ".checkpoint"
-			start := time.Now()
+			began := time.Now()
 			res, err := learn.Extractor(ctx, eng, ds, second, cfg, learn.Run{
 				Workers: workers, Checkpoint: checkpoint, Log: out + ".jsonl", Command: commandLine(cmd),
 				Progress: p.report,
@@ -95,14 +108,14 @@ command is given again; the log is OUT.jsonl. The result does not depend on the 
 			}
 			if asJSON {
 				report := map[string]any{
-					"file": out, "dataset": name, "images": res.Images, "test_accuracy": res.Accuracy, "seconds": time.Since(start).Seconds(), "config": cfg,
+					"file": out, "dataset": name, "images": res.Images, "test_accuracy": res.Accuracy, "seconds": time.Since(began).Seconds(), "config": cfg,
 				}
 				if res.Auxiliary != nil {
 					report["aux"], report["aux_file"], report["aux_test_accuracy"] = aux, auxOut, res.AuxiliaryAccuracy
 				}
 				return printJSON(cmd.OutOrStdout(), report)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: test accuracy %.4f after %s on %d images\n", out, res.Accuracy, time.Since(start).Round(time.Second), res.Images)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: test accuracy %.4f after %s on %d images\n", out, res.Accuracy, time.Since(began).Round(time.Second), res.Images)
 			if err == nil && res.Auxiliary != nil {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "auxiliary %s %s: test accuracy %.4f\n", aux, auxOut, res.AuxiliaryAccuracy)
 			}
@@ -124,6 +137,8 @@ command is given again; the log is OUT.jsonl. The result does not depend on the 
 	f.IntVar(&c.Shards, "shards", 0, "parts that a batch is cut into, each with batch statistics of its own (default 2)")
 	f.Float64Var(&c.Rate, "rate", 0, "highest learning rate (default 0.2)")
 	f.Float64Var(&c.WeightDecay, "weight-decay", 0, "weight decay (default by data set)")
+	f.StringVar(&start, "start", "", "extractor of the same widths, made by this command, to go on from")
+	f.BoolVar(&c.Network.Mirror, "mirror", false, "features are the mean over an image and its mirror image: better, at twice the cost")
 	f.Float64Var(&c.Auxiliary, "aux-share", 0, "share of a batch that comes from the auxiliary data set (default 0.4)")
 	f.IntVar(&c.Augment.Cutout, "cutout", 0, "side of the square that is blanked (default by data set)")
 	f.Uint64Var(&c.Seed, "seed", 1, "seed of weights, order and augmentation")
@@ -161,6 +176,7 @@ func override(cmd *cobra.Command, cfg *learn.Config, c learn.Config, widths []in
 		}
 	}
 	cfg.Seed = c.Seed
+	cfg.Network.Mirror = c.Network.Mirror
 	if len(widths) > 0 {
 		cfg.Network.Widths = widths
 		cfg.Network.Residual = make([]bool, len(widths)-1)
@@ -190,9 +206,16 @@ func loadForTraining(cmd *cobra.Command, o dataset.Options) (*dataset.Dataset, e
 // commandLine is the command as it was given, without paths of this machine, for manifests.
 func commandLine(cmd *cobra.Command) string {
 	parts := []string{cmd.CommandPath()}
-	for _, name := range []string{"dataset", "classes", "aux", "aux-classes", "aux-share", "dx", "widths", "epochs", "batch", "shards", "rate", "weight-decay", "cutout", "seed"} {
+	for _, name := range []string{"dataset", "classes", "aux", "aux-classes", "aux-share", "dx", "widths", "epochs", "batch", "shards", "rate", "weight-decay", "cutout", "start", "mirror", "seed"} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
-			parts = append(parts, "--"+name, strings.Trim(f.Value.String(), "[]"))
+			switch value := strings.Trim(f.Value.String(), "[]"); name {
+			case "mirror":
+				parts = append(parts, "--mirror")
+			case "start":
+				parts = append(parts, "--start", filepath.Base(value))
+			default:
+				parts = append(parts, "--"+name, value)
+			}
 		}
 	}
 	return strings.Join(parts, " ")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -39,6 +40,9 @@ type Config struct {
 	// Smoothing is the share of a label's mass that is spread over all classes (Szegedy et al. 2016).
 	Smoothing float64 `json:"smoothing"`
 	Augment   Augment `json:"augment"`
+	// Start, where not nil, is an extractor of the same network that the training goes on from; StartDigest names it.
+	Start       *onnx.Model `json:"-"`
+	StartDigest string      `json:"start,omitempty"`
 	// Auxiliary is the share of every batch that comes from the auxiliary data.
 	Auxiliary float64           `json:"auxiliary"`
 	Fractions dataset.Fractions `json:"fractions"`
@@ -235,12 +239,26 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	for _, p := range params {
 		init[p] = loss.Graph.Initializers[p]
 	}
+	if c.Start != nil {
+		start, err := c.Network.Values(c.Start)
+		if err != nil {
+			return nil, fmt.Errorf("training an extractor: the model to start from: %w", err)
+		}
+		maps.Copy(init, start)
+	}
 	sgd := optim.SGD{Momentum: c.Momentum, Nesterov: true, WeightDecay: c.WeightDecay}
 	split, err := train.NewSplit(eng, gradient, params, sgd, optim.Options{ClipNorm: 5}, init, run.Workers)
 	if err != nil {
 		return nil, err
 	}
 	defer split.Close()
+	// Mirroring changes the model that leaves, not the training: a run may go on with it or without.
+	same := c
+	same.Network.Mirror = false
+	trained, err := json.Marshal(same)
+	if err != nil {
+		return nil, fmt.Errorf("training an extractor: %w", err)
+	}
 	identity, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("training an extractor: %w", err)
@@ -250,7 +268,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	var next func(int) ([]map[string]*onnx.Tensor, error)
 	loop := train.Loop{
 		Steps: steps, Rate: optim.WarmupCosine(c.Rate, 0, int(c.Warmup*float64(perEpoch))), Model: split,
-		Run: fmt.Sprintf("extractor %s %s", ds.Digest, identity), Checkpoint: run.Checkpoint, Log: run.Log, LogEvery: max(1, perEpoch/10), Progress: run.Progress,
+		Run: fmt.Sprintf("extractor %s %s", ds.Digest, trained), Checkpoint: run.Checkpoint, Log: run.Log, LogEvery: max(1, perEpoch/10), Progress: run.Progress,
 		Step: func(_ context.Context, step int, rate float64) (train.Metrics, error) {
 			if next == nil {
 				next = train.Prefetch(inner, step, steps, 2, t.batch)

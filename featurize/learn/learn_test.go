@@ -265,3 +265,80 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestStartAndMirror goes on from a trained extractor, and compares the mirrored model with the mean over both
+// images.
+func TestStartAndMirror(t *testing.T) {
+	eng := newEngine(t)
+	ds := stripes("stripes", 400, 4)
+	c := smallConfig(ds)
+	c.Epochs = 8
+	first, err := Extractor(context.Background(), eng, ds, nil, c, Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loss := func(c Config) float64 {
+		t.Helper()
+		var out float64
+		run := Run{Progress: func(p train.Progress) {
+			if p.Step == p.Steps {
+				out = p.Metrics["loss"]
+			}
+		}}
+		if _, err := Extractor(context.Background(), eng, ds, nil, c, run); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	c.Epochs, c.Warmup = 1, 0
+	fresh := loss(c)
+	c.Start, c.StartDigest = first.Model, "first"
+	if on := loss(c); !(on < 0.8*fresh) {
+		t.Errorf("an epoch from a trained extractor ends at loss %v, one from random weights at %v", on, fresh)
+	}
+
+	c.Network.Widths = []int{4, 16}
+	if _, err := Extractor(context.Background(), eng, ds, nil, c, Run{}); err == nil {
+		t.Error("an extractor of other widths was taken to start from")
+	}
+
+	c = smallConfig(ds)
+	c.Epochs = 1
+	plain, err := Extractor(context.Background(), eng, ds, nil, c, Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Network.Mirror = true
+	mirrored, err := Extractor(context.Background(), eng, ds, nil, c, Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := onnx.ZerosF32(3, 3, 8, 8)
+	rng.Normal(rng.New(3, "image"), image.F32())
+	flipped := image.Clone()
+	for row := 0; row < len(flipped.F32()); row += 8 {
+		slices.Reverse(flipped.F32()[row : row+8])
+	}
+	features := func(m *onnx.Model, image *onnx.Tensor) []float32 {
+		t.Helper()
+		session, err := eng.Load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		out, err := engine.Eval(session, map[string]*onnx.Tensor{models.ImageInput: image}, models.FeaturesOutput)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out[models.FeaturesOutput].F32()
+	}
+	a, b, got := features(plain.Model, image), features(plain.Model, flipped), features(mirrored.Model, image)
+	// Standardisation differs by a factor and a shift of each feature: differences between images tell the factor.
+	for k := range 6 {
+		mean := func(i int) float64 { return float64(a[6*i+k]+b[6*i+k]) / 2 }
+		scale := float64(got[6+k]-got[k]) / (mean(1) - mean(0))
+		if want := float64(got[k]) + scale*(mean(2)-mean(0)); math.Abs(want-float64(got[12+k])) > 1e-3 || !(scale > 0) {
+			t.Errorf("feature %d of the third image is %v; the mean over image and mirror image is %v", k, got[12+k], want)
+		}
+	}
+}
