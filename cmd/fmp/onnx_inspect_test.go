@@ -109,3 +109,25 @@ func TestONNXCheck(t *testing.T) {
 		}
 	}
 }
+
+func TestONNXHalf(t *testing.T) {
+	model := writeModel(t, func(*onnx.Model) {})
+	out := filepath.Join(t.TempDir(), "half.onnx")
+	if _, err := onnxCommand("half", model, "-o", out); err == nil || !strings.Contains(err.Error(), "nothing was written") {
+		t.Errorf("a model without large weights: %v", err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a file was written all the same")
+	}
+	said, err := onnxCommand("half", model, "-o", out, "--least", "1")
+	if err != nil || !strings.Contains(said, "1 tensors") {
+		t.Fatal(said, err)
+	}
+	m, err := onnx.Load(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := m.Graph.Initializers["w/half"]; w == nil || w.DType != onnx.Float16 {
+		t.Errorf("the weight is %v", w)
+	}
+}

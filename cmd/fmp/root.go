@@ -82,6 +82,7 @@ func newONNXCommand() *cobra.Command {
 		newONNXBenchCommand(),
 		newONNXCheckCommand(),
 		newONNXGradCommand(),
+		newONNXHalfCommand(),
 		newONNXInspectCommand(),
 		newONNXRunCommand(),
 		newONNXTestCommand(),

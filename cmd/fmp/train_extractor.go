@@ -22,11 +22,11 @@ import (
 func newTrainExtractorCommand() *cobra.Command {
 	var (
 		name, dir, aux, out, auxOut, start, library string
-		classes, auxClasses, dx              int
-		workers                              int
-		widths                               []int
-		asJSON                               bool
-		c                                    learn.Config
+		classes, auxClasses, dx                     int
+		workers                                     int
+		widths                                      []int
+		asJSON                                      bool
+		c                                           learn.Config
 	)
 	cmd := &cobra.Command{
 		Use:   "extractor",

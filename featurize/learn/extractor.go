@@ -240,7 +240,9 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		init[p] = loss.Graph.Initializers[p]
 	}
 	if c.Start != nil {
-		start, err := c.Network.Values(c.Start)
+		whole := onnx.Clone(c.Start)
+		onnx.RestoreHalf(whole)
+		start, err := c.Network.Values(whole)
 		if err != nil {
 			return nil, fmt.Errorf("training an extractor: the model to start from: %w", err)
 		}

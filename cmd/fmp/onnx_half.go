@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"fmp/models"
+	"fmp/onnx"
+)
+
+func newONNXHalfCommand() *cobra.Command {
+	var out string
+	var least int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "half MODEL",
+		Short: "Store a model's weights in half precision: half the file, float32 arithmetic as before",
+		Long: `Write MODEL with its large float32 weights stored as float16, each followed by a Cast back to float32 that
+runtimes work out once, when they load it. Weights are rounded to 11 significant bits; nothing else changes. A
+manifest of ours is kept, its command line completed.`,
+		Example: `  fmp onnx half extractor.onnx -o small.onnx`,
+		Args:    exactArgs("MODEL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return usageErrorf("-o is not given; name the file to write")
+			}
+			m, err := onnx.Load(args[0])
+			if err != nil {
+				return usageError(err)
+			}
+			if err := checkModel(m); err != nil {
+				return usageError(fmt.Errorf("%s: %w", args[0], err))
+			}
+			n := onnx.StoreHalf(m, least)
+			if n == 0 {
+				return usageErrorf("%s has no float32 weight of %d elements or more whose values half precision can hold; nothing was written", args[0], least)
+			}
+			if manifest, err := models.ReadManifest(m); err == nil && manifest.Command != "" {
+				manifest.Command += " && fmp onnx half"
+				if err := manifest.Write(m); err != nil {
+					return err
+				}
+			}
+			if err := onnx.Save(out, m); err != nil {
+				return err
+			}
+			before, err := os.Stat(args[0])
+			if err != nil {
+				return fmt.Errorf("measuring the model: %w", err)
+			}
+			after, err := os.Stat(out)
+			if err != nil {
+				return fmt.Errorf("measuring what was written: %w", err)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"file": out, "tensors": n, "bytes": after.Size(), "bytes_before": before.Size()})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d tensors in half precision, %d bytes (%d before)\n", out, n, after.Size(), before.Size())
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
+	cmd.Flags().IntVar(&least, "least", 1024, "elements that a tensor must have to be stored so")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
