@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"fmp/featurize/dataset"
@@ -75,7 +76,7 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 		}
 		if err := saveRows(path, all, f.Dx); err != nil {
 			// The features are right without a cache; the next run will compute them again.
-			f.Notes = append(f.Notes, fmt.Sprintf("features could not be cached: %v", err))
+			f.Notes = append(f.Notes, fmt.Sprintf("features could not be cached: %v", cause(err)))
 		}
 	}
 	cut := f.Train.N * f.Dx
@@ -97,6 +98,17 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 	sum := sha256.Sum256([]byte(f.Digest))
 	f.Digest = hex.EncodeToString(sum[:])
 	return f, nil
+}
+
+// cause is what an error began with, such as "permission denied": notes are shared, and name no folder.
+func cause(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
 }
 
 // minStats is the least number of images that features are standardised over.

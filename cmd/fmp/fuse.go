@@ -58,7 +58,7 @@ standardised with the statistics of the data set's extractor part, which become 
 		defer p.Close()
 		bar.close()
 		if out == "" {
-			out = strings.Map(fileRune, p.Config.Dataset.Name) + "-client.onnx"
+			out = strings.Map(fileRune, p.Config.Dataset.Label()) + "-client.onnx"
 		}
 		e, err := models.ReadManifest(p.Embedding)
 		if err != nil {

@@ -105,7 +105,7 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config) (*runOutput, error
 	defer p.Close()
 	path := p.Config.Output.Dir
 	if path == "" {
-		path = filepath.Join("runs", fmt.Sprintf("%s-%.8s", strings.Map(fileRune, p.Config.Dataset.Name), p.Manifest.Identity))
+		path = filepath.Join("runs", fmt.Sprintf("%s-%.8s", strings.Map(fileRune, p.Config.Dataset.Label()), p.Manifest.Identity))
 	}
 	dir, err := experiment.Open(path, p.Config, p.Manifest)
 	if err != nil {

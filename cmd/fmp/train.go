@@ -96,7 +96,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 	}
 	out := f.out
 	if out == "" {
-		out = strings.Map(fileRune, p.Config.Dataset.Name) + "-" + cmd.Name() + ".onnx"
+		out = strings.Map(fileRune, p.Config.Dataset.Label()) + "-" + cmd.Name() + ".onnx"
 	}
 	c := f.Config
 	c.Engine, c.Workers = eng, cfg.Engine.Threads
@@ -126,7 +126,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 		return err
 	}
 	man.Extractor, man.Classes, man.Licence, man.Seed = p.Manifest.Models["extractor"], p.Manifest.Classes, f.licence, cfg.Seed
-	man.TrainingData = fmt.Sprintf("%s, corpus part (images sha256 %s)", p.Config.Dataset.Name, p.Manifest.Data["images"])
+	man.TrainingData = fmt.Sprintf("%s, corpus part (images sha256 %s)", p.Config.Dataset.Label(), p.Manifest.Data["images"])
 	man.Command = "fmp " + strings.Join(os.Args[1:], " ")
 	if err := man.Write(m); err != nil {
 		return err

@@ -44,7 +44,7 @@ func openCIFAR10(dir string) (*Dataset, error) {
 		return nil, fmt.Errorf("%w: %s has none of data_batch_1.bin to data_batch_5.bin", ErrNotFound, dir)
 	}
 	if missing != "" {
-		ds.Notes = append(ds.Notes, fmt.Sprintf("%s lacks batches%s: %d training images are there", dir, missing, ds.Train.N))
+		ds.Notes = append(ds.Notes, fmt.Sprintf("%s lacks batches%s: %d training images are there", filepath.Base(dir), missing, ds.Train.N))
 	}
 	test, err := ReadCIFAR(filepath.Join(dir, "test_batch.bin"), 1, 10)
 	if err != nil {
@@ -80,7 +80,7 @@ func openCIFAR100(dir string) (*Dataset, error) {
 			}
 		}
 		ds.Classes = ds.Classes[:top+1]
-		ds.Notes = append(ds.Notes, fmt.Sprintf("%s has training images of classes 0 to %d only", dir, top))
+		ds.Notes = append(ds.Notes, fmt.Sprintf("%s has training images of classes 0 to %d only", filepath.Base(dir), top))
 	}
 	return ds, nil
 }

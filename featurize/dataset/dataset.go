@@ -68,7 +68,8 @@ type Dataset struct {
 	// feature extractor may use them. Its labels count on from len(Classes).
 	Extra        Part
 	ExtraClasses []string
-	// Notes say what a reader of the results should know: files that are missing, images that were resized.
+	// Notes say what a reader of the results should know: files that are missing, images that were resized. They
+	// name folders without their path, so that results can be shared.
 	Notes []string
 	// Digest is the SHA-256, in hexadecimal, of names, sizes, pixels and labels of all parts.
 	Digest string

@@ -90,10 +90,10 @@ func openFolder(ctx context.Context, dir string, side int, progress func(done, t
 		}
 	} else {
 		train, test = splitFiles(train, len(classes))
-		ds.Notes = append(ds.Notes, fmt.Sprintf("%s has no train and test folders: one image in %d of each class is a test image, chosen by a hash of its name", dir, testShare))
+		ds.Notes = append(ds.Notes, fmt.Sprintf("%s has no train and test folders: one image in %d of each class is a test image, chosen by a hash of its name", filepath.Base(dir), testShare))
 	}
 	if other > 0 {
-		ds.Notes = append(ds.Notes, fmt.Sprintf("%d files under %s are neither .png nor .jpg nor .jpeg and were left out", other, dir))
+		ds.Notes = append(ds.Notes, fmt.Sprintf("%d files under %s are neither .png nor .jpg nor .jpeg and were left out", other, filepath.Base(dir)))
 	}
 	all := slices.Concat(train, test)
 	if len(train) == 0 || len(test) == 0 {
@@ -106,7 +106,7 @@ func openFolder(ctx context.Context, dir string, side int, progress func(done, t
 	if side > 0 {
 		h, w = side, side
 	} else if !same {
-		ds.Notes = append(ds.Notes, fmt.Sprintf("images under %s differ in size and were resized to the median, %dx%d", dir, h, w))
+		ds.Notes = append(ds.Notes, fmt.Sprintf("images under %s differ in size and were resized to the median, %dx%d", filepath.Base(dir), h, w))
 	}
 	if err := checkSize(len(all), h, w, ch); err != nil {
 		return nil, err

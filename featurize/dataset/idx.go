@@ -179,7 +179,7 @@ func classNames(path string, n int) ([]string, []string, error) {
 	}
 	var note []string
 	if err == nil {
-		note = []string{fmt.Sprintf("%s names %d classes and the labels go up to %d: classes are called by their numbers", path, len(names), n-1)}
+		note = []string{fmt.Sprintf("%s names %d classes and the labels go up to %d: classes are called by their numbers", filepath.Base(path), len(names), n-1)}
 	}
 	names = make([]string, n)
 	for i := range names {

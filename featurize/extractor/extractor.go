@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -52,7 +53,7 @@ func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Ex
 		return nil, fmt.Errorf("extractor %s: %w", path, err)
 	}
 	if from != "" {
-		x.notes = append(x.notes, "preprocessing is read from "+from)
+		x.notes = append(x.notes, "preprocessing is read from "+filepath.Base(from))
 	}
 	return x, nil
 }

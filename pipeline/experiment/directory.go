@@ -41,6 +41,8 @@ type Manifest struct {
 	Identity string `json:"identity"`
 	// Versions are of the program, Go, and the engine.
 	Versions map[string]string `json:"versions"`
+	// Files are the names of the models that were given as files, by kind; no folders.
+	Files map[string]string `json:"files,omitempty"`
 	// Models and Data map names to sha256 digests.
 	Models map[string]string `json:"models"`
 	Data   map[string]string `json:"data"`
@@ -57,6 +59,7 @@ type Manifest struct {
 func Identity(c Config, models, data map[string]string) (string, error) {
 	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Extractor.Batch = "", 0, "", "", 0
 	c.Extractor.Model, c.Predictor.Model, c.Embedding.Model = "", "", "" // their digests are in models
+	c.Dataset.Name = c.Dataset.Label()
 	b, err := json.Marshal(struct {
 		Config       Config
 		Models, Data map[string]string
@@ -102,7 +105,7 @@ func Open(path string, c Config, m Manifest) (*Directory, error) {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	if old == nil {
-		y, err := yaml.Marshal(c)
+		y, err := yaml.Marshal(c.Portable())
 		if err != nil {
 			return nil, fmt.Errorf("run directory: writing the settings: %w", err)
 		}
@@ -305,7 +308,7 @@ func writeJSON(path string, v any) error {
 func differences(dir string, old *Manifest, c Config, m Manifest) string {
 	var out []string
 	if was, err := ReadConfig(dir); err == nil {
-		a, b := flatten(was), flatten(c)
+		a, b := flatten(was), flatten(c.Portable())
 		for _, k := range slices.Sorted(maps.Keys(b)) {
 			switch k {
 			case "output.dir", "engine.threads", "engine.library", "dataset.dir", "extractor.batch", "extractor.model", "predictor.model", "embedding.model":

@@ -54,7 +54,7 @@ func List(root string) ([]Summary, error) {
 		if err != nil {
 			return fmt.Errorf("run directory %s: %w", path, err)
 		}
-		s := Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Name, Seeds: c.Seeds, Cells: len(cells)}
+		s := Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(), Seeds: c.Seeds, Cells: len(cells)}
 		for _, name := range []string{ResultsFile, JournalFile} {
 			rs, err := readRecords(filepath.Join(path, name))
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"runtime"
 
 	"fmp/assets"
@@ -132,6 +133,7 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 	}
 
 	p.Config = c
+	p.Manifest.Files = c.fileNames()
 	p.Manifest.Models = map[string]string{"extractor": x.ModelDigest(), "predictor": pm.Digest, "embedding": em.Digest}
 	p.Manifest.Data = map[string]string{"images": ds.Digest, "features": f.Digest}
 	p.Manifest.Sizes = map[string]int{"dx": f.Dx, "classes": len(ds.Classes), "clients": p.Data.Clients.Len(), "test": len(p.Data.TestLabels), "upload": em.S, "noise": pm.D}
@@ -193,12 +195,13 @@ func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, 
 	case "default":
 		m, f, err := shipped(dataset, kind)
 		if err == nil {
+			behind.Source = filepath.Base(behind.Source) // notes are shared, and name no folder
 			if err = models.Match(behind, f); err == nil {
 				return m, f, nil
 			}
 			p.Manifest.Notes = append(p.Manifest.Notes, fmt.Sprintf("the shipped %s does not fit (%v): an untrained one is used; fmp train %s makes one that does", kind, err, kind))
 		} else if errors.Is(err, fs.ErrNotExist) {
-			p.Manifest.Notes = append(p.Manifest.Notes, fmt.Sprintf("no %s for %s comes with the program: an untrained one is used; fmp train %s makes one", kind, dataset, kind))
+			p.Manifest.Notes = append(p.Manifest.Notes, fmt.Sprintf("no %s for %s comes with the program: an untrained one is used; fmp train %s makes one", kind, Dataset{Name: dataset}.Label(), kind))
 		} else {
 			return nil, f, err
 		}

@@ -200,7 +200,7 @@ func runCell(ctx context.Context, c Config, data *Data, t *posterior.Task, cell 
 		return nil, err
 	}
 	info, s := m.Info(), c.settings()
-	r := &Record{Cell: cell, Dataset: c.Dataset.Name, Alpha: p.Alpha, Group: string(info.Group)}
+	r := &Record{Cell: cell, Dataset: c.Dataset.Label(), Alpha: p.Alpha, Group: string(info.Group)}
 	if r.Param = info.Param; r.Param != "" {
 		if cell.Protocol == "tuned" {
 			v, err := tuned.value(cell.Partition, cell.Method)

@@ -101,7 +101,7 @@ func inlined(f *Figure) (pageFigure, error) {
 
 // Page writes the self-contained page of a run.
 func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, detail *experiment.Detail, byTable [][]*Figure, whole []*Figure) error {
-	d := pageData{Title: "fmp: " + c.Dataset.Name, Notes: m.Notes, Level: Level * 100,
+	d := pageData{Title: "fmp: " + c.Dataset.Label(), Notes: m.Notes, Level: Level * 100,
 		Summary: fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes.", c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"])}
 	for i := range ts {
 		t, err := tableForPage(&ts[i], byTable[i])
