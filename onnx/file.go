@@ -59,8 +59,9 @@ func Save(path string, m *Model) error {
 }
 
 // Unmarshal decodes a serialised ModelProto. Tensors in other files are refused; [Load] reads them. What it
-// allocates is bounded by the data: at most about a hundred bytes for each of data's (empty messages of two
-// bytes are the worst), and for a model of weights about three times its size.
+// allocates is bounded by the data: at most about four hundred bytes for each of data's, counting what is given
+// up again on the way (empty messages of two bytes are the worst), and for a model of weights about three
+// times its size.
 func Unmarshal(data []byte) (*Model, error) {
 	p, err := decode(data)
 	if err != nil {

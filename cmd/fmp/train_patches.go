@@ -67,7 +67,7 @@ and does not depend on the number of threads.`,
 			}
 			dx := m.Graph.Outputs[0].Shape[1].Size
 			err = models.Manifest{
-				Kind: models.KindExtractor, Dx: dx, Mean: []float32{0}, Std: []float32{1}, Layout: "NCHW", Seed: o.Seed,
+				Kind: models.KindExtractor, Dx: dx, Mean: []float32{0}, Std: []float32{1}, Layout: "NCHW", Seed: o.Seed, Licence: "MIT",
 				TrainingData: fmt.Sprintf("%s: training images 0 to %d", name, splits.Extractor.To-1), Command: patchesLine(cmd),
 			}.Write(m)
 			if err != nil {

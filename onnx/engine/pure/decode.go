@@ -24,6 +24,20 @@ var (
 	_ decoder.DataCarrier        = (*value)(nil)
 )
 
+// value is a node of the graph.
+type value struct {
+	graph.Node
+	name   string
+	tensor any // as the decoder read it, where it is an initializer
+}
+
+// operation is an operator as the decoder announces it.
+type operation struct {
+	name       string
+	attributes map[string]any
+	outputs    []*value
+}
+
 func (v *value) SetName(name string) { v.name = name }
 func (v *value) GetName() string     { return v.name }
 
@@ -229,4 +243,29 @@ func sameData(got any, want *onnx.Tensor) bool {
 		return ok && slices.Equal(v, w)
 	}
 	return false
+}
+
+// inputs are the names of the values that an operation reads, in order. All outputs of an operation hold the same lines;
+// those of the value named "" (an output left out) belong to every operation that leaves one out, and say nothing.
+func (c *computation) inputs(o operation) []string {
+	for _, out := range o.outputs {
+		if out.name == "" {
+			continue
+		}
+		var names []string
+		to := c.From(out.ID())
+		for to.Next() {
+			in := to.Node().(*value)
+			lines := c.WeightedLines(out.ID(), in.ID())
+			for lines.Next() {
+				k := int(lines.WeightedLine().Weight())
+				for len(names) <= k {
+					names = append(names, "")
+				}
+				names[k] = in.name
+			}
+		}
+		return names
+	}
+	return nil
 }

@@ -10,6 +10,18 @@ import (
 	"fmp/onnx"
 )
 
+// value is a node of the graph.
+type value struct {
+	graph.Node
+	name string
+}
+
+// operation is an operator of the model.
+type operation struct {
+	name    string
+	outputs []*value
+}
+
 // decode, with the build tag tiny, fills the graph from our own reading of the model, without onnx-go: that module and
 // the tensor library behind it are half of a small program, and what comes out is the same, or the other
 // build would refuse the model.

@@ -14,21 +14,7 @@ import (
 // Add(x, x) reads one value twice.)
 type computation struct {
 	*multi.WeightedDirectedGraph
-	operations []operation
-}
-
-// value is a node of the graph.
-type value struct {
-	graph.Node
-	name   string
-	tensor any // as the decoder read it, where it is an initializer
-}
-
-// operation is an operator as the decoder announces it.
-type operation struct {
-	name       string
-	attributes map[string]any
-	outputs    []*value
+	operations []operation // of the decoder, with its values
 }
 
 func newComputation() *computation {
@@ -58,31 +44,6 @@ func (c *computation) SetWeightedEdge(e graph.WeightedEdge) {
 type line struct{ graph.WeightedLine }
 
 func (l line) ReversedEdge() graph.Edge { return l }
-
-// inputs are the names of the values that an operation reads, in order. All outputs of an operation hold the same lines;
-// those of the value named "" (an output left out) belong to every operation that leaves one out, and say nothing.
-func (c *computation) inputs(o operation) []string {
-	for _, out := range o.outputs {
-		if out.name == "" {
-			continue
-		}
-		var names []string
-		to := c.From(out.ID())
-		for to.Next() {
-			in := to.Node().(*value)
-			lines := c.WeightedLines(out.ID(), in.ID())
-			for lines.Next() {
-				k := int(lines.WeightedLine().Weight())
-				for len(names) <= k {
-					names = append(names, "")
-				}
-				names[k] = in.name
-			}
-		}
-		return names
-	}
-	return nil
-}
 
 // order sorts the operations so that each comes after those whose outputs it reads: by the topology of the graph, and in
 // the file's order where that leaves a choice.
