@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 )
 
 func TestManifestRoundTrip(t *testing.T) {
@@ -84,4 +86,39 @@ func TestMatch(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzManifest: a manifest that is read can be written and is then read the same, and takes at most 400 bytes of memory for
+// each byte of its metadata.
+func FuzzManifest(f *testing.F) {
+	f.Add("extractor", "64", "10", "NHWC", "[0.5]", "[0.25]", `["a","b"]`, "7")
+	f.Add("client", "-1", "99999999999999999999", "", "[]", "null", "[1]", "x")
+	f.Add("", "", "3", "NCHW", "[0.1,0.2,0.3]", "[1,1,1e-45]", `["a","b","c"]`, "18446744073709551615")
+	f.Add("predictor", "1", "1", "QQ", "[1e999]", "[0]", `[[[[[[[`, "0")
+	f.Fuzz(func(t *testing.T, kind, dx, classes, layout, mean, std, names, seed string) {
+		m := &onnx.Model{Metadata: map[string]string{}}
+		size := 0
+		for k, v := range map[string]string{"kind": kind, "dx": dx, "classes": classes, "layout": layout, "mean": mean, "std": std, "class_names": names, "seed": seed} {
+			m.Metadata[keyPrefix+k] = v
+			size += len(v)
+		}
+		var a Manifest
+		var err error
+		alloctest.AtMost(t, 400*size, func() { a, err = ReadManifest(m) })
+		if err != nil {
+			return
+		}
+		again := &onnx.Model{}
+		if err := a.Write(again); err != nil {
+			t.Fatalf("read and not written: %v", err)
+		}
+		b, err := ReadManifest(again)
+		if err != nil {
+			t.Fatalf("written and not read: %v", err)
+		}
+		if diff := cmp.Diff(a, b, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("the manifest changed on its way:\n%s", diff)
+		}
+		_ = Match(a, b)
+	})
 }

@@ -1,15 +1,18 @@
 package onnx
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
+	"fmp/onnx/alloctest"
 	"fmp/onnx/onnxpb"
 )
 
@@ -167,4 +170,53 @@ func TestToFloat32(t *testing.T) {
 	if err := Check(c32); err != nil {
 		t.Error(err)
 	}
+}
+
+// FuzzExternal reads the data of a tensor from another file, as whatever entries say: what is read is the file's own bytes at
+// the place that the entries name, and takes at most a few copies of the file (maxShared) and 4,000 bytes of memory.
+func FuzzExternal(f *testing.F) {
+	f.Add("w.bin", "4", "16", int32(1), int64(2), int64(2), uint8(1), []byte("xxxx0123456789abcdef"))
+	f.Add("w.bin", "", "", int32(7), int64(1), int64(0), uint8(2), []byte{})
+	f.Add("../secret", "0", "8", int32(1), int64(1), int64(2), uint8(1), []byte("secret!!"))
+	f.Add("link", "0", "8", int32(1), int64(1), int64(2), uint8(1), []byte("secret!!"))
+	f.Add("w.bin", "-1", "99999999999999999999", int32(8), int64(1<<40), int64(1<<40), uint8(9), []byte("abc"))
+	f.Add("w.bin", "9223372036854775807", "8", int32(10), int64(-1), int64(4), uint8(200), []byte("abcdefgh"))
+	outside := f.TempDir()
+	dir := filepath.Join(outside, "model")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		f.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("secret!!secret!!"), 0o644); err != nil {
+		f.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link")); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, location, offset, length string, dtype int32, rows, columns int64, tensors uint8, content []byte) {
+		if err := os.WriteFile(filepath.Join(dir, "w.bin"), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		g := &onnxpb.GraphProto{}
+		for i := range int(tensors % 16) {
+			w := &onnxpb.TensorProto{Name: string(rune('a' + i)), DataType: dtype, Dims: []int64{rows, columns}, DataLocation: onnxpb.TensorProto_EXTERNAL}
+			w.ExternalData = append(w.ExternalData, &onnxpb.StringStringEntryProto{Key: "location", Value: location})
+			for k, v := range map[string]string{"offset": offset, "length": length} {
+				if v != "" {
+					w.ExternalData = append(w.ExternalData, &onnxpb.StringStringEntryProto{Key: k, Value: v})
+				}
+			}
+			g.Initializer = append(g.Initializer, w)
+		}
+		var err error
+		alloctest.AtMost(t, maxShared*len(content)+len(location)*8+4000, func() { err = readExternal(&onnxpb.ModelProto{Graph: g}, dir) })
+		if err != nil {
+			return
+		}
+		from, _ := strconv.Atoi(offset)
+		for _, w := range g.Initializer {
+			if filepath.Clean(location) != "w.bin" || from > len(content) || !bytes.HasPrefix(content[from:], w.RawData) || int64(len(w.RawData)) != rows*columns*int64(DType(dtype).Size()) {
+				t.Fatalf("%q from %q of a file with %q gave %q", location, offset, content, w.RawData)
+			}
+		}
+	})
 }

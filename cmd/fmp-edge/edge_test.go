@@ -26,6 +26,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
@@ -514,7 +515,7 @@ func header(magic uint32, dims ...uint32) []byte {
 	return h
 }
 
-// FuzzList: no panic, and every label that is read is one of the model's.
+// FuzzList: every label that is read is one of the model's, and a list takes at most 400 bytes of memory for each of its bytes.
 func FuzzList(f *testing.F) {
 	f.Add("path,label\na.png,1\n")
 	f.Add("a.png,cat\n\"b,c.jpg\",0\n")
@@ -522,7 +523,11 @@ func FuzzList(f *testing.F) {
 	f.Add("\"")
 	f.Add("a\x00,1")
 	f.Fuzz(func(t *testing.T, text string) {
-		files, err := readList(strings.NewReader(text), "dir", classes{names: []string{"cat", "dog"}, n: 2})
+		var files []labelled
+		var err error
+		alloctest.AtMost(t, 400*len(text), func() {
+			files, err = readList(strings.NewReader(text), "dir", classes{names: []string{"cat", "dog"}, n: 2})
+		})
 		if err != nil {
 			return
 		}
@@ -534,5 +539,43 @@ func FuzzList(f *testing.F) {
 				t.Fatalf("read %+v", l)
 			}
 		}
+	})
+}
+
+// FuzzIDX: every label is one of the model's, every image that is promised is there or missed by name, and no more memory is
+// taken than for the labels, one image of the file and one of the model, twelve bytes a pixel.
+func FuzzIDX(f *testing.F) {
+	f.Add(append(header(0x803, 2, 3, 4), make([]byte, 24)...), append(header(0x801, 2), 0, 1), uint8(0), uint8(0))
+	f.Add(append(header(0x804, 1, 2, 2, 3), make([]byte, 12)...), append(header(0x801, 1), 1), uint8(0), uint8(1))
+	f.Add(append(header(0x803, 3, 5, 5), make([]byte, 75)...), append(header(0x801, 3), 0, 1, 1), uint8(1), uint8(2))
+	f.Add(header(0x803, 1<<31, 1<<31, 1<<31), header(0x801, 1<<31), uint8(0), uint8(0))
+	f.Add(header(0x803, 1, 4096, 4096), append(header(0x801, 1), 1), uint8(0), uint8(1))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, images, labels []byte, skip, count uint8) {
+		for name, data := range map[string][]byte{"images": images, "labels": labels} {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dst := make([]uint8, 5*5)
+		alloctest.AtMost(t, 32*len(labels)+3*4096*4096+12*25, func() {
+			s, err := openIDX(filepath.Join(dir, "images"), filepath.Join(dir, "labels"), int(skip), int(count), 5, 5, 1, classes{n: 2})
+			if err != nil {
+				return
+			}
+			defer s.close()
+			if s.len() < 1 || s.len() > len(labels) {
+				t.Errorf("%d images with %d bytes of labels", s.len(), len(labels))
+			}
+			for range min(s.len(), 4) {
+				y, err := s.next(dst)
+				if err != nil {
+					break
+				}
+				if y < 0 || y > 1 {
+					t.Errorf("label %d", y)
+				}
+			}
+		})
 	})
 }

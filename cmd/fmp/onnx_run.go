@@ -11,14 +11,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fmp/onnx"
+	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
 	"fmp/onnx/npy"
-	"fmp/onnx/onnxpb"
 	"fmp/pipeline/experiment"
 )
-
-// maxTensorFile bounds a TensorProto that is read: protobuf's own limit.
-const maxTensorFile = 2 << 30
 
 func newONNXRunCommand() *cobra.Command {
 	var inputs, outputs []string
@@ -167,26 +164,7 @@ func loadTensor(path string) (*onnx.Tensor, error) {
 	case ".npy":
 		return npy.Load(path)
 	case ".pb":
-		st, err := os.Stat(path)
-		if err != nil {
-			return nil, err
-		}
-		if !st.Mode().IsRegular() || st.Size() > maxTensorFile {
-			return nil, fmt.Errorf("%s: want a regular file of at most %d bytes", path, int64(maxTensorFile))
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		var p onnxpb.TensorProto
-		if err := proto.Unmarshal(data, &p); err != nil {
-			return nil, fmt.Errorf("%s is no serialised TensorProto: %w", path, err)
-		}
-		t, err := onnx.TensorFromProto(&p)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		return t, nil
+		return conformance.ReadTensor(path)
 	default:
 		return nil, fmt.Errorf("%s: the extension %q is not known; allowed are .npy and .pb", path, ext)
 	}

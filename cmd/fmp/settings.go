@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/viper"
 
 	"fmp/assets"
+	"fmp/featurize/yamlfile"
 )
 
 // envPrefix starts the names of the environment variables that are settings.
@@ -337,9 +338,19 @@ func readConfigFile(path string) (*viper.Viper, error) {
 	if !st.Mode().IsRegular() || st.Size() > maxConfigBytes {
 		return nil, fmt.Errorf("settings file %s: want a regular file of at most %d bytes and it has %d", path, maxConfigBytes, st.Size())
 	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("settings file: %w", err)
+	}
 	v := viper.New()
 	v.SetConfigFile(path)
-	if err := v.ReadInConfig(); err != nil {
+	if strings.HasPrefix(strings.ToLower(filepath.Ext(path)), ".y") {
+		err = yamlfile.Check(data)
+	}
+	if err == nil {
+		err = v.ReadConfig(bytes.NewReader(data))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("settings file %s: %s", path, strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	}
 	return v, nil

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/assets"
+	"fmp/featurize/yamlfile"
+	"fmp/onnx/alloctest"
 	"fmp/pipeline/experiment"
 )
 
@@ -181,7 +183,10 @@ func TestShippedSettings(t *testing.T) {
 	}
 }
 
+// FuzzSettingsFile: what passes is valid, and a file takes at most 2,000 bytes of memory for each of its bytes and for each
+// node that one may hold.
 func FuzzSettingsFile(f *testing.F) {
+	f.Add(strings.Repeat("a: 1\n", 5000))
 	f.Add("erm: {l2: 1}\n")
 	f.Add("federation.alpha: [0.1, .inf, .nan]\n")
 	f.Add("a: &a [*a]\n")
@@ -194,7 +199,9 @@ func FuzzSettingsFile(f *testing.F) {
 		cfg := experiment.Default()
 		s := bindSettings(&cobra.Command{}, &cfg, runAliases)
 		s.file = p
-		if err := s.resolve(); err == nil {
+		var err error
+		alloctest.AtMost(t, 2000*(len(content)+yamlfile.MaxNodes), func() { err = s.resolve() })
+		if err == nil {
 			if err := cfg.Validate(); err != nil {
 				t.Errorf("settings passed that are not valid: %v", err)
 			}

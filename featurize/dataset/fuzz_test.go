@@ -2,13 +2,17 @@ package dataset
 
 import (
 	"bytes"
-	"encoding/binary"
+	"context"
 	"image"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"fmp/featurize/imagefile"
+	"fmp/onnx/alloctest"
 )
 
+// FuzzIDXImages: as many pixels as the header says, and at most 8 bytes of memory for each byte of the file.
 func FuzzIDXImages(f *testing.F) {
 	f.Add(idx(0x803, []uint32{2, 3, 4}, ramp(24)))
 	f.Add(idx(0x804, []uint32{1, 2, 2, 3}, ramp(12)))
@@ -16,7 +20,9 @@ func FuzzIDXImages(f *testing.F) {
 	f.Add([]byte{0, 0, 8})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, size := range []int64{-1, int64(len(data))} {
-			im, err := decodeIDXImages(bytes.NewReader(data), size)
+			var im *Images
+			var err error
+			alloctest.AtMost(t, 8*len(data), func() { im, err = decodeIDXImages(bytes.NewReader(data), size) })
 			if err == nil && (checkSize(im.N, im.H, im.W, im.Ch) != nil || len(im.Pix) != im.N*im.H*im.W*im.Ch || len(im.Pix) > len(data)) {
 				t.Errorf("%d bytes gave %dx%dx%dx%d", len(data), im.N, im.H, im.W, im.Ch)
 			}
@@ -24,17 +30,23 @@ func FuzzIDXImages(f *testing.F) {
 	})
 }
 
+// FuzzIDXLabels: as many labels as the header says, and at most 16 bytes of memory for each byte of the file.
 func FuzzIDXLabels(f *testing.F) {
 	f.Add(idx(0x801, []uint32{3}, []byte{1, 2, 3}))
 	f.Add(idx(0x801, []uint32{1 << 31}, nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		labels, err := decodeIDXLabels(bytes.NewReader(data), int64(len(data)))
-		if err == nil && len(labels) != len(data)-8 {
-			t.Errorf("%d bytes gave %d labels", len(data), len(labels))
+		for _, size := range []int64{-1, int64(len(data))} {
+			var labels []int
+			var err error
+			alloctest.AtMost(t, 16*len(data), func() { labels, err = decodeIDXLabels(bytes.NewReader(data), size) })
+			if err == nil && len(labels) != len(data)-8 {
+				t.Errorf("%d bytes gave %d labels", len(data), len(labels))
+			}
 		}
 	})
 }
 
+// FuzzCIFAR: whole records, labels of known classes, and at most 2 bytes of memory for each byte of the file.
 func FuzzCIFAR(f *testing.F) {
 	f.Add(cifar(1, 0, 9), false)
 	f.Add(cifar(2, 99), true)
@@ -44,7 +56,9 @@ func FuzzCIFAR(f *testing.F) {
 		if fine {
 			labelBytes, classes = 2, 100
 		}
-		p, err := decodeCIFAR(bytes.NewReader(data), int64(len(data)), labelBytes, classes)
+		var p *Part
+		var err error
+		alloctest.AtMost(t, 2*len(data), func() { p, err = decodeCIFAR(bytes.NewReader(data), int64(len(data)), labelBytes, classes) })
 		if err != nil {
 			return
 		}
@@ -59,28 +73,62 @@ func FuzzCIFAR(f *testing.F) {
 	})
 }
 
-func FuzzImage(f *testing.F) {
+// FuzzClassNames: names for all classes, and at most 64 bytes of memory for each byte of the file.
+func FuzzClassNames(f *testing.F) {
+	f.Add([]byte("apple\nbaby\n"), uint8(2))
+	f.Add([]byte("\r\n\n\x00"), uint8(200))
+	f.Add(bytes.Repeat([]byte("x"), 600), uint8(1))
+	path := filepath.Join(f.TempDir(), "classes.txt")
+	f.Fuzz(func(t *testing.T, data []byte, n uint8) {
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		alloctest.AtMost(t, 64*(len(data)+int(n)), func() {
+			names, _, err := classNames(path, int(n))
+			if err == nil && len(names) < int(n) {
+				t.Errorf("%d names for %d classes", len(names), n)
+			}
+		})
+	})
+}
+
+// FuzzFolder reads a folder of four images of two classes, one of them whatever the fuzzer makes: a data set of the size that
+// it says, or an error. FuzzDecode in imagefile bounds the memory of one image; a folder takes besides that what its data
+// set holds and 32 bytes for each pixel that is resized. Images of more than 65,536 pixels, which take long, are left out.
+func FuzzFolder(f *testing.F) {
 	small := image.NewGray(image.Rect(0, 0, 3, 2))
 	var b bytes.Buffer
 	if err := encodePNG(&b, small); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(b.Bytes())
-	wide := bytes.Clone(b.Bytes())
-	binary.BigEndian.PutUint32(wide[16:], 1<<30)
-	f.Add(wide)
-	f.Add(jpegBytes(f, small))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		im, err := Decode(data)
-		if err != nil {
-			return
+	f.Add(b.Bytes(), uint8(0))
+	f.Add(jpegBytes(f, image.NewRGBA(image.Rect(0, 0, 8, 5))), uint8(4))
+	f.Add([]byte("no image"), uint8(0))
+	dir := f.TempDir()
+	for _, name := range []string{"a/0.png", "a/1.png", "b/0.png", "b/1.png"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			f.Fatal(err)
 		}
-		s := im.Bounds()
-		if s.Dx() < 1 || s.Dy() < 1 || s.Dx() > MaxImageSide || s.Dy() > MaxImageSide || s.Dx()*s.Dy() > MaxImagePixels {
-			t.Errorf("an image of %v passed", s)
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			f.Fatal(err)
 		}
-		if s.Dx()*s.Dy() <= 1<<16 { // scaling a large one tells nothing more
-			imagefile.Pixels(im, 5, 7, 3, make([]uint8, 105))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, side uint8) {
+		if h, err := imagefile.Header(bytes.NewReader(data)); err == nil && h.Width*h.Height > 1<<16 {
+			t.Skip()
 		}
+		if err := os.WriteFile(filepath.Join(dir, "b/1.png"), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		alloctest.AtMost(t, 64*len(data)+(24+32)*(1<<16)+1<<20, func() {
+			ds, err := openFolder(context.Background(), dir, int(side), nil)
+			if err != nil {
+				return
+			}
+			if ds.Train.N+ds.Test.N != 4 || len(ds.Train.Pix) != ds.Train.N*ds.Train.H*ds.Train.W*ds.Train.Ch {
+				t.Errorf("%d training and %d test images of %dx%dx%d", ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
+			}
+		})
 	})
 }

@@ -3,22 +3,28 @@ package extractor
 import (
 	"testing"
 
+	"fmp/featurize/yamlfile"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 )
 
+// FuzzSidecar: what passes is valid, and a file takes at most 2,000 bytes of memory for each of its bytes and for each node
+// that one may hold.
 func FuzzSidecar(f *testing.F) {
 	for _, s := range []string{"mean: [0.5]\nstd: [0.25]\nlayout: NHWC\noutput: pool\n", "side: 64\nbatch: 8", "a: &a [*a]", "mean: {x: 1}", "---\n---\n", "std: [1e-9]", "? [1]: 2"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		o, err := parseSidecar(data)
+		var o Options
+		var err error
+		alloctest.AtMost(t, 2000*(len(data)+yamlfile.MaxNodes), func() { o, err = parseSidecar(data) })
 		if err == nil && o.check() != nil {
 			t.Errorf("%q gave options that are refused: %+v", data, o)
 		}
 	})
 }
 
-// FuzzSignature reads the signature of whatever model decodes.
+// FuzzSignature reads the signature of whatever model decodes, in at most 2,000 bytes of memory for each of the file's.
 func FuzzSignature(f *testing.F) {
 	b := onnx.NewBuilder("m")
 	v := b.Op("Flatten", []onnx.Ref{b.Relu(b.Input("image", onnx.Float32, "n", 3, 2, 2))})
@@ -42,7 +48,8 @@ func FuzzSignature(f *testing.F) {
 		if o.check() != nil {
 			return
 		}
-		s, err := read(m, o, 3)
+		var s signature
+		alloctest.AtMost(t, 2000*len(data), func() { s, err = read(m, o, 3) })
 		if err != nil {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"fmp/featurize/yamlfile"
 	"fmp/models"
 )
 
@@ -76,6 +77,9 @@ func parseSidecar(data []byte) (Options, error) {
 	var o Options
 	if len(data) > maxSidecar {
 		return o, fmt.Errorf("more than %d bytes", maxSidecar)
+	}
+	if err := yamlfile.Check(data); err != nil {
+		return o, err
 	}
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"fmp/featurize/dataset"
+	"fmp/onnx/alloctest"
 )
 
 func sum(b []byte) string { s := md5.Sum(b); return hex.EncodeToString(s[:]) }
@@ -212,7 +214,7 @@ type entry struct {
 	data []byte
 }
 
-func archive(t *testing.T, entries ...entry) []byte {
+func archive(t testing.TB, entries ...entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -367,4 +369,61 @@ func TestSourcesAreComplete(t *testing.T) {
 	if _, err := SourceOf("nothing"); err == nil || !strings.Contains(err.Error(), "mnist") {
 		t.Error(err)
 	}
+}
+
+// FuzzUnpack takes an archive apart, gzipped here unless the input is to be that itself: files of the wanted names alone, none
+// longer than it may be, nothing outside the folder, and at most 8 bytes of memory for each byte of the archive besides what
+// the format's extended headers may hold (2 MiB, archive/tar's bound).
+func FuzzUnpack(f *testing.F) {
+	raw := func(data []byte) []byte {
+		z, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			f.Fatal(err)
+		}
+		out, err := io.ReadAll(z)
+		if err != nil {
+			f.Fatal(err)
+		}
+		return out
+	}
+	good := archive(f, entry{"d/", tar.TypeDir, nil}, entry{"d/a.bin", tar.TypeReg, []byte("hello")}, entry{"../b.bin", tar.TypeReg, []byte("you")}, entry{"a.bin", tar.TypeSymlink, nil})
+	f.Add(good, false)
+	f.Add(raw(good), true)
+	f.Add(raw(archive(f, entry{"a.bin", tar.TypeReg, make([]byte, 2000)})), true)
+	f.Add([]byte("no archive"), false)
+	outside := f.TempDir()
+	path := filepath.Join(outside, "a.tar.gz")
+	f.Fuzz(func(t *testing.T, data []byte, pack bool) {
+		if pack {
+			var b bytes.Buffer
+			z, err := gzip.NewWriterLevel(&b, gzip.NoCompression)
+			if err != nil {
+				t.Fatal(err)
+			}
+			z.Write(data)
+			z.Close()
+			data = b.Bytes()
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(outside, "to")
+		if err := os.Mkdir(to, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(to)
+		alloctest.AtMost(t, 8*len(data)+2<<20, func() { _ = unpack(context.Background(), path, to, map[string]int64{"a.bin": 1000, "b.bin": 10}) })
+		for dir, allowed := range map[string]map[string]int64{to: {"a.bin": 1000, "b.bin": 10}, outside: {"a.tar.gz": 1 << 40, "to": 1 << 40}} {
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				st, err := os.Lstat(filepath.Join(dir, e.Name()))
+				if limit, ok := allowed[e.Name()]; err != nil || !ok || st.Size() > limit || st.Mode()&os.ModeSymlink != 0 {
+					t.Errorf("%s of %d bytes was made, %v", e.Name(), st.Size(), err)
+				}
+			}
+		}
+	})
 }

@@ -239,8 +239,8 @@ func ReadTensor(path string) (*onnx.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if st.Size() > maxTensorFile {
-		return nil, fmt.Errorf("%s: %d bytes, at most %d are read", filepath.Base(path), st.Size(), int64(maxTensorFile))
+	if !st.Mode().IsRegular() || st.Size() > maxTensorFile {
+		return nil, fmt.Errorf("%s: want a regular file of at most %d bytes", filepath.Base(path), int64(maxTensorFile))
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -257,7 +257,7 @@ func ReadTensor(path string) (*onnx.Tensor, error) {
 func DecodeTensor(data []byte) (*onnx.Tensor, error) {
 	var p onnxpb.TensorProto
 	if err := proto.Unmarshal(data, &p); err != nil {
-		return nil, fmt.Errorf("not a tensor: %w", err)
+		return nil, fmt.Errorf("not a serialised TensorProto: %w", err)
 	}
 	return onnx.TensorFromProto(&p)
 }

@@ -21,6 +21,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"fmp/featurize/yamlfile"
 	"fmp/onnx/atomicfile"
 )
 
@@ -263,6 +264,9 @@ func ReadConfig(dir string) (Config, error) {
 	data, err := os.ReadFile(filepath.Join(dir, ConfigFile))
 	if err != nil {
 		return c, fmt.Errorf("run directory %s: %w", dir, err)
+	}
+	if err := yamlfile.Check(data); err != nil {
+		return c, fmt.Errorf("run directory %s: %s: %w", dir, ConfigFile, err)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"fmp/featurize/yamlfile"
 )
 
 // Grid is a set of runs: settings that all share, and keys that take several values each. Runs are all
@@ -42,6 +44,9 @@ const (
 func ParseGrid(data []byte) (*Grid, error) {
 	if len(data) > MaxGridBytes {
 		return nil, fmt.Errorf("grid of %d bytes; at most %d are read", len(data), MaxGridBytes)
+	}
+	if err := yamlfile.Check(data); err != nil {
+		return nil, fmt.Errorf("grid: %w", err)
 	}
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)

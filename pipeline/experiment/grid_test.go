@@ -3,6 +3,9 @@ package experiment
 import (
 	"strings"
 	"testing"
+
+	"fmp/featurize/yamlfile"
+	"fmp/onnx/alloctest"
 )
 
 func TestGridIsAllCombinations(t *testing.T) {
@@ -49,12 +52,24 @@ func TestGridRefuses(t *testing.T) {
 	}
 }
 
+// FuzzParseGrid: a grid has runs, and reading one takes at most 2,000 bytes of memory for each of its bytes and for each node
+// that it may hold.
 func FuzzParseGrid(f *testing.F) {
+	f.Add([]byte(strings.Repeat("a: 1\n", 5000)))
 	f.Add([]byte("settings: {seeds: 1}\nvary: {erm.l2: [1, 3], methods: [[FMP], [MP]]}\n"))
 	f.Add([]byte("vary: {seeds: [&a [*a]]}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		g, err := ParseGrid(data)
+		var g *Grid
+		var err error
+		alloctest.AtMost(t, 2000*(len(data)+yamlfile.MaxNodes), func() { g, err = ParseGrid(data) })
 		if err != nil {
+			return
+		}
+		combinations := 1
+		for _, v := range g.Vary {
+			combinations *= len(v)
+		}
+		if combinations > 100 { // more of them tell nothing more
 			return
 		}
 		runs, err := g.Runs()

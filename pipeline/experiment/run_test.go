@@ -12,7 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"fmp/featurize/yamlfile"
 	"fmp/models/rng"
+	"fmp/onnx/alloctest"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
 )
@@ -288,11 +290,15 @@ func TestMalformedJournalIsNamed(t *testing.T) {
 	}
 }
 
+// FuzzParseRecords: records that are read can be written and read again, and take at most 1,000 bytes of memory for each byte
+// of the file (a record of two bytes is a struct of some hundred).
 func FuzzParseRecords(f *testing.F) {
 	f.Add([]byte(`{"partition":"homogeneous","repeat":0,"protocol":"shared","method":"FMP","acc":0.5,"curve":[{"count":1}]}` + "\n"))
 	f.Add([]byte("{}\n{"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		rs, err := parseRecords(data)
+		var rs []Record
+		var err error
+		alloctest.AtMost(t, 1000*len(data), func() { rs, err = parseRecords(data) })
 		if err != nil {
 			return
 		}
@@ -304,5 +310,36 @@ func FuzzParseRecords(f *testing.F) {
 		if err != nil || len(again) != len(rs) {
 			t.Fatalf("%d records became %d: %v", len(rs), len(again), err)
 		}
+	})
+}
+
+// FuzzRunDirectory reads the files of a run directory besides its records: at most 400 bytes of memory for each of their bytes
+// and what 20,000 nodes of settings may take, and details whose classes are there.
+func FuzzRunDirectory(f *testing.F) {
+	f.Add([]byte(`{"identity":"ab","versions":{"go":"1"},"sizes":{"dx":4},"notes":["n"]}`), []byte("seeds: 3\n"), []byte(`{"classes":["a","b"],"easy":[{"label":1,"top":[0],"mean":[0.5,0.5],"png":"aGk="}]}`))
+	f.Add([]byte("{}"), []byte("erm: {l2: x}\n"), []byte(`{"hard":[{"label":7}]}`))
+	f.Add([]byte("[[["), []byte("a: &a [*a]\n"), []byte("null"))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, manifest, config, detail []byte) {
+		size := 0
+		for name, data := range map[string][]byte{RunFile: manifest, ConfigFile: config, DetailFile: detail} {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			size += len(data)
+		}
+		alloctest.AtMost(t, 2000*len(config)+400*size+2000*yamlfile.MaxNodes, func() {
+			_, _ = ReadManifest(dir)
+			_, _ = ReadConfig(dir)
+			d, err := ReadDetail(dir)
+			if err != nil {
+				return
+			}
+			for _, e := range append(d.Easy, d.Hard...) {
+				if e.Label >= len(d.Classes) || len(e.Mean) != len(d.Classes) {
+					t.Errorf("label %d of %d classes passed", e.Label, len(d.Classes))
+				}
+			}
+		})
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"math"
 	"os"
 
 	"gonum.org/v1/plot"
@@ -35,7 +36,12 @@ var palette = []color.Color{
 	color.RGBA{0xcc, 0x79, 0xa7, 0xff}, color.RGBA{0x00, 0x00, 0x00, 0xff},
 }
 
-// DrawLog draws a training log (JSON Lines of [Config].Log) as an SVG file.
+// drawable says whether the axes stand a value: the search for ticks does not end where the ends of an axis are too far
+// apart or too close together, for which reason values also lose what float32 does not hold.
+func drawable(v float64) bool { return math.Abs(v) <= 1e30 && (v == 0 || math.Abs(v) >= 1e-30) }
+
+// DrawLog draws a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and those below 1e-30 other
+// than 0, are left out.
 func DrawLog(log, svg string) error {
 	data, err := os.ReadFile(log)
 	if err != nil {
@@ -53,8 +59,12 @@ func DrawLog(log, svg string) error {
 		if !ok {
 			return fmt.Errorf("drawing %s: line %d holds no step", log, n)
 		}
+		if !drawable(step) {
+			return fmt.Errorf("drawing %s: line %d is of step %g; allowed are -1e30 to 1e30", log, n, step)
+		}
 		for k, v := range line {
-			if y, ok := v.(float64); ok {
+			if y, ok := v.(float64); ok && drawable(y) { // a curve that blows up leaves the panel
+				y = float64(float32(y))
 				series[kind+" "+k] = append(series[kind+" "+k], plotter.XY{X: step, Y: y})
 			}
 		}

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"fmp/onnx/alloctest"
 )
 
 func TestDrawLog(t *testing.T) {
@@ -40,4 +43,28 @@ func TestDrawLog(t *testing.T) {
 			t.Errorf("log %q left a drawing", bad)
 		}
 	}
+}
+
+// FuzzDrawLog draws whatever a log holds: an SVG file or an error, soon.
+func FuzzDrawLog(f *testing.F) {
+	f.Add([]byte(`{"kind":"train","step":1,"loss":2.5}` + "\n" + `{"kind":"validation","step":1,"acc":0.5,"gap":1}` + "\n"))
+	f.Add([]byte(`{"kind":"train","step":1e308,"loss":-1e308}` + "\n" + `{"kind":"train","step":-1e308,"loss":1e308}` + "\n"))
+	f.Add([]byte(`{"kind":"train","step":1,"loss":1e-320}` + "\n" + `{"kind":"train","step":1,"loss":2e-320}` + "\n"))
+	f.Add([]byte("null\n"))
+	dir := f.TempDir()
+	log, svg := filepath.Join(dir, "log.jsonl"), filepath.Join(dir, "log.svg")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<12 {
+			t.Skip()
+		}
+		if err := os.WriteFile(log, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		// A page of axes and lines takes some; nothing of it grows with the numbers drawn.
+		alloctest.AtMost(t, 32<<20+4000*len(data), func() { _ = DrawLog(log, svg) })
+		if d := time.Since(start); d > 10*time.Second {
+			t.Errorf("%d bytes took %v", len(data), d)
+		}
+	})
 }

@@ -8,11 +8,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"fmp/onnx/alloctest"
 )
 
 // fakeNPM puts an npm into $PATH that leaves the given archive where `npm pack` would, or fails.
@@ -35,7 +38,7 @@ func fakeNPM(t *testing.T, archive []byte, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-func archive(t *testing.T, members map[string]string) []byte {
+func archive(t testing.TB, members map[string]string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	z := gzip.NewWriter(&buf)
@@ -174,4 +177,55 @@ func TestEveryPlatformEndsWithALibrary(t *testing.T) {
 	if files, ok := libraryFiles[runtime.GOOS+"/"+runtime.GOARCH]; ok && files[len(files)-1].name != libraryNames()[0] {
 		t.Errorf("fetched as %s and looked for as %s", files[len(files)-1].name, libraryNames()[0])
 	}
+}
+
+// FuzzUnpack: of an archive only the wanted file is ever made, and where no error comes it is the published one; at most 8 bytes
+// of memory for each byte of the archive besides what the format's extended headers may hold (2 MiB, archive/tar's bound).
+func FuzzUnpack(f *testing.F) {
+	good := archive(f, map[string]string{"package/lib.so": "the library", "../x": "y"})
+	z, err := gzip.NewReader(bytes.NewReader(good))
+	if err != nil {
+		f.Fatal(err)
+	}
+	raw, err := io.ReadAll(z)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good, false)
+	f.Add(raw, true)
+	f.Add(raw[:600], true)
+	outside := f.TempDir()
+	path := filepath.Join(outside, "a.tgz")
+	f.Fuzz(func(t *testing.T, data []byte, pack bool) {
+		if pack {
+			var b bytes.Buffer
+			z, err := gzip.NewWriterLevel(&b, gzip.NoCompression)
+			if err != nil {
+				t.Fatal(err)
+			}
+			z.Write(data)
+			z.Close()
+			data = b.Bytes()
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(outside, "to")
+		if err := os.Mkdir(to, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(to)
+		var err error
+		alloctest.AtMost(t, 8*len(data)+2<<20, func() { err = unpack(context.Background(), path, to, wantedFile("the library")) })
+		content, rerr := os.ReadFile(filepath.Join(to, "lib.so"))
+		if err == nil && string(content) != "the library" {
+			t.Errorf("%q was installed (%v)", content, rerr)
+		}
+		os.Remove(filepath.Join(to, "lib.so"))
+		for dir, want := range map[string]int{to: 0, outside: 2} {
+			if left, err := os.ReadDir(dir); err != nil || len(left) != want {
+				t.Errorf("%s holds %v (%v)", dir, left, err)
+			}
+		}
+	})
 }

@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/engine/pure/kernel"
 )
 
-// FuzzLoad loads and runs whatever decodes as a model: errors are fine, panics, endless work and great allocations are not.
+// FuzzLoad loads and runs whatever decodes as a model: errors are fine; panics and endless work are not, nor is more than
+// 4,000 bytes of memory to load for each byte of the file (small nodes are the worst: each is decoded twice, by us and by
+// onnx-go, and planned). What a run may take is bounded by kernel.MaxLiveBytes.
 func FuzzLoad(f *testing.F) {
 	seed := func(build func(b *onnx.Builder)) {
 		b := onnx.NewBuilder("seed")
@@ -58,7 +61,8 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := e.Load(m)
+		var s engine.Session
+		alloctest.AtMost(t, 4000*len(data), func() { s, err = e.Load(m) })
 		if err != nil {
 			return
 		}

@@ -1,0 +1,58 @@
+package imagefile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"testing"
+
+	"fmp/onnx/alloctest"
+)
+
+// FuzzDecode: an image that passes has a size within the bounds and can be scaled. To decode takes at most 24 bytes of memory
+// for each pixel that the header promises, both sides rounded up to 32, once that is within the bounds (a progressive JPEG in
+// four colours is the worst: four bytes for each coefficient of whole blocks), and 64 for each byte of the file.
+func FuzzDecode(f *testing.F) {
+	grey, colour := image.NewGray(image.Rect(0, 0, 3, 2)), image.NewNRGBA64(image.Rect(0, 0, 9, 17))
+	colour.Set(1, 1, color.NRGBA64{1, 2, 3, 4000})
+	palette := image.NewPaletted(image.Rect(0, 0, 5, 5), color.Palette{color.White, color.Transparent})
+	for _, im := range []image.Image{grey, colour, palette} {
+		var p, j bytes.Buffer
+		if err := png.Encode(&p, im); err != nil {
+			f.Fatal(err)
+		}
+		if err := jpeg.Encode(&j, im, nil); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(p.Bytes())
+		f.Add(j.Bytes())
+		wide := bytes.Clone(p.Bytes())
+		binary.BigEndian.PutUint32(wide[16:], 1<<30)
+		f.Add(wide)
+	}
+	const pixels = 1 << 18
+	f.Fuzz(func(t *testing.T, data []byte) {
+		promised := 0
+		if c, _, err := image.DecodeConfig(bytes.NewReader(data)); err == nil && c.Width > 0 && c.Height > 0 && c.Width <= MaxSide && c.Height <= MaxSide {
+			if promised = (c.Width + 31) / 32 * 32 * ((c.Height + 31) / 32 * 32); c.Width*c.Height > pixels {
+				promised = 0
+			}
+		}
+		var im image.Image
+		var err error
+		alloctest.AtMost(t, 24*promised+64*len(data), func() { im, err = decode(data, MaxBytes, pixels) })
+		if err != nil {
+			return
+		}
+		s := im.Bounds()
+		if s.Dx() < 1 || s.Dy() < 1 || s.Dx() > MaxSide || s.Dy() > MaxSide || s.Dx()*s.Dy() > pixels {
+			t.Errorf("an image of %v passed", s)
+		}
+		if s.Dx()*s.Dy() <= 1<<14 { // scaling a large one tells nothing more
+			Pixels(im, 5, 7, 3, make([]uint8, 105))
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package yamlfile
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"fmp/onnx/alloctest"
+)
+
+// bomb is eight levels of lists of n aliases each.
+func bomb(n int) string {
+	var b strings.Builder
+	b.WriteString("a: &a [0, 0]\n")
+	for i, prev := 0, "a"; i < 8; i++ {
+		name := fmt.Sprintf("b%d", i)
+		fmt.Fprintf(&b, "%s: &%s [*%s%s]\n", name, name, prev, strings.Repeat(", *"+prev, n-1))
+		prev = name
+	}
+	return b.String()
+}
+
+func TestCheck(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", ""},
+		{"settings", "seed: 1\nmethods: [ANN, MP]\nerm: {l2: 3}\n", ""},
+		{"an anchor", "a: &x [1, 2]\nb: *x\nc: *x\n", ""},
+		{"two documents", "a: 1\n---\na: 2\n", ""},
+		{"a key twice", "a: 1\nb: {c: 1, c: 2}\n", `line 2: the key "c" stands on line 2 already`},
+		{"a bomb", bomb(9), "more than 20000"},
+		{"itself", "a: &a [1, *a]\n", "refers to what it stands in"},
+		{"deep", strings.Repeat("[", 200) + strings.Repeat("]", 200), "nested more than 100 deep"},
+		{"brackets", strings.Repeat("[", 60_000), "yaml"},
+		{"many", "a: [" + strings.Repeat("1,", 30_000) + "1]", "more than 20000"},
+		{"no YAML", "a: [", "yaml"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := Check([]byte(c.text))
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("error %v; want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// One key many times takes the decoder itself a gigabyte for twelve kilobytes.
+func TestCheckIsCheap(t *testing.T) {
+	for name, text := range map[string]string{
+		"one key": strings.Repeat("a: 1\n", 12_000), "anchors": strings.Repeat("a: &a\n", 10_000), "questions": strings.Repeat("? ", 9_000),
+		"lists": strings.Repeat("- ", 9_000), "mappings": strings.Repeat("{", 60_000), "nested": strings.Repeat("{a: ", 15_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			alloctest.AtMost(t, 1000*len(text), func() { _ = Check([]byte(text)) })
+			if d := time.Since(start); d > 20*time.Second {
+				t.Errorf("%d bytes took %v", len(text), d)
+			}
+		})
+	}
+}
+
+// FuzzCheck: at most 1,000 bytes of memory for each byte to check; and what passes, the decoder takes in 2,000 for each byte
+// and for each of MaxNodes nodes.
+func FuzzCheck(f *testing.F) {
+	for _, s := range []string{"a: 1\nb: [1, {c: 2}]\n", bomb(2), "a: &a [*a]", "? [1]: 2", "<<: {a: 1}\na: 2\n", "---\n---\n", "a: !!binary aGk=\n", "!!x {a, b}"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var err error
+		alloctest.AtMost(t, 1000*len(data), func() { err = Check(data) })
+		if err != nil {
+			return
+		}
+		alloctest.AtMost(t, 2000*(len(data)+MaxNodes), func() {
+			var v any
+			_ = yaml.Unmarshal(data, &v)
+		})
+	})
+}
