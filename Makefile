@@ -56,9 +56,13 @@ lint: vet ## staticcheck as well (go install honnef.co/go/tools/cmd/staticcheck@
 	@command -v staticcheck >/dev/null || [ -x "$$($(GO) env GOPATH)/bin/staticcheck" ] || { echo 'staticcheck is missing: go install honnef.co/go/tools/cmd/staticcheck@latest'; exit 1; }
 	PATH="$$PATH:$$($(GO) env GOPATH)/bin" staticcheck ./...
 
-docs: build ## pages of every command and setting in docs
-	env -u FMP_CONFIG $(BIN)/fmp man --format markdown docs/commands
-	env -u FMP_CONFIG $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
+# Settings of whoever makes the pages stay out of them.
+CLEAN = env $$(env | sed -n -e 's/^\(FMP_[A-Z0-9_]*\)=.*/-u \1/p' -e 's/^\(ONNXRUNTIME_LIB\)=.*/-u \1/p')
+docs: build ## pages of every command and setting in docs, and the table of models in README.md
+	rm -f docs/commands/*.md
+	$(CLEAN) $(BIN)/fmp man --format markdown docs/commands
+	$(CLEAN) $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
+	$(GO) test ./docs -run TestReadmeListsTheModels -update
 
 generate: ## Go code from the .proto files (needs protoc and protoc-gen-go)
 	@for t in protoc protoc-gen-go; do PATH="$$PATH:$$($(GO) env GOPATH)/bin" command -v $$t >/dev/null || { echo "$$t is missing: install protobuf-compiler, and go install google.golang.org/protobuf/cmd/protoc-gen-go@latest"; exit 1; }; done

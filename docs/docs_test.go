@@ -2,11 +2,21 @@
 package docs
 
 import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"fmp/models"
+	"fmp/onnx/atomicfile"
 )
 
 // TestLibraryShowsTheExamples: the Go code of library.md is that of the examples, which are tests themselves.
@@ -61,5 +71,167 @@ func TestLinks(t *testing.T) {
 	}
 	if checked == 0 {
 		t.Error("no link was found; the pattern must be wrong")
+	}
+}
+
+var update = flag.Bool("update", false, "write the table of models in README.md anew")
+
+// between is what stands in a page between the comments <!-- name --> and <!-- /name -->, and where.
+func between(t *testing.T, page, name string) (text string, from, to int) {
+	t.Helper()
+	open, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
+	i := strings.Index(page, open)
+	j := strings.Index(page, end)
+	if i < 0 || j < i {
+		t.Fatalf("README.md lacks %s … %s", strings.TrimSpace(open), end)
+	}
+	from = i + len(open)
+	return page[from:j], from, j
+}
+
+// thousands writes n as 1,234,567.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// TestReadmeListsTheModels: the table of models is that of the files, each says how it was made, and all together
+// stay below 25 MB. With -update the table is written (make docs).
+func TestReadmeListsTheModels(t *testing.T) {
+	kinds := []string{models.KindExtractor, models.KindPredictor, models.KindEmbedding, models.KindClient}
+	order := []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"}
+	entries, err := os.ReadDir("../assets/models")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dirs []string
+	for _, e := range entries {
+		if e.IsDir() {
+			dirs = append(dirs, e.Name())
+		}
+	}
+	rank := func(dir string) int {
+		if i := slices.Index(order, dir); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(dirs, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	var b strings.Builder
+	b.WriteString("| data set | classes | features | extractor | predictor | embedding | client graph |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	var all int64
+	for _, dir := range dirs {
+		sizes, classes, features := "", "-", "-"
+		for _, kind := range kinds {
+			path := filepath.Join("../assets/models", dir, kind+".onnx")
+			info, err := os.Stat(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				sizes += " - |"
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, f, err := models.Load(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Kind != kind {
+				t.Errorf("%s is %q by its manifest", path, f.Kind)
+			}
+			if f.Command == "" || f.TrainingData == "" {
+				t.Errorf("the manifest of %s does not say how (%q) and from what (%q) it was made", path, f.Command, f.TrainingData)
+			}
+			if f.C > 0 {
+				classes = strconv.Itoa(f.C)
+			}
+			if f.Dx > 0 {
+				features = strconv.Itoa(f.Dx)
+			}
+			all += info.Size()
+			sizes += " " + thousands(info.Size()) + " |"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |%s\n", dir, classes, features, sizes)
+	}
+	fmt.Fprintf(&b, "\nAll together: %s bytes.\n", thousands(all))
+	if all > 25_000_000 {
+		t.Errorf("the models have %s bytes; 25,000,000 are allowed", thousands(all))
+	}
+
+	page, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has, from, to := between(t, string(page), "models")
+	if has == b.String() {
+		return
+	}
+	if !*update {
+		t.Fatalf("the table of models in README.md is not that of assets/models; run make docs\ngot:\n%s\nwant:\n%s", has, b.String())
+	}
+	if err := atomicfile.WriteBytes("../README.md", []byte(string(page[:from])+b.String()+string(page[to:]))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReadmeAgrees: what README repeats from other pages and files is what stands there.
+func TestReadmeAgrees(t *testing.T) {
+	read := func(path string) string {
+		t.Helper()
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	readme, edge := read("../README.md"), read("edge.md")
+	table, _, _ := between(t, readme, "edge")
+	for _, row := range strings.Split(strings.TrimSpace(table), "\n") {
+		if !strings.Contains(edge, "\n"+row+"\n") {
+			t.Errorf("README.md has the row %q, and edge.md has not", row)
+		}
+	}
+	between(t, readme, "results")
+
+	// Continuous integration runs the command that README gives for the tests.
+	test := regexp.MustCompile(`(?m)^(make test)\b`)
+	told := test.FindString(readme)
+	if told == "" {
+		t.Fatal("README.md gives no command for the tests")
+	}
+	if !regexp.MustCompile(`(?m)^(time )?` + told + `$`).MatchString(read("../.ci/run")) {
+		t.Errorf(".ci/run does not run %q, which README.md gives for the tests", told)
+	}
+}
+
+// TestTargets: every "make TARGET" of the pages is a target of the Makefile.
+func TestTargets(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllSubmatch(makefile, -1) {
+		targets[string(m[1])] = true
+	}
+	said := regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
+	n := 0
+	for _, p := range []string{"../README.md", "concepts.md", "edge.md", "extractors.md", "formats.md", "library.md", "operators.md"} {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range said.FindAllSubmatch(text, -1) {
+			n++
+			if !targets[string(m[1])] {
+				t.Errorf("%s says make %s, which the Makefile has not", p, m[1])
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("no target was found; the pattern must be wrong")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/featurize/dataset"
 	"fmp/onnx/engine/ort"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/report"
@@ -128,7 +129,7 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config) (*runOutput, error
 
 // inputError marks what is wrong with data and models as the user's: missing (exit code 3) or bad (2).
 func inputError(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dataset.ErrNotFound) {
 		return missingError(err)
 	}
 	return usageError(err)

@@ -175,7 +175,8 @@ func TestRunRefusesBadInput(t *testing.T) {
 			idx(t, filepath.Join(dir, "train-labels-idx1-ubyte"), 0x0d01, []uint32{80}, make([]byte, 80))
 		}, exitUsage, []string{"train-labels-idx1-ubyte"}},
 		{"features that are not finite", []string{"--extractor", nan}, nil, exitUsage, []string{"extractor", "NaN", "finite"}},
-		{"no such data set", []string{"--dataset", "minst"}, nil, exitUsage, []string{"minst", "mnist"}},
+		{"no such data set", []string{"--dataset", "minst"}, nil, exitMissing, []string{"minst", "mnist"}},
+		{"data that are not there", []string{"--dataset", "cifar10"}, nil, exitMissing, []string{"fmp data pull cifar10"}},
 		{"no such method", []string{"--methods", "FPM"}, nil, exitUsage, []string{"FPM", "FMP"}},
 		{"unknown setting", []string{"--set", "erm.l3=1"}, nil, exitUsage, []string{"erm.l3", "erm.l2"}},
 		{"too many clients", []string{"--clients", "100"}, nil, exitUsage, []string{"federation.clients", "100 clients"}},

@@ -267,37 +267,61 @@ func bytesFigure(t *Table) (*Figure, error) {
 	if len(labels.XYs) == 0 {
 		return nil, nil
 	}
-	spreadLabels(labels.XYs, (p.Y.Max-p.Y.Min)*0.055)
+	p.X.Min, p.X.Max = lo/1.6, hi*2.5
+	widths := make([]float64, len(labels.Labels)) // a letter takes a fiftieth of the axis
+	for i, l := range labels.Labels {
+		widths[i] = math.Log2(p.X.Max/p.X.Min) * float64(1+len(l)) / 50
+	}
+	labels.XYs = spreadLabels(labels.XYs, widths, (p.Y.Max-p.Y.Min)*0.055)
 	l, err := plotter.NewLabels(labels)
 	if err != nil {
 		return nil, fmt.Errorf("figure of bytes: %w", err)
 	}
 	for i := range l.TextStyle {
-		l.TextStyle[i].Color, l.TextStyle[i].Font = ink, p.X.Tick.Label.Font
+		l.TextStyle[i].Color, l.TextStyle[i].Font, l.TextStyle[i].YAlign = ink, p.X.Tick.Label.Font, draw.YCenter
 	}
-	l.Offset = vg.Point{X: vg.Points(6), Y: vg.Points(2)}
+	l.Offset = vg.Point{X: vg.Points(6)}
 	p.Add(l)
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, powersOfTwo{}
-	p.X.Min, p.X.Max = lo/1.6, hi*2.5
 	return &Figure{Name: "bytes-" + t.suffix(), Title: "Accuracy against communication",
 		Caption: "Each client's upload, float32, one round. Centralised methods (squares) send the feature rows themselves, which one-shot methods keep at home.",
 		Plots:   [][]*plot.Plot{{p}}, Width: 5.5 * vg.Inch, Height: 3.2 * vg.Inch}, nil
 }
 
-// spreadLabels moves labels of (nearly) the same X apart, so that each has its line.
-func spreadLabels(at plotter.XYs, gap float64) {
+// spreadLabels moves labels, which stand to the right of their marks, up or down by no more than it takes to keep
+// clear of each other and of others' marks. Widths are in octaves of X; gap is the height of a line.
+func spreadLabels(marks plotter.XYs, widths []float64, gap float64) plotter.XYs {
+	at := slices.Clone(marks)
 	order := make([]int, len(at))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at[a].Y, at[b].Y) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(marks[a].Y, marks[b].Y) })
 	for k, i := range order {
-		for _, j := range order[:k] {
-			if math.Abs(math.Log2(at[i].X/at[j].X)) < 0.9 && at[i].Y < at[j].Y+gap {
-				at[i].Y = at[j].Y + gap
+		free := func(y float64) bool {
+			for _, j := range order[:k] {
+				if d := math.Log2(at[j].X / at[i].X); -widths[j] < d && d < widths[i] && math.Abs(y-at[j].Y) < gap {
+					return false
+				}
+			}
+			for _, m := range marks {
+				if d := math.Log2(m.X / at[i].X); 0 < d && d < widths[i] && math.Abs(y-m.Y) < 0.8*gap {
+					return false
+				}
+			}
+			return true
+		}
+		for step := 0; step < 4*len(at) && !free(at[i].Y); step++ {
+			shift := gap / 2 * float64(step/2+1)
+			if step%2 == 1 {
+				shift = -shift
+			}
+			if y := marks[i].Y + shift; free(y) {
+				at[i].Y = y
 			}
 		}
 	}
+	return at
 }
 
 // powersOfTwo ticks an axis of bytes.

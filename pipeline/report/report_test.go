@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/plot/plotter"
+
 	"fmp/models/rng"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/metric"
@@ -212,5 +214,29 @@ func TestRoundTicks(t *testing.T) {
 				t.Errorf("%v: %s twice", c, k.Label)
 			}
 		}
+	}
+}
+
+// TestSpreadLabels: no label lies on another or on somebody else's mark, and one in the open stays at its own.
+func TestSpreadLabels(t *testing.T) {
+	marks := plotter.XYs{{X: 1300, Y: .94}, {X: 1700, Y: .941}, {X: 2600, Y: .94}, {X: 2600, Y: .9401}, {X: 2600, Y: .935}, {X: 40000, Y: .9}}
+	const gap = .003
+	widths := []float64{.6, .5, .4, .5, .5, .7}
+	at := spreadLabels(marks, widths, gap)
+	for i := range at {
+		for j := range at {
+			if i == j {
+				continue
+			}
+			if d := math.Log2(at[j].X / at[i].X); 0 <= d && d < widths[i] && math.Abs(at[i].Y-at[j].Y) < gap {
+				t.Errorf("labels %d and %d overlap: %v %v", i, j, at[i], at[j])
+			}
+			if d := math.Log2(marks[j].X / at[i].X); d > 0 && d < widths[i] && math.Abs(at[i].Y-marks[j].Y) < 0.8*gap {
+				t.Errorf("label %d lies on mark %d: %v %v", i, j, at[i], marks[j])
+			}
+		}
+	}
+	if last := len(at) - 1; at[last] != marks[last] {
+		t.Errorf("a label in the open moved from %v to %v", marks[last], at[last])
 	}
 }

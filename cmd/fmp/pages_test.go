@@ -1,0 +1,132 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// shellWords splits a line of a page as a shell would, as far as pages go: quotes, and comments after " #".
+func shellWords(line string) []string {
+	var words []string
+	for _, m := range regexp.MustCompile(`"[^"]*"|'[^']*'|#.*|[^\s"'#]+`).FindAllString(line, -1) {
+		if strings.HasPrefix(m, "#") {
+			break
+		}
+		words = append(words, strings.Trim(m, `"'`))
+	}
+	return words
+}
+
+// commandLines are the invocations of the program in a page: lines of its blocks of code that begin with fmp, and
+// `fmp …` in its text. A line that the next one refuses ("fmp: …") shows a mistake, and is left out.
+func commandLines(page string) []string {
+	var out []string
+	page = strings.ReplaceAll(page, "\\\n", " ")
+	inBlock := false
+	lines := strings.Split(page, "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(strings.TrimSpace(l), "```") {
+			inBlock = !inBlock
+			continue
+		}
+		if !inBlock {
+			for _, m := range regexp.MustCompile("`(fmp [^`]+)`").FindAllStringSubmatch(l, -1) {
+				out = append(out, m[1])
+			}
+			continue
+		}
+		l = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(l), "$ "), "bin/")
+		if strings.HasPrefix(l, "fmp ") && (i+1 == len(lines) || !strings.HasPrefix(lines[i+1], "fmp: ")) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// TestPagesNameCommandsThatExist: every command line of README.md and the pages has a command and flags that the
+// program knows.
+func TestPagesNameCommandsThatExist(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	n := 0
+	for _, p := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range commandLines(string(text)) {
+			n++
+			var args []string
+			for _, w := range shellWords(line)[1:] {
+				if w == "|" || w == ">" || w == "&&" {
+					break
+				}
+				if w != "…" && w != "..." {
+					args = append(args, w)
+				}
+			}
+			cmd, rest, err := newRootCommand().Find(args)
+			// What cobra adds when the program runs, and words for the reader to fill in, are let through.
+			if err == nil && cmd.HasSubCommands() && len(rest) > 0 && rest[0] != "help" && rest[0] != "completion" &&
+				!strings.HasPrefix(rest[0], "-") && rest[0] != strings.ToUpper(rest[0]) {
+				t.Errorf("%s: %q: %s has no command %q", p, line, cmd.CommandPath(), rest[0])
+				continue
+			}
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err != nil && err.Error() != "pflag: help requested" {
+				t.Errorf("%s: %q: %v", p, line, err)
+			}
+		}
+	}
+	if n < 20 {
+		t.Errorf("only %d command lines were found; the pattern must be wrong", n)
+	}
+}
+
+// TestPagesAreFresh: the pages that the program writes are those that are kept. `make docs` renews them.
+func TestPagesAreFresh(t *testing.T) {
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "FMP_") || name == "ONNXRUNTIME_LIB" {
+			t.Setenv(name, "") // put back afterwards
+			os.Unsetenv(name)
+		}
+	}
+	read := func(dir string) map[string]string {
+		t.Helper()
+		out := map[string]string{}
+		files, err := filepath.Glob(filepath.Join(dir, "*.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[filepath.Base(f)] = string(b)
+		}
+		return out
+	}
+	dir := t.TempDir()
+	if code, _, errs := runFMP(t, "man", "--format", "markdown", dir); code != exitOK {
+		t.Fatal(errs)
+	}
+	code, settings, errs := runFMP(t, "config", "--markdown")
+	if code != exitOK {
+		t.Fatal(errs)
+	}
+	want, got := read(dir), read("../../docs/commands")
+	want["settings"], got["settings"] = settings, read("../../docs")["settings.md"]
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("the pages of commands and settings are not what the program writes; run make docs (- as it is now, + as it is kept):\n%s", d)
+	}
+}
