@@ -22,16 +22,20 @@ func shellWords(line string) []string {
 	return words
 }
 
-// commandLines are the invocations of the program in a page: lines of its blocks of code that begin with fmp, and
-// `fmp …` in its text. A line that the next one refuses ("fmp: …") shows a mistake, and is left out.
+// commandLines are the invocations of the program in a page: lines of its blocks of code (those of text, which hold
+// output, apart) that begin with fmp, and `fmp …` in its text. A line that the next one refuses ("fmp: …") shows a
+// mistake, and is left out.
 func commandLines(page string) []string {
 	var out []string
 	page = strings.ReplaceAll(page, "\\\n", " ")
-	inBlock := false
+	inBlock, output := false, false
 	lines := strings.Split(page, "\n")
 	for i, l := range lines {
-		if strings.HasPrefix(strings.TrimSpace(l), "```") {
-			inBlock = !inBlock
+		if fence, ok := strings.CutPrefix(strings.TrimSpace(l), "```"); ok {
+			inBlock, output = !inBlock, fence == "text"
+			continue
+		}
+		if inBlock && output {
 			continue
 		}
 		if !inBlock {
