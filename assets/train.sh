@@ -9,7 +9,7 @@ set -e
 data=${1:?name a data set}
 case $data in
 digits | digits-color | mnist) set -- --steps 1000 ;;
-cifar100) set -- --steps 600 ;;
+cifar100) set -- --steps 1000 ;;
 *) set -- ;;
 esac
 dir=assets/models/$data
