@@ -75,7 +75,7 @@ TESTDATA ?= /usr/share/libonnx-testdata/data
 conformance: setup build ## the ONNX standard's operator tests on both engines; writes docs/operators.md
 	@[ -d $(TESTDATA) ] || { echo 'installing libonnx-testdata'; if [ "$$(id -u)" = 0 ]; then apt-get install -y libonnx-testdata; else sudo apt-get install -y libonnx-testdata; fi; }
 	$(BIN)/fmp onnx test $(TESTDATA) --engine pure --verbose > $(BIN)/conformance-pure.txt || { cat $(BIN)/conformance-pure.txt; exit 1; }
-	-$(BIN)/fmp onnx test $(TESTDATA) --engine both --table docs/operators.md
+	$(BIN)/fmp onnx test $(TESTDATA) --engine both --table docs/operators.md || [ $$? = 1 ] # the ONNX Runtime fails some, see the table
 
 clean: ## remove what was built
 	rm -rf $(BIN)

@@ -146,7 +146,11 @@ func printTests(out io.Writer, reports []testReport, verbose bool) error {
 	for _, r := range reports {
 		for _, x := range r.Results {
 			if x.Verdict == conformance.Failed || verbose && x.Verdict == conformance.Unsupported {
-				fmt.Fprintf(out, "%s: %s: %s: %s\n", r.Engine, x.Verdict, x.Name, x.Reason)
+				why := ""
+				if k := conformance.Known(x.Name); k != "" && x.Verdict == conformance.Failed {
+					why = " (known: " + k + ")"
+				}
+				fmt.Fprintf(out, "%s: %s: %s: %s%s\n", r.Engine, x.Verdict, x.Name, x.Reason, why)
 			}
 		}
 	}

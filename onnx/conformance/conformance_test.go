@@ -14,6 +14,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
 )
 
@@ -50,6 +51,39 @@ func TestOperatorsOnPure(t *testing.T) {
 	if count[Passed] < 300 {
 		t.Errorf("%d passed, at least 300 are expected", count[Passed])
 	}
+}
+
+// TestOperatorsOnORT: what the ONNX Runtime fails of the standard's tests is known, and nothing else.
+func TestOperatorsOnORT(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a thousand models: not in short tests")
+	}
+	if _, err := os.Stat(operatorTests); err != nil {
+		t.Skip("the operator tests are not here: apt-get install libonnx-testdata")
+	}
+	if _, _, err := ort.FindLibrary(""); err != nil {
+		t.Skipf("no ONNX Runtime: %v", err)
+	}
+	e, err := ort.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	results, err := RunAll(context.Background(), e, operatorTests, DefaultTolerance, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for _, r := range results {
+		if r.Verdict != Failed {
+			continue
+		}
+		failed++
+		if Known(r.Name) == "" {
+			t.Errorf("%s %v (opset %d): %s", r.Name, r.Ops, r.Opset, r.Reason)
+		}
+	}
+	t.Logf("%d of %d failed, all known", failed, len(results))
 }
 
 // writeTest lays out a backend test for y = x + 1 whose expected output is off by the given amount.
@@ -126,7 +160,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	var table strings.Builder
 	WriteTable(&table, map[string][]Result{"pure": results}, map[string]string{"Add": "7-21", "Sub": "7-21"})
-	for _, line := range []string{"| **all tests** | | 2 | 4 | 2 |", "| Add | 7-21 | 2 | 4 | 1 |", "| Frobnicate |  | 0 | 0 | 1 |", "| Sub | 7-21 |"} {
+	for _, line := range []string{"| **all tests** | | 2 | 4 | 2 |", "| Add | 7-21 | 2 | 4 | 1 |", "| Frobnicate |  | 0 | 0 | 1 |", "| Sub | 7-21 |", "## What pure fails", "| not known: test_data_set_0: output"} {
 		if !strings.Contains(table.String(), line) {
 			t.Errorf("the table lacks %q:\n%s", line, table.String())
 		}

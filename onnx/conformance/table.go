@@ -9,7 +9,7 @@ import (
 
 // WriteTable writes, in Markdown, what each engine made of the tests, operator by operator: a test counts for every
 // operator of its model. opsets gives, for the engine pure, the opsets that it implements an operator for; it may name operators
-// that no test holds.
+// that no test holds. The tests that an engine fails follow, each with what is [Known] of it.
 func WriteTable(w io.Writer, engines map[string][]Result, opsets map[string]string) {
 	var names []string
 	for n := range engines {
@@ -85,5 +85,34 @@ func WriteTable(w io.Writer, engines map[string][]Result, opsets map[string]stri
 			line += cell(rows[op][e])
 		}
 		fmt.Fprintln(w, line+"|")
+	}
+	for _, e := range names {
+		writeFailures(w, e, engines[e])
+	}
+}
+
+// writeFailures lists what an engine's failures come of, and which they are.
+func writeFailures(w io.Writer, name string, results []Result) {
+	tests := map[string][]string{}
+	var order []string
+	for _, r := range results {
+		if r.Verdict != Failed {
+			continue
+		}
+		why := Known(r.Name)
+		if why == "" {
+			why = "not known: " + strings.ReplaceAll(r.Reason, "|", "\\|")
+		}
+		if tests[why] == nil {
+			order = append(order, why)
+		}
+		tests[why] = append(tests[why], r.Name)
+	}
+	if len(order) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n## What %s fails\n\n| why | tests |\n| --- | --- |\n", name)
+	for _, why := range order {
+		fmt.Fprintf(w, "| %s | %s |\n", why, strings.Join(tests[why], ", "))
 	}
 }
