@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"fmp/onnx/engine/pure"
 )
 
 // benched is what bench prints; times in milliseconds.
@@ -42,6 +44,9 @@ var benchCommand = command{
 			}
 			if *images < 1 || *images > maxItems || *runs < 1 || *runs > 10_000 {
 				return usagef("bench: --images %d and --runs %d; allowed are 1 to %d and 1 to 10000", *images, *runs, maxItems)
+			}
+			if *threads < 0 || *threads > pure.MaxThreads {
+				return usagef("bench: --threads %d; allowed are 0 (one a core) to %d", *threads, pure.MaxThreads)
 			}
 			start := time.Now()
 			c, err := openClient(*model, *threads)

@@ -12,6 +12,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
 	"fmp/pipeline/federate"
 )
@@ -49,7 +50,7 @@ model's size by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
 		model := f.String("model", "", "client graph that fmp fuse wrote; with --rows an embedding")
 		name := f.String("client", "", "name of this client, 1 to 128 bytes")
 		round := f.Uint64("round", 0, "round of the federation")
-		out := f.StringP("output", "o", "", "upload to write; there whole or not at all")
+		out := f.StringP("output", "o", "", "upload to write, with the folders above it; there whole or not at all")
 		precision := f.String("precision", string(federate.Single), "of the points: float32, float16 or int8")
 		labels := f.String("labels", "", "labels of an IDX file's images (IDX) or of --rows (.npy)")
 		rows := f.String("rows", "", ".npy of feature rows [n, dx], in place of SOURCE")
@@ -68,6 +69,9 @@ model's size by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
 			case federate.Single, federate.Half, federate.Int8:
 			default:
 				return usagef("compress: --precision %q; allowed are %s, %s and %s", *precision, federate.Single, federate.Half, federate.Int8)
+			}
+			if *threads < 0 || *threads > pure.MaxThreads {
+				return usagef("compress: --threads %d; allowed are 0 (one a core) to %d", *threads, pure.MaxThreads)
 			}
 			if *pixels < 1 || *pixels > 50_000_000 {
 				return usagef("compress: --max-pixels %d; allowed are 1 to 50000000", *pixels)
@@ -159,6 +163,10 @@ func openSource(path, labels string, skip, count, pixels int, c *client) (src so
 		}
 	default:
 		if labels == "" {
+			switch strings.ToLower(filepath.Ext(path)) {
+			case ".png", ".jpg", ".jpeg":
+				return nil, 0, usagef("compress: %s is one image and has no label; give a folder with one folder of images a class, or a .csv of path,label", path)
+			}
 			return nil, 0, usagef("compress: %s is neither a folder nor a .csv; an IDX file wants --labels", path)
 		}
 		src, err := openIDX(path, labels, skip, count, c.h, c.w, c.ch, known)

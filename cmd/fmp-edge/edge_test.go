@@ -158,7 +158,7 @@ func TestSources(t *testing.T) {
 	write(t, filepath.Join(dir, "3", "notes.txt"), []byte("no image"))
 	write(t, filepath.Join(dir, ".hidden", "x.png"), []byte("no image"))
 
-	list := "path,label\n"
+	list := "\ufeffpath,label\n" // as spreadsheets write it
 	for i, y := range labels {
 		list += fmt.Sprintf("%d/%04d.png, %d\n", y, i, y)
 	}
@@ -394,7 +394,7 @@ func TestRefused(t *testing.T) {
 		{"no source", exitUsage, "0 sources", []string{"--model", client}},
 		{"unknown class", exitFailed, `"eleven" is no class`, []string{"--model", client, strange}},
 		{"empty folder", exitFailed, "no PNG or JPEG", []string{"--model", client, t.TempDir()}},
-		{"large image", exitFailed, "300x300", []string{"--model", client, "--max-pixels", "1000", large}},
+		{"large image", exitFailed, "--max-pixels", []string{"--model", client, "--max-pixels", "1000", large}},
 		{"broken image", exitFailed, "a.png", []string{"--model", client, broken}},
 		{"list without labels", exitFailed, "path,label", []string{"--model", client, file("a.csv", "a.png\n")}},
 		{"list of unknown class", exitFailed, "record 1", []string{"--model", client, file("a.csv", "a.png,10\n")}},
@@ -402,6 +402,12 @@ func TestRefused(t *testing.T) {
 		{"IDX without labels", exitUsage, "--labels", []string{"--model", client, idx}},
 		{"IDX cut short", exitFailed, "truncated", []string{"--model", client, idx, "--labels", idxLabels}},
 		{"IDX without so many", exitFailed, "3 images are wanted", []string{"--model", client, idx, "--labels", idxLabels, "--count", "3"}},
+		{"one image", exitUsage, "has no label", []string{"--model", client, filepath.Join(large, "1", "a.png")}},
+		{"list with semicolons", exitFailed, "comma", []string{"--model", client, file("a.csv", "path;label\na.png;1\n")}},
+		{"other files alone", exitFailed, "(1 files there", []string{"--model", client, filepath.Dir(filepath.Dir(file("1/a.gif", "GIF89a")))}},
+		{"device for an output", exitFailed, "no regular file", []string{"--model", client, "-o", os.DevNull, dir}},
+		{"folder for an output", exitFailed, "it is a folder", []string{"--model", client, "-o", t.TempDir(), dir}},
+		{"threads", exitUsage, "--threads -1", []string{"--model", client, "--threads", "-1", dir}},
 		{"precision", exitUsage, "float8", []string{"--model", client, "--precision", "float8", dir}},
 		{"flag", exitUsage, "no-such", []string{"--no-such"}},
 	} {
@@ -422,6 +428,17 @@ func TestRefused(t *testing.T) {
 	}
 	if code := execute(context.Background(), []string{"inspect", client + "x"}, io.Discard, io.Discard); code != exitFailed {
 		t.Errorf("inspecting nothing: exit code %d", code)
+	}
+	for _, args := range [][]string{{"help", "compress"}, {"compress", "--help"}} {
+		if s := run(t, args...); !strings.Contains(s, "--max-pixels") {
+			t.Errorf("%v: %s", args, s)
+		}
+	}
+	if s := run(t, "--version"); !strings.HasPrefix(s, "fmp-edge ") {
+		t.Errorf("--version: %s", s)
+	}
+	if s := run(t, "inspect", foreignPath); !strings.Contains(s, "fmp fuse") {
+		t.Errorf("inspecting a foreign model: %s", s)
 	}
 	if code := execute(context.Background(), []string{"crunch"}, io.Discard, io.Discard); code != exitUsage {
 		t.Errorf("an unknown command: exit code %d", code)

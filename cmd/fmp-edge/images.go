@@ -45,7 +45,14 @@ func (c classes) label(name string) (int, error) {
 	if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < c.n {
 		return i, nil
 	}
-	known := strings.Join(c.names, ", ")
+	// Names that are the numbers need not be said twice.
+	known := ""
+	for i, n := range c.names {
+		if n != strconv.Itoa(i) {
+			known = strings.Join(c.names, ", ")
+			break
+		}
+	}
 	if len(known) > 200 {
 		known = known[:200] + "..."
 	}
@@ -76,6 +83,9 @@ func (p *pictures) next(dst []uint8) (int, error) {
 	f := p.files[p.at]
 	p.at++
 	im, err := imagefile.DecodeFileWithin(f.path, p.maxPixels)
+	if errors.Is(err, imagefile.ErrSize) {
+		return 0, fmt.Errorf("%w; scale it down, or allow more with --max-pixels", err)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -129,14 +139,22 @@ func listFolder(dir string, known classes) (files []labelled, others int, err er
 		}
 	}
 	if len(files) == 0 {
-		return nil, 0, fmt.Errorf("%s has no PNG or JPEG images in folders named by class; lay them out as %s", dir, filepath.Join(dir, "CLASS", "image.png"))
+		left := ""
+		if others > 0 {
+			left = fmt.Sprintf(" (%d files there are neither .png nor .jpg nor .jpeg)", others)
+		}
+		return nil, 0, fmt.Errorf("%s has no PNG or JPEG images in folders named by class%s; lay them out as %s", dir, left, filepath.Join(dir, "CLASS", "image.png"))
 	}
 	return files, others, nil
 }
 
 // readList reads lines of path,label; a first line of just that is a title. Paths are relative to the list.
 func readList(r io.Reader, dir string, known classes) ([]labelled, error) {
-	c := csv.NewReader(io.LimitReader(r, maxCSV+1))
+	b := bufio.NewReader(io.LimitReader(r, maxCSV+1))
+	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // the byte order mark of spreadsheets
+		b.Discard(len(mark))
+	}
+	c := csv.NewReader(b)
 	c.FieldsPerRecord = 2
 	c.ReuseRecord = true
 	var files []labelled
@@ -149,7 +167,7 @@ func readList(r io.Reader, dir string, known classes) ([]labelled, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("want lines of path,label: %w", err)
+			return nil, fmt.Errorf("want lines of path,label with a comma between the two: %w", err)
 		}
 		path, name := record[0], strings.TrimSpace(record[1])
 		if line == 1 && strings.EqualFold(path, "path") && strings.EqualFold(name, "label") {

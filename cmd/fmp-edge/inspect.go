@@ -119,6 +119,11 @@ func inspectModel(path string, asJSON bool, out io.Writer) error {
 	if !i.Usable {
 		usable = "no: " + i.Why
 	}
+	if i.Kind == "" {
+		_, err = fmt.Fprintf(out, "model:     sha256 %s\ninputs:    %s\noutputs:   %s\ncompress:  %s\n",
+			i.Digest, strings.Join(i.Inputs, ", "), strings.Join(i.Outputs, ", "), usable)
+		return err
+	}
 	_, err = fmt.Fprintf(out, "model:     kind %q, sha256 %s\nsizes:     dx %d, %d classes, %d points an upload\nclasses:   %s\ninputs:    %s\noutputs:   %s\ncompress:  %s\n",
 		i.Kind, i.Digest, i.Dx, i.C, i.S, strings.Join(i.Names, ", "), strings.Join(i.Inputs, ", "), strings.Join(i.Outputs, ", "), usable)
 	return err
@@ -147,6 +152,8 @@ func unusable(path string, m *onnx.Model, f models.Manifest) string {
 		if err != nil {
 			return err.Error()
 		}
+	case "":
+		return "it does not say what it is (it has no property fmp.kind); fmp fuse makes a client graph of an extractor and an embedding"
 	default:
 		return "it is neither a client graph nor an embedding"
 	}

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -87,10 +88,18 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 }
 
 func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
+	if len(args) == 2 && args[0] == "help" {
+		args = []string{args[1], "--help"}
+	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
 		return help(out)
 	}
+	if args[0] == "--version" {
+		args = []string{versionCommand.name}
+	}
+	var names []string
 	for _, c := range commands() {
+		names = append(names, c.name)
 		if c.name != args[0] {
 			continue
 		}
@@ -107,7 +116,7 @@ func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 		}
 		return run(ctx, f.Args(), out, log)
 	}
-	return usagef("unknown command %q; see fmp-edge help", args[0])
+	return usagef("unknown command %q; there are %s: see fmp-edge help", args[0], strings.Join(names, ", "))
 }
 
 func help(out io.Writer) error {

@@ -5,6 +5,7 @@ package imagefile
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image"
 	_ "image/jpeg" // registers the decoder
@@ -25,6 +26,9 @@ const (
 	MaxSide = 20_000
 )
 
+// ErrSize is wrapped where an image has no pixels, or more than are decoded.
+var ErrSize = errors.New("an image of such a size is not decoded")
+
 // Header reads an image's size and refuses what would take too much memory to decode.
 func Header(r io.Reader) (image.Config, error) { return header(r, MaxPixels) }
 
@@ -34,7 +38,7 @@ func header(r io.Reader, pixels int) (image.Config, error) {
 		return c, fmt.Errorf("not a readable PNG or JPEG image: %w", err)
 	}
 	if c.Width < 1 || c.Height < 1 || c.Width > MaxSide || c.Height > MaxSide || c.Width*c.Height > pixels {
-		return c, fmt.Errorf("an image of %dx%d pixels; allowed are 1 to %d a side and %d in all", c.Width, c.Height, MaxSide, pixels)
+		return c, fmt.Errorf("%w: %dx%d pixels; allowed are 1 to %d a side and %d in all", ErrSize, c.Width, c.Height, MaxSide, pixels)
 	}
 	return c, nil
 }

@@ -123,3 +123,40 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+// A device is not replaced by a file, nor a link by what it points to.
+func TestSpecialTargets(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := WriteBytes(file, []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Skipf("no symbolic links here: %v", err)
+	}
+	if err := WriteBytes(link, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Lstat(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "new" || st.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the file holds %q (%v), the link is %v", got, err, st.Mode())
+	}
+	dangling, device := filepath.Join(dir, "dangling"), filepath.Join(dir, "device")
+	for path, to := range map[string]string{dangling: filepath.Join(dir, "gone"), device: os.DevNull} {
+		if err := os.Symlink(to, path); err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteBytes(path, []byte("x")); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want an error with the path", path, err)
+		}
+	}
+	if got := entries(t, dir); len(got) != 4 {
+		t.Errorf("something was left behind: %v", got)
+	}
+	if st, err := os.Stat(os.DevNull); err != nil || st.Mode().IsRegular() {
+		t.Errorf("%s is %v (%v)", os.DevNull, st.Mode(), err)
+	}
+}
