@@ -26,6 +26,7 @@ type progress struct {
 	started time.Time
 	first   int // done when the stage was first heard of, as after a resume
 	last    time.Time
+	lined   int // done when the last line was written
 	done    int
 	total   int
 }
@@ -51,16 +52,9 @@ func (p *progress) report(stage string, done, total int) {
 	now := p.now()
 	if stage != p.stage || total != p.total {
 		p.finish()
-		p.stage, p.total, p.started, p.first, p.last = stage, total, now, done, time.Time{}
+		p.stage, p.total, p.started, p.first, p.last, p.lined = stage, total, now, done, time.Time{}, done
 		if p.bars {
-			limit := int64(total)
-			if total <= 0 {
-				limit = -1
-			}
-			p.bar = progressbar.NewOptions64(limit,
-				progressbar.OptionSetWriter(p.w), progressbar.OptionSetDescription(stage), progressbar.OptionSetWidth(24),
-				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetPredictTime(true),
-				progressbar.OptionEnableColorCodes(false), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(true))
+			p.bar = newBar(p.w, stage, total)
 		}
 	}
 	p.done = max(p.done, done) // goroutines may report out of order
@@ -77,19 +71,38 @@ func (p *progress) report(stage string, done, total int) {
 // line writes one line of a log.
 func (p *progress) line(now time.Time) {
 	p.last = now
+	p.lined = p.done
 	text := fmt.Sprintf("%s: %d", p.stage, p.done)
 	if p.total > 0 {
 		text = fmt.Sprintf("%s: %d of %d (%d%%)", p.stage, p.done, p.total, 100*p.done/p.total)
 	}
-	if took := now.Sub(p.started).Seconds(); took > 0 && p.done > p.first {
-		rate := float64(p.done-p.first) / took
-		text += fmt.Sprintf(", %.3g/s", rate)
-		if p.total > p.done {
-			left := time.Duration(float64(p.total-p.done) / rate * float64(time.Second))
-			text += fmt.Sprintf(", %s left", left.Round(time.Second))
-		}
+	fmt.Fprintln(p.w, text+pace(p.done-p.first, p.total-p.done, now.Sub(p.started)))
+}
+
+// pace is rate and time left of work of which so many steps took so long, and so many are left, to follow a
+// line of progress.
+func pace(done, left int, took time.Duration) string {
+	if took <= 0 || done <= 0 {
+		return ""
 	}
-	fmt.Fprintln(p.w, text)
+	rate := float64(done) / took.Seconds()
+	text := fmt.Sprintf(", %.3g/s", rate)
+	if left > 0 {
+		text += fmt.Sprintf(", %s left", time.Duration(float64(left)/rate*float64(time.Second)).Round(time.Second))
+	}
+	return text
+}
+
+// newBar draws on w; total 0 means that the end is not known.
+func newBar(w io.Writer, description string, total int) *progressbar.ProgressBar {
+	limit := int64(total)
+	if total <= 0 {
+		limit = -1
+	}
+	return progressbar.NewOptions64(limit,
+		progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(description), progressbar.OptionSetWidth(24),
+		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetPredictTime(true),
+		progressbar.OptionEnableColorCodes(false), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(true))
 }
 
 func (p *progress) finish() {
@@ -100,7 +113,7 @@ func (p *progress) finish() {
 		_ = p.bar.Exit()
 		fmt.Fprintln(p.w)
 		p.bar = nil
-	} else if p.done > p.first || p.last.IsZero() {
+	} else if p.done > p.lined || p.last.IsZero() {
 		p.line(p.now())
 	}
 	p.stage, p.done, p.total = "", 0, 0

@@ -1,16 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"fmp/featurize/dataset"
+	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/report"
@@ -22,6 +25,8 @@ type runOutput struct {
 	Identity  string         `json:"identity"`
 	Notes     []string       `json:"notes,omitempty"`
 	Tables    []report.Table `json:"tables"`
+
+	resumed bool // all of it was there before
 }
 
 func newRunCommand() *cobra.Command {
@@ -79,27 +84,45 @@ func (o *runOutput) print(w io.Writer) error {
 
 // runExperiment does a whole run: images, features, methods, tables.
 func runExperiment(cmd *cobra.Command, cfg experiment.Config) (*runOutput, error) {
-	ctx := cmd.Context()
 	if _, err := experiment.Cells(&cfg); err != nil {
 		return nil, usageError(err)
 	}
-	// One thread an operator: more would change the last bits of figures. The run spreads tasks over threads.
-	eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
+	r, err := newRunner(cfg.Engine, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, err
 	}
-	defer eng.Close()
-	v := buildVersion()
-	versions := map[string]string{"fmp": v.Version, "go": v.Go, "platform": v.Platform, "engine": eng.Name()}
-	if v.Revision != "" {
-		versions["revision"] = v.Revision
-	}
-	if eng.Name() == "ort" {
-		versions["onnxruntime"] = ort.Version()
-	}
+	defer r.eng.Close()
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
-	p, err := experiment.Prepare(ctx, cfg, eng, versions, bar.report)
+	return r.run(cmd.Context(), cfg, bar.report)
+}
+
+// runner makes runs with one engine.
+type runner struct {
+	eng      engine.Engine
+	versions map[string]string
+	shared   *experiment.Shared // with runs that go on beside; nil for a run by itself
+}
+
+func newRunner(cfg experiment.Engine, stderr io.Writer) (*runner, error) {
+	// One thread an operator: more would change the last bits of figures. The run spreads tasks over threads.
+	eng, err := openEngine(cfg, 1, stderr)
+	if err != nil {
+		return nil, err
+	}
+	v := buildVersion()
+	r := &runner{eng: eng, versions: map[string]string{"fmp": v.Version, "go": v.Go, "platform": v.Platform, "engine": eng.Name()}}
+	if v.Revision != "" {
+		r.versions["revision"] = v.Revision
+	}
+	if eng.Name() == "ort" {
+		r.versions["onnxruntime"] = ort.Version()
+	}
+	return r, nil
+}
+
+func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experiment.Progress) (*runOutput, error) {
+	p, err := r.shared.Prepare(ctx, cfg, r.eng, r.versions, progress)
 	if err != nil {
 		return nil, inputError(err)
 	}
@@ -113,18 +136,25 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config) (*runOutput, error
 		return nil, usageError(err)
 	}
 	defer dir.Close()
-	if _, err := experiment.Run(ctx, p.Config, p.Data, p.Tools, dir, bar.report); err != nil {
-		return nil, err
-	}
-	bar.close()
-	if err := experiment.Inspect(ctx, p, dir); err != nil {
-		return nil, err
-	}
-	ts, err := report.Write(path)
+	out := &runOutput{Directory: path, Identity: p.Manifest.Identity, Notes: p.Manifest.Notes}
+	// Of a grid that goes on, runs with all their files are left as they are.
+	_, err = os.Stat(filepath.Join(path, report.PageFile))
+	out.resumed = err == nil && r.shared != nil && dir.Finished()
+	rs, err := experiment.Run(ctx, p.Config, p.Data, p.Tools, dir, progress)
 	if err != nil {
 		return nil, err
 	}
-	return &runOutput{Directory: path, Identity: p.Manifest.Identity, Notes: p.Manifest.Notes, Tables: ts}, nil
+	if out.resumed {
+		out.Tables, err = report.Tables(rs, p.Manifest.Sizes["classes"])
+		return out, err
+	}
+	if err := experiment.Inspect(ctx, p, dir); err != nil {
+		return nil, err
+	}
+	return out, r.shared.Do(ctx, 1, func() (err error) {
+		out.Tables, err = report.Write(path)
+		return err
+	})
 }
 
 // inputError marks what is wrong with data and models as the user's: missing (exit code 3) or bad (2).

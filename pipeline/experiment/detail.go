@@ -85,7 +85,12 @@ func Inspect(ctx context.Context, p *Prepared, dir *Directory) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	d, err := inspect(ctx, p)
+	_, threads := p.Tools.Shared.plan(p.Config.threads(), 1)
+	var d *Detail
+	err := p.Tools.Shared.Do(ctx, threads, func() (err error) {
+		d, err = inspect(ctx, p, threads)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("details of the first task: %w", err)
 	}
@@ -115,7 +120,7 @@ func ReadDetail(dir string) (*Detail, error) {
 	return &d, nil
 }
 
-func inspect(ctx context.Context, p *Prepared) (*Detail, error) {
+func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	c := p.Config
 	first := c.Partitions()[0]
 	stream := first.Name() + "/0"
@@ -132,7 +137,7 @@ func inspect(ctx context.Context, p *Prepared) (*Detail, error) {
 		return nil, err
 	}
 	t, err := posterior.NewTask(posterior.Input{Clients: clients, Uploads: uploads, Drawer: p.Tools.Drawer,
-		Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Seed: c.Seed, Stream: stream, Threads: c.Engine.Threads})
+		Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Seed: c.Seed, Stream: stream, Threads: threads})
 	if err != nil {
 		return nil, err
 	}
@@ -145,19 +150,19 @@ func inspect(ctx context.Context, p *Prepared) (*Detail, error) {
 		return nil, err
 	}
 	d := &Detail{Partition: first.Name(), Classes: p.Manifest.Classes}
-	if err := d.pick(ctx, res.Ensembles[0], p); err != nil {
+	if err := d.pick(ctx, res.Ensembles[0], p, threads); err != nil {
 		return nil, err
 	}
 	return d, d.view(ctx, p, clients, uploads, stream)
 }
 
 // pick chooses the easy and the hard images and keeps what every posterior sample says of them.
-func (d *Detail) pick(ctx context.Context, e posterior.Ensemble, p *Prepared) error {
+func (d *Detail) pick(ctx context.Context, e posterior.Ensemble, p *Prepared, threads int) error {
 	n, classes := len(p.Data.TestLabels), len(d.Classes)
 	mean := make([]float64, n*classes)
 	inner := make([]float64, n) // mean entropy of the samples
 	for _, head := range e {
-		q, err := metric.Predict(ctx, []erm.Theta{head}, p.Data.Test, p.Config.Engine.Threads)
+		q, err := metric.Predict(ctx, []erm.Theta{head}, p.Data.Test, threads)
 		if err != nil {
 			return err
 		}

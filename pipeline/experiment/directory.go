@@ -72,10 +72,11 @@ func Identity(c Config, models, data map[string]string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Directory is an open run directory.
+// Directory is an open run directory. No other process can open it meanwhile.
 type Directory struct {
 	Path string
 
+	lock    *os.File
 	mu      sync.Mutex
 	journal *os.File
 	timings *os.File
@@ -84,9 +85,20 @@ type Directory struct {
 }
 
 // Open makes the directory of a run, or reopens one of the same identity and reads its finished cells. A
-// directory with another run in it, or with files that are no run, is an error and left alone.
-func Open(path string, c Config, m Manifest) (*Directory, error) {
+// directory with another run in it, with files that are no run, or that another process has open, is an error and
+// left alone.
+func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	d := &Directory{Path: path, done: map[Cell]bool{}}
+	if d.lock, err = os.Open(path); err == nil && !lock(d.lock) {
+		return nil, errors.Join(fmt.Errorf("run directory %s: another fmp is at work in it; wait for that one, or give --out another folder", path), d.lock.Close())
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
 	entries, err := os.ReadDir(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("run directory: %w", err)
@@ -96,7 +108,7 @@ func Open(path string, c Config, m Manifest) (*Directory, error) {
 	case err == nil && old.Identity != m.Identity:
 		return nil, fmt.Errorf("run directory %s holds another run (%s): give --out another folder, or the same settings to resume it", path, differences(path, old, c, m))
 	case errors.Is(err, fs.ErrNotExist):
-		if len(entries) > 0 {
+		if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !unfinished(e.Name(), RunFile) }) {
 			return nil, fmt.Errorf("run directory %s holds files and no run: give --out a new or empty folder", path)
 		}
 	case err != nil:
@@ -105,7 +117,29 @@ func Open(path string, c Config, m Manifest) (*Directory, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
+	if d.lock == nil {
+		if d.lock, err = os.Open(path); err != nil {
+			return nil, fmt.Errorf("run directory: %w", err)
+		}
+		if !lock(d.lock) {
+			return nil, fmt.Errorf("run directory %s: another fmp has just begun to work in it; wait for that one, or give --out another folder", path)
+		}
+	}
+	// What a killed program was writing, and nobody else is now.
+	for _, e := range entries {
+		if unfinished(e.Name(), "") {
+			if err := os.Remove(d.file(e.Name())); err != nil {
+				return nil, fmt.Errorf("run directory: %w", err)
+			}
+		}
+	}
+	// run.json comes first: a directory with it is a run, one without never began.
 	if old == nil {
+		if err := writeJSON(d.file(RunFile), m); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := os.Stat(d.file(ConfigFile)); errors.Is(err, fs.ErrNotExist) {
 		y, err := yaml.Marshal(c.Portable())
 		if err != nil {
 			return nil, fmt.Errorf("run directory: writing the settings: %w", err)
@@ -113,10 +147,8 @@ func Open(path string, c Config, m Manifest) (*Directory, error) {
 		if err := atomicfile.WriteBytes(d.file(ConfigFile), y); err != nil {
 			return nil, err
 		}
-		// run.json comes last: a directory with it is a run, one without never began.
-		if err := writeJSON(d.file(RunFile), m); err != nil {
-			return nil, err
-		}
+	} else if err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	for _, name := range []string{ResultsFile, JournalFile} {
 		rs, err := readRecords(d.file(name))
@@ -133,6 +165,11 @@ func Open(path string, c Config, m Manifest) (*Directory, error) {
 	return d, nil
 }
 
+// unfinished says whether a name is what atomicfile writes to before a file of the given name ("": any) is there.
+func unfinished(name, of string) bool {
+	return strings.HasPrefix(name, "."+of) && strings.HasSuffix(name, ".tmp")
+}
+
 func (d *Directory) file(name string) string { return filepath.Join(d.Path, name) }
 
 // Done says whether a cell's figures are in the journal.
@@ -140,6 +177,12 @@ func (d *Directory) Done(c Cell) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.done[c]
+}
+
+// Finished says whether the directory has the results of a finished run.
+func (d *Directory) Finished() bool {
+	_, err := os.Stat(d.file(ResultsFile))
+	return err == nil
 }
 
 // Add appends a finished cell to the journal and waits for the disk.
@@ -227,11 +270,17 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	return rs, nil
 }
 
-// Close closes the journal. What is in it stays for the next run.
+// Close closes the journal, and lets other processes open the directory. What is in the journal stays for the
+// next run.
 func (d *Directory) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.close()
+	err := d.close()
+	if d.lock != nil {
+		err = errors.Join(err, d.lock.Close())
+		d.lock = nil
+	}
+	return err
 }
 
 func (d *Directory) close() error {

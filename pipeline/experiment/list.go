@@ -39,38 +39,53 @@ func List(root string) ([]Summary, error) {
 		if depth(rel) > maxListDepth {
 			return fs.SkipDir
 		}
-		m, err := ReadManifest(path)
-		if errors.Is(err, fs.ErrNotExist) {
+		s, err := Summarise(path)
+		if err != nil {
+			return err
+		}
+		if s == nil {
 			return nil
 		}
-		if err != nil {
-			return err
-		}
-		c, err := ReadConfig(path)
-		if err != nil {
-			return err
-		}
-		cells, err := Cells(&c)
-		if err != nil {
-			return fmt.Errorf("run directory %s: %w", path, err)
-		}
-		s := Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(), Seeds: c.Seeds, Cells: len(cells)}
-		for _, name := range []string{ResultsFile, JournalFile} {
-			rs, err := readRecords(filepath.Join(path, name))
-			if err != nil {
-				return err
-			}
-			s.Records = append(s.Records, rs...)
-		}
-		s.Records = sortRecords(s.Records, cells)
-		s.Finished = len(s.Records)
-		out = append(out, s)
+		out = append(out, *s)
 		return fs.SkipDir
 	})
 	if err != nil {
 		return nil, fmt.Errorf("looking for runs in %s: %w", root, err)
 	}
 	return out, nil
+}
+
+// Summarise reads what a run directory has so far; nil where there is no run.
+func Summarise(path string) (*Summary, error) {
+	m, err := ReadManifest(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := ReadConfig(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // stopped before it began
+	}
+	if err != nil {
+		return nil, err
+	}
+	cells, err := Cells(&c)
+	if err != nil {
+		return nil, fmt.Errorf("run directory %s: %w", path, err)
+	}
+	s := &Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(), Seeds: c.Seeds, Cells: len(cells)}
+	for _, name := range []string{ResultsFile, JournalFile} {
+		rs, err := readRecords(filepath.Join(path, name))
+		if err != nil {
+			return nil, err
+		}
+		s.Records = append(s.Records, rs...)
+	}
+	s.Records = sortRecords(s.Records, cells)
+	s.Finished = len(s.Records)
+	return s, nil
 }
 
 // depth is the number of folders in a relative path.

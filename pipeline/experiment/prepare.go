@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"runtime"
+	"slices"
 
 	"fmp/assets"
 	"fmp/featurize"
@@ -53,21 +53,27 @@ func (p *Prepared) Close() error {
 // Prepare loads the data set, turns its images into feature rows, and loads or builds predictor and
 // embedding. The engine must have one thread an operator, so that figures do not depend on the machine.
 // versions go into the manifest.
-func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (_ *Prepared, err error) {
+func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared, error) {
+	return (*Shared)(nil).Prepare(ctx, c, eng, versions, progress)
+}
+
+// Prepare is [Prepare] for a run beside others.
+func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (_ *Prepared, err error) {
 	if progress == nil {
 		progress = func(string, int, int) {}
 	}
-	stage := func(name string) func(int, int) {
-		return func(done, total int) { progress(name, done, total) }
-	}
 	c.Suit()
-	if c.Dataset.Name == "cifar100" && c.Dataset.Classes == 0 {
-		c.Dataset.Classes = 20
-	}
-	ds, err := dataset.Load(ctx, dataset.Options{Name: c.Dataset.Name, Dir: c.Dataset.Dir, Classes: c.Dataset.Classes, Progress: stage("data")})
+	l, err := s.load(c, func() (l *loaded, err error) {
+		err = s.Do(ctx, c.threads(), func() error {
+			l, err = load(ctx, c, eng, progress)
+			return err
+		})
+		return l, err
+	})
 	if err != nil {
 		return nil, err
 	}
+	ds, x, f := l.set, l.extractor, l.features
 	c.Dataset.Classes = len(ds.Classes)
 	p := &Prepared{Manifest: Manifest{Versions: versions, Classes: ds.Classes}}
 	defer func() {
@@ -75,23 +81,8 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	x, err := openExtractor(eng, c, ds)
-	if err != nil {
-		return nil, err
-	}
-	// The run needs features only; the extractor's sessions go as soon as they are there.
-	f, err := featurize.Run(ctx, ds, x, featurize.Config{
-		Fractions: dataset.Fractions{Extractor: c.Dataset.Splits.Extractor, Corpus: c.Dataset.Splits.Corpus, Clients: c.Dataset.Splits.Clients},
-		Progress:  stage("features"),
-	})
-	if err = errors.Join(err, x.Close()); err != nil {
-		return nil, err
-	}
-	p.Manifest.Notes = f.Notes
-	p.Extractor, p.Stats = x, f.Stats
-	if p.Data, err = banks(f, c.Dataset.Test); err != nil {
-		return nil, err
-	}
+	p.Manifest.Notes = slices.Clone(f.Notes)
+	p.Extractor, p.Stats, p.Data = x, f.Stats, l.data
 	if need, have := c.Federation.Clients*c.Federation.Points, p.Data.Clients.Len(); need > have {
 		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points and the clients' part has %d images; lower them, or enlarge dataset.splits.clients", c.Federation.Clients, c.Federation.Points, have)
 	}
@@ -126,7 +117,7 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 		return nil, err
 	}
 	p.close = append(p.close, k.Close)
-	p.Tools = Tools{Drawer: d, Compressor: k}
+	p.Tools = Tools{Drawer: d, Compressor: k, Shared: s}
 	p.Predictor, p.Embedding = predictor, embedding
 	if c.Embedding.Weights == "constant" {
 		p.Tools.Compressor = constantWeights{k}
@@ -146,12 +137,40 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 	return p, nil
 }
 
-func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor.Extractor, error) {
-	workers := c.Engine.Threads
-	if workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
+// load reads the data set, turns its images into feature rows and cuts these into parts.
+func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (*loaded, error) {
+	stage := func(name string) func(int, int) {
+		return func(done, total int) { progress(name, done, total) }
 	}
-	o := extractor.Options{Batch: c.Extractor.Batch, Mean: c.Extractor.Mean, Std: c.Extractor.Std, Layout: c.Extractor.Layout, Output: c.Extractor.Output, Workers: workers}
+	if c.Dataset.Name == "cifar100" && c.Dataset.Classes == 0 {
+		c.Dataset.Classes = 20
+	}
+	ds, err := dataset.Load(ctx, dataset.Options{Name: c.Dataset.Name, Dir: c.Dataset.Dir, Classes: c.Dataset.Classes, Progress: stage("data")})
+	if err != nil {
+		return nil, err
+	}
+	x, err := openExtractor(eng, c, ds)
+	if err != nil {
+		return nil, err
+	}
+	// The run needs features only; the extractor's sessions go as soon as they are there.
+	f, err := featurize.Run(ctx, ds, x, featurize.Config{
+		Fractions: dataset.Fractions{Extractor: c.Dataset.Splits.Extractor, Corpus: c.Dataset.Splits.Corpus, Clients: c.Dataset.Splits.Clients},
+		Progress:  stage("features"),
+	})
+	if err = errors.Join(err, x.Close()); err != nil {
+		return nil, err
+	}
+	d, err := banks(f, c.Dataset.Test)
+	if err != nil {
+		return nil, err
+	}
+	ds.Train.Images, f.Train.Features = dataset.Images{}, nil
+	return &loaded{set: ds, extractor: x, features: f, data: d}, nil
+}
+
+func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor.Extractor, error) {
+	o := extractor.Options{Batch: c.Extractor.Batch, Mean: c.Extractor.Mean, Std: c.Extractor.Std, Layout: c.Extractor.Layout, Output: c.Extractor.Output, Workers: c.threads()}
 	if len(o.Mean) == 0 {
 		o.Mean, o.Std = nil, nil
 	}

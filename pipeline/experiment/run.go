@@ -36,6 +36,8 @@ type Compressor interface {
 type Tools struct {
 	Compressor Compressor
 	Drawer     posterior.Drawer
+	// Shared, where given, is what the run shares with others that go on beside it.
+	Shared *Shared
 }
 
 // Progress hears how far a stage is: done of total steps, counting those of an earlier, interrupted run. It
@@ -84,6 +86,14 @@ func (c *Config) settings() posterior.Settings {
 	return s
 }
 
+// threads is how many threads the run uses.
+func (c *Config) threads() int {
+	if c.Engine.Threads > 0 {
+		return c.Engine.Threads
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
 // Run does the cells that the directory does not have yet and finishes it. Tasks (a partition and a repeat)
 // run in parallel on as many threads as the settings say. Every random number comes from a stream named
 // after its task, so neither the order nor the number of threads shows in the results. Cancelling ctx
@@ -97,10 +107,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 	if progress == nil {
 		progress = func(string, int, int) {}
 	}
-	threads := c.Engine.Threads
-	if threads == 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
+	threads := c.threads()
 	tuned, err := tune(ctx, c, data, tools, dir, threads, progress)
 	if err != nil {
 		return nil, err
@@ -132,44 +139,46 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 			}
 		}
 	}
-	workers := max(1, min(threads, len(groups)))
-	inner := max(1, threads/workers)
+	workers, inner := tools.Shared.plan(threads, len(groups))
 	var mu sync.Mutex
 	progress("methods", done, len(cells))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers)
-	for _, gr := range groups {
-		g.Go(func() error {
+	do := func(gr *group) error {
+		if err := gctx.Err(); err != nil {
+			return err
+		}
+		stream := fmt.Sprintf("%s/%d", gr.partition.Name(), gr.repeat)
+		rows, err := data.Clients.Partition(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points, gr.partition.Alpha)
+		if err != nil {
+			return err
+		}
+		t, err := newTask(gctx, c, tools, data.Clients, rows, stream, inner)
+		if err != nil {
+			return err
+		}
+		for _, cell := range gr.cells {
 			if err := gctx.Err(); err != nil {
 				return err
 			}
-			stream := fmt.Sprintf("%s/%d", gr.partition.Name(), gr.repeat)
-			rows, err := data.Clients.Partition(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points, gr.partition.Alpha)
+			start := time.Now()
+			r, err := runCell(gctx, c, data, t, cell, gr.partition, tuned, inner)
 			if err != nil {
+				return fmt.Errorf("%s: %w", cell, err)
+			}
+			if err := dir.Add(*r, time.Since(start)); err != nil {
 				return err
 			}
-			t, err := newTask(gctx, c, tools, data.Clients, rows, stream, inner)
-			if err != nil {
-				return err
-			}
-			for _, cell := range gr.cells {
-				if err := gctx.Err(); err != nil {
-					return err
-				}
-				start := time.Now()
-				r, err := runCell(gctx, c, data, t, cell, gr.partition, tuned, inner)
-				if err != nil {
-					return fmt.Errorf("%s: %w", cell, err)
-				}
-				if err := dir.Add(*r, time.Since(start)); err != nil {
-					return err
-				}
-				mu.Lock()
-				done++
-				progress("methods", done, len(cells))
-				mu.Unlock()
-			}
-			return nil
+			mu.Lock()
+			done++
+			progress("methods", done, len(cells))
+			mu.Unlock()
+		}
+		return nil
+	}
+	for _, gr := range groups {
+		g.Go(func() error {
+			return tools.Shared.Do(gctx, inner, func() error { return do(gr) })
 		})
 	}
 	if err := g.Wait(); err != nil {

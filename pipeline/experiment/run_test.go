@@ -343,3 +343,47 @@ func FuzzRunDirectory(f *testing.F) {
 		})
 	})
 }
+
+// What the tuned protocol chooses, and all it chose from, must not change with the test images, nor with the
+// clients' part; it must with the corpus.
+func TestTuningSeesTheCorpusOnly(t *testing.T) {
+	c := small()
+	c.Methods, c.Protocol, c.Seeds = []string{"ANN", "CANN", "FMP", "FedCGS", "PRIOR"}, "tuned", 1
+	choices := func(change func(d *Data)) []byte {
+		t.Helper()
+		d, dir := clusters(t, 4, 6, 300, 60), t.TempDir()
+		if change != nil {
+			change(d)
+		}
+		if _, err := execute(t, t.Context(), c, d, dir, nil); err != nil {
+			t.Fatal(err)
+		}
+		return read(t, dir, TuningFile)
+	}
+	noise := func(n, dx, classes int) ([]float32, []int) {
+		f, y := make([]float32, n*dx), make([]int, n)
+		rng.Normal(rng.New(5, "noise"), f)
+		for i := range y {
+			y[i] = i % classes
+		}
+		return f, y
+	}
+	bank := func() *task.Bank {
+		f, y := noise(300, 6, 4)
+		b, err := task.NewBank(f, 6, y, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	want := choices(nil)
+	if got := choices(func(d *Data) { d.Test, d.TestLabels = noise(60, 6, 4) }); !bytes.Equal(got, want) {
+		t.Error("other test images changed what was chosen")
+	}
+	if got := choices(func(d *Data) { d.Clients = bank() }); !bytes.Equal(got, want) {
+		t.Error("another clients' part changed what was chosen")
+	}
+	if got := choices(func(d *Data) { d.Corpus = bank() }); bytes.Equal(got, want) {
+		t.Error("another corpus changed nothing")
+	}
+}

@@ -58,28 +58,52 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 	if data.Corpus == nil {
 		return nil, fmt.Errorf("tuning: this data set has no meta-training corpus: set dataset.splits.corpus above 0 or protocol to shared")
 	}
-	methods, err := c.methods()
+	all, err := c.methods()
 	if err != nil {
 		return nil, err
 	}
-	methods = slices.DeleteFunc(methods, func(m posterior.Method) bool { return m.Info().Param == "" })
+	var methods []posterior.Method
+	var followers []posterior.Info // these get the value of a method that is tuned anyway
+	for _, m := range all {
+		info := m.Info()
+		switch {
+		case info.Param == "":
+		case slices.ContainsFunc(all, func(o posterior.Method) bool { return o.Info().Name == info.Follows }):
+			followers = append(followers, info)
+		default:
+			methods = append(methods, m)
+		}
+	}
 	partitions := c.Partitions()
-	workers := max(1, min(threads, len(partitions)*len(methods)))
-	inner := max(1, threads/workers)
+	workers, inner := tools.Shared.plan(threads, len(partitions)*len(methods))
 	out.Choices = make([]Choice, len(partitions)*len(methods))
 	var mu sync.Mutex
 	done := 0
 	progress("tuning", 0, len(out.Choices))
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers)
 	for pi, p := range partitions {
-		held, err := heldTasks(ctx, c, data, tools, p, inner)
+		var held []posterior.Held
+		err := tools.Shared.Do(ctx, inner, func() (err error) {
+			held, err = heldTasks(ctx, c, data, tools, p, inner)
+			return err
+		})
 		if err != nil {
+			stop()
+			if was := g.Wait(); was != nil && errors.Is(err, context.Canceled) {
+				err = was // what went wrong before, and stopped this
+			}
 			return nil, fmt.Errorf("tuning: %w", err)
 		}
 		for mi, m := range methods {
 			g.Go(func() error {
-				choice, _, err := posterior.Tune(ctx, m, held, c.settings(), nil, inner)
+				var choice posterior.Choice
+				err := tools.Shared.Do(ctx, inner, func() (err error) {
+					choice, _, err = posterior.Tune(ctx, m, held, c.settings(), nil, inner)
+					return err
+				})
 				if err != nil {
 					return err
 				}
@@ -94,6 +118,14 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
+	}
+	for _, c := range slices.Clone(out.Choices) {
+		for _, f := range followers {
+			if f.Follows == c.Method {
+				c.Method = f.Name
+				out.Choices = append(out.Choices, c)
+			}
+		}
 	}
 	return out, writeJSON(dir.file(TuningFile), out)
 }

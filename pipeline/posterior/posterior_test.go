@@ -346,8 +346,8 @@ func TestTune(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(c.NLL) != len(m.Info().Grid) {
-			t.Fatalf("%s: %d of %d values tried", c.Method, len(c.NLL), len(m.Info().Grid))
+		if len(c.NLL) != len(c.Grid) || len(c.Grid) < len(m.Info().Grid)+2 || !slices.IsSorted(c.Grid) {
+			t.Fatalf("%s: %d figures of the values %v; want those of %v and finer ones", c.Method, len(c.NLL), c.Grid, m.Info().Grid)
 		}
 		if c.Method == "FMP" && prior.Value != c.Value {
 			t.Errorf("PRIOR got %v; it follows FMP, which got %v", prior.Value, c.Value)
@@ -371,6 +371,41 @@ func TestTune(t *testing.T) {
 		if math.Abs(nll-c.NLL[best]) > 1e-12 {
 			t.Errorf("%s: the settings returned have NLL %v, the choice %v", c.Method, nll, c.NLL[best])
 		}
+	}
+}
+
+func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
+	w := newWorld(1, 10, 4, 3)
+	in := w.input(t, 1, 3, 10)
+	h := Held{Task: newTestTask(t, in)}
+	h.Features, h.Labels = w.draw(rng.New(1, "held"), 2000)
+	fine := make([]float64, 0, 200)
+	for v := 0.03; v < 30; v *= 1.05 {
+		fine = append(fine, v)
+	}
+	want, _, err := Tune(context.Background(), ann, []Held{h}, DefaultSettings(), fine, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := Tune(context.Background(), ann, []Held{h}, DefaultSettings(), nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An eighth of a decade is a factor of 1.33, and half of that is as near as the values tried must come.
+	if r := got.Value / want.Value; r < 1/1.3 || r > 1.3 {
+		t.Errorf("chose %g of %v; a fine search finds %g", got.Value, got.Grid, want.Value)
+	}
+	// The grid goes on where its end is best: here all of it lies below the minimum.
+	m := ann
+	m.info.Grid = []float64{want.Value / 30, want.Value / 10}
+	if got, _, err = Tune(context.Background(), m, []Held{h}, DefaultSettings(), nil, 1); err != nil {
+		t.Fatal(err)
+	}
+	if r := got.Value / want.Value; r < 1/1.3 || r > 1.3 {
+		t.Errorf("beyond its grid: chose %g of %v; a fine search finds %g", got.Value, got.Grid, want.Value)
+	}
+	if len(want.Grid) != len(fine) {
+		t.Errorf("%d values tried of %d given", len(want.Grid), len(fine))
 	}
 }
 

@@ -1,0 +1,126 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+
+	"fmp/featurize"
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+)
+
+// Shared is what runs of one program that go on at the same time have in common: a number of threads, and
+// the data of runs on the same images behind the same extractor, which are loaded once. Which run is
+// the first or how many there are shows in no figure. The nil *Shared shares nothing.
+type Shared struct {
+	threads, runs int
+	free          *semaphore.Weighted
+
+	mu    sync.Mutex
+	users map[string]int // runs that are still to use the data of a key
+	data  map[string]*sharedData
+}
+
+type sharedData struct {
+	once sync.Once
+	*loaded
+	err error
+}
+
+// loaded is a data set seen through an extractor, cut into the parts of a run. Nobody writes to it.
+type loaded struct {
+	set       *dataset.Dataset // without its training images
+	extractor *extractor.Extractor
+	features  *featurize.Features // without its rows
+	data      *Data
+}
+
+// NewShared is for the runs of the given settings, of which at most atOnce go on at the same time, on threads
+// threads together. Both are at least 1.
+func NewShared(threads, atOnce int, runs []Config) (*Shared, error) {
+	s := &Shared{threads: threads, runs: max(1, min(atOnce, len(runs))), free: semaphore.NewWeighted(int64(threads)), users: map[string]int{}, data: map[string]*sharedData{}}
+	for _, c := range runs {
+		k, err := dataKey(c)
+		if err != nil {
+			return nil, err
+		}
+		s.users[k]++
+	}
+	return s, nil
+}
+
+// Done says that the run of settings c has ended, well or not. Data that no other run is to use are let go.
+func (s *Shared) Done(c Config) error {
+	k, err := dataKey(c)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users[k]--; s.users[k] <= 0 {
+		delete(s.data, k)
+	}
+	return nil
+}
+
+// Do calls do, which works on n threads, once so many are free.
+func (s *Shared) Do(ctx context.Context, n int, do func() error) error {
+	if s == nil {
+		return do()
+	}
+	weight := int64(max(1, min(n, s.threads)))
+	if err := s.free.Acquire(ctx, weight); err != nil {
+		return err
+	}
+	defer s.free.Release(weight)
+	return do()
+}
+
+// plan spreads a run's threads over n pieces of work: how many are done at the same time, and with how many
+// threads each.
+func (s *Shared) plan(threads, n int) (workers, inner int) {
+	workers = max(1, min(threads, n))
+	inner = threads / workers
+	if s != nil {
+		inner /= s.runs // the other runs have work for these threads
+	}
+	return workers, max(1, inner)
+}
+
+// load calls make, or takes what it made for another run of the same data.
+func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
+	if s == nil {
+		return make()
+	}
+	k, err := dataKey(c)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	d, ok := s.data[k]
+	if !ok {
+		d = &sharedData{}
+		s.data[k] = d
+	}
+	s.mu.Unlock()
+	d.once.Do(func() { d.loaded, d.err = make() })
+	return d.loaded, d.err
+}
+
+// dataKey names the settings that decide feature rows and their parts.
+func dataKey(c Config) (string, error) {
+	c.Suit()
+	b, err := json.Marshal(struct {
+		D    Dataset
+		X    Extractor
+		E, P string
+	}{c.Dataset, c.Extractor, c.Engine.Name, c.Engine.Provider})
+	if err != nil {
+		return "", fmt.Errorf("settings of the data: %w", err)
+	}
+	return string(b), nil
+}
