@@ -8,7 +8,10 @@
 set -e
 data=${1:?name a data set}
 case $data in
-digits | digits-color | mnist) set -- --steps 1000 ;;
+digits | digits-color) set -- --steps 1000 ;;
+# With the penalty 0.1 that suits MNIST the heads of the trainings are all but unbounded, and the predictor learns
+# little; trained with 1 and used with 0.1 it does best.
+mnist) set -- --steps 1000 --l2 1 ;;
 cifar100) set -- --steps 1000 ;;
 *) set -- ;;
 esac

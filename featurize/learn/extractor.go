@@ -235,6 +235,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	if err != nil {
 		return nil, err
 	}
+	data := describe(ds, aux, main.n, other.n)
 	init := c.Network.Statistics()
 	for _, p := range params {
 		init[p] = loss.Graph.Initializers[p]
@@ -247,6 +248,11 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 			return nil, fmt.Errorf("training an extractor: the model to start from: %w", err)
 		}
 		maps.Copy(init, start)
+		man, err := models.ReadManifest(c.Start)
+		if err != nil {
+			return nil, fmt.Errorf("training an extractor: the model to start from: %w", err)
+		}
+		data += "; begun from an extractor trained on " + man.TrainingData
 	}
 	sgd := optim.SGD{Momentum: c.Momentum, Nesterov: true, WeightDecay: c.WeightDecay}
 	split, err := train.NewSplit(eng, gradient, params, sgd, optim.Options{ClipNorm: 5}, init, run.Workers)
@@ -300,7 +306,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	export := func(d *dataset.Dataset, first source) (*onnx.Model, float64, error) {
 		manifest := models.Manifest{
 			Kind: models.KindExtractor, Dx: c.Network.Dx, Mean: mean, Std: std, Layout: "NCHW", Seed: c.Seed, Config: string(identity),
-			Command: run.Command, Licence: "MIT", TrainingData: describe(ds, aux, main.n, other.n), Classes: d.Classes, C: len(d.Classes),
+			Command: run.Command, Licence: "MIT", TrainingData: data, Classes: d.Classes, C: len(d.Classes),
 		}
 		right, err := accuracy(ctx, eng, c, state, manifest, classes, first.from, d)
 		if err != nil {

@@ -285,8 +285,16 @@ func TestStartAndMirror(t *testing.T) {
 				out = p.Metrics["loss"]
 			}
 		}}
-		if _, err := Extractor(context.Background(), eng, ds, nil, c, run); err != nil {
+		res, err := Extractor(context.Background(), eng, ds, nil, c, run)
+		if err != nil {
 			t.Fatal(err)
+		}
+		man, err := models.ReadManifest(res.Model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if begun := strings.Contains(man.TrainingData, "begun from"); begun != (c.Start != nil) {
+			t.Errorf("the training data are %q", man.TrainingData)
 		}
 		return out
 	}
