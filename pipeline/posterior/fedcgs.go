@@ -19,7 +19,7 @@ import (
 // points stays possible. Such a class has the mean of all points.
 var fedcgs = method{
 	Info{Name: "FedCGS", Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot, Cite: citeFedCGS,
-		Param: ParamShrinkage, Grid: []float64{0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9}},
+		Param: ParamShrinkage, Grid: []float64{0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97}},
 	func(_ context.Context, t *Task, s Settings) (*Result, error) {
 		total := newStatistics(t.dx, t.c)
 		for _, set := range t.in.Clients {

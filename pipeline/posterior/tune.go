@@ -29,8 +29,9 @@ type Choice struct {
 // R-hat is for the run itself.
 const tuneWarmup = 50
 
-// extensions is how often a method's own grid goes on beyond an end at which its best value lies.
-const extensions = 4
+// extensions is how often a method's own grid goes on beyond an end at which its best value lies. Ten times the first
+// step of gridL2 leads to 2e-7; much below, the regulariser's gradient is less than the solver's tolerance.
+const extensions = 10
 
 // refinements is how often a method's own grid is made finer beside its best value. Each time halves the steps on
 // both sides of it: the half-decades of gridL2 become eighths of a decade there.
@@ -39,9 +40,9 @@ const refinements = 2
 // Tune is the tuned protocol: the value of m's tunable setting with the least mean NLL over held; the least value at
 // ties. The values are those of m's grid, a few more beyond its end while the best one lies there, and then, twice
 // over, the geometric means of the best so far and its neighbours; where grid is given, those of grid and no others.
-// Every method is tuned in the same way and in nothing but that one setting. The settings returned are base with the value. A method that follows another
-// (Info.Follows) gets that one's value. held must come from the meta-training corpus: points of the test set
-// here would be a leak.
+// Every method is tuned in the same way and in nothing but that one setting. The settings returned are base with
+// the value. A method that follows another (Info.Follows) gets that one's value. held must come from the
+// meta-training corpus: points of the test set here would be a leak.
 func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []float64, threads int) (Choice, Settings, error) {
 	info := m.Info()
 	c := Choice{Method: info.Name, Param: info.Param}
