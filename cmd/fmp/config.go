@@ -11,6 +11,7 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/onnx/engine/ort"
 	"fmp/pipeline/experiment"
+	"fmp/pipeline/posterior"
 )
 
 // runAliases are short flags for the settings that are typed most.
@@ -24,6 +25,7 @@ var runAliases = map[string]string{
 // choices are what a shell offers for a setting.
 var choices = map[string][]string{
 	"dataset.name":         dataset.Names(),
+	"methods":              posterior.Names(),
 	"extractor.layout":     {"auto", "nchw", "nhwc"},
 	"federation.partition": {"homogeneous", "dirichlet", "both"},
 	"predictor.model":      {"default", "untrained"},

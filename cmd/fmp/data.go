@@ -1,12 +1,6 @@
 package main
 
-import (
-	"errors"
-
-	"github.com/spf13/cobra"
-
-	"fmp/featurize/dataset"
-)
+import "github.com/spf13/cobra"
 
 // newDataCommand groups what has to do with data sets.
 func newDataCommand() *cobra.Command {
@@ -23,14 +17,6 @@ folder. The drawn ones, digits and digits-color, need no files.`,
 	}
 	cmd.AddCommand(newDataListCommand(), newDataShowCommand(), newDataPullCommand(), newDataImportCommand(), newDataSynthCommand())
 	return cmd
-}
-
-// dataError gives what is wrong with a data set its exit code: 3 where it is missing, 2 where it is bad.
-func dataError(err error) error {
-	if errors.Is(err, dataset.ErrNotFound) {
-		return missingError(err)
-	}
-	return usageError(err)
 }
 
 // dirFlag binds the flag for the data folder.

@@ -32,7 +32,7 @@ it has a name: --dataset NAME.`,
 				return err
 			}
 			if err != nil {
-				return dataError(err)
+				return usageError(err)
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), map[string]string{"name": got, "folder": folder})

@@ -34,7 +34,7 @@ with one row of images for each class.`,
 			ds, err := dataset.Load(cmd.Context(), o)
 			bar.close()
 			if err != nil {
-				return dataError(err)
+				return usageError(err)
 			}
 			splits, err := ds.Splits(dataset.DefaultFractions)
 			if err != nil {

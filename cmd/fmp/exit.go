@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+
+	"fmp/featurize/dataset"
+	"fmp/onnx/engine/ort"
 )
 
 // Exit codes, as `fmp help` documents them.
@@ -29,15 +33,21 @@ type silentError struct{ code int }
 
 func (e *silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// usageError marks err as the user's: bad usage, settings or input (exit code 2). A nil err stays nil.
-func usageError(err error) error { return coded(exitUsage, err) }
+// usageError marks err as the user's: bad usage, settings or input (exit code 2), or, where it says that a file, a
+// data set or the library is not there, as missing (3). A nil err stays nil.
+func usageError(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dataset.ErrNotFound) || errors.Is(err, ort.ErrNoLibrary) {
+		return missingError(err)
+	}
+	return coded(exitUsage, err)
+}
 
 // usageErrorf formats a usageError.
 func usageErrorf(format string, args ...any) error {
 	return usageError(fmt.Errorf(format, args...))
 }
 
-// missingError marks err as a library or data that is not there (exit code 3). A nil err stays nil.
+// missingError marks err as a file, a data set or a library that is not there (exit code 3). A nil err stays nil.
 func missingError(err error) error { return coded(exitMissing, err) }
 
 func coded(code int, err error) error {

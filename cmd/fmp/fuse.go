@@ -53,7 +53,7 @@ standardised with the statistics of the data set's extractor part, which become 
 		defer bar.close()
 		p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, bar.report)
 		if err != nil {
-			return inputError(err)
+			return usageError(err)
 		}
 		defer p.Close()
 		bar.close()
@@ -62,7 +62,7 @@ standardised with the statistics of the data set's extractor part, which become 
 		}
 		e, err := models.ReadManifest(p.Embedding)
 		if err != nil {
-			return inputError(err)
+			return usageError(err)
 		}
 		var mean, std []float32
 		if p.Stats != nil {

@@ -9,10 +9,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
+
+// resumable are the commands that keep what they have done and go on when they are given again.
+var resumable = []string{"fmp data pull", "fmp grid", "fmp run", "fmp train embedding", "fmp train extractor", "fmp train predictor"}
 
 // grace is how long work may take to stop after the first signal.
 const grace = 10 * time.Second
@@ -47,12 +51,16 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		fmt.Fprintln(stderr, "fmp: interrupted")
+		said := "fmp: interrupted"
+		if slices.Contains(resumable, cmd.CommandPath()) {
+			said += "; the same command goes on from here"
+		}
+		fmt.Fprintln(stderr, said)
 		return exitInterrupted
 	}
 	var silent *silentError

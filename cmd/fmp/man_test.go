@@ -27,11 +27,3 @@ func TestManualPages(t *testing.T) {
 		t.Errorf("exit code %d, said %q", code, errs)
 	}
 }
-
-func TestCompletion(t *testing.T) {
-	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if code, out, errs := runFMP(t, "completion", shell); code != exitOK || !strings.Contains(out, "fmp") {
-			t.Errorf("%s: exit code %d: %s", shell, code, errs)
-		}
-	}
-}

@@ -15,7 +15,7 @@ func newONNXCheckCommand() *cobra.Command {
 		Short: "Say whether a model is sound, or what is wrong with it, by node and operator",
 		Long: `Check a model: every name is given once, nodes come in order and read what exists, operator sets are
 understood, tensors hold what they say, and no shapes contradict each other. Exit code 2 where
-something is wrong.`,
+something is wrong, 3 where there is no such file.`,
 		Example: `  fmp onnx check model.onnx
   fmp onnx check model.onnx --json`,
 		Args: exactArgs("MODEL"),
@@ -35,7 +35,7 @@ something is wrong.`,
 					return perr
 				}
 				if err != nil {
-					return &silentError{exitUsage}
+					return &silentError{exitCode(usageError(err))}
 				}
 				return nil
 			}

@@ -46,15 +46,16 @@ func TestONNXGradCommand(t *testing.T) {
 	}
 	for _, c := range []struct {
 		args []string
+		code int
 		want string
 	}{
-		{[]string{in, "--wrt", "x"}, "-o"},
-		{[]string{in, "--wrt", "nope", "-o", out}, `"nope"`},
-		{[]string{filepath.Join(dir, "none.onnx"), "--wrt", "x", "-o", out}, "none.onnx"},
+		{[]string{in, "--wrt", "x"}, exitUsage, "-o"},
+		{[]string{in, "--wrt", "nope", "-o", out}, exitUsage, `"nope"`},
+		{[]string{filepath.Join(dir, "none.onnx"), "--wrt", "x", "-o", out}, exitMissing, "none.onnx"},
 	} {
 		_, err := run(c.args...)
-		if err == nil || !strings.Contains(err.Error(), c.want) || exitCode(err) != exitUsage {
-			t.Errorf("%q: error is %v with code %d; want one with %s and code %d", c.args, err, exitCode(err), c.want, exitUsage)
+		if err == nil || !strings.Contains(err.Error(), c.want) || exitCode(err) != c.code {
+			t.Errorf("%q: error is %v with code %d; want one with %s and code %d", c.args, err, exitCode(err), c.want, c.code)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func TestONNXRunErrors(t *testing.T) {
 		want string
 	}{
 		{"no model", []string{"--out", "x"}, exitUsage, "wants MODEL"},
-		{"no such model", []string{"gone.onnx", "--out", "x"}, exitUsage, "gone.onnx"},
+		{"no such model", []string{"gone.onnx", "--out", "x"}, exitMissing, "gone.onnx"},
 		{"not a model", []string{text, "--out", "x"}, exitUsage, "bad.onnx"},
 		{"no folder", append([]string{model}, both...), exitUsage, "--out is missing"},
 		{"missing input", []string{model, "--out", "x", "--input", "a=" + a}, exitUsage, "no --input for b (float32[n, 2])"},

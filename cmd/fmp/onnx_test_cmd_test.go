@@ -61,7 +61,10 @@ func TestONNXTest(t *testing.T) {
 	if code != exitFailed || !strings.Contains(out, "failed: plus") {
 		t.Errorf("a wrong output gave exit code %d and %q", code, out)
 	}
-	for _, args := range [][]string{{t.TempDir()}, {filepath.Join(t.TempDir(), "gone")}, {backendTest(t, 2), "--relative", "-1"}, {backendTest(t, 2), "--engine", "abacus"}} {
+	if code, _, errs := runFMP(t, "onnx", "test", filepath.Join(t.TempDir(), "gone")); code != exitMissing {
+		t.Errorf("a folder that is not there gave exit code %d: %s", code, errs)
+	}
+	for _, args := range [][]string{{t.TempDir()}, {backendTest(t, 2), "--relative", "-1"}, {backendTest(t, 2), "--engine", "abacus"}} {
 		if code, _, errs := runFMP(t, append([]string{"onnx", "test"}, args...)...); code != exitUsage {
 			t.Errorf("%v gave exit code %d: %s", args, code, errs)
 		}

@@ -136,8 +136,12 @@ func TestPool(t *testing.T) {
 		{"gone", []string{filepath.Join(dir, "gone")}},
 	} {
 		out := filepath.Join(t.TempDir(), "posterior.npy")
-		if code, log := pool(out, c.args...); code != exitUsage || !strings.Contains(log, c.want) {
-			t.Errorf("%v: exit code %d and %q; want %d and %q", c.args, code, log, exitUsage, c.want)
+		exit := exitUsage
+		if c.want == "gone" {
+			exit = exitMissing
+		}
+		if code, log := pool(out, c.args...); code != exit || !strings.Contains(log, c.want) {
+			t.Errorf("%v: exit code %d and %q; want %d and %q", c.args, code, log, exit, c.want)
 		}
 		if _, err := os.Stat(out); err == nil {
 			t.Errorf("%v: wrote a posterior", c.args)

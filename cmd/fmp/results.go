@@ -1,16 +1,22 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/suggest"
 	"fmp/pipeline/experiment"
+	"fmp/pipeline/posterior"
 	"fmp/pipeline/report"
 )
 
@@ -19,8 +25,8 @@ func newResultsCommand() *cobra.Command {
 		Use:   "results",
 		Short: "List, show, compare and export finished runs",
 		Example: `  fmp results list
-  fmp results show runs/digits-1a2b3c4d
-  fmp results compare runs/digits-1a2b3c4d --method FMP`,
+  fmp results show runs/digits-*
+  fmp results compare runs/digits-* --method FMP`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -42,19 +48,34 @@ func newResultsListCommand() *cobra.Command {
 		Short: "List the runs in a folder (default: runs), with one method's figures",
 		Example: `  fmp results list
   fmp results list grids/points --dataset mnist --method CANN`,
-		Args: cobra.MaximumNArgs(1),
+		Args: rangeArgs(0, 1, "DIR"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: the runs with all their tables")
 	cmd.Flags().StringVar(&dataset, "dataset", "", "only runs of this data set")
 	cmd.Flags().StringVar(&method, "method", "FMP", "the method whose figures are shown")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		m, err := posterior.Lookup(method)
+		if err != nil {
+			return usageError(err)
+		}
+		method = m.Info().Name
 		root := "runs"
 		if len(args) > 0 {
 			root = args[0]
 		}
+		if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
+			return missingError(fmt.Errorf("there is no folder %s here; fmp run makes a run in runs, and fmp results list DIR looks elsewhere", root))
+		}
 		runs, err := experiment.List(root)
 		if err != nil {
-			return inputError(err)
+			return usageError(err)
+		}
+		var datasets []string
+		for _, r := range runs {
+			datasets = append(datasets, r.Dataset)
+		}
+		if dataset != "" && !slices.Contains(datasets, dataset) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "no run in %s is of data set %q%s\n", root, dataset, suggest.DidYouMean(dataset, datasets))
 		}
 		out := []listed{}
 		for _, r := range runs {
@@ -97,18 +118,18 @@ func newResultsShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show RUN",
 		Short:   "Print a run's tables again, and write its report anew",
-		Example: `  fmp results show runs/digits-1a2b3c4d`,
+		Example: `  fmp results show runs/digits-*`,
 		Args:    exactArgs("RUN"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := experiment.ReadManifest(args[0])
 		if err != nil {
-			return inputError(err)
+			return usageError(err)
 		}
 		ts, err := report.Write(args[0])
 		if err != nil {
-			return inputError(err)
+			return usageError(err)
 		}
 		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: m.Notes, Tables: ts}
 		if asJSON {
@@ -128,9 +149,9 @@ func newResultsCompareCommand() *cobra.Command {
 		Long: `With one run: the differences of one method (--method) to all others, paired over repeats that share their
 clients. With two runs of the same seed, data and federation: each method's figures in the first less those
 in the second.`,
-		Example: `  fmp results compare runs/digits-1a2b3c4d --method FMP
+		Example: `  fmp results compare runs/digits-* --method FMP
   fmp results compare runs/with-masses runs/constant-weights`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: rangeArgs(1, 2, "RUN"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&method, "method", "FMP", "the method that others are compared with (one run)")
@@ -146,7 +167,7 @@ in the second.`,
 			}
 		}
 		if err != nil {
-			return inputError(err)
+			return usageError(err)
 		}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), ds)
@@ -164,8 +185,8 @@ func newResultsExportCommand() *cobra.Command {
 		Long: `Write the figures of runs to one file; its extension says how: .csv and .parquet hold one line a repeat and
 method, .md and .tex the tables of means.`,
 		Example: `  fmp results export runs/* -o all.parquet
-  fmp results export runs/digits-1a2b3c4d -o table.tex`,
-		Args: cobra.MinimumNArgs(1),
+  fmp results export runs/digits-* -o table.tex`,
+		Args: rangeArgs(1, 0, "RUN"),
 	}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write: .csv, .md, .tex or .parquet (required)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -175,11 +196,11 @@ method, .md and .tex the tables of means.`,
 		for _, a := range args {
 			rs, err := experiment.ReadResults(a)
 			if err != nil {
-				return inputError(err)
+				return usageError(err)
 			}
 			m, err := experiment.ReadManifest(a)
 			if err != nil {
-				return inputError(err)
+				return usageError(err)
 			}
 			ts, err := report.Tables(rs, m.Sizes["classes"])
 			if err != nil {
@@ -196,7 +217,11 @@ method, .md and .tex the tables of means.`,
 		if !ok {
 			return usageErrorf("--output is %q; allowed are files that end in .csv, .md, .tex or .parquet", file)
 		}
-		return atomicfile.Write(file, write)
+		if err := atomicfile.Write(file, write); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d runs\n", file, len(args))
+		return err
 	}
 	return cmd
 }

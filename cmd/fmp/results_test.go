@@ -55,8 +55,8 @@ func TestResults(t *testing.T) {
 	if out := ok("list", root); !strings.Contains(out, "6/6") || !strings.Contains(out, "0.8100") || !strings.Contains(out, "0.6100") {
 		t.Errorf("list printed %s", out)
 	}
-	if out := ok("list", root, "--dataset", "mnist"); strings.Contains(out, "6/6") {
-		t.Errorf("the filter let through %s", out)
+	if code, out, errs := runFMP(t, "results", "list", root, "--dataset", "digitz"); code != exitOK || strings.Contains(out, "6/6") || !strings.Contains(errs, "did you mean digits?") {
+		t.Errorf("the filter let through %s and said %s", out, errs)
 	}
 	var shown runOutput
 	if err := json.Unmarshal([]byte(ok("show", a, "--json")), &shown); err != nil || len(shown.Tables) != 1 || len(shown.Tables[0].Rows) != 2 {

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"fmp/onnx/suggest"
 )
 
 // newRootCommand is the whole program: every command is listed here.
@@ -19,10 +22,15 @@ func newRootCommand() *cobra.Command {
 upload per client and without showing an image to the server. Every model it uses (extractor,
 embedding, predictor) is an ONNX file that runs on the stock ONNX Runtime.
 
-Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a library or data is missing
-(fmp doctor says which); 130 interrupted.`,
-		Example: `  fmp doctor             # what is installed, what is missing, what to do about it
-  fmp help COMMAND       # a command's flags, with an example`,
+It needs no data to start with: without settings, fmp run draws its own images of digits and prints the
+table of all methods on them in a minute or two. The pages under docs say what the words mean.
+
+Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set or library is missing
+(fmp doctor says what to do); 130 interrupted.`,
+		Example: `  fmp doctor               # what is installed, what is missing, what to do about it
+  fmp run                  # images in, the table of methods out
+  fmp results list         # what has been run
+  fmp help run             # a command's flags, with examples`,
 		// Errors are printed once, by execute; usage is for those who ask.
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -47,6 +55,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a library or dat
 		newVersionCommand(),
 	)
 	root.SetHelpCommand(newHelpCommand())
+	addCompletion(root)
 	cobra.AddTemplateFunc("helpFlags", helpFlags)
 	root.SetUsageTemplate(helpTemplate)
 	groupCommands(root)
@@ -72,11 +81,12 @@ func groupCommands(root *cobra.Command) {
 // newONNXCommand groups what works on any ONNX file.
 func newONNXCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "onnx",
-		Short:   "Run, inspect and test ONNX models, whoever made them",
-		Example: `  fmp onnx --help`,
-		Args:    unknownCommand,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "onnx",
+		Short: "Run, inspect and test ONNX models, whoever made them",
+		Example: `  fmp onnx inspect assets/models/digits/extractor.onnx
+  fmp onnx bench assets/models/digits/extractor.onnx --batch 64`,
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
 		newONNXBenchCommand(),
@@ -100,7 +110,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	if near := nearest(args[0], names); near != "" {
+	if near := suggest.Nearest(args[0], names); near != "" {
 		hint = fmt.Sprintf("did you mean %s?", near)
 	}
 	return usageErrorf("unknown command %q of %s; %s", args[0], cmd.CommandPath(), hint)
@@ -111,14 +121,14 @@ func flagError(cmd *cobra.Command, err error) error {
 	msg := err.Error()
 	if name, ok := strings.CutPrefix(msg, "unknown flag: --"); ok {
 		var names []string
-		cmd.Flags().VisitAll(func(f *flagT) { names = append(names, f.Name) })
-		cmd.InheritedFlags().VisitAll(func(f *flagT) { names = append(names, f.Name) })
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		for alias, key := range runAliases { // a flag goes by the name of its setting; commands that know the setting know the short name
 			if cmd.Flags().Lookup(key) != nil {
 				names = append(names, alias)
 			}
 		}
-		if near := nearest(name, names); near != "" {
+		if near := suggest.Nearest(name, names); near != "" {
 			return usageErrorf("unknown flag --%s of %s; did you mean --%s?", name, cmd.CommandPath(), near)
 		}
 	}

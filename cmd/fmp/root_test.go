@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"fmp/featurize/dataset"
+	"fmp/onnx/engine/ort"
 )
 
 // runFMP runs the program in this process.
@@ -28,6 +33,13 @@ func TestExecuteReportsBadUsageOnce(t *testing.T) {
 		{[]string{"help", "onnx", "rnu"}, "did you mean run?"},
 		{[]string{"version", "--jsn"}, "did you mean --json?"},
 		{[]string{"version", "extra"}, "takes no arguments"},
+		{[]string{"completion", "bsh"}, "did you mean bash?"},
+		{[]string{"results", "export"}, "at least 1 arguments (RUN)"},
+		{[]string{"results", "compare", "a", "b", "c"}, "1 to 2 arguments (RUN)"},
+		{[]string{"results", "list", "a", "b"}, "at most 1 arguments (DIR)"},
+		{[]string{"results", "list", "--method", "FPM"}, "did you mean FMP?"},
+		{[]string{"run", "--methods", "FPM"}, "did you mean FMP?"},
+		{[]string{"run", "--partition", "dirichlt"}, "federation.partition=dirichlet, say"},
 	} {
 		code, out, errs := runFMP(t, c.args...)
 		if code != exitUsage {
@@ -50,6 +62,8 @@ func TestExitCode(t *testing.T) {
 	}{
 		{nil, exitOK}, {plain, exitFailed}, {usageError(plain), exitUsage}, {missingError(plain), exitMissing},
 		{context.Canceled, exitInterrupted}, {usageError(nil), exitOK}, {&silentError{exitMissing}, exitMissing},
+		{usageError(fs.ErrNotExist), exitMissing}, {usageError(fmt.Errorf("data: %w", dataset.ErrNotFound)), exitMissing},
+		{usageError(ort.ErrNoLibrary), exitMissing},
 	} {
 		if got := exitCode(c.err); got != c.want {
 			t.Errorf("exitCode(%v) = %d, want %d", c.err, got, c.want)
@@ -75,15 +89,6 @@ func TestEveryCommandHasHelpAndExample(t *testing.T) {
 		}
 	}
 	walk(newRootCommand())
-}
-
-func TestNearest(t *testing.T) {
-	names := []string{"json", "dataset.name", "dataset.dir", "erm.l2"}
-	for in, want := range map[string]string{"jsno": "json", "dataset.nmae": "dataset.name", "erm.12": "erm.l2", "zzz": ""} {
-		if got := nearest(in, names); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", in, got, want)
-		}
-	}
 }
 
 func TestHelp(t *testing.T) {

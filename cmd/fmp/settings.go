@@ -18,6 +18,7 @@ import (
 
 	"fmp/assets"
 	"fmp/featurize/yamlfile"
+	"fmp/onnx/suggest"
 )
 
 // envPrefix starts the names of the environment variables that are settings.
@@ -102,13 +103,26 @@ func bindSettingsUnder(cmd *cobra.Command, prefix string, target validated, alia
 			text = "" // the help then shows no default
 		}
 		flags.Var(&settingFlag{text: text, kind: kindName(f.value.Type())}, f.key, usage)
-		if values := choices[f.key]; values != nil {
-			// It fails only for a flag that does not exist or has one already.
-			_ = cmd.RegisterFlagCompletionFunc(f.key, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+		complete := cobra.NoFileCompletions
+		switch values := choices[f.key]; {
+		case f.key == "dataset.name":
+			complete = completeDataset
+		case f.key == "methods":
+			complete = completeList(values...)
+		case strings.HasSuffix(f.key, ".dir"):
+			complete = completeDirs(0)
+		case strings.HasSuffix(f.key, ".model"), f.key == "engine.library":
+			complete = cobra.FixedCompletions(values, cobra.ShellCompDirectiveDefault)
+		case values != nil:
+			complete = cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 		}
+		// It fails only for a flag that does not exist or has one already.
+		_ = cmd.RegisterFlagCompletionFunc(f.key, complete)
 	}
 	flags.StringVar(&s.file, "config", "", "settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+strings.Join(assets.ConfigNames(), ", ")+"; also $FMP_CONFIG")
 	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")
+	_ = cmd.RegisterFlagCompletionFunc("config", completeConfig)
+	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(s.keys()))
 	return s
 }
 
@@ -173,7 +187,7 @@ func (s *settings) unknown(key, where string) error {
 	if len(under) > 0 {
 		return fmt.Errorf("setting %q in %s is a group; its keys are %s", key, where, strings.Join(under, ", "))
 	}
-	if near := nearest(key, s.keys()); near != "" {
+	if near := suggest.Nearest(key, s.keys()); near != "" {
 		return fmt.Errorf("unknown setting %q in %s; did you mean %q?", key, where, near)
 	}
 	// A key given without its group ("alpha"), or in a wrong one.
@@ -239,7 +253,7 @@ func (s *settings) resolveAll() error {
 			for n := range byEnv {
 				names = append(names, n)
 			}
-			if near := nearest(name, names); near != "" {
+			if near := suggest.Nearest(name, names); near != "" {
 				hint = fmt.Sprintf("did you mean %s?", near)
 			}
 			errs = append(errs, fmt.Errorf("environment variable %s is no setting; %s", name, hint))
@@ -316,7 +330,7 @@ func readConfigFile(path string) (*viper.Viper, error) {
 		text, err := assets.Config(path)
 		if err != nil {
 			hint := "a file is given with its extension"
-			if near := nearest(path, assets.ConfigNames()); near != "" {
+			if near := suggest.Nearest(path, assets.ConfigNames()); near != "" {
 				hint = fmt.Sprintf("did you mean %q?", near)
 			}
 			return nil, fmt.Errorf("--config %s: %w; %s", path, err, hint)

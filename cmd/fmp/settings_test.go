@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,7 @@ func TestSettingsErrors(t *testing.T) {
 		name, file, env string
 		args            []string
 		want            string
+		missing         bool
 	}{
 		{name: "unknown key in the file", file: "erm: {l1: 3}", want: `unknown setting "erm.l1"`},
 		{name: "misspelt key in the file", file: "fedaration: {clients: 3}", want: `did you mean "federation.clients"?`},
@@ -93,13 +95,19 @@ func TestSettingsErrors(t *testing.T) {
 		{name: "unknown key of --set", args: []string{"--set", "erm.lambda=1"}, want: `unknown setting "erm.lambda"`},
 		{name: "--set without a value", args: []string{"--set", "erm.l2"}, want: "want KEY=VALUE"},
 		{name: "given twice", args: []string{"--set", "erm.l2=1", "--l2", "2"}, want: "given by two flags"},
-		{name: "no such file", args: []string{"--config", "gone.yaml"}, want: "gone.yaml"},
+		{name: "no such file", args: []string{"--config", "gone.yaml"}, want: "gone.yaml", missing: true},
 		{name: "unknown kind of file", args: []string{"--config", "x.ini"}, want: "allowed are .yaml"},
 		{name: "no such name", args: []string{"--config", "dmeo"}, want: `did you mean "demo"?`},
-		{name: "a folder", args: []string{"--config", "/tmp/.yaml"}, want: "settings file"},
+		{name: "a folder", args: []string{"--config", "FOLDER"}, want: "want a regular file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := append([]string{"config"}, c.args...)
+			if i := slices.Index(args, "FOLDER"); i > 0 {
+				args[i] = filepath.Join(t.TempDir(), "folder.yaml")
+				if err := os.Mkdir(args[i], 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if c.file != "" {
 				args = append(args, "--config", writeFile(t, "s.yaml", c.file))
 			}
@@ -107,8 +115,12 @@ func TestSettingsErrors(t *testing.T) {
 				t.Setenv(c.env, "1")
 			}
 			code, out, errs := runFMP(t, args...)
-			if code != exitUsage || out != "" || !strings.HasPrefix(errs, "fmp: ") || !strings.Contains(errs, c.want) {
-				t.Errorf("exit code %d, said %q; want %d and %q", code, errs, exitUsage, c.want)
+			exit := exitUsage
+			if c.missing {
+				exit = exitMissing
+			}
+			if code != exit || out != "" || !strings.HasPrefix(errs, "fmp: ") || !strings.Contains(errs, c.want) {
+				t.Errorf("exit code %d, said %q; want %d and %q", code, errs, exit, c.want)
 			}
 		})
 	}

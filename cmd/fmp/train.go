@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,9 @@ func newTrainCommand() *cobra.Command {
 ONNX Runtime does the work. First an extractor, then the predictor behind it, then the embedding.
 
 A training that was stopped goes on where it was when the same command is given again.`,
+		Example: `  fmp train extractor --dataset mnist --dx 32 -o extractor.onnx
+  fmp train predictor --dataset mnist --extractor extractor.onnx -o predictor.onnx
+  fmp train embedding --dataset mnist --extractor extractor.onnx --predictor predictor.onnx -o embedding.onnx`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -72,7 +76,7 @@ func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error
 	}
 	m, _, err := models.Load(f.from)
 	if err != nil {
-		return nil, inputError(err)
+		return nil, usageError(err)
 	}
 	return m, nil
 }
@@ -88,7 +92,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 	defer bar.close()
 	p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, bar.report)
 	if err != nil {
-		return inputError(err)
+		return usageError(err)
 	}
 	defer p.Close()
 	if p.Data.Corpus == nil {
@@ -146,10 +150,10 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 	if f.asJSON {
 		return printJSON(cmd.OutOrStdout(), res)
 	}
-	v, err := json.Marshal(res.Validation)
-	if err != nil {
-		return err
+	var scores []string
+	for _, name := range slices.Sorted(maps.Keys(res.Validation)) {
+		scores = append(scores, fmt.Sprintf("%s %.4g", name, res.Validation[name]))
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "model:      %s (sha256 %.12s)\nlog:        %s\nvalidation: %s\n", out, res.Digest, c.Log, v)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "model:      %s (sha256 %.12s)\nlog:        %s, drawn in %s.svg\nvalidation: %s\n", out, res.Digest, c.Log, out, strings.Join(scores, ", "))
 	return err
 }

@@ -31,16 +31,19 @@ func newTrainExtractorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extractor",
 		Short: "Train a residual network on a data set's extractor part and write its features as an ONNX model",
-		Long: `extractor trains a small residual network to classify the extractor part of a data set (the first half
+		Long: `Train a small residual network to classify the extractor part of a data set (the first half
 of its training images, and the classes that --classes leaves out) and writes the model that maps images to
-features of mean 0 and standard deviation 1. Test images are used for the printed accuracy alone.
+features of mean 0 and standard deviation 1. Test images are used for the printed accuracy alone. On two cores
+MNIST takes about two minutes, CIFAR-10 about forty.
 
 --start goes on from an extractor that this command made, for other data, say. --mirror exports a model that takes the
 mean over an image and its mirror image.
 
 --aux names a second data set of images of the same size, whose extractor part and spare classes are learned beside
-the first; --aux-out writes the same network with features standardised for that one. The run is saved every 30 seconds beside the output, as OUT.checkpoint, and goes on from there when the same
-command is given again; the log is OUT.jsonl. The result does not depend on the number of threads.`,
+the first; --aux-out writes the same network with features standardised for that one.
+
+The run is saved every 30 seconds beside the output, as OUT.checkpoint, and goes on from there when the same command
+is given again; the log is OUT.jsonl. The result does not depend on the number of threads.`,
 		Example: `  fmp train extractor --dataset mnist --dx 32 --out mnist.onnx
   fmp train extractor --dataset cifar10 --aux cifar100 --out cifar10.onnx --aux-out cifar100.onnx
   fmp train extractor --dataset cifar100 --classes 20 --out cifar100.onnx`,
@@ -77,11 +80,8 @@ command is given again; the log is OUT.jsonl. The result does not depend on the 
 				}
 			}
 			eng, err := ort.New(engine.Options{Threads: 1, Library: library})
-			if errors.Is(err, ort.ErrNoLibrary) {
-				return missingError(err)
-			}
 			if err != nil {
-				return err
+				return usageError(err)
 			}
 			defer eng.Close()
 			p := newTrainingProgress(cmd.ErrOrStderr())
@@ -191,9 +191,6 @@ func loadForTraining(cmd *cobra.Command, o dataset.Options) (*dataset.Dataset, e
 	defer p.close()
 	o.Progress = func(done, total int) { p.report("reading "+o.Name, done, total) }
 	ds, err := dataset.Load(cmd.Context(), o)
-	if errors.Is(err, dataset.ErrNotFound) {
-		return nil, missingError(err)
-	}
 	if err != nil {
 		return nil, usageError(err)
 	}

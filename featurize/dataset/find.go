@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"fmp/onnx/suggest"
 )
 
 // ErrNotFound is wrapped by the error of [Find] where no folder holds the data set.
@@ -60,7 +63,16 @@ func Find(name, setting string) (string, error) {
 	if _, ok := folders[name]; ok {
 		return "", fmt.Errorf("%w in %s; get it with `fmp data pull %s`, or name its folder with --dataset.dir", ErrNotFound, strings.Join(tried, ", "), name)
 	}
-	return "", fmt.Errorf("%w in %s; known names are %s; a folder of images is given by its path (./%s)", ErrNotFound, strings.Join(tried, ", "), strings.Join(Names(), ", "), name)
+	known = Names()
+	for _, d := range tried {
+		for _, s := range imported(d) {
+			if !slices.Contains(known, s) {
+				known = append(known, s)
+			}
+		}
+	}
+	return "", fmt.Errorf("%w in %s; known names are %s; a folder of images is given by its path (./%s)%s",
+		ErrNotFound, strings.Join(tried, ", "), strings.Join(known, ", "), name, suggest.DidYouMean(name, known))
 }
 
 // Status is whether a data set can be read, and from where.
@@ -92,18 +104,38 @@ func List(setting string) []Status {
 		out = append(out, s)
 	}
 	for _, d := range Dirs(setting) {
-		entries, err := os.ReadDir(d)
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			p := filepath.Join(d, e.Name())
-			if taken[p] || strings.HasPrefix(e.Name(), ".") {
+		for _, name := range imported(d) {
+			p := filepath.Join(d, name)
+			if taken[p] {
 				continue
 			}
 			if kind, err := Detect(p); err == nil {
-				out = append(out, Status{Name: e.Name(), Present: true, Where: p, Kind: kind})
+				out = append(out, Status{Name: name, Present: true, Where: p, Kind: kind})
 			}
+		}
+	}
+	return out
+}
+
+// imported lists the folders of a data folder that hold a data set, the official ones apart, in order.
+func imported(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	official := map[string]bool{}
+	for _, names := range folders {
+		for _, n := range names {
+			official[n] = true
+		}
+	}
+	var out []string
+	for _, e := range entries {
+		if official[e.Name()] || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if _, err := Detect(filepath.Join(dir, e.Name())); err == nil {
+			out = append(out, e.Name())
 		}
 	}
 	return out

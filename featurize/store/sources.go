@@ -5,6 +5,8 @@ package store
 import (
 	"fmt"
 	"strings"
+
+	"fmp/onnx/suggest"
 )
 
 // File is one file of a source as it is published.
@@ -72,5 +74,5 @@ func SourceOf(name string) (Source, error) {
 		}
 		names = append(names, s.Name)
 	}
-	return Source{}, fmt.Errorf("no download is known for data set %q; known are %s", name, strings.Join(names, ", "))
+	return Source{}, fmt.Errorf("no download is known for data set %q; known are %s%s", name, strings.Join(names, ", "), suggest.DidYouMean(name, names))
 }

@@ -206,7 +206,7 @@ func copyFile(from, to string) error {
 func Import(ctx context.Context, from, name, dir string, replace bool) (string, string, error) {
 	st, err := os.Stat(from)
 	if err != nil {
-		return "", "", err
+		return "", "", fmt.Errorf("importing a data set: %w", err)
 	}
 	kind := dataset.KindFolder
 	archive := map[string]int64(nil)

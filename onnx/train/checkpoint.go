@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 
 	"fmp/onnx"
 )
@@ -35,11 +36,30 @@ func loadCheckpoint(path, run string) (t int, state map[string]*onnx.Tensor, ok 
 		return 0, nil, false, fmt.Errorf("checkpoint: %w; remove it to start afresh", err)
 	}
 	if have := m.Metadata[keyRun]; have != run {
-		return 0, nil, false, fmt.Errorf("checkpoint %s is of another run (%q, this is %q); remove it to start afresh, or give this run a folder of its own", path, have, run)
+		return 0, nil, false, fmt.Errorf("checkpoint %s is of another run (it says %s where this one says %s); remove it to start afresh, or write to another file", path, differs(have, run), differs(run, have))
 	}
 	t, err = strconv.Atoi(m.Metadata[keyStep])
 	if err != nil || t < 0 {
 		return 0, nil, false, fmt.Errorf("checkpoint %s: its step is %q; remove it to start afresh", path, m.Metadata[keyStep])
 	}
 	return t, m.Graph.Initializers, true, nil
+}
+
+// differs is the part of a around the first place where it is not b, quoted.
+func differs(a, b string) string {
+	const before, length = 20, 60
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	from := max(0, i-before)
+	to := min(len(a), from+length)
+	text := strings.ToValidUTF8(a[from:to], "")
+	if from > 0 {
+		text = "…" + text
+	}
+	if to < len(a) {
+		text += "…"
+	}
+	return strconv.Quote(text)
 }

@@ -4,11 +4,14 @@
 package experiment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+
+	"fmp/onnx/suggest"
 )
 
 // Config holds every setting of a run. The names in the tags are the keys of the settings file, of
@@ -30,7 +33,7 @@ type Config struct {
 	// own, chosen on the meta-training corpus by NLL), or both. Default shared.
 	Protocol string `mapstructure:"protocol" yaml:"protocol" json:"protocol" doc:"shared, tuned or both: one L2 for all methods, or each method's own chosen on the corpus"`
 	// Methods are names of the registry in pipeline/posterior, in the order of the table; empty means all.
-	Methods []string `mapstructure:"methods" yaml:"methods,flow" json:"methods" doc:"methods to run, in the table's order; empty means all"`
+	Methods []string `mapstructure:"methods" yaml:"methods,flow" json:"methods" doc:"methods to run, of LANN, LBNN, LMP, ANN, BNN, MP, CANN, CBNN, CFMP, FMP, FedCGS and PRIOR; empty means all"`
 	Engine  Engine   `mapstructure:"engine" yaml:"engine" json:"engine"`
 	Tasks   Tasks    `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
 	Tuning  Tuning   `mapstructure:"tuning" yaml:"tuning" json:"tuning"`
@@ -226,7 +229,8 @@ func (c *Config) Validate() error {
 	}
 	choice := func(key, v string, options ...string) {
 		if !slices.Contains(options, v) {
-			fail(key, fmt.Sprintf("%q", v), strings.Join(options, ", "), fmt.Sprintf("pass --set %s=%s, say", key, options[0]))
+			likely := cmp.Or(suggest.Nearest(v, options), options[0])
+			fail(key, fmt.Sprintf("%q", v), strings.Join(options, ", "), fmt.Sprintf("pass --set %s=%s, say", key, likely))
 		}
 	}
 	given := func(key, v, example string) {

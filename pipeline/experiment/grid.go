@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"fmp/featurize/yamlfile"
+	"fmp/onnx/suggest"
 )
 
 // Grid is a set of runs: settings that all share, and keys that take several values each. Runs are all
@@ -55,13 +57,13 @@ func ParseGrid(data []byte) (*Grid, error) {
 		if errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("grid: the file is empty; give settings and vary")
 		}
-		return nil, fmt.Errorf("grid: allowed are settings and vary: %w", err)
+		return nil, gridError(err)
 	}
 	known := flatten(Default())
 	total := 1
 	for _, k := range slices.Sorted(maps.Keys(g.Vary)) {
 		if _, ok := known[k]; !ok || strings.HasPrefix(k, "output.") {
-			return nil, fmt.Errorf("grid: vary has no setting %q; `fmp config` lists them (output.dir is the grid's own)", k)
+			return nil, fmt.Errorf("grid: vary has no setting %q; `fmp config` lists them (output.dir is the grid's own)%s", k, suggest.DidYouMean(k, slices.Collect(maps.Keys(known))))
 		}
 		n := len(g.Vary[k])
 		if n == 0 {
@@ -72,6 +74,29 @@ func ParseGrid(data []byte) (*Grid, error) {
 		}
 	}
 	return &g, nil
+}
+
+// unknownField is how the decoder words an unknown key.
+var unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+
+// gridError words the decoder's complaint on one line, without the names of Go types and with the likeliest key.
+func gridError(err error) error {
+	var complaint *yaml.TypeError
+	if !errors.As(err, &complaint) {
+		return fmt.Errorf("grid: allowed are settings and vary: %w", err)
+	}
+	keys := []string{"settings", "vary"}
+	for k := range flatten(Default()) {
+		keys = append(keys, strings.Split(k, ".")...)
+	}
+	var lines []string
+	for _, l := range complaint.Errors {
+		lines = append(lines, unknownField.ReplaceAllStringFunc(l, func(m string) string {
+			name := unknownField.FindStringSubmatch(m)[1]
+			return fmt.Sprintf("unknown key %q%s", name, suggest.DidYouMean(name, keys))
+		}))
+	}
+	return fmt.Errorf("grid: allowed are settings and vary: %s", strings.Join(lines, "; "))
 }
 
 // Runs lists the combinations, keys in alphabetical order and the last one varying fastest. Every

@@ -32,9 +32,9 @@ func TestGridIsAllCombinations(t *testing.T) {
 func TestGridRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "empty"},
-		{"unknown section", "varies: {}\n", "settings and vary"},
-		{"unknown setting", "settings: {erm: {l3: 1}}\n", "l3"},
-		{"unknown varied setting", "vary: {erm.l3: [1]}\n", "erm.l3"},
+		{"unknown section", "varry: {}\n", `unknown key "varry"; did you mean vary?`},
+		{"unknown setting", "settings: {erm: {l3: 1}}\n", `unknown key "l3"; did you mean l2?`},
+		{"unknown varied setting", "vary: {erm.l3: [1]}\n", "did you mean erm.l2?"},
 		{"no values", "vary: {erm.l2: []}\n", "no values"},
 		{"out of range", "vary: {erm.l2: [1, -1]}\n", "erm.l2 is -1"},
 		{"wrong type", "vary: {seeds: [many]}\n", "many"},

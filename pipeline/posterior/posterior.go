@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 
+	"fmp/onnx/suggest"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/point"
 )
@@ -222,17 +223,12 @@ func (t *Task) Samples() int { return t.in.Samples }
 
 // Lookup is the method called name, in whatever case. An unknown name is an error with the likeliest one.
 func Lookup(name string) (Method, error) {
-	best, near := "", math.MaxInt
 	for _, m := range registry {
-		n := m.Info().Name
-		if strings.EqualFold(n, name) {
+		if strings.EqualFold(m.Info().Name, name) {
 			return m, nil
 		}
-		if d := editDistance(strings.ToUpper(n), strings.ToUpper(name)); d < near {
-			best, near = n, d
-		}
 	}
-	return nil, fmt.Errorf("posterior: no method %q; did you mean %s? There are %s", name, best, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("posterior: no method %q; there are %s%s", name, strings.Join(Names(), ", "), suggest.DidYouMean(name, Names()))
 }
 
 // All are the methods in the order of the letter's table, then FedCGS and PRIOR.
@@ -245,24 +241,4 @@ func Names() []string {
 		out = append(out, m.Info().Name)
 	}
 	return out
-}
-
-// editDistance is Levenshtein's: insertions, deletions and replacements that turn a into b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

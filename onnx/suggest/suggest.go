@@ -1,18 +1,15 @@
-package main
+// Package suggest finds the name that was probably meant where another was given, for error messages.
+package suggest
 
 import (
 	"sort"
 	"strings"
-
-	"github.com/spf13/pflag"
 )
 
-type flagT = pflag.Flag
-
-// nearest is the candidate closest to name by edit distance, "" where none is close: more than two
-// edits, or more than a third of the name's length for long names. Ties go to the first in
-// alphabetical order.
-func nearest(name string, candidates []string) string {
+// Nearest is the candidate closest to name by edit distance, whatever the case of letters; "" where none is
+// close: more than two edits, or more than a third of the name's length for long names. Ties go to the first
+// in alphabetical order.
+func Nearest(name string, candidates []string) string {
 	best, bestDist := "", max(2, len(name)/3)+1
 	sorted := append([]string{}, candidates...)
 	sort.Strings(sorted)
@@ -50,4 +47,13 @@ func editDistance(a, b string) int {
 		}
 	}
 	return d[len(x)][len(y)]
+}
+
+// DidYouMean is the clause "; did you mean NAME?" for the end of an error message, and "" where no candidate is
+// close to name.
+func DidYouMean(name string, candidates []string) string {
+	if near := Nearest(name, candidates); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
 }
