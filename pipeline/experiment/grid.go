@@ -57,7 +57,7 @@ func ParseGrid(data []byte) (*Grid, error) {
 		if errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("grid: the file is empty; give settings and vary")
 		}
-		return nil, gridError(err)
+		return nil, fmt.Errorf("grid: allowed are settings and vary: %w", keyError(err))
 	}
 	known := flatten(Default())
 	total := 1
@@ -76,14 +76,17 @@ func ParseGrid(data []byte) (*Grid, error) {
 	return &g, nil
 }
 
-// unknownField is how the decoder words an unknown key.
-var unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+// unknownField is how the decoder words an unknown key, and lineNumber where it stands.
+var (
+	unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+	lineNumber   = regexp.MustCompile(`(?m)\bline \d+: `)
+)
 
-// gridError words the decoder's complaint on one line, without the names of Go types and with the likeliest key.
-func gridError(err error) error {
+// keyError words the decoder's complaint on one line, without the names of Go types and with the likeliest key.
+func keyError(err error) error {
 	var complaint *yaml.TypeError
 	if !errors.As(err, &complaint) {
-		return fmt.Errorf("grid: allowed are settings and vary: %w", err)
+		return err
 	}
 	keys := []string{"settings", "vary"}
 	for k := range flatten(Default()) {
@@ -96,7 +99,7 @@ func gridError(err error) error {
 			return fmt.Sprintf("unknown key %q%s", name, suggest.DidYouMean(name, keys))
 		}))
 	}
-	return fmt.Errorf("grid: allowed are settings and vary: %s", strings.Join(lines, "; "))
+	return errors.New(strings.Join(lines, "; "))
 }
 
 // Runs lists the combinations, keys in alphabetical order and the last one varying fastest. Every
@@ -161,7 +164,8 @@ func strictYAML(data []byte, c *Config) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w; `fmp config` lists the settings", err)
+		// The lines are those of a part of the file, written anew.
+		return fmt.Errorf("%s; `fmp config` lists the settings", lineNumber.ReplaceAllString(keyError(err).Error(), ""))
 	}
 	return nil
 }
