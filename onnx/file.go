@@ -28,6 +28,9 @@ func Load(path string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading model %s: %w", path, err)
 	}
+	if st.IsDir() {
+		return nil, fmt.Errorf("loading model %s: it is a folder; give the .onnx file (a TensorFlow SavedModel is exported with tf2onnx)", path)
+	}
 	if !st.Mode().IsRegular() || st.Size() > MaxFileBytes {
 		return nil, fmt.Errorf("loading model %s: not a regular file of at most %d bytes", path, int64(MaxFileBytes))
 	}
@@ -73,9 +76,15 @@ func Unmarshal(data []byte) (*Model, error) {
 func decode(data []byte) (*onnxpb.ModelProto, error) {
 	var p onnxpb.ModelProto
 	if err := (proto.UnmarshalOptions{RecursionLimit: maxMessages}).Unmarshal(data, &p); err != nil {
-		return nil, fmt.Errorf("not an ONNX model: %w", err)
+		if what := foreignFormat(data); what != "" {
+			return nil, fmt.Errorf("not an ONNX model: %s", what)
+		}
+		return nil, fmt.Errorf("not an ONNX model, or a damaged one: %w", err)
 	}
 	if p.Graph == nil {
+		if what := foreignFormat(data); what != "" {
+			return nil, fmt.Errorf("not an ONNX model: %s", what)
+		}
 		return nil, fmt.Errorf("not an ONNX model: it holds no graph")
 	}
 	return &p, nil

@@ -105,7 +105,7 @@ func TestLoadRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		filepath.Join(dir, "none.onnx"): "none.onnx", garbage: "not an ONNX model", empty: "holds no graph", dir: "not a regular file",
+		filepath.Join(dir, "none.onnx"): "none.onnx", garbage: "not an ONNX model", empty: "the file is empty", dir: "is a folder",
 	} {
 		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error is %v, want one with %q", path, err, want)

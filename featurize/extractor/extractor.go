@@ -93,11 +93,11 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	if x.sig.h < 1 || x.sig.w < 1 || x.sig.h > maxInputSide || x.sig.w > maxInputSide {
 		return nil, fmt.Errorf("images of %dx%d pixels; allowed are 1 to %d a side", x.sig.h, x.sig.w, maxInputSide)
 	}
-	if err := x.setScale(); err != nil {
+	if err := evaluates(x.model); err != nil {
 		return nil, err
 	}
-	if manifest.Kind == "" {
-		x.notes = append(x.notes, fmt.Sprintf("features are %q, %s", sig.output, sig.why))
+	if err := x.setScale(); err != nil {
+		return nil, err
 	}
 	if x.opt.Batch == 0 {
 		x.opt.Batch = DefaultBatch
@@ -115,14 +115,21 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	for i := 0; i < workers && (i == 0 || !x.shared); i++ {
 		s, err := eng.Load(x.model)
 		if err != nil {
+			if why := onnx.Check(x.model); why != nil { // says what to do about it, where an engine does not
+				err = fmt.Errorf("%w (%w)", err, why)
+			}
 			return nil, errors.Join(err, x.Close())
 		}
 		x.sessions = append(x.sessions, s)
 	}
 	blank := &dataset.Images{N: 1, H: images.H, W: images.W, Ch: images.Ch, Pix: make([]uint8, images.H*images.W*images.Ch)}
-	probe, err := x.batch(x.sessions[0], blank, 0, 1, x.buffer())
+	probe, over, err := x.batch(x.sessions[0], blank, 0, 1, x.buffer())
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("trying the model on a blank image: %w", err), x.Close())
+	}
+	if manifest.Kind == "" {
+		// First, as the rest is of less weight.
+		x.notes = append([]string{fmt.Sprintf("features are %q, %s%s", sig.output, sig.why, over)}, x.notes...)
 	}
 	x.dx = len(probe)
 	if manifest.Dx != 0 && manifest.Dx != x.dx {
@@ -251,7 +258,7 @@ func (x *Extractor) Features(ctx context.Context, images *dataset.Images, progre
 					return nil
 				}
 				to := min(from+x.opt.Batch, n)
-				rows, err := x.batch(s, images, from, to, buf)
+				rows, _, err := x.batch(s, images, from, to, buf)
 				if err != nil {
 					return fmt.Errorf("extractor %s: images %d to %d: %w", x.name, from, to-1, err)
 				}
@@ -271,51 +278,52 @@ func (x *Extractor) Features(ctx context.Context, images *dataset.Images, progre
 	return out, nil
 }
 
-// batch runs images from..to-1 and returns their pooled features.
-func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int, buf *buffer) ([]float32, error) {
+// batch runs images from..to-1 and returns their pooled features, and what they were averaged over, in words.
+func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int, buf *buffer) (rows []float32, over string, err error) {
 	n := to - from
 	in, err := x.feed(images, from, to, buf)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	fetch, err := engine.Eval(s, map[string]*onnx.Tensor{x.sig.input: in}, x.sig.output)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	rows, err := x.pool(fetch[x.sig.output], in.Shape[0])
+	rows, over, err = x.pool(fetch[x.sig.output], in.Shape[0])
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	dx := len(rows) / in.Shape[0]
 	rows = rows[:n*dx]
 	for i, v := range rows {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return nil, fmt.Errorf("feature %d of image %d is %v; features must be finite: check extractor.mean and extractor.std, and the model", i%dx, from+i/dx, v)
+			return nil, "", fmt.Errorf("feature %d of image %d is %v; features must be finite: check extractor.mean and extractor.std, and the model", i%dx, from+i/dx, v)
 		}
 	}
-	return rows, nil
+	return rows, over, nil
 }
 
 // pool brings the model's output to [n, dx]: a map of features is averaged over its pixels (the last two axes,
 // or the middle two for an NHWC model), a sequence of tokens over the tokens.
-func (x *Extractor) pool(t *onnx.Tensor, n int) ([]float32, error) {
+func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string, err error) {
 	if t == nil {
-		return nil, fmt.Errorf("the model gave no %q", x.sig.output)
+		return nil, "", fmt.Errorf("the model gave no %q", x.sig.output)
 	}
 	v, err := float32s(t)
 	if err != nil {
-		return nil, fmt.Errorf("output %q: %w", x.sig.output, err)
+		return nil, "", fmt.Errorf("output %q: %w", x.sig.output, err)
 	}
 	if len(t.Shape) == 0 || t.Shape[0] != n || t.Len() == 0 {
-		return nil, fmt.Errorf("output %q is %v for %d images; its first dimension must be theirs", x.sig.output, t.Shape, n)
+		return nil, "", fmt.Errorf("output %q is %v for %d images; its first dimension must be theirs", x.sig.output, t.Shape, n)
 	}
 	rows, inner, d := 0, 1, 0 // v is [rows, inner, d] with the pixels on axis 1, or [rows, d, inner] where last
 	last := false
 	switch len(t.Shape) {
 	case 2:
-		return v, nil
+		return v, "", nil
 	case 3:
 		rows, inner, d = n, t.Shape[1], t.Shape[2]
+		over = fmt.Sprintf(", averaged over %d tokens", inner)
 	case 4:
 		rows = n
 		if x.sig.nhwc {
@@ -323,8 +331,9 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) ([]float32, error) {
 		} else {
 			d, inner, last = t.Shape[1], t.Shape[2]*t.Shape[3], true
 		}
+		over = fmt.Sprintf(", averaged over %d pixels", inner)
 	default:
-		return nil, fmt.Errorf("output %q is %v; features are [batch, dx], [batch, tokens, dx] or a map of 4 dimensions: name another value with extractor.output", x.sig.output, t.Shape)
+		return nil, "", fmt.Errorf("output %q is %v; features are [batch, dx], [batch, tokens, dx] or a map of 4 dimensions: name another value with extractor.output", x.sig.output, t.Shape)
 	}
 	out := make([]float32, rows*d)
 	for i := range rows {
@@ -340,7 +349,7 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) ([]float32, error) {
 			out[i*d+k] = float32(sum / float64(inner))
 		}
 	}
-	return out, nil
+	return out, over, nil
 }
 
 // float32s is a tensor's elements as float32.

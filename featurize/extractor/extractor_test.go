@@ -355,3 +355,60 @@ func TestHalf(t *testing.T) {
 		t.Error("infinity or NaN is lost")
 	}
 }
+
+// A model that still trains has features that depend on the batch or on chance: refused, not run.
+func TestTrainingFormIsRefused(t *testing.T) {
+	eng := openORT(t)
+	im := images(1, 6, 4, 3)
+	ones := func(b *onnx.Builder, name string) onnx.Ref {
+		return b.Param(name, onnx.NewTensor([]float32{1, 1, 1}, 3))
+	}
+	for _, c := range []struct {
+		op   string
+		mode int64
+	}{{"BatchNormalization", 0}, {"BatchNormalization", 1}, {"Dropout", 0}, {"Dropout", 1}} {
+		b := onnx.NewBuilder("training")
+		v := b.Input("image", onnx.Float32, "n", 3, 6, 4)
+		if c.op == "Dropout" {
+			on := b.Param("on", onnx.NewTensor([]bool{c.mode == 1}))
+			v = b.Op("Dropout", []onnx.Ref{v, b.Param("ratio", onnx.NewTensor([]float32{0.5})), on})
+		} else {
+			outputs := 1
+			if c.mode == 1 {
+				outputs = 3
+			}
+			v = b.OpN("BatchNormalization", []onnx.Ref{v, ones(b, "scale"), ones(b, "shift"), ones(b, "mean"), ones(b, "var")}, outputs, onnx.IntAttr("training_mode", int(c.mode)))[0]
+		}
+		b.Output("features", v)
+		m, err := b.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := New(eng, m, models.Manifest{}, Options{}, *im)
+		if c.mode == 1 {
+			if err == nil || !strings.Contains(err.Error(), c.op) || !strings.Contains(err.Error(), "evaluation form") {
+				t.Errorf("%s in training form: error is %v", c.op, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s in evaluation form: %v", c.op, err)
+			continue
+		}
+		if notes := x.Notes(); len(notes) == 0 || !strings.Contains(notes[0], "averaged over 24 pixels") {
+			t.Errorf("notes are %q", notes)
+		}
+		x.Close()
+	}
+}
+
+// What an engine says of an operator that it lacks is not enough: the error says what to do.
+func TestUnknownOperators(t *testing.T) {
+	eng := openORT(t)
+	m := classifier(t, false, "logits")
+	m.Graph.Nodes[0].Op, m.Graph.Nodes[0].Domain = "Blur", "my.layers"
+	m.Opsets["my.layers"] = 1
+	if _, err := New(eng, m, models.Manifest{}, Options{}, *images(1, 8, 8, 1)); err == nil || !strings.Contains(err.Error(), "my.layers.Blur") || !strings.Contains(err.Error(), "export it with standard operators") {
+		t.Errorf("error is %v", err)
+	}
+}

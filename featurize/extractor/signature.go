@@ -145,7 +145,7 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 	}
 	out := g.Outputs[0].Name
 	if head := classifierHead(g, maker, out); head != "" {
-		return head, fmt.Sprintf("the input of the last linear layer, whose output %q is taken for class scores", out), nil
+		return head, fmt.Sprintf("the input of the last linear layer, whose output %q is taken for class scores (extractor.output %s would take that itself)", out, out), nil
 	}
 	return out, "the only output", nil
 }
@@ -210,6 +210,37 @@ func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 		}
 	}
 	return false
+}
+
+// evaluates refuses a model that was exported in training form: its features would depend on which images share
+// a batch (BatchNormalization by the batch's own statistics) or on chance (Dropout).
+func evaluates(m *onnx.Model) error {
+	opset := m.Opset()
+	for _, n := range m.Graph.Nodes {
+		training := false
+		switch {
+		case n.Domain != "":
+		case n.Op == "BatchNormalization" && opset >= 14:
+			training = n.Int("training_mode", 0) != 0
+		case n.Op == "BatchNormalization" && opset >= 7:
+			training = len(n.Outputs) > 1
+		case n.Op == "Dropout" && opset >= 12:
+			t := m.Graph.Initializers[n.Input(2)]
+			for _, c := range m.Graph.Nodes {
+				if a, ok := c.Attr("value"); ok && c.Op == "Constant" && n.Input(2) != "" && c.Outputs[0] == n.Input(2) {
+					t = a.Tensor
+				}
+			}
+			if t != nil {
+				v, ok := t.Data.([]bool)
+				training = ok && len(v) == 1 && v[0]
+			}
+		}
+		if training {
+			return fmt.Errorf("node %q is %s in training form, so that the features of an image would depend on the others of its batch or on chance; export the model in evaluation form (PyTorch: net.eval() before torch.onnx.export)", n.Name, n.Op)
+		}
+	}
+	return nil
 }
 
 // prune is the model with value as its only output and without the nodes and weights that value does not
