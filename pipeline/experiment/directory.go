@@ -255,11 +255,20 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.WriteBytes(d.file(ResultsFile), data); err != nil {
+	var csv bytes.Buffer
+	if err := WriteCSV(&csv, rs); err != nil {
 		return nil, err
 	}
-	if err := atomicfile.Write(d.file(CSVFile), func(w io.Writer) error { return WriteCSV(w, rs) }); err != nil {
-		return nil, err
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{ResultsFile, data}, {CSVFile, csv.Bytes()}} {
+		if was, err := os.ReadFile(d.file(f.name)); err == nil && bytes.Equal(was, f.data) {
+			continue // a finished run is left as it is
+		}
+		if err := atomicfile.WriteBytes(d.file(f.name), f.data); err != nil {
+			return nil, err
+		}
 	}
 	if err := d.close(); err != nil {
 		return nil, err

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/report"
+)
+
+// programEnv makes the test binary be the program, for tests that kill it.
+const programEnv = "BE_THE_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(programEnv) != "" {
+		os.Unsetenv(programEnv)
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// pictureGrid writes a grid of four runs, both protocols, on a folder of pictures, and returns its file.
+func pictureGrid(t *testing.T, seeds int, methods string) string {
+	t.Helper()
+	place := t.TempDir()
+	data := filepath.Join(place, "photos")
+	pictures(t, data)
+	p := filepath.Join(place, "grid.yaml")
+	text := fmt.Sprintf(`settings:
+  dataset: {name: %q, splits: {extractor: 0.3, clients: 0.3}}
+  extractor: {model: %q, mean: [0.5], std: [0.5]}
+  federation: {clients: 2, partition: both, alpha: [0.5]}
+  predictor: {model: untrained, fresh: 10}
+  embedding: {model: untrained}
+  posterior: {samples: 3}
+  tuning: {tasks: 1, points: 10}
+  protocol: both
+  seeds: %d
+  methods: [%s]
+vary:
+  federation.points: [5, 6]
+  seed: [1, 2]
+`, data, randomExtractor(t), seeds, methods)
+	if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// gridNames are the run directories of pictureGrid.
+var gridNames = []string{"points=5,seed=1", "points=5,seed=2", "points=6,seed=1", "points=6,seed=2"}
+
+// sameFigures compares all files with figures of two run directories.
+func sameFigures(t *testing.T, a, b string) {
+	t.Helper()
+	for _, name := range []string{experiment.ResultsFile, experiment.CSVFile, experiment.TuningFile, report.MarkdownFile, report.LaTeXFile} {
+		x, err := os.ReadFile(filepath.Join(a, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := os.ReadFile(filepath.Join(b, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(x, y) {
+			t.Errorf("%s differs between %s and %s", name, a, b)
+		}
+	}
+}
+
+func TestGridGivesTheBytesOfSingleRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes ten runs with their reports: ten seconds")
+	}
+	emptyCache(t)
+	place := t.TempDir()
+	file := pictureGrid(t, 2, "ANN, CANN, FMP, PRIOR")
+	for _, threads := range []string{"1", "3"} {
+		if code, _, errs := runFMP(t, "grid", file, "--threads", threads, "--out", filepath.Join(place, threads)); code != exitOK {
+			t.Fatalf("exit code %d: %s", code, errs)
+		}
+	}
+	for i, name := range gridNames {
+		one := filepath.Join(place, "1", name)
+		sameFigures(t, one, filepath.Join(place, "3", name))
+		if i > 0 && i < 3 {
+			continue // two single runs are enough
+		}
+		single := filepath.Join(place, "single", name)
+		// The directory's settings name no places: the models and images are given again.
+		g, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := experiment.ParseGrid(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs, err := parsed.Runs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := runs[i].Config
+		code, _, errs := runFMP(t, "run", "--config", filepath.Join(one, experiment.ConfigFile), "--dataset", c.Dataset.Name,
+			"--extractor", c.Extractor.Model, "--threads", "2", "--out", single)
+		if code != exitOK {
+			t.Fatalf("exit code %d: %s", code, errs)
+		}
+		sameFigures(t, one, single)
+	}
+	// Done again, it does nothing.
+	before := stamps(t, filepath.Join(place, "3"))
+	code, out, errs := runFMP(t, "grid", file, "--threads", "2", "--out", filepath.Join(place, "3"), "--json")
+	var all []runOutput
+	if err := json.Unmarshal([]byte(out), &all); code != exitOK || err != nil || len(all) != len(gridNames) || len(all[0].Tables) != 4 {
+		t.Errorf("exit code %d, %v, %d runs: %s", code, err, len(all), errs)
+	}
+	if strings.Count(errs, "was done before") != len(gridNames) {
+		t.Errorf("a finished grid said %s", errs)
+	}
+	for p, was := range before {
+		if now, err := os.Stat(p); err != nil || !now.ModTime().Equal(was) {
+			t.Errorf("%s was written again", p)
+		}
+	}
+}
+
+// stamps are the times at which the files below a folder were written.
+func stamps(t *testing.T, root string) map[string]time.Time {
+	t.Helper()
+	out := map[string]time.Time{}
+	if err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		st, err := e.Info()
+		if err == nil {
+			out[p] = st.ModTime()
+		}
+		return err
+	}); err != nil || len(out) == 0 {
+		t.Fatalf("%d files: %v", len(out), err)
+	}
+	return out
+}
+
+// lines counts finished lines of a file of every run below a folder.
+func lines(t *testing.T, root, name string) int {
+	t.Helper()
+	n := 0
+	for _, run := range gridNames {
+		b, err := os.ReadFile(filepath.Join(root, run, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		n += bytes.Count(b, []byte("\n"))
+	}
+	return n
+}
+
+func TestGridSurvivesKills(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the program several times and kills it: half a minute")
+	}
+	emptyCache(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const seeds = 3
+	file, place := pictureGrid(t, seeds, "LBNN, ANN, BNN, CANN, FMP"), t.TempDir()
+	whole, killed := filepath.Join(place, "whole"), filepath.Join(place, "killed")
+	if code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", whole); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	total := lines(t, whole, experiment.ResultsFile)
+	if want := len(gridNames) * 2 * 2 * seeds * 5; total != want {
+		t.Fatalf("%d cells; want %d", total, want)
+	}
+
+	const kills, threads = 3, 2
+	for k := range kills {
+		target := (k + 1) * total / (kills + 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		cmd := exec.CommandContext(ctx, self, "grid", file, "--threads", fmt.Sprint(threads), "--out", killed)
+		cmd.Env = append(os.Environ(), programEnv+"=1")
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for lines(t, killed, experiment.TimingsFile) < target && ctx.Err() == nil {
+			time.Sleep(2 * time.Millisecond)
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatalf("%v: %s", err, said.String())
+		}
+		if err := cmd.Wait(); err == nil || ctx.Err() != nil {
+			t.Fatalf("the program was not killed at work (%v): %s", err, said.String())
+		}
+		cancel()
+		done := lines(t, killed, experiment.TimingsFile)
+		if done < target || done >= total {
+			t.Fatalf("killed at %d of %d cells", done, total)
+		}
+		// What a cell killed half-way leaves at worst: the beginning of a line.
+		journals, err := filepath.Glob(filepath.Join(killed, "*", experiment.JournalFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range journals {
+			b, err := os.ReadFile(j)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = b[:bytes.LastIndexByte(b, '\n')+1]
+			if err := os.WriteFile(j, append(b, `{"partition":"homogeneous","method":"FMP","acc":0.9`...), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	code, out, errs := runFMP(t, "grid", file, "--threads", "1", "--out", killed)
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	if !strings.Contains(out, "FMP") {
+		t.Errorf("printed %s", out)
+	}
+	for _, name := range gridNames {
+		sameFigures(t, filepath.Join(whole, name), filepath.Join(killed, name))
+		// A cell that was done again would have two timings. A kill between figures and timing loses the latter.
+		seen := map[experiment.Cell]int{}
+		b, err := os.ReadFile(filepath.Join(killed, name, experiment.TimingsFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(b) {
+			var c experiment.Cell
+			if err := json.Unmarshal(line, &c); err != nil {
+				t.Fatal(err)
+			}
+			if seen[c]++; seen[c] > 1 {
+				t.Errorf("%s: %s was done twice", name, c)
+			}
+		}
+	}
+	if n := lines(t, killed, experiment.TimingsFile); n < total-kills*threads {
+		t.Errorf("timings of %d of %d cells", n, total)
+	}
+}
+
+func TestTwoProgramsDoNotShareARunDirectory(t *testing.T) {
+	dir := t.TempDir()
+	c := experiment.Default()
+	id, err := experiment.Identity(c, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := experiment.Open(dir, c, experiment.Manifest{Identity: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := experiment.Open(dir, c, experiment.Manifest{Identity: id}); err == nil || !strings.Contains(err.Error(), "another fmp") {
+		t.Errorf("a second one got in: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d, err = experiment.Open(dir, c, experiment.Manifest{Identity: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGridGoesOnAfterARunThatFails(t *testing.T) {
+	emptyCache(t)
+	file, out := pictureGrid(t, 1, "ANN, FMP"), t.TempDir()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Half of the runs ask for more points than there are.
+	if err := os.WriteFile(file, bytes.Replace(b, []byte("[5, 6]"), []byte("[5, 6000]"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, errs := runFMP(t, "grid", file, "--threads", "2", "--out", out)
+	if code != exitUsage || !strings.Contains(errs, "2 of 4 runs failed") || !strings.Contains(errs, "points=6000,seed=2: FAILED") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if !strings.Contains(stdout, "points=5,seed=1") || !strings.Contains(stdout, "points=5,seed=2") || strings.Contains(stdout, "6000") {
+		t.Errorf("printed %s", stdout)
+	}
+	code, stdout, errs = runFMP(t, "grid", file, "--out", out, "--dry-run")
+	if code != exitOK || strings.Count(stdout, "8 of 8 cells done") != 2 && strings.Count(stdout, " 0 of ") != 2 {
+		t.Errorf("exit code %d: %s %s", code, stdout, errs)
+	}
+}
