@@ -18,7 +18,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
 )
@@ -170,14 +170,7 @@ func TestRuntimesAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs every shipped graph on every runtime")
 	}
-	if _, _, err := ort.FindLibrary(""); err != nil {
-		t.Skipf("needs the ONNX Runtime: %v", err)
-	}
-	native, err := ort.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer native.Close()
+	native := orttest.New(t)
 	goOnly, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)

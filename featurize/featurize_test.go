@@ -14,8 +14,7 @@ import (
 	"fmp/featurize/extractor"
 	"fmp/models"
 	"fmp/onnx"
-	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 )
 
 func TestStats(t *testing.T) {
@@ -49,13 +48,7 @@ func testData() *dataset.Dataset {
 
 func openTest(t *testing.T, workers int, kind string) *extractor.Extractor {
 	t.Helper()
-	eng, err := ort.New(engine.Options{Threads: 1})
-	if errors.Is(err, ort.ErrNoLibrary) {
-		t.Skip("no ONNX Runtime library: run make setup")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := orttest.New(t)
 	b := onnx.NewBuilder("conv")
 	k := make([]float32, 3*9)
 	for i := range k {

@@ -5,21 +5,14 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 )
 
 // eval runs m on the ONNX Runtime, or skips the test where there is none.
 func eval(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ...string) map[string]*onnx.Tensor {
 	t.Helper()
-	if _, _, err := ort.FindLibrary(""); err != nil {
-		t.Skipf("needs the ONNX Runtime: %v", err)
-	}
-	e, err := ort.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return evalOn(t, e, m, feeds, outputs...)
+	return evalOn(t, orttest.New(t), m, feeds, outputs...)
 }
 
 // evalPure runs m on the engine that is Go alone.
@@ -29,12 +22,12 @@ func evalPure(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor, output
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer e.Close()
 	return evalOn(t, e, m, feeds, outputs...)
 }
 
 func evalOn(t *testing.T, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ...string) map[string]*onnx.Tensor {
 	t.Helper()
-	defer e.Close()
 	s, err := e.Load(m)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort/orttest"
 )
 
 // The operator tests of the ONNX standard (Debian: libonnx-testdata): what is inferred of their outputs,
@@ -132,7 +133,7 @@ func TestRewritingOnTheStandardsTests(t *testing.T) {
 		t.Skip("runs the standard's tests several times")
 	}
 	dir := standardTests(t)
-	e := runtimeEngine(t)
+	e := orttest.New(t)
 	base, err := conformance.RunAll(t.Context(), e, dir, conformance.DefaultTolerance, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -13,24 +13,11 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 )
 
 // These tests compare models before and after a rewriting, and inferred with actual types, on the ONNX
 // Runtime; they are skipped where its library is not found.
-
-func runtimeEngine(t *testing.T) engine.Engine {
-	t.Helper()
-	if _, _, err := ort.FindLibrary(""); err != nil {
-		t.Skipf("needs the ONNX Runtime: %v", err)
-	}
-	e, err := ort.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close() })
-	return e
-}
 
 // feedsFor draws inputs; a symbol has the same size wherever it stands.
 func feedsFor(t *testing.T, m *onnx.Model, r *rand.Rand) map[string]*onnx.Tensor {
@@ -116,7 +103,7 @@ func fits(v onnx.ValueInfo, x *onnx.Tensor) error {
 }
 
 func TestUpgradeKeepsResults(t *testing.T) {
-	e := runtimeEngine(t)
+	e := orttest.New(t)
 	type node struct {
 		opset int
 		op    string
@@ -269,7 +256,7 @@ func TestDropInModels(t *testing.T) {
 	if len(paths) == 0 {
 		t.Skip("no models in $FMP_MODELS, nor in shared/models of the repository or beside it")
 	}
-	e := runtimeEngine(t)
+	e := orttest.New(t)
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			m, err := onnx.Load(path)
@@ -346,7 +333,7 @@ func TestDropInModels(t *testing.T) {
 // Inlined functions compute what their bodies say. One calls the other, with attributes that are given, defaulted and
 // left out, and a call leaves out an output.
 func TestInliningComputesTheFunctions(t *testing.T) {
-	e := runtimeEngine(t)
+	e := orttest.New(t)
 	ref := func(name string) onnx.Attr { return onnx.Attr{Name: name, Kind: onnx.AttrFloat, Ref: "alpha"} }
 	node := func(op, domain string, in, out string, attrs ...onnx.Attr) *onnx.Node {
 		return &onnx.Node{Op: op, Domain: domain, Inputs: strings.Fields(in), Outputs: strings.Fields(out), Attrs: attrs}

@@ -29,6 +29,7 @@ import (
 	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
 	"fmp/pipeline/compress"
@@ -218,11 +219,7 @@ func TestSources(t *testing.T) {
 
 // serverSide computes an upload as fmp run does: extractor and embedding apart, on the ONNX Runtime.
 func serverSide(t *testing.T, im *dataset.Images, labels []int) *point.Set {
-	e, err := ort.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close() })
+	e := orttest.New(t)
 	x, err := extractor.Open(e, model(t, models.KindExtractor), extractor.Options{}, *im)
 	if err != nil {
 		t.Fatal(err)

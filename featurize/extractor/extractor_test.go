@@ -2,7 +2,6 @@ package extractor
 
 import (
 	"context"
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,22 +12,8 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/models"
 	"fmp/onnx"
-	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 )
-
-func openORT(t *testing.T) engine.Engine {
-	t.Helper()
-	e, err := ort.New(engine.Options{Threads: 1})
-	if errors.Is(err, ort.ErrNoLibrary) {
-		t.Skip("no ONNX Runtime library: run make setup")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close() })
-	return e
-}
 
 func images(n, h, w, ch int) *dataset.Images {
 	im := &dataset.Images{N: n, H: h, W: w, Ch: ch, Pix: make([]uint8, n*h*w*ch)}
@@ -55,7 +40,7 @@ func identity(t *testing.T, d onnx.DType, dims ...any) *onnx.Model {
 }
 
 func TestLayoutsChannelsAndScale(t *testing.T) {
-	eng := openORT(t)
+	eng := orttest.New(t)
 	im := images(5, 6, 4, 3)
 	mean := func(i, c int) float64 { // of channel c of image i, 0..1
 		var s float64
@@ -136,7 +121,7 @@ func shaped(t *testing.T, tokens, half bool) *onnx.Model {
 }
 
 func TestPoolingAndElementTypesAgree(t *testing.T) {
-	eng := openORT(t)
+	eng := orttest.New(t)
 	im := images(3, 6, 4, 3)
 	var first []float32
 	for _, tokens := range []bool{false, true} {
@@ -164,7 +149,7 @@ func TestPoolingAndElementTypesAgree(t *testing.T) {
 }
 
 func TestGreyImagesIntoColourModelAndResize(t *testing.T) {
-	eng := openORT(t)
+	eng := orttest.New(t)
 	im := &dataset.Images{N: 2, H: 5, W: 5, Ch: 1, Pix: make([]uint8, 50)}
 	for i := range im.Pix {
 		im.Pix[i] = 102 // a plain image stays plain at any size
@@ -259,7 +244,7 @@ func classifier(t *testing.T, soft bool, out string) *onnx.Model {
 }
 
 func TestPenultimateFeatures(t *testing.T) {
-	eng := openORT(t)
+	eng := orttest.New(t)
 	im := images(3, 8, 8, 1)
 	for _, c := range []struct {
 		soft bool
@@ -279,7 +264,7 @@ func TestPenultimateFeatures(t *testing.T) {
 }
 
 func TestFeaturesMustBeFinite(t *testing.T) {
-	eng := openORT(t)
+	eng := orttest.New(t)
 	b := onnx.NewBuilder("log")
 	b.Output("features", b.Log(b.Input("image", onnx.Float32, "n", 1, 4, 4)))
 	m, err := b.Model()
@@ -292,7 +277,7 @@ func TestFeaturesMustBeFinite(t *testing.T) {
 }
 
 func TestManifestIsHeeded(t *testing.T) {
-	eng := openORT(t)
+	eng := orttest.New(t)
 	im := images(2, 4, 4, 1)
 	m := identity(t, onnx.Float32, "n", 1, 4, 4)
 	if _, err := New(eng, m, models.Manifest{Kind: models.KindPredictor}, Options{}, *im); err == nil || !strings.Contains(err.Error(), "predictor") {
@@ -358,7 +343,7 @@ func TestHalf(t *testing.T) {
 
 // A model that still trains has features that depend on the batch or on chance: refused, not run.
 func TestTrainingFormIsRefused(t *testing.T) {
-	eng := openORT(t)
+	eng := orttest.New(t)
 	im := images(1, 6, 4, 3)
 	ones := func(b *onnx.Builder, name string) onnx.Ref {
 		return b.Param(name, onnx.NewTensor([]float32{1, 1, 1}, 3))
@@ -404,7 +389,7 @@ func TestTrainingFormIsRefused(t *testing.T) {
 
 // What an engine says of an operator that it lacks is not enough: the error says what to do.
 func TestUnknownOperators(t *testing.T) {
-	eng := openORT(t)
+	eng := orttest.New(t)
 	m := classifier(t, false, "logits")
 	m.Graph.Nodes[0].Op, m.Graph.Nodes[0].Domain = "Blur", "my.layers"
 	m.Opsets["my.layers"] = 1

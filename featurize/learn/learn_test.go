@@ -16,23 +16,9 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/train"
 )
-
-func newEngine(t testing.TB) engine.Engine {
-	t.Helper()
-	path, tried, err := ort.FindLibrary("")
-	if err != nil {
-		t.Skipf("no ONNX Runtime library found (%v): %v", tried, err)
-	}
-	eng, err := ort.New(engine.Options{Threads: 1, Library: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { eng.Close() })
-	return eng
-}
 
 // stripes are images of 8x8 whose class is the direction and colour of their stripes, plus noise.
 func stripes(name string, n, classes int) *dataset.Dataset {
@@ -75,7 +61,7 @@ func smallConfig(ds *dataset.Dataset) Config {
 }
 
 func TestExtractorLearnsAndIsStandardised(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	ds := stripes("stripes", 400, 4)
 	c := smallConfig(ds)
 	c.Epochs = 10
@@ -120,7 +106,7 @@ func TestExtractorLearnsAndIsStandardised(t *testing.T) {
 
 // TestThreadsAndInterruptionsLeaveNoTrace compares the trained bytes.
 func TestThreadsAndInterruptionsLeaveNoTrace(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	ds, aux := stripes("stripes", 160, 2), stripes("other", 120, 3)
 	c := smallConfig(ds)
 	c.Auxiliary = 0.25
@@ -270,7 +256,7 @@ func TestConfigIsChecked(t *testing.T) {
 // TestStartAndMirror goes on from a trained extractor, and compares the mirrored model with the mean over both
 // images.
 func TestStartAndMirror(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	ds := stripes("stripes", 400, 4)
 	c := smallConfig(ds)
 	c.Epochs = 8

@@ -3,7 +3,6 @@ package patches
 import (
 	"bytes"
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -12,22 +11,8 @@ import (
 	"fmp/featurize/extractor"
 	"fmp/models"
 	"fmp/onnx"
-	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 )
-
-func openORT(t *testing.T) engine.Engine {
-	t.Helper()
-	e, err := ort.New(engine.Options{Threads: 1})
-	if errors.Is(err, ort.ErrNoLibrary) {
-		t.Skip("no ONNX Runtime library: run make setup")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close() })
-	return e
-}
 
 func drawn(t *testing.T, n int) *dataset.Part {
 	t.Helper()
@@ -43,7 +28,7 @@ func drawn(t *testing.T, n int) *dataset.Part {
 }
 
 func TestLearnSeparatesClassesTheSameOnAnyNumberOfWorkers(t *testing.T) {
-	eng := openORT(t)
+	eng := orttest.New(t)
 	part := drawn(t, 1200)
 	o := Options{Filters: 16, Dx: 9, Samples: 1000, Grid: 3, Rounds: 5, Ridge: 0.01, Seed: 3}
 	known, err := part.Range(dataset.Range{To: 900})
@@ -107,7 +92,7 @@ func TestLearnSeparatesClassesTheSameOnAnyNumberOfWorkers(t *testing.T) {
 }
 
 func TestLearnErrors(t *testing.T) {
-	eng := openORT(t)
+	eng := orttest.New(t)
 	part := drawn(t, 200)
 	for name, c := range map[string]struct {
 		o    Options

@@ -14,7 +14,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 )
 
@@ -61,14 +61,7 @@ func TestOperatorsOnORT(t *testing.T) {
 	if _, err := os.Stat(operatorTests); err != nil {
 		t.Skip("the operator tests are not here: apt-get install libonnx-testdata")
 	}
-	if _, _, err := ort.FindLibrary(""); err != nil {
-		t.Skipf("no ONNX Runtime: %v", err)
-	}
-	e, err := ort.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
+	e := orttest.New(t)
 	results, err := RunAll(context.Background(), e, operatorTests, DefaultTolerance, nil)
 	if err != nil {
 		t.Fatal(err)

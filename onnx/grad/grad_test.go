@@ -8,6 +8,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort/orttest"
 )
 
 func randomTensor(r *rand.Rand, scale float32, shape ...int) *onnx.Tensor {
@@ -45,7 +46,7 @@ func attentionFeeds(batch, n, m int) map[string]*onnx.Tensor {
 }
 
 func TestGraphAgainstCentralDifferences(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	m := attention(t)
 	wrt := []string{"x", "z", "wq", "wk", "wv", "gamma", "beta"}
 	checkGradient(t, eng, m, attentionFeeds(2, 3, 5), wrt)
@@ -54,7 +55,7 @@ func TestGraphAgainstCentralDifferences(t *testing.T) {
 }
 
 func TestIntermediateValueAndUnusedValue(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	b := onnx.NewBuilder("g")
 	x := b.Input("x", onnx.Float32, "n")
 	u := b.Input("unused", onnx.Float32, "m", 2)
@@ -84,7 +85,7 @@ func TestIntermediateValueAndUnusedValue(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	m := attention(t)
 	before, err := onnx.Marshal(m)
 	if err != nil {
@@ -140,7 +141,7 @@ func TestOptions(t *testing.T) {
 
 // TestSecondDerivative differentiates a gradient model.
 func TestSecondDerivative(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	b := onnx.NewBuilder("cubic")
 	x := b.Input("x", onnx.Float32, "n")
 	b.Output("y", b.Op("Tanh", []onnx.Ref{b.Mul(x, b.Mul(x, x))}))

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/engine/ort/orttest"
 )
 
 // TestOldOperatorSets differentiates forms that have since changed: axes and bounds as attributes, Softmax over
 // several axes at once.
 func TestOldOperatorSets(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	for _, k := range []ruleCase{
 		{op: "Softmax", opset: 11, in: []arg{normal(2, 3, 2)}, attrs: []onnx.Attr{attr("axis", 1)}},
 		{op: "Squeeze", opset: 9, in: []arg{normal(2, 1, 3)}, attrs: []onnx.Attr{ints("axes", 1)}},
@@ -48,7 +49,7 @@ func TestNewerOperatorSetIsRefused(t *testing.T) {
 
 // TestFunctionsAreInlined differentiates a model whose operator is a function of its own.
 func TestFunctionsAreInlined(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	m := onnx.NewModel(&onnx.Graph{
 		Name: "calls", Initializers: map[string]*onnx.Tensor{},
 		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},

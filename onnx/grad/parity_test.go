@@ -8,12 +8,13 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort/orttest"
 )
 
 // TestGradientsOfPyTorchModels compares with autograd on models of operator sets 11 and 14, exported by PyTorch
 // (testdata/torch_parity.py).
 func TestGradientsOfPyTorchModels(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	for _, name := range []string{"cnn", "attention"} {
 		t.Run(name, func(t *testing.T) {
 			m, err := onnx.Load(filepath.Join("testdata", name+".onnx"))

@@ -10,7 +10,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 )
 
 // arg is one input of the node under test.
@@ -363,20 +363,6 @@ func (k ruleCase) model(symbolic bool, seed uint64) (m *onnx.Model, feeds map[st
 	return m, feeds, wrt
 }
 
-func newEngine(t testing.TB) engine.Engine {
-	t.Helper()
-	path, tried, err := ort.FindLibrary("")
-	if err != nil {
-		t.Skipf("no ONNX Runtime library found (%v): %v", tried, err)
-	}
-	eng, err := ort.New(engine.Options{Threads: 1, Library: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { eng.Close() })
-	return eng
-}
-
 func load(t testing.TB, eng engine.Engine, m *onnx.Model) engine.Session {
 	t.Helper()
 	s, err := eng.Load(m)
@@ -389,7 +375,7 @@ func load(t testing.TB, eng engine.Engine, m *onnx.Model) engine.Session {
 
 // TestRulesAgainstCentralDifferences checks every rule, with known and with symbolic shapes.
 func TestRulesAgainstCentralDifferences(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	tested := map[string]bool{}
 	for _, k := range ruleCases {
 		tested[k.op] = true

@@ -7,23 +7,9 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/optim"
 )
-
-func newEngine(t testing.TB) engine.Engine {
-	t.Helper()
-	path, tried, err := ort.FindLibrary("")
-	if err != nil {
-		t.Skipf("no ONNX Runtime library found (%v): %v", tried, err)
-	}
-	eng, err := ort.New(engine.Options{Threads: 1, Library: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { eng.Close() })
-	return eng
-}
 
 // reference is one step in float64 on one parameter, as the doc comments define it.
 type reference func(t int, rate float64, p, g float64, state []float64) float64
@@ -50,7 +36,7 @@ func adamw(b1, b2, eps, decay float64) reference {
 }
 
 func TestUpdatesFollowTheirEquations(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	for _, c := range []struct {
 		name string
 		o    optim.Optimizer
@@ -125,7 +111,7 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 }
 
 func TestBiasesDoNotDecay(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	m, err := optim.Model([]onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(1)}}, optim.SGD{WeightDecay: 0.5}, optim.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/train"
 )
 
@@ -26,7 +27,7 @@ const (
 // that was left alone.
 func TestKilledEqualsUninterrupted(t *testing.T) {
 	if dir := os.Getenv(killFolder); dir != "" {
-		l := loop(newStep(t, newEngine(t)), killSteps, dir)
+		l := loop(newStep(t, orttest.New(t)), killSteps, dir)
 		l.Interval = 1
 		l.Progress = func(p train.Progress) { fmt.Println("step", p.Step) }
 		if err := l.Train(context.Background()); err != nil {
@@ -37,7 +38,7 @@ func TestKilledEqualsUninterrupted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains in processes of their own: some seconds")
 	}
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	whole := newStep(t, eng)
 	if err := loop(whole, killSteps, t.TempDir()).Train(context.Background()); err != nil {
 		t.Fatal(err)

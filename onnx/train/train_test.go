@@ -13,25 +13,11 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/grad"
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
 )
-
-func newEngine(t testing.TB) engine.Engine {
-	t.Helper()
-	path, tried, err := ort.FindLibrary("")
-	if err != nil {
-		t.Skipf("no ONNX Runtime library found (%v): %v", tried, err)
-	}
-	eng, err := ort.New(engine.Options{Threads: 1, Library: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { eng.Close() })
-	return eng
-}
 
 // regression is the mean squared error of a small network, which counts its steps in a carried value.
 func regression(t testing.TB) *onnx.Model {
@@ -127,7 +113,7 @@ func wantSame(t *testing.T, got, want map[string][]float32) {
 }
 
 func TestTrainingLearnsAndCarries(t *testing.T) {
-	s := newStep(t, newEngine(t))
+	s := newStep(t, orttest.New(t))
 	l := loop(s, 300, t.TempDir())
 	if err := l.Train(context.Background()); err != nil {
 		t.Fatal(err)
@@ -154,7 +140,7 @@ func TestTrainingLearnsAndCarries(t *testing.T) {
 
 // TestResumedEqualsUninterrupted cancels a run twice and goes on with fresh sessions.
 func TestResumedEqualsUninterrupted(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	whole := newStep(t, eng)
 	if err := loop(whole, 60, t.TempDir()).Train(context.Background()); err != nil {
 		t.Fatal(err)
@@ -193,7 +179,7 @@ func TestResumedEqualsUninterrupted(t *testing.T) {
 
 // TestLogAfterKill: lines written after the last checkpoint are gone on resumption.
 func TestLogAfterKill(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	dir := t.TempDir()
 	s := newStep(t, eng)
 	l := loop(s, 10, dir)
@@ -226,7 +212,7 @@ func TestLogAfterKill(t *testing.T) {
 }
 
 func TestNotFiniteIsNamed(t *testing.T) {
-	s := newStep(t, newEngine(t))
+	s := newStep(t, orttest.New(t))
 	l := loop(s, 20, t.TempDir())
 	l.Step = func(_ context.Context, i int, rate float64) (train.Metrics, error) {
 		b := batch(i)
@@ -246,7 +232,7 @@ func TestNotFiniteIsNamed(t *testing.T) {
 }
 
 func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	dir := t.TempDir()
 	if err := loop(newStep(t, eng), 3, dir).Train(context.Background()); err != nil {
 		t.Fatal(err)
@@ -281,7 +267,7 @@ func newSplit(t *testing.T, eng engine.Engine, workers int) *train.Split {
 
 // TestSplitEqualsStep: the same updates in parts, to rounding, and the same bits for any number of workers.
 func TestSplitEqualsStep(t *testing.T) {
-	eng := newEngine(t)
+	eng := orttest.New(t)
 	whole, one, two := newStep(t, eng), newSplit(t, eng, 1), newSplit(t, eng, 2)
 	for i := range 20 {
 		b := batch(i)

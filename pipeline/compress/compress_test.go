@@ -10,20 +10,13 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
-	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/pipeline/point"
 )
 
 func newCompressor(t *testing.T, dx, c, s int) *Compressor {
 	t.Helper()
-	if _, _, err := ort.FindLibrary(""); err != nil {
-		t.Skipf("needs the ONNX Runtime: %v", err)
-	}
-	e, err := ort.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := orttest.New(t)
 	m, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: c, Size: s}, 3)
 	if err != nil {
 		t.Fatal(err)

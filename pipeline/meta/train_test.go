@@ -14,6 +14,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/train"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/point"
@@ -43,7 +44,7 @@ func blobs(t *testing.T, name string, n, dx, c int) *task.Bank {
 
 func config(t *testing.T, steps int) Config {
 	return Config{
-		Engine: newEngine(t), Corpus: blobs(t, "corpus", 600, 4, 3), Validation: blobs(t, "validation", 300, 4, 3),
+		Engine: orttest.New(t), Corpus: blobs(t, "corpus", 600, 4, 3), Validation: blobs(t, "validation", 300, 4, 3),
 		Clients: 4, Points: 12, Fresh: 12, Steps: steps, Batch: 3, Warmup: 2, Seed: 5, ValidationTasks: 4, ValidationSamples: 3, L2: 1,
 	}
 }

@@ -7,22 +7,9 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
-	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/optim"
 )
-
-func newEngine(t *testing.T) engine.Engine {
-	t.Helper()
-	if _, _, err := ort.FindLibrary(""); err != nil {
-		t.Skipf("needs the ONNX Runtime: %v", err)
-	}
-	e, err := ort.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
 
 func normal(name string, shape ...int) *onnx.Tensor {
 	t := onnx.ZerosF32(shape...)
@@ -40,7 +27,7 @@ func dot(a, b *onnx.Tensor) float64 {
 
 // TestGradientGraphs: directional derivatives of predictor and embedding agree with central differences.
 func TestGradientGraphs(t *testing.T) {
-	e := newEngine(t)
+	e := orttest.New(t)
 	const dx, c, n = 4, 3, 6
 	p, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: c}, 1)
 	if err != nil {

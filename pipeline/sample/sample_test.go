@@ -12,23 +12,9 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
-	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
 	"fmp/pipeline/point"
 )
-
-func newEngine(t *testing.T) engine.Engine {
-	t.Helper()
-	if _, _, err := ort.FindLibrary(""); err != nil {
-		t.Skipf("needs the ONNX Runtime: %v", err)
-	}
-	e, err := ort.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close() })
-	return e
-}
 
 func newPredictor(t *testing.T, dx, c int) *Predictor {
 	t.Helper()
@@ -36,7 +22,7 @@ func newPredictor(t *testing.T, dx, c int) *Predictor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := New(newEngine(t), m)
+	p, err := New(orttest.New(t), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,10 +106,10 @@ func TestDrawErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(newEngine(t), m); err == nil || !strings.Contains(err.Error(), "embedding") {
+	if _, err := New(orttest.New(t), m); err == nil || !strings.Contains(err.Error(), "embedding") {
 		t.Errorf("an embedding was taken for a predictor: %v", err)
 	}
-	if _, err := New(newEngine(t), onnx.NewModel(m.Graph)); err == nil {
+	if _, err := New(orttest.New(t), onnx.NewModel(m.Graph)); err == nil {
 		t.Error("a model without a manifest was taken for a predictor")
 	}
 }
