@@ -12,8 +12,9 @@ digits | digits-color) set -- --steps 1000 ;;
 # With the penalty 0.1 that suits MNIST the heads of the trainings are all but unbounded, and the predictor learns
 # little; trained with 1 and used with 0.1 it does best.
 mnist) set -- --steps 1000 --l2 1 ;;
-cifar100) set -- --steps 1000 ;;
-*) set -- ;;
+cifar100) set -- --steps 1000 --l2 5 ;;
+cifar10) set -- --l2 5 ;;
+*) echo "$data is none of digits, digits-color, mnist, cifar10, cifar100" >&2; exit 2 ;;
 esac
 dir=assets/models/$data
 extractor=$dir/extractor.onnx

@@ -82,7 +82,7 @@ func TestSuit(t *testing.T) {
 		dataset       string
 		l2            float64
 		points, fresh int
-	}{{"digits", 1, 20, 100}, {"mnist", 0.1, 35, 100}, {"cifar10", 5, 10, 100}, {"cifar100", 5, 40, 200}, {"/my/images", 3, 20, 100}} {
+	}{{"digits", 1, 20, 100}, {"mnist", 0.1, 35, 100}, {"cifar10", 7, 10, 100}, {"cifar100", 7, 40, 200}, {"/my/images", 3, 20, 100}} {
 		c := Default()
 		c.Dataset.Name = x.dataset
 		if keys := c.Suit(); len(keys) != 3 || c.ERM.L2 != x.l2 || c.Federation.Points != x.points || c.Predictor.Fresh != x.fresh {
