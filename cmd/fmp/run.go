@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,9 +42,8 @@ their intervals over the repeats.
 
 The run directory (--out) gets the resolved settings (config.yaml), versions and digests (run.json), the
 figures (results.jsonl, results.csv), tables (table.md, table.tex), plots and report.html, which holds all of
-them and needs no network. A run that was stopped goes on
-where it was when the same command is given again. The same settings and seed give the same
-results.jsonl, byte for byte, with any number of threads.
+them and needs no network. A run that was stopped goes on where it was when the same command is given again.
+The same settings and seed give the same results.jsonl, byte for byte, with any number of threads.
 
 --config takes a settings file, or the name of one that comes with the program (demo, table1, figure2).`,
 		Example: `  fmp run
@@ -57,6 +57,11 @@ results.jsonl, byte for byte, with any number of threads.
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
+		}
+		if cfg.Federation.Partition == "homogeneous" && slices.ContainsFunc(s.list, func(x setting) bool {
+			return x.Key == "federation.alpha" && strings.HasPrefix(x.Source, "flag")
+		}) {
+			return usageErrorf("--alpha is for skewed clients, and federation.partition is homogeneous: add --partition dirichlet, or both")
 		}
 		out, err := runExperiment(cmd, cfg)
 		if err != nil {

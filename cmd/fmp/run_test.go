@@ -177,6 +177,7 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{"features that are not finite", []string{"--extractor", nan}, nil, exitUsage, []string{"extractor", "NaN", "finite"}},
 		{"no such data set", []string{"--dataset", "minst"}, nil, exitMissing, []string{"minst", "mnist"}},
 		{"data that are not there", []string{"--dataset", "cifar10"}, nil, exitMissing, []string{"fmp data pull cifar10"}},
+		{"alpha of homogeneous clients", []string{"--alpha", "0.1"}, nil, exitUsage, []string{"--alpha", "--partition dirichlet"}},
 		{"no such method", []string{"--methods", "FPM"}, nil, exitUsage, []string{"FPM", "FMP"}},
 		{"unknown setting", []string{"--set", "erm.l3=1"}, nil, exitUsage, []string{"erm.l3", "erm.l2"}},
 		{"too many clients", []string{"--clients", "100"}, nil, exitUsage, []string{"federation.clients", "100 clients"}},

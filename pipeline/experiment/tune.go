@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -28,6 +29,27 @@ type Choice struct {
 	posterior.Choice
 }
 
+// AtEnd says whether the value is the first or the last of those tried, so that one beyond might have been better.
+func (c *Choice) AtEnd() bool {
+	return len(c.Grid) > 0 && (c.Value == c.Grid[0] || c.Value == c.Grid[len(c.Grid)-1])
+}
+
+// ReadTuned reads what was chosen for a run; no choices where it tuned nothing.
+func ReadTuned(dir string) (*Tuned, error) {
+	out := &Tuned{}
+	b, err := os.ReadFile(filepath.Join(dir, TuningFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tuning: %w", err)
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return nil, fmt.Errorf("%s: %w; remove it and run again", filepath.Join(dir, TuningFile), err)
+	}
+	return out, nil
+}
+
 func (t *Tuned) value(partition, method string) (float64, error) {
 	for _, c := range t.Choices {
 		if c.Partition == partition && c.Method == method {
@@ -41,19 +63,12 @@ func (t *Tuned) value(partition, method string) (float64, error) {
 // same size and partition as the run's. Test images take no part. What an earlier run of the same directory
 // chose is read back.
 func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, threads int, progress Progress) (*Tuned, error) {
-	out := &Tuned{}
 	if !slices.Contains(c.Protocols(), "tuned") {
-		return out, nil
+		return &Tuned{}, nil
 	}
-	b, err := os.ReadFile(dir.file(TuningFile))
-	if err == nil {
-		if err := json.Unmarshal(b, out); err != nil {
-			return nil, fmt.Errorf("%s: %w; remove it and run again", dir.file(TuningFile), err)
-		}
-		return out, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("tuning: %w", err)
+	out, err := ReadTuned(dir.Path)
+	if err != nil || len(out.Choices) > 0 {
+		return out, err
 	}
 	if data.Corpus == nil {
 		return nil, fmt.Errorf("tuning: this data set has no meta-training corpus: set dataset.splits.corpus above 0 or protocol to shared")

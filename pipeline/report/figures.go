@@ -1,9 +1,11 @@
 package report
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"image/color"
+	"image/png"
 	"math"
 	"slices"
 	"strings"
@@ -21,16 +23,22 @@ import (
 // suffix tells the figures of a table from those of other tables of the run.
 func (t *Table) suffix() string { return t.Partition + "-" + t.Protocol }
 
-// intervalPlot shows one column of a table, a method a line, as a mean with its interval.
+// intervalPlot shows one column of a table, a method a line, as a mean with its interval. The control, far off from
+// all others, would squeeze them.
 func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 	p := newPlot(title, "", "")
 	grid(p, true, false)
-	labels := make([]string, len(t.Rows))
-	for i, r := range t.Rows {
-		y := float64(len(t.Rows) - 1 - i)
-		labels[len(t.Rows)-1-i] = r.label()
+	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(r Row) bool { return r.Control() })
+	labels := make([]string, len(rows))
+	for i, r := range rows {
+		y := float64(len(rows) - 1 - i)
+		labels[len(rows)-1-i] = r.label()
 		iv := r.interval(column)
-		bar, err := plotter.NewLine(plotter.XYs{{X: math.Max(0, iv.Lo()), Y: y}, {X: iv.Hi(), Y: y}})
+		lo, hi := math.Max(0, iv.Lo()), iv.Hi()
+		if column == columnACC {
+			hi = math.Min(1, hi)
+		}
+		bar, err := plotter.NewLine(plotter.XYs{{X: lo, Y: y}, {X: hi, Y: y}})
 		if err != nil {
 			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
 		}
@@ -54,7 +62,9 @@ func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 	p.NominalY(labels...)
 	p.Y.Tick.Label.Color = ink
 	p.Y.Width = 0
-	p.Y.Min, p.Y.Max = -0.6, float64(len(t.Rows))-0.4
+	p.Y.Min, p.Y.Max = -0.6, float64(len(rows))-0.4
+	room := 0.03 * (p.X.Max - p.X.Min)
+	p.X.Min, p.X.Max = math.Max(0, p.X.Min-room), p.X.Max+room
 	if column == columnECE {
 		p.X.Min = 0
 	}
@@ -71,7 +81,7 @@ func methodsFigure(t *Table) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	caption := "Means and 95% intervals over the repeats. Triangles: local; squares: centralised; discs: one-shot federated; crosses: control."
+	caption := "Means and 95% intervals over the repeats. Triangles: local; squares: centralised; discs: one-shot federated."
 	for _, r := range t.Rows {
 		if r.Printed != nil {
 			caption += " Rings: the figures printed in the letter."
@@ -85,6 +95,7 @@ func methodsFigure(t *Table) (*Figure, error) {
 // reliabilityFigure is small multiples of reliability diagrams, one a method.
 func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	var plots []*plot.Plot
+	images := 0.0
 	for _, row := range t.Rows {
 		var scores []metric.Scores
 		for _, r := range rs {
@@ -96,6 +107,11 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		if err != nil {
 			return nil, err
 		}
+		n := 0.0
+		for _, b := range m.Curve {
+			n += b.Count
+		}
+		images = math.Max(images, n)
 		p, err := reliabilityPlot(&row, m.Curve)
 		if err != nil {
 			return nil, err
@@ -111,7 +127,7 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		rows = append(rows, row)
 	}
 	return &Figure{Name: "reliability-" + t.suffix(), Title: "Reliability", Tiles: true,
-		Caption: "Accuracy against confidence in 15 bins, over all repeats; on the diagonal a method is right as often as it says. Bars: the share of the test images in each bin.",
+		Caption: fmt.Sprintf("Accuracy against confidence in %d bins, over all repeats; on the diagonal a method is right as often as it says. Bars: the share of the %.0f test images in each bin.", metric.Bins, images),
 		Plots:   rows, Width: 7.5 * vg.Inch, Height: vg.Length(len(rows)) * 1.9 * vg.Inch}, nil
 }
 
@@ -267,61 +283,91 @@ func bytesFigure(t *Table) (*Figure, error) {
 	if len(labels.XYs) == 0 {
 		return nil, nil
 	}
-	p.X.Min, p.X.Max = lo/1.6, hi*2.5
-	widths := make([]float64, len(labels.Labels)) // a letter takes a fiftieth of the axis
+	p.X.Min, p.X.Max = lo/2, hi*2.5
+	room := 0.05 * (p.Y.Max - p.Y.Min)
+	p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
+	widths := make([]float64, len(labels.Labels)) // a letter takes a fortieth of the axis
 	for i, l := range labels.Labels {
-		widths[i] = math.Log2(p.X.Max/p.X.Min) * float64(1+len(l)) / 50
+		widths[i] = math.Log2(p.X.Max/p.X.Min) * float64(1+len(l)) / 40
 	}
-	labels.XYs = spreadLabels(labels.XYs, widths, (p.Y.Max-p.Y.Min)*0.055)
-	l, err := plotter.NewLabels(labels)
-	if err != nil {
-		return nil, fmt.Errorf("figure of bytes: %w", err)
+	at, left := spreadLabels(labels.XYs, widths, (p.Y.Max-p.Y.Min)*0.06)
+	for _, side := range []bool{false, true} {
+		var some plotter.XYLabels
+		for i, l := range labels.Labels {
+			if left[i] == side {
+				some.XYs, some.Labels = append(some.XYs, at[i]), append(some.Labels, l)
+			}
+		}
+		if len(some.Labels) == 0 {
+			continue
+		}
+		l, err := plotter.NewLabels(some)
+		if err != nil {
+			return nil, fmt.Errorf("figure of bytes: %w", err)
+		}
+		for i := range l.TextStyle {
+			l.TextStyle[i].Color, l.TextStyle[i].Font, l.TextStyle[i].YAlign = ink, p.X.Tick.Label.Font, draw.YCenter
+			if side {
+				l.TextStyle[i].XAlign = draw.XRight
+			}
+		}
+		l.Offset = vg.Point{X: vg.Points(6)}
+		if side {
+			l.Offset.X = -l.Offset.X
+		}
+		p.Add(l)
 	}
-	for i := range l.TextStyle {
-		l.TextStyle[i].Color, l.TextStyle[i].Font, l.TextStyle[i].YAlign = ink, p.X.Tick.Label.Font, draw.YCenter
-	}
-	l.Offset = vg.Point{X: vg.Points(6)}
-	p.Add(l)
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, powersOfTwo{}
 	return &Figure{Name: "bytes-" + t.suffix(), Title: "Accuracy against communication",
 		Caption: "Each client's upload, float32, one round. Centralised methods (squares) send the feature rows themselves, which one-shot methods keep at home.",
-		Plots:   [][]*plot.Plot{{p}}, Width: 5.5 * vg.Inch, Height: 3.2 * vg.Inch}, nil
+		Plots:   [][]*plot.Plot{{p}}, Width: 4.6 * vg.Inch, Height: 3 * vg.Inch}, nil
 }
 
-// spreadLabels moves labels, which stand to the right of their marks, up or down by no more than it takes to keep
-// clear of each other and of others' marks. Widths are in octaves of X; gap is the height of a line.
-func spreadLabels(marks plotter.XYs, widths []float64, gap float64) plotter.XYs {
-	at := slices.Clone(marks)
+// spreadLabels puts labels to the right of their marks or, where left says so, to the left, and up or down by no
+// more than it takes to keep clear of each other and of others' marks. Widths are in octaves of X; gap is the
+// height of a line.
+func spreadLabels(marks plotter.XYs, widths []float64, gap float64) (at plotter.XYs, left []bool) {
+	at, left = slices.Clone(marks), make([]bool, len(marks))
 	order := make([]int, len(at))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(marks[a].Y, marks[b].Y) })
+	// span is where a label is, in octaves.
+	span := func(i int, left bool) (lo, hi float64) {
+		x := math.Log2(marks[i].X)
+		if left {
+			return x - widths[i], x
+		}
+		return x, x + widths[i]
+	}
 	for k, i := range order {
-		free := func(y float64) bool {
+		free := func(y float64, side bool) bool {
+			lo, hi := span(i, side)
 			for _, j := range order[:k] {
-				if d := math.Log2(at[j].X / at[i].X); -widths[j] < d && d < widths[i] && math.Abs(y-at[j].Y) < gap {
+				if l, h := span(j, left[j]); l < hi && lo < h && math.Abs(y-at[j].Y) < gap {
 					return false
 				}
 			}
 			for _, m := range marks {
-				if d := math.Log2(m.X / at[i].X); 0 < d && d < widths[i] && math.Abs(y-m.Y) < 0.8*gap {
+				if x := math.Log2(m.X); lo < x && x < hi && math.Abs(y-m.Y) < 0.8*gap {
 					return false
 				}
 			}
 			return true
 		}
-		for step := 0; step < 4*len(at) && !free(at[i].Y); step++ {
-			shift := gap / 2 * float64(step/2+1)
-			if step%2 == 1 {
+		for step := range 4 * len(at) {
+			shift := gap / 2 * float64((step/2+1)/2)
+			if step/2%2 == 1 {
 				shift = -shift
 			}
-			if y := marks[i].Y + shift; free(y) {
-				at[i].Y = y
+			if side := step%2 == 1; free(marks[i].Y+shift, side) {
+				at[i].Y, left[i] = marks[i].Y+shift, side
+				break
 			}
 		}
 	}
-	return at
+	return at, left
 }
 
 // powersOfTwo ticks an axis of bytes.
@@ -448,14 +494,56 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 			return draw.GlyphStyle{Color: classColor(q.Class), Shape: classShape(q.Class), Radius: vg.Points(size)}
 		}
 		p.Add(s)
-		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = xmin, xmax, ymin, ymax
-		p.X.Tick.Marker, p.Y.Tick.Marker = plot.ConstantTicks{}, plot.ConstantTicks{}
+		frame(p, xmin, xmax, ymin, ymax)
 		row = append(row, p)
 	}
+	key, err := classKey(d.Classes)
+	if err != nil {
+		return nil, err
+	}
+	row = append(row, key)
 	return &Figure{Name: "view", Title: "What a client sends, and what the server draws from it", Tiles: true,
-		Caption: fmt.Sprintf("The plane of the two leading principal components of the features (%.0f%% and %.0f%% of the variance). Colour and shape: class. Grey: other images of the clients' part.",
+		Caption: fmt.Sprintf("The plane of the two leading principal components of the features (%.0f%% and %.0f%% of the variance). Colour and shape: class. Small and pale: other images of the clients' part.",
 			100*d.View.Explained[0], 100*d.View.Explained[1]),
-		Plots: [][]*plot.Plot{row}, Width: 8 * vg.Inch, Height: 2.8 * vg.Inch}, nil
+		Plots: [][]*plot.Plot{row}, Width: 9 * vg.Inch, Height: 2.4 * vg.Inch}, nil
+}
+
+// keyRows is how many classes stand in one column of the key.
+const keyRows = 10
+
+// classKey names the colours and shapes of the classes, as many as fit into two columns.
+func classKey(classes []string) (*plot.Plot, error) {
+	more := len(classes) - 2*keyRows
+	if more > 0 {
+		classes = classes[:2*keyRows-1]
+	}
+	p := newPlot("classes", "", "")
+	var marks, words plotter.XYLabels
+	for i, name := range classes {
+		at := plotter.XY{X: float64(i / keyRows), Y: -float64(i % keyRows)}
+		marks.XYs = append(marks.XYs, plotter.XY{X: at.X + 0.06, Y: at.Y})
+		words.XYs, words.Labels = append(words.XYs, plotter.XY{X: at.X + 0.15, Y: at.Y}), append(words.Labels, short(name))
+	}
+	if more > 0 {
+		words.XYs, words.Labels = append(words.XYs, plotter.XY{X: 1.15, Y: 1 - keyRows}), append(words.Labels, fmt.Sprintf("and %d more", more+1))
+	}
+	s, err := plotter.NewScatter(marks.XYs)
+	if err != nil {
+		return nil, fmt.Errorf("key of the classes: %w", err)
+	}
+	s.GlyphStyleFunc = func(i int) draw.GlyphStyle {
+		return draw.GlyphStyle{Color: classColor(i), Shape: classShape(i), Radius: vg.Points(3)}
+	}
+	l, err := plotter.NewLabels(words)
+	if err != nil {
+		return nil, fmt.Errorf("key of the classes: %w", err)
+	}
+	for i := range l.TextStyle {
+		l.TextStyle[i].Color, l.TextStyle[i].Font, l.TextStyle[i].YAlign = ink, p.X.Tick.Label.Font, draw.YCenter
+	}
+	p.Add(s, l)
+	frame(p, 0, 2, 0.5-keyRows, 0.5)
+	return p, nil
 }
 
 func xys(ps []experiment.Placed) plotter.XYs {
@@ -502,10 +590,45 @@ func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 	grid(p, true, false)
 	p.NominalY(names...)
 	p.Y.Width = 0
-	p.X.Min, p.X.Max = 0, 1
+	p.X.Min, p.X.Max = -0.03, 1.03
 	p.Y.Min, p.Y.Max = -0.6, float64(len(e.Top))-0.4
 	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1"}}
 	return p, nil
+}
+
+// imagesFigure is the images that the posterior is least and most sure of, each beside its spreadPlot, for the folder
+// of plots; the page lays them out itself. It is nil without any.
+func imagesFigure(d *experiment.Detail) (*Figure, error) {
+	if d == nil || len(d.Hard)+len(d.Easy) == 0 {
+		return nil, nil
+	}
+	rows := make([][]*plot.Plot, max(len(d.Hard), len(d.Easy)))
+	for i := range rows {
+		rows[i] = make([]*plot.Plot, 4)
+		for k, list := range [][]experiment.Example{d.Hard, d.Easy} {
+			if i >= len(list) {
+				continue
+			}
+			e := &list[i]
+			im, err := png.Decode(bytes.NewReader(e.PNG))
+			if err != nil {
+				return nil, fmt.Errorf("picture of test image %d: %w", e.Index, err)
+			}
+			p := newPlot("", "", "")
+			if i == 0 {
+				p.Title.Text = []string{"unsure", "sure"}[k]
+			}
+			p.Add(plotter.NewImage(im, 0, 0, 1, 1))
+			frame(p, -0.75, 1.75, 0, 1) // about square in the tile
+			rows[i][2*k] = p
+			if rows[i][2*k+1], err = spreadPlot(e, d.Classes); err != nil {
+				return nil, err
+			}
+			rows[i][2*k+1].Title.Text = "true: " + short(d.Classes[e.Label])
+		}
+	}
+	return &Figure{Name: "images", Title: "Images that the posterior is least and most sure of", Plots: rows,
+		Width: 8 * vg.Inch, Height: vg.Length(len(rows)) * 1.4 * vg.Inch}, nil
 }
 
 // short keeps a class's name within the margin of a small plot.

@@ -14,16 +14,24 @@ func LaTeX(w io.Writer, ts []Table) error {
 	b.WriteString("% needs \\usepackage{booktabs}\n")
 	for _, t := range ts {
 		fmt.Fprintf(&b, "\\begin{table}\n\\centering\n\\caption{%s}\n", latexEscape.Replace(t.title()))
-		b.WriteString("\\begin{tabular}{l" + strings.Repeat("r", int(columns)+1) + "}\n\\toprule\nMethod")
+		width := int(columns) + 2
+		if t.tuned() {
+			width++
+		}
+		b.WriteString("\\begin{tabular}{l" + strings.Repeat("r", width-1) + "}\n\\toprule\nMethod")
 		for _, h := range headings {
 			b.WriteString(" & " + h)
 		}
-		b.WriteString(" & Upload \\\\\n")
+		b.WriteString(" & Upload")
+		if t.tuned() {
+			b.WriteString(" & Setting")
+		}
+		b.WriteString(" \\\\\n")
 		group := ""
 		for _, r := range t.Rows {
 			if r.Group != group {
 				group = r.Group
-				fmt.Fprintf(&b, "\\midrule\n\\multicolumn{%d}{l}{\\emph{%s}} \\\\\n", int(columns)+2, latexEscape.Replace(group))
+				fmt.Fprintf(&b, "\\midrule\n\\multicolumn{%d}{l}{\\emph{%s}} \\\\\n", width, latexEscape.Replace(group))
 			}
 			b.WriteString(latexEscape.Replace(r.label()))
 			for c := range columns {
@@ -41,7 +49,11 @@ func LaTeX(w io.Writer, ts []Table) error {
 			if up == "-" {
 				up = "--"
 			}
-			b.WriteString(" & " + up + " \\\\\n")
+			b.WriteString(" & " + up)
+			if t.tuned() {
+				b.WriteString(" & " + latexEscape.Replace(r.setting()))
+			}
+			b.WriteString(" \\\\\n")
 		}
 		b.WriteString("\\bottomrule\n\\end{tabular}\n\\end{table}\n")
 	}

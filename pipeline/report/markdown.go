@@ -18,8 +18,14 @@ func Markdown(w io.Writer, ts []Table) error {
 		for _, h := range headings {
 			fmt.Fprintf(&b, " %s |", h)
 		}
-		b.WriteString(" upload | printed ACC / ECE |\n| --- | --- |")
-		b.WriteString(strings.Repeat(" ---: |", int(columns)+2) + "\n")
+		more := 2
+		b.WriteString(" upload |")
+		if t.tuned() {
+			b.WriteString(" setting |")
+			more++
+		}
+		b.WriteString(" printed ACC / ECE |\n| --- | --- |")
+		b.WriteString(strings.Repeat(" ---: |", int(columns)+more) + "\n")
 		group := ""
 		for _, r := range t.Rows {
 			g := ""
@@ -40,7 +46,11 @@ func Markdown(w io.Writer, ts []Table) error {
 			} else if r.Control() && t.Chance > 0 {
 				p = fmt.Sprintf("chance %.2f", t.Chance)
 			}
-			fmt.Fprintf(&b, " %s | %s |\n", byteSize(r.UploadBytes), p)
+			fmt.Fprintf(&b, " %s |", byteSize(r.UploadBytes))
+			if t.tuned() {
+				fmt.Fprintf(&b, " %s |", r.setting())
+			}
+			fmt.Fprintf(&b, " %s |\n", p)
 		}
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {

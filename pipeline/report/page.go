@@ -26,6 +26,7 @@ type pageData struct {
 	Tables         []pageTable
 	Figures        []pageFigure // of the whole run
 	Easy, Hard     []pageExample
+	Tuning         []pageChoice
 	Config         string
 	Facts          []pageFact
 	Notes          []string
@@ -60,6 +61,12 @@ type pageFigure struct {
 	Title, Caption string
 	SVG            []template.HTML
 	Class          string
+}
+
+// pageChoice is one line of what the tuned protocol chose.
+type pageChoice struct {
+	Partition, Method, Param, Value, From, NLL string
+	AtEnd                                      bool
 }
 
 type pageExample struct {
@@ -100,7 +107,7 @@ func inlined(f *Figure) (pageFigure, error) {
 }
 
 // Page writes the self-contained page of a run.
-func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, detail *experiment.Detail, byTable [][]*Figure, whole []*Figure) error {
+func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, tuned *experiment.Tuned, detail *experiment.Detail, byTable [][]*Figure, whole []*Figure) error {
 	d := pageData{Title: "fmp: " + c.Dataset.Label(), Notes: m.Notes, Level: Level * 100,
 		Summary: fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes.", c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"])}
 	for i := range ts {
@@ -110,6 +117,16 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 		}
 		t.Open = i == 0
 		d.Tables = append(d.Tables, t)
+	}
+	for _, c := range tuned.Choices {
+		x := pageChoice{Partition: c.Partition, Method: c.Method, Param: c.Param, Value: fmt.Sprintf("%g", c.Value), AtEnd: c.AtEnd()}
+		if n := len(c.Grid); n > 0 {
+			x.From = fmt.Sprintf("%d values, %g to %g", n, c.Grid[0], c.Grid[n-1])
+		}
+		if k := slices.Index(c.Grid, c.Value); k >= 0 && k < len(c.NLL) {
+			x.NLL = fmt.Sprintf("%.4f", c.NLL[k])
+		}
+		d.Tuning = append(d.Tuning, x)
 	}
 	for _, f := range whole {
 		x, err := inlined(f)
@@ -150,14 +167,14 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 }
 
 func tableForPage(t *Table, figures []*Figure) (pageTable, error) {
-	out := pageTable{Title: t.title(), Tuned: t.Protocol == "tuned"}
+	out := pageTable{Title: t.title(), Tuned: t.tuned()}
 	for _, r := range t.Rows {
 		if len(out.Groups) == 0 || out.Groups[len(out.Groups)-1].Name != r.Group {
 			out.Groups = append(out.Groups, pageGroup{Name: r.Group})
 		}
 		row := pageRow{Label: r.label(), Upload: byteSize(r.UploadBytes)}
-		if out.Tuned && r.Param != "" {
-			row.Value = fmt.Sprintf("%s %g", r.Param, r.Value)
+		if out.Tuned {
+			row.Value = r.setting()
 		}
 		for c := range columns {
 			iv := r.interval(c)
@@ -171,10 +188,10 @@ func tableForPage(t *Table, figures []*Figure) (pageTable, error) {
 			out.HasPrinted = true
 			row.Printed = fmt.Sprintf("%.4f / %.4f", r.Printed.ACC, r.Printed.ECE)
 		}
-		if r.Control() && t.Chance > 0 {
-			row.Label += fmt.Sprintf(" (chance %.2f)", t.Chance)
-		}
 		g := &out.Groups[len(out.Groups)-1]
+		if r.Control() && t.Chance > 0 {
+			g.Name += fmt.Sprintf(" (chance %.2f)", t.Chance)
+		}
 		g.Rows = append(g.Rows, row)
 	}
 	for _, f := range figures {

@@ -111,6 +111,52 @@ func TestTextIsPlainWithoutBold(t *testing.T) {
 	}
 }
 
+// In every format each method's tuned value stands beside its figures, and a shared table has no such column.
+func TestTunedTablesNameTheValues(t *testing.T) {
+	rs := records("digits")
+	for _, protocol := range []string{"shared", "tuned"} {
+		for i := range rs {
+			rs[i].Protocol, rs[i].Param, rs[i].Value = protocol, "l2", 0.0123
+		}
+		ts, err := Tables(rs, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := 0
+		for _, x := range ts {
+			rows += len(x.Rows)
+		}
+		var text, md, tex bytes.Buffer
+		if err := errors.Join(Text(&text, ts, false), Markdown(&md, ts), LaTeX(&tex, ts)); err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		if protocol == "tuned" {
+			want = rows
+		}
+		for name, s := range map[string]string{"text": text.String(), "Markdown": md.String(), "LaTeX": tex.String()} {
+			if n := strings.Count(s, "l2 0.0123"); n != want {
+				t.Errorf("%s, %s: %d values of %d rows", name, protocol, n, want)
+			}
+		}
+		for line := range strings.Lines(tex.String()) {
+			wantCells := 5 + want/max(want, 1)
+			if n := strings.Count(strings.ReplaceAll(line, `\\&`, ""), "&"); n > 0 && n != wantCells {
+				t.Errorf("LaTeX: %d columns in %s", n+1, line)
+			}
+		}
+		cells := map[int]bool{}
+		for line := range strings.Lines(md.String()) {
+			if n := strings.Count(line, "|"); n > 0 {
+				cells[n] = true
+			}
+		}
+		if len(cells) != 1 {
+			t.Errorf("Markdown: rows of different lengths: %v", cells)
+		}
+	}
+}
+
 func TestLaTeXEscapes(t *testing.T) {
 	rs := records("my_data & more%")
 	ts, err := Tables(rs, 10)
@@ -129,10 +175,16 @@ func TestLaTeXEscapes(t *testing.T) {
 	}
 }
 
-// A page must not need the network, whatever the names in the data say.
-func TestWriteMakesAWholePageAndPlots(t *testing.T) {
-	dir := t.TempDir()
+// made-up choices of the tuned protocol: one of them at the end of what was tried.
+const madeUpTuning = `{"choices":[
+{"partition":"homogeneous","method":"FMP","param":"l2","value":1,"grid":[0.3,1,3],"nll":[0.72,0.61,0.7]},
+{"partition":"homogeneous","method":"CANN","param":"l2","value":0.3,"grid":[0.3,1,3],"nll":[0.72,0.81,0.9]}]}`
+
+// madeUp makes a run directory with made-up figures, and its report.
+func madeUp(t *testing.T, dir string) {
+	t.Helper()
 	c := experiment.Default()
+	c.Dataset.Name = "cifar10"
 	c.Federation.Partition, c.Seeds = "both", 3
 	c.Federation.Alpha = []float64{0.1, 1}
 	m := experiment.Manifest{Identity: "x", Sizes: map[string]int{"classes": 10, "test": 100}, Notes: []string{"<script>alert(1)</script>"}}
@@ -140,6 +192,7 @@ func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer d.Close()
 	var cells []experiment.Cell
 	for _, r := range records("cifar10") {
 		cells = append(cells, r.Cell)
@@ -150,9 +203,18 @@ func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 	if _, err := d.Finish(cells); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, experiment.TuningFile), []byte(madeUpTuning), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := Write(dir); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A page must not need the network, whatever the names in the data say.
+func TestWriteMakesAWholePageAndPlots(t *testing.T) {
+	dir := t.TempDir()
+	madeUp(t, dir)
 	page, err := os.ReadFile(filepath.Join(dir, PageFile))
 	if err != nil {
 		t.Fatal(err)
@@ -163,6 +225,9 @@ func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 	}
 	if m := regexp.MustCompile(`(?i)(src|href)\s*=\s*"(https?:|//)[^"]*"|url\(`).FindString(s); m != "" {
 		t.Errorf("the page loads %s", m)
+	}
+	if strings.Count(s, "at the end of what was tried") != 1 || !strings.Contains(s, "3 values, 0.3 to 3") || !strings.Contains(s, "0.6100") {
+		t.Error("the page does not say what the tuned settings were chosen from")
 	}
 	for _, w := range []string{"prefers-color-scheme: dark", "FedCGS", "0.7891 / 0.0572", "Figure 2", "var(--ink)"} {
 		if !strings.Contains(s, w) {
@@ -222,21 +287,32 @@ func TestSpreadLabels(t *testing.T) {
 	marks := plotter.XYs{{X: 1300, Y: .94}, {X: 1700, Y: .941}, {X: 2600, Y: .94}, {X: 2600, Y: .9401}, {X: 2600, Y: .935}, {X: 40000, Y: .9}}
 	const gap = .003
 	widths := []float64{.6, .5, .4, .5, .5, .7}
-	at := spreadLabels(marks, widths, gap)
+	at, left := spreadLabels(marks, widths, gap)
+	span := func(i int) (float64, float64) {
+		x := math.Log2(marks[i].X)
+		if left[i] {
+			return x - widths[i], x
+		}
+		return x, x + widths[i]
+	}
 	for i := range at {
+		lo, hi := span(i)
 		for j := range at {
 			if i == j {
 				continue
 			}
-			if d := math.Log2(at[j].X / at[i].X); 0 <= d && d < widths[i] && math.Abs(at[i].Y-at[j].Y) < gap {
+			if l, h := span(j); l < hi && lo < h && math.Abs(at[i].Y-at[j].Y) < gap {
 				t.Errorf("labels %d and %d overlap: %v %v", i, j, at[i], at[j])
 			}
-			if d := math.Log2(marks[j].X / at[i].X); d > 0 && d < widths[i] && math.Abs(at[i].Y-marks[j].Y) < 0.8*gap {
+			if x := math.Log2(marks[j].X); lo < x && x < hi && math.Abs(at[i].Y-marks[j].Y) < 0.8*gap {
 				t.Errorf("label %d lies on mark %d: %v %v", i, j, at[i], marks[j])
 			}
 		}
+		if math.Abs(at[i].Y-marks[i].Y) > 1.01*gap {
+			t.Errorf("label %d is %v from its mark", i, at[i].Y-marks[i].Y)
+		}
 	}
-	if last := len(at) - 1; at[last] != marks[last] {
+	if last := len(at) - 1; at[last] != marks[last] || left[last] {
 		t.Errorf("a label in the open moved from %v to %v", marks[last], at[last])
 	}
 }

@@ -22,15 +22,15 @@ var (
 	orange     = color.RGBA{0xe6, 0x9f, 0x00, 0xff}
 	skyBlue    = color.RGBA{0x56, 0xb4, 0xe9, 0xff}
 	green      = color.RGBA{0x00, 0x9e, 0x73, 0xff}
-	yellow     = color.RGBA{0xf0, 0xe4, 0x42, 0xff}
 	blue       = color.RGBA{0x00, 0x72, 0xb2, 0xff}
 	vermillion = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
 	purple     = color.RGBA{0xcc, 0x79, 0xa7, 0xff}
 	grey       = color.RGBA{0x8c, 0x8c, 0x8c, 0xff}
 )
 
-// classColors are for the classes of a picture; shapes tell the classes beyond apart.
-var classColors = []color.RGBA{orange, skyBlue, green, blue, vermillion, purple, yellow, grey}
+// classColors are for the classes of a picture; shapes tell the classes beyond apart. Neither yellow, too pale on
+// white, nor grey, which is the background's.
+var classColors = []color.RGBA{orange, skyBlue, green, blue, vermillion, purple, ink}
 
 // methodColor gives relatives one colour: fits, Gaussian priors, martingale posteriors; shapes tell groups apart.
 func methodColor(method string) color.Color {
@@ -64,6 +64,14 @@ func groupShape(group string) draw.GlyphDrawer {
 
 func glyph(method, group string, size vg.Length) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: methodColor(method), Shape: groupShape(group), Radius: size}
+}
+
+// frame makes a plot one without axes that shows a box and a little around it. What is added to a plot widens
+// its axes: call this last.
+func frame(p *plot.Plot, xmin, xmax, ymin, ymax float64) {
+	p.HideAxes()
+	w, h := 0.04*(xmax-xmin), 0.04*(ymax-ymin)
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = xmin-w, xmax+w, ymin-h, ymax+h
 }
 
 // newPlot is an empty plot in the house's style: no frame, faint grid, sans-serif text.

@@ -17,7 +17,7 @@ func (t *Table) title() string {
 		p = fmt.Sprintf("Dirichlet clients, alpha = %g", t.Alpha)
 	}
 	s := "shared settings"
-	if t.Protocol == "tuned" {
+	if t.tuned() {
 		s = "settings tuned per method on the corpus"
 	}
 	return fmt.Sprintf("%s, %s, %s, %d repeats", t.Dataset, p, s, t.Repeats)
@@ -52,6 +52,17 @@ func (r *Row) label() string {
 	return r.Method
 }
 
+// tuned says whether a table's settings were tuned per method.
+func (t *Table) tuned() bool { return t.Protocol == "tuned" }
+
+// setting is the tuned setting of a method and its value.
+func (r *Row) setting() string {
+	if r.Param == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s %g", r.Param, r.Value)
+}
+
 // Text writes tables for a terminal; bold says whether it understands ANSI escapes.
 func Text(w io.Writer, ts []Table, bold bool) error {
 	var b strings.Builder
@@ -73,6 +84,9 @@ func Text(w io.Writer, ts []Table, bold bool) error {
 			fmt.Fprintf(&b, "  %14s", h)
 		}
 		fmt.Fprintf(&b, "  %10s", "upload")
+		if t.tuned() {
+			fmt.Fprintf(&b, "  %15s", "setting")
+		}
 		if hasPrinted {
 			fmt.Fprintf(&b, "  %15s", "printed ACC/ECE")
 		}
@@ -89,6 +103,9 @@ func Text(w io.Writer, ts []Table, bold bool) error {
 				b.WriteString("  " + mark(r.best[c], cell(r.interval(c), "±"), 14))
 			}
 			fmt.Fprintf(&b, "  %10s", byteSize(r.UploadBytes))
+			if t.tuned() {
+				fmt.Fprintf(&b, "  %15s", r.setting())
+			}
 			if r.Printed != nil {
 				fmt.Fprintf(&b, "  %15s", fmt.Sprintf("%.4f/%.4f", r.Printed.ACC, r.Printed.ECE))
 			}

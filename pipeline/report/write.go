@@ -34,6 +34,10 @@ func Write(dir string) ([]Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	tuned, err := experiment.ReadTuned(dir)
+	if err != nil {
+		return nil, err
+	}
 	ts, err := Tables(rs, m.Sizes["classes"])
 	if err != nil {
 		return nil, err
@@ -50,7 +54,14 @@ func Write(dir string) ([]Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	images, err := imagesFigure(detail)
+	if err != nil {
+		return nil, err
+	}
 	all := whole
+	if images != nil {
+		all = append(all[:len(all):len(all)], images)
+	}
 	for _, f := range byTable {
 		all = append(all[:len(all):len(all)], f...)
 	}
@@ -63,7 +74,7 @@ func Write(dir string) ([]Table, error) {
 		}
 	}
 	return ts, atomicfile.Write(filepath.Join(dir, PageFile), func(w io.Writer) error {
-		return Page(w, c, m, ts, detail, byTable, whole)
+		return Page(w, c, m, ts, tuned, detail, byTable, whole)
 	})
 }
 
