@@ -2,7 +2,6 @@ package erm
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -341,26 +340,6 @@ func BenchmarkPeers(b *testing.B) {
 	}
 }
 
-func ExampleSolve() {
-	// By symmetry the answer solves 4 / (1 + exp(2a)) = 0.2 a.
-	// Two classes on a line, one point between them that is half of each, and counts as three.
-	set := point.New(3, 1, 2)
-	copy(set.Z, []float32{-1, 1, 0, 1, 0, 1, 0, 0.5, 0.5})
-	copy(set.W, []float32{1, 1, 3})
-	p, err := FromSets(0.1, set)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	s, err := Solve(context.Background(), p, Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Printf("weight of the feature: %.4f %.4f\n", s.Theta.Row(0)[0], s.Theta.Row(0)[1])
-	// Output: weight of the feature: -1.3235 1.3235
-}
-
 func BenchmarkSolveLocal(b *testing.B) {
 	p := random(1, 120, 64, 10, 3)
 	for b.Loop() {
@@ -377,30 +356,4 @@ func BenchmarkSolveWide(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-func ExampleBackward() {
-	// How much would the weight of the feature for class 1 grow with the weight of each point?
-	// With q = 1 / (1 + exp(2a)) and 2 q = 0.1 a at the minimum, da/dw = q / (0.1 + 4 q (1 - q)) for the outer points.
-	set := point.New(3, 1, 2)
-	copy(set.Z, []float32{-1, 1, 0, 1, 0, 1, 0, 0.5, 0.5})
-	p, err := FromSets(0.1, set)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	s, err := Solve(context.Background(), p, Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	cotangent := NewTheta(2, 2)
-	cotangent.Row(0)[1] = 1
-	g, err := Backward(context.Background(), p, s.Theta, cotangent)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Printf("%.4f %.4f %.4f\n", g.Weights[0], g.Weights[1], g.Weights[2]+0)
-	// Output: 0.1906 0.1906 0.0000
 }
