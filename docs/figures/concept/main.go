@@ -10,29 +10,16 @@ import (
 	"fmt"
 	"image/color"
 	"image/png"
-	"io"
 	"math"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"fmp/onnx/atomicfile"
+	"fmp/docs/figures/panels"
 	"fmp/pipeline/experiment"
 )
-
-// palette is Okabe and Ito's, for the colour-blind, with two shades of grey for the last two of ten classes. The
-// class is written out besides.
-var palette = []color.RGBA{
-	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {150, 120, 0, 255},
-	{86, 180, 233, 255}, {230, 159, 0, 255}, {90, 60, 160, 255}, {60, 60, 60, 255}, {140, 60, 30, 255},
-}
 
 func main() {
 	if len(os.Args) != 3 {
@@ -53,8 +40,8 @@ func run(dir, path string) error {
 	if d == nil || len(d.Hard) == 0 {
 		return fmt.Errorf("%s holds no details: make it with the command at the head of this program", dir)
 	}
-	panels := []*plot.Plot{newPlot("1. one client's points"), newPlot("2. its upload (area: mass)"), newPlot("3. points drawn by the server")}
-	if err := plane(panels, d); err != nil {
+	plots := []*plot.Plot{panels.New("1. one client's points"), panels.New("2. its upload (area: mass)"), panels.New("3. points drawn by the server")}
+	if err := plane(plots, d); err != nil {
 		return err
 	}
 	e := &d.Hard[0]
@@ -66,11 +53,11 @@ func run(dir, path string) error {
 	if err != nil {
 		return err
 	}
-	return save(path, append(panels, heads, mean))
+	return panels.Save(path, append(plots, heads, mean))
 }
 
 // plane fills the first three panels: principal components of the features.
-func plane(panels []*plot.Plot, d *experiment.Detail) error {
+func plane(plots []*plot.Plot, d *experiment.Detail) error {
 	lo, hi := [2]float64{math.Inf(1), math.Inf(1)}, [2]float64{math.Inf(-1), math.Inf(-1)}
 	for _, s := range d.View.Sets {
 		for _, q := range s {
@@ -79,7 +66,7 @@ func plane(panels []*plot.Plot, d *experiment.Detail) error {
 		}
 	}
 	for i, set := range []string{"client", "upload", "drawn"} {
-		p := panels[i]
+		p := plots[i]
 		back, err := plotter.NewScatter(xys(d.View.Sets["background"]))
 		if err != nil {
 			return err
@@ -103,7 +90,7 @@ func plane(panels []*plot.Plot, d *experiment.Detail) error {
 			case "drawn":
 				size = 7
 			}
-			labels.TextStyle[k] = style(size, palette[q.Class%len(palette)])
+			labels.TextStyle[k] = panels.Style(size, panels.Palette[q.Class%len(panels.Palette)])
 		}
 		p.Add(labels)
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = lo[0], hi[0], lo[1], hi[1]
@@ -114,7 +101,7 @@ func plane(panels []*plot.Plot, d *experiment.Detail) error {
 
 // spread shows the probabilities that every head gives an image's three most probable classes.
 func spread(e *experiment.Example, classes []string) (*plot.Plot, error) {
-	p := newPlot(fmt.Sprintf("4. what %d heads say of one image", len(e.Samples)))
+	p := panels.New(fmt.Sprintf("4. what %d heads say of one image", len(e.Samples)))
 	var names []string
 	for k, c := range e.Top {
 		names = append(names, classes[c])
@@ -126,7 +113,7 @@ func spread(e *experiment.Example, classes []string) (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.GlyphStyle = draw.GlyphStyle{Color: palette[c%len(palette)], Shape: draw.CircleGlyph{}, Radius: 2}
+		s.GlyphStyle = draw.GlyphStyle{Color: panels.Palette[c%len(panels.Palette)], Shape: draw.CircleGlyph{}, Radius: 2}
 		p.Add(s)
 	}
 	probabilities(p, names)
@@ -135,13 +122,13 @@ func spread(e *experiment.Example, classes []string) (*plot.Plot, error) {
 
 // average shows the mean of the heads' probabilities, and the image.
 func average(e *experiment.Example, classes []string) (*plot.Plot, error) {
-	p := newPlot("5. their mean: the prediction")
+	p := panels.New("5. their mean: the prediction")
 	for c, v := range e.Mean {
 		bar, err := plotter.NewBarChart(plotter.Values{v}, 8)
 		if err != nil {
 			return nil, err
 		}
-		bar.XMin, bar.Color, bar.LineStyle.Width = float64(c), palette[c%len(palette)], 0
+		bar.XMin, bar.Color, bar.LineStyle.Width = float64(c), panels.Palette[c%len(panels.Palette)], 0
 		p.Add(bar)
 	}
 	probabilities(p, classes)
@@ -165,43 +152,4 @@ func xys(ps []experiment.Placed) plotter.XYs {
 		out[i] = plotter.XY{X: q.X, Y: q.Y}
 	}
 	return out
-}
-
-func style(size float64, c color.Color) text.Style {
-	return text.Style{
-		Color: c, Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: font.Length(size)},
-		XAlign: draw.XCenter, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler,
-	}
-}
-
-func newPlot(title string) *plot.Plot {
-	p := plot.New()
-	p.Title.Text = title
-	p.Title.TextStyle = style(10, color.Black)
-	p.Title.TextStyle.YAlign = draw.YTop
-	p.Title.Padding = vg.Points(4)
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Padding = vg.Points(2)
-		a.Tick.Label.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 9}
-	}
-	return p
-}
-
-func save(path string, panels []*plot.Plot) error {
-	const side, height = 2.2 * vg.Inch, 2.4 * vg.Inch
-	c, err := draw.NewFormattedCanvas(side*vg.Length(len(panels)), height, strings.TrimPrefix(filepath.Ext(path), "."))
-	if err != nil {
-		return err
-	}
-	tiles := draw.Tiles{Rows: 1, Cols: len(panels), PadX: vg.Points(8), PadLeft: vg.Points(4), PadRight: vg.Points(4), PadTop: vg.Points(4), PadBottom: vg.Points(4)}
-	canvas := draw.New(c)
-	canvas.SetColor(color.White)
-	canvas.Fill(canvas.Rectangle.Path())
-	for i, p := range panels {
-		p.Draw(tiles.At(canvas, i, 0))
-	}
-	return atomicfile.Write(path, func(w io.Writer) error {
-		_, err := c.WriteTo(w)
-		return err
-	})
 }
