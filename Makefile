@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build edge-all setup demo test test-short vet lint fmt docs generate bench conformance clean help
+.PHONY: all build edge-all setup demo test test-short vet lint fmt docs figures generate bench conformance clean help
 
 all: build
 
@@ -55,6 +55,7 @@ fmt: ## format the sources
 lint: vet ## staticcheck as well (go install honnef.co/go/tools/cmd/staticcheck@latest)
 	@command -v staticcheck >/dev/null || [ -x "$$($(GO) env GOPATH)/bin/staticcheck" ] || { echo 'staticcheck is missing: go install honnef.co/go/tools/cmd/staticcheck@latest'; exit 1; }
 	PATH="$$PATH:$$($(GO) env GOPATH)/bin" staticcheck ./...
+	PATH="$$PATH:$$($(GO) env GOPATH)/bin" staticcheck -tags tiny ./...
 
 # Settings of whoever makes the pages stay out of them.
 CLEAN = env $$(env | sed -n -e 's/^\(FMP_[A-Z0-9_]*\)=.*/-u \1/p' -e 's/^\(ONNXRUNTIME_LIB\)=.*/-u \1/p')
@@ -63,6 +64,13 @@ docs: build ## pages of every command and setting in docs, and the table of mode
 	$(CLEAN) $(BIN)/fmp man --format markdown docs/commands
 	$(CLEAN) $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
 	$(GO) test ./docs -run TestReadmeListsTheModels -update
+
+figures: setup build ## the pictures in README.md and docs (needs Chromium; docs/screenshots.sh)
+	$(GO) run ./docs/figures/martingale docs/figures/martingale.svg
+	$(CLEAN) $(BIN)/fmp run --seeds 1 --methods FMP --dataset.test 1000 --out runs/concept
+	$(GO) run ./docs/figures/concept runs/concept docs/figures/concept.svg
+	$(CLEAN) $(BIN)/fmp run --out runs/demo
+	PATH="$$PWD/$(BIN):$$PATH" docs/screenshots.sh runs/demo
 
 generate: ## Go code from the .proto files (needs protoc and protoc-gen-go)
 	@for t in protoc protoc-gen-go; do PATH="$$PATH:$$($(GO) env GOPATH)/bin" command -v $$t >/dev/null || { echo "$$t is missing: install protobuf-compiler, and go install google.golang.org/protobuf/cmd/protoc-gen-go@latest"; exit 1; }; done

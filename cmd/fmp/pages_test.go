@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,6 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/ort/orttest"
+	"fmp/pipeline/experiment"
 )
 
 // shellWords splits a line of a page as a shell would, as far as pages go: quotes, and comments after " #".
@@ -98,12 +104,9 @@ func TestPagesNameCommandsThatExist(t *testing.T) {
 
 // TestPagesAreFresh: the pages that the program writes are those that are kept. `make docs` renews them.
 func TestPagesAreFresh(t *testing.T) {
-	for _, v := range os.Environ() {
-		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "FMP_") || name == "ONNXRUNTIME_LIB" {
-			t.Setenv(name, "") // put back afterwards
-			os.Unsetenv(name)
-		}
-	}
+	clearSettings(t)
+	t.Setenv(ort.LibraryEnv, "") // put back afterwards
+	os.Unsetenv(ort.LibraryEnv)
 	read := func(dir string) map[string]string {
 		t.Helper()
 		out := map[string]string{}
@@ -132,5 +135,38 @@ func TestPagesAreFresh(t *testing.T) {
 	want["settings"], got["settings"] = settings, read("../../docs")["settings.md"]
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("the pages of commands and settings are not what the program writes; run make docs (- as it is now, + as it is kept):\n%s", d)
+	}
+}
+
+// TestReadmeShowsTheDemo: the run directory that README.md names is that of `make demo` today: its name is a digest of
+// settings, models and data. Where one of them has changed, run make demo and copy what it prints, and run make figures.
+func TestReadmeShowsTheDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes the features of the embedded digits")
+	}
+	clearSettings(t)
+	// The ONNX Runtime makes the features fast enough for a test.
+	p, err := experiment.Prepare(context.Background(), experiment.Default(), orttest.New(t), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("run directory: runs/digits-%.8s ", p.Manifest.Identity); !strings.Contains(string(readme), want) {
+		t.Errorf("README.md lacks %q: what it shows of make demo is another run's", want)
+	}
+}
+
+// clearSettings takes the settings of whoever runs the tests out of the environment.
+func clearSettings(t *testing.T) {
+	t.Helper()
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "FMP_") {
+			t.Setenv(name, "") // put back afterwards
+			os.Unsetenv(name)
+		}
 	}
 }

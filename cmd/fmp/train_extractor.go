@@ -34,7 +34,7 @@ func newTrainExtractorCommand() *cobra.Command {
 		Long: `Train a small residual network to classify the extractor part of a data set (the first half
 of its training images, and the classes that --classes leaves out) and writes the model that maps images to
 features of mean 0 and standard deviation 1. Test images are used for the printed accuracy alone. On two cores
-MNIST takes about two minutes, CIFAR-10 about forty.
+MNIST takes a minute, CIFAR-10 about forty.
 
 --start goes on from an extractor that this command made, for other data, say. --mirror exports a model that takes the
 mean over an image and its mirror image.

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestExamples builds the program and runs every script in an empty folder, with the program on its path.
+// TestExamples builds the programs and runs every script in an empty folder, with the programs on its path.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs whole experiments")
@@ -19,8 +19,10 @@ func TestExamples(t *testing.T) {
 		t.Skipf("needs a shell: %v", err)
 	}
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(bin, "fmp"), "fmp/cmd/fmp").CombinedOutput(); err != nil {
-		t.Fatalf("building the program: %v\n%s", err, out)
+	for _, p := range []string{"fmp", "fmp-edge"} {
+		if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(bin, p), "fmp/cmd/"+p).CombinedOutput(); err != nil {
+			t.Fatalf("building %s: %v\n%s", p, err, out)
+		}
 	}
 	scripts, err := filepath.Glob("*.sh")
 	if err != nil || len(scripts) == 0 {

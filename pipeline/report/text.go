@@ -20,7 +20,11 @@ func (t *Table) title() string {
 	if t.tuned() {
 		s = "settings tuned per method on the corpus"
 	}
-	return fmt.Sprintf("%s, %s, %s, %d repeats", t.Dataset, p, s, t.Repeats)
+	repeats := "1 repeat"
+	if t.Repeats != 1 {
+		repeats = fmt.Sprintf("%d repeats", t.Repeats)
+	}
+	return fmt.Sprintf("%s, %s, %s, %s", t.Dataset, p, s, repeats)
 }
 
 // cell is a figure with the half-width of its interval, four decimals each, as a table shows it.
