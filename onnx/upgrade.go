@@ -40,7 +40,7 @@ func Upgrade(m *Model, to int) error {
 		return nil
 	}
 	if from < MinOpset || to > MaxOpset {
-		return fmt.Errorf("upgrading %q from operator set %d to %d: allowed are %d to %d", m.Graph.Name, from, to, MinOpset, MaxOpset)
+		return fmt.Errorf("upgrading %q from operator set %d to %d: allowed are %d to %d; export the model with one of them", m.Graph.Name, from, to, MinOpset, MaxOpset)
 	}
 	c := Clone(m)
 	if err := InlineFunctions(c); err != nil {

@@ -20,7 +20,7 @@ const (
 	maxItems = 20_000
 	// chunk is the number of images that go through the extractor at once: more would take more memory and are
 	// no faster.
-	chunk = 4
+	chunk = 8
 )
 
 // readModel loads a model of one of the given kinds; any other is refused by what it says it is.

@@ -107,6 +107,12 @@ func compile(m *onnx.Model) (*plan, error) {
 	if refused != nil {
 		return nil, &UnsupportedError{Nodes: refused}
 	}
+	budget := foldable // bytes of constants that may still be worked out here
+	for _, t := range p.constants {
+		if t.DType != onnx.String {
+			budget += 2 * t.Len() * t.DType.Size()
+		}
+	}
 	order, refused, err := decode(m)
 	if err != nil {
 		return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: err.Error()}}}
@@ -170,6 +176,17 @@ func compile(m *onnx.Model) (*plan, error) {
 			p.constants[st.out[0]] = t
 			continue
 		}
+		if n.Op == "Cast" && len(st.in) == 1 && len(st.out) == 1 && st.out[0] >= 0 && p.constants[st.in[0]] != nil {
+			// Weights that are stored in half precision are widened once, not in every run. What cannot be is
+			// left to the run, and so is what would take much more memory than the weights.
+			if size := p.constants[st.in[0]].Len() * max(1, s.Out[0].Size()); s.Out[0] != onnx.String && size <= budget {
+				if t, err := evaluate(st, p.constants[st.in[0]]); err == nil {
+					p.constants[st.out[0]] = t
+					budget -= size
+					continue
+				}
+			}
+		}
 		p.steps = append(p.steps, st)
 	}
 	if refused != nil {
@@ -200,13 +217,22 @@ func compile(m *onnx.Model) (*plan, error) {
 			}
 		}
 	}
+	for k := range p.constants {
+		if p.uses[k] == 0 {
+			delete(p.constants, k)
+		}
+	}
 	return p, nil
 }
 
-// evaluate runs a node without inputs.
-func evaluate(st step) (*onnx.Tensor, error) {
-	c := kernel.NewCall(&kernel.Env{Pool: &kernel.Pool{}, Threads: 1}, 0, 1)
+// foldable is how many bytes of constants are worked out when a model is loaded, beside twice those of its weights.
+const foldable = 1 << 16
+
+// evaluate runs a node of one output on constants.
+func evaluate(st step, in ...*onnx.Tensor) (*onnx.Tensor, error) {
+	c := kernel.NewCall(&kernel.Env{Pool: &kernel.Pool{}, Threads: 1}, len(in), 1)
 	c.Want[0] = true
+	copy(c.In, in)
 	if err := c.Do(st.run); err != nil {
 		return nil, err
 	}

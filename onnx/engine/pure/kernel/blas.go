@@ -40,7 +40,16 @@ func (m matrix[T]) part(i, j, r, k int) matrix[T] {
 // multiply adds a b to c on the calling goroutine: c (m x n) += a (m x k) b (k x n). The order of summation
 // depends on the shapes alone.
 func multiply[T floating](a, b, c matrix[T]) {
+	multiplyAs(a, b, c, panels(a.rows, b.cols, a.cols))
+}
+
+// multiplyAs is multiply of a part of a product, which is done in panels or not as the whole is.
+func multiplyAs[T floating](a, b, c matrix[T], inPanels bool) {
 	if a.rows == 0 || b.cols == 0 || a.cols == 0 {
+		return
+	}
+	if a, ok := any(a).(matrix[float32]); ok && inPanels {
+		multiplyPanels(a, any(b).(matrix[float32]), any(c).(matrix[float32]))
 		return
 	}
 	if !finite(b) {
@@ -134,17 +143,18 @@ func multiplyPlain[T floating](a, b, c matrix[T]) {
 // parallelMultiply adds a b to out, divided among threads by rows or by columns of out, in whole tiles.
 func parallelMultiply[T floating](c *Call, a, b, out matrix[T]) {
 	m, n, k := a.rows, b.cols, a.cols
+	inPanels := panels(m, n, k)
 	if m >= n {
 		tiles := (m + tileRows - 1) / tileRows
 		c.Parallel(tiles, tileRows*n*k/4, func(lo, hi int) {
 			i, j := lo*tileRows, min(hi*tileRows, m)
-			multiply(a.part(i, 0, j-i, k), b, out.part(i, 0, j-i, n))
+			multiplyAs(a.part(i, 0, j-i, k), b, out.part(i, 0, j-i, n), inPanels)
 		})
 		return
 	}
 	tiles := (n + tileCols - 1) / tileCols
 	c.Parallel(tiles, tileCols*m*k/4, func(lo, hi int) {
 		i, j := lo*tileCols, min(hi*tileCols, n)
-		multiply(a, b.part(0, i, k, j-i), out.part(0, i, m, j-i))
+		multiplyAs(a, b.part(0, i, k, j-i), out.part(0, i, m, j-i), inPanels)
 	})
 }

@@ -75,45 +75,77 @@ func convOf[T floating](win window, group int) Kernel {
 		}
 		depthwise := cg == 1 && og == 1
 		k := cg * q
-		tile := min(pos, max(tileCols, columnBytes/elem/max(k, 1)/tileCols*tileCols))
-		tiles := (pos + tile - 1) / tile
-		direct := pointwise(w)
-		times := multiply[T]
-		if finite(dense(x, 1, len(x))) {
+		direct, times := pointwise(w), multiply[T]
+		// Panels or not is a matter of the weights alone, so that an image's result does not depend on its batch.
+		inPanels := elem == 4 && !depthwise && panels(og, panelLeast, k)
+		if !inPanels && finite(dense(x, 1, len(x))) {
 			times = multiplyFinite[T] // looked at once, not once a tap
 		}
-		// One item is one tile of one group of one image: independent of all others.
-		c.Parallel(xs[0]*group*tiles, og*k*tile/4, func(lo, hi int) {
-			var col []T
-			if !depthwise && !direct {
-				col = Scratch[T](c, k*tile)
+		// One item is one tile of one group of one image, or of a block of images where a plane is small: independent of
+		// all others.
+		tile, block := min(pos, max(tileCols, columnBytes/elem/max(k, 1)/tileCols*tileCols)), 1
+		if inPanels {
+			times = func(a, b, c matrix[T]) { multiplyAs(a, b, c, true) }
+			block = max(1, min(xs[0], tileCols/pos))
+		}
+		tiles, blocks := (pos+tile-1)/tile, (xs[0]+block-1)/block
+		c.Parallel(blocks*group*tiles, og*k*tile*block/4, func(lo, hi int) {
+			var col, sum []T
+			if !depthwise && (!direct || block > 1) {
+				col = Scratch[T](c, k*tile*block)
+			}
+			if block > 1 {
+				sum = Scratch[T](c, og*tile*block)
 			}
 			for item := lo; item < hi; item++ {
-				t, g, n := item%tiles, item/tiles%group, item/tiles/group
+				t, g, n := item%tiles, item/tiles%group, item/tiles/group*block
 				p0, p1 := t*tile, min(pos, (t+1)*tile)
+				weights := dense(wt[g*og*k:(g+1)*og*k], og, k)
+				if block > 1 { // of which tiles are whole planes
+					images := min(block, xs[0]-n)
+					cols := images * pos
+					for i := range images {
+						src := x[((n+i)*group+g)*cg*in : ((n+i)*group+g+1)*cg*in]
+						columns(col[i*pos:], cols, src, cg, xs[2:], sp, w, 0, pos)
+					}
+					dst := dense(sum[:og*cols], og, cols)
+					start(dst, bias, g*og)
+					times(weights, dense(col[:k*cols], k, cols), dst)
+					for i := range images {
+						to := o[((n+i)*group+g)*og*pos:]
+						for r := range og {
+							copy(to[r*pos:(r+1)*pos], sum[r*cols+i*pos:])
+						}
+					}
+					continue
+				}
 				src := x[(n*group+g)*cg*in : (n*group+g+1)*cg*in]
 				dst := matrix[T]{data: o[(n*group+g)*og*pos+p0:], rows: og, cols: p1 - p0, stride: pos}
-				for r := 0; r < og; r++ {
-					row := dst.data[r*pos : r*pos+p1-p0]
-					if bias != nil {
-						fillRange(row, bias[g*og+r])
-					} else {
-						clear(row)
-					}
-				}
-				weights := dense(wt[g*og*k:(g+1)*og*k], og, k)
+				start(dst, bias, g*og)
 				switch {
 				case depthwise:
 					slide(dst.data[:p1-p0], src, weights.data, xs[2:], sp, w, p0)
 				case direct:
 					times(weights, matrix[T]{data: src[p0:], rows: k, cols: p1 - p0, stride: in}, dst)
 				default:
-					columns(col, src, cg, xs[2:], sp, w, p0, p1)
+					columns(col, p1-p0, src, cg, xs[2:], sp, w, p0, p1)
 					times(weights, dense(col[:k*(p1-p0)], k, p1-p0), dst)
 				}
 			}
 		})
 		return nil
+	}
+}
+
+// start fills each row of dst with its bias, that of row 0 being bias[from], or zeros where there is none.
+func start[T floating](dst matrix[T], bias []T, from int) {
+	for r := range dst.rows {
+		row := dst.data[r*dst.stride : r*dst.stride+dst.cols]
+		if bias != nil {
+			fillRange(row, bias[from+r])
+		} else {
+			clear(row)
+		}
 	}
 }
 
@@ -127,9 +159,13 @@ func pointwise(w window) bool {
 	return true
 }
 
-// columns writes im2col for output positions p0 <= p < p1: col[c q + tap, p - p0] = x[c, p · stride - begin + tap · dilation],
-// 0 in the padding.
-func columns[T floating](col, x []T, channels int, in, out []int, w window, p0, p1 int) {
+// columns writes im2col for output positions p0 <= p < p1 to rows that lie cols apart:
+// col[c q + tap, p - p0] = x[c, p · stride - begin + tap · dilation], 0 in the padding.
+func columns[T floating](col []T, cols int, x []T, channels int, in, out []int, w window, p0, p1 int) {
+	if len(in) == 2 {
+		columnsOfPlanes(col, cols, x, channels, in, out, w, p0, p1)
+		return
+	}
 	q, size, width := product(w.size), product(in), p1-p0
 	last := len(in) - 1
 	tap, base := make([]int, len(in)), make([]int, len(in))
@@ -137,7 +173,7 @@ func columns[T floating](col, x []T, channels int, in, out []int, w window, p0, 
 		plane := x[c*size : (c+1)*size]
 		for t := 0; t < q; t++ {
 			unravel(tap, t, w.size)
-			row := col[(c*q+t)*width : (c*q+t+1)*width]
+			row := col[(c*q+t)*cols : (c*q+t)*cols+width]
 			shift := tap[last]*w.dilation[last] - w.begin[last]
 			// Runs along the last axis share all other coordinates.
 			unravel(base, p0, out)
@@ -165,6 +201,52 @@ func columns[T floating](col, x []T, channels int, in, out []int, w window, p0, 
 						break
 					}
 					base[k] = 0
+				}
+			}
+		}
+	}
+}
+
+// columnsOfPlanes is columns on two axes, which most models have.
+func columnsOfPlanes[T floating](col []T, cols int, x []T, channels int, in, out []int, w window, p0, p1 int) {
+	height, width, step := in[0], in[1], w.stride[1]
+	at := 0
+	for c := range channels {
+		plane := x[c*height*width : (c+1)*height*width]
+		for i := range w.size[0] {
+			for j := range w.size[1] {
+				row := col[at : at+p1-p0]
+				at += cols
+				// Along a line of the output, positions lo <= p < hi read what is inside.
+				shift := j*w.dilation[1] - w.begin[1]
+				lo := max(0, (step-1-shift)/step)
+				hi := 0
+				if shift < width {
+					hi = (width - shift + step - 1) / step
+				}
+				y, from := p0/out[1], p0%out[1]
+				for p := p0; p < p1; {
+					n := min(out[1]-from, p1-p)
+					seg := row[p-p0 : p-p0+n]
+					u := y*w.stride[0] - w.begin[0] + i*w.dilation[0]
+					a := min(max(lo-from, 0), n)
+					b := min(max(hi-from, a), n)
+					if u < 0 || u >= height || a == b {
+						clear(seg)
+					} else {
+						clear(seg[:a])
+						clear(seg[b:])
+						src := plane[u*width+(from+a)*step+shift : (u+1)*width]
+						if step == 1 {
+							copy(seg[a:b], src)
+						} else {
+							for k, v := 0, seg[a:b]; k < len(v); k++ {
+								v[k] = src[k*step]
+							}
+						}
+					}
+					p += n
+					y, from = y+1, 0
 				}
 			}
 		}

@@ -9,6 +9,9 @@
 // Results do not depend on the number of threads: work is divided among independent outputs, and
 // every sum is taken in the same order however it is divided.
 //
+// Matrix products and convolutions go through gonum's BLAS in float64, and in float32 where they are small or the processor
+// lacks vector instructions that we use; else through panels (panel.go), the one place with assembly.
+//
 // Source of every operator's meaning: the ONNX operator specification
 // (https://onnx.ai/onnx/operators/).
 package kernel

@@ -150,6 +150,24 @@ func maxUnder[T number](plane []T, in, base []int, w window) (int, T) {
 	return best, v
 }
 
+// sumUnder is the sum of the elements under a window on two axes, and how many they are.
+func sumUnder[T floating](plane []T, in, base []int, w window) (sum float64, n int) {
+	y := base[0]*w.stride[0] - w.begin[0]
+	for i := 0; i < w.size[0]; i, y = i+1, y+w.dilation[0] {
+		if y < 0 || y >= in[0] {
+			continue
+		}
+		z := base[1]*w.stride[1] - w.begin[1]
+		for j := 0; j < w.size[1]; j, z = j+1, z+w.dilation[1] {
+			if z >= 0 && z < in[1] {
+				sum += float64(plane[y*in[1]+z])
+				n++
+			}
+		}
+	}
+	return sum, n
+}
+
 // AveragePool: count_include_pad = 0 divides by the elements under the window, 1 by the window's size (cut
 // where ceil_mode lets it pass the end of the padding).
 func newAveragePool(s *Spec) (Kernel, error) {
@@ -167,7 +185,7 @@ func newAveragePool(s *Spec) (Kernel, error) {
 			n = padded
 		}
 		return sum / float64(n)
-	}, func(v float64) float64 { return v })
+	}, nil)
 }
 
 // LpPool: p = 2; (sum |x|^p)^(1/p).
@@ -184,7 +202,7 @@ func newLpPool(s *Spec) (Kernel, error) {
 	return pooled(s, w, func(sum float64, _, _ int) float64 { return math.Pow(sum, 1/p) }, func(v float64) float64 { return math.Pow(math.Abs(v), p) })
 }
 
-// pooled sums term(x) under the window and finishes with end(sum, elements inside, elements inside the padding).
+// pooled sums term(x), or x where term is nil, under the window and finishes with end(sum, elements inside, elements inside the padding).
 func pooled(s *Spec, win window, end func(sum float64, n, padded int) float64, term func(float64) float64) (Kernel, error) {
 	return numeric(s, poolSum[float32](win, end, term), poolSum[float64](win, end, term))
 }
@@ -209,10 +227,18 @@ func poolSum[T floating](win window, end func(float64, int, int) float64, term f
 				for p := 0; p < pos; p++ {
 					unravel(base, p, sp)
 					sum, n := 0.0, 0
-					visit(w, in, base, tap, q, func(off int) {
-						sum += term(float64(plane[off]))
-						n++
-					})
+					if len(in) == 2 && term == nil {
+						sum, n = sumUnder(plane, in, base, w)
+					} else {
+						visit(w, in, base, tap, q, func(off int) {
+							v := float64(plane[off])
+							if term != nil {
+								v = term(v)
+							}
+							sum += v
+							n++
+						})
+					}
 					padded := 1
 					for k := range in {
 						// taps between the two paddings' ends

@@ -1,0 +1,122 @@
+package kernel
+
+import "sync"
+
+// A float32 matrix product the size of which is worth it is done in panels, as Goto and van de Geijn describe ("Anatomy of
+// high-performance matrix multiplication", 2008): the blocks of a and b that are in use are copied to lie in the order in which they
+// are read, and the innermost loop ([panelKernel]: AVX2 on amd64, NEON on arm64, Go elsewhere) keeps panelRows x panelCols sums in
+// registers. Every sum runs over the inner axis in its order, beginning with what c holds, so that it does not depend on how
+// a product is cut into parts.
+const (
+	panelDepth = 256 // inner axis of a block: panelRows x panelDepth of a fits the first-level cache
+	panelWidth = 256 // columns of a block: panelDepth x panelWidth of b fits the second
+	panelLeast = 8   // fewer rows, columns or inner elements are not worth copying
+)
+
+// panels says whether a product of such a size is done in panels. It is asked of the whole product, never of parts of it.
+func panels(m, n, k int) bool {
+	return havePanels && m >= panelLeast && n >= panelLeast && k >= panelLeast
+}
+
+// packs is memory for the copies.
+type packs struct {
+	a []float32 // [depth, panelRows]
+	b []float32 // [columns / panelCols, depth, panelCols]
+	c []float32 // [panelRows, panelCols], for tiles at the edges
+}
+
+var packPool = sync.Pool{New: func() any {
+	return &packs{a: make([]float32, panelDepth*panelRows), b: make([]float32, panelDepth*panelWidth), c: make([]float32, panelRows*panelCols)}
+}}
+
+// multiplyPanels is multiply in panels, for any numbers: nothing is skipped.
+func multiplyPanels(a, b, c matrix[float32]) {
+	m, n, k := a.rows, b.cols, a.cols
+	p := packPool.Get().(*packs)
+	defer packPool.Put(p)
+	for j := 0; j < n; j += panelWidth {
+		w := min(panelWidth, n-j)
+		for l := 0; l < k; l += panelDepth {
+			d := min(panelDepth, k-l)
+			packColumns(p.b, b.part(l, j, d, w))
+			for i := 0; i < m; i += panelRows {
+				h := min(panelRows, m-i)
+				packRows(p.a, a.part(i, l, h, d))
+				for q := 0; q < w; q += panelCols {
+					v := min(panelCols, w-q)
+					tile := c.part(i, j+q, h, v)
+					bp := p.b[q*d : (q+panelCols)*d]
+					if h == panelRows && v == panelCols {
+						panelKernel(d, p.a[:d*panelRows], bp, tile.data, tile.stride)
+						continue
+					}
+					for r := range h {
+						copy(p.c[r*panelCols:], tile.data[r*tile.stride:r*tile.stride+v])
+					}
+					panelKernel(d, p.a[:d*panelRows], bp, p.c, panelCols)
+					for r := range h {
+						copy(tile.data[r*tile.stride:r*tile.stride+v], p.c[r*panelCols:])
+					}
+				}
+			}
+		}
+	}
+}
+
+// packRows copies at most panelRows rows of a to dst, [a.cols, panelRows], with zeros for rows that are not there.
+func packRows(dst []float32, a matrix[float32]) {
+	d := a.cols
+	dst = dst[:d*panelRows]
+	for r := range panelRows {
+		switch {
+		case r >= a.rows:
+			for l, at := 0, r; l < d; l, at = l+1, at+panelRows {
+				dst[at] = 0
+			}
+		case a.trans:
+			for l, at, from := 0, r, r; l < d; l, at, from = l+1, at+panelRows, from+a.stride {
+				dst[at] = a.data[from]
+			}
+		default:
+			at := r
+			for _, v := range a.data[r*a.stride : r*a.stride+d] {
+				dst[at] = v
+				at += panelRows
+			}
+		}
+	}
+}
+
+// packColumns copies b to dst, [b.cols / panelCols, b.rows, panelCols], with zeros for columns that are not there.
+func packColumns(dst []float32, b matrix[float32]) {
+	d := b.rows
+	for j := 0; j < b.cols; j += panelCols {
+		w := min(panelCols, b.cols-j)
+		to := dst[j*d : (j+panelCols)*d]
+		if b.trans {
+			for q := range panelCols {
+				at := q
+				if q >= w {
+					for ; at < len(to); at += panelCols {
+						to[at] = 0
+					}
+					continue
+				}
+				for _, v := range b.data[(j+q)*b.stride : (j+q)*b.stride+d] {
+					to[at] = v
+					at += panelCols
+				}
+			}
+			continue
+		}
+		for l := range d {
+			row, src := to[l*panelCols:(l+1)*panelCols], b.data[l*b.stride+j:]
+			if w == panelCols {
+				*(*[panelCols]float32)(row) = *(*[panelCols]float32)(src)
+				continue
+			}
+			copy(row, src[:w])
+			clear(row[w:])
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"fmp/onnx"
+)
+
+// laid is a random matrix of rows x cols as read, with some room beside every stored row.
+func laid(r *rand.Rand, rows, cols int, trans bool) matrix[float32] {
+	m := matrix[float32]{rows: rows, cols: cols, trans: trans}
+	sr, sc := m.stored()
+	m.stride = sc + r.IntN(4)
+	m.data = make([]float32, sr*m.stride)
+	for i := range m.data {
+		m.data[i] = float32(r.NormFloat64())
+	}
+	return m
+}
+
+func (m matrix[T]) at(i, j int) T {
+	if m.trans {
+		i, j = j, i
+	}
+	return m.data[i*m.stride+j]
+}
+
+// Products in panels are those of float64, whatever the shape, and nothing beside c is written.
+func TestPanels(t *testing.T) {
+	if !havePanels {
+		t.Skip("this processor has neither AVX2 and FMA nor NEON")
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 100 {
+		size := func() int { return 1 + r.IntN([]int{3, 20, 70, 9}[i%4]) }
+		m, n, k := size(), size(), size()
+		switch i % 12 {
+		case 3:
+			k = 200 + r.IntN(400) // more than one block
+		case 7:
+			n = 200 + r.IntN(400)
+		}
+		a, b, c := laid(r, m, k, r.IntN(2) == 0), laid(r, k, n, r.IntN(2) == 0), laid(r, m, n, false)
+		was := slices.Clone(c.data)
+		multiplyPanels(a, b, c)
+		for i, v := range c.data {
+			row, col := i/c.stride, i%c.stride
+			if col >= n {
+				if v != was[i] {
+					t.Fatalf("%d x %d x %d: element %d beside c was written", m, n, k, i)
+				}
+				continue
+			}
+			want, scale := float64(was[i]), math.Abs(float64(was[i]))
+			for l := range k {
+				p := float64(a.at(row, l)) * float64(b.at(l, col))
+				want, scale = want+p, scale+math.Abs(p)
+			}
+			if !(math.Abs(float64(v)-want) <= 1e-6*scale) {
+				t.Fatalf("%d x %d x %d: element [%d, %d] is %v, want %v", m, n, k, row, col, v, want)
+			}
+		}
+	}
+}
+
+// An element does not depend on how the product around it was cut.
+func TestPanelsOfParts(t *testing.T) {
+	if !havePanels {
+		t.Skip("this processor has neither AVX2 and FMA nor NEON")
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	const m, n, k = 23, 61, 300
+	a, b := laid(r, m, k, false), laid(r, k, n, false)
+	whole := dense(make([]float32, m*n), m, n)
+	multiplyPanels(a, b, whole)
+	for range 50 {
+		i, j := r.IntN(m), r.IntN(n)
+		h, w := 1+r.IntN(m-i), 1+r.IntN(n-j)
+		part := dense(make([]float32, h*w), h, w)
+		multiplyPanels(a.part(i, 0, h, k), b.part(0, j, k, w), part)
+		for x, v := range part.data {
+			if want := whole.at(i+x/w, j+x%w); v != want {
+				t.Fatalf("part %d+%d x %d+%d: %v, want %v", i, h, j, w, v, want)
+			}
+		}
+	}
+}
+
+// Infinities and NaN of either side come through, with a zero on the other as well.
+func TestPanelsOfOddNumbers(t *testing.T) {
+	if !havePanels {
+		t.Skip("this processor has neither AVX2 and FMA nor NEON")
+	}
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, v := range []float32{inf, -inf, nan} {
+		for _, left := range []bool{false, true} {
+			a, b := dense(make([]float32, 9*9), 9, 9), dense(make([]float32, 9*9), 9, 9)
+			if left {
+				a.data[4] = v // [0, 4]
+			} else {
+				b.data[4] = v
+			}
+			c := dense(make([]float32, 9*9), 9, 9)
+			multiplyPanels(a, b, c)
+			for i, got := range c.data {
+				hit := i%9 == 4
+				if left {
+					hit = i/9 == 0
+				}
+				if hit != (got != got) || !hit && got != 0 {
+					t.Errorf("%v on the left: %v: element %d is %v", v, left, i, got)
+				}
+			}
+		}
+	}
+}
+
+// The kernel in Go is what the others are held against, on every machine.
+func TestPanelInGo(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for k := 1; k < 40; k++ {
+		a, b, c := make([]float32, 4*k), make([]float32, 4*k), make([]float32, 3*7+4)
+		for _, v := range [][]float32{a, b, c} {
+			for i := range v {
+				v[i] = float32(r.NormFloat64())
+			}
+		}
+		was := slices.Clone(c)
+		panelGo(k, a, b, c, 7)
+		for i, v := range c {
+			if i%7 > 3 {
+				if v != was[i] {
+					t.Fatalf("element %d beside the tile was written", i)
+				}
+				continue
+			}
+			want := float64(was[i])
+			for l := range k {
+				want += float64(a[4*l+i/7]) * float64(b[4*l+i%7])
+			}
+			if math.Abs(float64(v)-want) > 1e-5 {
+				t.Fatalf("k %d: element %d is %v, want %v", k, i, v, want)
+			}
+		}
+	}
+}
+
+// convolve runs the kernel of Conv.
+func convolve(t *testing.T, threads, group int, attrs []onnx.Attr, x, w, b *onnx.Tensor) *onnx.Tensor {
+	t.Helper()
+	n := &onnx.Node{Op: "Conv", Inputs: []string{"x", "w", "b"}, Outputs: []string{"y"}, Attrs: append([]onnx.Attr{onnx.IntAttr("group", group)}, attrs...)}
+	s := &Spec{Node: n, Opset: 17, In: []onnx.DType{x.DType, x.DType, x.DType}, Const: make([]*onnx.Tensor, 3)}
+	k, err := Prepare(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := NewCall(&Env{Pool: &Pool{}, Threads: threads}, 3, 1)
+	c.Want[0] = true
+	copy(c.In, []*onnx.Tensor{x, w, b})
+	if err := c.Do(k); err != nil {
+		t.Fatal(err)
+	}
+	return c.Out[0]
+}
+
+func normal(r *rand.Rand, shape ...int) *onnx.Tensor {
+	t := onnx.ZerosF32(shape...)
+	for i := range t.F32() {
+		t.F32()[i] = float32(r.NormFloat64())
+	}
+	return t
+}
+
+// Conv against its definition in float64, over strides, dilations, paddings, groups, and planes small and large; an image's
+// result depends neither on its batch nor on the number of threads.
+func TestConvByDefinition(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for i := range 150 {
+		group := []int{1, 1, 1, 2, 3}[r.IntN(5)]
+		cg, og := 1+r.IntN(12), 1+r.IntN(14)
+		n, h, wd := 1+r.IntN(9), 1+r.IntN(18), 1+r.IntN(18)
+		kh, kw := 1+r.IntN(3), 1+r.IntN(3)
+		s, d := []int{1 + r.IntN(3), 1 + r.IntN(3)}, []int{1 + r.IntN(2), 1 + r.IntN(2)}
+		pads := []int{r.IntN(4), r.IntN(4), r.IntN(4), r.IntN(4)}
+		oh, ow := h+pads[0]+pads[2]-d[0]*(kh-1)-1, wd+pads[1]+pads[3]-d[1]*(kw-1)-1
+		if oh < 0 || ow < 0 {
+			continue
+		}
+		oh, ow = oh/s[0]+1, ow/s[1]+1
+		x, w, b := normal(r, n, cg*group, h, wd), normal(r, og*group, cg, kh, kw), normal(r, og*group)
+		attrs := []onnx.Attr{onnx.IntsAttr("strides", s...), onnx.IntsAttr("dilations", d...), onnx.IntsAttr("pads", pads...)}
+		name := fmt.Sprintf("case %d: x %v w %v group %d strides %v dilations %v pads %v", i, x.Shape, w.Shape, group, s, d, pads)
+		got := convolve(t, 1, group, attrs, x, w, b)
+		if !slices.Equal(got.Shape, []int{n, og * group, oh, ow}) {
+			t.Fatalf("%s: shape %v, want %v", name, got.Shape, []int{n, og * group, oh, ow})
+		}
+		for at, v := range got.F32() {
+			q, p, o, m := at%ow, at/ow%oh, at/ow/oh%(og*group), at/ow/oh/(og*group)
+			want, scale := float64(b.F32()[o]), math.Abs(float64(b.F32()[o]))
+			for c := range cg {
+				for y := range kh {
+					for z := range kw {
+						u, e := p*s[0]-pads[0]+y*d[0], q*s[1]-pads[1]+z*d[1]
+						if u < 0 || u >= h || e < 0 || e >= wd {
+							continue
+						}
+						prod := float64(x.F32()[((m*group+o/og)*cg+c)*h*wd+u*wd+e]) * float64(w.F32()[((o*cg)+c)*kh*kw+y*kw+z])
+						want, scale = want+prod, scale+math.Abs(prod)
+					}
+				}
+			}
+			if !(math.Abs(float64(v)-want) <= 1e-6*scale) {
+				t.Fatalf("%s: element %d is %v, want %v", name, at, v, want)
+			}
+		}
+		if again := convolve(t, 3, group, attrs, x, w, b); !slices.Equal(again.F32(), got.F32()) {
+			t.Fatalf("%s: three threads differ from one", name)
+		}
+		one := onnx.NewTensor(x.F32()[(n-1)*cg*group*h*wd:], 1, cg*group, h, wd)
+		if last := convolve(t, 1, group, attrs, one, w, b).F32(); !slices.Equal(last, got.F32()[len(got.F32())-len(last):]) {
+			t.Fatalf("%s: the last image alone differs from the last of the batch", name)
+		}
+	}
+}
