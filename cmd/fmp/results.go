@@ -40,19 +40,81 @@ type listed struct {
 	Tables []report.Table `json:"tables"`
 }
 
+// resultsFilter leaves some of a run's records out.
+type resultsFilter struct{ partition, protocol string }
+
+func (f *resultsFilter) bind(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.partition, "partition", "", "only this partition, such as homogeneous or dirichlet-0.1")
+	cmd.Flags().StringVar(&f.protocol, "protocol", "", "only this protocol: shared or tuned")
+	// It fails only for a flag that does not exist or has one already.
+	_ = cmd.RegisterFlagCompletionFunc("protocol", cobra.FixedCompletions([]string{"shared", "tuned"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// check refuses a filter that lets nothing through of the records of all runs, which is a name misspelt more often
+// than not.
+func (f *resultsFilter) check(runs ...[]experiment.Record) error {
+	var partitions, protocols []string
+	for _, rs := range runs {
+		for _, r := range rs {
+			if !slices.Contains(partitions, r.Partition) {
+				partitions = append(partitions, r.Partition)
+			}
+			if !slices.Contains(protocols, r.Protocol) {
+				protocols = append(protocols, r.Protocol)
+			}
+		}
+	}
+	for _, x := range []struct {
+		name, want string
+		have       []string
+	}{{"partition", f.partition, partitions}, {"protocol", f.protocol, protocols}} {
+		if x.want != "" && len(x.have) > 0 && !slices.Contains(x.have, x.want) {
+			return usageErrorf("--%s is %q; the runs have %s%s", x.name, x.want, strings.Join(x.have, ", "), suggest.DidYouMean(x.want, x.have))
+		}
+	}
+	return nil
+}
+
+// keep is the records that the filter lets through.
+func (f *resultsFilter) keep(rs []experiment.Record) []experiment.Record {
+	return slices.DeleteFunc(slices.Clone(rs), func(r experiment.Record) bool {
+		return f.partition != "" && r.Partition != f.partition || f.protocol != "" && r.Protocol != f.protocol
+	})
+}
+
+// runError adds to an error of reading the run at path which run was probably meant.
+func runError(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
+			var beside []string
+			if entries, err := os.ReadDir(filepath.Dir(path)); err == nil {
+				for _, e := range entries {
+					if e.IsDir() {
+						beside = append(beside, filepath.Join(filepath.Dir(path), e.Name()))
+					}
+				}
+			}
+			return missingError(fmt.Errorf("there is no run directory %s (`fmp results list` shows the runs)%s", path, suggest.DidYouMean(filepath.Clean(path), beside)))
+		}
+	}
+	return usageError(err)
+}
+
 func newResultsListCommand() *cobra.Command {
 	var asJSON bool
 	var dataset, method string
+	var filter resultsFilter
 	cmd := &cobra.Command{
 		Use:   "list [DIR]",
 		Short: "List the runs in a folder (default: runs), with one method's figures",
 		Example: `  fmp results list
-  fmp results list grids/points --dataset mnist --method CANN`,
+  fmp results list grids/points --dataset mnist --method CANN --protocol tuned`,
 		Args: rangeArgs(0, 1, "DIR"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: the runs with all their tables")
 	cmd.Flags().StringVar(&dataset, "dataset", "", "only runs of this data set")
 	cmd.Flags().StringVar(&method, "method", "FMP", "the method whose figures are shown")
+	filter.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := posterior.Lookup(method)
 		if err != nil {
@@ -77,9 +139,20 @@ func newResultsListCommand() *cobra.Command {
 		if dataset != "" && !slices.Contains(datasets, dataset) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "no run in %s is of data set %q%s\n", root, dataset, suggest.DidYouMean(dataset, datasets))
 		}
+		var records [][]experiment.Record
+		for _, r := range runs {
+			records = append(records, r.Records)
+		}
+		if err := filter.check(records...); err != nil {
+			return err
+		}
 		out := []listed{}
 		for _, r := range runs {
 			if dataset != "" && r.Dataset != dataset {
+				continue
+			}
+			all := len(r.Records)
+			if r.Records = filter.keep(r.Records); len(r.Records) == 0 && all > 0 {
 				continue
 			}
 			ts, err := report.Tables(r.Records, 0)
@@ -125,7 +198,7 @@ func newResultsShowCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := experiment.ReadManifest(args[0])
 		if err != nil {
-			return usageError(err)
+			return runError(args[0], err)
 		}
 		ts, err := report.Write(args[0])
 		if err != nil {
@@ -150,21 +223,35 @@ func newResultsCompareCommand() *cobra.Command {
 clients. With two runs of the same seed, data and federation: each method's figures in the first less those
 in the second.`,
 		Example: `  fmp results compare runs/digits-* --method FMP
+  fmp results compare runs/mnist-* --method CANN --protocol tuned
   fmp results compare runs/with-masses runs/constant-weights`,
 		Args: rangeArgs(1, 2, "RUN"),
 	}
+	var filter resultsFilter
+	filter.bind(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&method, "method", "FMP", "the method that others are compared with (one run)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var ds []report.Difference
-		var err error
-		if len(args) == 2 {
-			ds, err = report.CompareRuns(args[0], args[1])
-		} else {
-			var rs []experiment.Record
-			if rs, err = experiment.ReadResults(args[0]); err == nil {
-				ds, err = report.CompareMethods(rs, method)
+		m, err := posterior.Lookup(method)
+		if err != nil {
+			return usageError(err)
+		}
+		var runs [][]experiment.Record
+		for _, a := range args {
+			rs, err := experiment.ReadResults(a)
+			if err != nil {
+				return runError(a, err)
 			}
+			runs = append(runs, rs)
+		}
+		if err := filter.check(runs...); err != nil {
+			return err
+		}
+		var ds []report.Difference
+		if len(args) == 2 {
+			ds, err = report.CompareRuns(args[0], args[1], filter.keep)
+		} else {
+			ds, err = report.CompareMethods(filter.keep(runs[0]), m.Info().Name)
 		}
 		if err != nil {
 			return usageError(err)
@@ -185,10 +272,12 @@ func newResultsExportCommand() *cobra.Command {
 		Long: `Write the figures of runs to one file; its extension says how: .csv and .parquet hold one line a repeat and
 method, .md and .tex the tables of means.`,
 		Example: `  fmp results export runs/* -o all.parquet
-  fmp results export runs/digits-* -o table.tex`,
+  fmp results export runs/digits-* --protocol tuned -o table.tex`,
 		Args: rangeArgs(1, 0, "RUN"),
 	}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write: .csv, .md, .tex or .parquet (required)")
+	var filter resultsFilter
+	filter.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ext := strings.ToLower(filepath.Ext(file))
 		var runs [][]experiment.Record
@@ -196,17 +285,24 @@ method, .md and .tex the tables of means.`,
 		for _, a := range args {
 			rs, err := experiment.ReadResults(a)
 			if err != nil {
-				return usageError(err)
+				return runError(a, err)
 			}
+			runs = append(runs, rs)
+		}
+		if err := filter.check(runs...); err != nil {
+			return err
+		}
+		for i, a := range args {
 			m, err := experiment.ReadManifest(a)
 			if err != nil {
 				return usageError(err)
 			}
-			ts, err := report.Tables(rs, m.Sizes["classes"])
+			runs[i] = filter.keep(runs[i])
+			ts, err := report.Tables(runs[i], m.Sizes["classes"])
 			if err != nil {
 				return err
 			}
-			runs, tables = append(runs, rs), append(tables, ts...)
+			tables = append(tables, ts...)
 		}
 		write, ok := map[string]func(io.Writer) error{
 			".csv":     func(w io.Writer) error { return report.CSV(w, args, runs) },
@@ -214,13 +310,16 @@ method, .md and .tex the tables of means.`,
 			".md":      func(w io.Writer) error { return report.Markdown(w, tables) },
 			".tex":     func(w io.Writer) error { return report.LaTeX(w, tables) },
 		}[ext]
+		if file == "" {
+			return usageErrorf("say with --output which file to write; it ends in .csv, .md, .tex or .parquet")
+		}
 		if !ok {
 			return usageErrorf("--output is %q; allowed are files that end in .csv, .md, .tex or .parquet", file)
 		}
 		if err := atomicfile.Write(file, write); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d runs\n", file, len(args))
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", file, map[bool]string{true: "1 run", false: fmt.Sprintf("%d runs", len(args))}[len(args) == 1])
 		return err
 	}
 	return cmd

@@ -58,6 +58,9 @@ func TestResults(t *testing.T) {
 	if code, out, errs := runFMP(t, "results", "list", root, "--dataset", "digitz"); code != exitOK || strings.Contains(out, "6/6") || !strings.Contains(errs, "did you mean digits?") {
 		t.Errorf("the filter let through %s and said %s", out, errs)
 	}
+	for _, args := range [][]string{{"list", root}, {"compare", a}, {"export", a, "-o", filepath.Join(root, "filtered.md")}} {
+		ok(append(args, "--partition", "homogeneous", "--protocol", "shared")...)
+	}
 	var shown runOutput
 	if err := json.Unmarshal([]byte(ok("show", a, "--json")), &shown); err != nil || len(shown.Tables) != 1 || len(shown.Tables[0].Rows) != 2 {
 		t.Errorf("show: %v, %+v", err, shown)
@@ -84,7 +87,13 @@ func TestResults(t *testing.T) {
 		want string
 	}{
 		{[]string{"show", filepath.Join(root, "none")}, exitMissing, "none"},
+		{[]string{"show", filepath.Join(root, "aa")}, exitMissing, "did you mean " + a},
+		{[]string{"export", filepath.Join(root, "aa"), "-o", "x.csv"}, exitMissing, "did you mean " + a},
 		{[]string{"compare", a, "--method", "MP"}, exitUsage, "CANN, FMP"},
+		{[]string{"compare", a, "--method", "FPM"}, exitUsage, "did you mean FMP"},
+		{[]string{"compare", a, "--partition", "homogenous"}, exitUsage, "did you mean homogeneous"},
+		{[]string{"list", root, "--protocol", "tunde"}, exitUsage, "--protocol"},
+		{[]string{"export", a}, exitUsage, "--output"},
 		{[]string{"export", a, "-o", "table.doc"}, exitUsage, ".parquet"},
 	} {
 		code, _, errs := runFMP(t, append([]string{"results"}, c.args...)...)

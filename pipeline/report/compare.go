@@ -41,8 +41,9 @@ func CompareMethods(rs []experiment.Record, method string) ([]Difference, error)
 }
 
 // CompareRuns pairs each method of one run with the same method of another: the first less the second. Both must
-// have drawn the same tasks: equal seeds, federations and data.
-func CompareRuns(aDir, bDir string) ([]Difference, error) {
+// have drawn the same tasks: equal seeds, federations and data. Only the records that keep leaves take part; nil
+// keeps all.
+func CompareRuns(aDir, bDir string, keep func([]experiment.Record) []experiment.Record) ([]Difference, error) {
 	var rs [2][]experiment.Record
 	var cs [2]experiment.Config
 	var ms [2]*experiment.Manifest
@@ -50,6 +51,9 @@ func CompareRuns(aDir, bDir string) ([]Difference, error) {
 		var err error
 		if rs[i], err = experiment.ReadResults(d); err != nil {
 			return nil, err
+		}
+		if keep != nil {
+			rs[i] = keep(rs[i])
 		}
 		if cs[i], err = experiment.ReadConfig(d); err != nil {
 			return nil, err

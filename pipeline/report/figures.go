@@ -266,7 +266,7 @@ func bytesFigure(t *Table) (*Figure, error) {
 		}
 		at := plotter.XY{X: r.UploadBytes, Y: r.ACC.Mean}
 		lo, hi = math.Min(lo, at.X), math.Max(hi, at.X)
-		bar, err := plotter.NewLine(plotter.XYs{{X: at.X, Y: r.ACC.Lo()}, {X: at.X, Y: r.ACC.Hi()}})
+		bar, err := plotter.NewLine(plotter.XYs{{X: at.X, Y: math.Max(0, r.ACC.Lo())}, {X: at.X, Y: math.Min(1, r.ACC.Hi())}})
 		if err != nil {
 			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
 		}

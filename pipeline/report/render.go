@@ -28,7 +28,8 @@ type Figure struct {
 }
 
 func (f *Figure) draw(c vg.CanvasSizer) {
-	dc := draw.New(c)
+	const margin = 3 * vg.Length(1) // for letters and glyphs that stand a little over
+	dc := draw.Crop(draw.New(c), margin, -margin, margin, -margin)
 	if len(f.Plots) == 1 && len(f.Plots[0]) == 1 {
 		f.Plots[0][0].Draw(dc)
 		return
