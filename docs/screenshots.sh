@@ -34,7 +34,7 @@ terminal() { # command...
   printf '</pre>'
 } >"$work/terminal.html"
 
-shot report-desktop.png "$page" 1200 1700
+shot report-desktop.png "$page" 1200 1815
 # The lower half of the page alone: the headings' sections from the upload on.
 sed 's/<style>/<style>details, body > figure { display: none } h2 + figure { display: block }/' "$page" >"$work/lower.html"
 shot report-images.png "$work/lower.html" 1200 1250
