@@ -219,7 +219,7 @@ func TestTargets(t *testing.T) {
 	}
 	said := regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
 	n := 0
-	for _, p := range []string{"../README.md", "concepts.md", "edge.md", "extractors.md", "formats.md", "library.md", "operators.md"} {
+	for _, p := range []string{"../README.md", "concepts.md", "edge.md", "extractors.md", "formats.md", "library.md", "operators.md", "testing.md"} {
 		text, err := os.ReadFile(p)
 		if err != nil {
 			t.Fatal(err)
