@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -135,6 +137,19 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 			return nil, fmt.Errorf("--dim %s: want NAME=N with N a whole number", d)
 		}
 		sizes[name] = n
+	}
+	known := map[string]bool{}
+	for _, in := range m.Graph.Inputs {
+		for _, d := range in.Shape {
+			if d.Symbol != "" {
+				known[d.Symbol] = true
+			}
+		}
+	}
+	for name := range sizes {
+		if !known[name] {
+			return nil, fmt.Errorf("--dim %s=%d: no input has a size called %q; there are %q", name, sizes[name], name, slices.Sorted(maps.Keys(known)))
+		}
 	}
 	given := *m
 	g := *m.Graph
