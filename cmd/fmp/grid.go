@@ -56,7 +56,7 @@ the failed ones again.`,
 		}
 		data, err := readGrid(args[0])
 		if err != nil {
-			return inputError(err)
+			return usageError(err)
 		}
 		g, err := experiment.ParseGrid(data)
 		if err != nil {
@@ -76,6 +76,9 @@ the failed ones again.`,
 		work, err := newGridWork(cmd, runs, out, threads)
 		if err != nil {
 			return usageError(err)
+		}
+		if dry && asJSON {
+			return printJSON(cmd.OutOrStdout(), work.plan())
 		}
 		if dry {
 			return work.list(cmd.OutOrStdout())
@@ -100,6 +103,22 @@ type gridWork struct {
 	runs    []experiment.GridRun
 	states  []gridRun
 	threads int
+}
+
+// planned is a run that a dry run of the grid tells of.
+type planned struct {
+	Directory string `json:"directory"`
+	Cells     int    `json:"cells"`
+	Finished  int    `json:"finished"`
+}
+
+// plan tells how far every run is.
+func (w *gridWork) plan() []planned {
+	out := []planned{}
+	for i, r := range w.runs {
+		out = append(out, planned{r.Config.Output.Dir, w.states[i].cells, w.states[i].done})
+	}
+	return out
 }
 
 // newGridWork checks the runs and reads how far each is.

@@ -112,6 +112,11 @@ func TestGridListsItsRuns(t *testing.T) {
 	if code != exitOK || strings.Count(out, "\n") != 4 || !strings.Contains(out, filepath.Join("grids", "l2", "l2=3,seeds=2")) {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
+	var plan []planned
+	_, out, _ = runFMP(t, "grid", p, "--dry-run", "--json")
+	if err := json.Unmarshal([]byte(out), &plan); err != nil || len(plan) != 4 || plan[0].Cells == 0 || plan[0].Finished != 0 {
+		t.Errorf("the plan as JSON: %v: %s", err, out)
+	}
 	if err := os.WriteFile(p, []byte("vary:\n  erm.l3: [1]\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/featurize/dataset"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/pipeline/experiment"
@@ -129,7 +126,7 @@ func newRunner(cfg experiment.Engine, stderr io.Writer) (*runner, error) {
 func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experiment.Progress) (*runOutput, error) {
 	p, err := r.shared.Prepare(ctx, cfg, r.eng, r.versions, progress)
 	if err != nil {
-		return nil, inputError(err)
+		return nil, usageError(err)
 	}
 	defer p.Close()
 	path := p.Config.Output.Dir
@@ -160,14 +157,6 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experi
 		out.Tables, err = report.Write(path)
 		return err
 	})
-}
-
-// inputError marks what is wrong with data and models as the user's: missing (exit code 3) or bad (2).
-func inputError(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dataset.ErrNotFound) {
-		return missingError(err)
-	}
-	return usageError(err)
 }
 
 // fileRune keeps what any file system takes in a name.
