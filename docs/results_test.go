@@ -1,0 +1,439 @@
+package docs
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/onnx/atomicfile"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/report"
+)
+
+// The data sets of the letter, as they are called in tables, and the one-shot methods it compares.
+var (
+	letterSets    = []string{"mnist", "cifar10", "cifar100"}
+	letterTitles  = []string{"MNIST", "CIFAR-10", "CIFAR-100"}
+	letterMethods = []string{"LANN", "LBNN", "LMP", "ANN", "BNN", "MP", "CANN", "CBNN", "CFMP", "FMP"}
+	consensus     = []string{"CANN", "CBNN", "CFMP"}
+)
+
+// kept is a run in docs/results.
+type kept struct {
+	dir         string
+	config      experiment.Config
+	manifest    *experiment.Manifest
+	tables      []report.Table
+	differences []report.Difference // FMP less the others
+}
+
+func readKept(t *testing.T, parts ...string) *kept {
+	t.Helper()
+	k := kept{dir: filepath.Join(append([]string{"results"}, parts...)...)}
+	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the run %s is not kept; the page of results says how it is made", k.dir)
+	}
+	var err error
+	if k.config, err = experiment.ReadConfig(k.dir); err != nil {
+		t.Fatal(err)
+	}
+	if k.manifest, err = experiment.ReadManifest(k.dir); err != nil {
+		t.Fatal(err)
+	}
+	rs, err := experiment.ReadResults(k.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.tables, err = report.Tables(rs, k.manifest.Sizes["classes"]); err != nil {
+		t.Fatal(err)
+	}
+	if k.differences, err = report.CompareMethods(rs, "FMP"); err != nil {
+		t.Fatal(err)
+	}
+	return &k
+}
+
+// table is the one of a partition's alpha (0: homogeneous) and protocol.
+func (k *kept) table(t *testing.T, alpha float64, protocol string) *report.Table {
+	t.Helper()
+	for i := range k.tables {
+		if k.tables[i].Alpha == alpha && k.tables[i].Protocol == protocol {
+			return &k.tables[i]
+		}
+	}
+	t.Fatalf("%s has no table of alpha %g, %s", k.dir, alpha, protocol)
+	return nil
+}
+
+func rowOf(t *testing.T, tab *report.Table, method string) *report.Row {
+	t.Helper()
+	for i := range tab.Rows {
+		if tab.Rows[i].Method == method {
+			return &tab.Rows[i]
+		}
+	}
+	t.Fatalf("%s, %s has no %s", tab.Partition, tab.Protocol, method)
+	return nil
+}
+
+// less is FMP's figures less another method's.
+func (k *kept) less(t *testing.T, tab *report.Table, method string) report.Difference {
+	t.Helper()
+	for _, d := range k.differences {
+		if d.Partition == tab.Partition && d.Protocol == tab.Protocol && d.Second == method {
+			return d
+		}
+	}
+	t.Fatalf("%s: FMP and %s were not compared", k.dir, method)
+	return report.Difference{}
+}
+
+// verdict is a cell of the table of aims.
+func verdict(met bool, format string, values ...any) string {
+	word := "met"
+	if !met {
+		word = "**missed**"
+	}
+	return fmt.Sprintf(format, values...) + ", " + word
+}
+
+// TestResultsPage: the tables of results, here and in README.md, are those of the kept runs, each of which was of
+// ten repeats at least and names no place of a machine. With -update the tables are written (make docs).
+func TestResultsPage(t *testing.T) {
+	table1, figure2 := map[string]*kept{}, map[string]*kept{}
+	for _, d := range letterSets {
+		table1[d], figure2[d] = readKept(t, "table1", d), readKept(t, "figure2", d)
+		for _, k := range []*kept{table1[d], figure2[d]} {
+			if k.config.Dataset.Name != d || k.config.Tasks.Labels != "permuted" || k.config.Seeds < 10 {
+				t.Errorf("%s is of %s, labels %s, %d repeats", k.dir, k.config.Dataset.Name, k.config.Tasks.Labels, k.config.Seeds)
+			}
+			for _, tab := range k.tables {
+				if tab.Repeats != k.config.Seeds {
+					t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition, tab.Repeats, k.config.Seeds)
+				}
+			}
+		}
+	}
+	write(t, "results/README.md", "table1", table1Text(t, table1))
+	write(t, "results/README.md", "differences", differencesText(t, table1))
+	write(t, "results/README.md", "figure2", figure2Text(t, figure2))
+	write(t, "results/README.md", "aims", aimsText(t, table1, figure2))
+	write(t, "results/README.md", "ablation", ablationText(t))
+	write(t, "../README.md", "results-table", frontText(t, table1))
+}
+
+// write puts text between the marks of a page, or fails where it is not what stands there already.
+func write(t *testing.T, path, name, text string) {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has, from, to := between(t, string(page), name)
+	if has == text {
+		return
+	}
+	if !*update {
+		t.Errorf("the part %s of %s is not what the kept runs say; run make docs\ngot:\n%s\nwant:\n%s", name, path, has, text)
+		return
+	}
+	if err := atomicfile.WriteBytes(path, []byte(string(page[:from])+text+string(page[to:]))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func table1Text(t *testing.T, runs map[string]*kept) string {
+	var b bytes.Buffer
+	for _, d := range letterSets {
+		if err := report.Markdown(&b, runs[d].tables); err != nil {
+			t.Fatal(err)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// differencesText is FMP less each other method.
+func differencesText(t *testing.T, runs map[string]*kept) string {
+	var b strings.Builder
+	for _, protocol := range []string{"shared", "tuned"} {
+		fmt.Fprintf(&b, "FMP less the other, %s settings:\n\n| other |", protocol)
+		for _, title := range letterTitles {
+			fmt.Fprintf(&b, " %s ACC | ECE | NLL |", title)
+		}
+		b.WriteString("\n| --- |" + strings.Repeat(" ---: |", 3*len(letterSets)) + "\n")
+		for _, m := range []string{"MP", "CANN", "CBNN", "CFMP", "FedCGS"} {
+			fmt.Fprintf(&b, "| %s |", m)
+			for _, d := range letterSets {
+				x := runs[d].less(t, runs[d].table(t, 0, protocol), m)
+				fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f | %+.3f ± %.3f |", x.ACC.Mean, x.ACC.Half, x.ECE.Mean, x.ECE.Half, x.NLL.Mean, x.NLL.Half)
+			}
+			b.WriteString("\n")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func alphas(k *kept) []float64 { return k.config.Federation.Alpha }
+
+func figure2Text(t *testing.T, runs map[string]*kept) string {
+	var b strings.Builder
+	for i, d := range letterSets {
+		for _, protocol := range []string{"shared", "tuned"} {
+			fmt.Fprintf(&b, "%s, %s settings, ACC / ECE:\n\n| method |", letterTitles[i], protocol)
+			for _, a := range alphas(runs[d]) {
+				fmt.Fprintf(&b, " α = %g |", a)
+			}
+			b.WriteString("\n| --- |" + strings.Repeat(" ---: |", len(alphas(runs[d]))) + "\n")
+			for _, m := range []string{"ANN", "MP", "CANN", "CBNN", "CFMP", "FMP", "FedCGS", "PRIOR"} {
+				fmt.Fprintf(&b, "| %s |", m)
+				for _, a := range alphas(runs[d]) {
+					r := rowOf(t, runs[d].table(t, a, protocol), m)
+					fmt.Fprintf(&b, " %.4f ± %.4f / %.4f ± %.4f |", r.ACC.Mean, r.ACC.Half, r.ECE.Mean, r.ECE.Half)
+				}
+				b.WriteString("\n")
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// aimsText holds the figures against what the project set out to reach.
+func aimsText(t *testing.T, table1, figure2 map[string]*kept) string {
+	var b strings.Builder
+	b.WriteString("| aim | settings |")
+	for _, title := range letterTitles {
+		fmt.Fprintf(&b, " %s |", title)
+	}
+	b.WriteString("\n| --- | --- |" + strings.Repeat(" --- |", len(letterSets)) + "\n")
+	protocols := []string{"shared", "tuned"}
+	line := func(aim, protocol string, runs map[string]*kept, cell func(k *kept) string) {
+		fmt.Fprintf(&b, "| %s | %s |", aim, protocol)
+		for _, d := range letterSets {
+			fmt.Fprintf(&b, " %s |", cell(runs[d]))
+		}
+		b.WriteString("\n")
+	}
+	each := func(aim string, runs map[string]*kept, alpha func(k *kept) []float64, cell func(k *kept, tabs []*report.Table) string) {
+		for _, p := range protocols {
+			line(aim, p, runs, func(k *kept) string {
+				var tabs []*report.Table
+				for _, a := range alpha(k) {
+					tabs = append(tabs, k.table(t, a, p))
+				}
+				return cell(k, tabs)
+			})
+		}
+	}
+	even := func(*kept) []float64 { return []float64{0} }
+	skewed := func(*kept) []float64 { return []float64{0.1} }
+
+	each("FMP's ACC at least the printed", table1, even, func(k *kept, tabs []*report.Table) string {
+		r := rowOf(t, tabs[0], "FMP")
+		return verdict(r.ACC.Mean >= r.Printed.ACC, "%.4f (printed %.4f)", r.ACC.Mean, r.Printed.ACC)
+	})
+	each("FMP's ECE at most the printed", table1, even, func(k *kept, tabs []*report.Table) string {
+		r := rowOf(t, tabs[0], "FMP")
+		return verdict(r.ECE.Mean <= r.Printed.ECE, "%.4f (printed %.4f)", r.ECE.Mean, r.Printed.ECE)
+	})
+	line("LANN's ACC within 0.03 of the printed, which fixes the points per client", "shared", table1, func(k *kept) string {
+		r := rowOf(t, k.table(t, 0, "shared"), "LANN")
+		return verdict(math.Abs(r.ACC.Mean-r.Printed.ACC) <= 0.03, "%.4f (printed %.4f)", r.ACC.Mean, r.Printed.ACC)
+	})
+	each("ACC of MP less FMP at most 0.010", table1, even, func(k *kept, tabs []*report.Table) string {
+		d := k.less(t, tabs[0], "MP")
+		return verdict(-d.ACC.Mean <= 0.010, "%+.4f ± %.4f", -d.ACC.Mean, d.ACC.Half)
+	})
+	each("FMP's ECE at most half of CANN's, CBNN's, CFMP's", table1, even, func(k *kept, tabs []*report.Table) string {
+		own, worst, name := rowOf(t, tabs[0], "FMP").ECE.Mean, 0.0, ""
+		for _, m := range consensus {
+			if q := own / rowOf(t, tabs[0], m).ECE.Mean; q > worst {
+				worst, name = q, m
+			}
+		}
+		return verdict(worst <= 0.5, "%.2f of %s's", worst, name)
+	})
+	each("FMP's NLL below FedCGS's, ACC at most 0.01 below", table1, even, func(k *kept, tabs []*report.Table) string {
+		d := k.less(t, tabs[0], "FedCGS")
+		return verdict(d.NLL.Mean < 0 && d.ACC.Mean >= -0.01, "NLL %+.3f, ACC %+.4f", d.NLL.Mean, d.ACC.Mean)
+	})
+	each("FMP's ECE the lowest of the one-shot methods, or the difference's interval holds 0", table1, even, func(k *kept, tabs []*report.Table) string {
+		worst, name := math.Inf(-1), ""
+		met := true
+		for _, m := range append([]string{"FedCGS"}, consensus...) {
+			d := k.less(t, tabs[0], m)
+			met = met && d.ECE.Lo() <= 0
+			if d.ECE.Mean > worst {
+				worst, name = d.ECE.Mean, fmt.Sprintf("%+.4f ± %.4f to %s", d.ECE.Mean, d.ECE.Half, m)
+			}
+		}
+		return verdict(met, "%s", name)
+	})
+	each("FMP's NLL the best of the one-shot methods", table1, even, func(k *kept, tabs []*report.Table) string {
+		worst, name := math.Inf(-1), ""
+		for _, m := range append([]string{"FedCGS"}, consensus...) {
+			d := k.less(t, tabs[0], m)
+			if d.NLL.Mean > worst {
+				worst, name = d.NLL.Mean, fmt.Sprintf("%+.4f ± %.4f to %s", d.NLL.Mean, d.NLL.Half, m)
+			}
+		}
+		return verdict(worst <= 0, "%s", name)
+	})
+	each("Dirichlet 0.1: FMP's ACC above CANN's by 0.10", figure2, skewed, func(k *kept, tabs []*report.Table) string {
+		d := k.less(t, tabs[0], "CANN")
+		return verdict(d.ACC.Mean >= 0.10, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
+	})
+	each("Dirichlet 0.1: FMP's ACC at most 0.01 below MP's", figure2, skewed, func(k *kept, tabs []*report.Table) string {
+		d := k.less(t, tabs[0], "MP")
+		return verdict(d.ACC.Mean >= -0.01, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
+	})
+	each("Dirichlet, every α: FMP's ACC the best of the letter's one-shot methods", figure2, alphas, func(k *kept, tabs []*report.Table) string {
+		least, name := math.Inf(1), ""
+		for _, tab := range tabs {
+			for _, m := range consensus {
+				if d := k.less(t, tab, m); d.ACC.Mean < least {
+					least, name = d.ACC.Mean, fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ACC.Mean, d.ACC.Half, m, tab.Alpha)
+				}
+			}
+		}
+		return verdict(least >= 0, "%s", name)
+	})
+	each("Dirichlet, every α: FMP's ECE the lowest of them", figure2, alphas, func(k *kept, tabs []*report.Table) string {
+		most, name := math.Inf(-1), ""
+		for _, tab := range tabs {
+			for _, m := range consensus {
+				if d := k.less(t, tab, m); d.ECE.Mean > most {
+					most, name = d.ECE.Mean, fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ECE.Mean, d.ECE.Half, m, tab.Alpha)
+				}
+			}
+		}
+		return verdict(most <= 0, "%s", name)
+	})
+	line("prior only within 0.05 of chance, throughout", "both", table1, func(k *kept) string {
+		far := 0.0
+		for _, tab := range slices.Concat(k.tables, figure2[k.config.Dataset.Name].tables) {
+			far = max(far, math.Abs(rowOf(t, &tab, "PRIOR").ACC.Mean-tab.Chance))
+		}
+		return verdict(far <= 0.05, "%.4f off at most", far)
+	})
+	line("relative gap of MP's and FMP's parameters at most 0.35 on CIFAR-10, validation tasks", "-", table1, func(k *kept) string {
+		gap := lastGap(t, filepath.Join("results", "training", k.config.Dataset.Name+"-embedding.jsonl"))
+		if k.config.Dataset.Name != "cifar10" {
+			return fmt.Sprintf("%.3f", gap)
+		}
+		return verdict(gap <= 0.35, "%.3f", gap)
+	})
+	return b.String()
+}
+
+// lastGap is the relative gap in the last validation of a training's log.
+func lastGap(t *testing.T, path string) float64 {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gap := math.NaN()
+	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
+		var line struct {
+			Kind string
+			Gap  float64
+		}
+		if err := json.Unmarshal(s.Bytes(), &line); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if line.Kind == "validation" {
+			gap = line.Gap
+		}
+	}
+	if !(gap > 0) {
+		t.Fatalf("%s has no gap", path)
+	}
+	return gap
+}
+
+// ablations are the kept runs of results/ablation, what each is, and the run that it is compared with.
+var ablations = []struct{ dir, what, base string }{
+	{"default", "the shipped models: masses, permuted names, identity path, s = 10, n' = 100, S = 20", ""},
+	{"samples-5", "S = 5", "default"},
+	{"samples-80", "S = 80", "default"},
+	{"fresh-25", "n' = 25", "default"},
+	{"fresh-400", "n' = 400", "default"},
+	{"weights-constant", "uploaded points of weight n/s each", "default"},
+	{"untrained-embedding", "class means for uploads (the embedding as it is initialised)", "default"},
+	{"untrained", "and the predictor as it is initialised", "default"},
+	{"steps-1000", "shorter trainings: 1,000 steps each", "default"},
+	{"published", "those, with the published blocks (no identity path)", "steps-1000"},
+	{"labels-fixed", "those, with fixed names of classes", "steps-1000"},
+	{"size-5", "those, with s = 5", "steps-1000"},
+	{"size-20", "those, with s = 20", "steps-1000"},
+}
+
+// ablationText is one line an ablation, with paired differences.
+func ablationText(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| | what | FMP ACC | ECE | NLL | prior only ACC | less FMP of | ACC | ECE | NLL |\n| --- | --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |\n")
+	for _, a := range ablations {
+		k := readKept(t, "ablation", a.dir)
+		tab := k.table(t, 0, "shared")
+		r, control := rowOf(t, tab, "FMP"), rowOf(t, tab, "PRIOR")
+		fmt.Fprintf(&b, "| `%s` | %s | %.4f ± %.4f | %.4f ± %.4f | %.3f ± %.3f | %.3f |", a.dir, a.what, r.ACC.Mean, r.ACC.Half, r.ECE.Mean, r.ECE.Half, r.NLL.Mean, r.NLL.Half, control.ACC.Mean)
+		if a.base == "" {
+			b.WriteString(" | | | |\n")
+			continue
+		}
+		ds, err := report.CompareRuns(k.dir, filepath.Join("results", "ablation", a.base), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(ds, func(d report.Difference) bool { return d.First == "FMP" })
+		if i < 0 {
+			t.Fatalf("%s and %s have no FMP in common", k.dir, a.base)
+		}
+		d := ds[i]
+		fmt.Fprintf(&b, " `%s` | %+.4f ± %.4f | %+.4f ± %.4f | %+.3f ± %.3f |\n", a.base, d.ACC.Mean, d.ACC.Half, d.ECE.Mean, d.ECE.Half, d.NLL.Mean, d.NLL.Half)
+	}
+	return b.String()
+}
+
+// frontText is Table I beside the letter's, for README.md.
+func frontText(t *testing.T, runs map[string]*kept) string {
+	var b strings.Builder
+	b.WriteString("| method |")
+	for _, title := range letterTitles {
+		fmt.Fprintf(&b, " %s ACC / ECE | printed |", title)
+	}
+	b.WriteString("\n| --- |" + strings.Repeat(" ---: |", 2*len(letterSets)) + "\n")
+	for _, m := range append(slices.Clone(letterMethods), "FedCGS", "PRIOR") {
+		name := m
+		if m == "PRIOR" {
+			name = "prior only"
+		}
+		fmt.Fprintf(&b, "| %s |", name)
+		for _, d := range letterSets {
+			r := rowOf(t, runs[d].table(t, 0, "shared"), m)
+			printed := ""
+			if r.Printed != nil {
+				printed = fmt.Sprintf("%.4f / %.4f", r.Printed.ACC, r.Printed.ECE)
+			}
+			cell := fmt.Sprintf("%.4f / %.4f", r.ACC.Mean, r.ECE.Mean)
+			if m == "FMP" {
+				cell = "**" + cell + "**"
+			}
+			fmt.Fprintf(&b, " %s | %s |", cell, printed)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
