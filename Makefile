@@ -63,7 +63,7 @@ docs: build ## pages of every command and setting in docs, and the table of mode
 	rm -f docs/commands/*.md
 	$(CLEAN) $(BIN)/fmp man --format markdown docs/commands
 	$(CLEAN) $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
-	$(GO) test ./docs -run TestReadmeListsTheModels -update
+	$(GO) test ./docs -run "TestReadmeListsTheModels|TestResultsPage" -update
 
 figures: setup build ## the pictures in README.md and docs (needs Chromium; docs/screenshots.sh)
 	$(GO) run ./docs/figures/martingale docs/figures/martingale.svg
