@@ -78,6 +78,9 @@ gives are drawn at random; axes of unknown size are the batch where they come fi
 		if engineName == "both" {
 			both, engineName = true, ""
 		}
+		if !slices.Contains([]string{"", "auto", "ort", "pure"}, engineName) {
+			return usageErrorf("--engine is %q; allowed are auto, ort, pure and both", engineName)
+		}
 		if engineName != "" {
 			s.sets = append(s.sets, "engine.name="+engineName)
 		}

@@ -196,7 +196,7 @@ func TestONNXBench(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--batch", "0"}, "--batch is 0"}, {[]string{"--dim", "n=200000000"}, "make --batch or --dim smaller"}, {[]string{"--dim", "n=2000000000"}, "more than"}, {[]string{"--seconds", "0"}, "--seconds is 0"}, {[]string{"--dim", "n"}, "want NAME=N"}, {[]string{"--dim", "rows=3"}, "no input has a size called"}, {[]string{"--engine", "fast"}, "engine.name"},
+		{[]string{"--batch", "0"}, "--batch is 0"}, {[]string{"--dim", "n=200000000"}, "make --batch or --dim smaller"}, {[]string{"--dim", "n=2000000000"}, "more than"}, {[]string{"--seconds", "0"}, "--seconds is 0"}, {[]string{"--dim", "n"}, "want NAME=N"}, {[]string{"--dim", "rows=3"}, "no input has a size called"}, {[]string{"--engine", "fast"}, "auto, ort, pure and both"},
 	} {
 		code, _, errs := runFMP(t, append([]string{"onnx", "bench", addModel(t)}, c.args...)...)
 		if code != exitUsage || !strings.Contains(errs, c.want) {
