@@ -90,7 +90,7 @@ func compile(m *onnx.Model) (*plan, error) {
 			produced[o] = true
 		}
 	}
-	// Names first: an operator that is not implemented at all is the clearest thing to say, and what onnx-go
+	// Names first: an operator that is not supported at all is the clearest thing to say, and what onnx-go
 	// cannot decode is mostly of that kind.
 	var refused []Unsupported
 	refuse := func(n *onnx.Node, reason string) {
@@ -99,9 +99,9 @@ func compile(m *onnx.Model) (*plan, error) {
 	for _, n := range g.Nodes {
 		switch {
 		case n.Domain != "":
-			refuse(n, "operators of this domain are not implemented")
+			refuse(n, "operators of this domain are not supported")
 		case kernel.Opsets(n.Op) == "":
-			refuse(n, "the operator is not implemented")
+			refuse(n, "the operator is not supported")
 		}
 	}
 	if refused != nil {

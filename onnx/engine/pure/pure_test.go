@@ -206,7 +206,7 @@ func TestRefusals(t *testing.T) {
 		m    *onnx.Model
 		says []string
 	}{
-		{"unknown operator", one(&onnx.Node{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{`"n1"`, "Frobnicate", "not implemented"}},
+		{"unknown operator", one(&onnx.Node{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{`"n1"`, "Frobnicate", "not supported"}},
 		{"other domain", one(&onnx.Node{Name: "n1", Op: "Relu", Domain: "com.example", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"com.example.Relu", "domain"}},
 		{"future opset", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 99), []string{"opset 99", "1 to 21"}},
 		{"too old an opset", one(&onnx.Node{Name: "n1", Op: "Gelu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"Gelu", "20-21", "17"}},

@@ -98,7 +98,7 @@ func newSelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	alpha, gamma := float64(s.float("alpha", 1.67326319217681884765625)), float64(s.float("gamma", 1.05070102214813232421875))
 	if s.Opset < 6 && !(s.hasAttr("alpha") && s.hasAttr("gamma")) {
-		return nil, fmt.Errorf("the defaults of alpha and gamma before opset 6 are not implemented")
+		return nil, fmt.Errorf("the defaults of alpha and gamma before opset 6 are not supported")
 	}
 	return floatKernel(s, 20, func(x float64) float64 {
 		if x > 0 {

@@ -31,7 +31,7 @@ func sameShapeOnly(next func(*Spec) (Kernel, error)) func(*Spec) (Kernel, error)
 	return func(s *Spec) (Kernel, error) {
 		s.ignore("consumed_inputs")
 		if s.hasAttr("axis") {
-			return nil, fmt.Errorf("broadcasting along an axis, as before opset 7, is not implemented")
+			return nil, fmt.Errorf("broadcasting along an axis, as before opset 7, is not supported")
 		}
 		// broadcast=1 without an axis aligned the second operand at the right, as later opsets do.
 		if s.bool("broadcast", false) {
@@ -175,7 +175,7 @@ func numeric(s *Spec, ks ...Kernel) (Kernel, error) {
 		if i < len(ks) && ks[i] != nil {
 			return ks[i], nil
 		}
-		return nil, fmt.Errorf("element type %v is not implemented", s.In[0])
+		return nil, fmt.Errorf("element type %v is not supported", s.In[0])
 	}
 	switch d := s.In[0]; d {
 	case onnx.Float32:

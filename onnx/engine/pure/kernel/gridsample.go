@@ -31,12 +31,12 @@ func newGridSample(s *Spec) (Kernel, error) {
 		g.mode = "bicubic"
 	case "bilinear", "nearest", "bicubic":
 	default:
-		return nil, fmt.Errorf("mode %q is not implemented", g.mode)
+		return nil, fmt.Errorf("mode %q is not supported", g.mode)
 	}
 	switch g.padding {
 	case "zeros", "border", "reflection":
 	default:
-		return nil, fmt.Errorf("padding_mode %q is not implemented", g.padding)
+		return nil, fmt.Errorf("padding_mode %q is not supported", g.padding)
 	}
 	return numeric(s, sampleGrid[float32](g), sampleGrid[float64](g))
 }

@@ -33,21 +33,21 @@ func newBatchNormalization(s *Spec) (Kernel, error) {
 	case s.Opset == 6:
 		s.ignore("consumed_inputs")
 		if s.int("is_test", 0) == 0 {
-			return nil, fmt.Errorf("the training form (is_test=0) is not implemented")
+			return nil, fmt.Errorf("the training form (is_test=0) is not supported")
 		}
 		fallthrough
 	case s.Opset < 9:
 		if s.int("spatial", 1) != 1 {
-			return nil, fmt.Errorf("spatial=0 is not implemented")
+			return nil, fmt.Errorf("spatial=0 is not supported")
 		}
 	case s.Opset >= 14:
 		if s.int("training_mode", 0) != 0 {
-			return nil, fmt.Errorf("training_mode=1 is not implemented")
+			return nil, fmt.Errorf("training_mode=1 is not supported")
 		}
 	}
 	for i := 1; i < 5; i++ {
 		if !floats.Has(s.In[i]) {
-			return nil, fmt.Errorf("input %d of type %v is not implemented", i, s.In[i])
+			return nil, fmt.Errorf("input %d of type %v is not supported", i, s.In[i])
 		}
 	}
 	return numeric(s, batchNorm[float32](eps), batchNorm[float64](eps))
@@ -189,10 +189,10 @@ func groupNorm[T floating](eps float64, groups func([]int) (int, error), byGroup
 func newLayerNormalization(s *Spec) (Kernel, error) {
 	axis, eps := s.int("axis", -1), float64(s.float("epsilon", 1e-5))
 	if st := s.int("stash_type", 1); st != 1 {
-		return nil, fmt.Errorf("stash_type %d is not implemented", st)
+		return nil, fmt.Errorf("stash_type %d is not supported", st)
 	}
 	if s.In[0] == onnx.Float64 && len(s.Out) > 1 {
-		return nil, fmt.Errorf("mean and inverse deviation of float64 inputs are not implemented")
+		return nil, fmt.Errorf("mean and inverse deviation of float64 inputs are not supported")
 	}
 	return numeric(s, layerNorm[float32](axis, eps), layerNorm[float64](axis, eps))
 }

@@ -84,7 +84,7 @@ func newQuantize(s *Spec) (Kernel, error) {
 	}
 	s.ignore("saturate")
 	if s.Opset >= 21 && (s.int("block_size", 0) != 0 || s.hasAttr("output_dtype") && onnx.DType(s.int("output_dtype", 0)) != s.Out[0] && s.int("output_dtype", 0) != 0) {
-		return nil, fmt.Errorf("block_size and output_dtype are not implemented")
+		return nil, fmt.Errorf("block_size and output_dtype are not supported")
 	}
 	d := s.Out[0]
 	return func(c *Call) error {
@@ -118,7 +118,7 @@ func newDequantize(s *Spec) (Kernel, error) {
 		axis = s.int("axis", 1)
 	}
 	if s.Opset >= 21 && s.int("block_size", 0) != 0 {
-		return nil, fmt.Errorf("block_size is not implemented")
+		return nil, fmt.Errorf("block_size is not supported")
 	}
 	return func(c *Call) error {
 		x, scale, zero := c.In[0], c.In[1], c.in(2)
@@ -251,12 +251,12 @@ func newConvInteger(s *Spec) (Kernel, error) {
 func newQLinearMatMul(s *Spec) (Kernel, error) {
 	d := s.Out[0]
 	if !bytes.Has(d) {
-		return nil, fmt.Errorf("output of element type %v is not implemented", d)
+		return nil, fmt.Errorf("output of element type %v is not supported", d)
 	}
 	return func(c *Call) error {
 		for i, t := range c.In {
 			if i != 0 && i != 3 && t.Len() != 1 {
-				return fmt.Errorf("input %d has shape %v; scales and zero points by row or column are not implemented", i, t.Shape)
+				return fmt.Errorf("input %d has shape %v; scales and zero points by row or column are not supported", i, t.Shape)
 			}
 		}
 		a, err := above(c.In[0], c.In[2], 0)

@@ -64,7 +64,7 @@ func Opsets(op string) string {
 func Prepare(s *Spec) (Kernel, error) {
 	defs := registry[s.Node.Op]
 	if len(defs) == 0 {
-		return nil, fmt.Errorf("the operator is not implemented")
+		return nil, fmt.Errorf("the operator is not supported")
 	}
 	var def *Def
 	for _, d := range defs {
@@ -155,7 +155,7 @@ func (d *Def) bind(s *Spec) (half bool, err error) {
 		}
 		v := w[:1]
 		if !allowed[v].Has(t) {
-			return false, fmt.Errorf("input %d of element type %v is not implemented", i, t)
+			return false, fmt.Errorf("input %d of element type %v is not supported", i, t)
 		}
 		if halves.Has(t) && d.Half {
 			half = true
@@ -208,7 +208,7 @@ func (d *Def) bind(s *Spec) (half bool, err error) {
 				return false, err
 			}
 			if !allowed[v].Has(t) {
-				return false, fmt.Errorf("output %d of element type %v is not implemented", i, t)
+				return false, fmt.Errorf("output %d of element type %v is not supported", i, t)
 			}
 			if halves.Has(t) && d.Half {
 				half = true

@@ -190,10 +190,10 @@ func newDropout(s *Spec) (Kernel, error) {
 	if s.has(2) {
 		t := s.constant(2)
 		if t == nil {
-			return nil, fmt.Errorf("training_mode is not a constant, and dropping at random is not implemented")
+			return nil, fmt.Errorf("training_mode is not a constant, and dropping at random is not supported")
 		}
 		if b, ok := t.Data.([]bool); !ok || len(b) != 1 || b[0] {
-			return nil, fmt.Errorf("training_mode = true is not implemented")
+			return nil, fmt.Errorf("training_mode = true is not supported")
 		}
 	}
 	return dropout, nil

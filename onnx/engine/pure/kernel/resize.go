@@ -87,11 +87,11 @@ func newResize(s *Spec) (Kernel, error) {
 			ok = true
 		}
 		if !ok {
-			return nil, fmt.Errorf("%s %q is not implemented", v.name, v.got)
+			return nil, fmt.Errorf("%s %q is not supported", v.name, v.got)
 		}
 	}
 	if r.antialias {
-		return nil, fmt.Errorf("antialias=1 is not implemented")
+		return nil, fmt.Errorf("antialias=1 is not supported")
 	}
 	return r.kernel(s, func(c *Call) ([]float64, []int, error) {
 		scales, sizes := c.in(2), c.in(3)
@@ -108,7 +108,7 @@ func newResize(s *Spec) (Kernel, error) {
 
 func (r resizing) kernel(s *Spec, target func(*Call) (scales []float64, sizes []int, err error)) (Kernel, error) {
 	if !floats.Has(s.In[0]) && r.mode != "nearest" {
-		return nil, fmt.Errorf("mode %s of element type %v is not implemented", r.mode, s.In[0])
+		return nil, fmt.Errorf("mode %s of element type %v is not supported", r.mode, s.In[0])
 	}
 	return func(c *Call) error {
 		in := c.In[0].Shape

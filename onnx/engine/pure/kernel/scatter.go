@@ -32,7 +32,7 @@ func newCombiner(s *Spec) (combiner, error) {
 		return nil, fmt.Errorf("reduction %q is not one of none, add, mul, min, max", r)
 	}
 	if !numbers.Has(s.In[0]) {
-		return nil, fmt.Errorf("reduction %q of element type %v is not implemented", r, s.In[0])
+		return nil, fmt.Errorf("reduction %q of element type %v is not supported", r, s.In[0])
 	}
 	return func(dst any, d int, src any, i int) {
 		switch to := dst.(type) {

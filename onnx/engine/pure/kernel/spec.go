@@ -130,7 +130,7 @@ func (s *Spec) finish() error {
 	}
 	for _, a := range s.Node.Attrs {
 		if !s.used[a.Name] {
-			return fmt.Errorf("attribute %q is not implemented", a.Name)
+			return fmt.Errorf("attribute %q is not supported", a.Name)
 		}
 	}
 	return nil
