@@ -57,7 +57,7 @@ depend on what else the machine does; the ratio does so less. fmp onnx bench mea
 		for _, w := range benchWork(cfg) {
 			data, err := assets.Model(cfg.Dataset.Name, w.kind)
 			if err != nil {
-				return usageError(err)
+				return usageError(fmt.Errorf("%w; give --dataset digits, digits-color, mnist, cifar10 or cifar100, or measure a model of your own with fmp onnx bench", err))
 			}
 			m, err := onnx.Unmarshal(data)
 			if err != nil {

@@ -236,15 +236,8 @@ in the second.`,
 		if err != nil {
 			return usageError(err)
 		}
-		var runs [][]experiment.Record
-		for _, a := range args {
-			rs, err := experiment.ReadResults(a)
-			if err != nil {
-				return runError(a, err)
-			}
-			runs = append(runs, rs)
-		}
-		if err := filter.check(runs...); err != nil {
+		runs, err := filter.read(args)
+		if err != nil {
 			return err
 		}
 		var ds []report.Difference
@@ -264,6 +257,19 @@ in the second.`,
 	return cmd
 }
 
+// read reads finished runs, and checks that what the filter asks for is in them.
+func (f *resultsFilter) read(dirs []string) ([][]experiment.Record, error) {
+	var runs [][]experiment.Record
+	for _, dir := range dirs {
+		rs, err := experiment.ReadResults(dir)
+		if err != nil {
+			return nil, runError(dir, err)
+		}
+		runs = append(runs, rs)
+	}
+	return runs, f.check(runs...)
+}
+
 func newResultsExportCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
@@ -280,18 +286,11 @@ method, .md and .tex the tables of means.`,
 	filter.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ext := strings.ToLower(filepath.Ext(file))
-		var runs [][]experiment.Record
-		var tables []report.Table
-		for _, a := range args {
-			rs, err := experiment.ReadResults(a)
-			if err != nil {
-				return runError(a, err)
-			}
-			runs = append(runs, rs)
-		}
-		if err := filter.check(runs...); err != nil {
+		runs, err := filter.read(args)
+		if err != nil {
 			return err
 		}
+		var tables []report.Table
 		for i, a := range args {
 			m, err := experiment.ReadManifest(a)
 			if err != nil {
@@ -319,7 +318,7 @@ method, .md and .tex the tables of means.`,
 		if err := atomicfile.Write(file, write); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", file, map[bool]string{true: "1 run", false: fmt.Sprintf("%d runs", len(args))}[len(args) == 1])
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", file, map[bool]string{true: "1 run", false: fmt.Sprintf("%d runs", len(args))}[len(args) == 1])
 		return err
 	}
 	return cmd

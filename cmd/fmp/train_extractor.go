@@ -92,6 +92,9 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 				Progress: p.report,
 			})
 			p.close(err)
+			if errors.Is(err, learn.ErrStart) {
+				return usageError(fmt.Errorf("--start %s: %w; give --dx and --widths of the training that made it", start, err))
+			}
 			if err != nil {
 				return err
 			}

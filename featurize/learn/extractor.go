@@ -5,6 +5,7 @@ package learn
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -22,6 +23,9 @@ import (
 )
 
 func sqrt(v float64) float64 { return math.Sqrt(max(v, 0)) }
+
+// ErrStart says that the model to start from is not of the network that is to be trained.
+var ErrStart = errors.New("the model to start from does not fit")
 
 // Config is what decides the outcome of a training run.
 type Config struct {
@@ -245,12 +249,12 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		onnx.RestoreHalf(whole)
 		start, err := c.Network.Values(whole)
 		if err != nil {
-			return nil, fmt.Errorf("training an extractor: the model to start from: %w", err)
+			return nil, fmt.Errorf("training an extractor: %w: %w", ErrStart, err)
 		}
 		maps.Copy(init, start)
 		man, err := models.ReadManifest(c.Start)
 		if err != nil {
-			return nil, fmt.Errorf("training an extractor: the model to start from: %w", err)
+			return nil, fmt.Errorf("training an extractor: %w: %w", ErrStart, err)
 		}
 		data += "; begun from an extractor trained on " + man.TrainingData
 	}
