@@ -150,19 +150,24 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 		return nil, err
 	}
 	d := &Detail{Partition: first.Name(), Classes: p.Manifest.Classes}
-	if err := d.pick(ctx, res.Ensembles[0], p, threads); err != nil {
+	if err := d.pick(ctx, res, p, threads); err != nil {
 		return nil, err
 	}
 	return d, d.view(ctx, p, clients, uploads, stream)
 }
 
 // pick chooses the easy and the hard images and keeps what every posterior sample says of them.
-func (d *Detail) pick(ctx context.Context, e posterior.Ensemble, p *Prepared, threads int) error {
+func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, threads int) error {
+	e := res.Ensembles[0]
+	rows, err := res.Rows(ctx, p.Data.Test)
+	if err != nil {
+		return err
+	}
 	n, classes := len(p.Data.TestLabels), len(d.Classes)
 	mean := make([]float64, n*classes)
 	inner := make([]float64, n) // mean entropy of the samples
 	for _, head := range e {
-		q, err := metric.Predict(ctx, []erm.Theta{head}, p.Data.Test, threads)
+		q, err := metric.Predict(ctx, []erm.Theta{head}, rows, threads)
 		if err != nil {
 			return err
 		}
@@ -199,9 +204,9 @@ func (d *Detail) pick(ctx context.Context, e posterior.Ensemble, p *Prepared, th
 	}
 	chosen := append(slices.Clone(easy), hard...)
 	var few []float32
-	dx := p.Data.Clients.Dx
+	width := len(rows) / n
 	for _, i := range chosen {
-		few = append(few, p.Data.Test[i*dx:(i+1)*dx]...)
+		few = append(few, rows[i*width:(i+1)*width]...)
 	}
 	out := make([]Example, len(chosen))
 	for k, i := range chosen {

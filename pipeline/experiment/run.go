@@ -249,6 +249,10 @@ func bySamples(ctx context.Context, res *posterior.Result, data *Data, threads i
 		return nil, nil
 	}
 	e := res.Ensembles[0]
+	rows, err := res.Rows(ctx, data.Test)
+	if err != nil {
+		return nil, err
+	}
 	var out []Prefix
 	sum := &metric.Probabilities{}
 	from := 0
@@ -257,7 +261,7 @@ func bySamples(ctx context.Context, res *posterior.Result, data *Data, threads i
 		if last {
 			n = len(e)
 		}
-		p, err := metric.Predict(ctx, e[from:n], data.Test, threads)
+		p, err := metric.Predict(ctx, e[from:n], rows, threads)
 		if err != nil {
 			return nil, err
 		}

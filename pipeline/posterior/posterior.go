@@ -26,11 +26,31 @@ type Result struct {
 	// Ensembles holds one ensemble, or several whose scores are to be averaged: one a client for the local
 	// methods, one a shuffle for PRIOR.
 	Ensembles []Ensemble
+	// Coordinates are those of the rows that the heads are on; nil where they are on the features themselves.
+	Coordinates Coordinates
 	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so on.
 	Diagnostics map[string]float64
 	// UploadBytes is what one client sends (mean over clients), float32 payload without framing; 0 for
 	// local methods.
 	UploadBytes float64
+}
+
+// Coordinates map feature rows (n x dx, row-major) to the rows that heads are on (n x their own width): a method
+// whose predictive is linear in something else than the features says in what.
+type Coordinates interface {
+	Of(ctx context.Context, features []float32) ([]float32, error)
+}
+
+// Rows are the rows that the result's heads are on, for the given features.
+func (r *Result) Rows(ctx context.Context, features []float32) ([]float32, error) {
+	if r.Coordinates == nil {
+		return features, nil
+	}
+	rows, err := r.Coordinates.Of(ctx, features)
+	if err != nil {
+		return nil, fmt.Errorf("coordinates of the heads: %w", err)
+	}
+	return rows, nil
 }
 
 // Drawer draws unseen points given seen ones: the predictor graph of arXiv 2605.18554, behind an engine.
