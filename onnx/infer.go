@@ -309,7 +309,7 @@ func elements(t *Tensor) []expr {
 	case []int64:
 		out := make([]expr, n)
 		for i, v := range d {
-			out[i] = constant(clampInt(v))
+			out[i] = constant(ClampInt(v))
 		}
 		return out
 	case []int32:

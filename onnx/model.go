@@ -163,7 +163,7 @@ func (n *Node) Attr(name string) (Attr, bool) {
 // Int is an integer attribute, or def where the node has none.
 func (n *Node) Int(name string, def int) int {
 	if a, ok := n.Attr(name); ok && a.Kind == AttrInt {
-		return clampInt(a.Int)
+		return ClampInt(a.Int)
 	}
 	return def
 }
@@ -192,7 +192,7 @@ func (n *Node) Ints(name string, def []int) []int {
 	}
 	out := make([]int, len(a.Ints))
 	for i, v := range a.Ints {
-		out[i] = clampInt(v)
+		out[i] = ClampInt(v)
 	}
 	return out
 }

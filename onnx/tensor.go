@@ -213,7 +213,7 @@ func (t *Tensor) Ints() ([]int, error) {
 	case []int64:
 		out := make([]int, len(d))
 		for i, v := range d {
-			out[i] = clampInt(v)
+			out[i] = ClampInt(v)
 		}
 		return out, nil
 	case []int32:
@@ -226,8 +226,8 @@ func (t *Tensor) Ints() ([]int, error) {
 	return nil, fmt.Errorf("a tensor of %v where int64 or int32 was expected", t.DType)
 }
 
-// clampInt is v as an int, the nearest one on a machine of 32 bits.
-func clampInt(v int64) int { return int(min(max(v, math.MinInt), math.MaxInt)) }
+// ClampInt is v as an int: the nearest one where it is beyond an int on a machine of 32 bits.
+func ClampInt(v int64) int { return int(min(max(v, math.MinInt), math.MaxInt)) }
 
 // Clone copies a tensor and its data.
 func (t *Tensor) Clone() *Tensor {

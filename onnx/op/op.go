@@ -1,0 +1,374 @@
+// Package op states what every operator is: its inputs and outputs, their element types, its attributes and their
+// defaults, for every version of the standard operator set from 7 on, and for the operators of com.microsoft that
+// exporters write. Whoever reads a node (shape rules, gradients, kernels, passes, checks) asks here, so that
+// nothing of it is stated twice.
+//
+// The facts stand in schemas.txt, which a maintainer's script writes from the registries of those who define the
+// operators: the ONNX standard's own (the Python package onnx) and the ONNX Runtime's. To take in a new version,
+// install both and run `go generate ./onnx/op`; the script is testdata/registry.py, and nothing but the file that
+// it writes is part of a program.
+package op
+
+//go:generate sh -c "python3 testdata/registry.py > schemas.txt"
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"fmp/onnx"
+)
+
+//go:embed schemas.txt
+var text string
+
+// Schema is an operator as the operator sets from Since on define it, until the next version.
+type Schema struct {
+	Domain, Name string
+	Since        int
+	Deprecated   bool // the operator is gone, and the rest is empty
+	In, Out      []Param
+	Attrs        []Attr // in alphabetical order
+}
+
+// Param is a formal parameter: an input or an output.
+type Param struct {
+	Name     string
+	Type     string // a type variable, or the name of an element type
+	Types    Types  // what may stand for it
+	Optional bool
+	Variadic bool // the last one; it stands for Least or more values
+	Least    int
+	Mixed    bool // the values of a variadic one may differ in type
+}
+
+// Attr is an attribute as the operator's definition has it.
+type Attr struct {
+	Name     string
+	Kind     onnx.AttrKind
+	Required bool
+	Default  *onnx.Attr // nil where there is none
+}
+
+// Types is a set of element types.
+type Types uint64
+
+// others stands for the types that package onnx does not hold: sequences, maps, complex numbers, 8 bits and less.
+const others Types = 1
+
+// Has says whether the set holds d.
+func (t Types) Has(d onnx.DType) bool {
+	return d > onnx.Undefined && d < 64 && t&(1<<d) != 0
+}
+
+// String lists the set: "float32, float64 or int64".
+func (t Types) String() string {
+	var names []string
+	for d := onnx.DType(1); d < 64; d++ {
+		if t.Has(d) {
+			names = append(names, d.String())
+		}
+	}
+	if t&others != 0 {
+		names = append(names, "a type that is not supported here")
+	}
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " or " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
+type key struct{ domain, name string }
+
+// schemas holds the versions of each operator, oldest first.
+var schemas = sync.OnceValue(func() map[key][]*Schema {
+	s, err := parse(text)
+	if err != nil {
+		panic(err) // the embedded file is not as it was written; a test reads it
+	}
+	return s
+})
+
+// Lookup is the operator as operator set version opset has it; nil where no version of it is known that is as old.
+// What it returns is shared and must not be changed.
+func Lookup(domain, name string, opset int) *Schema {
+	var found *Schema
+	for _, s := range schemas()[key{domain, name}] {
+		if s.Since <= opset {
+			found = s
+		}
+	}
+	return found
+}
+
+// Of is the schema of a node's operator in a model of the given operator sets; nil where it is not known.
+func Of(n *onnx.Node, opsets map[string]int64) *Schema {
+	v, ok := opsets[n.Domain]
+	if !ok && n.Domain == "" {
+		v = opsets["ai.onnx"]
+	}
+	return Lookup(n.Domain, n.Op, int(min(v, 1<<30)))
+}
+
+// Versions lists the operator's versions, oldest first; none where it is not known.
+func Versions(domain, name string) []*Schema { return slices.Clone(schemas()[key{domain, name}]) }
+
+// Names lists a domain's operators in alphabetical order.
+func Names(domain string) []string {
+	var names []string
+	for k := range schemas() {
+		if k.domain == domain {
+			names = append(names, k.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Input is the formal parameter of input i; ok is false where there are not as many.
+func (s *Schema) Input(i int) (p Param, ok bool) { return at(s.In, i) }
+
+// Output is the formal parameter of output i; ok is false where there are not as many.
+func (s *Schema) Output(i int) (p Param, ok bool) { return at(s.Out, i) }
+
+func at(ps []Param, i int) (Param, bool) {
+	if i < len(ps) {
+		return ps[i], true
+	}
+	if n := len(ps); n > 0 && ps[n-1].Variadic {
+		return ps[n-1], true
+	}
+	return Param{}, false
+}
+
+// Attr finds an attribute's definition; nil where the operator has none of that name.
+func (s *Schema) Attr(name string) *Attr {
+	for i := range s.Attrs {
+		if s.Attrs[i].Name == name {
+			return &s.Attrs[i]
+		}
+	}
+	return nil
+}
+
+// Bind finds the element types of a node's outputs from those of its inputs: Undefined where they do not follow.
+// An input whose type is Undefined is left out or not known. An input of a type that the operator does not take,
+// or of another one than a neighbour that must have the same, is an error.
+func (s *Schema) Bind(in []onnx.DType, outputs int) ([]onnx.DType, error) {
+	bound := map[string]onnx.DType{}
+	first := map[string]int{}
+	for i, d := range in {
+		p, ok := s.Input(i)
+		if !ok || d == onnx.Undefined {
+			continue
+		}
+		if !p.Types.Has(d) {
+			return nil, fmt.Errorf("input %d (%s) is of %v; allowed are %v", i, p.Name, d, p.Types)
+		}
+		if p.Mixed {
+			continue
+		}
+		if have, ok := bound[p.Type]; ok && have != d {
+			return nil, fmt.Errorf("input %d (%s) is of %v and input %d of %v; they must have one type, cast one of them", i, p.Name, d, first[p.Type], have)
+		}
+		bound[p.Type], first[p.Type] = d, i
+	}
+	out := make([]onnx.DType, outputs)
+	for i := range out {
+		if p, ok := s.Output(i); ok && !p.Mixed {
+			if out[i] = bound[p.Type]; out[i] == onnx.Undefined {
+				out[i] = p.Types.only()
+			}
+		}
+	}
+	return out, nil
+}
+
+// only is the one type of a set of one.
+func (t Types) only() onnx.DType {
+	for d := onnx.DType(1); d < 64; d++ {
+		if t == 1<<d {
+			return d
+		}
+	}
+	return onnx.Undefined
+}
+
+var kinds = map[string]onnx.AttrKind{
+	"float": onnx.AttrFloat, "int": onnx.AttrInt, "string": onnx.AttrString, "tensor": onnx.AttrTensor, "graph": onnx.AttrGraph,
+	"floats": onnx.AttrFloats, "ints": onnx.AttrInts, "strings": onnx.AttrStrings, "tensors": onnx.AttrTensors, "graphs": onnx.AttrGraphs,
+	// A kind that package onnx does not hold; a node with such an attribute cannot be loaded.
+	"sparse_tensor": onnx.AttrUndefined, "type_proto": onnx.AttrUndefined,
+}
+
+func parse(text string) (map[key][]*Schema, error) {
+	dtypes := map[string]Types{}
+	for d := onnx.DType(1); d < 64; d++ {
+		dtypes[d.String()] = 1 << d
+	}
+	set := func(words []string) (t Types) {
+		for _, w := range words {
+			if bit, ok := dtypes[w]; ok {
+				t |= bit
+			} else {
+				t |= others
+			}
+		}
+		return t
+	}
+	all := map[key][]*Schema{}
+	var s *Schema
+	var variables map[string]Types
+	finish := func() {
+		if s == nil {
+			return
+		}
+		for _, ps := range [][]Param{s.In, s.Out} {
+			for i := range ps {
+				t, ok := variables[ps[i].Type]
+				if !ok {
+					t = set([]string{ps[i].Type})
+				}
+				ps[i].Types = t
+			}
+		}
+	}
+	line := 0
+	for l := range strings.Lines(text) {
+		line++
+		fail := func(why string) (map[key][]*Schema, error) {
+			return nil, fmt.Errorf("schemas.txt:%d: %s: %q", line, why, l)
+		}
+		words := strings.Fields(l)
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		if l[0] != ' ' {
+			finish()
+			if len(words) < 2 {
+				return fail("an operator without a version")
+			}
+			since, err := strconv.Atoi(words[1])
+			if err != nil {
+				return fail("no version")
+			}
+			k := key{name: words[0]}
+			if i := strings.LastIndexByte(k.name, '.'); i >= 0 {
+				k = key{k.name[:i], k.name[i+1:]}
+			}
+			s = &Schema{Domain: k.domain, Name: k.name, Since: since, Deprecated: len(words) > 2}
+			variables = map[string]Types{}
+			if v := all[k]; len(v) > 0 && v[len(v)-1].Since >= since {
+				return fail("the versions are not in order")
+			}
+			all[k] = append(all[k], s)
+			continue
+		}
+		if s == nil {
+			return fail("no operator")
+		}
+		switch w := words[0]; {
+		case w == "in" || w == "out":
+			var ps []Param
+			for _, word := range words[1:] {
+				p, ok := parseParam(word)
+				if !ok {
+					return fail("a parameter that is not NAME:TYPE")
+				}
+				ps = append(ps, p)
+			}
+			if w == "in" {
+				s.In = ps
+			} else {
+				s.Out = ps
+			}
+		case w == "attr":
+			a, err := parseAttr(words[1:])
+			if err != nil {
+				return fail(err.Error())
+			}
+			s.Attrs = append(s.Attrs, a)
+		case strings.HasSuffix(w, ":"):
+			variables[strings.TrimSuffix(w, ":")] = set(words[1:])
+		default:
+			return fail("not understood")
+		}
+	}
+	finish()
+	return all, nil
+}
+
+func parseParam(word string) (Param, bool) {
+	name, typ, ok := strings.Cut(word, ":")
+	if !ok || name == "" || typ == "" {
+		return Param{}, false
+	}
+	p := Param{Type: typ}
+	name, p.Mixed = strings.CutSuffix(name, "~")
+	name, p.Optional = strings.CutSuffix(name, "?")
+	if base, least, found := strings.Cut(name, "*"); found {
+		n, err := strconv.Atoi(least)
+		if err != nil {
+			return Param{}, false
+		}
+		name, p.Variadic, p.Least = base, true, n
+	}
+	p.Name = name
+	return p, true
+}
+
+func parseAttr(words []string) (Attr, error) {
+	if len(words) < 2 {
+		return Attr{}, fmt.Errorf("an attribute without a kind")
+	}
+	kind, ok := kinds[words[1]]
+	if !ok {
+		return Attr{}, fmt.Errorf("an attribute of an unknown kind")
+	}
+	a := Attr{Name: words[0], Kind: kind}
+	if len(words) == 2 {
+		return a, nil
+	}
+	if words[2] == "!" {
+		a.Required = true
+		return a, nil
+	}
+	d := onnx.Attr{Name: a.Name, Kind: kind}
+	var err error
+	for _, w := range words[3:] {
+		switch kind {
+		case onnx.AttrInt:
+			d.Int, err = strconv.ParseInt(w, 10, 64)
+		case onnx.AttrFloat:
+			d.Float, err = parseFloat(w)
+		case onnx.AttrString:
+			d.Str, err = strconv.Unquote(w)
+		case onnx.AttrInts:
+			var v int64
+			v, err = strconv.ParseInt(w, 10, 64)
+			d.Ints = append(d.Ints, v)
+		case onnx.AttrFloats:
+			var v float32
+			v, err = parseFloat(w)
+			d.Floats = append(d.Floats, v)
+		case onnx.AttrStrings:
+			w, err = strconv.Unquote(w)
+			d.Strs = append(d.Strs, w)
+		default:
+			err = fmt.Errorf("a default of a kind that has none")
+		}
+		if err != nil {
+			return a, err
+		}
+	}
+	a.Default = &d
+	return a, nil
+}
+
+func parseFloat(w string) (float32, error) {
+	v, err := strconv.ParseFloat(w, 32)
+	return float32(v), err
+}

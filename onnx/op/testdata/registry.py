@@ -1,0 +1,116 @@
+"""Writes the facts about operators that package op reads, from the registries of those who define them.
+
+usage: registry.py > schemas.txt
+
+Run by `go generate ./onnx/op`, by maintainers alone, when a new version of the standard is to be understood. Needs the
+Python packages onnx (the standard's own registry) and onnxruntime (for the com.microsoft operators below). The format
+is described at the head of what it writes.
+"""
+
+import numpy
+import onnx
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+
+FIRST_OPSET = 7
+
+# Operators of com.microsoft that exporters and quantisers write into files that are passed on.
+MICROSOFT = """Attention BiasGelu DynamicQuantizeMatMul EmbedLayerNormalization FastGelu FusedConv FusedGemm FusedMatMul Gelu
+GroupQueryAttention Inverse MatMulIntegerToFloat MatMulNBits MultiHeadAttention QGemm QLinearAdd QLinearAveragePool
+QLinearConcat QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean QLinearSigmoid QLinearSoftmax
+QLinearWhere QuickGelu RotaryEmbedding SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul""".split()
+
+HEAD = """# What every operator is: facts from the registries of onnx {onnx} and onnxruntime {ort}, written by
+# testdata/registry.py. Do not edit.
+#
+# An operator's version begins with its name (with its domain, if that is not the standard one) and the operator set
+# that introduced the version. The lines below it:
+#   in, out   the formal parameters, NAME:TYPE. After the name ? marks an optional one, *N a variadic one of at least
+#             N values, *N~ one whose values may differ in type. TYPE is a type variable, or a type.
+#   VARIABLE: the element types that a type variable stands for
+#   attr      NAME KIND, then ! where it is required, or = and the default
+# "deprecated" stands behind a version that says no more than that the operator is gone.
+"""
+
+
+def element(name):
+    """The name of a type as package onnx writes it; others keep the standard's."""
+    if name.startswith("tensor(") and name.endswith(")"):
+        name = name[len("tensor("):-1]
+        return {"float": "float32", "double": "float64"}.get(name, name)
+    return name.replace(" ", "")
+
+
+def option(value):
+    return str(value).split(".")[-1].split(":")[0]
+
+
+def parameters(formals, least):
+    words = []
+    for i, p in enumerate(formals):
+        kind, name = option(p.option), p.name.replace(" ", "_")
+        if "Optional" in kind:
+            name += "?"
+        elif "Variadic" in kind:
+            name += "*%d" % max(0, least - i) + ("" if p.is_homogeneous else "~")
+        words.append(name + ":" + element(p.type_str))
+    return " ".join(words)
+
+
+def literal(value):
+    if isinstance(value, bytes):
+        return '"%s"' % value.decode()
+    return str(numpy.float32(value)) if isinstance(value, float) else str(value)
+
+
+def default(attribute):
+    value = onnx.helper.get_attribute_value(attribute)
+    return " ".join(map(literal, value)) if not isinstance(value, bytes) and hasattr(value, "__iter__") else literal(value)
+
+
+class Formal:
+    """A formal parameter of onnxruntime with the names that onnx uses."""
+
+    def __init__(self, p):
+        self.name, self.option, self.type_str, self.is_homogeneous = p.name, p.option, p.typeStr, p.isHomogeneous
+
+
+def lines(s, name, formal=lambda p: p, value=lambda a: a.default_value):
+    yield "%s %d%s" % (name, s.since_version, " deprecated" if s.deprecated else "")
+    if s.deprecated:
+        return
+    for word, formals, least in (("in", s.inputs, s.min_input), ("out", s.outputs, s.min_output)):
+        text = parameters([formal(p) for p in formals], least)
+        if text:
+            yield "  %s %s" % (word, text)
+    for t in s.type_constraints:
+        yield "  %s: %s" % (t.type_param_str, " ".join(sorted(element(a) for a in t.allowed_type_strs)))
+    for key in sorted(s.attributes):
+        a = s.attributes[key]
+        text = "  attr %s %s" % (key, option(a.type).lower())
+        if a.required:
+            text += " !"
+        elif value(a) is not None and value(a).name:
+            text += " = " + default(value(a))
+        yield text
+
+
+def attribute(a):
+    p = onnx.AttributeProto()
+    p.ParseFromString(a._default_value)
+    return p
+
+
+print(HEAD.format(onnx=onnx.__version__, ort=onnxruntime.__version__), end="")
+history = {}
+for s in onnx.defs.get_all_schemas_with_history():
+    if s.domain == "" and "experimental" not in option(s.support_level).lower():
+        history.setdefault(s.name, []).append(s)
+for name in sorted(history):
+    versions = sorted(history[name], key=lambda s: s.since_version)
+    for s, after in zip(versions, versions[1:] + [None]):
+        if after is None or after.since_version > FIRST_OPSET:
+            print("\n".join(lines(s, name)))
+microsoft = {s.name: s for s in runtime.get_all_operator_schema() if s.domain == "com.microsoft"}
+for name in MICROSOFT:
+    print("\n".join(lines(microsoft[name], "com.microsoft." + name, Formal, attribute)))
