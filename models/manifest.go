@@ -7,26 +7,32 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 
 	"fmp/onnx"
 )
 
 // Kinds of model.
 const (
-	KindExtractor = "extractor"
-	KindPredictor = "predictor"
-	KindEmbedding = "embedding"
-	KindClient    = "client"
+	KindExtractor  = "extractor"
+	KindPredictor  = "predictor"
+	KindEmbedding  = "embedding"
+	KindClient     = "client"
+	KindClassifier = "classifier"
 )
+
+// kinds lists the Kind constants.
+var kinds = []string{KindExtractor, KindPredictor, KindEmbedding, KindClient, KindClassifier}
 
 // Manifest is what a model file says of itself in its metadata properties, each under "fmp." and the name
 // given here. A zero field is not written.
 type Manifest struct {
 	Kind string // kind: one of the Kind constants
 	// Dx (dx), C (classes) and D (d) are the numbers of features, classes and the width of the blocks and noise;
-	// S (s) is an embedding's number of compressed points; Fresh (fresh) the number of points that a predictor
-	// draws by default.
+	// S (s) is an embedding's number of compressed points, or a classifier's of heads; Fresh (fresh) the number of
+	// points that a predictor draws by default.
 	Dx, C, D, S, Fresh int
 	// Mean and Std (mean, std) belong to pixels scaled to 0..1, one number per channel; Layout (layout) is NCHW
 	// or NHWC.
@@ -146,10 +152,8 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 }
 
 func (f Manifest) check() error {
-	switch f.Kind {
-	case "", KindExtractor, KindPredictor, KindEmbedding, KindClient:
-	default:
-		return fmt.Errorf("manifest: kind is %q; allowed are %s, %s, %s and %s", f.Kind, KindExtractor, KindPredictor, KindEmbedding, KindClient)
+	if f.Kind != "" && !slices.Contains(kinds, f.Kind) {
+		return fmt.Errorf("manifest: kind is %q; allowed are %s", f.Kind, strings.Join(kinds, ", "))
 	}
 	switch f.Layout {
 	case "", "NCHW", "NHWC":

@@ -93,7 +93,7 @@ func openClient(path string, threads int) (*client, error) {
 	if c.engine, err = pure.New(engine.Options{Threads: threads}); err != nil {
 		return nil, err
 	}
-	extractor, embedding := split(m, f)
+	extractor, embedding := models.SplitClient(m, f)
 	if extractor == nil {
 		if c.whole, err = c.engine.Load(m); err != nil {
 			return nil, fmt.Errorf("model %s: %w", path, err)
@@ -107,41 +107,6 @@ func openClient(path string, threads int) (*client, error) {
 		return nil, fmt.Errorf("model %s: %w", path, err)
 	}
 	return c, nil
-}
-
-// The values between extractor and embedding, as models.ClientGraph names them: the labelled points [1, n, dx+C] and
-// which of them count [1, n].
-const (
-	valueSet     = "set"
-	valuePresent = "present"
-)
-
-// split cuts a client graph between extractor and embedding; both are nil where it lacks the values to cut at.
-func split(m *onnx.Model, f models.Manifest) (extractor, embedding *onnx.Model) {
-	n := onnx.Symbolic("n")
-	cut := []onnx.ValueInfo{
-		{Name: valueSet, DType: onnx.Float32, Shape: []onnx.Dim{onnx.Known(1), n, onnx.Known(f.Dx + f.C)}},
-		{Name: valuePresent, DType: onnx.Float32, Shape: []onnx.Dim{onnx.Known(1), n}},
-	}
-	made := 0
-	embedding = onnx.Clone(m)
-	var rest []*onnx.Node
-	for _, node := range embedding.Graph.Nodes {
-		if len(node.Outputs) == 1 && (node.Outputs[0] == valueSet || node.Outputs[0] == valuePresent) {
-			made++
-			continue
-		}
-		rest = append(rest, node)
-	}
-	if made != len(cut) {
-		return nil, nil
-	}
-	embedding.Graph.Nodes, embedding.Graph.Inputs = rest, cut
-	onnx.RemoveUnused(embedding.Graph)
-	extractor = onnx.Clone(m)
-	extractor.Graph.Outputs = cut
-	onnx.RemoveUnused(extractor.Graph)
-	return extractor, embedding
 }
 
 // compress makes the points of an upload from a source of labelled images.
@@ -177,16 +142,16 @@ func (c *client) compress(ctx context.Context, src source) (*point.Set, error) {
 			}
 			return upload(out["points"], out["masses"], c.manifest)
 		}
-		out, err := engine.Eval(c.extractor, feeds, valueSet, valuePresent)
+		out, err := engine.Eval(c.extractor, feeds, models.ValueSet, models.ValuePresent)
 		if err != nil {
 			return nil, err
 		}
-		set, present = append(set, out[valueSet].F32()...), append(present, out[valuePresent].F32()...)
+		set, present = append(set, out[models.ValueSet].F32()...), append(present, out[models.ValuePresent].F32()...)
 	}
 	if len(set) != n*d || len(present) != n {
 		return nil, fmt.Errorf("the extractor gave %d numbers for %d images of dx %d and %d classes; want %d", len(set), n, c.manifest.Dx, c.manifest.C, n*d)
 	}
-	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{valueSet: onnx.NewTensor(set, 1, n, d), valuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")
+	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(set, 1, n, d), models.ValuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")
 	if err != nil {
 		return nil, err
 	}

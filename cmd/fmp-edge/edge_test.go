@@ -300,8 +300,8 @@ func TestParts(t *testing.T) {
 	}
 	near(t, "in parts", got, want, 1e-5)
 	// A graph that lacks the values to cut at is run whole.
-	onnx.Rename(m.Graph, map[string]string{valueSet: "another_name"})
-	if a, b := split(m, c.manifest); a != nil || b != nil {
+	onnx.Rename(m.Graph, map[string]string{models.ValueSet: "another_name"})
+	if a, b := models.SplitClient(m, c.manifest); a != nil || b != nil {
 		t.Error("a graph without the values to cut at came apart")
 	}
 	c.extractor, c.whole = nil, s

@@ -1,0 +1,120 @@
+package models
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// maxHeads bounds the samples of a classifier.
+const maxHeads = 10_000
+
+// minProbability is what probabilities are clipped to before their logarithm, for entropies: p log p is 0 there.
+const minProbability = 1e-30
+
+// ClassifierParts are what a classifier is made of.
+type ClassifierParts struct {
+	// Features turns images into features ([FeatureGraph]). Without it the classifier takes feature rows.
+	Features *onnx.Model
+	// Coordinates turns features into the rows that the heads are on, [n, dx] to [n, k]; nil where these are the
+	// features themselves (k = dx).
+	Coordinates *onnx.Model
+	// Heads are samples of the posterior, [S, k+1, C], float64, the row of biases last.
+	Heads *onnx.Tensor
+	// Samples makes the single heads' probabilities an output.
+	Samples bool
+}
+
+// NewClassifier builds the model that predicts: preprocessing, extractor, coordinates, S heads and the mean of their
+// softmaxes in one graph.
+//
+//	images [n, H, W, Ch] uint8        raw pixels; or features [n, dx] float32 in the smaller form
+//	probabilities [n, C] float32      p = mean over s of p_s, p_s = softmax([rows, 1] heads_s)
+//	entropy [n] float32               H(p) = -sum p log p, in nats: all that is uncertain
+//	mutual_information [n] float32    H(p) - mean over s of H(p_s), in nats: the part that is the heads' disagreement
+//	                                  (Houlsby et al. 2011, arXiv:1112.5745), which more data would lower
+//	samples [n, S, C] float32         p_s; where asked for
+//
+// f gives the manifest what only the caller knows; Kind, Dx, C and S are filled in.
+func NewClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
+	m, err := newClassifier(p, f)
+	if err != nil {
+		return nil, fmt.Errorf("making the classifier: %w", err)
+	}
+	return m, nil
+}
+
+func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
+	h := p.Heads
+	if h == nil || h.F64() == nil || len(h.Shape) != 3 || h.Shape[0] < 1 || h.Shape[0] > maxHeads || h.Shape[1] < 2 || h.Shape[1]-1 > maxWidth || h.Shape[2] < 2 || h.Shape[2] > maxWidth {
+		return nil, fmt.Errorf("heads %v; want float64 [samples, k+1, classes], 1 to %d samples, k from 1 and classes from 2 to %d", h, maxHeads, maxWidth)
+	}
+	samples, k, classes := h.Shape[0], h.Shape[1]-1, h.Shape[2]
+	weights, bias := onnx.ZerosF32(k, samples*classes), onnx.ZerosF32(samples*classes)
+	for i, v := range h.F64() {
+		s, j, c := i/(classes*(k+1)), i/classes%(k+1), i%classes
+		to := bias.F32()[s*classes+c:]
+		if j < k {
+			to = weights.F32()[(j*samples+s)*classes+c:]
+		}
+		if to[0] = float32(v); math.IsNaN(v) || math.IsInf(float64(to[0]), 0) {
+			return nil, fmt.Errorf("head %d holds %v at row %d, class %d; want finite numbers", s, v, j, c)
+		}
+	}
+
+	b := onnx.NewBuilder("heads")
+	const rows = "rows"
+	name := "features"
+	if p.Features != nil || p.Coordinates != nil {
+		name = rows // what comes before has features of its own
+	}
+	x := b.Input(name, onnx.Float32, "n", k)
+	logits := b.Op("Gemm", []onnx.Ref{x, b.Param("weights", weights), b.Param("bias", bias)})
+	single := b.Softmax(b.Reshape(logits, -1, samples, classes), 2)
+	mean := b.ReduceMean(single, false, 1)
+	entropy := func(p onnx.Ref, axis int) onnx.Ref {
+		log := b.Log(b.Op("Max", []onnx.Ref{p, b.F32(minProbability)}))
+		return b.Op("Neg", []onnx.Ref{b.ReduceSum(b.Mul(p, log), false, axis)})
+	}
+	total := entropy(mean, 1)
+	b.Output("probabilities", mean)
+	b.Output("entropy", total)
+	// Never below 0 but for rounding.
+	b.Output("mutual_information", b.Relu(b.Sub(total, b.ReduceMean(entropy(single, 2), false, 1))))
+	if p.Samples {
+		b.Output("samples", single)
+	}
+	m, err := b.Model()
+	if err != nil {
+		return nil, err
+	}
+	before := func(first *onnx.Model, input string) error {
+		if first == nil {
+			return nil
+		}
+		if len(first.Graph.Outputs) != 1 {
+			return fmt.Errorf("graph %q has %d outputs; want one", first.Graph.Name, len(first.Graph.Outputs))
+		}
+		m, err = onnx.Compose(first, m, map[string]string{input: first.Graph.Outputs[0].Name})
+		return err
+	}
+	dx := k
+	if p.Coordinates != nil {
+		in := p.Coordinates.Graph.Inputs
+		if len(in) != 1 || len(in[0].Shape) != 2 || !in[0].Shape[1].IsKnown() {
+			return nil, fmt.Errorf("coordinates take %v; want rows of features", in)
+		}
+		dx, name = in[0].Shape[1].Size, in[0].Name
+		if err := before(p.Coordinates, rows); err != nil {
+			return nil, err
+		}
+	}
+	if err := before(p.Features, name); err != nil {
+		return nil, err
+	}
+	m.Graph.Name = KindClassifier
+	m.Producer, m.Metadata = "fmp", map[string]string{}
+	f.Kind, f.Dx, f.C, f.S = KindClassifier, dx, classes, samples
+	return m, f.Write(m)
+}
