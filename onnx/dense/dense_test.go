@@ -1,0 +1,272 @@
+package dense
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+)
+
+// laid is a random matrix that is read as rows x cols, with some room beside every stored row.
+func laid(r *rand.Rand, rows, cols int, t blas.Transpose) blas64.General {
+	if t != blas.NoTrans {
+		rows, cols = cols, rows
+	}
+	g := blas64.General{Rows: rows, Cols: cols, Stride: cols + r.IntN(4)}
+	g.Data = make([]float64, rows*g.Stride)
+	for i := range g.Data {
+		g.Data[i] = r.NormFloat64()
+	}
+	return g
+}
+
+func at(g blas64.General, t blas.Transpose, i, j int) float64 {
+	if t != blas.NoTrans {
+		i, j = j, i
+	}
+	return g.Data[i*g.Stride+j]
+}
+
+var flags = []blas.Transpose{blas.NoTrans, blas.Trans}
+
+// Products are those of the definition, whatever the shape and the flags, and nothing beside c is written.
+func TestProducts(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 160 {
+		size := func() int { return 1 + r.IntN([]int{3, 20, 70, 11}[i%4]) }
+		m, n, k := size(), size(), size()
+		switch i % 10 {
+		case 3:
+			k = 200 + r.IntN(500) // more than one block
+		case 7:
+			n = 450 + r.IntN(200)
+		}
+		ta, tb := flags[r.IntN(2)], flags[r.IntN(2)]
+		a, b, c := laid(r, m, k, ta), laid(r, k, n, tb), laid(r, m, n, blas.NoTrans)
+		alpha, beta := []float64{1, 1, -0.5}[r.IntN(3)], []float64{0, 1, 2}[r.IntN(3)]
+		packed := blas64.General{Rows: m, Cols: n, Stride: c.Stride, Data: slices.Clone(c.Data)}
+		was := slices.Clone(c.Data)
+		Gemm(ta, tb, alpha, a, b, beta, c)
+		Pack(tb, b, nil).Mul(ta, a, packed)
+		for x := range c.Data {
+			row, col := x/c.Stride, x%c.Stride
+			if col >= n {
+				if c.Data[x] != was[x] || packed.Data[x] != was[x] {
+					t.Fatalf("%d x %d x %d: element %d beside c was written", m, n, k, x)
+				}
+				continue
+			}
+			var sum, scale float64
+			for l := range k {
+				p := at(a, ta, row, l) * at(b, tb, l, col)
+				sum, scale = sum+p, scale+math.Abs(p)
+			}
+			scale += math.Abs(was[x])
+			if want := alpha*sum + beta*was[x]; !(math.Abs(c.Data[x]-want) <= 1e-14*scale) {
+				t.Fatalf("%d x %d x %d: element [%d, %d] is %v, want %v", m, n, k, row, col, c.Data[x], want)
+			}
+			if want := sum + was[x]; !(math.Abs(packed.Data[x]-want) <= 1e-14*scale) {
+				t.Fatalf("%d x %d x %d: element [%d, %d] of a packed product is %v, want %v", m, n, k, row, col, packed.Data[x], want)
+			}
+		}
+	}
+}
+
+// An element does not depend on how the product around it was cut.
+func TestParts(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	const m, n, k = 23, 61, 300
+	a, b := laid(r, m, k, blas.NoTrans), laid(r, k, n, blas.NoTrans)
+	product := func(i, h, j, w int) []float64 {
+		c := blas64.General{Rows: h, Cols: w, Stride: w, Data: make([]float64, h*w)}
+		Gemm(blas.NoTrans, blas.NoTrans, 1,
+			blas64.General{Rows: h, Cols: k, Stride: a.Stride, Data: a.Data[i*a.Stride:]},
+			blas64.General{Rows: k, Cols: w, Stride: b.Stride, Data: b.Data[j:]}, 0, c)
+		return c.Data
+	}
+	whole := product(0, m, 0, n)
+	for range 50 {
+		i, j := r.IntN(m), r.IntN(n)
+		h, w := 1+r.IntN(m-i), 1+r.IntN(n-j)
+		for x, v := range product(i, h, j, w) {
+			if want := whole[(i+x/w)*n+j+x%w]; v != want {
+				t.Fatalf("part %d+%d x %d+%d: %v, want %v", i, h, j, w, v, want)
+			}
+		}
+	}
+}
+
+// Infinities and NaN of either side come through, with a zero on the other as well.
+func TestOddNumbers(t *testing.T) {
+	for _, v := range []float64{math.Inf(1), math.Inf(-1), math.NaN()} {
+		for _, left := range []bool{false, true} {
+			g := func() blas64.General {
+				return blas64.General{Rows: 9, Cols: 9, Stride: 9, Data: make([]float64, 81)}
+			}
+			a, b, c := g(), g(), g()
+			if left {
+				a.Data[4] = v // [0, 4]
+			} else {
+				b.Data[4] = v
+			}
+			Gemm(blas.NoTrans, blas.NoTrans, 1, a, b, 0, c)
+			for i, got := range c.Data {
+				hit := i%9 == 4
+				if left {
+					hit = i/9 == 0
+				}
+				if hit != math.IsNaN(got) || !hit && got != 0 {
+					t.Errorf("%v on the left: %v: element %d is %v", v, left, i, got)
+				}
+			}
+		}
+	}
+}
+
+func columns(c, n, room int) Columns {
+	m := Columns{C: c, N: n, Stride: n + room}
+	m.Data = make([]float64, c*m.Stride)
+	return m
+}
+
+// Softmaxes against math.Exp, over logits from tiny to so far apart that exp underflows.
+func TestSoftmax(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for i := range 60 {
+		c, n := 1+r.IntN(12), Width*(1+r.IntN(5))
+		scale := math.Pow(10, float64(r.IntN(6)-2))
+		l, p := columns(c, n, r.IntN(3)), columns(c, n, r.IntN(3))
+		for k := range l.Data {
+			l.Data[k] = scale * r.NormFloat64()
+		}
+		for k := range p.Data {
+			p.Data[k] = 7
+		}
+		top, sum := make([]float64, n), make([]float64, n)
+		Softmax(l, p, top, sum)
+		added := columns(c, n, 1)
+		copy2 := Columns{C: c, N: n, Stride: l.Stride, Data: slices.Clone(l.Data)}
+		for k := range added.Data {
+			added.Data[k] = 1
+		}
+		AddSoftmax(copy2, added, make([]float64, n), make([]float64, n))
+		for x := range n {
+			most, all := math.Inf(-1), 0.0
+			for k := range c {
+				most = max(most, l.Data[k*l.Stride+x])
+			}
+			for k := range c {
+				all += math.Exp(l.Data[k*l.Stride+x] - most)
+			}
+			if top[x] != most || math.Abs(sum[x]-all) > 4e-15*all {
+				t.Fatalf("case %d, column %d: top %v and sum %v, want %v and %v", i, x, top[x], sum[x], most, all)
+			}
+			for k := range c {
+				want := math.Exp(l.Data[k*l.Stride+x]-most) / all
+				if got := p.Data[k*p.Stride+x]; math.Abs(got-want) > 4e-15*want+1e-300 {
+					t.Fatalf("case %d, class %d, column %d: %v, want %v", i, k, x, got, want)
+				}
+				if got := added.Data[k*added.Stride+x]; math.Abs(got-1-want) > 1e-15 {
+					t.Fatalf("case %d, class %d, column %d: added to 1 %v, want %v", i, k, x, got, 1+want)
+				}
+			}
+		}
+		for k := range p.Data {
+			if k%p.Stride >= n && p.Data[k] != 7 {
+				t.Fatalf("element %d beside p was written", k)
+			}
+		}
+	}
+	l, p := columns(3, 8, 0), columns(3, 8, 0)
+	l.Data[0], l.Data[8+1], l.Data[16+2] = math.NaN(), math.NaN(), math.Inf(1)
+	Softmax(l, p, make([]float64, 8), make([]float64, 8))
+	for i, v := range p.Data {
+		if odd := i%8 < 3; odd != math.IsNaN(v) {
+			t.Errorf("with NaN or +Inf in columns 0 to 2, class %d of column %d is %v", i/8, i%8, v)
+		}
+	}
+}
+
+func TestCurve(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for i := range 40 {
+		c, n := 1+r.IntN(12), Width*(1+r.IntN(4))
+		a, p, w := columns(c, n, i%3), columns(c, n, i%2), make([]float64, n)
+		for _, s := range [][]float64{a.Data, p.Data, w} {
+			for k := range s {
+				s[k] = r.Float64()
+			}
+		}
+		want := Columns{C: c, N: n, Stride: a.Stride, Data: slices.Clone(a.Data)}
+		curveGo(c, n, want.Data, want.Stride, p.Data, p.Stride, w)
+		Curve(a, p, w)
+		for k, v := range a.Data {
+			if math.Abs(v-want.Data[k]) > 1e-14 {
+				t.Fatalf("%d x %d: element %d is %v, want %v", c, n, k, v, want.Data[k])
+			}
+		}
+	}
+}
+
+// The tile in Go is what the others are held against, on every machine.
+func TestTileInGo(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	for d := 1; d < 30; d++ {
+		a, b, c := make([]float64, goRows*d), make([]float64, Width*d), make([]float64, goRows*9)
+		for _, s := range [][]float64{a, b, c} {
+			for i := range s {
+				s[i] = r.NormFloat64()
+			}
+		}
+		was := slices.Clone(c)
+		tileGo(d, a, d, 1, b, c, 9)
+		for i, v := range c {
+			want := was[i]
+			for l := range d {
+				if i%9 < Width {
+					want += a[i/9*d+l] * b[l*Width+i%9]
+				}
+			}
+			if math.Abs(v-want) > 1e-13 {
+				t.Fatalf("d %d: element %d is %v, want %v", d, i, v, want)
+			}
+		}
+	}
+}
+
+func BenchmarkGemm(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, s := range [][3]int{{10, 300, 65}, {10, 65, 300}, {200, 300, 65}, {512, 512, 512}} {
+		m, n, k := s[0], s[1], s[2]
+		x, y, z := laid(r, m, k, blas.NoTrans), laid(r, k, n, blas.NoTrans), laid(r, m, n, blas.NoTrans)
+		packed := Pack(blas.NoTrans, y, nil)
+		for name, do := range map[string]func(){
+			"packed": func() { packed.Mul(blas.NoTrans, x, z) },
+			"dense":  func() { Gemm(blas.NoTrans, blas.NoTrans, 1, x, y, 0, z) },
+			"gonum":  func() { blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, x, y, 0, z) },
+		} {
+			b.Run(fmt.Sprintf("%dx%dx%d/%s", m, n, k, name), func(b *testing.B) {
+				for b.Loop() {
+					do()
+				}
+				b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+		}
+	}
+}
+
+func BenchmarkSoftmax(b *testing.B) {
+	l, p := columns(10, 304, 0), columns(10, 304, 0)
+	for i := range l.Data {
+		l.Data[i] = math.Sin(float64(i))
+	}
+	top, sum := make([]float64, 304), make([]float64, 304)
+	for b.Loop() {
+		Softmax(l, p, top, sum)
+	}
+	b.ReportMetric(float64(b.N)*3040/b.Elapsed().Seconds()/1e6, "Mexp/s")
+}

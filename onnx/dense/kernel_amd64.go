@@ -1,0 +1,78 @@
+package dense
+
+import "golang.org/x/sys/cpu"
+
+var (
+	haveAVX512 = cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && haveAVX2
+	haveAVX2   = cpu.X86.HasAVX2 && cpu.X86.HasFMA
+)
+
+// tileRows is the rows of the largest tile; smaller ones divide it. Two panels at a time are for AVX-512.
+const tileRows = 10
+
+var twoPanels = haveAVX512
+
+// tile adds a b to tileRows x w numbers of c: a is tileRows x d with distances rs and ks, b one panel (w = Width) or two that
+// are bs apart.
+func tile(d int, a []float64, rs, ks int, b []float64, bs int, c []float64, cs, w int) {
+	_, _ = a[(tileRows-1)*rs+(d-1)*ks], c[(tileRows-1)*cs+w-1]
+	switch {
+	case haveAVX512 && w > Width:
+		_ = b[bs+d*Width-1]
+		tile10x16(d, &a[0], rs, ks, &b[0], bs, &c[0], cs)
+	case haveAVX512:
+		_ = b[d*Width-1]
+		tile10x8(d, &a[0], rs, ks, &b[0], &c[0], cs)
+	case haveAVX2:
+		_ = b[d*Width-1]
+		tile5x8(d, &a[0], rs, ks, &b[0], &c[0], cs)
+		tile5x8(d, &a[5*rs], rs, ks, &b[0], &c[5*cs], cs)
+	default:
+		tileGo(d, a, rs, ks, b, c, cs)
+		tileGo(d, a[5*rs:], rs, ks, b, c[5*cs:], cs)
+	}
+}
+
+func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top, sum []float64) {
+	switch {
+	case n == 0:
+	case haveAVX512:
+		softmaxZ(c, n, &l[0], ls, &e[0], es, &p[0], ps, add, &top[0], &sum[0])
+	case haveAVX2:
+		softmaxY(c, n, &l[0], ls, &e[0], es, &p[0], ps, add, &top[0], &sum[0])
+	default:
+		softmaxGo(c, n, l, ls, e, es, p, ps, add, top, sum)
+	}
+}
+
+func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
+	switch {
+	case n == 0:
+	case haveAVX2:
+		curveY(c, n, &a[0], as, &p[0], ps, &w[0])
+	default:
+		curveGo(c, n, a, as, p, ps, w)
+	}
+}
+
+// The tiles need d of at least 1; distances are in numbers.
+
+//go:noescape
+func tile10x16(d int, a *float64, rs, ks int, b *float64, bs int, c *float64, cs int)
+
+//go:noescape
+func tile10x8(d int, a *float64, rs, ks int, b *float64, c *float64, cs int)
+
+//go:noescape
+func tile5x8(d int, a *float64, rs, ks int, b *float64, c *float64, cs int)
+
+// n is a multiple of 8, at least 8.
+//
+//go:noescape
+func softmaxZ(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool, top, sum *float64)
+
+//go:noescape
+func softmaxY(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool, top, sum *float64)
+
+//go:noescape
+func curveY(c, n int, a *float64, as int, p *float64, ps int, w *float64)

@@ -1,0 +1,535 @@
+#include "textflag.h"
+
+// Rows 0 to 2, 3 to 5 and 6 to 8 of a are at R8, R9 and R10 with distance R12 bytes, row 9 is at R11; R13 is the distance of columns.
+#define LEFT10 \
+	MOVQ a+8(FP), R8; \
+	MOVQ rs+16(FP), R12; \
+	MOVQ ks+24(FP), R13; \
+	SHLQ $3, R12; \
+	SHLQ $3, R13; \
+	LEAQ (R12)(R12*2), AX; \
+	LEAQ (R8)(AX*1), R9; \
+	LEAQ (R9)(AX*1), R10; \
+	LEAQ (R10)(AX*1), R11
+
+#define NEXT10 \
+	ADDQ R13, R8; \
+	ADDQ R13, R9; \
+	ADDQ R13, R10; \
+	ADDQ R13, R11
+
+#define ROW2(at, v, s0, s1) \
+	VBROADCASTSD at, v; \
+	VFMADD231PD  Z0, v, s0; \
+	VFMADD231PD  Z1, v, s1
+
+#define ROW1(at, v, s0) \
+	VBROADCASTSD at, v; \
+	VFMADD231PD  Z0, v, s0
+
+// func tile10x16(d int, a *float64, rs, ks int, b *float64, bs int, c *float64, cs int)
+TEXT ·tile10x16(SB), NOSPLIT, $0-64
+	MOVQ d+0(FP), CX
+	LEFT10
+	MOVQ b+32(FP), DI
+	MOVQ bs+40(FP), BX
+	SHLQ $3, BX
+	MOVQ c+48(FP), DX
+	MOVQ cs+56(FP), SI
+	SHLQ $3, SI
+
+	VPXORQ Z12, Z12, Z12
+	VPXORQ Z13, Z13, Z13
+	VPXORQ Z14, Z14, Z14
+	VPXORQ Z15, Z15, Z15
+	VPXORQ Z16, Z16, Z16
+	VPXORQ Z17, Z17, Z17
+	VPXORQ Z18, Z18, Z18
+	VPXORQ Z19, Z19, Z19
+	VPXORQ Z20, Z20, Z20
+	VPXORQ Z21, Z21, Z21
+	VPXORQ Z22, Z22, Z22
+	VPXORQ Z23, Z23, Z23
+	VPXORQ Z24, Z24, Z24
+	VPXORQ Z25, Z25, Z25
+	VPXORQ Z26, Z26, Z26
+	VPXORQ Z27, Z27, Z27
+	VPXORQ Z28, Z28, Z28
+	VPXORQ Z29, Z29, Z29
+	VPXORQ Z30, Z30, Z30
+	VPXORQ Z31, Z31, Z31
+
+loop:
+	VMOVUPD (DI), Z0
+	VMOVUPD (DI)(BX*1), Z1
+	ROW2((R8), Z2, Z12, Z13)
+	ROW2((R8)(R12*1), Z3, Z14, Z15)
+	ROW2((R8)(R12*2), Z4, Z16, Z17)
+	ROW2((R9), Z5, Z18, Z19)
+	ROW2((R9)(R12*1), Z6, Z20, Z21)
+	ROW2((R9)(R12*2), Z7, Z22, Z23)
+	ROW2((R10), Z8, Z24, Z25)
+	ROW2((R10)(R12*1), Z9, Z26, Z27)
+	ROW2((R10)(R12*2), Z10, Z28, Z29)
+	ROW2((R11), Z11, Z30, Z31)
+	NEXT10
+	ADDQ $64, DI
+	DECQ CX
+	JNZ  loop
+
+#define SAVE2(s0, s1) \
+	VADDPD  (DX), s0, s0; \
+	VADDPD  64(DX), s1, s1; \
+	VMOVUPD s0, (DX); \
+	VMOVUPD s1, 64(DX); \
+	ADDQ    SI, DX
+
+	SAVE2(Z12, Z13)
+	SAVE2(Z14, Z15)
+	SAVE2(Z16, Z17)
+	SAVE2(Z18, Z19)
+	SAVE2(Z20, Z21)
+	SAVE2(Z22, Z23)
+	SAVE2(Z24, Z25)
+	SAVE2(Z26, Z27)
+	SAVE2(Z28, Z29)
+	SAVE2(Z30, Z31)
+	VZEROUPPER
+	RET
+
+// func tile10x8(d int, a *float64, rs, ks int, b *float64, c *float64, cs int)
+TEXT ·tile10x8(SB), NOSPLIT, $0-56
+	MOVQ d+0(FP), CX
+	LEFT10
+	MOVQ b+32(FP), DI
+	MOVQ c+40(FP), DX
+	MOVQ cs+48(FP), SI
+	SHLQ $3, SI
+
+	VPXORQ Z12, Z12, Z12
+	VPXORQ Z13, Z13, Z13
+	VPXORQ Z14, Z14, Z14
+	VPXORQ Z15, Z15, Z15
+	VPXORQ Z16, Z16, Z16
+	VPXORQ Z17, Z17, Z17
+	VPXORQ Z18, Z18, Z18
+	VPXORQ Z19, Z19, Z19
+	VPXORQ Z20, Z20, Z20
+	VPXORQ Z21, Z21, Z21
+
+loop:
+	VMOVUPD (DI), Z0
+	ROW1((R8), Z2, Z12)
+	ROW1((R8)(R12*1), Z3, Z13)
+	ROW1((R8)(R12*2), Z4, Z14)
+	ROW1((R9), Z5, Z15)
+	ROW1((R9)(R12*1), Z6, Z16)
+	ROW1((R9)(R12*2), Z7, Z17)
+	ROW1((R10), Z8, Z18)
+	ROW1((R10)(R12*1), Z9, Z19)
+	ROW1((R10)(R12*2), Z10, Z20)
+	ROW1((R11), Z11, Z21)
+	NEXT10
+	ADDQ $64, DI
+	DECQ CX
+	JNZ  loop
+
+#define SAVE1(s0) \
+	VADDPD  (DX), s0, s0; \
+	VMOVUPD s0, (DX); \
+	ADDQ    SI, DX
+
+	SAVE1(Z12)
+	SAVE1(Z13)
+	SAVE1(Z14)
+	SAVE1(Z15)
+	SAVE1(Z16)
+	SAVE1(Z17)
+	SAVE1(Z18)
+	SAVE1(Z19)
+	SAVE1(Z20)
+	SAVE1(Z21)
+	VZEROUPPER
+	RET
+
+#define YROW(at, v, s0, s1) \
+	VBROADCASTSD at, v; \
+	VFMADD231PD  Y0, v, s0; \
+	VFMADD231PD  Y1, v, s1
+
+#define YSAVE(s0, s1) \
+	VADDPD  (DX), s0, s0; \
+	VADDPD  32(DX), s1, s1; \
+	VMOVUPD s0, (DX); \
+	VMOVUPD s1, 32(DX); \
+	ADDQ    SI, DX
+
+// func tile5x8(d int, a *float64, rs, ks int, b *float64, c *float64, cs int)
+TEXT ·tile5x8(SB), NOSPLIT, $0-56
+	MOVQ d+0(FP), CX
+	LEFT10
+	MOVQ b+32(FP), DI
+	MOVQ c+40(FP), DX
+	MOVQ cs+48(FP), SI
+	SHLQ $3, SI
+
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	VXORPD Y8, Y8, Y8
+	VXORPD Y9, Y9, Y9
+	VXORPD Y10, Y10, Y10
+	VXORPD Y11, Y11, Y11
+	VXORPD Y12, Y12, Y12
+	VXORPD Y13, Y13, Y13
+	VXORPD Y14, Y14, Y14
+	VXORPD Y15, Y15, Y15
+
+loop:
+	VMOVUPD (DI), Y0
+	VMOVUPD 32(DI), Y1
+	YROW((R8), Y2, Y6, Y7)
+	YROW((R8)(R12*1), Y3, Y8, Y9)
+	YROW((R8)(R12*2), Y4, Y10, Y11)
+	YROW((R9), Y5, Y12, Y13)
+	YROW((R9)(R12*1), Y2, Y14, Y15)
+	ADDQ R13, R8
+	ADDQ R13, R9
+	ADDQ $64, DI
+	DECQ CX
+	JNZ  loop
+
+	YSAVE(Y6, Y7)
+	YSAVE(Y8, Y9)
+	YSAVE(Y10, Y11)
+	YSAVE(Y12, Y13)
+	YSAVE(Y14, Y15)
+	VZEROUPPER
+	RET
+
+// exp(x) = 2^n exp(r) with n = round(x log2 e), |r| <= log(2)/2 and the Taylor polynomial of degree 13, whose remainder is below
+// 1e-17. Adding 1.5 2^52 + 1023 rounds to an integer and leaves n + 1023, the biased exponent of 2^n, in the low bits.
+DATA ·exponential+0(SB)/8, $-708.0
+DATA ·exponential+8(SB)/8, $1.44269504088896340736
+DATA ·exponential+16(SB)/8, $0x43380000000003FF
+DATA ·exponential+24(SB)/8, $0x3FE62E42FEE00000 // log 2 in two parts: the first ends in zeros, so that its product with n is exact
+DATA ·exponential+32(SB)/8, $0x3DEA39EF35793C76
+DATA ·exponential+40(SB)/8, $1.6059043836821613e-10 // 1 / 13!
+DATA ·exponential+48(SB)/8, $2.08767569878681e-09
+DATA ·exponential+56(SB)/8, $2.505210838544172e-08
+DATA ·exponential+64(SB)/8, $2.755731922398589e-07
+DATA ·exponential+72(SB)/8, $2.7557319223985893e-06
+DATA ·exponential+80(SB)/8, $2.48015873015873e-05
+DATA ·exponential+88(SB)/8, $0.0001984126984126984
+DATA ·exponential+96(SB)/8, $0.001388888888888889
+DATA ·exponential+104(SB)/8, $0.008333333333333333
+DATA ·exponential+112(SB)/8, $0.041666666666666664
+DATA ·exponential+120(SB)/8, $0.16666666666666666
+DATA ·exponential+128(SB)/8, $0.5
+DATA ·exponential+136(SB)/8, $1.0
+GLOBL ·exponential(SB), RODATA|NOPTR, $144
+
+// func softmaxZ(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool, top, sum *float64)
+//
+// Eight columns at a time, in three passes over the classes: largest, exponentials and their sum, division.
+TEXT ·softmaxZ(SB), NOSPLIT, $0-88
+	MOVQ n+8(FP), CX
+	SHRQ $3, CX
+	MOVQ l+16(FP), R8
+	MOVQ ls+24(FP), R9
+	MOVQ e+32(FP), R10
+	MOVQ es+40(FP), R11
+	MOVQ p+48(FP), R12
+	MOVQ ps+56(FP), R13
+	SHLQ $3, R9
+	SHLQ $3, R11
+	SHLQ $3, R13
+	LEAQ ·exponential(SB), AX
+
+	VBROADCASTSD 0(AX), Z31
+	VBROADCASTSD 8(AX), Z30
+	VBROADCASTSD 16(AX), Z29
+	VBROADCASTSD 24(AX), Z28
+	VBROADCASTSD 32(AX), Z27
+	VBROADCASTSD 40(AX), Z26
+	VBROADCASTSD 48(AX), Z25
+	VBROADCASTSD 56(AX), Z24
+	VBROADCASTSD 64(AX), Z23
+	VBROADCASTSD 72(AX), Z22
+	VBROADCASTSD 80(AX), Z21
+	VBROADCASTSD 88(AX), Z20
+	VBROADCASTSD 96(AX), Z19
+	VBROADCASTSD 104(AX), Z18
+	VBROADCASTSD 112(AX), Z17
+	VBROADCASTSD 120(AX), Z16
+	VBROADCASTSD 128(AX), Z15
+	VBROADCASTSD 136(AX), Z14
+
+points:
+	MOVQ    c+0(FP), BX
+	MOVQ    R8, SI
+	VMOVUPD (SI), Z5
+
+largest:
+	VMAXPD (SI), Z5, Z5
+	ADDQ   R9, SI
+	DECQ   BX
+	JNZ    largest
+
+	MOVQ   c+0(FP), BX
+	MOVQ   R8, SI
+	MOVQ   R10, DI
+	VPXORQ Z6, Z6, Z6
+
+exponentials:
+	VMOVUPD      (SI), Z0
+	VSUBPD       Z5, Z0, Z0
+	VMAXPD       Z0, Z31, Z0
+	VMOVAPD      Z0, Z1
+	VFMADD213PD  Z29, Z30, Z1
+	VPSLLQ       $52, Z1, Z2
+	VSUBPD       Z29, Z1, Z1
+	VFNMADD231PD Z28, Z1, Z0
+	VFNMADD231PD Z27, Z1, Z0
+	VMOVAPD      Z26, Z3
+	VFMADD213PD  Z25, Z0, Z3
+	VFMADD213PD  Z24, Z0, Z3
+	VFMADD213PD  Z23, Z0, Z3
+	VFMADD213PD  Z22, Z0, Z3
+	VFMADD213PD  Z21, Z0, Z3
+	VFMADD213PD  Z20, Z0, Z3
+	VFMADD213PD  Z19, Z0, Z3
+	VFMADD213PD  Z18, Z0, Z3
+	VFMADD213PD  Z17, Z0, Z3
+	VFMADD213PD  Z16, Z0, Z3
+	VFMADD213PD  Z15, Z0, Z3
+	VFMADD213PD  Z14, Z0, Z3
+	VFMADD213PD  Z14, Z0, Z3
+	VMULPD       Z2, Z3, Z3
+	VMOVUPD      Z3, (DI)
+	VADDPD       Z3, Z6, Z6
+	ADDQ         R9, SI
+	ADDQ         R11, DI
+	DECQ         BX
+	JNZ          exponentials
+
+	MOVQ    top+72(FP), SI
+	VMOVUPD Z5, (SI)
+	ADDQ    $64, SI
+	MOVQ    SI, top+72(FP)
+	MOVQ    sum+80(FP), SI
+	VMOVUPD Z6, (SI)
+	ADDQ    $64, SI
+	MOVQ    SI, sum+80(FP)
+	VDIVPD  Z6, Z14, Z6
+	MOVQ    c+0(FP), BX
+	MOVQ    R10, SI
+	MOVQ    R12, DI
+	CMPB    add+64(FP), $0
+	JNE     add
+
+set:
+	VMULPD  (SI), Z6, Z0
+	VMOVUPD Z0, (DI)
+	ADDQ    R11, SI
+	ADDQ    R13, DI
+	DECQ    BX
+	JNZ     set
+	JMP     next
+
+add:
+	VMOVUPD     (DI), Z0
+	VFMADD231PD (SI), Z6, Z0
+	VMOVUPD     Z0, (DI)
+	ADDQ        R11, SI
+	ADDQ        R13, DI
+	DECQ        BX
+	JNZ         add
+
+next:
+	ADDQ $64, R8
+	ADDQ $64, R10
+	ADDQ $64, R12
+	DECQ CX
+	JNZ  points
+	VZEROUPPER
+	RET
+
+#define TERM(at) \
+	VBROADCASTSD at(AX), Y4; \
+	VFMADD213PD  Y4, Y0, Y3
+
+// func softmaxY(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool, top, sum *float64)
+//
+// softmaxZ, four columns at a time.
+TEXT ·softmaxY(SB), NOSPLIT, $0-88
+	MOVQ n+8(FP), CX
+	SHRQ $2, CX
+	MOVQ l+16(FP), R8
+	MOVQ ls+24(FP), R9
+	MOVQ e+32(FP), R10
+	MOVQ es+40(FP), R11
+	MOVQ p+48(FP), R12
+	MOVQ ps+56(FP), R13
+	SHLQ $3, R9
+	SHLQ $3, R11
+	SHLQ $3, R13
+	LEAQ ·exponential(SB), AX
+
+	VBROADCASTSD 0(AX), Y15
+	VBROADCASTSD 8(AX), Y14
+	VBROADCASTSD 16(AX), Y13
+	VBROADCASTSD 24(AX), Y12
+	VBROADCASTSD 32(AX), Y11
+	VBROADCASTSD 40(AX), Y10
+	VBROADCASTSD 48(AX), Y9
+	VBROADCASTSD 56(AX), Y8
+	VBROADCASTSD 136(AX), Y7
+
+points:
+	MOVQ    c+0(FP), BX
+	MOVQ    R8, SI
+	VMOVUPD (SI), Y5
+
+largest:
+	VMAXPD (SI), Y5, Y5
+	ADDQ   R9, SI
+	DECQ   BX
+	JNZ    largest
+
+	MOVQ   c+0(FP), BX
+	MOVQ   R8, SI
+	MOVQ   R10, DI
+	VXORPD Y6, Y6, Y6
+
+exponentials:
+	VMOVUPD      (SI), Y0
+	VSUBPD       Y5, Y0, Y0
+	VMAXPD       Y0, Y15, Y0
+	VMOVAPD      Y0, Y1
+	VFMADD213PD  Y13, Y14, Y1
+	VPSLLQ       $52, Y1, Y2
+	VSUBPD       Y13, Y1, Y1
+	VFNMADD231PD Y12, Y1, Y0
+	VFNMADD231PD Y11, Y1, Y0
+	VMOVAPD      Y10, Y3
+	VFMADD213PD  Y9, Y0, Y3
+	VFMADD213PD  Y8, Y0, Y3
+	TERM(64)
+	TERM(72)
+	TERM(80)
+	TERM(88)
+	TERM(96)
+	TERM(104)
+	TERM(112)
+	TERM(120)
+	TERM(128)
+	VFMADD213PD  Y7, Y0, Y3
+	VFMADD213PD  Y7, Y0, Y3
+	VMULPD       Y2, Y3, Y3
+	VMOVUPD      Y3, (DI)
+	VADDPD       Y3, Y6, Y6
+	ADDQ         R9, SI
+	ADDQ         R11, DI
+	DECQ         BX
+	JNZ          exponentials
+
+	MOVQ    top+72(FP), SI
+	VMOVUPD Y5, (SI)
+	ADDQ    $32, SI
+	MOVQ    SI, top+72(FP)
+	MOVQ    sum+80(FP), SI
+	VMOVUPD Y6, (SI)
+	ADDQ    $32, SI
+	MOVQ    SI, sum+80(FP)
+	VDIVPD  Y6, Y7, Y6
+	MOVQ    c+0(FP), BX
+	MOVQ    R10, SI
+	MOVQ    R12, DI
+	CMPB    add+64(FP), $0
+	JNE     add
+
+set:
+	VMULPD  (SI), Y6, Y0
+	VMOVUPD Y0, (DI)
+	ADDQ    R11, SI
+	ADDQ    R13, DI
+	DECQ    BX
+	JNZ     set
+	JMP     next
+
+add:
+	VMOVUPD     (DI), Y0
+	VFMADD231PD (SI), Y6, Y0
+	VMOVUPD     Y0, (DI)
+	ADDQ        R11, SI
+	ADDQ        R13, DI
+	DECQ        BX
+	JNZ         add
+
+next:
+	ADDQ $32, R8
+	ADDQ $32, R10
+	ADDQ $32, R12
+	DECQ CX
+	JNZ  points
+	VZEROUPPER
+	RET
+
+// func curveY(c, n int, a *float64, as int, p *float64, ps int, w *float64)
+TEXT ·curveY(SB), NOSPLIT, $0-56
+	MOVQ n+8(FP), CX
+	SHRQ $3, CX
+	MOVQ a+16(FP), R8
+	MOVQ as+24(FP), R9
+	MOVQ p+32(FP), R10
+	MOVQ ps+40(FP), R11
+	MOVQ w+48(FP), R12
+	SHLQ $3, R9
+	SHLQ $3, R11
+
+points:
+	MOVQ   c+0(FP), BX
+	MOVQ   R8, SI
+	MOVQ   R10, DI
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+
+mean:
+	VMOVUPD     (SI), Y0
+	VMOVUPD     32(SI), Y1
+	VFMADD231PD (DI), Y0, Y4
+	VFMADD231PD 32(DI), Y1, Y5
+	ADDQ        R9, SI
+	ADDQ        R11, DI
+	DECQ        BX
+	JNZ         mean
+
+	MOVQ    c+0(FP), BX
+	MOVQ    R8, SI
+	MOVQ    R10, DI
+	VMOVUPD (R12), Y6
+	VMOVUPD 32(R12), Y7
+
+curve:
+	VMOVUPD (SI), Y0
+	VMOVUPD 32(SI), Y1
+	VSUBPD  Y4, Y0, Y0
+	VSUBPD  Y5, Y1, Y1
+	VMULPD  (DI), Y0, Y0
+	VMULPD  32(DI), Y1, Y1
+	VMULPD  Y6, Y0, Y0
+	VMULPD  Y7, Y1, Y1
+	VMOVUPD Y0, (SI)
+	VMOVUPD Y1, 32(SI)
+	ADDQ    R9, SI
+	ADDQ    R11, DI
+	DECQ    BX
+	JNZ     curve
+
+	ADDQ $64, R8
+	ADDQ $64, R10
+	ADDQ $64, R12
+	DECQ CX
+	JNZ  points
+	VZEROUPPER
+	RET

@@ -1,0 +1,24 @@
+package dense
+
+const (
+	tileRows  = 5
+	twoPanels = false
+)
+
+func tile(d int, a []float64, rs, ks int, b []float64, _ int, c []float64, cs, _ int) {
+	_, _, _ = a[(tileRows-1)*rs+(d-1)*ks], b[d*Width-1], c[(tileRows-1)*cs+Width-1]
+	tile5x8(d, &a[0], rs, ks, &b[0], &c[0], cs)
+}
+
+func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top, sum []float64) {
+	softmaxGo(c, n, l, ls, e, es, p, ps, add, top, sum)
+}
+
+func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
+	curveGo(c, n, a, as, p, ps, w)
+}
+
+// tile5x8 needs d of at least 1; distances are in numbers.
+//
+//go:noescape
+func tile5x8(d int, a *float64, rs, ks int, b *float64, c *float64, cs int)

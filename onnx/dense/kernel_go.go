@@ -1,0 +1,40 @@
+package dense
+
+// goRows is the rows of tileGo's tile, of Width columns.
+const goRows = 5
+
+// tileGo adds a b to a tile of c in Go, two columns at a time so that the sums fit registers: a is goRows x d with distances rs
+// and ks, b [d, Width].
+func tileGo(d int, a []float64, rs, ks int, b []float64, c []float64, cs int) {
+	for j := 0; j < Width; j += 2 {
+		var s00, s01, s10, s11, s20, s21, s30, s31, s40, s41 float64
+		for at, l := 0, j; l < d*Width; at, l = at+ks, l+Width {
+			x, y := b[l], b[l+1]
+			v := a[at]
+			s00 += v * x
+			s01 += v * y
+			v = a[at+rs]
+			s10 += v * x
+			s11 += v * y
+			v = a[at+2*rs]
+			s20 += v * x
+			s21 += v * y
+			v = a[at+3*rs]
+			s30 += v * x
+			s31 += v * y
+			v = a[at+4*rs]
+			s40 += v * x
+			s41 += v * y
+		}
+		c[j] += s00
+		c[j+1] += s01
+		c[cs+j] += s10
+		c[cs+j+1] += s11
+		c[2*cs+j] += s20
+		c[2*cs+j+1] += s21
+		c[3*cs+j] += s30
+		c[3*cs+j+1] += s31
+		c[4*cs+j] += s40
+		c[4*cs+j+1] += s41
+	}
+}

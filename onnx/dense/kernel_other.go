@@ -1,0 +1,20 @@
+//go:build !amd64 && !arm64
+
+package dense
+
+const (
+	tileRows  = goRows
+	twoPanels = false
+)
+
+func tile(d int, a []float64, rs, ks int, b []float64, _ int, c []float64, cs, _ int) {
+	tileGo(d, a, rs, ks, b, c, cs)
+}
+
+func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top, sum []float64) {
+	softmaxGo(c, n, l, ls, e, es, p, ps, add, top, sum)
+}
+
+func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
+	curveGo(c, n, a, as, p, ps, w)
+}

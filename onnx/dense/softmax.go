@@ -1,0 +1,92 @@
+package dense
+
+import (
+	"fmt"
+	"math"
+)
+
+// Columns is a matrix of one class a row and one point a column: element (c, i) is Data[c*Stride+i]. N is a multiple of Width
+// ([Padded]); what stands beyond the last point is computed with and means nothing.
+type Columns struct {
+	C, N, Stride int
+	Data         []float64
+}
+
+// Of is classes from c to c+n.
+func (m Columns) Of(c, n int) Columns {
+	return Columns{C: n, N: m.N, Stride: m.Stride, Data: m.Data[c*m.Stride:]}
+}
+
+func (m Columns) check(c, n int) {
+	if n%Width != 0 || m.C != c || m.N != n || c < 1 || n < 0 || n > m.Stride || n > 0 && len(m.Data) < (c-1)*m.Stride+n {
+		panic(fmt.Sprintf("dense: columns %d x %d with stride %d and %d numbers; want %d x %d, a multiple of %d", m.C, m.N, m.Stride, len(m.Data), c, n, Width))
+	}
+}
+
+// Softmax writes the softmax of every column of logits to p: p may be logits. top and sum, N numbers each, become every column's
+// largest logit and the sum of exp(logit - top), so that the log of the sum of exponentials is top + log(sum). A logit that is more
+// than 708 below the largest counts as 708 below it: exp(-708) is about the smallest normal number.
+//
+// A column with NaN or +Inf becomes NaN.
+func Softmax(logits, p Columns, top, sum []float64) {
+	logits.check(logits.C, logits.N)
+	p.check(logits.C, logits.N)
+	softmax(logits.C, logits.N, logits.Data, logits.Stride, p.Data, p.Stride, p.Data, p.Stride, false, top[:logits.N], sum[:logits.N])
+}
+
+// AddSoftmax adds the softmax of every column of logits to p and overwrites logits, see Softmax.
+func AddSoftmax(logits, p Columns, top, sum []float64) {
+	logits.check(logits.C, logits.N)
+	p.check(logits.C, logits.N)
+	softmax(logits.C, logits.N, logits.Data, logits.Stride, logits.Data, logits.Stride, p.Data, p.Stride, true, top[:logits.N], sum[:logits.N])
+}
+
+// Curve replaces a by w p (a - sum over classes of p a), column by column: the Hessian of a weighted softmax loss in
+// its logits, at probabilities p, times a.
+func Curve(a, p Columns, w []float64) {
+	a.check(a.C, a.N)
+	p.check(a.C, a.N)
+	curve(a.C, a.N, a.Data, a.Stride, p.Data, p.Stride, w[:a.N])
+}
+
+const leastExponent = -708
+
+func softmaxGo(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top, sum []float64) {
+	copy(top, l[:n])
+	for k := 1; k < c; k++ {
+		for i, v := range l[k*ls : k*ls+n] {
+			top[i] = max(top[i], v)
+		}
+	}
+	clear(sum)
+	for k := range c {
+		from, to := l[k*ls:k*ls+n], e[k*es:k*es+n]
+		for i, v := range from {
+			x := math.Exp(max(v-top[i], leastExponent))
+			to[i] = x
+			sum[i] += x
+		}
+	}
+	for k := range c {
+		from, to := e[k*es:k*es+n], p[k*ps:k*ps+n]
+		for i, v := range from {
+			v /= sum[i]
+			if add {
+				v += to[i]
+			}
+			to[i] = v
+		}
+	}
+}
+
+func curveGo(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
+	for i := range n {
+		var mean float64
+		for k := range c {
+			mean += p[k*ps+i] * a[k*as+i]
+		}
+		for k := range c {
+			a[k*as+i] = w[i] * p[k*ps+i] * (a[k*as+i] - mean)
+		}
+	}
+}
