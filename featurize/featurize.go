@@ -49,6 +49,9 @@ func (f *Features) Select(r dataset.Range) Part {
 type Config struct {
 	// Fractions are the parts of the training images; zero means [dataset.DefaultFractions].
 	Fractions dataset.Fractions
+	// Stats, where given, standardise features in place of those of the extractor part: of tasks whose extractor learned
+	// from other images.
+	Stats *Stats
 	// Cache is the folder of cached features; "" means fmp/features in the user's cache folder, "none" none.
 	Cache string
 	// Progress, where given, hears of the images done; it may be called from several goroutines.
@@ -82,22 +85,36 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 	cut := f.Train.N * f.Dx
 	f.Train.Features, f.Test.Features = all[:cut:cut], all[cut:]
 	if !x.Standardised() {
-		part := splits.Extractor
-		if part.Len() < minStats {
-			part = dataset.Range{From: 0, To: splits.Clients.From}
-			f.Notes = append(f.Notes, fmt.Sprintf("the extractor part holds %d images: features are standardised over the corpus as well", splits.Extractor.Len()))
+		if f.Stats = c.Stats; f.Stats == nil {
+			var part dataset.Range
+			if f.Stats, part, err = f.statistics(); err != nil {
+				return nil, err
+			}
+			f.Digest += fmt.Sprintf("%+v", part)
+		} else {
+			f.Digest += fmt.Sprintf("%+v", *f.Stats)
 		}
-		if part.Len() < minStats {
-			return nil, fmt.Errorf("standardising features needs %d images outside the clients' part and there are %d; give dataset.splits.extractor or dataset.splits.corpus a larger share", minStats, part.Len())
-		}
-		f.Stats = NewStats(f.Train.Features[part.From*f.Dx:part.To*f.Dx], f.Dx)
 		f.Stats.Apply(f.Train.Features)
 		f.Stats.Apply(f.Test.Features)
-		f.Digest += fmt.Sprintf("%+v", part)
 	}
 	sum := sha256.Sum256([]byte(f.Digest))
 	f.Digest = hex.EncodeToString(sum[:])
 	return f, nil
+}
+
+// statistics are those of the extractor part, or, where it is too small, of the corpus as well, and the images that
+// they are of.
+func (f *Features) statistics() (*Stats, dataset.Range, error) {
+	splits := f.Splits
+	part := splits.Extractor
+	if part.Len() < minStats {
+		part = dataset.Range{From: 0, To: splits.Clients.From}
+		f.Notes = append(f.Notes, fmt.Sprintf("the extractor part holds %d images: features are standardised over the corpus as well", splits.Extractor.Len()))
+	}
+	if part.Len() < minStats {
+		return nil, part, fmt.Errorf("standardising features needs %d images outside the clients' part and there are %d; give dataset.splits.extractor or dataset.splits.corpus a larger share", minStats, part.Len())
+	}
+	return NewStats(f.Train.Features[part.From*f.Dx:part.To*f.Dx], f.Dx), part, nil
 }
 
 // cause is what an error began with, such as "permission denied": notes are shared, and name no folder.

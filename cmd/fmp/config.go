@@ -16,6 +16,7 @@ import (
 
 // runAliases are short flags for the settings that are typed most.
 var runAliases = map[string]string{
+	"classes": "dataset.classes",
 	"dataset": "dataset.name", "data-dir": "dataset.dir", "extractor": "extractor.model", "predictor": "predictor.model",
 	"embedding": "embedding.model", "clients": "federation.clients", "points": "federation.points",
 	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples", "fresh": "predictor.fresh",

@@ -90,7 +90,7 @@ with one row of images for each class.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "dataset", "digits", "data set, or a folder of images by class")
 	dirFlag(cmd, &o.Dir)
-	f.IntVar(&o.Classes, "classes", 0, "keeps the first so many classes; 0 means all")
+	f.StringVar(&o.Classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the drawn data sets")
 	f.StringVarP(&out, "out", "o", "", "PNG `FILE` of the contact sheet")
 	f.StringVar(&part, "part", "train", "images of the sheet: train or test")

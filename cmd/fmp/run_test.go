@@ -14,6 +14,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine/ort"
+	"fmp/pipeline/experiment"
 )
 
 // randomExtractor saves an extractor of 16 random 5x5 filters with stride 2, rectified and averaged over a
@@ -104,6 +105,40 @@ func TestRunGivesTheSameBytesWithAnyNumberOfThreads(t *testing.T) {
 		if !bytes.Equal(a, b) {
 			t.Errorf("%s differs between 1 and 2 threads", name)
 		}
+	}
+}
+
+// TestRunInOpenScope: tasks on classes that the corpus lacks are told from chance, settings are tuned on as many classes
+// of the corpus, and the results say what the corpus was. Classes on both sides are refused.
+func TestRunInOpenScope(t *testing.T) {
+	if testing.Short() {
+		t.Skip("draws the embedded digits: some seconds")
+	}
+	emptyCache(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	args := smallRun(t, "--methods", "ANN,FedCGS", "--classes", "6-9", "--points", "20", "--protocol", "tuned", "--set", "tuning.points=100")
+	code, out, errs := runFMP(t, append(args, "--set", "corpus.classes=0-4", "--out", dir, "--json")...)
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	var got runOutput
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range got.Tables[0].Rows {
+		if r.ACC.Mean < 0.5 {
+			t.Errorf("%s: ACC %.3f; want far above chance, 0.25", r.Method, r.ACC.Mean)
+		}
+	}
+	m, err := experiment.ReadManifest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := strings.Join(m.Notes, " "); !strings.Contains(notes, "open scope") || !strings.Contains(notes, "5 classes of digits") || len(m.Data["corpus"]) != 64 {
+		t.Errorf("notes %q, corpus %q", notes, m.Data["corpus"])
+	}
+	if code, _, errs := runFMP(t, append(args, "--set", "corpus.classes=0-6")...); code != exitUsage || !strings.Contains(errs, "class 6 is among") {
+		t.Errorf("a class on both sides: exit code %d: %s", code, errs)
 	}
 }
 

@@ -456,7 +456,9 @@ func numberHook(from, to reflect.Type, data any) (any, error) {
 			return strconv.ParseBool(text)
 		}
 	case reflect.String:
-		return data, nil
+		if n, ok := data.(int); ok { // dataset.classes: 20
+			return strconv.Itoa(n), nil
+		}
 	}
 	return data, nil
 }

@@ -83,6 +83,9 @@ func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error
 
 // run prepares data and engine, lets train make the model, and saves it with its manifest, log and plot.
 func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error)) error {
+	if cfg.Open() {
+		return usageErrorf("corpus.dataset or corpus.classes is given, and a model is trained on the corpus alone; name its data with --dataset and --classes")
+	}
 	eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err

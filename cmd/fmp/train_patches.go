@@ -19,7 +19,7 @@ import (
 func newTrainPatchesCommand() *cobra.Command {
 	var (
 		name, dir, out, library string
-		classes                 int
+		classes                 string
 		o                       patches.Options
 		asJSON                  bool
 	)
@@ -86,7 +86,7 @@ and does not depend on the number of threads.`,
 	f := cmd.Flags()
 	f.StringVar(&name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
 	f.StringVar(&dir, "dataset.dir", "", "data folder; empty means $FMP_DATA, then the cache")
-	f.IntVar(&classes, "classes", 0, "keeps the first so many classes; 0 means all")
+	f.StringVar(&classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all")
 	f.StringVarP(&out, "out", "o", "", "model file to write")
 	f.IntVar(&o.Filters, "filters", 0, "number of filters (default 96)")
 	f.IntVar(&o.Side, "side", 0, "side of a filter in pixels (default 7)")

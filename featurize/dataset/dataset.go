@@ -58,6 +58,19 @@ type Part struct {
 	Labels []int
 }
 
+// Subset copies the images with the given indices, in that order, and their labels.
+func (p *Part) Subset(idx []int) (*Part, error) {
+	im, err := p.Select(idx)
+	if err != nil {
+		return nil, err
+	}
+	out := &Part{Images: *im, Labels: make([]int, len(idx))}
+	for k, i := range idx {
+		out.Labels[k] = p.Labels[i]
+	}
+	return out, nil
+}
+
 // Dataset is a data set in memory.
 type Dataset struct {
 	Name    string
@@ -82,8 +95,14 @@ type Options struct {
 	Name string
 	// Dir is the data folder (setting dataset.dir); "" searches $FMP_DATA, then the user's cache.
 	Dir string
-	// Classes keeps the classes 0 to Classes-1 and puts the others into Extra; 0 keeps all.
-	Classes int
+	// Classes says which classes to keep: a number keeps the first so many, a list of names, numbers from 0 and ranges
+	// ("cat,dog", "0,3,7-9") those; "" or "0" keeps all. The others go into Extra.
+	Classes string
+	// Exclude lists classes in the same way that go nowhere: not even the training of an extractor sees them.
+	Exclude string
+	// Test is the share of the training images, the last of each class, that serve as test images of classes that
+	// have none, from 0 (default) to below 1.
+	Test float64
 	// Side is the height and width that images in folders are resized to; 0 keeps a common size.
 	Side int
 	// Seed is the seed of the drawn data sets (default 0). Ignored by those read from files.
@@ -106,7 +125,10 @@ func Load(ctx context.Context, o Options) (*Dataset, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
 	}
-	if err := ds.choose(o.Classes); err != nil {
+	if err := ds.choose(o.Classes, o.Exclude); err != nil {
+		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
+	}
+	if err := ds.holdOut(o.Test); err != nil {
 		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
 	}
 	if err := ds.Check(); err != nil {
@@ -174,47 +196,6 @@ func FromDrawn(name string, set *digits.Set) *Dataset {
 	return &Dataset{Name: name, Classes: strings.Split("0123456789", ""), Train: part(set.Train), Test: part(set.Test)}
 }
 
-// choose keeps the first k classes and moves the training images of the others to Extra; the test images
-// of the others are dropped.
-func (ds *Dataset) choose(k int) error {
-	all := len(ds.Classes)
-	if k == 0 || k == all {
-		return nil
-	}
-	if k < 2 || k > all {
-		return fmt.Errorf("dataset.classes is %d; allowed are 2 to %d, or 0 for all", k, all)
-	}
-	pick := func(p *Part, keep func(int) bool) (Part, error) {
-		var idx, labels []int
-		for i, y := range p.Labels {
-			if keep(y) {
-				idx, labels = append(idx, i), append(labels, y)
-			}
-		}
-		im, err := p.Select(idx)
-		if err != nil {
-			return Part{}, err
-		}
-		return Part{Images: *im, Labels: labels}, nil
-	}
-	chosen := func(y int) bool { return y < k }
-	extra, err := pick(&ds.Train, func(y int) bool { return y >= k })
-	if err != nil {
-		return err
-	}
-	train, err := pick(&ds.Train, chosen)
-	if err != nil {
-		return err
-	}
-	test, err := pick(&ds.Test, chosen)
-	if err != nil {
-		return err
-	}
-	ds.Train, ds.Test, ds.Extra = train, test, extra
-	ds.Classes, ds.ExtraClasses = ds.Classes[:k:k], ds.Classes[k:]
-	return nil
-}
-
 // Check says what is inconsistent in a data set: parts of different image sizes, labels without a class,
 // a part without images, a class that no training image has.
 func (ds *Dataset) Check() error {
@@ -228,7 +209,7 @@ func (ds *Dataset) Check() error {
 		may0   bool
 	}{
 		{"training", &ds.Train, 0, len(ds.Classes), false},
-		{"test", &ds.Test, 0, len(ds.Classes), false},
+		{"test", &ds.Test, 0, len(ds.Classes), true},
 		{"extra", &ds.Extra, len(ds.Classes), len(ds.Classes) + len(ds.ExtraClasses), true},
 	} {
 		im := &p.part.Images

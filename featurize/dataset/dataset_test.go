@@ -204,7 +204,7 @@ func TestClassSubset(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "train.bin"), cifar(2, 3, 0, 1, 2, 3, 0))
 	write(t, filepath.Join(dir, "test.bin"), cifar(2, 1, 0, 3))
-	ds, err := Load(context.Background(), Options{Name: dir, Classes: 2})
+	ds, err := Load(context.Background(), Options{Name: dir, Classes: "2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,10 +214,85 @@ func TestClassSubset(t *testing.T) {
 	if ds.Extra.At(1)[0] != 3 {
 		t.Errorf("extra image 1 is record %d; want 3", ds.Extra.At(1)[0])
 	}
-	for _, k := range []int{-1, 1, 5} {
-		if _, err := Load(context.Background(), Options{Name: dir, Classes: k}); err == nil {
-			t.Errorf("%d classes: no error", k)
+}
+
+// TestClassChoice: counts, names, numbers and ranges choose classes; the others are spare, and excluded ones are nowhere.
+func TestClassChoice(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
+	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 3, 5, 9))
+	for _, c := range []struct {
+		classes, exclude string
+		want             string // names of the classes
+		extra            int    // spare training images
+		test             []int
+	}{
+		{classes: "0", want: "airplane automobile bird cat deer dog frog horse ship truck", test: []int{3, 5, 9}},
+		{classes: "4", want: "airplane automobile bird cat", extra: 6, test: []int{3}},
+		{classes: "dog, cat", want: "cat dog", extra: 8, test: []int{0, 1}},
+		{classes: "0,3,7-9", want: "airplane cat horse ship truck", extra: 5, test: []int{1, 4}},
+		{classes: "3-5", exclude: "0-2,truck", want: "cat deer dog", extra: 3, test: []int{0, 2}},
+		{exclude: "6-8", want: "airplane automobile bird cat deer dog truck", test: []int{3, 5, 6}},
+	} {
+		ds, err := Load(context.Background(), Options{Name: dir, Classes: c.classes, Exclude: c.exclude})
+		if err != nil {
+			t.Errorf("%q without %q: %v", c.classes, c.exclude, err)
+			continue
 		}
+		if got := strings.Join(ds.Classes, " "); got != c.want || ds.Extra.N != c.extra || !slices.Equal(ds.Test.Labels, c.test) {
+			t.Errorf("%q without %q: classes %s, %d spare images, test labels %v; want %s, %d, %v", c.classes, c.exclude, got, ds.Extra.N, ds.Test.Labels, c.want, c.extra, c.test)
+		}
+		for i, y := range ds.Train.Labels { // image k of the file is of class k
+			if name := cifar10Classes[ds.Train.At(i)[0]]; name != ds.Classes[y] {
+				t.Errorf("%q: a %s is called %s", c.classes, name, ds.Classes[y])
+			}
+		}
+	}
+	for _, c := range []struct{ classes, exclude, want string }{
+		{"-1", "", "allowed are 2 to 10"}, {"1", "", "allowed are 2 to 10"}, {"11", "", "allowed are 2 to 10"},
+		{"cat,dof", "", `"dof" is no class`}, {"dof,cat", "", "did you mean dog?"}, {"3-10", "", "numbers go from 0 to 9"},
+		{"5-3", "", "no range"}, {"2-4,3", "", "given twice"}, {"cat,3", "", "given twice"}, {"3-3", "", "leaves 1 classes"},
+		{"cat,dog", "dog", "chosen and excluded"}, {"2-9999999999", "", "numbers go from 0 to 9"}, {"3,,4", "", "is no class"},
+	} {
+		if _, err := Load(context.Background(), Options{Name: dir, Classes: c.classes, Exclude: c.exclude}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q without %q: error %v; want one with %q", c.classes, c.exclude, err, c.want)
+		}
+	}
+}
+
+// TestHoldOut: the last training images of the classes that have no test images are scored in place of these.
+func TestHoldOut(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 0, 1, 0, 1, 0, 2, 1, 2))
+	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 2))
+	ds, err := Load(context.Background(), Options{Name: dir, Classes: "3", Test: 0.5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0, 1, 2, 2}) || !slices.Equal(ds.Test.Labels, []int{2, 0, 1, 0, 1}) || ds.Test.At(2)[0] != 5 {
+		t.Errorf("train %v, test %v", ds.Train.Labels, ds.Test.Labels)
+	}
+	for _, share := range []float64{-0.1, 1} {
+		if _, err := Load(context.Background(), Options{Name: dir, Classes: "2", Test: share}); err == nil {
+			t.Errorf("share %v: no error", share)
+		}
+	}
+	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 0, 1))
+	if _, err := Load(context.Background(), Options{Name: dir, Classes: "2", Test: 0.5}); err == nil || !strings.Contains(err.Error(), "test images of its own") {
+		t.Errorf("nothing to hold out: %v", err)
+	}
+}
+
+// TestFolderOfTheFiles: dataset.dir may be the folder of the files itself.
+func TestFolderOfTheFiles(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
+	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 3))
+	if got, err := Find("cifar10", dir); err != nil || got != dir {
+		t.Errorf("%q, %v; want the folder itself", got, err)
+	}
+	if _, err := Find("mnist", dir); !errors.Is(err, ErrNotFound) {
+		t.Errorf("MNIST in a folder of CIFAR-10: %v", err)
 	}
 }
 
@@ -411,9 +486,9 @@ func TestRealData(t *testing.T) {
 	dir := realData(t)
 	for _, c := range []struct {
 		name           string
-		classes        int
+		classes        string
 		h, ch, k, test int
-	}{{"mnist", 0, 28, 1, 10, 10000}, {"cifar10", 0, 32, 3, 10, 10000}, {"cifar100", 20, 32, 3, 20, 2000}} {
+	}{{"mnist", "", 28, 1, 10, 10000}, {"cifar10", "0", 32, 3, 10, 10000}, {"cifar100", "20", 32, 3, 20, 2000}} {
 		ds, err := Load(context.Background(), Options{Name: c.name, Dir: dir, Classes: c.classes})
 		if errors.Is(err, ErrNotFound) {
 			t.Logf("%s is not there", c.name)

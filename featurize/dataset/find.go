@@ -37,8 +37,11 @@ func Dirs(setting string) []string {
 	return out
 }
 
+// kinds are the formats that the data sets with a name of their own come in.
+var kinds = map[string]Kind{"mnist": KindIDX, "cifar10": KindCIFAR10, "cifar100": KindCIFAR100}
+
 // Find is the folder that holds the data set called name: the path itself where name is one (it holds a
-// separator or is "."), else a folder in one of [Dirs].
+// separator or is "."), else a folder in one of [Dirs], or the folder of the setting where that holds the files itself.
 func Find(name, setting string) (string, error) {
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		if !isDir(name) {
@@ -57,6 +60,9 @@ func Find(name, setting string) (string, error) {
 			if _, err := Detect(p); err == nil {
 				return p, nil
 			}
+		}
+		if kind, err := Detect(d); setting != "" && err == nil && (kind == kinds[name] || kinds[name] == "" && filepath.Base(d) == name) {
+			return d, nil
 		}
 		tried = append(tried, d)
 	}

@@ -100,7 +100,7 @@ type Run struct {
 // Result is what a training run gives. Both extractors share all weights but those of the standardisation.
 type Result struct {
 	Model     *onnx.Model // image to features, with its manifest
-	Accuracy  float64     // of its own linear head on the test images
+	Accuracy  float64     // of its own linear head on the test images; NaN where there are none
 	Images    int         // different training images of the data set itself
 	Auxiliary *onnx.Model // the same for the auxiliary data set; nil where there was none
 	// AuxiliaryAccuracy is that of the auxiliary data set's own head on its test images.
@@ -400,6 +400,9 @@ func accuracy(ctx context.Context, eng engine.Engine, c Config, state map[string
 	m, err := c.Network.Model(state, classes)
 	if err != nil {
 		return 0, err
+	}
+	if ds.Test.N == 0 {
+		return math.NaN(), nil
 	}
 	manifest.Dx = 0 // the logits are taken for the features here
 	x, err := extractor.New(eng, m, manifest, extractor.Options{Output: models.LogitsOutput, Workers: 2}, ds.Test.Images)

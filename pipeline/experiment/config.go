@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fmp/onnx/suggest"
@@ -23,6 +24,7 @@ type Config struct {
 	// Seeds is the number of repeats, 1 to 1000. Default 5.
 	Seeds      int        `mapstructure:"seeds" yaml:"seeds" json:"seeds" doc:"number of repeats, each with clients of its own"`
 	Dataset    Dataset    `mapstructure:"dataset" yaml:"dataset" json:"dataset"`
+	Corpus     Corpus     `mapstructure:"corpus" yaml:"corpus" json:"corpus"`
 	Extractor  Extractor  `mapstructure:"extractor" yaml:"extractor" json:"extractor"`
 	Federation Federation `mapstructure:"federation" yaml:"federation" json:"federation"`
 	Predictor  Predictor  `mapstructure:"predictor" yaml:"predictor" json:"predictor"`
@@ -47,12 +49,40 @@ type Dataset struct {
 	Name string `mapstructure:"name" yaml:"name" json:"name" doc:"digits, digits-color, mnist, cifar10, cifar100, or a folder of images by class"`
 	// Dir is the data folder; "" means $FMP_DATA, then the cache.
 	Dir string `mapstructure:"dir" yaml:"dir" json:"dir" doc:"data folder; empty means $FMP_DATA, then the cache"`
-	// Classes keeps the classes 0 to Classes-1, 2 to 10000; 0 (default) means all, and 20 for cifar100.
-	Classes int `mapstructure:"classes" yaml:"classes" json:"classes" doc:"keeps the first so many classes; 0 means all, and 20 for cifar100"`
+	// Classes says which classes to keep: how many (the first ones), or a list of names, numbers from 0 and ranges
+	// ("cat,dog", "0,3,7-9"); "" (default) means all, and 20 for cifar100.
+	Classes string `mapstructure:"classes" yaml:"classes" json:"classes" doc:"classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all, and 20 for cifar100"`
 	// Splits cuts the training images into disjoint parts.
 	Splits Splits `mapstructure:"splits" yaml:"splits" json:"splits"`
 	// Test is the most test images used, the first ones of the file; 0 means all. Default 0.
 	Test int `mapstructure:"test" yaml:"test" json:"test" doc:"most test images used; 0 means all"`
+}
+
+// Corpus says whose images the server has: those that trained the extractor and make the meta-training corpus.
+// By default they are of the classes of the tasks (closed scope). Where another data set or other classes are named here,
+// the tasks are of classes that the server has never seen (open scope): dataset.splits.extractor and .corpus then cut
+// the data named here, and all training images of the tasks' data set are its clients'.
+type Corpus struct {
+	// Dataset is the name of a data set as in dataset.name; "" (default) means that one.
+	Dataset string `mapstructure:"dataset" yaml:"dataset" json:"dataset" doc:"data set of extractor and corpus where it is not the tasks': tasks are then of classes that the server has not seen"`
+	// Classes are those of the corpus, as in dataset.classes; "" (default) means all, or dataset.classes where
+	// Dataset is empty.
+	Classes string `mapstructure:"classes" yaml:"classes" json:"classes" doc:"classes of extractor and corpus where they are not the tasks', as in dataset.classes"`
+}
+
+// Open says whether the server's corpus is of another data set or of other classes than the tasks.
+func (c *Config) Open() bool { return c.Corpus != Corpus{} }
+
+// corpus is the data set of the server's corpus.
+func (c *Config) corpus() Dataset {
+	d := c.Dataset
+	if c.Open() {
+		d.Classes, d.Splits.Test = c.Corpus.Classes, 0
+		if c.Corpus.Dataset != "" {
+			d.Name = c.Corpus.Dataset
+		}
+	}
+	return d
 }
 
 // Splits are the fractions of the training images, in the order of the file: the extractor's part, then
@@ -61,6 +91,9 @@ type Splits struct {
 	Extractor float64 `mapstructure:"extractor" yaml:"extractor" json:"extractor" doc:"fraction of the training images that trains the extractor"`
 	Corpus    float64 `mapstructure:"corpus" yaml:"corpus" json:"corpus" doc:"fraction that makes meta-training tasks and tunes settings"`
 	Clients   float64 `mapstructure:"clients" yaml:"clients" json:"clients" doc:"fraction that new tasks' clients draw from"`
+	// Test is the share of the training images, the last ones of each class, that are scored in place of test images
+	// for classes that have none; the other parts are of what is left. Default 0.
+	Test float64 `mapstructure:"test" yaml:"test" json:"test" doc:"fraction of the training images that is scored where a class has no test images; the others are fractions of the rest"`
 }
 
 // Extractor says how images become feature rows.
@@ -182,7 +215,7 @@ func Default() Config {
 // Suit gives the settings that were left at 0 the values that suit the data set, those that its shipped
 // predictor and embedding were trained for, and returns their keys: erm.l2 (0.1 for MNIST, 1 for the digits, 7 for
 // CIFAR, else 3: about where the meta-training corpus is most likely to the methods that see all points, ANN, BNN,
-// MP and FMP), federation.points (10 for CIFAR-10, 35 for MNIST, 40 for CIFAR-100, else 20) and
+// MP and FMP), dataset.classes (20 for CIFAR-100 in closed scope), federation.points (10 for CIFAR-10, 35 for MNIST, 40 for CIFAR-100, else 20) and
 // predictor.fresh (200 for CIFAR-100, else 100).
 func (c *Config) Suit() []string {
 	l2, points, fresh := 3.0, 20, 100
@@ -199,6 +232,9 @@ func (c *Config) Suit() []string {
 		l2, points, fresh = 7, 40, 200
 	}
 	var keys []string
+	if c.Dataset.Name == "cifar100" && c.Dataset.Classes == "" && !c.Open() {
+		c.Dataset.Classes, keys = "20", append(keys, "dataset.classes")
+	}
 	if c.ERM.L2 == 0 {
 		c.ERM.L2, keys = l2, append(keys, "erm.l2")
 	}
@@ -240,14 +276,17 @@ func (c *Config) Validate() error {
 	}
 	integer("seeds", c.Seeds, 1, 1000)
 	given("dataset.name", c.Dataset.Name, "digits")
-	if c.Dataset.Classes != 0 {
-		integer("dataset.classes", c.Dataset.Classes, 2, 10_000)
+	for key, v := range map[string]string{"dataset.classes": c.Dataset.Classes, "corpus.classes": c.Corpus.Classes} {
+		if n, err := strconv.Atoi(v); err == nil && n != 0 {
+			integer(key, n, 2, 10_000)
+		}
 	}
 	integer("dataset.test", c.Dataset.Test, 0, 10_000_000)
 	s := c.Dataset.Splits
 	real("dataset.splits.extractor", s.Extractor, 0, 0.99)
 	real("dataset.splits.corpus", s.Corpus, 0, 0.99)
 	real("dataset.splits.clients", s.Clients, 0.001, 1)
+	real("dataset.splits.test", s.Test, 0, 0.99)
 	if sum := s.Extractor + s.Corpus + s.Clients; sum > 1+1e-9 {
 		fail("dataset.splits", fmt.Sprintf("%g + %g + %g = %g", s.Extractor, s.Corpus, s.Clients, sum), "a sum of at most 1", "make a part smaller: the parts are disjoint")
 	}

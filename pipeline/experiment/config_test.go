@@ -38,7 +38,7 @@ func TestValidateNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 		{"no seeds", func(c *Config) { c.Seeds = 0 }, []string{"seeds is 0"}},
 		{"no data set", func(c *Config) { c.Dataset.Name = "" }, []string{"dataset.name", "digits"}},
 		{"overlapping parts", func(c *Config) { c.Dataset.Splits.Clients = 0.5 }, []string{"dataset.splits", "at most 1"}},
-		{"one class", func(c *Config) { c.Dataset.Classes = 1 }, []string{"dataset.classes is 1", "2 to 10000"}},
+		{"one class", func(c *Config) { c.Dataset.Classes = "1" }, []string{"dataset.classes is 1", "2 to 10000"}},
 		{"zero std", func(c *Config) { c.Extractor.Mean, c.Extractor.Std = []float64{0}, []float64{0} }, []string{"extractor.std"}},
 		{"mean alone", func(c *Config) { c.Extractor.Mean = []float64{0} }, []string{"extractor.mean and extractor.std"}},
 		{"NaN penalty", func(c *Config) { c.ERM.L2 = math.NaN() }, []string{"erm.l2", "NaN"}},

@@ -60,7 +60,7 @@ type Manifest struct {
 func Identity(c Config, models, data map[string]string) (string, error) {
 	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Extractor.Batch = "", 0, "", "", 0
 	c.Extractor.Model, c.Predictor.Model, c.Embedding.Model = "", "", "" // their digests are in models
-	c.Dataset.Name = c.Dataset.Label()
+	c.Dataset.Name, c.Corpus.Dataset = c.Dataset.Label(), Dataset{Name: c.Corpus.Dataset}.Label()
 	b, err := json.Marshal(struct {
 		Config       Config
 		Models, Data map[string]string

@@ -15,9 +15,11 @@ func (c Config) Portable() Config {
 			*p = filepath.Base(*p)
 		}
 	}
-	if !inside(c.Dataset.Name) {
-		// With "./" it is a folder still, and not a data set of the program's.
-		c.Dataset.Name = "./" + c.Dataset.Label()
+	for _, p := range []*string{&c.Dataset.Name, &c.Corpus.Dataset} {
+		if !inside(*p) {
+			// With "./" it is a folder still, and not a data set of the program's.
+			*p = "./" + Dataset{Name: *p}.Label()
+		}
 	}
 	for _, p := range []*string{&c.Dataset.Dir, &c.Output.Dir, &c.Engine.Library} {
 		if !inside(*p) {

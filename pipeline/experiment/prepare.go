@@ -74,7 +74,6 @@ func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versi
 		return nil, err
 	}
 	ds, x, f := l.set, l.extractor, l.features
-	c.Dataset.Classes = len(ds.Classes)
 	p := &Prepared{Manifest: Manifest{Versions: versions, Classes: ds.Classes}}
 	defer func() {
 		if err != nil {
@@ -127,6 +126,9 @@ func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versi
 	p.Manifest.Files = c.fileNames()
 	p.Manifest.Models = map[string]string{"extractor": x.ModelDigest(), "predictor": pm.Digest, "embedding": em.Digest}
 	p.Manifest.Data = map[string]string{"images": ds.Digest, "features": f.Digest}
+	if l.corpus != "" {
+		p.Manifest.Data["corpus"] = l.corpus
+	}
 	p.Manifest.Sizes = map[string]int{"dx": f.Dx, "classes": len(ds.Classes), "clients": p.Data.Clients.Len(), "test": len(p.Data.TestLabels), "upload": em.S, "noise": pm.D}
 	if p.Data.Corpus != nil {
 		p.Manifest.Sizes["corpus"] = p.Data.Corpus.Len()
@@ -137,15 +139,53 @@ func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versi
 	return p, nil
 }
 
-// load reads the data set, turns its images into feature rows and cuts these into parts.
+// load reads the data set, turns its images into feature rows and cuts these into parts. In open scope the corpus
+// comes from images of its own, seen through the same extractor.
 func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (*loaded, error) {
+	corpus := c.corpus()
+	l, err := see(ctx, c, corpus, nil, eng, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { l.set.Train.Images, l.features.Train.Features = dataset.Images{}, nil }()
+	if !c.Open() {
+		l.data, err = banks(l.features, c.Dataset.Test)
+		return l, err
+	}
+	d := c.Dataset
+	d.Splits.Extractor, d.Splits.Corpus, d.Splits.Clients = 0, 0, 1
+	t, err := see(ctx, c, d, l.features, eng, progress)
+	if err != nil {
+		return nil, err
+	}
+	if d.Name == corpus.Name {
+		for _, name := range t.set.Classes {
+			if slices.Contains(l.set.Classes, name) {
+				return nil, fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and the corpus's (corpus.classes %q); in open scope tasks are of classes that the corpus lacks", name, d.Classes, corpus.Classes)
+			}
+		}
+	}
+	if t.data, err = banks(t.features, d.Test); err != nil {
+		return nil, err
+	}
+	part := l.features.Select(l.features.Splits.Corpus)
+	if part.N > 0 {
+		if t.data.Corpus, err = task.NewBank(part.Features, l.features.Dx, part.Labels, len(l.set.Classes)); err != nil {
+			return nil, fmt.Errorf("corpus: %w", err)
+		}
+	}
+	t.corpus = l.features.Digest
+	t.features.Notes = append(t.features.Notes, fmt.Sprintf("open scope: the corpus is %d images of %d classes of %s, none of them the tasks'", part.N, len(l.set.Classes), corpus.Label()))
+	t.set.Train.Images, t.features.Train.Features = dataset.Images{}, nil
+	return t, nil
+}
+
+// see turns the images of a data set into feature rows, standardised as those of before where that is given.
+func see(ctx context.Context, c Config, d Dataset, before *featurize.Features, eng engine.Engine, progress Progress) (*loaded, error) {
 	stage := func(name string) func(int, int) {
 		return func(done, total int) { progress(name, done, total) }
 	}
-	if c.Dataset.Name == "cifar100" && c.Dataset.Classes == 0 {
-		c.Dataset.Classes = 20
-	}
-	ds, err := dataset.Load(ctx, dataset.Options{Name: c.Dataset.Name, Dir: c.Dataset.Dir, Classes: c.Dataset.Classes, Progress: stage("data")})
+	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Progress: stage("data")})
 	if err != nil {
 		return nil, err
 	}
@@ -153,20 +193,19 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	if err != nil {
 		return nil, err
 	}
-	// The run needs features only; the extractor's sessions go as soon as they are there.
-	f, err := featurize.Run(ctx, ds, x, featurize.Config{
-		Fractions: dataset.Fractions{Extractor: c.Dataset.Splits.Extractor, Corpus: c.Dataset.Splits.Corpus, Clients: c.Dataset.Splits.Clients},
+	cfg := featurize.Config{
+		Fractions: dataset.Fractions{Extractor: d.Splits.Extractor, Corpus: d.Splits.Corpus, Clients: d.Splits.Clients},
 		Progress:  stage("features"),
-	})
+	}
+	if before != nil {
+		cfg.Stats = before.Stats
+	}
+	// The run needs features only; the extractor's sessions go as soon as they are there.
+	f, err := featurize.Run(ctx, ds, x, cfg)
 	if err = errors.Join(err, x.Close()); err != nil {
 		return nil, err
 	}
-	d, err := banks(f, c.Dataset.Test)
-	if err != nil {
-		return nil, err
-	}
-	ds.Train.Images, f.Train.Features = dataset.Images{}, nil
-	return &loaded{set: ds, extractor: x, features: f, data: d}, nil
+	return &loaded{set: ds, extractor: x, features: f}, nil
 }
 
 func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor.Extractor, error) {
@@ -177,7 +216,7 @@ func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor
 	if c.Extractor.Model != "default" {
 		return extractor.Open(eng, c.Extractor.Model, o, ds.Train.Images)
 	}
-	m, f, err := shipped(c.Dataset.Name, models.KindExtractor)
+	m, f, err := shipped(c.corpus().Name, models.KindExtractor)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE", err)
 	}

@@ -36,6 +36,7 @@ type loaded struct {
 	set       *dataset.Dataset // without its training images
 	extractor *extractor.Extractor
 	features  *featurize.Features // without its rows
+	corpus    string              // digest of the corpus's features where it is of other images; else ""
 	data      *Data
 }
 
@@ -116,9 +117,10 @@ func dataKey(c Config) (string, error) {
 	c.Suit()
 	b, err := json.Marshal(struct {
 		D    Dataset
+		C    Corpus
 		X    Extractor
 		E, P string
-	}{c.Dataset, c.Extractor, c.Engine.Name, c.Engine.Provider})
+	}{c.Dataset, c.Corpus, c.Extractor, c.Engine.Name, c.Engine.Provider})
 	if err != nil {
 		return "", fmt.Errorf("settings of the data: %w", err)
 	}

@@ -151,11 +151,17 @@ func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partiti
 	var out []posterior.Held
 	for i := range c.Tuning.Tasks {
 		stream := fmt.Sprintf("tuning/%s/%d", p.Name(), i)
+		if data.Clients.C < data.Corpus.C { // open scope: as many classes as the run's tasks have, others every time
+			var err error
+			if s.Bank, err = data.Corpus.Choose(rng.New(c.Seed, "classes", stream).Perm(data.Corpus.C)[:data.Clients.C]); err != nil {
+				return nil, err
+			}
+		}
 		drawn, err := s.Draw(rng.New(c.Seed, "clients", stream), c.Federation.Clients)
 		if err != nil {
 			return nil, err
 		}
-		t, err := newTask(ctx, c, tools, data.Corpus, drawn.Rows, stream, threads)
+		t, err := newTask(ctx, c, tools, s.Bank, drawn.Rows, stream, threads)
 		if err != nil {
 			return nil, err
 		}

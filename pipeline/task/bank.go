@@ -43,6 +43,28 @@ func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
 	return b, nil
 }
 
+// Choose is the bank of the rows of the given classes, in the order of the rows; classes[i] is called i there.
+func (b *Bank) Choose(classes []int) (*Bank, error) {
+	label := make([]int, b.C)
+	for i := range label {
+		label[i] = -1
+	}
+	for i, c := range classes {
+		if c < 0 || c >= b.C || label[c] >= 0 {
+			return nil, fmt.Errorf("bank: classes %v; allowed are different ones from 0 to %d", classes, b.C-1)
+		}
+		label[c] = i
+	}
+	var features []float32
+	var labels []int
+	for i, y := range b.Labels {
+		if label[y] >= 0 {
+			features, labels = append(features, b.Row(i)...), append(labels, label[y])
+		}
+	}
+	return NewBank(features, b.Dx, labels, len(classes))
+}
+
 // Len is the number of rows.
 func (b *Bank) Len() int { return len(b.Labels) }
 

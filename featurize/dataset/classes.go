@@ -1,0 +1,205 @@
+package dataset
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fmp/onnx/suggest"
+)
+
+// countClasses is the number of classes that a choice of one whole number asks for, the first ones; false where the
+// choice is a list.
+func countClasses(choice string) (int, bool) {
+	n, err := strconv.Atoi(strings.TrimSpace(choice))
+	return n, err == nil
+}
+
+// parseClasses reads a choice among the classes called names: their names, numbers from 0 and ranges of numbers (20-39),
+// separated by commas. A name comes before a number, where a folder is called 7. It returns their numbers in
+// ascending order.
+func parseClasses(choice string, names []string) ([]int, error) {
+	var out []int
+	last := len(names) - 1
+	add := func(entry string, c int) error {
+		if c < 0 || c > last {
+			return fmt.Errorf("%q is no class; numbers go from 0 to %d", entry, last)
+		}
+		if slices.Contains(out, c) {
+			return fmt.Errorf("class %d (%s) is given twice", c, names[c])
+		}
+		out = append(out, c)
+		return nil
+	}
+	for _, entry := range strings.Split(choice, ",") {
+		entry = strings.TrimSpace(entry)
+		if c := slices.Index(names, entry); c >= 0 {
+			if err := add(entry, c); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		lo, hi, isRange := strings.Cut(entry, "-")
+		if !isRange {
+			hi = lo
+		}
+		from, errFrom := strconv.Atoi(strings.TrimSpace(lo))
+		to, errTo := strconv.Atoi(strings.TrimSpace(hi))
+		if errFrom != nil || errTo != nil {
+			return nil, fmt.Errorf("%q is no class; give names, numbers from 0 to %d, or a range such as 0-%d%s", entry, last, last, suggest.DidYouMean(entry, names))
+		}
+		if from > to || to > last {
+			return nil, fmt.Errorf("%q is no range of classes; numbers go from 0 to %d", entry, last)
+		}
+		for c := from; c <= to; c++ {
+			if err := add(entry, c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// choose keeps the chosen classes ("" or "0": all; a whole number: the first so many; else see parseClasses), named
+// anew from 0 in the order of the data set. The training images of the others move to Extra, except those of
+// the excluded classes, which are dropped; so are the test images of both.
+func (ds *Dataset) choose(choice, exclude string) error {
+	all := len(ds.Classes)
+	keep := make([]bool, all)
+	if count, ok := countClasses(choice); ok || strings.TrimSpace(choice) == "" {
+		if count == 0 {
+			count = all
+		}
+		if count < 2 || count > all {
+			return fmt.Errorf("dataset.classes is %d; allowed are 2 to %d, 0 for all, or a list such as 0,3,7-9", count, all)
+		}
+		for c := range count {
+			keep[c] = true
+		}
+	} else {
+		chosen, err := parseClasses(choice, ds.Classes)
+		if err != nil {
+			return fmt.Errorf("dataset.classes is %q: %w", choice, err)
+		}
+		for _, c := range chosen {
+			keep[c] = true
+		}
+	}
+	drop := make([]bool, all)
+	if strings.TrimSpace(exclude) != "" {
+		out, err := parseClasses(exclude, ds.Classes)
+		if err != nil {
+			return fmt.Errorf("classes to exclude %q: %w", exclude, err)
+		}
+		for _, c := range out {
+			if keep[c] && strings.TrimSpace(choice) != "" {
+				return fmt.Errorf("class %d (%s) is chosen and excluded; leave it out of one", c, ds.Classes[c])
+			}
+			keep[c], drop[c] = false, true
+		}
+	}
+	var chosen, extra []string
+	label := make([]int, all) // the new label, of a kept class or of a spare one
+	for c, name := range ds.Classes {
+		if keep[c] {
+			label[c] = len(chosen)
+			chosen = append(chosen, name)
+		}
+	}
+	for c, name := range ds.Classes {
+		if !keep[c] && !drop[c] {
+			label[c] = len(chosen) + len(extra)
+			extra = append(extra, name)
+		}
+	}
+	if len(chosen) == all {
+		return nil
+	}
+	if len(chosen) < 2 {
+		return fmt.Errorf("dataset.classes is %q, which leaves %d classes; choose 2 or more of %d", choice, len(chosen), all)
+	}
+	train, err := ds.Train.pick(label, func(y int) bool { return keep[y] })
+	if err != nil {
+		return err
+	}
+	spare, err := ds.Train.pick(label, func(y int) bool { return !keep[y] && !drop[y] })
+	if err != nil {
+		return err
+	}
+	test, err := ds.Test.pick(label, func(y int) bool { return keep[y] })
+	if err != nil {
+		return err
+	}
+	ds.Train, ds.Test, ds.Extra, ds.Classes, ds.ExtraClasses = train, test, spare, chosen, extra
+	return nil
+}
+
+// pick copies the images whose label keep wants, with their labels translated.
+func (p *Part) pick(label []int, keep func(y int) bool) (Part, error) {
+	var idx, labels []int
+	for i, y := range p.Labels {
+		if keep(y) {
+			idx, labels = append(idx, i), append(labels, label[y])
+		}
+	}
+	im, err := p.Select(idx)
+	if err != nil {
+		return Part{}, err
+	}
+	return Part{Images: *im, Labels: labels}, nil
+}
+
+// holdOut moves the last share of the training images of every class without test images to the test images.
+func (ds *Dataset) holdOut(share float64) error {
+	if !(share >= 0 && share < 1) {
+		return fmt.Errorf("dataset.splits.test is %v; allowed are 0 to below 1", share)
+	}
+	if share == 0 {
+		return nil
+	}
+	left := make([]int, len(ds.Classes)) // training images of the class that stay
+	for _, y := range ds.Train.Labels {
+		left[y]++
+	}
+	for _, y := range ds.Test.Labels {
+		left[y] = 0
+	}
+	without := 0
+	for c, n := range left {
+		if n > 0 {
+			without++
+			left[c] = n - int(share*float64(n)+0.5)
+		} else {
+			left[c] = ds.Train.N
+		}
+	}
+	if without == 0 {
+		return fmt.Errorf("dataset.splits.test is %v and every class has test images of its own; leave it at 0", share)
+	}
+	var stay, move []int
+	for i, y := range ds.Train.Labels {
+		if left[y]--; left[y] >= 0 {
+			stay = append(stay, i)
+		} else {
+			move = append(move, i)
+		}
+	}
+	test, err := ds.Train.Subset(move)
+	if err != nil {
+		return err
+	}
+	train, err := ds.Train.Subset(stay)
+	if err != nil {
+		return err
+	}
+	if ds.Test.N > 0 {
+		test.Pix = append(ds.Test.Pix, test.Pix...)
+		test.Labels = append(ds.Test.Labels, test.Labels...)
+		test.N += ds.Test.N
+	}
+	ds.Notes = append(ds.Notes, fmt.Sprintf("%d of %d classes have no test images: %d training images, the last of each of these classes, are scored in their place", without, len(ds.Classes), len(move)))
+	ds.Train, ds.Test = *train, *test
+	return nil
+}
