@@ -4,6 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"fmp/onnx/dense"
 )
 
 // Gradient is the derivative of a loss with respect to what a fit was made from.
@@ -72,13 +77,13 @@ func BackwardAll(ctx context.Context, ps []*Problem, thetas, cotangents []Theta,
 }
 
 func (w *workspace) backward(p *Problem, theta, cotangent Theta, residual float64) (*Gradient, error) {
-	w.prepare(p)
+	w.prepare(p, nil)
 	if err := w.precondition(); err != nil {
 		return nil, err
 	}
 	transposeInto(w.theta, &theta, w.d, w.c)
 	w.forward(w.theta, w.logits)
-	w.probabilities()
+	dense.Softmax(w.columns(w.logits), w.columns(w.prob), w.top, w.sum)
 	transposeInto(w.grad, &cotangent, w.d, w.c)
 	g := &Gradient{Points: make([]float64, p.N*p.Dx), Labels: make([]float64, p.N*p.C), Weights: make([]float64, p.N)}
 	u := w.step
@@ -87,20 +92,21 @@ func (w *workspace) backward(p *Problem, theta, cotangent Theta, residual float6
 		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the cotangent, wanted %.3g; raise l2 (now %g) or scale the features", g.Residual, residual, p.L2)
 	}
 	w.forward(u, w.a)
-	for i := range p.N {
-		a, prob, y := w.a[i*w.c:(i+1)*w.c], w.prob[i*w.c:(i+1)*w.c], p.Y[i*w.c:(i+1)*w.c]
-		weight, mean := p.W[i], dot(a, prob)
-		gx, gy := g.Points[i*p.Dx:(i+1)*p.Dx], g.Labels[i*w.c:(i+1)*w.c]
+	r := w.logits // w (p - y)
+	w.residuals(r)
+	for i, weight := range p.W {
 		for c := range w.c {
-			r := prob[c] - y[c]
-			g.Weights[i] -= a[c] * r
-			gy[c] = weight * a[c]
-			curve := prob[c] * (a[c] - mean)
-			uc, tc := u[c*w.d:(c+1)*w.d], w.theta[c*w.d:(c+1)*w.d]
-			for j := range gx {
-				gx[j] -= weight * (r*uc[j] + curve*tc[j])
-			}
+			a := w.a[c*w.n+i]
+			g.Weights[i] -= a * (w.prob[c*w.n+i] - p.Y[i*w.c+c])
+			g.Labels[i*w.c+c] = weight * a
 		}
+	}
+	dense.Curve(w.columns(w.a), w.columns(w.prob), w.w)
+	points := blas64.General{Rows: p.N, Cols: p.Dx, Stride: p.Dx, Data: g.Points}
+	for _, k := range []struct{ left, head []float64 }{{r, u}, {w.a, w.theta}} {
+		dense.Gemm(blas.Trans, blas.NoTrans, -1,
+			blas64.General{Rows: w.c, Cols: p.N, Stride: w.n, Data: k.left},
+			blas64.General{Rows: w.c, Cols: p.Dx, Stride: w.d, Data: k.head}, 1, points)
 	}
 	return g, nil
 }

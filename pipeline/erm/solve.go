@@ -13,6 +13,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
+
+	"fmp/onnx/dense"
 )
 
 // Defaults of Options.
@@ -122,18 +124,22 @@ func each(ctx context.Context, n, threads int, do func(context.Context, int) err
 	return g.Wait()
 }
 
-// workspace holds the buffers of one fit. Heads inside it are transposed, C x D, one class a row: products with X
-// then run along features, which are contiguous in both operands and longer than classes.
+// workspace holds the buffers of one fit. Heads inside it are transposed, C x D, one class a row, and so is what there is one
+// of a point and class: C x n, with the parts' points side by side.
 type workspace struct {
-	n, d, c int
-	p       *Problem
+	n, d, c int // n: padded points of all parts
+	l2      float64
+	parts   []*rows
+	own     rows
 
 	theta, trial, grad, step []float64 // C x D
 	r, z, dir, hdir          []float64 // C x D, conjugate gradient
-	prob, a                  []float64 // N x C
-	logits, dlogits          []float64 // N x C: X theta and X step, so that a line search costs no product
-	wx                       []float64 // N x D
-	chol                     []float64 // D x D: inverse of the preconditioner
+	prob, a                  []float64 // C x n
+	logits, dlogits          []float64 // C x n: X theta and X step, so that a line search costs no product
+	w                        []float64 // n
+	top, sum                 []float64 // n, of softmaxes
+	scaled, gramian          []float64 // points and D x D, for the preconditioner
+	inverse                  dense.Packed
 	products                 int
 }
 
@@ -147,126 +153,148 @@ func resize(b *[]float64, n int) {
 	*b = (*b)[:n]
 }
 
-func (w *workspace) prepare(p *Problem) {
-	w.p, w.n, w.d, w.c, w.products = p, p.N, p.D(), p.C, 0
+// prepare is for a fit to p's points and, where it is not nil, to those of shared.
+func (w *workspace) prepare(p *Problem, shared *rows) {
+	w.own.prepare(p)
+	w.parts = append(w.parts[:0], &w.own)
+	if shared != nil {
+		w.parts = append(w.parts, shared)
+	}
+	w.n, w.d, w.c, w.l2, w.products = 0, p.D(), p.C, p.L2, 0
+	for _, r := range w.parts {
+		w.n += r.padded
+	}
 	for _, b := range []*[]float64{&w.theta, &w.trial, &w.grad, &w.step, &w.r, &w.z, &w.dir, &w.hdir} {
 		resize(b, w.c*w.d)
 	}
 	for _, b := range []*[]float64{&w.prob, &w.a, &w.logits, &w.dlogits} {
-		resize(b, w.n*w.c)
+		resize(b, w.c*w.n)
 	}
-	resize(&w.wx, w.n*w.d)
-	resize(&w.chol, w.d*w.d)
+	for _, b := range []*[]float64{&w.w, &w.top, &w.sum} {
+		resize(b, w.n)
+	}
+	at := 0
+	for _, r := range w.parts {
+		at += copy(w.w[at:], r.w)
+	}
 }
 
-// gemmRows is how many points enter one Gemm: fewer than would make gonum start workers of its own, which would
-// compete with the batch's.
-const gemmRows = 128
+// columns is a matrix of C x n.
+func (w *workspace) columns(data []float64) dense.Columns {
+	return dense.Columns{C: w.c, N: w.n, Stride: w.n, Data: data}
+}
 
-// forward sets out = X t', N x C, for a transposed head t.
+// each calls do for every part and the place of its first point.
+func (w *workspace) each(do func(r *rows, at int)) {
+	at := 0
+	for _, r := range w.parts {
+		do(r, at)
+		at += r.padded
+	}
+}
+
+// forward sets out = t X', C x n, for a transposed head t.
 func (w *workspace) forward(t, out []float64) {
-	for from := 0; from < w.n; from += gemmRows {
-		rows := min(gemmRows, w.n-from)
-		blas64.Gemm(blas.NoTrans, blas.Trans, 1,
-			blas64.General{Rows: rows, Cols: w.d, Stride: w.d, Data: w.p.X[from*w.d:]},
-			blas64.General{Rows: w.c, Cols: w.d, Stride: w.d, Data: t},
-			0, blas64.General{Rows: rows, Cols: w.c, Stride: w.c, Data: out[from*w.c:]})
-	}
+	clear(out)
+	w.each(func(r *rows, at int) {
+		r.across.Mul(blas.NoTrans, general(w.c, w.d, t), blas64.General{Rows: w.c, Cols: r.n, Stride: w.n, Data: out[at:]})
+	})
 }
 
-// adjoint sets out = a' X + l2 t, C x D, for a of N x C.
+// adjoint sets out = a X + l2 t, C x D, for a of C x n.
 func (w *workspace) adjoint(a, t, out []float64) {
 	for i, v := range t {
-		out[i] = w.p.L2 * v
+		out[i] = w.l2 * v
 	}
-	blas64.Gemm(blas.Trans, blas.NoTrans, 1,
-		blas64.General{Rows: w.n, Cols: w.c, Stride: w.c, Data: a},
-		blas64.General{Rows: w.n, Cols: w.d, Stride: w.d, Data: w.p.X},
-		1, blas64.General{Rows: w.c, Cols: w.d, Stride: w.d, Data: out})
+	w.each(func(r *rows, at int) {
+		r.along.Mul(blas.NoTrans, blas64.General{Rows: w.c, Cols: r.n, Stride: w.n, Data: a[at:]}, general(w.c, w.d, out))
+	})
 }
 
-// probabilities sets prob to the softmax of the logits and returns the data part of the objective.
-func (w *workspace) probabilities() float64 {
+// loss sets p to the softmax of logits (which may be p) and returns the data part of the objective.
+func (w *workspace) loss(logits, p []float64) float64 {
 	var sum float64
-	for i := range w.n {
-		l, p := w.logits[i*w.c:(i+1)*w.c], w.prob[i*w.c:(i+1)*w.c]
-		sum += w.p.W[i] * (softmax(l, p) - dot(w.p.Y[i*w.c:(i+1)*w.c], l))
-	}
-	return sum
-}
-
-// lineLoss is the data part of the objective with logits moved by -t dlogits.
-func (w *workspace) lineLoss(t float64) float64 {
-	var sum float64
-	for i := range w.n {
-		l, dl, p := w.logits[i*w.c:(i+1)*w.c], w.dlogits[i*w.c:(i+1)*w.c], w.a[i*w.c:(i+1)*w.c]
-		for j := range p {
-			p[j] = l[j] - t*dl[j]
+	w.each(func(r *rows, at int) {
+		for c := range w.c {
+			sum -= dot(r.wy[c*r.padded:c*r.padded+r.n], logits[c*w.n+at:c*w.n+at+r.n])
 		}
-		fit := dot(w.p.Y[i*w.c:(i+1)*w.c], p)
-		sum += w.p.W[i] * (softmax(p, p) - fit)
+	})
+	dense.Softmax(w.columns(logits), w.columns(p), w.top, w.sum)
+	for i, v := range w.w {
+		if v != 0 {
+			sum += v * (w.top[i] + math.Log(w.sum[i]))
+		}
 	}
 	return sum
+}
+
+// lineLoss is the data part of the objective with logits moved by -t dlogits; it leaves the softmaxes there in a.
+func (w *workspace) lineLoss(t float64) float64 {
+	floats.AddScaledTo(w.a, w.logits, -t, w.dlogits)
+	return w.loss(w.a, w.a)
 }
 
 // gradient sets grad at the current probabilities.
 func (w *workspace) gradient() {
-	for i := range w.n {
-		for j := range w.c {
-			k := i*w.c + j
-			w.a[k] = w.p.W[i] * (w.prob[k] - w.p.Y[k])
-		}
-	}
+	w.residuals(w.a)
 	w.adjoint(w.a, w.theta, w.grad)
+}
+
+// residuals sets out, C x n, to w (p - y).
+func (w *workspace) residuals(out []float64) {
+	w.each(func(r *rows, at int) {
+		for c := range w.c {
+			wy := r.wy[c*r.padded : (c+1)*r.padded]
+			p, to := w.prob[c*w.n+at:][:len(wy)], out[c*w.n+at:][:len(wy)]
+			for i, v := range wy {
+				to[i] = r.w[i]*p[i] - v
+			}
+		}
+	})
 }
 
 // hessian sets out = H v at the current probabilities.
 func (w *workspace) hessian(v, out []float64) {
 	w.products++
 	w.forward(v, w.a)
-	for i := range w.n {
-		a, p := w.a[i*w.c:(i+1)*w.c], w.prob[i*w.c:(i+1)*w.c]
-		mean := dot(a, p)
-		for j := range a {
-			a[j] = w.p.W[i] * p[j] * (a[j] - mean)
-		}
-	}
+	dense.Curve(w.columns(w.a), w.columns(w.prob), w.w)
 	w.adjoint(w.a, v, out)
 }
 
 // precondition makes the inverse of 1/4 (1 - 1/C) X'WX + l2 I.
 func (w *workspace) precondition() error {
+	resize(&w.gramian, w.d*w.d)
+	g := w.gramian
+	clear(g)
 	bound := 0.25 * (1 - 1/float64(w.c))
-	for i := range w.n {
-		x, wx := w.p.X[i*w.d:(i+1)*w.d], w.wx[i*w.d:(i+1)*w.d]
-		f := math.Sqrt(bound * w.p.W[i])
-		for j, v := range x {
-			wx[j] = f * v
+	w.each(func(r *rows, at int) {
+		v := w.top[at : at+r.n]
+		for i := range v {
+			v[i] = bound * r.w[i]
 		}
-	}
-	sym := blas64.Symmetric{N: w.d, Stride: w.d, Data: w.chol, Uplo: blas.Upper}
-	blas64.Syrk(blas.Trans, 1, blas64.General{Rows: w.n, Cols: w.d, Stride: w.d, Data: w.wx}, 0, sym)
+		r.gram(v, g, &w.scaled)
+	})
 	for i := range w.d {
-		w.chol[i*w.d+i] += w.p.L2
+		g[i*w.d+i] += w.l2
 	}
-	t, ok := lapack64.Potrf(sym)
+	t, ok := lapack64.Potrf(blas64.Symmetric{N: w.d, Stride: w.d, Data: g, Uplo: blas.Upper})
 	if !ok {
-		return fmt.Errorf("erm: X'WX + l2 I is not positive definite with l2 %v; raise l2 or scale the features", w.p.L2)
+		return fmt.Errorf("erm: X'WX + l2 I is not positive definite with l2 %v; raise l2 or scale the features", w.l2)
 	}
 	lapack64.Potri(t)
 	for i := range w.d {
 		for j := range i {
-			w.chol[i*w.d+j] = w.chol[j*w.d+i]
+			g[i*w.d+j] = g[j*w.d+i]
 		}
 	}
+	w.inverse = dense.Pack(blas.NoTrans, general(w.d, w.d, g), w.inverse.Buffer())
 	return nil
 }
 
 // apply sets out = M^-1 v.
 func (w *workspace) apply(v, out []float64) {
-	m := blas64.General{Rows: w.d, Cols: w.d, Stride: w.d, Data: w.chol}
-	blas64.Gemm(blas.NoTrans, blas.Trans, 1, blas64.General{Rows: w.c, Cols: w.d, Stride: w.d, Data: v}, m,
-		0, blas64.General{Rows: w.c, Cols: w.d, Stride: w.d, Data: out})
+	clear(out)
+	w.inverse.Mul(blas.NoTrans, general(w.c, w.d, v), general(w.c, w.d, out))
 }
 
 // conjugateGradient solves H x = b to a residual of tol |b| and returns that residual as a share of |b|.
@@ -337,12 +365,12 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 
 // solve is Newton's method.
 func (w *workspace) solve(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
-	w.prepare(p)
+	w.prepare(p, nil)
 	if err := w.precondition(); err != nil {
 		return nil, err
 	}
 	var scale float64
-	for i := range w.n {
+	for i := range p.N {
 		x := p.X[i*w.d : (i+1)*w.d]
 		scale += p.W[i] * math.Sqrt(dot(x, x))
 	}
@@ -350,7 +378,7 @@ func (w *workspace) solve(ctx context.Context, p *Problem, opt Options) (*Soluti
 	limit := opt.Tolerance * math.Max(scale, p.L2)
 	transposeInto(w.theta, p.Start, w.d, w.c)
 	w.forward(w.theta, w.logits)
-	f := w.probabilities() + p.L2/2*dot(w.theta, w.theta)
+	f := w.loss(w.logits, w.prob) + p.L2/2*dot(w.theta, w.theta)
 	first := 0.0
 	for step := 0; ; step++ {
 		if err := ctx.Err(); err != nil {
@@ -397,26 +425,6 @@ func (w *workspace) solve(ctx context.Context, p *Problem, opt Options) (*Soluti
 		copy(w.prob, w.a) // lineLoss left the probabilities of the accepted step there
 		f = best
 	}
-}
-
-// softmax writes the probabilities of logits l to p (which may be l) and returns the log of the sum of
-// exponentials.
-func softmax(l, p []float64) float64 {
-	top := l[0]
-	for _, v := range l[1:] {
-		top = max(top, v)
-	}
-	var sum float64
-	for j, v := range l {
-		e := math.Exp(v - top)
-		p[j] = e
-		sum += e
-	}
-	inv := 1 / sum
-	for j := range p {
-		p[j] *= inv
-	}
-	return top + math.Log(sum)
 }
 
 func dot(a, b []float64) float64 { return floats.Dot(a, b) }

@@ -357,3 +357,23 @@ func BenchmarkSolveWide(b *testing.B) {
 		}
 	}
 }
+
+// softmax is the definition: it writes the probabilities of logits l to p (which may be l) and returns the log of the sum of
+// exponentials.
+func softmax(l, p []float64) float64 {
+	top := l[0]
+	for _, v := range l[1:] {
+		top = max(top, v)
+	}
+	var sum float64
+	for j, v := range l {
+		e := math.Exp(v - top)
+		p[j] = e
+		sum += e
+	}
+	inv := 1 / sum
+	for j := range p {
+		p[j] *= inv
+	}
+	return top + math.Log(sum)
+}

@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/point"
 )
@@ -154,18 +155,23 @@ func newTarget(set *point.Set, mode Theta, precision float64, sampler string) (*
 		}
 		return t, t.addBlock(o.Hessian(t.mode))
 	}
-	return t.blocks(o, curvature(o.Probabilities(t.mode)))
+	curvature := make([]float64, t.c*t.problem.N)
+	addCurvature(curvature, 1, o.Probabilities(t.mode))
+	return t.blocks(o, curvature)
 }
 
-// curvature replaces probabilities by p (1 - p).
-func curvature(p []float64) []float64 {
-	for i, v := range p {
-		p[i] = v * (1 - v)
+// addCurvature adds share p (1 - p) to curvature, C x N.
+func addCurvature(curvature []float64, share float64, p dense.Columns) {
+	n := len(curvature) / p.C
+	for c := range p.C {
+		to := curvature[c*n : (c+1)*n]
+		for i, v := range p.Data[c*p.Stride:][:n] {
+			to[i] += share * v * (1 - v)
+		}
 	}
-	return p
 }
 
-// blocks is t with blocks and K for points of the curvature given, N x C: p (1 - p) at one head, or its mean over
+// blocks is t with blocks and K for points of the curvature given, C x N: p (1 - p) at one head, or its mean over
 // several. o evaluates t.problem.
 func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) {
 	p := t.problem
@@ -173,10 +179,11 @@ func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) 
 	out := *t
 	out.inverse, out.sum = nil, make([]float64, r*r)
 	weight := make([]float64, p.N)
-	for i := range weight {
-		// 1 - |p|^2 is the sum of p (1 - p).
-		weight[i] = p.W[i] * floats.Sum(curvature[i*p.C:(i+1)*p.C]) / math.Max(1, float64(p.C-1))
+	for c := range p.C {
+		floats.Add(weight, curvature[c*p.N:(c+1)*p.N]) // 1 - |p|^2 is the sum of p (1 - p)
 	}
+	floats.Mul(weight, p.W)
+	floats.Scale(1/math.Max(1, float64(p.C-1)), weight)
 	k := o.Gram(weight)
 	for i := range r {
 		for j := range r {
@@ -184,9 +191,7 @@ func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) 
 		}
 	}
 	for c := range p.C {
-		for i := range weight {
-			weight[i] = p.W[i] * curvature[i*p.C+c]
-		}
+		floats.MulTo(weight, p.W, curvature[c*p.N:(c+1)*p.N])
 		block := o.Gram(weight)
 		for i := range r {
 			for j := i; j < r; j++ {

@@ -199,7 +199,7 @@ func (c *chain) run(ctx context.Context, warmup, draws int) error {
 			c.epsilon = step.next(probability)
 			if window := warmup/2 - warmup/4; iteration >= warmup/4 && iteration < warmup/2 {
 				c.t.unwhiten(z, c.head)
-				floats.AddScaled(mean, 1/float64(window), curvature(c.o.Probabilities(c.head)))
+				addCurvature(mean, 1/float64(window), c.o.Probabilities(c.head))
 			}
 			continue
 		}

@@ -1,0 +1,59 @@
+package erm
+
+import (
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"fmp/onnx/dense"
+)
+
+// rows are points laid out for the products of a fit, in which their order is theirs alone: logits, probabilities and their
+// kin are C x padded, one class a row, so that a vector instruction treats several points.
+type rows struct {
+	n, padded, d, c int
+	x               []float64    // N x D, the problem's
+	across          dense.Packed // X', D x N
+	along           dense.Packed // X, N x D
+	w               []float64    // padded; zeros beyond N
+	wy              []float64    // C x padded: weight times label
+}
+
+func (r *rows) prepare(p *Problem) {
+	r.n, r.padded, r.d, r.c, r.x = p.N, dense.Padded(p.N), p.D(), p.C, p.X
+	x := general(p.N, r.d, p.X)
+	r.across = dense.Pack(blas.Trans, x, r.across.Buffer())
+	r.along = dense.Pack(blas.NoTrans, x, r.along.Buffer())
+	resize(&r.w, r.padded)
+	clear(r.w[copy(r.w, p.W):])
+	resize(&r.wy, r.c*r.padded)
+	for c := range r.c {
+		row := r.wy[c*r.padded : (c+1)*r.padded]
+		for i := range r.n {
+			row[i] = p.W[i] * p.Y[i*r.c+c]
+		}
+		clear(row[r.n:])
+	}
+}
+
+func general(rows, cols int, data []float64) blas64.General {
+	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
+}
+
+// gramRows is how many points enter one product of gram.
+const gramRows = 256
+
+// gram adds X' diag(v) X to g, D x D, for v of N numbers. buffer is grown to hold gramRows points.
+func (r *rows) gram(v, g []float64, buffer *[]float64) {
+	d := r.d
+	resize(buffer, gramRows*d)
+	for from := 0; from < r.n; from += gramRows {
+		n := min(gramRows, r.n-from)
+		x, scaled := r.x[from*d:(from+n)*d], (*buffer)[:n*d]
+		for i, f := range v[from : from+n] {
+			for j, e := range x[i*d : (i+1)*d] {
+				scaled[i*d+j] = f * e
+			}
+		}
+		dense.Gemm(blas.Trans, blas.NoTrans, 1, general(n, d, scaled), general(n, d, x), 1, general(d, d, g))
+	}
+}
