@@ -105,7 +105,7 @@ func (e expr) times(f expr) expr {
 // saturate is exact unless the result about which is near the limits of an int, so that an overflow ends
 // out of bounds instead of wrapping round.
 func saturate(about float64, exact int) int {
-	const limit = math.MaxInt / 2
+	const limit = max(math.MaxInt/2, math.MaxInt32) // of 32 bits, where float64 is exact, the largest
 	switch {
 	case about >= limit:
 		return limit
@@ -191,7 +191,7 @@ func (e expr) bounded() bool {
 	}
 	n := 0
 	for _, t := range e {
-		if t.coef > maxExprCoef || t.coef < -maxExprCoef {
+		if t.coef >= maxExprCoef || t.coef <= -maxExprCoef {
 			return false
 		}
 		n += len(t.mono)
@@ -249,13 +249,13 @@ func parseExpr(s string) (expr, bool) {
 		for _, f := range splitTop(part, '*') {
 			f = strings.TrimSpace(f)
 			if n, err := strconv.Atoi(f); err == nil && n >= 0 && n < maxExprCoef {
-				t.coef *= n
+				t.coef = saturate(float64(t.coef)*float64(n), t.coef*n)
 			} else if isAtom(f) {
 				t.mono = joinMono(t.mono, f)
 			} else {
 				return false
 			}
-			if t.coef > maxExprCoef || t.coef < -maxExprCoef {
+			if t.coef >= maxExprCoef || t.coef <= -maxExprCoef {
 				return false
 			}
 		}

@@ -412,7 +412,7 @@ func evalConcat(e *evaluation) *Tensor {
 }
 
 func evalCast(e *evaluation) *Tensor {
-	x, to := e.in[0], DType(e.node.Int("to", 0))
+	x, to := e.in[0], DTypeOf(int64(e.node.Int("to", 0)))
 	if f := floats(x); f != nil {
 		if to.IsFloat() {
 			return fromFloats(to, f, e.shape)

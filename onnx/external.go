@@ -3,6 +3,7 @@ package onnx
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -170,6 +171,9 @@ func readTensorData(root *os.Root, files map[string]*dataFile, t *onnxpb.TensorP
 	}
 	if f.read += want; f.read > maxShared*f.size {
 		return fmt.Errorf("the tensors read file %q of %d bytes more than %d times over", location, f.size, maxShared)
+	}
+	if want > math.MaxInt {
+		return fmt.Errorf("%d bytes in one tensor are more than this machine can address", want)
 	}
 	raw := make([]byte, want)
 	if _, err := io.ReadFull(io.NewSectionReader(f, offset, want), raw); err != nil {

@@ -117,7 +117,7 @@ func attrToFloat32(a *Attr, op string) {
 	}
 	// Attributes that name an element type.
 	typed := a.Name == "to" && op == "Cast" || a.Name == "dtype" || a.Name == "output_datatype" || a.Name == "stash_type"
-	if typed && a.Kind == AttrInt && isHalf(DType(a.Int)) {
+	if typed && a.Kind == AttrInt && isHalf(DTypeOf(a.Int)) {
 		a.Int = int64(Float32)
 	}
 }

@@ -1,6 +1,9 @@
 package onnx
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Convolutions, poolings and resampling over the spatial axes of [N, C, D1, ..., Dn].
 var convolutionRules = map[string]rule{
@@ -47,9 +50,14 @@ func WindowOf(node *Node, n int, kernel []int) (Window, error) {
 			return w, fmt.Errorf("%s %v for %d spatial axes; %d numbers are needed", a.name, a.v, n, a.want)
 		}
 		for _, v := range a.v {
-			if v < a.low || v > 1<<30 {
+			if v < a.low || v > 1<<28 {
 				return w, fmt.Errorf("%s %v holds %d; at least %d is allowed", a.name, a.v, v, a.low)
 			}
+		}
+	}
+	for i := range n {
+		if int64(w.Kernel[i]-1)*int64(w.Dilations[i]) > 1<<28 {
+			return w, fmt.Errorf("kernel_shape %v with dilations %v spans more than %d positions", w.Kernel, w.Dilations, 1<<28)
 		}
 	}
 	if len(kernel) == n {
@@ -82,7 +90,7 @@ func (w Window) output(in expr, i int) (expr, error) {
 		out := span.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i]).plus(constant(1))
 		// A last window that would begin in the padding after the end is left out.
 		if o, ok := out.value(); ok {
-			if v, known := in.value(); known && (o-1)*w.Strides[i] >= v+w.Pads[i] {
+			if v, known := in.value(); known && int64(o-1)*int64(w.Strides[i]) >= int64(v)+int64(w.Pads[i]) {
 				out = constant(o - 1)
 			}
 		}
@@ -231,7 +239,7 @@ func inferConvTranspose(c *call) error {
 					win.Pads = make([]int, 2*n)
 				}
 				out[i+2] = in[i+2].minus(constant(1)).times(constant(win.Strides[i])).
-					plus(constant(extra[i] + win.extent(i) - win.Pads[i] - win.Pads[i+n]))
+					plus(constant(extra[i])).plus(constant(win.extent(i) - win.Pads[i] - win.Pads[i+n]))
 			}
 		}
 	}
@@ -371,8 +379,11 @@ func inferResize(c *call) error {
 				return fmt.Errorf("the scale of axis %d is %v", a, s)
 			}
 			if v, ok := out[a].value(); ok {
+				if float64(v)*s > MaxElements {
+					return fmt.Errorf("scale %v makes axis %d of size %d larger than %d", s, a, v, MaxElements)
+				}
 				out[a] = constant(int(float64(v) * s))
-			} else if s == float64(int(s)) {
+			} else if s == math.Trunc(s) {
 				out[a] = out[a].times(constant(int(s)))
 			} else {
 				out[a] = c.inf.unknownSize()

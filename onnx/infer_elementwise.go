@@ -275,7 +275,7 @@ func inferCast(c *call) error {
 	if err := c.need(1); err != nil {
 		return err
 	}
-	to := DType(c.node.Int("to", 0))
+	to := DTypeOf(int64(c.node.Int("to", 0)))
 	if _, ok := dtypeNames[to]; !ok || to == Undefined {
 		return fmt.Errorf("attribute to is %d, which is no element type", to)
 	}

@@ -8,7 +8,7 @@ var generatorRules = map[string]rule{
 }
 
 func inferRandom(c *call) error {
-	d := DType(c.node.Int("dtype", int(Float32)))
+	d := DTypeOf(int64(c.node.Int("dtype", int(Float32))))
 	out := []expr{}
 	for _, v := range c.node.Ints("shape", nil) {
 		out = append(out, constant(v))
@@ -21,7 +21,7 @@ func inferMultinomial(c *call) error {
 	if err := c.need(1); err != nil {
 		return err
 	}
-	d := DType(c.node.Int("dtype", int(Int32)))
+	d := DTypeOf(int64(c.node.Int("dtype", int(Int32))))
 	batch := c.inf.unknownSize()
 	if s := c.in[0].shape; len(s) == 2 {
 		batch = s[0]
@@ -38,6 +38,6 @@ func inferWindow(c *call) error {
 	if d := c.in[0].data; len(d) == 1 {
 		n = c.size(d[0])
 	}
-	c.set(0, DType(c.node.Int("output_datatype", int(Float32))), []expr{n})
+	c.set(0, DTypeOf(int64(c.node.Int("output_datatype", int(Float32)))), []expr{n})
 	return nil
 }

@@ -81,7 +81,7 @@ func inferLayerNormalization(c *call) error {
 	}
 	x := c.in[0]
 	c.same(0, x)
-	stash := DType(c.node.Int("stash_type", int(Float32)))
+	stash := DTypeOf(int64(c.node.Int("stash_type", int(Float32))))
 	c.set(1, stash, nil)
 	c.set(2, stash, nil)
 	if !x.ranked() {

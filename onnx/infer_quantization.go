@@ -10,7 +10,7 @@ func inferQuantize(c *call) error {
 	if !c.has(2) {
 		d = Uint8
 		if t := c.node.Int("output_dtype", 0); t != 0 {
-			d = DType(t)
+			d = DTypeOf(int64(t))
 		}
 	}
 	c.set(0, d, c.arg(0).shape)

@@ -180,7 +180,7 @@ func inferNonZero(c *call) error {
 func inferLike(c *call) error {
 	d := c.arg(0).dtype
 	if t := c.node.Int("dtype", 0); t != 0 {
-		d = DType(t)
+		d = DTypeOf(int64(t))
 	}
 	c.set(0, d, c.arg(0).shape)
 	return c.need(1)

@@ -33,6 +33,14 @@ var dtypeNames = map[DType]string{
 	Float16: "float16", Float64: "float64", Uint32: "uint32", Uint64: "uint64", BFloat16: "bfloat16",
 }
 
+// DTypeOf is the element type of a number in a file, Undefined where it names none.
+func DTypeOf(v int64) DType {
+	if _, ok := dtypeNames[DType(v)]; !ok || v != int64(DType(v)) {
+		return Undefined
+	}
+	return DType(v)
+}
+
 func (d DType) String() string {
 	if s, ok := dtypeNames[d]; ok {
 		return s

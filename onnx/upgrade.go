@@ -304,7 +304,7 @@ func upgradeSoftmax13(u *upgrader, n *Node) error {
 	a, ok := drop(n, "axis")
 	axis := 1
 	if ok {
-		axis = int(a.Int)
+		axis = ClampInt(a.Int)
 	}
 	n.Attrs = append(n.Attrs, IntAttr("axis", -1))
 	rank := len(u.types[n.Inputs[0]].Shape)

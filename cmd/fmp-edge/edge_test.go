@@ -28,7 +28,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
@@ -210,9 +209,6 @@ func TestSources(t *testing.T) {
 	}
 
 	t.Run("server", func(t *testing.T) {
-		if _, _, err := ort.FindLibrary(""); err != nil {
-			t.Skipf("needs the ONNX Runtime: %v", err)
-		}
 		near(t, "the server's program", serverSide(t, im, labels), got.Points, 1e-5)
 	})
 }

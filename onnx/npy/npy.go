@@ -73,6 +73,9 @@ func Read(r io.Reader) (*onnx.Tensor, error) {
 		return nil, fmt.Errorf("npy: %d texts of no characters; allowed are %d", n, maxText)
 	}
 	want := int64(n) * int64(h.size)
+	if want >= math.MaxInt {
+		return nil, fmt.Errorf("npy: shape %v of %s needs %d bytes, more than this machine can address", h.shape, h.descr, want)
+	}
 	var buf bytes.Buffer
 	got, err := io.Copy(&buf, io.LimitReader(r, want+1))
 	if err != nil {

@@ -169,7 +169,7 @@ func tryOperator(t *testing.T, seed uint64) {
 		n.Outputs = append(n.Outputs, fmt.Sprintf("y%d", i))
 		m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: n.Outputs[i]})
 	}
-	whole := func() int { return []int{0, 1, 2, 3, -1, -2, 5, math.MaxInt32, math.MinInt64}[min(r.IntN(12), 8)] }
+	whole := func() int64 { return []int64{0, 1, 2, 3, -1, -2, 5, math.MaxInt32, math.MinInt64}[min(r.IntN(12), 8)] }
 	for _, a := range attributes[op] {
 		if r.IntN(2) == 0 {
 			continue
@@ -177,13 +177,13 @@ func tryOperator(t *testing.T, seed uint64) {
 		name, kind, _ := strings.Cut(a, ":")
 		switch kind {
 		case "ints":
-			v := make([]int, r.IntN(5))
+			v := make([]int64, r.IntN(5))
 			for i := range v {
 				v[i] = whole()
 			}
-			n.Attrs = append(n.Attrs, onnx.IntsAttr(name, v...))
+			n.Attrs = append(n.Attrs, onnx.Attr{Name: name, Kind: onnx.AttrInts, Ints: v})
 		case "int":
-			n.Attrs = append(n.Attrs, onnx.IntAttr(name, whole()))
+			n.Attrs = append(n.Attrs, onnx.Attr{Name: name, Kind: onnx.AttrInt, Int: whole()})
 		default: // a choice of strings
 			words := strings.Split(kind, "|")
 			n.Attrs = append(n.Attrs, onnx.StrAttr(name, words[r.IntN(len(words))]))

@@ -12,40 +12,6 @@ import (
 	"fmp/onnx/engine"
 )
 
-// opModel is a model of one node whose inputs are fed; nil inputs are left out.
-func opModel(op string, opset int64, in []*onnx.Tensor, outputs int, attrs ...onnx.Attr) (*onnx.Model, map[string]*onnx.Tensor) {
-	g := &onnx.Graph{Name: op, Initializers: map[string]*onnx.Tensor{}}
-	n := &onnx.Node{Name: "node", Op: op, Attrs: attrs}
-	feeds := map[string]*onnx.Tensor{}
-	for i, t := range in {
-		if t == nil {
-			n.Inputs = append(n.Inputs, "")
-			continue
-		}
-		name := fmt.Sprintf("x%d", i)
-		v := onnx.ValueInfo{Name: name, DType: t.DType, Shape: []onnx.Dim{}}
-		for range t.Shape {
-			v.Shape = append(v.Shape, onnx.Symbolic(""))
-		}
-		n.Inputs = append(n.Inputs, name)
-		if (op == "Resize" || op == "Upsample") && i > 0 { // the ONNX Runtime wants to know sizes beforehand
-			g.Initializers[name] = t
-			continue
-		}
-		g.Inputs = append(g.Inputs, v)
-		feeds[name] = t
-	}
-	for i := range outputs {
-		name := fmt.Sprintf("y%d", i)
-		n.Outputs = append(n.Outputs, name)
-		g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: name})
-	}
-	g.Nodes = []*onnx.Node{n}
-	m := onnx.NewModel(g)
-	m.Opsets[""] = opset
-	return m, feeds
-}
-
 // opCase is one row of the table.
 type opCase struct {
 	op      string

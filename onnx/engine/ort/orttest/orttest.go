@@ -1,20 +1,19 @@
-// Package orttest gives tests the ONNX Runtime where it is, and skips them where it is not.
+// Package orttest gives tests the ONNX Runtime where it is, and skips them where it is not: no library, or a test built
+// without cgo, as for a machine of 32 bits.
 package orttest
 
 import (
-	"errors"
 	"testing"
 
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/ort"
 )
 
-// New opens the ONNX Runtime with one thread an operator, closed when the test ends. Where no library is found the
-// test is skipped; make setup fetches one.
+// New opens the ONNX Runtime with one thread an operator, closed when the test ends. Where there is none the test is
+// skipped; make setup fetches one.
 func New(t testing.TB) engine.Engine {
 	t.Helper()
-	e, err := ort.New(engine.Options{Threads: 1})
-	if errors.Is(err, ort.ErrNoLibrary) {
+	e, missing, err := open()
+	if missing {
 		t.Skipf("needs the ONNX Runtime: %v", err)
 	}
 	if err != nil {

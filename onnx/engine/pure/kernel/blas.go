@@ -146,14 +146,14 @@ func parallelMultiply[T floating](c *Call, a, b, out matrix[T]) {
 	inPanels := panels(m, n, k)
 	if m >= n {
 		tiles := (m + tileRows - 1) / tileRows
-		c.Parallel(tiles, tileRows*n*k/4, func(lo, hi int) {
+		c.Parallel(tiles, work(tileRows, n, k)/4, func(lo, hi int) {
 			i, j := lo*tileRows, min(hi*tileRows, m)
 			multiplyAs(a.part(i, 0, j-i, k), b, out.part(i, 0, j-i, n), inPanels)
 		})
 		return
 	}
 	tiles := (n + tileCols - 1) / tileCols
-	c.Parallel(tiles, tileCols*m*k/4, func(lo, hi int) {
+	c.Parallel(tiles, work(tileCols, m, k)/4, func(lo, hi int) {
 		i, j := lo*tileCols, min(hi*tileCols, n)
 		multiplyAs(a, b.part(0, i, k, j-i), out.part(0, i, m, j-i), inPanels)
 	})

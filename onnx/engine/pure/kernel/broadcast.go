@@ -138,7 +138,7 @@ func zip[A, O any](c *Call, out []O, shape []int, a []A, as []int, b []A, bs []i
 		return
 	}
 	outer := dims[:len(dims)-1]
-	c.Parallel(product(outer), inner*cost, func(lo, hi int) {
+	c.Parallel(product(outer), work(inner, cost), func(lo, hi int) {
 		od := newOdometer(outer, st, lo)
 		for i := lo; i < hi; i++ {
 			row(out[i*inner:(i+1)*inner], run(a, od.off[0], sa, 0, inner), run(b, od.off[1], sb, 0, inner))

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"math"
 	"sync"
 
 	"fmp/onnx"
@@ -141,9 +142,13 @@ func (c *Call) buffer(d onnx.DType, n int) (any, error) {
 	return b, nil
 }
 
-// Scratch is memory of n elements with arbitrary contents that lives until the kernel returns. It may be
-// called from several goroutines.
-func Scratch[T onnx.Element](c *Call, n int) []T {
+// Scratch is memory of as many elements as shape says, with arbitrary contents, that lives until the kernel
+// returns. It may be called from several goroutines.
+func Scratch[T onnx.Element](c *Call, shape ...int) []T {
+	n, err := onnx.Elements(shape)
+	if err != nil {
+		panic(err)
+	}
 	b, err := c.buffer(onnx.TypeOf[T](), n)
 	if err != nil {
 		panic(err)
@@ -154,13 +159,19 @@ func Scratch[T onnx.Element](c *Call, n int) []T {
 // minWork is the number of elementary operations below which a second goroutine costs more than it saves.
 const minWork = 1 << 15
 
+// work is the product of the factors of a cost, at most 2^31-1, so that it is an int on every machine.
+func work(factors ...int) int {
+	p := 1.0
+	for _, f := range factors {
+		p *= float64(f)
+	}
+	return int(min(p, math.MaxInt32))
+}
+
 // Parallel calls f on pieces lo <= i < hi of 0..n, where each i costs about `cost` elementary
 // operations. f must treat the items independently: the pieces depend on the number of threads.
 func (c *Call) Parallel(n, cost int, f func(lo, hi int)) {
-	workers := c.env.Threads
-	if w := n * max(cost, 1) / minWork; w < workers {
-		workers = w
-	}
+	workers := int(min(int64(c.env.Threads), int64(n)*int64(max(cost, 1))/minWork))
 	if workers > n {
 		workers = n
 	}
@@ -173,7 +184,7 @@ func (c *Call) Parallel(n, cost int, f func(lo, hi int)) {
 	var wg sync.WaitGroup
 	panics := make([]any, workers)
 	for w := 0; w < workers; w++ {
-		lo, hi := w*n/workers, (w+1)*n/workers
+		lo, hi := int(int64(w)*int64(n)/int64(workers)), int(int64(w+1)*int64(n)/int64(workers))
 		wg.Add(1)
 		go func() {
 			defer wg.Done()

@@ -20,7 +20,7 @@ func castType(s *Spec) (onnx.DType, error) {
 	if !s.hasAttr("to") {
 		return 0, fmt.Errorf("attribute to is missing")
 	}
-	return onnx.DType(s.int("to", 0)), nil
+	return s.dtype("to"), nil
 }
 
 func likeType(s *Spec) (onnx.DType, error) { return s.In[1], nil }

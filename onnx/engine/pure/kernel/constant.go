@@ -73,14 +73,11 @@ func constantOf(s *Spec) (*onnx.Tensor, error) {
 		case "value_floats":
 			return onnx.Vector(s.floats(a.Name)...), nil
 		case "value_int":
-			return onnx.Scalar(int64(s.int(a.Name, 0))), nil
+			v, _ := s.attr(a.Name, onnx.AttrInt)
+			return onnx.Scalar(v.Int), nil
 		case "value_ints":
-			v := s.ints(a.Name)
-			d := make([]int64, len(v))
-			for i, x := range v {
-				d[i] = int64(x)
-			}
-			return onnx.Vector(d...), nil
+			v, _ := s.attr(a.Name, onnx.AttrInts)
+			return onnx.Vector(v.Ints...), nil
 		case "value_string":
 			return onnx.Scalar(s.str(a.Name, "")), nil
 		case "value_strings":
@@ -180,7 +177,7 @@ func rangeOf[T number](c *Call) error {
 
 func eyeType(s *Spec) (onnx.DType, error) {
 	if s.hasAttr("dtype") {
-		return onnx.DType(s.int("dtype", 0)), nil
+		return s.dtype("dtype"), nil
 	}
 	return s.In[0], nil
 }
@@ -204,8 +201,8 @@ func newEyeLike(s *Spec) (Kernel, error) {
 		}
 		clearData(out)
 		for i := 0; i < out.Shape[0]; i++ {
-			if j := i + k; j >= 0 && j < out.Shape[1] {
-				copyRange(out.Data, i*out.Shape[1]+j, one.Data, 0, 1)
+			if j := int64(i) + int64(k); j >= 0 && j < int64(out.Shape[1]) {
+				copyRange(out.Data, i*out.Shape[1]+int(j), one.Data, 0, 1)
 			}
 		}
 		return nil

@@ -89,13 +89,13 @@ func convOf[T floating](win window, group int) Kernel {
 			block = max(1, min(xs[0], tileCols/pos))
 		}
 		tiles, blocks := (pos+tile-1)/tile, (xs[0]+block-1)/block
-		c.Parallel(blocks*group*tiles, og*k*tile*block/4, func(lo, hi int) {
+		c.Parallel(blocks*group*tiles, work(og, k, tile, block)/4, func(lo, hi int) {
 			var col, sum []T
 			if !depthwise && (!direct || block > 1) {
-				col = Scratch[T](c, k*tile*block)
+				col = Scratch[T](c, k, tile, block)
 			}
 			if block > 1 {
-				sum = Scratch[T](c, og*tile*block)
+				sum = Scratch[T](c, og, tile, block)
 			}
 			for item := lo; item < hi; item++ {
 				t, g, n := item%tiles, item/tiles%group, item/tiles/group*block

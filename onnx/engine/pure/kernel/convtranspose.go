@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"fmt"
+
+	"fmp/onnx"
 )
 
 // ConvTranspose: group = 1, output_padding = 0, window attributes as in newWindow; x [n, ci, in...], w [ci, co/group, size...], b [co]:
@@ -70,7 +72,11 @@ func (t transposedConv) fitTransposed(in, size []int) (window, []int, error) {
 		return w, nil, fmt.Errorf("output_shape %v for %d spatial axes", t.outSize, r)
 	}
 	for k := range in {
-		full := w.stride[k]*(in[k]-1) + outPad[k] + w.dilation[k]*(w.size[k]-1) + 1
+		wide := int64(w.stride[k])*int64(in[k]-1) + int64(outPad[k]) + int64(w.dilation[k])*int64(w.size[k]-1) + 1
+		if wide > onnx.MaxElements {
+			return w, nil, fmt.Errorf("the output would have size %d on spatial axis %d; allowed are up to %d", wide, k, onnx.MaxElements)
+		}
+		full := int(wide)
 		same := w.autoPad == "SAME_UPPER" || w.autoPad == "SAME_LOWER"
 		switch {
 		case sizes != nil || same:
@@ -118,8 +124,8 @@ func convTranspose[T floating](t transposedConv) Kernel {
 		x, wt, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 		cg, og := ws[0]/t.group, ws[1]
 		in, pos, q := product(xs[2:]), product(sp), product(w.size)
-		c.Parallel(xs[0]*t.group, cg*og*q*in/4, func(lo, hi int) {
-			col := Scratch[T](c, og*q*in)
+		c.Parallel(xs[0]*t.group, work(cg, og, q, in)/4, func(lo, hi int) {
+			col := Scratch[T](c, og, q, in)
 			at, tp := make([]int, len(sp)), make([]int, len(sp))
 			for item := lo; item < hi; item++ {
 				g := item % t.group

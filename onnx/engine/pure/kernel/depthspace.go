@@ -13,13 +13,16 @@ func init() {
 	)
 }
 
+// maxBlock bounds the side of a block, whose square is an int on every machine.
+const maxBlock = 1 << 15
+
 func newDepthToSpace(s *Spec) (Kernel, error) {
 	b, mode := s.int("blocksize", 0), "DCR"
 	if s.Opset >= 11 {
 		mode = s.str("mode", "DCR")
 	}
-	if b < 1 || (mode != "DCR" && mode != "CRD") {
-		return nil, fmt.Errorf("blocksize %d and mode %q: at least 1, and DCR or CRD", b, mode)
+	if b < 1 || b > maxBlock || (mode != "DCR" && mode != "CRD") {
+		return nil, fmt.Errorf("blocksize %d and mode %q: 1 to %d, and DCR or CRD", b, mode, maxBlock)
 	}
 	return func(c *Call) error {
 		in := c.In[0].Shape
@@ -48,8 +51,8 @@ func newDepthToSpace(s *Spec) (Kernel, error) {
 
 func newSpaceToDepth(s *Spec) (Kernel, error) {
 	b := s.int("blocksize", 0)
-	if b < 1 {
-		return nil, fmt.Errorf("blocksize %d: at least 1 is expected", b)
+	if b < 1 || b > maxBlock {
+		return nil, fmt.Errorf("blocksize %d: 1 to %d is expected", b, maxBlock)
 	}
 	return func(c *Call) error {
 		in := c.In[0].Shape

@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"fmt"
+
+	"fmp/onnx"
 )
 
 // Gather, GatherElements, GatherND, Compress, ReverseSequence: selection by index. Negative indices count from the
@@ -218,7 +220,7 @@ func newReverseSequence(s *Spec) (Kernel, error) {
 				if timeAxis == 1 {
 					t, b = j, i
 				}
-				n := int(c.In[1].I64()[b])
+				n := onnx.ClampInt(c.In[1].I64()[b])
 				if n < 1 || n > in[timeAxis] {
 					return fmt.Errorf("length %d is outside 1 to %d", n, in[timeAxis])
 				}

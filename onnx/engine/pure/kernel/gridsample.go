@@ -103,7 +103,7 @@ func sampleGrid[T floating](g gridSample) Kernel {
 				return fmt.Errorf("the grid holds %v", v)
 			}
 		}
-		c.Parallel(xs[0], pos*xs[1]*16, func(lo, hi int) {
+		c.Parallel(xs[0], work(pos, xs[1], 16), func(lo, hi int) {
 			for n := lo; n < hi; n++ {
 				for p := 0; p < pos; p++ {
 					px, py := g.pixel(float64(grid[(n*pos+p)*2]), w), g.pixel(float64(grid[(n*pos+p)*2+1]), h)

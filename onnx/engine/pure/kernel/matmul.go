@@ -73,7 +73,7 @@ func matMulFloat[T floating](c *Call) error {
 		parallelMultiply(c, dense(a, product(p.batch)*p.m, p.k), dense(b, p.k, p.n), dense(o, product(p.batch)*p.m, p.n))
 		return nil
 	}
-	c.Parallel(product(p.batch), p.m*p.n*p.k/4, func(lo, hi int) {
+	c.Parallel(product(p.batch), work(p.m, p.n, p.k)/4, func(lo, hi int) {
 		od := newOdometer(p.batch, [][]int{p.a, p.b}, lo)
 		for i := lo; i < hi; i++ {
 			ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, i*p.m*p.n

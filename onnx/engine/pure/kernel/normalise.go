@@ -166,7 +166,7 @@ func groupNorm[T floating](eps float64, groups func([]int) (int, error), byGroup
 			return nil
 		}
 		size, per := product(xs[2:]), xs[1]/g
-		c.Parallel(xs[0]*g, per*size*4, func(lo, hi int) {
+		c.Parallel(xs[0]*g, work(per, size, 4), func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				block := x[i*per*size : (i+1)*per*size]
 				mean, variance := moments(block)

@@ -107,11 +107,11 @@ func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 		if b < -onnx.MaxElements || b > onnx.MaxElements || e < -onnx.MaxElements || e > onnx.MaxElements {
 			return fmt.Errorf("pads %v are out of range", pads)
 		}
-		begin[a] = b
-		shape[a] += b + e
-		if shape[a] < 0 {
-			return fmt.Errorf("pads %v leave axis %d of shape %v with a negative size", pads, a, in)
+		size := int64(in[a]) + int64(b) + int64(e)
+		if size < 0 || size > onnx.MaxElements {
+			return fmt.Errorf("pads %v give axis %d of shape %v the size %d; allowed are 0 to %d", pads, a, in, size, onnx.MaxElements)
 		}
+		begin[a], shape[a] = b, int(size)
 	}
 	out, err := c.New(0, c.In[0].DType, shape)
 	if err != nil {
@@ -125,7 +125,7 @@ func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 	for k := range in {
 		from[k] = make([]int, shape[k])
 		for i := range from[k] {
-			if from[k][i], err = padded(i-begin[k], in[k], mode); err != nil {
+			if from[k][i], err = padded(int64(i)-int64(begin[k]), int64(in[k]), mode); err != nil {
 				return err
 			}
 		}
@@ -168,9 +168,9 @@ func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 }
 
 // padded is the position 0 <= p < n that position i, which may lie outside, stands for.
-func padded(i, n int, mode string) (int, error) {
+func padded(i, n int64, mode string) (int, error) {
 	if i >= 0 && i < n {
-		return i, nil
+		return int(i), nil
 	}
 	if mode == "constant" {
 		return -1, nil
@@ -180,14 +180,14 @@ func padded(i, n int, mode string) (int, error) {
 	}
 	switch mode {
 	case "edge":
-		return min(max(i, 0), n-1), nil
+		return int(min(max(i, 0), n-1)), nil
 	case "wrap":
-		return ((i % n) + n) % n, nil
+		return int(((i % n) + n) % n), nil
 	}
 	if n == 1 {
 		return 0, nil
 	}
 	period := 2 * (n - 1)
 	i = ((i % period) + period) % period
-	return min(i, period-i), nil
+	return int(min(i, period-i)), nil
 }

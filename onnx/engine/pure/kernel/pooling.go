@@ -89,7 +89,7 @@ func maxPool[T number](win window, column bool) Kernel {
 		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
 		size, pos, q := product(in), product(sp), product(w.size)
 		var failed error
-		c.Parallel(xs[0]*xs[1], pos*q, func(lo, hi int) {
+		c.Parallel(xs[0]*xs[1], work(pos, q), func(lo, hi int) {
 			base, tap, at := make([]int, len(in)), make([]int, len(in)), make([]int, len(in))
 			for pl := lo; pl < hi; pl++ {
 				plane := x[pl*size : (pl+1)*size]
@@ -220,7 +220,7 @@ func poolSum[T floating](win window, end func(float64, int, int) float64, term f
 		}
 		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
 		size, pos, q := product(in), product(sp), product(w.size)
-		c.Parallel(xs[0]*xs[1], pos*q*2, func(lo, hi int) {
+		c.Parallel(xs[0]*xs[1], work(pos, q, 2), func(lo, hi int) {
 			base, tap := make([]int, len(in)), make([]int, len(in))
 			for pl := lo; pl < hi; pl++ {
 				plane := x[pl*size : (pl+1)*size]

@@ -83,7 +83,7 @@ func newQuantize(s *Spec) (Kernel, error) {
 		axis = s.int("axis", 1)
 	}
 	s.ignore("saturate")
-	if s.Opset >= 21 && (s.int("block_size", 0) != 0 || s.hasAttr("output_dtype") && onnx.DType(s.int("output_dtype", 0)) != s.Out[0] && s.int("output_dtype", 0) != 0) {
+	if s.Opset >= 21 && (s.int("block_size", 0) != 0 || s.hasAttr("output_dtype") && s.dtype("output_dtype") != s.Out[0] && s.int("output_dtype", 0) != 0) {
 		return nil, fmt.Errorf("block_size and output_dtype are not supported")
 	}
 	d := s.Out[0]

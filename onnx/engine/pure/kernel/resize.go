@@ -275,6 +275,7 @@ func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 
 func (r resizing) tapsAt(x float64, in int) tap {
 	inside := func(i int) int { return min(max(i, 0), in-1) }
+	x = min(max(x, -4), float64(in)+4) // beyond, every tap is the edge
 	switch r.mode {
 	case "nearest":
 		var i int

@@ -1,10 +1,6 @@
 package kernel
 
-import (
-	"fmt"
-
-	"fmp/onnx"
-)
+import "fmt"
 
 // Slice: starts, ends, axes (default 0, 1, ...), steps (default 1), from attributes before opset 10. Negative positions
 // count from the end, and all are clamped:
@@ -74,8 +70,8 @@ func slice(c *Call, starts, ends, axes, steps []int) error {
 			start, end = min(max(start, 0), n-1), min(max(end, -1), n-1)
 			shape[a] = max(0, ceilDiv(start-end, -step))
 		}
-		if step > onnx.MaxElements || step < -onnx.MaxElements {
-			step = 1 // one element at most: the stride is never taken
+		if shape[a] <= 1 {
+			step = 1 // the stride is never taken, and could overflow
 		}
 		if shape[a] > 0 {
 			off += start * st[a]

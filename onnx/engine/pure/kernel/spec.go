@@ -57,7 +57,7 @@ func (s *Spec) hasAttr(name string) bool {
 
 func (s *Spec) int(name string, def int) int {
 	if a, ok := s.attr(name, onnx.AttrInt); ok {
-		return int(a.Int)
+		return onnx.ClampInt(a.Int)
 	}
 	return def
 }
@@ -92,9 +92,15 @@ func (s *Spec) ints(name string) []int {
 	}
 	out := make([]int, len(a.Ints))
 	for i, v := range a.Ints {
-		out[i] = int(v)
+		out[i] = onnx.ClampInt(v)
 	}
 	return out
+}
+
+// dtype is an attribute that names an element type; a number that names none is Undefined.
+func (s *Spec) dtype(name string) onnx.DType {
+	a, _ := s.attr(name, onnx.AttrInt)
+	return onnx.DTypeOf(a.Int)
 }
 
 func (s *Spec) floats(name string) []float32 {

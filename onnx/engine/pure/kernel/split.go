@@ -56,8 +56,8 @@ func split(c *Call, axis int, sizes []int, uneven bool) error {
 	}
 	sum := 0
 	for _, v := range sizes {
-		if v < 0 {
-			return fmt.Errorf("split sizes %v: one is negative", sizes)
+		if v < 0 || v > in[ax]-sum {
+			return fmt.Errorf("split sizes %v: one is negative, or all are more than axis %d of size %d", sizes, ax, in[ax])
 		}
 		sum += v
 	}

@@ -33,7 +33,7 @@ func newTopK(s *Spec) (Kernel, error) {
 		if c.In[1].Len() != 1 {
 			return 0, fmt.Errorf("k has shape %v where one element is expected", c.In[1].Shape)
 		}
-		return int(c.In[1].I64()[0]), nil
+		return onnx.ClampInt(c.In[1].I64()[0]), nil
 	}
 	return numeric(s, topK[float32](axis, largest, count), topK[float64](axis, largest, count), topK[int64](axis, largest, count), topK[uint64](axis, largest, count))
 }

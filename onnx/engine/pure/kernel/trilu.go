@@ -1,6 +1,10 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
 
 // Trilu: upper = 1; k = 0 (input 1); keeps j >= i + k of each matrix (upper) or j <= i + k (lower), the rest is zero.
 func init() {
@@ -19,7 +23,7 @@ func newTrilu(s *Spec) (Kernel, error) {
 			if t.Len() != 1 {
 				return fmt.Errorf("k has shape %v where a scalar is expected", t.Shape)
 			}
-			k = int(t.I64()[0])
+			k = onnx.ClampInt(t.I64()[0])
 		}
 		out, err := c.New(0, c.In[0].DType, in)
 		if err != nil {

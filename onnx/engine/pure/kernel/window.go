@@ -10,6 +10,9 @@ type window struct {
 	ceil                   bool
 }
 
+// maxExtent bounds the positions between the first and the last that a window sees.
+const maxExtent = 1 << 28
+
 // newWindow reads auto_pad (NOTSET), kernel_shape, strides (1), dilations (1), pads (0). Without a kernel_shape
 // attribute the size comes from the weights when the model runs.
 func newWindow(s *Spec) (window, error) {
@@ -85,6 +88,9 @@ func (w window) fit(in []int) (window, []int, error) {
 	}
 	out := make([]int, r)
 	for k := range in {
+		if int64(w.dilation[k])*int64(w.size[k]-1) > maxExtent {
+			return w, nil, fmt.Errorf("a window of %d with dilation %d reaches further than %d", w.size[k], w.dilation[k], maxExtent)
+		}
 		ext := w.dilation[k]*(w.size[k]-1) + 1
 		if w.autoPad == "SAME_UPPER" || w.autoPad == "SAME_LOWER" {
 			out[k] = (in[k] + w.stride[k] - 1) / w.stride[k]
