@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build edge-all setup demo test test-short vet lint fmt docs figures generate bench conformance clean help
+.PHONY: all build edge-all setup demo test test-short test-386 race fuzz ci vet lint fmt docs figures generate bench conformance clean help
 
 all: build
 
@@ -52,10 +52,24 @@ vet: ## formatting and go vet
 fmt: ## format the sources
 	gofmt -w $$(find . -name '*.go')
 
-lint: vet ## staticcheck as well (go install honnef.co/go/tools/cmd/staticcheck@latest)
-	@command -v staticcheck >/dev/null || [ -x "$$($(GO) env GOPATH)/bin/staticcheck" ] || { echo 'staticcheck is missing: go install honnef.co/go/tools/cmd/staticcheck@latest'; exit 1; }
-	PATH="$$PATH:$$($(GO) env GOPATH)/bin" staticcheck ./...
-	PATH="$$PATH:$$($(GO) env GOPATH)/bin" staticcheck -tags tiny ./...
+# Pinned, so that everybody sees the same findings; the go tool fetches and builds it.
+STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+lint: vet ## staticcheck as well
+	$(STATICCHECK) ./...
+	$(STATICCHECK) -tags tiny ./...
+
+# What the client links, and the standard's operator tests; a processor of 64 bits runs programs of 32.
+test-386: ## the client's tests as on a machine of 32 bits (on amd64)
+	@[ "$$($(GO) env GOHOSTARCH)" = amd64 ] || { echo 'programs for 386 run on amd64 alone: left out'; exit 0; }; set -ex; \
+	  CGO_ENABLED=0 GOARCH=386 $(GO) test -tags tiny ./onnx/conformance $$($(GO) list -tags tiny -deps ./cmd/fmp-edge | grep '^fmp/')
+
+race: setup ## the race detector where goroutines share memory, on the short tests
+	$(GO) test -race -short ./onnx/engine/... ./onnx/train ./featurize/extractor ./featurize/dataset ./pipeline/erm ./pipeline/experiment \
+	  ./pipeline/meta ./pipeline/metric ./pipeline/posterior ./pipeline/sample ./cmd/fmp-edge
+
+FUZZ ?= -time 3s
+fuzz: ## every fuzz target for a few seconds
+	nice $(GO) run ./docs/fuzz $(FUZZ)
 
 # Settings of whoever makes the pages stay out of them.
 CLEAN = env $$(env | sed -n -e 's/^\(FMP_[A-Z0-9_]*\)=.*/-u \1/p' -e 's/^\(ONNXRUNTIME_LIB\)=.*/-u \1/p')
@@ -64,6 +78,7 @@ docs: build ## pages of every command and setting in docs, and the table of mode
 	$(CLEAN) $(BIN)/fmp man --format markdown docs/commands
 	$(CLEAN) $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
 	$(GO) test ./docs -run "TestReadmeListsTheModels|TestResultsPage" -update
+	$(GO) run ./docs/fuzz -book docs/fuzz/book.txt -table docs/testing.md
 
 figures: setup build ## the pictures in README.md and docs (needs Chromium; docs/screenshots.sh)
 	$(GO) run ./docs/figures/martingale docs/figures/martingale.svg

@@ -1,0 +1,248 @@
+// Command fuzz runs every native fuzz target of the module, one after the other, and keeps the book of how long each has run:
+//
+//	go run ./docs/fuzz -time 5s                                # a short look at all of them, as continuous integration has
+//	go run ./docs/fuzz -time 10m -least 1000000 -book docs/fuzz/book.txt -run 'onnx/npy FuzzRead'
+//	go run ./docs/fuzz -book docs/fuzz/book.txt -table docs/testing.md
+//
+// The book holds, of each run, the target and the last line that the fuzzer itself printed. The table on the page of tests is
+// written from it.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fmp/onnx/atomicfile"
+)
+
+func main() {
+	var (
+		length = flag.Duration("time", 0, "how long to run each target")
+		least  = flag.Int("least", 0, "executions below which a target runs on beyond -time, up to three times as long")
+		book   = flag.String("book", "", "file to add the fuzzer's last lines to, or to write the table from")
+		only   = flag.String("run", "", "regular expression on \"PACKAGE TARGET\"; all targets by default")
+		table  = flag.String("table", "", "page to write the book's table into, and nothing else")
+	)
+	flag.Parse()
+	err := error(nil)
+	if *table != "" {
+		err = writeTable(*book, *table)
+	} else {
+		err = run(*length, *least, *book, *only)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fuzz:", err)
+		os.Exit(1)
+	}
+}
+
+// target is a fuzz function; its package is relative to the module.
+type target struct{ pkg, name string }
+
+func (t target) String() string { return t.pkg + " " + t.name }
+
+// targets asks the go tool which fuzz functions there are.
+func targets() ([]target, error) {
+	out, err := exec.Command("go", "test", "-list", "^Fuzz", "./...").Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing the targets: %w\n%s", err, out)
+	}
+	var all []target
+	var names []string
+	for _, line := range strings.Split(string(out), "\n") {
+		switch f := strings.Fields(line); {
+		case len(f) == 1 && strings.HasPrefix(f[0], "Fuzz"):
+			names = append(names, f[0])
+		case len(f) > 1 && f[0] == "ok":
+			for _, n := range names {
+				all = append(all, target{strings.TrimPrefix(f[1], "fmp/"), n})
+			}
+			names = nil
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("there are no fuzz targets in ./...; run it in the module's folder")
+	}
+	return all, nil
+}
+
+func run(length time.Duration, least int, book, only string) error {
+	pattern, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
+	}
+	if length <= 0 {
+		return fmt.Errorf("-time is %v; give a duration such as 5s or 10m", length)
+	}
+	all, err := targets()
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, t := range all {
+		if !pattern.MatchString(t.String()) {
+			continue
+		}
+		line, err := fuzz(t, length.String())
+		for more := time.Duration(0); err == nil && executions(line) < least && more < 2*length; more += length {
+			if err = note(book, t, line); err == nil {
+				line, err = fuzz(t, length.String())
+			}
+		}
+		if err != nil {
+			failed++
+			fmt.Printf("%s: %v\n", t, err)
+			continue
+		}
+		fmt.Printf("%s: %s\n", t, line)
+		if err := note(book, t, line); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d targets failed; what they failed on is in testdata/fuzz of their packages", failed)
+	}
+	return nil
+}
+
+var lastLine = regexp.MustCompile(`fuzz: elapsed: (\S+), execs: (\d+) `)
+
+// fuzz runs one target with one worker and returns the last line that the fuzzer prints.
+func fuzz(t target, length string) (string, error) {
+	out, err := exec.Command("go", "test", "./"+t.pkg, "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", length, "-parallel", "1").CombinedOutput()
+	last := ""
+	for _, l := range strings.Split(string(out), "\n") {
+		if lastLine.MatchString(l) {
+			last = strings.TrimSpace(l)
+		}
+	}
+	// The fuzzer can end with this where its time is over while a worker begins; it is no finding.
+	if err != nil && !(bytes.Contains(out, []byte("context deadline exceeded")) && !bytes.Contains(out, []byte("Failing input"))) {
+		return last, fmt.Errorf("%w\n%s", err, out)
+	}
+	if last == "" {
+		return "", fmt.Errorf("the fuzzer told nothing\n%s", out)
+	}
+	return last, nil
+}
+
+func executions(line string) int {
+	n := 0
+	if m := lastLine.FindStringSubmatch(line); m != nil {
+		n, _ = strconv.Atoi(m[2])
+	}
+	return n
+}
+
+func note(book string, t target, line string) error {
+	if book == "" {
+		return nil
+	}
+	f, err := os.OpenFile(book, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(f, "%s: %s\n", t, line); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// Table is the book as Markdown: what each target has had in all, those with the most first.
+func Table(book []byte) (string, error) {
+	type row struct {
+		name  string
+		time  time.Duration
+		execs int
+		found []string
+	}
+	rows := map[string]*row{}
+	for i, line := range strings.Split(string(book), "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, rest, ok := strings.Cut(line, ": ")
+		if !ok {
+			return "", fmt.Errorf("line %d: %q is not TARGET: LINE", i+1, line)
+		}
+		r := rows[name]
+		if r == nil {
+			r = &row{name: name}
+			rows[name] = r
+		}
+		if what, ok := strings.CutPrefix(rest, "found: "); ok {
+			r.found = append(r.found, what)
+			continue
+		}
+		m := lastLine.FindStringSubmatch(rest)
+		if m == nil {
+			return "", fmt.Errorf("line %d: %q is no last line of the fuzzer", i+1, rest)
+		}
+		d, err := time.ParseDuration(m[1])
+		if err != nil {
+			return "", fmt.Errorf("line %d: %w", i+1, err)
+		}
+		r.time += d
+		r.execs += executions(rest)
+	}
+	var all []*row
+	for _, r := range rows {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b *row) int { return cmp.Or(cmp.Compare(b.execs, a.execs), cmp.Compare(a.name, b.name)) })
+	var b strings.Builder
+	b.WriteString("| target | minutes | executions | found and mended |\n| --- | ---: | ---: | --- |\n")
+	for _, r := range all {
+		pkg, name, _ := strings.Cut(r.name, " ")
+		found := "none"
+		if len(r.found) > 0 {
+			found = strings.Join(r.found, "; ")
+		}
+		fmt.Fprintf(&b, "| `%s` %s | %.1f | %s | %s |\n", pkg, name, r.time.Minutes(), grouped(r.execs), found)
+	}
+	return b.String(), nil
+}
+
+// grouped writes 1713407 as 1,713,407.
+func grouped(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// The table stands between these lines of the page.
+const begin, end = "<!-- fuzz -->\n", "<!-- /fuzz -->\n"
+
+func writeTable(book, page string) error {
+	b, err := os.ReadFile(book)
+	if err != nil {
+		return err
+	}
+	table, err := Table(b)
+	if err != nil {
+		return fmt.Errorf("%s: %w", book, err)
+	}
+	p, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	head, rest, ok := strings.Cut(string(p), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s has no lines %q and %q for the table to stand between", page, strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return atomicfile.WriteBytes(page, []byte(head+begin+table+end+tail))
+}
