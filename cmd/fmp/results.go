@@ -187,7 +187,7 @@ func newResultsListCommand() *cobra.Command {
 }
 
 func newResultsShowCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, wide bool
 	cmd := &cobra.Command{
 		Use:     "show RUN",
 		Short:   "Print a run's tables again, and write its report anew",
@@ -195,6 +195,7 @@ func newResultsShowCommand() *cobra.Command {
 		Args:    exactArgs("RUN"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	bindWide(cmd, &wide)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := experiment.ReadManifest(args[0])
 		if err != nil {
@@ -204,7 +205,7 @@ func newResultsShowCommand() *cobra.Command {
 		if err != nil {
 			return usageError(err)
 		}
-		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: m.Notes, Tables: ts}
+		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: m.Notes, Tables: ts, wide: wide}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), out)
 		}
@@ -214,7 +215,7 @@ func newResultsShowCommand() *cobra.Command {
 }
 
 func newResultsCompareCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, wide bool
 	var method string
 	cmd := &cobra.Command{
 		Use:   "compare RUN [RUN2]",
@@ -230,6 +231,7 @@ in the second.`,
 	var filter resultsFilter
 	filter.bind(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	bindWide(cmd, &wide)
 	cmd.Flags().StringVar(&method, "method", "FMP", "the method that others are compared with (one run)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := posterior.Lookup(method)
@@ -252,7 +254,7 @@ in the second.`,
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), ds)
 		}
-		return report.DifferencesText(cmd.OutOrStdout(), ds)
+		return report.DifferencesText(cmd.OutOrStdout(), ds, wide)
 	}
 	return cmd
 }

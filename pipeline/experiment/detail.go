@@ -10,7 +10,6 @@ import (
 	"image"
 	"image/png"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,7 +172,7 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 		}
 		for i := range n {
 			row := q.Row(i)
-			inner[i] += entropy(row) / float64(len(e))
+			inner[i] += metric.Entropy(row) / float64(len(e))
 			for k, v := range row {
 				mean[i*classes+k] += v / float64(len(e))
 			}
@@ -182,7 +181,7 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	total := make([]float64, n)
 	order := make([]int, n)
 	for i := range n {
-		total[i] = entropy(mean[i*classes : (i+1)*classes])
+		total[i] = metric.Entropy(mean[i*classes : (i+1)*classes])
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(total[a], total[b]) })
@@ -238,16 +237,6 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	}
 	d.Easy, d.Hard = out[:len(easy)], out[len(easy):]
 	return nil
-}
-
-func entropy(p []float64) float64 {
-	var h float64
-	for _, v := range p {
-		if v > 0 {
-			h -= v * math.Log(v)
-		}
-	}
-	return h
 }
 
 func encodePNG(im *dataset.Images, i int) ([]byte, error) {

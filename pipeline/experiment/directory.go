@@ -425,21 +425,33 @@ func flatten(c Config) map[string]string {
 	return out
 }
 
-// WriteCSV writes one line a record, without the curves.
+// CSVHeading names the columns of [Record.CSV].
+var CSVHeading = []string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group", "param", "value", "acc", "ece", "nll", "brier", "upload_bytes",
+	"joint_nll_near", "joint_nll_random", "aurc", "class_ece", "adaptive_ece", "entropy", "disagreement"}
+
+// CSV is the record as a line of a table, without the curves; figures that it lacks are empty.
+func (r *Record) CSV() []string {
+	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	line := []string{r.Dataset, r.Partition, num(r.Alpha), strconv.Itoa(r.Repeat), r.Protocol, r.Method, r.Group,
+		r.Param, num(r.Value), num(r.ACC), num(r.ECE), num(r.NLL), num(r.Brier), num(r.UploadBytes)}
+	if u := r.Uncertainty; u != nil {
+		near, random := "", ""
+		if u.Joint != nil {
+			near, random = num(u.Joint.Near), num(u.Joint.Random)
+		}
+		line = append(line, near, random, num(u.AURC), num(u.ClassECE), num(u.AdaptiveECE), num(u.Entropy), num(u.Disagreement))
+	}
+	return append(line, make([]string, len(CSVHeading)-len(line))...)
+}
+
+// WriteCSV writes a heading and one line a record.
 func WriteCSV(w io.Writer, rs []Record) error {
 	c := csv.NewWriter(w)
-	if err := c.Write([]string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group", "param", "value", "acc", "ece", "nll", "brier", "upload_bytes"}); err != nil {
-		return fmt.Errorf("writing CSV: %w", err)
-	}
-	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	lines := [][]string{CSVHeading}
 	for _, r := range rs {
-		if err := c.Write([]string{r.Dataset, r.Partition, num(r.Alpha), strconv.Itoa(r.Repeat), r.Protocol, r.Method, r.Group,
-			r.Param, num(r.Value), num(r.ACC), num(r.ECE), num(r.NLL), num(r.Brier), num(r.UploadBytes)}); err != nil {
-			return fmt.Errorf("writing CSV: %w", err)
-		}
+		lines = append(lines, r.CSV())
 	}
-	c.Flush()
-	if err := c.Error(); err != nil {
+	if err := c.WriteAll(lines); err != nil {
 		return fmt.Errorf("writing CSV: %w", err)
 	}
 	return nil

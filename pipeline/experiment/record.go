@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fmp/pipeline/metric"
+	"fmp/pipeline/posterior"
 )
 
 // Cell is the smallest unit of work that is done or not done: one method on one task under one protocol.
@@ -37,15 +38,7 @@ type Record struct {
 	UploadBytes float64            `json:"upload_bytes"`
 	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`
 	// BySamples scores the first samples of the ensemble, for methods with one ensemble of several.
-	BySamples []Prefix `json:"by_samples,omitempty"`
-}
-
-// Prefix is the scores of the first Samples heads of an ensemble.
-type Prefix struct {
-	Samples int     `json:"samples"`
-	ACC     float64 `json:"acc"`
-	ECE     float64 `json:"ece"`
-	NLL     float64 `json:"nll"`
+	BySamples []posterior.Prefix `json:"by_samples,omitempty"`
 }
 
 // parseRecords reads JSON Lines. A last line without its newline was cut short by whatever stopped the

@@ -113,6 +113,11 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		return nil, err
 	}
 
+	test, err := data.test(c)
+	if err != nil {
+		return nil, err
+	}
+
 	// The cells of one task are done together: they share what the task remembers.
 	type group struct {
 		partition Partition
@@ -162,7 +167,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 				return err
 			}
 			start := time.Now()
-			r, err := runCell(gctx, c, data, t, cell, gr.partition, tuned, inner)
+			r, err := runCell(gctx, c, test, t, cell, gr.partition, tuned, inner)
 			if err != nil {
 				return fmt.Errorf("%s: %w", cell, err)
 			}
@@ -187,6 +192,20 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 	return dir.Finish(cells)
 }
 
+// jointBatches is how many batches of each kind joint scores are the mean of.
+const jointBatches = 1000
+
+// test is what all methods are scored on; sets too small for neighbourhoods have no joint scores.
+func (d *Data) test(c Config) (*posterior.Test, error) {
+	t := &posterior.Test{Features: d.Test, Labels: d.TestLabels}
+	if len(d.TestLabels) < metric.Neighbours {
+		return t, nil
+	}
+	var err error
+	t.Batches, err = metric.NewBatches(rng.New(c.Seed, "joint"), d.Test, d.Clients.Dx, jointBatches)
+	return t, err
+}
+
 // newTask gives every client its rows of the bank and compresses it.
 func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [][]int, stream string, threads int) (*posterior.Task, error) {
 	clients := make([]*point.Set, len(rows))
@@ -203,7 +222,7 @@ func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [
 	})
 }
 
-func runCell(ctx context.Context, c Config, data *Data, t *posterior.Task, cell Cell, p Partition, tuned *Tuned, threads int) (*Record, error) {
+func runCell(ctx context.Context, c Config, test *posterior.Test, t *posterior.Task, cell Cell, p Partition, tuned *Tuned, threads int) (*Record, error) {
 	m, err := posterior.Lookup(cell.Method)
 	if err != nil {
 		return nil, err
@@ -229,58 +248,9 @@ func runCell(ctx context.Context, c Config, data *Data, t *posterior.Task, cell 
 	if err != nil {
 		return nil, err
 	}
-	if r.Scores, err = posterior.Evaluate(ctx, res, data.Test, data.TestLabels, threads); err != nil {
+	if r.Scores, r.BySamples, err = test.Score(ctx, res, threads); err != nil {
 		return nil, err
 	}
 	r.UploadBytes, r.Diagnostics = res.UploadBytes, res.Diagnostics
-	if r.BySamples, err = bySamples(ctx, res, data, threads); err != nil {
-		return nil, err
-	}
 	return r, nil
-}
-
-// prefixes are the ensemble sizes that calibration against S is scored at.
-var prefixes = []int{1, 2, 5, 10, 20, 40, 80, 160, 320, 640}
-
-// bySamples scores the first 1, 2, 5, ... heads of a method's one ensemble; nil for single heads and for
-// the mean of several ensembles.
-func bySamples(ctx context.Context, res *posterior.Result, data *Data, threads int) ([]Prefix, error) {
-	if len(res.Ensembles) != 1 || len(res.Ensembles[0]) < 2 {
-		return nil, nil
-	}
-	e := res.Ensembles[0]
-	rows, err := res.Rows(ctx, data.Test)
-	if err != nil {
-		return nil, err
-	}
-	var out []Prefix
-	sum := &metric.Probabilities{}
-	from := 0
-	for i, n := range prefixes {
-		last := i == len(prefixes)-1 || n >= len(e)
-		if last {
-			n = len(e)
-		}
-		p, err := metric.Predict(ctx, e[from:n], rows, threads)
-		if err != nil {
-			return nil, err
-		}
-		if sum.P == nil {
-			*sum = metric.Probabilities{N: p.N, C: p.C, P: make([]float64, len(p.P))}
-		}
-		mean := &metric.Probabilities{N: p.N, C: p.C, P: p.P}
-		for j, v := range p.P {
-			sum.P[j] += v * float64(n-from)
-			mean.P[j] = sum.P[j] / float64(n)
-		}
-		s, err := metric.Score(mean, data.TestLabels)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Prefix{Samples: n, ACC: s.ACC, ECE: s.ECE, NLL: s.NLL})
-		if from = n; last {
-			break
-		}
-	}
-	return out, nil
 }

@@ -208,3 +208,100 @@ func ExampleScore() {
 	fmt.Printf("ACC %.2f, NLL %.2f\n", s.ACC, s.NLL)
 	// Output: ACC 0.50, NLL 0.49
 }
+
+// TestUncertaintyByHand: the scores beside, of six points of two classes, worked out by hand.
+func TestUncertaintyByHand(t *testing.T) {
+	p := &Probabilities{N: 6, C: 2, P: []float64{0.9, 0.1, 0.2, 0.8, 0.7, 0.3, 0.7, 0.3, 0.4, 0.6, 0.45, 0.55}}
+	labels := []int{0, 1, 1, 0, 1, 0}
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-12 {
+			t.Errorf("%s is %v, want %v", what, got, want)
+		}
+	}
+	// Right, right, then one right and one wrong of equal confidence, right, wrong.
+	near("AURC", aurc(p, labels), (0+0+0.5/3+1./4+1./5+2./6)/6)
+	// Every point by itself, or (15 bins of 6 points) none.
+	near("adaptive ECE", adaptiveECE(p, labels), (0.1+0.2+0.7+0.3+0.4+0.55)/6)
+	// Class 0: only the two of 0.7 share a bin. Class 1: they do (0.3), and so do 0.6, which ends the bin, and 0.55.
+	near("class-wise ECE", classECE(p, labels), (0.1+0.2+math.Abs(1.4-1)+0.4+0.55+0.1+0.2+math.Abs(0.6-1)+math.Abs(0.6+0.55-1))/12)
+	auroc, err := AUROC([]float64{3, 1, 2}, []float64{0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near("AUROC", auroc, (2+1.5+2)/6)
+	if _, err := AUROC(nil, []float64{1}); err == nil {
+		t.Error("AUROC without positives")
+	}
+	held, err := Coverage([]float64{0, 0.5, 0.2}, []float64{0.1, 0.6, 0.3}, []float64{0.1, 0.4, 0.25})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near("coverage", held, 2./3)
+}
+
+// TestExamine: what heads say one by one adds up to what the ensemble says, and a head alone has no disagreement.
+func TestExamine(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 5))
+	const n, dx, c, heads = 150, 4, 3, 5
+	x, y := make([]float32, n*dx), make([]int, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	for i := range y {
+		y[i] = r.IntN(c)
+	}
+	ensemble := make([]erm.Theta, heads)
+	for s := range ensemble {
+		ensemble[s] = erm.NewTheta(dx+1, c)
+		for i := range ensemble[s].W {
+			ensemble[s].W[i] = r.NormFloat64()
+		}
+	}
+	b, err := NewBatches(r, x, dx, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first Scores
+	for threads := 1; threads <= 2; threads++ {
+		a, err := Examine(context.Background(), ensemble, x, y, threads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			var mean float64
+			for s := range ensemble {
+				mean += math.Exp(a.LogLikelihood[s][i]) / heads
+			}
+			if math.Abs(mean-a.Mean.Row(i)[y[i]]) > 1e-9 {
+				t.Fatalf("point %d: the heads' likelihoods have mean %v, the ensemble says %v", i, mean, a.Mean.Row(i)[y[i]])
+			}
+		}
+		s, err := ScoreAll(a, y, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Uncertainty.Disagreement <= 0 || s.Uncertainty.Disagreement >= s.Uncertainty.Entropy || s.Uncertainty.Joint.Random <= 0 {
+			t.Errorf("%+v", s.Uncertainty)
+		}
+		if threads == 1 {
+			first = s
+		} else if d := cmp.Diff(first, s); d != "" {
+			t.Errorf("1 and 2 threads differ: %s", d)
+		}
+	}
+	a, err := Examine(context.Background(), ensemble[:1], x, y, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ScoreAll(a, y, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Uncertainty.Disagreement > 1e-12 || s.Uncertainty.Joint != nil {
+		t.Errorf("one head: %+v", s.Uncertainty)
+	}
+	if _, err := Examine(context.Background(), ensemble, x, y[1:], 1); err == nil {
+		t.Error("a label is missing")
+	}
+}

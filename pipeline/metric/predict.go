@@ -31,6 +31,12 @@ const predictRows = 128
 // features holds n x dx numbers, row-major, with dx = D-1 of the heads. At most threads goroutines share the
 // rows (0: one a processor); the heads are always added in their order, so the figures do not depend on it.
 func Predict(ctx context.Context, heads []erm.Theta, features []float32, threads int) (*Probabilities, error) {
+	return predict(ctx, heads, features, threads, nil)
+}
+
+// predict is [Predict]; it shows every head's probabilities of every row to visit, where not nil, the heads of a row
+// in their order and by one goroutine.
+func predict(ctx context.Context, heads []erm.Theta, features []float32, threads int, visit func(head, row int, p []float64)) (*Probabilities, error) {
 	if len(heads) == 0 {
 		return nil, fmt.Errorf("predict: the ensemble is empty; give at least one head")
 	}
@@ -82,7 +88,7 @@ func Predict(ctx context.Context, heads []erm.Theta, features []float32, threads
 			}
 			logits := make([]float64, rows*c)
 			sum := out.P[from*c : (from+rows)*c]
-			for _, w := range transposed {
+			for s, w := range transposed {
 				blas64.Gemm(blas.NoTrans, blas.Trans, 1,
 					blas64.General{Rows: rows, Cols: d, Stride: d, Data: x},
 					blas64.General{Rows: c, Cols: d, Stride: d, Data: w},
@@ -90,6 +96,9 @@ func Predict(ctx context.Context, heads []erm.Theta, features []float32, threads
 				for i := range rows {
 					l := logits[i*c : (i+1)*c]
 					softmax(l)
+					if visit != nil {
+						visit(s, from+i, l)
+					}
 					for j, p := range l {
 						sum[i*c+j] += p
 					}

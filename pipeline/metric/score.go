@@ -21,6 +21,8 @@ type Scores struct {
 	NLL   float64 `json:"nll"`   // mean negative log-likelihood of the true class, in nats
 	Brier float64 `json:"brier"` // mean squared distance between the probabilities and the one-hot label, 0 to 2
 	Curve Curve   `json:"curve"` // reliability curve
+	// Uncertainty is what [ScoreAll] measures beside; nil where it was not asked for.
+	Uncertainty *Uncertainty `json:"uncertainty,omitempty"`
 }
 
 // Bin is one confidence bin ((i)/Bins, (i+1)/Bins] of a reliability curve. Confidence and Accuracy are means over
@@ -63,7 +65,7 @@ func Score(p *Probabilities, labels []int) (Scores, error) {
 			s.Brier += e * e
 		}
 		s.NLL -= math.Log(row[y] + nllFloor)
-		b := &s.Curve[min(max(int(math.Ceil(row[best]*Bins))-1, 0), Bins-1)]
+		b := &s.Curve[bin(row[best])]
 		b.Count++
 		b.Confidence += row[best]
 		if best == y {
@@ -85,6 +87,9 @@ func Score(p *Probabilities, labels []int) (Scores, error) {
 	return s, nil
 }
 
+// bin is the number of the bin of a probability.
+func bin(p float64) int { return min(max(int(math.Ceil(p*Bins))-1, 0), Bins-1) }
+
 // Mean averages scores, for example over the clients of a local method. ECE is the mean of ECEs (not the
 // ECE of the mean curve); the curve's bins are averaged with their counts.
 func Mean(all []Scores) (Scores, error) {
@@ -93,7 +98,9 @@ func Mean(all []Scores) (Scores, error) {
 		return m, fmt.Errorf("mean of scores: none given; give at least one")
 	}
 	n := float64(len(all))
-	for _, s := range all {
+	further := make([]*Uncertainty, len(all))
+	for i, s := range all {
+		further[i] = s.Uncertainty
 		m.ACC += s.ACC / n
 		m.ECE += s.ECE / n
 		m.NLL += s.NLL / n
@@ -111,5 +118,6 @@ func Mean(all []Scores) (Scores, error) {
 			b.Count /= n
 		}
 	}
+	m.Uncertainty = mean(further)
 	return m, nil
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,14 +14,11 @@ import (
 // Difference is the paired difference of two methods' figures over repeats that share their tasks: First
 // less Second, with the interval of [Level].
 type Difference struct {
-	Partition string          `json:"partition"`
-	Protocol  string          `json:"protocol"`
-	First     string          `json:"first"`
-	Second    string          `json:"second"`
-	ACC       metric.Interval `json:"acc"`
-	ECE       metric.Interval `json:"ece"`
-	NLL       metric.Interval `json:"nll"`
-	Brier     metric.Interval `json:"brier"`
+	Partition string `json:"partition"`
+	Protocol  string `json:"protocol"`
+	First     string `json:"first"`
+	Second    string `json:"second"`
+	Figures
 }
 
 type pairKey struct {
@@ -104,8 +102,11 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]Difference,
 				order = append(order, g)
 			}
 			v := values[g]
-			for c, x := range [columns][2]float64{{o.ACC, r.ACC}, {o.ECE, r.ECE}, {o.NLL, r.NLL}, {o.Brier, r.Brier}} {
-				v[c][0], v[c][1] = append(v[c][0], x[0]), append(v[c][1], x[1])
+			mine, other := measured(&o), measured(&r)
+			for c := range v {
+				if !math.IsNaN(mine[c]) && !math.IsNaN(other[c]) {
+					v[c][0], v[c][1] = append(v[c][0], mine[c]), append(v[c][1], other[c])
+				}
 			}
 		}
 	}
@@ -115,9 +116,12 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]Difference,
 	var out []Difference
 	for _, g := range order {
 		d := Difference{Partition: g.partition, Protocol: g.protocol, First: g.first, Second: g.second}
-		for c, to := range [columns]*metric.Interval{&d.ACC, &d.ECE, &d.NLL, &d.Brier} {
+		for c, v := range values[g] {
+			if len(v[0]) == 0 {
+				continue
+			}
 			var err error
-			if *to, err = metric.Paired(values[g][c][0], values[g][c][1], Level); err != nil {
+			if *d.interval(c), err = metric.Paired(values[g][c][0], values[g][c][1], Level); err != nil {
 				return nil, fmt.Errorf("comparing %s and %s: %w", g.first, g.second, err)
 			}
 		}
@@ -126,16 +130,25 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]Difference,
 	return out, nil
 }
 
-// DifferencesText writes differences for a terminal. A star marks an interval without zero.
-func DifferencesText(w io.Writer, ds []Difference) error {
+// DifferencesText writes differences for a terminal, all columns where wide says so, else those of a table. A star
+// marks an interval without zero.
+func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 	var b strings.Builder
 	last := ""
+	var shown []int
 	for _, d := range ds {
 		if head := d.Partition + ", " + d.Protocol; head != last {
 			last = head
+			shown = nil
+			for c := range columns {
+				if slices.ContainsFunc(ds, func(o Difference) bool { return o.interval(c).N > 0 }) {
+					shown = append(shown, c)
+				}
+			}
+			shown = narrow(shown, wide)
 			fmt.Fprintf(&b, "%s, %d repeats\n  %-18s", head, d.ACC.N, "")
-			for _, h := range headings {
-				fmt.Fprintf(&b, "  %17s", h)
+			for _, c := range shown {
+				fmt.Fprintf(&b, "  %13s", headings[c])
 			}
 			b.WriteByte('\n')
 		}
@@ -144,17 +157,21 @@ func DifferencesText(w io.Writer, ds []Difference) error {
 			name = d.First
 		}
 		fmt.Fprintf(&b, "  %-18s", name)
-		for _, i := range []metric.Interval{d.ACC, d.ECE, d.NLL, d.Brier} {
-			s := fmt.Sprintf("%+.4f", i.Mean)
+		for _, c := range shown {
+			i := d.interval(c)
+			s := "-"
+			if i.N > 0 {
+				s = fmt.Sprintf("%+.4f", i.Mean)
+			}
 			if i.N > 1 {
-				s += fmt.Sprintf("±%.4f", i.Half)
+				s += "±" + spread(i.Half)
 				if i.Lo() > 0 || i.Hi() < 0 {
 					s += "*"
 				} else {
 					s += " "
 				}
 			}
-			fmt.Fprintf(&b, "  %17s", s)
+			fmt.Fprintf(&b, "  %13s", s)
 		}
 		b.WriteByte('\n')
 	}

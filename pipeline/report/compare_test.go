@@ -30,10 +30,10 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 		t.Errorf("%+v", ds)
 	}
 	var b bytes.Buffer
-	if err := DifferencesText(&b, ds); err != nil {
+	if err := DifferencesText(&b, ds, true); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "FMP - CANN") || !strings.Contains(b.String(), "+0.1010±0.0025*") {
+	if !strings.Contains(b.String(), "FMP - CANN") || !strings.Contains(b.String(), "+0.1010±.0025*") {
 		t.Error(b.String())
 	}
 	if _, err := CompareMethods(rs, "MP"); err == nil || !strings.Contains(err.Error(), "CANN") {
@@ -55,7 +55,7 @@ func TestParquetReadsBack(t *testing.T) {
 		t.Fatalf("%d rows of %d records", len(rows), len(rs))
 	}
 	for i, r := range rows {
-		if r.Run != "one" || r.Method != rs[i].Method || r.ACC != rs[i].ACC || int(r.Repeat) != rs[i].Repeat {
+		if r.Run != "one" || r.Method != rs[i].Method || r.ACC != rs[i].ACC || *r.JointNear != rs[i].Uncertainty.Joint.Near || int(r.Repeat) != rs[i].Repeat {
 			t.Fatalf("row %d is %+v of %+v", i, r, rs[i].Cell)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -28,6 +27,14 @@ type ExportRow struct {
 	NLL         float64 `parquet:"nll"`
 	Brier       float64 `parquet:"brier"`
 	UploadBytes float64 `parquet:"upload_bytes"`
+	// Of records that have them.
+	JointNear    *float64 `parquet:"joint_nll_near,optional"`
+	JointRandom  *float64 `parquet:"joint_nll_random,optional"`
+	AURC         *float64 `parquet:"aurc,optional"`
+	ClassECE     *float64 `parquet:"class_ece,optional"`
+	AdaptiveECE  *float64 `parquet:"adaptive_ece,optional"`
+	Entropy      *float64 `parquet:"entropy,optional"`
+	Disagreement *float64 `parquet:"disagreement,optional"`
 }
 
 // Parquet writes the records of runs, each under its name, as one Parquet file.
@@ -35,8 +42,15 @@ func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
 	var rows []ExportRow
 	for i, rs := range runs {
 		for _, r := range rs {
-			rows = append(rows, ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha, Repeat: int32(r.Repeat), Protocol: r.Protocol,
-				Method: r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier, UploadBytes: r.UploadBytes})
+			row := ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha, Repeat: int32(r.Repeat), Protocol: r.Protocol,
+				Method: r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier, UploadBytes: r.UploadBytes}
+			if u := r.Uncertainty; u != nil {
+				row.AURC, row.ClassECE, row.AdaptiveECE, row.Entropy, row.Disagreement = &u.AURC, &u.ClassECE, &u.AdaptiveECE, &u.Entropy, &u.Disagreement
+				if u.Joint != nil {
+					row.JointNear, row.JointRandom = &u.Joint.Near, &u.Joint.Random
+				}
+			}
+			rows = append(rows, row)
 		}
 	}
 	if err := parquet.Write(w, rows); err != nil {
@@ -47,21 +61,13 @@ func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
 
 // CSV writes the records of runs, each under its name, with a heading line.
 func CSV(w io.Writer, names []string, runs [][]experiment.Record) error {
-	c := csv.NewWriter(w)
-	if err := c.Write([]string{"run", "dataset", "partition", "alpha", "repeat", "protocol", "method", "group", "param", "value", "acc", "ece", "nll", "brier", "upload_bytes"}); err != nil {
-		return fmt.Errorf("writing CSV: %w", err)
-	}
-	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	lines := [][]string{append([]string{"run"}, experiment.CSVHeading...)}
 	for i, rs := range runs {
 		for _, r := range rs {
-			if err := c.Write([]string{names[i], r.Dataset, r.Partition, num(r.Alpha), strconv.Itoa(r.Repeat), r.Protocol, r.Method, r.Group,
-				r.Param, num(r.Value), num(r.ACC), num(r.ECE), num(r.NLL), num(r.Brier), num(r.UploadBytes)}); err != nil {
-				return fmt.Errorf("writing CSV: %w", err)
-			}
+			lines = append(lines, append([]string{names[i]}, r.CSV()...))
 		}
 	}
-	c.Flush()
-	if err := c.Error(); err != nil {
+	if err := csv.NewWriter(w).WriteAll(lines); err != nil {
 		return fmt.Errorf("writing CSV: %w", err)
 	}
 	return nil

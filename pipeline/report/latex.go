@@ -14,13 +14,14 @@ func LaTeX(w io.Writer, ts []Table) error {
 	b.WriteString("% needs \\usepackage{booktabs}\n")
 	for _, t := range ts {
 		fmt.Fprintf(&b, "\\begin{table}\n\\centering\n\\caption{%s}\n", latexEscape.Replace(t.title()))
-		width := int(columns) + 2
+		shown := t.columns()
+		width := len(shown) + 2
 		if t.tuned() {
 			width++
 		}
 		b.WriteString("\\begin{tabular}{l" + strings.Repeat("r", width-1) + "}\n\\toprule\nMethod")
-		for _, h := range headings {
-			b.WriteString(" & " + h)
+		for _, c := range shown {
+			b.WriteString(" & " + headings[c])
 		}
 		b.WriteString(" & Upload")
 		if t.tuned() {
@@ -34,9 +35,9 @@ func LaTeX(w io.Writer, ts []Table) error {
 				fmt.Fprintf(&b, "\\midrule\n\\multicolumn{%d}{l}{\\emph{%s}} \\\\\n", width, latexEscape.Replace(group))
 			}
 			b.WriteString(latexEscape.Replace(r.label()))
-			for c := range columns {
+			for _, c := range shown {
 				i := r.interval(c)
-				s := fmt.Sprintf("%.4f", i.Mean)
+				s := strings.ReplaceAll(mean(*i), "-", "--")
 				if r.best[c] {
 					s = "\\textbf{" + s + "}"
 				}

@@ -15,8 +15,9 @@ func Markdown(w io.Writer, ts []Table) error {
 		}
 		fmt.Fprintf(&b, "### %s\n\n", t.title())
 		b.WriteString("| group | method |")
-		for _, h := range headings {
-			fmt.Fprintf(&b, " %s |", h)
+		shown := t.columns()
+		for _, c := range shown {
+			fmt.Fprintf(&b, " %s |", headings[c])
 		}
 		more := 2
 		b.WriteString(" upload |")
@@ -25,7 +26,7 @@ func Markdown(w io.Writer, ts []Table) error {
 			more++
 		}
 		b.WriteString(" printed ACC / ECE |\n| --- | --- |")
-		b.WriteString(strings.Repeat(" ---: |", int(columns)+more) + "\n")
+		b.WriteString(strings.Repeat(" ---: |", len(shown)+more) + "\n")
 		group := ""
 		for _, r := range t.Rows {
 			g := ""
@@ -33,8 +34,8 @@ func Markdown(w io.Writer, ts []Table) error {
 				group, g = r.Group, r.Group
 			}
 			fmt.Fprintf(&b, "| %s | %s |", g, r.label())
-			for c := range columns {
-				s := cell(r.interval(c), " ± ")
+			for _, c := range shown {
+				s := cell(*r.interval(c), " ± ")
 				if r.best[c] {
 					s = "**" + s + "**"
 				}

@@ -35,6 +35,8 @@ type pageData struct {
 
 type pageTable struct {
 	Title      string
+	Headings   []string
+	Span       int // columns in all
 	HasPrinted bool
 	Tuned      bool
 	Groups     []pageGroup
@@ -168,6 +170,11 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 
 func tableForPage(t *Table, figures []*Figure) (pageTable, error) {
 	out := pageTable{Title: t.title(), Tuned: t.tuned()}
+	shown := t.columns()
+	for _, c := range shown {
+		out.Headings = append(out.Headings, headings[c])
+	}
+	out.Span = len(shown) + 4
 	for _, r := range t.Rows {
 		if len(out.Groups) == 0 || out.Groups[len(out.Groups)-1].Name != r.Group {
 			out.Groups = append(out.Groups, pageGroup{Name: r.Group})
@@ -176,9 +183,9 @@ func tableForPage(t *Table, figures []*Figure) (pageTable, error) {
 		if out.Tuned {
 			row.Value = r.setting()
 		}
-		for c := range columns {
+		for _, c := range shown {
 			iv := r.interval(c)
-			x := pageCell{Value: fmt.Sprintf("%.4f", iv.Mean), Best: r.best[c]}
+			x := pageCell{Value: mean(*iv), Best: r.best[c]}
 			if iv.N > 1 {
 				x.Half = fmt.Sprintf("±%.4f", iv.Half)
 			}

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"gonum.org/v1/plot/plotter"
 
@@ -34,8 +35,9 @@ func records(dataset string) []experiment.Record {
 				for b := range rec.Curve {
 					rec.Curve[b] = metric.Bin{Count: float64(10 * b), Confidence: (float64(b) + 0.5) / metric.Bins, Accuracy: r.Float64()}
 				}
+				rec.Uncertainty = &metric.Uncertainty{Joint: &metric.Joint{Near: r.Float64(), Random: r.Float64()}, AURC: r.Float64(), Disagreement: 0.01}
 				if i%2 == 0 {
-					rec.BySamples = []experiment.Prefix{{Samples: 1, ECE: 0.2, NLL: 2}, {Samples: 5, ECE: 0.1, NLL: 1}}
+					rec.BySamples = []posterior.Prefix{{Samples: 1, ECE: 0.2, NLL: 2}, {Samples: 5, ECE: 0.1, NLL: 1}}
 				}
 				out = append(out, rec)
 			}
@@ -91,7 +93,7 @@ func TestTextIsPlainWithoutBold(t *testing.T) {
 		t.Fatal(err)
 	}
 	var plain, bold bytes.Buffer
-	if err := errors.Join(Text(&plain, ts, false), Text(&bold, ts, true)); err != nil {
+	if err := errors.Join(Text(&plain, ts, false, false), Text(&bold, ts, false, true)); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(plain.String(), "\x1b") {
@@ -103,6 +105,11 @@ func TestTextIsPlainWithoutBold(t *testing.T) {
 	stripped := regexp.MustCompile("\x1b\\[[01]m").ReplaceAllString(bold.String(), "")
 	if !strings.HasPrefix(stripped, plain.String()[:len(plain.String())-40]) {
 		t.Error("bold changes more than the weight")
+	}
+	for line := range strings.Lines(plain.String()) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
 	}
 	for _, w := range []string{"LANN", "prior only", "chance 0.10", "one-shot federated", "±"} {
 		if !strings.Contains(plain.String(), w) {
@@ -127,7 +134,7 @@ func TestTunedTablesNameTheValues(t *testing.T) {
 			rows += len(x.Rows)
 		}
 		var text, md, tex bytes.Buffer
-		if err := errors.Join(Text(&text, ts, false), Markdown(&md, ts), LaTeX(&tex, ts)); err != nil {
+		if err := errors.Join(Text(&text, ts, true, false), Markdown(&md, ts), LaTeX(&tex, ts)); err != nil {
 			t.Fatal(err)
 		}
 		want := 0
@@ -140,7 +147,7 @@ func TestTunedTablesNameTheValues(t *testing.T) {
 			}
 		}
 		for line := range strings.Lines(tex.String()) {
-			wantCells := 5 + want/max(want, 1)
+			wantCells := len(ts[0].columns()) + 1 + want/max(want, 1)
 			if n := strings.Count(strings.ReplaceAll(line, `\\&`, ""), "&"); n > 0 && n != wantCells {
 				t.Errorf("LaTeX: %d columns in %s", n+1, line)
 			}

@@ -27,14 +27,63 @@ type Table struct {
 	Rows   []Row   `json:"rows"`
 }
 
+// Figures are what is measured of a method, each as a mean over repeats with its interval. One that a run did not
+// measure is of 0 repeats.
+type Figures struct {
+	ACC         metric.Interval `json:"acc"`
+	ECE         metric.Interval `json:"ece"`
+	NLL         metric.Interval `json:"nll"`
+	Brier       metric.Interval `json:"brier"`
+	JointNear   metric.Interval `json:"joint_nll_near,omitzero"`   // batches of two neighbourhoods
+	JointRandom metric.Interval `json:"joint_nll_random,omitzero"` // batches of random points
+	AURC        metric.Interval `json:"aurc,omitzero"`
+	ClassECE    metric.Interval `json:"class_ece,omitzero"`
+	AdaptiveECE metric.Interval `json:"adaptive_ece,omitzero"`
+	// Disagreement is the mutual information of label and posterior sample, in nats; more is neither better nor worse.
+	Disagreement metric.Interval `json:"disagreement,omitzero"`
+}
+
+// The figures' columns.
+const (
+	columnACC = iota
+	columnECE
+	columnNLL
+	columnBrier
+	columnJointNear
+	columnJointRandom
+	columnAURC
+	columnClassECE
+	columnAdaptiveECE
+	columnDisagreement
+	columns
+)
+
+var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "disagreement"}
+
+func (f *Figures) interval(column int) *metric.Interval {
+	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.Disagreement}[column]
+}
+
+// measured are the figures of one record by column; NaN where it lacks one.
+func measured(r *experiment.Record) (out [columns]float64) {
+	for c := range out {
+		out[c] = math.NaN()
+	}
+	out[columnACC], out[columnECE], out[columnNLL], out[columnBrier] = r.ACC, r.ECE, r.NLL, r.Brier
+	if u := r.Uncertainty; u != nil {
+		out[columnAURC], out[columnClassECE], out[columnAdaptiveECE], out[columnDisagreement] = u.AURC, u.ClassECE, u.AdaptiveECE, u.Disagreement
+		if u.Joint != nil {
+			out[columnJointNear], out[columnJointRandom] = u.Joint.Near, u.Joint.Random
+		}
+	}
+	return out
+}
+
 // Row is one method's figures over the repeats.
 type Row struct {
-	Method string          `json:"method"`
-	Group  string          `json:"group"`
-	ACC    metric.Interval `json:"acc"`
-	ECE    metric.Interval `json:"ece"`
-	NLL    metric.Interval `json:"nll"`
-	Brier  metric.Interval `json:"brier"`
+	Method string `json:"method"`
+	Group  string `json:"group"`
+	Figures
 	// UploadBytes is what one client sends, mean over repeats; 0 for nothing.
 	UploadBytes float64 `json:"upload_bytes"`
 	// Param and Value are the hyper-parameter that the tuned protocol chooses, and its value here.
@@ -44,19 +93,6 @@ type Row struct {
 	Printed *Printed `json:"printed,omitempty"`
 	// best marks the columns (Column constants) in which no method of the group does better.
 	best [columns]bool
-}
-
-// The figures' columns.
-const (
-	columnACC = iota
-	columnECE
-	columnNLL
-	columnBrier
-	columns
-)
-
-func (r *Row) interval(column int) metric.Interval {
-	return [columns]metric.Interval{r.ACC, r.ECE, r.NLL, r.Brier}[column]
 }
 
 // Control says whether a method only shows what the clients' data are worth, and competes with none.
@@ -91,8 +127,10 @@ func Tables(rs []experiment.Record, classes int) ([]Table, error) {
 				if r.Method != method {
 					return false
 				}
-				for c, v := range [columns]float64{r.ACC, r.ECE, r.NLL, r.Brier} {
-					values[c] = append(values[c], v)
+				for c, v := range measured(&r) {
+					if !math.IsNaN(v) {
+						values[c] = append(values[c], v)
+					}
 				}
 				row.UploadBytes += r.UploadBytes
 				n++
@@ -100,9 +138,12 @@ func Tables(rs []experiment.Record, classes int) ([]Table, error) {
 			})
 			row.UploadBytes /= n
 			t.Repeats = max(t.Repeats, int(n))
-			for c, to := range [columns]*metric.Interval{&row.ACC, &row.ECE, &row.NLL, &row.Brier} {
+			for c := range columns {
+				if len(values[c]) == 0 {
+					continue
+				}
 				var err error
-				if *to, err = metric.Estimate(values[c], Level); err != nil {
+				if *row.interval(c), err = metric.Estimate(values[c], Level); err != nil {
 					return nil, fmt.Errorf("table of %s, %s: %w", k.partition, method, err)
 				}
 			}
@@ -115,6 +156,17 @@ func Tables(rs []experiment.Record, classes int) ([]Table, error) {
 		out = append(out, t)
 	}
 	return out, nil
+}
+
+// columns are those that some row has, in their order.
+func (t *Table) columns() []int {
+	var out []int
+	for c := range columns {
+		if slices.ContainsFunc(t.Rows, func(r Row) bool { return r.interval(c).N > 0 }) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // protocolRank puts the shared protocol's tables before the tuned one's.
@@ -142,11 +194,11 @@ func (t *Table) group() {
 					continue
 				}
 				rivals++
-				if better(c, o.interval(c).Mean, r.interval(c).Mean) {
+				if o.interval(c).N > 0 && better(c, o.interval(c).Mean, r.interval(c).Mean) {
 					best = false
 				}
 			}
-			r.best[c] = best && rivals > 0
+			r.best[c] = best && rivals > 0 && r.interval(c).N > 0 && c != columnDisagreement
 		}
 	}
 }

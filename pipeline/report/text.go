@@ -3,12 +3,11 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"fmp/pipeline/metric"
 )
-
-var headings = [columns]string{"ACC", "ECE", "NLL", "Brier"}
 
 // title names a table in one line.
 func (t *Table) title() string {
@@ -27,12 +26,39 @@ func (t *Table) title() string {
 	return fmt.Sprintf("%s, %s, %s, %s", t.Dataset, p, s, repeats)
 }
 
+// narrow are the columns that a terminal of 80 has room for; all of them where wide says so.
+func narrow(shown []int, wide bool) []int {
+	if wide {
+		return shown
+	}
+	joint := slices.Contains(shown, columnJointNear)
+	return slices.DeleteFunc(slices.Clone(shown), func(c int) bool {
+		return c > columnJointNear || c == columnBrier && joint
+	})
+}
+
+// spread is a half-width in five places: four decimals without the 0 before the point, three from 1 on.
+func spread(half float64) string {
+	if half >= 1 {
+		return fmt.Sprintf("%.3f", half)
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%.4f", half), "0")
+}
+
 // cell is a figure with the half-width of its interval, four decimals each, as a table shows it.
 func cell(i metric.Interval, pm string) string {
 	if i.N < 2 {
-		return fmt.Sprintf("%.4f", i.Mean)
+		return mean(i)
 	}
 	return fmt.Sprintf("%.4f%s%.4f", i.Mean, pm, i.Half)
+}
+
+// mean is a figure without its interval.
+func mean(i metric.Interval) string {
+	if i.N == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.4f", i.Mean)
 }
 
 // byteSize is a number of bytes for people.
@@ -67,8 +93,9 @@ func (r *Row) setting() string {
 	return fmt.Sprintf("%s %g", r.Param, r.Value)
 }
 
-// Text writes tables for a terminal; bold says whether it understands ANSI escapes.
-func Text(w io.Writer, ts []Table, bold bool) error {
+// Text writes tables for a terminal: in 80 columns, or, where wide says so, with every figure, the tuned settings and
+// the letter's figures. bold says whether the terminal understands ANSI escapes.
+func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	var b strings.Builder
 	mark := func(on bool, s string, width int) string {
 		s = fmt.Sprintf("%*s", width, s)
@@ -78,17 +105,19 @@ func Text(w io.Writer, ts []Table, bold bool) error {
 		return s
 	}
 	for _, t := range ts {
+		shown := narrow(t.columns(), wide)
 		hasPrinted := false
 		for _, r := range t.Rows {
-			hasPrinted = hasPrinted || r.Printed != nil
+			hasPrinted = hasPrinted || wide && r.Printed != nil
 		}
+		settings := wide && t.tuned()
 		fmt.Fprintf(&b, "%s\n", t.title())
 		fmt.Fprintf(&b, "  %-10s", "")
-		for _, h := range headings {
-			fmt.Fprintf(&b, "  %14s", h)
+		for _, c := range shown {
+			fmt.Fprintf(&b, "  %*s", width(c), headings[c])
 		}
 		fmt.Fprintf(&b, "  %10s", "upload")
-		if t.tuned() {
+		if settings {
 			fmt.Fprintf(&b, "  %15s", "setting")
 		}
 		if hasPrinted {
@@ -99,22 +128,28 @@ func Text(w io.Writer, ts []Table, bold bool) error {
 		for _, r := range t.Rows {
 			if r.Group != group {
 				group = r.Group
-				fmt.Fprintf(&b, "%s\n", group)
+				b.WriteString(group)
+				if r.Control() && t.Chance > 0 {
+					fmt.Fprintf(&b, " (chance %.2f)", t.Chance)
+				}
+				b.WriteByte('\n')
 			}
 			fmt.Fprintf(&b, "  %-10s", r.label())
-			for c := range columns {
+			for _, c := range shown {
+				i := r.interval(c)
+				s := mean(*i)
+				if i.N > 1 {
+					s += "±" + spread(i.Half)
+				}
 				// The plus-minus sign is two bytes and one column wide; %*s counts runes.
-				b.WriteString("  " + mark(r.best[c], cell(r.interval(c), "±"), 14))
+				b.WriteString("  " + mark(r.best[c], s, width(c)))
 			}
 			fmt.Fprintf(&b, "  %10s", byteSize(r.UploadBytes))
-			if t.tuned() {
+			if settings {
 				fmt.Fprintf(&b, "  %15s", r.setting())
 			}
-			if r.Printed != nil {
+			if hasPrinted && r.Printed != nil {
 				fmt.Fprintf(&b, "  %15s", fmt.Sprintf("%.4f/%.4f", r.Printed.ACC, r.Printed.ECE))
-			}
-			if r.Control() && t.Chance > 0 {
-				fmt.Fprintf(&b, "  (chance %.2f)", t.Chance)
 			}
 			b.WriteByte('\n')
 		}
@@ -132,3 +167,6 @@ func Text(w io.Writer, ts []Table, bold bool) error {
 	}
 	return nil
 }
+
+// width is that of a column of figures.
+func width(column int) int { return max(12, len(headings[column])) }

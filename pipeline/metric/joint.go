@@ -1,0 +1,146 @@
+package metric
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+)
+
+// Sizes of the batches of joint scores (Osband et al. 2023, "Epistemic neural networks", arXiv 2107.08924, score
+// batches that are made of the neighbourhoods of two random anchors: "dyadic sampling").
+const (
+	JointPoints = 10 // points of a batch
+	Neighbours  = 20 // nearest points of an anchor that its half of a batch is drawn from
+)
+
+// Joint are the joint scores of an ensemble: the mean over batches of -1/B log (1/S sum_s prod_b p_s(y_b | x_b)), in
+// nats a point. A posterior's heads are told apart from its mean by them, which scores of single points cannot do.
+type Joint struct {
+	Random float64 `json:"random"` // batches of JointPoints random points
+	Near   float64 `json:"near"`   // batches of two random points' neighbours
+}
+
+// Batches are the index sets that joint scores are computed on: the same for all methods.
+type Batches struct{ Random, Near [][]int }
+
+// NewBatches draws count batches of each kind from labelled or unlabelled points: features holds n x dx numbers on one
+// scale. Batches are chosen by features alone, never by labels: a batch of the points of two chosen classes rewards a
+// posterior that learns the batch's own class shares, and is least for one too wide (see TestJointOfKnownPosterior,
+// which has it, and larger batches with few heads, for a warning). Sets of less than Neighbours points are refused.
+func NewBatches(r *rand.Rand, features []float32, dx, count int) (*Batches, error) {
+	if dx < 1 || len(features)%dx != 0 || len(features)/dx < Neighbours || count < 1 {
+		return nil, fmt.Errorf("joint scores: %d feature values of dx %d, %d batches; want %d points or more and a batch or more", len(features), dx, count, Neighbours)
+	}
+	n := len(features) / dx
+	out := &Batches{}
+	for range count {
+		out.Random = append(out.Random, choose(r, n, JointPoints))
+	}
+	anchors := make([]int, 2*count)
+	for i := range anchors {
+		anchors[i] = r.IntN(n)
+	}
+	near := nearest(features, dx, anchors, Neighbours)
+	for i := range count {
+		var batch []int
+		for _, around := range near[2*i : 2*i+2] {
+			for _, k := range choose(r, len(around), JointPoints/2) {
+				batch = append(batch, around[k])
+			}
+		}
+		out.Near = append(out.Near, batch)
+	}
+	return out, nil
+}
+
+// choose is k different numbers of 0 to n-1 (Floyd's algorithm).
+func choose(r *rand.Rand, n, k int) []int {
+	out := make([]int, 0, k)
+	for j := n - k; j < n; j++ {
+		v := r.IntN(j + 1)
+		if slices.Contains(out, v) {
+			v = j
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// nearest are the k points nearest to each of the points that at names, itself among them.
+func nearest(features []float32, dx int, at []int, k int) [][]int {
+	n := len(features) / dx
+	x := make([]float64, len(features))
+	square := make([]float64, n)
+	for i := range n {
+		for j, v := range features[i*dx : (i+1)*dx] {
+			x[i*dx+j] = float64(v)
+			square[i] += float64(v) * float64(v)
+		}
+	}
+	out := make([][]int, len(at))
+	inner, anchors := make([]float64, predictRows*n), make([]float64, predictRows*dx)
+	for from := 0; from < len(at); from += predictRows {
+		some := at[from:min(from+predictRows, len(at))]
+		for i, a := range some {
+			copy(anchors[i*dx:(i+1)*dx], x[a*dx:(a+1)*dx])
+		}
+		blas64.Gemm(blas.NoTrans, blas.Trans, 1,
+			blas64.General{Rows: len(some), Cols: dx, Stride: dx, Data: anchors},
+			blas64.General{Rows: n, Cols: dx, Stride: dx, Data: x},
+			0, blas64.General{Rows: len(some), Cols: n, Stride: n, Data: inner})
+		for i := range some {
+			out[from+i] = leastOf(n, k, func(j int) float64 { return square[j] - 2*inner[i*n+j] })
+		}
+	}
+	return out
+}
+
+// leastOf are the k of 0 to n-1 whose values are least, in the order of these, the smaller number first at ties.
+func leastOf(n, k int, value func(int) float64) []int {
+	at, values := make([]int, 0, k+1), make([]float64, 0, k+1)
+	for j := range n {
+		v := value(j)
+		if len(at) == k && !(v < values[k-1]) {
+			continue
+		}
+		to := len(at)
+		for to > 0 && v < values[to-1] {
+			to--
+		}
+		at, values = slices.Insert(at, to, j), slices.Insert(values, to, v)
+		at, values = at[:min(len(at), k)], values[:min(len(values), k)]
+	}
+	return at
+}
+
+// JointNLL is the joint score of heads whose log-likelihoods of the true labels are given, one row of N a head, on
+// batches of points.
+func JointNLL(logLikelihood [][]float64, batches [][]int) float64 {
+	sums := make([]float64, len(logLikelihood))
+	var total float64
+	for _, batch := range batches {
+		top := math.Inf(-1)
+		for s, row := range logLikelihood {
+			sums[s] = 0
+			for _, i := range batch {
+				sums[s] += row[i]
+			}
+			top = max(top, sums[s])
+		}
+		var mean float64
+		for _, v := range sums {
+			mean += math.Exp(v-top) / float64(len(sums))
+		}
+		total -= (top + math.Log(mean)) / float64(len(batch))
+	}
+	return total / float64(len(batches))
+}
+
+// Score are both joint scores.
+func (b *Batches) Score(logLikelihood [][]float64) Joint {
+	return Joint{Random: JointNLL(logLikelihood, b.Random), Near: JointNLL(logLikelihood, b.Near)}
+}

@@ -1,0 +1,204 @@
+package metric
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Uncertainty are scores of what an ensemble knows that it does not know. Where scores were averaged, each is a mean.
+type Uncertainty struct {
+	// Joint is nil where no batches were given: too few points.
+	Joint *Joint `json:"joint_nll,omitempty"`
+	// AURC is the area under the curve of risk against coverage: the error rate of the most confident points, mean over
+	// how many of them are answered (Geifman, Uziel and El-Yaniv 2019, arXiv 1805.08206).
+	AURC float64 `json:"aurc"`
+	// ClassECE is ECE over Bins equal-width bins of each class's probability, mean over classes (Kull et al. 2019,
+	// arXiv 1910.12656); AdaptiveECE is ECE over Bins bins of confidence with equally many points (Nixon et al. 2019,
+	// arXiv 1904.01685).
+	ClassECE    float64 `json:"class_ece"`
+	AdaptiveECE float64 `json:"adaptive_ece"`
+	// Entropy is the mean entropy of the predictions, and Disagreement the part of it that is mutual information of
+	// label and head, in nats.
+	Entropy      float64 `json:"entropy"`
+	Disagreement float64 `json:"disagreement"`
+}
+
+// ScoreAll is [Score] with [Uncertainty]. batches may be nil.
+func ScoreAll(a *Answers, labels []int, batches *Batches) (Scores, error) {
+	s, err := Score(a.Mean, labels)
+	if err != nil {
+		return s, err
+	}
+	u := &Uncertainty{AURC: aurc(a.Mean, labels), ClassECE: classECE(a.Mean, labels), AdaptiveECE: adaptiveECE(a.Mean, labels)}
+	total, disagreement := a.Entropies()
+	for i := range total {
+		u.Entropy += total[i] / float64(len(total))
+		u.Disagreement += disagreement[i] / float64(len(total))
+	}
+	if batches != nil {
+		j := batches.Score(a.LogLikelihood)
+		u.Joint = &j
+	}
+	s.Uncertainty = u
+	return s, nil
+}
+
+// mean averages; a figure that some lack is left out.
+func mean(all []*Uncertainty) *Uncertainty {
+	out := &Uncertainty{Joint: &Joint{}}
+	n := float64(len(all))
+	for _, u := range all {
+		if u == nil {
+			return nil
+		}
+		out.AURC += u.AURC / n
+		out.ClassECE += u.ClassECE / n
+		out.AdaptiveECE += u.AdaptiveECE / n
+		out.Entropy += u.Entropy / n
+		out.Disagreement += u.Disagreement / n
+		if u.Joint == nil {
+			out.Joint = nil
+		} else if out.Joint != nil {
+			out.Joint.Random += u.Joint.Random / n
+			out.Joint.Near += u.Joint.Near / n
+		}
+	}
+	return out
+}
+
+// top is the confidence of point i, and whether its most probable class is the true one.
+func top(p *Probabilities, labels []int, i int) (confidence float64, right bool) {
+	row := p.Row(i)
+	best := 0
+	for j, v := range row {
+		if v > row[best] {
+			best = j
+		}
+	}
+	return row[best], best == labels[i]
+}
+
+// byConfidence orders the points by confidence, most confident first, and says of each whether it is right.
+func byConfidence(p *Probabilities, labels []int) (confidence []float64, right []bool) {
+	order := make([]int, p.N)
+	c, r := make([]float64, p.N), make([]bool, p.N)
+	for i := range order {
+		order[i] = i
+		c[i], r[i] = top(p, labels, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(c[b], c[a]) })
+	for _, i := range order {
+		confidence, right = append(confidence, c[i]), append(right, r[i])
+	}
+	return confidence, right
+}
+
+// aurc counts points of equal confidence as wrong as these are on average, so that their order does not matter.
+func aurc(p *Probabilities, labels []int) float64 {
+	confidence, right := byConfidence(p, labels)
+	var area, errors float64
+	for from := 0; from < len(confidence); {
+		to, wrong := from, 0.0
+		for ; to < len(confidence) && confidence[to] == confidence[from]; to++ {
+			if !right[to] {
+				wrong++
+			}
+		}
+		rate := wrong / float64(to-from)
+		for ; from < to; from++ {
+			errors += rate
+			area += errors / float64(from+1)
+		}
+	}
+	return area / float64(len(confidence))
+}
+
+func classECE(p *Probabilities, labels []int) float64 {
+	gaps := make([]float64, p.C*Bins)
+	for i, y := range labels {
+		for c, v := range p.Row(i) {
+			gap := &gaps[c*Bins+bin(v)]
+			*gap += v
+			if c == y {
+				*gap--
+			}
+		}
+	}
+	var sum float64
+	for _, g := range gaps {
+		sum += math.Abs(g)
+	}
+	return sum / float64(p.C*p.N)
+}
+
+func adaptiveECE(p *Probabilities, labels []int) float64 {
+	confidence, right := byConfidence(p, labels)
+	var sum float64
+	for b := range Bins {
+		var gap float64
+		for i := b * p.N / Bins; i < (b+1)*p.N/Bins; i++ {
+			gap += confidence[i]
+			if right[i] {
+				gap--
+			}
+		}
+		sum += math.Abs(gap)
+	}
+	return sum / float64(p.N)
+}
+
+// AUROC is the area under the ROC curve: the probability that a positive scores above a negative, ties counted half.
+func AUROC(positives, negatives []float64) (float64, error) {
+	if len(positives) == 0 || len(negatives) == 0 {
+		return 0, fmt.Errorf("AUROC: %d positives and %d negatives; want one of each at least", len(positives), len(negatives))
+	}
+	type scored struct {
+		v        float64
+		positive bool
+	}
+	var all []scored
+	for _, v := range positives {
+		all = append(all, scored{v, true})
+	}
+	for _, v := range negatives {
+		all = append(all, scored{v, false})
+	}
+	for _, s := range all {
+		if math.IsNaN(s.v) {
+			return 0, fmt.Errorf("AUROC: a score is NaN; want numbers")
+		}
+	}
+	slices.SortFunc(all, func(a, b scored) int { return cmp.Compare(a.v, b.v) })
+	var area, below float64 // pairs won, negatives below
+	for from := 0; from < len(all); {
+		var p, n float64
+		to := from
+		for ; to < len(all) && all[to].v == all[from].v; to++ {
+			if all[to].positive {
+				p++
+			} else {
+				n++
+			}
+		}
+		area += p * (below + n/2)
+		below += n
+		from = to
+	}
+	return area / float64(len(positives)) / float64(len(negatives)), nil
+}
+
+// Coverage is the share of numbers of limit that lie in their interval, low to high.
+func Coverage(low, high, limit []float64) (float64, error) {
+	if len(low) != len(limit) || len(high) != len(limit) || len(limit) == 0 {
+		return 0, fmt.Errorf("coverage: %d and %d ends of intervals for %d numbers; want one of each a number, and one number at least", len(low), len(high), len(limit))
+	}
+	var held float64
+	for i, v := range limit {
+		if low[i] <= v && v <= high[i] {
+			held++
+		}
+	}
+	return held / float64(len(limit)), nil
+}
