@@ -3,8 +3,10 @@ package metric
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 
+	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
 )
 
@@ -35,25 +37,43 @@ func Examine(ctx context.Context, heads []erm.Theta, features []float32, labels 
 			return nil, fmt.Errorf("predict: label %d of point %d; allowed are 0 to %d", y, i, heads[0].C-1)
 		}
 	}
-	out := &Answers{Heads: len(heads)}
-	if dx > 0 {
-		out.Entropy = make([]float64, len(features)/dx)
-	}
+	n, c := len(features)/max(dx, 1), heads[0].C
+	out := &Answers{Heads: len(heads), Mean: &Probabilities{N: n, C: c, P: make([]float64, n*c)}, Entropy: make([]float64, n)}
 	if labels != nil {
 		out.LogLikelihood = make([][]float64, len(heads))
 		for s := range heads {
 			out.LogLikelihood[s] = make([]float64, len(labels))
 		}
 	}
-	var err error
-	out.Mean, err = predict(ctx, heads, features, threads, func(head, row int, p []float64) {
-		out.Entropy[row] += Entropy(p) / float64(len(heads))
-		if labels != nil {
-			out.LogLikelihood[head][row] = math.Log(p[labels[row]] + nllFloor)
+	share := 1 / float64(len(heads))
+	err := eachHead(ctx, heads, features, threads, func(from, n int, logits iter.Seq2[int, dense.Columns]) {
+		p := dense.Columns{C: c, N: dense.Padded(n), Stride: predictRows, Data: make([]float64, c*predictRows)}
+		top, sum := make([]float64, predictRows), make([]float64, predictRows)
+		for s, l := range logits {
+			dense.Softmax(l, p, top, sum)
+			entropy := out.Entropy[from : from+n]
+			for i := range entropy {
+				entropy[i] += share * (top[i] + math.Log(sum[i])) // -log p = top + log sum - logit
+			}
+			for k := range c {
+				row, logit := p.Data[k*predictRows:][:n], l.Data[k*predictRows:][:n]
+				for i, v := range row {
+					entropy[i] -= share * v * logit[i]
+					out.Mean.P[(from+i)*c+k] += share * v
+				}
+			}
+			if labels != nil {
+				for i, y := range labels[from : from+n] {
+					out.LogLikelihood[s][from+i] = math.Log(p.Data[y*predictRows+i] + nllFloor)
+				}
+			}
 		}
 	})
 	if err != nil {
 		return nil, err
+	}
+	for i, v := range out.Entropy {
+		out.Entropy[i] = max(v, 0) // rounding alone makes it less
 	}
 	return out, nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+
+	"fmp/onnx/dense"
 )
 
 // Sizes of the batches of joint scores (Osband et al. 2023, "Epistemic neural networks", arXiv 2107.08924, score
@@ -88,7 +90,7 @@ func nearest(features []float32, dx int, at []int, k int) [][]int {
 		for i, a := range some {
 			copy(anchors[i*dx:(i+1)*dx], x[a*dx:(a+1)*dx])
 		}
-		blas64.Gemm(blas.NoTrans, blas.Trans, 1,
+		dense.Gemm(blas.NoTrans, blas.Trans, 1,
 			blas64.General{Rows: len(some), Cols: dx, Stride: dx, Data: anchors},
 			blas64.General{Rows: n, Cols: dx, Stride: dx, Data: x},
 			0, blas64.General{Rows: len(some), Cols: n, Stride: n, Data: inner})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -303,5 +304,18 @@ func TestExamine(t *testing.T) {
 	}
 	if _, err := Examine(context.Background(), ensemble, x, y[1:], 1); err == nil {
 		t.Error("a label is missing")
+	}
+}
+
+// softmax is the definition, in place.
+func softmax(l []float64) {
+	top := slices.Max(l)
+	var sum float64
+	for i, v := range l {
+		l[i] = math.Exp(v - top)
+		sum += l[i]
+	}
+	for i := range l {
+		l[i] /= sum
 	}
 }
