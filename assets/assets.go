@@ -41,6 +41,21 @@ func Config(name string) ([]byte, error) {
 	return b, nil
 }
 
+// Datasets lists the data sets that models come with the program for.
+func Datasets() []string {
+	entries, err := models.ReadDir("models")
+	if err != nil {
+		return nil // the folder is embedded; there is always one
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
+
 // Model is the shipped model of a data set: kind is extractor, predictor, embedding or client, the file
 // models/DATASET/KIND.onnx. The error wraps [fs.ErrNotExist] where none is shipped.
 func Model(dataset, kind string) ([]byte, error) {

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 
@@ -117,4 +118,41 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 	m.Producer, m.Metadata = "fmp", map[string]string{}
 	f.Kind, f.Dx, f.C, f.S = KindClassifier, dx, classes, samples
 	return m, f.Write(m)
+}
+
+// Origin says what a classifier was made from: the manifest's Config of a classifier, as JSON.
+type Origin struct {
+	// Method is the row of the registry of methods that made the heads.
+	Method string `json:"method"`
+	// Client is the sha256 of the client graph behind the uploads, Predictor that of the predictor; empty for a model
+	// that is no file.
+	Client    string `json:"client_graph,omitempty"`
+	Predictor string `json:"predictor,omitempty"`
+	// Protocol says whose settings were used: "shared", one for all methods, or "tuned".
+	Protocol string  `json:"protocol"`
+	L2       float64 `json:"l2,omitempty"`    // penalty of the fits; 0 for a method that fits none
+	Fresh    int     `json:"fresh,omitempty"` // points drawn for a sample; 0 for the limit of many
+	Round    uint64  `json:"round"`
+	// Clients are the uploads, in their order.
+	Clients []OriginClient `json:"clients"`
+}
+
+// OriginClient is one client of an [Origin].
+type OriginClient struct {
+	Name string `json:"name"`
+	// Upload is the sha256 of the upload's file; empty where it never was one.
+	Upload string `json:"upload,omitempty"`
+	N      int    `json:"n"` // images behind it
+}
+
+// ReadOrigin is what a classifier's manifest says of where it comes from.
+func ReadOrigin(f Manifest) (Origin, error) {
+	var o Origin
+	if f.Config == "" {
+		return o, nil
+	}
+	if err := json.Unmarshal([]byte(f.Config), &o); err != nil {
+		return o, fmt.Errorf("%s: its manifest's config: %w", f.name(), err)
+	}
+	return o, nil
 }

@@ -34,10 +34,14 @@ type Manifest struct {
 	// S (s) is an embedding's number of compressed points, or a classifier's of heads; Fresh (fresh) the number of
 	// points that a predictor draws by default.
 	Dx, C, D, S, Fresh int
+	// L2 (l2) is the penalty of the fits that a predictor was trained for.
+	L2 float64
 	// Mean and Std (mean, std) belong to pixels scaled to 0..1, one number per channel; Layout (layout) is NCHW
 	// or NHWC.
 	Mean, Std []float32
 	Layout    string
+	// Resize (resize) is how images of another shape are brought to the model's: crop or pad; empty means stretch.
+	Resize string
 	// Classes (class_names) are the classes' names, in order.
 	Classes []string
 	// Extractor (extractor_digest) is the digest of the extractor behind which the model was trained; empty for
@@ -79,7 +83,11 @@ func (f Manifest) Write(m *onnx.Model) error {
 			put(n.key, strconv.Itoa(*n.at))
 		}
 	}
+	if f.L2 != 0 {
+		put("l2", strconv.FormatFloat(f.L2, 'g', -1, 64))
+	}
 	put("layout", f.Layout)
+	put("resize", f.Resize)
 	put("extractor_digest", f.Extractor)
 	put("licence", f.Licence)
 	put("training_data", f.TrainingData)
@@ -117,7 +125,7 @@ func (f *Manifest) numbers() []number {
 func ReadManifest(m *onnx.Model) (Manifest, error) {
 	var f Manifest
 	get := func(key string) string { return m.Metadata[keyPrefix+key] }
-	f.Kind, f.Layout, f.Extractor = get("kind"), get("layout"), get("extractor_digest")
+	f.Kind, f.Layout, f.Resize, f.Extractor = get("kind"), get("layout"), get("resize"), get("extractor_digest")
 	f.Licence, f.TrainingData, f.Command, f.Config = get("licence"), get("training_data"), get("command"), get("config")
 	for _, n := range f.numbers() {
 		s := get(n.key)
@@ -129,6 +137,12 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 			return Manifest{}, fmt.Errorf("manifest: %s%s is %q; want a whole number of at least 0", keyPrefix, n.key, s)
 		}
 		*n.at = v
+	}
+	if s := get("l2"); s != "" {
+		var err error
+		if f.L2, err = strconv.ParseFloat(s, 64); err != nil || !(f.L2 > 0) || math.IsInf(f.L2, 0) {
+			return Manifest{}, fmt.Errorf("manifest: %sl2 is %q; want a number above 0", keyPrefix, s)
+		}
 	}
 	if s := get("seed"); s != "" {
 		var err error

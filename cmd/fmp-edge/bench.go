@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fmp/featurize/imagefile"
 	"fmp/onnx/engine/pure"
 )
 
@@ -57,7 +58,7 @@ var benchCommand = command{
 			var times []float64
 			for range *runs {
 				start := time.Now()
-				if _, err := c.compress(ctx, &noise{n: *images, c: c.manifest.C, r: rand.New(rand.NewPCG(1, 2))}); err != nil {
+				if _, _, _, err := c.compress(ctx, &noise{n: *images, c: c.manifest.C, r: rand.New(rand.NewPCG(1, 2))}, false); err != nil {
 					return err
 				}
 				times = append(times, ms(time.Since(start)))
@@ -84,15 +85,15 @@ type noise struct {
 	r        *rand.Rand
 }
 
-func (s *noise) len() int     { return s.n }
-func (s *noise) close() error { return nil }
+func (s *noise) Len() int     { return s.n }
+func (s *noise) Close() error { return nil }
 
-func (s *noise) next(dst []uint8) (int, error) {
+func (s *noise) Next(dst []uint8) (imagefile.Item, error) {
 	for i := range dst {
 		dst[i] = uint8(s.r.UintN(256))
 	}
 	s.at++
-	return s.at % s.c, nil
+	return imagefile.Item{Label: s.at % s.c}, nil
 }
 
 // peakMemory is the largest resident size so far in MiB, from Linux's /proc; 0 elsewhere.

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
@@ -63,7 +65,7 @@ func wanted(kinds []string) string {
 // client is a client graph, ready to run.
 type client struct {
 	manifest  models.Manifest
-	h, w, ch  int
+	fit       imagefile.Fit
 	engine    engine.Engine
 	extractor engine.Session // images and labels to set and present; nil where the graph does not come apart
 	whole     engine.Session // the graph in one piece otherwise
@@ -79,16 +81,12 @@ func openClient(path string, threads int) (*client, error) {
 	}
 	images, ok := m.Graph.Input("images")
 	labels, ok2 := m.Graph.Input("labels")
-	if !ok || !ok2 || images.DType != onnx.Uint8 || labels.DType != onnx.Int64 || len(images.Shape) != 4 {
+	if !ok || !ok2 || labels.DType != onnx.Int64 {
 		return nil, fmt.Errorf("model %s: its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels (int64, [n])", path, m.Graph.Inputs)
 	}
 	c := &client{manifest: f}
-	for i, to := range []*int{&c.h, &c.w, &c.ch} {
-		d := images.Shape[i+1]
-		if !d.IsKnown() || d.Size < 1 || d.Size > 4096 || (i == 2 && d.Size != 1 && d.Size != 3) {
-			return nil, fmt.Errorf("model %s: its images are %v; want a fixed height and width of 1 to 4096 and 1 or 3 channels", path, images)
-		}
-		*to = d.Size
+	if c.fit, err = imagefile.FitOf(images, f); err != nil {
+		return nil, fmt.Errorf("model %s: %w", path, err)
 	}
 	if c.engine, err = pure.New(engine.Options{Threads: threads}); err != nil {
 		return nil, err
@@ -109,53 +107,58 @@ func openClient(path string, threads int) (*client, error) {
 	return c, nil
 }
 
-// compress makes the points of an upload from a source of labelled images.
-func (c *client) compress(ctx context.Context, src source) (*point.Set, error) {
-	n, size := src.len(), c.h*c.w*c.ch
-	if n < 1 || n > maxItems {
-		return nil, fmt.Errorf("%d images; allowed are 1 to %d", n, maxItems)
+// compress makes the points of an upload from a source of labelled images, n of them. Images that cannot be read are left
+// out if skip is set, and named; else they are an error.
+func (c *client) compress(ctx context.Context, src imagefile.Source, skip bool) (set *point.Set, n int, bad []error, err error) {
+	if k := src.Len(); k < 1 || k > maxItems {
+		return nil, 0, nil, fmt.Errorf("%d images; allowed are 1 to %d", k, maxItems)
 	}
 	step := chunk
 	if c.extractor == nil {
-		step = n
+		step = src.Len()
 	}
-	pixels, labels := make([]uint8, min(step, n)*size), make([]int64, min(step, n))
 	d := c.manifest.Dx + c.manifest.C
-	set, present := make([]float32, 0, n*d), make([]float32, 0, n)
-	for from := 0; from < n; from += step {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	var points, present []float32
+	bad, err = imagefile.Read(ctx, src, c.fit, step, skip, func(pixels []uint8, items []imagefile.Item) error {
+		labels := make([]int64, len(items))
+		for i, item := range items {
+			labels[i] = int64(item.Label)
 		}
-		k := min(step, n-from)
-		for i := range k {
-			y, err := src.next(pixels[i*size : (i+1)*size])
-			if err != nil {
-				return nil, err
-			}
-			labels[i] = int64(y)
-		}
-		feeds := map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels[:k*size], k, c.h, c.w, c.ch), "labels": onnx.NewTensor(labels[:k], k)}
+		n += len(items)
+		feeds := map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, len(items), c.fit.H, c.fit.W, c.fit.Ch), "labels": onnx.NewTensor(labels, len(items))}
 		if c.extractor == nil {
 			out, err := engine.Eval(c.whole, feeds, "points", "masses")
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return upload(out["points"], out["masses"], c.manifest)
+			set, err = upload(out["points"], out["masses"], c.manifest)
+			return err
 		}
 		out, err := engine.Eval(c.extractor, feeds, models.ValueSet, models.ValuePresent)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		set, present = append(set, out[models.ValueSet].F32()...), append(present, out[models.ValuePresent].F32()...)
+		points, present = append(points, out[models.ValueSet].F32()...), append(present, out[models.ValuePresent].F32()...)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, 0, nil, err
+	case len(bad) > 0 && !skip:
+		return nil, 0, nil, errors.Join(bad...)
+	case n == 0:
+		return nil, 0, nil, fmt.Errorf("none of the images can be read: %w", errors.Join(bad...))
+	case c.extractor == nil:
+		return set, n, bad, nil
+	case len(points) != n*d || len(present) != n:
+		return nil, 0, nil, fmt.Errorf("the extractor gave %d numbers for %d images of dx %d and %d classes; want %d", len(points), n, c.manifest.Dx, c.manifest.C, n*d)
 	}
-	if len(set) != n*d || len(present) != n {
-		return nil, fmt.Errorf("the extractor gave %d numbers for %d images of dx %d and %d classes; want %d", len(set), n, c.manifest.Dx, c.manifest.C, n*d)
-	}
-	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(set, 1, n, d), models.ValuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")
+	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(points, 1, n, d), models.ValuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")
 	if err != nil {
-		return nil, err
+		return nil, 0, nil, err
 	}
-	return upload(out["points"], out["masses"], c.manifest)
+	set, err = upload(out["points"], out["masses"], c.manifest)
+	return set, n, bad, err
 }
 
 // upload checks what a graph gave against its manifest.

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"fmp/featurize/imagefile"
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/engine/pure"
@@ -33,6 +33,8 @@ type written struct {
 	C      int    `json:"classes"`
 	// Skipped counts files under the folder that are no images.
 	Skipped int `json:"skipped,omitempty"`
+	// Bad counts images that cannot be read and were left out (--on-bad skip).
+	Bad int `json:"bad,omitempty"`
 }
 
 var compressCommand = command{
@@ -44,8 +46,8 @@ var compressCommand = command{
   fmp-edge compress --model embedding.onnx --client a -o a.upload --rows features.npy --labels labels.npy
 
 SOURCE is a folder with one folder of PNG or JPEG images a class, named by the class or its number; a .csv of
-path,label with paths relative to it; or an IDX file of images, plain or .gz. Images are brought to the
-model's size by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
+path,label with paths relative to it; or an IDX file of images, plain or .gz. Images are turned upright (EXIF) and
+brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		model := f.String("model", "", "client graph that fmp fuse wrote; with --rows an embedding")
 		name := f.String("client", "", "name of this client, 1 to 128 bytes")
@@ -58,8 +60,12 @@ model's size by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
 		count := f.Int("count", 0, "images of an IDX file to take; 0 takes all")
 		threads := f.Int("threads", 0, "threads of one operator; 0 is one a core")
 		pixels := f.Int("max-pixels", 4_000_000, "largest image that is decoded, in pixels; each takes 4 bytes or more")
+		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
 		asJSON := f.Bool("json", false, "print JSON")
 		return func(ctx context.Context, args []string, stdout, log io.Writer) error {
+			if *onBad != "fail" && *onBad != "skip" {
+				return usagef("compress: --on-bad is %q; allowed are fail and skip", *onBad)
+			}
 			for _, r := range []struct{ flag, value string }{{"--model", *model}, {"--client", *name}, {"--output", *out}} {
 				if r.value == "" {
 					return usagef("compress: %s is missing; see fmp-edge compress --help", r.flag)
@@ -102,18 +108,25 @@ model's size by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
 				if err != nil {
 					return err
 				}
-				src, others, err := openSource(args[0], *labels, *skip, *count, *pixels, c)
+				src, others, err := imagefile.Open(args[0], imagefile.Options{
+					Fit: c.fit, Classes: imagefile.Classes{Names: c.manifest.Classes, N: c.manifest.C},
+					Labels: *labels, Skip: *skip, Count: *count, MaxPixels: *pixels, MaxItems: maxItems,
+				})
 				if err != nil {
-					return err
+					return misused("compress", err)
 				}
-				defer src.close()
+				defer src.Close()
 				if others > 0 {
 					fmt.Fprintf(log, "fmp-edge: %d files under %s are neither .png nor .jpg nor .jpeg and were left out\n", others, args[0])
 				}
-				if u.Points, err = c.compress(ctx, src); err != nil {
+				var bad []error
+				if u.Points, u.N, bad, err = c.compress(ctx, src, *onBad == "skip"); err != nil {
 					return err
 				}
-				u.N, u.Model, w.Skipped = src.len(), c.manifest.Digest, others
+				for _, err := range bad {
+					fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
+				}
+				u.Model, w.Skipped, w.Bad = c.manifest.Digest, others, len(bad)
 			}
 			data, err := u.Encode()
 			if err != nil {
@@ -133,49 +146,6 @@ model's size by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
 			return err
 		}
 	},
-}
-
-// openSource finds out what a source is.
-func openSource(path, labels string, skip, count, pixels int, c *client) (src source, others int, err error) {
-	known := classes{names: c.manifest.Classes, n: c.manifest.C}
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, 0, fmt.Errorf("images: %w", err)
-	}
-	p := &pictures{h: c.h, w: c.w, ch: c.ch, maxPixels: pixels}
-	list := strings.EqualFold(filepath.Ext(path), ".csv")
-	if (st.IsDir() || list) && (labels != "" || skip != 0 || count != 0) {
-		return nil, 0, usagef("compress: --labels, --skip and --count go with an IDX file, and %s is none", path)
-	}
-	switch {
-	case st.IsDir():
-		if p.files, others, err = listFolder(path, known); err != nil {
-			return nil, 0, err
-		}
-	case list:
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, 0, err
-		}
-		defer f.Close()
-		if p.files, err = readList(f, filepath.Dir(path), known); err != nil {
-			return nil, 0, fmt.Errorf("%s: %w", path, err)
-		}
-	default:
-		if labels == "" {
-			switch strings.ToLower(filepath.Ext(path)) {
-			case ".png", ".jpg", ".jpeg":
-				return nil, 0, usagef("compress: %s is one image and has no label; give a folder with one folder of images a class, or a .csv of path,label", path)
-			}
-			return nil, 0, usagef("compress: %s is neither a folder nor a .csv; an IDX file wants --labels", path)
-		}
-		src, err := openIDX(path, labels, skip, count, c.h, c.w, c.ch, known)
-		if err != nil {
-			return nil, 0, err
-		}
-		return src, 0, nil
-	}
-	return p, others, nil
 }
 
 // readRows reads feature rows (float32 or float64) and labels (integers).

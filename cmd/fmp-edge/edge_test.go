@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"image"
-	"image/color"
-	"image/jpeg"
 	"image/png"
 	"io"
 	"math"
@@ -26,7 +24,6 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
-	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
@@ -258,11 +255,12 @@ func TestParts(t *testing.T) {
 		t.Fatal("the shipped client graph does not come apart")
 	}
 	dir, order := folder(t, im, labels)
-	src, _, err := openSource(dir, "", 0, 0, 1000, c)
+	options := imagefile.Options{Fit: c.fit, Classes: imagefile.Classes{N: c.manifest.C}, MaxItems: n}
+	src, _, err := imagefile.Open(dir, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.compress(t.Context(), src)
+	got, _, _, err := c.compress(t.Context(), src, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,10 +299,10 @@ func TestParts(t *testing.T) {
 		t.Error("a graph without the values to cut at came apart")
 	}
 	c.extractor, c.whole = nil, s
-	if src, _, err = openSource(dir, "", 0, 0, 1000, c); err != nil {
+	if src, _, err = imagefile.Open(dir, options); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = c.compress(t.Context(), src); err != nil {
+	if got, _, _, err = c.compress(t.Context(), src, false); err != nil {
 		t.Fatal(err)
 	}
 	near(t, "whole", got, want, 0)
@@ -438,34 +436,6 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestPixels: raw images of another size and other channels than the model's take the same road as files.
-func TestPixels(t *testing.T) {
-	src := &picture{h: 3, w: 5, ch: 3, pix: make([]uint8, 45)}
-	r := rng.New(4, "pixels")
-	rgba := image.NewRGBA(src.Bounds())
-	for i := range 15 {
-		for c := range 3 {
-			src.pix[3*i+c] = uint8(r.IntN(256))
-		}
-		rgba.SetRGBA(i%5, i/5, color.RGBA{src.pix[3*i], src.pix[3*i+1], src.pix[3*i+2], 255})
-	}
-	for _, size := range []struct{ h, w, ch int }{{3, 5, 3}, {3, 5, 1}, {7, 4, 3}, {2, 2, 1}} {
-		got, want := make([]uint8, size.h*size.w*size.ch), make([]uint8, size.h*size.w*size.ch)
-		imagefile.Pixels(src, size.h, size.w, size.ch, got)
-		imagefile.Pixels(rgba, size.h, size.w, size.ch, want)
-		if !bytes.Equal(got, want) {
-			t.Errorf("%+v: %v, want %v", size, got, want)
-		}
-	}
-	var b bytes.Buffer
-	if err := jpeg.Encode(&b, rgba, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := imagefile.Decode(b.Bytes()); err != nil {
-		t.Errorf("JPEG: %v", err)
-	}
-}
-
 // TestBuilds: the program is small, and on another architecture gives the same upload.
 func TestBuilds(t *testing.T) {
 	if testing.Short() {
@@ -523,69 +493,4 @@ func header(magic uint32, dims ...uint32) []byte {
 		h = binary.BigEndian.AppendUint32(h, d)
 	}
 	return h
-}
-
-// FuzzList: every label that is read is one of the model's, and a list takes at most 400 bytes of memory for each of its bytes.
-func FuzzList(f *testing.F) {
-	f.Add("path,label\na.png,1\n")
-	f.Add("a.png,cat\n\"b,c.jpg\",0\n")
-	f.Add("a.png\n")
-	f.Add("\"")
-	f.Add("a\x00,1")
-	f.Fuzz(func(t *testing.T, text string) {
-		var files []labelled
-		var err error
-		alloctest.AtMost(t, 400*len(text), func() {
-			files, err = readList(strings.NewReader(text), "dir", classes{names: []string{"cat", "dog"}, n: 2})
-		})
-		if err != nil {
-			return
-		}
-		if len(files) == 0 || len(files) > len(text) {
-			t.Fatalf("%d files from %d bytes", len(files), len(text))
-		}
-		for _, l := range files {
-			if l.label < 0 || l.label > 1 || l.path == "" {
-				t.Fatalf("read %+v", l)
-			}
-		}
-	})
-}
-
-// FuzzIDX: every label is one of the model's, every image that is promised is there or missed by name, and no more memory is
-// taken than for the labels, one image of the file and one of the model, twelve bytes a pixel.
-func FuzzIDX(f *testing.F) {
-	f.Add(append(header(0x803, 2, 3, 4), make([]byte, 24)...), append(header(0x801, 2), 0, 1), uint8(0), uint8(0))
-	f.Add(append(header(0x804, 1, 2, 2, 3), make([]byte, 12)...), append(header(0x801, 1), 1), uint8(0), uint8(1))
-	f.Add(append(header(0x803, 3, 5, 5), make([]byte, 75)...), append(header(0x801, 3), 0, 1, 1), uint8(1), uint8(2))
-	f.Add(header(0x803, 1<<31, 1<<31, 1<<31), header(0x801, 1<<31), uint8(0), uint8(0))
-	f.Add(header(0x803, 1, 4096, 4096), append(header(0x801, 1), 1), uint8(0), uint8(1))
-	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, images, labels []byte, skip, count uint8) {
-		for name, data := range map[string][]byte{"images": images, "labels": labels} {
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		dst := make([]uint8, 5*5)
-		alloctest.AtMost(t, 32*len(labels)+3*4096*4096+12*25, func() {
-			s, err := openIDX(filepath.Join(dir, "images"), filepath.Join(dir, "labels"), int(skip), int(count), 5, 5, 1, classes{n: 2})
-			if err != nil {
-				return
-			}
-			defer s.close()
-			if s.len() < 1 || s.len() > len(labels) {
-				t.Errorf("%d images with %d bytes of labels", s.len(), len(labels))
-			}
-			for range min(s.len(), 4) {
-				y, err := s.next(dst)
-				if err != nil {
-					break
-				}
-				if y < 0 || y > 1 {
-					t.Errorf("label %d", y)
-				}
-			}
-		})
-	})
 }

@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"fmp/featurize/imagefile"
 )
 
 // Exit codes.
@@ -39,6 +41,15 @@ func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// misused is err, as a fault of the command line where it is one.
+func misused(command string, err error) error {
+	var m *imagefile.MisuseError
+	if errors.As(err, &m) {
+		return usagef("%s: %w", command, err)
+	}
+	return err
+}
 
 // command is one of the program's.
 type command struct {

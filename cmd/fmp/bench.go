@@ -37,7 +37,7 @@ depend on what else the machine does; the ratio does so less. fmp onnx bench mea
   fmp bench --dataset cifar10 --threads 1 --seconds 5`,
 		Args: noArgs,
 	}
-	s := bindSettingsUnder(cmd, "engine.", &cfg, map[string]string{"threads": "engine.threads", "provider": "engine.provider", "library": "engine.library"})
+	s := bindSettings(cmd, &cfg, hardwareAliases, "engine.")
 	flags := cmd.Flags()
 	flags.StringVar(&dataset, "dataset", "", "digits, digits-color, mnist, cifar10 or cifar100 (default: the setting dataset.name)")
 	flags.Float64Var(&seconds, "seconds", 1, "how long to measure each model on each engine, 0.01 to 600")

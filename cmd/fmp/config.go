@@ -45,6 +45,9 @@ var engineAliases = map[string]string{
 	"engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "library": "engine.library",
 }
 
+// hardwareAliases are those of commands with an --engine of their own.
+var hardwareAliases = map[string]string{"threads": "engine.threads", "provider": "engine.provider", "library": "engine.library"}
+
 func newConfigCommand() *cobra.Command {
 	var asJSON, markdown bool
 	cfg := experiment.Default()

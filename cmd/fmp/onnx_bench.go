@@ -65,7 +65,7 @@ gives are drawn at random; axes of unknown size are the batch where they come fi
   fmp onnx bench attention.onnx --dim n=200`,
 		Args: exactArgs("MODEL"),
 	}
-	s := bindSettingsUnder(cmd, "engine.", &cfg, map[string]string{"threads": "engine.threads", "provider": "engine.provider", "library": "engine.library"})
+	s := bindSettings(cmd, &cfg, hardwareAliases, "engine.")
 	var engineName string
 	flags := cmd.Flags()
 	flags.StringVar(&engineName, "engine", "", "auto, ort, pure or both (default: the setting engine.name)")

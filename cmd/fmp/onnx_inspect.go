@@ -66,7 +66,7 @@ for the sizes that --dim gives; other open sizes are 1.`,
   fmp onnx inspect attention.onnx --dim batch=1 --dim n=200`,
 		Args: exactArgs("MODEL"),
 	}
-	s := bindSettingsUnder(cmd, "engine.", &cfg, map[string]string{"library": "engine.library"})
+	s := bindSettings(cmd, &cfg, map[string]string{"library": "engine.library"}, "engine.")
 	cmd.Flags().StringArrayVar(&dims, "dim", nil, "size of a named axis, `NAME=N`; may be given several times")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -33,7 +33,7 @@ What was written is listed on standard output.`,
   fmp onnx run model.onnx --input a=a.npy --input b=b.pb --output y --format pb --out results --engine pure`,
 		Args: exactArgs("MODEL"),
 	}
-	s := bindSettingsUnder(cmd, "engine.", &cfg, engineAliases)
+	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
 	flags := cmd.Flags()
 	flags.StringArrayVar(&inputs, "input", nil, "input `NAME=FILE`; give one for every input of the model")
 	flags.StringArrayVar(&outputs, "output", nil, "write the output `NAME` only; may be given several times")

@@ -43,7 +43,7 @@ running it; anything else is a failure, which ends the command with exit code 1.
   fmp onnx test my-tests --engine ort --verbose`,
 		Args: exactArgs("DIR"),
 	}
-	s := bindSettingsUnder(cmd, "engine.", &cfg, map[string]string{"threads": "engine.threads", "provider": "engine.provider", "library": "engine.library"})
+	s := bindSettings(cmd, &cfg, hardwareAliases, "engine.")
 	flags := cmd.Flags()
 	flags.StringVar(&engineName, "engine", "", "auto, ort, pure or both (default: the setting engine.name)")
 	flags.Float64Var(&tol.Relative, "relative", tol.Relative, "relative tolerance")

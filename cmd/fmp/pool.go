@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,81 +15,125 @@ import (
 	"fmp/onnx/npy"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/federate"
-	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
-	"fmp/pipeline/sample"
+	"fmp/pipeline/server"
 )
-
-// maxUploads bounds the clients of one pool.
-const maxUploads = 10_000
 
 // pooled is what fmp pool prints.
 type pooled struct {
-	Posterior string   `json:"posterior"`
-	Shape     []int    `json:"shape"` // samples, dx+1 (bias last), classes
-	Clients   []string `json:"clients"`
-	Model     string   `json:"model"` // sha256 of the client graph behind the uploads
-	Points    int      `json:"points"`
-	N         int      `json:"n"` // real points behind them
+	Output  string   `json:"output"`
+	Bytes   int      `json:"bytes,omitempty"`
+	Shape   []int    `json:"shape"` // samples, k+1 (bias last), classes
+	Classes []string `json:"classes,omitempty"`
+	Clients []string `json:"clients"`
+	Skipped []string `json:"skipped,omitempty"` // why, for each upload that was left out
+	Model   string   `json:"model"`             // sha256 of the client graph behind the uploads
+	Points  int      `json:"points"`
+	N       int      `json:"n"` // real points behind them
+	L2      float64  `json:"l2"`
+	Fresh   int      `json:"fresh"`
+	// Inputs and Outputs are those of the classifier.
+	Inputs  []string `json:"inputs,omitempty"`
+	Outputs []string `json:"outputs,omitempty"`
 }
 
+// poolSettings are those that fmp pool reads.
+var poolSettings = []string{"seed", "predictor.", "erm.", "posterior.samples", "engine."}
+
 func newPoolCommand() *cobra.Command {
-	var predictor, client, out string
+	var client, out, onBad string
 	var round uint64
-	var asJSON bool
+	var rows, withSamples, asJSON bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "pool UPLOAD...",
-		Short: "Turn the uploads of clients into samples of the posterior",
-		Long: `Read the uploads that fmp-edge wrote, check each, pool their points, draw unseen points with the predictor,
-and fit a head to each draw: the server's side of the federated martingale posterior.
+		Short: "Turn the uploads of clients into a classifier, one ONNX file",
+		Long: `Read the uploads that fmp-edge wrote, check each, pool their points, draw unseen points with the predictor, and fit a
+head to each draw: the server's side of the federated martingale posterior. What comes out is classifier.onnx: images
+in (uint8, [n, height, width, channels]), class probabilities out, with their entropy and the heads' disagreement. fmp
+predict, fmp evaluate, fmp-edge predict and any ONNX Runtime run it.
 
-All uploads must come from one client graph (--client-graph says which), of one round, and from clients of
-different names. The heads are written as .npy, float64, [samples, dx+1, classes], the bias row last; a
-prediction is the mean of softmax([features, 1] head) over the samples.`,
-		Example: `  fmp pool *.upload --predictor predictor.onnx --client-graph client.onnx -o posterior.npy
-  fmp pool a.upload b.upload --predictor predictor.onnx --set posterior.samples=50 -o posterior.npy`,
+The preprocessing and the extractor are taken from the client graph that made the uploads (--client-graph), the
+predictor from those that come with the program for that extractor (--predictor gives another). Where the client graph
+comes with the program as well, neither is needed. All uploads must come from one client graph, of one round, and from
+clients of different names.
+
+--rows makes the smaller form, which takes feature rows (float32, [n, dx]). An output called .npy gets the heads alone,
+float64, [samples, dx+1, classes], the bias row last; a prediction is then the mean of softmax([features, 1] head).`,
+		Example: `  fmp pool *.upload --client-graph client.onnx -o classifier.onnx
+  fmp pool *.upload --client-graph client.onnx --predictor predictor.onnx --samples 50
+  fmp pool *.upload --client-graph client.onnx --on-bad skip --json`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > maxUploads {
-				return usageErrorf("pool wants 1 to %d uploads and was given %d; fmp pool --help shows how to use it", maxUploads, len(args))
+			if len(args) < 1 || len(args) > server.MaxUploads {
+				return usageErrorf("pool wants 1 to %d uploads and was given %d; fmp pool --help shows how to use it", server.MaxUploads, len(args))
 			}
 			return nil
 		},
 	}
-	s := bindSettingsUnder(cmd, "engine.", &cfg, map[string]string{"threads": "engine.threads", "provider": "engine.provider", "library": "engine.library"})
+	s := bindSettings(cmd, &cfg, runAliases, poolSettings...)
 	flags := cmd.Flags()
-	flags.StringVar(&predictor, "predictor", "", "predictor `MODEL`, as fmp train predictor writes it")
-	flags.StringVar(&client, "client-graph", "", "client `GRAPH` that must have made the uploads")
+	flags.StringVar(&client, "client-graph", "", "client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
 	flags.Uint64Var(&round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
-	flags.StringVarP(&out, "output", "o", "posterior.npy", "`FILE` to write")
+	flags.StringVarP(&out, "output", "o", "classifier.onnx", "`FILE` to write: .onnx, or .npy for the heads alone")
+	flags.BoolVar(&rows, "rows", false, "make the classifier of feature rows, without preprocessing and extractor")
+	flags.BoolVar(&withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
+	flags.StringVar(&onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
 	flags.BoolVar(&asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		if predictor == "" {
-			return usageErrorf("pool: --predictor is missing; fmp train predictor writes one")
+		ext := strings.ToLower(filepath.Ext(out))
+		if ext != ".onnx" && ext != ".npy" {
+			return usageErrorf("--output %s: the name must end in .onnx (a classifier) or .npy (its heads)", out)
 		}
-		m, pm, err := models.Load(predictor)
+		skip, err := skipBad(onBad)
 		if err != nil {
-			return usageError(err)
+			return err
 		}
-		want := federate.Expect{Dx: pm.Dx, C: pm.C}
+		want := federate.Expect{}
+		var graph *onnx.Model
+		r := server.Round{}
 		if client != "" {
-			_, f, err := models.Load(client)
-			if err != nil {
+			if graph, r.Client, err = models.Load(client); err != nil {
 				return usageError(err)
 			}
-			if err := models.Match(f, pm); err != nil {
-				return usageError(err)
-			}
-			want.Model = f.Digest
+			want = federate.Expect{Model: r.Client.Digest}
 		}
 		if flags.Changed("round") {
 			want.Round = &round
 		}
-		uploads, err := readUploads(args, want)
-		if err != nil {
+		var bad []error
+		if r.Uploads, bad = server.ReadUploads(args, want); len(bad) > 0 && (!skip || len(r.Uploads) == 0) {
+			return usageError(errors.Join(bad...))
+		}
+		warn := func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp pool: "+text) }
+		res := pooled{Output: out, Model: r.Uploads[0].Model}
+		for _, err := range bad {
+			warn("left out: " + err.Error())
+			res.Skipped = append(res.Skipped, err.Error())
+		}
+		for _, twins := range server.Twins(r.Uploads) {
+			warn(twins)
+		}
+		for _, u := range r.Uploads {
+			res.Clients = append(res.Clients, u.Client)
+			res.Points, res.N = res.Points+u.Points.N, res.N+u.N
+		}
+		if graph == nil {
+			if graph, r.Client, _, err = experiment.ShippedModel(res.Model); errors.Is(err, fs.ErrNotExist) {
+				return usageErrorf("pool: the uploads were made by the client graph of sha256 %.12s, and it does not come with the program: give it with --client-graph", res.Model)
+			} else if err != nil {
+				return err
+			}
+		}
+		if r.Client.Kind == models.KindEmbedding && ext == ".onnx" && !rows {
+			return usageErrorf("pool: the uploads were made from feature rows, by an embedding; add --rows for the classifier of feature rows")
+		}
+		if err := predictorFor(&r, cfg.Predictor, cfg.Seed); err != nil {
+			return usageError(err)
+		}
+		if err := serverSettings(&r, cfg, s); err != nil {
 			return usageError(err)
 		}
 		eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
@@ -94,87 +141,128 @@ prediction is the mean of softmax([features, 1] head) over the samples.`,
 			return err
 		}
 		defer eng.Close()
-		drawer, err := sample.New(eng, m)
-		if err != nil {
-			return usageError(err)
-		}
-		defer drawer.Close()
-		res := pooled{Posterior: out, Model: uploads[0].Model}
-		var sets []*point.Set
-		for _, u := range uploads {
-			sets = append(sets, u.ToSet())
-			res.Clients = append(res.Clients, u.Client)
-			res.Points, res.N = res.Points+u.Points.N, res.N+u.N
-		}
-		// The clients' own points stay with the clients: the method that runs here reads their uploads alone.
-		task, err := posterior.NewTask(posterior.Input{
-			Clients: sets, Uploads: sets, Drawer: drawer, Samples: cfg.Posterior.Samples, Fresh: cfg.Predictor.Fresh, Seed: cfg.Seed, Stream: "pool", Threads: cfg.Engine.Threads,
-		})
-		if err != nil {
-			return usageError(err)
-		}
-		method, err := posterior.Lookup("FMP")
+		p, err := r.Posterior(cmd.Context(), eng)
 		if err != nil {
 			return err
 		}
-		settings := posterior.DefaultSettings()
-		settings.L2, settings.Tolerance = cfg.ERM.L2, cfg.ERM.Tolerance
-		r, err := method.Run(cmd.Context(), task, settings)
+		heads := p.Ensembles[0].Tensor()
+		res.Shape, res.Classes, res.L2, res.Fresh = heads.Shape, r.Client.Classes, r.L2, r.Fresh
+		if ext == ".npy" {
+			err = npy.Save(out, heads)
+		} else {
+			err = saveClassifier(&r, p, graph, rows, withSamples, &res)
+		}
 		if err != nil {
-			return err
-		}
-		var heads []float64
-		for _, theta := range r.Ensembles[0] {
-			heads = append(heads, theta.W...)
-		}
-		res.Shape = []int{len(r.Ensembles[0]), sets[0].Dx + 1, sets[0].C}
-		if err := npy.Save(out, onnx.NewTensor(heads, res.Shape...)); err != nil {
 			return err
 		}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), res)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "posterior: %s (%d samples of %d x %d)\nfrom:      %d uploads, %d points for n = %d\n", out, res.Shape[0], res.Shape[1], res.Shape[2], len(uploads), res.Points, res.N)
-		return err
+		return res.print(cmd.OutOrStdout())
 	}
 	return cmd
 }
 
-// readUploads reads and checks the uploads of one round, each of another client, all made by one model.
-func readUploads(paths []string, want federate.Expect) ([]*federate.Upload, error) {
-	from := map[string]string{}
-	var out []*federate.Upload
-	for _, path := range paths {
-		u, err := readUpload(path, want)
-		if err != nil {
-			return nil, err
-		}
-		if other, ok := from[u.Client]; ok {
-			return nil, fmt.Errorf("%s and %s are both of client %q; pool one upload of each", other, path, u.Client)
-		}
-		from[u.Client] = path
-		// What the caller did not say, the first upload says.
-		want.Model, want.Round = u.Model, &u.Round
-		want.Dx, want.C = u.Points.Dx, u.Points.C
-		out = append(out, u)
+// print says for people what was made.
+func (p *pooled) print(w io.Writer) error {
+	var b strings.Builder
+	if p.Bytes > 0 {
+		fmt.Fprintf(&b, "classifier: %s (%d bytes, %d heads on %d numbers)\ninput:      %s\noutputs:    %s\n", p.Output, p.Bytes, p.Shape[0], p.Shape[1]-1, strings.Join(p.Inputs, ", "), strings.Join(p.Outputs, ", "))
+		fmt.Fprintf(&b, "classes:    %s\n", clip(strings.Join(p.Classes, ", ")))
+	} else {
+		fmt.Fprintf(&b, "posterior:  %s (%d samples of %d x %d)\n", p.Output, p.Shape[0], p.Shape[1], p.Shape[2])
 	}
-	return out, nil
+	fmt.Fprintf(&b, "from:       %d uploads, %d points for n = %d\n", len(p.Clients), p.Points, p.N)
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-// readUpload reads and checks one upload.
-func readUpload(path string, want federate.Expect) (*federate.Upload, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading upload: %w", err)
+// skipBad reads --on-bad.
+func skipBad(s string) (bool, error) {
+	switch s {
+	case "skip", "fail":
+		return s == "skip", nil
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, federate.MaxBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading upload %s: %w", path, err)
+	return false, usageErrorf("--on-bad is %q; allowed are fail and skip", s)
+}
+
+// predictorFor gives a round its predictor: a file, an untrained one, or the one that comes with the program for the
+// extractor behind the uploads. One that was trained behind another extractor is refused.
+func predictorFor(r *server.Round, c experiment.Predictor, seed uint64) error {
+	var err error
+	switch c.Model {
+	case "default":
+		if r.Predictor, r.PredictorManifest, err = experiment.ShippedBehind(r.Client); errors.Is(err, fs.ErrNotExist) {
+			return errors.New("pool: no predictor comes with the program for the extractor behind these uploads: give one with --predictor FILE (fmp train predictor makes it), or take --predictor untrained, a smoothed bootstrap of the uploads")
+		}
+		return err
+	case "untrained":
+		if r.Predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C}, seed); err != nil {
+			return err
+		}
+		r.PredictorManifest, err = models.ReadManifest(r.Predictor)
+		return err
 	}
-	u, err := federate.Decode(data, want)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if r.Predictor, r.PredictorManifest, err = models.Load(c.Model); err != nil {
+		return err
 	}
-	return u, nil
+	if r.PredictorManifest.Kind != models.KindPredictor {
+		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train predictor writes", c.Model, r.PredictorManifest.Kind)
+	}
+	return models.Match(r.Client, r.PredictorManifest)
+}
+
+// serverSettings fills in what a round is computed with. What nobody gave is what the predictor was made for: a
+// shipped one's data set says it, another's manifest.
+func serverSettings(r *server.Round, c experiment.Config, s *settings) error {
+	_, _, dataset, err := experiment.ShippedModel(r.PredictorManifest.Digest)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c.Dataset.Name = dataset // none for a predictor that is not shipped
+	for _, v := range []struct {
+		key   string
+		leave func()
+	}{
+		{"erm.l2", func() { c.ERM.L2 = r.PredictorManifest.L2 }},
+		{"predictor.fresh", func() { c.Predictor.Fresh = r.PredictorManifest.Fresh }},
+	} {
+		if !s.given(v.key) {
+			v.leave()
+		}
+	}
+	c.Suit()
+	r.L2, r.Tolerance, r.Fresh = c.ERM.L2, c.ERM.Tolerance, c.Predictor.Fresh
+	r.Samples, r.Seed, r.Threads = c.Posterior.Samples, c.Seed, c.Engine.Threads
+	return nil
+}
+
+// saveClassifier makes and writes the classifier of a posterior.
+func saveClassifier(r *server.Round, p *posterior.Result, graph *onnx.Model, rows, withSamples bool, res *pooled) error {
+	var features *onnx.Model
+	var err error
+	if !rows {
+		if features, err = models.FeatureGraph(graph, r.Client); err != nil {
+			return usageError(err)
+		}
+	}
+	m, err := r.Classifier(p, features, withSamples)
+	if err != nil {
+		return err
+	}
+	data, err := onnx.Marshal(m)
+	if err != nil {
+		return err
+	}
+	res.Bytes, res.Inputs, res.Outputs = len(data), named(m.Graph.Inputs), named(m.Graph.Outputs)
+	return onnx.Save(res.Output, m)
+}
+
+// named lists values with their types and shapes.
+func named(vs []onnx.ValueInfo) []string {
+	var out []string
+	for _, v := range vs {
+		out = append(out, fmt.Sprintf("%s %s", v.Name, v))
+	}
+	return out
 }

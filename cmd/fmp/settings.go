@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -55,7 +56,7 @@ type setting struct {
 type settings struct {
 	target  validated
 	cmd     *cobra.Command
-	only    string // where not "", only keys with this prefix have flags
+	reads   []string // keys, and groups with a dot behind them, that the command reads; empty: all
 	fields  []settingField
 	aliases map[string]string // short flag to key
 	file    string
@@ -70,15 +71,15 @@ type settingField struct {
 
 // bindSettings gives cmd a flag for every key of target (a pointer to a struct that holds the defaults),
 // short names for some of them, --config and --set. Call resolve when the command runs.
-func bindSettings(cmd *cobra.Command, target validated, aliases map[string]string) *settings {
-	return bindSettingsUnder(cmd, "", target, aliases)
-}
-
-// bindSettingsUnder is bindSettings with flags for the keys that start with prefix only, for commands that
-// use a part of the settings. Their file and environment may hold the others.
-func bindSettingsUnder(cmd *cobra.Command, prefix string, target validated, aliases map[string]string) *settings {
-	s := &settings{target: target, cmd: cmd, only: prefix, aliases: aliases}
+//
+// reads are the keys, and the groups with a dot behind them ("engine."), that the command reads, where it does not
+// read them all. The others have no flag; file and environment, which commands share, may hold them.
+func bindSettings(cmd *cobra.Command, target validated, aliases map[string]string, reads ...string) *settings {
+	s := &settings{target: target, cmd: cmd, reads: reads, aliases: aliases}
 	collectFields(reflect.ValueOf(target).Elem(), "", &s.fields)
+	s.aliases = maps.Clone(aliases)
+	maps.DeleteFunc(s.aliases, func(_, key string) bool { return !s.isRead(key) })
+	aliases = s.aliases
 	flags := cmd.Flags()
 	short := map[string]string{}
 	for a, key := range aliases {
@@ -91,7 +92,7 @@ func bindSettingsUnder(cmd *cobra.Command, prefix string, target validated, alia
 		return pflag.NormalizedName(name)
 	})
 	for _, f := range s.fields {
-		if !strings.HasPrefix(f.key, prefix) {
+		if !s.isRead(f.key) {
 			continue
 		}
 		usage := f.doc
@@ -122,7 +123,7 @@ func bindSettingsUnder(cmd *cobra.Command, prefix string, target validated, alia
 	flags.StringVar(&s.file, "config", "", "settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+strings.Join(assets.ConfigNames(), ", ")+"; also $FMP_CONFIG")
 	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")
 	_ = cmd.RegisterFlagCompletionFunc("config", completeConfig)
-	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(s.keys()))
+	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(s.keys(), func(key string) bool { return !s.isRead(key) })))
 	return s
 }
 
@@ -171,6 +172,18 @@ func (s *settings) keys() []string {
 }
 
 func (s *settings) known(key string) bool { return slices.Contains(s.keys(), key) }
+
+// isRead says whether the command reads a setting.
+func (s *settings) isRead(key string) bool {
+	return len(s.reads) == 0 || slices.ContainsFunc(s.reads, func(r string) bool {
+		return r == key || strings.HasSuffix(r, ".") && strings.HasPrefix(key, r)
+	})
+}
+
+// given says whether a resolved setting was given by somebody.
+func (s *settings) given(key string) bool {
+	return slices.ContainsFunc(s.list, func(x setting) bool { return x.Key == key && x.Source != "default" && x.Source != sourceSuited })
+}
 
 // unknown words the complaint about a key.
 func (s *settings) unknown(key, where string) error {
@@ -282,6 +295,8 @@ func (s *settings) resolveAll() error {
 			errs = append(errs, fmt.Errorf("--set %s: want KEY=VALUE, --set erm.l2=3 for example", kv))
 		case !s.known(key):
 			errs = append(errs, s.unknown(key, "--set"))
+		case !s.isRead(key):
+			errs = append(errs, fmt.Errorf("--set %s: %s does not read this setting; --help lists those that it reads", key, s.cmd.CommandPath()))
 		case flagged[key]:
 			errs = append(errs, fmt.Errorf("setting %s is given by two flags; give it once", key))
 		default:

@@ -133,6 +133,9 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 		return err
 	}
 	man.Extractor, man.Classes, man.Licence, man.Seed = p.Manifest.Models["extractor"], p.Manifest.Classes, f.licence, cfg.Seed
+	if man.Kind == models.KindPredictor {
+		man.L2 = cfg.ERM.L2
+	}
 	man.TrainingData = fmt.Sprintf("%s, corpus part (images sha256 %s)", p.Config.Dataset.Label(), p.Manifest.Data["images"])
 	man.Command = "fmp " + strings.Join(os.Args[1:], " ")
 	if err := man.Write(m); err != nil {

@@ -112,6 +112,7 @@ func openFolder(ctx context.Context, dir string, side int, progress func(done, t
 		return nil, err
 	}
 	im := Images{N: len(all), H: h, W: w, Ch: ch, Pix: make([]uint8, len(all)*h*w*ch)}
+	fit := imagefile.Fit{H: h, W: w, Ch: ch}
 	var done atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -124,7 +125,7 @@ func openFolder(ctx context.Context, dir string, side int, progress func(done, t
 			if err != nil {
 				return err
 			}
-			imagefile.Pixels(src, h, w, ch, im.At(i))
+			fit.Pixels(src, im.At(i))
 			if k := int(done.Add(1)); progress != nil && (k%64 == 0 || k == len(all)) {
 				progress(k, len(all))
 			}

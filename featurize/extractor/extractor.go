@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/featurize/dataset"
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
@@ -25,6 +26,7 @@ import (
 type Extractor struct {
 	opt      Options
 	sig      signature
+	fit      imagefile.Fit // what images are brought to
 	manifest models.Manifest
 	model    *onnx.Model // pruned to the features
 	sessions []engine.Session
@@ -93,6 +95,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	if x.sig.h < 1 || x.sig.w < 1 || x.sig.h > maxInputSide || x.sig.w > maxInputSide {
 		return nil, fmt.Errorf("images of %dx%d pixels; allowed are 1 to %d a side", x.sig.h, x.sig.w, maxInputSide)
 	}
+	x.fit = imagefile.Fit{H: x.sig.h, W: x.sig.w, Ch: x.sig.ch}
 	if err := evaluates(x.model); err != nil {
 		return nil, err
 	}

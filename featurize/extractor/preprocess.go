@@ -1,18 +1,14 @@
 package extractor
 
 import (
-	"image"
-
-	"golang.org/x/image/draw"
-
 	"fmp/featurize/dataset"
+	"fmp/featurize/imagefile"
 	"fmp/onnx"
 )
 
 // buffer is one worker's memory for a batch.
 type buffer struct {
 	tensor *onnx.Tensor
-	small  *image.RGBA
 	pix    []uint8 // one image at the model's size, [h, w, ch]
 }
 
@@ -41,7 +37,12 @@ func (x *Extractor) feed(images *dataset.Images, from, to int, buf *buffer) (*on
 	}
 	size := s.h * s.w * s.ch
 	for i := range n {
-		x.fit(images, min(from+i, to-1), buf)
+		at := min(from+i, to-1)
+		if src := images.At(at); images.H == s.h && images.W == s.w && images.Ch == s.ch {
+			copy(buf.pix, src)
+		} else {
+			x.fit.Pixels(imagefile.Raw(src, images.H, images.W, images.Ch), buf.pix)
+		}
 		if s.dtype == onnx.Uint8 {
 			arrange(buf.tensor.U8()[i*size:(i+1)*size], buf.pix, s, func(p uint8, _ int) uint8 { return p })
 		} else {
@@ -64,57 +65,5 @@ func arrange[T uint8 | float32](dst []T, pix []uint8, s *signature, f func(p uin
 			}
 			dst[at] = f(pix[k*s.ch+c], c)
 		}
-	}
-}
-
-// fit leaves image i in buf.pix at the model's size and channels. Grey becomes three equal channels; colour
-// becomes grey by 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601). Sizes are changed by Catmull-Rom interpolation,
-// each axis by its own factor.
-func (x *Extractor) fit(images *dataset.Images, i int, buf *buffer) {
-	s := &x.sig
-	src := images.At(i)
-	h, w, ch := images.H, images.W, images.Ch
-	if h != s.h || w != s.w {
-		full := image.NewRGBA(image.Rect(0, 0, w, h))
-		for k := range h * w {
-			p := full.Pix[4*k : 4*k+4]
-			if ch == 1 {
-				p[0], p[1], p[2] = src[k], src[k], src[k]
-			} else {
-				copy(p, src[3*k:3*k+3])
-			}
-			p[3] = 255
-		}
-		if buf.small == nil {
-			buf.small = image.NewRGBA(image.Rect(0, 0, s.w, s.h))
-		}
-		draw.CatmullRom.Scale(buf.small, buf.small.Bounds(), full, full.Bounds(), draw.Src, nil)
-		for k := range s.h * s.w {
-			p := buf.small.Pix[4*k : 4*k+3]
-			put(buf.pix, k, s.ch, p[0], p[1], p[2], ch == 1)
-		}
-		return
-	}
-	if ch == s.ch {
-		copy(buf.pix, src)
-		return
-	}
-	for k := range h * w {
-		if ch == 1 {
-			put(buf.pix, k, s.ch, src[k], src[k], src[k], true)
-		} else {
-			put(buf.pix, k, s.ch, src[3*k], src[3*k+1], src[3*k+2], false)
-		}
-	}
-}
-
-func put(pix []uint8, k, ch int, r, g, b uint8, grey bool) {
-	switch {
-	case ch == 3:
-		pix[3*k], pix[3*k+1], pix[3*k+2] = r, g, b
-	case grey:
-		pix[k] = r
-	default:
-		pix[k] = uint8((299*int(r) + 587*int(g) + 114*int(b) + 500) / 1000)
 	}
 }

@@ -4,10 +4,12 @@
 package imagefile
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"image"
+	"image/color"
 	_ "image/jpeg" // registers the decoder
 	_ "image/png"  // registers the decoder
 	"io"
@@ -29,8 +31,16 @@ const (
 // ErrSize is wrapped where an image has no pixels, or more than are decoded.
 var ErrSize = errors.New("an image of such a size is not decoded")
 
-// Header reads an image's size and refuses what would take too much memory to decode.
-func Header(r io.Reader) (image.Config, error) { return header(r, MaxPixels) }
+// Header reads an image's size, as it is to be shown, and refuses what would take too much memory to decode.
+func Header(r io.Reader) (image.Config, error) {
+	b := bufio.NewReaderSize(r, exifWithin)
+	head, _ := b.Peek(exifWithin) // shorter for a short file
+	c, err := header(b, MaxPixels)
+	if err == nil && readOrientation(head).swaps() {
+		c.Width, c.Height = c.Height, c.Width
+	}
+	return c, err
+}
 
 func header(r io.Reader, pixels int) (image.Config, error) {
 	c, _, err := image.DecodeConfig(r)
@@ -43,7 +53,13 @@ func header(r io.Reader, pixels int) (image.Config, error) {
 	return c, nil
 }
 
-// DecodeFile reads a PNG or JPEG image after checking its size.
+// turned is a picture as it is stored, with what makes it upright; [Fit.Pixels] turns it.
+type turned struct {
+	image.Image
+	by orientation
+}
+
+// DecodeFile reads a PNG or JPEG image after checking its size. Its orientation (EXIF) is left to [Fit.Pixels].
 func DecodeFile(path string) (image.Image, error) { return DecodeFileWithin(path, MaxPixels) }
 
 // DecodeFileWithin is DecodeFile with a bound of its own on the pixels, for devices of little memory.
@@ -79,28 +95,120 @@ func decode(data []byte, limit, pixels int) (image.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("not a readable PNG or JPEG image: %w", err)
 	}
+	if o := readOrientation(data); o != upright {
+		return turned{im, o}, nil
+	}
 	return im, nil
 }
 
-// Pixels scales an image to h x w pixels of ch channels (1 or 3), row-major into dst: Catmull-Rom
-// interpolation, each axis by its own factor, over white. Colour becomes grey by 0.299 R + 0.587 G + 0.114 B
-// (ITU-R BT.601), grey becomes three equal channels.
-func Pixels(src image.Image, h, w, ch int, dst []uint8) {
-	rgba := image.NewRGBA(image.Rect(0, 0, w, h))
-	draw.Draw(rgba, rgba.Bounds(), image.White, image.Point{}, draw.Src)
-	if src.Bounds().Dx() == w && src.Bounds().Dy() == h {
-		draw.Draw(rgba, rgba.Bounds(), src, src.Bounds().Min, draw.Over)
-	} else {
-		draw.CatmullRom.Scale(rgba, rgba.Bounds(), src, src.Bounds(), draw.Over, nil)
+// Resize is how an image of another shape is brought to a model's height and width.
+type Resize string
+
+// The ways to resize, all by Catmull-Rom interpolation.
+const (
+	// Stretch scales each axis by a factor of its own. The default.
+	Stretch Resize = "stretch"
+	// Crop takes the largest part in the middle that has the model's shape.
+	Crop Resize = "crop"
+	// Pad keeps the whole image and adds equal black margins.
+	Pad Resize = "pad"
+)
+
+// ParseResize reads a way to resize; "" is Stretch.
+func ParseResize(s string) (Resize, error) {
+	switch r := Resize(s); r {
+	case "":
+		return Stretch, nil
+	case Stretch, Crop, Pad:
+		return r, nil
 	}
-	for i := range h * w {
-		p := rgba.Pix[4*i : 4*i+4]
-		if ch == 1 {
-			dst[i] = Grey(p[0], p[1], p[2])
-			continue
+	return "", fmt.Errorf("resize is %q; allowed are %s, %s and %s", s, Stretch, Crop, Pad)
+}
+
+// Fit is the shape that images are brought to: the one road from a picture to a model's pixels.
+type Fit struct {
+	H, W, Ch int // Ch is 1 (grey) or 3 (RGB)
+	Resize   Resize
+}
+
+// Size is the number of pixels times channels.
+func (f Fit) Size() int { return f.H * f.W * f.Ch }
+
+// Pixels turns src upright, resizes it, and writes [H, W, Ch], row-major, into dst. Transparent pixels show white. Colour
+// becomes grey by 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), grey becomes three equal channels.
+func (f Fit) Pixels(src image.Image, dst []uint8) {
+	o := upright
+	if t, ok := src.(turned); ok {
+		src, o = t.Image, t.by
+	}
+	w, h := f.W, f.H // of the picture as it is stored
+	if o.swaps() {
+		w, h = h, w
+	}
+	from, to := src.Bounds(), image.Rect(0, 0, w, h)
+	rgba := image.NewRGBA(to)
+	switch sw, sh := from.Dx(), from.Dy(); f.Resize {
+	case Crop:
+		cw, ch := sw, sh
+		if sw*h > sh*w {
+			cw = max(1, (2*sh*w+h)/(2*h))
+		} else {
+			ch = max(1, (2*sw*h+w)/(2*w))
 		}
-		copy(dst[3*i:3*i+3], p[:3])
+		corner := from.Min.Add(image.Pt((sw-cw)/2, (sh-ch)/2))
+		from = image.Rectangle{corner, corner.Add(image.Pt(cw, ch))}
+	case Pad:
+		pw, ph := w, h
+		if sw*h > sh*w {
+			ph = max(1, (2*sh*w+sw)/(2*sw))
+		} else {
+			pw = max(1, (2*sw*h+sh)/(2*sh))
+		}
+		draw.Draw(rgba, to, image.Black, image.Point{}, draw.Src)
+		corner := image.Pt((w-pw)/2, (h-ph)/2)
+		to = image.Rectangle{corner, corner.Add(image.Pt(pw, ph))}
 	}
+	draw.Draw(rgba, to, image.White, image.Point{}, draw.Src)
+	if from.Size() == to.Size() {
+		draw.Draw(rgba, to, src, from.Min, draw.Over)
+	} else {
+		draw.CatmullRom.Scale(rgba, to, src, from, draw.Over, nil)
+	}
+	for y := range f.H {
+		for x := range f.W {
+			sx, sy := o.stored(x, y, w, h)
+			p, at := rgba.Pix[4*(sy*w+sx):], y*f.W+x
+			if f.Ch == 1 {
+				dst[at] = Grey(p[0], p[1], p[2])
+			} else {
+				copy(dst[3*at:3*at+3], p)
+			}
+		}
+	}
+}
+
+// Raw lets raw pixels, [h, w, ch], be read as an image.
+func Raw(pix []uint8, h, w, ch int) image.Image {
+	if ch == 1 {
+		return &image.Gray{Pix: pix, Stride: w, Rect: image.Rect(0, 0, w, h)}
+	}
+	return &rgb{h: h, w: w, pix: pix}
+}
+
+// rgb is pixels of three channels without the fourth that the standard library's pictures have.
+type rgb struct {
+	h, w int
+	pix  []uint8
+}
+
+func (p *rgb) ColorModel() color.Model { return color.RGBAModel }
+func (p *rgb) Bounds() image.Rectangle { return image.Rect(0, 0, p.w, p.h) }
+func (p *rgb) At(x, y int) color.Color { return p.RGBA64At(x, y) }
+
+// RGBA64At is At without an allocation, which package draw looks for.
+func (p *rgb) RGBA64At(x, y int) color.RGBA64 {
+	v := p.pix[3*(y*p.w+x):]
+	return color.RGBA64{uint16(v[0]) * 0x101, uint16(v[1]) * 0x101, uint16(v[2]) * 0x101, 0xffff}
 }
 
 // Grey is the grey of a colour (ITU-R BT.601), which leaves greys as they are.

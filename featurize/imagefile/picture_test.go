@@ -52,7 +52,7 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("an image of %v passed", s)
 		}
 		if s.Dx()*s.Dy() <= 1<<14 { // scaling a large one tells nothing more
-			Pixels(im, 5, 7, 3, make([]uint8, 105))
+			Fit{5, 7, 3, Crop}.Pixels(im, make([]uint8, 105))
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"fmp/assets"
 	"fmp/featurize"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
@@ -224,24 +223,6 @@ func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor
 		return nil, err
 	}
 	return extractor.New(eng, m, f, o, ds.Train.Images)
-}
-
-// shipped is a model that comes with the program, with its manifest.
-func shipped(dataset, kind string) (*onnx.Model, models.Manifest, error) {
-	data, err := assets.Model(dataset, kind)
-	if err != nil {
-		return nil, models.Manifest{}, err
-	}
-	m, err := onnx.Unmarshal(data)
-	if err != nil {
-		return nil, models.Manifest{}, fmt.Errorf("shipped %s of %s: %w", kind, dataset, err)
-	}
-	f, err := models.ReadManifest(m)
-	if err != nil {
-		return nil, models.Manifest{}, fmt.Errorf("shipped %s of %s: %w", kind, dataset, err)
-	}
-	f.Source, f.Digest = "shipped with the program for "+dataset, models.DigestBytes(data)
-	return m, f, nil
 }
 
 // model finds a predictor or an embedding: a file, the shipped one, or an untrained one. A shipped one that

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 
+	"fmp/onnx"
 	"fmp/onnx/suggest"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/point"
@@ -20,6 +21,15 @@ type Theta = erm.Theta
 
 // Ensemble is posterior samples of one head. Its prediction is the mean of its softmaxes (metric.Predict).
 type Ensemble []Theta
+
+// Tensor is the heads as [S, D, C], the row of biases last.
+func (e Ensemble) Tensor() *onnx.Tensor {
+	var w []float64
+	for _, t := range e {
+		w = append(w, t.W...)
+	}
+	return onnx.NewTensor(w, len(e), e[0].D, e[0].C)
+}
 
 // Result is what a method made of a task.
 type Result struct {

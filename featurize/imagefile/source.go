@@ -1,0 +1,435 @@
+package imagefile
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxList bounds a list of images: 16 MiB.
+	maxList = 16 << 20
+	// maxIDX bounds the labels of an IDX file.
+	maxIDX = 1_000_000
+)
+
+// Unlabelled is the label of an image that has none, or one that the model does not know.
+const Unlabelled = -1
+
+// Item is an image of a source.
+type Item struct {
+	Name  string // its path, or its number in an IDX file
+	Label int    // 0 to C-1, or Unlabelled
+}
+
+// Source gives images one after the other.
+type Source interface {
+	Len() int
+	// Next writes the pixels of the next image, brought into shape. A *BadImage error is of this one alone.
+	Next(dst []uint8) (Item, error)
+	Close() error
+}
+
+// BadImage is an image that cannot be read; those behind it can.
+type BadImage struct{ Err error }
+
+func (e *BadImage) Error() string { return e.Err.Error() }
+func (e *BadImage) Unwrap() error { return e.Err }
+
+// MisuseError says that a source was asked for in a way that makes no sense.
+type MisuseError struct{ text string }
+
+func (e *MisuseError) Error() string { return e.text }
+
+func misuse(format string, args ...any) error { return &MisuseError{fmt.Sprintf(format, args...)} }
+
+// Options say how a source is read.
+type Options struct {
+	Fit Fit
+	// Classes are those that folders and lists name.
+	Classes Classes
+	// Optional lets images have no label: a single image, files beside the folders, a list of paths.
+	Optional bool
+	// Labels is the IDX file with the labels of an IDX file's images; Skip and Count choose among them (Count 0: all
+	// that follow).
+	Labels      string
+	Skip, Count int
+	// MaxPixels bounds an image before it is decoded (default [MaxPixels]); MaxItems the images of a source.
+	MaxPixels, MaxItems int
+}
+
+// Open opens a folder of PNG or JPEG images (one folder a class), a list of them (.csv of path,label), an IDX file of
+// images, or, where labels are optional, one image. others counts files under a folder that are no images.
+func Open(path string, o Options) (src Source, others int, err error) {
+	if o.MaxPixels == 0 {
+		o.MaxPixels = MaxPixels
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("images: %w", err)
+	}
+	ext := strings.ToLower(filepath.Ext(path))
+	picture := ext == ".png" || ext == ".jpg" || ext == ".jpeg"
+	if (st.IsDir() || ext == ".csv" || picture) && (o.Labels != "" || o.Skip != 0 || o.Count != 0) {
+		return nil, 0, misuse("--labels, --skip and --count go with an IDX file, and %s is none", path)
+	}
+	p := &pictures{Options: o}
+	switch {
+	case st.IsDir():
+		if p.files, others, err = listFolder(path, o); err != nil {
+			return nil, 0, err
+		}
+	case ext == ".csv":
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer f.Close()
+		if p.files, err = readList(f, filepath.Dir(path), o); err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", path, err)
+		}
+	case picture && o.Optional:
+		p.files = []Item{{path, Unlabelled}}
+	case picture:
+		return nil, 0, misuse("%s is one image and has no label; give a folder with one folder of images a class, or a .csv of path,label", path)
+	case o.Labels == "" && !o.Optional:
+		return nil, 0, misuse("%s is neither a folder nor a .csv; an IDX file wants --labels", path)
+	default:
+		src, err := openIDX(path, o)
+		return src, 0, err
+	}
+	return p, others, nil
+}
+
+// Read hands do the images of a source in its order, at most n at a time: their pixels, one after another, and what they
+// are. Images that cannot be read are left out and returned as bad; do has then seen the others if skip is set, and
+// perhaps some of them if not.
+func Read(ctx context.Context, src Source, f Fit, n int, skip bool, do func(pixels []uint8, items []Item) error) (bad []error, err error) {
+	size := f.Size()
+	pixels, items := make([]uint8, n*size), make([]Item, 0, n)
+	flush := func() error {
+		if len(items) == 0 || len(bad) > 0 && !skip {
+			return nil
+		}
+		err := do(pixels[:len(items)*size], items)
+		items = items[:0]
+		return err
+	}
+	for range src.Len() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		at := len(items)
+		if len(bad) > 0 && !skip {
+			at, items = 0, items[:0] // the rest is read to name all that is bad
+		}
+		item, err := src.Next(pixels[at*size : (at+1)*size])
+		var one *BadImage
+		if errors.As(err, &one) {
+			bad = append(bad, err)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if items = append(items, item); len(items) == n {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return bad, flush()
+}
+
+// Classes maps the names that folders and lists use to labels: a class's name, or its number from 0.
+type Classes struct {
+	Names []string
+	N     int
+}
+
+func (c Classes) label(name string) (int, error) {
+	if i := slices.Index(c.Names, name); i >= 0 {
+		return i, nil
+	}
+	if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < c.N {
+		return i, nil
+	}
+	// Names that are the numbers need not be said twice.
+	known := ""
+	for i, n := range c.Names {
+		if n != strconv.Itoa(i) {
+			known = strings.Join(c.Names, ", ")
+			break
+		}
+	}
+	if len(known) > 200 {
+		known = known[:200] + "..."
+	}
+	if known != "" {
+		known = " and " + known
+	}
+	return 0, fmt.Errorf("%q is no class of the model; it knows 0 to %d%s", name, c.N-1, known)
+}
+
+// pictures is a source of PNG and JPEG files.
+type pictures struct {
+	Options
+	files []Item
+	at    int
+}
+
+func (p *pictures) Len() int     { return len(p.files) }
+func (p *pictures) Close() error { return nil }
+
+func (p *pictures) Next(dst []uint8) (Item, error) {
+	f := p.files[p.at]
+	p.at++
+	im, err := DecodeFileWithin(f.Name, p.MaxPixels)
+	if errors.Is(err, ErrSize) {
+		err = fmt.Errorf("%w; scale it down, or allow more with --max-pixels", err)
+	}
+	if err != nil {
+		return f, &BadImage{err}
+	}
+	p.Fit.Pixels(im, dst)
+	return f, nil
+}
+
+// listFolder lists the images of DIR/CLASS/..., in the order of their names; where labels are optional, those of DIR as
+// well. Hidden files and links are left out; so are files of other types, which are counted.
+func listFolder(dir string, o Options) (files []Item, others int, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || !e.IsDir() && !o.Optional {
+			continue
+		}
+		base, label := filepath.Join(dir, e.Name()), Unlabelled
+		if e.IsDir() {
+			if label, err = o.Classes.label(e.Name()); err != nil {
+				if !o.Optional {
+					return nil, 0, fmt.Errorf("folder %s: %w", base, err)
+				}
+				label = Unlabelled
+			}
+		}
+		err = filepath.WalkDir(base, func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(e.Name(), ".") && path != base {
+				if e.IsDir() {
+					return filepath.SkipDir
+				}
+				return nil
+			}
+			if !e.Type().IsRegular() {
+				return nil
+			}
+			switch strings.ToLower(filepath.Ext(path)) {
+			case ".png", ".jpg", ".jpeg":
+			default:
+				others++
+				return nil
+			}
+			if len(files) == o.MaxItems {
+				return fmt.Errorf("more than %d images under %s", o.MaxItems, dir)
+			}
+			files = append(files, Item{path, label})
+			return nil
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	if len(files) == 0 {
+		left, where := "", " in folders named by class"
+		if others > 0 {
+			left = fmt.Sprintf(" (%d files there are neither .png nor .jpg nor .jpeg)", others)
+		}
+		if o.Optional {
+			return nil, 0, fmt.Errorf("%s has no PNG or JPEG images%s", dir, left)
+		}
+		return nil, 0, fmt.Errorf("%s has no PNG or JPEG images%s%s; lay them out as %s", dir, where, left, filepath.Join(dir, "CLASS", "image.png"))
+	}
+	return files, others, nil
+}
+
+// readList reads lines of path,label, of path alone where labels are optional; a first line of just that is a title. Paths
+// are relative to the list.
+func readList(r io.Reader, dir string, o Options) ([]Item, error) {
+	b := bufio.NewReader(io.LimitReader(r, maxList+1))
+	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // the byte order mark of spreadsheets
+		b.Discard(len(mark))
+	}
+	c := csv.NewReader(b)
+	c.FieldsPerRecord = 2
+	if o.Optional {
+		c.FieldsPerRecord = 0 // as many as the first line has
+	}
+	c.ReuseRecord = true
+	var files []Item
+	for line := 1; ; line++ {
+		record, err := c.Read()
+		if c.InputOffset() > maxList {
+			return nil, fmt.Errorf("a list of more than %d bytes", maxList)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil || len(record) > 2 {
+			if err == nil {
+				err = fmt.Errorf("record %d has %d fields", line, len(record))
+			}
+			return nil, fmt.Errorf("want lines of path,label with a comma between the two: %w", err)
+		}
+		path, name := record[0], ""
+		if len(record) == 2 {
+			name = strings.TrimSpace(record[1])
+		}
+		if line == 1 && strings.EqualFold(path, "path") && (len(record) == 1 || strings.EqualFold(name, "label")) {
+			continue
+		}
+		if path == "" || strings.ContainsRune(path, 0) {
+			return nil, fmt.Errorf("record %d: the path is %q; want the path of an image", line, path)
+		}
+		label := Unlabelled
+		if name != "" || !o.Optional {
+			if label, err = o.Classes.label(name); err != nil {
+				return nil, fmt.Errorf("record %d: label %w", line, err)
+			}
+		}
+		if len(files) == o.MaxItems {
+			return nil, fmt.Errorf("more than %d images", o.MaxItems)
+		}
+		path = filepath.FromSlash(path)
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		files = append(files, Item{path, label})
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no images in the list; want lines of path,label")
+	}
+	return files, nil
+}
+
+// idx is a source of images of one size in an IDX file, read as they are needed.
+type idx struct {
+	Options
+	file    *os.File
+	r       io.Reader
+	labels  []byte // nil where there are none
+	n, at   int
+	h, w, c int
+	buf     []uint8
+}
+
+func openIDX(images string, o Options) (*idx, error) {
+	s := &idx{Options: o}
+	if o.Labels != "" {
+		err := ReadFile(o.Labels, func(r io.Reader, size int64) error {
+			dims, err := IDXHeader(r, 1, 1)
+			if err != nil {
+				return err
+			}
+			if dims[0] > maxIDX {
+				return fmt.Errorf("the header says %d labels; at most %d are read", dims[0], maxIDX)
+			}
+			s.labels, err = ReadExactly(r, dims[0], size)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("labels: %w", err)
+		}
+	}
+	f, err := os.Open(images)
+	if err != nil {
+		return nil, err
+	}
+	s.file = f
+	if err := s.open(images); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", images, err)
+	}
+	return s, nil
+}
+
+func (s *idx) open(path string) error {
+	s.r = bufio.NewReaderSize(s.file, 1<<15)
+	if filepath.Ext(path) == ".gz" {
+		z, err := gzip.NewReader(s.r)
+		if err != nil {
+			return err
+		}
+		s.r = z
+	}
+	dims, err := IDXHeader(s.r, 3, 4)
+	if err != nil {
+		return err
+	}
+	if len(dims) == 3 {
+		dims = append(dims, 1)
+	}
+	all := dims[0]
+	if s.Labels != "" && all != len(s.labels) {
+		return fmt.Errorf("it has %d images and there are %d labels; the two files do not belong together", all, len(s.labels))
+	}
+	s.h, s.w, s.c = dims[1], dims[2], dims[3]
+	if s.h < 1 || s.w < 1 || s.h > 4096 || s.w > 4096 || (s.c != 1 && s.c != 3) {
+		return fmt.Errorf("images of %dx%d pixels and %d channels; allowed are 1 to 4096 pixels a side and 1 or 3 channels", s.h, s.w, s.c)
+	}
+	if s.Skip >= all {
+		return fmt.Errorf("%d images are to be skipped and there are %d", s.Skip, all)
+	}
+	if s.n = s.Count; s.n == 0 {
+		s.n = all - s.Skip
+	}
+	if s.n > all-s.Skip {
+		return fmt.Errorf("%d images are wanted after %d, and there are %d in all", s.n, s.Skip, all)
+	}
+	if s.n > s.MaxItems {
+		return fmt.Errorf("%d images; allowed are %d; take fewer with --count", s.n, s.MaxItems)
+	}
+	if s.labels != nil {
+		s.labels = s.labels[s.Skip : s.Skip+s.n]
+	}
+	for i, y := range s.labels {
+		if int(y) >= s.Classes.N {
+			return fmt.Errorf("label %d of image %d; the model knows 0 to %d", y, s.Skip+i, s.Classes.N-1)
+		}
+	}
+	s.buf = make([]uint8, s.h*s.w*s.c)
+	if _, err := io.CopyN(io.Discard, s.r, int64(s.Skip)*int64(len(s.buf))); err != nil {
+		return fmt.Errorf("truncated before image %d: %w", s.Skip, err)
+	}
+	return nil
+}
+
+func (s *idx) Len() int     { return s.n }
+func (s *idx) Close() error { return s.file.Close() }
+
+func (s *idx) Next(dst []uint8) (Item, error) {
+	item := Item{fmt.Sprintf("%s#%d", s.file.Name(), s.Skip+s.at), Unlabelled}
+	if _, err := io.ReadFull(s.r, s.buf); err != nil {
+		return item, fmt.Errorf("%s: truncated at image %d of those wanted: %w", s.file.Name(), s.at, err)
+	}
+	if s.labels != nil {
+		item.Label = int(s.labels[s.at])
+	}
+	s.at++
+	s.Fit.Pixels(Raw(s.buf, s.h, s.w, s.c), dst)
+	return item, nil
+}

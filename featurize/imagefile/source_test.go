@@ -1,0 +1,118 @@
+package imagefile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/onnx/alloctest"
+)
+
+func idxHeader(magic uint32, dims ...uint32) []byte {
+	h := binary.BigEndian.AppendUint32(nil, magic)
+	for _, d := range dims {
+		h = binary.BigEndian.AppendUint32(h, d)
+	}
+	return h
+}
+
+// TestPixels: raw images of another size and other channels than the model's take the same road as files.
+func TestPixels(t *testing.T) {
+	pix := make([]uint8, 45)
+	src := Raw(pix, 3, 5, 3)
+	r := rng.New(4, "pixels")
+	rgba := image.NewRGBA(src.Bounds())
+	for i := range 15 {
+		for c := range 3 {
+			pix[3*i+c] = uint8(r.IntN(256))
+		}
+		rgba.SetRGBA(i%5, i/5, color.RGBA{pix[3*i], pix[3*i+1], pix[3*i+2], 255})
+	}
+	for _, size := range []Fit{{3, 5, 3, Stretch}, {3, 5, 1, Stretch}, {7, 4, 3, Crop}, {2, 2, 1, Pad}} {
+		got, want := make([]uint8, size.Size()), make([]uint8, size.Size())
+		size.Pixels(src, got)
+		size.Pixels(rgba, want)
+		if !bytes.Equal(got, want) {
+			t.Errorf("%+v: %v, want %v", size, got, want)
+		}
+	}
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, rgba, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Decode(b.Bytes()); err != nil {
+		t.Errorf("JPEG: %v", err)
+	}
+}
+
+// FuzzList: every label that is read is one of the model's, and a list takes at most 400 bytes of memory for each of its bytes.
+func FuzzList(f *testing.F) {
+	f.Add("path,label\na.png,1\n")
+	f.Add("a.png,cat\n\"b,c.jpg\",0\n")
+	f.Add("a.png\n")
+	f.Add("\"")
+	f.Add("a\x00,1")
+	f.Fuzz(func(t *testing.T, text string) {
+		var files []Item
+		var err error
+		alloctest.AtMost(t, 400*len(text), func() {
+			files, err = readList(strings.NewReader(text), "dir", Options{Classes: Classes{Names: []string{"cat", "dog"}, N: 2}, MaxItems: 1000})
+		})
+		if err != nil {
+			return
+		}
+		if len(files) == 0 || len(files) > len(text) {
+			t.Fatalf("%d files from %d bytes", len(files), len(text))
+		}
+		for _, l := range files {
+			if l.Label < 0 || l.Label > 1 || l.Name == "" {
+				t.Fatalf("read %+v", l)
+			}
+		}
+	})
+}
+
+// FuzzIDX: every label is one of the model's, every image that is promised is there or missed by name, and no more memory is
+// taken than for the labels, one image of the file and one of the model, twelve bytes a pixel.
+func FuzzIDX(f *testing.F) {
+	f.Add(append(idxHeader(0x803, 2, 3, 4), make([]byte, 24)...), append(idxHeader(0x801, 2), 0, 1), uint8(0), uint8(0))
+	f.Add(append(idxHeader(0x804, 1, 2, 2, 3), make([]byte, 12)...), append(idxHeader(0x801, 1), 1), uint8(0), uint8(1))
+	f.Add(append(idxHeader(0x803, 3, 5, 5), make([]byte, 75)...), append(idxHeader(0x801, 3), 0, 1, 1), uint8(1), uint8(2))
+	f.Add(idxHeader(0x803, 1<<31, 1<<31, 1<<31), idxHeader(0x801, 1<<31), uint8(0), uint8(0))
+	f.Add(idxHeader(0x803, 1, 4096, 4096), append(idxHeader(0x801, 1), 1), uint8(0), uint8(1))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, images, labels []byte, skip, count uint8) {
+		for name, data := range map[string][]byte{"images": images, "labels": labels} {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dst := make([]uint8, 5*5)
+		alloctest.AtMost(t, 32*len(labels)+3*4096*4096+12*25, func() {
+			s, err := openIDX(filepath.Join(dir, "images"), Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2}, Labels: filepath.Join(dir, "labels"), Skip: int(skip), Count: int(count), MaxItems: 1000})
+			if err != nil {
+				return
+			}
+			defer s.Close()
+			if s.Len() < 1 || s.Len() > len(labels) {
+				t.Errorf("%d images with %d bytes of labels", s.Len(), len(labels))
+			}
+			for range min(s.Len(), 4) {
+				item, err := s.Next(dst)
+				if err != nil {
+					break
+				}
+				if y := item.Label; y < 0 || y > 1 {
+					t.Errorf("label %d", y)
+				}
+			}
+		})
+	})
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"fmp/pipeline/federate"
+)
+
+// MaxUploads bounds the clients of one round.
+const MaxUploads = 10_000
+
+// Upload is one client's, read from a file and checked.
+type Upload struct {
+	*federate.Upload
+	Path, Digest string // sha256 of the file
+}
+
+// ReadUploads reads and checks the uploads of one round, each of another client, all made by one model. What want leaves
+// open, the first good upload says. bad are the errors of those that cannot be used, all of them.
+func ReadUploads(paths []string, want federate.Expect) (good []Upload, bad []error) {
+	from := map[string]string{}
+	for _, path := range paths {
+		u, err := readUpload(path, want)
+		if err == nil && from[u.Client] != "" {
+			err = fmt.Errorf("%s and %s are both of client %q; pool one upload of each", from[u.Client], path, u.Client)
+		}
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		from[u.Client] = path
+		want.Model, want.Round = u.Model, &u.Round
+		want.Dx, want.C = u.Points.Dx, u.Points.C
+		good = append(good, *u)
+	}
+	return good, bad
+}
+
+func readUpload(path string, want federate.Expect) (*Upload, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading upload: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, federate.MaxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading upload %s: %w", path, err)
+	}
+	u, err := federate.Decode(data, want)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	sum := sha256.Sum256(data)
+	return &Upload{u, path, hex.EncodeToString(sum[:])}, nil
+}
+
+// Twins names the pairs of uploads that hold the same points and masses: one client under two names, perhaps.
+func Twins(us []Upload) []string {
+	var out []string
+	for i, a := range us {
+		for _, b := range us[:i] {
+			if slices.Equal(a.Points.Z, b.Points.Z) && slices.Equal(a.Points.W, b.Points.W) {
+				out = append(out, fmt.Sprintf("%s and %s hold the same points, from clients %q and %q: are they one client's?", b.Path, a.Path, b.Client, a.Client))
+				break
+			}
+		}
+	}
+	return out
+}
