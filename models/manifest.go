@@ -21,10 +21,11 @@ const (
 	KindEmbedding  = "embedding"
 	KindClient     = "client"
 	KindClassifier = "classifier"
+	KindOpen       = "open"
 )
 
 // kinds lists the Kind constants.
-var kinds = []string{KindExtractor, KindPredictor, KindEmbedding, KindClient, KindClassifier}
+var kinds = []string{KindExtractor, KindPredictor, KindEmbedding, KindClient, KindClassifier, KindOpen}
 
 // Manifest is what a model file says of itself in its metadata properties, each under "fmp." and the name
 // given here. A zero field is not written.

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/train"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
 )
@@ -256,5 +258,60 @@ func TestScore(t *testing.T) {
 		if d := (up-down)/(2*h) - cot.W[i]; d > 1e-7 || d < -1e-7 {
 			t.Errorf("distance, weight %d: derivative %v is off by %v", i, cot.W[i], d)
 		}
+	}
+}
+
+// TestTrainOpen: training on classes left out improves what untrained scalars score on others, gives the same bytes when it is
+// stopped and resumed, and whatever the number of workers.
+func TestTrainOpen(t *testing.T) {
+	c := OpenConfig{Config: config(t, 12), Coordinates: 5}
+	c.Corpus = blobs(t, "open corpus", 1600, 6, 12)
+	c.ValidateEvery, c.Clients, c.Samples = 12, 5, 8
+	c.Log = filepath.Join(t.TempDir(), "log.jsonl")
+	var last train.Metrics
+	c.Progress = func(p train.Progress) { last = p.Validation }
+	m, err := TrainOpen(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := open.FromModel(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.K() != 5 || p.Scalars == open.Start {
+		t.Errorf("%d coordinates, scalars %v", p.K(), p.Scalars)
+	}
+	after := last["nll"] + last["joint"]
+	c.Rate, c.Log = 1e-12, ""
+	if _, err := TrainOpen(context.Background(), c); err != nil {
+		t.Fatal(err)
+	}
+	if before := last["nll"] + last["joint"]; !(after < before-0.01) {
+		t.Errorf("validation loss %v, untrained %v", after, before)
+	}
+
+	c.Rate, c.Workers, c.Checkpoint = 0, 1, filepath.Join(t.TempDir(), "checkpoint")
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	c.Progress = func(p train.Progress) {
+		if p.Step == 5 {
+			stop()
+		}
+	}
+	if _, err := TrainOpen(ctx, c); !errors.Is(err, context.Canceled) {
+		t.Fatalf("stopped: %v", err)
+	}
+	c.Progress, c.Workers = nil, 3
+	again, err := TrainOpen(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(bytesOf(t, again), bytesOf(t, m)) {
+		t.Error("a training that was stopped and resumed gave another model")
+	}
+	c.Checkpoint = ""
+	c.Corpus = blobs(t, "few", 300, 4, 3)
+	if _, err := TrainOpen(context.Background(), c); err == nil || !strings.Contains(err.Error(), "4 and more") {
+		t.Errorf("three classes: %v", err)
 	}
 }

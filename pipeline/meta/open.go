@@ -1,0 +1,306 @@
+package meta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/optim"
+	"fmp/onnx/train"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/open"
+	"fmp/pipeline/task"
+)
+
+// OpenConfig is how an open predictor is trained. Of Config, Points, Alphas, L2, Fresh, Warmup, Clip, EMA and Validation have no part
+// in it; Steps defaults to 300, Batch to 4 tasks, Samples to 32 and Rate to 0.05.
+type OpenConfig struct {
+	Config
+	// Coordinates is the most that features are projected to; default 128.
+	Coordinates int
+}
+
+// openSplits is how many ways the corpus's classes are cut in halves.
+const openSplits = 8
+
+// Tasks of training have 5 to 20 classes and, at a client, 10, 20 or 40 points, homogeneous or of few classes a client. In openHard of them the
+// classes are neighbours.
+const (
+	openLeast, openMost = 5, 20
+	openHard            = 0.3
+	openTarget          = 200 // held-out points
+	openBatches         = 40  // of the joint score
+)
+
+var (
+	openPoints = []int{10, 20, 40}
+	openAlphas = []float64{0, 0.1}
+)
+
+// openPenalty keeps the scalars that few tasks speak of near 0.
+const openPenalty = 0.003
+
+// openSplit is one half of the corpus's classes as tasks, and the moments of the other half.
+type openSplit struct {
+	moments *open.Moments
+	tasks   *task.Bank // of the classes left out, in coordinates of the others
+	// distance [K][K] of the class means.
+	distance [][]float64
+}
+
+// TrainOpen trains an open predictor (pipeline/open) by leaving classes out: moments come from half of the corpus's classes,
+// tasks from the other half, and the scalars are learned by Adam on the score of single held-out points plus the joint score of
+// ten of them. The moments of the result are those of all of the corpus. Metrics: loss, nll, joint; in validation those
+// of tasks that no step saw.
+func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
+	if c.Steps == 0 {
+		c.Steps = 300
+	}
+	if c.Coordinates == 0 {
+		c.Coordinates = 128
+	}
+	c.Fresh, c.Validation = 1, nil // no points are drawn; validation tasks are of classes left out
+	if err := c.fill(4, 32, 0.05); err != nil {
+		return nil, err
+	}
+	out, err := newOpen(c.Corpus, c.Coordinates)
+	if err != nil {
+		return nil, fmt.Errorf("training open predictor: %w", err)
+	}
+	t := &openTrainee{OpenConfig: c, scalars: open.Start}
+	for i := range openSplits {
+		s, err := t.split(rng.New(c.Seed, "open", "split", i))
+		if err != nil {
+			return nil, fmt.Errorf("training open predictor: %w", err)
+		}
+		t.splits = append(t.splits, s)
+	}
+	l := train.Loop{
+		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t, Step: t.step, Validate: t.validate, ValidateEvery: c.ValidateEvery,
+		Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
+		Run: fmt.Sprintf("open seed %d steps %d batch %d samples %d rate %v clients %d coordinates %d %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Clients, c.Coordinates, c.Run),
+	}
+	if err := l.Train(ctx); err != nil {
+		return nil, fmt.Errorf("training open predictor: %w", err)
+	}
+	out.Scalars = t.scalars
+	return out.Model()
+}
+
+// newOpen is an open predictor of the corpus's coordinates and moments.
+func newOpen(corpus *task.Bank, most int) (*open.Predictor, error) {
+	coordinates, err := open.NewCoordinates(corpus.Features, corpus.Dx, most)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := coordinates.Rows(corpus.Features)
+	if err != nil {
+		return nil, err
+	}
+	moments, known, err := open.NewMoments(rows, coordinates.K(), corpus.Labels, corpus.C)
+	if err != nil {
+		return nil, err
+	}
+	return &open.Predictor{Coordinates: *coordinates, Moments: moments, Known: known, Scalars: open.Start}, nil
+}
+
+// openTrainee is the scalars and Adam's moments of them.
+type openTrainee struct {
+	OpenConfig
+	splits      []*openSplit
+	scalars     open.Scalars
+	first, then open.Scalars // running means of gradients and of their squares
+}
+
+// State and SetState are in double precision, so that a run that was stopped goes on as if it had not been.
+func (t *openTrainee) State() map[string]*onnx.Tensor {
+	out := map[string]*onnx.Tensor{}
+	for name, v := range t.parts() {
+		out[name] = onnx.NewTensor(slices.Clone(v[:]), len(v))
+	}
+	return out
+}
+
+func (t *openTrainee) SetState(state map[string]*onnx.Tensor) error {
+	for name, v := range t.parts() {
+		s := state[name]
+		if s == nil || s.DType != onnx.Float64 || s.Len() != len(v) {
+			return fmt.Errorf("%s is %v; want %d numbers of double precision", name, s, len(v))
+		}
+		copy(v[:], s.Data.([]float64))
+	}
+	return nil
+}
+
+func (t *openTrainee) parts() map[string]*open.Scalars {
+	return map[string]*open.Scalars{"scalars": &t.scalars, "first": &t.first, "second": &t.then}
+}
+
+// split leaves half of the classes out.
+func (t *openTrainee) split(r *rand.Rand) (*openSplit, error) {
+	classes := r.Perm(t.Corpus.C)
+	half := (len(classes) + 1) / 2
+	if half < 2 || len(classes)-half < 2 {
+		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and more", len(classes))
+	}
+	rest, err := t.Corpus.Choose(classes[half:])
+	if err != nil {
+		return nil, err
+	}
+	p, err := newOpen(rest, t.Coordinates)
+	if err != nil {
+		return nil, err
+	}
+	left, err := t.Corpus.Choose(classes[:half])
+	if err != nil {
+		return nil, err
+	}
+	rows, err := p.Of(context.Background(), left.Features)
+	if err != nil {
+		return nil, err
+	}
+	s := &openSplit{moments: &p.Moments}
+	if s.tasks, err = task.NewBank(rows, p.K(), left.Labels, half); err != nil {
+		return nil, err
+	}
+	all, err := s.tasks.Partition(rand.New(rand.NewPCG(0, 0)), 1, s.tasks.Len(), 0)
+	if err != nil {
+		return nil, err
+	}
+	means := open.Means(s.tasks.Points(all[0], nil)).Mean
+	for a := range half {
+		row := make([]float64, half)
+		for b := range row {
+			for j, v := range means.RawRowView(a) {
+				row[b] += (v - means.At(b, j)) * (v - means.At(b, j))
+			}
+		}
+		s.distance = append(s.distance, row)
+	}
+	return s, nil
+}
+
+// choose picks the classes of a task.
+func (s *openSplit) choose(r *rand.Rand) []int {
+	k := len(s.distance)
+	least := min(openLeast, k)
+	n := min(least+r.IntN(openMost-least+1), k)
+	order := r.Perm(k)
+	if r.Float64() < openHard { // neighbours of the first, give or take
+		near, mean := slices.Clone(s.distance[order[0]]), 0.0
+		for _, row := range s.distance {
+			for _, v := range row {
+				mean += v / float64(k*k)
+			}
+		}
+		for i := range near {
+			near[i] += 0.1 * mean * r.Float64()
+		}
+		slices.SortStableFunc(order, func(a, b int) int {
+			switch {
+			case near[a] < near[b]:
+				return -1
+			case near[a] > near[b]:
+				return 1
+			}
+			return 0
+		})
+	}
+	return order[:n]
+}
+
+// episode draws a task of classes left out.
+func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
+	s := t.splits[r.IntN(len(t.splits))]
+	bank, err := s.tasks.Choose(s.choose(r))
+	if err != nil {
+		return nil, err
+	}
+	target := min(openTarget, bank.Len()/2)
+	points := min(openPoints[r.IntN(len(openPoints))], (bank.Len()-target)/t.Clients)
+	if points < 1 {
+		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus", bank.Len(), bank.C, t.Clients)
+	}
+	sampler := task.Sampler{Bank: bank, Points: points, Alphas: openAlphas, Target: target, FixedLabels: true}
+	drawn, err := sampler.Draw(r, t.Clients)
+	if err != nil {
+		return nil, err
+	}
+	e := &open.Episode{Moments: s.moments}
+	if e.Stats, err = open.Pool(drawn.Clients); err != nil {
+		return nil, err
+	}
+	rows, labels := drawn.Target.Labelled()
+	e.Labels = labels
+	for _, v := range rows {
+		e.Rows = append(e.Rows, float64(v))
+	}
+	batches, err := metric.NewBatches(r, rows, bank.Dx, openBatches)
+	if err != nil {
+		return nil, err
+	}
+	e.Batches = batches.Near
+	e.Noise = make([]float64, t.Samples*bank.C*bank.Dx)
+	for i := range e.Noise {
+		e.Noise[i] = r.NormFloat64()
+	}
+	return e, nil
+}
+
+// losses are the means over n episodes of the named streams.
+func (t *openTrainee) losses(ctx context.Context, n int, stream func(i int) *rand.Rand) (train.Metrics, open.Scalars, error) {
+	nll, joint, gradients := make([]float64, n), make([]float64, n), make([]open.Scalars, n)
+	err := parallel(ctx, t.Workers, n, func(_ context.Context, i int) error {
+		e, err := t.episode(stream(i))
+		if err != nil {
+			return err
+		}
+		nll[i], joint[i], gradients[i], err = e.Loss(&t.scalars)
+		return err
+	})
+	var sum open.Scalars
+	m := train.Metrics{"nll": 0, "joint": 0, "loss": 0}
+	for i := range n { // in order, whoever was done first
+		m["nll"] += nll[i] / float64(n)
+		m["joint"] += joint[i] / float64(n)
+		for j, g := range gradients[i] {
+			sum[j] += g / float64(n)
+		}
+	}
+	m["loss"] = m["nll"] + m["joint"]
+	for _, j := range []int{open.O1, open.O2, open.R2, open.R3} {
+		v := t.scalars[j]
+		m["loss"] += openPenalty * v * v
+		sum[j] += 2 * openPenalty * v
+	}
+	return m, sum, err
+}
+
+// step is Adam's (Kingma and Ba 2015) with decays 0.9 and 0.99.
+func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Metrics, error) {
+	m, gradient, err := t.losses(ctx, t.Batch, func(i int) *rand.Rand { return rng.New(t.Seed, "open", at, i) })
+	if err != nil {
+		return nil, fmt.Errorf("step %d: %w", at, err)
+	}
+	n := float64(at + 1)
+	for j, g := range gradient {
+		t.first[j] = 0.9*t.first[j] + 0.1*g
+		t.then[j] = 0.99*t.then[j] + 0.01*g*g
+		t.scalars[j] -= rate * t.first[j] / (1 - math.Pow(0.9, n)) / (math.Sqrt(t.then[j]/(1-math.Pow(0.99, n))) + 1e-8)
+		if math.IsNaN(t.scalars[j]) || math.Abs(t.scalars[j]) > 50 {
+			return nil, errors.New("a scalar runs away: the corpus tells classes apart by less than noise")
+		}
+	}
+	return m, nil
+}
+
+func (t *openTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
+	m, _, err := t.losses(ctx, t.ValidationTasks, func(i int) *rand.Rand { return rng.New(t.Seed, "open", "validation", i) })
+	delete(m, "loss")
+	return m, err
+}

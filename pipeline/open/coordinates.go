@@ -1,0 +1,114 @@
+package open
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/mat"
+)
+
+// Coordinates soften the norm of feature rows, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), and project them where there are many
+// features. They are what the graph of models.NewOpen computes.
+type Coordinates struct {
+	Centre []float64 // c [dx]
+	Radius float64   // r
+	// Projection [dx, k] is nil where all coordinates are kept.
+	Projection *mat.Dense
+}
+
+// NewCoordinates are those of a corpus: c its mean, r its mean distance from it. Beyond most coordinates the softened rows are
+// projected onto their principal directions.
+func NewCoordinates(features []float32, dx, most int) (*Coordinates, error) {
+	n := len(features) / dx
+	if n < 2 {
+		return nil, fmt.Errorf("coordinates: %d corpus rows; want 2 and more", n)
+	}
+	c := &Coordinates{Centre: make([]float64, dx)}
+	for i, v := range features {
+		c.Centre[i%dx] += float64(v) / float64(n)
+	}
+	for i := range n {
+		sum := 0.0
+		for j, v := range features[i*dx : (i+1)*dx] {
+			d := float64(v) - c.Centre[j]
+			sum += d * d
+		}
+		c.Radius += math.Sqrt(sum) / float64(n)
+	}
+	if !(c.Radius > 0) {
+		return nil, fmt.Errorf("coordinates: all corpus rows are alike; check the extractor and its input")
+	}
+	if dx <= most {
+		return c, nil
+	}
+	rows := mat.NewDense(n, dx, c.rows(features))
+	var second mat.SymDense
+	second.SymOuterK(1/float64(n), rows.T())
+	var e mat.EigenSym
+	if !e.Factorize(&second, true) {
+		return nil, fmt.Errorf("coordinates: the eigenvalues of the corpus's covariance did not converge; check that features are finite and vary")
+	}
+	var q mat.Dense
+	e.VectorsTo(&q)
+	c.Projection = mat.NewDense(dx, most, nil)
+	for j := range most { // in the order of descending variance
+		for i := range dx {
+			c.Projection.Set(i, j, q.At(i, dx-1-j))
+		}
+	}
+	return c, nil
+}
+
+// K is the number of coordinates.
+func (c *Coordinates) K() int {
+	if c.Projection != nil {
+		_, k := c.Projection.Dims()
+		return k
+	}
+	return len(c.Centre)
+}
+
+// Rows are the coordinates [n, k] of feature rows [n, dx].
+func (c *Coordinates) Rows(features []float32) ([]float64, error) {
+	dx := len(c.Centre)
+	if len(features)%dx != 0 {
+		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d; use the extractor that the open predictor was trained behind", len(features), dx)
+	}
+	rows := c.rows(features)
+	if c.Projection == nil {
+		return rows, nil
+	}
+	n, k := len(features)/dx, c.K()
+	out := make([]float64, n*k)
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, blas64.General{Rows: n, Cols: dx, Stride: dx, Data: rows}, c.Projection.RawMatrix(),
+		0, blas64.General{Rows: n, Cols: k, Stride: k, Data: out})
+	return out, nil
+}
+
+// rows are the softened rows, before the projection.
+func (c *Coordinates) rows(features []float32) []float64 {
+	dx := len(c.Centre)
+	out := wide(features)
+	for i := 0; i < len(out); i += dx {
+		row := out[i : i+dx]
+		sum := 0.0
+		for j := range row {
+			row[j] -= c.Centre[j]
+			sum += row[j] * row[j]
+		}
+		scale := 1 / math.Sqrt(1+sum/(c.Radius*c.Radius))
+		for j := range row {
+			row[j] *= scale
+		}
+	}
+	return out
+}
+
+// Of is Rows in single precision, what heads of package posterior are on.
+func (c *Coordinates) Of(_ context.Context, features []float32) ([]float32, error) {
+	rows, err := c.Rows(features)
+	return narrow(rows), err
+}

@@ -1,0 +1,23 @@
+// Package open is the posterior of a softmax head for classes that the server's corpus lacks (open scope): all coordinates
+// of the features are kept, few scalars are learned, and the uploads themselves say how the classes lie.
+//
+// A client sends masses n_mc and class means of softened features phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2). With the pooled
+// n_c, class means f_c, and S the scatter of the clients' class means about them (nu degrees of freedom):
+//
+//	W     = (nu0 W0 + S)/(nu0 + nu)                          within-class covariance: inverse-Wishart mean, prior from the corpus
+//	G     = ((1-delta) W + delta tr(W)/k I)^-1               metric of the heads
+//	mt    = (eta m0 + sum_c w_c f_c)/(eta + sum_c w_c)       centre of the task's classes, w_c = n_c/(n_c + 2)
+//	q     = sum_c |f_c - mt|_G^2/(P-1) - tr(GW) mean 1/n_c   spread of the P classes that are present
+//	b     = exp(log b) (k0 tr(G B0) + (P-1) q)/(k0 + P-1)    size of the prior, the corpus's and the uploads' own
+//	B     = b ((1-gamma) B0/tr(G B0) + gamma G^-1/k)         prior covariance of class means about mt
+//	mu_c ~ N(mt + K_c (f_c - mt), tau (B - K_c B)),  K_c = n_c B (n_c B + W)^-1
+//	Q     = mean_c |m_c|_G^2 + s tr(G V_c)                   separation of the task, V_c = B - K_c B
+//	rho   = exp(r0 + r1 log Q + r2 log(C/10) + r3 log(n/20C))
+//	logit_c = rho ((phi - mt)'G(mu_c - mt) - |mu_c - mt|_G^2/2 + o1 tau tr(G V_c)/2) + o2 log(1 + tr(G V_c)/k)
+//
+// A posterior sample draws all mu_c at once, and its heads are the limit of a fit to infinitely many points drawn from them.
+// The scalars (nu0, delta, ..., o2) are trained by leaving classes of the corpus out (pipeline/meta).
+//
+// The generalized eigenvectors of B and W, of which one decomposition a task suffices, make gains and posterior covariances
+// diagonal: with E'W^-1 E = I and E'W^-1 B W^-1 E = diag(lambda), mu_c - mt = E u_c, K_c is lambda n_c/(lambda n_c + 1).
+package open

@@ -1,0 +1,148 @@
+package open
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/onnx/dense"
+)
+
+// Episode is a task with held-out rows, of classes that Moments know nothing of.
+type Episode struct {
+	Moments *Moments
+	Stats   *Stats
+	Rows    []float64 // n x k coordinates of held-out points
+	Labels  []int
+	Batches [][]int // of held-out points, for the joint score
+	// Noise holds S x C x k draws of N(0, 1): the same ones for every value of the scalars.
+	Noise []float64
+}
+
+// step of the difference quotients: half the digits of double precision.
+const step = 1e-7
+
+// Loss is the negative log score of the ensemble on the held-out points, single and in batches (nats a point), and the gradient
+// of their sum in the scalars. The score's own gradient in the heads is exact; the heads', through eigenvectors and solves, is
+// by differences, of which only those scalars that decide the metric cost a decomposition.
+func (e *Episode) Loss(t *Scalars) (nll, joint float64, gradient Scalars, err error) {
+	g, err := e.Moments.geometry(t, e.Stats)
+	if err != nil {
+		return 0, 0, gradient, err
+	}
+	theta, bias := e.heads(t, g)
+	nll, joint, dTheta, dBias := e.score(theta, bias)
+	along := func(theta *mat.Dense, bias []float64) float64 {
+		sum := 0.0
+		for i, v := range theta.RawMatrix().Data {
+			sum += v * dTheta[i]
+		}
+		for i, v := range bias {
+			sum += v * dBias[i]
+		}
+		return sum
+	}
+	at := along(theta, bias)
+	for i := range t {
+		moved := *t
+		moved[i] += step
+		near := g
+		switch i {
+		case LogNu0, LogitDelta, LogitGamma:
+			if near, err = e.Moments.geometry(&moved, e.Stats); err != nil {
+				return 0, 0, gradient, err
+			}
+		}
+		gradient[i] = (along(e.heads(&moved, near)) - at) / step
+	}
+	return nll, joint, gradient, nil
+}
+
+// heads are those of the episode's noise, one class a row [S C, k], and their biases.
+func (e *Episode) heads(t *Scalars, g *geometry) (*mat.Dense, []float64) {
+	q := e.Moments.posterior(t, g, e.Stats)
+	return q.rows(q.draw(e.Noise))
+}
+
+// score is the loss of heads and its gradient in them.
+func (e *Episode) score(theta *mat.Dense, bias []float64) (nll, joint float64, dTheta, dBias []float64) {
+	rows, k := theta.Dims()
+	c := len(e.Stats.Mass)
+	samples, n := rows/c, len(e.Labels)
+	x := blas64.General{Rows: n, Cols: k, Stride: k, Data: e.Rows}
+	wide := dense.Padded(n)
+	p := blas64.General{Rows: rows, Cols: n, Stride: wide, Data: make([]float64, rows*wide)}
+	dense.Gemm(blas.NoTrans, blas.Trans, 1, theta.RawMatrix(), x, 0, p)
+	top, sum := make([]float64, wide), make([]float64, wide)
+	like := make([][]float64, samples) // log-likelihood of the true label
+	for s := range samples {
+		z := p.Data[s*c*wide : (s+1)*c*wide]
+		like[s] = make([]float64, n)
+		for y := range c {
+			b := bias[s*c+y]
+			for i := range n {
+				z[y*wide+i] += b
+			}
+		}
+		for i, y := range e.Labels {
+			like[s][i] = z[y*wide+i]
+		}
+		dense.Softmax(dense.Columns{C: c, N: wide, Stride: wide, Data: z}, dense.Columns{C: c, N: wide, Stride: wide, Data: z}, top, sum)
+		for i := range n {
+			like[s][i] -= top[i] + math.Log(sum[i])
+		}
+	}
+	// d loss / d like[s][i]: shares of the samples in the likelihood of a point, and of a batch.
+	share := make([]float64, samples)
+	weight := make([][]float64, samples)
+	for s := range weight {
+		weight[s] = make([]float64, n)
+	}
+	mixture := func(points []int, scale float64) (loss float64) {
+		best := math.Inf(-1)
+		for s := range share {
+			share[s] = 0
+			for _, i := range points {
+				share[s] += like[s][i]
+			}
+			best = math.Max(best, share[s])
+		}
+		total := 0.0
+		for s, v := range share {
+			share[s] = math.Exp(v - best)
+			total += share[s]
+		}
+		for s, v := range share {
+			for _, i := range points {
+				weight[s][i] -= scale * v / total
+			}
+		}
+		return -scale * (best + math.Log(total/float64(samples)))
+	}
+	for i := range n {
+		nll += mixture([]int{i}, 1/float64(n))
+	}
+	for _, b := range e.Batches {
+		joint += mixture(b, 1/float64(len(e.Batches)*len(b)))
+	}
+	// d loss / d logits = weight (1 - p) at the label, -weight p elsewhere.
+	dBias = make([]float64, rows)
+	for s := range samples {
+		for y := range c {
+			row := p.Data[(s*c+y)*wide : (s*c+y)*wide+n]
+			for i := range row {
+				v := -weight[s][i] * row[i]
+				if e.Labels[i] == y {
+					v += weight[s][i]
+				}
+				row[i] = v
+				dBias[s*c+y] += v
+			}
+		}
+	}
+	dTheta = make([]float64, rows*k)
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, p, x, 0, blas64.General{Rows: rows, Cols: k, Stride: k, Data: dTheta})
+	return nll, joint, dTheta, dBias
+}

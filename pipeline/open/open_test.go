@@ -1,0 +1,350 @@
+package open
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort/orttest"
+	"fmp/pipeline/point"
+)
+
+// reference is a task and what an independent implementation in numpy makes of it, which solves with n B + W for every class
+// and draws by Matheron's rule.
+type reference struct {
+	H       [][]float64 `json:"h"`
+	Y       []int       `json:"y"`
+	Clients []struct {
+		X [][]float64 `json:"x"`
+		Y []int       `json:"y"`
+	} `json:"clients"`
+	Scalars []float64
+	C       []float64 `json:"c"`
+	R       float64   `json:"r"`
+	M0      []float64 `json:"m0"`
+	W0, B0  [][]float64
+	Mass    []float64
+	Scatter [][]float64
+	DF      float64
+	Mt      []float64
+	Mean    [][]float64
+	Cov     [][][]float64
+	Trv     []float64
+	Rho, Q  float64
+	Theta   [][]float64
+	Bias    []float64
+	Novelty float64
+	Known4  [][]float64
+}
+
+func load(t *testing.T) (*reference, *Predictor, *Stats) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/reference.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := &reference{}
+	if err := json.Unmarshal(data, ref); err != nil {
+		t.Fatal(err)
+	}
+	flat := func(rows [][]float64) []float32 {
+		var out []float32
+		for _, r := range rows {
+			out = append(out, narrow(r)...)
+		}
+		return out
+	}
+	d := len(ref.C)
+	coords, err := NewCoordinates(flat(ref.H), d, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := coords.Rows(flat(ref.H))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, known, err := NewMoments(rows, d, ref.Y, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Predictor{Coordinates: *coords, Moments: m, Known: known}
+	copy(p.Scalars[:], ref.Scalars)
+	var uploads []*point.Set
+	for _, c := range ref.Clients {
+		phi, err := coords.Of(t.Context(), flat(c.X))
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, err := point.FromLabelled(phi, d, c.Y, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		uploads = append(uploads, set)
+	}
+	s, err := Pool(uploads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref, p, s
+}
+
+// near fails where got is not want to the precision of float32 rows.
+func near(t *testing.T, what string, got, want []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d numbers; want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if math.Abs(got[i]-want[i]) > 2e-5*(1+math.Abs(want[i])) {
+			t.Errorf("%s: number %d is %v; the reference has %v", what, i, got[i], want[i])
+			return
+		}
+	}
+}
+
+func flat(rows [][]float64) []float64 {
+	var out []float64
+	for _, r := range rows {
+		out = append(out, r...)
+	}
+	return out
+}
+
+// TestParity: moments, statistics, posterior, temperature, heads and novelty are the reference's.
+func TestParity(t *testing.T) {
+	ref, p, s := load(t)
+	near(t, "centre", p.Centre, ref.C)
+	near(t, "radius", []float64{p.Radius}, []float64{ref.R})
+	near(t, "m0", p.M0, ref.M0)
+	near(t, "W0", full(p.W), flat(ref.W0))
+	near(t, "B0", full(p.B), flat(ref.B0))
+	near(t, "masses", s.Mass, ref.Mass)
+	near(t, "scatter", full(s.Scatter), flat(ref.Scatter))
+	near(t, "degrees of freedom", []float64{s.DF}, []float64{ref.DF})
+	q, err := p.Posterior(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "mt", q.Centre, ref.Mt)
+	var mean mat.Dense
+	mean.Mul(q.Mean, q.g.basis.T())
+	near(t, "posterior means", mean.RawMatrix().Data, flat(ref.Mean))
+	for c := range ref.Cov { // E diag(tau v) E'
+		half := mat.DenseCopyOf(q.g.basis)
+		for j, v := range q.Variance.RawRowView(c) {
+			for i := range p.M0 {
+				half.Set(i, j, half.At(i, j)*math.Sqrt(q.Tau*v))
+			}
+		}
+		var cov mat.Dense
+		cov.Mul(half, half.T())
+		near(t, "posterior covariance", cov.RawMatrix().Data, flat(ref.Cov[c]))
+	}
+	near(t, "tr G V", q.Spread, ref.Trv)
+	near(t, "Q and rho", []float64{q.Separation, q.Rho}, []float64{ref.Q, ref.Rho})
+	head := q.MeanHead()
+	near(t, "head", head.W[:len(p.M0)*4], flat(ref.Theta))
+	near(t, "bias", head.Row(len(p.M0)), ref.Bias)
+	p.Known = mat.NewDense(4, len(p.M0), flat(ref.Known4))
+	origin := make([]float64, len(p.M0)) // the reference takes the mean of the known class means
+	for c := range 4 {
+		for j, v := range p.Known.RawRowView(c) {
+			origin[j] += v / 4
+		}
+	}
+	p.M0 = origin
+	novelty, err := p.Novelty(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "novelty", []float64{novelty}, []float64{ref.Novelty})
+}
+
+// TestDraws: the heads of many posterior samples have the mean of the posterior, and as much spread as it says.
+func TestDraws(t *testing.T) {
+	_, p, s := load(t)
+	q, err := p.Posterior(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, k := q.Mean.Dims()
+	const samples = 4000
+	noise := make([]float64, samples*c*k)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range noise {
+		noise[i] = r.NormFloat64()
+	}
+	heads := q.Heads(noise)
+	if len(heads) != samples {
+		t.Fatalf("%d heads", len(heads))
+	}
+	mean := q.MeanHead()
+	for y := range c {
+		want := 0.0 // trace of the covariance of theta_y = rho G mu_y
+		for j, v := range q.Variance.RawRowView(y) {
+			for i := range k {
+				h := q.Rho * q.g.heads.At(i, j)
+				want += h * h * q.Tau * v
+			}
+		}
+		got, bias := 0.0, 0.0
+		for _, h := range heads {
+			for i := range k {
+				d := h.Row(i)[y] - mean.Row(i)[y]
+				got += d * d / samples
+				bias += d / samples
+			}
+		}
+		if math.Abs(got/want-1) > 0.1 || math.Abs(bias) > 5*math.Sqrt(want*float64(k)/samples) {
+			t.Errorf("class %d: spread of the heads %v, bias %v; want %v and 0", y, got, bias, want)
+		}
+	}
+}
+
+// TestModel: a predictor written and read again is the same, and its graph computes the coordinates.
+func TestModel(t *testing.T) {
+	ref, p, s := load(t)
+	eng := orttest.New(t)
+	for _, most := range []int{len(p.Centre), 3} {
+		var features []float32
+		for _, h := range ref.H {
+			features = append(features, narrow(h)...)
+		}
+		c, err := NewCoordinates(features, len(p.Centre), most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := c.Rows(features)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, known, err := NewMoments(rows, most, ref.Y, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars}).Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := onnx.Check(model); err != nil {
+			t.Error(err)
+		}
+		data, err := onnx.Marshal(model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if model, err = onnx.Unmarshal(data); err != nil {
+			t.Fatal(err)
+		}
+		got, err := FromModel(model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near(t, "scalars", got.Scalars[:], p.Scalars[:])
+		near(t, "W", full(got.W), full(m.W))
+		session, err := eng.Load(model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		out, err := engine.Eval(session, map[string]*onnx.Tensor{"features": onnx.NewTensor(features, len(ref.H), len(p.Centre))}, "coordinates")
+		if err != nil {
+			t.Fatal(err)
+		}
+		near(t, "coordinates", wide(out["coordinates"].F32()), rows)
+		if most < len(p.Centre) {
+			continue
+		}
+		a, err := p.Posterior(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := got.Posterior(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near(t, "head", b.MeanHead().W, a.MeanHead().W)
+	}
+}
+
+// TestGradient: the gradient of an episode's loss is that of central differences, in every scalar.
+func TestGradient(t *testing.T) {
+	_, p, s := load(t)
+	c, k := s.Mean.Dims()
+	r := rand.New(rand.NewPCG(3, 4))
+	e := &Episode{Moments: &p.Moments, Stats: s, Noise: make([]float64, 5*c*k)}
+	for i := range e.Noise {
+		e.Noise[i] = r.NormFloat64()
+	}
+	for range 30 {
+		e.Labels = append(e.Labels, r.IntN(c))
+		for range k {
+			e.Rows = append(e.Rows, r.NormFloat64())
+		}
+	}
+	for b := range 4 {
+		e.Batches = append(e.Batches, []int{b, b + 7, b + 11})
+	}
+	_, _, gradient, err := e.Loss(&p.Scalars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := 0
+	for i := range gradient {
+		loss := func(by float64) float64 {
+			at := p.Scalars
+			at[i] += by
+			nll, joint, _, err := e.Loss(&at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return nll + joint
+		}
+		const h = 1e-4
+		want := (loss(h) - loss(-h)) / (2 * h)
+		if math.Abs(gradient[i]-want) > 1e-5+1e-4*math.Abs(want) {
+			t.Errorf("scalar %d: %v; central differences give %v", i, gradient[i], want)
+		}
+		if math.Abs(want) > 1e-4 {
+			moved++
+		}
+	}
+	if moved < 12 {
+		t.Errorf("only %d scalars move the loss", moved)
+	}
+}
+
+func BenchmarkLoss(b *testing.B) {
+	const c, k, n, samples = 20, 64, 200, 32
+	r := rand.New(rand.NewPCG(3, 4))
+	rows := make([]float64, 3000*k)
+	labels := make([]int, 3000)
+	for i := range rows {
+		labels[i/k] = i / k % 30
+		rows[i] = r.NormFloat64() + float64(i/k%30*(i%k)%7)
+	}
+	m, _, err := NewMoments(rows, k, labels, 30)
+	if err != nil {
+		b.Fatal(err)
+	}
+	set, err := point.FromLabelled(narrow(rows[:400*k]), k, labels[:400], 30)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := Pool([]*point.Set{set})
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := &Episode{Moments: &m, Stats: s, Rows: rows[400*k : (400+n)*k], Labels: labels[400 : 400+n], Noise: make([]float64, samples*30*k)}
+	for b.Loop() {
+		if _, _, _, err := e.Loss(&Start); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package open
+
+import (
+	"fmt"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/pipeline/point"
+)
+
+// Stats are what the clients' uploads add up to.
+type Stats struct {
+	// Mass is n_c [C]; Mean the class means [C, k], zero for a class without mass.
+	Mass []float64
+	Mean *mat.Dense
+	// Scatter [k, k] is that of the clients' class means about the pooled ones, each with its mass, and DF (nu) its
+	// degrees of freedom: class means sent less classes present.
+	Scatter *mat.SymDense
+	DF      float64
+}
+
+// Pool adds uploads up: each is a set of class means of softened features with their labels and masses. An upload's
+// points are told to classes by their labels' shares; one of no mass does not count.
+func Pool(uploads []*point.Set) (*Stats, error) {
+	if len(uploads) == 0 || uploads[0] == nil {
+		return nil, fmt.Errorf("no uploads to pool; give one at least")
+	}
+	k, c := uploads[0].Dx, uploads[0].C
+	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, k, nil), Scatter: mat.NewSymDense(k, nil)}
+	type cell struct {
+		class int
+		mass  float64
+		mean  []float64
+	}
+	var cells []cell
+	for m, u := range uploads {
+		if u == nil || u.Dx != k || u.C != c {
+			return nil, fmt.Errorf("upload %d is not of %d coordinates and %d classes, as the first is", m, k, c)
+		}
+		own := Means(u)
+		for y := range c {
+			if own.Mass[y] == 0 {
+				continue
+			}
+			x := own.Mean.RawRowView(y)
+			cells = append(cells, cell{y, own.Mass[y], x})
+			s.Mass[y] += own.Mass[y]
+			mean := s.Mean.RawRowView(y)
+			for j, v := range x {
+				mean[j] += own.Mass[y] * v
+			}
+		}
+	}
+	present := 0
+	for y, n := range s.Mass {
+		if n > 0 {
+			present++
+			mean := s.Mean.RawRowView(y)
+			for j := range mean {
+				mean[j] /= n
+			}
+		}
+	}
+	if present == 0 {
+		return nil, fmt.Errorf("the uploads have no mass; give some points a weight above 0")
+	}
+	d := mat.NewVecDense(k, nil)
+	for _, x := range cells {
+		mean := s.Mean.RawRowView(x.class)
+		for j, v := range x.mean {
+			d.SetVec(j, v-mean[j])
+		}
+		s.Scatter.SymRankOne(s.Scatter, x.mass, d)
+	}
+	s.DF = float64(len(cells) - present)
+	return s, nil
+}
+
+// Means are the masses and class means of one set: what a client sends. Scatter and DF are left out.
+func Means(set *point.Set) *Stats {
+	s := &Stats{Mass: make([]float64, set.C), Mean: mat.NewDense(set.C, set.Dx, nil)}
+	for i := range set.N {
+		row := set.Row(i)
+		for y, share := range row[set.Dx:] {
+			w := float64(set.W[i]) * float64(share)
+			if w == 0 {
+				continue
+			}
+			s.Mass[y] += w
+			mean := s.Mean.RawRowView(y)
+			for j, v := range row[:set.Dx] {
+				mean[j] += w * float64(v)
+			}
+		}
+	}
+	for y, n := range s.Mass {
+		if n > 0 {
+			mean := s.Mean.RawRowView(y)
+			for j := range mean {
+				mean[j] /= n
+			}
+		}
+	}
+	return s
+}
+
+// present counts the classes with mass, and total is the mass of all.
+func (s *Stats) present() (classes, total float64) {
+	for _, n := range s.Mass {
+		if n > 0 {
+			classes++
+			total += n
+		}
+	}
+	return classes, total
+}

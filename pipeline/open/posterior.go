@@ -1,0 +1,263 @@
+package open
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/onnx/dense"
+	"fmp/pipeline/erm"
+)
+
+// geometry is what the metric's scalars decide of a task: the coordinates u in which W is I and the prior diagonal.
+type geometry struct {
+	within *mat.SymDense // W
+	metric *mat.SymDense // G
+	basis  *mat.Dense    // E: phi - mt = E u
+	inner  *mat.Dense    // A = E'GE: the metric in u
+	heads  *mat.Dense    // H = GE: heads of u on phi
+	inv    *mat.Dense    // E^-1
+	lambda []float64     // prior variances at b = 1
+	tB, tW float64       // tr(G B0), tr(G W)
+}
+
+func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// geometry makes the metric of a task. k-dimensional eigenvectors are its cost.
+func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
+	k := len(m.M0)
+	g := &geometry{within: mat.NewSymDense(k, nil), metric: mat.NewSymDense(k, nil)}
+	nu0 := math.Exp(t[LogNu0])
+	g.within.ScaleSym(nu0, m.W)
+	g.within.AddSym(g.within, s.Scatter)
+	g.within.ScaleSym(1/(nu0+s.DF), g.within)
+
+	delta := logistic(t[LogitDelta])
+	mean := mat.Trace(g.within) / float64(k)
+	inverse := mat.NewSymDense(k, nil) // G^-1
+	inverse.ScaleSym(1-delta, g.within)
+	for i := range k {
+		inverse.SetSym(i, i, inverse.At(i, i)+delta*mean)
+	}
+	chol, ok := factor(inverse)
+	if !ok {
+		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use more images for the corpus (dataset.splits.corpus)")
+	}
+	if err := chol.InverseTo(g.metric); err != nil {
+		return nil, fmt.Errorf("metric of the heads: %w", err)
+	}
+	g.tB, g.tW = inner(g.metric, m.B), inner(g.metric, g.within)
+	gamma := logistic(t[LogitGamma])
+	prior := mat.NewSymDense(k, nil)
+	for i := range k {
+		for j := i; j < k; j++ {
+			prior.SetSym(i, j, (1-gamma)*m.B.At(i, j)/g.tB+gamma*inverse.At(i, j)/float64(k))
+		}
+	}
+	// W = LL', L^-1 B L^-T = Q diag(lambda) Q', E = LQ.
+	if chol, ok = factor(g.within); !ok {
+		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use more images for the corpus (dataset.splits.corpus)")
+	}
+	var l mat.TriDense
+	chol.LTo(&l)
+	half, whole := mat.NewDense(k, k, nil), mat.NewDense(k, k, nil)
+	if err := half.Solve(&l, prior); err != nil {
+		return nil, fmt.Errorf("prior in the coordinates of the within-class covariance: %w", err)
+	}
+	if err := whole.Solve(&l, half.T()); err != nil {
+		return nil, fmt.Errorf("prior in the coordinates of the within-class covariance: %w", err)
+	}
+	for i := range k {
+		for j := i; j < k; j++ {
+			prior.SetSym(i, j, (whole.At(i, j)+whole.At(j, i))/2)
+		}
+	}
+	var e mat.EigenSym
+	if !e.Factorize(prior, true) {
+		return nil, fmt.Errorf("eigenvalues of the prior did not converge; check the model's moments")
+	}
+	g.lambda = e.Values(nil)
+	for j, v := range g.lambda {
+		g.lambda[j] = math.Max(v, 0)
+	}
+	var q mat.Dense
+	e.VectorsTo(&q)
+	g.basis, g.inv, g.heads, g.inner = new(mat.Dense), new(mat.Dense), new(mat.Dense), new(mat.Dense)
+	g.basis.Mul(&l, &q)
+	if err := half.Solve(l.T(), &q); err != nil { // E^-1 = Q'L^-1 = (L^-T Q)'
+		return nil, fmt.Errorf("inverse of the coordinates: %w", err)
+	}
+	g.inv.CloneFrom(half.T())
+	g.heads.Mul(g.metric, g.basis)
+	g.inner.Mul(g.basis.T(), g.heads)
+	return g, nil
+}
+
+// inner is tr(ab).
+func inner(a, b *mat.SymDense) float64 {
+	sum := 0.0
+	k := a.SymmetricDim()
+	for i := range k {
+		sum += a.At(i, i) * b.At(i, i)
+		for j := i + 1; j < k; j++ {
+			sum += 2 * a.At(i, j) * b.At(i, j)
+		}
+	}
+	return sum
+}
+
+// Posterior is the Gaussian posterior of a task's class means, in the coordinates u.
+type Posterior struct {
+	g *geometry
+	// Centre is mt [k].
+	Centre []float64
+	// Mean and Variance [C, k] are the posterior's of u_c, before tau.
+	Mean, Variance *mat.Dense
+	// Spread is tr(G V_c) [C].
+	Spread []float64
+	// Separation is Q, Rho the inverse temperature, Tau the factor of the variance, B the size of the prior.
+	Separation, Rho, Tau, B float64
+	offset                  []float64 // of the logits, [C]
+}
+
+// Posterior of the class means given what the uploads add up to.
+func (p *Predictor) Posterior(s *Stats) (*Posterior, error) {
+	if _, k := s.Mean.Dims(); k != len(p.M0) {
+		return nil, fmt.Errorf("uploads of %d coordinates, and the open predictor has %d; use models that were made for each other", k, len(p.M0))
+	}
+	g, err := p.geometry(&p.Scalars, s)
+	if err != nil {
+		return nil, err
+	}
+	return p.posterior(&p.Scalars, g, s), nil
+}
+
+func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
+	c, k := s.Mean.Dims()
+	classes, total := s.present()
+	q := &Posterior{g: g, Centre: make([]float64, k), Mean: mat.NewDense(c, k, nil), Variance: mat.NewDense(c, k, nil),
+		Spread: make([]float64, c), offset: make([]float64, c), Tau: math.Exp(t[LogTau])}
+	eta := math.Exp(t[LogEta])
+	weights := eta
+	for j, v := range m.M0 {
+		q.Centre[j] = eta * v
+	}
+	for y, n := range s.Mass {
+		w := n / (n + 2)
+		weights += w
+		for j, v := range s.Mean.RawRowView(y) {
+			q.Centre[j] += w * v
+		}
+	}
+	for j := range q.Centre {
+		q.Centre[j] /= weights
+	}
+
+	away := mat.NewDense(c, k, nil) // f_c - mt, of the classes present
+	noise := 0.0                    // mean of 1/n_c over them
+	for y, n := range s.Mass {
+		if n == 0 {
+			continue
+		}
+		noise += 1 / n / classes
+		row := away.RawRowView(y)
+		for j, v := range s.Mean.RawRowView(y) {
+			row[j] = v - q.Centre[j]
+		}
+	}
+	var u mat.Dense
+	u.Mul(away, g.inv.T())
+	spread := g.quadratic(&u)
+	size := -g.tW * noise
+	for _, v := range spread {
+		size += v / math.Max(classes-1, 1)
+	}
+	k0 := math.Exp(t[LogK0])
+	q.B = math.Exp(t[LogB]) * (k0*g.tB + (classes-1)*math.Max(size, 0.02*g.tB)) / (k0 + classes - 1)
+
+	for y, n := range s.Mass {
+		mean, variance := q.Mean.RawRowView(y), q.Variance.RawRowView(y)
+		for j, v := range u.RawRowView(y) {
+			prior := q.B * g.lambda[j]
+			mean[j] = n * prior / (n*prior + 1) * v
+			variance[j] = prior / (n*prior + 1)
+			q.Spread[y] += variance[j] * g.inner.At(j, j)
+		}
+	}
+	share := logistic(t[LogitS])
+	for y, v := range g.quadratic(q.Mean) {
+		q.Separation += (v + share*q.Spread[y]) / float64(c)
+	}
+	perClass := total / float64(c)
+	q.Rho = math.Exp(t[R0] + t[R1]*math.Log(q.Separation+1e-3) + t[R2]*math.Log(float64(c)/10) + t[R3]*math.Log(perClass/20))
+	for y, v := range q.Spread {
+		q.offset[y] = q.Rho*t[O1]*q.Tau*v/2 + t[O2]*math.Log(1+v/float64(k))
+	}
+	return q
+}
+
+// quadratic is u'Au for every row of u.
+func (g *geometry) quadratic(u *mat.Dense) []float64 {
+	n, k := u.Dims()
+	au := mat.NewDense(n, k, nil)
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, u.RawMatrix(), g.inner.RawMatrix(), 0, au.RawMatrix())
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = floats.Dot(u.RawRowView(i), au.RawRowView(i))
+	}
+	return out
+}
+
+// Heads draws one head for each posterior sample: noise holds samples x C x k draws of N(0, 1), one for each coordinate of each
+// class mean. Heads are on the coordinates.
+func (q *Posterior) Heads(noise []float64) []erm.Theta { return q.thetas(q.draw(noise)) }
+
+// MeanHead is the head of the posterior means.
+func (q *Posterior) MeanHead() erm.Theta { return q.thetas(q.Mean)[0] }
+
+// draw is class means of the posterior, one a row [samples C, k].
+func (q *Posterior) draw(noise []float64) *mat.Dense {
+	c, k := q.Mean.Dims()
+	u := mat.NewDense(len(noise)/k, k, nil)
+	std := make([]float64, c*k)
+	for i, v := range q.Variance.RawMatrix().Data {
+		std[i] = math.Sqrt(q.Tau * v)
+	}
+	mean, out := q.Mean.RawMatrix().Data, u.RawMatrix().Data
+	for i, e := range noise {
+		out[i] = mean[i%(c*k)] + std[i%(c*k)]*e
+	}
+	return u
+}
+
+// rows are the heads of class means u: one class a row [samples C, k], and biases.
+func (q *Posterior) rows(u *mat.Dense) (*mat.Dense, []float64) {
+	c, k := q.Mean.Dims()
+	n, _ := u.Dims()
+	theta := mat.NewDense(n, k, nil)
+	dense.Gemm(blas.NoTrans, blas.Trans, q.Rho, u.RawMatrix(), q.g.heads.RawMatrix(), 0, theta.RawMatrix())
+	bias := q.g.quadratic(u)
+	for i := range bias {
+		bias[i] = q.offset[i%c] - q.Rho*bias[i]/2 - floats.Dot(q.Centre, theta.RawRowView(i))
+	}
+	return theta, bias
+}
+
+func (q *Posterior) thetas(u *mat.Dense) []erm.Theta {
+	c, k := q.Mean.Dims()
+	rows, bias := q.rows(u)
+	out := make([]erm.Theta, len(bias)/c)
+	for s := range out {
+		out[s] = erm.NewTheta(k+1, c)
+		for y := range c {
+			for j, v := range rows.RawRowView(s*c + y) {
+				out[s].W[j*c+y] = v
+			}
+			out[s].W[k*c+y] = bias[s*c+y]
+		}
+	}
+	return out
+}

@@ -1,0 +1,211 @@
+package open
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/models"
+	"fmp/onnx"
+)
+
+// Scalars are the learned ones, in the order of [models.OpenScalars].
+type Scalars [14]float64
+
+// Their indices. The first three with Gamma decide the metric, on which the eigenvectors depend.
+const (
+	LogNu0 = iota
+	LogitDelta
+	LogEta
+	LogB
+	LogK0
+	LogitGamma
+	LogitS
+	R0
+	R1
+	R2
+	R3
+	LogTau
+	O1
+	O2
+)
+
+// Start is where training begins.
+var Start = Scalars{LogNu0: math.Log(150), R0: -0.5, R1: -0.45}
+
+// Moments are those of a corpus's softened features, k numbers a row.
+type Moments struct {
+	// M0 is the mean of the class means [k], W the covariance within classes and B that of the class means, [k, k].
+	M0   []float64
+	W, B *mat.SymDense
+}
+
+// Predictor is the open form: coordinates and moments of a corpus, and the scalars.
+type Predictor struct {
+	Coordinates
+	Moments
+	Scalars Scalars
+	// Known holds the class means of the corpus [classes, k].
+	Known *mat.Dense
+}
+
+// floor of the eigenvalues of B, as a share of the largest: class means of few classes leave directions out.
+const floor = 1e-4
+
+// NewMoments takes the moments of n rows of k numbers (row-major) with labels 0 to c-1. Every class needs two rows at least, and
+// there must be two classes. known are the class means [c, k].
+func NewMoments(rows []float64, k int, labels []int, c int) (m Moments, known *mat.Dense, err error) {
+	n := len(labels)
+	if k < 1 || len(rows) != n*k || c < 2 {
+		return m, nil, fmt.Errorf("moments: %d numbers for %d rows of %d, %d classes; want whole rows and two classes at least", len(rows), n, k, c)
+	}
+	count := make([]float64, c)
+	known = mat.NewDense(c, k, nil)
+	for i, y := range labels {
+		if y < 0 || y >= c {
+			return m, nil, fmt.Errorf("moments: label %d of row %d; allowed are 0 to %d", y, i, c-1)
+		}
+		count[y]++
+		mean := known.RawRowView(y)
+		for j, v := range rows[i*k : (i+1)*k] {
+			mean[j] += v
+		}
+	}
+	m.M0 = make([]float64, k)
+	perClass := 0.0 // mean of 1/n_c
+	for y, n := range count {
+		if n < 2 {
+			return m, nil, fmt.Errorf("moments: class %d has %v images in the corpus; it needs 2 and more: enlarge dataset.splits.corpus", y, n)
+		}
+		mean := known.RawRowView(y)
+		for j := range mean {
+			mean[j] /= n
+			m.M0[j] += mean[j] / float64(c)
+		}
+		perClass += 1 / n / float64(c)
+	}
+	centred := mat.NewDense(n, k, append([]float64(nil), rows...))
+	for i, y := range labels {
+		row := centred.RawRowView(i)
+		for j, v := range known.RawRowView(y) {
+			row[j] -= v
+		}
+	}
+	m.W = mat.NewSymDense(k, nil)
+	m.W.SymOuterK(1/float64(n-c), centred.T())
+	between := mat.NewDense(c, k, nil)
+	for y := range c {
+		row := between.RawRowView(y)
+		for j, v := range known.RawRowView(y) {
+			row[j] = v - m.M0[j]
+		}
+	}
+	b := mat.NewSymDense(k, nil)
+	b.SymOuterK(1/float64(c-1), between.T())
+	for i := range k { // the class means' own noise is no spread of classes
+		for j := i; j < k; j++ {
+			b.SetSym(i, j, b.At(i, j)-perClass*m.W.At(i, j))
+		}
+	}
+	if m.B, err = raise(b, floor); err != nil {
+		return m, nil, fmt.Errorf("moments: covariance of the class means: %w", err)
+	}
+	return m, known, nil
+}
+
+// raise lifts the eigenvalues of a to a share of the largest.
+func raise(a *mat.SymDense, share float64) (*mat.SymDense, error) {
+	var e mat.EigenSym
+	if !e.Factorize(a, true) {
+		return nil, fmt.Errorf("its eigenvalues did not converge; check that features are finite and vary")
+	}
+	values := e.Values(nil)
+	top := values[len(values)-1]
+	if !(top > 0) {
+		return nil, fmt.Errorf("its largest eigenvalue is %v; the class means do not differ by more than noise", top)
+	}
+	var q mat.Dense
+	e.VectorsTo(&q)
+	k := a.SymmetricDim()
+	for j := range k {
+		s := math.Sqrt(math.Max(values[j], share*top))
+		for i := range k {
+			q.Set(i, j, q.At(i, j)*s)
+		}
+	}
+	out := mat.NewSymDense(k, nil)
+	out.SymOuterK(1, &q)
+	return out, nil
+}
+
+// FromModel reads an open predictor's model (models.NewOpen).
+func FromModel(m *onnx.Model) (*Predictor, error) {
+	v, err := models.OpenValues(m)
+	if err != nil {
+		return nil, err
+	}
+	k := len(v.Origin)
+	p := &Predictor{
+		Coordinates: Coordinates{Centre: wide(v.Centre), Radius: float64(v.Radius)},
+		Moments:     Moments{M0: wide(v.Origin), W: symmetric(v.Within, k), B: symmetric(v.Between, k)},
+		Known:       mat.NewDense(len(v.Known)/k, k, wide(v.Known)),
+	}
+	if v.Projection != nil {
+		p.Projection = mat.NewDense(len(v.Centre), k, wide(v.Projection))
+	}
+	for i, s := range v.Scalars {
+		p.Scalars[i] = float64(s)
+	}
+	if _, ok := factor(p.W); !ok {
+		return nil, fmt.Errorf("open predictor: its covariance within classes is not positive definite; make the model anew with fmp train open")
+	}
+	return p, nil
+}
+
+// Model is the predictor as a file (models.NewOpen).
+func (p *Predictor) Model() (*onnx.Model, error) {
+	v := models.OpenParameters{Centre: narrow(p.Centre), Radius: float32(p.Radius), Origin: narrow(p.M0), Within: narrow(full(p.W)), Between: narrow(full(p.B)), Known: narrow(p.Known.RawMatrix().Data)}
+	if p.Projection != nil {
+		v.Projection = narrow(p.Projection.RawMatrix().Data)
+	}
+	for i, s := range p.Scalars {
+		v.Scalars[i] = float32(s)
+	}
+	return models.NewOpen(v)
+}
+
+func wide(v []float32) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = float64(x)
+	}
+	return out
+}
+
+func narrow(v []float64) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x)
+	}
+	return out
+}
+
+// symmetric is the symmetric part of a [k, k].
+func symmetric(a []float32, k int) *mat.SymDense {
+	out := mat.NewSymDense(k, nil)
+	for i := range k {
+		for j := i; j < k; j++ {
+			out.SetSym(i, j, (float64(a[i*k+j])+float64(a[j*k+i]))/2)
+		}
+	}
+	return out
+}
+
+func full(a *mat.SymDense) []float64 { return mat.DenseCopyOf(a).RawMatrix().Data }
+
+func factor(a mat.Symmetric) (*mat.Cholesky, bool) {
+	var c mat.Cholesky
+	ok := c.Factorize(a)
+	return &c, ok
+}
