@@ -206,22 +206,15 @@ func (b *Builder) Squeeze(x Ref, axes ...int) Ref {
 
 // ReduceSum sums over axes; keep leaves them with size 1.
 func (b *Builder) ReduceSum(x Ref, keep bool, axes ...int) Ref {
-	return b.Op("ReduceSum", []Ref{x, b.Axes(axes...)}, IntAttr("keepdims", boolInt(keep)))
+	return b.Op("ReduceSum", []Ref{x, b.Axes(axes...)}, BoolAttr("keepdims", keep))
 }
 
 // ReduceMean averages over axes (opset 17: axes are an attribute).
 func (b *Builder) ReduceMean(x Ref, keep bool, axes ...int) Ref {
-	return b.Op("ReduceMean", []Ref{x}, IntsAttr("axes", axes...), IntAttr("keepdims", boolInt(keep)))
+	return b.Op("ReduceMean", []Ref{x}, IntsAttr("axes", axes...), BoolAttr("keepdims", keep))
 }
 
 // Cast converts elements.
 func (b *Builder) Cast(x Ref, to DType) Ref {
 	return b.Op("Cast", []Ref{x}, IntAttr("to", int(to)))
-}
-
-func boolInt(v bool) int {
-	if v {
-		return 1
-	}
-	return 0
 }

@@ -7,17 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Operator set versions of the standard domain that this package understands.
-const (
-	MinOpset = 7
-	MaxOpset = 21
-)
-
-// Bounds of what [Check] accepts beside the tensors themselves.
+// Bounds of what [Check] accepts of metadata.
 const (
 	maxMetadata      = 4096    // entries
 	maxMetadataBytes = 1 << 22 // of one value
-	maxNameBytes     = 1 << 12 // of one name
 )
 
 // Check says what is wrong with a model: names that are given twice or never, nodes out of order,
@@ -48,13 +41,13 @@ func checkModel(m *Model) error {
 		return fmt.Errorf("%d metadata entries; at most %d are allowed", len(m.Metadata), maxMetadata)
 	}
 	for k, v := range m.Metadata {
-		if k == "" || len(k) > maxNameBytes || len(v) > maxMetadataBytes || !utf8.ValidString(k) || !utf8.ValidString(v) {
-			return fmt.Errorf("metadata key %.40q with a value of %d bytes; keys of 1 to %d bytes and values of up to %d bytes of UTF-8 are allowed", k, len(v), maxNameBytes, maxMetadataBytes)
+		if k == "" || len(k) > MaxNameBytes || len(v) > maxMetadataBytes || !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return fmt.Errorf("metadata key %.40q with a value of %d bytes; keys of 1 to %d bytes and values of up to %d bytes of UTF-8 are allowed", k, len(v), MaxNameBytes, maxMetadataBytes)
 		}
 	}
-	local := map[opName]bool{}
+	local := map[OpName]bool{}
 	for _, f := range m.Functions {
-		id := opName{f.Domain, f.Name}
+		id := OpName{f.Domain, f.Name}
 		if local[id] {
 			return fmt.Errorf("function %s is given twice", id)
 		}
@@ -62,7 +55,7 @@ func checkModel(m *Model) error {
 	}
 	for _, f := range m.Functions {
 		if err := checkFunction(m, f, local); err != nil {
-			return fmt.Errorf("function %s: %w", opName{f.Domain, f.Name}, err)
+			return fmt.Errorf("function %s: %w", OpName{f.Domain, f.Name}, err)
 		}
 	}
 	if len(m.Graph.Outputs) == 0 {
@@ -87,17 +80,17 @@ func checkOpset(v int64) error {
 	return nil
 }
 
-// opName identifies an operator.
-type opName struct{ domain, name string }
+// OpName identifies an operator.
+type OpName struct{ Domain, Name string }
 
-func (o opName) String() string {
-	if o.domain == "" {
-		return o.name
+func (o OpName) String() string {
+	if o.Domain == "" {
+		return o.Name
 	}
-	return o.domain + "." + o.name
+	return o.Domain + "." + o.Name
 }
 
-func checkFunction(m *Model, f *Function, local map[opName]bool) error {
+func checkFunction(m *Model, f *Function, local map[OpName]bool) error {
 	opsets := f.Opsets
 	if len(opsets) == 0 {
 		opsets = m.Opsets
@@ -130,7 +123,7 @@ func checkFunction(m *Model, f *Function, local map[opName]bool) error {
 type checker struct {
 	outer      *checker
 	opsets     map[string]int64
-	local      map[opName]bool
+	local      map[OpName]bool
 	defined    map[string]string // name: what defines it
 	inFunction bool
 }
@@ -148,8 +141,8 @@ func (c *checker) define(name, by string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("an %s has no name", by)
-	case len(name) > maxNameBytes || !utf8.ValidString(name):
-		return fmt.Errorf("the name %.40q is no UTF-8 of at most %d bytes", name, maxNameBytes)
+	case len(name) > MaxNameBytes || !utf8.ValidString(name):
+		return fmt.Errorf("the name %.40q is no UTF-8 of at most %d bytes", name, MaxNameBytes)
 	}
 	if first, ok := c.definedBy(name); ok {
 		return fmt.Errorf("%q is given twice: by the %s and by the %s", name, first, by)
@@ -197,11 +190,11 @@ func (c *checker) graph(g *Graph, depth int) error {
 }
 
 func checkValue(v ValueInfo) error {
-	if _, ok := dtypeNames[v.DType]; !ok {
+	if !v.DType.Known() && v.DType != Undefined {
 		return fmt.Errorf("element type %d is not known", v.DType)
 	}
-	if len(v.Shape) > maxRank {
-		return fmt.Errorf("rank %d; at most %d is allowed", len(v.Shape), maxRank)
+	if len(v.Shape) > MaxRank {
+		return fmt.Errorf("rank %d; at most %d is allowed", len(v.Shape), MaxRank)
 	}
 	for i, d := range v.Shape {
 		if d.Size < -1 || d.Size > MaxElements {
@@ -213,12 +206,12 @@ func checkValue(v ValueInfo) error {
 
 func (c *checker) node(n *Node, depth int) error {
 	if n.Op == "" {
-		return fmt.Errorf("%s has no operator", nodeLabel(n))
+		return fmt.Errorf("%s has no operator", n.Label())
 	}
 	fail := func(format string, args ...any) error {
-		return fmt.Errorf("%s: %w", nodeLabel(n), fmt.Errorf(format, args...))
+		return fmt.Errorf("%s: %w", n.Label(), fmt.Errorf(format, args...))
 	}
-	if !c.local[opName{n.Domain, n.Op}] {
+	if !c.local[OpName{n.Domain, n.Op}] {
 		if n.Domain != "" {
 			return fail("operators of the domain %q are not supported unless the model defines them as functions; export it with standard operators", n.Domain)
 		}
@@ -256,7 +249,7 @@ func (c *checker) node(n *Node, depth int) error {
 			continue
 		}
 		outputs++
-		if err := c.define(out, nodeLabel(n)); err != nil {
+		if err := c.define(out, n.Label()); err != nil {
 			return err
 		}
 	}
@@ -292,8 +285,8 @@ func (c *checker) attr(a Attr, depth int) error {
 		if g == nil {
 			return fmt.Errorf("it holds no graph")
 		}
-		if depth >= maxDepth {
-			return fmt.Errorf("subgraphs are nested more than %d deep", maxDepth)
+		if depth >= MaxDepth {
+			return fmt.Errorf("subgraphs are nested more than %d deep", MaxDepth)
 		}
 		inner := &checker{outer: c, opsets: c.opsets, local: c.local, defined: map[string]string{}, inFunction: c.inFunction}
 		if err := inner.graph(g, depth+1); err != nil {

@@ -118,7 +118,7 @@ func compose(a, b *Model, link map[string]string) (*Model, error) {
 		names := map[string]bool{}
 		valueNames(m, names)
 		out := map[string]string{}
-		for _, name := range sortedKeys(names) {
+		for _, name := range slices.Sorted(maps.Keys(names)) {
 			switch to, ok := fixed[name]; {
 			case ok:
 				out[name] = to
@@ -178,7 +178,7 @@ func listNames(vs []ValueInfo) string {
 }
 
 func checkLink(a, b *Graph, link map[string]string) error {
-	for _, in := range sortedKeys(link) {
+	for _, in := range slices.Sorted(maps.Keys(link)) {
 		out := link[in]
 		to, ok := b.Input(in)
 		if !ok {
@@ -198,7 +198,7 @@ func checkLink(a, b *Graph, link map[string]string) error {
 // rebindSymbols gives the symbols of b's inputs the meaning that the link gives them.
 func rebindSymbols(a, b *Graph, link map[string]string) error {
 	bound := map[string]Dim{}
-	for _, in := range sortedKeys(link) {
+	for _, in := range slices.Sorted(maps.Keys(link)) {
 		from, _ := a.Output(link[in])
 		to, _ := b.Input(in)
 		if from.Shape == nil || to.Shape == nil {

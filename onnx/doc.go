@@ -11,9 +11,3 @@
 // Source of every operator's meaning: the ONNX operator specification
 // (https://onnx.ai/onnx/operators/). What we write is opset 17, IR version 8.
 package onnx
-
-// What models written by this package declare: read by every ONNX Runtime from 1.13 on.
-const (
-	DefaultOpset = 17
-	DefaultIR    = 8
-)

@@ -52,8 +52,8 @@ func externalTensors(g *onnxpb.GraphProto, depth int, into *[]*onnxpb.TensorProt
 	if g == nil {
 		return nil
 	}
-	if depth > maxDepth {
-		return fmt.Errorf("subgraphs are nested more than %d deep", maxDepth)
+	if depth > MaxDepth {
+		return fmt.Errorf("subgraphs are nested more than %d deep", MaxDepth)
 	}
 	for _, t := range g.Initializer {
 		addExternal(t, into)

@@ -3,9 +3,11 @@ package onnx
 import (
 	"bytes"
 	"encoding/binary"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,7 +33,7 @@ func external(t *testing.T, dir string, dims []int64, entries map[string]string)
 	}
 	w := p.Graph.Initializer[0]
 	w.RawData, w.DataLocation, w.Dims = nil, onnxpb.TensorProto_EXTERNAL, dims
-	for _, k := range sortedKeys(entries) {
+	for _, k := range slices.Sorted(maps.Keys(entries)) {
 		w.ExternalData = append(w.ExternalData, &onnxpb.StringStringEntryProto{Key: k, Value: entries[k]})
 	}
 	if data, err = proto.Marshal(&p); err != nil {

@@ -3,9 +3,10 @@ package onnx
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -137,15 +138,12 @@ func domain(d string) string {
 	return d
 }
 
-// Subgraphs nested deeper than this are refused.
-const maxDepth = 32
-
 // Protobuf messages nested deeper than this are refused: a subgraph takes three, a type a few more.
-const maxMessages = 4*maxDepth + 32
+const maxMessages = 4*MaxDepth + 32
 
 func graphFromProto(p *onnxpb.GraphProto, depth int) (*Graph, error) {
-	if depth > maxDepth {
-		return nil, fmt.Errorf("subgraphs are nested more than %d deep", maxDepth)
+	if depth > MaxDepth {
+		return nil, fmt.Errorf("subgraphs are nested more than %d deep", MaxDepth)
 	}
 	g := &Graph{Name: p.Name, Doc: p.DocString, Initializers: make(map[string]*Tensor, len(p.Initializer))}
 	if len(p.SparseInitializer) > 0 {
@@ -327,7 +325,7 @@ func Marshal(m *Model) ([]byte, error) {
 		IrVersion: m.IR, ProducerName: m.Producer, ProducerVersion: m.ProducerVersion, Domain: m.Domain,
 		ModelVersion: m.Version, DocString: m.Doc, OpsetImport: opsetsToProto(m.Opsets),
 	}
-	for _, k := range sortedKeys(m.Metadata) {
+	for _, k := range slices.Sorted(maps.Keys(m.Metadata)) {
 		p.MetadataProps = append(p.MetadataProps, &onnxpb.StringStringEntryProto{Key: k, Value: m.Metadata[k]})
 	}
 	var err error
@@ -361,19 +359,10 @@ func Marshal(m *Model) ([]byte, error) {
 
 func opsetsToProto(opsets map[string]int64) []*onnxpb.OperatorSetIdProto {
 	var out []*onnxpb.OperatorSetIdProto
-	for _, d := range sortedKeys(opsets) {
+	for _, d := range slices.Sorted(maps.Keys(opsets)) {
 		out = append(out, &onnxpb.OperatorSetIdProto{Domain: d, Version: opsets[d]})
 	}
 	return out
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }
 
 func graphToProto(g *Graph) (*onnxpb.GraphProto, error) {

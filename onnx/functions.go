@@ -17,10 +17,10 @@ func InlineFunctions(m *Model) error {
 	if len(m.Functions) == 0 {
 		return nil
 	}
-	in := &inliner{functions: map[opName]*Function{}, names: newNames(), opsets: cloneMap(m.Opsets)}
+	in := &inliner{functions: map[OpName]*Function{}, names: newNames(), opsets: Clone(m).Opsets}
 	valueNames(m.Graph, in.names.taken)
 	for _, f := range m.Functions {
-		in.functions[opName{f.Domain, f.Name}] = f
+		in.functions[OpName{f.Domain, f.Name}] = f
 	}
 	g := CloneGraph(m.Graph)
 	if err := in.graph(g, 0); err != nil {
@@ -40,7 +40,7 @@ func InlineFunctions(m *Model) error {
 func domains(g *Graph, into map[string]bool) {
 	for _, n := range g.Nodes {
 		into[n.Domain] = true
-		for _, s := range subgraphs(n) {
+		for _, s := range n.Subgraphs() {
 			domains(s, into)
 		}
 	}
@@ -50,7 +50,7 @@ func domains(g *Graph, into map[string]bool) {
 const maxPrefixBytes = 256
 
 type inliner struct {
-	functions map[opName]*Function
+	functions map[OpName]*Function
 	names     *names
 	opsets    map[string]int64
 	parts     int
@@ -59,7 +59,7 @@ type inliner struct {
 // weight counts a node's parts, those of its subgraphs included.
 func weight(n *Node) int {
 	w := 1 + len(n.Inputs) + len(n.Outputs) + len(n.Attrs)
-	for _, g := range subgraphs(n) {
+	for _, g := range n.Subgraphs() {
 		w += len(g.Inputs) + len(g.Outputs) + len(g.Initializers)
 		for _, m := range g.Nodes {
 			w += weight(m)
@@ -82,12 +82,12 @@ func (in *inliner) graph(g *Graph, depth int) error {
 }
 
 func (in *inliner) node(n *Node, depth int) ([]*Node, error) {
-	if depth > maxDepth {
-		return nil, fmt.Errorf("%s: functions call each other more than %d deep", nodeLabel(n), maxDepth)
+	if depth > MaxDepth {
+		return nil, fmt.Errorf("%s: functions call each other more than %d deep", n.Label(), MaxDepth)
 	}
-	f := in.functions[opName{n.Domain, n.Op}]
+	f := in.functions[OpName{n.Domain, n.Op}]
 	if f == nil {
-		for _, g := range subgraphs(n) {
+		for _, g := range n.Subgraphs() {
 			if err := in.graph(g, depth+1); err != nil {
 				return nil, err
 			}
@@ -96,7 +96,7 @@ func (in *inliner) node(n *Node, depth int) ([]*Node, error) {
 	}
 	body, err := in.call(n, f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", nodeLabel(n), err)
+		return nil, fmt.Errorf("%s: %w", n.Label(), err)
 	}
 	var out []*Node
 	for _, b := range body {
@@ -154,14 +154,14 @@ func (in *inliner) call(n *Node, f *Function) ([]*Node, error) {
 			return v
 		}
 		s := name
-		if len(s) > maxNameBytes {
-			s = strings.ToValidUTF8(s[:maxNameBytes], "")
+		if len(s) > MaxNameBytes {
+			s = strings.ToValidUTF8(s[:MaxNameBytes], "")
 		}
 		v := in.names.unique(prefix + "/" + s)
 		names[name] = v
 		return v
 	}
-	body := cloneNodes(f.Nodes)
+	body := CloneNodes(f.Nodes)
 	attrs := slices.Clone(n.Attrs)
 	for _, d := range f.Defaults {
 		if _, ok := n.Attr(d.Name); !ok {
@@ -201,7 +201,7 @@ func bindAttrs(n *Node, attrs []Attr) {
 		}
 	}
 	n.Attrs = out
-	for _, g := range subgraphs(n) {
+	for _, g := range n.Subgraphs() {
 		for _, m := range g.Nodes {
 			bindAttrs(m, attrs)
 		}

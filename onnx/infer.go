@@ -63,6 +63,34 @@ func Types(m *Model) (map[string]ValueInfo, error) {
 	return out, nil
 }
 
+// Facts is what inference finds out about a model's values.
+type Facts struct{ inf *inference }
+
+// Follow infers as [Types] does, working out constants of at most limit elements and, all together, of as many as
+// budget says, from which it takes what it used.
+func Follow(m *Model, limit int, budget *int) (*Facts, error) {
+	inf, err := inferWith(m, limit, budget)
+	if err != nil {
+		return nil, err
+	}
+	return &Facts{inf}, nil
+}
+
+// Constant is a value that is the same in every run, nil where it is not or is not known.
+func (f *Facts) Constant(name string) *Tensor { return f.inf.lookup(name).constant() }
+
+// Elements is the number of elements of a value, where it is known.
+func (f *Facts) Elements(name string) (n int, ok bool) {
+	v := f.inf.lookup(name)
+	if v == nil || v.shape == nil {
+		return 0, false
+	}
+	return product(v.shape).value()
+}
+
+// Opset is the model's version of the standard operator set.
+func (f *Facts) Opset() int { return f.inf.opset }
+
 // settle fills what inference left open of an output from what the file says of it.
 func settle(v, declared ValueInfo) ValueInfo {
 	if v.DType == Undefined {
@@ -413,6 +441,15 @@ func init() {
 	)
 }
 
+// HasRule says whether there is a rule for an operator of the standard set.
+func HasRule(op string) bool { return rules[op] != nil }
+
+// Moves says whether an operator only moves or makes elements, and computes none.
+func Moves(op string) bool { return movementRules[op] != nil || shapeRules[op] != nil }
+
+// Elementwise says whether an operator computes each element of its result from one of each operand.
+func Elementwise(op string) bool { return elementwiseRules[op] != nil }
+
 // each gives one rule to several operators.
 func each(r rule, ops ...string) map[string]rule {
 	out := make(map[string]rule, len(ops))
@@ -437,11 +474,11 @@ func (c *call) wrap(err error) error {
 			shapes = append(shapes, fmt.Sprintf("%q %s", c.node.Inputs[i], c.inf.describe(f)))
 		}
 	}
-	return fmt.Errorf("%s: %w (inputs: %s)", nodeLabel(c.node), err, strings.Join(shapes, ", "))
+	return fmt.Errorf("%s: %w (inputs: %s)", c.node.Label(), err, strings.Join(shapes, ", "))
 }
 
 // nodeLabel names a node and its operator for messages.
-func nodeLabel(n *Node) string {
+func (n *Node) Label() string {
 	name := n.Name
 	if name == "" && len(n.Outputs) > 0 {
 		name = n.Outputs[0]

@@ -276,7 +276,7 @@ func inferCast(c *call) error {
 		return err
 	}
 	to := DTypeOf(int64(c.node.Int("to", 0)))
-	if _, ok := dtypeNames[to]; !ok || to == Undefined {
+	if !to.Known() {
 		return fmt.Errorf("attribute to is %d, which is no element type", to)
 	}
 	c.set(0, to, c.in[0].shape)
@@ -289,4 +289,11 @@ func inferCast(c *call) error {
 func inferCastLike(c *call) error {
 	c.set(0, c.arg(1).dtype, c.arg(0).shape)
 	return c.need(2)
+}
+
+func boolInt(v bool) int {
+	if v {
+		return 1
+	}
+	return 0
 }

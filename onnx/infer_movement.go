@@ -25,7 +25,7 @@ func inferReshape(c *call) error {
 	c.set(0, x.dtype, nil)
 	if want.data == nil {
 		if len(want.shape) == 1 {
-			if n, ok := want.shape[0].value(); ok && n <= maxRank {
+			if n, ok := want.shape[0].value(); ok && n <= MaxRank {
 				c.set(0, x.dtype, c.unknownSizes(n))
 			}
 		}
@@ -197,7 +197,7 @@ func inferConcat(c *call) error {
 		for i := range c.in {
 			if c.arg(i).data == nil {
 				n, ok := c.arg(i).shape[0].value()
-				if !ok || n > maxRank || d.IsFloat() {
+				if !ok || n > MaxRank || d.IsFloat() {
 					return nil
 				}
 				for range n {
@@ -520,14 +520,14 @@ func inferUnsqueeze(c *call) error {
 	}
 	if !known {
 		if s := c.arg(1).shape; len(s) == 1 {
-			if n, ok := s[0].value(); ok && n <= maxRank {
+			if n, ok := s[0].value(); ok && n <= MaxRank {
 				c.set(0, x.dtype, c.unknownSizes(len(x.shape)+n))
 			}
 		}
 		return nil
 	}
-	if len(axes) > maxRank {
-		return fmt.Errorf("%d axes; at most %d are allowed", len(axes), maxRank)
+	if len(axes) > MaxRank {
+		return fmt.Errorf("%d axes; at most %d are allowed", len(axes), MaxRank)
 	}
 	rank := len(x.shape) + len(axes)
 	at, err := axesOf(axes, rank)

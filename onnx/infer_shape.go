@@ -92,15 +92,12 @@ func (c *call) given(f *fact) ([]expr, error) {
 		return out, nil
 	}
 	if len(f.shape) == 1 {
-		if n, ok := f.shape[0].value(); ok && n <= maxRank {
+		if n, ok := f.shape[0].value(); ok && n <= MaxRank {
 			return c.unknownSizes(n), nil
 		}
 	}
 	return nil, nil
 }
-
-// maxRank bounds the rank of any value.
-const maxRank = 64
 
 // size is e as the size of an axis: an expression that might be negative is an unknown size.
 func (c *call) size(e expr) expr {

@@ -130,6 +130,14 @@ func FloatAttr(name string, v float32) Attr { return Attr{Name: name, Kind: Attr
 // IntAttr makes an integer attribute.
 func IntAttr(name string, v int) Attr { return Attr{Name: name, Kind: AttrInt, Int: int64(v)} }
 
+// BoolAttr makes an integer attribute that is 1 for true and 0 for false.
+func BoolAttr(name string, v bool) Attr {
+	if v {
+		return IntAttr(name, 1)
+	}
+	return IntAttr(name, 0)
+}
+
 // StrAttr makes a string attribute.
 func StrAttr(name, v string) Attr { return Attr{Name: name, Kind: AttrString, Str: v} }
 

@@ -15,7 +15,7 @@ func Clone(m *Model) *Model {
 		g := *f
 		g.Inputs, g.Outputs, g.Attributes = slices.Clone(f.Inputs), slices.Clone(f.Outputs), slices.Clone(f.Attributes)
 		g.Defaults, g.Opsets = CloneNode(&Node{Attrs: f.Defaults}).Attrs, cloneMap(f.Opsets)
-		g.Nodes = cloneNodes(f.Nodes)
+		g.Nodes = CloneNodes(f.Nodes)
 		c.Functions = append(c.Functions, &g)
 	}
 	return &c
@@ -29,7 +29,7 @@ func CloneGraph(g *Graph) *Graph {
 	c := *g
 	c.Inputs, c.Outputs, c.Values = cloneValues(g.Inputs), cloneValues(g.Outputs), cloneValues(g.Values)
 	c.Initializers = cloneMap(g.Initializers)
-	c.Nodes = cloneNodes(g.Nodes)
+	c.Nodes = CloneNodes(g.Nodes)
 	return &c
 }
 
@@ -48,7 +48,8 @@ func CloneNode(n *Node) *Node {
 	return &c
 }
 
-func cloneNodes(ns []*Node) []*Node {
+// CloneNodes copies nodes and their subgraphs; tensors are shared.
+func CloneNodes(ns []*Node) []*Node {
 	out := make([]*Node, len(ns))
 	for i, n := range ns {
 		out[i] = CloneNode(n)
@@ -107,13 +108,13 @@ func renameNode(n *Node, to func(string) string) {
 			}
 		}
 	}
-	for _, g := range subgraphs(n) {
+	for _, g := range n.Subgraphs() {
 		renameGraph(g, to)
 	}
 }
 
 // subgraphs lists the graphs among a node's attributes.
-func subgraphs(n *Node) []*Graph {
+func (n *Node) Subgraphs() []*Graph {
 	var out []*Graph
 	for _, a := range n.Attrs {
 		if a.Graph != nil {
@@ -136,7 +137,7 @@ func valueNames(g *Graph, into map[string]bool) {
 		for _, o := range n.Outputs {
 			into[o] = true
 		}
-		for _, s := range subgraphs(n) {
+		for _, s := range n.Subgraphs() {
 			valueNames(s, into)
 		}
 	}
@@ -162,14 +163,14 @@ func (ns *names) unique(base string) string {
 }
 
 // reads lists the values that a node reads, those that its subgraphs take from around them included.
-func reads(n *Node) []string {
+func (n *Node) Reads() []string {
 	var out []string
 	for _, in := range n.Inputs {
 		if in != "" {
 			out = append(out, in)
 		}
 	}
-	for _, g := range subgraphs(n) {
+	for _, g := range n.Subgraphs() {
 		out = append(out, free(g)...)
 	}
 	return out
@@ -191,7 +192,7 @@ func free(g *Graph) []string {
 	}
 	var out []string
 	for _, n := range g.Nodes {
-		for _, r := range reads(n) {
+		for _, r := range n.Reads() {
 			if !own[r] {
 				out = append(out, r)
 			}
@@ -233,7 +234,7 @@ func SortNodes(g *Graph) error {
 			continue
 		}
 		state[root] = open
-		stack := []frame{{root, reads(g.Nodes[root])}}
+		stack := []frame{{root, g.Nodes[root].Reads()}}
 		for len(stack) > 0 {
 			top := &stack[len(stack)-1]
 			if len(top.todo) == 0 {
@@ -249,10 +250,10 @@ func SortNodes(g *Graph) error {
 				continue
 			}
 			if state[p] == open {
-				return fmt.Errorf("graph %q has a cycle through %s", g.Name, nodeLabel(g.Nodes[p]))
+				return fmt.Errorf("graph %q has a cycle through %s", g.Name, g.Nodes[p].Label())
 			}
 			state[p] = open
-			stack = append(stack, frame{p, reads(g.Nodes[p])})
+			stack = append(stack, frame{p, g.Nodes[p].Reads()})
 		}
 	}
 	g.Nodes = sorted
@@ -271,7 +272,7 @@ func RemoveUnused(g *Graph) {
 		if !slices.ContainsFunc(n.Outputs, func(o string) bool { return o != "" && needed[o] }) {
 			continue
 		}
-		for _, r := range reads(n) {
+		for _, r := range n.Reads() {
 			needed[r] = true
 		}
 		kept = append(kept, n)

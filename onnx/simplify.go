@@ -1,11 +1,11 @@
 package onnx
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
-
-	"google.golang.org/protobuf/proto"
 )
 
 // Evaluator computes the outputs of one node from constants; nil leaves the node in the graph. Simplify
@@ -26,7 +26,7 @@ func Simplify(m *Model, eval Evaluator) error {
 	}
 	budget := maxWorkedOut
 	// Each pass can open the way for another; they end, since each only ever removes.
-	for range maxDepth {
+	for range MaxDepth {
 		before := len(c.Graph.Nodes)
 		if err := foldConstants(c, eval, &budget); err != nil {
 			return fmt.Errorf("simplifying %q: %w", m.Graph.Name, err)
@@ -49,15 +49,15 @@ func Simplify(m *Model, eval Evaluator) error {
 const maxFolded = 1 << 16
 
 func foldConstants(m *Model, eval Evaluator, budget *int) error {
-	inf, err := inferWith(m, maxFolded, budget)
+	known, err := Follow(m, maxFolded, budget)
 	if err != nil {
 		return err
 	}
 	g := m.Graph
 	var kept []*Node
 	for _, n := range g.Nodes {
-		if len(subgraphs(n)) == 0 && !isRandom(n) {
-			if ts := constantOutputs(inf, n, eval); ts != nil {
+		if len(n.Subgraphs()) == 0 && !isRandom(n) {
+			if ts := constantOutputs(known, n, eval); ts != nil {
 				for i, o := range n.Outputs {
 					if o != "" {
 						g.Initializers[o] = ts[i]
@@ -87,7 +87,7 @@ func foldConstants(m *Model, eval Evaluator, budget *int) error {
 }
 
 // constantOutputs is the values of a node's outputs where all are known.
-func constantOutputs(inf *inference, n *Node, eval Evaluator) []*Tensor {
+func constantOutputs(known *Facts, n *Node, eval Evaluator) []*Tensor {
 	if n.Domain != "" {
 		return nil
 	}
@@ -99,25 +99,24 @@ func constantOutputs(inf *inference, n *Node, eval Evaluator) []*Tensor {
 		if o == "" {
 			continue
 		}
-		if out[i] = inf.lookup(o).constant(); out[i] == nil {
+		if out[i] = known.Constant(o); out[i] == nil {
 			if eval == nil {
 				return nil
 			}
-			return evaluateWith(inf, n, eval)
+			return evaluateWith(known, n, eval)
 		}
 	}
 	return out
 }
 
-func evaluateWith(inf *inference, n *Node, eval Evaluator) []*Tensor {
+func evaluateWith(known *Facts, n *Node, eval Evaluator) []*Tensor {
 	in := make([]*Tensor, len(n.Inputs))
 	limit := maxFolded
 	for i, name := range n.Inputs {
 		if name == "" {
 			continue
 		}
-		f := inf.lookup(name)
-		if in[i] = f.constant(); in[i] == nil {
+		if in[i] = known.Constant(name); in[i] == nil {
 			return nil
 		}
 		limit = max(limit, in[i].Len())
@@ -129,11 +128,11 @@ func evaluateWith(inf *inference, n *Node, eval Evaluator) []*Tensor {
 		if o == "" {
 			continue
 		}
-		if n, ok := product(inf.lookup(o).shape).value(); !ok || n > limit {
+		if n, ok := known.Elements(o); !ok || n > limit {
 			return nil
 		}
 	}
-	out := eval(n, inf.opset, in)
+	out := eval(n, known.Opset(), in)
 	if len(out) != len(n.Outputs) {
 		return nil
 	}
@@ -152,7 +151,7 @@ func renameReads(n *Node, to map[string]string) {
 			n.Inputs[i] = name
 		}
 	}
-	for _, g := range subgraphs(n) {
+	for _, g := range n.Subgraphs() {
 		for _, m := range g.Nodes {
 			renameReads(m, to)
 		}
@@ -230,7 +229,7 @@ func removeIdle(m *Model) {
 	}
 	for _, n := range kept {
 		final := map[string]string{}
-		for _, r := range reads(n) {
+		for _, r := range n.Reads() {
 			if s := resolve(r); s != r {
 				final[r] = s
 			}
@@ -256,11 +255,7 @@ func removeDuplicates(g *Graph) {
 		if outs[name] || t.DType.IsFloat() && len(t.Shape) > 0 || len(t.Shape) > 1 || t.Len() > 64 {
 			continue
 		}
-		p, err := TensorToProto("", t)
-		if err != nil {
-			continue
-		}
-		key := protoKey(p)
+		key := tensorKey(t)
 		if have, ok := first[key]; ok {
 			to[name] = have
 			continue
@@ -271,7 +266,7 @@ func removeDuplicates(g *Graph) {
 	var kept []*Node
 	for _, n := range g.Nodes {
 		renameReads(n, to)
-		if len(subgraphs(n)) > 0 || isRandom(n) {
+		if len(n.Subgraphs()) > 0 || isRandom(n) {
 			kept = append(kept, n)
 			continue
 		}
@@ -307,20 +302,33 @@ func nodeKey(n *Node) string {
 	attrs := slices.Clone(n.Attrs)
 	slices.SortFunc(attrs, func(x, y Attr) int { return strings.Compare(x.Name, y.Name) })
 	for _, a := range attrs {
-		p, err := attrToProto(a)
-		if err != nil {
-			fmt.Fprintf(&b, " %p", n) // what cannot be written equals nothing
-			continue
+		fmt.Fprintf(&b, " %q %d %x %d %q %x %d %q", a.Name, a.Kind, math.Float32bits(a.Float), a.Int, a.Str, floatBits(a.Floats), a.Ints, a.Strs)
+		for _, t := range append([]*Tensor{a.Tensor}, a.Tensors...) {
+			b.WriteString(tensorKey(t))
 		}
-		b.WriteString(" " + protoKey(p))
 	}
 	return b.String()
 }
 
-func protoKey(p proto.Message) string {
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
-	if err != nil {
-		return fmt.Sprintf("%p", p)
+func floatBits(v []float32) []uint32 {
+	out := make([]uint32, len(v))
+	for i, x := range v {
+		out[i] = math.Float32bits(x)
 	}
-	return string(data)
+	return out
+}
+
+// tensorKey tells tensors of the same type, shape and bits from others.
+func tensorKey(t *Tensor) string {
+	if t == nil {
+		return ""
+	}
+	if s, ok := t.Data.([]string); ok {
+		return fmt.Sprintf("%v %q", t, s)
+	}
+	data, err := binary.Append(nil, binary.LittleEndian, t.Data)
+	if err != nil {
+		return fmt.Sprintf("%p", t) // what has no bytes equals nothing
+	}
+	return t.String() + string(data)
 }

@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -56,7 +57,7 @@ func Stats(m *Model, sizes map[string]int) (Summary, error) {
 	}
 	for name := range sizes {
 		if _, ok := s.Sizes[name]; !ok {
-			return s, fmt.Errorf("no input has a size called %q; there are %q", name, sortedKeys(s.Sizes))
+			return s, fmt.Errorf("no input has a size called %q; there are %q", name, slices.Sorted(maps.Keys(s.Sizes)))
 		}
 	}
 	c.Graph.Values = nil
@@ -81,15 +82,15 @@ func Stats(m *Model, sizes map[string]int) (Summary, error) {
 func countNodes(g *Graph, s *Summary) {
 	for _, n := range g.Nodes {
 		s.Nodes++
-		s.Operators[opName{n.Domain, n.Op}.String()]++
-		for _, sub := range subgraphs(n) {
+		s.Operators[OpName{n.Domain, n.Op}.String()]++
+		for _, sub := range n.Subgraphs() {
 			countNodes(sub, s)
 		}
 	}
 }
 
 // count is the number of elements of a value; ok says whether its shape is known.
-func (v ValueInfo) count() (n float64, ok bool) {
+func count(v ValueInfo) (n float64, ok bool) {
 	if v.Shape == nil {
 		return 0, false
 	}
@@ -103,8 +104,14 @@ func (v ValueInfo) count() (n float64, ok bool) {
 	return n, true
 }
 
-// Operators that compute nothing, only move, compare or make elements.
-var movesOnly = map[string]bool{}
+// Operators that compare or choose elements and compute none, beside those that only move them.
+var noWork = map[string]bool{
+	"Identity": true, "Cast": true, "CastLike": true, "Where": true, "Equal": true, "Greater": true, "GreaterOrEqual": true,
+	"Less": true, "LessOrEqual": true, "And": true, "Or": true, "Xor": true, "Not": true, "Max": true, "Min": true,
+	"Neg": true, "Abs": true, "Sign": true, "Floor": true, "Ceil": true, "Round": true, "IsNaN": true, "IsInf": true,
+	"ArgMax": true, "ArgMin": true, "TopK": true, "MaxPool": true, "MaxUnpool": true, "BitShift": true, "BitwiseAnd": true,
+	"BitwiseOr": true, "BitwiseXor": true, "BitwiseNot": true, "Shrink": true, "ThresholdedRelu": true, "Hardmax": true,
+}
 
 // Operations for each element of the first output.
 var perOutput = map[string]float64{
@@ -120,39 +127,24 @@ var perInput = map[string]float64{
 	"ReduceLogSumExp": 2, "ReduceSumSquare": 2, "CumSum": 1, "GlobalLpPool": 2, "LRN": 10,
 }
 
-func init() {
-	for _, family := range []map[string]rule{movementRules, shapeRules} {
-		for op := range family {
-			movesOnly[op] = true
-		}
-	}
-	for _, op := range []string{
-		"Identity", "Cast", "CastLike", "Where", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not",
-		"Max", "Min", "Neg", "Abs", "Sign", "Floor", "Ceil", "Round", "IsNaN", "IsInf", "ArgMax", "ArgMin", "TopK", "MaxPool", "MaxUnpool",
-		"BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "Shrink", "ThresholdedRelu", "Hardmax",
-	} {
-		movesOnly[op] = true
-	}
-}
-
 // flops counts the operations of one node; ok is false where its shapes are not known or it has no rule.
 func flops(n *Node, types map[string]ValueInfo) (ops float64, ok bool) {
-	if n.Domain != "" || len(n.Outputs) == 0 || len(subgraphs(n)) > 0 {
+	if n.Domain != "" || len(n.Outputs) == 0 || len(n.Subgraphs()) > 0 {
 		return 0, false
 	}
-	if movesOnly[n.Op] {
+	if noWork[n.Op] || Moves(n.Op) {
 		return 0, true
 	}
 	in := func(i int) ValueInfo { return types[n.Input(i)] }
-	x, xok := in(0).count()
-	y, yok := types[n.Outputs[0]].count()
+	x, xok := count(in(0))
+	y, yok := count(types[n.Outputs[0]])
 	if p, found := perInput[n.Op]; found {
 		return p * x, xok
 	}
 	if p, found := perOutput[n.Op]; found {
 		return p * y, yok
 	}
-	w, wok := in(1).count()
+	w, wok := count(in(1))
 	size := func(v ValueInfo, axis int) float64 {
 		if axis < 0 {
 			axis += len(v.Shape)
@@ -221,7 +213,7 @@ func flops(n *Node, types map[string]ValueInfo) (ops float64, ok bool) {
 		hidden := size(in(2), 2)
 		return counted(2*steps*size(in(1), 0)*gates*hidden*(size(in(0), 2)+hidden), true)
 	}
-	if _, known := elementwiseRules[n.Op]; known {
+	if Elementwise(n.Op) {
 		return y, yok
 	}
 	return 0, false

@@ -48,6 +48,9 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", int32(d))
 }
 
+// Known says whether d is an element type that a tensor can have.
+func (d DType) Known() bool { return d != Undefined && dtypeNames[d] != "" }
+
 // Size is the number of bytes of one element; 0 for String and unknown types.
 func (d DType) Size() int {
 	switch d {
@@ -80,9 +83,6 @@ type Tensor struct {
 	Shape []int
 	Data  any
 }
-
-// MaxElements bounds the elements of any tensor that is read from outside: 2^31-1.
-const MaxElements = math.MaxInt32
 
 // Elements multiplies the dimensions of shape. It fails on a negative dimension and on a product
 // over [MaxElements].

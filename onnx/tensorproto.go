@@ -24,7 +24,7 @@ func TensorFromProto(p *onnxpb.TensorProto) (*Tensor, error) {
 		return fail("its data lies in another file; load the model with onnx.Load so that it can be found")
 	}
 	d := DType(p.DataType)
-	if _, ok := dtypeNames[d]; !ok || d == Undefined {
+	if !d.Known() {
 		return fail("element type %d is not supported; allowed are float32, float64, float16, bfloat16, bool, string and the integers of 8 to 64 bits", p.DataType)
 	}
 	shape := make([]int, len(p.Dims))
@@ -221,7 +221,11 @@ func TensorToProto(name string, t *Tensor) (*onnxpb.TensorProto, error) {
 		raw = append(raw, in...)
 	case []bool:
 		for _, v := range in {
-			raw = append(raw, byte(boolInt(v)))
+			b := byte(0)
+			if v {
+				b = 1
+			}
+			raw = append(raw, b)
 		}
 	}
 	p.RawData = raw

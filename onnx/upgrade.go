@@ -85,16 +85,16 @@ func (u *upgrader) graph(g *Graph, version int) error {
 	defer func() { u.graphNow, u.nodes = outer, sofar }()
 	u.graphNow, u.nodes = g, nil
 	for _, n := range g.Nodes {
-		for _, s := range subgraphs(n) {
+		for _, s := range n.Subgraphs() {
 			if err := u.graph(s, version); err != nil {
 				return err
 			}
 		}
 		if n.Domain != "" {
-			return fmt.Errorf("%s: operators of other domains are not understood", nodeLabel(n))
+			return fmt.Errorf("%s: operators of other domains are not understood", n.Label())
 		}
-		if _, known := rules[n.Op]; !known {
-			return fmt.Errorf("%s: what changed in this operator is not known; export the model with operator set %d instead", nodeLabel(n), u.to)
+		if !HasRule(n.Op) {
+			return fmt.Errorf("%s: what changed in this operator is not known; export the model with operator set %d instead", n.Label(), u.to)
 		}
 		step := upgrades[version][n.Op]
 		if step == nil {
@@ -102,7 +102,7 @@ func (u *upgrader) graph(g *Graph, version int) error {
 			continue
 		}
 		if err := step(u, n); err != nil {
-			return fmt.Errorf("%s: %w", nodeLabel(n), err)
+			return fmt.Errorf("%s: %w", n.Label(), err)
 		}
 	}
 	g.Nodes = u.nodes
