@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -141,7 +142,7 @@ func TestEvaluate(t *testing.T) {
 			if got == nil {
 				return
 			}
-			if tensorKey(got) != tensorKey(tc.want) {
+			if !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("got %v %v, want %v %v", got, got.Data, tc.want, tc.want.Data)
 			}
 		})

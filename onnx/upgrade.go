@@ -252,13 +252,24 @@ func upgradeClip11(u *upgrader, n *Node) error {
 		if !ok || math.Abs(float64(a.Float)) >= math.MaxFloat32 {
 			continue // the default: no bound
 		}
-		t := fromFloats(d, []float64{float64(a.Float)}, []int{})
-		if t == nil {
-			return fmt.Errorf("its input is of type %v; only float32 and float64 are understood", d)
+		t, err := scalar(d, a.Float)
+		if err != nil {
+			return err
 		}
 		feed(n, i+1, u.constant(n, name, t))
 	}
 	return u.keep(n)
+}
+
+// scalar is v in the type of a node's input.
+func scalar(d DType, v float32) (*Tensor, error) {
+	switch d {
+	case Float32:
+		return Scalar(v), nil
+	case Float64:
+		return Scalar(float64(v)), nil
+	}
+	return nil, fmt.Errorf("its input is of type %v; only float32 and float64 are understood", d)
 }
 
 func upgradePad11(u *upgrader, n *Node) error {
@@ -268,9 +279,9 @@ func upgradePad11(u *upgrader, n *Node) error {
 	}
 	feed(n, 1, u.constant(n, "pads", Vector(a.Ints...)))
 	if v, ok := drop(n, "value"); ok && v.Float != 0 {
-		t := fromFloats(u.types[n.Inputs[0]].DType, []float64{float64(v.Float)}, []int{})
-		if t == nil {
-			return fmt.Errorf("its input is of type %v; only float32 and float64 are understood", u.types[n.Inputs[0]].DType)
+		t, err := scalar(u.types[n.Inputs[0]].DType, v.Float)
+		if err != nil {
+			return err
 		}
 		feed(n, 2, u.constant(n, "value", t))
 	}

@@ -86,7 +86,7 @@ for the sizes that --dim gives; other open sizes are 1.`,
 		if err != nil {
 			return usageError(err)
 		}
-		r, err := inspect(m, sizes, cfg.Engine)
+		r, err := inspectModel(m, sizes, cfg.Engine)
 		if err != nil {
 			return usageError(fmt.Errorf("%s: %w", args[0], err))
 		}
@@ -99,8 +99,8 @@ for the sizes that --dim gives; other open sizes are 1.`,
 	return cmd
 }
 
-// inspect looks at a model; an error is one of the sizes that were asked for. m is changed.
-func inspect(m *onnx.Model, sizes map[string]int, cfg experiment.Engine) (inspection, error) {
+// inspectModel looks at a model; an error is one of the sizes that were asked for. m is changed.
+func inspectModel(m *onnx.Model, sizes map[string]int, cfg experiment.Engine) (inspection, error) {
 	r := inspection{
 		Graph: m.Graph.Name, Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion), IR: m.IR, Opset: m.Opset(),
 		Functions: len(m.Functions), Metadata: m.Metadata, Check: "ok", Engines: map[string]string{},

@@ -63,7 +63,7 @@ func Build(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("differentiating %q: %w", graphName(m), err)
 	}
-	out, err := build(primal, opt)
+	out, err := differentiate(primal, opt)
 	if err != nil {
 		return nil, fmt.Errorf("differentiating %q: %w", graphName(m), err)
 	}
@@ -134,7 +134,7 @@ func cloneModel(m *onnx.Model) *onnx.Model {
 	return &c
 }
 
-func build(m *onnx.Model, opt Options) (*onnx.Model, error) {
+func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	e := newEmitter(m)
 	g := m.Graph
 	ys, err := outputsOf(e, g, opt.Outputs)

@@ -45,7 +45,7 @@ func open(t testing.TB, e engine.Engine, m *onnx.Model) engine.Session {
 	return s
 }
 
-func build(t testing.TB, f func(b *onnx.Builder)) *onnx.Model {
+func modelOf(t testing.TB, f func(b *onnx.Builder)) *onnx.Model {
 	t.Helper()
 	b := onnx.NewBuilder("test")
 	f(b)
@@ -57,7 +57,7 @@ func build(t testing.TB, f func(b *onnx.Builder)) *onnx.Model {
 }
 
 func linear(t testing.TB) *onnx.Model {
-	return build(t, func(b *onnx.Builder) {
+	return modelOf(t, func(b *onnx.Builder) {
 		x := b.Input("x", onnx.Float32, "n", 2)
 		w := b.Param("w", onnx.NewTensor([]float32{1, 2, 3, 4}, 2, 2))
 		b.Output("y", b.MatMul(x, w))
@@ -90,7 +90,7 @@ func TestRunAllocatesOrFillsInPlace(t *testing.T) {
 
 // Two buffers that take turns as input and output (as a trainer's parameters do) never mix.
 func TestSwappedBuffers(t *testing.T) {
-	m := build(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *onnx.Builder) {
 		x := b.Input("x", onnx.Float32, 4)
 		b.Output("y", b.Add(x, b.F32(1)))
 	})
@@ -121,7 +121,7 @@ func TestElementTypes(t *testing.T) {
 	}
 	for _, v := range full {
 		t.Run(v.DType.String(), func(t *testing.T) {
-			m := build(t, func(b *onnx.Builder) {
+			m := modelOf(t, func(b *onnx.Builder) {
 				x := b.Input("x", v.DType, "n")
 				b.Output("y", b.Op("Identity", []onnx.Ref{x}))
 			})
@@ -152,7 +152,7 @@ func TestElementTypes(t *testing.T) {
 }
 
 func TestScalars(t *testing.T) {
-	m := build(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *onnx.Builder) {
 		x := b.Input("x", onnx.Float32)
 		b.Output("y", b.Mul(x, b.F32(2)))
 		b.Output("z", b.Cast(x, onnx.Int64))
@@ -205,7 +205,7 @@ func TestOddOutputs(t *testing.T) {
 }
 
 func TestNoInputs(t *testing.T) {
-	m := build(t, func(b *onnx.Builder) { b.Output("y", b.Add(b.F32(1), b.F32(2))) })
+	m := modelOf(t, func(b *onnx.Builder) { b.Output("y", b.Add(b.F32(1), b.F32(2))) })
 	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
 	if len(s.Inputs()) != 0 {
 		t.Errorf("inputs %v, want none", s.Inputs())
@@ -249,7 +249,7 @@ func TestRunErrors(t *testing.T) {
 // What the ONNX Runtime says when a node fails comes as one line, with the node and without a place in
 // its C++ source.
 func TestErrorsOfNodes(t *testing.T) {
-	m := build(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *onnx.Builder) {
 		x := b.Input("x", onnx.Float32, "n")
 		b.Output("y", b.Op("Reshape", []onnx.Ref{x, b.Input("shape", onnx.Int64, 2)}))
 	})
@@ -416,7 +416,7 @@ func TestGoroutinesDoNotChangeResults(t *testing.T) {
 	e := newEngine(t, engine.Options{Threads: 1})
 	for _, c := range parallelCases() {
 		t.Run(c.name, func(t *testing.T) {
-			m := build(t, c.build)
+			m := modelOf(t, c.build)
 			s := open(t, e, m)
 			feeds := map[string]*onnx.Tensor{}
 			r := rand.New(rand.NewPCG(3, 4))

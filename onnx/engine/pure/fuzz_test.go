@@ -19,9 +19,9 @@ import (
 // 4,000 bytes of memory to load for each byte of the file (small nodes are the worst: each is decoded twice, by us and by
 // onnx-go, and planned). What a run may take is bounded by kernel.MaxLiveBytes.
 func FuzzLoad(f *testing.F) {
-	seed := func(build func(b *onnx.Builder)) {
+	seed := func(fill func(b *onnx.Builder)) {
 		b := onnx.NewBuilder("seed")
-		build(b)
+		fill(b)
 		m, err := b.Model()
 		if err != nil {
 			f.Fatal(err)

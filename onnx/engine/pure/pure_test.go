@@ -22,7 +22,7 @@ func newPure(t testing.TB, threads int) engine.Engine {
 	return e
 }
 
-func build(t testing.TB, f func(b *onnx.Builder)) *onnx.Model {
+func modelOf(t testing.TB, f func(b *onnx.Builder)) *onnx.Model {
 	t.Helper()
 	b := onnx.NewBuilder("test")
 	f(b)
@@ -100,7 +100,7 @@ func want(t *testing.T, got *onnx.Tensor, want ...float32) {
 // The same value read twice by one node, values read after a view of them was changed, and outputs that share a
 // buffer with an input or with each other.
 func TestSharedBuffers(t *testing.T) {
-	m := build(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *onnx.Builder) {
 		x := b.Input("x", onnx.Float32, "n")
 		twice := b.Add(x, x)                        // 2x
 		view := b.Op("Identity", []onnx.Ref{twice}) // shares its buffer
@@ -129,7 +129,7 @@ func TestSharedBuffers(t *testing.T) {
 
 // A graph's sizes may change from run to run, and fetched tensors are written in place.
 func TestDynamicSizesAndInPlaceFetch(t *testing.T) {
-	m := build(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *onnx.Builder) {
 		x := b.Input("x", onnx.Float32, "n", 3)
 		b.Output("y", b.Relu(b.Add(x, b.Const(onnx.Vector[float32](1, 0, -1)))))
 	})
@@ -157,7 +157,7 @@ func TestDynamicSizesAndInPlaceFetch(t *testing.T) {
 
 // Runs reuse their buffers: a second run of the same size allocates next to nothing.
 func TestBuffersAreReused(t *testing.T) {
-	m := build(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *onnx.Builder) {
 		x := b.Input("x", onnx.Float32, "n")
 		v := x
 		for range 20 {
@@ -284,7 +284,7 @@ func TestRefusals(t *testing.T) {
 
 // Mistakes that only show when the model runs give an error that names the node, and leave the session usable.
 func TestRunErrors(t *testing.T) {
-	m := build(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *onnx.Builder) {
 		x := b.Input("x", onnx.Float32, "n")
 		i := b.Input("i", onnx.Int64, "k")
 		b.Output("y", b.Op("Gather", []onnx.Ref{x, i}))
@@ -311,7 +311,7 @@ func TestRunErrors(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	huge := build(t, func(b *onnx.Builder) {
+	huge := modelOf(t, func(b *onnx.Builder) {
 		b.Output("y", b.Op("ConstantOfShape", []onnx.Ref{b.Input("shape", onnx.Int64, 4)}))
 	})
 	h := load(t, huge)
@@ -339,7 +339,7 @@ func TestOptions(t *testing.T) {
 
 // A zero of one matrix does not hide an infinity of the other, as it would in BLAS.
 func TestInfinitiesSurvive(t *testing.T) {
-	m := build(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *onnx.Builder) {
 		b.Output("y", b.MatMul(b.Input("a", onnx.Float32, 1, 2), b.Input("b", onnx.Float32, 2, 2)))
 	})
 	s := load(t, m)
