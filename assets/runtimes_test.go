@@ -17,10 +17,13 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/check"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
+	"fmp/onnx/serde"
 )
 
 // shipped is every model that comes with the program, and the graphs that it builds untrained where none is
@@ -37,7 +40,7 @@ func shipped(t *testing.T) map[string]*onnx.Model {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := onnx.Unmarshal(data)
+			m, err := serde.Unmarshal(data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,11 +48,11 @@ func shipped(t *testing.T) map[string]*onnx.Model {
 		}
 	}
 	const dx, classes = 6, 3
-	b := onnx.NewBuilder("extractor")
+	b := build.New("extractor")
 	image := b.Input("image", onnx.Float32, "batch", 1, 8, 8)
 	w := onnx.ZerosF32(dx, 1, 3, 3)
 	rng.Normal(rng.New(1, "weights"), w.F32())
-	x := b.Relu(b.Op("Conv", []onnx.Ref{image, b.Param("w", w)}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntsAttr("strides", 2, 2)))
+	x := b.Relu(b.Op("Conv", []build.Ref{image, b.Param("w", w)}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntsAttr("strides", 2, 2)))
 	b.Output("features", b.ReduceMean(x, false, 2, 3))
 	extractor, err := b.Model()
 	if err != nil {
@@ -180,7 +183,7 @@ func TestRuntimesAgree(t *testing.T) {
 	wants := map[string]map[string]*onnx.Tensor{}
 	for name, m := range shipped(t) {
 		t.Run(name, func(t *testing.T) {
-			if err := onnx.Check(m); err != nil {
+			if err := check.Model(m); err != nil {
 				t.Fatal(err)
 			}
 			if m.Opset() != onnx.DefaultOpset || m.IR != onnx.DefaultIR {
@@ -194,7 +197,7 @@ func TestRuntimesAgree(t *testing.T) {
 				}
 			}
 			wants[name] = want
-			if err := onnx.Save(filepath.Join(dir, name+".onnx"), m); err != nil {
+			if err := serde.Save(filepath.Join(dir, name+".onnx"), m); err != nil {
 				t.Fatal(err)
 			}
 			in := filepath.Join(dir, name+".in")

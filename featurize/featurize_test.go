@@ -14,6 +14,7 @@ import (
 	"fmp/featurize/extractor"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine/ort/orttest"
 )
 
@@ -49,12 +50,12 @@ func testData() *dataset.Dataset {
 func openTest(t *testing.T, workers int, kind string) *extractor.Extractor {
 	t.Helper()
 	eng := orttest.New(t)
-	b := onnx.NewBuilder("conv")
+	b := build.New("conv")
 	k := make([]float32, 3*9)
 	for i := range k {
 		k[i] = float32(i%7) - 3
 	}
-	v := b.Op("Conv", []onnx.Ref{b.Input("image", onnx.Float32, "n", 1, 6, 6), b.Param("k", onnx.NewTensor(k, 3, 1, 3, 3))})
+	v := b.Op("Conv", []build.Ref{b.Input("image", onnx.Float32, "n", 1, 6, 6), b.Param("k", onnx.NewTensor(k, 3, 1, 3, 3))})
 	b.Output("features", b.Relu(v))
 	m, err := b.Model()
 	if err != nil {

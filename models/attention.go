@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"fmp/onnx"
+	"fmp/onnx/build"
 )
 
 // Residual says how a block's query enters its output beside what it attends to.
@@ -65,7 +65,7 @@ func Identity(d, keep int, beta float32) Block {
 	return Block{Dim: d, Heads: 1, Residual: ResidualProjected, IdentityValue: true, Keep: keep, Beta: beta}
 }
 
-func (c Block) check(b *onnx.Builder) bool {
+func (c Block) check(b *build.Builder) bool {
 	switch {
 	case c.Dim < 1 || c.Dim > maxWidth:
 		b.Fail("attention block of width %d; allowed are 1 to %d", c.Dim, maxWidth)
@@ -94,7 +94,7 @@ func orElse(init, otherwise Init) Init {
 // logWeight, where given, is [batch or 1, 1, nk] and is added to the logits of every query, so that a point of
 // weight w counts as w points. Logits, [batch, heads, nq, nk] or without the axis of heads where there is one
 // head, are those before the weights.
-func (c Block) MAB(w Weights, q, k, logWeight onnx.Ref) (out, logits onnx.Ref) {
+func (c Block) MAB(w Weights, q, k, logWeight build.Ref) (out, logits build.Ref) {
 	b, d := w.b, c.Dim
 	if !c.check(b) {
 		return q, q
@@ -116,7 +116,7 @@ func (c Block) MAB(w Weights, q, k, logWeight onnx.Ref) (out, logits onnx.Ref) {
 
 	axis := 2
 	if c.Heads > 1 {
-		split := func(x onnx.Ref, perm ...int) onnx.Ref {
+		split := func(x build.Ref, perm ...int) build.Ref {
 			return b.Transpose(b.Reshape(x, 0, 0, c.Heads, d/c.Heads), perm...)
 		}
 		qs, vs = split(qs, 0, 2, 1, 3), split(vs, 0, 2, 1, 3)
@@ -156,7 +156,7 @@ func (c Block) MAB(w Weights, q, k, logWeight onnx.Ref) (out, logits onnx.Ref) {
 }
 
 // rowFeedForward is the rFF of the block: the same small network on every row.
-func (c Block) rowFeedForward(w Weights, h onnx.Ref) onnx.Ref {
+func (c Block) rowFeedForward(w Weights, h build.Ref) build.Ref {
 	weight, bias := orElse(c.feed, FanIn(c.Dim)), FanIn(c.Dim)
 	if c.IdentityValue {
 		weight, bias = orElse(c.feed, Scaled(FanIn(c.Dim), 0.1)), Constant(0)
@@ -181,14 +181,14 @@ func zeroColumns(init Init, n int) Init {
 }
 
 // SAB is the set attention block MAB(X, X) (equation 8).
-func SAB(w Weights, c Block, x, logWeight onnx.Ref) onnx.Ref {
+func SAB(w Weights, c Block, x, logWeight build.Ref) build.Ref {
 	out, _ := c.MAB(w, x, x, logWeight)
 	return out
 }
 
 // ISAB is the induced set attention block MAB(Q, MAB(I, X)) (equations 9 and 10, where Q is X itself). The inner
 // block's parameters are named inner/..., the outer's outer/....
-func ISAB(w Weights, inner, outer Block, query, inducing, x, logWeight onnx.Ref) onnx.Ref {
+func ISAB(w Weights, inner, outer Block, query, inducing, x, logWeight build.Ref) build.Ref {
 	h, _ := inner.MAB(w.Scope("inner"), inducing, x, logWeight)
 	out, _ := outer.MAB(w.Scope("outer"), query, h, "")
 	return out
@@ -196,7 +196,7 @@ func ISAB(w Weights, inner, outer Block, query, inducing, x, logWeight onnx.Ref)
 
 // PMA is pooling by multihead attention MAB(S, X) over k learned seeds S (equation 11), with the parameter
 // seeds [k, d]. Logits are those of [Block.MAB].
-func PMA(w Weights, c Block, k int, seeds Init, x, logWeight onnx.Ref) (out, logits onnx.Ref) {
+func PMA(w Weights, c Block, k int, seeds Init, x, logWeight build.Ref) (out, logits build.Ref) {
 	s := w.b.Unsqueeze(w.Param("seeds", seeds, k, c.Dim), 0)
 	return c.MAB(w, s, x, logWeight)
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/pass"
 )
 
 // maxHeads bounds the samples of a classifier.
@@ -64,19 +66,19 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 		}
 	}
 
-	b := onnx.NewBuilder("heads")
+	b := build.New("heads")
 	const rows = "rows"
 	name := "features"
 	if p.Features != nil || p.Coordinates != nil {
 		name = rows // what comes before has features of its own
 	}
 	x := b.Input(name, onnx.Float32, "n", k)
-	logits := b.Op("Gemm", []onnx.Ref{x, b.Param("weights", weights), b.Param("bias", bias)})
+	logits := b.Op("Gemm", []build.Ref{x, b.Param("weights", weights), b.Param("bias", bias)})
 	single := b.Softmax(b.Reshape(logits, -1, samples, classes), 2)
 	mean := b.ReduceMean(single, false, 1)
-	entropy := func(p onnx.Ref, axis int) onnx.Ref {
-		log := b.Log(b.Op("Max", []onnx.Ref{p, b.F32(minProbability)}))
-		return b.Op("Neg", []onnx.Ref{b.ReduceSum(b.Mul(p, log), false, axis)})
+	entropy := func(p build.Ref, axis int) build.Ref {
+		log := b.Log(b.Op("Max", []build.Ref{p, b.F32(minProbability)}))
+		return b.Op("Neg", []build.Ref{b.ReduceSum(b.Mul(p, log), false, axis)})
 	}
 	total := entropy(mean, 1)
 	b.Output("probabilities", mean)
@@ -97,7 +99,7 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 		if len(first.Graph.Outputs) != 1 {
 			return fmt.Errorf("graph %q has %d outputs; want one", first.Graph.Name, len(first.Graph.Outputs))
 		}
-		m, err = onnx.Compose(first, m, map[string]string{input: first.Graph.Outputs[0].Name})
+		m, err = pass.Compose(first, m, map[string]string{input: first.Graph.Outputs[0].Name})
 		return err
 	}
 	dx := k

@@ -8,6 +8,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/build"
 )
 
 // someHeads are samples of a posterior for a test, [S, k+1, C].
@@ -75,7 +76,7 @@ func TestClassifier(t *testing.T) {
 	}
 	images := onnx.NewTensor(pixels, n, 2, 3, 2)
 	// Coordinates of a width of their own: the features and the squares of two of them.
-	b := onnx.NewBuilder("coordinates")
+	b := build.New("coordinates")
 	h := b.Input("features", onnx.Float32, "n", testDx)
 	two := b.Slice(h, 1, 0, 2)
 	b.Output("coordinates", b.Concat(1, h, b.Mul(two, two)))
@@ -170,7 +171,7 @@ func TestClassifierErrors(t *testing.T) {
 			return err
 		},
 		"does not fit": func() error {
-			b := onnx.NewBuilder("wide")
+			b := build.New("wide")
 			b.Output("features", b.Relu(b.Input("images", onnx.Float32, "n", 5)))
 			m, err := b.Model()
 			if err != nil {

@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/pass"
+	"fmp/onnx/shape"
 )
 
 // Preprocessing says how uint8 pixels become the input of an extractor, and what happens to its features.
@@ -56,7 +59,7 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	if err := only(&p.Output, extractor.Graph.Outputs, "output"); err != nil {
 		return nil, err
 	}
-	if err := onnx.Infer(extractor); err != nil {
+	if err := shape.Infer(extractor); err != nil {
 		return nil, err
 	}
 	features, ok := extractor.Graph.Output(p.Output)
@@ -64,13 +67,13 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 		return nil, fmt.Errorf("the extractor has no output %q", p.Output)
 	}
 	extractor.Graph.Outputs = []onnx.ValueInfo{features}
-	onnx.RemoveUnused(extractor.Graph)
+	pass.RemoveUnused(extractor.Graph)
 
 	pre, err := preprocessing(p)
 	if err != nil {
 		return nil, err
 	}
-	m, err := onnx.Compose(pre, extractor, map[string]string{p.Input: "image"})
+	m, err := pass.Compose(pre, extractor, map[string]string{p.Input: "image"})
 	if err != nil {
 		return nil, err
 	}
@@ -78,13 +81,13 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	if err != nil {
 		return nil, err
 	}
-	if m, err = onnx.Compose(m, labelled, map[string]string{"features": p.Output}); err != nil {
+	if m, err = pass.Compose(m, labelled, map[string]string{"features": p.Output}); err != nil {
 		return nil, err
 	}
-	if m, err = onnx.Compose(m, embedding, map[string]string{"points": "set", "weights": "present"}); err != nil {
+	if m, err = pass.Compose(m, embedding, map[string]string{"points": "set", "weights": "present"}); err != nil {
 		return nil, err
 	}
-	b := onnx.NewBuilder("upload")
+	b := build.New("upload")
 	z := b.Input("batch_points", onnx.Float32, 1, e.S, e.Dx+e.C)
 	w := b.Input("batch_masses", onnx.Float32, 1, e.S)
 	b.Output("points", b.Squeeze(z, 0))
@@ -95,8 +98,8 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	}
 	// The embedding's own output is called masses, as the upload's is to be.
 	out := onnx.Clone(m)
-	onnx.Rename(out.Graph, map[string]string{"masses": "embedded_masses", "compressed": "embedded_points"})
-	if m, err = onnx.Compose(out, upload, map[string]string{"batch_points": "embedded_points", "batch_masses": "embedded_masses"}); err != nil {
+	pass.Rename(out.Graph, map[string]string{"masses": "embedded_masses", "compressed": "embedded_points"})
+	if m, err = pass.Compose(out, upload, map[string]string{"batch_points": "embedded_points", "batch_masses": "embedded_masses"}); err != nil {
 		return nil, err
 	}
 	m.Graph.Name = "client"
@@ -131,7 +134,7 @@ func preprocessing(p Preprocessing) (*onnx.Model, error) {
 	if len(p.Mean) != len(p.Std) || (len(p.Mean) != 0 && len(p.Mean) != p.Channels) {
 		return nil, fmt.Errorf("%d means and %d standard deviations for %d channels; give one of each a channel, or none", len(p.Mean), len(p.Std), p.Channels)
 	}
-	b := onnx.NewBuilder("preprocessing")
+	b := build.New("preprocessing")
 	x := b.Input("images", onnx.Uint8, "n", p.Height, p.Width, p.Channels)
 	if !p.Raw {
 		x = b.Mul(b.Cast(x, onnx.Float32), b.F32(1.0/255))
@@ -154,8 +157,8 @@ func labelling(p Preprocessing, rank int, e Manifest) (*onnx.Model, error) {
 	if len(p.FeatureMean) != len(p.FeatureStd) || (len(p.FeatureMean) != 0 && len(p.FeatureMean) != e.Dx) {
 		return nil, fmt.Errorf("%d means and %d standard deviations for %d features; give one of each a feature, or none", len(p.FeatureMean), len(p.FeatureStd), e.Dx)
 	}
-	b := onnx.NewBuilder("labelling")
-	var h onnx.Ref
+	b := build.New("labelling")
+	var h build.Ref
 	switch {
 	case rank == 2:
 		h = b.Input("features", onnx.Float32, "n", e.Dx)
@@ -176,7 +179,7 @@ func labelling(p Preprocessing, rank int, e Manifest) (*onnx.Model, error) {
 	for i := range classes {
 		classes[i] = int64(i)
 	}
-	y := b.Cast(b.Op("Equal", []onnx.Ref{labels, b.Const(onnx.NewTensor(classes, 1, e.C))}), onnx.Float32)
+	y := b.Cast(b.Op("Equal", []build.Ref{labels, b.Const(onnx.NewTensor(classes, 1, e.C))}), onnx.Float32)
 	b.Output("set", b.Unsqueeze(b.Concat(1, h, y), 0))
 	b.Output("present", b.Unsqueeze(b.ReduceSum(y, false, 1), 0))
 	return b.Model()

@@ -6,13 +6,14 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/build"
 )
 
 // linearExtractor maps images of 2x3 pixels and 2 channels to testDx features, all it takes to see that every
 // part of the fused graph is in its place. Rank is that of its features.
 func linearExtractor(t *testing.T, nhwc bool, rank int) *onnx.Model {
 	t.Helper()
-	b := onnx.NewBuilder("extractor")
+	b := build.New("extractor")
 	shape := []any{"batch", 2, 2, 3}
 	if nhwc {
 		shape = []any{"batch", 2, 3, 2}

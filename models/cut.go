@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/check"
+	"fmp/onnx/pass"
+	"fmp/onnx/shape"
 )
 
 // The values between extractor and embedding in a fused client graph: the labelled points [1, n, dx+C], and which of
@@ -36,10 +39,10 @@ func SplitClient(m *onnx.Model, f Manifest) (front, embedding *onnx.Model) {
 		return nil, nil
 	}
 	embedding.Graph.Nodes, embedding.Graph.Inputs = rest, cut
-	onnx.RemoveUnused(embedding.Graph)
+	pass.RemoveUnused(embedding.Graph)
 	front = onnx.Clone(m)
 	front.Graph.Outputs = cut
-	onnx.RemoveUnused(front.Graph)
+	pass.RemoveUnused(front.Graph)
 	return front, embedding
 }
 
@@ -66,14 +69,14 @@ func FeatureGraph(m *onnx.Model, f Manifest) (*onnx.Model, error) {
 	out := onnx.Clone(m)
 	const name = "features"
 	if from := node.Inputs[0]; from != name {
-		onnx.Rename(out.Graph, map[string]string{name: "client/" + name, from: name})
+		pass.Rename(out.Graph, map[string]string{name: "client/" + name, from: name})
 	}
 	out.Graph.Name = "features"
 	out.Graph.Inputs = []onnx.ValueInfo{images}
 	out.Graph.Outputs = []onnx.ValueInfo{{Name: name, DType: onnx.Float32, Shape: []onnx.Dim{images.Shape[0], onnx.Known(f.Dx)}}}
-	onnx.RemoveUnused(out.Graph)
-	if err := onnx.Infer(out); err != nil {
+	pass.RemoveUnused(out.Graph)
+	if err := shape.Infer(out); err != nil {
 		return nil, fmt.Errorf("%s: cut at its features: %w", f.name(), err)
 	}
-	return out, onnx.Check(out)
+	return out, check.Model(out)
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 )
 
 // EmbeddingConfig is what an embedding of client data is built from. The zero value of a field means its
@@ -78,7 +79,7 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 		return nil, err
 	}
 	dz, d := c.Dx+c.C, c.Dim
-	b := onnx.NewBuilder("embedding")
+	b := build.New("embedding")
 	points := b.Input("points", onnx.Float32, "batch", "n", dz)
 	weights := b.Input("weights", onnx.Float32, "batch", "n")
 	lw := logWeights(b, weights)
@@ -180,7 +181,7 @@ func labelSeeds(dx, c int) Init {
 
 // masses divides each point among the seeds by a softmax of its logits over them (averaged over heads) and sums
 // what each seed takes; with ConstantWeights it divides the sum of weights evenly.
-func masses(b *onnx.Builder, logits, weights onnx.Ref, c EmbeddingConfig) onnx.Ref {
+func masses(b *build.Builder, logits, weights build.Ref, c EmbeddingConfig) build.Ref {
 	if c.ConstantWeights {
 		even := make([]float32, c.Size)
 		for i := range even {
@@ -188,7 +189,7 @@ func masses(b *onnx.Builder, logits, weights onnx.Ref, c EmbeddingConfig) onnx.R
 		}
 		return b.Mul(b.ReduceSum(weights, true, 1), b.Const(onnx.NewTensor(even, 1, c.Size)))
 	}
-	var share onnx.Ref
+	var share build.Ref
 	if c.Heads > 1 {
 		share = b.ReduceMean(b.Softmax(logits, 2), false, 1)
 	} else {

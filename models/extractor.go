@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/optim"
 )
 
@@ -92,15 +93,15 @@ func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
 	if classes < 2 {
 		return nil, fmt.Errorf("extractor: %d classes; want at least 2", classes)
 	}
-	b := onnx.NewBuilder("extractor training")
+	b := build.New("extractor training")
 	n := network{Extractor: e, b: b, w: NewWeights(b, seed), training: true}
 	x := n.image()
 	target := b.Input(TargetInput, onnx.Float32, "batch", classes)
 	allowed := b.Input(AllowedInput, onnx.Float32, "batch", classes)
 	logits := n.head(n.features(x), classes)
-	logp := b.Op("LogSoftmax", []onnx.Ref{b.Add(logits, allowed)}, onnx.IntAttr("axis", 1))
+	logp := b.Op("LogSoftmax", []build.Ref{b.Add(logits, allowed)}, onnx.IntAttr("axis", 1))
 	each := b.ReduceSum(b.Mul(target, logp), false, 1)
-	b.Output(LossOutput, b.Op("Neg", []onnx.Ref{b.ReduceMean(each, false, 0)}))
+	b.Output(LossOutput, b.Op("Neg", []build.Ref{b.ReduceMean(each, false, 0)}))
 	return b.Model()
 }
 
@@ -153,7 +154,7 @@ func (e Extractor) Model(values map[string]*onnx.Tensor, classes int) (*onnx.Mod
 	if err := e.check(); err != nil {
 		return nil, err
 	}
-	b := onnx.NewBuilder("extractor")
+	b := build.New("extractor")
 	n := network{Extractor: e, b: b, w: NewWeights(b, 0), stored: values}
 	f := n.features(n.image())
 	b.Output(FeaturesOutput, f)
@@ -216,29 +217,29 @@ func (e Extractor) norms() []normSize {
 // network builds the layers of either graph.
 type network struct {
 	Extractor
-	b        *onnx.Builder
+	b        *build.Builder
 	w        Weights
 	training bool
 	stored   map[string]*onnx.Tensor // statistics of the inference graph
 }
 
-func (n network) image() onnx.Ref {
+func (n network) image() build.Ref {
 	return n.b.Input(ImageInput, onnx.Float32, "batch", n.Channels, n.Height, n.Width)
 }
 
-func (n network) features(x onnx.Ref) onnx.Ref {
+func (n network) features(x build.Ref) build.Ref {
 	mirror := n.Mirror && !n.training
 	if mirror {
 		columns := make([]int64, n.Width)
 		for i := range columns {
 			columns[i] = int64(n.Width - 1 - i)
 		}
-		x = n.b.Concat(0, x, n.b.Op("Gather", []onnx.Ref{x, n.b.Const(onnx.Vector(columns...))}, onnx.IntAttr("axis", 3)))
+		x = n.b.Concat(0, x, n.b.Op("Gather", []build.Ref{x, n.b.Const(onnx.Vector(columns...))}, onnx.IntAttr("axis", 3)))
 	}
 	x = n.unit("stem", "", x, n.Channels, n.Widths[0])
 	for i, width := range n.Widths[1:] {
 		stage := fmt.Sprintf("stage%d", i+1)
-		x = n.b.Scope(stage).Op("AveragePool", []onnx.Ref{x}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2))
+		x = n.b.Scope(stage).Op("AveragePool", []build.Ref{x}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2))
 		x = n.unit(stage, "", x, n.Widths[i], width)
 		if n.Residual[i] {
 			h := n.unit(stage+"/block", "1", x, width, width)
@@ -246,7 +247,7 @@ func (n network) features(x onnx.Ref) onnx.Ref {
 		}
 	}
 	last := n.Widths[len(n.Widths)-1]
-	pooled := n.b.Op("Flatten", []onnx.Ref{n.b.Op("GlobalAveragePool", []onnx.Ref{x})})
+	pooled := n.b.Op("Flatten", []build.Ref{n.b.Op("GlobalAveragePool", []build.Ref{x})})
 	if mirror {
 		pooled = n.b.ReduceMean(n.b.Reshape(pooled, 2, -1, last), false, 0)
 	}
@@ -259,9 +260,9 @@ func (n network) features(x onnx.Ref) onnx.Ref {
 }
 
 // unit is a 3x3 convolution, a normalisation and a relu.
-func (n network) unit(scope, suffix string, x onnx.Ref, in, out int) onnx.Ref {
+func (n network) unit(scope, suffix string, x build.Ref, in, out int) build.Ref {
 	w := n.w.Scope(scope)
-	conv := w.b.Op("Conv", []onnx.Ref{x, w.Scope("conv"+suffix).Param("weight", Gaussian(math.Sqrt(2/float64(9*in))), out, in, 3, 3)},
+	conv := w.b.Op("Conv", []build.Ref{x, w.Scope("conv"+suffix).Param("weight", Gaussian(math.Sqrt(2/float64(9*in))), out, in, 3, 3)},
 		onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("pads", 1, 1, 1, 1))
 	name := "norm" + suffix
 	l := w.Scope(name)
@@ -269,10 +270,10 @@ func (n network) unit(scope, suffix string, x onnx.Ref, in, out int) onnx.Ref {
 }
 
 // norm is batch normalisation; name is that of its statistics.
-func (n network) norm(name string, x onnx.Ref, size int, scale, shift onnx.Ref) onnx.Ref {
+func (n network) norm(name string, x build.Ref, size int, scale, shift build.Ref) build.Ref {
 	epsilon := onnx.FloatAttr("epsilon", normEpsilon)
 	if !n.training {
-		get := func(what string) onnx.Ref {
+		get := func(what string) build.Ref {
 			t := n.stored[name+"/"+what]
 			if t == nil {
 				t = onnx.ZerosF32(size)
@@ -280,11 +281,11 @@ func (n network) norm(name string, x onnx.Ref, size int, scale, shift onnx.Ref) 
 			}
 			return n.b.Param(name+"/"+what, t.Clone())
 		}
-		return n.b.Op("BatchNormalization", []onnx.Ref{x, scale, shift, get("mean"), get("var")}, epsilon)
+		return n.b.Op("BatchNormalization", []build.Ref{x, scale, shift, get("mean"), get("var")}, epsilon)
 	}
 	mean := n.b.Input(name+"/mean", onnx.Float32, size)
 	variance := n.b.Input(name+"/var", onnx.Float32, size)
-	out := n.b.OpN("BatchNormalization", []onnx.Ref{x, scale, shift, mean, variance}, 3, epsilon,
+	out := n.b.OpN("BatchNormalization", []build.Ref{x, scale, shift, mean, variance}, 3, epsilon,
 		onnx.FloatAttr("momentum", normMomentum), onnx.IntAttr("training_mode", 1))
 	n.b.Output(optim.NewPrefix+name+"/mean", out[1])
 	n.b.Output(optim.NewPrefix+name+"/var", out[2])
@@ -293,7 +294,7 @@ func (n network) norm(name string, x onnx.Ref, size int, scale, shift onnx.Ref) 
 
 // head is a linear classifier of the features. Its logits are divided by sqrt(dx): features of unit variance would
 // otherwise make it learn so much faster than the layers below that high rates diverge.
-func (n network) head(features onnx.Ref, classes int) onnx.Ref {
+func (n network) head(features build.Ref, classes int) build.Ref {
 	logits := n.w.Linear("head", features, n.Dx, classes, Gaussian(0.5), Constant(0))
 	return n.b.Mul(logits, n.b.F32(float32(1/math.Sqrt(float64(n.Dx)))))
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/serde"
 )
 
 // Kinds of model.
@@ -223,9 +224,9 @@ func Match(a, b Manifest) error {
 	return nil
 }
 
-// Digest is the sha256, in hexadecimal, of a model's bytes as [onnx.Save] writes them.
+// Digest is the sha256, in hexadecimal, of a model's bytes as [serde.Save] writes them.
 func Digest(m *onnx.Model) (string, error) {
-	data, err := onnx.Marshal(m)
+	data, err := serde.Marshal(m)
 	if err != nil {
 		return "", fmt.Errorf("digest of model: %w", err)
 	}
@@ -240,7 +241,7 @@ func DigestBytes(data []byte) string {
 
 // Load reads a model file and its manifest, with Source and Digest filled in.
 func Load(path string) (*onnx.Model, Manifest, error) {
-	m, err := onnx.Load(path)
+	m, err := serde.Load(path)
 	if err != nil {
 		return nil, Manifest{}, err
 	}

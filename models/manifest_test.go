@@ -10,6 +10,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/serde"
 )
 
 func TestManifestRoundTrip(t *testing.T) {
@@ -27,7 +28,7 @@ func TestManifestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "p.onnx")
-	if err := onnx.Save(path, m); err != nil {
+	if err := serde.Save(path, m); err != nil {
 		t.Fatal(err)
 	}
 	read, got, err := Load(path)

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 )
 
 // Names of the open predictor's parameters: initializers of its graph, of which the coordinates read the first three.
@@ -74,8 +75,8 @@ func NewOpen(p OpenParameters) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := onnx.NewBuilder("open")
-	refs := map[string]onnx.Ref{}
+	b := build.New("open")
+	refs := map[string]build.Ref{}
 	for _, name := range append([]string{OpenCentre, OpenRadius, OpenOrigin, OpenWithin, OpenBetween, OpenKnown}, OpenScalars...) {
 		refs[name] = b.Param(name, values[name])
 	}
@@ -132,4 +133,3 @@ func OpenValues(m *onnx.Model) (OpenParameters, error) {
 	_, err = p.tensors()
 	return p, err
 }
-

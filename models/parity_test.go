@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/serde"
 )
 
 var writeModels = flag.String("write-models", "", "folder to write the parity test's models to, for testdata/parity.py")
@@ -36,7 +37,7 @@ func TestParity(t *testing.T) {
 	ms := parityModels(t)
 	if *writeModels != "" {
 		for name, m := range ms {
-			if err := onnx.Save(filepath.Join(*writeModels, name+".onnx"), m); err != nil {
+			if err := serde.Save(filepath.Join(*writeModels, name+".onnx"), m); err != nil {
 				t.Fatal(err)
 			}
 		}

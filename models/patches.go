@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 )
 
 // Patches is an extractor of one layer: filters learned from patches of images, a threshold, max pooling,
@@ -38,22 +39,22 @@ func (p Patches) Model() (*onnx.Model, error) {
 	}
 	k := p.Filters.Shape[0]
 	bias := make([]float32, k)
-	b := onnx.NewBuilder("patches")
+	b := build.New("patches")
 	x := b.Input("image", onnx.Float32, "batch", p.Channels, p.Height, p.Width)
 	filters := b.Param("filters", p.Filters)
 	if p.Absolute {
-		x = b.Op("Abs", []onnx.Ref{b.Op("Conv", []onnx.Ref{x, filters})})
+		x = b.Op("Abs", []build.Ref{b.Op("Conv", []build.Ref{x, filters})})
 		x = b.Relu(b.Sub(x, b.F32(p.Threshold)))
 	} else {
 		for i := range bias {
 			bias[i] = -p.Threshold
 		}
-		x = b.Relu(b.Op("Conv", []onnx.Ref{x, filters, b.Param("bias", onnx.NewTensor(bias, k))}))
+		x = b.Relu(b.Op("Conv", []build.Ref{x, filters, b.Param("bias", onnx.NewTensor(bias, k))}))
 	}
-	x = b.Op("MaxPool", []onnx.Ref{x}, onnx.IntsAttr("kernel_shape", p.Pool, p.Pool), onnx.IntsAttr("strides", p.Pool, p.Pool))
-	x = b.Op("Flatten", []onnx.Ref{x})
+	x = b.Op("MaxPool", []build.Ref{x}, onnx.IntsAttr("kernel_shape", p.Pool, p.Pool), onnx.IntsAttr("strides", p.Pool, p.Pool))
+	x = b.Op("Flatten", []build.Ref{x})
 	if p.Projection != nil {
-		x = b.Op("Gemm", []onnx.Ref{x, b.Param("projection", p.Projection), b.Param("offset", p.Offset)})
+		x = b.Op("Gemm", []build.Ref{x, b.Param("projection", p.Projection), b.Param("offset", p.Offset)})
 	}
 	b.Output("features", x)
 	return b.Model()

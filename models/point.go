@@ -1,6 +1,6 @@
 package models
 
-import "fmp/onnx"
+import "fmp/onnx/build"
 
 // Bounds on what a graph may be built of; they keep a hostile or mistaken configuration from asking for all
 // the memory there is.
@@ -15,7 +15,7 @@ const minWeight = 1e-30
 
 // lift is z -> [z, mlp(z)], the per-point layer g of the predictor and f of the embedding; without identity it
 // is z -> mlp(z). mlp has one hidden layer of twice its output's width.
-func lift(w Weights, z onnx.Ref, dz, d int, identity bool) onnx.Ref {
+func lift(w Weights, z build.Ref, dz, d int, identity bool) build.Ref {
 	out := d
 	if identity {
 		out = d - dz
@@ -31,7 +31,7 @@ func lift(w Weights, z onnx.Ref, dz, d int, identity bool) onnx.Ref {
 // decode turns rows of width d into points: the first dx coordinates are features, and a softmax of kappa
 // times the next C, kappa learned from 5, is the label. Without identity the coordinates are first mapped
 // linearly to dx + C.
-func decode(w Weights, o onnx.Ref, d, dx, c int, identity bool) onnx.Ref {
+func decode(w Weights, o build.Ref, d, dx, c int, identity bool) build.Ref {
 	if !identity {
 		o = w.Linear("out", o, d, dx+c, FanIn(d), FanIn(d))
 	}
@@ -40,6 +40,6 @@ func decode(w Weights, o onnx.Ref, d, dx, c int, identity bool) onnx.Ref {
 }
 
 // logWeights is log(max(weights, minWeight)) as [batch, 1, n].
-func logWeights(b *onnx.Builder, weights onnx.Ref) onnx.Ref {
-	return b.Unsqueeze(b.Log(b.Op("Max", []onnx.Ref{weights, b.F32(minWeight)})), 1)
+func logWeights(b *build.Builder, weights build.Ref) build.Ref {
+	return b.Unsqueeze(b.Log(b.Op("Max", []build.Ref{weights, b.F32(minWeight)})), 1)
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 )
 
 // PredictorConfig is what a predictor of fresh points is built from. The zero value of a field means its
@@ -81,7 +82,7 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 		return nil, err
 	}
 	dz, d := c.Dx+c.C, c.Dim
-	b := onnx.NewBuilder("predictor")
+	b := build.New("predictor")
 	points := b.Input("points", onnx.Float32, "contexts", "n", dz)
 	weights := b.Input("weights", onnx.Float32, "contexts", "n")
 	noise := b.Input("noise", onnx.Float32, "batch", "fresh", d)
@@ -94,7 +95,7 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 		block.query = Gaussian(1.7 / math.Sqrt(float64(d)))
 	}
 	block.Hidden = c.Hidden
-	var lw onnx.Ref
+	var lw build.Ref
 	if !c.IgnoreMasses {
 		lw = logWeights(b, weights)
 	}

@@ -7,18 +7,19 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/build"
 )
 
 // Weights adds named, seeded parameters to a graph. Each parameter draws its initial value from a stream of
 // the seed that is named after it, so that adding a layer leaves the others' values as they were.
 type Weights struct {
-	b    *onnx.Builder
+	b    *build.Builder
 	seed uint64
 	path string
 }
 
 // NewWeights makes parameters for the graph that b builds.
-func NewWeights(b *onnx.Builder, seed uint64) Weights { return Weights{b: b, seed: seed} }
+func NewWeights(b *build.Builder, seed uint64) Weights { return Weights{b: b, seed: seed} }
 
 // Scope puts name and "/" before the names of parameters and nodes.
 func (w Weights) Scope(name string) Weights {
@@ -29,7 +30,7 @@ func (w Weights) Scope(name string) Weights {
 type Init func(r *rand.Rand, t []float32, shape []int)
 
 // Param adds a parameter.
-func (w Weights) Param(name string, init Init, shape ...int) onnx.Ref {
+func (w Weights) Param(name string, init Init, shape ...int) build.Ref {
 	n, err := onnx.Elements(shape)
 	if err != nil {
 		w.b.Fail("parameter %q: %w", w.path+name, err)
@@ -42,7 +43,7 @@ func (w Weights) Param(name string, init Init, shape ...int) onnx.Ref {
 
 // Linear is x W + b for W of shape [in, out] and b of shape [out], named name/weight and name/bias. A nil
 // bias leaves b out.
-func (w Weights) Linear(name string, x onnx.Ref, in, out int, weight, bias Init) onnx.Ref {
+func (w Weights) Linear(name string, x build.Ref, in, out int, weight, bias Init) build.Ref {
 	l := w.Scope(name)
 	y := l.b.MatMul(x, l.Param("weight", weight, in, out))
 	if bias == nil {
@@ -53,9 +54,9 @@ func (w Weights) Linear(name string, x onnx.Ref, in, out int, weight, bias Init)
 
 // LayerNorm normalises the last axis, of size d, with a learned scale and shift (Ba et al. 2016,
 // arXiv:1607.06450).
-func (w Weights) LayerNorm(name string, x onnx.Ref, d int) onnx.Ref {
+func (w Weights) LayerNorm(name string, x build.Ref, d int) build.Ref {
 	l := w.Scope(name)
-	return l.b.Op("LayerNormalization", []onnx.Ref{x, l.Param("scale", Constant(1), d), l.Param("shift", Constant(0), d)},
+	return l.b.Op("LayerNormalization", []build.Ref{x, l.Param("scale", Constant(1), d), l.Param("shift", Constant(0), d)},
 		onnx.IntAttr("axis", -1), onnx.FloatAttr("epsilon", 1e-5))
 }
 
@@ -109,7 +110,7 @@ func Scaled(init Init, v float32) Init {
 }
 
 // Parameters lists a model's trainable initializers in alphabetical order: those of float32 that were named
-// by [Weights] or [onnx.Builder.Param], as opposed to the builder's constants.
+// by [Weights] or [build.Builder.Param], as opposed to the builder's constants.
 func Parameters(m *onnx.Model) []string {
 	var names []string
 	for _, n := range m.Graph.InitializerNames() {

@@ -1,6 +1,8 @@
 package onnx
 
-import "math"
+import (
+	"math"
+)
 
 // What models written by these packages declare: read by every ONNX Runtime from 1.13 on.
 const (

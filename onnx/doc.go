@@ -1,13 +1,10 @@
-// Package onnx builds, reads, checks, rewrites and saves ONNX models.
+// Package onnx holds ONNX models in memory: a [Model] is a [Graph] of [Node]s over named values, its initializers as
+// [Tensor]s, the operator sets that it imports, and string metadata.
 //
-// A [Model] is the in-memory form of an ONNX file: a [Graph] of [Node]s over named values, its
-// initializers as [Tensor]s, the operator sets it imports, and string metadata. [Load] and [Save]
-// move it to and from the public wire format; [Builder] makes one from Go; [Infer] works out
-// element types and shapes; [Check] says what is wrong with one; [Compose] feeds one into another.
-//
-// Packages below: onnx/engine runs models, onnx/grad differentiates them, onnx/optim updates
-// parameters, each as ordinary graphs.
+// What is done with models is in the packages below, each with one job: op says what every operator is, serde reads
+// and writes files, build makes models from Go, check finds what is wrong, shape infers types and shapes, pass
+// rewrites, inspect counts, grad differentiates, optim and train fit parameters, and engine runs.
 //
 // Source of every operator's meaning: the ONNX operator specification
-// (https://onnx.ai/onnx/operators/). What we write is opset 17, IR version 8.
+// (https://onnx.ai/onnx/operators/). What is written is operator set 17, IR version 8.
 package onnx

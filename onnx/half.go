@@ -1,7 +1,6 @@
 package onnx
 
 import (
-	"fmt"
 	"math"
 )
 
@@ -41,83 +40,4 @@ func Float32ToFloat16(v float32) uint16 {
 	mag -= (127 - 15) << 23
 	mag += 0xfff + mag>>13&1
 	return sign | uint16(mag>>13)
-}
-
-// ToFloat32 turns a model of half precision into one of float32: initializers and constants are converted
-// exactly, and inputs, outputs and casts of Float16 and BFloat16 become Float32, in subgraphs and functions
-// too. It computes what the model does with less rounding. Other models stay as they are, and so does the
-// model where an error is returned.
-func ToFloat32(m *Model) error {
-	c := Clone(m)
-	graphToFloat32(c.Graph)
-	for _, f := range c.Functions {
-		nodesToFloat32(f.Nodes)
-		for i := range f.Defaults {
-			attrToFloat32(&f.Defaults[i], "")
-		}
-	}
-	if err := Infer(c); err != nil {
-		return fmt.Errorf("converting %q to float32: %w", m.Graph.Name, err)
-	}
-	*m = *c
-	return nil
-}
-
-func isHalf(d DType) bool { return d == Float16 || d == BFloat16 }
-
-func widened(t *Tensor) *Tensor {
-	if t == nil || !isHalf(t.DType) {
-		return t
-	}
-	bits, _ := t.Data.([]uint16)
-	out := make([]float32, len(bits))
-	for i, b := range bits {
-		out[i] = HalfToFloat32(t.DType, b)
-	}
-	return &Tensor{DType: Float32, Shape: t.Shape, Data: out}
-}
-
-func graphToFloat32(g *Graph) {
-	for name, t := range g.Initializers {
-		g.Initializers[name] = widened(t)
-	}
-	for _, vs := range [][]ValueInfo{g.Inputs, g.Outputs, g.Values} {
-		for i := range vs {
-			if isHalf(vs[i].DType) {
-				vs[i].DType = Float32
-			}
-		}
-	}
-	nodesToFloat32(g.Nodes)
-}
-
-func nodesToFloat32(nodes []*Node) {
-	for _, n := range nodes {
-		for i := range n.Attrs {
-			attrToFloat32(&n.Attrs[i], n.Op)
-		}
-	}
-}
-
-func attrToFloat32(a *Attr, op string) {
-	a.Tensor = widened(a.Tensor)
-	for i, t := range a.Tensors {
-		if isHalf(t.DType) {
-			// The list is shared with the model that this one is a copy of.
-			ts := append([]*Tensor{}, a.Tensors...)
-			ts[i] = widened(t)
-			a.Tensors = ts
-		}
-	}
-	if a.Graph != nil {
-		graphToFloat32(a.Graph)
-	}
-	for _, g := range a.Graphs {
-		graphToFloat32(g)
-	}
-	// Attributes that name an element type.
-	typed := a.Name == "to" && op == "Cast" || a.Name == "dtype" || a.Name == "output_datatype" || a.Name == "stash_type"
-	if typed && a.Kind == AttrInt && isHalf(DTypeOf(a.Int)) {
-		a.Int = int64(Float32)
-	}
 }

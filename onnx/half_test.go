@@ -41,3 +41,29 @@ func TestFloat32ToFloat16(t *testing.T) {
 		}
 	}
 }
+
+func TestHalfToFloat32(t *testing.T) {
+	// Binary16 by its definition: (-1)^s 2^(e-15) (1 + f/1024), subnormals 2^-24 f.
+	for b := range 1 << 16 {
+		s, e, f := b>>15, b>>10&0x1f, b&0x3ff
+		want := math.Ldexp(1+float64(f)/1024, e-15)
+		switch {
+		case e == 0:
+			want = math.Ldexp(float64(f), -24)
+		case e == 31 && f == 0:
+			want = math.Inf(1)
+		case e == 31:
+			want = math.NaN()
+		}
+		if s == 1 {
+			want = -want
+		}
+		got := float64(HalfToFloat32(Float16, uint16(b)))
+		if got != want && !(math.IsNaN(got) && math.IsNaN(want)) || math.Signbit(got) != math.Signbit(want) && !math.IsNaN(want) {
+			t.Fatalf("%#04x is %v, want %v", b, got, want)
+		}
+	}
+	if got := HalfToFloat32(BFloat16, 0xc049); got != -3.140625 {
+		t.Errorf("bfloat16 0xc049 is %v", got)
+	}
+}

@@ -1,6 +1,10 @@
 package onnx
 
-import "sort"
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
 
 // Model is an ONNX file in memory.
 type Model struct {
@@ -250,4 +254,46 @@ func Shape(dims ...any) []Dim {
 		}
 	}
 	return out
+}
+
+// Conflicts says why a value of type and shape a cannot be used as b; nil where it can, as far as is known.
+func Conflicts(a, b ValueInfo) error {
+	if a.DType != b.DType && a.DType != Undefined && b.DType != Undefined {
+		return fmt.Errorf("element types %v and %v differ", a.DType, b.DType)
+	}
+	if a.Shape == nil || b.Shape == nil {
+		return nil
+	}
+	if len(a.Shape) != len(b.Shape) {
+		return fmt.Errorf("ranks %d and %d differ", len(a.Shape), len(b.Shape))
+	}
+	for i := range a.Shape {
+		if x, y := a.Shape[i], b.Shape[i]; x.IsKnown() && y.IsKnown() && x.Size != y.Size {
+			return fmt.Errorf("sizes %d and %d of axis %d differ", x.Size, y.Size, i)
+		}
+	}
+	return nil
+}
+
+// String writes element type and shape: "float32[batch,3,32,32]".
+func (v ValueInfo) String() string {
+	if v.Shape == nil {
+		return v.DType.String() + "[...]"
+	}
+	parts := make([]string, len(v.Shape))
+	for i, d := range v.Shape {
+		parts[i] = d.String()
+	}
+	return v.DType.String() + "[" + strings.Join(parts, ",") + "]"
+}
+
+// String is the size, the symbol, or "?".
+func (d Dim) String() string {
+	switch {
+	case d.IsKnown():
+		return fmt.Sprint(d.Size)
+	case d.Symbol != "":
+		return d.Symbol
+	}
+	return "?"
 }

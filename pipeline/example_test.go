@@ -11,9 +11,9 @@ import (
 	"fmp/featurize/extractor"
 	"fmp/models"
 	"fmp/models/rng"
-	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/serde"
 	"fmp/pipeline/compress"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/metric"
@@ -51,7 +51,7 @@ func federate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	model, err := onnx.Unmarshal(file)
+	model, err := serde.Unmarshal(file)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func federate(ctx context.Context) error {
 		return err
 	}
 
-	// On each client: its points to an upload. onnx.Load reads a trained embedding; this one is untrained.
+	// On each client: its points to an upload. serde.Load reads a trained embedding; this one is untrained.
 	embedding, err := models.NewEmbedding(models.EmbeddingConfig{Dx: f.Dx, C: bank.C}, 1)
 	if err != nil {
 		return err

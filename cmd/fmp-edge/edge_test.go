@@ -24,10 +24,13 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
+	"fmp/onnx/pass"
+	"fmp/onnx/serde"
 	"fmp/pipeline/compress"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/point"
@@ -294,7 +297,7 @@ func TestParts(t *testing.T) {
 	}
 	near(t, "in parts", got, want, 1e-5)
 	// A graph that lacks the values to cut at is run whole.
-	onnx.Rename(m.Graph, map[string]string{models.ValueSet: "another_name"})
+	pass.Rename(m.Graph, map[string]string{models.ValueSet: "another_name"})
 	if a, b := models.SplitClient(m, c.manifest); a != nil || b != nil {
 		t.Error("a graph without the values to cut at came apart")
 	}
@@ -344,14 +347,14 @@ func TestRefused(t *testing.T) {
 		write(t, p, []byte(content))
 		return p
 	}
-	foreign := onnx.NewBuilder("foreign")
+	foreign := build.New("foreign")
 	foreign.Output("y", foreign.Relu(foreign.Input("x", onnx.Float32, "n", 3)))
 	fm, err := foreign.Model()
 	if err != nil {
 		t.Fatal(err)
 	}
 	foreignPath := filepath.Join(t.TempDir(), "foreign.onnx")
-	if err := onnx.Save(foreignPath, fm); err != nil {
+	if err := serde.Save(foreignPath, fm); err != nil {
 		t.Fatal(err)
 	}
 	strange := t.TempDir()

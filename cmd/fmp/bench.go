@@ -11,7 +11,7 @@ import (
 
 	"fmp/assets"
 	"fmp/models"
-	"fmp/onnx"
+	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
 )
 
@@ -59,7 +59,7 @@ depend on what else the machine does; the ratio does so less. fmp onnx bench mea
 			if err != nil {
 				return usageError(fmt.Errorf("%w; give --dataset digits, digits-color, mnist, cifar10 or cifar100, or measure a model of your own with fmp onnx bench", err))
 			}
-			m, err := onnx.Unmarshal(data)
+			m, err := serde.Unmarshal(data)
 			if err != nil {
 				return fmt.Errorf("the shipped %s for %s: %w", w.kind, cfg.Dataset.Name, err)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
@@ -169,7 +170,7 @@ func checkPure(cfg experiment.Engine) finding {
 
 // selfTest runs a small model whose answer is known.
 func selfTest(e engine.Engine) error {
-	b := onnx.NewBuilder("selftest")
+	b := build.New("selftest")
 	x := b.Input("x", onnx.Float32, 2)
 	b.Output("y", b.Add(x, x))
 	m, err := b.Model()

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/models"
-	"fmp/onnx"
+	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
 )
 
@@ -84,11 +84,11 @@ standardised with the statistics of the data set's extractor part, which become 
 		if err := f.Write(m); err != nil {
 			return err
 		}
-		data, err := onnx.Marshal(m)
+		data, err := serde.Marshal(m)
 		if err != nil {
 			return err
 		}
-		if err := onnx.Save(out, m); err != nil {
+		if err := serde.Save(out, m); err != nil {
 			return err
 		}
 		res := fused{Model: out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels}, Size: f.S}

@@ -17,6 +17,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
 )
 
@@ -93,7 +94,7 @@ gives are drawn at random; axes of unknown size are the batch where they come fi
 		if !(seconds >= 0.01 && seconds <= 600) {
 			return usageErrorf("--seconds is %v; allowed are 0.01 to 600", seconds)
 		}
-		m, err := onnx.Load(args[0])
+		m, err := serde.Load(args[0])
 		if err != nil {
 			return usageError(err)
 		}

@@ -6,6 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/onnx"
+	"fmp/onnx/check"
+	"fmp/onnx/pass"
+	"fmp/onnx/serde"
+	"fmp/onnx/shape"
 )
 
 func newONNXCheckCommand() *cobra.Command {
@@ -20,7 +24,7 @@ something is wrong, 3 where there is no such file.`,
   fmp onnx check model.onnx --json`,
 		Args: exactArgs("MODEL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := onnx.Load(args[0])
+			m, err := serde.Load(args[0])
 			if err == nil {
 				if err = checkModel(m); err != nil {
 					err = fmt.Errorf("%s: %w", args[0], err)
@@ -52,14 +56,14 @@ something is wrong, 3 where there is no such file.`,
 
 // checkModel checks a model and its shapes. Where all is well it has its functions inlined and its types filled in.
 func checkModel(m *onnx.Model) error {
-	if err := onnx.Check(m); err != nil {
+	if err := check.Model(m); err != nil {
 		return err
 	}
-	if err := onnx.InlineFunctions(m); err != nil {
+	if err := pass.Inline(m); err != nil {
 		return err
 	}
-	if err := onnx.Infer(m); err != nil {
+	if err := shape.Infer(m); err != nil {
 		return err
 	}
-	return onnx.Check(m)
+	return check.Model(m)
 }

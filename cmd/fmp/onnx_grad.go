@@ -8,6 +8,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/grad"
+	"fmp/onnx/serde"
 )
 
 func newONNXGradCommand() *cobra.Command {
@@ -27,7 +28,7 @@ are grad_A for each value A named by --wrt: inputs, initializers or values in be
 			if out == "" {
 				return usageErrorf("-o is not given; name the file to write")
 			}
-			m, err := onnx.Load(args[0])
+			m, err := serde.Load(args[0])
 			if err != nil {
 				return usageError(err)
 			}
@@ -35,7 +36,7 @@ are grad_A for each value A named by --wrt: inputs, initializers or values in be
 			if err != nil {
 				return usageError(fmt.Errorf("%s: %w", args[0], err))
 			}
-			if err := onnx.Save(out, g); err != nil {
+			if err := serde.Save(out, g); err != nil {
 				return err
 			}
 			if asJSON {

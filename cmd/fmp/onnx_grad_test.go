@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/serde"
 )
 
 func TestONNXGradCommand(t *testing.T) {
 	dir := t.TempDir()
-	b := onnx.NewBuilder("square")
+	b := build.New("square")
 	x := b.Input("x", onnx.Float32, "n")
 	b.Output("y", b.Mul(x, x))
 	m, err := b.Model()
@@ -19,7 +21,7 @@ func TestONNXGradCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	in, out := filepath.Join(dir, "m.onnx"), filepath.Join(dir, "g.onnx")
-	if err := onnx.Save(in, m); err != nil {
+	if err := serde.Save(in, m); err != nil {
 		t.Fatal(err)
 	}
 	run := func(args ...string) (string, error) {
@@ -34,7 +36,7 @@ func TestONNXGradCommand(t *testing.T) {
 	if _, err := run(in, "--output", "y", "--wrt", "x", "-o", out); err != nil {
 		t.Fatal(err)
 	}
-	g, err := onnx.Load(out)
+	g, err := serde.Load(out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/models"
-	"fmp/onnx"
+	"fmp/onnx/pass"
+	"fmp/onnx/serde"
 )
 
 func newONNXHalfCommand() *cobra.Command {
@@ -26,14 +27,14 @@ manifest of ours is kept, its command line completed.`,
 			if out == "" {
 				return usageErrorf("-o is not given; name the file to write")
 			}
-			m, err := onnx.Load(args[0])
+			m, err := serde.Load(args[0])
 			if err != nil {
 				return usageError(err)
 			}
 			if err := checkModel(m); err != nil {
 				return usageError(fmt.Errorf("%s: %w", args[0], err))
 			}
-			n := onnx.StoreHalf(m, least)
+			n := pass.StoreHalf(m, least)
 			if n == 0 {
 				return usageErrorf("%s has no float32 weight of %d elements or more whose values half precision can hold; nothing was written", args[0], least)
 			}
@@ -43,7 +44,7 @@ manifest of ours is kept, its command line completed.`,
 					return err
 				}
 			}
-			if err := onnx.Save(out, m); err != nil {
+			if err := serde.Save(out, m); err != nil {
 				return err
 			}
 			before, err := os.Stat(args[0])

@@ -16,6 +16,8 @@ import (
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/grad"
+	"fmp/onnx/inspect"
+	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
 )
 
@@ -82,7 +84,7 @@ for the sizes that --dim gives; other open sizes are 1.`,
 			}
 			sizes[name] = n
 		}
-		m, err := onnx.Load(args[0])
+		m, err := serde.Load(args[0])
 		if err != nil {
 			return usageError(err)
 		}
@@ -105,7 +107,7 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg experiment.Engine) (i
 		Graph: m.Graph.Name, Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion), IR: m.IR, Opset: m.Opset(),
 		Functions: len(m.Functions), Metadata: m.Metadata, Check: "ok", Engines: map[string]string{},
 	}
-	sum, err := onnx.Stats(m, sizes)
+	sum, err := inspect.Stats(m, sizes)
 	if err != nil {
 		if len(sizes) > 0 {
 			return r, err

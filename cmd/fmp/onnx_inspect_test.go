@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/serde"
 )
 
 func onnxCommand(args ...string) (string, error) {
@@ -23,7 +25,7 @@ func onnxCommand(args ...string) (string, error) {
 
 func writeModel(t *testing.T, spoil func(m *onnx.Model)) string {
 	t.Helper()
-	b := onnx.NewBuilder("linear")
+	b := build.New("linear")
 	x := b.Input("x", onnx.Float32, "batch", 3)
 	b.Output("y", b.Relu(b.MatMul(x, b.Param("w", onnx.ZerosF32(3, 2)))))
 	m, err := b.Model()
@@ -32,7 +34,7 @@ func writeModel(t *testing.T, spoil func(m *onnx.Model)) string {
 	}
 	spoil(m)
 	path := filepath.Join(t.TempDir(), "model.onnx")
-	if err := onnx.Save(path, m); err != nil {
+	if err := serde.Save(path, m); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -123,7 +125,7 @@ func TestONNXHalf(t *testing.T) {
 	if err != nil || !strings.Contains(said, "1 tensors") {
 		t.Fatal(said, err)
 	}
-	m, err := onnx.Load(out)
+	m, err := serde.Load(out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
 	"fmp/onnx/npy"
+	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
 )
 
@@ -50,7 +51,7 @@ What was written is listed on standard output.`,
 		if format != "npy" && format != "pb" {
 			return usageErrorf("--format is %q; allowed are npy, pb", format)
 		}
-		m, err := onnx.Load(args[0])
+		m, err := serde.Load(args[0])
 		if err != nil {
 			return usageError(err)
 		}
@@ -221,7 +222,7 @@ func writeTensors(dir, format string, names []string, tensors map[string]*onnx.T
 }
 
 func savePB(path, name string, t *onnx.Tensor) error {
-	p, err := onnx.TensorToProto(name, t)
+	p, err := serde.TensorToProto(name, t)
 	if err != nil {
 		return err
 	}

@@ -13,9 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/npy"
+	"fmp/onnx/serde"
 )
 
 // needRuntime skips where the ONNX Runtime is not installed.
@@ -31,7 +33,7 @@ func needRuntime(t *testing.T) {
 // addModel saves a model with the outputs "sum/ab" (a + b) and "../twice" (2 a).
 func addModel(t *testing.T) string {
 	t.Helper()
-	b := onnx.NewBuilder("add")
+	b := build.New("add")
 	x, y := b.Input("a", onnx.Float32, "n", 2), b.Input("b", onnx.Float32, "n", 2)
 	b.Output("sum/ab", b.Add(x, y))
 	b.Output("../twice", b.Add(x, x))
@@ -40,7 +42,7 @@ func addModel(t *testing.T) string {
 		t.Fatal(err)
 	}
 	p := filepath.Join(t.TempDir(), "add.onnx")
-	if err := onnx.Save(p, m); err != nil {
+	if err := serde.Save(p, m); err != nil {
 		t.Fatal(err)
 	}
 	return p

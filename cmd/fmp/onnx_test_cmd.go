@@ -12,7 +12,7 @@ import (
 
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/conformance"
-	"fmp/onnx/engine/pure/kernel"
+	"fmp/onnx/kernel"
 	"fmp/pipeline/experiment"
 )
 

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/serde"
 )
 
 // backendTest lays out a test of y = x + 1 with the given expected output for x = 1.
@@ -19,14 +21,14 @@ func backendTest(t *testing.T, want float32) string {
 	if err := os.MkdirAll(set, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	b := onnx.NewBuilder("plus")
+	b := build.New("plus")
 	b.Output("y", b.Add(b.Input("x", onnx.Float32, "n"), b.F32(1)))
 	m, err := b.Model()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range []error{
-		onnx.Save(filepath.Join(dir, "model.onnx"), m),
+		serde.Save(filepath.Join(dir, "model.onnx"), m),
 		savePB(filepath.Join(set, "input_0.pb"), "x", onnx.Vector[float32](1)),
 		savePB(filepath.Join(set, "output_0.pb"), "y", onnx.Vector(want)),
 	} {

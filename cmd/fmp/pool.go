@@ -13,6 +13,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/npy"
+	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/posterior"
@@ -250,12 +251,12 @@ func saveClassifier(r *server.Round, p *posterior.Result, graph *onnx.Model, row
 	if err != nil {
 		return err
 	}
-	data, err := onnx.Marshal(m)
+	data, err := serde.Marshal(m)
 	if err != nil {
 		return err
 	}
 	res.Bytes, res.Inputs, res.Outputs = len(data), named(m.Graph.Inputs), named(m.Graph.Outputs)
-	return onnx.Save(res.Output, m)
+	return serde.Save(res.Output, m)
 }
 
 // named lists values with their types and shapes.

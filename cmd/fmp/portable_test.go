@@ -15,8 +15,8 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
-	"fmp/onnx"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
 )
 
@@ -64,7 +64,7 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	predictor := filepath.Join(place, "mine.onnx")
-	if err := onnx.Save(predictor, m); err != nil {
+	if err := serde.Save(predictor, m); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"--dataset", data, "--data-dir", place, "--extractor", x, "--predictor", predictor, "--set", "engine.library=" + lib,

@@ -13,7 +13,9 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
 )
 
@@ -23,17 +25,17 @@ func randomExtractor(t *testing.T) string {
 	t.Helper()
 	w := onnx.ZerosF32(16, 1, 5, 5)
 	rng.Normal(rng.New(5, "filters"), w.F32())
-	b := onnx.NewBuilder("random filters")
+	b := build.New("random filters")
 	x := b.Input("image", onnx.Float32, "batch", 1, 28, 28)
-	h := b.Relu(b.Op("Conv", []onnx.Ref{x, b.Param("w", w)}, onnx.IntsAttr("strides", 2, 2)))
-	h = b.Op("AveragePool", []onnx.Ref{h}, onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("strides", 3, 3))
+	h := b.Relu(b.Op("Conv", []build.Ref{x, b.Param("w", w)}, onnx.IntsAttr("strides", 2, 2)))
+	h = b.Op("AveragePool", []build.Ref{h}, onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("strides", 3, 3))
 	b.Output("features", b.Reshape(h, 0, 256))
 	m, err := b.Model()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := filepath.Join(t.TempDir(), "random.onnx")
-	if err := onnx.Save(p, m); err != nil {
+	if err := serde.Save(p, m); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -180,14 +182,14 @@ func TestRunRefusesBadInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := filepath.Join(t.TempDir(), "model.onnx")
-		if err := onnx.Save(p, m); err != nil {
+		if err := serde.Save(p, m); err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
 	otherDx := saved(models.NewPredictor(models.PredictorConfig{Dx: 64, C: 10}, 1))
 	nan := func() string {
-		b := onnx.NewBuilder("logarithm")
+		b := build.New("logarithm")
 		x := b.Input("image", onnx.Float32, "batch", 1, 28, 28)
 		b.Output("features", b.Reshape(b.Log(b.Sub(x, b.F32(1))), 0, 784))
 		return saved(b.Model())

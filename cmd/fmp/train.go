@@ -13,6 +13,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/serde"
 	"fmp/onnx/train"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/meta"
@@ -141,7 +142,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 	if err := man.Write(m); err != nil {
 		return err
 	}
-	if err := onnx.Save(out, m); err != nil {
+	if err := serde.Save(out, m); err != nil {
 		return err
 	}
 	if res.Digest, err = models.Digest(m); err != nil {

@@ -14,9 +14,9 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/featurize/learn"
 	"fmp/models"
-	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/serde"
 )
 
 func newTrainExtractorCommand() *cobra.Command {
@@ -76,7 +76,7 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 			cfg := learn.DefaultConfig(ds, dx)
 			override(cmd, &cfg, c, widths, second != nil)
 			if start != "" {
-				if cfg.Start, err = onnx.Load(start); err != nil {
+				if cfg.Start, err = serde.Load(start); err != nil {
 					return usageError(err)
 				}
 				if cfg.StartDigest, err = models.Digest(cfg.Start); err != nil {
@@ -102,11 +102,11 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 			if err != nil {
 				return err
 			}
-			if err := onnx.Save(out, res.Model); err != nil {
+			if err := serde.Save(out, res.Model); err != nil {
 				return err
 			}
 			if auxOut != "" && res.Auxiliary != nil {
-				if err := onnx.Save(auxOut, res.Auxiliary); err != nil {
+				if err := serde.Save(auxOut, res.Auxiliary); err != nil {
 					return err
 				}
 			}

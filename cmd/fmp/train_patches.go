@@ -11,9 +11,9 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/featurize/patches"
 	"fmp/models"
-	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/serde"
 )
 
 func newTrainPatchesCommand() *cobra.Command {
@@ -73,7 +73,7 @@ and does not depend on the number of threads.`,
 			if err != nil {
 				return err
 			}
-			if err := onnx.Save(out, m); err != nil {
+			if err := serde.Save(out, m); err != nil {
 				return err
 			}
 			if asJSON {

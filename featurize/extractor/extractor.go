@@ -19,7 +19,9 @@ import (
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/check"
 	"fmp/onnx/engine"
+	"fmp/onnx/pass"
 )
 
 // Extractor is a model ready to turn images into features.
@@ -74,7 +76,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	if in, err := imageInput(m, o.Input); err == nil && (in.DType == onnx.Float16 || in.DType == onnx.BFloat16) {
 		// Images come as float32, and in float32 the same weights run on every engine.
 		m = onnx.Clone(m)
-		if err := onnx.ToFloat32(m); err != nil {
+		if err := pass.ToFloat32(m); err != nil {
 			return nil, err
 		}
 	}
@@ -118,7 +120,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	for i := 0; i < workers && (i == 0 || !x.shared); i++ {
 		s, err := eng.Load(x.model)
 		if err != nil {
-			if why := onnx.Check(x.model); why != nil { // says what to do about it, where an engine does not
+			if why := check.Model(x.model); why != nil { // says what to do about it, where an engine does not
 				err = fmt.Errorf("%w (%w)", err, why)
 			}
 			return nil, errors.Join(err, x.Close())

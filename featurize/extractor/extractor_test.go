@@ -12,6 +12,7 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine/ort/orttest"
 )
 
@@ -26,7 +27,7 @@ func images(n, h, w, ch int) *dataset.Images {
 // identity is a model whose features are its input, pooled by the extractor.
 func identity(t *testing.T, d onnx.DType, dims ...any) *onnx.Model {
 	t.Helper()
-	b := onnx.NewBuilder("identity")
+	b := build.New("identity")
 	v := b.Input("pixels", d, dims...)
 	if d != onnx.Float32 {
 		v = b.Cast(v, onnx.Float32)
@@ -102,7 +103,7 @@ func TestLayoutsChannelsAndScale(t *testing.T) {
 // in float32 or float16.
 func shaped(t *testing.T, tokens, half bool) *onnx.Model {
 	t.Helper()
-	b := onnx.NewBuilder("shaped")
+	b := build.New("shaped")
 	v := b.Transpose(b.Input("pixels", onnx.Float32, "n", 3, 6, 4), 0, 2, 3, 1)
 	if tokens {
 		v = b.Reshape(v, 0, 24, 3)
@@ -172,7 +173,7 @@ func TestGreyImagesIntoColourModelAndResize(t *testing.T) {
 }
 
 func TestSignatureErrors(t *testing.T) {
-	two := onnx.NewBuilder("two")
+	two := build.New("two")
 	v := two.Input("image", onnx.Float32, "n", 3, 8, 8)
 	two.Output("a", two.Relu(v))
 	two.Output("b", two.Exp(v))
@@ -180,7 +181,7 @@ func TestSignatureErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in2 := onnx.NewBuilder("in2")
+	in2 := build.New("in2")
 	in2.Output("y", in2.Add(in2.Input("p", onnx.Float32, "n", 3, 8, 8), in2.Input("q", onnx.Float32, "n", 3, 8, 8)))
 	twoIn, err := in2.Model()
 	if err != nil {
@@ -223,15 +224,15 @@ func TestSignatureErrors(t *testing.T) {
 // classifier is convolution, pooling, flatten and a linear layer, then a softmax where asked for.
 func classifier(t *testing.T, soft bool, out string) *onnx.Model {
 	t.Helper()
-	b := onnx.NewBuilder("classifier")
+	b := build.New("classifier")
 	v := b.Input("image", onnx.Float32, "n", 1, 8, 8)
 	k := make([]float32, 4*9)
 	for i := range k {
 		k[i] = float32(i%5) - 2
 	}
-	v = b.Relu(b.Op("Conv", []onnx.Ref{v, b.Param("k", onnx.NewTensor(k, 4, 1, 3, 3))}))
-	v = b.Op("Flatten", []onnx.Ref{b.Op("GlobalAveragePool", []onnx.Ref{v})})
-	v = b.Op("Gemm", []onnx.Ref{v, b.Param("w", onnx.ZerosF32(4, 10)), b.Param("b", onnx.ZerosF32(10))})
+	v = b.Relu(b.Op("Conv", []build.Ref{v, b.Param("k", onnx.NewTensor(k, 4, 1, 3, 3))}))
+	v = b.Op("Flatten", []build.Ref{b.Op("GlobalAveragePool", []build.Ref{v})})
+	v = b.Op("Gemm", []build.Ref{v, b.Param("w", onnx.ZerosF32(4, 10)), b.Param("b", onnx.ZerosF32(10))})
 	if soft {
 		v = b.Softmax(v, 1)
 	}
@@ -265,7 +266,7 @@ func TestPenultimateFeatures(t *testing.T) {
 
 func TestFeaturesMustBeFinite(t *testing.T) {
 	eng := orttest.New(t)
-	b := onnx.NewBuilder("log")
+	b := build.New("log")
 	b.Output("features", b.Log(b.Input("image", onnx.Float32, "n", 1, 4, 4)))
 	m, err := b.Model()
 	if err != nil {
@@ -345,24 +346,24 @@ func TestHalf(t *testing.T) {
 func TestTrainingFormIsRefused(t *testing.T) {
 	eng := orttest.New(t)
 	im := images(1, 6, 4, 3)
-	ones := func(b *onnx.Builder, name string) onnx.Ref {
+	ones := func(b *build.Builder, name string) build.Ref {
 		return b.Param(name, onnx.NewTensor([]float32{1, 1, 1}, 3))
 	}
 	for _, c := range []struct {
 		op   string
 		mode int64
 	}{{"BatchNormalization", 0}, {"BatchNormalization", 1}, {"Dropout", 0}, {"Dropout", 1}} {
-		b := onnx.NewBuilder("training")
+		b := build.New("training")
 		v := b.Input("image", onnx.Float32, "n", 3, 6, 4)
 		if c.op == "Dropout" {
 			on := b.Param("on", onnx.NewTensor([]bool{c.mode == 1}))
-			v = b.Op("Dropout", []onnx.Ref{v, b.Param("ratio", onnx.NewTensor([]float32{0.5})), on})
+			v = b.Op("Dropout", []build.Ref{v, b.Param("ratio", onnx.NewTensor([]float32{0.5})), on})
 		} else {
 			outputs := 1
 			if c.mode == 1 {
 				outputs = 3
 			}
-			v = b.OpN("BatchNormalization", []onnx.Ref{v, ones(b, "scale"), ones(b, "shift"), ones(b, "mean"), ones(b, "var")}, outputs, onnx.IntAttr("training_mode", int(c.mode)))[0]
+			v = b.OpN("BatchNormalization", []build.Ref{v, ones(b, "scale"), ones(b, "shift"), ones(b, "mean"), ones(b, "var")}, outputs, onnx.IntAttr("training_mode", int(c.mode)))[0]
 		}
 		b.Output("features", v)
 		m, err := b.Model()

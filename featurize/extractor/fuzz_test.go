@@ -6,6 +6,8 @@ import (
 	"fmp/featurize/yamlfile"
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/build"
+	"fmp/onnx/serde"
 )
 
 // FuzzSidecar: what passes is valid, and a file takes at most 2,000 bytes of memory for each of its bytes and for each node
@@ -26,21 +28,21 @@ func FuzzSidecar(f *testing.F) {
 
 // FuzzSignature reads the signature of whatever model decodes, in at most 2,000 bytes of memory for each of the file's.
 func FuzzSignature(f *testing.F) {
-	b := onnx.NewBuilder("m")
-	v := b.Op("Flatten", []onnx.Ref{b.Relu(b.Input("image", onnx.Float32, "n", 3, 2, 2))})
+	b := build.New("m")
+	v := b.Op("Flatten", []build.Ref{b.Relu(b.Input("image", onnx.Float32, "n", 3, 2, 2))})
 	b.Output("scores", b.MatMul(v, b.Param("w", onnx.ZerosF32(12, 2))))
 	m, err := b.Model()
 	if err != nil {
 		f.Fatal(err)
 	}
-	data, err := onnx.Marshal(m)
+	data, err := serde.Marshal(m)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(data, "", "")
 	f.Add(data, "relu", "NHWC")
 	f.Fuzz(func(t *testing.T, data []byte, output, layout string) {
-		m, err := onnx.Unmarshal(data)
+		m, err := serde.Unmarshal(data)
 		if err != nil {
 			return
 		}

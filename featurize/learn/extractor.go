@@ -19,6 +19,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/grad"
 	"fmp/onnx/optim"
+	"fmp/onnx/pass"
 	"fmp/onnx/train"
 )
 
@@ -246,7 +247,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	}
 	if c.Start != nil {
 		whole := onnx.Clone(c.Start)
-		onnx.RestoreHalf(whole)
+		pass.RestoreHalf(whole)
 		start, err := c.Network.Values(whole)
 		if err != nil {
 			return nil, fmt.Errorf("training an extractor: %w: %w", ErrStart, err)

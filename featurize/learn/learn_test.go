@@ -17,6 +17,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/serde"
 	"fmp/onnx/train"
 )
 
@@ -120,7 +121,7 @@ func TestThreadsAndInterruptionsLeaveNoTrace(t *testing.T) {
 		if res.Auxiliary == nil {
 			t.Fatal("no extractor for the auxiliary data")
 		}
-		data, err := onnx.Marshal(res.Model)
+		data, err := serde.Marshal(res.Model)
 		if err != nil {
 			t.Fatal(err)
 		}

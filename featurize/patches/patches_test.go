@@ -12,6 +12,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/serde"
 )
 
 func drawn(t *testing.T, n int) *dataset.Part {
@@ -42,7 +43,7 @@ func TestLearnSeparatesClassesTheSameOnAnyNumberOfWorkers(t *testing.T) {
 		if m, err = Learn(context.Background(), eng, known, 10, o); err != nil {
 			t.Fatal(err)
 		}
-		b, err := onnx.Marshal(m)
+		b, err := serde.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}

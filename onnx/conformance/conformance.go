@@ -19,6 +19,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/onnxpb"
+	"fmp/onnx/serde"
 )
 
 // Verdict is how a test ended.
@@ -104,7 +105,7 @@ func Run(e engine.Engine, dir string, tol Tolerance) (r Result) {
 		r.Verdict, r.Reason = v, err.Error()
 		return r
 	}
-	m, err := onnx.Load(filepath.Join(dir, "model.onnx"))
+	m, err := serde.Load(filepath.Join(dir, "model.onnx"))
 	if err != nil {
 		r.Ops, r.Opset = rawOps(filepath.Join(dir, "model.onnx"))
 		// Of what our own reader does not hold (sequences, sparse tensors, ...) no engine can be asked.
@@ -259,7 +260,7 @@ func DecodeTensor(data []byte) (*onnx.Tensor, error) {
 	if err := proto.Unmarshal(data, &p); err != nil {
 		return nil, fmt.Errorf("not a serialised TensorProto: %w", err)
 	}
-	return onnx.TensorFromProto(&p)
+	return serde.TensorFromProto(&p)
 }
 
 func ops(m *onnx.Model) []string {

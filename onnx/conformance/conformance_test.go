@@ -13,9 +13,11 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/serde"
 )
 
 // operatorTests is where Debian's libonnx-testdata puts the ONNX operator tests.
@@ -82,7 +84,7 @@ func TestOperatorsOnORT(t *testing.T) {
 // writeTest lays out a backend test for y = x + 1 whose expected output is off by the given amount.
 func writeTest(t *testing.T, dir string, off float32, feed *onnx.Tensor) {
 	t.Helper()
-	b := onnx.NewBuilder("plus")
+	b := build.New("plus")
 	b.Output("y", b.Add(b.Input("x", onnx.Float32, "n"), b.F32(1)))
 	m, err := b.Model()
 	if err != nil {
@@ -92,11 +94,11 @@ func writeTest(t *testing.T, dir string, off float32, feed *onnx.Tensor) {
 	if err := os.MkdirAll(set, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := onnx.Save(filepath.Join(dir, "model.onnx"), m); err != nil {
+	if err := serde.Save(filepath.Join(dir, "model.onnx"), m); err != nil {
 		t.Fatal(err)
 	}
 	for name, x := range map[string]*onnx.Tensor{"input_0.pb": feed, "output_0.pb": onnx.Vector(2+off, 3+off)} {
-		p, err := onnx.TensorToProto(name, x)
+		p, err := serde.TensorToProto(name, x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +131,7 @@ func TestVerdicts(t *testing.T) {
 		os.Remove(filepath.Join(root, "e_no_input/test_data_set_0/input_0.pb")),
 		os.Truncate(filepath.Join(root, "f_cut/test_data_set_0/input_0.pb"), 9),
 		os.RemoveAll(filepath.Join(root, "g_no_set/test_data_set_0")),
-		onnx.Save(filepath.Join(root, "h_refused/model.onnx"), onnx.NewModel(&onnx.Graph{
+		serde.Save(filepath.Join(root, "h_refused/model.onnx"), onnx.NewModel(&onnx.Graph{
 			Name: "refused", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32}}, Outputs: []onnx.ValueInfo{{Name: "y"}},
 			Nodes: []*onnx.Node{{Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}},
 		})),
@@ -204,7 +206,7 @@ func TestCompare(t *testing.T) {
 // without characters are the worst).
 func FuzzDecodeTensor(f *testing.F) {
 	for _, x := range []*onnx.Tensor{onnx.Vector[float32](1, 2), onnx.Vector("a"), onnx.Vector(true), onnx.Scalar[int64](3)} {
-		p, err := onnx.TensorToProto("x", x)
+		p, err := serde.TensorToProto("x", x)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/grad"
@@ -11,11 +12,11 @@ import (
 
 // The gradient of y = tanh(x w) with respect to x and w, as a model that any engine runs.
 func ExampleBuild() {
-	b := onnx.NewBuilder("layer")
+	b := build.New("layer")
 	x := b.Input("x", onnx.Float32, "batch", 2)
 	w := b.Param("w", onnx.NewTensor([]float32{1, 0.5}, 2, 1))
-	b.Output("y", b.Op("Tanh", []onnx.Ref{b.MatMul(x, w)}))
-	m, err := b.Model() // or onnx.Load("model.onnx"): anybody's model will do
+	b.Output("y", b.Op("Tanh", []build.Ref{b.MatMul(x, w)}))
+	m, err := b.Model() // or serde.Load("model.onnx"): anybody's model will do
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -33,7 +34,7 @@ func ExampleBuild() {
 		fmt.Println("out:", out.Name, out)
 	}
 
-	// onnx.Save("grad.onnx", g) would write it for any ONNX Runtime. Here it runs on the pure Go engine.
+	// serde.Save("grad.onnx", g) would write it for any ONNX Runtime. Here it runs on the pure Go engine.
 	eng, err := pure.New(engine.Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -67,7 +68,7 @@ func ExampleBuild() {
 
 // A scalar loss needs no cotangent, and training wants the parameters as inputs.
 func ExampleBuild_loss() {
-	b := onnx.NewBuilder("mean square")
+	b := build.New("mean square")
 	x := b.Input("x", onnx.Float32, "batch", 2)
 	w := b.Param("w", onnx.NewTensor([]float32{1, 0.5}, 2, 1))
 	y := b.MatMul(x, w)
@@ -97,9 +98,9 @@ func ExampleBuild_loss() {
 
 // An operator without a rule is named, with a node that uses it, before anything is built.
 func ExampleSupports() {
-	b := onnx.NewBuilder("spectrum")
+	b := build.New("spectrum")
 	x := b.Input("x", onnx.Float32, "batch", 3)
-	b.Output("y", b.Op("Det", []onnx.Ref{b.Reshape(b.MatMul(x, b.Param("w", onnx.ZerosF32(3, 4))), -1, 2, 2)}))
+	b.Output("y", b.Op("Det", []build.Ref{b.Reshape(b.MatMul(x, b.Param("w", onnx.ZerosF32(3, 4))), -1, 2, 2)}))
 	m, err := b.Model()
 	if err != nil {
 		fmt.Println(err)

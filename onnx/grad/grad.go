@@ -22,6 +22,9 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/check"
+	"fmp/onnx/pass"
+	"fmp/onnx/shape"
 )
 
 // Options say what is differentiated and how the result is laid out.
@@ -84,21 +87,21 @@ func prepare(m *onnx.Model) (*onnx.Model, error) {
 		return nil, fmt.Errorf("no graph given")
 	}
 	c := cloneModel(m)
-	if err := onnx.InlineFunctions(c); err != nil {
+	if err := pass.Inline(c); err != nil {
 		return nil, err
 	}
 	if v := c.Opset(); v > MaxOpset {
 		return nil, fmt.Errorf("the model imports operator set %d; allowed are up to %d: export it with one of these", v, MaxOpset)
 	} else if v < MinOpset {
-		if err := onnx.Infer(c); err != nil { // an upgrade needs ranks
+		if err := shape.Infer(c); err != nil { // an upgrade needs ranks
 			return nil, err
 		}
-		if err := onnx.Upgrade(c, MinOpset); err != nil {
+		if err := pass.Upgrade(c, MinOpset); err != nil {
 			return nil, err
 		}
 		c.IR = max(c.IR, onnx.DefaultIR)
 	}
-	if err := onnx.Infer(c); err != nil {
+	if err := shape.Infer(c); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -203,11 +206,11 @@ func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
 		}
 	}
 	g.Values = nil
-	onnx.RemoveUnused(g)
-	if err := onnx.Simplify(m, nil); err != nil {
+	pass.RemoveUnused(g)
+	if err := pass.Simplify(m, nil); err != nil {
 		return nil, fmt.Errorf("the gradient graph: %w", err)
 	}
-	if err := onnx.Check(m); err != nil {
+	if err := check.Model(m); err != nil {
 		return nil, fmt.Errorf("the gradient graph: %w", err)
 	}
 	return m, nil

@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/serde"
 )
 
 func randomTensor(r *rand.Rand, scale float32, shape ...int) *onnx.Tensor {
@@ -23,7 +25,7 @@ func randomTensor(r *rand.Rand, scale float32, shape ...int) *onnx.Tensor {
 func attention(t *testing.T) *onnx.Model {
 	t.Helper()
 	r := rand.New(rand.NewPCG(5, 6))
-	b := onnx.NewBuilder("attention")
+	b := build.New("attention")
 	x := b.Input("x", onnx.Float32, "batch", "n", 4)
 	z := b.Input("z", onnx.Float32, "batch", "m", 4)
 	q := b.MatMul(x, b.Param("wq", randomTensor(r, 0.5, 4, 6)))
@@ -31,7 +33,7 @@ func attention(t *testing.T) *onnx.Model {
 	v := b.MatMul(z, b.Param("wv", randomTensor(r, 0.5, 4, 4)))
 	a := b.Softmax(b.Mul(b.MatMul(q, b.Transpose(k, 0, 2, 1)), b.F32(0.4)), 2)
 	h := b.Add(x, b.MatMul(a, v)) // x is used twice
-	n := b.Op("LayerNormalization", []onnx.Ref{h, b.Param("gamma", randomTensor(r, 1, 4)), b.Param("beta", randomTensor(r, 1, 4))})
+	n := b.Op("LayerNormalization", []build.Ref{h, b.Param("gamma", randomTensor(r, 1, 4)), b.Param("beta", randomTensor(r, 1, 4))})
 	b.Output("y", b.ReduceMean(b.Mul(n, n), false, 0, 1, 2))
 	m, err := b.Model()
 	if err != nil {
@@ -56,7 +58,7 @@ func TestGraphAgainstCentralDifferences(t *testing.T) {
 
 func TestIntermediateValueAndUnusedValue(t *testing.T) {
 	eng := orttest.New(t)
-	b := onnx.NewBuilder("g")
+	b := build.New("g")
 	x := b.Input("x", onnx.Float32, "n")
 	u := b.Input("unused", onnx.Float32, "m", 2)
 	b.Output("other", u)
@@ -87,7 +89,7 @@ func TestIntermediateValueAndUnusedValue(t *testing.T) {
 func TestOptions(t *testing.T) {
 	eng := orttest.New(t)
 	m := attention(t)
-	before, err := onnx.Marshal(m)
+	before, err := serde.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +97,7 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after, _ := onnx.Marshal(m); string(after) != string(before) {
+	if after, _ := serde.Marshal(m); string(after) != string(before) {
 		t.Error("Build changed the model it was given")
 	}
 	if _, ok := full.Graph.Input("wq"); !ok {
@@ -142,9 +144,9 @@ func TestOptions(t *testing.T) {
 // TestSecondDerivative differentiates a gradient model.
 func TestSecondDerivative(t *testing.T) {
 	eng := orttest.New(t)
-	b := onnx.NewBuilder("cubic")
+	b := build.New("cubic")
 	x := b.Input("x", onnx.Float32, "n")
-	b.Output("y", b.Op("Tanh", []onnx.Ref{b.Mul(x, b.Mul(x, x))}))
+	b.Output("y", b.Op("Tanh", []build.Ref{b.Mul(x, b.Mul(x, x))}))
 	m, err := b.Model()
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +159,7 @@ func TestSecondDerivative(t *testing.T) {
 }
 
 func TestClashWithNameOfModel(t *testing.T) {
-	b := onnx.NewBuilder("g")
+	b := build.New("g")
 	x := b.Input("x", onnx.Float32, 2)
 	g := b.Input("grad_x", onnx.Float32, 2)
 	b.Output("y", b.Mul(x, g))

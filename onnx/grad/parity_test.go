@@ -9,6 +9,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/serde"
 )
 
 // TestGradientsOfPyTorchModels compares with autograd on models of operator sets 11 and 14, exported by PyTorch
@@ -17,11 +18,11 @@ func TestGradientsOfPyTorchModels(t *testing.T) {
 	eng := orttest.New(t)
 	for _, name := range []string{"cnn", "attention"} {
 		t.Run(name, func(t *testing.T) {
-			m, err := onnx.Load(filepath.Join("testdata", name+".onnx"))
+			m, err := serde.Load(filepath.Join("testdata", name+".onnx"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			values, err := onnx.Load(filepath.Join("testdata", name+"_values.onnx"))
+			values, err := serde.Load(filepath.Join("testdata", name+"_values.onnx"))
 			if err != nil {
 				t.Fatal(err)
 			}

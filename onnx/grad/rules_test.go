@@ -11,6 +11,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/shape"
 )
 
 // arg is one input of the node under test.
@@ -417,7 +418,7 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[str
 			values[w] = init.Clone()
 		}
 	}
-	if err := onnx.Infer(free); err != nil {
+	if err := shape.Infer(free); err != nil {
 		t.Fatal(err)
 	}
 	primal := load(t, eng, free)

@@ -14,6 +14,8 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/check"
+	"fmp/onnx/shape"
 )
 
 // Names that the fragments use.
@@ -125,10 +127,10 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 		}
 	}
 	m.Graph.Values = nil
-	if err := onnx.Infer(m); err != nil {
+	if err := shape.Infer(m); err != nil {
 		return fmt.Errorf("attaching an optimizer to %q: %w", m.Graph.Name, err)
 	}
-	if err := onnx.Check(m); err != nil {
+	if err := check.Model(m); err != nil {
 		return fmt.Errorf("attaching an optimizer to %q: %w", m.Graph.Name, err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/serde"
 )
 
 // A checkpoint is an ONNX file without nodes: the carried tensors are its initializers, and its metadata
@@ -23,7 +24,7 @@ func saveCheckpoint(path, run string, t int, state map[string]*onnx.Tensor) erro
 	m := onnx.NewModel(&onnx.Graph{Name: "checkpoint", Initializers: state})
 	m.Metadata[keyStep] = strconv.Itoa(t)
 	m.Metadata[keyRun] = run
-	return onnx.Save(path, m)
+	return serde.Save(path, m)
 }
 
 // loadCheckpoint reads a checkpoint; ok is false where there is none.
@@ -31,7 +32,7 @@ func loadCheckpoint(path, run string) (t int, state map[string]*onnx.Tensor, ok 
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil, false, nil
 	}
-	m, err := onnx.Load(path)
+	m, err := serde.Load(path)
 	if err != nil {
 		return 0, nil, false, fmt.Errorf("checkpoint: %w; remove it to start afresh", err)
 	}

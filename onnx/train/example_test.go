@@ -7,10 +7,13 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/check"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/grad"
 	"fmp/onnx/optim"
+	"fmp/onnx/pass"
 	"fmp/onnx/train"
 )
 
@@ -26,24 +29,24 @@ func Example() {
 }
 
 func fineTune(ctx context.Context) error {
-	model, err := network() // or onnx.Load("model.onnx")
+	model, err := network() // or serde.Load("model.onnx")
 	if err != nil {
 		return err
 	}
 	params := []string{"hidden.weight", "hidden.bias", "out.weight", "out.bias"} // or slices.Sorted(maps.Keys(train.Params(model, nil)))
 
 	// The loss is a small model of its own, fed by the first one: mean cross-entropy with soft labels.
-	b := onnx.NewBuilder("cross entropy")
+	b := build.New("cross entropy")
 	logits := b.Input("logits", onnx.Float32, "batch", 2)
 	labels := b.Input("labels", onnx.Float32, "batch", 2)
-	logp := b.Op("LogSoftmax", []onnx.Ref{logits}, onnx.IntAttr("axis", -1))
+	logp := b.Op("LogSoftmax", []build.Ref{logits}, onnx.IntAttr("axis", -1))
 	each := b.ReduceSum(b.Mul(labels, logp), false, 1)
 	b.Output("loss", b.Mul(b.ReduceMean(each, false, 0), b.F32(-1)))
 	loss, err := b.Model()
 	if err != nil {
 		return err
 	}
-	whole, err := onnx.Compose(model, loss, map[string]string{"logits": "logits"})
+	whole, err := pass.Compose(model, loss, map[string]string{"logits": "logits"})
 	if err != nil {
 		return err
 	}
@@ -96,11 +99,11 @@ func fineTune(ctx context.Context) error {
 	}
 	fmt.Println("loss fell to less than a tenth:", last < first/10)
 
-	// The trained parameters go back into the model. onnx.Save writes it.
+	// The trained parameters go back into the model. serde.Save writes it.
 	for _, name := range params {
 		model.Graph.Initializers[name] = step.State()[name]
 	}
-	if err := onnx.Check(model); err != nil {
+	if err := check.Model(model); err != nil {
 		return err
 	}
 	fmt.Println("the trained model gives", model.Graph.Outputs[0].Name, model.Graph.Outputs[0])
@@ -117,10 +120,10 @@ func network() (*onnx.Model, error) {
 		}
 		return t
 	}
-	b := onnx.NewBuilder("network")
+	b := build.New("network")
 	x := b.Input("x", onnx.Float32, "batch", 2)
-	h := b.Relu(b.Op("Gemm", []onnx.Ref{x, b.Param("hidden.weight", weight(2, 16)), b.Param("hidden.bias", weight(16))}))
-	b.Output("logits", b.Op("Gemm", []onnx.Ref{h, b.Param("out.weight", weight(16, 2)), b.Param("out.bias", weight(2))}))
+	h := b.Relu(b.Op("Gemm", []build.Ref{x, b.Param("hidden.weight", weight(2, 16)), b.Param("hidden.bias", weight(16))}))
+	b.Output("logits", b.Op("Gemm", []build.Ref{h, b.Param("out.weight", weight(16, 2)), b.Param("out.bias", weight(2))}))
 	return b.Model()
 }
 

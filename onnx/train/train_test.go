@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/grad"
@@ -30,11 +31,11 @@ func regression(t testing.TB) *onnx.Model {
 		}
 		return p
 	}
-	b := onnx.NewBuilder("regression")
+	b := build.New("regression")
 	x := b.Input("x", onnx.Float32, "batch", 3)
 	y := b.Input("y", onnx.Float32, "batch", 1)
 	count := b.Input("count", onnx.Float32)
-	h := b.Op("Tanh", []onnx.Ref{b.Add(b.MatMul(x, b.Param("w1", param(3, 8))), b.Param("b1", param(8)))})
+	h := b.Op("Tanh", []build.Ref{b.Add(b.MatMul(x, b.Param("w1", param(3, 8))), b.Param("b1", param(8)))})
 	d := b.Sub(b.MatMul(h, b.Param("w2", param(8, 1))), y)
 	b.Output("loss", b.ReduceMean(b.Mul(d, d), false, 0, 1))
 	b.Output("new_count", b.Add(count, b.F32(1)))

@@ -9,6 +9,7 @@ import (
 	"fmp/assets"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/serde"
 )
 
 // shipped is a model that comes with the program, with its manifest.
@@ -17,7 +18,7 @@ func shipped(dataset, kind string) (*onnx.Model, models.Manifest, error) {
 	if err != nil {
 		return nil, models.Manifest{}, err
 	}
-	m, err := onnx.Unmarshal(data)
+	m, err := serde.Unmarshal(data)
 	if err != nil {
 		return nil, models.Manifest{}, fmt.Errorf("shipped %s of %s: %w", kind, dataset, err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/onnxpb"
+	"fmp/onnx/serde"
 	"fmp/pipeline/federate/uploadpb"
 	"fmp/pipeline/point"
 )
@@ -141,16 +142,16 @@ func (u *Upload) Encode() ([]byte, error) {
 	case Int8:
 		q, scale := quantise(s)
 		points.DType, points.Data = onnx.Int8, q
-		if m.Scale, err = onnx.TensorToProto("scale", onnx.NewTensor(scale, s.N, 2)); err != nil {
+		if m.Scale, err = serde.TensorToProto("scale", onnx.NewTensor(scale, s.N, 2)); err != nil {
 			return nil, fmt.Errorf("upload: %w", err)
 		}
 	default:
 		return nil, refuse("precision", u.Precision, "%s, %s and %s", Single, Half, Int8)
 	}
-	if m.Points, err = onnx.TensorToProto("points", points); err != nil {
+	if m.Points, err = serde.TensorToProto("points", points); err != nil {
 		return nil, fmt.Errorf("upload: %w", err)
 	}
-	if m.Masses, err = onnx.TensorToProto("masses", onnx.NewTensor(s.W, s.N)); err != nil {
+	if m.Masses, err = serde.TensorToProto("masses", onnx.NewTensor(s.W, s.N)); err != nil {
 		return nil, fmt.Errorf("upload: %w", err)
 	}
 	m.Checksum = checksum(m)
@@ -360,7 +361,7 @@ func checkScale(p *onnxpb.TensorProto, wanted bool, s int) ([]int, error) {
 
 // numbers are a checked tensor's elements as float32.
 func numbers(field string, p *onnxpb.TensorProto) ([]float32, error) {
-	t, err := onnx.TensorFromProto(p)
+	t, err := serde.TensorFromProto(p)
 	if err != nil {
 		return nil, fmt.Errorf("upload: %s: %w", field, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/serde"
 	"fmp/pipeline/federate/uploadpb"
 	"fmp/pipeline/point"
 )
@@ -108,16 +109,16 @@ func TestDecodeRefuses(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	points := func(i int, v float32) func(*uploadpb.Upload) {
 		return func(m *uploadpb.Upload) {
-			t, _ := onnx.TensorFromProto(m.Points)
+			t, _ := serde.TensorFromProto(m.Points)
 			t.F32()[i] = v
-			m.Points, _ = onnx.TensorToProto("points", t)
+			m.Points, _ = serde.TensorToProto("points", t)
 		}
 	}
 	masses := func(i int, v float32) func(*uploadpb.Upload) {
 		return func(m *uploadpb.Upload) {
-			t, _ := onnx.TensorFromProto(m.Masses)
+			t, _ := serde.TensorFromProto(m.Masses)
 			t.F32()[i] = v
-			m.Masses, _ = onnx.TensorToProto("masses", t)
+			m.Masses, _ = serde.TensorToProto("masses", t)
 		}
 	}
 	round := uint64(4)
@@ -227,9 +228,9 @@ func TestScales(t *testing.T) {
 			scale[i] = 0.5
 		}
 		m := &uploadpb.Upload{Format: Format, Client: "a", Model: make([]byte, 32), N: 4, Dx: 1, Classes: 2, Size: 2}
-		m.Points, _ = onnx.TensorToProto("points", onnx.NewTensor([]int8{-3, 2, 0, 7, 1, 1}, 2, 3))
-		m.Scale, _ = onnx.TensorToProto("scale", onnx.NewTensor(scale, shape...))
-		m.Masses, _ = onnx.TensorToProto("masses", onnx.Vector[float32](1, 3))
+		m.Points, _ = serde.TensorToProto("points", onnx.NewTensor([]int8{-3, 2, 0, 7, 1, 1}, 2, 3))
+		m.Scale, _ = serde.TensorToProto("scale", onnx.NewTensor(scale, shape...))
+		m.Masses, _ = serde.TensorToProto("masses", onnx.Vector[float32](1, 3))
 		m.Checksum = checksum(m)
 		data, err := proto.Marshal(m)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/serde"
 	"fmp/onnx/train"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/open"
@@ -53,7 +54,7 @@ func config(t *testing.T, steps int) Config {
 
 func bytesOf(t *testing.T, m *onnx.Model) []byte {
 	t.Helper()
-	data, err := onnx.Marshal(m)
+	data, err := serde.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,10 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx"
+	"fmp/onnx/check"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/serde"
 	"fmp/pipeline/point"
 )
 
@@ -232,14 +234,14 @@ func TestModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := onnx.Check(model); err != nil {
+		if err := check.Model(model); err != nil {
 			t.Error(err)
 		}
-		data, err := onnx.Marshal(model)
+		data, err := serde.Marshal(model)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if model, err = onnx.Unmarshal(data); err != nil {
+		if model, err = serde.Unmarshal(data); err != nil {
 			t.Fatal(err)
 		}
 		got, err := FromModel(model)

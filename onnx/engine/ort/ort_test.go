@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine"
 )
 
@@ -45,9 +46,9 @@ func open(t testing.TB, e engine.Engine, m *onnx.Model) engine.Session {
 	return s
 }
 
-func modelOf(t testing.TB, f func(b *onnx.Builder)) *onnx.Model {
+func modelOf(t testing.TB, f func(b *build.Builder)) *onnx.Model {
 	t.Helper()
-	b := onnx.NewBuilder("test")
+	b := build.New("test")
 	f(b)
 	m, err := b.Model()
 	if err != nil {
@@ -57,7 +58,7 @@ func modelOf(t testing.TB, f func(b *onnx.Builder)) *onnx.Model {
 }
 
 func linear(t testing.TB) *onnx.Model {
-	return modelOf(t, func(b *onnx.Builder) {
+	return modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, "n", 2)
 		w := b.Param("w", onnx.NewTensor([]float32{1, 2, 3, 4}, 2, 2))
 		b.Output("y", b.MatMul(x, w))
@@ -90,7 +91,7 @@ func TestRunAllocatesOrFillsInPlace(t *testing.T) {
 
 // Two buffers that take turns as input and output (as a trainer's parameters do) never mix.
 func TestSwappedBuffers(t *testing.T) {
-	m := modelOf(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, 4)
 		b.Output("y", b.Add(x, b.F32(1)))
 	})
@@ -121,9 +122,9 @@ func TestElementTypes(t *testing.T) {
 	}
 	for _, v := range full {
 		t.Run(v.DType.String(), func(t *testing.T) {
-			m := modelOf(t, func(b *onnx.Builder) {
+			m := modelOf(t, func(b *build.Builder) {
 				x := b.Input("x", v.DType, "n")
-				b.Output("y", b.Op("Identity", []onnx.Ref{x}))
+				b.Output("y", b.Op("Identity", []build.Ref{x}))
 			})
 			s := open(t, e, m)
 			empty, err := onnx.Zeros(v.DType, 0)
@@ -152,7 +153,7 @@ func TestElementTypes(t *testing.T) {
 }
 
 func TestScalars(t *testing.T) {
-	m := modelOf(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32)
 		b.Output("y", b.Mul(x, b.F32(2)))
 		b.Output("z", b.Cast(x, onnx.Int64))
@@ -205,7 +206,7 @@ func TestOddOutputs(t *testing.T) {
 }
 
 func TestNoInputs(t *testing.T) {
-	m := modelOf(t, func(b *onnx.Builder) { b.Output("y", b.Add(b.F32(1), b.F32(2))) })
+	m := modelOf(t, func(b *build.Builder) { b.Output("y", b.Add(b.F32(1), b.F32(2))) })
 	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
 	if len(s.Inputs()) != 0 {
 		t.Errorf("inputs %v, want none", s.Inputs())
@@ -249,9 +250,9 @@ func TestRunErrors(t *testing.T) {
 // What the ONNX Runtime says when a node fails comes as one line, with the node and without a place in
 // its C++ source.
 func TestErrorsOfNodes(t *testing.T) {
-	m := modelOf(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, "n")
-		b.Output("y", b.Op("Reshape", []onnx.Ref{x, b.Input("shape", onnx.Int64, 2)}))
+		b.Output("y", b.Op("Reshape", []build.Ref{x, b.Input("shape", onnx.Int64, 2)}))
 	})
 	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
 	_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(6), "shape": onnx.Vector[int64](4, 4)})
@@ -473,84 +474,84 @@ func bitsDiffer(a, b []float32) int {
 
 type parallelCase struct {
 	name  string
-	build func(b *onnx.Builder)
+	build func(b *build.Builder)
 }
 
 // parallelCases are the operators with sums inside, in the sizes that our models use and some odd ones.
 func parallelCases() []parallelCase {
 	var cs []parallelCase
-	w := func(b *onnx.Builder, name string, shape ...int) onnx.Ref {
+	w := func(b *build.Builder, name string, shape ...int) build.Ref {
 		return b.Param(name, random(rand.New(rand.NewPCG(5, 6)), shape...))
 	}
 	for _, s := range [][3]int{{1, 64, 10}, {7, 33, 5}, {200, 74, 128}, {257, 1000, 65}, {2000, 576, 64}, {3, 70000, 2}, {1, 4096, 1}} {
 		cs = append(cs,
-			parallelCase{fmt.Sprintf("MatMul%v", s), func(b *onnx.Builder) {
+			parallelCase{fmt.Sprintf("MatMul%v", s), func(b *build.Builder) {
 				b.Output("y", b.MatMul(b.Input("x", onnx.Float32, s[0], s[1]), w(b, "w", s[1], s[2])))
 			}},
-			parallelCase{fmt.Sprintf("MatMul of two inputs%v", s), func(b *onnx.Builder) {
+			parallelCase{fmt.Sprintf("MatMul of two inputs%v", s), func(b *build.Builder) {
 				b.Output("y", b.MatMul(b.Input("x", onnx.Float32, s[0], s[1]), b.Input("w", onnx.Float32, s[1], s[2])))
 			}},
-			parallelCase{fmt.Sprintf("Gemm transposed%v", s), func(b *onnx.Builder) {
-				b.Output("y", b.Op("Gemm", []onnx.Ref{b.Input("x", onnx.Float32, s[1], s[0]), b.Input("w", onnx.Float32, s[2], s[1]), b.Input("c", onnx.Float32, s[2])},
+			parallelCase{fmt.Sprintf("Gemm transposed%v", s), func(b *build.Builder) {
+				b.Output("y", b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, s[1], s[0]), b.Input("w", onnx.Float32, s[2], s[1]), b.Input("c", onnx.Float32, s[2])},
 					onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1)))
 			}})
 	}
-	cs = append(cs, parallelCase{"batched MatMul", func(b *onnx.Builder) {
+	cs = append(cs, parallelCase{"batched MatMul", func(b *build.Builder) {
 		b.Output("y", b.MatMul(b.Input("x", onnx.Float32, 5, 200, 74), b.Input("w", onnx.Float32, 5, 74, 100)))
 	}})
 	for _, s := range []struct{ n, cin, cout, hw, k, stride, group int }{
 		{1, 1, 8, 28, 3, 1, 1}, {50, 3, 32, 32, 3, 1, 1}, {50, 32, 64, 16, 3, 2, 1}, {8, 64, 64, 8, 3, 1, 1}, {2, 64, 128, 16, 1, 2, 1}, {3, 32, 32, 9, 3, 1, 32}, {1, 16, 5, 13, 5, 1, 1},
 	} {
-		cs = append(cs, parallelCase{fmt.Sprintf("Conv%v", s), func(b *onnx.Builder) {
+		cs = append(cs, parallelCase{fmt.Sprintf("Conv%v", s), func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, s.n, s.cin, s.hw, s.hw)
-			y := b.Op("Conv", []onnx.Ref{x, w(b, "w", s.cout, s.cin/s.group, s.k, s.k)}, onnx.IntsAttr("strides", s.stride, s.stride),
+			y := b.Op("Conv", []build.Ref{x, w(b, "w", s.cout, s.cin/s.group, s.k, s.k)}, onnx.IntsAttr("strides", s.stride, s.stride),
 				onnx.IntsAttr("pads", s.k/2, s.k/2, s.k/2, s.k/2), onnx.IntAttr("group", s.group))
 			y = b.Relu(y)
-			b.Output("y", b.Op("GlobalAveragePool", []onnx.Ref{y}))
+			b.Output("y", b.Op("GlobalAveragePool", []build.Ref{y}))
 			b.Output("raw", y)
 		}},
-			parallelCase{fmt.Sprintf("Conv with a computed kernel%v", s), func(b *onnx.Builder) {
+			parallelCase{fmt.Sprintf("Conv with a computed kernel%v", s), func(b *build.Builder) {
 				x := b.Input("x", onnx.Float32, s.n, s.cin, s.hw, s.hw)
-				b.Output("y", b.Op("Conv", []onnx.Ref{x, b.Input("w", onnx.Float32, s.cout, s.cin/s.group, s.k, s.k)}, onnx.IntsAttr("strides", s.stride, s.stride),
+				b.Output("y", b.Op("Conv", []build.Ref{x, b.Input("w", onnx.Float32, s.cout, s.cin/s.group, s.k, s.k)}, onnx.IntsAttr("strides", s.stride, s.stride),
 					onnx.IntsAttr("pads", s.k/2, s.k/2, s.k/2, s.k/2), onnx.IntAttr("group", s.group)))
 			}})
 	}
 	for _, op := range []string{"ReduceMean", "ReduceSumSquare", "ReduceL2", "ReduceLogSumExp", "ReduceMax"} {
 		for _, axes := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}} {
-			cs = append(cs, parallelCase{fmt.Sprintf("%s%v", op, axes), func(b *onnx.Builder) {
-				b.Output("y", b.Op(op, []onnx.Ref{b.Input("x", onnx.Float32, 37, 129, 300)}, onnx.IntsAttr("axes", axes...), onnx.IntAttr("keepdims", 1)))
+			cs = append(cs, parallelCase{fmt.Sprintf("%s%v", op, axes), func(b *build.Builder) {
+				b.Output("y", b.Op(op, []build.Ref{b.Input("x", onnx.Float32, 37, 129, 300)}, onnx.IntsAttr("axes", axes...), onnx.IntAttr("keepdims", 1)))
 			}})
 		}
 	}
 	for _, axes := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}} {
-		cs = append(cs, parallelCase{fmt.Sprintf("ReduceSum%v", axes), func(b *onnx.Builder) {
+		cs = append(cs, parallelCase{fmt.Sprintf("ReduceSum%v", axes), func(b *build.Builder) {
 			b.Output("y", b.ReduceSum(b.Input("x", onnx.Float32, 37, 129, 300), true, axes...))
 		}})
 	}
 	cs = append(cs,
-		parallelCase{"Softmax", func(b *onnx.Builder) {
+		parallelCase{"Softmax", func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, 40, 30, 201)
 			b.Output("last", b.Softmax(x, -1))
 			b.Output("middle", b.Softmax(x, 1))
 		}},
-		parallelCase{"LayerNormalization", func(b *onnx.Builder) {
-			b.Output("y", b.Op("LayerNormalization", []onnx.Ref{b.Input("x", onnx.Float32, 500, 133), w(b, "w", 133), w(b, "b", 133)}))
+		parallelCase{"LayerNormalization", func(b *build.Builder) {
+			b.Output("y", b.Op("LayerNormalization", []build.Ref{b.Input("x", onnx.Float32, 500, 133), w(b, "w", 133), w(b, "b", 133)}))
 		}},
-		parallelCase{"Einsum", func(b *onnx.Builder) {
-			b.Output("y", b.Op("Einsum", []onnx.Ref{b.Input("x", onnx.Float32, 4, 60, 90), b.Input("w", onnx.Float32, 4, 50, 90)}, onnx.StrAttr("equation", "bij,bkj->bik")))
+		parallelCase{"Einsum", func(b *build.Builder) {
+			b.Output("y", b.Op("Einsum", []build.Ref{b.Input("x", onnx.Float32, 4, 60, 90), b.Input("w", onnx.Float32, 4, 50, 90)}, onnx.StrAttr("equation", "bij,bkj->bik")))
 		}},
-		parallelCase{"ConvTranspose", func(b *onnx.Builder) {
-			b.Output("y", b.Op("ConvTranspose", []onnx.Ref{b.Input("x", onnx.Float32, 5, 16, 14, 14), w(b, "w", 16, 8, 3, 3)}))
+		parallelCase{"ConvTranspose", func(b *build.Builder) {
+			b.Output("y", b.Op("ConvTranspose", []build.Ref{b.Input("x", onnx.Float32, 5, 16, 14, 14), w(b, "w", 16, 8, 3, 3)}))
 		}},
-		parallelCase{"AveragePool", func(b *onnx.Builder) {
-			b.Output("y", b.Op("AveragePool", []onnx.Ref{b.Input("x", onnx.Float32, 50, 32, 28, 28)}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2)))
+		parallelCase{"AveragePool", func(b *build.Builder) {
+			b.Output("y", b.Op("AveragePool", []build.Ref{b.Input("x", onnx.Float32, 50, 32, 28, 28)}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2)))
 		}},
-		parallelCase{"Erf and Exp", func(b *onnx.Builder) {
+		parallelCase{"Erf and Exp", func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, 100003)
-			b.Output("erf", b.Op("Erf", []onnx.Ref{x}))
+			b.Output("erf", b.Op("Erf", []build.Ref{x}))
 			b.Output("exp", b.Exp(x))
-			b.Output("tanh", b.Op("Tanh", []onnx.Ref{x}))
-			b.Output("sigmoid", b.Op("Sigmoid", []onnx.Ref{x}))
+			b.Output("tanh", b.Op("Tanh", []build.Ref{x}))
+			b.Output("sigmoid", b.Op("Sigmoid", []build.Ref{x}))
 		}},
 	)
 	return cs

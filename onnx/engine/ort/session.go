@@ -11,6 +11,8 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/pass"
+	"fmp/onnx/serde"
 )
 
 // session is a model loaded by the ONNX Runtime. Run may be called from several goroutines at once.
@@ -33,7 +35,7 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if len(m.Functions) > 0 {
 		// The runtime (1.27) aborts the process on a call that leaves out a function's last output, which is allowed.
 		inlined := *m
-		if err := onnx.InlineFunctions(&inlined); err != nil {
+		if err := pass.Inline(&inlined); err != nil {
 			return nil, err
 		}
 		m = &inlined
@@ -46,7 +48,7 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := onnx.Marshal(adapted)
+	data, err := serde.Marshal(adapted)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +84,7 @@ func describe(m *onnx.Model) (*onnx.Model, error) {
 	g.Outputs = append([]onnx.ValueInfo{}, m.Graph.Outputs...)
 	c := *m
 	c.Graph = &g
-	data, err := onnx.Marshal(m)
+	data, err := serde.Marshal(m)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"fmp/onnx"
+	"fmp/onnx/serde"
 )
 
 // decodingBackend is the graph as onnx-go wants to see it.
@@ -81,7 +82,7 @@ func (b *decodingBackend) Run() error {
 // domains, which it drops, are checked by the planner. Any other difference refuses the node.
 func decode(m *onnx.Model) (order []int, unsupported []Unsupported, err error) {
 	copied, tensors := readable(m)
-	data, err := onnx.Marshal(copied)
+	data, err := serde.Marshal(copied)
 	if err != nil {
 		return nil, nil, fmt.Errorf("handing the model to onnx-go: %w", err)
 	}

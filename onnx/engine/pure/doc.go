@@ -4,7 +4,7 @@
 // A model goes through three doors when it is loaded. onnx-go (github.com/owulveryck/onnx-go)
 // decodes its bytes into a backend of ours, a weighted directed graph on gonum's graph packages
 // (decode.go, backend.go); what came out is compared with our own reading of the model. Each node is
-// matched with a kernel of package pure/kernel, which checks its arity, element types and attributes
+// matched with a kernel of package kernel, which checks its arity, element types and attributes
 // (plan.go). Then the plan is fixed: the order of nodes, and after which of them each value is dropped.
 //
 // What onnx-go cannot decode or no kernel implements is refused by node and operator when the model

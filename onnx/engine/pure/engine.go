@@ -6,7 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/engine/pure/kernel"
+	"fmp/onnx/kernel"
 )
 
 // MaxThreads is the largest number of threads that Options may ask for.

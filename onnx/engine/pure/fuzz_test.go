@@ -10,50 +10,52 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
-	"fmp/onnx/engine/pure/kernel"
+	"fmp/onnx/kernel"
+	"fmp/onnx/serde"
 )
 
 // FuzzLoad loads and runs whatever decodes as a model: errors are fine; panics and endless work are not, nor is more than
 // 4,000 bytes of memory to load for each byte of the file (small nodes are the worst: each is decoded twice, by us and by
 // onnx-go, and planned). What a run may take is bounded by kernel.MaxLiveBytes.
 func FuzzLoad(f *testing.F) {
-	seed := func(fill func(b *onnx.Builder)) {
-		b := onnx.NewBuilder("seed")
+	seed := func(fill func(b *build.Builder)) {
+		b := build.New("seed")
 		fill(b)
 		m, err := b.Model()
 		if err != nil {
 			f.Fatal(err)
 		}
-		data, err := onnx.Marshal(m)
+		data, err := serde.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(data)
 	}
-	seed(func(b *onnx.Builder) {
+	seed(func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, "n", 2, 4, 4)
 		w := b.Param("w", onnx.ZerosF32(2, 2, 3, 3))
-		v := b.Op("Conv", []onnx.Ref{x, w}, onnx.IntsAttr("pads", 1, 1, 1, 1))
-		v = b.Op("MaxPool", []onnx.Ref{b.Relu(v)}, onnx.IntsAttr("kernel_shape", 2, 2))
+		v := b.Op("Conv", []build.Ref{x, w}, onnx.IntsAttr("pads", 1, 1, 1, 1))
+		v = b.Op("MaxPool", []build.Ref{b.Relu(v)}, onnx.IntsAttr("kernel_shape", 2, 2))
 		b.Output("y", b.Softmax(b.Reshape(v, 0, -1), 1))
 	})
-	seed(func(b *onnx.Builder) {
+	seed(func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, "n", 3)
 		v := b.Transpose(b.MatMul(x, b.Param("w", onnx.ZerosF32(3, 3))), 1, 0)
-		v = b.Op("Gather", []onnx.Ref{v, b.Axes(0, 2)}, onnx.IntAttr("axis", 0))
-		v = b.Op("Pad", []onnx.Ref{v, b.Axes(0, 1, 0, 1)})
+		v = b.Op("Gather", []build.Ref{v, b.Axes(0, 2)}, onnx.IntAttr("axis", 0))
+		v = b.Op("Pad", []build.Ref{v, b.Axes(0, 1, 0, 1)})
 		b.Output("y", b.ReduceSum(b.Slice(v, 0, 0, 1), false, 0))
 	})
-	seed(func(b *onnx.Builder) {
+	seed(func(b *build.Builder) {
 		x := b.Input("x", onnx.Int64, 2)
-		v := b.Op("Expand", []onnx.Ref{b.F32(1), x})
-		v = b.Op("Tile", []onnx.Ref{v, x})
-		b.Output("y", b.Op("Einsum", []onnx.Ref{v, v}, onnx.StrAttr("equation", "ij,ij->i")))
+		v := b.Op("Expand", []build.Ref{b.F32(1), x})
+		v = b.Op("Tile", []build.Ref{v, x})
+		b.Output("y", b.Op("Einsum", []build.Ref{v, v}, onnx.StrAttr("equation", "ij,ij->i")))
 	})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := onnx.Unmarshal(data)
+		m, err := serde.Unmarshal(data)
 		if err != nil {
 			return
 		}

@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine"
 )
 
 // The outputs of one node may be read long before and after each other, in any order.
 func TestOutputsOfOneNodeAreReadApart(t *testing.T) {
 	for _, at := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
-		b := onnx.NewBuilder("apart")
+		b := build.New("apart")
 		x := b.Input("x", onnx.Float32, "n", 6)
-		parts := b.OpN("Split", []onnx.Ref{x, b.Axes(2, 2, 2)}, 3, onnx.IntAttr("axis", 1))
+		parts := b.OpN("Split", []build.Ref{x, b.Axes(2, 2, 2)}, 3, onnx.IntAttr("axis", 1))
 		y := b.Transpose(b.Transpose(parts[at[0]], 1, 0), 1, 0)
 		y = b.Sub(y, parts[at[1]])
 		z := b.Transpose(parts[at[2]], 1, 0)

@@ -13,6 +13,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/serde"
 )
 
 // engines opens ours and the ONNX Runtime, or skips.
@@ -68,7 +69,7 @@ func TestExtractors(t *testing.T) {
 	}
 	for _, f := range files {
 		t.Run(filepath.Base(f), func(t *testing.T) {
-			m, err := onnx.Load(f)
+			m, err := serde.Load(f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +119,7 @@ func drawn(t testing.TB, m *onnx.Model, n int) map[string]*onnx.Tensor {
 }
 
 func benchmark(b *testing.B, e engine.Engine, file string, batch int) {
-	m, err := onnx.Load(file)
+	m, err := serde.Load(file)
 	if err != nil {
 		b.Skip(err)
 	}

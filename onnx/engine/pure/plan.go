@@ -4,7 +4,8 @@ import (
 	"fmt"
 
 	"fmp/onnx"
-	"fmp/onnx/engine/pure/kernel"
+	"fmp/onnx/kernel"
+	"fmp/onnx/pass"
 )
 
 // plan is a model made ready: which kernels run in which order, on which values.
@@ -35,7 +36,7 @@ func compile(m *onnx.Model) (*plan, error) {
 	}
 	if len(m.Functions) > 0 {
 		inlined := *m
-		if err := onnx.InlineFunctions(&inlined); err != nil {
+		if err := pass.Inline(&inlined); err != nil {
 			return nil, err
 		}
 		m = &inlined

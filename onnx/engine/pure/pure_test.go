@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 )
@@ -22,9 +23,9 @@ func newPure(t testing.TB, threads int) engine.Engine {
 	return e
 }
 
-func modelOf(t testing.TB, f func(b *onnx.Builder)) *onnx.Model {
+func modelOf(t testing.TB, f func(b *build.Builder)) *onnx.Model {
 	t.Helper()
-	b := onnx.NewBuilder("test")
+	b := build.New("test")
 	f(b)
 	m, err := b.Model()
 	if err != nil {
@@ -100,16 +101,16 @@ func want(t *testing.T, got *onnx.Tensor, want ...float32) {
 // The same value read twice by one node, values read after a view of them was changed, and outputs that share a
 // buffer with an input or with each other.
 func TestSharedBuffers(t *testing.T) {
-	m := modelOf(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, "n")
-		twice := b.Add(x, x)                        // 2x
-		view := b.Op("Identity", []onnx.Ref{twice}) // shares its buffer
-		square := b.Mul(twice, twice)               // 4x²
-		neg := b.Op("Neg", []onnx.Ref{view})
+		twice := b.Add(x, x)                         // 2x
+		view := b.Op("Identity", []build.Ref{twice}) // shares its buffer
+		square := b.Mul(twice, twice)                // 4x²
+		neg := b.Op("Neg", []build.Ref{view})
 		b.Output("view", view)
 		b.Output("square", square)
 		b.Output("neg", neg)
-		b.Output("fed", b.Op("Identity", []onnx.Ref{x}))
+		b.Output("fed", b.Op("Identity", []build.Ref{x}))
 	})
 	s := load(t, m)
 	defer s.Close()
@@ -129,7 +130,7 @@ func TestSharedBuffers(t *testing.T) {
 
 // A graph's sizes may change from run to run, and fetched tensors are written in place.
 func TestDynamicSizesAndInPlaceFetch(t *testing.T) {
-	m := modelOf(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, "n", 3)
 		b.Output("y", b.Relu(b.Add(x, b.Const(onnx.Vector[float32](1, 0, -1)))))
 	})
@@ -157,11 +158,11 @@ func TestDynamicSizesAndInPlaceFetch(t *testing.T) {
 
 // Runs reuse their buffers: a second run of the same size allocates next to nothing.
 func TestBuffersAreReused(t *testing.T) {
-	m := modelOf(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, "n")
 		v := x
 		for range 20 {
-			v = b.Op("Sin", []onnx.Ref{b.Add(v, x)})
+			v = b.Op("Sin", []build.Ref{b.Add(v, x)})
 		}
 		b.Output("y", v)
 	})
@@ -284,11 +285,11 @@ func TestRefusals(t *testing.T) {
 
 // Mistakes that only show when the model runs give an error that names the node, and leave the session usable.
 func TestRunErrors(t *testing.T) {
-	m := modelOf(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, "n")
 		i := b.Input("i", onnx.Int64, "k")
-		b.Output("y", b.Op("Gather", []onnx.Ref{x, i}))
-		b.Output("big", b.Op("ConstantOfShape", []onnx.Ref{i}))
+		b.Output("y", b.Op("Gather", []build.Ref{x, i}))
+		b.Output("big", b.Op("ConstantOfShape", []build.Ref{i}))
 	})
 	s := load(t, m)
 	defer s.Close()
@@ -311,8 +312,8 @@ func TestRunErrors(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	huge := modelOf(t, func(b *onnx.Builder) {
-		b.Output("y", b.Op("ConstantOfShape", []onnx.Ref{b.Input("shape", onnx.Int64, 4)}))
+	huge := modelOf(t, func(b *build.Builder) {
+		b.Output("y", b.Op("ConstantOfShape", []build.Ref{b.Input("shape", onnx.Int64, 4)}))
 	})
 	h := load(t, huge)
 	defer h.Close()
@@ -339,7 +340,7 @@ func TestOptions(t *testing.T) {
 
 // A zero of one matrix does not hide an infinity of the other, as it would in BLAS.
 func TestInfinitiesSurvive(t *testing.T) {
-	m := modelOf(t, func(b *onnx.Builder) {
+	m := modelOf(t, func(b *build.Builder) {
 		b.Output("y", b.MatMul(b.Input("a", onnx.Float32, 1, 2), b.Input("b", onnx.Float32, 2, 2)))
 	})
 	s := load(t, m)

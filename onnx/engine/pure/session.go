@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"fmp/onnx"
-	"fmp/onnx/engine/pure/kernel"
+	"fmp/onnx/kernel"
 )
 
 // session runs one plan. Runs are serialised by a lock: a session may be shared, to no gain.

@@ -1,0 +1,289 @@
+// Package check says what is wrong with a model.
+package check
+
+import (
+	"fmt"
+	"math"
+	"unicode/utf8"
+
+	"fmp/onnx"
+)
+
+// Bounds of what [Model] accepts of metadata.
+const (
+	maxMetadata      = 4096    // entries
+	maxMetadataBytes = 1 << 22 // of one value
+)
+
+// Model says what is wrong with a model: names that are given twice or never, nodes out of order,
+// operator sets that are not understood, tensors that do not hold what they say, outputs without a type.
+// Errors name node and operator. It does not look at shapes; package shape does.
+func Model(m *onnx.Model) error {
+	if m == nil || m.Graph == nil {
+		return fmt.Errorf("checking model: there is no graph")
+	}
+	if err := checkModel(m); err != nil {
+		return fmt.Errorf("checking model %q: %w", m.Graph.Name, err)
+	}
+	return nil
+}
+
+func checkModel(m *onnx.Model) error {
+	if m.IR < 3 || m.IR > 13 {
+		return fmt.Errorf("IR version %d; allowed are 3 to 13", m.IR)
+	}
+	for d, v := range m.Opsets {
+		if d == "" || d == "ai.onnx" {
+			if err := checkOpset(v); err != nil {
+				return err
+			}
+		}
+	}
+	if len(m.Metadata) > maxMetadata {
+		return fmt.Errorf("%d metadata entries; at most %d are allowed", len(m.Metadata), maxMetadata)
+	}
+	for k, v := range m.Metadata {
+		if k == "" || len(k) > onnx.MaxNameBytes || len(v) > maxMetadataBytes || !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return fmt.Errorf("metadata key %.40q with a value of %d bytes; keys of 1 to %d bytes and values of up to %d bytes of UTF-8 are allowed", k, len(v), onnx.MaxNameBytes, maxMetadataBytes)
+		}
+	}
+	local := map[onnx.OpName]bool{}
+	for _, f := range m.Functions {
+		id := onnx.OpName{Domain: f.Domain, Name: f.Name}
+		if local[id] {
+			return fmt.Errorf("function %s is given twice", id)
+		}
+		local[id] = true
+	}
+	for _, f := range m.Functions {
+		if err := checkFunction(m, f, local); err != nil {
+			return fmt.Errorf("function %s: %w", onnx.OpName{Domain: f.Domain, Name: f.Name}, err)
+		}
+	}
+	if len(m.Graph.Outputs) == 0 {
+		return fmt.Errorf("the graph has no output")
+	}
+	c := &checker{opsets: m.Opsets, local: local, defined: map[string]string{}}
+	if err := c.graph(m.Graph, 0); err != nil {
+		return err
+	}
+	for _, o := range m.Graph.Outputs {
+		if o.DType == onnx.Undefined {
+			return fmt.Errorf("output %q has no element type; run shape.Infer, or give it one where its operator is not known", o.Name)
+		}
+	}
+	return nil
+}
+
+func checkOpset(v int64) error {
+	if v < onnx.MinOpset || v > onnx.MaxOpset {
+		return fmt.Errorf("operator set version %d of the standard domain; allowed are %d to %d, export the model with one of them", v, onnx.MinOpset, onnx.MaxOpset)
+	}
+	return nil
+}
+
+func checkFunction(m *onnx.Model, f *onnx.Function, local map[onnx.OpName]bool) error {
+	opsets := f.Opsets
+	if len(opsets) == 0 {
+		opsets = m.Opsets
+	}
+	if v, ok := opsets[""]; ok {
+		if err := checkOpset(v); err != nil {
+			return err
+		}
+	}
+	c := &checker{opsets: opsets, local: local, defined: map[string]string{}, inFunction: true}
+	for _, in := range f.Inputs {
+		if err := c.define(in, "input"); err != nil {
+			return err
+		}
+	}
+	for _, n := range f.Nodes {
+		if err := c.node(n, 0); err != nil {
+			return err
+		}
+	}
+	for _, o := range f.Outputs {
+		if _, ok := c.defined[o]; !ok {
+			return fmt.Errorf("output %q is given by no node", o)
+		}
+	}
+	return nil
+}
+
+// checker walks a graph and what is defined so far; subgraphs see what is around them.
+type checker struct {
+	outer      *checker
+	opsets     map[string]int64
+	local      map[onnx.OpName]bool
+	defined    map[string]string // name: what defines it
+	inFunction bool
+}
+
+func (c *checker) definedBy(name string) (string, bool) {
+	for k := c; k != nil; k = k.outer {
+		if by, ok := k.defined[name]; ok {
+			return by, true
+		}
+	}
+	return "", false
+}
+
+func (c *checker) define(name, by string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("an %s has no name", by)
+	case len(name) > onnx.MaxNameBytes || !utf8.ValidString(name):
+		return fmt.Errorf("the name %.40q is no UTF-8 of at most %d bytes", name, onnx.MaxNameBytes)
+	}
+	if first, ok := c.definedBy(name); ok {
+		return fmt.Errorf("%q is given twice: by the %s and by the %s", name, first, by)
+	}
+	c.defined[name] = by
+	return nil
+}
+
+func (c *checker) graph(g *onnx.Graph, depth int) error {
+	for _, in := range g.Inputs {
+		if err := c.define(in.Name, "input"); err != nil {
+			return err
+		}
+		if err := checkValue(in); err != nil {
+			return fmt.Errorf("input %q: %w", in.Name, err)
+		}
+	}
+	for _, name := range g.InitializerNames() {
+		if err := c.define(name, "initializer"); err != nil {
+			return err
+		}
+		if err := onnx.CheckTensor(g.Initializers[name]); err != nil {
+			return fmt.Errorf("initializer %q: %w", name, err)
+		}
+	}
+	for _, n := range g.Nodes {
+		if err := c.node(n, depth); err != nil {
+			return err
+		}
+	}
+	outs := map[string]bool{}
+	for _, o := range g.Outputs {
+		if _, ok := c.definedBy(o.Name); !ok {
+			return fmt.Errorf("output %q is given by no node", o.Name)
+		}
+		if outs[o.Name] {
+			return fmt.Errorf("output %q is listed twice", o.Name)
+		}
+		outs[o.Name] = true
+		if err := checkValue(o); err != nil {
+			return fmt.Errorf("output %q: %w", o.Name, err)
+		}
+	}
+	return nil
+}
+
+func checkValue(v onnx.ValueInfo) error {
+	if !v.DType.Known() && v.DType != onnx.Undefined {
+		return fmt.Errorf("element type %d is not known", v.DType)
+	}
+	if len(v.Shape) > onnx.MaxRank {
+		return fmt.Errorf("rank %d; at most %d is allowed", len(v.Shape), onnx.MaxRank)
+	}
+	for i, d := range v.Shape {
+		if d.Size < -1 || d.Size > onnx.MaxElements {
+			return fmt.Errorf("size %d of axis %d", d.Size, i)
+		}
+	}
+	return nil
+}
+
+func (c *checker) node(n *onnx.Node, depth int) error {
+	if n.Op == "" {
+		return fmt.Errorf("%s has no operator", n.Label())
+	}
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("%s: %w", n.Label(), fmt.Errorf(format, args...))
+	}
+	if !c.local[onnx.OpName{Domain: n.Domain, Name: n.Op}] {
+		if n.Domain != "" {
+			return fail("operators of the domain %q are not supported unless the model defines them as functions; export it with standard operators", n.Domain)
+		}
+		if _, ok := c.opsets[""]; !ok {
+			return fail("no operator set of the standard domain is imported")
+		}
+	}
+	for _, in := range n.Inputs {
+		if in == "" {
+			continue
+		}
+		if _, ok := c.definedBy(in); !ok {
+			return fail("it reads %q, which nothing before it gives", in)
+		}
+	}
+	seen := map[string]bool{}
+	for _, a := range n.Attrs {
+		if a.Name == "" || seen[a.Name] {
+			return fail("the attribute %q is nameless or given twice", a.Name)
+		}
+		seen[a.Name] = true
+		if a.Ref != "" && !c.inFunction {
+			return fail("the attribute %q refers to %q of a function and is in none", a.Name, a.Ref)
+		}
+		if a.Ref != "" {
+			continue
+		}
+		if err := c.attr(a, depth); err != nil {
+			return fail("attribute %q: %w", a.Name, err)
+		}
+	}
+	outputs := 0
+	for _, out := range n.Outputs {
+		if out == "" {
+			continue
+		}
+		outputs++
+		if err := c.define(out, n.Label()); err != nil {
+			return err
+		}
+	}
+	if outputs == 0 {
+		return fail("it has no output")
+	}
+	return nil
+}
+
+func (c *checker) attr(a onnx.Attr, depth int) error {
+	graphs := a.Graphs
+	switch a.Kind {
+	case onnx.AttrFloat:
+		if math.IsNaN(float64(a.Float)) {
+			return fmt.Errorf("the value is not a number")
+		}
+	case onnx.AttrInt, onnx.AttrString, onnx.AttrInts, onnx.AttrFloats, onnx.AttrStrings:
+	case onnx.AttrTensor:
+		return onnx.CheckTensor(a.Tensor)
+	case onnx.AttrTensors:
+		for _, t := range a.Tensors {
+			if err := onnx.CheckTensor(t); err != nil {
+				return err
+			}
+		}
+	case onnx.AttrGraph:
+		graphs = []*onnx.Graph{a.Graph}
+	case onnx.AttrGraphs:
+	default:
+		return fmt.Errorf("kind %d is not known", a.Kind)
+	}
+	for _, g := range graphs {
+		if g == nil {
+			return fmt.Errorf("it holds no graph")
+		}
+		if depth >= onnx.MaxDepth {
+			return fmt.Errorf("subgraphs are nested more than %d deep", onnx.MaxDepth)
+		}
+		inner := &checker{outer: c, opsets: c.opsets, local: c.local, defined: map[string]string{}, inFunction: c.inFunction}
+		if err := inner.graph(g, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+// Package inspect says how large a model is and what one run of it costs.
+package inspect
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/pass"
+	"fmp/onnx/shape"
+)
+
+// Summary says how large a model is.
+type Summary struct {
+	Parameters     int64          // elements of floating-point initializers
+	ParameterBytes int64          // bytes of all initializers
+	Nodes          int            // functions inlined, subgraphs included
+	Operators      map[string]int // how often each operator is used
+	// FLOPs is the number of floating-point operations of one call with the sizes below: a multiplication and
+	// an addition are two, any other scalar function is one, moving and comparing elements is none.
+	FLOPs float64
+	Sizes map[string]int // the sizes that the symbols of the inputs were given
+	// Uncounted lists operators whose work is not in FLOPs, as their shapes depend on data or they have
+	// subgraphs or no rule.
+	Uncounted []string
+}
+
+// Stats summarises a model. sizes gives the symbols of the inputs; those that it lacks are 1. An input size
+// that is too small for the model, such as an image of one pixel, is an error.
+func Stats(m *onnx.Model, sizes map[string]int) (Summary, error) {
+	s := Summary{Operators: map[string]int{}, Sizes: map[string]int{}}
+	c := onnx.Clone(m)
+	if err := pass.Inline(c); err != nil {
+		return s, err
+	}
+	for _, t := range c.Graph.Initializers {
+		if t.DType.IsFloat() {
+			s.Parameters += int64(t.Len())
+		}
+		s.ParameterBytes += int64(t.Len()) * int64(t.DType.Size())
+	}
+	countNodes(c.Graph, &s)
+	for i, in := range c.Graph.Inputs {
+		for j, d := range in.Shape {
+			if d.IsKnown() {
+				continue
+			}
+			n, ok := sizes[d.Symbol]
+			if !ok {
+				n = 1
+			}
+			if n < 0 || n > onnx.MaxElements {
+				return s, fmt.Errorf("size %d of %q; allowed are 0 to %d", n, d.Symbol, onnx.MaxElements)
+			}
+			if d.Symbol != "" {
+				s.Sizes[d.Symbol] = n
+			}
+			c.Graph.Inputs[i].Shape[j] = onnx.Known(n)
+		}
+	}
+	for name := range sizes {
+		if _, ok := s.Sizes[name]; !ok {
+			return s, fmt.Errorf("no input has a size called %q; there are %q", name, slices.Sorted(maps.Keys(s.Sizes)))
+		}
+	}
+	c.Graph.Values = nil
+	types, err := shape.Types(c)
+	if err != nil {
+		return s, fmt.Errorf("counting operations with sizes %v: %w", s.Sizes, err)
+	}
+	for _, n := range c.Graph.Nodes {
+		f, ok := flops(n, types)
+		if !ok {
+			if !slices.Contains(s.Uncounted, n.Op) {
+				s.Uncounted = append(s.Uncounted, n.Op)
+			}
+			continue
+		}
+		s.FLOPs += f
+	}
+	slices.Sort(s.Uncounted)
+	return s, nil
+}
+
+func countNodes(g *onnx.Graph, s *Summary) {
+	for _, n := range g.Nodes {
+		s.Nodes++
+		s.Operators[onnx.OpName{Domain: n.Domain, Name: n.Op}.String()]++
+		for _, sub := range n.Subgraphs() {
+			countNodes(sub, s)
+		}
+	}
+}
+
+// count is the number of elements of a value; ok says whether its shape is known.
+func count(v onnx.ValueInfo) (n float64, ok bool) {
+	if v.Shape == nil {
+		return 0, false
+	}
+	n = 1
+	for _, d := range v.Shape {
+		if !d.IsKnown() {
+			return 0, false
+		}
+		n *= float64(d.Size)
+	}
+	return n, true
+}
+
+// Operators that compare or choose elements and compute none, beside those that only move them.
+var noWork = map[string]bool{
+	"Identity": true, "Cast": true, "CastLike": true, "Where": true, "Equal": true, "Greater": true, "GreaterOrEqual": true,
+	"Less": true, "LessOrEqual": true, "And": true, "Or": true, "Xor": true, "Not": true, "Max": true, "Min": true,
+	"Neg": true, "Abs": true, "Sign": true, "Floor": true, "Ceil": true, "Round": true, "IsNaN": true, "IsInf": true,
+	"ArgMax": true, "ArgMin": true, "TopK": true, "MaxPool": true, "MaxUnpool": true, "BitShift": true, "BitwiseAnd": true,
+	"BitwiseOr": true, "BitwiseXor": true, "BitwiseNot": true, "Shrink": true, "ThresholdedRelu": true, "Hardmax": true,
+}
+
+// Operations for each element of the first output.
+var perOutput = map[string]float64{
+	"BatchNormalization": 2, "Sigmoid": 4, "Tanh": 1, "Gelu": 8, "Softplus": 3, "Mish": 5, "HardSwish": 4, "HardSigmoid": 2,
+	"Elu": 3, "Selu": 4, "Celu": 4, "LeakyRelu": 1, "PRelu": 1, "Resize": 1, "Upsample": 1, "Dropout": 0, "Relu": 0, "Clip": 0,
+}
+
+// Operations for each element of the first input.
+var perInput = map[string]float64{
+	"Softmax": 4, "LogSoftmax": 5, "LayerNormalization": 8, "InstanceNormalization": 8, "GroupNormalization": 8,
+	"MeanVarianceNormalization": 6, "LpNormalization": 3, "GlobalAveragePool": 1, "GlobalMaxPool": 0, "ReduceSum": 1,
+	"ReduceMean": 1, "ReduceMax": 0, "ReduceMin": 0, "ReduceProd": 1, "ReduceL1": 2, "ReduceL2": 2, "ReduceLogSum": 1,
+	"ReduceLogSumExp": 2, "ReduceSumSquare": 2, "CumSum": 1, "GlobalLpPool": 2, "LRN": 10,
+}
+
+// flops counts the operations of one node; ok is false where its shapes are not known or it has no rule.
+func flops(n *onnx.Node, types map[string]onnx.ValueInfo) (ops float64, ok bool) {
+	if n.Domain != "" || len(n.Outputs) == 0 || len(n.Subgraphs()) > 0 {
+		return 0, false
+	}
+	if noWork[n.Op] || shape.Moves(n.Op) {
+		return 0, true
+	}
+	in := func(i int) onnx.ValueInfo { return types[n.Input(i)] }
+	x, xok := count(in(0))
+	y, yok := count(types[n.Outputs[0]])
+	if p, found := perInput[n.Op]; found {
+		return p * x, xok
+	}
+	if p, found := perOutput[n.Op]; found {
+		return p * y, yok
+	}
+	w, wok := count(in(1))
+	size := func(v onnx.ValueInfo, axis int) float64 {
+		if axis < 0 {
+			axis += len(v.Shape)
+		}
+		if axis < 0 || axis >= len(v.Shape) || !v.Shape[axis].IsKnown() {
+			return math.NaN()
+		}
+		return float64(v.Shape[axis].Size)
+	}
+	counted := func(f float64, ok bool) (float64, bool) { return f, ok && !math.IsNaN(f) }
+	switch n.Op {
+	case "MatMul":
+		return counted(2*y*size(in(0), -1), xok && yok)
+	case "Gemm":
+		inner := size(in(0), 1-n.Int("transA", 0))
+		bias := 0.0
+		if n.Input(2) != "" {
+			bias = y
+		}
+		return counted(2*y*inner+bias, yok)
+	case "Conv":
+		bias := 0.0
+		if n.Input(2) != "" {
+			bias = y
+		}
+		return counted(2*y*w/size(in(1), 0)+bias, yok && wok)
+	case "ConvTranspose":
+		bias := 0.0
+		if n.Input(2) != "" {
+			bias = y
+		}
+		return counted(2*x*w/size(in(1), 0)+bias, xok && yok && wok)
+	case "AveragePool", "LpPool":
+		k := 1.0
+		for _, v := range n.Ints("kernel_shape", nil) {
+			k *= float64(v)
+		}
+		return k * y, yok
+	case "Einsum":
+		terms, result, err := shape.EinsumTerms(n.Str("equation", ""))
+		if err != nil || len(terms) != len(n.Inputs) {
+			return 0, false
+		}
+		// Every combination of labels is one product of the operands and one sum.
+		total, seen := y, map[rune]bool{'.': true}
+		for _, r := range result {
+			seen[r] = true
+		}
+		for i, term := range terms {
+			at := 0
+			for _, r := range term {
+				if r == '.' {
+					at = len(in(i).Shape) - len([]rune(term))
+				} else if !seen[r] {
+					seen[r] = true
+					total *= size(in(i), at)
+				}
+				at++
+			}
+		}
+		return counted(float64(len(terms))*total, yok)
+	case "RNN", "GRU", "LSTM":
+		gates := map[string]float64{"RNN": 1, "GRU": 3, "LSTM": 4}[n.Op]
+		// X is [seq, batch, in], W [dirs, gates*hidden, in], R [dirs, gates*hidden, hidden].
+		steps := size(in(0), 0) * size(in(0), 1)
+		hidden := size(in(2), 2)
+		return counted(2*steps*size(in(1), 0)*gates*hidden*(size(in(0), 2)+hidden), true)
+	}
+	if shape.Elementwise(n.Op) {
+		return y, yok
+	}
+	return 0, false
+}

@@ -1,0 +1,93 @@
+package pass
+
+import (
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/modeltest"
+	"fmp/onnx/serde"
+)
+
+func TestCompose(t *testing.T) {
+	a := modeltest.Linear(t, "first", "image", "features", 8, 4, map[string]string{"kind": "extractor", "dx": "4"})
+	b := modeltest.Linear(t, "second", "points", "drawn", 4, 3, map[string]string{"kind": "embedding", "C": "3"})
+	before, err := serde.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Compose(a, b, map[string]string{"points": "features"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Graph.Inputs) != 1 || m.Graph.Inputs[0].Name != "image" || len(m.Graph.Outputs) != 1 || m.Graph.Outputs[0].Name != "drawn" {
+		t.Errorf("inputs %s, outputs %s", listNames(m.Graph.Inputs), listNames(m.Graph.Outputs))
+	}
+	if got, want := m.Graph.Outputs[0].String(), "float32[batch,3]"; got != want {
+		t.Errorf("output is %s, want %s", got, want)
+	}
+	if m.Graph.Initializers["w"] == nil || m.Graph.Initializers["second/w"] == nil {
+		t.Errorf("initializers are %v", m.Graph.InitializerNames())
+	}
+	want := map[string]string{"first.kind": "extractor", "second.kind": "embedding", "dx": "4", "C": "3"}
+	for k, v := range want {
+		if m.Metadata[k] != v {
+			t.Errorf("metadata %s is %q, want %q", k, m.Metadata[k], v)
+		}
+	}
+	if after, _ := serde.Marshal(a); string(after) != string(before) {
+		t.Error("the first model was changed")
+	}
+}
+
+func TestComposeKeepsOtherInputsAndSymbols(t *testing.T) {
+	b := build.New("head")
+	z := b.Input("points", onnx.Float32, "rows", 4)
+	w := b.Input("weights", onnx.Float32, "rows", 1)
+	n := b.Input("noise", onnx.Float32, "batch", 4)
+	b.Output("weighted", b.Mul(z, w))
+	b.Output("fresh", b.Relu(n))
+	head, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Compose(modeltest.Linear(t, "first", "image", "points", 8, 4, nil), head, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := listNames(m.Graph.Inputs), `"image" float32[batch,8], "weights" float32[batch,1], "noise" float32[batch_1,4]`; got != want {
+		t.Errorf("inputs are %s, want %s", got, want)
+	}
+	if got, want := listNames(m.Graph.Outputs), `"weighted" float32[batch,4], "fresh" float32[batch_1,4]`; got != want {
+		t.Errorf("outputs are %s, want %s", got, want)
+	}
+}
+
+func TestComposeNamesBothSides(t *testing.T) {
+	a := modeltest.Linear(t, "first", "image", "features", 8, 4, nil)
+	for _, tc := range []struct {
+		name string
+		b    *onnx.Model
+		link map[string]string
+		want []string
+	}{
+		{"sizes", modeltest.Linear(t, "second", "points", "drawn", 5, 3, nil), map[string]string{"points": "features"}, []string{`"features" float32[batch,4]`, `"points" float32[batch,5]`, "4 and 5"}},
+		{"no such input", modeltest.Linear(t, "second", "points", "drawn", 4, 3, nil), map[string]string{"x": "features"}, []string{`no input "x"`, `"points"`}},
+		{"no such output", modeltest.Linear(t, "second", "points", "drawn", 4, 3, nil), map[string]string{"points": "y"}, []string{`no output "y"`, `"features"`}},
+		{"nothing in common", modeltest.Linear(t, "second", "points", "drawn", 4, 3, nil), nil, []string{"nothing links"}},
+		{"one name twice", modeltest.Linear(t, "second", "points", "image", 4, 3, nil), map[string]string{"points": "features"}, []string{`"image" is an input of the first model and an output of the second`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := Compose(a, tc.b, tc.link)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("error %q does not say %q", err, w)
+				}
+			}
+		})
+	}
+}

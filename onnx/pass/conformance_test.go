@@ -1,0 +1,176 @@
+//go:build cgo
+
+package pass_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/conformance"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/pass"
+	"fmp/onnx/serde"
+	"fmp/onnx/shape"
+)
+
+// The operator tests of the ONNX standard (Debian: libonnx-testdata): what is inferred of their outputs,
+// without what the files say of them, must fit the outputs that the tests expect.
+func TestInferOnTheStandardsTests(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(standardTests(t), "*", "model.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested, whole := 0, 0
+	open := map[string]int{}
+	for _, path := range paths {
+		m, err := serde.Load(path)
+		if err != nil || m.Opset() > onnx.MaxOpset || m.Opset() < onnx.MinOpset {
+			continue // sequences, other domains, newer versions
+		}
+		name := filepath.Base(filepath.Dir(path))
+		ops := map[string]bool{}
+		for _, n := range m.Graph.Nodes {
+			if n.Domain != "" {
+				ops = nil
+				break
+			}
+			ops[n.Op] = true
+		}
+		if ops == nil {
+			continue
+		}
+		for i, o := range m.Graph.Outputs {
+			m.Graph.Outputs[i] = onnx.ValueInfo{Name: o.Name}
+		}
+		m.Graph.Values = nil
+		if err := pass.Inline(m); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if err := shape.Infer(m); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		tested++
+		complete := true
+		for i, o := range m.Graph.Outputs {
+			want, err := conformance.ReadTensor(filepath.Join(filepath.Dir(path), "test_data_set_0", fmt.Sprintf("output_%d.pb", i)))
+			if err != nil {
+				continue // a sequence or an optional
+			}
+			if o.DType == onnx.BFloat16 && want.DType == onnx.Uint16 {
+				want.DType = onnx.BFloat16 // as the standard's files hold it
+			}
+			if err := fits(o, want); err != nil {
+				t.Errorf("%s: output %q was inferred as %v and is %v: %v", name, o.Name, o, want, err)
+			}
+			if o.DType == onnx.Undefined || o.Shape == nil {
+				complete = false
+			}
+			for _, d := range o.Shape {
+				complete = complete && (d.IsKnown() || d.Symbol != "")
+			}
+		}
+		if complete {
+			whole++
+		} else {
+			for op := range ops {
+				open[op]++
+			}
+		}
+	}
+	var left []string
+	for op, n := range open {
+		left = append(left, fmt.Sprintf("%s %d", op, n))
+	}
+	sort.Strings(left)
+	t.Logf("%d models, %d with every output's shape known; operators in the others: %s", tested, whole, strings.Join(left, ", "))
+	if tested < 500 {
+		t.Errorf("only %d of %d models were tested", tested, len(paths))
+	}
+}
+
+// standardTests is the folder of the standard's operator tests.
+func standardTests(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("ONNX_TESTDATA")
+	if dir == "" {
+		dir = "/usr/share/libonnx-testdata/data/node"
+	}
+	if _, err := os.Stat(filepath.Join(dir, "test_add", "model.onnx")); err != nil {
+		t.Skip("no operator tests in $ONNX_TESTDATA or where Debian's libonnx-testdata puts them")
+	}
+	return dir
+}
+
+// rewriting is an engine that changes models before it loads them.
+type rewriting struct {
+	engine.Engine
+	rewrite func(m *onnx.Model) error
+	refused map[string]int // reason: how often
+}
+
+func (r *rewriting) Load(m *onnx.Model) (engine.Session, error) {
+	m = onnx.Clone(m)
+	if err := r.rewrite(m); err != nil {
+		r.refused[err.Error()]++
+		return nil, err
+	}
+	s, err := r.Engine.Load(m)
+	if err != nil {
+		return nil, fmt.Errorf("after rewriting: %w", err)
+	}
+	return s, nil
+}
+
+// A test that passes must pass after each rewriting, unless that refuses the model.
+func TestRewritingOnTheStandardsTests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the standard's tests several times")
+	}
+	dir := standardTests(t)
+	e := orttest.New(t)
+	base, err := conformance.RunAll(t.Context(), e, dir, conformance.DefaultTolerance, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, rewrite := range map[string]func(m *onnx.Model) error{
+		"inline and infer": func(m *onnx.Model) error { return errors.Join(pass.Inline(m), shape.Infer(m)) },
+		"simplify":         func(m *onnx.Model) error { return pass.Simplify(m, nil) },
+		"upgrade to 17":    func(m *onnx.Model) error { return pass.Upgrade(m, 17) },
+		"upgrade to 21":    func(m *onnx.Model) error { return pass.Upgrade(m, 21) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &rewriting{e, rewrite, map[string]int{}}
+			got, err := conformance.RunAll(t.Context(), r, dir, conformance.DefaultTolerance, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			passed, lost := 0, 0
+			for i, b := range base {
+				if b.Verdict != conformance.Passed {
+					continue
+				}
+				switch g := got[i]; {
+				case g.Verdict == conformance.Passed:
+					passed++
+				case r.refused[g.Reason] > 0:
+					lost++
+				default:
+					t.Errorf("%s (%v): %s: %s", b.Name, b.Ops, g.Verdict, g.Reason)
+				}
+			}
+			t.Logf("%d passed, %d refused", passed, lost)
+			for reason, n := range r.refused {
+				t.Logf("refused %d: %s", n, reason)
+			}
+		})
+	}
+}

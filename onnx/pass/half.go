@@ -1,0 +1,149 @@
+package pass
+
+import (
+	"fmt"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/shape"
+)
+
+// ToFloat32 turns a model of half precision into one of float32: initializers and constants are converted
+// exactly, and inputs, outputs and casts of Float16 and BFloat16 become Float32, in subgraphs and functions
+// too. It computes what the model does with less rounding. Other models stay as they are, and so does the
+// model where an error is returned.
+func ToFloat32(m *onnx.Model) error {
+	c := onnx.Clone(m)
+	graphToFloat32(c.Graph)
+	for _, f := range c.Functions {
+		nodesToFloat32(f.Nodes)
+		for i := range f.Defaults {
+			attrToFloat32(&f.Defaults[i], "")
+		}
+	}
+	if err := shape.Infer(c); err != nil {
+		return fmt.Errorf("converting %q to float32: %w", m.Graph.Name, err)
+	}
+	*m = *c
+	return nil
+}
+
+func isHalf(d onnx.DType) bool { return d == onnx.Float16 || d == onnx.BFloat16 }
+
+func widened(t *onnx.Tensor) *onnx.Tensor {
+	if t == nil || !isHalf(t.DType) {
+		return t
+	}
+	bits, _ := t.Data.([]uint16)
+	out := make([]float32, len(bits))
+	for i, b := range bits {
+		out[i] = onnx.HalfToFloat32(t.DType, b)
+	}
+	return &onnx.Tensor{DType: onnx.Float32, Shape: t.Shape, Data: out}
+}
+
+func graphToFloat32(g *onnx.Graph) {
+	for name, t := range g.Initializers {
+		g.Initializers[name] = widened(t)
+	}
+	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Outputs, g.Values} {
+		for i := range vs {
+			if isHalf(vs[i].DType) {
+				vs[i].DType = onnx.Float32
+			}
+		}
+	}
+	nodesToFloat32(g.Nodes)
+}
+
+func nodesToFloat32(nodes []*onnx.Node) {
+	for _, n := range nodes {
+		for i := range n.Attrs {
+			attrToFloat32(&n.Attrs[i], n.Op)
+		}
+	}
+}
+
+func attrToFloat32(a *onnx.Attr, op string) {
+	a.Tensor = widened(a.Tensor)
+	for i, t := range a.Tensors {
+		if isHalf(t.DType) {
+			// The list is shared with the model that this one is a copy of.
+			ts := append([]*onnx.Tensor{}, a.Tensors...)
+			ts[i] = widened(t)
+			a.Tensors = ts
+		}
+	}
+	if a.Graph != nil {
+		graphToFloat32(a.Graph)
+	}
+	for _, g := range a.Graphs {
+		graphToFloat32(g)
+	}
+	// Attributes that name an element type.
+	typed := a.Name == "to" && op == "Cast" || a.Name == "dtype" || a.Name == "output_datatype" || a.Name == "stash_type"
+	if typed && a.Kind == onnx.AttrInt && isHalf(onnx.DTypeOf(a.Int)) {
+		a.Int = int64(onnx.Float32)
+	}
+}
+
+// halfSuffix marks the names of initializers that [StoreHalf] made.
+const halfSuffix = "/half"
+
+// StoreHalf stores every Float32 initializer of the main graph that has at least least elements as Float16, followed by a Cast
+// back to Float32: half the bytes on disk for weights rounded to 11 significant bits, computed with in float32 as before. Runtimes
+// work the casts out once, when they load the model. Tensors with elements beyond 65504 or that are not finite stay as they
+// are, and so do graph outputs. It returns how many were stored so.
+func StoreHalf(m *onnx.Model, least int) int {
+	g := m.Graph
+	var names []string
+	for name, t := range g.Initializers {
+		if t.DType == onnx.Float32 && t.Len() >= max(1, least) && g.Initializers[name+halfSuffix] == nil && !isGraphOutput(g, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var casts []*onnx.Node
+	for _, name := range names {
+		t := g.Initializers[name]
+		bits := make([]uint16, t.Len())
+		finite := true
+		for i, v := range t.F32() {
+			bits[i] = onnx.Float32ToFloat16(v)
+			finite = finite && bits[i]&0x7c00 != 0x7c00
+		}
+		if !finite {
+			continue
+		}
+		delete(g.Initializers, name)
+		g.Initializers[name+halfSuffix] = &onnx.Tensor{DType: onnx.Float16, Shape: slices.Clone(t.Shape), Data: bits}
+		casts = append(casts, &onnx.Node{
+			Name: name + "/widen", Op: "Cast", Inputs: []string{name + halfSuffix}, Outputs: []string{name},
+			Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))},
+		})
+	}
+	g.Nodes = append(casts, g.Nodes...)
+	return len(casts)
+}
+
+// RestoreHalf undoes [StoreHalf], the rounding apart: its initializers are Float32 again, under their old names, and the
+// casts are gone.
+func RestoreHalf(m *onnx.Model) {
+	g := m.Graph
+	g.Nodes = slices.DeleteFunc(slices.Clone(g.Nodes), func(n *onnx.Node) bool {
+		if n.Op != "Cast" || len(n.Inputs) != 1 || len(n.Outputs) != 1 || n.Inputs[0] != n.Outputs[0]+halfSuffix {
+			return false
+		}
+		t := g.Initializers[n.Inputs[0]]
+		if t == nil || t.DType != onnx.Float16 {
+			return false
+		}
+		delete(g.Initializers, n.Inputs[0])
+		g.Initializers[n.Outputs[0]] = widened(t)
+		return true
+	})
+}
+
+func isGraphOutput(g *onnx.Graph, name string) bool {
+	return slices.ContainsFunc(g.Outputs, func(v onnx.ValueInfo) bool { return v.Name == name })
+}

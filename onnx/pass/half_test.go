@@ -1,0 +1,103 @@
+package pass
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/check"
+	"fmp/onnx/serde"
+	"fmp/onnx/shape"
+)
+
+func TestToFloat32(t *testing.T) {
+	b := build.New("half")
+	x := b.Input("x", onnx.Float16, "n", 2)
+	w := b.Param("w", &onnx.Tensor{DType: onnx.Float16, Shape: []int{2}, Data: []uint16{0x3c00, 0xc000}})
+	c := b.Op("Constant", nil, onnx.TensorAttr("value", &onnx.Tensor{DType: onnx.Float16, Shape: []int{}, Data: []uint16{0x3800}}))
+	b.Output("y", b.Cast(b.Cast(b.Mul(b.Add(x, w), c), onnx.Float32), onnx.Float16))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := serde.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c32 := onnx.Clone(m)
+	if err := ToFloat32(c32); err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := serde.Marshal(m); string(after) != string(before) {
+		t.Error("the model that was cloned has changed")
+	}
+	types, err := shape.Types(c32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range types {
+		if v.DType != onnx.Float32 {
+			t.Errorf("%q is %v", name, v)
+		}
+	}
+	if got := c32.Graph.Initializers["w"].F32(); len(got) != 2 || got[0] != 1 || got[1] != -2 {
+		t.Errorf("w is %v", got)
+	}
+	if err := check.Model(c32); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStoreHalf(t *testing.T) {
+	b := build.New("linear")
+	x := b.Input("x", onnx.Float32, "batch", 3)
+	w := onnx.NewTensor([]float32{1, 0.1, -3, 1e-3, 65504, 7}, 3, 2)
+	huge := onnx.NewTensor([]float32{1e6, 1, 1, 1, 1, 1}, 6)
+	small := onnx.NewTensor([]float32{0.1, 0.2}, 2)
+	h := b.Add(b.MatMul(x, b.Param("w", w.Clone())), b.Param("small", small.Clone()))
+	b.Output("y", h)
+	b.Output("z", b.Relu(b.Param("huge", huge.Clone())))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := len(m.Graph.Nodes)
+	if n := StoreHalf(m, 6); n != 1 {
+		t.Fatalf("%d tensors stored in half precision; want w alone: one is too small, one too large to hold", n)
+	}
+	if err := check.Model(m); err != nil {
+		t.Fatal(err)
+	}
+	if err := shape.Infer(m); err != nil {
+		t.Fatal(err)
+	}
+	data, err := serde.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := serde.Unmarshal(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	RestoreHalf(back)
+	if len(back.Graph.Nodes) != nodes || len(m.Graph.Nodes) != nodes+1 {
+		t.Errorf("%d nodes, %d with weights in half precision, %d after restoring", nodes, len(m.Graph.Nodes), len(back.Graph.Nodes))
+	}
+	got := back.Graph.Initializers["w"]
+	if got == nil || got.DType != onnx.Float32 || !slices.Equal(got.Shape, w.Shape) {
+		t.Fatalf("w is %v", got)
+	}
+	for i, v := range w.F32() {
+		if e := math.Abs(float64(got.F32()[i]-v)) / math.Abs(float64(v)); e > 1.0/2048 {
+			t.Errorf("element %d is %v; was %v", i, got.F32()[i], v)
+		}
+	}
+	if !slices.Equal(back.Graph.Initializers["huge"].F32(), huge.F32()) || !slices.Equal(back.Graph.Initializers["small"].F32(), small.F32()) {
+		t.Error("tensors that were not to be stored in half precision changed")
+	}
+	if n := StoreHalf(back, 6); n != 1 {
+		t.Errorf("stored again: %d tensors", n)
+	}
+}

@@ -1,0 +1,211 @@
+package pass
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fmp/onnx"
+)
+
+// Inlining may not make a graph of more parts (nodes, operands, attributes) than this: functions that call
+// each other could otherwise make a small file grow without bound.
+const maxInlinedParts = 1 << 20
+
+// Inline replaces every call of a model's own function by the function's nodes, in subgraphs and
+// nested calls too, and drops the functions. A function that calls itself, or that imports another version
+// of an operator set than the model, is an error.
+func Inline(m *onnx.Model) error {
+	if len(m.Functions) == 0 {
+		return nil
+	}
+	in := &inliner{functions: map[onnx.OpName]*onnx.Function{}, names: newNames(), opsets: onnx.Clone(m).Opsets}
+	valueNames(m.Graph, in.names.taken)
+	for _, f := range m.Functions {
+		in.functions[onnx.OpName{Domain: f.Domain, Name: f.Name}] = f
+	}
+	g := onnx.CloneGraph(m.Graph)
+	if err := in.graph(g, 0); err != nil {
+		return fmt.Errorf("inlining functions of %q: %w", m.Graph.Name, err)
+	}
+	used := map[string]bool{"": true}
+	domains(g, used)
+	for d := range in.opsets {
+		if !used[d] {
+			delete(in.opsets, d)
+		}
+	}
+	m.Graph, m.Functions, m.Opsets = g, nil, in.opsets
+	return nil
+}
+
+func domains(g *onnx.Graph, into map[string]bool) {
+	for _, n := range g.Nodes {
+		into[n.Domain] = true
+		for _, s := range n.Subgraphs() {
+			domains(s, into)
+		}
+	}
+}
+
+// The names of calls go before the names of values, but no further than this.
+const maxPrefixBytes = 256
+
+type inliner struct {
+	functions map[onnx.OpName]*onnx.Function
+	names     *names
+	opsets    map[string]int64
+	parts     int
+}
+
+// weight counts a node's parts, those of its subgraphs included.
+func weight(n *onnx.Node) int {
+	w := 1 + len(n.Inputs) + len(n.Outputs) + len(n.Attrs)
+	for _, g := range n.Subgraphs() {
+		w += len(g.Inputs) + len(g.Outputs) + len(g.Initializers)
+		for _, m := range g.Nodes {
+			w += weight(m)
+		}
+	}
+	return w
+}
+
+func (in *inliner) graph(g *onnx.Graph, depth int) error {
+	var out []*onnx.Node
+	for _, n := range g.Nodes {
+		ns, err := in.node(n, depth)
+		if err != nil {
+			return err
+		}
+		out = append(out, ns...)
+	}
+	g.Nodes = out
+	return nil
+}
+
+func (in *inliner) node(n *onnx.Node, depth int) ([]*onnx.Node, error) {
+	if depth > onnx.MaxDepth {
+		return nil, fmt.Errorf("%s: functions call each other more than %d deep", n.Label(), onnx.MaxDepth)
+	}
+	f := in.functions[onnx.OpName{Domain: n.Domain, Name: n.Op}]
+	if f == nil {
+		for _, g := range n.Subgraphs() {
+			if err := in.graph(g, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return []*onnx.Node{n}, nil
+	}
+	body, err := in.call(n, f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", n.Label(), err)
+	}
+	var out []*onnx.Node
+	for _, b := range body {
+		ns, err := in.node(b, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ns...)
+	}
+	return out, nil
+}
+
+// call is the function's body with the node's values in place of the function's.
+func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
+	if len(n.Inputs) > len(f.Inputs) || len(n.Outputs) > len(f.Outputs) {
+		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(n.Inputs), len(n.Outputs), len(f.Inputs), len(f.Outputs))
+	}
+	for d, v := range f.Opsets {
+		if have, ok := in.opsets[d]; ok && have != v {
+			return nil, fmt.Errorf("the function imports version %d of operator set %q and the model version %d; export the model with one version", v, d, have)
+		}
+		in.opsets[d] = v
+	}
+	for _, b := range f.Nodes {
+		if in.parts += weight(b); in.parts > maxInlinedParts {
+			return nil, fmt.Errorf("the graph would grow by more than %d nodes and operands", maxInlinedParts)
+		}
+	}
+	names := map[string]string{}
+	for i, name := range f.Inputs {
+		names[name] = n.Input(i)
+	}
+	var extra []*onnx.Node
+	for i, name := range n.Outputs {
+		if name == "" {
+			continue
+		}
+		from := f.Outputs[i]
+		if _, used := names[from]; used {
+			// An output that is an input, or another output, needs a node of its own.
+			extra = append(extra, &onnx.Node{Op: "Identity", Inputs: []string{from}, Outputs: []string{name}})
+			continue
+		}
+		names[from] = name
+	}
+	prefix := n.Name
+	if prefix == "" {
+		prefix = f.Name
+	}
+	if len(prefix) > maxPrefixBytes {
+		prefix = strings.ToValidUTF8(prefix[:maxPrefixBytes], "")
+	}
+	to := func(name string) string {
+		if v, ok := names[name]; ok {
+			return v
+		}
+		s := name
+		if len(s) > onnx.MaxNameBytes {
+			s = strings.ToValidUTF8(s[:onnx.MaxNameBytes], "")
+		}
+		v := in.names.unique(prefix + "/" + s)
+		names[name] = v
+		return v
+	}
+	body := onnx.CloneNodes(f.Nodes)
+	attrs := slices.Clone(n.Attrs)
+	for _, d := range f.Defaults {
+		if _, ok := n.Attr(d.Name); !ok {
+			attrs = append(attrs, d)
+		}
+	}
+	for _, b := range body {
+		if b.Name != "" {
+			b.Name = prefix + "/" + b.Name
+		}
+		bindAttrs(b, attrs)
+		renameNode(b, to)
+	}
+	for _, e := range extra {
+		e.Inputs[0] = to(e.Inputs[0])
+		if e.Inputs[0] == "" {
+			return nil, fmt.Errorf("output %q is an input that is left out", e.Outputs[0])
+		}
+	}
+	return append(body, extra...), nil
+}
+
+// bindAttrs puts the values of a function's attributes in place of references to them; a reference to an
+// attribute that is not given leaves the node's own default.
+func bindAttrs(n *onnx.Node, attrs []onnx.Attr) {
+	var out []onnx.Attr
+	for _, a := range n.Attrs {
+		if a.Ref == "" {
+			out = append(out, a)
+			continue
+		}
+		for _, v := range attrs {
+			if v.Name == a.Ref {
+				v.Name = a.Name
+				out = append(out, v)
+			}
+		}
+	}
+	n.Attrs = out
+	for _, g := range n.Subgraphs() {
+		for _, m := range g.Nodes {
+			bindAttrs(m, attrs)
+		}
+	}
+}

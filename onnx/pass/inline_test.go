@@ -1,0 +1,79 @@
+package pass
+
+import (
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/check"
+	"fmp/onnx/modeltest"
+	"fmp/onnx/shape"
+)
+
+func TestInlineFunctions(t *testing.T) {
+	m := modeltest.Doubler(t)
+	if err := check.Model(m); err != nil {
+		t.Fatal(err)
+	}
+	if err := Inline(m); err != nil {
+		t.Fatal(err)
+	}
+	if err := shape.Infer(m); err != nil {
+		t.Fatal(err)
+	}
+	if err := check.Model(m); err != nil {
+		t.Fatal(err)
+	}
+	var ops []string
+	var factors []float32
+	for _, n := range m.Graph.Nodes {
+		ops = append(ops, n.Op)
+		if n.Op == "Constant" {
+			factors = append(factors, n.Float("value_float", 0))
+		}
+	}
+	if got, want := strings.Join(ops, " "), "Constant Mul Add Constant Mul Add Identity"; got != want {
+		t.Errorf("operators are %s, want %s", got, want)
+	}
+	// The first call says 3; the second says nothing, so that times falls back to its own 2.
+	if len(factors) != 2 || factors[0] != 3 || factors[1] != 2 {
+		t.Errorf("factors are %v, want [3 2]", factors)
+	}
+	if len(m.Functions) != 0 || m.Opsets["own"] != 0 {
+		t.Error("the functions are still there")
+	}
+	if got := m.Graph.Outputs[1].String(); got != "float32[n]" {
+		t.Errorf("output same is %s", got)
+	}
+}
+
+func TestInlineRefusesEndlessFunctions(t *testing.T) {
+	m := modeltest.Doubler(t)
+	m.Functions[0].Nodes[1] = &onnx.Node{Op: "scale", Domain: "own", Inputs: []string{"x"}, Outputs: []string{"y"}}
+	if err := Inline(m); err == nil || !strings.Contains(err.Error(), "deep") {
+		t.Errorf("error is %v", err)
+	}
+	// Each function calls the one before it sixteen times: 16^12 nodes.
+	m = modeltest.Doubler(t)
+	call := func(name string) *onnx.Node {
+		return &onnx.Node{Op: name, Domain: "own", Inputs: []string{"x"}, Outputs: []string{"y"}}
+	}
+	for i := range 12 {
+		f := &onnx.Function{Domain: "own", Name: string(rune('a' + i)), Inputs: []string{"x"}, Outputs: []string{"y0"}}
+		below := "times"
+		if i > 0 {
+			below = string(rune('a' + i - 1))
+		}
+		for j := range 16 {
+			n := call(below)
+			n.Outputs[0] = "y" + string(rune('0'+j))
+			f.Nodes = append(f.Nodes, n)
+		}
+		m.Functions = append(m.Functions, f)
+	}
+	m.Graph.Nodes[0] = call("l")
+	m.Graph.Nodes[0].Outputs[0] = "h"
+	if err := Inline(m); err == nil || !strings.Contains(err.Error(), "grow by more than") {
+		t.Errorf("error is %v", err)
+	}
+}

@@ -1,0 +1,30 @@
+package pass
+
+import (
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+)
+
+func TestSortNodes(t *testing.T) {
+	g := &onnx.Graph{Name: "g", Nodes: []*onnx.Node{
+		{Op: "C", Inputs: []string{"b", "a"}, Outputs: []string{"c"}},
+		{Op: "A", Inputs: []string{"x"}, Outputs: []string{"a"}},
+		{Op: "B", Inputs: []string{"a"}, Outputs: []string{"b"}},
+	}}
+	if err := SortNodes(g); err != nil {
+		t.Fatal(err)
+	}
+	var order string
+	for _, n := range g.Nodes {
+		order += n.Op
+	}
+	if order != "ABC" {
+		t.Errorf("order is %s, want ABC", order)
+	}
+	g.Nodes[0].Inputs[0] = "c"
+	if err := SortNodes(g); err == nil || !strings.Contains(err.Error(), "cycle") {
+		t.Errorf("error is %v", err)
+	}
+}

@@ -1,0 +1,374 @@
+package pass
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/check"
+	"fmp/onnx/shape"
+)
+
+// irVersion is the first IR version that goes with each version of the standard operator set.
+func irVersion(opset int) int64 {
+	switch {
+	case opset <= 8:
+		return 3
+	case opset == 9:
+		return 4
+	case opset == 10:
+		return 5
+	case opset == 11:
+		return 6
+	case opset <= 14:
+		return 7
+	case opset <= 18:
+		return 8
+	case opset <= 20:
+		return 9
+	}
+	return 10
+}
+
+// Upgrade rewrites a model of an older standard operator set, from [onnx.MinOpset] on, in version to: attributes
+// that became inputs are moved, changed meanings (Softmax before 13, Resize before 11) are spelt out. A model
+// of that version or a newer one stays as it is. An operator of which the changes are not known, or a use
+// that the newer version cannot express, is an error that names it, and the model stays as it was. Functions
+// are inlined.
+//
+// Source: the version history of each operator in the ONNX operator specification.
+func Upgrade(m *onnx.Model, to int) error {
+	from := int(m.Opset())
+	if from >= to {
+		return nil
+	}
+	if from < onnx.MinOpset || to > onnx.MaxOpset {
+		return fmt.Errorf("upgrading %q from operator set %d to %d: allowed are %d to %d; export the model with one of them", m.Graph.Name, from, to, onnx.MinOpset, onnx.MaxOpset)
+	}
+	c := onnx.Clone(m)
+	if err := Inline(c); err != nil {
+		return err
+	}
+	if err := shape.Infer(c); err != nil {
+		return err
+	}
+	if err := check.Model(c); err != nil {
+		return err
+	}
+	u := &upgrader{names: newNames(), to: to}
+	valueNames(c.Graph, u.names.taken)
+	for v := from + 1; v <= to; v++ {
+		types, err := shape.Types(c)
+		if err != nil {
+			return fmt.Errorf("upgrading %q from operator set %d to %d: %w", m.Graph.Name, v-1, v, err)
+		}
+		u.types = types
+		if err := u.graph(c.Graph, v); err != nil {
+			return fmt.Errorf("upgrading %q from operator set %d to %d: %w", m.Graph.Name, v-1, v, err)
+		}
+		delete(c.Opsets, "ai.onnx")
+		c.Opsets[""] = int64(v)
+	}
+	c.IR = max(c.IR, irVersion(to))
+	*m = *c
+	return nil
+}
+
+type upgrader struct {
+	to    int
+	names *names
+	types map[string]onnx.ValueInfo // of the whole graph's values; those of subgraphs are not in it
+
+	graphNow *onnx.Graph
+	nodes    []*onnx.Node // of the graph in hand, rewritten so far
+}
+
+func (u *upgrader) graph(g *onnx.Graph, version int) error {
+	outer, sofar := u.graphNow, u.nodes
+	defer func() { u.graphNow, u.nodes = outer, sofar }()
+	u.graphNow, u.nodes = g, nil
+	for _, n := range g.Nodes {
+		for _, s := range n.Subgraphs() {
+			if err := u.graph(s, version); err != nil {
+				return err
+			}
+		}
+		if n.Domain != "" {
+			return fmt.Errorf("%s: operators of other domains are not understood", n.Label())
+		}
+		if !shape.HasRule(n.Op) {
+			return fmt.Errorf("%s: what changed in this operator is not known; export the model with operator set %d instead", n.Label(), u.to)
+		}
+		step := upgrades[version][n.Op]
+		if step == nil {
+			u.nodes = append(u.nodes, n)
+			continue
+		}
+		if err := step(u, n); err != nil {
+			return fmt.Errorf("%s: %w", n.Label(), err)
+		}
+	}
+	g.Nodes = u.nodes
+	return nil
+}
+
+// keep puts a rewritten node in its place.
+func (u *upgrader) keep(n *onnx.Node) error {
+	u.nodes = append(u.nodes, n)
+	return nil
+}
+
+// constant adds an initializer for node n.
+func (u *upgrader) constant(n *onnx.Node, what string, t *onnx.Tensor) string {
+	name := u.names.unique(n.Outputs[0] + "/" + what)
+	u.graphNow.Initializers[name] = t
+	return name
+}
+
+// drop removes an attribute and returns it.
+func drop(n *onnx.Node, name string) (onnx.Attr, bool) {
+	a, ok := n.Attr(name)
+	n.Attrs = slices.DeleteFunc(slices.Clone(n.Attrs), func(a onnx.Attr) bool { return a.Name == name })
+	return a, ok
+}
+
+// feed makes input i of n the value name, leaving out those before it that it lacks.
+func feed(n *onnx.Node, i int, name string) {
+	for len(n.Inputs) <= i {
+		n.Inputs = append(n.Inputs, "")
+	}
+	n.Inputs[i] = name
+}
+
+// toInput moves a list of integers from an attribute to input i.
+func toInput(attr string, i int) func(u *upgrader, n *onnx.Node) error {
+	return func(u *upgrader, n *onnx.Node) error {
+		if a, ok := drop(n, attr); ok {
+			feed(n, i, u.constant(n, attr, onnx.Vector(a.Ints...)))
+		}
+		return u.keep(n)
+	}
+}
+
+// upgrades holds what a version changes in the meaning or form of operators; those that it only extends
+// are not listed.
+var upgrades map[int]map[string]func(u *upgrader, n *onnx.Node) error
+
+func init() {
+	axesToInput := toInput("axes", 1)
+	upgrades = map[int]map[string]func(u *upgrader, n *onnx.Node) error{
+		9: {
+			"BatchNormalization": upgradeBatchNormalization9, "Upsample": upgradeUpsample9, "Scan": refuseUpgrade("its inputs and outputs changed"),
+		},
+		10: {
+			"Slice": upgradeSlice10, "TopK": upgradeTopK10, "Upsample": upgradeUpsample10, "Dropout": upgradeDropout10,
+		},
+		11: {
+			"Clip": upgradeClip11, "Pad": upgradePad11, "Resize": upgradeResize11, "Scatter": upgradeScatter11,
+		},
+		12: {"Dropout": upgradeDropout12},
+		13: {
+			"Softmax": upgradeSoftmax13, "LogSoftmax": upgradeSoftmax13, "Hardmax": upgradeSoftmax13, "Squeeze": axesToInput,
+			"Unsqueeze": axesToInput, "ReduceSum": axesToInput, "Split": toInput("split", 1),
+		},
+		14: {"BatchNormalization": upgradeBatchNormalization14},
+		16: {"RoiAlign": upgradeRoiAlign16},
+		18: {
+			"ReduceMean": axesToInput, "ReduceMax": axesToInput, "ReduceMin": axesToInput, "ReduceProd": axesToInput,
+			"ReduceL1": axesToInput, "ReduceL2": axesToInput, "ReduceLogSum": axesToInput, "ReduceLogSumExp": axesToInput,
+			"ReduceSumSquare": axesToInput, "Split": upgradeSplit18,
+		},
+		20: {"GridSample": upgradeGridSample20},
+		21: {"GroupNormalization": refuseUpgrade("scale and bias were given for each group and now are for each channel")},
+	}
+}
+
+func refuseUpgrade(why string) func(u *upgrader, n *onnx.Node) error {
+	return func(*upgrader, *onnx.Node) error { return fmt.Errorf("%s", why) }
+}
+
+func upgradeBatchNormalization9(u *upgrader, n *onnx.Node) error {
+	if a, ok := drop(n, "spatial"); ok && a.Int == 0 {
+		return fmt.Errorf("spatial is 0, which later versions do not have")
+	}
+	return u.keep(n)
+}
+
+func upgradeUpsample9(u *upgrader, n *onnx.Node) error {
+	a, ok := drop(n, "scales")
+	if !ok {
+		return fmt.Errorf("it has no scales")
+	}
+	feed(n, 1, u.constant(n, "scales", onnx.Vector(a.Floats...)))
+	return u.keep(n)
+}
+
+func upgradeSlice10(u *upgrader, n *onnx.Node) error {
+	for i, name := range []string{"starts", "ends", "axes"} {
+		a, ok := drop(n, name)
+		if !ok && name != "axes" {
+			return fmt.Errorf("it has no %s", name)
+		}
+		if ok {
+			feed(n, i+1, u.constant(n, name, onnx.Vector(a.Ints...)))
+		}
+	}
+	return u.keep(n)
+}
+
+func upgradeTopK10(u *upgrader, n *onnx.Node) error {
+	a, ok := drop(n, "k")
+	if !ok {
+		return fmt.Errorf("it has no k")
+	}
+	feed(n, 1, u.constant(n, "k", onnx.Vector(a.Int)))
+	return u.keep(n)
+}
+
+// upgradeUpsample10: version 10 calls it Resize.
+func upgradeUpsample10(u *upgrader, n *onnx.Node) error {
+	n.Op = "Resize"
+	return u.keep(n)
+}
+
+// upgradeDropout10: the mask was of the input's type and is bool from then on.
+func upgradeDropout10(u *upgrader, n *onnx.Node) error {
+	if len(n.Outputs) > 1 && n.Outputs[1] != "" {
+		return fmt.Errorf("its mask is used, whose type changed")
+	}
+	n.Outputs = n.Outputs[:1]
+	return u.keep(n)
+}
+
+func upgradeDropout12(u *upgrader, n *onnx.Node) error {
+	if a, ok := drop(n, "ratio"); ok {
+		feed(n, 1, u.constant(n, "ratio", onnx.Scalar(a.Float)))
+	}
+	return u.keep(n)
+}
+
+// upgradeClip11: bounds of the input's type; before they were floats, with the type's extremes as defaults.
+func upgradeClip11(u *upgrader, n *onnx.Node) error {
+	d := u.types[n.Inputs[0]].DType
+	for i, name := range []string{"min", "max"} {
+		a, ok := drop(n, name)
+		if !ok || math.Abs(float64(a.Float)) >= math.MaxFloat32 {
+			continue // the default: no bound
+		}
+		t, err := scalar(d, a.Float)
+		if err != nil {
+			return err
+		}
+		feed(n, i+1, u.constant(n, name, t))
+	}
+	return u.keep(n)
+}
+
+// scalar is v in the type of a node's input.
+func scalar(d onnx.DType, v float32) (*onnx.Tensor, error) {
+	switch d {
+	case onnx.Float32:
+		return onnx.Scalar(v), nil
+	case onnx.Float64:
+		return onnx.Scalar(float64(v)), nil
+	}
+	return nil, fmt.Errorf("its input is of type %v; only float32 and float64 are understood", d)
+}
+
+func upgradePad11(u *upgrader, n *onnx.Node) error {
+	a, ok := drop(n, "pads")
+	if !ok {
+		return fmt.Errorf("it has no pads")
+	}
+	feed(n, 1, u.constant(n, "pads", onnx.Vector(a.Ints...)))
+	if v, ok := drop(n, "value"); ok && v.Float != 0 {
+		t, err := scalar(u.types[n.Inputs[0]].DType, v.Float)
+		if err != nil {
+			return err
+		}
+		feed(n, 2, u.constant(n, "value", t))
+	}
+	return u.keep(n)
+}
+
+// upgradeResize11: version 10 takes the input position of output i as i/scale. The nearest element was the
+// one below when enlarging; what it was when shrinking is not said, and refused.
+func upgradeResize11(u *upgrader, n *onnx.Node) error {
+	scales := u.graphNow.Initializers[n.Input(1)]
+	mode := n.Str("mode", "nearest")
+	if mode == "nearest" {
+		if scales == nil || slices.ContainsFunc(scales.F32(), func(s float32) bool { return s < 1 }) {
+			return fmt.Errorf("nearest-neighbour resizing by scales that shrink, or that are not constant, is not defined in version 10")
+		}
+		n.Attrs = append(n.Attrs, onnx.StrAttr("nearest_mode", "floor"))
+	}
+	n.Attrs = append(n.Attrs, onnx.StrAttr("coordinate_transformation_mode", "asymmetric"))
+	n.Inputs = []string{n.Inputs[0], u.constant(n, "roi", onnx.NewTensor([]float32{}, 0)), n.Input(1)}
+	return u.keep(n)
+}
+
+func upgradeScatter11(u *upgrader, n *onnx.Node) error {
+	n.Op = "ScatterElements"
+	return u.keep(n)
+}
+
+// upgradeSoftmax13: before, all axes from axis on were one axis. Where that is only the last, the meaning
+// did not change; else the value is flattened to a matrix and back.
+func upgradeSoftmax13(u *upgrader, n *onnx.Node) error {
+	a, ok := drop(n, "axis")
+	axis := 1
+	if ok {
+		axis = onnx.ClampInt(a.Int)
+	}
+	n.Attrs = append(n.Attrs, onnx.IntAttr("axis", -1))
+	rank := len(u.types[n.Inputs[0]].Shape)
+	if u.types[n.Inputs[0]].Shape != nil && (axis == rank-1 || axis == -1) {
+		return u.keep(n)
+	}
+	x, out := n.Inputs[0], n.Outputs[0]
+	shape, flat, rows := u.names.unique(out+"/shape"), u.names.unique(out+"/flat"), u.names.unique(out+"/rows")
+	n.Inputs[0], n.Outputs[0] = flat, rows
+	u.nodes = append(u.nodes,
+		&onnx.Node{Name: shape, Op: "Shape", Inputs: []string{x}, Outputs: []string{shape}},
+		&onnx.Node{Name: flat, Op: "Flatten", Inputs: []string{x}, Outputs: []string{flat}, Attrs: []onnx.Attr{onnx.IntAttr("axis", axis)}},
+		n,
+		&onnx.Node{Name: out, Op: "Reshape", Inputs: []string{rows, shape}, Outputs: []string{out}},
+	)
+	return nil
+}
+
+// upgradeBatchNormalization14: outputs beside the first were of training, which became an attribute.
+func upgradeBatchNormalization14(u *upgrader, n *onnx.Node) error {
+	if slices.ContainsFunc(n.Outputs[1:], func(o string) bool { return o != "" }) {
+		return fmt.Errorf("it gives statistics of training; export the model for inference")
+	}
+	n.Outputs = n.Outputs[:1]
+	return u.keep(n)
+}
+
+func upgradeRoiAlign16(u *upgrader, n *onnx.Node) error {
+	n.Attrs = append(n.Attrs, onnx.StrAttr("coordinate_transformation_mode", "output_half_pixel"))
+	return u.keep(n)
+}
+
+// upgradeSplit18: without sizes the number of parts must be said.
+func upgradeSplit18(u *upgrader, n *onnx.Node) error {
+	if n.Input(1) == "" {
+		n.Attrs = append(n.Attrs, onnx.IntAttr("num_outputs", len(n.Outputs)))
+	}
+	return u.keep(n)
+}
+
+func upgradeGridSample20(u *upgrader, n *onnx.Node) error {
+	if a, ok := drop(n, "mode"); ok {
+		switch a.Str {
+		case "bilinear":
+			a.Str = "linear"
+		case "bicubic":
+			a.Str = "cubic"
+		}
+		n.Attrs = append(n.Attrs, a)
+	}
+	return u.keep(n)
+}

@@ -1,0 +1,185 @@
+package serde
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"fmp/onnx"
+	"fmp/onnx/onnxpb"
+)
+
+// readExternal puts the data of tensors that lie in other files into them. The files must be in dir or
+// below, symbolic links included, and hold as many bytes as shape and type say; no more is read.
+func readExternal(p *onnxpb.ModelProto, dir string) error {
+	var tensors []*onnxpb.TensorProto
+	if err := externalTensors(p.Graph, 0, &tensors); err != nil {
+		return err
+	}
+	for _, f := range p.Functions {
+		for _, n := range f.Node {
+			if err := externalInNode(n, 0, &tensors); err != nil {
+				return err
+			}
+		}
+	}
+	if len(tensors) == 0 {
+		return nil
+	}
+	// A Root refuses names and links that lead out of the folder.
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("opening the model's folder for its external data: %w", err)
+	}
+	defer root.Close()
+	files := map[string]*dataFile{}
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for _, t := range tensors {
+		if err := readTensorData(root, files, t); err != nil {
+			return fmt.Errorf("tensor %q: external data: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+func externalTensors(g *onnxpb.GraphProto, depth int, into *[]*onnxpb.TensorProto) error {
+	if g == nil {
+		return nil
+	}
+	if depth > onnx.MaxDepth {
+		return fmt.Errorf("subgraphs are nested more than %d deep", onnx.MaxDepth)
+	}
+	for _, t := range g.Initializer {
+		addExternal(t, into)
+	}
+	for _, n := range g.Node {
+		if err := externalInNode(n, depth, into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func externalInNode(n *onnxpb.NodeProto, depth int, into *[]*onnxpb.TensorProto) error {
+	for _, a := range n.Attribute {
+		addExternal(a.T, into)
+		for _, t := range a.Tensors {
+			addExternal(t, into)
+		}
+		if err := externalTensors(a.G, depth+1, into); err != nil {
+			return err
+		}
+		for _, g := range a.Graphs {
+			if err := externalTensors(g, depth+1, into); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func addExternal(t *onnxpb.TensorProto, into *[]*onnxpb.TensorProto) {
+	if t != nil && t.DataLocation == onnxpb.TensorProto_EXTERNAL {
+		*into = append(*into, t)
+	}
+}
+
+// Tensors may share bytes of a file, as tied weights do, but all together read no more than this many times
+// its size.
+const maxShared = 4
+
+// dataFile is a file of external data, its size and how much was read from it.
+type dataFile struct {
+	*os.File
+	size, read int64
+}
+
+func openData(root *os.Root, location string) (*dataFile, error) {
+	f, err := root.Open(filepath.FromSlash(location))
+	if err != nil {
+		return nil, fmt.Errorf("file %.200q: %w; it must lie in the model's folder", location, err)
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("it is not a regular file")
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("file %.200q: %w", location, err)
+	}
+	return &dataFile{File: f, size: st.Size()}, nil
+}
+
+func readTensorData(root *os.Root, files map[string]*dataFile, t *onnxpb.TensorProto) error {
+	var location string
+	offset, length := int64(0), int64(-1)
+	for _, kv := range t.ExternalData {
+		var err error
+		switch kv.Key {
+		case "location":
+			location = kv.Value
+		case "offset":
+			offset, err = strconv.ParseInt(kv.Value, 10, 64)
+		case "length":
+			length, err = strconv.ParseInt(kv.Value, 10, 64)
+		}
+		if err != nil || offset < 0 {
+			return fmt.Errorf("%s is %.40q; a number of bytes is allowed", kv.Key, kv.Value)
+		}
+	}
+	if location == "" {
+		return fmt.Errorf("it names no file")
+	}
+	if !filepath.IsLocal(filepath.FromSlash(location)) {
+		return fmt.Errorf("file %.200q lies outside the model's folder; move it beside the model and save the model with a relative name", location)
+	}
+	d := onnx.DType(t.DataType)
+	if d.Size() == 0 {
+		return fmt.Errorf("element type %v cannot lie in another file", d)
+	}
+	shape := make([]int, len(t.Dims))
+	for i, v := range t.Dims {
+		if v < 0 || v > onnx.MaxElements {
+			return fmt.Errorf("dimension %d is %d; allowed are 0 to %d", i, v, onnx.MaxElements)
+		}
+		shape[i] = int(v)
+	}
+	n, err := onnx.Elements(shape)
+	if err != nil {
+		return err
+	}
+	want := int64(n) * int64(d.Size())
+	if length >= 0 && length != want {
+		return fmt.Errorf("length %d; shape %v of %v needs %d bytes", length, shape, d, want)
+	}
+	f := files[location]
+	if f == nil {
+		if f, err = openData(root, location); err != nil {
+			return err
+		}
+		files[location] = f
+	}
+	// The size is known before memory is taken.
+	if f.size-offset < want {
+		return fmt.Errorf("file %q of %d bytes does not hold %d bytes from %d on; was it cut short?", location, f.size, want, offset)
+	}
+	if f.read += want; f.read > maxShared*f.size {
+		return fmt.Errorf("the tensors read file %q of %d bytes more than %d times over", location, f.size, maxShared)
+	}
+	if want > math.MaxInt {
+		return fmt.Errorf("%d bytes in one tensor are more than this machine can address", want)
+	}
+	raw := make([]byte, want)
+	if _, err := io.ReadFull(io.NewSectionReader(f, offset, want), raw); err != nil {
+		return fmt.Errorf("file %q: %w", location, err)
+	}
+	t.RawData, t.DataLocation, t.ExternalData = raw, onnxpb.TensorProto_DEFAULT, nil
+	return nil
+}

@@ -1,0 +1,484 @@
+// Package serde reads and writes model files: ONNX's protobuf messages and the files beside them that hold large
+// tensors. Files are not trusted: what they make the program allocate is bounded by their size.
+package serde
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/onnxpb"
+)
+
+// MaxFileBytes bounds a model file: 2 GiB, protobuf's own limit.
+const MaxFileBytes = 2 << 30
+
+// Load reads a model file, and the files beside it that hold its larger tensors where it says so
+// (external data; they must lie in the model's folder or below). It neither checks the model nor infers shapes.
+func Load(path string) (*onnx.Model, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("loading model: %w", err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("loading model %s: %w", path, err)
+	}
+	if st.IsDir() {
+		return nil, fmt.Errorf("loading model %s: it is a folder; give the .onnx file (a TensorFlow SavedModel is exported with tf2onnx)", path)
+	}
+	if !st.Mode().IsRegular() || st.Size() > MaxFileBytes {
+		return nil, fmt.Errorf("loading model %s: not a regular file of at most %d bytes", path, int64(MaxFileBytes))
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("loading model %s: %w", path, err)
+	}
+	p, err := decode(data)
+	if err == nil {
+		err = readExternal(p, filepath.Dir(path))
+	}
+	var m *onnx.Model
+	if err == nil {
+		m, err = modelFromProto(p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("loading model %s: %w", path, err)
+	}
+	return m, nil
+}
+
+// Save writes a model file, whole or not at all.
+func Save(path string, m *onnx.Model) error {
+	data, err := Marshal(m)
+	if err != nil {
+		return fmt.Errorf("saving model %s: %w", path, err)
+	}
+	return atomicfile.WriteBytes(path, data)
+}
+
+// Unmarshal decodes a serialised ModelProto. Tensors in other files are refused; [Load] reads them. What it
+// allocates is bounded by the data: at most about four hundred bytes for each of data's, counting what is given
+// up again on the way (empty messages of two bytes are the worst), and for a model of weights about three
+// times its size.
+func Unmarshal(data []byte) (*onnx.Model, error) {
+	p, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	return modelFromProto(p)
+}
+
+func decode(data []byte) (*onnxpb.ModelProto, error) {
+	var p onnxpb.ModelProto
+	if err := (proto.UnmarshalOptions{RecursionLimit: maxMessages}).Unmarshal(data, &p); err != nil {
+		if what := foreignFormat(data); what != "" {
+			return nil, fmt.Errorf("not an ONNX model: %s", what)
+		}
+		return nil, fmt.Errorf("not an ONNX model, or a damaged one: %w", err)
+	}
+	if p.Graph == nil {
+		if what := foreignFormat(data); what != "" {
+			return nil, fmt.Errorf("not an ONNX model: %s", what)
+		}
+		return nil, fmt.Errorf("not an ONNX model: it holds no graph")
+	}
+	return &p, nil
+}
+
+func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
+	m := &onnx.Model{
+		// From IR 4 on initializers are constants that the inputs do not list, which is how graphs are held here.
+		IR: max(p.IrVersion, 4), Opsets: map[string]int64{}, Producer: p.ProducerName, ProducerVersion: p.ProducerVersion,
+		Domain: p.Domain, Version: p.ModelVersion, Doc: p.DocString, Metadata: map[string]string{},
+	}
+	for _, o := range p.OpsetImport {
+		m.Opsets[domain(o.Domain)] = o.Version
+	}
+	for _, kv := range p.MetadataProps {
+		m.Metadata[kv.Key] = kv.Value
+	}
+	var err error
+	if m.Graph, err = graphFromProto(p.Graph, 0); err != nil {
+		return nil, err
+	}
+	for _, fp := range p.Functions {
+		f := &onnx.Function{Domain: domain(fp.Domain), Name: fp.Name, Inputs: fp.Input, Outputs: fp.Output, Attributes: fp.Attribute, Opsets: map[string]int64{}}
+		for _, o := range fp.OpsetImport {
+			f.Opsets[domain(o.Domain)] = o.Version
+		}
+		for _, ap := range fp.AttributeProto {
+			a, err := attrFromProto(ap, 0)
+			if err != nil {
+				return nil, fmt.Errorf("function %q: %w", fp.Name, err)
+			}
+			f.Defaults = append(f.Defaults, a)
+		}
+		for _, np := range fp.Node {
+			n, err := nodeFromProto(np, 0)
+			if err != nil {
+				return nil, fmt.Errorf("function %q: %w", fp.Name, err)
+			}
+			f.Nodes = append(f.Nodes, n)
+		}
+		m.Functions = append(m.Functions, f)
+	}
+	return m, nil
+}
+
+func domain(d string) string {
+	if d == "ai.onnx" {
+		return ""
+	}
+	return d
+}
+
+// Protobuf messages nested deeper than this are refused: a subgraph takes three, a type a few more.
+const maxMessages = 4*onnx.MaxDepth + 32
+
+func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
+	if depth > onnx.MaxDepth {
+		return nil, fmt.Errorf("subgraphs are nested more than %d deep", onnx.MaxDepth)
+	}
+	g := &onnx.Graph{Name: p.Name, Doc: p.DocString, Initializers: make(map[string]*onnx.Tensor, len(p.Initializer))}
+	if len(p.SparseInitializer) > 0 {
+		return nil, fmt.Errorf("graph %q holds sparse initializers, which are not supported; export it with dense weights", p.Name)
+	}
+	for _, tp := range p.Initializer {
+		if _, dup := g.Initializers[tp.Name]; dup {
+			return nil, fmt.Errorf("graph %q gives the initializer %q twice", p.Name, tp.Name)
+		}
+		t, err := TensorFromProto(tp)
+		if err != nil {
+			return nil, fmt.Errorf("graph %q: %w", p.Name, err)
+		}
+		g.Initializers[tp.Name] = t
+	}
+	for _, vp := range p.Input {
+		// Up to IR 3 initializers are listed among the inputs; they are constants all the same.
+		if _, ok := g.Initializers[vp.Name]; ok {
+			continue
+		}
+		v, err := valueFromProto(vp)
+		if err != nil {
+			return nil, fmt.Errorf("graph %q: input %w", p.Name, err)
+		}
+		g.Inputs = append(g.Inputs, v)
+	}
+	for _, vp := range p.Output {
+		v, err := valueFromProto(vp)
+		if err != nil {
+			return nil, fmt.Errorf("graph %q: output %w", p.Name, err)
+		}
+		g.Outputs = append(g.Outputs, v)
+	}
+	for _, vp := range p.ValueInfo {
+		// What a file says of intermediate values is a hint; one of a kind we do not hold is dropped.
+		if v, err := valueFromProto(vp); err == nil {
+			g.Values = append(g.Values, v)
+		}
+	}
+	for i, np := range p.Node {
+		n, err := nodeFromProto(np, depth)
+		if err != nil {
+			return nil, fmt.Errorf("graph %q: node %d: %w", p.Name, i, err)
+		}
+		g.Nodes = append(g.Nodes, n)
+	}
+	return g, nil
+}
+
+func valueFromProto(p *onnxpb.ValueInfoProto) (onnx.ValueInfo, error) {
+	v := onnx.ValueInfo{Name: p.Name}
+	if p.Type == nil {
+		return v, nil
+	}
+	tt := p.Type.GetTensorType()
+	if tt == nil {
+		if p.Type.Value == nil {
+			return v, nil
+		}
+		return v, fmt.Errorf("%q is not a tensor (a sequence, map, optional or sparse tensor), which is not supported", p.Name)
+	}
+	v.DType = onnx.DType(tt.ElemType)
+	if tt.Shape != nil {
+		v.Shape = []onnx.Dim{}
+		for _, d := range tt.Shape.Dim {
+			switch x := d.Value.(type) {
+			case *onnxpb.TensorShapeProto_Dimension_DimValue:
+				if x.DimValue < 0 || x.DimValue > onnx.MaxElements {
+					// Some exporters write -1 for "any".
+					v.Shape = append(v.Shape, onnx.Symbolic(""))
+					continue
+				}
+				v.Shape = append(v.Shape, onnx.Known(int(x.DimValue)))
+			case *onnxpb.TensorShapeProto_Dimension_DimParam:
+				v.Shape = append(v.Shape, onnx.Symbolic(x.DimParam))
+			default:
+				v.Shape = append(v.Shape, onnx.Symbolic(""))
+			}
+		}
+	}
+	return v, nil
+}
+
+func nodeFromProto(p *onnxpb.NodeProto, depth int) (*onnx.Node, error) {
+	n := &onnx.Node{Name: p.Name, Op: p.OpType, Domain: domain(p.Domain), Inputs: p.Input, Outputs: p.Output}
+	if p.Overload != "" {
+		return nil, fmt.Errorf("%s %q names the overload %q of a function, which is not supported", p.OpType, p.Name, p.Overload)
+	}
+	for _, ap := range p.Attribute {
+		a, err := attrFromProto(ap, depth)
+		if err != nil {
+			return nil, fmt.Errorf("%s %q: %w", p.OpType, p.Name, err)
+		}
+		n.Attrs = append(n.Attrs, a)
+	}
+	return n, nil
+}
+
+func attrFromProto(p *onnxpb.AttributeProto, depth int) (onnx.Attr, error) {
+	a := onnx.Attr{Name: p.Name, Kind: onnx.AttrKind(p.Type), Ref: p.RefAttrName}
+	var err error
+	kind := p.Type
+	if kind == onnxpb.AttributeProto_UNDEFINED {
+		// IR 1 left the type out: the field that is set tells it.
+		switch {
+		case p.F != nil:
+			kind = onnxpb.AttributeProto_FLOAT
+		case p.I != nil:
+			kind = onnxpb.AttributeProto_INT
+		case p.S != nil:
+			kind = onnxpb.AttributeProto_STRING
+		case p.T != nil:
+			kind = onnxpb.AttributeProto_TENSOR
+		case len(p.Floats) > 0:
+			kind = onnxpb.AttributeProto_FLOATS
+		case len(p.Ints) > 0:
+			kind = onnxpb.AttributeProto_INTS
+		case len(p.Strings) > 0:
+			kind = onnxpb.AttributeProto_STRINGS
+		}
+		a.Kind = onnx.AttrKind(kind)
+	}
+	switch kind {
+	case onnxpb.AttributeProto_FLOAT:
+		a.Float = p.GetF()
+	case onnxpb.AttributeProto_INT:
+		a.Int = p.GetI()
+	case onnxpb.AttributeProto_STRING:
+		a.Str = string(p.S)
+	case onnxpb.AttributeProto_FLOATS:
+		a.Floats = p.Floats
+	case onnxpb.AttributeProto_INTS:
+		a.Ints = p.Ints
+	case onnxpb.AttributeProto_STRINGS:
+		for _, s := range p.Strings {
+			a.Strs = append(a.Strs, string(s))
+		}
+	case onnxpb.AttributeProto_TENSOR:
+		if p.T == nil && a.Ref != "" {
+			break
+		}
+		a.Tensor, err = TensorFromProto(p.T)
+	case onnxpb.AttributeProto_TENSORS:
+		for _, tp := range p.Tensors {
+			var t *onnx.Tensor
+			if t, err = TensorFromProto(tp); err != nil {
+				break
+			}
+			a.Tensors = append(a.Tensors, t)
+		}
+	case onnxpb.AttributeProto_GRAPH:
+		if p.G == nil {
+			err = fmt.Errorf("is a graph and holds none")
+			break
+		}
+		a.Graph, err = graphFromProto(p.G, depth+1)
+	case onnxpb.AttributeProto_GRAPHS:
+		for _, gp := range p.Graphs {
+			var g *onnx.Graph
+			if g, err = graphFromProto(gp, depth+1); err != nil {
+				break
+			}
+			a.Graphs = append(a.Graphs, g)
+		}
+	default:
+		if a.Ref == "" {
+			err = fmt.Errorf("is of kind %v, which is not supported", p.Type)
+		}
+	}
+	if err != nil {
+		return a, fmt.Errorf("attribute %q: %w", p.Name, err)
+	}
+	return a, nil
+}
+
+// Marshal encodes a model as a serialised ModelProto. The same model gives the same bytes.
+func Marshal(m *onnx.Model) ([]byte, error) {
+	p := &onnxpb.ModelProto{
+		IrVersion: m.IR, ProducerName: m.Producer, ProducerVersion: m.ProducerVersion, Domain: m.Domain,
+		ModelVersion: m.Version, DocString: m.Doc, OpsetImport: opsetsToProto(m.Opsets),
+	}
+	for _, k := range slices.Sorted(maps.Keys(m.Metadata)) {
+		p.MetadataProps = append(p.MetadataProps, &onnxpb.StringStringEntryProto{Key: k, Value: m.Metadata[k]})
+	}
+	var err error
+	if p.Graph, err = graphToProto(m.Graph); err != nil {
+		return nil, err
+	}
+	for _, f := range m.Functions {
+		fp := &onnxpb.FunctionProto{Domain: f.Domain, Name: f.Name, Input: f.Inputs, Output: f.Outputs, Attribute: f.Attributes, OpsetImport: opsetsToProto(f.Opsets)}
+		for _, a := range f.Defaults {
+			ap, err := attrToProto(a)
+			if err != nil {
+				return nil, err
+			}
+			fp.AttributeProto = append(fp.AttributeProto, ap)
+		}
+		for _, n := range f.Nodes {
+			np, err := nodeToProto(n)
+			if err != nil {
+				return nil, err
+			}
+			fp.Node = append(fp.Node, np)
+		}
+		p.Functions = append(p.Functions, fp)
+	}
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encoding model: %w", err)
+	}
+	return data, nil
+}
+
+func opsetsToProto(opsets map[string]int64) []*onnxpb.OperatorSetIdProto {
+	var out []*onnxpb.OperatorSetIdProto
+	for _, d := range slices.Sorted(maps.Keys(opsets)) {
+		out = append(out, &onnxpb.OperatorSetIdProto{Domain: d, Version: opsets[d]})
+	}
+	return out
+}
+
+func graphToProto(g *onnx.Graph) (*onnxpb.GraphProto, error) {
+	p := &onnxpb.GraphProto{Name: g.Name, DocString: g.Doc}
+	for _, name := range g.InitializerNames() {
+		tp, err := TensorToProto(name, g.Initializers[name])
+		if err != nil {
+			return nil, err
+		}
+		p.Initializer = append(p.Initializer, tp)
+	}
+	for _, v := range g.Inputs {
+		p.Input = append(p.Input, valueToProto(v))
+	}
+	for _, v := range g.Outputs {
+		p.Output = append(p.Output, valueToProto(v))
+	}
+	for _, v := range g.Values {
+		p.ValueInfo = append(p.ValueInfo, valueToProto(v))
+	}
+	for _, n := range g.Nodes {
+		np, err := nodeToProto(n)
+		if err != nil {
+			return nil, err
+		}
+		p.Node = append(p.Node, np)
+	}
+	return p, nil
+}
+
+func valueToProto(v onnx.ValueInfo) *onnxpb.ValueInfoProto {
+	p := &onnxpb.ValueInfoProto{Name: v.Name}
+	if v.DType == onnx.Undefined {
+		return p
+	}
+	t := &onnxpb.TypeProto_Tensor{ElemType: int32(v.DType)}
+	if v.Shape != nil {
+		t.Shape = &onnxpb.TensorShapeProto{}
+		for _, d := range v.Shape {
+			dp := &onnxpb.TensorShapeProto_Dimension{}
+			switch {
+			case d.IsKnown():
+				dp.Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: int64(d.Size)}
+			case d.Symbol != "":
+				dp.Value = &onnxpb.TensorShapeProto_Dimension_DimParam{DimParam: d.Symbol}
+			}
+			t.Shape.Dim = append(t.Shape.Dim, dp)
+		}
+	}
+	p.Type = &onnxpb.TypeProto{Value: &onnxpb.TypeProto_TensorType{TensorType: t}}
+	return p
+}
+
+func nodeToProto(n *onnx.Node) (*onnxpb.NodeProto, error) {
+	p := &onnxpb.NodeProto{Name: n.Name, OpType: n.Op, Domain: n.Domain, Input: n.Inputs, Output: n.Outputs}
+	for _, a := range n.Attrs {
+		ap, err := attrToProto(a)
+		if err != nil {
+			return nil, fmt.Errorf("%s %q: %w", n.Op, n.Name, err)
+		}
+		p.Attribute = append(p.Attribute, ap)
+	}
+	return p, nil
+}
+
+func attrToProto(a onnx.Attr) (*onnxpb.AttributeProto, error) {
+	p := &onnxpb.AttributeProto{Name: a.Name, Type: onnxpb.AttributeProto_AttributeType(a.Kind), RefAttrName: a.Ref}
+	if a.Ref != "" {
+		return p, nil
+	}
+	var err error
+	switch a.Kind {
+	case onnx.AttrFloat:
+		p.F = proto.Float32(a.Float)
+	case onnx.AttrInt:
+		p.I = proto.Int64(a.Int)
+	case onnx.AttrString:
+		p.S = []byte(a.Str)
+	case onnx.AttrFloats:
+		p.Floats = a.Floats
+	case onnx.AttrInts:
+		p.Ints = a.Ints
+	case onnx.AttrStrings:
+		for _, s := range a.Strs {
+			p.Strings = append(p.Strings, []byte(s))
+		}
+	case onnx.AttrTensor:
+		p.T, err = TensorToProto("", a.Tensor)
+	case onnx.AttrTensors:
+		for _, t := range a.Tensors {
+			tp, terr := TensorToProto("", t)
+			if terr != nil {
+				err = terr
+				break
+			}
+			p.Tensors = append(p.Tensors, tp)
+		}
+	case onnx.AttrGraph:
+		p.G, err = graphToProto(a.Graph)
+	case onnx.AttrGraphs:
+		for _, g := range a.Graphs {
+			gp, gerr := graphToProto(g)
+			if gerr != nil {
+				err = gerr
+				break
+			}
+			p.Graphs = append(p.Graphs, gp)
+		}
+	default:
+		err = fmt.Errorf("kind %d cannot be written", a.Kind)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("attribute %q: %w", a.Name, err)
+	}
+	return p, nil
+}

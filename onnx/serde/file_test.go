@@ -1,0 +1,201 @@
+package serde
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx"
+	"fmp/onnx/alloctest"
+	"fmp/onnx/build"
+	"fmp/onnx/check"
+	"fmp/onnx/inspect"
+	"fmp/onnx/modeltest"
+	"fmp/onnx/onnxpb"
+	"fmp/onnx/pass"
+	"fmp/onnx/shape"
+)
+
+// everything is a model with every kind of attribute, tensor and structure that is written.
+func everything(t testing.TB) *onnx.Model {
+	t.Helper()
+	b := build.New("everything")
+	x := b.Input("x", onnx.Float32, "batch", "n", 4)
+	flag := b.Input("flag", onnx.Bool)
+	var tensors []*onnx.Tensor
+	for d := onnx.Float32; d <= onnx.BFloat16; d++ {
+		if !d.Known() {
+			continue
+		}
+		z, err := onnx.Zeros(d, 2, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := onnx.Zeros(d, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tensors = append(tensors, z, y)
+		b.Param("empty_"+d.String(), z)
+		b.Param("param_"+d.String(), y)
+	}
+	b.Param("strings", onnx.Vector("a", "", "ü"))
+	b.Param("extremes", onnx.Vector(math.Inf(1), math.Inf(-1), math.MaxFloat64, math.SmallestNonzeroFloat64))
+	branch := func(op string) *onnx.Graph {
+		return &onnx.Graph{Name: op, Initializers: map[string]*onnx.Tensor{}, Nodes: []*onnx.Node{{Op: op, Inputs: []string{"x"}, Outputs: []string{op + "_out"}}},
+			Outputs: []onnx.ValueInfo{{Name: op + "_out", DType: onnx.Float32}}}
+	}
+	y := b.Op("If", []build.Ref{flag}, onnx.Attr{Name: "then_branch", Kind: onnx.AttrGraph, Graph: branch("Relu")}, onnx.Attr{Name: "else_branch", Kind: onnx.AttrGraph, Graph: branch("Neg")})
+	b.Output("y", b.Slice(b.Transpose(y, 1, 0, 2), 0, 0, 2))
+	b.Output("z", b.Op("LeakyRelu", []build.Ref{x}, onnx.FloatAttr("alpha", 0.25)))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Metadata = map[string]string{"kind": "test", "empty": ""}
+	m.Opsets["own"] = 1
+	m.Functions = []*onnx.Function{{Domain: "own", Name: "f", Inputs: []string{"a"}, Outputs: []string{"b"}, Attributes: []string{"alpha"},
+		Opsets: map[string]int64{"": 17}, Defaults: []onnx.Attr{
+			onnx.FloatsAttr("floats", 1, 2), onnx.StrAttr("text", "a"), {Name: "strings", Kind: onnx.AttrStrings, Strs: []string{"a", "b"}},
+			{Name: "tensors", Kind: onnx.AttrTensors, Tensors: tensors}, {Name: "graphs", Kind: onnx.AttrGraphs, Graphs: []*onnx.Graph{branch("Relu")}},
+		},
+		Nodes: []*onnx.Node{{Op: "LeakyRelu", Inputs: []string{"a"}, Outputs: []string{"b"}, Attrs: []onnx.Attr{{Name: "alpha", Kind: onnx.AttrFloat, Ref: "alpha"}}}}}}
+	return m
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, m := range []*onnx.Model{everything(t), modeltest.Doubler(t), modeltest.Linear(t, "m", "image", "features", 8, 4, map[string]string{"dx": "4"})} {
+		path := filepath.Join(t.TempDir(), "m.onnx")
+		if err := Save(path, m); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check.Model(got); err != nil {
+			t.Fatal(err)
+		}
+		a, err := Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(a) != string(b) {
+			t.Errorf("%s is not the same after a round trip", m.Graph.Name)
+		}
+		c, err := Marshal(onnx.Clone(got))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(a) != string(c) {
+			t.Errorf("%s is not the same after a clone", m.Graph.Name)
+		}
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	dir := t.TempDir()
+	garbage := filepath.Join(dir, "garbage.onnx")
+	if err := os.WriteFile(garbage, []byte("this is no model"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(dir, "empty.onnx")
+	if err := os.WriteFile(empty, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none.onnx"): "none.onnx", garbage: "not an ONNX model", empty: "the file is empty", dir: "is a folder",
+	} {
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error is %v, want one with %q", path, err, want)
+		}
+	}
+}
+
+func TestUnmarshalRefusesDeepNesting(t *testing.T) {
+	g := &onnxpb.GraphProto{Name: "innermost"}
+	for range 200 {
+		g = &onnxpb.GraphProto{Node: []*onnxpb.NodeProto{{OpType: "If", Output: []string{"y"}, Attribute: []*onnxpb.AttributeProto{{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH, G: g}}}}}
+	}
+	data, err := proto.Marshal(&onnxpb.ModelProto{Graph: g})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Unmarshal(data); err == nil {
+		t.Error("no error")
+	}
+}
+
+// FuzzUnmarshal: no panic whatever the bytes, at most 400 bytes of memory for each of them, and what is accepted can be
+// written again.
+func FuzzUnmarshal(f *testing.F) {
+	for _, m := range []*onnx.Model{everything(f), fuzzConv(f)} {
+		data, err := Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(data[:len(data)/2])
+	}
+	huge, err := proto.Marshal(&onnxpb.ModelProto{Graph: &onnxpb.GraphProto{Initializer: []*onnxpb.TensorProto{{Name: "w", DataType: 1, Dims: []int64{1 << 30}}}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(huge)
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<20 {
+			t.Skip()
+		}
+		var m *onnx.Model
+		var err error
+		// Empty messages of two bytes become nodes of about two hundred.
+		alloctest.AtMost(t, 400*len(data), func() { m, err = Unmarshal(data) })
+		if err != nil {
+			return
+		}
+		if check.Model(m) != nil {
+			// Inference must stand what Check refuses.
+			_ = shape.Infer(m)
+			return
+		}
+		if err := pass.Inline(m); err != nil {
+			return
+		}
+		if err := shape.Infer(m); err != nil {
+			return
+		}
+		_, _ = inspect.Stats(m, nil) // sizes of 1 may be too small for it
+		if c := onnx.Clone(m); pass.Upgrade(c, onnx.MaxOpset) == nil {
+			if err := pass.Simplify(c, nil); err != nil {
+				t.Errorf("simplifying a sound model: %v", err)
+			}
+		}
+		if _, err := Marshal(m); err != nil {
+			t.Errorf("a model that was read cannot be written: %v", err)
+		}
+	})
+}
+
+func fuzzConv(f *testing.F) *onnx.Model {
+	b := build.New("conv")
+	x := b.Input("x", onnx.Float32, "batch", 3, "H", 8)
+	c := b.Op("Conv", []build.Ref{x, b.Param("w", onnx.ZerosF32(2, 3, 3, 3))}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntsAttr("strides", 2, 2))
+	p := b.Op("MaxPool", []build.Ref{c}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntAttr("ceil_mode", 1))
+	s := b.Op("Gather", []build.Ref{b.Op("Shape", []build.Ref{p}), b.Axes(0)})
+	b.Output("y", b.Softmax(b.Op("Reshape", []build.Ref{p, b.Concat(0, s, b.Axes(-1))}), 1))
+	m, err := b.Model()
+	if err != nil {
+		f.Fatal(err)
+	}
+	m.Opsets[""] = 13
+	return m
+}

@@ -1,0 +1,234 @@
+package serde
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+	"fmp/onnx/onnxpb"
+)
+
+// TensorFromProto reads a TensorProto with its data inside (raw or typed fields). Every count is checked
+// before memory is taken, so that a hostile file cannot ask for more than its own size allows.
+func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
+	if p == nil {
+		return nil, fmt.Errorf("tensor: missing")
+	}
+	fail := func(format string, args ...any) (*onnx.Tensor, error) {
+		return nil, fmt.Errorf("tensor %q: %w", p.Name, fmt.Errorf(format, args...))
+	}
+	if p.Segment != nil {
+		return fail("segmented tensors are not supported; save the model in one piece")
+	}
+	if p.DataLocation == onnxpb.TensorProto_EXTERNAL {
+		return fail("its data lies in another file; load the model from its own folder so that it can be found")
+	}
+	d := onnx.DType(p.DataType)
+	if !d.Known() {
+		return fail("element type %d is not supported; allowed are float32, float64, float16, bfloat16, bool, string and the integers of 8 to 64 bits", p.DataType)
+	}
+	shape := make([]int, len(p.Dims))
+	for i, v := range p.Dims {
+		if v < 0 || v > onnx.MaxElements {
+			return fail("dimension %d is %d; allowed are 0 to %d", i, v, onnx.MaxElements)
+		}
+		shape[i] = int(v)
+	}
+	n, err := onnx.Elements(shape)
+	if err != nil {
+		return fail("%w", err)
+	}
+	have := storedElements(p, d)
+	if have != n {
+		return fail("shape %v needs %d elements of %v and the file holds %d", shape, n, d, have)
+	}
+	t, err := onnx.Zeros(d, shape...)
+	if err != nil {
+		return fail("%w", err)
+	}
+	if p.RawData != nil && d != onnx.String {
+		if len(p.RawData) != n*d.Size() {
+			return fail("%d bytes of raw data for %d elements of %v", len(p.RawData), n, d)
+		}
+		decodeRaw(t, p.RawData)
+		return t, nil
+	}
+	switch out := t.Data.(type) {
+	case []float32:
+		copy(out, p.FloatData)
+	case []float64:
+		copy(out, p.DoubleData)
+	case []int64:
+		copy(out, p.Int64Data)
+	case []uint64:
+		copy(out, p.Uint64Data)
+	case []uint32:
+		for i := range out {
+			out[i] = uint32(p.Uint64Data[i])
+		}
+	case []int32:
+		copy(out, p.Int32Data)
+	case []int16:
+		for i := range out {
+			out[i] = int16(p.Int32Data[i])
+		}
+	case []int8:
+		for i := range out {
+			out[i] = int8(p.Int32Data[i])
+		}
+	case []uint16:
+		for i := range out {
+			out[i] = uint16(p.Int32Data[i])
+		}
+	case []uint8:
+		for i := range out {
+			out[i] = uint8(p.Int32Data[i])
+		}
+	case []bool:
+		for i := range out {
+			out[i] = p.Int32Data[i] != 0
+		}
+	case []string:
+		for i := range out {
+			out[i] = string(p.StringData[i])
+		}
+	}
+	return t, nil
+}
+
+func storedElements(p *onnxpb.TensorProto, d onnx.DType) int {
+	if p.RawData != nil && d != onnx.String {
+		return len(p.RawData) / d.Size()
+	}
+	switch d {
+	case onnx.Float32:
+		return len(p.FloatData)
+	case onnx.Float64:
+		return len(p.DoubleData)
+	case onnx.Int64:
+		return len(p.Int64Data)
+	case onnx.Uint64, onnx.Uint32:
+		return len(p.Uint64Data)
+	case onnx.String:
+		return len(p.StringData)
+	}
+	return len(p.Int32Data)
+}
+
+func decodeRaw(t *onnx.Tensor, raw []byte) {
+	le := binary.LittleEndian
+	switch out := t.Data.(type) {
+	case []float32:
+		for i := range out {
+			out[i] = math.Float32frombits(le.Uint32(raw[4*i:]))
+		}
+	case []float64:
+		for i := range out {
+			out[i] = math.Float64frombits(le.Uint64(raw[8*i:]))
+		}
+	case []int64:
+		for i := range out {
+			out[i] = int64(le.Uint64(raw[8*i:]))
+		}
+	case []uint64:
+		for i := range out {
+			out[i] = le.Uint64(raw[8*i:])
+		}
+	case []int32:
+		for i := range out {
+			out[i] = int32(le.Uint32(raw[4*i:]))
+		}
+	case []uint32:
+		for i := range out {
+			out[i] = le.Uint32(raw[4*i:])
+		}
+	case []int16:
+		for i := range out {
+			out[i] = int16(le.Uint16(raw[2*i:]))
+		}
+	case []uint16:
+		for i := range out {
+			out[i] = le.Uint16(raw[2*i:])
+		}
+	case []int8:
+		for i := range out {
+			out[i] = int8(raw[i])
+		}
+	case []uint8:
+		copy(out, raw)
+	case []bool:
+		for i := range out {
+			out[i] = raw[i] != 0
+		}
+	}
+}
+
+// TensorToProto writes a tensor as a TensorProto with raw little-endian data (strings in string_data).
+func TensorToProto(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
+	if err := onnx.CheckTensor(t); err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", name, err)
+	}
+	p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType), Dims: make([]int64, len(t.Shape))}
+	for i, d := range t.Shape {
+		p.Dims[i] = int64(d)
+	}
+	if s, ok := t.Data.([]string); ok {
+		for _, v := range s {
+			p.StringData = append(p.StringData, []byte(v))
+		}
+		return p, nil
+	}
+	raw := make([]byte, 0, t.Len()*t.DType.Size())
+	le := binary.LittleEndian
+	switch in := t.Data.(type) {
+	case []float32:
+		for _, v := range in {
+			raw = le.AppendUint32(raw, math.Float32bits(v))
+		}
+	case []float64:
+		for _, v := range in {
+			raw = le.AppendUint64(raw, math.Float64bits(v))
+		}
+	case []int64:
+		for _, v := range in {
+			raw = le.AppendUint64(raw, uint64(v))
+		}
+	case []uint64:
+		for _, v := range in {
+			raw = le.AppendUint64(raw, v)
+		}
+	case []int32:
+		for _, v := range in {
+			raw = le.AppendUint32(raw, uint32(v))
+		}
+	case []uint32:
+		for _, v := range in {
+			raw = le.AppendUint32(raw, v)
+		}
+	case []int16:
+		for _, v := range in {
+			raw = le.AppendUint16(raw, uint16(v))
+		}
+	case []uint16:
+		for _, v := range in {
+			raw = le.AppendUint16(raw, v)
+		}
+	case []int8:
+		for _, v := range in {
+			raw = append(raw, byte(v))
+		}
+	case []uint8:
+		raw = append(raw, in...)
+	case []bool:
+		for _, v := range in {
+			b := byte(0)
+			if v {
+				b = 1
+			}
+			raw = append(raw, b)
+		}
+	}
+	p.RawData = raw
+	return p, nil
+}

@@ -1,0 +1,211 @@
+package shape
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Operators that make shapes and other values from sizes: where constant propagation begins.
+var shapeRules = map[string]rule{
+	"Shape": inferShape, "Size": inferSize, "Constant": inferConstant, "ConstantOfShape": inferConstantOfShape,
+	"Range": inferRange, "NonZero": inferNonZero, "EyeLike": inferLike, "OneHot": inferOneHot,
+}
+
+func inferShape(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	if !x.ranked() {
+		c.set(0, onnx.Int64, []expr{c.inf.unknownSize()})
+		return nil
+	}
+	r := len(x.shape)
+	clamp := func(v int) int {
+		if v < 0 {
+			v += r
+		}
+		return min(max(v, 0), r)
+	}
+	start, end := clamp(c.node.Int("start", 0)), clamp(c.node.Int("end", r))
+	part := x.shape[start:max(start, end)]
+	c.set(0, onnx.Int64, []expr{constant(len(part))})
+	c.follow(part)
+	return nil
+}
+
+func inferSize(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	c.set(0, onnx.Int64, []expr{})
+	if x := c.in[0]; x.ranked() {
+		c.follow([]expr{product(x.shape)})
+	}
+	return nil
+}
+
+// constantTensor is the value of a Constant node; nil where it has none that we hold.
+func constantTensor(n *onnx.Node) *onnx.Tensor {
+	for _, a := range n.Attrs {
+		switch a.Name {
+		case "value":
+			return a.Tensor
+		case "value_float":
+			return onnx.Scalar(a.Float)
+		case "value_floats":
+			return onnx.Vector(a.Floats...)
+		case "value_int":
+			return onnx.Scalar(a.Int)
+		case "value_ints":
+			return onnx.Vector(a.Ints...)
+		case "value_string":
+			return onnx.Scalar(a.Str)
+		case "value_strings":
+			return onnx.Vector(a.Strs...)
+		}
+	}
+	return nil
+}
+
+func inferConstant(c *call) error {
+	t := constantTensor(c.node)
+	if t == nil {
+		return fmt.Errorf("it holds no value; allowed are dense tensors, numbers and strings")
+	}
+	if len(c.out) > 0 {
+		c.out[0] = tensorFact(t)
+	}
+	return nil
+}
+
+// given is a shape made of the followed elements of f; nil where f is not followed. A rank-1 input of
+// known length gives a shape of known rank.
+func (c *call) given(f *fact) ([]expr, error) {
+	if f.data != nil {
+		for i, e := range f.data {
+			if v, ok := e.value(); ok && v < 0 {
+				return nil, fmt.Errorf("size %d of axis %d is negative", v, i)
+			}
+		}
+		out := make([]expr, len(f.data))
+		for i, e := range f.data {
+			out[i] = c.size(e)
+		}
+		return out, nil
+	}
+	if len(f.shape) == 1 {
+		if n, ok := f.shape[0].value(); ok && n <= onnx.MaxRank {
+			return c.unknownSizes(n), nil
+		}
+	}
+	return nil, nil
+}
+
+// size is e as the size of an axis: an expression that might be negative is an unknown size.
+func (c *call) size(e expr) expr {
+	if low, ok := e.atLeast(); ok && low >= 0 {
+		return e
+	}
+	return c.inf.unknownSize()
+}
+
+func inferConstantOfShape(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	v := onnx.Scalar[float32](0)
+	if a, ok := c.node.Attr("value"); ok && a.Tensor != nil {
+		v = a.Tensor
+	}
+	shape, err := c.given(c.in[0])
+	if err != nil {
+		return err
+	}
+	c.set(0, v.DType, shape)
+	if e := elements(v); len(e) == 1 && shape != nil {
+		if n, ok := product(shape).value(); ok && n <= maxFollowed {
+			out := make([]expr, n)
+			for i := range out {
+				out[i] = e[0]
+			}
+			c.follow(out)
+		}
+	}
+	return nil
+}
+
+func inferRange(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	d, err := sameType(c.in...)
+	if err != nil {
+		return err
+	}
+	c.set(0, d, []expr{c.inf.unknownSize()})
+	start, limit, delta := c.in[0].data, c.in[1].data, c.in[2].data
+	if len(start) != 1 || len(limit) != 1 || len(delta) != 1 {
+		return nil
+	}
+	step, ok := delta[0].value()
+	if !ok || step == 0 {
+		return nil
+	}
+	span := limit[0].minus(start[0])
+	if step < 0 {
+		span, step = constant(0).minus(span), -step
+	}
+	if v, ok := span.value(); ok && v < 0 {
+		c.set(0, d, []expr{constant(0)})
+		return nil
+	}
+	c.set(0, d, []expr{c.size(span.plus(constant(step - 1)).floorOver(step))})
+	return nil
+}
+
+func inferNonZero(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	rank := c.inf.unknownSize()
+	if x := c.in[0]; x.ranked() {
+		rank = constant(len(x.shape))
+	}
+	c.set(0, onnx.Int64, []expr{rank, c.inf.unknownSize()})
+	return nil
+}
+
+// inferLike: the input's shape, and its type unless dtype says another.
+func inferLike(c *call) error {
+	d := c.arg(0).dtype
+	if t := c.node.Int("dtype", 0); t != 0 {
+		d = onnx.DTypeOf(int64(t))
+	}
+	c.set(0, d, c.arg(0).shape)
+	return c.need(1)
+}
+
+func inferOneHot(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, c.in[2].dtype, nil)
+	if !x.ranked() {
+		return nil
+	}
+	a, err := axis(c.node.Int("axis", -1), len(x.shape)+1)
+	if err != nil {
+		return err
+	}
+	depth := c.inf.unknownSize()
+	if d := c.in[1].data; len(d) == 1 {
+		depth = c.size(d[0])
+	}
+	out := append([]expr{}, x.shape[:a]...)
+	out = append(append(out, depth), x.shape[a:]...)
+	c.set(0, c.in[2].dtype, out)
+	return nil
+}

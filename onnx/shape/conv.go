@@ -1,0 +1,249 @@
+package shape
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Convolutions, poolings and resampling over the spatial axes of [N, C, D1, ..., Dn].
+var convolutionRules = map[string]rule{
+	"Conv": inferConv, "ConvInteger": inferConv, "QLinearConv": inferConv, "ConvTranspose": inferConvTranspose,
+	"MaxPool": inferPool, "AveragePool": inferPool, "LpPool": inferPool, "GlobalAveragePool": inferGlobalPool,
+	"GlobalMaxPool": inferGlobalPool, "GlobalLpPool": inferGlobalPool, "MaxUnpool": inferMaxUnpool,
+	"Resize": inferResize, "Upsample": inferResize, "GridSample": inferGridSample, "AffineGrid": inferAffineGrid,
+	"MaxRoiPool": inferRoiPool, "RoiAlign": inferRoiAlign,
+}
+
+// Window is what the attributes of a convolution or pooling say of its spatial axes, with defaults filled
+// in. Pads are given begin of all axes, then end of all.
+type Window struct {
+	Kernel, Strides, Dilations, Pads []int
+	AutoPad                          string // NOTSET, VALID, SAME_UPPER or SAME_LOWER
+	CeilMode                         bool
+}
+
+// WindowOf reads the window of a Conv, ConvTranspose or pooling node over n spatial axes; kernel is the
+// spatial shape of the weight, or nil for a pooling, whose kernel_shape is an attribute.
+func WindowOf(node *onnx.Node, n int, kernel []int) (Window, error) {
+	ones := make([]int, n)
+	for i := range ones {
+		ones[i] = 1
+	}
+	w := Window{
+		Kernel: node.Ints("kernel_shape", kernel), Strides: node.Ints("strides", ones), Dilations: node.Ints("dilations", ones),
+		Pads: node.Ints("pads", make([]int, 2*n)), AutoPad: node.Str("auto_pad", "NOTSET"), CeilMode: node.Int("ceil_mode", 0) != 0,
+	}
+	switch w.AutoPad {
+	case "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER":
+	case "":
+		w.AutoPad = "NOTSET"
+	default:
+		return w, fmt.Errorf("auto_pad is %q; allowed are NOTSET, VALID, SAME_UPPER and SAME_LOWER", w.AutoPad)
+	}
+	for _, a := range []struct {
+		name string
+		v    []int
+		want int
+		low  int
+	}{{"kernel_shape", w.Kernel, n, 1}, {"strides", w.Strides, n, 1}, {"dilations", w.Dilations, n, 1}, {"pads", w.Pads, 2 * n, 0}} {
+		if len(a.v) != a.want {
+			return w, fmt.Errorf("%s %v for %d spatial axes; %d numbers are needed", a.name, a.v, n, a.want)
+		}
+		for _, v := range a.v {
+			if v < a.low || v > 1<<28 {
+				return w, fmt.Errorf("%s %v holds %d; at least %d is allowed", a.name, a.v, v, a.low)
+			}
+		}
+	}
+	for i := range n {
+		if int64(w.Kernel[i]-1)*int64(w.Dilations[i]) > 1<<28 {
+			return w, fmt.Errorf("kernel_shape %v with dilations %v spans more than %d positions", w.Kernel, w.Dilations, 1<<28)
+		}
+	}
+	if len(kernel) == n {
+		for i := range kernel {
+			if w.Kernel[i] != kernel[i] {
+				return w, fmt.Errorf("kernel_shape %v and a weight of %v differ", w.Kernel, kernel)
+			}
+		}
+	}
+	return w, nil
+}
+
+// extent is the number of input positions that the kernel spans on axis i.
+func (w Window) extent(i int) int { return (w.Kernel[i]-1)*w.Dilations[i] + 1 }
+
+// output is the size of axis i after the window went over an input of size in.
+func (w Window) output(in expr, i int) (expr, error) {
+	switch w.AutoPad {
+	case "SAME_UPPER", "SAME_LOWER":
+		return in.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i]), nil
+	case "VALID":
+		w.Pads = make([]int, len(w.Pads))
+	}
+	pad := w.Pads[i] + w.Pads[i+len(w.Kernel)]
+	span := in.plus(constant(pad - w.extent(i)))
+	if v, ok := span.value(); ok && v < 0 {
+		return nil, fmt.Errorf("a kernel over %d positions on axis %d of size %s padded by %d", w.extent(i), i+2, in, pad)
+	}
+	if w.CeilMode {
+		out := span.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i]).plus(constant(1))
+		// A last window that would begin in the padding after the end is left out.
+		if o, ok := out.value(); ok {
+			if v, known := in.value(); known && int64(o-1)*int64(w.Strides[i]) >= int64(v)+int64(w.Pads[i]) {
+				out = constant(o - 1)
+			}
+		}
+		return out, nil
+	}
+	return span.floorOver(w.Strides[i]).plus(constant(1)), nil
+}
+
+// SamePads is the begin and end padding of auto_pad SAME_UPPER or SAME_LOWER for axis i of size in.
+func (w Window) SamePads(in, i int) (begin, end int) {
+	s := w.Strides[i]
+	total := max(0, ((in+s-1)/s-1)*s+w.extent(i)-in)
+	if w.AutoPad == "SAME_LOWER" {
+		return total - total/2, total / 2
+	}
+	return total / 2, total - total/2
+}
+
+// spatial is the known spatial shape of a weight [M, C/group, k1, ..., kn]; nil where it is not known.
+func spatial(w []expr) []int {
+	if len(w) < 3 {
+		return nil
+	}
+	out := make([]int, len(w)-2)
+	for i := range out {
+		v, ok := w[i+2].value()
+		if !ok {
+			return nil
+		}
+		out[i] = v
+	}
+	return out
+}
+
+func inferConv(c *call) error {
+	x, weight, d, bias := 0, 1, c.arg(0).dtype, 2
+	switch c.node.Op {
+	case "ConvInteger":
+		d, bias = onnx.Int32, -1
+	case "QLinearConv":
+		weight, d, bias = 3, c.arg(7).dtype, 8
+	default:
+		if _, err := sameType(c.in...); err != nil {
+			return err
+		}
+	}
+	if err := c.need(weight + 1); err != nil {
+		return err
+	}
+	c.set(0, d, nil)
+	in, w := c.in[x].shape, c.in[weight].shape
+	if in == nil {
+		return nil
+	}
+	if len(in) < 3 {
+		return fmt.Errorf("an input of rank %d; [N, C, D1, ...] is needed", len(in))
+	}
+	out := c.unknownSizes(len(in))
+	out[0] = in[0]
+	c.set(0, d, out)
+	if w == nil {
+		return nil
+	}
+	if len(w) != len(in) {
+		return fmt.Errorf("input and weight are of rank %d and %d; they must be the same", len(in), len(w))
+	}
+	group := c.node.Int("group", 1)
+	if group < 1 || group > onnx.MaxElements {
+		return fmt.Errorf("group is %d; at least 1 is allowed", group)
+	}
+	if _, err := meet(in[1], w[1].times(constant(group))); err != nil {
+		return fmt.Errorf("channels of the input and of the weight times %d groups: %w", group, err)
+	}
+	if m, ok := w[0].value(); ok && m%group != 0 {
+		return fmt.Errorf("%d output channels cannot be split in %d groups", m, group)
+	}
+	if b := c.arg(bias).shape; bias >= 0 && b != nil {
+		if len(b) != 1 {
+			return fmt.Errorf("the bias is of rank %d; it must be a vector", len(b))
+		}
+		if _, err := meet(b[0], w[0]); err != nil {
+			return fmt.Errorf("bias and output channels: %w", err)
+		}
+	}
+	out[1] = w[0]
+	if kernel := spatial(w); kernel != nil {
+		win, err := WindowOf(c.node, len(in)-2, kernel)
+		if err != nil {
+			return err
+		}
+		for i := range kernel {
+			if out[i+2], err = win.output(in[i+2], i); err != nil {
+				return err
+			}
+		}
+	}
+	c.set(0, d, out)
+	return nil
+}
+
+// inferConvTranspose: weight [C, M/group, k1, ...]; output size (in-1) stride + output_padding + extent - pads.
+func inferConvTranspose(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	d, err := sameType(c.in...)
+	if err != nil {
+		return err
+	}
+	c.set(0, d, nil)
+	in, w := c.in[0].shape, c.in[1].shape
+	if in == nil || w == nil {
+		return nil
+	}
+	if len(in) < 3 || len(w) != len(in) {
+		return fmt.Errorf("input and weight are of rank %d and %d; [N, C, D1, ...] and [C, M/group, k1, ...] are needed", len(in), len(w))
+	}
+	if _, err := meet(in[1], w[0]); err != nil {
+		return fmt.Errorf("channels of input and weight: %w", err)
+	}
+	group := c.node.Int("group", 1)
+	if group < 1 || group > onnx.MaxElements {
+		return fmt.Errorf("group is %d; at least 1 is allowed", group)
+	}
+	out := c.unknownSizes(len(in))
+	out[0], out[1] = in[0], w[1].times(constant(group))
+	n := len(in) - 2
+	if kernel := spatial(w); kernel != nil {
+		win, err := WindowOf(c.node, n, kernel)
+		if err != nil {
+			return err
+		}
+		extra := c.node.Ints("output_padding", make([]int, n))
+		shape := c.node.Ints("output_shape", nil)
+		if len(extra) != n || shape != nil && len(shape) != n {
+			return fmt.Errorf("output_padding %v and output_shape %v for %d spatial axes", extra, shape, n)
+		}
+		for i := range n {
+			switch {
+			case shape != nil:
+				out[i+2] = constant(shape[i])
+			case win.AutoPad == "SAME_UPPER" || win.AutoPad == "SAME_LOWER":
+				out[i+2] = in[i+2].times(constant(win.Strides[i]))
+			default:
+				if win.AutoPad == "VALID" {
+					win.Pads = make([]int, 2*n)
+				}
+				out[i+2] = in[i+2].minus(constant(1)).times(constant(win.Strides[i])).
+					plus(constant(extra[i])).plus(constant(win.extent(i) - win.Pads[i] - win.Pads[i+n]))
+			}
+		}
+	}
+	c.set(0, d, out)
+	return nil
+}

@@ -1,0 +1,303 @@
+package shape
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Elementwise operators, with broadcasting where they have several operands.
+var elementwiseRules = merge(map[string]rule{
+	"Pow": inferPow, "PRelu": inferPRelu, "Where": inferWhere, "IsNaN": inferPredicate, "IsInf": inferPredicate,
+	"Cast": inferCast, "CastLike": inferCastLike,
+}, each(inferUnary,
+	"Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Celu", "Clip", "Cos", "Cosh", "Elu", "Erf",
+	"Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Log", "Mish", "Neg", "Not",
+	"Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
+	"Tan", "Tanh", "ThresholdedRelu",
+), each(inferBinary,
+	"Add", "Sub", "Mul", "Div", "Mod", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift",
+), each(inferComparison, "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), each(inferVariadic, "Max", "Min", "Mean", "Sum"))
+
+func inferUnary(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.arg(0)
+	c.same(0, x)
+	switch c.node.Op {
+	case "Identity":
+		c.follow(x.data)
+		c.out[0].tensor = x.tensor
+	case "Neg":
+		c.follow(mapData(x.data, func(e expr) expr { return constant(0).minus(e) }))
+	case "Not":
+		c.follow(mapData(x.data, func(e expr) expr {
+			if v, ok := e.value(); ok {
+				return constant(1 - v)
+			}
+			return nil
+		}))
+	}
+	return nil
+}
+
+func mapData(d []expr, f func(expr) expr) []expr {
+	if d == nil {
+		return nil
+	}
+	out := make([]expr, len(d))
+	for i, e := range d {
+		out[i] = f(e)
+	}
+	return out
+}
+
+// inferBinary broadcasts; opset 6 and below, with its axis attribute, is not followed.
+func inferBinary(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	d, err := sameType(c.in[0], c.in[1])
+	if err != nil {
+		return err
+	}
+	shape, err := c.broadcast(c.in[0].shape, c.in[1].shape)
+	if err != nil {
+		return err
+	}
+	c.set(0, d, shape)
+	c.followBinary(func(a, b expr) expr {
+		x, xok := a.value()
+		y, yok := b.value()
+		both := xok && yok
+		switch c.node.Op {
+		case "Add":
+			return a.plus(b)
+		case "Sub":
+			return a.minus(b)
+		case "Mul":
+			return a.times(b)
+		case "Div":
+			if q, ok := a.over(b); ok {
+				return q
+			}
+			// Integer division truncates, which is the floor where both are not negative.
+			if low, ok := a.atLeast(); ok && low >= 0 && yok && y > 0 {
+				return a.floorOver(y)
+			}
+		case "Mod":
+			if both && x >= 0 && y > 0 {
+				return constant(x % y)
+			}
+		case "And":
+			if both {
+				return constant(x & y)
+			}
+		case "Or":
+			if both {
+				return constant(x | y)
+			}
+		}
+		return nil
+	})
+	return nil
+}
+
+// followBinary follows integer elements of two operands of which one may be repeated: equal counts, or
+// one element. A nil result of f is an element of which nothing is known.
+func (c *call) followBinary(f func(a, b expr) expr) {
+	a, b := c.in[0], c.in[1]
+	if a.data == nil || b.data == nil || len(a.shape) > 1 || len(b.shape) > 1 {
+		return
+	}
+	n := max(len(a.data), len(b.data))
+	if len(a.data) == 0 || len(b.data) == 0 || len(a.data) != n && len(a.data) != 1 || len(b.data) != n && len(b.data) != 1 {
+		return
+	}
+	out := make([]expr, n)
+	for i := range out {
+		out[i] = f(a.data[min(i, len(a.data)-1)], b.data[min(i, len(b.data)-1)])
+	}
+	c.follow(out)
+}
+
+func inferComparison(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	if _, err := sameType(c.in[0], c.in[1]); err != nil {
+		return err
+	}
+	shape, err := c.broadcast(c.in[0].shape, c.in[1].shape)
+	if err != nil {
+		return err
+	}
+	c.set(0, onnx.Bool, shape)
+	c.followBinary(func(a, b expr) expr {
+		x, xok := a.value()
+		y, yok := b.value()
+		if c.node.Op == "Equal" && !(xok && yok) {
+			// Sizes are not negative, so that none equals the -1 of Expand and Reshape.
+			diff := a.minus(b)
+			if low, ok := diff.atLeast(); ok && low > 0 {
+				return constant(0)
+			}
+			if low, ok := b.minus(a).atLeast(); ok && low > 0 {
+				return constant(0)
+			}
+			if a.equal(b) {
+				return constant(1)
+			}
+			return nil
+		}
+		if !xok || !yok {
+			return nil
+		}
+		switch c.node.Op {
+		case "Equal":
+			return constant(boolInt(x == y))
+		case "Greater":
+			return constant(boolInt(x > y))
+		case "GreaterOrEqual":
+			return constant(boolInt(x >= y))
+		case "Less":
+			return constant(boolInt(x < y))
+		}
+		return constant(boolInt(x <= y))
+	})
+	return nil
+}
+
+func inferVariadic(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	d, err := sameType(c.in...)
+	if err != nil {
+		return err
+	}
+	shapes := make([][]expr, len(c.in))
+	for i := range c.in {
+		shapes[i] = c.arg(i).shape
+	}
+	shape, err := c.broadcast(shapes...)
+	if err != nil {
+		return err
+	}
+	c.set(0, d, shape)
+	if len(c.in) == 2 && (c.node.Op == "Max" || c.node.Op == "Min") {
+		c.followBinary(func(a, b expr) expr {
+			// The larger is known where the difference has a sign.
+			if low, ok := a.minus(b).atLeast(); ok && low >= 0 {
+				if c.node.Op == "Max" {
+					return a
+				}
+				return b
+			}
+			if low, ok := b.minus(a).atLeast(); ok && low >= 0 {
+				if c.node.Op == "Max" {
+					return b
+				}
+				return a
+			}
+			return nil
+		})
+	}
+	return nil
+}
+
+func inferPow(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	shape, err := c.broadcast(c.in[0].shape, c.in[1].shape)
+	c.set(0, c.in[0].dtype, shape)
+	return err
+}
+
+// inferPRelu: the slope is broadcast to the input, not the other way.
+func inferPRelu(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	if _, err := c.broadcast(c.in[0].shape, c.in[1].shape); err != nil {
+		return err
+	}
+	c.same(0, c.in[0])
+	return nil
+}
+
+func inferWhere(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	d, err := sameType(c.in[1], c.in[2])
+	if err != nil {
+		return err
+	}
+	if t := c.in[0].dtype; t != onnx.Bool && t != onnx.Undefined {
+		return fmt.Errorf("the condition is of type %v; it must be bool", t)
+	}
+	shape, err := c.broadcast(c.in[0].shape, c.in[1].shape, c.in[2].shape)
+	if err != nil {
+		return err
+	}
+	c.set(0, d, shape)
+	p, x, y := c.in[0].data, c.in[1].data, c.in[2].data
+	n := max(len(p), len(x), len(y))
+	if p == nil || x == nil || y == nil || len(shape) > 1 || n == 0 {
+		return nil
+	}
+	pick := func(d []expr, i int) expr {
+		if len(d) == 1 {
+			return d[0]
+		}
+		return d[i]
+	}
+	out := make([]expr, n)
+	for i := range out {
+		switch v, ok := pick(p, i).value(); {
+		case ok && v != 0:
+			out[i] = pick(x, i)
+		case ok:
+			out[i] = pick(y, i)
+		case pick(x, i).equal(pick(y, i)):
+			out[i] = pick(x, i)
+		}
+	}
+	c.follow(out)
+	return nil
+}
+
+func inferPredicate(c *call) error {
+	c.set(0, onnx.Bool, c.arg(0).shape)
+	return c.need(1)
+}
+
+func inferCast(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	to := onnx.DTypeOf(int64(c.node.Int("to", 0)))
+	if !to.Known() {
+		return fmt.Errorf("attribute to is %d, which is no element type", to)
+	}
+	c.set(0, to, c.in[0].shape)
+	if to == onnx.Int64 || to == onnx.Int32 {
+		c.follow(c.in[0].data)
+	}
+	return nil
+}
+
+func inferCastLike(c *call) error {
+	c.set(0, c.arg(1).dtype, c.arg(0).shape)
+	return c.need(2)
+}
+
+func boolInt(v bool) int {
+	if v {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,135 @@
+package shape
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+func inferGather(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	x, idx := c.in[0], c.in[1]
+	c.set(0, x.dtype, nil)
+	if !x.ranked() {
+		return nil
+	}
+	a, err := axis(c.node.Int("axis", 0), len(x.shape))
+	if err != nil {
+		return err
+	}
+	if size, ok := x.shape[a].value(); ok {
+		for _, e := range idx.data {
+			if v, ok := e.value(); ok && (v < -size || v >= size) {
+				return fmt.Errorf("index %d on axis %d of size %d", v, a, size)
+			}
+		}
+	}
+	if !idx.ranked() {
+		return nil
+	}
+	out := append([]expr{}, x.shape[:a]...)
+	out = append(append(out, idx.shape...), x.shape[a+1:]...)
+	c.set(0, x.dtype, out)
+	if x.data != nil && len(x.shape) == 1 && idx.data != nil {
+		data := make([]expr, len(idx.data))
+		for i, e := range idx.data {
+			if v, ok := e.value(); ok {
+				if v < 0 {
+					v += len(x.data)
+				}
+				data[i] = x.data[v]
+			}
+		}
+		c.follow(data)
+	}
+	return nil
+}
+
+func inferGatherElements(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	x, idx := c.in[0], c.in[1]
+	if x.ranked() && idx.ranked() && len(x.shape) != len(idx.shape) {
+		return fmt.Errorf("data and indices are of rank %d and %d; they must be the same", len(x.shape), len(idx.shape))
+	}
+	if x.ranked() {
+		if _, err := axis(c.node.Int("axis", 0), len(x.shape)); err != nil {
+			return err
+		}
+	}
+	c.set(0, x.dtype, idx.shape)
+	return nil
+}
+
+func inferGatherND(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	x, idx := c.in[0], c.in[1]
+	c.set(0, x.dtype, nil)
+	if !x.ranked() || len(idx.shape) == 0 {
+		return nil
+	}
+	last, ok := idx.shape[len(idx.shape)-1].value()
+	if !ok {
+		return nil
+	}
+	b := c.node.Int("batch_dims", 0)
+	if b < 0 || b+last > len(x.shape) || b >= len(idx.shape) {
+		return fmt.Errorf("indices of %d axes after %d of the batch, in data of rank %d", last, b, len(x.shape))
+	}
+	out := append([]expr{}, idx.shape[:len(idx.shape)-1]...)
+	c.set(0, x.dtype, append(out, x.shape[b+last:]...))
+	return nil
+}
+
+func inferCompress(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, []expr{c.inf.unknownSize()})
+	if _, ok := c.node.Attr("axis"); !ok {
+		return nil
+	}
+	c.set(0, x.dtype, nil)
+	if !x.ranked() {
+		return nil
+	}
+	a, err := axis(c.node.Int("axis", 0), len(x.shape))
+	if err != nil {
+		return err
+	}
+	c.same(0, x)
+	c.out[0].shape[a] = c.inf.unknownSize()
+	return nil
+}
+
+func inferUnique(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x, n := c.in[0], c.inf.unknownSize()
+	c.set(0, x.dtype, []expr{n})
+	c.set(1, onnx.Int64, []expr{n})
+	c.set(2, onnx.Int64, []expr{c.inf.unknownSize()})
+	c.set(3, onnx.Int64, []expr{n})
+	if _, ok := c.node.Attr("axis"); !ok {
+		return nil
+	}
+	c.set(0, x.dtype, nil)
+	if !x.ranked() {
+		return nil
+	}
+	a, err := axis(c.node.Int("axis", 0), len(x.shape))
+	if err != nil {
+		return err
+	}
+	c.same(0, x)
+	c.out[0].shape[a] = n
+	c.set(2, onnx.Int64, []expr{x.shape[a]})
+	return nil
+}

@@ -1,0 +1,667 @@
+// Package shape works out the element types and shapes of a model's values from those of its inputs: one rule an
+// operator, families of operators by file.
+//
+// Shapes are polynomials of the inputs' symbols (expr.go), and small integer values are followed through the graph, so
+// that a shape which the graph computes comes out as well.
+package shape
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"fmp/onnx"
+)
+
+// Infer works out element types and shapes of every value and fills Graph.Values and the types of
+// Graph.Outputs. Shapes are known sizes, symbols of the inputs ("batch"), expressions of them
+// ("batch*n", "floor((H + 1)/2)") where they follow, and unknown otherwise. Small integer values are
+// followed as well, so that shapes computed in the graph (Shape, Gather, Concat, Reshape) come out.
+//
+// An operator without a rule gives outputs of unknown type, or what the file says of them. A certain
+// contradiction, such as a MatMul whose inner sizes differ, is an error that names node, operator and
+// shapes. What a file says of intermediate values and outputs never overrides what follows from its
+// inputs.
+func Infer(m *onnx.Model) error {
+	if m == nil || m.Graph == nil {
+		return fmt.Errorf("inferring shapes: there is no graph")
+	}
+	inf, err := inferModel(m)
+	if err != nil {
+		return err
+	}
+	g := m.Graph
+	outs := map[string]bool{}
+	for i, o := range g.Outputs {
+		outs[o.Name] = true
+		v := inf.info(o.Name)
+		g.Outputs[i] = settle(v, o)
+	}
+	var values []onnx.ValueInfo
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			if o == "" || outs[o] {
+				continue
+			}
+			if v := inf.info(o); v.DType != onnx.Undefined {
+				values = append(values, v)
+			}
+		}
+	}
+	g.Values = values
+	return nil
+}
+
+// Types works out the element type and shape of every value of the graph by name: inputs, initializers
+// and node outputs. The model is not changed. See [Infer].
+func Types(m *onnx.Model) (map[string]onnx.ValueInfo, error) {
+	if m == nil || m.Graph == nil {
+		return nil, fmt.Errorf("inferring shapes: there is no graph")
+	}
+	inf, err := inferModel(m)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]onnx.ValueInfo, len(inf.facts))
+	for name := range inf.facts {
+		out[name] = inf.info(name)
+	}
+	return out, nil
+}
+
+// Facts is what inference finds out about a model's values.
+type Facts struct{ inf *inference }
+
+// Follow infers as [Types] does, working out constants of at most limit elements and, all together, of as many as
+// budget says, from which it takes what it used.
+func Follow(m *onnx.Model, limit int, budget *int) (*Facts, error) {
+	inf, err := inferWith(m, limit, budget)
+	if err != nil {
+		return nil, err
+	}
+	return &Facts{inf}, nil
+}
+
+// Constant is a value that is the same in every run, nil where it is not or is not known.
+func (f *Facts) Constant(name string) *onnx.Tensor { return f.inf.lookup(name).constant() }
+
+// Elements is the number of elements of a value, where it is known.
+func (f *Facts) Elements(name string) (n int, ok bool) {
+	v := f.inf.lookup(name)
+	if v == nil || v.shape == nil {
+		return 0, false
+	}
+	return product(v.shape).value()
+}
+
+// Opset is the model's version of the standard operator set.
+func (f *Facts) Opset() int { return f.inf.opset }
+
+// settle fills what inference left open of an output from what the file says of it.
+func settle(v, declared onnx.ValueInfo) onnx.ValueInfo {
+	if v.DType == onnx.Undefined {
+		v.DType = declared.DType
+	}
+	if v.Shape == nil {
+		v.Shape = declared.Shape
+	}
+	if len(v.Shape) == len(declared.Shape) {
+		for i, d := range v.Shape {
+			if !d.IsKnown() && d.Symbol == "" {
+				v.Shape[i] = declared.Shape[i]
+			}
+		}
+	}
+	return v
+}
+
+func inferModel(m *onnx.Model) (*inference, error) {
+	budget := MaxWorkedOut
+	return inferWith(m, maxFollowed, &budget)
+}
+
+func inferWith(m *onnx.Model, foldLimit int, budget *int) (*inference, error) {
+	inf := &inference{foldLimit: foldLimit, budget: budget, opset: int(m.Opset()), facts: map[string]*fact{}, counter: new(int), foreign: map[string]string{}, local: map[string]bool{}}
+	for _, f := range m.Functions {
+		inf.local[f.Domain+"\x00"+f.Name] = true
+	}
+	for _, in := range m.Graph.Inputs {
+		inf.facts[in.Name] = inf.declared(in)
+	}
+	if err := inf.graph(m.Graph); err != nil {
+		return nil, err
+	}
+	return inf, nil
+}
+
+// fact is what is known of a value.
+type fact struct {
+	dtype  onnx.DType
+	shape  []expr       // nil where even the rank is unknown
+	data   []expr       // elements of a small integer or bool value in row-major order, nil where unknown
+	tensor *onnx.Tensor // the value itself where it is a constant at hand
+}
+
+func (f *fact) ranked() bool { return f != nil && f.shape != nil }
+
+// constant is the value as a tensor where it is wholly known.
+func (f *fact) constant() *onnx.Tensor {
+	if f == nil {
+		return nil
+	}
+	if f.tensor != nil {
+		return f.tensor
+	}
+	if f.data == nil || f.shape == nil {
+		return nil
+	}
+	shape := make([]int, len(f.shape))
+	for i, e := range f.shape {
+		v, ok := e.value()
+		if !ok {
+			return nil
+		}
+		shape[i] = v
+	}
+	vals := make([]int64, len(f.data))
+	for i, e := range f.data {
+		v, ok := e.value()
+		if !ok {
+			return nil
+		}
+		vals[i] = int64(v)
+	}
+	t, err := onnx.Zeros(f.dtype, shape...)
+	if err != nil || t.Len() != len(vals) {
+		return nil
+	}
+	switch d := t.Data.(type) {
+	case []int64:
+		copy(d, vals)
+	case []int32:
+		for i, v := range vals {
+			d[i] = int32(v)
+		}
+	case []bool:
+		for i, v := range vals {
+			d[i] = v != 0
+		}
+	default:
+		return nil
+	}
+	return t
+}
+
+// inference is the state of one walk over a graph.
+type inference struct {
+	opset   int
+	outer   *inference // of the graph around a subgraph
+	facts   map[string]*fact
+	counter *int
+	foreign map[string]string // "$k": a symbol of the file that is not an expression
+	local   map[string]bool   // operators that the model's own functions define
+
+	// foldLimit is the most elements of a constant that is worked out, budget what all of them together may still
+	// have, so that a small file cannot make a large one.
+	foldLimit int
+	budget    *int
+}
+
+// Elements of values that one call of Infer or Simplify works out, all together.
+const MaxWorkedOut = 1 << 22
+
+// afford takes n elements from the budget, if there are as many.
+func (inf *inference) afford(n int) bool {
+	if n > *inf.budget {
+		return false
+	}
+	*inf.budget -= n
+	return true
+}
+
+func (inf *inference) fresh(kind string) expr {
+	*inf.counter++
+	return symbol(fmt.Sprintf("%s%d", kind, *inf.counter))
+}
+
+func (inf *inference) unknownSize() expr { return inf.fresh("?") }
+
+func (inf *inference) lookup(name string) *fact {
+	for i := inf; i != nil; i = i.outer {
+		if f, ok := i.facts[name]; ok {
+			return f
+		}
+	}
+	return nil
+}
+
+// declared turns what a file says of a value into a fact.
+func (inf *inference) declared(v onnx.ValueInfo) *fact {
+	f := &fact{dtype: v.DType}
+	if v.Shape == nil {
+		return f
+	}
+	f.shape = make([]expr, len(v.Shape))
+	for i, d := range v.Shape {
+		switch {
+		case d.IsKnown():
+			f.shape[i] = constant(d.Size)
+		case d.Symbol == "":
+			f.shape[i] = inf.unknownSize()
+		default:
+			if e, ok := parseExpr(d.Symbol); ok {
+				f.shape[i] = e
+				continue
+			}
+			key := ""
+			for k, s := range inf.foreign {
+				if s == d.Symbol {
+					key = k
+				}
+			}
+			if key == "" {
+				key = inf.fresh("$")[0].mono
+				inf.foreign[key] = d.Symbol
+			}
+			f.shape[i] = symbol(key)
+		}
+	}
+	return f
+}
+
+// info is what leaves inference of a value.
+func (inf *inference) info(name string) onnx.ValueInfo {
+	f := inf.lookup(name)
+	v := onnx.ValueInfo{Name: name}
+	if f == nil {
+		return v
+	}
+	v.DType = f.dtype
+	if f.shape == nil {
+		return v
+	}
+	v.Shape = make([]onnx.Dim, len(f.shape))
+	for i, e := range f.shape {
+		v.Shape[i] = inf.dim(e)
+	}
+	return v
+}
+
+func (inf *inference) dim(e expr) onnx.Dim {
+	if n, ok := e.value(); ok && n >= 0 {
+		return onnx.Known(n)
+	}
+	if len(e) == 1 && e[0].coef == 1 {
+		if s, ok := inf.foreign[e[0].mono]; ok {
+			return onnx.Symbolic(s)
+		}
+	}
+	s := e.String()
+	if len(e) == 0 || strings.ContainsAny(s, "?~$") || !e.bounded() {
+		return onnx.Symbolic("")
+	}
+	return onnx.Symbolic(s)
+}
+
+func (inf *inference) graph(g *onnx.Graph) error {
+	hints := make(map[string]onnx.ValueInfo, len(g.Values)+len(g.Outputs))
+	for _, vs := range [][]onnx.ValueInfo{g.Outputs, g.Values} {
+		for _, v := range vs {
+			hints[v.Name] = v
+		}
+	}
+	for name, t := range g.Initializers {
+		inf.facts[name] = tensorFact(t)
+	}
+	for _, n := range g.Nodes {
+		if err := inf.node(n, hints); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tensorFact is everything about a constant.
+func tensorFact(t *onnx.Tensor) *fact {
+	f := &fact{dtype: t.DType, shape: make([]expr, len(t.Shape)), tensor: t}
+	for i, d := range t.Shape {
+		f.shape[i] = constant(d)
+	}
+	f.data = elements(t)
+	return f
+}
+
+// Values of more elements than this are not followed.
+const maxFollowed = 1024
+
+func elements(t *onnx.Tensor) []expr {
+	n := t.Len()
+	if n > maxFollowed {
+		return nil
+	}
+	switch d := t.Data.(type) {
+	case []int64:
+		out := make([]expr, n)
+		for i, v := range d {
+			out[i] = constant(onnx.ClampInt(v))
+		}
+		return out
+	case []int32:
+		out := make([]expr, n)
+		for i, v := range d {
+			out[i] = constant(int(v))
+		}
+		return out
+	case []bool:
+		out := make([]expr, n)
+		for i, v := range d {
+			out[i] = constant(boolInt(v))
+		}
+		return out
+	}
+	return nil
+}
+
+func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error {
+	if len(n.Outputs) == 0 {
+		return nil // Check says what is wrong with it
+	}
+	c := &call{inf: inf, node: n, opset: inf.opset}
+	allConstant := len(n.Inputs) > 0
+	for _, name := range n.Inputs {
+		var f *fact
+		if name != "" {
+			if f = inf.lookup(name); f == nil {
+				f = &fact{}
+			}
+			allConstant = allConstant && f.constant() != nil
+		}
+		c.in = append(c.in, f)
+	}
+	c.out = make([]*fact, len(n.Outputs))
+	for i := range c.out {
+		c.out[i] = &fact{}
+	}
+	r, known := rules[n.Op]
+	if known && n.Domain == "" && !inf.local["\x00"+n.Op] {
+		if err := r(c); err != nil {
+			return c.wrap(err)
+		}
+		if allConstant {
+			c.fold(inf.foldLimit)
+		}
+	}
+	for i, name := range n.Outputs {
+		if name == "" {
+			continue
+		}
+		f := c.out[i]
+		if h, ok := hints[name]; ok {
+			if f.dtype == onnx.Undefined {
+				f.dtype = h.DType
+			}
+			if f.shape == nil {
+				f.shape = inf.declared(h).shape
+			}
+		}
+		for j, e := range f.shape {
+			if v, ok := e.value(); ok && (v < 0 || v > onnx.MaxElements) {
+				return c.wrap(fmt.Errorf("output %q would have size %d on axis %d", name, v, j))
+			}
+			if e == nil || !e.bounded() {
+				f.shape[j] = inf.unknownSize()
+			}
+		}
+		if !inf.afford(len(f.data)) {
+			f.data = nil
+		}
+		for j, e := range f.data {
+			if e == nil || !e.bounded() {
+				f.data[j] = inf.fresh("~")
+			}
+		}
+		inf.facts[name] = f
+	}
+	return nil
+}
+
+// call is one node under inference: what its rule reads and writes.
+type call struct {
+	inf   *inference
+	node  *onnx.Node
+	opset int
+	in    []*fact // nil for an optional input left out
+	out   []*fact
+}
+
+// rule sets the facts of a node's outputs from those of its inputs. What it leaves is unknown.
+type rule func(c *call) error
+
+// rules holds the rule of each standard operator, by families; see the infer_*.go files.
+var rules map[string]rule
+
+func init() {
+	rules = merge(
+		elementwiseRules, reductionRules, movementRules, shapeRules, convolutionRules, matmulRules,
+		normalizationRules, generatorRules, recurrentRules, quantizationRules, controlRules,
+	)
+}
+
+// HasRule says whether there is a rule for an operator of the standard set.
+func HasRule(op string) bool { return rules[op] != nil }
+
+// Moves says whether an operator only moves or makes elements, and computes none.
+func Moves(op string) bool { return movementRules[op] != nil || shapeRules[op] != nil }
+
+// Elementwise says whether an operator computes each element of its result from one of each operand.
+func Elementwise(op string) bool { return elementwiseRules[op] != nil }
+
+// each gives one rule to several operators.
+func each(r rule, ops ...string) map[string]rule {
+	out := make(map[string]rule, len(ops))
+	for _, op := range ops {
+		out[op] = r
+	}
+	return out
+}
+
+func merge(families ...map[string]rule) map[string]rule {
+	out := map[string]rule{}
+	for _, f := range families {
+		maps.Copy(out, f)
+	}
+	return out
+}
+
+func (c *call) wrap(err error) error {
+	var shapes []string
+	for i, f := range c.in {
+		if f != nil {
+			shapes = append(shapes, fmt.Sprintf("%q %s", c.node.Inputs[i], c.inf.describe(f)))
+		}
+	}
+	return fmt.Errorf("%s: %w (inputs: %s)", c.node.Label(), err, strings.Join(shapes, ", "))
+}
+
+func (inf *inference) describe(f *fact) string {
+	if f.shape == nil {
+		return f.dtype.String() + " of unknown rank"
+	}
+	return f.dtype.String() + inf.shapeText(f.shape)
+}
+
+func (inf *inference) shapeText(shape []expr) string {
+	parts := make([]string, len(shape))
+	for i, e := range shape {
+		parts[i] = inf.dim(e).String()
+	}
+	return "[" + strings.Join(parts, ",") + "]"
+}
+
+// arg is the i-th input, an empty fact where it is left out.
+func (c *call) arg(i int) *fact {
+	if i >= 0 && i < len(c.in) && c.in[i] != nil {
+		return c.in[i]
+	}
+	return &fact{}
+}
+
+func (c *call) has(i int) bool { return i < len(c.in) && c.in[i] != nil }
+
+// set gives output i a type and shape; outputs that the node does not have are skipped.
+func (c *call) set(i int, d onnx.DType, shape []expr) {
+	if i < len(c.out) {
+		c.out[i].dtype = d
+		c.out[i].shape = slices.Clone(shape)
+	}
+}
+
+// same gives output i the type and shape of f.
+func (c *call) same(i int, f *fact) { c.set(i, f.dtype, f.shape) }
+
+// follow gives output 0 known elements.
+func (c *call) follow(data []expr) {
+	if data != nil && len(data) <= maxFollowed && len(c.out) > 0 {
+		c.out[0].data = slices.Clone(data)
+	}
+}
+
+// need fails unless the node has at least n inputs that are not left out.
+func (c *call) need(n int) error {
+	for i := range n {
+		if !c.has(i) {
+			return fmt.Errorf("input %d is missing; the operator needs %d", i, n)
+		}
+	}
+	return nil
+}
+
+// ints is input i as known integers.
+func (c *call) ints(i int) ([]int, bool) {
+	f := c.arg(i)
+	t := f.constant()
+	if t == nil {
+		return nil, false
+	}
+	v, err := t.Ints()
+	return v, err == nil
+}
+
+// argOrAttr is a list of integers that is an attribute before opset since and input i from then on.
+// given says whether the node has it at all, known whether its value is.
+func (c *call) argOrAttr(name string, i, since int) (v []int, given, known bool) {
+	if c.opset < since {
+		v = c.node.Ints(name, nil)
+		_, given = c.node.Attr(name)
+		return v, given, true
+	}
+	if !c.has(i) {
+		return nil, false, true
+	}
+	v, known = c.ints(i)
+	return v, true, known
+}
+
+// axis turns a possibly negative axis into one from 0 to rank-1.
+func axis(a, rank int) (int, error) {
+	if a < -rank || a >= rank {
+		return 0, fmt.Errorf("axis %d of a value of rank %d; allowed are %d to %d", a, rank, -rank, rank-1)
+	}
+	if a < 0 {
+		a += rank
+	}
+	return a, nil
+}
+
+// axesOf turns axes into a set; an axis given twice is an error.
+func axesOf(as []int, rank int) (map[int]bool, error) {
+	set := map[int]bool{}
+	for _, a := range as {
+		x, err := axis(a, rank)
+		if err != nil {
+			return nil, err
+		}
+		if set[x] {
+			return nil, fmt.Errorf("axis %d is given twice", a)
+		}
+		set[x] = true
+	}
+	return set, nil
+}
+
+// unknownSizes is a shape of known rank and unknown sizes.
+func (c *call) unknownSizes(rank int) []expr {
+	out := make([]expr, rank)
+	for i := range out {
+		out[i] = c.inf.unknownSize()
+	}
+	return out
+}
+
+// meet is the size of two axes that must agree.
+func meet(a, b expr) (expr, error) {
+	x, xok := a.value()
+	y, yok := b.value()
+	switch {
+	case xok && yok && x != y:
+		return nil, fmt.Errorf("sizes %d and %d differ", x, y)
+	case xok:
+		return a, nil
+	case yok:
+		return b, nil
+	case strings.Contains(a.String(), "?"):
+		return b, nil
+	}
+	return a, nil
+}
+
+// sameType is the type of operands that must have one type.
+func sameType(fs ...*fact) (onnx.DType, error) {
+	d := onnx.Undefined
+	for _, f := range fs {
+		if f == nil || f.dtype == onnx.Undefined {
+			continue
+		}
+		if d != onnx.Undefined && d != f.dtype {
+			return d, fmt.Errorf("operands of types %v and %v; they must have one type, cast one of them", d, f.dtype)
+		}
+		d = f.dtype
+	}
+	return d, nil
+}
+
+// broadcast is ONNX's multidirectional broadcasting of shapes.
+func (c *call) broadcast(shapes ...[]expr) ([]expr, error) {
+	rank := 0
+	for _, s := range shapes {
+		if s == nil {
+			return nil, nil
+		}
+		rank = max(rank, len(s))
+	}
+	out := make([]expr, rank)
+	for i := range out {
+		out[i] = constant(1)
+		for _, s := range shapes {
+			j := i - (rank - len(s))
+			if j < 0 || s[j].is(1) || s[j].equal(out[i]) {
+				continue
+			}
+			a, aok := out[i].value()
+			b, bok := s[j].value()
+			switch {
+			case aok && a == 1:
+				out[i] = s[j]
+			case aok && bok:
+				return nil, fmt.Errorf("sizes %d and %d on axis %d cannot be broadcast", a, b, i)
+			case aok: // the other must be 1 or the same
+			case bok:
+				out[i] = s[j]
+			default:
+				out[i] = c.inf.unknownSize()
+			}
+		}
+	}
+	return out, nil
+}

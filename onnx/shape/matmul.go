@@ -1,0 +1,138 @@
+package shape
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Matrix products.
+var matmulRules = map[string]rule{
+	"MatMul": inferMatMul, "Gemm": inferGemm, "Einsum": inferEinsum, "Det": inferDet,
+	"MatMulInteger": inferMatMulInteger, "QLinearMatMul": inferQLinearMatMul,
+}
+
+func inferMatMul(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	d, err := sameType(c.in[0], c.in[1])
+	if err != nil {
+		return err
+	}
+	return c.matmul(d, c.in[0].shape, c.in[1].shape)
+}
+
+// matmul: [..., m, k] x [..., k, n] -> [..., m, n]; a vector is a row on the left and a column on the right.
+func (c *call) matmul(d onnx.DType, a, b []expr) error {
+	c.set(0, d, nil)
+	if a == nil || b == nil {
+		return nil
+	}
+	if len(a) == 0 || len(b) == 0 {
+		return fmt.Errorf("a scalar is no matrix")
+	}
+	row, col := len(a) == 1, len(b) == 1
+	if row {
+		a = []expr{constant(1), a[0]}
+	}
+	if col {
+		b = []expr{b[0], constant(1)}
+	}
+	m, k := a[len(a)-2], a[len(a)-1]
+	k2, n := b[len(b)-2], b[len(b)-1]
+	if _, err := meet(k, k2); err != nil {
+		return fmt.Errorf("inner %w", err)
+	}
+	out, err := c.broadcast(a[:len(a)-2], b[:len(b)-2])
+	if err != nil {
+		return err
+	}
+	if !row {
+		out = append(out, m)
+	}
+	if !col {
+		out = append(out, n)
+	}
+	c.set(0, d, out)
+	return nil
+}
+
+// inferGemm: alpha A' B' + beta C, A' [m, k], B' [k, n], C broadcast to [m, n].
+func inferGemm(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	d, err := sameType(c.in...)
+	if err != nil {
+		return err
+	}
+	out := c.unknownSizes(2)
+	var inner []expr
+	for i, name := range []string{"transA", "transB"} {
+		s := c.in[i].shape
+		if s == nil {
+			continue
+		}
+		if len(s) != 2 {
+			return fmt.Errorf("operand %d is of rank %d; it must be a matrix", i, len(s))
+		}
+		// The outer axis is 0 of A and 1 of B, the other way round where transposed.
+		o := i
+		if c.node.Int(name, 0) != 0 {
+			o = 1 - i
+		}
+		out[i] = s[o]
+		inner = append(inner, s[1-o])
+	}
+	if len(inner) == 2 {
+		if _, err := meet(inner[0], inner[1]); err != nil {
+			return fmt.Errorf("inner %w", err)
+		}
+	}
+	c.set(0, d, out)
+	if bias := c.arg(2).shape; bias != nil {
+		got, err := c.broadcast(out, bias)
+		if err != nil {
+			return fmt.Errorf("bias: %w", err)
+		}
+		if len(got) > 2 {
+			return fmt.Errorf("the bias is of rank %d; at most 2 are allowed", len(bias))
+		}
+	}
+	return nil
+}
+
+func inferMatMulInteger(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	return c.matmul(onnx.Int32, c.in[0].shape, c.in[1].shape)
+}
+
+func inferQLinearMatMul(c *call) error {
+	if err := c.need(8); err != nil {
+		return err
+	}
+	return c.matmul(c.in[7].dtype, c.in[0].shape, c.in[3].shape)
+}
+
+func inferDet(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	if !x.ranked() {
+		return nil
+	}
+	r := len(x.shape)
+	if r < 2 {
+		return fmt.Errorf("an input of rank %d; at least 2 are needed", r)
+	}
+	if _, err := meet(x.shape[r-2], x.shape[r-1]); err != nil {
+		return fmt.Errorf("a square matrix is needed: %w", err)
+	}
+	c.set(0, x.dtype, x.shape[:r-2])
+	return nil
+}

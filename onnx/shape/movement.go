@@ -1,0 +1,699 @@
+package shape
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"fmp/onnx"
+)
+
+// Operators that move elements without computing with them.
+var movementRules = map[string]rule{
+	"Reshape": inferReshape, "Flatten": inferFlatten, "Transpose": inferTranspose, "Concat": inferConcat,
+	"Split": inferSplit, "Slice": inferSlice, "Squeeze": inferSqueeze, "Unsqueeze": inferUnsqueeze,
+	"Gather": inferGather, "GatherElements": inferGatherElements, "GatherND": inferGatherND,
+	"Scatter": inferSameAsFirst, "ScatterElements": inferSameAsFirst, "ScatterND": inferSameAsFirst,
+	"Expand": inferExpand, "Tile": inferTile, "Pad": inferPad, "Trilu": inferSameAsFirst,
+	"ReverseSequence": inferSameAsFirst, "DepthToSpace": inferDepthToSpace, "SpaceToDepth": inferSpaceToDepth,
+	"Compress": inferCompress, "Unique": inferUnique,
+}
+
+func inferReshape(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	x, want := c.in[0], c.in[1]
+	c.set(0, x.dtype, nil)
+	if want.data == nil {
+		if len(want.shape) == 1 {
+			if n, ok := want.shape[0].value(); ok && n <= onnx.MaxRank {
+				c.set(0, x.dtype, c.unknownSizes(n))
+			}
+		}
+		return nil
+	}
+	out := make([]expr, len(want.data))
+	infer := -1
+	for i, e := range want.data {
+		v, known := e.value()
+		switch {
+		case known && v == 0 && c.node.Int("allowzero", 0) == 0:
+			switch {
+			case !x.ranked():
+				out[i] = c.inf.unknownSize()
+			case i >= len(x.shape):
+				return fmt.Errorf("size 0 of axis %d copies an axis that the input lacks", i)
+			default:
+				out[i] = x.shape[i]
+			}
+		case known && v == -1:
+			if infer >= 0 {
+				return fmt.Errorf("the shape has -1 twice")
+			}
+			infer = i
+		case known && v < 0:
+			return fmt.Errorf("the shape has the size %d", v)
+		default:
+			out[i] = c.size(e)
+		}
+	}
+	if !x.ranked() {
+		if infer >= 0 {
+			out[infer] = c.inf.unknownSize()
+		}
+		c.set(0, x.dtype, out)
+		return nil
+	}
+	total := product(x.shape)
+	if infer >= 0 {
+		rest := product(append(append([]expr{}, out[:infer]...), out[infer+1:]...))
+		out[infer] = c.inf.unknownSize()
+		if total != nil && rest != nil {
+			if rest.is(0) {
+				return fmt.Errorf("the size -1 cannot be worked out beside a size of 0")
+			}
+			if q, ok := total.over(rest); ok {
+				out[infer] = q
+			} else if t, known := total.value(); known {
+				if r, known := rest.value(); known {
+					return fmt.Errorf("%d elements cannot be reshaped to %s, a multiple of %d", t, c.inf.shapeText(out), r)
+				}
+			}
+		}
+	} else if total != nil {
+		to := product(out)
+		a, aok := total.value()
+		b, bok := to.value()
+		if aok && bok && a != b {
+			return fmt.Errorf("%d elements cannot be reshaped to %s of %d", a, c.inf.shapeText(out), b)
+		}
+	}
+	c.set(0, x.dtype, out)
+	if x.data != nil {
+		c.follow(x.data)
+	}
+	return nil
+}
+
+func inferFlatten(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, c.unknownSizes(2))
+	if !x.ranked() {
+		return nil
+	}
+	a := c.node.Int("axis", 1)
+	if a < 0 {
+		a += len(x.shape)
+	}
+	if a < 0 || a > len(x.shape) {
+		return fmt.Errorf("axis %d of a value of rank %d", c.node.Int("axis", 1), len(x.shape))
+	}
+	c.set(0, x.dtype, []expr{product(x.shape[:a]), product(x.shape[a:])})
+	return nil
+}
+
+func inferTranspose(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	if !x.ranked() {
+		return nil
+	}
+	perm := c.node.Ints("perm", nil)
+	if perm == nil {
+		out := slices.Clone(x.shape)
+		slices.Reverse(out)
+		c.set(0, x.dtype, out)
+		return nil
+	}
+	if len(perm) != len(x.shape) {
+		return fmt.Errorf("perm %v has %d axes and the input %d", perm, len(perm), len(x.shape))
+	}
+	out, seen := make([]expr, len(perm)), make([]bool, len(perm))
+	for i, p := range perm {
+		if p < 0 || p >= len(perm) || seen[p] {
+			return fmt.Errorf("perm %v is no permutation", perm)
+		}
+		seen[p] = true
+		out[i] = x.shape[p]
+	}
+	c.set(0, x.dtype, out)
+	return nil
+}
+
+func inferConcat(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	d, err := sameType(c.in...)
+	if err != nil {
+		return err
+	}
+	c.set(0, d, nil)
+	var out []expr
+	ranked := true
+	a := c.node.Int("axis", 0)
+	for i := range c.in {
+		s := c.arg(i).shape
+		if s == nil {
+			ranked = false
+			continue
+		}
+		x, err := axis(a, len(s))
+		if err != nil {
+			return err
+		}
+		if out == nil {
+			out = slices.Clone(s)
+			continue
+		}
+		if len(s) != len(out) {
+			return fmt.Errorf("inputs of rank %d and %d cannot be joined", len(out), len(s))
+		}
+		for j := range s {
+			if j == x {
+				out[j] = out[j].plus(s[j])
+				continue
+			}
+			if out[j], err = meet(out[j], s[j]); err != nil {
+				return fmt.Errorf("axis %d: %w; only axis %d may", j, err, x)
+			}
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	if !ranked {
+		x, _ := axis(a, len(out))
+		out[x] = c.inf.unknownSize()
+	}
+	c.set(0, d, out)
+	if ranked && len(out) == 1 {
+		var data []expr
+		for i := range c.in {
+			if c.arg(i).data == nil {
+				n, ok := c.arg(i).shape[0].value()
+				if !ok || n > onnx.MaxRank || d.IsFloat() {
+					return nil
+				}
+				for range n {
+					data = append(data, c.inf.fresh("~"))
+				}
+				continue
+			}
+			data = append(data, c.arg(i).data...)
+		}
+		c.follow(data)
+	}
+	return nil
+}
+
+func inferSplit(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	for i := range c.out {
+		c.set(i, x.dtype, nil)
+	}
+	if !x.ranked() || len(c.out) == 0 {
+		return nil
+	}
+	a, err := axis(c.node.Int("axis", 0), len(x.shape))
+	if err != nil {
+		return err
+	}
+	sizes, given, known := c.argOrAttr("split", 1, 13)
+	parts := make([]expr, len(c.out))
+	switch {
+	case given && !known:
+		parts = c.unknownSizes(len(c.out))
+	case given:
+		if len(sizes) != len(c.out) {
+			return fmt.Errorf("%d sizes are given for %d outputs", len(sizes), len(c.out))
+		}
+		sum := constant(0)
+		for i, s := range sizes {
+			if s < 0 {
+				return fmt.Errorf("the size %d is negative", s)
+			}
+			parts[i] = constant(s)
+			sum = sum.plus(parts[i])
+		}
+		if _, err := meet(sum, x.shape[a]); err != nil {
+			return fmt.Errorf("the sum of the parts %v and axis %d: %w", sizes, a, err)
+		}
+	default:
+		n := c.node.Int("num_outputs", len(c.out))
+		if n < 1 || n < len(c.out) {
+			return fmt.Errorf("num_outputs is %d with %d outputs", n, len(c.out))
+		}
+		size, ok := x.shape[a].value()
+		for i := range parts {
+			switch {
+			case ok && size%n != 0 && c.opset < 18:
+				return fmt.Errorf("axis %d of size %d cannot be split in %d equal parts", a, size, n)
+			case ok:
+				chunk := (size + n - 1) / n
+				parts[i] = constant(max(0, min(chunk, size-i*chunk)))
+			default:
+				parts[i] = c.inf.unknownSize()
+				if q, ok := x.shape[a].over(constant(n)); ok {
+					parts[i] = q
+				}
+			}
+		}
+	}
+	for i := range c.out {
+		c.same(i, x)
+		c.out[i].shape[a] = parts[i]
+	}
+	return nil
+}
+
+// sliceSize is the number of indices of a slice of an axis of size n.
+func (c *call) sliceSize(n, start, end expr, step int) expr {
+	first, sok := start.value()
+	last, eok := end.value()
+	if size, ok := n.value(); ok && sok && eok {
+		return constant(sliceCount(size, first, last, step))
+	}
+	low, _ := n.atLeast()
+	if !sok || step < 1 {
+		if step == 1 {
+			// A symbolic start: provable where 0 <= start <= end <= n.
+			e := end
+			if eok && last >= math.MaxInt32 {
+				e = n
+			}
+			if in(start, e) && in(e, n) {
+				return e.minus(start)
+			}
+		}
+		return c.inf.unknownSize()
+	}
+	// A position counted from the end is certain where the axis is certainly that long.
+	if first < 0 {
+		if -first > low {
+			return c.inf.unknownSize()
+		}
+		start = n.plus(start)
+	} else if first > low && !in(start, end) {
+		return c.inf.unknownSize()
+	}
+	switch {
+	case eok && last >= math.MaxInt32:
+		end = n
+	case eok && last < 0:
+		if -last > low {
+			return c.inf.unknownSize()
+		}
+		end = n.plus(end)
+	}
+	if !in(end, n) || !in(start, end) {
+		return c.inf.unknownSize()
+	}
+	span := end.minus(start)
+	if step == 1 {
+		return span
+	}
+	return span.plus(constant(step - 1)).floorOver(step)
+}
+
+// in says that 0 <= a <= b for certain.
+func in(a, b expr) bool {
+	la, ok := a.atLeast()
+	lb, ok2 := b.minus(a).atLeast()
+	return ok && ok2 && la >= 0 && lb >= 0
+}
+
+// sliceBounds clamps start and end of a slice with numpy's meaning to an axis of size n.
+func sliceBounds(n, start, end, step int) (int, int) {
+	if start < 0 {
+		start += n
+	}
+	if end < 0 && end > math.MinInt32 {
+		end += n
+	}
+	if step > 0 {
+		return min(max(start, 0), n), min(max(end, 0), n)
+	}
+	return min(max(start, -1), n-1), min(max(end, -1), n-1)
+}
+
+func sliceCount(n, start, end, step int) int {
+	step = min(max(step, -math.MaxInt32), math.MaxInt32) // so that nothing below overflows
+	start, end = sliceBounds(n, start, end, step)
+	if step > 0 {
+		if end <= start {
+			return 0
+		}
+		return (end - start + step - 1) / step
+	}
+	if start <= end {
+		return 0
+	}
+	return (start - end - step - 1) / -step
+}
+
+func inferSlice(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	if !x.ranked() {
+		return nil
+	}
+	var starts, ends []expr
+	var axes, steps []int
+	if c.opset < 10 {
+		for _, v := range c.node.Ints("starts", nil) {
+			starts = append(starts, constant(v))
+		}
+		for _, v := range c.node.Ints("ends", nil) {
+			ends = append(ends, constant(v))
+		}
+		axes = c.node.Ints("axes", nil)
+	} else {
+		if err := c.need(3); err != nil {
+			return err
+		}
+		starts, ends = c.indices(1), c.indices(2)
+		ok := true
+		if c.has(3) {
+			axes, ok = c.ints(3)
+		}
+		if c.has(4) && ok {
+			steps, ok = c.ints(4)
+		}
+		if !ok || starts == nil && ends == nil && axes == nil {
+			c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
+			return nil
+		}
+	}
+	n := max(len(starts), len(ends), len(axes))
+	if axes == nil {
+		if n > len(x.shape) {
+			return fmt.Errorf("%d starts for a value of rank %d", n, len(x.shape))
+		}
+		for i := range n {
+			axes = append(axes, i)
+		}
+	}
+	if starts == nil {
+		starts = c.anything(n)
+	}
+	if ends == nil {
+		ends = c.anything(n)
+	}
+	if len(axes) != n || len(starts) != n || len(ends) != n || steps != nil && len(steps) != n {
+		return fmt.Errorf("%d starts, %d ends, %d axes and %d steps; they must be as many", len(starts), len(ends), len(axes), len(steps))
+	}
+	if _, err := axesOf(axes, len(x.shape)); err != nil {
+		return err
+	}
+	out := slices.Clone(x.shape)
+	for i, a := range axes {
+		step := 1
+		if steps != nil {
+			step = steps[i]
+		}
+		if step == 0 {
+			return fmt.Errorf("the step of axis %d is 0", a)
+		}
+		a, _ = axis(a, len(out))
+		out[a] = c.sliceSize(out[a], starts[i], ends[i], step)
+	}
+	c.set(0, x.dtype, out)
+	if x.data != nil && len(x.shape) == 1 && n == 1 {
+		s, sok := starts[0].value()
+		e, eok := ends[0].value()
+		step := 1
+		if steps != nil {
+			step = steps[0]
+		}
+		if sok && eok {
+			data := []expr{}
+			first, _ := sliceBounds(len(x.data), s, e, step)
+			for i := range sliceCount(len(x.data), s, e, step) {
+				data = append(data, x.data[first+i*step])
+			}
+			c.follow(data)
+		}
+	}
+	return nil
+}
+
+// indices is input i as expressions, nil where nothing is known of it.
+func (c *call) indices(i int) []expr {
+	if v, ok := c.ints(i); ok {
+		out := make([]expr, len(v))
+		for j, x := range v {
+			out[j] = constant(x)
+		}
+		return out
+	}
+	return c.arg(i).data
+}
+
+func (c *call) anything(n int) []expr {
+	out := make([]expr, n)
+	for i := range out {
+		out[i] = c.inf.fresh("~")
+	}
+	return out
+}
+
+func inferSqueeze(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	c.follow(x.data)
+	axes, given, known := c.argOrAttr("axes", 1, 13)
+	if !x.ranked() || !known {
+		c.out[0].data = nil
+		return nil
+	}
+	drop, err := axesOf(axes, len(x.shape))
+	if err != nil {
+		return err
+	}
+	out := []expr{}
+	for i, e := range x.shape {
+		v, ok := e.value()
+		switch {
+		case given && drop[i]:
+			if ok && v != 1 {
+				return fmt.Errorf("axis %d of size %d cannot be squeezed", i, v)
+			}
+		case !given && ok && v == 1:
+		case !given && !ok:
+			c.set(0, x.dtype, nil)
+			return nil
+		default:
+			out = append(out, e)
+		}
+	}
+	c.set(0, x.dtype, out)
+	return nil
+}
+
+func inferUnsqueeze(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	axes, given, known := c.argOrAttr("axes", 1, 13)
+	if !given {
+		return fmt.Errorf("it has no axes")
+	}
+	if !x.ranked() {
+		return nil
+	}
+	if !known {
+		if s := c.arg(1).shape; len(s) == 1 {
+			if n, ok := s[0].value(); ok && n <= onnx.MaxRank {
+				c.set(0, x.dtype, c.unknownSizes(len(x.shape)+n))
+			}
+		}
+		return nil
+	}
+	if len(axes) > onnx.MaxRank {
+		return fmt.Errorf("%d axes; at most %d are allowed", len(axes), onnx.MaxRank)
+	}
+	rank := len(x.shape) + len(axes)
+	at, err := axesOf(axes, rank)
+	if err != nil {
+		return err
+	}
+	out, j := make([]expr, rank), 0
+	for i := range out {
+		if at[i] {
+			out[i] = constant(1)
+			continue
+		}
+		out[i] = x.shape[j]
+		j++
+	}
+	c.set(0, x.dtype, out)
+	c.follow(x.data)
+	return nil
+}
+
+func inferExpand(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	shape, err := c.given(c.in[1])
+	if err != nil {
+		return err
+	}
+	if shape == nil || !x.ranked() {
+		return nil
+	}
+	out, err := c.broadcast(x.shape, shape)
+	if err != nil {
+		return err
+	}
+	c.set(0, x.dtype, out)
+	if len(x.data) == 1 && len(out) == 1 {
+		if n, ok := out[0].value(); ok && n <= maxFollowed {
+			data := make([]expr, n)
+			for i := range data {
+				data[i] = x.data[0]
+			}
+			c.follow(data)
+		}
+	}
+	return nil
+}
+
+func inferTile(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	if !x.ranked() {
+		return nil
+	}
+	rep, err := c.given(c.in[1])
+	if err != nil {
+		return err
+	}
+	if rep == nil {
+		c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
+		return nil
+	}
+	if len(rep) != len(x.shape) {
+		return fmt.Errorf("%d repeats for a value of rank %d", len(rep), len(x.shape))
+	}
+	out := make([]expr, len(rep))
+	for i := range out {
+		out[i] = x.shape[i].times(rep[i])
+	}
+	c.set(0, x.dtype, out)
+	return nil
+}
+
+func inferPad(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	if !x.ranked() {
+		return nil
+	}
+	var pads []expr
+	if c.opset < 11 {
+		for _, v := range c.node.Ints("pads", nil) {
+			pads = append(pads, constant(v))
+		}
+	} else {
+		pads = c.indices(1)
+	}
+	if pads == nil {
+		c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
+		return nil
+	}
+	var axes []int
+	if c.has(3) {
+		var ok bool
+		if axes, ok = c.ints(3); !ok {
+			c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
+			return nil
+		}
+		if _, err := axesOf(axes, len(x.shape)); err != nil {
+			return err
+		}
+	} else {
+		for i := range x.shape {
+			axes = append(axes, i)
+		}
+	}
+	if len(pads) != 2*len(axes) {
+		return fmt.Errorf("%d pads for %d axes; there must be two an axis", len(pads), len(axes))
+	}
+	out := slices.Clone(x.shape)
+	for i, a := range axes {
+		a, _ = axis(a, len(out))
+		out[a] = out[a].plus(pads[i]).plus(pads[i+len(axes)])
+		if v, ok := out[a].value(); ok && v < 0 {
+			return fmt.Errorf("pads cut axis %d to size %d", a, v)
+		}
+		out[a] = c.size(out[a])
+	}
+	c.set(0, x.dtype, out)
+	return nil
+}
+
+func inferDepthToSpace(c *call) error { return c.blocks(1) }
+
+func inferSpaceToDepth(c *call) error { return c.blocks(-1) }
+
+// blocks moves blocks of b x b between channels and space of [N, C, H, W].
+func (c *call) blocks(direction int) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	if !x.ranked() {
+		return nil
+	}
+	b := c.node.Int("blocksize", 0)
+	if len(x.shape) != 4 || b < 1 || b > 1<<15 {
+		return fmt.Errorf("blocksize %d of an input of rank %d; allowed are 1 or more and rank 4", b, len(x.shape))
+	}
+	by := []expr{constant(1), constant(b * b), constant(b), constant(b)}
+	out := make([]expr, 4)
+	for i, e := range x.shape {
+		if (i == 1) == (direction > 0) && i > 0 {
+			q, ok := e.over(by[i])
+			if !ok {
+				if v, known := e.value(); known {
+					return fmt.Errorf("axis %d of size %d is no multiple of %s", i, v, by[i])
+				}
+				q = c.inf.unknownSize()
+			}
+			out[i] = q
+			continue
+		}
+		out[i] = e.times(by[i])
+	}
+	c.set(0, x.dtype, out)
+	return nil
+}

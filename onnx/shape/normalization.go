@@ -1,0 +1,147 @@
+package shape
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Normalisations, softmax and losses.
+var normalizationRules = map[string]rule{
+	"Softmax": inferAxiswise, "LogSoftmax": inferAxiswise, "Hardmax": inferAxiswise, "LpNormalization": inferAxiswise,
+	"LRN": inferSameAsFirst, "MeanVarianceNormalization": inferSameAsFirst, "InstanceNormalization": inferChannelwise,
+	"GroupNormalization": inferSameAsFirst, "BatchNormalization": inferBatchNormalization,
+	"LayerNormalization": inferLayerNormalization, "RMSNormalization": inferSameAsFirst, "Dropout": inferDropout,
+	"NegativeLogLikelihoodLoss": inferLoss, "SoftmaxCrossEntropyLoss": inferLoss,
+}
+
+// inferAxiswise checks the axis. Before opset 13 the default axis of the softmaxes was 1, not the last.
+func inferAxiswise(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.same(0, x)
+	def := -1
+	if c.opset < 13 && c.node.Op != "LpNormalization" {
+		def = 1
+	}
+	a := c.node.Int("axis", def)
+	if !x.ranked() || c.opset < 13 && a == len(x.shape) {
+		return nil // an old softmax may flatten before or after all axes
+	}
+	_, err := axis(a, len(x.shape))
+	return err
+}
+
+// inferChannelwise checks vectors of parameters against axis 1.
+func inferChannelwise(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.same(0, x)
+	if !x.ranked() {
+		return nil
+	}
+	if len(x.shape) < 2 {
+		return fmt.Errorf("an input of rank %d; [N, C, ...] is needed", len(x.shape))
+	}
+	for i := 1; i < len(c.in); i++ {
+		s := c.arg(i).shape
+		if s == nil {
+			continue
+		}
+		if len(s) != 1 {
+			return fmt.Errorf("input %d is of rank %d; it must be a vector of the channels", i, len(s))
+		}
+		if _, err := meet(s[0], x.shape[1]); err != nil {
+			return fmt.Errorf("input %d and the channels: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func inferBatchNormalization(c *call) error {
+	if err := c.need(5); err != nil {
+		return err
+	}
+	if x := c.in[0].shape; len(x) == 1 {
+		// A vector has one channel.
+		c.same(0, c.in[0])
+	} else if err := inferChannelwise(c); err != nil {
+		return err
+	}
+	for i := 1; i < len(c.out); i++ {
+		// Opset 14: running mean and variance; before: mean, variance, saved mean, saved variance.
+		c.same(i, c.in[3])
+	}
+	return nil
+}
+
+func inferLayerNormalization(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.same(0, x)
+	stash := onnx.DTypeOf(int64(c.node.Int("stash_type", int(onnx.Float32))))
+	c.set(1, stash, nil)
+	c.set(2, stash, nil)
+	if !x.ranked() {
+		return nil
+	}
+	a, err := axis(c.node.Int("axis", -1), len(x.shape))
+	if err != nil {
+		return err
+	}
+	for i := 1; i <= 2; i++ {
+		if !c.has(i) {
+			continue
+		}
+		both, err := c.broadcast(x.shape, c.in[i].shape)
+		if err != nil {
+			return fmt.Errorf("input %d: %w", i, err)
+		}
+		if len(both) > len(x.shape) {
+			return fmt.Errorf("input %d is of rank %d and the value of rank %d", i, len(both), len(x.shape))
+		}
+	}
+	stat := append([]expr{}, x.shape...)
+	for i := a; i < len(stat); i++ {
+		stat[i] = constant(1)
+	}
+	c.set(1, stash, stat)
+	c.set(2, stash, stat)
+	return nil
+}
+
+func inferDropout(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	c.same(0, c.in[0])
+	mask := onnx.Bool
+	if c.opset < 10 {
+		mask = c.in[0].dtype
+	}
+	c.set(1, mask, c.in[0].shape)
+	return nil
+}
+
+// inferLoss: scores [N, C, D1, ...], targets [N, D1, ...] -> a scalar, or the targets' shape without reduction.
+func inferLoss(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	x, y := c.in[0], c.in[1]
+	if x.ranked() && y.ranked() && len(x.shape) != len(y.shape)+1 {
+		return fmt.Errorf("scores and targets are of rank %d and %d; the scores have one more", len(x.shape), len(y.shape))
+	}
+	c.set(0, x.dtype, []expr{})
+	if c.node.Str("reduction", "mean") == "none" {
+		c.set(0, x.dtype, y.shape)
+	}
+	c.set(1, x.dtype, x.shape)
+	return nil
+}

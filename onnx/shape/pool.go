@@ -1,0 +1,107 @@
+package shape
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+func inferPool(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	in := c.in[0].shape
+	c.set(0, c.in[0].dtype, nil)
+	c.set(1, onnx.Int64, nil)
+	if in == nil {
+		return nil
+	}
+	if len(in) < 3 {
+		return fmt.Errorf("an input of rank %d; [N, C, D1, ...] is needed", len(in))
+	}
+	win, err := WindowOf(c.node, len(in)-2, nil)
+	if err != nil {
+		return err
+	}
+	out := append([]expr{}, in...)
+	for i := range win.Kernel {
+		if out[i+2], err = win.output(in[i+2], i); err != nil {
+			return err
+		}
+	}
+	c.set(0, c.in[0].dtype, out)
+	c.set(1, onnx.Int64, out)
+	return nil
+}
+
+func inferGlobalPool(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.same(0, x)
+	if x.ranked() && len(x.shape) < 3 {
+		return fmt.Errorf("an input of rank %d; [N, C, D1, ...] is needed", len(x.shape))
+	}
+	for i := 2; i < len(x.shape); i++ {
+		c.out[0].shape[i] = constant(1)
+	}
+	return nil
+}
+
+func inferMaxUnpool(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	in := c.in[0].shape
+	c.set(0, c.in[0].dtype, nil)
+	if in == nil {
+		return nil
+	}
+	if len(in) < 3 {
+		return fmt.Errorf("an input of rank %d; [N, C, D1, ...] is needed", len(in))
+	}
+	if c.has(2) {
+		shape, err := c.given(c.in[2])
+		c.set(0, c.in[0].dtype, shape)
+		return err
+	}
+	win, err := WindowOf(c.node, len(in)-2, nil)
+	if err != nil {
+		return err
+	}
+	out := append([]expr{}, in...)
+	for i := range win.Kernel {
+		out[i+2] = in[i+2].minus(constant(1)).times(constant(win.Strides[i])).
+			plus(constant(win.Kernel[i] - win.Pads[i] - win.Pads[i+len(win.Kernel)]))
+	}
+	c.set(0, c.in[0].dtype, out)
+	return nil
+}
+
+func inferRoiPool(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	c.set(0, c.in[0].dtype, nil)
+	p := c.node.Ints("pooled_shape", nil)
+	if len(p) != 2 || len(c.in[0].shape) != 4 || len(c.in[1].shape) != 2 {
+		return nil
+	}
+	c.set(0, c.in[0].dtype, []expr{c.in[1].shape[0], c.in[0].shape[1], constant(p[0]), constant(p[1])})
+	return nil
+}
+
+func inferRoiAlign(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	c.set(0, c.in[0].dtype, nil)
+	if len(c.in[0].shape) != 4 || len(c.in[1].shape) != 2 {
+		return nil
+	}
+	c.set(0, c.in[0].dtype, []expr{
+		c.in[1].shape[0], c.in[0].shape[1], constant(c.node.Int("output_height", 1)), constant(c.node.Int("output_width", 1)),
+	})
+	return nil
+}

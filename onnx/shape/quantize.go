@@ -1,0 +1,34 @@
+package shape
+
+import (
+	"fmp/onnx"
+)
+
+// Quantised values.
+var quantizationRules = map[string]rule{
+	"QuantizeLinear": inferQuantize, "DequantizeLinear": inferDequantize, "DynamicQuantizeLinear": inferDynamicQuantize,
+}
+
+func inferQuantize(c *call) error {
+	d := c.arg(2).dtype
+	if !c.has(2) {
+		d = onnx.Uint8
+		if t := c.node.Int("output_dtype", 0); t != 0 {
+			d = onnx.DTypeOf(int64(t))
+		}
+	}
+	c.set(0, d, c.arg(0).shape)
+	return c.need(2)
+}
+
+func inferDequantize(c *call) error {
+	c.set(0, c.arg(1).dtype, c.arg(0).shape)
+	return c.need(2)
+}
+
+func inferDynamicQuantize(c *call) error {
+	c.set(0, onnx.Uint8, c.arg(0).shape)
+	c.set(1, onnx.Float32, []expr{})
+	c.set(2, onnx.Uint8, []expr{})
+	return c.need(1)
+}

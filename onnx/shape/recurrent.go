@@ -1,0 +1,56 @@
+package shape
+
+import (
+	"fmt"
+)
+
+// Recurrent layers.
+var recurrentRules = map[string]rule{"RNN": inferRecurrent, "GRU": inferRecurrent, "LSTM": inferRecurrent}
+
+// inferRecurrent: X [seq, batch, in] -> Y [seq, dirs, batch, hidden], Y_h and Y_c [dirs, batch, hidden];
+// with layout 1 the batch comes first.
+func inferRecurrent(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	d, err := sameType(c.in[0], c.in[1], c.in[2])
+	if err != nil {
+		return err
+	}
+	dirs := constant(1)
+	if c.node.Str("direction", "forward") == "bidirectional" {
+		dirs = constant(2)
+	}
+	hidden := c.inf.unknownSize()
+	if h := c.node.Int("hidden_size", 0); h > 0 {
+		hidden = constant(h)
+	} else if r := c.in[2].shape; len(r) == 3 {
+		hidden = r[2]
+	}
+	seq, batch := c.inf.unknownSize(), c.inf.unknownSize()
+	first := c.node.Int("layout", 0) == 1
+	if x := c.in[0].shape; x != nil {
+		if len(x) != 3 {
+			return fmt.Errorf("an input of rank %d; [seq, batch, in] is needed", len(x))
+		}
+		seq, batch = x[0], x[1]
+		if first {
+			seq, batch = batch, seq
+		}
+		if w := c.in[1].shape; len(w) == 3 {
+			if _, err := meet(w[2], x[2]); err != nil {
+				return fmt.Errorf("features of input and weight: %w", err)
+			}
+		}
+	}
+	if first {
+		c.set(0, d, []expr{batch, seq, dirs, hidden})
+		c.set(1, d, []expr{batch, dirs, hidden})
+		c.set(2, d, []expr{batch, dirs, hidden})
+		return nil
+	}
+	c.set(0, d, []expr{seq, dirs, batch, hidden})
+	c.set(1, d, []expr{dirs, batch, hidden})
+	c.set(2, d, []expr{dirs, batch, hidden})
+	return nil
+}

@@ -1,0 +1,140 @@
+package shape
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Reductions over axes, arg-reductions and cumulative operators.
+var reductionRules = merge(map[string]rule{
+	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": inferSameAsFirst,
+}, each(inferReduce,
+	"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
+	"ReduceLogSumExp", "ReduceSumSquare",
+))
+
+// axesInputSince is the opset from which a reduction takes its axes as an input.
+func axesInputSince(op string) int {
+	if op == "ReduceSum" {
+		return 13
+	}
+	return 18
+}
+
+func inferReduce(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	keep := c.node.Int("keepdims", 1) != 0
+	axes, given, known := c.argOrAttr("axes", 1, axesInputSince(c.node.Op))
+	if !x.ranked() {
+		return nil
+	}
+	if !known {
+		if keep {
+			c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
+		} else if s := c.arg(1).shape; len(s) == 1 {
+			if n, ok := s[0].value(); ok && n > 0 && n <= len(x.shape) {
+				c.set(0, x.dtype, c.unknownSizes(len(x.shape)-n))
+			}
+		}
+		return nil
+	}
+	if (!given || len(axes) == 0) && c.node.Int("noop_with_empty_axes", 0) != 0 {
+		c.same(0, x)
+		return nil
+	}
+	over, err := axesOf(axes, len(x.shape))
+	if err != nil {
+		return err
+	}
+	out := []expr{}
+	for i, e := range x.shape {
+		switch {
+		case !over[i] && len(axes) > 0:
+			out = append(out, e)
+		case keep:
+			out = append(out, constant(1))
+		}
+	}
+	c.set(0, x.dtype, out)
+	if x.data != nil && len(x.shape) == 1 && (len(axes) == 0 || over[0]) {
+		switch c.node.Op {
+		case "ReduceProd":
+			c.follow([]expr{product(x.data)})
+		case "ReduceSum":
+			s := constant(0)
+			for _, e := range x.data {
+				s = s.plus(e)
+			}
+			c.follow([]expr{s})
+		}
+	}
+	return nil
+}
+
+func inferArgReduce(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, onnx.Int64, nil)
+	if !x.ranked() {
+		return nil
+	}
+	a, err := axis(c.node.Int("axis", 0), len(x.shape))
+	if err != nil {
+		return err
+	}
+	out := []expr{}
+	for i, e := range x.shape {
+		switch {
+		case i != a:
+			out = append(out, e)
+		case c.node.Int("keepdims", 1) != 0:
+			out = append(out, constant(1))
+		}
+	}
+	c.set(0, onnx.Int64, out)
+	return nil
+}
+
+func inferTopK(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	c.set(0, x.dtype, nil)
+	c.set(1, onnx.Int64, nil)
+	if !x.ranked() {
+		return nil
+	}
+	a, err := axis(c.node.Int("axis", -1), len(x.shape))
+	if err != nil {
+		return err
+	}
+	k := c.inf.unknownSize()
+	if c.opset < 10 {
+		k = constant(c.node.Int("k", 0))
+	} else if d := c.arg(1).data; len(d) == 1 {
+		k = d[0]
+	}
+	if kv, ok := k.value(); ok {
+		if n, ok := x.shape[a].value(); ok && (kv < 0 || kv > n) {
+			return fmt.Errorf("k is %d on an axis of size %d", kv, n)
+		}
+	}
+	c.same(0, x)
+	c.out[0].shape[a] = k
+	c.set(1, onnx.Int64, c.out[0].shape)
+	return nil
+}
+
+// inferSameAsFirst is the rule of operators whose output is like their first input.
+func inferSameAsFirst(c *call) error {
+	c.same(0, c.arg(0))
+	return c.need(1)
+}

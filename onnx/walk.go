@@ -1,0 +1,84 @@
+package onnx
+
+import (
+	"fmt"
+)
+
+// OpName identifies an operator.
+type OpName struct{ Domain, Name string }
+
+func (o OpName) String() string {
+	if o.Domain == "" {
+		return o.Name
+	}
+	return o.Domain + "." + o.Name
+}
+
+// Label names a node and its operator for messages.
+func (n *Node) Label() string {
+	name := n.Name
+	if name == "" && len(n.Outputs) > 0 {
+		name = n.Outputs[0]
+	}
+	op := n.Op
+	if n.Domain != "" {
+		op = n.Domain + "." + op
+	}
+	return fmt.Sprintf("node %q (%s)", name, op)
+}
+
+// Subgraphs lists the graphs among a node's attributes.
+func (n *Node) Subgraphs() []*Graph {
+	var out []*Graph
+	for _, a := range n.Attrs {
+		if a.Graph != nil {
+			out = append(out, a.Graph)
+		}
+		out = append(out, a.Graphs...)
+	}
+	return out
+}
+
+// Reads lists the values that a node reads, those that its subgraphs take from around them included.
+func (n *Node) Reads() []string {
+	var out []string
+	for _, in := range n.Inputs {
+		if in != "" {
+			out = append(out, in)
+		}
+	}
+	for _, g := range n.Subgraphs() {
+		out = append(out, free(g)...)
+	}
+	return out
+}
+
+// free lists the values that a graph takes from around it.
+func free(g *Graph) []string {
+	own := map[string]bool{}
+	for _, v := range g.Inputs {
+		own[v.Name] = true
+	}
+	for name := range g.Initializers {
+		own[name] = true
+	}
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			own[o] = true
+		}
+	}
+	var out []string
+	for _, n := range g.Nodes {
+		for _, r := range n.Reads() {
+			if !own[r] {
+				out = append(out, r)
+			}
+		}
+	}
+	for _, o := range g.Outputs {
+		if !own[o.Name] {
+			out = append(out, o.Name)
+		}
+	}
+	return out
+}
