@@ -50,6 +50,12 @@ func TestProducts(t *testing.T) {
 		alpha, beta := []float64{1, 1, -0.5}[r.IntN(3)], []float64{0, 1, 2}[r.IntN(3)]
 		packed := blas64.General{Rows: m, Cols: n, Stride: c.Stride, Data: slices.Clone(c.Data)}
 		was := slices.Clone(c.Data)
+		rowOf := make([]float64, n)
+		x := make([]float64, k)
+		for l := range x {
+			x[l] = at(a, ta, 0, l)
+		}
+		Pack(tb, b, nil).MulRow(x, rowOf)
 		Gemm(ta, tb, alpha, a, b, beta, c)
 		Pack(tb, b, nil).Mul(ta, a, packed)
 		for x := range c.Data {
@@ -64,6 +70,9 @@ func TestProducts(t *testing.T) {
 			for l := range k {
 				p := at(a, ta, row, l) * at(b, tb, l, col)
 				sum, scale = sum+p, scale+math.Abs(p)
+			}
+			if row == 0 && !(math.Abs(rowOf[col]-sum) <= 1e-14*scale) {
+				t.Fatalf("%d x %d x %d: element %d of a row's product is %v, want %v", m, n, k, col, rowOf[col], sum)
 			}
 			scale += math.Abs(was[x])
 			if want := alpha*sum + beta*was[x]; !(math.Abs(c.Data[x]-want) <= 1e-14*scale) {

@@ -76,10 +76,10 @@ func pack(dst []float64, t blas.Transpose, b blas64.General, l, d, j, w int) {
 	}
 }
 
-// Mul adds a p, or a' p, to c.
+// Mul adds a p, or a' p, to c, which may be as wide as the panels: Padded(columns), the last of which it leaves as they are.
 func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 	m, k, rs, ks := left(t, a)
-	if k != p.rows || c.Rows != m || c.Cols != p.cols {
+	if k != p.rows || c.Rows != m || c.Cols != p.cols && c.Cols != Padded(p.cols) {
 		panic(fmt.Sprintf("dense: product of %d x %d and %d x %d into %d x %d", m, k, p.rows, p.cols, c.Rows, c.Cols))
 	}
 	if m == 0 || k == 0 || p.cols == 0 {
@@ -89,7 +89,29 @@ func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 	defer edges.Put(e)
 	for l := 0; l < k; l += depth {
 		d := min(depth, k-l)
-		e.block(m, d, p.cols, a.Data[l*ks:], rs, ks, p.panels[l*Width:], p.rows*Width, c.Data, c.Stride)
+		e.block(m, d, c.Cols, a.Data[l*ks:], rs, ks, p.panels[l*Width:], p.rows*Width, c.Data, c.Stride)
+	}
+}
+
+// MulRow adds x p to y, for a row x: at the speed of memory, where Mul would leave most of a tile empty. The order of its sums
+// is its own.
+func (p Packed) MulRow(x, y []float64) {
+	if len(x) != p.rows || len(y) != p.cols {
+		panic(fmt.Sprintf("dense: product of a row of %d and %d x %d into a row of %d", len(x), p.rows, p.cols, len(y)))
+	}
+	if p.rows == 0 {
+		return
+	}
+	for j := 0; j < p.cols; j += Width {
+		panel := p.panels[j*p.rows:]
+		if j+Width <= p.cols {
+			row(p.rows, x, panel, y[j:])
+			continue
+		}
+		var last [Width]float64
+		copy(last[:], y[j:])
+		row(p.rows, x, panel, last[:])
+		copy(y[j:], last[:])
 	}
 }
 

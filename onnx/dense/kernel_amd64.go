@@ -55,6 +55,19 @@ func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
 	}
 }
 
+// row adds a b to Width numbers of c, for one row a of d numbers and one panel b.
+func row(d int, a, b, c []float64) {
+	_, _, _ = a[d-1], b[d*Width-1], c[Width-1]
+	if haveAVX2 {
+		rowY(d, &a[0], &b[0], &c[0])
+		return
+	}
+	rowGo(d, a, b, c)
+}
+
+//go:noescape
+func rowY(d int, a, b, c *float64)
+
 // The tiles need d of at least 1; distances are in numbers.
 
 //go:noescape

@@ -533,3 +533,67 @@ curve:
 	JNZ  points
 	VZEROUPPER
 	RET
+
+// func rowY(d int, a, b, c *float64)
+//
+// One row times one panel, four rows of the panel at a time in sums of their own.
+TEXT ·rowY(SB), NOSPLIT, $0-32
+	MOVQ   d+0(FP), CX
+	MOVQ   a+8(FP), SI
+	MOVQ   b+16(FP), DI
+	MOVQ   c+24(FP), DX
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	VXORPD Y8, Y8, Y8
+	VXORPD Y9, Y9, Y9
+	VXORPD Y10, Y10, Y10
+	VXORPD Y11, Y11, Y11
+	SUBQ   $4, CX
+	JLT    rest
+
+four:
+	VBROADCASTSD (SI), Y0
+	VBROADCASTSD 8(SI), Y1
+	VBROADCASTSD 16(SI), Y2
+	VBROADCASTSD 24(SI), Y3
+	VFMADD231PD  (DI), Y0, Y4
+	VFMADD231PD  32(DI), Y0, Y5
+	VFMADD231PD  64(DI), Y1, Y6
+	VFMADD231PD  96(DI), Y1, Y7
+	VFMADD231PD  128(DI), Y2, Y8
+	VFMADD231PD  160(DI), Y2, Y9
+	VFMADD231PD  192(DI), Y3, Y10
+	VFMADD231PD  224(DI), Y3, Y11
+	ADDQ         $32, SI
+	ADDQ         $256, DI
+	SUBQ         $4, CX
+	JGE          four
+
+rest:
+	ADDQ $4, CX
+	JZ   done
+
+one:
+	VBROADCASTSD (SI), Y0
+	VFMADD231PD  (DI), Y0, Y4
+	VFMADD231PD  32(DI), Y0, Y5
+	ADDQ         $8, SI
+	ADDQ         $64, DI
+	DECQ         CX
+	JNZ          one
+
+done:
+	VADDPD  Y6, Y4, Y4
+	VADDPD  Y7, Y5, Y5
+	VADDPD  Y10, Y8, Y8
+	VADDPD  Y11, Y9, Y9
+	VADDPD  Y8, Y4, Y4
+	VADDPD  Y9, Y5, Y5
+	VADDPD  (DX), Y4, Y4
+	VADDPD  32(DX), Y5, Y5
+	VMOVUPD Y4, (DX)
+	VMOVUPD Y5, 32(DX)
+	VZEROUPPER
+	RET

@@ -38,3 +38,21 @@ func tileGo(d int, a []float64, rs, ks int, b []float64, c []float64, cs int) {
 		c[4*cs+j+1] += s41
 	}
 }
+
+// rowGo adds a b to Width numbers of c, for one row a of d numbers and one panel b.
+func rowGo(d int, a, b, c []float64) {
+	to := (*[Width]float64)(c)
+	s0, s1, s2, s3, s4, s5, s6, s7 := to[0], to[1], to[2], to[3], to[4], to[5], to[6], to[7]
+	for l, v := range a[:d] {
+		p := (*[Width]float64)(b[l*Width:])
+		s0 += v * p[0]
+		s1 += v * p[1]
+		s2 += v * p[2]
+		s3 += v * p[3]
+		s4 += v * p[4]
+		s5 += v * p[5]
+		s6 += v * p[6]
+		s7 += v * p[7]
+	}
+	*to = [Width]float64{s0, s1, s2, s3, s4, s5, s6, s7}
+}

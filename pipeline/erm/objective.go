@@ -27,12 +27,19 @@ func (o *Objective) Dim() int { return o.w.c * o.w.d }
 // infinite.
 func (o *Objective) Gradient(t, grad []float64) float64 {
 	w := &o.w
-	copy(w.theta, t)
-	w.forward(w.theta, w.logits)
+	w.forward(t, w.logits)
 	f := w.loss(w.logits, w.prob) + w.l2/2*dot(t, t)
-	w.gradient()
-	copy(grad, w.grad)
+	w.residuals(w.a)
+	w.adjoint(w.a, t, grad)
 	return f
+}
+
+// Slope is Gradient without J, which costs a logarithm a point.
+func (o *Objective) Slope(t, grad []float64) {
+	w := &o.w
+	o.Probabilities(t)
+	w.residuals(w.a)
+	w.adjoint(w.a, t, grad)
 }
 
 // Probabilities are the softmaxes of the points at t, one class a row. They are overwritten by the next call.

@@ -197,7 +197,7 @@ func (w *workspace) each(do func(r *rows, at int)) {
 func (w *workspace) forward(t, out []float64) {
 	clear(out)
 	w.each(func(r *rows, at int) {
-		r.across.Mul(blas.NoTrans, general(w.c, w.d, t), blas64.General{Rows: w.c, Cols: r.n, Stride: w.n, Data: out[at:]})
+		r.across.Mul(blas.NoTrans, general(w.c, w.d, t), blas64.General{Rows: w.c, Cols: r.padded, Stride: w.n, Data: out[at:]})
 	})
 }
 

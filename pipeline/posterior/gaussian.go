@@ -82,6 +82,7 @@ func (t *Task) gaussianPosterior(ctx context.Context, key string, set *point.Set
 			for i := range a {
 				a[i] = make([]float64, target.dim())
 				target.unwhiten(normal(r, target.dim()), a[i])
+				floats.Add(a[i], target.mode)
 			}
 		} else if a, d, err = hmc(ctx, target, t.in.Samples, s, threads, func(chain int) *rand.Rand { return stream("chain", chain) }); err != nil {
 			return gaussianResult{}, err
@@ -116,9 +117,10 @@ type target struct {
 	basis     *mat.Dense   // Q, D x r; nil where the points span everything
 	d, c      int
 	precision float64
-	mode      []float64   // C x r
-	inverse   [][]float64 // U^-1 by diagonal blocks, upper triangular: one of C r, or C of r
-	sum       []float64   // K, r x r; nil where b is sampled by z
+	mode      []float64      // C x r
+	inverse   [][]float64    // U^-1 by diagonal blocks, upper triangular: one of C r, or C of r
+	kinetic   []dense.Packed // (U'U)^-1 by the same blocks; for Markov chains only
+	sum       dense.Packed   // K, r x r; likewise
 }
 
 // newTarget prepares for one sampler: the whole Hessian for Laplace, blocks for HMC.
@@ -177,7 +179,7 @@ func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) 
 	p := t.problem
 	r := len(t.mode) / p.C
 	out := *t
-	out.inverse, out.sum = nil, make([]float64, r*r)
+	out.inverse, out.kinetic = nil, nil
 	weight := make([]float64, p.N)
 	for c := range p.C {
 		floats.Add(weight, curvature[c*p.N:(c+1)*p.N]) // 1 - |p|^2 is the sum of p (1 - p)
@@ -185,11 +187,7 @@ func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) 
 	floats.Mul(weight, p.W)
 	floats.Scale(1/math.Max(1, float64(p.C-1)), weight)
 	k := o.Gram(weight)
-	for i := range r {
-		for j := range r {
-			out.sum[i*r+j] = k.At(i, j)
-		}
-	}
+	out.sum = dense.Pack(blas.NoTrans, blas64.General{Rows: r, Cols: r, Stride: r, Data: k.RawSymmetric().Data}, nil)
 	for c := range p.C {
 		floats.MulTo(weight, p.W, curvature[c*p.N:(c+1)*p.N])
 		block := o.Gram(weight)
@@ -202,6 +200,10 @@ func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) 
 		if err := out.addBlock(block); err != nil {
 			return nil, fmt.Errorf("class %d: %w", c, err)
 		}
+		u := blas64.General{Rows: r, Cols: r, Stride: r, Data: out.inverse[c]}
+		both := blas64.General{Rows: r, Cols: r, Stride: r, Data: make([]float64, r*r)}
+		dense.Gemm(blas.NoTrans, blas.Trans, 1, u, u, 0, both)
+		out.kinetic = append(out.kinetic, dense.Pack(blas.NoTrans, both, nil))
 	}
 	return &out, nil
 }
@@ -212,42 +214,44 @@ func (t *target) addBlock(h *mat.SymDense) error {
 	if !ok || !lapack64.Trtri(u) {
 		return fmt.Errorf("the Hessian at the mode is not positive definite with prior precision %v; raise erm.l2", t.precision)
 	}
+	for i := range u.N {
+		clear(u.Data[i*u.Stride : i*u.Stride+i])
+	}
 	t.inverse = append(t.inverse, u.Data)
 	return nil
 }
 
 func (t *target) dim() int { return len(t.mode) }
 
-// unwhiten sets out = mode + U^-1 z.
+// unwhiten sets out = U^-1 z.
 func (t *target) unwhiten(z, out []float64) {
 	n := len(z) / len(t.inverse)
-	for b, inverse := range t.inverse {
-		mode, z, out := t.mode[b*n:(b+1)*n], z[b*n:(b+1)*n], out[b*n:(b+1)*n]
-		for i := range n {
-			out[i] = mode[i] + floats.Dot(inverse[i*n+i:(i+1)*n], z[i:])
-		}
+	copy(out, z)
+	for b := range t.inverse {
+		blas64.Trmv(blas.NoTrans, t.factor(b), blas64.Vector{N: n, Inc: 1, Data: out[b*n : (b+1)*n]})
 	}
 }
 
-// whiten sets z = U (head - mode).
-func (t *target) whiten(head, z []float64) {
-	n := len(z) / len(t.inverse)
-	floats.SubTo(z, head, t.mode)
-	for b, inverse := range t.inverse {
-		blas64.Trsv(blas.NoTrans, blas64.Triangular{N: n, Stride: n, Data: inverse, Uplo: blas.Upper, Diag: blas.NonUnit},
-			blas64.Vector{N: n, Inc: 1, Data: z[b*n : (b+1)*n]})
+// whiten replaces v by U v.
+func (t *target) whiten(v []float64) {
+	n := len(v) / len(t.inverse)
+	for b := range t.inverse {
+		blas64.Trsv(blas.NoTrans, t.factor(b), blas64.Vector{N: n, Inc: 1, Data: v[b*n : (b+1)*n]})
 	}
 }
 
-// whitenGradient sets out = U^-T g: the gradient with respect to z given the one with respect to the head.
-func (t *target) whitenGradient(g, out []float64) {
-	n := len(g) / len(t.inverse)
-	for b, inverse := range t.inverse {
-		g, out := g[b*n:(b+1)*n], out[b*n:(b+1)*n]
-		clear(out)
-		for i := range n {
-			floats.AddScaled(out[i:], g[i], inverse[i*n+i:(i+1)*n])
-		}
+// factor is block b of U^-1.
+func (t *target) factor(b int) blas64.Triangular {
+	n := len(t.mode) / len(t.inverse)
+	return blas64.Triangular{N: n, Stride: n, Data: t.inverse[b], Uplo: blas.Upper, Diag: blas.NonUnit}
+}
+
+// accelerate sets out = (U'U)^-1 g.
+func (t *target) accelerate(g, out []float64) {
+	n := len(g) / len(t.kinetic)
+	clear(out)
+	for b, m := range t.kinetic {
+		m.MulRow(g[b*n:(b+1)*n], out[b*n:(b+1)*n])
 	}
 }
 
@@ -260,26 +264,23 @@ func (t *target) sumOf(head, b []float64) {
 	}
 }
 
-// sumEnergy is 1/2 b'Kb of the sum over classes of a head; it adds the energy's gradient to g. b is a buffer of r
-// numbers.
-func (t *target) sumEnergy(head, g, b []float64) float64 {
+// sumEnergy is 1/2 b'Kb of the sum over classes of a head; it adds the energy's gradient to g. b and force are buffers of
+// r numbers.
+func (t *target) sumEnergy(head, g, b, force []float64) float64 {
 	r := len(b)
 	t.sumOf(head, b)
-	var energy float64
-	for i := range r {
-		force := floats.Dot(t.sum[i*r:(i+1)*r], b)
-		energy += b[i] * force / 2
-		for c := range t.c {
-			g[c*r+i] += force / math.Sqrt(float64(t.c))
-		}
+	clear(force)
+	t.sum.MulRow(b, force)
+	for c := range t.c {
+		floats.AddScaled(g[c*r:(c+1)*r], 1/math.Sqrt(float64(t.c)), force)
 	}
-	return energy
+	return floats.Dot(b, force) / 2
 }
 
 // head is the D x C head whose part in the span of the points is a (C x r, overwritten); what samplers leave out is
 // drawn from r.
 func (t *target) head(a []float64, r *rand.Rand) Theta {
-	if t.sum != nil {
+	if t.kinetic != nil {
 		n := len(a) / t.c
 		b := make([]float64, n)
 		t.sumOf(a, b)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
@@ -12,11 +13,14 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// Hamiltonian Monte Carlo (Neal 2011) in whitened coordinates, where the target is close to N(0, I): there a
+// Hamiltonian Monte Carlo (Neal 2011) as if in whitened coordinates, where the target is close to N(0, I): there a
 // trajectory of length pi/2 turns a position into a momentum, and draws are nearly independent. Where points are few
 // and the prior is wide, most of the posterior lies far beyond the mode, where the likelihood is flatter: half-way
 // through the warm-up, chains whiten anew by the mean curvature that they met, and trajectories are somewhat longer,
 // of lengths that vary, lest one be a period of some coordinate. Step sizes are adapted by dual averaging.
+//
+// Whitening z = U (T - mode) with momentum p is the same as keeping T itself with velocity v = U^-1 p, which the force
+// -g(T) accelerates by -(U'U)^-1 g: one product a step in place of two.
 const (
 	hmcTrajectory = 2
 	hmcJitter     = 0.6 // trajectories vary by this share
@@ -101,21 +105,27 @@ type chain struct {
 	o *erm.Objective
 	r *rand.Rand
 
-	head, headGradient []float64
-	sum                []float64 // buffer for the sum over classes
-	kept               [][]float64
-	energies           []float64 // potential energy of what was kept
-	accepted           float64   // sum of acceptance probabilities of kept draws
-	epsilon            float64
-	divergences        int // after warm-up
+	sum, force  []float64 // buffers for the sum over classes
+	kept        [][]float64
+	energies    []float64 // potential energy of what was kept
+	accepted    float64   // sum of acceptance probabilities of kept draws
+	epsilon     float64
+	divergences int // after warm-up
 }
 
-// potential is J at z, with the sum over classes given its own energy (see target), and writes its gradient with respect to z.
-func (c *chain) potential(z, gradient []float64) float64 {
-	c.t.unwhiten(z, c.head)
-	f := c.o.Gradient(c.head, c.headGradient) + c.t.sumEnergy(c.head, c.headGradient, c.sum)
-	c.t.whitenGradient(c.headGradient, gradient)
-	return f
+// gradient writes the gradient at a head of J, with the sum over classes given its own energy (see target), and what it
+// accelerates a head by.
+func (c *chain) gradient(head, g, acceleration []float64) {
+	c.o.Slope(head, g)
+	c.t.sumEnergy(head, g, c.sum, c.force)
+	c.t.accelerate(g, acceleration)
+}
+
+// potential is gradient, and the energy.
+func (c *chain) potential(head, g, acceleration []float64) float64 {
+	u := c.o.Gradient(head, g) + c.t.sumEnergy(head, g, c.sum, c.force)
+	c.t.accelerate(g, acceleration)
+	return u
 }
 
 // averaging is dual averaging of log step sizes towards an acceptance of hmcTarget (Hoffman and Gelman 2014,
@@ -140,13 +150,16 @@ func (a *averaging) final() float64 { return math.Min(math.Exp(a.log), hmcMaxSte
 
 func (c *chain) run(ctx context.Context, warmup, draws int) error {
 	n := c.t.dim()
-	c.head, c.headGradient, c.sum = make([]float64, n), make([]float64, n), make([]float64, n/c.t.c)
-	z, g := normal(c.r, n), make([]float64, n) // about a draw from the Laplace approximation
-	u := c.potential(z, g)
+	c.sum, c.force = make([]float64, n/c.t.c), make([]float64, n/c.t.c)
+	buffer := func() []float64 { return make([]float64, n) }
+	at, g, a := buffer(), buffer(), buffer()
+	c.t.unwhiten(normal(c.r, n), at) // about a draw from the Laplace approximation
+	floats.Add(at, c.t.mode)
+	u := c.potential(at, g, a)
 	if math.IsNaN(u) || math.IsInf(u, 0) {
 		return fmt.Errorf("the energy at the start is %v; scale the features or raise erm.l2", u)
 	}
-	z1, g1, p := make([]float64, n), make([]float64, n), make([]float64, n)
+	at1, a1, p, v := buffer(), buffer(), buffer(), buffer()
 	c.epsilon = 1 / math.Pow(float64(n), 0.25) // the scaling of HMC's step with dimension (Beskos et al. 2013)
 	step := newAveraging(c.epsilon)
 	mean := make([]float64, c.t.problem.N*c.t.c)
@@ -158,12 +171,10 @@ func (c *chain) run(ctx context.Context, warmup, draws int) error {
 		switch iteration {
 		case warmup / 2:
 			var err error
-			c.t.unwhiten(z, c.head)
 			if c.t, err = c.t.blocks(c.o, mean); err != nil {
 				return err
 			}
-			c.t.whiten(c.head, z)
-			u = c.potential(z, g)
+			u = c.potential(at, g, a)
 			c.epsilon = step.final()
 			step = newAveraging(c.epsilon)
 		case warmup:
@@ -175,16 +186,19 @@ func (c *chain) run(ctx context.Context, warmup, draws int) error {
 		length := hmcTrajectory * (1 + hmcJitter*(2*c.r.Float64()-1))
 		steps := min(max(int(math.Round(length/c.epsilon)), 1), hmcMaxSteps)
 		before := u + floats.Dot(p, p)/2
-		copy(z1, z)
-		copy(g1, g)
-		var u1 float64
-		for range steps {
-			floats.AddScaled(p, -c.epsilon/2, g1)
-			floats.AddScaled(z1, c.epsilon, p)
-			u1 = c.potential(z1, g1)
-			floats.AddScaled(p, -c.epsilon/2, g1)
+		c.t.unwhiten(p, v)
+		copy(at1, at)
+		floats.AddScaled(v, -c.epsilon/2, a)
+		for range steps - 1 {
+			floats.AddScaled(at1, c.epsilon, v)
+			c.gradient(at1, g, a1)
+			floats.AddScaled(v, -c.epsilon, a1)
 		}
-		change := u1 + floats.Dot(p, p)/2 - before
+		floats.AddScaled(at1, c.epsilon, v)
+		u1 := c.potential(at1, g, a1)
+		floats.AddScaled(v, -c.epsilon/2, a1)
+		c.t.whiten(v)
+		change := u1 + floats.Dot(v, v)/2 - before
 		probability := math.Exp(math.Min(0, -change))
 		if math.IsNaN(change) {
 			probability = 0
@@ -193,19 +207,16 @@ func (c *chain) run(ctx context.Context, warmup, draws int) error {
 			c.divergences++
 		}
 		if c.r.Float64() < probability {
-			z, z1, g, g1, u = z1, z, g1, g, u1
+			at, at1, a, a1, u = at1, at, a1, a, u1
 		}
 		if iteration < warmup {
 			c.epsilon = step.next(probability)
 			if window := warmup/2 - warmup/4; iteration >= warmup/4 && iteration < warmup/2 {
-				c.t.unwhiten(z, c.head)
-				addCurvature(mean, 1/float64(window), c.o.Probabilities(c.head))
+				addCurvature(mean, 1/float64(window), c.o.Probabilities(at))
 			}
 			continue
 		}
-		a := make([]float64, n)
-		c.t.unwhiten(z, a)
-		c.kept = append(c.kept, a)
+		c.kept = append(c.kept, slices.Clone(at))
 		c.energies = append(c.energies, u)
 		c.accepted += probability
 	}
