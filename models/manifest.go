@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 )
 
@@ -249,7 +249,7 @@ func Load(path string) (*onnx.Model, Manifest, error) {
 	if err != nil {
 		return nil, Manifest{}, fmt.Errorf("model %s: %w", path, err)
 	}
-	data, err := os.ReadFile(path)
+	data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
 	if err != nil {
 		return nil, Manifest{}, fmt.Errorf("loading model: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
 )
 
@@ -76,14 +76,9 @@ func inspectUpload(path, model string, asJSON bool, out io.Writer) error {
 		}
 		want = federate.Expect{Model: f.Digest, Dx: f.Dx, C: f.C, S: f.S}
 	}
-	f, err := os.Open(path)
+	data, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {
 		return err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, federate.MaxBytes+1))
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
 	}
 	u, err := federate.Decode(data, want)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/experiment"
 )
 
@@ -237,14 +237,9 @@ func printGrid(to io.Writer, runs []*runOutput) error {
 
 // readGrid reads a grid's file, bounded.
 func readGrid(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	data, err := regularfile.ReadFile(path, experiment.MaxGridBytes)
 	if err != nil {
 		return nil, fmt.Errorf("grid: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, experiment.MaxGridBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("grid %s: %w", path, err)
 	}
 	return data, nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"fmp/assets"
 	"fmp/featurize/yamlfile"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/suggest"
 )
 
@@ -360,14 +361,7 @@ func readConfigFile(path string) (*viper.Viper, error) {
 	if ext := strings.ToLower(filepath.Ext(path)); !slices.Contains([]string{".yaml", ".yml", ".json", ".toml"}, ext) {
 		return nil, fmt.Errorf("settings file %s: the extension %q is not known; allowed are .yaml, .yml, .json, .toml", path, ext)
 	}
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("settings file: %w", err)
-	}
-	if !st.Mode().IsRegular() || st.Size() > maxConfigBytes {
-		return nil, fmt.Errorf("settings file %s: want a regular file of at most %d bytes and it has %d", path, maxConfigBytes, st.Size())
-	}
-	data, err := os.ReadFile(path)
+	data, err := regularfile.ReadFile(path, maxConfigBytes)
 	if err != nil {
 		return nil, fmt.Errorf("settings file: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/featurize/imagefile"
+	"fmp/onnx/regularfile"
 )
 
 // Bounds on folders of images.
@@ -239,7 +240,7 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			r, err := os.Open(f.path)
+			r, err := regularfile.Open(f.path)
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 const idxMaxImages = 10_000_000
@@ -190,7 +191,7 @@ func classNames(path string, n int) ([]string, []string, error) {
 
 // readLines reads at most limit non-empty lines of at most 256 bytes.
 func readLines(path string, limit int) ([]string, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

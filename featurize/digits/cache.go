@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 // digest names what a Config draws.
@@ -68,7 +69,7 @@ func readCache(path string, c Config) (*Set, bool) {
 	side, ch := c.Variant.size()
 	size := side * side * ch
 	total := (c.Train+c.Test)*(size+1) + sha256.Size
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, false
 	}

@@ -14,6 +14,7 @@ import (
 
 	"fmp/featurize/yamlfile"
 	"fmp/models"
+	"fmp/onnx/regularfile"
 )
 
 // DefaultBatch is the number of images of one call unless the options or the model say otherwise.
@@ -52,17 +53,12 @@ const maxSidecar = 64 << 10
 // the path is empty.
 func Sidecar(model string) (Options, string, error) {
 	for _, p := range []string{model + ".yaml", strings.TrimSuffix(model, filepath.Ext(model)) + ".yaml"} {
-		f, err := os.Open(p)
+		data, err := regularfile.ReadFile(p, maxSidecar)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return Options{}, p, fmt.Errorf("side-car: %w", err)
-		}
-		defer f.Close()
-		data, err := io.ReadAll(io.LimitReader(f, maxSidecar+1))
-		if err != nil {
-			return Options{}, p, fmt.Errorf("side-car %s: %w", p, err)
 		}
 		o, err := parseSidecar(data)
 		if err != nil {

@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
+
+	"fmp/onnx/regularfile"
 )
 
 // IDXUbyte is the only element type that is read: unsigned bytes.
@@ -20,7 +21,7 @@ const IDXUbyte = 0x08
 // ReadFile hands decode the contents of a regular file, unpacked where its name ends in .gz, and their size, -1
 // where it is gzipped.
 func ReadFile(path string, decode func(r io.Reader, size int64) error) error {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return err
 	}
@@ -28,9 +29,6 @@ func ReadFile(path string, decode func(r io.Reader, size int64) error) error {
 	st, err := f.Stat()
 	if err != nil {
 		return err
-	}
-	if !st.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a regular file", path)
 	}
 	size := st.Size()
 	var r io.Reader = bufio.NewReaderSize(f, 1<<16)

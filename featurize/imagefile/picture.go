@@ -13,9 +13,10 @@ import (
 	_ "image/jpeg" // registers the decoder
 	_ "image/png"  // registers the decoder
 	"io"
-	"os"
 
 	"golang.org/x/image/draw"
+
+	"fmp/onnx/regularfile"
 )
 
 // Bounds on picture files.
@@ -64,7 +65,7 @@ func DecodeFile(path string) (image.Image, error) { return DecodeFileWithin(path
 
 // DecodeFileWithin is DecodeFile with a bound of its own on the pixels, for devices of little memory.
 func DecodeFileWithin(path string, pixels int) (image.Image, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fmp/onnx/regularfile"
 )
 
 const (
@@ -90,7 +92,7 @@ func Open(path string, o Options) (src Source, others int, err error) {
 			return nil, 0, err
 		}
 	case ext == ".csv":
-		f, err := os.Open(path)
+		f, err := regularfile.Open(path)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -355,7 +357,7 @@ func openIDX(images string, o Options) (*idx, error) {
 			return nil, fmt.Errorf("labels: %w", err)
 		}
 	}
-	f, err := os.Open(images)
+	f, err := regularfile.Open(images)
 	if err != nil {
 		return nil, err
 	}

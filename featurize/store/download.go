@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fmp/onnx/regularfile"
 )
 
 // Downloader fetches files over HTTP. The zero value is ready.
@@ -214,7 +216,7 @@ func contentRange(s string) (from, size int64, ok bool) {
 }
 
 func checkMD5(path, want string) error {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return err
 	}

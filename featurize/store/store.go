@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fmp/featurize/dataset"
+	"fmp/onnx/regularfile"
 )
 
 // Dir is the data folder that is written to: the setting, else the first that is searched.
@@ -129,7 +130,7 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 // unpack takes the wanted files, by base name, out of a tar.gz archive. Other entries are passed over; links
 // and folders are never made; a file over its size, or given twice, is an error.
 func unpack(ctx context.Context, archive, to string, want map[string]int64) error {
-	f, err := os.Open(archive)
+	f, err := regularfile.Open(archive)
 	if err != nil {
 		return err
 	}
@@ -189,7 +190,7 @@ func write(path string, r io.Reader) (err error) {
 }
 
 func copyFile(from, to string) error {
-	in, err := os.Open(from)
+	in, err := regularfile.Open(from)
 	if err != nil {
 		return err
 	}

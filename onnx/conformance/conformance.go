@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sort"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/onnxpb"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 )
 
@@ -236,14 +236,7 @@ func tensors(set, kind string) ([]*onnx.Tensor, error) {
 
 // ReadTensor reads a file that holds one serialised TensorProto.
 func ReadTensor(path string) (*onnx.Tensor, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() > maxTensorFile {
-		return nil, fmt.Errorf("%s: want a regular file of at most %d bytes", filepath.Base(path), int64(maxTensorFile))
-	}
-	data, err := os.ReadFile(path)
+	data, err := regularfile.ReadFile(path, maxTensorFile)
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +266,7 @@ func ops(m *onnx.Model) []string {
 
 // rawOps reads the operators of a file that our own reader refuses.
 func rawOps(path string) ([]string, int64) {
-	data, err := os.ReadFile(path)
+	data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
 	if err != nil {
 		return nil, 0
 	}

@@ -12,13 +12,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 const (
@@ -37,14 +37,11 @@ var types = map[string]onnx.DType{
 
 // Load reads the file at path, as [Read] does.
 func Load(path string) (*onnx.Tensor, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading tensor: %w", err)
+		return nil, fmt.Errorf("reading tensor: %w; want a .npy file", err)
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err == nil && st.IsDir() {
-		return nil, fmt.Errorf("reading tensor: %s is a folder; want a .npy file", path)
-	}
 	t, err := Read(f)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)

@@ -10,6 +10,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/onnxpb"
+	"fmp/onnx/regularfile"
 )
 
 // readExternal puts the data of tensors that lie in other files into them. The files must be in dir or
@@ -102,14 +103,11 @@ type dataFile struct {
 }
 
 func openData(root *os.Root, location string) (*dataFile, error) {
-	f, err := root.Open(filepath.FromSlash(location))
+	f, err := regularfile.OpenIn(root, filepath.FromSlash(location))
 	if err != nil {
 		return nil, fmt.Errorf("file %.200q: %w; it must lie in the model's folder", location, err)
 	}
 	st, err := f.Stat()
-	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("it is not a regular file")
-	}
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("file %.200q: %w", location, err)

@@ -77,7 +77,7 @@ func TestLoadExternalData(t *testing.T) {
 		{"above", []int64{2, 2}, map[string]string{"location": "../secret", "offset": "8"}, "outside the model's folder"},
 		{"absolute", []int64{2, 2}, map[string]string{"location": filepath.Join(outside, "secret"), "offset": "8"}, "outside the model's folder"},
 		{"a link that leads out", []int64{2, 2}, map[string]string{"location": "link", "offset": "8"}, "must lie in the model's folder"},
-		{"a folder", []int64{2, 2}, map[string]string{"location": "weights"}, "not a regular file"},
+		{"a folder", []int64{2, 2}, map[string]string{"location": "weights"}, "want a regular file"},
 		{"no such file", []int64{2, 2}, map[string]string{"location": "none.bin"}, "none.bin"},
 		{"no file named", []int64{2, 2}, nil, "names no file"},
 		{"cut short", []int64{2, 2}, map[string]string{"location": "w.bin", "offset": "9"}, "cut short"},

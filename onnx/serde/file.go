@@ -4,7 +4,6 @@ package serde
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/onnxpb"
+	"fmp/onnx/regularfile"
 )
 
 // MaxFileBytes bounds a model file: 2 GiB, protobuf's own limit.
@@ -23,24 +23,12 @@ const MaxFileBytes = 2 << 30
 // Load reads a model file, and the files beside it that hold its larger tensors where it says so
 // (external data; they must lie in the model's folder or below). It neither checks the model nor infers shapes.
 func Load(path string) (*onnx.Model, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("loading model: %w", err)
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("loading model %s: %w", path, err)
-	}
-	if st.IsDir() {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		return nil, fmt.Errorf("loading model %s: it is a folder; give the .onnx file (a TensorFlow SavedModel is exported with tf2onnx)", path)
 	}
-	if !st.Mode().IsRegular() || st.Size() > MaxFileBytes {
-		return nil, fmt.Errorf("loading model %s: not a regular file of at most %d bytes", path, int64(MaxFileBytes))
-	}
-	data, err := io.ReadAll(f)
+	data, err := regularfile.ReadFile(path, MaxFileBytes)
 	if err != nil {
-		return nil, fmt.Errorf("loading model %s: %w", path, err)
+		return nil, fmt.Errorf("loading model: %w", err)
 	}
 	p, err := decode(data)
 	if err == nil {

@@ -16,6 +16,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/optim"
+	"fmp/onnx/regularfile"
 )
 
 // Metrics are named numbers of a step or a validation; "loss" is the one that is watched.
@@ -224,13 +225,16 @@ func (l *Loop) finite(t int, m Metrics) error {
 	return &NotFiniteError{t, bad}
 }
 
+// maxLog bounds a training log: 256 MiB.
+const maxLog = 256 << 20
+
 // openLog keeps the lines of a log up to step first and opens it to go on after them.
 func (l *Loop) openLog(first int) error {
 	if l.Log == "" {
 		return nil
 	}
 	var kept bytes.Buffer
-	if data, err := os.ReadFile(l.Log); err == nil && first > 0 {
+	if data, err := regularfile.ReadFile(l.Log, maxLog); err == nil && first > 0 {
 		sc := bufio.NewScanner(bytes.NewReader(data))
 		for sc.Scan() {
 			var line struct {

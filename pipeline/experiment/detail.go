@@ -19,6 +19,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/models/rng"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
@@ -98,7 +99,7 @@ func Inspect(ctx context.Context, p *Prepared, dir *Directory) error {
 
 // ReadDetail reads a run's details; nil where it has none.
 func ReadDetail(dir string) (*Detail, error) {
-	b, err := os.ReadFile(filepath.Join(dir, DetailFile))
+	b, err := regularfile.ReadFile(filepath.Join(dir, DetailFile), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -23,6 +23,7 @@ import (
 
 	"fmp/featurize/yamlfile"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 // Files of a run directory.
@@ -303,9 +304,12 @@ func (d *Directory) close() error {
 	return errors.Join(errs...)
 }
 
+// maxFile bounds a file of a run directory: 1 GiB.
+const maxFile = 1 << 30
+
 // ReadManifest reads run.json of a run directory.
 func ReadManifest(dir string) (*Manifest, error) {
-	data, err := os.ReadFile(filepath.Join(dir, RunFile))
+	data, err := regularfile.ReadFile(filepath.Join(dir, RunFile), maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("run directory %s: %w", dir, err)
 	}
@@ -319,7 +323,7 @@ func ReadManifest(dir string) (*Manifest, error) {
 // ReadConfig reads the resolved settings of a run directory.
 func ReadConfig(dir string) (Config, error) {
 	var c Config
-	data, err := os.ReadFile(filepath.Join(dir, ConfigFile))
+	data, err := regularfile.ReadFile(filepath.Join(dir, ConfigFile), maxFile)
 	if err != nil {
 		return c, fmt.Errorf("run directory %s: %w", dir, err)
 	}
@@ -344,7 +348,7 @@ func ReadResults(dir string) ([]Record, error) {
 }
 
 func readRecords(path string) ([]Record, error) {
-	data, err := os.ReadFile(path)
+	data, err := regularfile.ReadFile(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

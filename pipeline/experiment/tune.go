@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/models/rng"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/task"
 )
@@ -37,7 +37,7 @@ func (c *Choice) AtEnd() bool {
 // ReadTuned reads what was chosen for a run; no choices where it tuned nothing.
 func ReadTuned(dir string) (*Tuned, error) {
 	out := &Tuned{}
-	b, err := os.ReadFile(filepath.Join(dir, TuningFile))
+	b, err := regularfile.ReadFile(filepath.Join(dir, TuningFile), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}

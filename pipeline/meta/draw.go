@@ -8,7 +8,6 @@ import (
 	"image/color"
 	"io"
 	"math"
-	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -17,6 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 // panels of a drawn log: title, and the metrics that it shows, those of validation under their own kind.
@@ -40,10 +40,13 @@ var palette = []color.Color{
 // apart or too close together, for which reason values also lose what float32 does not hold.
 func drawable(v float64) bool { return math.Abs(v) <= 1e30 && (v == 0 || math.Abs(v) >= 1e-30) }
 
+// maxLog bounds a training log: 256 MiB.
+const maxLog = 256 << 20
+
 // DrawLog draws a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and those below 1e-30 other
 // than 0, are left out.
 func DrawLog(log, svg string) error {
-	data, err := os.ReadFile(log)
+	data, err := regularfile.ReadFile(log, maxLog)
 	if err != nil {
 		return fmt.Errorf("drawing a training log: %w", err)
 	}

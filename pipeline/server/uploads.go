@@ -4,10 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
 )
 
@@ -42,14 +41,9 @@ func ReadUploads(paths []string, want federate.Expect) (good []Upload, bad []err
 }
 
 func readUpload(path string, want federate.Expect) (*Upload, error) {
-	f, err := os.Open(path)
+	data, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading upload: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, federate.MaxBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading upload %s: %w", path, err)
 	}
 	u, err := federate.Decode(data, want)
 	if err != nil {

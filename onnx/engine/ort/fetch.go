@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"fmp/onnx/regularfile"
 )
 
 // npmPackage is the published package that carries the library for every platform.
@@ -120,7 +122,7 @@ func fetch(ctx context.Context, dir string, files []libraryFile, say func(string
 // present says whether every file is in dir with its digest; os.ErrNotExist where one is not there.
 func present(dir string, files []libraryFile) error {
 	for _, f := range files {
-		r, err := os.Open(filepath.Join(dir, f.name))
+		r, err := regularfile.Open(filepath.Join(dir, f.name))
 		if err != nil {
 			return err
 		}
@@ -140,7 +142,7 @@ func present(dir string, files []libraryFile) error {
 // unpack takes the wanted files, and nothing else, out of a gzipped tar archive into dir, and checks
 // their digests.
 func unpack(ctx context.Context, archive, dir string, files []libraryFile) error {
-	in, err := os.Open(archive)
+	in, err := regularfile.Open(archive)
 	if err != nil {
 		return err
 	}

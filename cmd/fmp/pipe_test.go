@@ -1,0 +1,94 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/onnxpb"
+	"fmp/onnx/serde"
+)
+
+// TestNamedPipesAreRefused: a named pipe in the place of any file that a command reads is an error that says so, at once.
+func TestNamedPipesAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	pipe := func(parts ...string) string {
+		path := filepath.Join(append([]string{dir}, parts...)...)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Skipf("needs named pipes: %v", err)
+		}
+		return path
+	}
+	b := build.New("linear")
+	b.Output("y", b.MatMul(b.Input("x", onnx.Float32, "n", 300), b.Param("w", onnx.ZerosF32(300, 4))))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := filepath.Join(dir, "model.onnx")
+	if err := serde.Save(model, m); err != nil {
+		t.Fatal(err)
+	}
+	data, err := serde.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p onnxpb.ModelProto
+	if err := proto.Unmarshal(data, &p); err != nil {
+		t.Fatal(err)
+	}
+	w := p.Graph.Initializer[0]
+	w.RawData, w.FloatData, w.DataLocation = nil, nil, onnxpb.TensorProto_EXTERNAL
+	w.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: filepath.Base(pipe("external", "weights"))}}
+	if data, err = proto.Marshal(&p); err != nil {
+		t.Fatal(err)
+	}
+	external := filepath.Join(dir, "external", "model.onnx")
+	if err := os.WriteFile(external, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"a model":          {"onnx", "inspect", pipe("m.onnx")},
+		"external data":    {"onnx", "check", external},
+		"a tensor":         {"onnx", "run", model, "--input", "x=" + pipe("x.npy"), "--out", filepath.Join(dir, "out"), "--engine", "pure"},
+		"a proto":          {"onnx", "run", model, "--input", "x=" + pipe("x.pb"), "--out", filepath.Join(dir, "out"), "--engine", "pure"},
+		"an upload":        {"pool", pipe("upload.fmp"), "--predictor", model, "-o", filepath.Join(dir, "posterior.npy")},
+		"settings":         {"run", "--config", pipe("settings.yaml")},
+		"a grid":           {"grid", pipe("grid.yaml")},
+		"a run's manifest": {"results", "show", filepath.Dir(pipe("run", "run.json"))},
+		"an archive":       {"data", "import", pipe("cifar-10-binary.tar.gz")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
+			type said struct {
+				code int
+				errs string
+			}
+			done := make(chan said, 1)
+			go func() {
+				code, _, errs := runFMP(t, args...)
+				done <- said{code, errs}
+			}()
+			select {
+			case s := <-done:
+				if s.code == exitOK || !strings.Contains(s.errs, "want a regular file") {
+					t.Errorf("fmp %v: exit code %d, said %q; want that a regular file is wanted", args, s.code, s.errs)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("fmp %v waits for a named pipe", args)
+			}
+		})
+	}
+}

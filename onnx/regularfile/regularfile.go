@@ -1,0 +1,66 @@
+// Package regularfile opens files from outside. What is not a regular file is refused at once: to open or read a named pipe,
+// a terminal or a device can wait for ever, and none of them has a size that could be checked.
+package regularfile
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// flags keep the opening of a named pipe from waiting for its writer; they mean nothing to a regular file.
+const flags = os.O_RDONLY | syscall.O_NONBLOCK
+
+// Open is os.Open for regular files.
+func Open(path string) (*os.File, error) { return checked(os.OpenFile(path, flags, 0)) }
+
+// OpenIn is Open within a folder that names do not lead out of.
+func OpenIn(root *os.Root, name string) (*os.File, error) {
+	return checked(root.OpenFile(name, flags, 0))
+}
+
+// ReadFile reads a regular file of at most limit bytes.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("too large; read are at most %d bytes", limit)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+func checked(f *os.File, err error) (*os.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: f.Name(), Err: fmt.Errorf("%s; want a regular file", kind(st.Mode()))}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func kind(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "a folder"
+	case m&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a device"
+}
