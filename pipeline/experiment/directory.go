@@ -431,7 +431,7 @@ func flatten(c Config) map[string]string {
 
 // CSVHeading names the columns of [Record.CSV].
 var CSVHeading = []string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group", "param", "value", "acc", "ece", "nll", "brier", "upload_bytes",
-	"joint_nll_near", "joint_nll_random", "aurc", "class_ece", "adaptive_ece", "entropy", "disagreement"}
+	"joint_nll_near", "joint_nll_random", "aurc", "class_ece", "adaptive_ece", "entropy", "disagreement", "temperature"}
 
 // CSV is the record as a line of a table, without the curves; figures that it lacks are empty.
 func (r *Record) CSV() []string {
@@ -445,7 +445,11 @@ func (r *Record) CSV() []string {
 		}
 		line = append(line, near, random, num(u.AURC), num(u.ClassECE), num(u.AdaptiveECE), num(u.Entropy), num(u.Disagreement))
 	}
-	return append(line, make([]string, len(CSVHeading)-len(line))...)
+	line = append(line, make([]string, len(CSVHeading)-len(line))...)
+	if r.Temperature != 0 {
+		line[len(line)-1] = num(r.Temperature)
+	}
+	return line
 }
 
 // WriteCSV writes a heading and one line a record.

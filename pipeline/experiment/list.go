@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 )
 
@@ -85,6 +86,9 @@ func Summarise(path string) (*Summary, error) {
 	}
 	s.Records = sortRecords(s.Records, cells)
 	s.Finished = len(s.Records)
+	if _, err := os.Stat(filepath.Join(path, ResultsFile)); err == nil {
+		s.Cells = s.Finished // of an earlier version, which had fewer methods
+	}
 	return s, nil
 }
 

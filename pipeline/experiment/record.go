@@ -33,6 +33,10 @@ type Record struct {
 	// Param is the hyper-parameter that the tuned protocol chooses and Value what it was here.
 	Param string  `json:"param,omitempty"`
 	Value float64 `json:"value,omitempty"`
+	// Temperature divides the heads, as the tuned protocol chose it; 0 where none was chosen: 1. More are the further
+	// settings that it chose.
+	Temperature float64            `json:"temperature,omitempty"`
+	More        map[string]float64 `json:"more,omitempty"`
 	metric.Scores
 	// UploadBytes is what one client sends; 0 for a method that sends nothing.
 	UploadBytes float64            `json:"upload_bytes"`

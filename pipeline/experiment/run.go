@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type Tools struct {
 	Drawer     posterior.Drawer
 	// Shared, where given, is what the run shares with others that go on beside it.
 	Shared *Shared
+
+	known *posterior.Corpus // moments of Data.Corpus, for the methods of the run
 }
 
 // Progress hears how far a stage is: done of total steps, counting those of an earlier, interrupted run. It
@@ -63,15 +66,23 @@ func Cells(c *Config) ([]Cell, error) {
 	return out, nil
 }
 
+// methods are those asked for. Where all are, those that need a corpus are left out of a run without one.
 func (c *Config) methods() ([]posterior.Method, error) {
-	if len(c.Methods) == 0 {
-		return posterior.All(), nil
+	names := c.Methods
+	if len(names) == 0 {
+		names = posterior.Names()
 	}
 	var out []posterior.Method
-	for _, name := range c.Methods {
+	for _, name := range names {
 		m, err := posterior.Lookup(name)
 		if err != nil {
 			return nil, fmt.Errorf("setting methods: %w", err)
+		}
+		if m.Info().NeedsCorpus && c.Dataset.Splits.Corpus == 0 {
+			if len(c.Methods) > 0 {
+				return nil, fmt.Errorf("setting methods: %s needs statistics of a corpus and dataset.splits.corpus is 0: give the corpus a part, or leave the method out", m.Info().Name)
+			}
+			continue
 		}
 		out = append(out, m)
 	}
@@ -108,6 +119,9 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		progress = func(string, int, int) {}
 	}
 	threads := c.threads()
+	if tools.known, err = data.known(c); err != nil {
+		return nil, err
+	}
 	tuned, err := tune(ctx, c, data, tools, dir, threads, progress)
 	if err != nil {
 		return nil, err
@@ -206,6 +220,15 @@ func (d *Data) test(c Config) (*posterior.Test, error) {
 	return t, err
 }
 
+// known are the corpus' moments; nil where no method asked for needs them.
+func (d *Data) known(c Config) (*posterior.Corpus, error) {
+	methods, err := c.methods()
+	if err != nil || d.Corpus == nil || !slices.ContainsFunc(methods, func(m posterior.Method) bool { return m.Info().NeedsCorpus }) {
+		return nil, err
+	}
+	return posterior.NewCorpus(d.Corpus.Features, d.Corpus.Dx, d.Corpus.Labels, d.Corpus.C)
+}
+
 // newTask gives every client its rows of the bank and compresses it.
 func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [][]int, stream string, threads int) (*posterior.Task, error) {
 	clients := make([]*point.Set, len(rows))
@@ -218,7 +241,7 @@ func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [
 	}
 	return posterior.NewTask(posterior.Input{
 		Clients: clients, Uploads: uploads, Drawer: tools.Drawer, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh,
-		Seed: c.Seed, Stream: stream, Threads: threads,
+		Corpus: tools.known, Seed: c.Seed, Stream: stream, Threads: threads,
 	})
 }
 
@@ -227,22 +250,24 @@ func runCell(ctx context.Context, c Config, test *posterior.Test, t *posterior.T
 	if err != nil {
 		return nil, err
 	}
-	info, s := m.Info(), c.settings()
+	info := m.Info()
+	s, err := info.Raw(c.settings())
+	if err != nil {
+		return nil, err
+	}
 	r := &Record{Cell: cell, Dataset: c.Dataset.Label(), Alpha: p.Alpha, Group: string(info.Group)}
+	if cell.Protocol == "tuned" {
+		choice, err := tuned.choice(cell.Partition, cell.Method)
+		if err != nil {
+			return nil, err
+		}
+		if s, err = choice.Apply(s); err != nil {
+			return nil, err
+		}
+		r.Temperature, r.More = choice.Temperature, choice.More
+	}
 	if r.Param = info.Param; r.Param != "" {
-		if cell.Protocol == "tuned" {
-			v, err := tuned.value(cell.Partition, cell.Method)
-			if err != nil {
-				return nil, err
-			}
-			if s, err = s.With(info.Param, v); err != nil {
-				return nil, err
-			}
-		}
-		r.Value = s.L2
-		if info.Param == posterior.ParamShrinkage {
-			r.Value = s.Shrinkage
-		}
+		r.Value = s.Value(r.Param)
 	}
 	res, err := m.Run(ctx, t, s)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/alloctest"
 	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
 	"fmp/pipeline/task"
 )
 
@@ -212,12 +213,16 @@ func TestRunFiguresMakeSense(t *testing.T) {
 	for _, r := range rs {
 		if r.Protocol == "shared" {
 			acc[r.Method] += r.ACC / float64(c.Seeds)
-			if r.Param == "l2" && r.Value != c.ERM.L2 {
+			if r.Param == "l2" && r.Temperature == 0 && r.Value != c.ERM.L2 {
 				t.Errorf("%s: shared protocol used l2 %g; want %g", r.Cell, r.Value, c.ERM.L2)
 			}
 		}
 		for i, p := range r.BySamples {
-			if i == len(r.BySamples)-1 && (p.Samples != c.Posterior.Samples || math.Abs(p.NLL-r.NLL) > 1e-9) {
+			want := c.Posterior.Samples
+			if r.Method == "BNN" || r.Method == "CBNN" { // these keep 100 at least
+				want = max(want, 100)
+			}
+			if i == len(r.BySamples)-1 && (p.Samples != want || math.Abs(p.NLL-r.NLL) > 1e-9) {
 				t.Errorf("%s: the full prefix has %d samples and NLL %g; the method has %g", r.Cell, p.Samples, p.NLL, r.NLL)
 			}
 		}
@@ -234,18 +239,18 @@ func TestRunFiguresMakeSense(t *testing.T) {
 	}
 	for _, ch := range tuned.Choices {
 		for i, v := range ch.NLL {
-			if v < ch.NLL[indexOf(ch.Grid, ch.Value)] {
+			if at := indexOf(ch.Grid, ch.Value); at >= 0 && v < ch.NLL[at] {
 				t.Errorf("%s: chose %g; %g has a lower NLL", ch.Method, ch.Value, ch.Grid[i])
 			}
 		}
 		for _, r := range rs {
-			if r.Protocol == "tuned" && r.Method == ch.Method && r.Value != ch.Value {
-				t.Errorf("%s used %s %g; tuning chose %g", r.Cell, r.Param, r.Value, ch.Value)
+			if r.Protocol == "tuned" && r.Method == ch.Method && (r.Value != ch.Value || r.Temperature != ch.Temperature || !(r.Temperature > 0)) {
+				t.Errorf("%s used %s %g at temperature %g; tuning chose %g and %g", r.Cell, r.Param, r.Value, r.Temperature, ch.Value, ch.Temperature)
 			}
 		}
 	}
-	if len(tuned.Choices) != 12 {
-		t.Errorf("%d choices; want one a method", len(tuned.Choices))
+	if len(tuned.Choices) != len(posterior.All()) {
+		t.Errorf("%d choices of %d methods; want one each", len(tuned.Choices), len(posterior.All()))
 	}
 }
 

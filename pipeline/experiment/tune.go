@@ -50,16 +50,16 @@ func ReadTuned(dir string) (*Tuned, error) {
 	return out, nil
 }
 
-func (t *Tuned) value(partition, method string) (float64, error) {
-	for _, c := range t.Choices {
+func (t *Tuned) choice(partition, method string) (*Choice, error) {
+	for i, c := range t.Choices {
 		if c.Partition == partition && c.Method == method {
-			return c.Value, nil
+			return &t.Choices[i], nil
 		}
 	}
-	return 0, fmt.Errorf("tuning chose no value for %s on %s; remove %s from the run directory and run again", method, partition, TuningFile)
+	return nil, fmt.Errorf("tuning chose no settings for %s on %s; remove %s from the run directory and run again", method, partition, TuningFile)
 }
 
-// tune chooses every method's hyper-parameter by NLL on held-out rows of tasks drawn from the corpus, of the
+// tune chooses every method's own setting and temperature by NLL on held-out rows of tasks drawn from the corpus, of the
 // same size and partition as the run's. Test images take no part. What an earlier run of the same directory
 // chose is read back.
 func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, threads int, progress Progress) (*Tuned, error) {
@@ -82,7 +82,6 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 	for _, m := range all {
 		info := m.Info()
 		switch {
-		case info.Param == "":
 		case slices.ContainsFunc(all, func(o posterior.Method) bool { return o.Info().Name == info.Follows }):
 			followers = append(followers, info)
 		default:
@@ -116,7 +115,7 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 			g.Go(func() error {
 				var choice posterior.Choice
 				err := tools.Shared.Do(ctx, inner, func() (err error) {
-					choice, _, err = posterior.Tune(ctx, m, held, c.settings(), nil, inner)
+					choice, _, err = posterior.Tune(ctx, m, held, c.settings(), nil)
 					return err
 				})
 				if err != nil {

@@ -2,15 +2,17 @@ package posterior
 
 import "context"
 
-// cfmp combines the clients' martingale posteriors as CBNN combines subposteriors.
+// cfmp combines the clients' martingale posteriors as CBNN combines subposteriors, each of fits with l2 / M. Weights by
+// precision favour clients that know nothing: where a class is absent the drawn points agree, and the samples with them.
+// The tuned protocol therefore tries equal weights too.
 var cfmp = method{
-	Info{Name: "CFMP", Title: "consensus of the clients' martingale posteriors", Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
+	Info{Name: "CFMP", Title: "consensus of the clients' martingale posteriors", Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2, More: weightings},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
-		locals, err := t.localMartingales(ctx, s)
+		locals, err := t.localMartingales(ctx, s.L2/float64(len(t.in.Clients)), s)
 		if err != nil {
 			return nil, err
 		}
-		e, err := consensus(ctx, locals, s.Covariance)
+		e, err := consensus(ctx, locals, s)
 		if err != nil {
 			return nil, err
 		}

@@ -15,17 +15,21 @@ const minVariance = 1e-8
 // maxDense bounds the dense matrices of full covariances and of BNN preconditioners (dimension dx+1 times C).
 const maxDense = 8192
 
+// weightings are those that the tuned protocol tries.
+var weightings = []Param{{ParamWeighting, []float64{0, 1}}}
+
 // consensus combines sample i of every client's ensemble, by precision (Scott et al. 2016, section 3):
 //
 //	theta_i = (sum_m P_m)^-1 sum_m P_m theta_mi,   P_m = inverse covariance of client m's samples,
 //
-// which is exact where the subposteriors are Gaussian. The covariance is diagonal, or full with shrinkage.
-func consensus(ctx context.Context, locals []Ensemble, covariance string) (Ensemble, error) {
+// which is exact where the subposteriors are Gaussian. The covariance is diagonal, or full with shrinkage. Where the
+// weighting is 0, the clients count equally: P_m = I.
+func consensus(ctx context.Context, locals []Ensemble, s Settings) (Ensemble, error) {
 	samples := len(locals[0])
 	if samples < 2 {
 		return nil, fmt.Errorf("consensus from %d sample a client; covariances need at least 2: raise posterior.samples", samples)
 	}
-	if covariance == Full {
+	if s.Covariance == Full && s.Weighting == 1 {
 		return fullConsensus(ctx, locals)
 	}
 	d, c := locals[0][0].D, locals[0][0].C
@@ -39,7 +43,10 @@ func consensus(ctx context.Context, locals []Ensemble, covariance string) (Ensem
 			for i := range e {
 				column[i] = e[i].W[k]
 			}
-			precision := 1 / max(stat.Variance(column, nil), minVariance)
+			precision := 1.0
+			if s.Weighting == 1 {
+				precision = 1 / max(stat.Variance(column, nil), minVariance)
+			}
 			total[k] += precision
 			for i, v := range column {
 				out[i].W[k] += precision * v

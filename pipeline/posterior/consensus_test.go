@@ -61,7 +61,7 @@ func TestConsensusIsExactForGaussians(t *testing.T) {
 		if err := chol.SolveVecTo(&mean, shift); err != nil {
 			t.Fatal(err)
 		}
-		e, err := consensus(context.Background(), locals, covariance)
+		e, err := consensus(context.Background(), locals, Settings{Covariance: covariance, Weighting: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/point"
@@ -19,15 +20,9 @@ import (
 // points stays possible. Such a class has the mean of all points.
 var fedcgs = method{
 	Info{Name: "FedCGS", Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot, Cite: citeFedCGS,
-		Param: ParamShrinkage, Grid: []float64{0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97}},
+		Param: ParamShrinkage, Grid: gridShrinkage},
 	func(_ context.Context, t *Task, s Settings) (*Result, error) {
-		total := newStatistics(t.dx, t.c)
-		for _, set := range t.in.Clients {
-			own := newStatistics(t.dx, t.c) // what the client uploads
-			own.add(set)
-			total.merge(own)
-		}
-		theta, err := total.discriminant(s.Shrinkage)
+		theta, err := t.statistics().discriminant(s.Shrinkage)
 		if err != nil {
 			return nil, err
 		}
@@ -66,48 +61,78 @@ func (a *statistics) add(set *point.Set) {
 	}
 }
 
-func (a *statistics) merge(b *statistics) {
-	for c, v := range b.count {
-		a.count[c] += v
+// means are the class means, C x dx; of a class without points the mean of all.
+func (a *statistics) means() *mat.Dense {
+	means := mat.NewDense(a.c, a.dx, nil)
+	overall := make([]float64, a.dx)
+	var n float64
+	for c, v := range a.count {
+		n += v
+		floats.Add(overall, a.sum.RawRowView(c))
 	}
-	a.sum.Add(a.sum, b.sum)
-	a.second.AddSym(a.second, b.second)
+	for c, v := range a.count {
+		if v > 0 {
+			floats.AddScaled(means.RawRowView(c), 1/v, a.sum.RawRowView(c))
+		} else if n > 0 {
+			floats.AddScaled(means.RawRowView(c), 1/n, overall)
+		}
+	}
+	return means
+}
+
+// scatter is the sum of outer products of the points less their class means.
+func (a *statistics) scatter() (*mat.SymDense, error) {
+	if floats.Sum(a.count) == 0 {
+		return nil, fmt.Errorf("the clients' points have no weight; give some weight above 0")
+	}
+	out := mat.NewSymDense(a.dx, nil)
+	out.CopySym(a.second)
+	means := a.means()
+	for c, v := range a.count {
+		if v > 0 {
+			out.SymRankOne(out, -v, means.RowView(c))
+		}
+	}
+	return out, nil
+}
+
+// within is the pooled covariance within classes, denominator n - C.
+func (a *statistics) within() (*mat.SymDense, error) {
+	out, err := a.scatter()
+	if err != nil {
+		return nil, err
+	}
+	out.ScaleSym(1/math.Max(floats.Sum(a.count)-float64(a.c), 1), out)
+	return out, nil
+}
+
+// points are the means of the classes held, with their masses.
+func (a *statistics) points() *point.Set {
+	var held []int
+	for c, v := range a.count {
+		if v > 0 {
+			held = append(held, c)
+		}
+	}
+	out := point.New(len(held), a.dx, a.c)
+	means := a.means()
+	for i, c := range held {
+		for j, v := range means.RawRowView(c) {
+			out.Row(i)[j] = float32(v)
+		}
+		out.Row(i)[a.dx+c], out.W[i] = 1, float32(a.count[c])
+	}
+	return out
 }
 
 func (a *statistics) discriminant(shrinkage float64) (Theta, error) {
-	var n float64
-	overall := make([]float64, a.dx)
-	for c, v := range a.count {
-		n += v
-		for j, x := range a.sum.RawRowView(c) {
-			overall[j] += x
-		}
+	within, err := a.within()
+	if err != nil {
+		return Theta{}, err
 	}
-	if n == 0 {
-		return Theta{}, fmt.Errorf("the clients' points have no weight; give some weight above 0")
-	}
-	within := mat.NewSymDense(a.dx, nil)
-	within.CopySym(a.second)
-	means := mat.NewDense(a.c, a.dx, nil)
-	for c, v := range a.count {
-		mu := means.RawRowView(c)
-		if v == 0 {
-			for j := range mu {
-				mu[j] = overall[j] / n
-			}
-			continue
-		}
-		for j, x := range a.sum.RawRowView(c) {
-			mu[j] = x / v
-		}
-		within.SymRankOne(within, -v, mat.NewVecDense(a.dx, mu))
-	}
-	within.ScaleSym(1/math.Max(n-float64(a.c), 1), within)
-	mean := mat.Trace(within) / float64(a.dx)
-	within.ScaleSym(1-shrinkage, within)
-	for j := range a.dx {
-		within.SetSym(j, j, within.At(j, j)+shrinkage*mean)
-	}
+	within = shrunk(within, shrinkage)
+	means := a.means()
+	n := floats.Sum(a.count)
 	var chol mat.Cholesky
 	if !chol.Factorize(within) {
 		return Theta{}, fmt.Errorf("within-class covariance of %v points with %d features is singular at shrinkage %v; raise the shrinkage", n, a.dx, shrinkage)

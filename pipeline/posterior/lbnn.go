@@ -7,7 +7,7 @@ var lbnn = method{
 	Info{Name: "LBNN", Title: "Gaussian-prior posterior of each client's points; mean over clients", Group: Local,
 		Cite: "Neal 2011, MCMC using Hamiltonian dynamics, Handbook of Markov Chain Monte Carlo, ch. 5", Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
-		e, d, err := t.localGaussianPosteriors(ctx, s.L2, s)
+		e, d, err := t.localGaussianPosteriors(ctx, s.L2, t.in.Samples, s)
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,7 @@ var lmp = method{
 	Info{Name: "LMP", Title: "martingale posterior of each client's points; mean over clients", Group: Local,
 		Cite: "Fong, Holmes and Walker 2023, Martingale posterior distributions, JRSS B 85(5); " + citeFMP, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
-		e, err := t.localMartingales(ctx, s)
+		e, err := t.localMartingales(ctx, s.L2, s)
 		if err != nil {
 			return nil, err
 		}

@@ -81,7 +81,8 @@ func (t *Task) martingale(ctx context.Context, key string, seen *point.Set, s Se
 const baseNoise = "base"
 
 // localMartingales are the martingale posteriors of the clients' own points, one ensemble a client.
-func (t *Task) localMartingales(ctx context.Context, s Settings) ([]Ensemble, error) {
+func (t *Task) localMartingales(ctx context.Context, l2 float64, s Settings) ([]Ensemble, error) {
+	s.L2 = l2
 	out := make([]Ensemble, len(t.in.Clients))
 	for m, set := range t.in.Clients {
 		e, err := t.martingale(ctx, fmt.Sprint("client/", m), set, s, "client", m)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/floats"
 )
 
 // method is a Method made of a description and a function.
@@ -23,7 +24,26 @@ func (m method) Run(ctx context.Context, t *Task, s Settings) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.info.Name, err)
 	}
-	return r, nil
+	return r.cooled(s.Temperature), nil
+}
+
+// cooled is r with its heads divided by the temperature t (Guo et al. 2017, section 4.2, where a logit is divided; a
+// head is what makes the logits). Heads may be shared with others and are not changed.
+func (r *Result) cooled(t float64) *Result {
+	if t == 1 {
+		return r
+	}
+	out := *r
+	out.Ensembles = make([]Ensemble, len(r.Ensembles))
+	for i, e := range r.Ensembles {
+		out.Ensembles[i] = make(Ensemble, len(e))
+		for k, h := range e {
+			w := make([]float64, len(h.W))
+			floats.AddScaled(w, 1/t, h.W)
+			out.Ensembles[i][k] = Theta{D: h.D, C: h.C, W: w}
+		}
+	}
+	return &out
 }
 
 // Citations that several methods share.
@@ -31,11 +51,19 @@ const (
 	citeFMP       = "Federated Martingale Posterior Sampling, arXiv:2605.18554"
 	citeZinkevich = "Zinkevich, Weimer, Li and Smola 2010, Parallelized stochastic gradient descent, NeurIPS 23"
 	citeScott     = "Scott et al. 2016, Bayes and big data: the consensus Monte Carlo algorithm, Int. J. Management Science and Engineering Management 11(2)"
+	citeIoffe     = "Ioffe 2006, Probabilistic linear discriminant analysis, ECCV, LNCS 3954"
+	citeGHOFL     = "GH-OFL: Turazza, Picone and Mamei 2026, The Gaussian-head OFL family: one-shot federated learning from client global statistics, ICLR, arXiv:2602.01186"
 	citeFedCGS    = "FedCGS: Guan, Zhou and Gu 2025, Capture global feature statistics for one-shot federated learning, arXiv:2503.06962"
 )
 
 // gridL2 is what the tuned protocol tries for lambda and prior precisions.
 var gridL2 = []float64{0.03, 0.1, 0.3, 1, 3, 10, 30}
+
+// gridShrinkage is what it tries for shares of a covariance.
+var gridShrinkage = []float64{0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97}
+
+// ghShrinkage is the shrinkage that GH-OFL's authors give.
+var ghShrinkage = 0.05
 
 // parallel calls do for 0 to n-1, at most threads at a time.
 func parallel(ctx context.Context, n, threads int, do func(ctx context.Context, i int) error) error {

@@ -79,6 +79,7 @@ type Input struct {
 	Drawer  Drawer       // needed by the martingale posteriors only
 	Samples int          // S, posterior samples an ensemble; default 20
 	Fresh   int          // n', drawn points a sample; default 100
+	Corpus  *Corpus      // what the server knows of its own corpus; needed by the methods that say so only
 	Seed    uint64       // the run's seed, and
 	Stream  string       // the task's name in it: two tasks of one run need two names
 	Threads int          // goroutines at most; 0: one a processor. Figures do not depend on it.
@@ -86,15 +87,19 @@ type Input struct {
 
 // Settings are what methods may be run with. The zero value is not useful; start from DefaultSettings.
 type Settings struct {
-	L2         float64 // lambda of the fits and prior precision of the BNNs, > 0, in the sum form of design.md
-	Shrinkage  float64 // FedCGS: share of the covariance replaced by its mean variance, 0 to 1
-	Tolerance  float64 // of the fits, see erm.Options
-	Sampler    string  // BNNs: "hmc" or "laplace"
-	Covariance string  // consensus: "diagonal" or "full" (with Ledoit-Wolf shrinkage)
-	Chains     int     // HMC: chains, at least 2
-	Warmup     int     // HMC: adapted and discarded iterations a chain
-	Draws      int     // HMC: iterations kept a chain for R-hat; S of them, evenly spaced, make the ensemble
-	Shuffles   int     // PRIOR: shuffles of the labels
+	L2        float64 // lambda of the fits and prior precision of the BNNs, > 0, in the sum form of design.md
+	Shrinkage float64 // discriminants: share of the covariance replaced by its mean variance, 0 to 1
+	Beta      float64 // PredBayes: 0 mixes the clients' predictions, 1 multiplies them
+	Weighting float64 // consensus: 1 weighs clients by the precision of their samples, 0 equally
+	// Temperature divides the heads that a method made, > 0: 1 leaves them as they are.
+	Temperature float64
+	Tolerance   float64 // of the fits, see erm.Options
+	Sampler     string  // BNNs: "hmc" or "laplace"
+	Covariance  string  // consensus: "diagonal" or "full" (with Ledoit-Wolf shrinkage)
+	Chains      int     // HMC: chains, at least 2
+	Warmup      int     // HMC: adapted and discarded iterations a chain
+	Draws       int     // HMC: iterations kept a chain for R-hat; S of them, evenly spaced, make the ensemble
+	Shuffles    int     // PRIOR: shuffles of the labels
 }
 
 // Names of the settings' choices and of the tunable settings.
@@ -106,11 +111,13 @@ const (
 
 	ParamL2        = "l2"
 	ParamShrinkage = "shrinkage"
+	ParamBeta      = "beta"
+	ParamWeighting = "weighting"
 )
 
-// DefaultSettings are the shared protocol of design.md: lambda 3, shrinkage 0.3.
+// DefaultSettings are the shared protocol of design.md: lambda 3, shrinkage 0.3, temperature 1.
 func DefaultSettings() Settings {
-	return Settings{L2: 3, Shrinkage: 0.3, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
+	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Temperature: 1, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
 		Chains: 2, Warmup: 100, Draws: 200, Shuffles: 10}
 }
 
@@ -121,6 +128,12 @@ func (s Settings) Check() error {
 		return fmt.Errorf("posterior: l2 is %v; allowed are finite numbers above 0", s.L2)
 	case !(s.Shrinkage >= 0 && s.Shrinkage <= 1):
 		return fmt.Errorf("posterior: shrinkage is %v; allowed are 0 to 1", s.Shrinkage)
+	case !(s.Beta >= 0 && s.Beta <= 1):
+		return fmt.Errorf("posterior: beta is %v; allowed are 0 to 1", s.Beta)
+	case s.Weighting != 0 && s.Weighting != 1:
+		return fmt.Errorf("posterior: weighting is %v; allowed are 0 (equal) and 1 (by precision)", s.Weighting)
+	case !(s.Temperature > 0) || math.IsInf(s.Temperature, 0):
+		return fmt.Errorf("posterior: temperature is %v; allowed are finite numbers above 0", s.Temperature)
 	case s.Sampler != HMC && s.Sampler != Laplace:
 		return fmt.Errorf("posterior: sampler is %q; allowed are %q and %q", s.Sampler, HMC, Laplace)
 	case s.Covariance != Diagonal && s.Covariance != Full:
@@ -137,17 +150,27 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// With is the settings with the tunable setting name (ParamL2 or ParamShrinkage) at value.
+// tunable is where the setting called name is; nil where there is none.
+func (s *Settings) tunable(name string) *float64 {
+	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta, ParamWeighting: &s.Weighting}[name]
+}
+
+// With is the settings with the tunable setting name (a Param constant) at value.
 func (s Settings) With(name string, value float64) (Settings, error) {
-	switch name {
-	case ParamL2:
-		s.L2 = value
-	case ParamShrinkage:
-		s.Shrinkage = value
-	default:
-		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q and %q", name, ParamL2, ParamShrinkage)
+	p := s.tunable(name)
+	if p == nil {
+		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q and %q", name, ParamL2, ParamShrinkage, ParamBeta, ParamWeighting)
 	}
+	*p = value
 	return s, s.Check()
+}
+
+// Value is the tunable setting name.
+func (s Settings) Value(name string) float64 {
+	if p := s.tunable(name); p != nil {
+		return *p
+	}
+	return math.NaN()
 }
 
 // Group says where a method's data lie.
@@ -167,10 +190,30 @@ type Info struct {
 	Title string // what it does, in one line
 	Group Group
 	Cite  string // where it is from
-	Param string // the setting that the tuned protocol chooses
+	Param string // the setting that the tuned protocol chooses; empty: the temperature alone
 	Grid  []float64
+	// Published is the value of Param that the method's authors give, where it is not the run's to set; nil: none.
+	Published *float64
+	// More are further settings that the tuned protocol chooses, each after those before it.
+	More []Param
+	// NeedsCorpus says that the method reads Input.Corpus.
+	NeedsCorpus bool
 	// Follows names the method whose tuned value this one takes; empty: its own.
 	Follows string
+}
+
+// Param is a tunable setting and the values that are tried first.
+type Param struct {
+	Name string
+	Grid []float64
+}
+
+// Raw is the settings that the method is run with where nothing is tuned: the published value, where there is one.
+func (i *Info) Raw(s Settings) (Settings, error) {
+	if i.Published == nil {
+		return s, nil
+	}
+	return s.With(i.Param, *i.Published)
 }
 
 // Method is one way from points to posterior samples.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -82,6 +83,11 @@ func (w world) draw(r *rand.Rand, n int) ([]float32, []int) {
 func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 	t.Helper()
 	in := Input{Drawer: bootstrap{d: w.dx + 1}, Samples: 20, Fresh: 100, Seed: seed, Stream: "test"}
+	known, classes := w.draw(rng.New(seed, "corpus"), 40*w.c)
+	var err error
+	if in.Corpus, err = NewCorpus(known, w.dx, classes, w.c); err != nil {
+		t.Fatal(err)
+	}
 	r := rng.New(seed, "points")
 	for range m {
 		x, y := w.draw(r, n)
@@ -146,7 +152,8 @@ func TestMethodsOnGaussianClasses(t *testing.T) {
 		got[m.Info().Name] = s
 		t.Logf("%-6s acc %.3f ece %.3f nll %.3f brier %.3f upload %6.0f %v %v", m.Info().Name, s.ACC, s.ECE, s.NLL, s.Brier, r.UploadBytes, took.Round(time.Millisecond), r.Diagnostics)
 	}
-	for _, k := range [][2]string{{"ANN", "LANN"}, {"BNN", "LBNN"}, {"MP", "LMP"}, {"FMP", "LMP"}, {"CANN", "LANN"}, {"FedCGS", "LANN"}} {
+	for _, k := range [][2]string{{"ANN", "LANN"}, {"BNN", "LBNN"}, {"MP", "LMP"}, {"FMP", "LMP"}, {"CANN", "LANN"}, {"FedCGS", "LANN"},
+		{"NCM", "LANN"}, {"LDA", "LANN"}, {"PLDA", "LANN"}, {"Regression", "LANN"}, {"GH-LDA", "LANN"}, {"GH-QDA", "LANN"}, {"Fed3R", "LANN"}, {"FedPFT", "LANN"}, {"PredBayes", "LANN"}} {
 		if got[k[0]].ACC < got[k[1]].ACC+0.05 {
 			t.Errorf("ACC of %s is %.3f, of %s %.3f; all clients' data should do clearly better than one client's", k[0], got[k[0]].ACC, k[1], got[k[1]].ACC)
 		}
@@ -177,7 +184,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if d := cmp.Diff(r[0], r[1]); d != "" {
+			if d := cmp.Diff(r[0], r[1], cmp.Exporter(func(reflect.Type) bool { return true })); d != "" {
 				t.Errorf("%s with 1 and 2 threads differ: %s", m.Info().Name, d)
 			}
 		}
@@ -188,7 +195,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 func TestOneClient(t *testing.T) {
 	w := newWorld(1, 5, 3, 3)
 	in := w.input(t, 2, 1, 30)
-	in.Samples, in.Fresh = 5, 12
+	in.Samples, in.Fresh = 100, 12 // as many as BNNs keep at least
 	in.Uploads = in.Clients
 	task := newTestTask(t, in)
 	s := DefaultSettings()
@@ -337,12 +344,12 @@ func TestTune(t *testing.T) {
 		h.Features, h.Labels = w.draw(rng.New(uint64(i), "held"), 300)
 		held = append(held, h)
 	}
-	prior, _, err := Tune(context.Background(), prior, held, DefaultSettings(), nil, 1)
+	prior, _, err := Tune(context.Background(), prior, held, DefaultSettings(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range []Method{cann, fmp, fedcgs} {
-		c, s, err := Tune(context.Background(), m, held, DefaultSettings(), nil, 2)
+		c, s, err := Tune(context.Background(), m, held, DefaultSettings(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -368,7 +375,7 @@ func TestTune(t *testing.T) {
 			}
 			nll += score.NLL / 2
 		}
-		if math.Abs(nll-c.NLL[best]) > 1e-12 {
+		if math.Abs(nll-c.NLL[best]) > 1e-6 {
 			t.Errorf("%s: the settings returned have NLL %v, the choice %v", c.Method, nll, c.NLL[best])
 		}
 	}
@@ -383,11 +390,11 @@ func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
 	for v := 0.03; v < 30; v *= 1.05 {
 		fine = append(fine, v)
 	}
-	want, _, err := Tune(context.Background(), ann, []Held{h}, DefaultSettings(), fine, 1)
+	want, _, err := Tune(context.Background(), ann, []Held{h}, DefaultSettings(), fine)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _, err := Tune(context.Background(), ann, []Held{h}, DefaultSettings(), nil, 1)
+	got, _, err := Tune(context.Background(), ann, []Held{h}, DefaultSettings(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +405,7 @@ func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
 	// The grid goes on where its end is best: here all of it lies below the minimum.
 	m := ann
 	m.info.Grid = []float64{want.Value / 30, want.Value / 10}
-	if got, _, err = Tune(context.Background(), m, []Held{h}, DefaultSettings(), nil, 1); err != nil {
+	if got, _, err = Tune(context.Background(), m, []Held{h}, DefaultSettings(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if r := got.Value / want.Value; r < 1/1.3 || r > 1.3 {
@@ -468,7 +475,7 @@ func TestErrors(t *testing.T) {
 				return out, nil
 			})
 		}),
-		"tuning ANN: no tasks":       func() error { _, _, err := Tune(context.Background(), ann, nil, DefaultSettings(), nil, 1); return err },
+		"tuning ANN: no tasks":       func() error { _, _, err := Tune(context.Background(), ann, nil, DefaultSettings(), nil); return err },
 		`no tunable setting "depth"`: func() error { _, err := DefaultSettings().With("depth", 1); return err },
 	} {
 		if err := do(); err == nil || !strings.Contains(err.Error(), want) {
@@ -566,5 +573,5 @@ func ExampleNewTask() {
 	// LANN ensembles 2, heads 1, accuracy 1.00, bytes sent 0
 	// ANN  ensembles 1, heads 1, accuracy 1.00, bytes sent 16
 	// CANN ensembles 1, heads 1, accuracy 1.00, bytes sent 16
-	// BNN  ensembles 1, heads 50, accuracy 1.00, bytes sent 16
+	// BNN  ensembles 1, heads 100, accuracy 1.00, bytes sent 16
 }

@@ -3,6 +3,7 @@ package posterior
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -23,6 +24,31 @@ type Choice struct {
 	Value  float64   `json:"value"`
 	Grid   []float64 `json:"grid"`
 	NLL    []float64 `json:"nll"`
+	// Temperatures are those of least NLL at the values of Grid, and Temperature the chosen one's. A choice of an
+	// earlier version has none: its methods were run at 1.
+	Temperatures []float64 `json:"temperatures,omitempty"`
+	Temperature  float64   `json:"temperature,omitempty"`
+	// More are the choices of further settings, by name.
+	More map[string]float64 `json:"more,omitempty"`
+}
+
+// Apply is base with what was chosen.
+func (c *Choice) Apply(base Settings) (Settings, error) {
+	var err error
+	if c.Param != "" {
+		if base, err = base.With(c.Param, c.Value); err != nil {
+			return base, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.More)) {
+		if base, err = base.With(name, c.More[name]); err != nil {
+			return base, err
+		}
+	}
+	if c.Temperature != 0 {
+		base.Temperature = c.Temperature
+	}
+	return base, base.Check()
 }
 
 // tuneWarmup is how long chains adapt while values are compared. They then keep as many draws as an ensemble needs;
@@ -37,43 +63,105 @@ const extensions = 10
 // both sides of it: the half-decades of gridL2 become eighths of a decade there.
 const refinements = 2
 
-// Tune is the tuned protocol: the value of m's tunable setting with the least mean NLL over held; the least value at
-// ties. The values are those of m's grid, a few more beyond its end while the best one lies there, and then, twice
-// over, the geometric means of the best so far and its neighbours; where grid is given, those of grid and no others.
-// Every method is tuned in the same way and in nothing but that one setting. The settings returned are base with
-// the value. A method that follows another (Info.Follows) gets that one's value. held must come from the
-// meta-training corpus: points of the test set here would be a leak.
-func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []float64, threads int) (Choice, Settings, error) {
+// Tune is the tuned protocol: the value of m's own setting, and the temperature, of least mean NLL over held; the
+// least value at ties. The values are those of m's grid, a few more beyond its end while the best one lies there, and
+// then, twice over, the geometric means of the best so far and its neighbours; where grid is given, those of grid and no
+// others. At each value the temperature is the best one there, which costs no fit. Further settings (Info.More) are
+// chosen in the same way one after another, and then the first one again. Every method is tuned in the same way. The
+// settings returned are base with what was chosen. A method that follows another (Info.Follows) gets that one's
+// choice. held must come from the meta-training corpus: points of the test set here would be a leak.
+func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []float64) (Choice, Settings, error) {
 	info := m.Info()
-	c := Choice{Method: info.Name, Param: info.Param}
-	beyond, rounds := 0, 0
-	if len(grid) == 0 {
-		grid, beyond, rounds = info.Grid, extensions, refinements
-	}
+	name := info.Name
 	if len(held) == 0 {
-		return c, base, fmt.Errorf("tuning %s: no tasks; give at least one of the meta-training corpus", info.Name)
+		return Choice{}, base, fmt.Errorf("tuning %s: no tasks; give at least one of the meta-training corpus", name)
 	}
 	if info.Follows != "" {
 		var err error
 		if m, err = Lookup(info.Follows); err != nil {
-			return c, base, fmt.Errorf("tuning %s: %w", info.Name, err)
+			return Choice{}, base, fmt.Errorf("tuning %s: %w", name, err)
 		}
+		info = m.Info()
+	}
+	s, err := info.Raw(base)
+	if err != nil {
+		return Choice{}, base, fmt.Errorf("tuning %s: %w", name, err)
+	}
+	t := &tuner{m: m, held: held}
+	c, err := t.search(ctx, s, Param{info.Param, info.Grid}, grid)
+	if err != nil {
+		return c, base, err
+	}
+	if len(info.More) > 0 {
+		for range 2 {
+			for _, p := range info.More {
+				if s, err = c.Apply(s); err != nil {
+					return c, base, fmt.Errorf("tuning %s: %w", name, err)
+				}
+				further, err := t.search(ctx, s, p, p.Grid)
+				if err != nil {
+					return c, base, err
+				}
+				if c.More == nil {
+					c.More = map[string]float64{}
+				}
+				c.More[p.Name] = further.Value
+			}
+			if s, err = c.Apply(s); err != nil {
+				return c, base, fmt.Errorf("tuning %s: %w", name, err)
+			}
+			again, err := t.search(ctx, s, Param{info.Param, info.Grid}, grid)
+			if err != nil {
+				return c, base, err
+			}
+			again.More = c.More
+			done := again.Value == c.Value
+			if c = again; done {
+				break
+			}
+		}
+	}
+	c.Method = name
+	chosen, err := c.Apply(base)
+	if err != nil {
+		return c, base, fmt.Errorf("tuning %s: %w", name, err)
+	}
+	return c, chosen, nil
+}
+
+// tuner tunes one method.
+type tuner struct {
+	m    Method
+	held []Held
+	warm float64 // the last temperature found, where the next search begins
+}
+
+// search chooses the value of one setting and the temperature, all else as in s. values, where given, are all that is
+// tried. A method without a setting of its own has its temperature chosen.
+func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float64) (Choice, error) {
+	c := Choice{Method: t.m.Info().Name, Param: p.Name}
+	beyond, rounds := 0, 0
+	if len(values) == 0 {
+		values, beyond, rounds = p.Grid, extensions, refinements
 	}
 	try := func(v float64) error {
 		at, tried := slices.BinarySearch(c.Grid, v)
 		if tried {
 			return nil
 		}
-		nll, err := heldNLL(ctx, m, held, base, info.Param, v, threads)
+		temperature, nll, err := t.heldNLL(ctx, s, p.Name, v)
 		if err != nil {
 			return err
 		}
-		c.Grid, c.NLL = slices.Insert(c.Grid, at, v), slices.Insert(c.NLL, at, nll)
+		c.Grid, c.NLL, c.Temperatures = slices.Insert(c.Grid, at, v), slices.Insert(c.NLL, at, nll), slices.Insert(c.Temperatures, at, temperature)
 		return nil
 	}
-	for _, v := range grid {
+	if p.Name == "" {
+		values, beyond, rounds = []float64{0}, 0, 0 // a grid of one value that nothing reads
+	}
+	for _, v := range values {
 		if err := try(v); err != nil {
-			return c, base, err
+			return c, err
 		}
 	}
 	for range beyond {
@@ -81,11 +169,11 @@ func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []floa
 		if !ok {
 			break
 		}
-		if _, err := base.With(info.Param, v); err != nil {
+		if _, err := s.With(p.Name, v); err != nil {
 			break // not a value that the setting may have
 		}
 		if err := try(v); err != nil {
-			return c, base, err
+			return c, err
 		}
 	}
 	for range rounds {
@@ -98,39 +186,44 @@ func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []floa
 		}
 		for _, v := range finer {
 			if err := try(v); err != nil {
-				return c, base, err
+				return c, err
 			}
 		}
 	}
-	c.Value = c.Grid[least(c.NLL)]
-	chosen, err := base.With(info.Param, c.Value)
-	if err != nil {
-		return c, base, fmt.Errorf("tuning %s: %w", info.Name, err)
+	k := least(c.NLL)
+	c.Value, c.Temperature = c.Grid[k], c.Temperatures[k]
+	if p.Name == "" {
+		c.Grid = nil
 	}
-	return c, chosen, nil
+	return c, nil
 }
 
-// heldNLL is the mean NLL of m over held at one value of its setting.
-func heldNLL(ctx context.Context, m Method, held []Held, base Settings, param string, v float64, threads int) (float64, error) {
-	name := m.Info().Name
-	s, err := base.With(param, v)
-	if err != nil {
-		return 0, fmt.Errorf("tuning %s: %w", name, err)
+// heldNLL is the least mean NLL over the held-out points at one value of a setting, and the temperature it is at.
+func (t *tuner) heldNLL(ctx context.Context, s Settings, param string, v float64) (temperature, nll float64, err error) {
+	name := t.m.Info().Name
+	if param != "" {
+		if s, err = s.With(param, v); err != nil {
+			return 0, 0, fmt.Errorf("tuning %s: %w", name, err)
+		}
 	}
+	s.Temperature = 1
 	s.Warmup, s.Draws = min(s.Warmup, tuneWarmup), min(s.Draws, minDraws)
-	var nll float64
-	for i, h := range held {
-		r, err := m.Run(ctx, h.Task, s)
+	all := make([]*logits, len(t.held))
+	for i, h := range t.held {
+		r, err := t.m.Run(ctx, h.Task, s)
 		if err != nil {
-			return 0, fmt.Errorf("tuning %s = %v on task %d: %w", param, v, i, err)
+			return 0, 0, fmt.Errorf("tuning %s = %v on task %d: %w", param, v, i, err)
 		}
-		score, err := Evaluate(ctx, r, h.Features, h.Labels, threads)
-		if err != nil {
-			return 0, fmt.Errorf("tuning %s of %s = %v on task %d: %w", param, name, v, i, err)
+		if all[i], err = newLogits(ctx, r, h); err != nil {
+			return 0, 0, fmt.Errorf("tuning %s of %s = %v on task %d: %w", param, name, v, i, err)
 		}
-		nll += score.NLL / float64(len(held))
 	}
-	return nll, nil
+	if t.warm == 0 {
+		t.warm = 1
+	}
+	temperature, nll = coolest(all, t.warm)
+	t.warm = temperature
+	return temperature, nll, nil
 }
 
 // least is the index of the least of xs, the first at ties. A NaN is never least, unless it is all there is.

@@ -121,12 +121,13 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 		d.Tables = append(d.Tables, t)
 	}
 	for _, c := range tuned.Choices {
-		x := pageChoice{Partition: c.Partition, Method: c.Method, Param: c.Param, Value: fmt.Sprintf("%g", c.Value), AtEnd: c.AtEnd()}
+		chosen := Row{Param: c.Param, Value: c.Value, Temperature: c.Temperature, More: c.More}
+		x := pageChoice{Partition: c.Partition, Method: c.Method, Param: c.Param, Value: chosen.setting(), AtEnd: c.AtEnd()}
 		if n := len(c.Grid); n > 0 {
 			x.From = fmt.Sprintf("%d values, %g to %g", n, c.Grid[0], c.Grid[n-1])
 		}
-		if k := slices.Index(c.Grid, c.Value); k >= 0 && k < len(c.NLL) {
-			x.NLL = fmt.Sprintf("%.4f", c.NLL[k])
+		if len(c.NLL) > 0 {
+			x.NLL = fmt.Sprintf("%.4f", slices.Min(c.NLL))
 		}
 		d.Tuning = append(d.Tuning, x)
 	}

@@ -39,6 +39,8 @@ type Figures struct {
 	AURC        metric.Interval `json:"aurc,omitzero"`
 	ClassECE    metric.Interval `json:"class_ece,omitzero"`
 	AdaptiveECE metric.Interval `json:"adaptive_ece,omitzero"`
+	// RawNLL is, in a table of tuned settings, the NLL with shared settings and no temperature.
+	RawNLL metric.Interval `json:"raw_nll,omitzero"`
 	// Disagreement is the mutual information of label and posterior sample, in nats; more is neither better nor worse.
 	Disagreement metric.Interval `json:"disagreement,omitzero"`
 }
@@ -54,14 +56,15 @@ const (
 	columnAURC
 	columnClassECE
 	columnAdaptiveECE
+	columnRawNLL
 	columnDisagreement
 	columns
 )
 
-var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "disagreement"}
+var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "raw NLL", "disagreement"}
 
 func (f *Figures) interval(column int) *metric.Interval {
-	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.Disagreement}[column]
+	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.Disagreement}[column]
 }
 
 // measured are the figures of one record by column; NaN where it lacks one.
@@ -89,6 +92,10 @@ type Row struct {
 	// Param and Value are the hyper-parameter that the tuned protocol chooses, and its value here.
 	Param string  `json:"param,omitempty"`
 	Value float64 `json:"value,omitempty"`
+	// Temperature divides the heads, as the tuned protocol chose it; 0 where none was chosen. More are further settings
+	// that it chose.
+	Temperature float64            `json:"temperature,omitempty"`
+	More        map[string]float64 `json:"more,omitempty"`
 	// Printed are the letter's figures where it has them for this data set and partition.
 	Printed *Printed `json:"printed,omitempty"`
 	// best marks the columns (Column constants) in which no method of the group does better.
@@ -121,7 +128,7 @@ func Tables(rs []experiment.Record, classes int) ([]Table, error) {
 		for len(part) > 0 {
 			method := part[0].Method
 			var values [columns][]float64
-			row := Row{Method: method, Group: part[0].Group, Param: part[0].Param, Value: part[0].Value}
+			row := Row{Method: method, Group: part[0].Group, Param: part[0].Param, Value: part[0].Value, Temperature: part[0].Temperature, More: part[0].More}
 			n := 0.0
 			part = slices.DeleteFunc(part, func(r experiment.Record) bool {
 				if r.Method != method {
@@ -152,10 +159,30 @@ func Tables(rs []experiment.Record, classes int) ([]Table, error) {
 			}
 			t.Rows = append(t.Rows, row)
 		}
-		t.group()
 		out = append(out, t)
 	}
+	for i := range out {
+		t := &out[i]
+		for k := range t.Rows {
+			if r := &t.Rows[k]; t.tuned() && r.Temperature != 0 {
+				r.RawNLL = rawNLL(out, t.Partition, r.Method)
+			}
+		}
+		t.group()
+	}
 	return out, nil
+}
+
+// rawNLL is a method's NLL under the shared protocol; of 0 repeats where the run had none.
+func rawNLL(ts []Table, partition, method string) metric.Interval {
+	for _, t := range ts {
+		for _, r := range t.Rows {
+			if !t.tuned() && t.Partition == partition && r.Method == method {
+				return r.NLL
+			}
+		}
+	}
+	return metric.Interval{}
 }
 
 // columns are those that some row has, in their order.
@@ -198,7 +225,7 @@ func (t *Table) group() {
 					best = false
 				}
 			}
-			r.best[c] = best && rivals > 0 && r.interval(c).N > 0 && c != columnDisagreement
+			r.best[c] = best && rivals > 0 && r.interval(c).N > 0 && c < columnRawNLL
 		}
 	}
 }

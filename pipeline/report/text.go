@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,6 +19,9 @@ func (t *Table) title() string {
 	s := "shared settings"
 	if t.tuned() {
 		s = "settings tuned per method on the corpus"
+		if slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Temperature != 0 }) {
+			s = "settings and temperature tuned per method on the corpus"
+		}
 	}
 	repeats := "1 repeat"
 	if t.Repeats != 1 {
@@ -85,12 +89,19 @@ func (r *Row) label() string {
 // tuned says whether a table's settings were tuned per method.
 func (t *Table) tuned() bool { return t.Protocol == "tuned" }
 
-// setting is the tuned setting of a method and its value.
+// setting is what was tuned of a method.
 func (r *Row) setting() string {
-	if r.Param == "" {
-		return ""
+	var out []string
+	if r.Param != "" {
+		out = append(out, fmt.Sprintf("%s %g", r.Param, r.Value))
 	}
-	return fmt.Sprintf("%s %g", r.Param, r.Value)
+	for _, k := range slices.Sorted(maps.Keys(r.More)) {
+		out = append(out, fmt.Sprintf("%s %g", k, r.More[k]))
+	}
+	if r.Temperature != 0 {
+		out = append(out, fmt.Sprintf("T %.3g", r.Temperature))
+	}
+	return strings.Join(out, ", ")
 }
 
 // Text writes tables for a terminal: in 80 columns, or, where wide says so, with every figure, the tuned settings and
@@ -118,7 +129,7 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 		}
 		fmt.Fprintf(&b, "  %10s", "upload")
 		if settings {
-			fmt.Fprintf(&b, "  %15s", "setting")
+			fmt.Fprintf(&b, "  %28s", "setting")
 		}
 		if hasPrinted {
 			fmt.Fprintf(&b, "  %15s", "printed ACC/ECE")
@@ -138,6 +149,9 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 			for _, c := range shown {
 				i := r.interval(c)
 				s := mean(*i)
+				if i.N > 0 && i.Mean >= 10 {
+					s = fmt.Sprintf("%.3f", i.Mean)
+				}
 				if i.N > 1 {
 					s += "±" + spread(i.Half)
 				}
@@ -146,7 +160,7 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 			}
 			fmt.Fprintf(&b, "  %10s", byteSize(r.UploadBytes))
 			if settings {
-				fmt.Fprintf(&b, "  %15s", r.setting())
+				fmt.Fprintf(&b, "  %28s", r.setting())
 			}
 			if hasPrinted && r.Printed != nil {
 				fmt.Fprintf(&b, "  %15s", fmt.Sprintf("%.4f/%.4f", r.Printed.ACC, r.Printed.ECE))

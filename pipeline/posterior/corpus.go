@@ -1,0 +1,197 @@
+package posterior
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Corpus is what the server knows of feature rows from its own meta-training corpus, whose classes are the tasks'
+// (closed scope): moments, and the rows themselves for methods that need inputs without labels.
+type Corpus struct {
+	Dx, C    int
+	Features []float32     // N x Dx, row-major, shared with whoever gave them
+	Centre   []float64     // m0: the mean of the class means
+	Within   *mat.SymDense // W, denominator N - C
+	// Between is the covariance of the class means, denominator C - 1, less W C / N, which it holds by sampling.
+	Between *mat.SymDense
+}
+
+// NewCorpus computes moments from labelled rows. Classes need not be equally common; each needs a row.
+func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error) {
+	n := len(labels)
+	if dx < 1 || c < 2 || len(features) != n*dx || n <= c {
+		return nil, fmt.Errorf("corpus: %d numbers and %d labels of dx %d and %d classes; want dx numbers a label, and more labels than classes", len(features), n, dx, c)
+	}
+	out := &Corpus{Dx: dx, C: c, Features: features, Centre: make([]float64, dx)}
+	means, count := mat.NewDense(c, dx, nil), make([]float64, c)
+	for i, y := range labels {
+		if y < 0 || y >= c {
+			return nil, fmt.Errorf("corpus: label %d of row %d; allowed are 0 to %d", y, i, c-1)
+		}
+		count[y]++
+		mean := means.RawRowView(y)
+		for j, v := range features[i*dx : (i+1)*dx] {
+			mean[j] += float64(v)
+		}
+	}
+	for y := range c {
+		if count[y] == 0 {
+			return nil, fmt.Errorf("corpus: class %d has no rows; enlarge dataset.splits.corpus", y)
+		}
+		mean := means.RawRowView(y)
+		for j := range mean {
+			mean[j] /= count[y]
+			out.Centre[j] += mean[j] / float64(c)
+		}
+	}
+	rest := mat.NewDense(n, dx, nil)
+	for i, y := range labels {
+		row, mean := rest.RawRowView(i), means.RawRowView(y)
+		for j, v := range features[i*dx : (i+1)*dx] {
+			row[j] = float64(v) - mean[j]
+		}
+	}
+	out.Within = mat.NewSymDense(dx, nil)
+	out.Within.SymOuterK(1/float64(n-c), rest.T())
+	for y := range c {
+		mean := means.RawRowView(y)
+		for j := range mean {
+			mean[j] -= out.Centre[j]
+		}
+	}
+	var sampling mat.SymDense
+	sampling.ScaleSym(-float64(c)/float64(n), out.Within)
+	out.Between = mat.NewSymDense(dx, nil)
+	out.Between.SymOuterK(1/float64(c-1), means.T())
+	out.Between.AddSym(out.Between, &sampling)
+	return out, nil
+}
+
+// shrunk is (1 - g) S + g tr(S)/d I.
+func shrunk(s mat.Symmetric, g float64) *mat.SymDense {
+	d := s.SymmetricDim()
+	out := mat.NewSymDense(d, nil)
+	out.ScaleSym(1-g, s)
+	mean := mat.Trace(s) / float64(d)
+	for j := range d {
+		out.SetSym(j, j, out.At(j, j)+g*mean)
+	}
+	return out
+}
+
+// latent is the two-covariance model of class means (PLDA; Ioffe 2006, ECCV; Brümmer and de Villiers 2010, Odyssey): in
+// coordinates u = (h - m0) V the covariance within classes is I, and a class mean is N(0, diag(beta)).
+type latent struct {
+	v    *mat.Dense // dx x dx
+	m0   []float64
+	beta []float64 // descending, never negative
+}
+
+// latent shrinks W by the share given towards a multiple of the identity and diagonalises both covariances.
+func (k *Corpus) latent(shrinkage float64) (*latent, error) {
+	var e mat.EigenSym
+	if !e.Factorize(shrunk(k.Within, shrinkage), true) {
+		return nil, fmt.Errorf("the corpus' covariance within classes: its eigenvalues did not converge")
+	}
+	values := e.Values(nil)
+	if !(values[0] > 1e-10*values[k.Dx-1]) {
+		return nil, fmt.Errorf("the corpus' covariance within classes is singular at shrinkage %v; raise the shrinkage", shrinkage)
+	}
+	var a mat.Dense
+	e.VectorsTo(&a)
+	a.Apply(func(_, j int, v float64) float64 { return v / math.Sqrt(values[j]) }, &a)
+	var half, between mat.Dense
+	half.Mul(k.Between, &a)
+	between.Mul(a.T(), &half)
+	b := mat.NewSymDense(k.Dx, nil)
+	for i := range k.Dx {
+		for j := i; j < k.Dx; j++ {
+			b.SetSym(i, j, (between.At(i, j)+between.At(j, i))/2)
+		}
+	}
+	if !e.Factorize(b, true) {
+		return nil, fmt.Errorf("the corpus' covariance between classes: its eigenvalues did not converge")
+	}
+	beta := e.Values(nil)
+	var q mat.Dense
+	e.VectorsTo(&q)
+	slices.Reverse(beta)
+	turned := mat.NewDense(k.Dx, k.Dx, nil)
+	for i := range k.Dx {
+		beta[i] = max(beta[i], 0)
+		turned.SetCol(i, mat.Col(nil, k.Dx-1-i, &q))
+	}
+	out := &latent{v: new(mat.Dense), m0: k.Centre, beta: beta}
+	out.v.Mul(&a, turned)
+	return out, nil
+}
+
+// posterior is the mean (C x dx) and variance (C x dx) of the class means in u, given the clients' counts and means.
+func (l *latent) posterior(s *statistics) (m, v *mat.Dense) {
+	m, v = mat.NewDense(s.c, s.dx, nil), mat.NewDense(s.c, s.dx, nil)
+	row := mat.NewVecDense(s.dx, nil)
+	for c, n := range s.count {
+		if n > 0 {
+			for j, x := range s.sum.RawRowView(c) {
+				row.SetVec(j, x/n-l.m0[j])
+			}
+		} else {
+			row.Zero()
+		}
+		var u mat.VecDense
+		u.MulVec(l.v.T(), row)
+		for j, b := range l.beta {
+			m.Set(c, j, n*b/(1+n*b)*u.AtVec(j))
+			v.Set(c, j, b/(1+n*b))
+		}
+	}
+	return m, v
+}
+
+// latent is that of the corpus, once for all methods of the task.
+func (t *Task) latent(shrinkage float64) (*latent, error) {
+	k, err := t.corpus()
+	if err != nil {
+		return nil, err
+	}
+	return once(&t.memo, fmt.Sprint("latent/", shrinkage), func() (*latent, error) { return k.latent(shrinkage) })
+}
+
+// corpus is the one given; an error where there is none, or where it is of other points.
+func (t *Task) corpus() (*Corpus, error) {
+	k := t.in.Corpus
+	if k == nil {
+		return nil, fmt.Errorf("no corpus; give it a part of the data (dataset.splits.corpus)")
+	}
+	if k.Dx != t.dx || k.C != t.c {
+		return nil, fmt.Errorf("the corpus has dx %d and %d classes, the task %d and %d", k.Dx, k.C, t.dx, t.c)
+	}
+	return k, nil
+}
+
+// statistics of all clients' points.
+func (t *Task) statistics() *statistics {
+	total := newStatistics(t.dx, t.c)
+	for _, set := range t.in.Clients {
+		total.add(set)
+	}
+	return total
+}
+
+// meansBytes is the mean size of an upload of a client's class means: a label, a mass and dx numbers for each class held.
+func (t *Task) meansBytes() float64 {
+	var held int
+	for _, set := range t.in.Clients {
+		own := newStatistics(t.dx, t.c)
+		own.add(set)
+		for _, n := range own.count {
+			if n > 0 {
+				held++
+			}
+		}
+	}
+	return float32Bytes(held*(t.dx+2)) / float64(len(t.in.Clients))
+}

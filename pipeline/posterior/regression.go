@@ -1,0 +1,33 @@
+package posterior
+
+import (
+	"context"
+	"fmt"
+
+	"fmp/pipeline/point"
+)
+
+// regression is the softmax regression on the clients' class means, each with its mass: what a server makes of the
+// smallest uploads by the fit that FMP uses, without drawing any points.
+var regression = method{
+	Info{Name: "Regression", Title: "softmax regression on the clients' class means and masses", Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
+	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
+		e, err := once(&t.memo, fmt.Sprint("fit/means/", s.L2, s.Tolerance), func() (Ensemble, error) {
+			var all []*point.Set
+			for _, set := range t.in.Clients {
+				own := newStatistics(t.dx, t.c)
+				own.add(set)
+				all = append(all, own.points())
+			}
+			pooled, err := point.Pool(all...)
+			if err != nil {
+				return nil, err
+			}
+			return t.fits(ctx, []*point.Set{pooled}, s.L2, s)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &Result{Ensembles: []Ensemble{e}, UploadBytes: t.meansBytes()}, nil
+	},
+}
