@@ -90,7 +90,7 @@ type Directory struct {
 // left alone.
 func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	d := &Directory{Path: path, done: map[Cell]bool{}}
-	if d.lock, err = os.Open(path); err == nil && !lock(d.lock) {
+	if d.lock, err = os.Open(path); err == nil && !atomicfile.Lock(d.lock) {
 		return nil, errors.Join(fmt.Errorf("run directory %s: another fmp is at work in it; wait for that one, or give --out another folder", path), d.lock.Close())
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("run directory: %w", err)
@@ -122,7 +122,7 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 		if d.lock, err = os.Open(path); err != nil {
 			return nil, fmt.Errorf("run directory: %w", err)
 		}
-		if !lock(d.lock) {
+		if !atomicfile.Lock(d.lock) {
 			return nil, fmt.Errorf("run directory %s: another fmp has just begun to work in it; wait for that one, or give --out another folder", path)
 		}
 	}

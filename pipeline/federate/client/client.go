@@ -1,0 +1,412 @@
+// Package client is a client's side of a round over HTTP: it asks what to compute, fetches the client graph once, sends an
+// upload until the server has it, and keeps the receipt. It comes back after every loss of the connection, of the server or
+// of itself, until the deadline.
+//
+// It stands on the standard library alone, as it is part of the program for small devices.
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"fmp/onnx/atomicfile"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
+)
+
+// Backoff between attempts: the n-th waits a uniform draw from half of to all of Base 2^n, at most Top.
+const (
+	Base = 500 * time.Millisecond
+	Top  = time.Minute
+)
+
+const (
+	// requestTime bounds one attempt of everything but the graph, of which each read has as long.
+	requestTime = time.Minute
+	// maxGraph bounds a client graph: 256 MiB.
+	maxGraph = 256 << 20
+)
+
+// ErrClosed says that the round's deadline has passed, or would before the server can be asked again.
+var ErrClosed = errors.New("the round is closed")
+
+// Client speaks to one server. Make it with New.
+type Client struct {
+	http *http.Client
+	base string
+	// Log is told of every attempt that failed, and how long the next is away; may be nil.
+	Log func(format string, args ...any)
+	// Wait bounds how long a server that does not answer is waited for before the deadline is known.
+	Wait time.Duration
+	// over is when the deadline is, by this machine's clock; zero while it is not known.
+	over time.Time
+}
+
+// New is a client of the server at an address: https://HOST:PORT, or http:// on loopback. ca, where not empty, is a file of
+// certificates to trust in place of the system's. Proxies are those of the environment (HTTPS_PROXY, NO_PROXY).
+func New(address, ca string) (*Client, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+		return nil, fmt.Errorf("server %q; want https://HOST:PORT", address)
+	}
+	if u.User != nil {
+		return nil, errors.New("the server's address holds a password; a client is known by its key alone")
+	}
+	if u.Scheme == "http" && !loopback(u.Hostname()) {
+		return nil, fmt.Errorf("server %s: plain HTTP is for loopback alone; use https://", address)
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = requestTime
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("certificates: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("certificates %s: no certificate in PEM", ca)
+		}
+		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return &Client{base: strings.TrimSuffix(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), Wait: 24 * time.Hour,
+		http: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+}
+
+func loopback(host string) bool {
+	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
+}
+
+// transient is a failure that the next attempt may not have.
+type transient struct {
+	err   error
+	after time.Duration // what the server asked for
+}
+
+func (e *transient) Error() string { return e.err.Error() }
+func (e *transient) Unwrap() error { return e.err }
+
+// try calls once until it succeeds, fails for good, or the deadline comes.
+func (c *Client) try(ctx context.Context, what string, once func(ctx context.Context) error) error {
+	start := time.Now()
+	for n := 0; ; n++ {
+		err := once(ctx)
+		var t *transient
+		if err == nil || !errors.As(err, &t) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		wait := min(Base<<min(n, 20), Top)
+		wait = max(wait/2+rand.N(wait/2), t.after)
+		last := start.Add(c.Wait)
+		if !c.over.IsZero() {
+			last = c.over
+		}
+		if time.Now().Add(wait).After(last) {
+			if c.over.IsZero() {
+				return fmt.Errorf("%s: no answer for %v: %w", what, c.Wait, err)
+			}
+			return fmt.Errorf("%s: %w: its deadline was %s and the last attempt failed: %w", what, ErrClosed, c.over.Format(time.RFC3339), err)
+		}
+		if c.Log != nil {
+			c.Log("%s: %v; again in %v", what, err, wait.Round(100*time.Millisecond))
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// do sends one request and reads its reply of at most wire.MaxJSON bytes. Failures of the connection and replies that ask to
+// come again are transient.
+func (c *Client) do(req *http.Request) (int, []byte, error) {
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if certificate(err) {
+			return 0, nil, err
+		}
+		return 0, nil, &transient{err: err}
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, wire.MaxJSON+1))
+	if err != nil {
+		return 0, nil, &transient{err: err}
+	}
+	if resp.StatusCode < 300 {
+		return resp.StatusCode, data, nil
+	}
+	return resp.StatusCode, nil, c.refusal(resp, data)
+}
+
+// certificate says whether the server's certificate is at fault, which no further attempt mends.
+func certificate(err error) bool {
+	var v *tls.CertificateVerificationError
+	return errors.As(err, &v)
+}
+
+// refusal is the error of a reply that is not a success.
+func (c *Client) refusal(resp *http.Response, data []byte) error {
+	var err error
+	p := &wire.Problem{}
+	if e := wire.Unmarshal(data, p); e != nil || p.Code == "" {
+		err = fmt.Errorf("%s answered %s", c.base, resp.Status)
+	} else if p.Code == wire.RoundClosed {
+		return fmt.Errorf("%w: %s", ErrClosed, p.Detail)
+	} else {
+		err = p
+	}
+	switch resp.StatusCode {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		after, e := strconv.Atoi(resp.Header.Get("Retry-After"))
+		if e != nil || after < 0 {
+			after = 0
+		}
+		return &transient{err, min(time.Duration(after)*time.Second, Top)}
+	}
+	return err
+}
+
+func (c *Client) get(ctx context.Context, path string, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	if err != nil {
+		return err
+	}
+	_, data, err := c.do(req)
+	if err != nil {
+		return err
+	}
+	return wire.Unmarshal(data, v)
+}
+
+// Describe asks what the server's round is.
+func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
+	var list struct {
+		Rounds []wire.Description `json:"rounds"`
+	}
+	err := c.try(ctx, "asking for the round", func(ctx context.Context) error { return c.get(ctx, "/v1/rounds", &list) })
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Rounds) != 1 {
+		return nil, fmt.Errorf("%s has %d rounds; want one", c.base, len(list.Rounds))
+	}
+	d := &list.Rounds[0]
+	if err := d.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.base, err)
+	}
+	if d.State == wire.Late {
+		c.over = time.Now().Add(c.Wait) // there is no deadline for late ones
+	} else {
+		c.over = time.Now().Add(d.Deadline.Sub(d.Now))
+	}
+	return d, nil
+}
+
+// Graph fetches the round's client graph into a folder, under its digest, and returns its path. What is there already is
+// verified and not fetched again; a fetch that was cut short goes on where it ended.
+func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (string, error) {
+	if d.GraphBytes > maxGraph {
+		return "", fmt.Errorf("the client graph has %d bytes; allowed are %d", d.GraphBytes, maxGraph)
+	}
+	path := filepath.Join(dir, d.Graph+".onnx")
+	if sum, err := digestOf(path); err == nil && sum == d.Graph {
+		return path, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("client graph: %w", err)
+	}
+	part := path + ".part"
+	err := c.try(ctx, "fetching the client graph", func(ctx context.Context) error { return c.fetch(ctx, d, part) })
+	if err != nil {
+		return "", err
+	}
+	sum, err := digestOf(part)
+	if err != nil {
+		return "", fmt.Errorf("client graph: %w", err)
+	}
+	if sum != d.Graph {
+		os.Remove(part)
+		return "", fmt.Errorf("the client graph that came has sha256 %s; the round says %s: it is not used", sum, d.Graph)
+	}
+	if err := os.Rename(part, path); err != nil {
+		return "", fmt.Errorf("client graph: %w", err)
+	}
+	return path, nil
+}
+
+func digestOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, io.LimitReader(f, maxGraph+1)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// fetch appends to a part of the graph what is missing of it.
+func (c *Client) fetch(ctx context.Context, d *wire.Description, part string) error {
+	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	have, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if have == d.GraphBytes {
+		return f.Close()
+	}
+	if have > d.GraphBytes {
+		have = 0
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+wire.GraphPath(d.Round), nil)
+	if err != nil {
+		return err
+	}
+	if have > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
+		req.Header.Set("If-Range", `"`+d.Graph+`"`)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if certificate(err) {
+			return err
+		}
+		return &transient{err: err}
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+		have = 0
+	case http.StatusPartialContent:
+	default:
+		data, _ := io.ReadAll(io.LimitReader(resp.Body, wire.MaxJSON+1))
+		return c.refusal(resp, data)
+	}
+	if err := f.Truncate(have); err != nil {
+		return err
+	}
+	if _, err := f.Seek(have, io.SeekStart); err != nil {
+		return err
+	}
+	stalled := time.AfterFunc(requestTime, cancel)
+	defer stalled.Stop()
+	body := readerFunc(func(p []byte) (int, error) {
+		stalled.Reset(requestTime)
+		return resp.Body.Read(p)
+	})
+	n, err := io.Copy(f, io.LimitReader(body, d.GraphBytes-have))
+	if err == nil && have+n < d.GraphBytes {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return &transient{err: fmt.Errorf("%d of %d bytes came: %w", have+n, d.GraphBytes, err)}
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// Send signs an upload and sends it until the server has it, and returns the server's receipt, verified.
+func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Key, data []byte) (*wire.Receipt, error) {
+	if len(data) > d.MaxBytes {
+		return nil, fmt.Errorf("the upload has %d bytes; the round allows %d", len(data), d.MaxBytes)
+	}
+	sum := sha256.Sum256(data)
+	digest := hex.EncodeToString(sum[:])
+	signature := key.Sign(identity.Statement{Purpose: identity.Upload, Round: d.Round, Client: key.Name, Graph: d.Graph, Content: digest})
+	r := &wire.Receipt{}
+	err := c.try(ctx, "sending the upload", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base+wire.UploadPath(d.Round, key.Name), bytes.NewReader(data))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Content-Type", wire.TypeUpload)
+		req.Header.Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
+		wire.Authorize(req, signature)
+		_, reply, err := c.do(req)
+		if err != nil {
+			return err
+		}
+		return wire.Unmarshal(reply, r)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.Round != d.Round || r.Client != key.Name || r.Graph != d.Graph || r.Upload != digest {
+		return nil, fmt.Errorf("the receipt is for upload %.80s of %.128q in round %d; sent was %s of %q in round %d", r.Upload, r.Client, r.Round, digest, key.Name, d.Round)
+	}
+	return r, r.Verify(d.ServerKey)
+}
+
+// Receipt asks for the receipt of what the server holds of this client.
+func (c *Client) Receipt(ctx context.Context, d *wire.Description, key *identity.Key) (*wire.Receipt, error) {
+	signature := key.Sign(identity.Statement{Purpose: identity.Ask, Round: d.Round, Client: key.Name, Graph: d.Graph})
+	r := &wire.Receipt{}
+	err := c.try(ctx, "asking for the receipt", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+wire.ReceiptPath(d.Round, key.Name), nil)
+		if err != nil {
+			return err
+		}
+		wire.Authorize(req, signature)
+		_, reply, err := c.do(req)
+		if err != nil {
+			return err
+		}
+		return wire.Unmarshal(reply, r)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, r.Verify(d.ServerKey)
+}
+
+// SaveReceipt writes a receipt as JSON.
+func SaveReceipt(path string, r *wire.Receipt) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(path, append(data, '\n'))
+}

@@ -1,0 +1,136 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func key(t testing.TB, name string) *Key {
+	t.Helper()
+	k, err := New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// TestKeyFile: a key comes back from its file, which its owner alone can read, with its name; it is not overwritten, and
+// its private half is in no text that is made of it.
+func TestKeyFile(t *testing.T) {
+	k := key(t, "Klinik für Ängste 7")
+	path := filepath.Join(t.TempDir(), "keys", "a.key")
+	if err := k.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v; want 0600", st.Mode(), err)
+	}
+	got, err := Load(path)
+	if err != nil || got.Name != k.Name || !bytes.Equal(got.private, k.private) {
+		t.Fatalf("read %v, %v; want %v", got, err, k)
+	}
+	if err := k.Save(path); err == nil || !strings.Contains(err.Error(), "there already") {
+		t.Errorf("overwriting: %v", err)
+	}
+	secret := base64.StdEncoding.EncodeToString(k.private.Seed())
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
+		if s := fmt.Sprintf(verb, k); s != k.Line() || strings.Contains(s, secret) {
+			t.Errorf("%s prints %s", verb, s)
+		}
+	}
+}
+
+func TestStatements(t *testing.T) {
+	k, other := key(t, "a"), key(t, "b")
+	base := Statement{Upload, 3, "a", "graph", "content", 5}
+	sig := k.Sign(base)
+	if !Verify(k.Public(), base, sig) {
+		t.Fatal("a key does not verify what it signed")
+	}
+	for name, s := range map[string]Statement{
+		"purpose": {Receipt, 3, "a", "graph", "content", 5},
+		"round":   {Upload, 4, "a", "graph", "content", 5},
+		"client":  {Upload, 3, "b", "graph", "content", 5},
+		"graph":   {Upload, 3, "a", "graph2", "content", 5},
+		"content": {Upload, 3, "a", "graph", "contents", 5},
+		"time":    {Upload, 3, "a", "graph", "content", 6},
+		"moved":   {Upload, 3, "ag", "raph", "content", 5},
+	} {
+		if Verify(k.Public(), s, sig) {
+			t.Errorf("%s: the signature holds for another statement", name)
+		}
+	}
+	if Verify(other.Public(), base, sig) || Verify(nil, base, sig) || Verify(k.Public(), base, sig[:10]) {
+		t.Error("verified with another key, no key, or half a signature")
+	}
+}
+
+func TestRoster(t *testing.T) {
+	a, b := key(t, "a b"), key(t, "c")
+	r, err := ParseRoster([]byte("# clients\n\n" + b.Line() + "\r\n  " + a.Line() + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Len() != 2 || r.Names()[0] != "a b" || !r.Key("a b").Equal(a.Public()) || r.Key("d") != nil {
+		t.Errorf("roster %+v", r)
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":     {"# nobody\n", "no clients"},
+		"kind":      {"rsa x y", `line 1 begins with "rsa"`},
+		"key":       {"ed25519 AAAA a", "line 1: the key"},
+		"name":      {strings.TrimSuffix(a.Line(), " a b"), "name"},
+		"name long": {line(strings.Repeat("x", MaxName+1), a.Public()), "128"},
+		"twice":     {a.Line() + "\n" + line("a b", b.Public()), "line 2: client"},
+		"shared":    {a.Line() + "\n" + line("z", a.Public()), "one key"},
+	} {
+		if _, err := ParseRoster([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
+}
+
+// FuzzKey: what is read is a key with a name that may be one, and an error does not quote the file.
+func FuzzKey(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "k")
+	if err := key(f, "a").Save(path); err != nil {
+		f.Fatal(err)
+	}
+	good, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		k, err := Parse(data)
+		if err == nil && (CheckName(k.Name) != nil || len(k.Public()) != ed25519.PublicKeySize) {
+			t.Fatalf("read %v", k)
+		}
+	})
+}
+
+// FuzzRoster: what is read can be written and read again.
+func FuzzRoster(f *testing.F) {
+	f.Add([]byte(key(f, "a").Line() + "\n# b\n" + key(f, "c d").Line()))
+	f.Add([]byte("ed25519 AAAA"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := ParseRoster(data)
+		if err != nil {
+			return
+		}
+		var text strings.Builder
+		for _, n := range r.Names() {
+			fmt.Fprintln(&text, line(n, r.Key(n)))
+		}
+		again, err := ParseRoster([]byte(text.String()))
+		if err != nil || again.Len() != r.Len() {
+			t.Fatalf("%d clients were read and %v again: %v", r.Len(), again, err)
+		}
+	})
+}

@@ -1,0 +1,168 @@
+// Package identity says who a party of a federation is: Ed25519 keys (RFC 8032) and their files, the roster of the clients
+// that may send, and the statements that are signed.
+//
+// It stands on the standard library alone, as it is part of the program for small devices.
+package identity
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// MaxName bounds the bytes of a client's name, as an upload does.
+	MaxName = 128
+	// maxKeyBytes bounds a key file.
+	maxKeyBytes = 16 << 10
+	// pemType and pemClient are how a key file's block is called, and the header with the client's name in it.
+	pemType, pemClient = "PRIVATE KEY", "Client"
+)
+
+// Key is the private key of a client, or of the server.
+type Key struct {
+	// Name of the client.
+	Name    string
+	private ed25519.PrivateKey
+}
+
+// New makes a key from the system's randomness.
+func New(name string) (*Key, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	return &Key{name, private}, nil
+}
+
+// Public is the key that others verify with.
+func (k *Key) Public() ed25519.PublicKey { return k.private.Public().(ed25519.PublicKey) }
+
+// Sign signs a statement.
+func (k *Key) Sign(s Statement) []byte { return ed25519.Sign(k.private, s.bytes()) }
+
+// Line is the key's line in a roster.
+func (k *Key) Line() string { return line(k.Name, k.Public()) }
+
+// String keeps the private half out of logs.
+func (k *Key) String() string { return k.Line() }
+
+// Format does so for every verb.
+func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.Line()) }
+
+// CheckName says whether a name may be a client's: 1 to [MaxName] bytes of printable UTF-8 that neither begin nor end with
+// a space.
+func CheckName(name string) error {
+	ok := len(name) >= 1 && len(name) <= MaxName && utf8.ValidString(name) && name != "." && name != ".."
+	for _, r := range name {
+		ok = ok && unicode.IsPrint(r)
+	}
+	if !ok || name[0] == ' ' || name[len(name)-1] == ' ' {
+		shown := name
+		if len(shown) > MaxName {
+			shown = shown[:MaxName]
+		}
+		return fmt.Errorf("the client's name is %q (%d bytes); allowed are 1 to %d bytes of printable UTF-8 without spaces at the ends", shown, len(name), MaxName)
+	}
+	return nil
+}
+
+// Save writes a new key file that its owner alone can read: PKCS #8 in PEM, the client's name in a header. A file that is
+// there already is left alone and is an error, as what it held could not be made again.
+func (k *Key) Save(path string) error {
+	der, err := x509.MarshalPKCS8PrivateKey(k.private)
+	if err != nil {
+		return fmt.Errorf("writing key %s: %w", path, err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: pemType, Headers: map[string]string{pemClient: base64.StdEncoding.EncodeToString([]byte(k.Name))}, Bytes: der})
+	if err := SaveSecret(path, text); err != nil {
+		return fmt.Errorf("writing key: %w", err)
+	}
+	return nil
+}
+
+// SaveSecret writes a new file that its owner alone can read; one that is there already is an error. It is written whole
+// or not at all.
+func SaveSecret(path string, data []byte) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already and is not overwritten; give another name, or remove it", path)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(path)
+		}
+	}()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// Load reads a key file.
+func Load(path string) (*Key, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading key: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxKeyBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading key %s: %w", path, err)
+	}
+	k, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("key %s: %w", path, err)
+	}
+	return k, nil
+}
+
+// Parse reads the content of a key file. Its errors never quote it.
+func Parse(data []byte) (*Key, error) {
+	if len(data) > maxKeyBytes {
+		return nil, fmt.Errorf("more than %d bytes; give the file that fmp keys or fmp-edge key wrote", maxKeyBytes)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != pemType {
+		return nil, fmt.Errorf("no PEM block of type %s; give the file that fmp keys or fmp-edge key wrote", pemType)
+	}
+	name, err := base64.StdEncoding.DecodeString(block.Headers[pemClient])
+	if err != nil {
+		return nil, fmt.Errorf("the header %s is not base64; give the file that fmp keys or fmp-edge key wrote", pemClient)
+	}
+	if err := CheckName(string(name)); err != nil {
+		return nil, err
+	}
+	any, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, errors.New("the PEM block is no PKCS #8 key; give the file that fmp keys or fmp-edge key wrote")
+	}
+	private, ok := any.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("a key of type %T; only Ed25519 keys sign uploads", any)
+	}
+	return &Key{string(name), private}, nil
+}

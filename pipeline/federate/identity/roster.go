@@ -1,0 +1,112 @@
+package identity
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+const (
+	// MaxClients bounds a roster.
+	MaxClients = 1_000_000
+	// maxRoster bounds its file: 256 MiB.
+	maxRoster = 256 << 20
+	// algorithm begins a roster's lines.
+	algorithm = "ed25519"
+)
+
+// Roster is the clients that may send to a round, and their public keys.
+type Roster struct {
+	keys  map[string]ed25519.PublicKey
+	names []string // in order
+}
+
+// Len is the number of clients.
+func (r *Roster) Len() int { return len(r.names) }
+
+// Names are the clients', in order. They share memory with the roster.
+func (r *Roster) Names() []string { return r.names }
+
+// Key is the public key of a client; nil for a name that the roster lacks.
+func (r *Roster) Key(name string) ed25519.PublicKey { return r.keys[name] }
+
+func line(name string, key ed25519.PublicKey) string {
+	return algorithm + " " + base64.StdEncoding.EncodeToString(key) + " " + name
+}
+
+// LoadRoster reads a roster file.
+func LoadRoster(path string) (*Roster, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading roster: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxRoster+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading roster %s: %w", path, err)
+	}
+	r, err := ParseRoster(data)
+	if err != nil {
+		return nil, fmt.Errorf("roster %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// ParseRoster reads lines of
+//
+//	ed25519 PUBLIC-KEY-IN-BASE64 NAME
+//
+// where a name may hold spaces; empty lines and those that begin with # are left out. A name or a key that stands there
+// twice is an error: who holds one key is one client.
+func ParseRoster(data []byte) (*Roster, error) {
+	if len(data) > maxRoster {
+		return nil, fmt.Errorf("more than %d bytes", maxRoster)
+	}
+	r := &Roster{keys: map[string]ed25519.PublicKey{}}
+	held := map[string]string{}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for n := 1; lines.Scan(); n++ {
+		text := strings.TrimSpace(lines.Text())
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		kind, rest, _ := strings.Cut(text, " ")
+		encoded, name, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		name = strings.TrimSpace(name)
+		if kind != algorithm {
+			return nil, fmt.Errorf("line %d begins with %.40q; want lines of: %s KEY NAME, as fmp keys writes them", n, kind, algorithm)
+		}
+		key, err := base64.StdEncoding.Strict().DecodeString(encoded)
+		if err != nil || len(key) != ed25519.PublicKeySize {
+			return nil, fmt.Errorf("line %d: the key is no base64 of %d bytes", n, ed25519.PublicKeySize)
+		}
+		if err := CheckName(name); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if r.keys[name] != nil {
+			return nil, fmt.Errorf("line %d: client %q stands there already; give each client one key", n, name)
+		}
+		if other, ok := held[string(key)]; ok {
+			return nil, fmt.Errorf("line %d: clients %q and %q have one key; give each client one of its own", n, other, name)
+		}
+		if len(r.names) == MaxClients {
+			return nil, fmt.Errorf("line %d: more than %d clients", n, MaxClients)
+		}
+		r.keys[name], held[string(key)] = key, name
+		r.names = append(r.names, name)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("line %d: %w", len(r.names)+1, err)
+	}
+	if len(r.names) == 0 {
+		return nil, fmt.Errorf("no clients; fmp keys NAME... makes keys and a roster")
+	}
+	slices.Sort(r.names)
+	return r, nil
+}

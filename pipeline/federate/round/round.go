@@ -1,0 +1,238 @@
+// Package round is the round file: what a server asks of the clients of one round, who they are, until when, and what it
+// takes from them.
+package round
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"fmp/featurize/yamlfile"
+	"fmp/models"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+)
+
+// maxBytes bounds a round file.
+const maxBytes = 64 << 10
+
+// File is a round file. Paths are relative to it.
+type File struct {
+	// Round counts rounds of one federation. An upload is signed for one round; give each its own number.
+	Round uint64 `yaml:"round"`
+	// Title is shown to people.
+	Title string `yaml:"title"`
+	// Graph is the client graph, as fmp fuse writes it.
+	Graph string `yaml:"client_graph"`
+	// Predictor is the model that the uploads are pooled with, as fmp pool takes it.
+	Predictor string `yaml:"predictor"`
+	// Roster is the file of clients that may send.
+	Roster string `yaml:"roster"`
+	// Deadline of uploads.
+	Deadline time.Time `yaml:"deadline"`
+	// Quorum is how many uploads the classifier is first made of, before the deadline. Default: all of the roster.
+	Quorum int `yaml:"quorum"`
+	// Least is how many it takes at the deadline. Default 1.
+	Least int `yaml:"least"`
+	// Late uploads, after the deadline, are taken too.
+	Late bool `yaml:"late"`
+	// Again is how long after a version the next may be made, of uploads that came since. Default 1m.
+	Again Duration `yaml:"again"`
+	// Replace lets a client send another upload in place of its first while the round is open.
+	Replace bool `yaml:"replace"`
+	// Precisions are the element types allowed, the wanted one first. Default: all, float32 first.
+	Precisions []federate.Precision `yaml:"precisions"`
+	// Bounds on an upload.
+	Bounds Bounds `yaml:"bounds"`
+	// Honesty says whether clients are weighed by how well the others predict them. Default true.
+	Honesty *bool `yaml:"honesty"`
+	// Seed, Samples, Fresh and L2 are those of fmp pool; where left out its defaults.
+	Seed    *uint64  `yaml:"seed"`
+	Samples *int     `yaml:"samples"`
+	Fresh   *int     `yaml:"fresh"`
+	L2      *float64 `yaml:"l2"`
+	// Labelled is a folder of the server's own images by class, on which the status page gives the accuracy.
+	Labelled string `yaml:"labelled"`
+}
+
+// Bounds on one upload. What is over one is refused.
+type Bounds struct {
+	// Points, the images that a client may claim: 1 to 1e9; default 10,000.
+	Points int `yaml:"points"`
+	// Bytes of the message, 1 KiB to 4 MiB; default 512 KiB.
+	Bytes int `yaml:"bytes"`
+	// Norm of a point's features; above 0. Default: what the predictor says that features can have, or none.
+	Norm float64 `yaml:"norm"`
+}
+
+// Duration is a time.Duration that is written as 90s or 2h.
+type Duration time.Duration
+
+// UnmarshalYAML reads a duration.
+func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
+	v, err := time.ParseDuration(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %q is no duration; write 90s, 10m or 2h", n.Line, n.Value)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Bounds of the numbers of a round file.
+const (
+	minBytes, topBytes = 1 << 10, 4 << 20
+	defaultBytes       = 512 << 10
+	defaultPoints      = 10_000
+	maxTitle           = 200
+	maxSamples         = 10_000
+	maxFresh           = 100_000
+)
+
+// Round is a round that can be served: the file's numbers with their defaults, and what its paths hold.
+type Round struct {
+	File
+	// GraphData is the client graph's file, and Client its manifest.
+	GraphData []byte
+	Client    models.Manifest
+	Clients   *identity.Roster
+}
+
+// Load reads a round file and what it names.
+func Load(path string) (*Round, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading round: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading round %s: %w", path, err)
+	}
+	file, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("round %s: %w", path, err)
+	}
+	r := &Round{File: *file}
+	for _, p := range []*string{&r.Graph, &r.Predictor, &r.Roster, &r.Labelled} {
+		if *p != "" && !filepath.IsAbs(*p) {
+			*p = filepath.Join(filepath.Dir(path), *p)
+		}
+	}
+	if _, r.Client, err = models.Load(r.Graph); err != nil {
+		return nil, fmt.Errorf("round %s: client_graph: %w", path, err)
+	}
+	if r.Client.Kind != models.KindClient {
+		return nil, fmt.Errorf("round %s: client_graph %s is of kind %q; want a client graph, as fmp fuse writes it", path, r.Graph, r.Client.Kind)
+	}
+	if r.GraphData, err = os.ReadFile(r.Graph); err != nil {
+		return nil, fmt.Errorf("round %s: %w", path, err)
+	}
+	if got := models.DigestBytes(r.GraphData); got != r.Client.Digest {
+		return nil, fmt.Errorf("round %s: client_graph %s changed while it was read", path, r.Graph)
+	}
+	if r.Clients, err = identity.LoadRoster(r.Roster); err != nil {
+		return nil, fmt.Errorf("round %s: %w", path, err)
+	}
+	if r.Quorum == 0 {
+		r.Quorum = r.Clients.Len()
+	}
+	if n := r.Clients.Len(); r.Quorum > n || r.Least > n {
+		return nil, fmt.Errorf("round %s: quorum %d and least %d; the roster has %d clients", path, r.Quorum, r.Least, n)
+	}
+	return r, nil
+}
+
+// Parse reads a round file and checks every field.
+func Parse(data []byte) (*File, error) {
+	if len(data) > maxBytes {
+		return nil, fmt.Errorf("more than %d bytes", maxBytes)
+	}
+	if err := yamlfile.Check(data); err != nil {
+		return nil, err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	f := &File{}
+	if err := d.Decode(f); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("the file is empty; docs/federate.md shows one")
+		}
+		return nil, err
+	}
+	if err := d.Decode(new(File)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one document; a round file is one")
+	}
+	return f, f.fill()
+}
+
+// fill puts in defaults and says all that is wrong.
+func (f *File) fill() error {
+	if f.Least == 0 {
+		f.Least = 1
+	}
+	if f.Again == 0 {
+		f.Again = Duration(time.Minute)
+	}
+	if f.Bounds.Points == 0 {
+		f.Bounds.Points = defaultPoints
+	}
+	if f.Bounds.Bytes == 0 {
+		f.Bounds.Bytes = defaultBytes
+	}
+	if len(f.Precisions) == 0 {
+		f.Precisions = []federate.Precision{federate.Single, federate.Half, federate.Int8}
+	}
+	if f.Honesty == nil {
+		f.Honesty = new(bool)
+		*f.Honesty = true
+	}
+	var faults []error
+	want := func(ok bool, key string, value any, allowed string) {
+		if !ok {
+			faults = append(faults, fmt.Errorf("%s is %v; allowed: %s", key, value, allowed))
+		}
+	}
+	want(len(f.Title) <= maxTitle, "title", fmt.Sprintf("%d bytes long", len(f.Title)), fmt.Sprintf("up to %d bytes", maxTitle))
+	want(f.Graph != "", "client_graph", "missing", "the client graph that fmp fuse wrote")
+	want(f.Roster != "", "roster", "missing", "the roster that fmp keys wrote")
+	want(!f.Deadline.IsZero() && f.Deadline.Year() < 2200, "deadline", f.Deadline, "a time, such as 2030-01-31T18:00:00Z")
+	want(f.Quorum >= 0 && f.Quorum <= identity.MaxClients, "quorum", f.Quorum, fmt.Sprintf("0 (all of the roster) to %d", identity.MaxClients))
+	want(f.Least >= 1 && f.Least <= identity.MaxClients, "least", f.Least, fmt.Sprintf("1 to %d", identity.MaxClients))
+	want(f.Again >= Duration(time.Second) && f.Again <= Duration(24*time.Hour), "again", time.Duration(f.Again), "1s to 24h")
+	want(f.Bounds.Points >= 1 && f.Bounds.Points <= federate.MaxN, "bounds.points", f.Bounds.Points, fmt.Sprintf("1 to %d", federate.MaxN))
+	want(f.Bounds.Bytes >= minBytes && f.Bounds.Bytes <= topBytes, "bounds.bytes", f.Bounds.Bytes, fmt.Sprintf("%d to %d", minBytes, topBytes))
+	want(f.Bounds.Norm >= 0 && !math.IsInf(f.Bounds.Norm, 0), "bounds.norm", f.Bounds.Norm, "finite numbers above 0")
+	known := []federate.Precision{federate.Single, federate.Half, federate.Int8}
+	for i, p := range f.Precisions {
+		want(slices.Contains(known, p) && !slices.Contains(f.Precisions[:i], p), "precisions", f.Precisions, fmt.Sprintf("%v, each once", known))
+	}
+	if f.Samples != nil {
+		want(*f.Samples >= 1 && *f.Samples <= maxSamples, "samples", *f.Samples, fmt.Sprintf("1 to %d", maxSamples))
+	}
+	if f.Fresh != nil {
+		want(*f.Fresh >= 1 && *f.Fresh <= maxFresh, "fresh", *f.Fresh, fmt.Sprintf("1 to %d", maxFresh))
+	}
+	if f.L2 != nil {
+		want(*f.L2 > 0 && !math.IsInf(*f.L2, 0), "l2", *f.L2, "finite numbers above 0")
+	}
+	return errors.Join(faults...)
+}
+
+// Now is the state of the round at a time.
+func (r *File) Now(t time.Time) string {
+	switch {
+	case t.Before(r.Deadline):
+		return "open"
+	case r.Late:
+		return "late"
+	}
+	return "closed"
+}

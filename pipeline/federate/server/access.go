@@ -1,0 +1,59 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
+)
+
+// readers lets a request through that carries the token, as a bearer's (RFC 6750) or as the password of a browser's user.
+func (s *Server) readers(next http.HandlerFunc) http.HandlerFunc {
+	if s.Token == "" {
+		return next
+	}
+	want := sha256.Sum256([]byte(s.Token))
+	return func(w http.ResponseWriter, r *http.Request) {
+		token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !bearer {
+			_, token, _ = r.BasicAuth()
+		}
+		// Digests have one length, so that the comparison says nothing of the token's.
+		got := sha256.Sum256([]byte(token))
+		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			s.refuse(w, wire.NoToken, "give the readers' token, as a bearer token or as the password of any user")
+			return
+		}
+		next(w, r)
+	}
+}
+
+// isRound says whether a request is about this round, and refuses it otherwise.
+func (s *Server) isRound(w http.ResponseWriter, r *http.Request) bool {
+	n, err := strconv.ParseUint(r.PathValue("round"), 10, 64)
+	if err != nil || n != s.Round.Round {
+		s.refuse(w, wire.NoRound, "round %.40q; this server holds round %d", r.PathValue("round"), s.Round.Round)
+		return false
+	}
+	return true
+}
+
+// signed says whether a request carries the signature of the client in its path over a statement, and refuses it otherwise. It
+// says no more of a name that the roster lacks than of a key that is not the name's.
+func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity.Purpose, content string) (client string, signature []byte, ok bool) {
+	client = r.PathValue("client")
+	if signature = wire.Signature(r); signature == nil {
+		s.refuse(w, wire.NoKey, "give the header Authorization: %s SIGNATURE, as fmp-edge join does with --key", wire.Scheme)
+		return client, nil, false
+	}
+	statement := identity.Statement{Purpose: purpose, Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Content: content}
+	if !identity.Verify(s.Round.Clients.Key(client), statement, signature) {
+		s.refuse(w, wire.WrongKey, "the roster of round %d has no client %.128q with a key that made this signature for the round's graph and this content", s.Round.Round, client)
+		return client, nil, false
+	}
+	return client, signature, true
+}

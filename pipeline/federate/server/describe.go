@@ -1,0 +1,50 @@
+package server
+
+import (
+	"bytes"
+	"encoding/base64"
+	"net/http"
+	"time"
+
+	"fmp/pipeline/federate/wire"
+)
+
+func (s *Server) description() wire.Description {
+	f := s.Round
+	now := s.Now()
+	d := wire.Description{
+		Round: f.Round, Title: f.Title, State: f.Now(now), Now: now.UTC(), Deadline: f.Deadline.UTC(), Graph: f.Client.Digest, GraphBytes: int64(len(f.GraphData)),
+		Classes: f.Client.Classes, MaxPoints: f.Bounds.Points, MaxBytes: f.Bounds.Bytes, Replace: f.Replace, ServerKey: base64.StdEncoding.EncodeToString(s.Key.Public()),
+	}
+	for _, p := range f.Precisions {
+		d.Precisions = append(d.Precisions, string(p))
+	}
+	return d
+}
+
+// rounds lists the one round that there is.
+func (s *Server) rounds(w http.ResponseWriter, _ *http.Request) {
+	reply(w, http.StatusOK, map[string][]wire.Description{"rounds": {s.description()}})
+}
+
+func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
+	if s.isRound(w, r) {
+		reply(w, http.StatusOK, s.description())
+	}
+}
+
+// graph serves the client graph, whole or in ranges; its ETag is its digest.
+func (s *Server) graph(w http.ResponseWriter, r *http.Request) {
+	if !s.isRound(w, r) {
+		return
+	}
+	serveModel(w, r, s.Round.Client.Digest, s.Round.GraphData)
+}
+
+// serveModel serves an ONNX file that never changes under its digest.
+func serveModel(w http.ResponseWriter, r *http.Request, digest string, data []byte) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("ETag", `"`+digest+`"`)
+	w.Header().Set("Cache-Control", "no-cache")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+}

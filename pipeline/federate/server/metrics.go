@@ -1,0 +1,71 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics are the server's, for Prometheus.
+type metrics struct {
+	handler  http.Handler
+	taken    prometheus.Counter
+	refused  *prometheus.CounterVec
+	failed   prometheus.Counter
+	pooled   prometheus.Histogram
+	requests *prometheus.HistogramVec
+}
+
+func newMetrics(s *Server) *metrics {
+	r := prometheus.NewRegistry()
+	m := &metrics{
+		taken:    prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_uploads_taken_total", Help: "Uploads taken since the start, replacements included."}),
+		refused:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fmp_requests_refused_total", Help: "Requests refused since the start, by reason."}, []string{"code"}),
+		failed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_pooling_failed_total", Help: "Poolings that failed."}),
+		pooled:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fmp_pooling_seconds", Help: "Time to make a version of the classifier.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9)}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "fmp_request_seconds", Help: "Time to answer a request.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12)}, []string{"route", "status"}),
+	}
+	count := func(name, help string, of func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return float64(of())
+		})
+	}
+	r.MustRegister(m.taken, m.refused, m.failed, m.pooled, m.requests,
+		count("fmp_uploads_in", "Uploads that are in.", func() int { return len(s.in) }),
+		count("fmp_clients", "Clients of the roster.", func() int { return s.Round.Clients.Len() }),
+		count("fmp_clients_refused", "Clients with an upload in quarantine.", func() int { return len(s.refused) }),
+		count("fmp_versions", "Versions of the classifier.", func() int { return len(s.versions) }),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+	return m
+}
+
+// observe times a route.
+func (s *Server) observe(pattern string, next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		seen := &watched{ResponseWriter: w, status: http.StatusOK}
+		next(seen, r)
+		s.metrics.requests.WithLabelValues(pattern, strconv.Itoa(seen.status)).Observe(time.Since(start).Seconds())
+	})
+}
+
+// watched notes the status of a reply.
+type watched struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *watched) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController and http.MaxBytesReader reach the connection.
+func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }

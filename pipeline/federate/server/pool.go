@@ -1,0 +1,137 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"fmp/models"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/store"
+)
+
+// retry is how long after a pooling that failed the next is tried.
+const retry = 30 * time.Second
+
+// Run pools what is in at quorum, at the deadline, and again when more has come, until the context ends.
+func (s *Server) Run(ctx context.Context) error {
+	for {
+		wait := s.due()
+		if wait <= 0 {
+			err := s.Pool(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err == nil {
+				continue
+			}
+			s.mu.Lock()
+			s.failure = err.Error()
+			s.mu.Unlock()
+			s.metrics.failed.Inc()
+			s.Log.Error("pooling failed", "error", err, "again_in", retry)
+			wait = retry
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-s.wake:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// long is how long Run waits where only an upload makes a difference.
+const long = time.Hour
+
+// due is how long it is until the round is to be pooled; 0 or less: now.
+func (s *Server) due() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, n := s.Now(), len(s.in)
+	toDeadline := s.Round.Deadline.Sub(now)
+	if len(s.versions) == 0 {
+		switch {
+		case n >= s.Round.Quorum:
+			return 0
+		case toDeadline > 0:
+			return toDeadline
+		case n >= s.Round.Least:
+			return 0
+		}
+		return long
+	}
+	changed := n != len(s.pooled)
+	for client, h := range s.in {
+		if changed {
+			break
+		}
+		changed = s.pooled[client] != h.upload
+	}
+	if !changed {
+		return long
+	}
+	return time.Duration(s.Round.Again) - now.Sub(s.versions[len(s.versions)-1].Time)
+}
+
+// Pool makes the next version of the classifier of what is in.
+func (s *Server) Pool(ctx context.Context) error {
+	start := time.Now()
+	var uploads []*federate.Upload
+	digest := map[string]string{}
+	for r, err := range s.Store.Records(ctx) {
+		if err != nil {
+			return fmt.Errorf("pooling: %w", err)
+		}
+		u, err := federate.Decode(r.Data, federate.Expect{Model: s.Round.Client.Digest, Round: &s.Round.Round})
+		if err != nil {
+			return fmt.Errorf("pooling: the upload of %q as it is kept: %w", r.Receipt.Client, err)
+		}
+		uploads = append(uploads, u)
+		digest[u.Client] = r.Receipt.Upload
+	}
+	if len(uploads) == 0 {
+		return fmt.Errorf("pooling: no uploads are in")
+	}
+	// The order in which they came makes no difference.
+	slices.SortFunc(uploads, func(a, b *federate.Upload) int { return cmp.Compare(a.Client, b.Client) })
+	made, err := s.Config.Pool(ctx, uploads)
+	if err != nil {
+		return fmt.Errorf("pooling %d uploads: %w", len(uploads), err)
+	}
+	summary, err := json.Marshal(made.Summary)
+	if err != nil {
+		return fmt.Errorf("pooling: %w", err)
+	}
+	s.mu.Lock()
+	v := store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(), Digest: models.DigestBytes(made.Classifier), Bytes: len(made.Classifier), Clients: len(uploads), Summary: summary}
+	s.mu.Unlock()
+	members := make([]store.Member, len(uploads))
+	for i, u := range uploads {
+		v.Points += int64(u.N)
+		members[i] = store.Member{Client: u.Client, Upload: digest[u.Client], Honest: 1}
+		if made.Honest != nil {
+			members[i].Honest = made.Honest[i]
+		}
+	}
+	if err := s.Store.Publish(ctx, v, made.Classifier, members); err != nil {
+		return fmt.Errorf("pooling: %w", err)
+	}
+	if err := s.serve(v, made.Classifier); err != nil {
+		return fmt.Errorf("pooling: %w", err)
+	}
+	s.mu.Lock()
+	s.versions = append(s.versions, v)
+	s.recall(members)
+	s.failure = ""
+	s.mu.Unlock()
+	s.metrics.pooled.Observe(time.Since(start).Seconds())
+	s.Log.Info("classifier made", "version", v.Number, "clients", v.Clients, "points", v.Points, "digest", v.Digest, "seconds", time.Since(start).Seconds())
+	return nil
+}

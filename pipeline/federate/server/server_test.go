@@ -1,0 +1,473 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fmp/assets"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx/atomicfile"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/round"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/point"
+)
+
+// fixture is a server of a round in a folder of its own, by a clock of its own.
+type fixture struct {
+	t     testing.TB
+	dir   string
+	keys  map[string]*identity.Key
+	round *round.Round
+	key   *identity.Key
+	srv   *Server
+	http  *httptest.Server
+	store *store.Store
+	pools int // calls of the pooling
+
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (f *fixture) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+func (f *fixture) pass(d time.Duration) {
+	f.mu.Lock()
+	f.now = f.now.Add(d)
+	f.mu.Unlock()
+}
+
+const deadline = "2030-01-01T12:00:00Z"
+
+// newFixture makes a round of clients a, b, c and "d/e f" behind the digits' client graph; extra is appended to the round file.
+func newFixture(t testing.TB, extra string) *fixture {
+	t.Helper()
+	f := &fixture{t: t, dir: t.TempDir(), keys: map[string]*identity.Key{}, now: time.Date(2030, 1, 1, 10, 0, 0, 0, time.UTC)}
+	var roster strings.Builder
+	for _, name := range []string{"a", "b", "c", "d/e f"} {
+		k, err := identity.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.keys[name] = k
+		fmt.Fprintln(&roster, k.Line())
+	}
+	graph, err := assets.Model("digits", models.KindClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"roster.txt": []byte(roster.String()), "client.onnx": graph,
+		"round.yaml": []byte("round: 3\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: " + deadline + "\n" + extra)} {
+		if err := atomicfile.WriteBytes(filepath.Join(f.dir, name), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.round, err = round.Load(filepath.Join(f.dir, "round.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if f.key, err = identity.New("server"); err != nil {
+		t.Fatal(err)
+	}
+	f.start()
+	t.Cleanup(f.stop)
+	return f
+}
+
+func (f *fixture) start() {
+	f.t.Helper()
+	var err error
+	if f.store, err = store.Open(f.t.Context(), store.Name(f.round.Round, f.round.Client.Digest), store.Options{Dir: filepath.Join(f.dir, "state")}); err != nil {
+		f.t.Fatal(err)
+	}
+	f.srv, err = New(f.t.Context(), Config{Round: f.round, Key: f.key, Store: f.store, Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers",
+		Pool: func(_ context.Context, uploads []*federate.Upload) (*Pooled, error) {
+			f.pools++
+			var text strings.Builder
+			honest := make([]float64, len(uploads))
+			for i, u := range uploads {
+				fmt.Fprintln(&text, u.Client, u.Points.Z)
+				honest[i] = 1 / float64(1+i)
+			}
+			return &Pooled{Classifier: []byte(text.String()), Honest: honest, Summary: map[string]any{"accuracy": 0.75}}, nil
+		}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.http = httptest.NewServer(f.srv.Handler())
+}
+
+func (f *fixture) stop() {
+	f.http.Close()
+	f.store.Close()
+}
+
+// made is an upload of a client, as large as the digits' graph makes it, other for every seed.
+func (f *fixture) made(client string, seed uint64, change func(*federate.Upload)) []byte {
+	f.t.Helper()
+	m := f.round.Client
+	s := point.New(m.S, m.Dx, m.C)
+	for i := range m.S {
+		rng.Normal(rng.New(seed, client, i), s.Row(i)[:m.Dx])
+		s.Row(i)[m.Dx+i%m.C] = 1
+		s.W[i] = 2
+	}
+	u := &federate.Upload{Round: 3, Client: client, Model: m.Digest, N: 2 * m.S, Points: s}
+	if change != nil {
+		change(u)
+	}
+	data, err := u.Encode()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return data
+}
+
+// request is one of the interface, changed before it is sent.
+func (f *fixture) request(method, path string, body []byte, change func(*http.Request)) (int, []byte) {
+	f.t.Helper()
+	req, err := http.NewRequest(method, f.http.URL+path, bytes.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if change != nil {
+		change(req)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return resp.StatusCode, data
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// signed signs a request as a client that means it.
+func (f *fixture) signed(k *identity.Key, purpose identity.Purpose, data []byte, change func(*identity.Statement)) func(*http.Request) {
+	s := identity.Statement{Purpose: purpose, Round: 3, Client: k.Name, Graph: f.round.Client.Digest}
+	if purpose == identity.Upload {
+		s.Content = digestOf(data)
+	}
+	if change != nil {
+		change(&s)
+	}
+	return func(r *http.Request) {
+		sum := sha256.Sum256(data)
+		r.Header.Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
+		wire.Authorize(r, k.Sign(s))
+	}
+}
+
+func (f *fixture) put(client string, data []byte) (int, []byte) {
+	f.t.Helper()
+	return f.request("PUT", wire.UploadPath(3, client), data, f.signed(f.keys[client], identity.Upload, data, nil))
+}
+
+func reader(r *http.Request) { r.Header.Set("Authorization", "Bearer for readers") }
+
+func code(t testing.TB, data []byte) string {
+	t.Helper()
+	var p wire.Problem
+	if err := json.Unmarshal(data, &p); err != nil {
+		t.Fatalf("%v: %s", err, data)
+	}
+	return p.Code
+}
+
+// TestRound: uploads are taken once, their receipts hold, a restart loses nothing, the classifier does not depend on the order
+// of arrival, and each version names what is in it.
+func TestRound(t *testing.T) {
+	f := newFixture(t, "quorum: 3\nlate: true\nagain: 10s\n")
+	uploads := map[string][]byte{}
+	for i, c := range []string{"c", "d/e f", "a"} {
+		uploads[c] = f.made(c, 1, nil)
+		status, data := f.put(c, uploads[c])
+		var r wire.Receipt
+		if err := json.Unmarshal(data, &r); err != nil || status != http.StatusCreated {
+			t.Fatalf("%s: %d %s", c, status, data)
+		}
+		if err := r.Verify(base64.StdEncoding.EncodeToString(f.key.Public())); err != nil || r.Upload != digestOf(uploads[c]) || r.Client != c {
+			t.Errorf("receipt %+v: %v", r, err)
+		}
+		if again, same := f.put(c, uploads[c]); again != http.StatusOK || !bytes.Equal(same, data) {
+			t.Errorf("%s again: %d %s; want the receipt %s", c, again, same, data)
+		}
+		if got := f.srv.due() <= 0; got != (i == 2) {
+			t.Errorf("with %d of a quorum of 3, due: %v", i+1, got)
+		}
+		if i == 1 { // what is in survives the server
+			f.stop()
+			f.start()
+		}
+		if own, same := f.request("GET", wire.ReceiptPath(3, c), nil, f.signed(f.keys[c], identity.Ask, nil, nil)); own != http.StatusOK || !bytes.Equal(same, data) {
+			t.Errorf("%s's receipt: %d %s", c, own, same)
+		}
+	}
+	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx", nil, reader); status != 404 || code(t, data) != wire.NotYet {
+		t.Errorf("before the quorum: %d %s", status, data)
+	}
+	if err := f.srv.Pool(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, first := f.request("GET", wire.RoundPath(3)+"/classifier.onnx", nil, reader)
+	if !strings.HasPrefix(string(first), "a ") || strings.Count(string(first), "\n") != 3 {
+		t.Errorf("classifier of %.100s", first)
+	}
+	if f.srv.due() < time.Minute {
+		t.Error("due again with nothing new")
+	}
+	f.pass(3 * time.Hour) // late now, and taken
+	if status, data := f.put("b", f.made("b", 1, nil)); status != http.StatusCreated {
+		t.Fatalf("late: %d %s", status, data)
+	}
+	if d := f.srv.due(); d > 0 {
+		t.Errorf("a late upload is pooled in %v", d)
+	}
+	if err := f.srv.Pool(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.stop()
+	f.start()
+	if d := f.srv.due(); d < time.Minute {
+		t.Errorf("after a restart due in %v", d)
+	}
+	var v struct {
+		store.Version
+		Members []store.Member
+	}
+	status, data := f.request("GET", wire.RoundPath(3)+"/versions/2", nil, reader)
+	if err := json.Unmarshal(data, &v); err != nil || status != 200 || v.Clients != 4 || len(v.Members) != 4 || v.Members[3].Upload != digestOf(uploads["d/e f"]) {
+		t.Errorf("version 2: %d %s", status, data)
+	}
+	if _, old := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=1", nil, reader); !bytes.Equal(old, first) {
+		t.Error("version 1 is not what it was")
+	}
+	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=3", nil, reader); status != 404 || code(t, data) != wire.NoVersion {
+		t.Errorf("version 3: %d %s", status, data)
+	}
+	for _, p := range []string{"/", "/metrics", wire.RoundPath(3) + "/status"} {
+		if status, data := f.request("GET", p, nil, reader); status != 200 || len(data) < 100 {
+			t.Errorf("%s: %d %s", p, status, data)
+		}
+	}
+}
+
+// TestUnauthorised: every action that is not allowed is refused, and leaves nothing behind.
+func TestUnauthorised(t *testing.T) {
+	f := newFixture(t, "quorum: 4\n")
+	good := f.made("a", 1, nil)
+	stranger, err := identity.New("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown, err := identity.New("z")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, data := f.put("b", f.made("b", 1, nil)); status != 201 {
+		t.Fatalf("%d %s", status, data)
+	}
+	sign := func(k *identity.Key, change func(*identity.Statement)) func(*http.Request) {
+		return f.signed(k, identity.Upload, good, change)
+	}
+	other := strings.Repeat("ab", 32)
+	for _, c := range []struct {
+		name, method, path string
+		body               []byte
+		change             func(*http.Request)
+		status             int
+		code               string
+	}{
+		{"no key", "PUT", wire.UploadPath(3, "a"), good, nil, 401, wire.NoKey},
+		{"another's key", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["b"], func(s *identity.Statement) { s.Client = "a" }), 403, wire.WrongKey},
+		{"own key for another's upload", "PUT", wire.UploadPath(3, "c"), good, sign(f.keys["a"], nil), 403, wire.WrongKey},
+		{"a stranger's key under a's name", "PUT", wire.UploadPath(3, "a"), good, sign(stranger, nil), 403, wire.WrongKey},
+		{"a name that the roster lacks", "PUT", wire.UploadPath(3, "z"), good, sign(unknown, nil), 403, wire.WrongKey},
+		{"a signature of another round", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["a"], func(s *identity.Statement) { s.Round = 2 }), 403, wire.WrongKey},
+		{"a signature for another graph", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["a"], func(s *identity.Statement) { s.Graph = other }), 403, wire.WrongKey},
+		{"a signature of another upload", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["a"], func(s *identity.Statement) { s.Content = other }), 403, wire.WrongKey},
+		{"a signature that asks for a receipt", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["a"], func(s *identity.Statement) { s.Purpose = identity.Ask }), 403, wire.WrongKey},
+		{"another content than signed", "PUT", wire.UploadPath(3, "a"), f.made("a", 2, nil), sign(f.keys["a"], nil), 400, wire.BadRequest},
+		{"another round", "PUT", wire.UploadPath(4, "a"), good, sign(f.keys["a"], nil), 404, wire.NoRound},
+		{"another's receipt", "GET", wire.ReceiptPath(3, "b"), nil, f.signed(f.keys["a"], identity.Ask, nil, nil), 403, wire.WrongKey},
+		{"a receipt without a key", "GET", wire.ReceiptPath(3, "b"), nil, nil, 401, wire.NoKey},
+		{"a receipt by a signature of an upload", "GET", wire.ReceiptPath(3, "b"), nil, f.signed(f.keys["b"], identity.Upload, good, nil), 403, wire.WrongKey},
+		{"a receipt of nothing", "GET", wire.ReceiptPath(3, "a"), nil, f.signed(f.keys["a"], identity.Ask, nil, nil), 404, wire.NoReceipt},
+		{"the status", "GET", wire.RoundPath(3) + "/status", nil, nil, 401, wire.NoToken},
+		{"the page with another token", "GET", "/", nil, func(r *http.Request) { r.SetBasicAuth("x", "guess") }, 401, wire.NoToken},
+		{"the classifier with a client's key", "GET", wire.RoundPath(3) + "/classifier.onnx", nil, sign(f.keys["a"], nil), 401, wire.NoToken},
+		{"the metrics", "GET", "/metrics", nil, nil, 401, wire.NoToken},
+		{"the versions", "GET", wire.RoundPath(3) + "/versions", nil, nil, 401, wire.NoToken},
+	} {
+		status, data := f.request(c.method, c.path, c.body, c.change)
+		if status != c.status || code(t, data) != c.code {
+			t.Errorf("%s: %d %s; want %d %s", c.name, status, data, c.status, c.code)
+		}
+	}
+	// A message of another round, graph or client inside a signature that holds is refused for what it is.
+	for name, change := range map[string]func(*federate.Upload){
+		"round is 2":      func(u *federate.Upload) { u.Round = 2 },
+		"model is":        func(u *federate.Upload) { u.Model = other },
+		`client is "b"`:   func(u *federate.Upload) { u.Client = "b" },
+		"n is 1000000000": func(u *federate.Upload) { u.N, u.Points.W = 1e9, heavy(len(u.Points.W), 1e9) },
+	} {
+		if status, data := f.put("a", f.made("a", 1, change)); status != 422 || !strings.Contains(string(data), name) && !strings.Contains(string(data), strings.ReplaceAll(name, `"`, `\"`)) {
+			t.Errorf("%s: %d %s", name, status, data)
+		}
+	}
+	copied := f.made("b", 1, func(u *federate.Upload) { u.Client = "a" })
+	if status, data := f.put("a", copied); status != 422 || !strings.Contains(string(data), "another client's") {
+		t.Errorf("b's payload as a's: %d %s", status, data)
+	}
+	st := f.srv.Status()
+	if len(st.Refused) != 1 || st.Refused[0].Client != "a" || st.Refused[0].Count != 5 || st.In != 1 {
+		t.Errorf("status %+v", st)
+	}
+	// The round goes on: a itself may still send, then no other bytes, and nothing new after the deadline.
+	if status, data := f.put("a", good); status != 201 {
+		t.Errorf("a after its refusals: %d %s", status, data)
+	}
+	if status, data := f.put("a", f.made("a", 2, nil)); status != 409 || code(t, data) != wire.OtherUpload {
+		t.Errorf("other bytes: %d %s", status, data)
+	}
+	f.pass(3 * time.Hour)
+	if status, data := f.put("c", f.made("c", 1, nil)); status != 410 || code(t, data) != wire.RoundClosed {
+		t.Errorf("after the deadline: %d %s", status, data)
+	}
+	if status, _ := f.put("a", good); status != 200 {
+		t.Errorf("the same bytes after the deadline: %d; want the receipt", status)
+	}
+	if err := f.srv.Pool(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.stop()
+	f.start()
+	if st := f.srv.Status(); st.In != 2 || len(st.Refused) != 1 || st.State != wire.Closed || len(st.Missing) != 2 {
+		t.Errorf("after a restart: %+v", st)
+	}
+}
+
+func heavy(n int, total float64) []float32 {
+	w := make([]float32, n)
+	w[0] = float32(total)
+	return w
+}
+
+// TestBounds: what a round file bounds is refused above its bound and taken at it.
+func TestBounds(t *testing.T) {
+	f := newFixture(t, "replace: true\nprecisions: [float32]\nbounds: {points: 20, bytes: 4096, norm: 30}\n")
+	f.round.Bounds.Bytes = len(f.made("a", 1, nil))
+	for _, c := range []struct {
+		name   string
+		status int
+		change func(*federate.Upload)
+	}{
+		{"at the bounds", 201, nil},
+		{"float16", 422, func(u *federate.Upload) { u.Precision = federate.Half }},
+		{"points", 422, func(u *federate.Upload) { u.N, u.Points.W = 21, heavy(len(u.Points.W), 21) }},
+		{"norm", 422, func(u *federate.Upload) { u.Points.Z[0] = 31 }},
+		{"replaced", 201, func(u *federate.Upload) { u.Points.Z[0] = 2 }},
+	} {
+		if status, data := f.put("a", f.made("a", 1, c.change)); status != c.status {
+			t.Errorf("%s: %d %s; want %d", c.name, status, data, c.status)
+		}
+	}
+	f.round.Bounds.Bytes--
+	if status, data := f.put("b", f.made("b", 1, nil)); status != 413 || code(t, data) != wire.TooLarge {
+		t.Errorf("one byte more: %d %s", status, data)
+	}
+	if st := f.srv.Status(); st.In != 1 || st.Members[0].Client != "a" {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestConcurrent: of many requests of one client with other bytes each, one is taken, and all of many clients are.
+func TestConcurrent(t *testing.T) {
+	f := newFixture(t, "")
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	got := map[int]int{}
+	for i := range 16 {
+		data := f.made("a", uint64(i), nil)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			status, _ := f.put("a", data)
+			mu.Lock()
+			got[status]++
+			mu.Unlock()
+		}()
+	}
+	for _, c := range []string{"b", "c", "d/e f"} {
+		data := f.made(c, 1, nil)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if status, body := f.put(c, data); status != 201 {
+				t.Errorf("%s: %d %s", c, status, body)
+			}
+		}()
+	}
+	wg.Wait()
+	if got[201] != 1 || got[201]+got[409]+got[429] != 16 || f.srv.Status().In != 4 {
+		t.Errorf("replies %v, %d in", got, f.srv.Status().In)
+	}
+}
+
+// TestOpenAPI: the interface's file names the routes that there are and no others, and every reason of a refusal.
+func TestOpenAPI(t *testing.T) {
+	checkOpenAPI(t, newFixture(t, "").srv)
+}
+
+// FuzzUploadRequest: whatever a client of the roster signs and sends, the server answers with one of its replies.
+func FuzzUploadRequest(f *testing.F) {
+	x := newFixture(f, "replace: true\n")
+	f.Add(x.made("a", 1, nil), "sha-256=:AAAA:")
+	f.Add([]byte("\x08\x01"), "")
+	f.Fuzz(func(t *testing.T, data []byte, header string) {
+		r := httptest.NewRequest("PUT", wire.UploadPath(3, "a"), bytes.NewReader(data))
+		x.signed(x.keys["a"], identity.Upload, data, nil)(r)
+		if header != "" {
+			r.Header.Set("Content-Digest", header)
+		}
+		w := httptest.NewRecorder()
+		x.srv.Handler().ServeHTTP(w, r)
+		switch w.Code {
+		case 200, 201:
+		case 400, 403, 413, 422:
+			if code(t, w.Body.Bytes()) == "" {
+				t.Errorf("%d without a code", w.Code)
+			}
+		default:
+			t.Errorf("status %d: %s", w.Code, w.Body)
+		}
+	})
+}

@@ -1,0 +1,271 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/point"
+)
+
+// upload takes a client's upload. Nothing is read before its signature holds for the digest that the request states, so that
+// only clients of the roster, one request at a time each, can make the server work.
+func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
+	if !s.isRound(w, r) {
+		return
+	}
+	digest := contentDigest(r)
+	if digest == "" && wire.Signature(r) != nil {
+		s.refuse(w, wire.BadRequest, "give the header Content-Digest: sha-256=:BASE64: (RFC 9530) of the upload")
+		return
+	}
+	client, signature, ok := s.signed(w, r, identity.Upload, digest)
+	if !ok {
+		return
+	}
+	if !s.take(client) {
+		s.refuse(w, wire.TooMany, "another upload of %q is being taken", client)
+		return
+	}
+	defer s.release(client)
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-time.After(5 * time.Second):
+		s.refuse(w, wire.Unavailable, "%d uploads are being taken already", maxInFlight)
+		return
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.Round.Bounds.Bytes)))
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		s.refuse(w, wire.TooLarge, "an upload of more than %d bytes; bounds.bytes of the round allows no more", s.Round.Bounds.Bytes)
+		return
+	}
+	if err != nil {
+		s.refuse(w, wire.BadRequest, "the upload ended early: %v", err)
+		return
+	}
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
+		s.refuse(w, wire.BadRequest, "the upload's sha256 is %x; Content-Digest and the signature say %s", sum, digest)
+		return
+	}
+	s.accept(w, r, client, digest, signature, data)
+}
+
+// contentDigest is the sha256 (hexadecimal) that a request states; empty where it states none.
+func contentDigest(r *http.Request) string {
+	for _, part := range strings.Split(r.Header.Get("Content-Digest"), ",") {
+		text, ok := strings.CutPrefix(strings.TrimSpace(part), "sha-256=:")
+		b, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(text, ":"))
+		if ok && err == nil && len(b) == sha256.Size {
+			return hex.EncodeToString(b)
+		}
+	}
+	return ""
+}
+
+// take and release keep a client to one upload at a time.
+func (s *Server) take(client string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[client] {
+		return false
+	}
+	s.busy[client] = true
+	return true
+}
+
+func (s *Server) release(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.busy, client)
+}
+
+// accept decides on an upload whose signature holds.
+func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest string, signature, data []byte) {
+	now := s.Now()
+	state := s.Round.Now(now)
+	s.mu.Lock()
+	old, known := s.in[client]
+	s.mu.Unlock()
+	if known && old.upload == digest {
+		s.again(w, r, client)
+		return
+	}
+	switch {
+	case state == wire.Closed:
+		s.refuse(w, wire.RoundClosed, "the deadline of round %d was %s", s.Round.Round, s.Round.Deadline.Format(time.RFC3339))
+		return
+	case known && (!s.Round.Replace || state != wire.Open):
+		s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s, and the round does not replace uploads", client, old.upload, old.time.Format(time.RFC3339))
+		return
+	}
+	u, err := s.believe(client, data)
+	payload := ""
+	if err == nil {
+		payload = payloadDigest(u)
+		// The payload is this client's from now on, or it was another's.
+		s.mu.Lock()
+		if other, taken := s.payloads[payload]; taken && other != client {
+			err = fmt.Errorf("points and masses are those of another client's upload, to the bit")
+		} else {
+			s.payloads[payload] = client
+		}
+		s.mu.Unlock()
+	}
+	if err != nil {
+		s.quarantine(w, r, store.Refusal{Client: client, Time: now, Upload: digest, Reason: err.Error()}, data)
+		return
+	}
+	record := &store.Record{Signature: signature, Payload: payload, N: u.N, Data: data, Receipt: wire.Receipt{
+		Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Upload: digest, Bytes: len(data), Time: now.UTC()}}
+	record.Receipt.Sign(s.Key)
+	err = s.Store.Put(r.Context(), record, old.revision)
+	if errors.Is(err, store.ErrTaken) {
+		// An earlier request was kept whose reply did not arrive, here or there.
+		stored, e := s.Store.Get(r.Context(), client)
+		if e == nil {
+			s.mu.Lock()
+			if payload != stored.Payload {
+				delete(s.payloads, payload)
+			}
+			s.remember(stored)
+			s.mu.Unlock()
+			if stored.Receipt.Upload == digest {
+				reply(w, http.StatusOK, stored.Receipt)
+				return
+			}
+			s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s", client, stored.Receipt.Upload, stored.Receipt.Time.Format(time.RFC3339))
+			return
+		}
+		err = e
+	}
+	if err != nil {
+		// Whether it was kept is not known; the payload stays this client's, who will send it again.
+		s.fail(w, r, err)
+		return
+	}
+	s.mu.Lock()
+	s.remember(record)
+	count := len(s.in)
+	s.mu.Unlock()
+	s.metrics.taken.Inc()
+	s.Log.Info("upload taken", "client", client, "upload", digest, "bytes", len(data), "n", u.N, "in", count, "replaced", known)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	reply(w, http.StatusCreated, record.Receipt)
+}
+
+// again gives the receipt of an upload that is in.
+func (s *Server) again(w http.ResponseWriter, r *http.Request, client string) {
+	stored, err := s.Store.Get(r.Context(), client)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	reply(w, http.StatusOK, stored.Receipt)
+}
+
+// believe decodes an upload and holds it against the round and its bounds.
+func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
+	f := s.Round.Client
+	u, err := federate.Decode(data, federate.Expect{Model: f.Digest, C: f.C, Round: &s.Round.Round})
+	if err != nil {
+		return nil, err
+	}
+	b := s.Round.Bounds
+	switch {
+	case u.Client != client:
+		return nil, fmt.Errorf("upload: client is %q; it was sent as %q", u.Client, client)
+	case u.N > b.Points:
+		return nil, fmt.Errorf("upload: n is %d; bounds.points of the round allows %d", u.N, b.Points)
+	case !slices.Contains(s.Round.Precisions, u.Precision):
+		return nil, fmt.Errorf("upload: precision is %s; the round allows %v", u.Precision, s.Round.Precisions)
+	}
+	if b.Norm > 0 {
+		for i := range u.Points.N {
+			if norm := length(u.Points.Row(i)[:u.Points.Dx]); !(norm <= b.Norm) {
+				return nil, fmt.Errorf("upload: points[%d] has norm %.4g; bounds.norm of the round allows %.4g", i, norm, b.Norm)
+			}
+		}
+	}
+	if s.Check != nil {
+		if err := s.Check(u); err != nil {
+			return nil, err
+		}
+	}
+	return u, nil
+}
+
+func length(x []float32) float64 {
+	var sum float64
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	return math.Sqrt(sum)
+}
+
+// payloadDigest is the sha256 of points and masses as they were read.
+func payloadDigest(u *federate.Upload) string {
+	h := sha256.New()
+	write := func(s *point.Set) {
+		buf := make([]byte, 0, 4*(len(s.Z)+len(s.W)))
+		for _, part := range [][]float32{s.Z, s.W} {
+			for _, v := range part {
+				buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
+			}
+		}
+		h.Write(buf)
+	}
+	write(u.Points)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// quarantine refuses an upload for what is in it, and keeps it and the reason for the server's people.
+func (s *Server) quarantine(w http.ResponseWriter, r *http.Request, refusal store.Refusal, data []byte) {
+	s.mu.Lock()
+	refusal.Count = s.refused[refusal.Client].Count + 1
+	s.refused[refusal.Client] = refusal
+	s.mu.Unlock()
+	if err := s.Store.Refuse(r.Context(), refusal, data); err != nil {
+		s.Log.Error("quarantine failed", "client", refusal.Client, "error", err)
+	}
+	s.Log.Warn("upload refused", "client", refusal.Client, "upload", refusal.Upload, "reason", refusal.Reason, "count", refusal.Count)
+	s.refuse(w, wire.BadUpload, "%s", refusal.Reason)
+}
+
+// receipt gives a client its own.
+func (s *Server) receipt(w http.ResponseWriter, r *http.Request) {
+	if !s.isRound(w, r) {
+		return
+	}
+	client, _, ok := s.signed(w, r, identity.Ask, "")
+	if !ok {
+		return
+	}
+	stored, err := s.Store.Get(r.Context(), client)
+	if errors.Is(err, store.ErrNone) {
+		s.refuse(w, wire.NoReceipt, "nothing of %q is in round %d", client, s.Round.Round)
+		return
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	reply(w, http.StatusOK, stored.Receipt)
+}

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+)
+
+// Classifier answers predictions.
+type Classifier interface {
+	Close() error
+}
+
+// served is a version that predictions are made with.
+type served struct {
+	version store.Version
+	data    []byte
+}
+
+// serve makes a version the one that is served.
+func (s *Server) serve(v store.Version, data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serving = &served{v, data}
+	return nil
+}
+
+func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
+	if !s.isRound(w, r) {
+		return
+	}
+	s.mu.Lock()
+	versions := slices.Clone(s.versions)
+	s.mu.Unlock()
+	if versions == nil {
+		versions = []store.Version{}
+	}
+	reply(w, http.StatusOK, map[string]any{"versions": versions})
+}
+
+// find is the version that a request names, the last where it names none. It refuses the request where there is none.
+func (s *Server) find(w http.ResponseWriter, name string) (store.Version, bool) {
+	s.mu.Lock()
+	versions := s.versions
+	s.mu.Unlock()
+	if len(versions) == 0 {
+		s.refuse(w, wire.NotYet, "round %d has no classifier yet: it is made at %d uploads, or at the deadline", s.Round.Round, s.Round.Quorum)
+		return store.Version{}, false
+	}
+	if name == "" {
+		return versions[len(versions)-1], true
+	}
+	n, err := strconv.Atoi(name)
+	for _, v := range versions {
+		if err == nil && v.Number == n {
+			return v, true
+		}
+	}
+	s.refuse(w, wire.NoVersion, "version %.20q; there are 1 to %d", name, versions[len(versions)-1].Number)
+	return store.Version{}, false
+}
+
+// version is a version with the uploads that are in it.
+func (s *Server) version(w http.ResponseWriter, r *http.Request) {
+	if !s.isRound(w, r) {
+		return
+	}
+	v, ok := s.find(w, r.PathValue("version"))
+	if !ok {
+		return
+	}
+	members, err := s.Store.Members(r.Context(), v.Number)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	reply(w, http.StatusOK, struct {
+		store.Version
+		Members []store.Member `json:"members"`
+	}{v, members})
+}
+
+// classifier is the file of the last version, or of ?version=N.
+func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
+	if !s.isRound(w, r) {
+		return
+	}
+	v, ok := s.find(w, r.URL.Query().Get("version"))
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	now := s.serving
+	s.mu.Unlock()
+	var data []byte
+	var err error
+	if now != nil && now.version.Number == v.Number {
+		data = now.data
+	} else if data, err = s.Store.Classifier(r.Context(), v.Number); err != nil {
+		if errors.Is(err, store.ErrNone) {
+			err = fmt.Errorf("version %d is listed and its file is not there: %w", v.Number, err)
+		}
+		s.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="classifier-%d-%d.onnx"`, s.Round.Round, v.Number))
+	serveModel(w, r, v.Digest, data)
+}

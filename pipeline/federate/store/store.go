@@ -1,0 +1,371 @@
+// Package store keeps a round in NATS JetStream: uploads with their receipts, refusals, and the versions of the classifier.
+// What a method that writes has returned from is on disk. The NATS server runs inside the program, or elsewhere by URL.
+package store
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"fmp/onnx/atomicfile"
+)
+
+const (
+	// maxPayload bounds one message of the server inside the program: 8 MiB, twice the largest upload that a round may allow.
+	maxPayload = 8 << 20
+	// startTime bounds how long the server inside the program takes to start, recovery included.
+	startTime = 2 * time.Minute
+)
+
+// Options say where a store is.
+type Options struct {
+	// Dir is the folder of the server inside the program.
+	Dir string
+	// Listen is an address of loopback on which that server lets workers in, with Token; empty: nobody.
+	Listen, Token string
+	// Sync makes every write wait until the disk has it, and not the system's cache alone: a receipt then outlives the
+	// machine's power and not just the program.
+	Sync bool
+	// URL of NATS servers elsewhere, separated by commas, in place of Dir; Credentials is the file of an account's (.creds), CA
+	// one of certificates to trust. Replicas is on how many servers each write is: 1 to 5, default 1.
+	URL, Credentials, CA string
+	Replicas             int
+}
+
+// Store is a round's state. It may be used by several goroutines.
+type Store struct {
+	conn     *nats.Conn
+	js       jetstream.JetStream
+	server   *natsserver.Server
+	lock     *os.File
+	name     string
+	uploads  jetstream.KeyValue
+	refused  jetstream.KeyValue
+	versions jetstream.KeyValue
+	objects  jetstream.ObjectStore
+	replicas int
+}
+
+// ErrBusy says that the folder of the server inside the program belongs to another process.
+var ErrBusy = errors.New("another fmp serve is at work in this folder")
+
+// Name of the state of a round: rounds of one number behind different graphs are different ones.
+func Name(round uint64, graph string) string {
+	return fmt.Sprintf("fmp-%d-%.16s", round, graph)
+}
+
+// Open starts or reaches the server and makes the round's buckets where they are not there yet.
+func Open(ctx context.Context, name string, o Options) (s *Store, err error) {
+	if o.Replicas == 0 {
+		o.Replicas = 1
+	}
+	s = &Store{name: name, replicas: o.Replicas}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if o.URL == "" {
+		err = s.start(o)
+	} else {
+		err = s.connect(o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if s.js, err = jetstream.New(s.conn, jetstream.WithPublishAsyncMaxPending(256)); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	for _, b := range []struct {
+		to   *jetstream.KeyValue
+		name string
+	}{{&s.uploads, "uploads"}, {&s.refused, "refused"}, {&s.versions, "versions"}} {
+		*b.to, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name + "-" + b.name, History: 1, Storage: jetstream.FileStorage, Replicas: o.Replicas})
+		if err != nil {
+			return nil, fmt.Errorf("store: bucket %s-%s: %w", name, b.name, err)
+		}
+	}
+	if s.objects, err = s.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name + "-objects", Storage: jetstream.FileStorage, Replicas: o.Replicas}); err != nil {
+		return nil, fmt.Errorf("store: bucket %s-objects: %w", name, err)
+	}
+	return s, nil
+}
+
+// start runs a NATS server inside the program.
+func (s *Store) start(o Options) error {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if s.lock, err = os.Open(o.Dir); err != nil {
+		return err
+	}
+	if !atomicfile.Lock(s.lock) {
+		return fmt.Errorf("%s: %w", o.Dir, ErrBusy)
+	}
+	so := &natsserver.Options{
+		ServerName: "fmp", DontListen: o.Listen == "", NoSigs: true, NoLog: true, MaxPayload: maxPayload, JetStream: true,
+		StoreDir: filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync, JetStreamMaxMemory: 64 << 20,
+	}
+	if o.Listen != "" {
+		if o.Token == "" {
+			return errors.New("a server that listens wants a token")
+		}
+		host, port, err := splitHostPort(o.Listen)
+		if err != nil {
+			return err
+		}
+		so.Host, so.Port, so.Authorization = host, port, o.Token
+	}
+	if s.server, err = natsserver.NewServer(so); err != nil {
+		return fmt.Errorf("NATS: %w", err)
+	}
+	s.server.Start()
+	if !s.server.ReadyForConnections(startTime) {
+		return fmt.Errorf("NATS did not start within %v in %s", startTime, o.Dir)
+	}
+	opts := []nats.Option{nats.InProcessServer(s.server), nats.Name("fmp serve"), nats.MaxReconnects(-1)}
+	if o.Token != "" {
+		opts = append(opts, nats.Token(o.Token))
+	}
+	if s.conn, err = nats.Connect("", opts...); err != nil {
+		return fmt.Errorf("NATS: %w", err)
+	}
+	return nil
+}
+
+// connect reaches servers elsewhere.
+func (s *Store) connect(o Options) (err error) {
+	s.conn, err = Connect(o, "fmp serve")
+	return err
+}
+
+// Connect reaches NATS servers by URL, under a name that they show. It reconnects for ever, whichever of them is there.
+func Connect(o Options, name string) (*nats.Conn, error) {
+	opts := []nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second)}
+	if o.Credentials != "" {
+		opts = append(opts, nats.UserCredentials(o.Credentials))
+	}
+	if o.CA != "" {
+		opts = append(opts, nats.RootCAs(o.CA))
+	}
+	if o.Token != "" {
+		opts = append(opts, nats.Token(o.Token))
+	}
+	conn, err := nats.Connect(o.URL, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("NATS servers %s: %w", Redact(o.URL), err)
+	}
+	return conn, nil
+}
+
+// Redact takes passwords and tokens out of URLs.
+func Redact(urls string) string {
+	parts := strings.Split(urls, ",")
+	for i, u := range parts {
+		if at := strings.LastIndex(u, "@"); at >= 0 {
+			scheme := ""
+			if k := strings.Index(u, "://"); k >= 0 && k < at {
+				scheme = u[:k+3]
+			}
+			parts[i] = scheme + "***" + u[at:]
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+func splitHostPort(address string) (string, int, error) {
+	i := strings.LastIndex(address, ":")
+	if i < 0 {
+		return "", 0, fmt.Errorf("address %q; want HOST:PORT", address)
+	}
+	port, err := strconv.Atoi(address[i+1:])
+	if err != nil || port < 1 || port > 65535 {
+		return "", 0, fmt.Errorf("address %q; want a port of 1 to 65535", address)
+	}
+	return strings.Trim(address[:i], "[]"), port, nil
+}
+
+// Close ends the connection, and the server where it runs inside.
+func (s *Store) Close() error {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	if s.server != nil {
+		s.server.Shutdown()
+		s.server.WaitForShutdown()
+	}
+	if s.lock != nil {
+		s.lock.Close()
+	}
+	return nil
+}
+
+// Conn is the connection, for job queues on the same servers.
+func (s *Store) Conn() *nats.Conn { return s.conn }
+
+// Ready says whether the servers answer.
+func (s *Store) Ready(ctx context.Context) error {
+	if !s.conn.IsConnected() {
+		return fmt.Errorf("store: NATS is %v", s.conn.Status())
+	}
+	_, err := s.uploads.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// key is a client's name as a key may be written.
+func key(client string) string { return base64.RawURLEncoding.EncodeToString([]byte(client)) }
+
+// each gives the values of a bucket, in no order, one at a time.
+func each(ctx context.Context, kv jetstream.KeyValue) iter.Seq2[jetstream.KeyValueEntry, error] {
+	return func(yield func(jetstream.KeyValueEntry, error) bool) {
+		w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+		if err != nil {
+			yield(nil, fmt.Errorf("store: %w", err))
+			return
+		}
+		defer w.Stop()
+		for {
+			select {
+			case e, open := <-w.Updates():
+				if e == nil || !open { // all that there was
+					return
+				}
+				if !yield(e, nil) {
+					return
+				}
+			case <-ctx.Done():
+				yield(nil, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+// PutObject and Object keep and read bytes under a name; what is there already is replaced.
+func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
+	if _, err := s.objects.PutBytes(ctx, name, data); err != nil {
+		return fmt.Errorf("store: keeping %s: %w", name, err)
+	}
+	return nil
+}
+
+// ErrNone says that there is nothing of that name.
+var ErrNone = errors.New("nothing of that name")
+
+// Object reads what PutObject kept.
+func (s *Store) Object(ctx context.Context, name string) ([]byte, error) {
+	r, err := s.objects.Get(ctx, name)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return nil, fmt.Errorf("store: %s: %w", name, ErrNone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: reading %s: %w", name, err)
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("store: reading %s: %w", name, err)
+	}
+	return data, nil
+}
+
+// Version is one classifier of a round.
+type Version struct {
+	Number int       `json:"version"`
+	Time   time.Time `json:"time"`
+	// Digest of classifier.onnx, and its size.
+	Digest string `json:"digest"`
+	Bytes  int    `json:"bytes"`
+	// Clients is how many uploads are in it; List names them.
+	Clients int `json:"clients"`
+	// Points is the number of real points behind them.
+	Points int64 `json:"points"`
+	// Summary is what pooling reported.
+	Summary json.RawMessage `json:"summary,omitempty"`
+}
+
+// Member is an upload in a version: the client and the digest of its message.
+type Member struct {
+	Client string `json:"client"`
+	Upload string `json:"upload"`
+	// Honest is the probability that it was weighed with; 1 where honesty was not asked.
+	Honest float64 `json:"p_honest"`
+}
+
+func classifierName(n int) string { return fmt.Sprintf("classifier-%d.onnx", n) }
+func membersName(n int) string    { return fmt.Sprintf("members-%d.json", n) }
+
+// Publish keeps a version. Its parts come first, so that a version that is listed is whole.
+func (s *Store) Publish(ctx context.Context, v Version, classifier []byte, members []Member) error {
+	list, err := json.Marshal(members)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := s.PutObject(ctx, classifierName(v.Number), classifier); err != nil {
+		return err
+	}
+	if err := s.PutObject(ctx, membersName(v.Number), list); err != nil {
+		return err
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if _, err := s.versions.Create(ctx, strconv.Itoa(v.Number), text); err != nil {
+		return fmt.Errorf("store: version %d: %w", v.Number, err)
+	}
+	return nil
+}
+
+// Versions are those published, in order.
+func (s *Store) Versions(ctx context.Context) ([]Version, error) {
+	var out []Version
+	for e, err := range each(ctx, s.versions) {
+		if err != nil {
+			return nil, err
+		}
+		var v Version
+		if err := json.Unmarshal(e.Value(), &v); err != nil {
+			return nil, fmt.Errorf("store: version %s: %w", e.Key(), err)
+		}
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b Version) int { return a.Number - b.Number })
+	return out, nil
+}
+
+// Classifier is a version's file, and Members who is in it.
+func (s *Store) Classifier(ctx context.Context, version int) ([]byte, error) {
+	return s.Object(ctx, classifierName(version))
+}
+
+// Members are the uploads in a version, in the order of their clients' names.
+func (s *Store) Members(ctx context.Context, version int) ([]Member, error) {
+	data, err := s.Object(ctx, membersName(version))
+	if err != nil {
+		return nil, err
+	}
+	var out []Member
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, fmt.Errorf("store: members of version %d: %w", version, err)
+	}
+	return out, nil
+}

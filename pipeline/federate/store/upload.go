@@ -1,0 +1,150 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"fmp/pipeline/federate/wire"
+)
+
+// Record is an upload as it is kept: the message, what proves whose it is, and the receipt. The three are one value, so that
+// there is no upload without a receipt.
+type Record struct {
+	Receipt wire.Receipt `json:"receipt"`
+	// Signature is the client's.
+	Signature []byte `json:"signature"`
+	// Payload is the digest of points and masses alone, which two clients do not share.
+	Payload string `json:"payload"`
+	// N is the number of real points that the upload claims.
+	N int `json:"n"`
+	// Data is the message.
+	Data []byte `json:"-"`
+	// Revision of the value in the store; not part of it.
+	Revision uint64 `json:"-"`
+}
+
+// encode is a line of JSON, then the message.
+func (r *Record) encode() ([]byte, error) {
+	head, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return append(append(head, '\n'), r.Data...), nil
+}
+
+func decodeRecord(value []byte) (*Record, error) {
+	head, data, ok := bytes.Cut(value, []byte("\n"))
+	r := &Record{Data: data}
+	if !ok {
+		return nil, errors.New("store: a record without a message")
+	}
+	if err := json.Unmarshal(head, r); err != nil {
+		return nil, fmt.Errorf("store: a record that cannot be read: %w", err)
+	}
+	return r, nil
+}
+
+// ErrTaken says that another record of this client is there.
+var ErrTaken = errors.New("another upload of this client is there")
+
+// Put keeps a client's record: the first where revision is 0, else in place of that revision. Where another came before it,
+// nothing is kept and the error is ErrTaken.
+func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
+	value, err := r.encode()
+	if err != nil {
+		return err
+	}
+	if revision == 0 {
+		r.Revision, err = s.uploads.Create(ctx, key(r.Receipt.Client), value)
+	} else {
+		r.Revision, err = s.uploads.Update(ctx, key(r.Receipt.Client), value, revision)
+	}
+	var api *jetstream.APIError
+	if errors.Is(err, jetstream.ErrKeyExists) || (errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence) {
+		return fmt.Errorf("store: client %q: %w", r.Receipt.Client, ErrTaken)
+	}
+	if err != nil {
+		return fmt.Errorf("store: keeping the upload of %q: %w", r.Receipt.Client, err)
+	}
+	return nil
+}
+
+// Get reads a client's record; ErrNone where there is none.
+func (s *Store) Get(ctx context.Context, client string) (*Record, error) {
+	e, err := s.uploads.Get(ctx, key(client))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, fmt.Errorf("store: client %q: %w", client, ErrNone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: reading the upload of %q: %w", client, err)
+	}
+	r, err := decodeRecord(e.Value())
+	if err != nil {
+		return nil, err
+	}
+	r.Revision = e.Revision()
+	return r, nil
+}
+
+// Records are all of them, in no order.
+func (s *Store) Records(ctx context.Context) iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		for e, err := range each(ctx, s.uploads) {
+			var r *Record
+			if err == nil {
+				if r, err = decodeRecord(e.Value()); err == nil {
+					r.Revision = e.Revision()
+				}
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Refusal is an upload that a client signed and the server did not take: the last of each client.
+type Refusal struct {
+	Client string    `json:"client"`
+	Time   time.Time `json:"time"`
+	Upload string    `json:"upload"` // digest of the message
+	Reason string    `json:"reason"`
+	// Count of refusals of this client so far.
+	Count int `json:"count"`
+}
+
+// Refuse keeps a refusal, with the message in quarantine.
+func (s *Store) Refuse(ctx context.Context, r Refusal, data []byte) error {
+	head, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if _, err := s.refused.Put(ctx, key(r.Client), append(append(head, '\n'), data...)); err != nil {
+		return fmt.Errorf("store: keeping the refusal of %q: %w", r.Client, err)
+	}
+	return nil
+}
+
+// Refusals are all of them, in no order, without the messages.
+func (s *Store) Refusals(ctx context.Context) ([]Refusal, error) {
+	var out []Refusal
+	for e, err := range each(ctx, s.refused) {
+		if err != nil {
+			return nil, err
+		}
+		head, _, _ := bytes.Cut(e.Value(), []byte("\n"))
+		var r Refusal
+		if err := json.Unmarshal(head, &r); err != nil {
+			return nil, fmt.Errorf("store: a refusal that cannot be read: %w", err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}

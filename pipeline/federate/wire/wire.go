@@ -1,0 +1,178 @@
+// Package wire is what client and server say to each other over HTTP: a round's description, receipts and refusals. The
+// package server writes them and the package client reads them; openapi.yaml of package server states them.
+//
+// It stands on the standard library alone, as it is part of the program for small devices.
+package wire
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"fmp/pipeline/federate/identity"
+)
+
+const (
+	// MaxJSON bounds a description, a receipt and a refusal that are read.
+	MaxJSON = 64 << 10
+	// Scheme of the Authorization header: "Fmp-Ed25519 SIGNATURE", the signature in base64.
+	Scheme = "Fmp-Ed25519"
+	// TypeUpload and TypeProblem are the media types of an upload and of a refusal (RFC 9457).
+	TypeUpload  = "application/vnd.fmp.upload"
+	TypeProblem = "application/problem+json"
+)
+
+// Description is what a client has to know of a round.
+type Description struct {
+	Round uint64 `json:"round"`
+	Title string `json:"title,omitempty"`
+	// State is "open", "late" (past the deadline; what comes still counts) or "closed".
+	State string `json:"state"`
+	// Now and Deadline are by the server's clock, so that a client's need not be right.
+	Now      time.Time `json:"now"`
+	Deadline time.Time `json:"deadline"`
+	// Graph is the sha256 of the client graph, which is GraphBytes long.
+	Graph      string `json:"graph"`
+	GraphBytes int64  `json:"graph_bytes"`
+	// Classes are the names of the classes; none where they are numbers.
+	Classes []string `json:"classes,omitempty"`
+	// Precisions are the element types that an upload may have, the wanted one first.
+	Precisions []string `json:"precisions"`
+	// MaxPoints bounds the images behind an upload, MaxBytes its size.
+	MaxPoints int `json:"max_points"`
+	MaxBytes  int `json:"max_bytes"`
+	// Replace says whether a client may send another upload in place of its first while the round is open.
+	Replace bool `json:"replace"`
+	// ServerKey verifies receipts: Ed25519, base64.
+	ServerKey string `json:"server_key"`
+}
+
+// States of a round.
+const (
+	Open   = "open"
+	Late   = "late"
+	Closed = "closed"
+)
+
+// Check says whether a description can be used.
+func (d *Description) Check() error {
+	if b, err := hex.DecodeString(d.Graph); err != nil || len(b) != 32 {
+		return fmt.Errorf("the round's description has the graph %.80q; want a sha256 in hexadecimal", d.Graph)
+	}
+	if b, err := base64.StdEncoding.DecodeString(d.ServerKey); err != nil || len(b) != ed25519.PublicKeySize {
+		return errors.New("the round's description has no Ed25519 key of the server")
+	}
+	if d.GraphBytes < 1 || d.MaxBytes < 1 || d.Deadline.IsZero() || d.Now.IsZero() {
+		return fmt.Errorf("the round's description has a graph of %d bytes, uploads of %d, now %v and the deadline %v; want all four", d.GraphBytes, d.MaxBytes, d.Now, d.Deadline)
+	}
+	return nil
+}
+
+// Receipt says that the server holds an upload, and since when. It is there only once the upload is on disk.
+type Receipt struct {
+	Round  uint64 `json:"round"`
+	Client string `json:"client"`
+	// Graph is the digest of the round's client graph, and Upload that of the message (sha256, hexadecimal), of Bytes bytes.
+	Graph  string    `json:"graph"`
+	Upload string    `json:"upload"`
+	Bytes  int       `json:"bytes"`
+	Time   time.Time `json:"time"`
+	// Server is the key (base64) that Signature (base64) is made with, over all of the above but Bytes and Server.
+	Server    string `json:"server"`
+	Signature string `json:"signature"`
+}
+
+func (r *Receipt) statement() identity.Statement {
+	return identity.Statement{Purpose: identity.Receipt, Round: r.Round, Client: r.Client, Graph: r.Graph, Content: r.Upload, Time: r.Time.UnixNano()}
+}
+
+// Sign fills in the server's key and signature.
+func (r *Receipt) Sign(k *identity.Key) {
+	r.Server = base64.StdEncoding.EncodeToString(k.Public())
+	r.Signature = base64.StdEncoding.EncodeToString(k.Sign(r.statement()))
+}
+
+// Verify says whether the receipt is signed with the given key (base64) of the server.
+func (r *Receipt) Verify(server string) error {
+	key, err := base64.StdEncoding.DecodeString(server)
+	if err != nil || len(key) != ed25519.PublicKeySize {
+		return fmt.Errorf("the server's key is %.60q; want base64 of %d bytes", server, ed25519.PublicKeySize)
+	}
+	signature, err := base64.StdEncoding.DecodeString(r.Signature)
+	if err != nil || r.Server != server || !identity.Verify(key, r.statement(), signature) {
+		return fmt.Errorf("the receipt of %q for round %d is not signed by the server's key %s", r.Client, r.Round, server)
+	}
+	return nil
+}
+
+// Problem is a refusal (RFC 9457).
+type Problem struct {
+	// Code is the reason for a program to read; Detail says it to a person.
+	Code   string `json:"code"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+}
+
+func (p *Problem) Error() string { return fmt.Sprintf("%s: %s (%s)", p.Title, p.Detail, p.Code) }
+
+// Codes of refusals.
+const (
+	NoKey        = "no-key"        // 401: the request is not signed
+	WrongKey     = "wrong-key"     // 403: the signature is not that of the client named, for this round, graph and content
+	NoToken      = "no-token"      // 401: readers alone may read this
+	NoRound      = "no-round"      // 404
+	NoReceipt    = "no-receipt"    // 404: nothing of this client is in
+	NotYet       = "not-yet"       // 404: no classifier yet
+	NoVersion    = "no-version"    // 404: no such version of the classifier
+	OtherUpload  = "other-upload"  // 409: other bytes of this client are in
+	RoundClosed  = "round-closed"  // 410
+	TooLarge     = "too-large"     // 413
+	BadUpload    = "bad-upload"    // 422: refused and quarantined
+	BadRequest   = "bad-request"   // 400
+	Unavailable  = "unavailable"   // 503: come again after Retry-After
+	TooMany      = "too-many"      // 429: likewise
+	ServerFailed = "server-failed" // 500
+)
+
+// Paths of a round.
+func RoundPath(round uint64) string { return "/v1/rounds/" + strconv.FormatUint(round, 10) }
+func GraphPath(round uint64) string { return RoundPath(round) + "/graph" }
+func UploadPath(round uint64, client string) string {
+	return RoundPath(round) + "/uploads/" + url.PathEscape(client)
+}
+func ReceiptPath(round uint64, client string) string { return UploadPath(round, client) + "/receipt" }
+
+// Authorize puts a client's signature into a request.
+func Authorize(r *http.Request, signature []byte) {
+	r.Header.Set("Authorization", Scheme+" "+base64.StdEncoding.EncodeToString(signature))
+}
+
+// Signature is the one in a request; nil where there is none.
+func Signature(r *http.Request) []byte {
+	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	b, err := base64.StdEncoding.DecodeString(text)
+	if !strings.EqualFold(scheme, Scheme) || err != nil || len(b) != ed25519.SignatureSize {
+		return nil
+	}
+	return b
+}
+
+// Unmarshal reads JSON of at most [MaxJSON] bytes.
+func Unmarshal(data []byte, v any) error {
+	if len(data) > MaxJSON {
+		return fmt.Errorf("a reply of more than %d bytes", MaxJSON)
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("a reply that is not the JSON it should be: %w", err)
+	}
+	return nil
+}
