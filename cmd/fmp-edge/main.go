@@ -1,5 +1,5 @@
 // Command fmp-edge is the client alone: labelled images in, one upload out. It runs the client graph that `fmp fuse`
-// writes, in Go alone, on small machines: no shared library, no network, nothing written but the upload.
+// writes, in Go alone, on small machines, and sends the upload where it is asked to.
 package main
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/featurize/imagefile"
+	"fmp/pipeline/federate/sender"
 )
 
 // Exit codes.
@@ -25,6 +26,7 @@ const (
 	exitOK          = 0
 	exitFailed      = 1
 	exitUsage       = 2
+	exitClosed      = 4   // the round's deadline has passed
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
@@ -59,7 +61,7 @@ type command struct {
 }
 
 func commands() []command {
-	return []command{compressCommand, inspectCommand, benchCommand, versionCommand}
+	return []command{joinCommand, keyCommand, compressCommand, sendCommand, inspectCommand, benchCommand, versionCommand}
 }
 
 func main() {
@@ -95,6 +97,9 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 		return exitUsage
 	}
 	fmt.Fprintf(log, "fmp-edge: %v\n", err)
+	if errors.Is(err, sender.ErrClosed) {
+		return exitClosed
+	}
 	return exitFailed
 }
 
@@ -135,7 +140,7 @@ func help(out io.Writer) error {
 	for _, c := range commands() {
 		text += fmt.Sprintf("  %-10s %s\n", c.name, c.short)
 	}
-	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed or input refused, 2 wrong usage, 130 interrupted.\n"
+	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed or input refused, 2 wrong usage, 4 the round is closed, 130 interrupted.\n"
 	_, err := io.WriteString(out, text)
 	return err
 }

@@ -1,9 +1,9 @@
-// Package client is a client's side of a round over HTTP: it asks what to compute, fetches the client graph once, sends an
+// Package sender is a client's side of a round over HTTP: it asks what to compute, fetches the client graph once, sends an
 // upload until the server has it, and keeps the receipt. It comes back after every loss of the connection, of the server or
 // of itself, until the deadline.
 //
 // It stands on the standard library alone, as it is part of the program for small devices.
-package client
+package sender
 
 import (
 	"bytes"

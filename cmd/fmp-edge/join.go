@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/sender"
+	"fmp/pipeline/federate/wire"
+)
+
+// sent is what join and send print.
+type sent struct {
+	Upload      string        `json:"upload"`       // its file
+	ReceiptFile string        `json:"receipt_file"` // likewise
+	Receipt     *wire.Receipt `json:"receipt"`
+}
+
+// connection is the flags of the commands that speak to a server.
+type connection struct {
+	key, ca, receipt *string
+	wait             *time.Duration
+	asJSON           *bool
+}
+
+func connectionFlags(f *pflag.FlagSet) *connection {
+	return &connection{
+		key:     f.String("key", "", "key file of this client, as fmp-edge key or fmp keys writes it"),
+		ca:      f.String("ca", "", "file of certificates to trust in place of the system's"),
+		receipt: f.String("receipt", "", "receipt to write (default: KEY.ROUND.receipt.json)"),
+		wait:    f.Duration("wait", 24*time.Hour, "how long to wait for a server that does not answer, before the deadline is known"),
+		asJSON:  f.Bool("json", false, "print JSON"),
+	}
+}
+
+// beside is the name of a file of a round beside the key's.
+func (c *connection) beside(round uint64, kind string) string {
+	return fmt.Sprintf("%s.%d.%s", strings.TrimSuffix(*c.key, ".key"), round, kind)
+}
+
+// open reads the key and asks the server for its round.
+func (c *connection) open(ctx context.Context, command, url string, log io.Writer) (*sender.Client, *identity.Key, *wire.Description, error) {
+	if *c.key == "" {
+		return nil, nil, nil, usagef("%s: --key is missing; fmp-edge key makes one", command)
+	}
+	if *c.wait < time.Second || *c.wait > 366*24*time.Hour {
+		return nil, nil, nil, usagef("%s: --wait %v; allowed are 1s to a year", command, *c.wait)
+	}
+	key, err := identity.Load(*c.key)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	s, err := sender.New(url, *c.ca)
+	if err != nil {
+		return nil, nil, nil, &usageError{fmt.Errorf("%s: %w", command, err)}
+	}
+	s.Wait = *c.wait
+	s.Log = func(format string, args ...any) { fmt.Fprintf(log, "fmp-edge: "+format+"\n", args...) }
+	d, err := s.Describe(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return s, key, d, nil
+}
+
+// deliver sends an upload, keeps the receipt, and says so.
+func (c *connection) deliver(ctx context.Context, s *sender.Client, key *identity.Key, d *wire.Description, path string, data []byte, out io.Writer) error {
+	r, err := s.Send(ctx, d, key, data)
+	if err != nil {
+		return err
+	}
+	if *c.receipt == "" {
+		*c.receipt = c.beside(d.Round, "receipt.json")
+	}
+	if err := sender.SaveReceipt(*c.receipt, r); err != nil {
+		return fmt.Errorf("the server has the upload: %w", err)
+	}
+	if *c.asJSON {
+		return printJSON(out, sent{path, *c.receipt, r})
+	}
+	_, err = fmt.Fprintf(out, "sent:    %s (%d bytes) as %q to round %d\nreceipt: %s, of %s\n", path, len(data), r.Client, r.Round, *c.receipt, r.Time.Format(time.RFC3339))
+	return err
+}
+
+var sendCommand = command{
+	name: "send", args: "URL --key FILE UPLOAD",
+	short: "Send an upload that compress wrote to the server of its round",
+	example: `  fmp-edge send https://server:8443 --key shop-17.key shop-17.upload
+
+It comes back, at growing intervals, until the server has the upload or the round's deadline has passed (exit code 4).
+The same upload may be sent again at any time: the receipt is the same.`,
+	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
+		c := connectionFlags(f)
+		return func(ctx context.Context, args []string, out, log io.Writer) error {
+			if len(args) != 2 {
+				return usagef("send: %d arguments; want the server's address and an upload", len(args))
+			}
+			u, data, err := readUpload(args[1], federate.Expect{})
+			if err != nil {
+				return err
+			}
+			s, key, d, err := c.open(ctx, "send", args[0], log)
+			if err != nil {
+				return err
+			}
+			if err := belongs(u, d, key); err != nil {
+				return fmt.Errorf("%s: %w", args[1], err)
+			}
+			return c.deliver(ctx, s, key, d, args[1], data, out)
+		}
+	},
+}
+
+// belongs says whether an upload is one of a client for a round.
+func belongs(u *federate.Upload, d *wire.Description, key *identity.Key) error {
+	switch {
+	case u.Round != d.Round:
+		return fmt.Errorf("the upload is for round %d; the server's round is %d", u.Round, d.Round)
+	case u.Model != d.Graph:
+		return fmt.Errorf("the upload was made by model %s; the round's client graph is %s", u.Model, d.Graph)
+	case u.Client != key.Name:
+		return fmt.Errorf("the upload is of client %q; the key is %q's", u.Client, key.Name)
+	}
+	return nil
+}
+
+// readUpload reads and checks an upload.
+func readUpload(path string, want federate.Expect) (*federate.Upload, []byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading upload: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, federate.MaxBytes+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading upload %s: %w", path, err)
+	}
+	u, err := federate.Decode(data, want)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return u, data, nil
+}
+
+// decided are the flags of compress that the round decides, or that join has no use for.
+var decided = []string{"model", "client", "round", "output", "rows", "json"}
+
+var joinCommand = command{
+	name: "join", args: "URL --key FILE SOURCE",
+	short: "Take part in a round: fetch the client graph, compress the images, send the upload, keep the receipt",
+	example: `  fmp-edge join https://server:8443 --key shop-17.key photos/
+  fmp-edge join https://server:8443 --key shop-17.key --ca server.crt list.csv
+
+SOURCE is as for compress. The graph is fetched once and kept; it is used only if its sha256 is the round's. The upload
+is kept beside the key: after a restart it is sent as it is, and --fresh makes it anew. The command comes back, at growing
+intervals, until the server has the upload or the round's deadline has passed (exit code 4).`,
+	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
+		c := connectionFlags(f)
+		cache := f.String("cache", "", "folder for client graphs (default: fmp/graphs in the user's folder for caches)")
+		fresh := f.Bool("fresh", false, "make the upload anew even if it is there")
+		making := pflag.NewFlagSet("compress", pflag.ContinueOnError)
+		compress := compressCommand.flags(making)
+		making.VisitAll(func(flag *pflag.Flag) {
+			if !slices.Contains(decided, flag.Name) {
+				f.AddFlag(flag)
+			}
+		})
+		return func(ctx context.Context, args []string, out, log io.Writer) error {
+			if len(args) != 2 {
+				return usagef("join: %d arguments; want the server's address and one folder, .csv or IDX file of images", len(args))
+			}
+			s, key, d, err := c.open(ctx, "join", args[0], log)
+			if err != nil {
+				return err
+			}
+			path := c.beside(d.Round, "upload")
+			u, data, err := readUpload(path, federate.Expect{})
+			made := err == nil && belongs(u, d, key) == nil
+			if d.State == wire.Closed {
+				if made {
+					return c.deliver(ctx, s, key, d, path, data, out) // it may be in, with a reply that was lost
+				}
+				return fmt.Errorf("%w since %s", sender.ErrClosed, d.Deadline.Format(time.RFC3339))
+			}
+			if made && !*fresh {
+				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier; --fresh makes it anew\n", path)
+				return c.deliver(ctx, s, key, d, path, data, out)
+			}
+			if *cache == "" {
+				base, err := os.UserCacheDir()
+				if err != nil {
+					return fmt.Errorf("no folder for caches: %w; give one with --cache", err)
+				}
+				*cache = filepath.Join(base, "fmp", "graphs")
+			}
+			graph, err := s.Graph(ctx, d, *cache)
+			if err != nil {
+				return err
+			}
+			set := map[string]string{"model": graph, "client": key.Name, "round": fmt.Sprint(d.Round), "output": path}
+			if p := making.Lookup("precision"); !p.Changed && len(d.Precisions) > 0 {
+				set["precision"] = d.Precisions[0]
+			}
+			for name, value := range set {
+				if err := making.Set(name, value); err != nil {
+					return fmt.Errorf("join: --%s %s: %w", name, value, err)
+				}
+			}
+			if err := compress(ctx, args[1:], io.Discard, log); err != nil {
+				return err
+			}
+			if u, data, err = readUpload(path, federate.Expect{}); err != nil {
+				return err
+			}
+			if u.N > d.MaxPoints {
+				return errors.Join(fmt.Errorf("%d images; the round allows %d: give fewer", u.N, d.MaxPoints), os.Remove(path))
+			}
+			return c.deliver(ctx, s, key, d, path, data, out)
+		}
+	},
+}
+
+var keyCommand = command{
+	name: "key", args: "--client NAME FILE",
+	short: "Make this client's key; print its line for the server's roster",
+	example: `  fmp-edge key --client shop-17 shop-17.key
+
+The key stays on this machine, in a file that its owner alone can read. The line that is printed holds the public half:
+send it to the server's people, who add it to the roster.`,
+	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
+		name := f.String("client", "", "name of this client, 1 to 128 bytes")
+		return func(_ context.Context, args []string, out, _ io.Writer) error {
+			if len(args) != 1 || *name == "" {
+				return usagef("key: want --client NAME and the FILE to write")
+			}
+			k, err := identity.New(*name)
+			if err != nil {
+				return &usageError{fmt.Errorf("key: %w", err)}
+			}
+			if err := k.Save(args[0]); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(out, k.Line())
+			return err
+		}
+	},
+}
