@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
+	"fmp/pipeline/classify"
 	"fmp/pipeline/federate"
 )
 
@@ -91,7 +93,7 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 				if len(args) != 0 || *labels == "" {
 					return usagef("compress: --rows wants --labels and no SOURCE; got %q", strings.Join(args, " "))
 				}
-				x, y, err := readRows(*rows, *labels)
+				x, y, err := readRows(*rows, *labels, math.MaxInt32)
 				if err != nil {
 					return err
 				}
@@ -149,7 +151,7 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 }
 
 // readRows reads feature rows (float32 or float64) and labels (integers).
-func readRows(rows, labels string) (*onnx.Tensor, []int, error) {
+func readRows(rows, labels string, c int) (*onnx.Tensor, []int, error) {
 	for _, p := range []string{rows, labels} {
 		st, err := os.Stat(p)
 		if err != nil {
@@ -163,34 +165,16 @@ func readRows(rows, labels string) (*onnx.Tensor, []int, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if d := x.F64(); d != nil {
-		f := make([]float32, len(d))
-		for i, v := range d {
-			f[i] = float32(v)
-		}
-		x = &onnx.Tensor{DType: onnx.Float32, Shape: x.Shape, Data: f}
-	}
-	if x.DType != onnx.Float32 {
-		return nil, nil, fmt.Errorf("%s holds %v; feature rows are float32 or float64", rows, x.DType)
+	if x, err = classify.FeatureRows(x); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", rows, err)
 	}
 	y, err := npy.Load(labels)
 	if err != nil {
 		return nil, nil, err
 	}
-	ys, err := integers(y)
-	if err != nil || len(y.Shape) != 1 {
-		return nil, nil, fmt.Errorf("%s holds %v; labels are a row of integers", labels, y)
+	ys, err := classify.Labels(y, c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", labels, err)
 	}
 	return x, ys, nil
-}
-
-func integers(t *onnx.Tensor) ([]int, error) {
-	if d := t.U8(); d != nil {
-		out := make([]int, len(d))
-		for i, v := range d {
-			out[i] = int(v)
-		}
-		return out, nil
-	}
-	return t.Ints()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -23,7 +24,6 @@ type benchedModel struct {
 }
 
 func newBenchCommand() *cobra.Command {
-	var dataset string
 	var seconds float64
 	var asJSON bool
 	cfg := experiment.Default()
@@ -37,15 +37,13 @@ depend on what else the machine does; the ratio does so less. fmp onnx bench mea
   fmp bench --dataset cifar10 --threads 1 --seconds 5`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, hardwareAliases, "engine.")
+	aliases := maps.Clone(hardwareAliases)
+	aliases["dataset"] = "dataset.name"
+	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.name")
 	flags := cmd.Flags()
-	flags.StringVar(&dataset, "dataset", "", "digits, digits-color, mnist, cifar10 or cifar100 (default: the setting dataset.name)")
 	flags.Float64Var(&seconds, "seconds", 1, "how long to measure each model on each engine, 0.01 to 600")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if dataset != "" {
-			s.sets = append(s.sets, "dataset.name="+dataset)
-		}
 		if err := s.resolve(); err != nil {
 			return err
 		}

@@ -33,6 +33,39 @@ func shipped(t *testing.T, kind string) string {
 	return path
 }
 
+// centres are where the classes of made-up uploads lie.
+func centres(f models.Manifest) []float32 {
+	out := make([]float32, f.C*f.Dx)
+	rng.Normal(rng.New(1, "centres"), out)
+	return out
+}
+
+// madeUpload writes an upload with one point a class near twice its centre, two images behind each.
+func madeUpload(t *testing.T, f models.Manifest, path, client, model string, round uint64) string {
+	t.Helper()
+	centre := centres(f)
+	s := point.New(f.C, f.Dx, f.C)
+	noise := make([]float32, f.Dx)
+	for c := range f.C {
+		row := s.Row(c)
+		rng.Normal(rng.New(1, "noise", client, c), noise)
+		for k := range f.Dx {
+			row[k] = 2*centre[c*f.Dx+k] + 0.3*noise[k]
+		}
+		row[f.Dx+c] = 1
+		s.W[c] = 2
+	}
+	u := federate.Upload{Round: round, Client: client, Model: model, N: 2 * f.C, Points: s}
+	data, err := u.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestPool: uploads whose classes lie apart become heads that know them apart, the same for the same seed; uploads that
 // do not belong together are refused, and nothing is written.
 func TestPool(t *testing.T) {
@@ -42,30 +75,9 @@ func TestPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	centre := make([]float32, f.C*f.Dx)
-	rng.Normal(rng.New(1, "centres"), centre)
+	centre := centres(f)
 	made := func(name, file, model string, round uint64) string {
-		s := point.New(f.C, f.Dx, f.C)
-		noise := make([]float32, f.Dx)
-		for c := range f.C {
-			row := s.Row(c)
-			rng.Normal(rng.New(1, "noise", name, c), noise)
-			for k := range f.Dx {
-				row[k] = 2*centre[c*f.Dx+k] + 0.3*noise[k]
-			}
-			row[f.Dx+c] = 1
-			s.W[c] = 2
-		}
-		u := federate.Upload{Round: round, Client: name, Model: model, N: 2 * f.C, Points: s}
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, file)
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return path
+		return madeUpload(t, f, filepath.Join(dir, file), name, model, round)
 	}
 	var uploads []string
 	for i := range 4 {

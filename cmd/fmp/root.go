@@ -48,6 +48,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		newTrainCommand(),
 		newFuseCommand(),
 		newPoolCommand(),
+		newPredictCommand(),
 		newSetupCommand(),
 		newBenchCommand(),
 		newDoctorCommand(),

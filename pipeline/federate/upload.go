@@ -194,6 +194,31 @@ func quantise(s *point.Set) (q []int8, scale []float32) {
 // numbers, points finite, labels on the simplex, masses of at least 0 that sum to n, and what want says. The
 // error, a *FieldError but for a message that is none, says which field, what it was, and what is allowed.
 func Decode(data []byte, want Expect) (*Upload, error) {
+	if len(data) == 0 {
+		return nil, refuse("size", "0 bytes, the file is empty", "1 to %d", MaxBytes)
+	}
+	u, err := decode(data, want)
+	if err != nil && isModel(data) {
+		err = fmt.Errorf("upload: it is an ONNX model; want the upload that fmp-edge compress --output writes")
+	}
+	return u, err
+}
+
+// isModel says whether data are an ONNX model, which is likelier to be given for an upload by mistake than any other file.
+func isModel(data []byte) bool {
+	// ModelProto begins with ir_version (field 1), as an upload does with its format; no upload's is so high.
+	const oldestIR, newestIR = 3, 20
+	if len(data) < 2 || data[0] != 0x08 || data[1] < oldestIR || data[1] > newestIR {
+		return false
+	}
+	if len(data) > MaxBytes {
+		return true // cut off by the reader
+	}
+	m, err := serde.Unmarshal(data)
+	return err == nil && m.Graph != nil
+}
+
+func decode(data []byte, want Expect) (*Upload, error) {
 	if len(data) > MaxBytes {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
 	}

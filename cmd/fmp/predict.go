@@ -1,0 +1,165 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/featurize/imagefile"
+	"fmp/onnx/npy"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/experiment"
+)
+
+// imageFlags say how the images of predict and evaluate are read.
+type imageFlags struct {
+	labels, onBad      string
+	skip, count, limit int
+}
+
+func (f *imageFlags) bind(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.labels, "labels", "", "labels of an IDX file's images (IDX `FILE`)")
+	fl.IntVar(&f.skip, "skip", 0, "images of an IDX file to leave out at its beginning")
+	fl.IntVar(&f.count, "count", 0, "images of an IDX file to take; 0 takes all")
+	fl.IntVar(&f.limit, "max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels")
+	fl.StringVar(&f.onBad, "on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
+}
+
+func (f *imageFlags) options(labelsOptional bool) imagefile.Options {
+	return imagefile.Options{Labels: f.labels, Skip: f.skip, Count: f.count, MaxPixels: f.limit, Optional: labelsOptional}
+}
+
+// openClassifier opens a classifier on the engine of the settings.
+func openClassifier(cmd *cobra.Command, cfg experiment.Config, path string) (*classify.Classifier, func(), error) {
+	eng, err := openEngine(cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := classify.Open(eng, path)
+	if err != nil {
+		return nil, nil, usageError(errors.Join(err, eng.Close()))
+	}
+	c.Batch = 64
+	return c, func() { c.Close(); eng.Close() }, nil
+}
+
+// classifyPath classifies the images (or the feature rows, .npy) of a path and names what could not be read.
+func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags, optional bool, do func([]classify.Prediction) error) (bad []error, err error) {
+	skip, err := skipBad(f.onBad)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasSuffix(strings.ToLower(path), ".npy") {
+		rows, err := npy.Load(path)
+		if err != nil {
+			return nil, usageError(err)
+		}
+		var labels []int
+		if f.labels != "" {
+			y, err := npy.Load(f.labels)
+			if err != nil {
+				return nil, usageError(err)
+			}
+			if labels, err = classify.Labels(y, c.Manifest.C); err != nil {
+				return nil, usageError(fmt.Errorf("%s: %w", f.labels, err))
+			}
+		} else if !optional {
+			return nil, usageErrorf("%s is feature rows and has no labels; give them with --labels FILE.npy", path)
+		}
+		if rows, err = classify.FeatureRows(rows); err != nil {
+			return nil, usageError(fmt.Errorf("%s: %w", path, err))
+		}
+		return nil, usageError(c.Rows(cmd.Context(), rows, labels, do))
+	}
+	src, others, err := c.Source(path, f.options(optional))
+	if err != nil {
+		return nil, usageError(err)
+	}
+	defer src.Close()
+	say := func(format string, args ...any) {
+		fmt.Fprintf(cmd.ErrOrStderr(), cmd.CommandPath()+": "+format+"\n", args...)
+	}
+	if others > 0 {
+		say("%d files under %s are neither .png nor .jpg nor .jpeg and were left out", others, path)
+	}
+	bad, err = c.Images(cmd.Context(), src, skip, do)
+	if err == nil && len(bad) > 0 && !skip {
+		err = errors.Join(bad...)
+	}
+	if err != nil {
+		return nil, usageError(err)
+	}
+	for _, err := range bad {
+		say("left out: %v", err)
+	}
+	return bad, nil
+}
+
+func newPredictCommand() *cobra.Command {
+	var asJSON, asCSV bool
+	var reject float64
+	var images imageFlags
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "predict CLASSIFIER IMAGES",
+		Short: "Classify images with the classifier that fmp pool wrote",
+		Long: `Print, for every image, the most probable class with its probability, the second, and the disagreement of the
+classifier's heads (mutual information in nats: the part of the uncertainty that more data would lower).
+
+IMAGES is one PNG or JPEG image, a folder of them, a .csv of paths, an IDX file of images, or, for a classifier of
+feature rows, a .npy. Images are turned upright (EXIF) and brought to the classifier's size as its file says.
+
+The probabilities are made to be believed: of the images that get 0.9, nine in ten should be right (fmp evaluate
+measures it). --reject 0.9 marks those below with a ? and counts them: they are for people to look at.`,
+		Example: `  fmp predict classifier.onnx photo.jpg
+  fmp predict classifier.onnx photos/ --reject 0.9
+  fmp predict classifier.onnx photos/ --csv > predictions.csv
+  fmp predict classifier.onnx test-images-idx3-ubyte --count 100 --json`,
+		Args: exactArgs("a CLASSIFIER", "IMAGES"),
+	}
+	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
+	images.bind(cmd)
+	fl := cmd.Flags()
+	fl.Float64Var(&reject, "reject", 0, "leave images to people whose most probable class has less than this `PROBABILITY`")
+	fl.BoolVar(&asJSON, "json", false, "print JSON: the classes, and for each image all probabilities")
+	fl.BoolVar(&asCSV, "csv", false, "print CSV")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		format := classify.Table
+		switch {
+		case asJSON && asCSV:
+			return usageErrorf("--json and --csv are two formats; give one")
+		case asJSON:
+			format = classify.JSON
+		case asCSV:
+			format = classify.CSV
+		}
+		c, closeAll, err := openClassifier(cmd, cfg, args[0])
+		if err != nil {
+			return err
+		}
+		defer closeAll()
+		return printPredictions(cmd.OutOrStdout(), c, format, reject, func(do func([]classify.Prediction) error) error {
+			_, err := classifyPath(cmd, c, args[1], images, true, do)
+			return err
+		})
+	}
+	return cmd
+}
+
+func printPredictions(w io.Writer, c *classify.Classifier, format classify.Format, reject float64, predict func(func([]classify.Prediction) error) error) error {
+	p, err := classify.NewPrinter(w, c, format, reject)
+	if err != nil {
+		return usageError(err)
+	}
+	if err := predict(p.Print); err != nil {
+		return err
+	}
+	return p.Close()
+}

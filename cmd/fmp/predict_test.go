@@ -1,0 +1,331 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/png"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/assets"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/npy"
+	"fmp/onnx/serde"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/metric"
+)
+
+// pooledFrom makes made-up uploads of a data set's shipped client graph into what fmp pool gives for args.
+func pooledFrom(t *testing.T, dataset, out string, args ...string) {
+	t.Helper()
+	f := shippedManifest(t, dataset, models.KindClient)
+	all := []string{"pool", "--engine.name", "pure", "-o", out}
+	for i := range 3 {
+		all = append(all, madeUpload(t, f, filepath.Join(t.TempDir(), fmt.Sprint(i)), fmt.Sprint("client ", i), f.Digest, 0))
+	}
+	if code, _, errs := runFMP(t, append(all, args...)...); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+}
+
+func shippedManifest(t *testing.T, dataset, kind string) models.Manifest {
+	t.Helper()
+	data, err := assets.Model(dataset, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := serde.Unmarshal(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Digest = models.DigestBytes(data)
+	return f
+}
+
+// TestClassifierFile: the classifier gives what the heads give in float64 behind the extractor's features, to 1e-5, on the
+// ONNX Runtime, on the pure engine, in plain Python and through fmp predict; so does the smaller form on feature rows.
+func TestClassifierFile(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	pooledFrom(t, "digits-color", path("classifier.onnx"), "--with-samples", "--samples", "7")
+	pooledFrom(t, "digits-color", path("rows.onnx"), "--rows", "--samples", "7")
+	pooledFrom(t, "digits-color", path("heads.npy"), "--samples", "7")
+
+	const n, side = 12, 32
+	pixels := make([]uint8, n*side*side*3)
+	r := rng.New(2, "pixels")
+	for i := range pixels {
+		pixels[i] = uint8(r.IntN(256))
+	}
+	images := onnx.NewTensor(pixels, n, side, side, 3)
+
+	// The reference: features from the client graph, heads in float64.
+	data, err := assets.Model("digits-color", models.KindClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := serde.Unmarshal(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := models.ReadManifest(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front, err := models.FeatureGraph(client, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ort := orttest.New(t)
+	goOnly, err := pure.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eval := func(e engine.Engine, m *onnx.Model, name string, in *onnx.Tensor) map[string]*onnx.Tensor {
+		t.Helper()
+		s, err := e.Load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		out, err := engine.Eval(s, map[string]*onnx.Tensor{name: in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	features := eval(ort, front, "images", images)["features"]
+	stack, err := npy.Load(path("heads.npy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	heads := make([]erm.Theta, stack.Shape[0])
+	for i := range heads {
+		d, c := stack.Shape[1], stack.Shape[2]
+		heads[i] = erm.Theta{D: d, C: c, W: stack.F64()[i*d*c : (i+1)*d*c]}
+	}
+	want, err := metric.Predict(t.Context(), heads, features.F32(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := func(what string, got []float32) {
+		t.Helper()
+		if len(got) != len(want.P) {
+			t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want.P))
+		}
+		for i, v := range got {
+			if math.Abs(float64(v)-want.P[i]) > 1e-5 {
+				t.Fatalf("%s: probability %d is %v, want %v", what, i, v, want.P[i])
+			}
+		}
+	}
+	whole, wf, err := models.Load(path("classifier.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, _, err := models.Load(path("rows.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []engine.Engine{ort, goOnly} {
+		near("images on "+e.Name(), eval(e, whole, "images", images)["probabilities"].F32())
+		near("rows on "+e.Name(), eval(e, small, "features", features)["probabilities"].F32())
+	}
+	if got := eval(ort, whole, "images", images)["samples"]; got.Len() != n*7*f.C {
+		t.Errorf("samples %v", got)
+	}
+	o, err := models.ReadOrigin(wf)
+	if err != nil || len(o.Clients) != 3 || o.Clients[1].Name != "client 1" || len(o.Clients[1].Upload) != 64 || o.Clients[1].N != 20 ||
+		o.Client != models.DigestBytes(data) || o.Predictor != shippedManifest(t, "digits-color", models.KindPredictor).Digest || o.L2 != 1 || o.Fresh != 100 {
+		t.Errorf("origin %+v, %v", o, err)
+	}
+
+	t.Run("predict", func(t *testing.T) {
+		folder := filepath.Join(dir, "photos")
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			im := image.NewNRGBA(image.Rect(0, 0, side, side))
+			for k := range side * side {
+				copy(im.Pix[4*k:], pixels[(i*side*side+k)*3:][:3])
+				im.Pix[4*k+3] = 255
+			}
+			w, err := os.Create(filepath.Join(folder, fmt.Sprintf("%02d.png", i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := png.Encode(w, im); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+		}
+		if err := npy.Save(path("features.npy"), features); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{path("classifier.onnx"), folder}, {path("classifier.onnx"), folder, "--engine", "pure"}, {path("rows.onnx"), path("features.npy")}} {
+			code, out, errs := runFMP(t, append([]string{"predict", "--json", "--reject", "0.5"}, args...)...)
+			if code != exitOK {
+				t.Fatalf("exit code %d: %s", code, errs)
+			}
+			var got struct {
+				Classes     []string
+				Predictions []struct {
+					Class         string
+					Probability   float64
+					Unsure        bool
+					Probabilities []float32
+				}
+				Count, Unsure int
+			}
+			if err := json.Unmarshal([]byte(out), &got); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			var all []float32
+			unsure := 0
+			for _, p := range got.Predictions {
+				all = append(all, p.Probabilities...)
+				if p.Unsure != (p.Probability < 0.5) {
+					t.Errorf("%+v", p)
+				}
+				if p.Unsure {
+					unsure++
+				}
+			}
+			near(strings.Join(args, " "), all)
+			if got.Count != n || got.Unsure != unsure || len(got.Classes) != f.C {
+				t.Errorf("%d predictions, %d unsure, %v", got.Count, got.Unsure, got.Classes)
+			}
+		}
+		code, out, errs := runFMP(t, "predict", path("classifier.onnx"), folder, "--reject", "1", "--csv")
+		if lines := strings.Split(strings.TrimSpace(out), "\n"); code != exitOK || len(lines) != n+1 || !strings.HasSuffix(lines[1], ",true") {
+			t.Errorf("exit code %d, %s, %s", code, out, errs)
+		}
+		code, out, _ = runFMP(t, "predict", path("classifier.onnx"), folder, "--reject", "1")
+		if want := fmt.Sprintf("%d of %d are below 1", n, n); code != exitOK || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, %s; want %q", code, out, want)
+		}
+	})
+
+	t.Run("python", func(t *testing.T) {
+		python, err := exec.LookPath("python3")
+		if err != nil || exec.Command(python, "-c", "import onnxruntime").Run() != nil {
+			t.Skip("needs python3 with onnxruntime")
+		}
+		if err := npy.Save(path("images.npy"), images); err != nil {
+			t.Fatal(err)
+		}
+		const script = `import sys, numpy, onnxruntime
+s = onnxruntime.InferenceSession(sys.argv[1])
+numpy.save(sys.argv[3], s.run(["probabilities"], {"images": numpy.load(sys.argv[2])})[0])`
+		if out, err := exec.Command(python, "-c", script, path("classifier.onnx"), path("images.npy"), path("p.npy")).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		p, err := npy.Load(path("p.npy"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		near("Python", p.F32())
+	})
+}
+
+// TestPoolSettles: what nobody gives, the files say; what does not belong together is refused, and nothing is written.
+func TestPoolSettles(t *testing.T) {
+	dir := t.TempDir()
+	f, mf := shippedManifest(t, "digits", models.KindClient), shippedManifest(t, "mnist", models.KindClient)
+	upload := madeUpload(t, f, filepath.Join(dir, "a"), "a", f.Digest, 0)
+	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	foreign := madeUpload(t, f, filepath.Join(dir, "foreign"), "b", strings.Repeat("ab", 32), 0)
+	mnist := madeUpload(t, mf, filepath.Join(dir, "mnist"), "b", mf.Digest, 0)
+	wrong := filepath.Join(dir, "mnist.onnx")
+	data, err := assets.Model("mnist", models.KindPredictor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(wrong, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	pool := func(args ...string) (int, string, string, bool) {
+		out := filepath.Join(t.TempDir(), "c.onnx")
+		code, text, errs := runFMP(t, append([]string{"pool", "--engine", "pure", "--json", "-o", out}, args...)...)
+		_, err := os.Stat(out)
+		return code, text, errs, err == nil
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{upload, "--predictor", wrong}, "goes with extractor"},
+		{[]string{foreign}, "--client-graph"},
+		{[]string{upload, "-o", filepath.Join(dir, "x.txt")}, ".onnx"},
+		{[]string{upload, "--on-bad", "ignore"}, "--on-bad"},
+		{[]string{upload, filepath.Join(dir, "empty")}, "empty"},
+		{[]string{upload, wrong}, "an ONNX model"},
+		{[]string{upload, "--set", "federation.points=3"}, "does not read"},
+		{[]string{filepath.Join(dir, "empty"), "--on-bad", "skip"}, "empty"},
+		{[]string{upload, "--predictor", shipped(t, models.KindEmbedding)}, "wants a predictor"},
+	} {
+		code, _, errs, made := pool(c.args...)
+		if code != exitUsage || !strings.Contains(errs, c.want) || made {
+			t.Errorf("%v: exit code %d, %q, wrote a file: %v; want %d and %q", c.args, code, errs, made, exitUsage, c.want)
+		}
+	}
+	for _, c := range []struct {
+		args  []string
+		l2    float64
+		fresh int
+		warn  string
+	}{
+		{[]string{upload}, 1, 100, ""},
+		{[]string{mnist}, 0.1, 100, ""},
+		{[]string{upload, "--l2", "4", "--fresh", "30"}, 4, 30, ""},
+		{[]string{upload, "--predictor", "untrained"}, 3, 100, ""},
+		{[]string{upload, filepath.Join(dir, "empty"), foreign, "--on-bad", "skip"}, 1, 100, "left out: "},
+		{[]string{upload, renamed(t, upload)}, 1, 100, "hold the same points"},
+	} {
+		code, out, errs, made := pool(c.args...)
+		var got pooled
+		if err := json.Unmarshal([]byte(out), &got); code != exitOK || err != nil || !made || got.L2 != c.l2 || got.Fresh != c.fresh || !strings.Contains(errs, c.warn) {
+			t.Errorf("%v: exit code %d, %+v, %v, %q; want l2 %v, fresh %d and %q", c.args, code, got, err, errs, c.l2, c.fresh, c.warn)
+		}
+	}
+}
+
+// renamed is an upload of the same points from another client.
+func renamed(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := federate.Decode(data, federate.Expect{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Client += " again"
+	if data, err = u.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "renamed")
+	if err := os.WriteFile(out, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

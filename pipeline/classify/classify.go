@@ -1,0 +1,219 @@
+// Package classify puts images, or feature rows, through a classifier, the file that fmp pool writes. It is part of the
+// program for small devices: images stream through a few at a time.
+package classify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/pass"
+)
+
+// maxItems bounds the images of a source.
+const maxItems = 1_000_000
+
+// Classifier is a classifier model, ready to run.
+type Classifier struct {
+	Manifest models.Manifest
+	// Fit is the shape of its images; its Size is 0 for a classifier of feature rows.
+	Fit imagefile.Fit
+	// Batch is the number of images of one call; Open sets 8, as more take more memory and are hardly faster.
+	Batch int
+
+	session engine.Session
+	outputs []string
+}
+
+// Outputs that a classifier has, as models.NewClassifier names them; some may be missing.
+const (
+	probabilities     = "probabilities"
+	entropy           = "entropy"
+	mutualInformation = "mutual_information"
+	low               = "low"
+	high              = "high"
+)
+
+// Open loads a classifier.
+func Open(eng engine.Engine, path string) (*Classifier, error) {
+	m, f, err := models.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := New(eng, m, f)
+	if err != nil {
+		return nil, fmt.Errorf("classifier %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// New is Open for a model in memory.
+func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, error) {
+	if f.Kind != models.KindClassifier {
+		kind := fmt.Sprintf("a %s", f.Kind)
+		if f.Kind == "" {
+			kind = "no model of this program's (it has no property fmp.kind)"
+		}
+		return nil, fmt.Errorf("it is %s; want the classifier that fmp pool writes", kind)
+	}
+	c := &Classifier{Manifest: f, Batch: 8}
+	in := m.Graph.Inputs
+	if len(in) != 1 {
+		return nil, fmt.Errorf("it has %d inputs; want one, images or features", len(in))
+	}
+	var err error
+	switch {
+	case in[0].Name == "images":
+		if c.Fit, err = imagefile.FitOf(in[0], f); err != nil {
+			return nil, err
+		}
+	case in[0].Name != "features" || in[0].DType != onnx.Float32 || len(in[0].Shape) != 2:
+		return nil, fmt.Errorf("its input is %s %v; want images or features", in[0].Name, in[0])
+	}
+	for _, name := range []string{probabilities, entropy, mutualInformation, low, high} {
+		if _, ok := m.Graph.Output(name); ok {
+			c.outputs = append(c.outputs, name)
+		}
+	}
+	if len(c.outputs) == 0 || c.outputs[0] != probabilities || f.C < 2 {
+		return nil, fmt.Errorf("its outputs are %v, for %d classes; want %s, for 2 classes or more", m.Graph.Outputs, f.C, probabilities)
+	}
+	// What is not read need not be computed.
+	m = onnx.Clone(m)
+	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool { return !slices.Contains(c.outputs, v.Name) })
+	pass.RemoveUnused(m.Graph)
+	c.session, err = eng.Load(m)
+	return c, err
+}
+
+// TakesRows says whether the classifier is of feature rows.
+func (c *Classifier) TakesRows() bool { return c.Fit.H == 0 }
+
+// Close releases the session.
+func (c *Classifier) Close() error { return c.session.Close() }
+
+// Class is the name of a class, its number where it has none.
+func (c *Classifier) Class(i int) string {
+	if i < len(c.Manifest.Classes) {
+		return c.Manifest.Classes[i]
+	}
+	return fmt.Sprint(i)
+}
+
+// Prediction is what a classifier says of one image.
+type Prediction struct {
+	imagefile.Item
+	Probabilities []float32 // of the classes, summing to 1
+	// Entropy and MutualInformation are in nats: all uncertainty, and the part that is the heads' disagreement.
+	Entropy, MutualInformation float32
+	// Low and High are the ends of the 90% intervals of the probabilities; nil for a classifier without.
+	Low, High []float32
+}
+
+// Top is the two most probable classes.
+func (p *Prediction) Top() (first, second int) {
+	second = 1
+	if p.Probabilities[1] > p.Probabilities[0] {
+		first, second = 1, 0
+	}
+	for i := 2; i < len(p.Probabilities); i++ {
+		switch v := p.Probabilities[i]; {
+		case v > p.Probabilities[first]:
+			first, second = i, first
+		case v > p.Probabilities[second]:
+			second = i
+		}
+	}
+	return first, second
+}
+
+// Images classifies the images of a source, in its order, and hands them to do a batch at a time. Images that cannot be
+// read are returned as bad; they are left out if skip is set, and otherwise an error of the caller's.
+func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool, do func([]Prediction) error) (bad []error, err error) {
+	if c.TakesRows() {
+		return nil, fmt.Errorf("the classifier takes feature rows; fmp pool without --rows makes one that takes images")
+	}
+	return imagefile.Read(ctx, src, c.Fit, c.Batch, skip, func(pixels []uint8, items []imagefile.Item) error {
+		return c.run(onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch), "images", items, do)
+	})
+}
+
+// Rows classifies feature rows, [n, dx] of float32, by their numbers. labels may be nil.
+func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int, do func([]Prediction) error) error {
+	if !c.TakesRows() {
+		return fmt.Errorf("the classifier takes images of %dx%d pixels and %d channels; fmp pool --rows makes one that takes feature rows", c.Fit.H, c.Fit.W, c.Fit.Ch)
+	}
+	x := rows.F32()
+	if len(rows.Shape) != 2 || rows.Shape[1] != c.Manifest.Dx || x == nil {
+		return fmt.Errorf("feature rows are %v; want float32 [n, %d]", rows, c.Manifest.Dx)
+	}
+	n, dx := rows.Shape[0], c.Manifest.Dx
+	for from := 0; from < n; from += c.Batch {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		to := min(from+c.Batch, n)
+		items := make([]imagefile.Item, to-from)
+		for i := range items {
+			items[i] = imagefile.Item{Name: fmt.Sprint(from + i), Label: imagefile.Unlabelled}
+			if labels != nil {
+				items[i].Label = labels[from+i]
+			}
+		}
+		if err := c.run(onnx.NewTensor(x[from*dx:to*dx], to-from, dx), "features", items, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, do func([]Prediction) error) error {
+	out, err := engine.Eval(c.session, map[string]*onnx.Tensor{input: in}, c.outputs...)
+	if err != nil {
+		return err
+	}
+	n, classes := len(items), c.Manifest.C
+	for _, name := range c.outputs {
+		want := n * classes
+		if name == entropy || name == mutualInformation {
+			want = n
+		}
+		if v := out[name].F32(); len(v) != want {
+			return fmt.Errorf("the classifier's %s is %v for %d images; want %d numbers", name, out[name], n, want)
+		}
+	}
+	ps := make([]Prediction, n)
+	for i := range ps {
+		p := &ps[i]
+		p.Item = items[i]
+		row := func(name string) []float32 {
+			if t := out[name]; t != nil {
+				return t.F32()[i*classes : (i+1)*classes]
+			}
+			return nil
+		}
+		p.Probabilities, p.Low, p.High = row(probabilities), row(low), row(high)
+		if t := out[entropy]; t != nil {
+			p.Entropy = t.F32()[i]
+		}
+		if t := out[mutualInformation]; t != nil {
+			p.MutualInformation = t.F32()[i]
+		}
+		for k, v := range p.Probabilities {
+			if !(v >= 0 && v <= 1.0001) {
+				return fmt.Errorf("the classifier's probability of class %s for %s is %v; check that the file is whole", c.Class(k), p.Name, v)
+			}
+		}
+	}
+	return do(ps)
+}
+
+// Source opens the images of a path for the classifier; labels are optional unless wanted.
+func (c *Classifier) Source(path string, o imagefile.Options) (imagefile.Source, int, error) {
+	o.Fit, o.Classes, o.MaxItems = c.Fit, imagefile.Classes{Names: c.Manifest.Classes, N: c.Manifest.C}, maxItems
+	return imagefile.Open(path, o)
+}

@@ -1,0 +1,191 @@
+package classify
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Format is how predictions are printed.
+type Format string
+
+// The formats.
+const (
+	Table Format = "table" // for people
+	JSON  Format = "json"  // one object
+	CSV   Format = "csv"
+)
+
+// Printer writes predictions as they come.
+type Printer struct {
+	c      *Classifier
+	w      *bufio.Writer
+	csv    *csv.Writer
+	format Format
+	// reject is the probability below which the most probable class is left to people.
+	reject       float64
+	class        int // width of its column
+	n, unsure    int
+	intervals    bool
+	disagreement bool
+}
+
+// NewPrinter starts to write predictions of c. Those whose most probable class has less than probability reject, 0 to 1, are
+// marked as unsure: they are for people to decide.
+func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Printer, error) {
+	if !(reject >= 0 && reject <= 1) {
+		return nil, fmt.Errorf("--reject is %v; allowed are 0 to 1", reject)
+	}
+	p := &Printer{c: c, w: bufio.NewWriter(w), format: format, reject: reject, class: len("class")}
+	for i := range c.Manifest.C {
+		p.class = min(max(p.class, len([]rune(c.Class(i)))), 16)
+	}
+	for _, o := range c.outputs {
+		p.intervals = p.intervals || o == low
+		p.disagreement = p.disagreement || o == mutualInformation
+	}
+	switch format {
+	case JSON:
+		head, err := json.Marshal(struct {
+			Model   string   `json:"model"` // sha256
+			Classes []string `json:"classes"`
+			Reject  float64  `json:"reject,omitempty"`
+		}{c.Manifest.Digest, p.names(), reject})
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(p.w, "%s,\"predictions\":[", head[:len(head)-1])
+	case CSV:
+		p.csv = csv.NewWriter(p.w)
+		header := []string{"file", "class", "probability", "second", "second_probability", "entropy", "mutual_information", "unsure"}
+		if p.intervals {
+			header = append(header, "low", "high")
+		}
+		return p, p.csv.Write(header)
+	case Table:
+		fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6s  %12s\n", "file", p.class, "class", "probability", p.class, "second", "", "disagreement")
+	default:
+		return nil, fmt.Errorf("format %q; allowed are %s, %s and %s", format, Table, JSON, CSV)
+	}
+	return p, nil
+}
+
+func (p *Printer) names() []string {
+	out := make([]string, p.c.Manifest.C)
+	for i := range out {
+		out[i] = p.c.Class(i)
+	}
+	return out
+}
+
+// printed is a prediction as JSON.
+type printed struct {
+	File              string    `json:"file"`
+	Class             string    `json:"class"`
+	Probability       float64   `json:"probability"`
+	Second            string    `json:"second"`
+	SecondProbability float64   `json:"second_probability"`
+	Entropy           float64   `json:"entropy"`            // nats
+	MutualInformation float64   `json:"mutual_information"` // nats
+	Unsure            bool      `json:"unsure,omitempty"`
+	Probabilities     []float32 `json:"probabilities"`
+	Low               []float32 `json:"low,omitempty"`
+	High              []float32 `json:"high,omitempty"`
+}
+
+// Print writes predictions.
+func (p *Printer) Print(ps []Prediction) error {
+	for i := range ps {
+		q := &ps[i]
+		first, second := q.Top()
+		one, two := float64(q.Probabilities[first]), float64(q.Probabilities[second])
+		unsure := one < p.reject
+		if unsure {
+			p.unsure++
+		}
+		p.n++
+		switch p.format {
+		case JSON:
+			text, err := json.Marshal(printed{q.Name, p.c.Class(first), one, p.c.Class(second), two, float64(q.Entropy), float64(q.MutualInformation), unsure, q.Probabilities, q.Low, q.High})
+			if err != nil {
+				return err
+			}
+			if p.n > 1 {
+				p.w.WriteByte(',')
+			}
+			p.w.WriteByte('\n')
+			p.w.Write(text)
+		case CSV:
+			record := []string{q.Name, p.c.Class(first), number(one), p.c.Class(second), number(two), number(float64(q.Entropy)), number(float64(q.MutualInformation)), strconv.FormatBool(unsure)}
+			if p.intervals {
+				record = append(record, number(float64(q.Low[first])), number(float64(q.High[first])))
+			}
+			if err := p.csv.Write(record); err != nil {
+				return err
+			}
+		default:
+			class := p.c.Class(first)
+			if unsure {
+				class = "?"
+			}
+			probability := fmt.Sprintf("%.3f", one)
+			if p.intervals {
+				probability = fmt.Sprintf("%.2f %.2f-%.2f", one, q.Low[first], q.High[first])
+			}
+			disagreement := "-"
+			if p.disagreement {
+				disagreement = fmt.Sprintf("%.4f", q.MutualInformation)
+			}
+			fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6.3f  %12s\n", tail(q.Name, 36), p.class, head(class, p.class), probability, p.class, head(p.c.Class(second), p.class), two, disagreement)
+		}
+	}
+	if p.csv != nil {
+		p.csv.Flush()
+	}
+	return p.w.Flush()
+}
+
+// Close ends what was written: the object, or the count of the unsure.
+func (p *Printer) Close() error {
+	switch p.format {
+	case JSON:
+		fmt.Fprintf(p.w, "\n],\"count\":%d,\"unsure\":%d}\n", p.n, p.unsure)
+	case Table:
+		if p.reject > 0 {
+			fmt.Fprintf(p.w, "%d of %d are below %v and left to people (?)\n", p.unsure, p.n, p.reject)
+		}
+	}
+	if p.csv != nil {
+		p.csv.Flush()
+	}
+	return p.w.Flush()
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 32) }
+
+// tail is the end of a text, which of a path tells the most.
+func tail(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return "..." + string(r[len(r)-n+3:])
+}
+
+// head is the beginning of a text, without what would move a terminal's cursor.
+func head(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > n {
+		return string(r[:n])
+	}
+	return s
+}

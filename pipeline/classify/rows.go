@@ -1,0 +1,44 @@
+package classify
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// FeatureRows is a tensor of feature rows (float32 or float64) as float32.
+func FeatureRows(t *onnx.Tensor) (*onnx.Tensor, error) {
+	if d := t.F64(); d != nil {
+		f := make([]float32, len(d))
+		for i, v := range d {
+			f[i] = float32(v)
+		}
+		t = &onnx.Tensor{DType: onnx.Float32, Shape: t.Shape, Data: f}
+	}
+	if t.DType != onnx.Float32 || len(t.Shape) != 2 {
+		return nil, fmt.Errorf("it holds %v; feature rows are float32 or float64, [n, dx]", t)
+	}
+	return t, nil
+}
+
+// Labels is a tensor of labels, a row of whole numbers of 0 to classes-1.
+func Labels(t *onnx.Tensor, classes int) ([]int, error) {
+	var ys []int
+	var err error
+	if d := t.U8(); d != nil {
+		for _, v := range d {
+			ys = append(ys, int(v))
+		}
+	} else {
+		ys, err = t.Ints()
+	}
+	if err != nil || len(t.Shape) != 1 {
+		return nil, fmt.Errorf("it holds %v; labels are a row of integers", t)
+	}
+	for i, y := range ys {
+		if y < 0 || y >= classes {
+			return nil, fmt.Errorf("label %d of row %d; allowed are 0 to %d", y, i, classes-1)
+		}
+	}
+	return ys, nil
+}
