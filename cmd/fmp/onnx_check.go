@@ -17,8 +17,9 @@ func newONNXCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check MODEL",
 		Short: "Say whether a model is sound, or what is wrong with it, by node and operator",
-		Long: `Check a model: every name is given once, nodes come in order and read what exists, operator sets are
-understood, tensors hold what they say, and no shapes contradict each other. Exit code 2 where
+		Long: `Check a model: every name is given once, nodes come in order and read what exists, operators are those of the
+model's operator sets with inputs, element types and attributes that they have, tensors hold what they say, and no
+shapes contradict each other. A misspelt name is answered with the one that was probably meant. Exit code 2 where
 something is wrong, 3 where there is no such file.`,
 		Example: `  fmp onnx check model.onnx
   fmp onnx check model.onnx --json`,

@@ -16,8 +16,9 @@ const (
 )
 
 // Model says what is wrong with a model: names that are given twice or never, nodes out of order,
-// operator sets that are not understood, tensors that do not hold what they say, outputs without a type.
-// Errors name node and operator. It does not look at shapes; package shape does.
+// operator sets and operators that are not understood, nodes that give an operator inputs, outputs, element types or
+// attributes that it does not have, tensors that do not hold what they say, outputs without a type.
+// Errors name node and operator, and what was probably meant. It does not look at shapes; package shape does.
 func Model(m *onnx.Model) error {
 	if m == nil || m.Graph == nil {
 		return fmt.Errorf("checking model: there is no graph")
@@ -63,7 +64,7 @@ func checkModel(m *onnx.Model) error {
 	if len(m.Graph.Outputs) == 0 {
 		return fmt.Errorf("the graph has no output")
 	}
-	c := &checker{opsets: m.Opsets, local: local, defined: map[string]string{}}
+	c := newChecker(m.Opsets, local)
 	if err := c.graph(m.Graph, 0); err != nil {
 		return err
 	}
@@ -92,7 +93,8 @@ func checkFunction(m *onnx.Model, f *onnx.Function, local map[onnx.OpName]bool) 
 			return err
 		}
 	}
-	c := &checker{opsets: opsets, local: local, defined: map[string]string{}, inFunction: true}
+	c := newChecker(opsets, local)
+	c.inFunction = true
 	for _, in := range f.Inputs {
 		if err := c.define(in, "input"); err != nil {
 			return err
@@ -117,7 +119,22 @@ type checker struct {
 	opsets     map[string]int64
 	local      map[onnx.OpName]bool
 	defined    map[string]string // name: what defines it
+	types      map[string]onnx.DType
 	inFunction bool
+}
+
+func newChecker(opsets map[string]int64, local map[onnx.OpName]bool) *checker {
+	return &checker{opsets: opsets, local: local, defined: map[string]string{}, types: map[string]onnx.DType{}}
+}
+
+// typeOf is a value's element type as far as it is known.
+func (c *checker) typeOf(name string) onnx.DType {
+	for k := c; k != nil; k = k.outer {
+		if d, ok := k.types[name]; ok {
+			return d
+		}
+	}
+	return onnx.Undefined
 }
 
 func (c *checker) definedBy(name string) (string, bool) {
@@ -151,6 +168,10 @@ func (c *checker) graph(g *onnx.Graph, depth int) error {
 		if err := checkValue(in); err != nil {
 			return fmt.Errorf("input %q: %w", in.Name, err)
 		}
+		c.types[in.Name] = in.DType
+	}
+	for _, v := range g.Values {
+		c.types[v.Name] = v.DType // until the operator that makes it says more
 	}
 	for _, name := range g.InitializerNames() {
 		if err := c.define(name, "initializer"); err != nil {
@@ -159,6 +180,7 @@ func (c *checker) graph(g *onnx.Graph, depth int) error {
 		if err := onnx.CheckTensor(g.Initializers[name]); err != nil {
 			return fmt.Errorf("initializer %q: %w", name, err)
 		}
+		c.types[name] = g.Initializers[name].DType
 	}
 	for _, n := range g.Nodes {
 		if err := c.node(n, depth); err != nil {
@@ -203,14 +225,6 @@ func (c *checker) node(n *onnx.Node, depth int) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%s: %w", n.Label(), fmt.Errorf(format, args...))
 	}
-	if !c.local[onnx.OpName{Domain: n.Domain, Name: n.Op}] {
-		if n.Domain != "" {
-			return fail("operators of the domain %q are not supported unless the model defines them as functions; export it with standard operators", n.Domain)
-		}
-		if _, ok := c.opsets[""]; !ok {
-			return fail("no operator set of the standard domain is imported")
-		}
-	}
 	for _, in := range n.Inputs {
 		if in == "" {
 			continue
@@ -235,14 +249,24 @@ func (c *checker) node(n *onnx.Node, depth int) error {
 			return fail("attribute %q: %w", a.Name, err)
 		}
 	}
+	types := make([]onnx.DType, len(n.Outputs))
+	if !c.local[onnx.OpName{Domain: n.Domain, Name: n.Op}] {
+		var err error
+		if types, err = c.operator(n); err != nil {
+			return fail("%w", err)
+		}
+	}
 	outputs := 0
-	for _, out := range n.Outputs {
+	for i, out := range n.Outputs {
 		if out == "" {
 			continue
 		}
 		outputs++
 		if err := c.define(out, n.Label()); err != nil {
 			return err
+		}
+		if types[i] != onnx.Undefined {
+			c.types[out] = types[i]
 		}
 	}
 	if outputs == 0 {
@@ -280,7 +304,8 @@ func (c *checker) attr(a onnx.Attr, depth int) error {
 		if depth >= onnx.MaxDepth {
 			return fmt.Errorf("subgraphs are nested more than %d deep", onnx.MaxDepth)
 		}
-		inner := &checker{outer: c, opsets: c.opsets, local: c.local, defined: map[string]string{}, inFunction: c.inFunction}
+		inner := newChecker(c.opsets, c.local)
+		inner.outer, inner.inFunction = c, c.inFunction
 		if err := inner.graph(g, depth+1); err != nil {
 			return err
 		}

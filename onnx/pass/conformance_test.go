@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/check"
 	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
@@ -35,6 +36,9 @@ func TestInferOnTheStandardsTests(t *testing.T) {
 			continue // sequences, other domains, newer versions
 		}
 		name := filepath.Base(filepath.Dir(path))
+		if err := check.Model(m); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 		ops := map[string]bool{}
 		for _, n := range m.Graph.Nodes {
 			if n.Domain != "" {

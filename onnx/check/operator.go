@@ -1,0 +1,161 @@
+package check
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"fmp/onnx"
+	"fmp/onnx/op"
+	"fmp/onnx/suggest"
+)
+
+// operator holds a node against what its operator is and returns the element types of its outputs, Undefined where
+// they do not follow from those of the inputs.
+func (c *checker) operator(n *onnx.Node) ([]onnx.DType, error) {
+	s, err := c.schema(n)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkOperands("input", "inputs", n.Inputs, s.In, s.Input); err != nil {
+		return nil, err
+	}
+	if err := checkOperands("output", "outputs", n.Outputs, s.Out, s.Output); err != nil {
+		return nil, err
+	}
+	if err := checkAttrs(n, s); err != nil {
+		return nil, err
+	}
+	in := make([]onnx.DType, len(n.Inputs))
+	for i, name := range n.Inputs {
+		if name != "" {
+			in[i] = c.typeOf(name)
+		}
+	}
+	return s.Bind(in, len(n.Outputs))
+}
+
+// schema finds the definition of a node's operator; the error says why there is none.
+func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
+	name := onnx.OpName{Domain: n.Domain, Name: n.Op}
+	known := op.Names(n.Domain)
+	if n.Domain != "" && len(known) == 0 {
+		return nil, fmt.Errorf("operators of the domain %q are not known unless the model defines them as functions; export it with standard operators", n.Domain)
+	}
+	if _, ok := c.opsets[n.Domain]; !ok && (n.Domain != "" || c.opsets["ai.onnx"] == 0) {
+		if n.Domain == "" {
+			return nil, fmt.Errorf("no operator set of the standard domain is imported")
+		}
+		return nil, fmt.Errorf("no operator set of the domain %q is imported", n.Domain)
+	}
+	s := op.Of(n, c.opsets)
+	versions := op.Versions(n.Domain, n.Op)
+	switch {
+	case s == nil && len(versions) > 0:
+		return nil, fmt.Errorf("%s is an operator from operator set %d on, and the model imports %d; export it with a newer one", name, versions[0].Since, c.opsets[n.Domain])
+	case s == nil:
+		for l := range c.local {
+			if l.Domain == n.Domain {
+				known = append(known, l.Name)
+			}
+		}
+		return nil, fmt.Errorf("there is no operator %s%s", name, suggest.DidYouMean(n.Op, known))
+	case s.Deprecated:
+		return nil, fmt.Errorf("operator set %d took the operator %s out; export the model with an older one, or upgrade it before", s.Since, name)
+	}
+	return s, nil
+}
+
+// checkOperands holds a node's inputs or outputs against the formal parameters.
+func checkOperands(what, plural string, names []string, params []op.Param, param func(int) (op.Param, bool)) error {
+	given := func(i int) bool { return i < len(names) && names[i] != "" }
+	for i := len(params); i < len(names); i++ {
+		// Trailing ones that are left out are as good as none.
+		if _, ok := param(i); !ok && given(i) {
+			return fmt.Errorf("it has %d %s and takes %s", len(names), plural, allowed(params))
+		}
+	}
+	for i, p := range params {
+		if p.Variadic {
+			if have := len(names) - i; have < p.Least {
+				return fmt.Errorf("it has %d %s and takes %s", len(names), plural, allowed(params))
+			}
+			for j := i; j < len(names); j++ {
+				if names[j] == "" && j-i < p.Least {
+					return fmt.Errorf("its %s %d (%s) is left out, which is not optional", what, j, p.Name)
+				}
+			}
+			continue
+		}
+		if !p.Optional && !given(i) {
+			if i >= len(names) {
+				return fmt.Errorf("it has %d %s and takes %s", len(names), plural, allowed(params))
+			}
+			return fmt.Errorf("its %s %d (%s) is left out, which is not optional", what, i, p.Name)
+		}
+	}
+	return nil
+}
+
+// allowed describes how many operands there may be: "2 to 3 (X, W, B)".
+func allowed(params []op.Param) string {
+	if len(params) == 0 {
+		return "none"
+	}
+	low, open := 0, false
+	names := make([]string, len(params))
+	for i, p := range params {
+		names[i] = p.Name
+		switch {
+		case p.Variadic:
+			low, open = i+p.Least, true
+			names[i] += "..."
+		case !p.Optional:
+			low = i + 1
+		}
+	}
+	count := strconv.Itoa(low)
+	switch {
+	case open:
+		count = "at least " + count
+	case low < len(params):
+		count += " to " + strconv.Itoa(len(params))
+	}
+	return count + " (" + strings.Join(names, ", ") + ")"
+}
+
+var kindNames = map[onnx.AttrKind]string{
+	onnx.AttrFloat: "a float", onnx.AttrInt: "an integer", onnx.AttrString: "a string", onnx.AttrTensor: "a tensor", onnx.AttrGraph: "a graph",
+	onnx.AttrFloats: "a list of floats", onnx.AttrInts: "a list of integers", onnx.AttrStrings: "a list of strings",
+	onnx.AttrTensors: "a list of tensors", onnx.AttrGraphs: "a list of graphs",
+}
+
+// checkAttrs holds a node's attributes against the definition.
+func checkAttrs(n *onnx.Node, s *op.Schema) error {
+	for _, a := range n.Attrs {
+		if strings.HasPrefix(a.Name, "__") {
+			continue // the standard leaves these to tools' own use
+		}
+		d := s.Attr(a.Name)
+		if d == nil {
+			var names []string
+			for _, d := range s.Attrs {
+				names = append(names, d.Name)
+			}
+			has := "it has none"
+			if len(names) > 0 {
+				has = "its attributes are " + strings.Join(names, ", ")
+			}
+			return fmt.Errorf("the operator has no attribute %q%s; in operator set %d %s", a.Name, suggest.DidYouMean(a.Name, names), s.Since, has)
+		}
+		if a.Kind != d.Kind && !(a.Ref != "" && a.Kind == onnx.AttrUndefined) {
+			return fmt.Errorf("the attribute %q is %s where %s is expected", a.Name, kindNames[a.Kind], kindNames[d.Kind])
+		}
+	}
+	for _, d := range s.Attrs {
+		if _, ok := n.Attr(d.Name); d.Required && !ok {
+			return fmt.Errorf("the attribute %q (%s) is missing, which the operator needs", d.Name, kindNames[d.Kind])
+		}
+	}
+	return nil
+}
