@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,8 +16,8 @@ import (
 	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
-	"fmp/pipeline/server"
 )
 
 // pooled is what fmp pool prints.
@@ -65,8 +65,8 @@ float64, [samples, dx+1, classes], the bias row last; a prediction is then the m
   fmp pool *.upload --client-graph client.onnx --predictor predictor.onnx --samples 50
   fmp pool *.upload --client-graph client.onnx --on-bad skip --json`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > server.MaxUploads {
-				return usageErrorf("pool wants 1 to %d uploads and was given %d; fmp pool --help shows how to use it", server.MaxUploads, len(args))
+			if len(args) < 1 || len(args) > pool.MaxUploads {
+				return usageErrorf("pool wants 1 to %d uploads and was given %d; fmp pool --help shows how to use it", pool.MaxUploads, len(args))
 			}
 			return nil
 		},
@@ -94,47 +94,43 @@ float64, [samples, dx+1, classes], the bias row last; a prediction is then the m
 		}
 		want := federate.Expect{}
 		var graph *onnx.Model
-		r := server.Round{}
+		var f models.Manifest
 		if client != "" {
-			if graph, r.Client, err = models.Load(client); err != nil {
+			if graph, f, err = models.Load(client); err != nil {
 				return usageError(err)
 			}
-			want = federate.Expect{Model: r.Client.Digest}
+			want = federate.Expect{Model: f.Digest}
 		}
 		if flags.Changed("round") {
 			want.Round = &round
 		}
-		var bad []error
-		if r.Uploads, bad = server.ReadUploads(args, want); len(bad) > 0 && (!skip || len(r.Uploads) == 0) {
+		uploads, bad := pool.ReadUploads(args, want)
+		if len(bad) > 0 && (!skip || len(uploads) == 0) {
 			return usageError(errors.Join(bad...))
 		}
 		warn := func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp pool: "+text) }
-		res := pooled{Output: out, Model: r.Uploads[0].Model}
+		res := pooled{Output: out, Model: uploads[0].Model}
 		for _, err := range bad {
 			warn("left out: " + err.Error())
 			res.Skipped = append(res.Skipped, err.Error())
 		}
-		for _, twins := range server.Twins(r.Uploads) {
+		for _, twins := range pool.Twins(uploads) {
 			warn(twins)
 		}
-		for _, u := range r.Uploads {
+		for _, u := range uploads {
 			res.Clients = append(res.Clients, u.Client)
 			res.Points, res.N = res.Points+u.Points.N, res.N+u.N
 		}
-		if graph == nil {
-			if graph, r.Client, _, err = experiment.ShippedModel(res.Model); errors.Is(err, fs.ErrNotExist) {
-				return usageErrorf("pool: the uploads were made by the client graph of sha256 %.12s, and it does not come with the program: give it with --client-graph", res.Model)
-			} else if err != nil {
-				return err
-			}
+		o := pool.Options{Predictor: cfg.Predictor.Model, Samples: cfg.Posterior.Samples, Tolerance: cfg.ERM.Tolerance, Seed: cfg.Seed, Threads: cfg.Engine.Threads}
+		// What suits the data set of the settings, which is none of this command's, is for the round to say.
+		if s.given("erm.l2") {
+			o.L2 = cfg.ERM.L2
 		}
-		if r.Client.Kind == models.KindEmbedding && ext == ".onnx" && !rows {
-			return usageErrorf("pool: the uploads were made from feature rows, by an embedding; add --rows for the classifier of feature rows")
+		if s.given("predictor.fresh") {
+			o.Fresh = cfg.Predictor.Fresh
 		}
-		if err := predictorFor(&r, cfg.Predictor, cfg.Seed); err != nil {
-			return usageError(err)
-		}
-		if err := serverSettings(&r, cfg, s); err != nil {
+		r, err := pool.New(uploads, graph, f, o)
+		if err != nil {
 			return usageError(err)
 		}
 		eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
@@ -151,7 +147,7 @@ float64, [samples, dx+1, classes], the bias row last; a prediction is then the m
 		if ext == ".npy" {
 			err = npy.Save(out, heads)
 		} else {
-			err = saveClassifier(&r, p, graph, rows, withSamples, &res)
+			err = saveClassifier(r, p, rows, withSamples, &res)
 		}
 		if err != nil {
 			return err
@@ -187,69 +183,11 @@ func skipBad(s string) (bool, error) {
 	return false, usageErrorf("--on-bad is %q; allowed are fail and skip", s)
 }
 
-// predictorFor gives a round its predictor: a file, an untrained one, or the one that comes with the program for the
-// extractor behind the uploads. One that was trained behind another extractor is refused.
-func predictorFor(r *server.Round, c experiment.Predictor, seed uint64) error {
-	var err error
-	switch c.Model {
-	case "default":
-		if r.Predictor, r.PredictorManifest, err = experiment.ShippedBehind(r.Client); errors.Is(err, fs.ErrNotExist) {
-			return errors.New("pool: no predictor comes with the program for the extractor behind these uploads: give one with --predictor FILE (fmp train predictor makes it), or take --predictor untrained, a smoothed bootstrap of the uploads")
-		}
-		return err
-	case "untrained":
-		if r.Predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C}, seed); err != nil {
-			return err
-		}
-		r.PredictorManifest, err = models.ReadManifest(r.Predictor)
-		return err
-	}
-	if r.Predictor, r.PredictorManifest, err = models.Load(c.Model); err != nil {
-		return err
-	}
-	if r.PredictorManifest.Kind != models.KindPredictor {
-		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train predictor writes", c.Model, r.PredictorManifest.Kind)
-	}
-	return models.Match(r.Client, r.PredictorManifest)
-}
-
-// serverSettings fills in what a round is computed with. What nobody gave is what the predictor was made for: a
-// shipped one's data set says it, another's manifest.
-func serverSettings(r *server.Round, c experiment.Config, s *settings) error {
-	_, _, dataset, err := experiment.ShippedModel(r.PredictorManifest.Digest)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	c.Dataset.Name = dataset // none for a predictor that is not shipped
-	for _, v := range []struct {
-		key   string
-		leave func()
-	}{
-		{"erm.l2", func() { c.ERM.L2 = r.PredictorManifest.L2 }},
-		{"predictor.fresh", func() { c.Predictor.Fresh = r.PredictorManifest.Fresh }},
-	} {
-		if !s.given(v.key) {
-			v.leave()
-		}
-	}
-	c.Suit()
-	r.L2, r.Tolerance, r.Fresh = c.ERM.L2, c.ERM.Tolerance, c.Predictor.Fresh
-	r.Samples, r.Seed, r.Threads = c.Posterior.Samples, c.Seed, c.Engine.Threads
-	return nil
-}
-
 // saveClassifier makes and writes the classifier of a posterior.
-func saveClassifier(r *server.Round, p *posterior.Result, graph *onnx.Model, rows, withSamples bool, res *pooled) error {
-	var features *onnx.Model
-	var err error
-	if !rows {
-		if features, err = models.FeatureGraph(graph, r.Client); err != nil {
-			return usageError(err)
-		}
-	}
-	m, err := r.Classifier(p, features, withSamples)
+func saveClassifier(r *pool.Round, p *posterior.Result, rows, withSamples bool, res *pooled) error {
+	m, err := r.Classifier(p, rows, withSamples, "fmp "+strings.Join(os.Args[1:], " "))
 	if err != nil {
-		return err
+		return usageError(err)
 	}
 	data, err := serde.Marshal(m)
 	if err != nil {

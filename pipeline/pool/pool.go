@@ -1,0 +1,196 @@
+// Package pool is the server's side of a round: checked uploads and a predictor in, a classifier out.
+package pool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+	"fmp/pipeline/sample"
+)
+
+// Options say what a round is computed with. What is left zero is what the predictor was made for.
+type Options struct {
+	// Predictor is a file, "default", the one that comes with the program for the extractor behind the uploads, or
+	// "untrained", a smoothed bootstrap of the uploads.
+	Predictor string
+	// Samples is S (default 20); Fresh is n', the points drawn for a sample.
+	Samples, Fresh int
+	// L2 and Tolerance are those of the fits.
+	L2, Tolerance float64
+	Seed          uint64
+	Threads       int // 0: one a core; no figure depends on it
+}
+
+// Round is checked uploads with all that is needed to pool them.
+type Round struct {
+	Options // resolved
+	Uploads []Upload
+	// Graph is the client graph (or the embedding) behind the uploads, Client its manifest.
+	Graph  *onnx.Model
+	Client models.Manifest
+
+	predictor *onnx.Model
+	drawer    models.Manifest // the predictor's
+}
+
+// ErrNoGraph is wrapped where the client graph behind the uploads is not known.
+var ErrNoGraph = errors.New("give the client graph that made the uploads (--client-graph)")
+
+// New prepares a round of at least one upload. graph and client are the client graph behind them; a nil graph is looked
+// for among those that come with the program. A predictor that was trained behind another extractor is refused.
+func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options) (*Round, error) {
+	if len(uploads) == 0 {
+		return nil, errors.New("pool: no uploads; give at least one")
+	}
+	r := &Round{Options: o, Uploads: uploads, Graph: graph, Client: client}
+	var err error
+	if graph == nil {
+		if r.Graph, r.Client, _, err = experiment.ShippedModel(uploads[0].Model); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("pool: the client graph behind the uploads has the sha256 %.12s, and none that comes with the program does: %w", uploads[0].Model, ErrNoGraph)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if err := r.openPredictor(); err != nil {
+		return nil, err
+	}
+	return r, r.settle()
+}
+
+func (r *Round) openPredictor() (err error) {
+	switch r.Predictor {
+	case "", "default":
+		if r.predictor, r.drawer, err = experiment.ShippedBehind(r.Client); errors.Is(err, fs.ErrNotExist) {
+			return errors.New("pool: no predictor comes with the program for the extractor behind these uploads: give one with --predictor FILE (fmp train predictor makes it), or take --predictor untrained, a smoothed bootstrap of the uploads")
+		}
+		return err
+	case "untrained":
+		if r.predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C}, r.Seed); err != nil {
+			return err
+		}
+		r.drawer, err = models.ReadManifest(r.predictor)
+		return err
+	}
+	if r.predictor, r.drawer, err = models.Load(r.Predictor); err != nil {
+		return err
+	}
+	if r.drawer.Kind != models.KindPredictor {
+		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train predictor writes", r.Predictor, r.drawer.Kind)
+	}
+	return models.Match(r.Client, r.drawer)
+}
+
+// settle fills in what nobody gave: what the predictor's manifest says, or else, for a shipped one, what suits its data set.
+func (r *Round) settle() error {
+	_, _, dataset, err := experiment.ShippedModel(r.drawer.Digest)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if r.L2 == 0 {
+		r.L2 = r.drawer.L2
+	}
+	if r.Fresh == 0 {
+		r.Fresh = r.drawer.Fresh
+	}
+	c := experiment.Default()
+	c.Dataset.Name, c.ERM.L2, c.Predictor.Fresh = dataset, r.L2, r.Fresh // no name for a predictor that is not shipped
+	c.Suit()
+	r.L2, r.Fresh = c.ERM.L2, c.Predictor.Fresh
+	if r.Tolerance == 0 {
+		r.Tolerance = c.ERM.Tolerance
+	}
+	if r.Samples == 0 {
+		r.Samples = c.Posterior.Samples
+	}
+	return nil
+}
+
+// method is the row of the registry that goes with the predictor.
+func (r *Round) method() string { return "FMP" }
+
+// Posterior samples the posterior given the uploads. The same round gives the same samples.
+func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Result, error) {
+	drawer, err := sample.New(eng, r.predictor)
+	if err != nil {
+		return nil, err
+	}
+	defer drawer.Close()
+	var sets []*point.Set
+	for _, u := range r.Uploads {
+		sets = append(sets, u.ToSet())
+	}
+	// The clients' own points stay with the clients: the method that runs here reads their uploads alone.
+	task, err := posterior.NewTask(posterior.Input{
+		Clients: sets, Uploads: sets, Drawer: drawer, Samples: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: "pool", Threads: r.Threads,
+	})
+	if err != nil {
+		return nil, err
+	}
+	method, err := posterior.Lookup(r.method())
+	if err != nil {
+		return nil, err
+	}
+	settings := posterior.DefaultSettings()
+	settings.L2, settings.Tolerance = r.L2, r.Tolerance
+	return method.Run(ctx, task, settings)
+}
+
+// Classifier is the model that predicts, of a posterior of the round: the heads behind the client graph's preprocessing and
+// extractor, or, if rows is set, the smaller form that takes feature rows. samples makes the single heads'
+// probabilities an output. command is what the manifest says of how it was made.
+func (r *Round) Classifier(p *posterior.Result, rows, samples bool, command string) (*onnx.Model, error) {
+	var features *onnx.Model
+	if !rows {
+		if r.Client.Kind == models.KindEmbedding {
+			return nil, errors.New("pool: the uploads were made from feature rows, by an embedding; add --rows for the classifier of feature rows")
+		}
+		var err error
+		if features, err = models.FeatureGraph(r.Graph, r.Client); err != nil {
+			return nil, err
+		}
+	}
+	o := models.Origin{
+		Method: r.method(), Client: r.Client.Digest, Predictor: r.drawer.Digest, Protocol: "shared",
+		L2: r.L2, Fresh: r.Fresh, Round: r.Uploads[0].Round,
+	}
+	for _, u := range r.Uploads {
+		o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.N})
+	}
+	f := r.Client
+	f.Seed, f.Command = r.Seed, command
+	return NewClassifier(p, features, samples, f, o)
+}
+
+// NewClassifier makes the model that predicts, of a posterior with one ensemble, behind the graph that makes its features
+// (nil: it takes feature rows). f says what the features are of (class names, preprocessing, extractor), o what the heads are
+// made from.
+func NewClassifier(p *posterior.Result, features *onnx.Model, samples bool, f models.Manifest, o models.Origin) (*onnx.Model, error) {
+	if len(p.Ensembles) != 1 {
+		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one", len(p.Ensembles))
+	}
+	parts := models.ClassifierParts{Features: features, Heads: p.Ensembles[0].Tensor(), Samples: samples}
+	if p.Coordinates != nil {
+		g, ok := p.Coordinates.(interface{ Graph() *onnx.Model })
+		if !ok {
+			return nil, fmt.Errorf("the heads are on coordinates (%T) that have no graph; write them as .npy", p.Coordinates)
+		}
+		parts.Coordinates = g.Graph()
+	}
+	config, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("origin of the classifier: %w", err)
+	}
+	return models.NewClassifier(parts, models.Manifest{
+		Mean: f.Mean, Std: f.Std, Layout: f.Layout, Resize: f.Resize, Classes: f.Classes, Extractor: f.Extractor, Licence: f.Licence,
+		TrainingData: f.TrainingData, Command: f.Command, Seed: f.Seed, Config: string(config),
+	})
+}
