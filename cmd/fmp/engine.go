@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,9 +16,9 @@ import (
 // openEngine makes the engine that the settings ask for. auto is ort where its library is found and else
 // pure, with a line on stderr that says so. Threads is the number of threads of one operator: 1 where
 // figures must not depend on it (work is then shared among goroutines, see package ort), cfg.Threads where
-// only speed counts. A missing library gives exit code 3, a wrong setting 2.
-func openEngine(cfg experiment.Engine, threads int, stderr io.Writer) (engine.Engine, error) {
-	opts := engine.Options{Threads: threads, Provider: cfg.Provider, Library: cfg.Library}
+// only speed counts. When ctx is done, so are the runs of the engine's sessions. A missing library gives exit code 3, a wrong setting 2.
+func openEngine(ctx context.Context, cfg experiment.Engine, threads int, stderr io.Writer) (engine.Engine, error) {
+	opts := engine.Options{Threads: threads, Provider: cfg.Provider, Library: cfg.Library, Context: ctx}
 	switch cfg.Name {
 	case "ort", "auto":
 		e, err := ort.New(opts)

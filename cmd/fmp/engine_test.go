@@ -36,7 +36,7 @@ func TestOpenEngine(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(ort.LibraryEnv, c.env)
 			var said strings.Builder
-			e, err := openEngine(c.cfg, 1, &said)
+			e, err := openEngine(t.Context(), c.cfg, 1, &said)
 			if err != nil {
 				said.WriteString(err.Error())
 			} else if e.Name() != c.engine {

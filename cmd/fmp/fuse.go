@@ -44,7 +44,7 @@ standardised with the statistics of the data set's extractor part, which become 
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
+		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}

@@ -170,7 +170,7 @@ func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 		if runners[r.Config.Engine] != nil {
 			continue
 		}
-		one, err := newRunner(r.Config.Engine, stderr)
+		one, err := newRunner(cmd.Context(), r.Config.Engine, stderr)
 		if err != nil {
 			return nil, err
 		}

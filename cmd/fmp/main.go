@@ -8,33 +8,18 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
+
+	"fmp/cmd/interrupt"
 )
 
 // resumable are the commands that keep what they have done and go on when they are given again.
 var resumable = []string{"fmp data pull", "fmp grid", "fmp run", "fmp train embedding", "fmp train extractor", "fmp train predictor"}
 
-// grace is how long work may take to stop after the first signal.
-const grace = 10 * time.Second
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks the work to stop at its next safe point; stop then restores the default, so
-	// that a second one ends the program at once. Work that does not listen is not waited for: files are
-	// written whole or not at all whenever the program ends.
-	go func() {
-		<-ctx.Done()
-		stop()
-		time.Sleep(grace)
-		fmt.Fprintln(os.Stderr, "fmp: interrupted")
-		os.Exit(exitInterrupted)
-	}()
-	code := execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	os.Exit(code)
+	ctx := interrupt.Context("fmp", exitInterrupted)
+	os.Exit(execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // execute runs the program with the given arguments and streams, and is its exit code. Errors are

@@ -231,7 +231,7 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 
 // benchEngine measures one engine.
 func benchEngine(ctx context.Context, cfg experiment.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, batch int, budget time.Duration, stderr io.Writer) (benchResult, error) {
-	e, err := openEngine(cfg, cfg.Threads, stderr)
+	e, err := openEngine(ctx, cfg, cfg.Threads, stderr)
 	if err != nil {
 		return benchResult{}, err
 	}

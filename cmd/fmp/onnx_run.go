@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -22,6 +24,7 @@ func newONNXRunCommand() *cobra.Command {
 	var inputs, outputs []string
 	var dir, format string
 	var asJSON bool
+	var limit time.Duration
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "run MODEL --input NAME=FILE ... --out DIR",
@@ -29,7 +32,9 @@ func newONNXRunCommand() *cobra.Command {
 		Long: `Run an ONNX model once. Each --input names an input of the model and a file with its value: a .npy
 file (any order and byte order), or a .pb file (a serialised TensorProto). Every output is written to
 DIR/NAME.npy, all of them or none; characters of a name that a file name should not have become "_".
-What was written is listed on standard output.`,
+What was written is listed on standard output.
+
+A model may hold a loop that never ends: --time-limit bounds what a model from elsewhere may take.`,
 		Example: `  fmp onnx run model.onnx --input image=batch.npy --out results
   fmp onnx run model.onnx --input a=a.npy --input b=b.pb --output y --format pb --out results --engine pure`,
 		Args: exactArgs("MODEL"),
@@ -40,6 +45,7 @@ What was written is listed on standard output.`,
 	flags.StringArrayVar(&outputs, "output", nil, "write the output `NAME` only; may be given several times")
 	flags.StringVar(&dir, "out", "", "`DIR` to write the outputs to; made where it is missing")
 	flags.StringVar(&format, "format", "npy", "npy, or pb (TensorProto)")
+	flags.DurationVar(&limit, "time-limit", 0, "`TIME` after which the model is given up, 30s say (exit code 1); 0 for none")
 	flags.BoolVar(&asJSON, "json", false, "list what was written as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
@@ -64,21 +70,24 @@ What was written is listed on standard output.`,
 				return usageErrorf("--output %s: the model's outputs are %s", name, describeValues(m.Graph.Outputs))
 			}
 		}
-		e, err := openEngine(cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
+		ctx := cmd.Context()
+		if limit < 0 {
+			return usageErrorf("--time-limit is %v; allowed are 0 (none) and up", limit)
+		}
+		if limit > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within --time-limit %v; allow more, or see whether the model has a loop that never ends", limit))
+			defer cancel()
+		}
+		e, err := openEngine(ctx, cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
-		defer e.Close()
-		sess, err := e.Load(m)
+		results, err := evalWithin(ctx, e, m, feeds, outputs)
 		if err != nil {
-			return usageError(err)
-		}
-		defer sess.Close()
-		if err := cmd.Context().Err(); err != nil {
-			return err
-		}
-		results, err := engine.Eval(sess, feeds, outputs...)
-		if err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("model %s: %w", args[0], context.Cause(ctx))
+			}
 			return usageError(err)
 		}
 		var order []string
@@ -94,6 +103,35 @@ What was written is listed on standard output.`,
 		return printWritten(cmd.OutOrStdout(), written, asJSON)
 	}
 	return cmd
+}
+
+// evalWithin loads and runs a model once. Where ctx is done and the engine does not stop within a second, which a single long
+// operator does not, it is left behind, with all that it holds.
+func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs []string) (map[string]*onnx.Tensor, error) {
+	var results map[string]*onnx.Tensor
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer e.Close()
+		var s engine.Session
+		if s, err = e.Load(m); err != nil {
+			return
+		}
+		defer s.Close()
+		results, err = engine.Eval(s, feeds, outputs...)
+	}()
+	select {
+	case <-done:
+		return results, err
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return results, err
+	case <-time.After(time.Second):
+		return nil, context.Cause(ctx)
+	}
 }
 
 // readFeeds reads the value of every input of m from the given NAME=FILE pairs.

@@ -118,7 +118,7 @@ running it; anything else is a failure, which ends the command with exit code 1.
 
 // testEngine runs all tests on one engine.
 func testEngine(cmd *cobra.Command, cfg experiment.Engine, dir string, tol conformance.Tolerance) (testReport, error) {
-	e, err := openEngine(cfg, cfg.Threads, cmd.ErrOrStderr())
+	e, err := openEngine(cmd.Context(), cfg, cfg.Threads, cmd.ErrOrStderr())
 	if err != nil {
 		return testReport{}, err
 	}

@@ -133,7 +133,7 @@ float64, [samples, dx+1, classes], the bias row last; a prediction is then the m
 		if err != nil {
 			return usageError(err)
 		}
-		eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
+		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func (f *imageFlags) options(labelsOptional bool) imagefile.Options {
 
 // openClassifier opens a classifier on the engine of the settings.
 func openClassifier(cmd *cobra.Command, cfg experiment.Config, path string) (*classify.Classifier, func(), error) {
-	eng, err := openEngine(cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
+	eng, err := openEngine(cmd.Context(), cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -99,7 +99,7 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config) (*runOutput, error
 	if _, err := experiment.Cells(&cfg); err != nil {
 		return nil, usageError(err)
 	}
-	r, err := newRunner(cfg.Engine, cmd.ErrOrStderr())
+	r, err := newRunner(cmd.Context(), cfg.Engine, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +116,9 @@ type runner struct {
 	shared   *experiment.Shared // with runs that go on beside; nil for a run by itself
 }
 
-func newRunner(cfg experiment.Engine, stderr io.Writer) (*runner, error) {
+func newRunner(ctx context.Context, cfg experiment.Engine, stderr io.Writer) (*runner, error) {
 	// One thread an operator: more would change the last bits of figures. The run spreads tasks over threads.
-	eng, err := openEngine(cfg, 1, stderr)
+	eng, err := openEngine(ctx, cfg, 1, stderr)
 	if err != nil {
 		return nil, err
 	}

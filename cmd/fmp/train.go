@@ -87,7 +87,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 	if cfg.Open() {
 		return usageErrorf("corpus.dataset or corpus.classes is given, and a model is trained on the corpus alone; name its data with --dataset and --classes")
 	}
-	eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
+	eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}

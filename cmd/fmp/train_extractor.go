@@ -83,7 +83,7 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 					return err
 				}
 			}
-			eng, err := ort.New(engine.Options{Threads: 1, Library: library})
+			eng, err := ort.New(engine.Options{Threads: 1, Library: library, Context: cmd.Context()})
 			if err != nil {
 				return usageError(err)
 			}

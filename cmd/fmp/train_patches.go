@@ -49,7 +49,7 @@ and does not depend on the number of threads.`,
 			if err != nil {
 				return err
 			}
-			eng, err := ort.New(engine.Options{Threads: 1, Library: library})
+			eng, err := ort.New(engine.Options{Threads: 1, Library: library, Context: cmd.Context()})
 			if errors.Is(err, ort.ErrNoLibrary) {
 				return missingError(err)
 			}

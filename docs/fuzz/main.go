@@ -14,8 +14,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -51,29 +53,33 @@ type target struct{ pkg, name string }
 
 func (t target) String() string { return t.pkg + " " + t.name }
 
-// targets asks the go tool which fuzz functions there are.
-func targets() ([]target, error) {
-	out, err := exec.Command("go", "test", "-list", "^Fuzz", "./...").Output()
-	if err != nil {
-		return nil, fmt.Errorf("listing the targets: %w\n%s", err, out)
-	}
+var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
+
+// targets are the fuzz functions of the module whose folder is root, as its sources have them: to ask the go tool, which
+// go test -list does, means to build every test.
+func targets(root string) ([]target, error) {
 	var all []target
-	var names []string
-	for _, line := range strings.Split(string(out), "\n") {
-		switch f := strings.Fields(line); {
-		case len(f) == 1 && strings.HasPrefix(f[0], "Fuzz"):
-			names = append(names, f[0])
-		case len(f) > 1 && f[0] == "ok":
-			for _, n := range names {
-				all = append(all, target{strings.TrimPrefix(f[1], "fmp/"), n})
-			}
-			names = nil
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
 		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		pkg, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		for _, m := range fuzzFunc.FindAllSubmatch(src, -1) {
+			all = append(all, target{filepath.ToSlash(pkg), string(m[1])})
+		}
+		return nil
+	})
+	if err == nil && len(all) == 0 {
+		err = errors.New("there are no fuzz targets here; run it in the module's folder")
 	}
-	if len(all) == 0 {
-		return nil, errors.New("there are no fuzz targets in ./...; run it in the module's folder")
-	}
-	return all, nil
+	return all, err
 }
 
 func run(length time.Duration, least int, book, only string) error {
@@ -84,7 +90,7 @@ func run(length time.Duration, least int, book, only string) error {
 	if length <= 0 {
 		return fmt.Errorf("-time is %v; give a duration such as 5s or 10m", length)
 	}
-	all, err := targets()
+	all, err := targets(".")
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,12 @@
 // what executes it: onnx/engine/ort is the stock ONNX Runtime, onnx/engine/pure is Go alone.
 package engine
 
-import "fmp/onnx"
+import (
+	"context"
+	"fmt"
+
+	"fmp/onnx"
+)
 
 // Engine makes sessions.
 type Engine interface {
@@ -35,6 +40,17 @@ type Options struct {
 	Provider string
 	// Library is the path of the ONNX Runtime's shared library; "" searches (see ort.FindLibrary).
 	Library string
+	// Context ends the runs of the engine's sessions when it is done, those under way at the next node or turn of a loop,
+	// with an error that wraps its cause; nil is never done.
+	Context context.Context
+}
+
+// Stopped is the error of a run that o.Context ended, nil where it has not.
+func (o Options) Stopped() error {
+	if o.Context == nil || o.Context.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("the run was stopped: %w", context.Cause(o.Context))
 }
 
 // Eval is Run with new tensors for the named outputs (all of them where none is named).

@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"sort"
@@ -18,6 +19,7 @@ import (
 // session is a model loaded by the ONNX Runtime. Run may be called from several goroutines at once.
 type session struct {
 	name    string
+	opts    engine.Options
 	inputs  []onnx.ValueInfo // the model's own
 	outputs []output
 	feeds   []string // of the adapted model
@@ -62,7 +64,7 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 		return nil, plain(err)
 	}
 	return &session{
-		name: m.Graph.Name, inputs: m.Graph.Inputs, outputs: plan, feeds: ins, fetched: len(outs),
+		name: m.Graph.Name, opts: e.opts, inputs: m.Graph.Inputs, outputs: plan, feeds: ins, fetched: len(outs),
 		dummy: len(m.Graph.Inputs) == 0, sess: sess, pool: pool{kept: map[string][]*value{}},
 	}, nil
 }
@@ -200,7 +202,7 @@ func (s *session) run(feeds, fetch map[string]*onnx.Tensor) error {
 		leases = append(leases, lease{key, v})
 		out[o.at], mine[o.at] = v.ort, true
 	}
-	err := s.sess.Run(in, out)
+	err := s.evaluate(in, out)
 	got := make([]*onnx.Tensor, s.fetched)
 	for i, v := range out {
 		if mine[i] || v == nil {
@@ -213,6 +215,9 @@ func (s *session) run(feeds, fetch map[string]*onnx.Tensor) error {
 		got[i] = t
 	}
 	if err != nil {
+		if stopped := s.opts.Stopped(); stopped != nil {
+			return stopped
+		}
 		return plain(err)
 	}
 	for _, o := range s.outputs {
@@ -238,6 +243,28 @@ func (s *session) run(feeds, fetch map[string]*onnx.Tensor) error {
 		}
 	}
 	return nil
+}
+
+// evaluate is the runtime's part of a run, which it ends early where the engine's context is done.
+func (s *session) evaluate(in, out []ortgo.Value) error {
+	if s.opts.Context == nil {
+		return s.sess.Run(in, out)
+	}
+	opts, err := ortgo.NewRunOptions()
+	if err != nil {
+		return err
+	}
+	defer opts.Destroy()
+	told := make(chan struct{})
+	stop := context.AfterFunc(s.opts.Context, func() {
+		defer close(told)
+		opts.Terminate()
+	})
+	err = s.sess.RunWithOptions(in, out, opts)
+	if !stop() {
+		<-told // it reads the options
+	}
+	return err
 }
 
 // assemble puts elements and shape together again.

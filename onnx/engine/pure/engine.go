@@ -12,7 +12,10 @@ import (
 // MaxThreads is the largest number of threads that Options may ask for.
 const MaxThreads = 1024
 
-type pureEngine struct{ threads int }
+type pureEngine struct {
+	opts    engine.Options
+	threads int
+}
 
 // New makes the engine. Options.Threads is the number of threads of one operator (0: as many as there are cores);
 // Provider must be "" or "cpu"; Library has no meaning here.
@@ -27,7 +30,7 @@ func New(o engine.Options) (engine.Engine, error) {
 	if n == 0 {
 		n = runtime.GOMAXPROCS(0)
 	}
-	return &pureEngine{threads: n}, nil
+	return &pureEngine{opts: o, threads: n}, nil
 }
 
 func (e *pureEngine) Name() string { return "pure" }
@@ -41,7 +44,7 @@ func (e *pureEngine) Load(m *onnx.Model) (engine.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine pure: %w", err)
 	}
-	s := &session{plan: p, env: &kernel.Env{Pool: &kernel.Pool{}, Threads: e.threads}, values: make([]held, p.slots)}
+	s := &session{opts: e.opts, plan: p, env: &kernel.Env{Pool: &kernel.Pool{}, Threads: e.threads}, values: make([]held, p.slots)}
 	for _, st := range p.steps {
 		c := kernel.NewCall(s.env, len(st.in), len(st.out))
 		for i, k := range st.out {

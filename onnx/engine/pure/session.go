@@ -5,12 +5,14 @@ import (
 	"sync"
 
 	"fmp/onnx"
+	"fmp/onnx/engine"
 	"fmp/onnx/kernel"
 )
 
 // session runs one plan. Runs are serialised by a lock: a session may be shared, to no gain.
 type session struct {
 	mu     sync.Mutex
+	opts   engine.Options
 	plan   *plan
 	env    *kernel.Env
 	calls  []*kernel.Call
@@ -62,6 +64,9 @@ func (s *session) Run(feeds, fetch map[string]*onnx.Tensor) (err error) {
 		s.values[p.slot[v.Name]].tensor = feeds[v.Name]
 	}
 	for i := range p.steps {
+		if err := s.opts.Stopped(); err != nil {
+			return fmt.Errorf("engine pure: %w", err)
+		}
 		if err := s.step(&p.steps[i], s.calls[i]); err != nil {
 			return fmt.Errorf("engine pure: node %q (%s): %w", nodeName(p.steps[i].node), p.steps[i].node.Op, err)
 		}
