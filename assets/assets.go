@@ -56,7 +56,7 @@ func Datasets() []string {
 	return out
 }
 
-// Model is the shipped model of a data set: kind is extractor, predictor, embedding or client, the file
+// Model is the shipped model of a data set: kind is extractor, conjugate, predictor, embedding or client, the file
 // models/DATASET/KIND.onnx. The error wraps [fs.ErrNotExist] where none is shipped.
 func Model(dataset, kind string) ([]byte, error) {
 	if strings.ContainsAny(dataset, `/\`) {

@@ -23,10 +23,11 @@ const (
 	KindClient     = "client"
 	KindClassifier = "classifier"
 	KindOpen       = "open"
+	KindConjugate  = "conjugate"
 )
 
 // kinds lists the Kind constants.
-var kinds = []string{KindExtractor, KindPredictor, KindEmbedding, KindClient, KindClassifier, KindOpen}
+var kinds = []string{KindExtractor, KindPredictor, KindEmbedding, KindClient, KindClassifier, KindOpen, KindConjugate}
 
 // Manifest is what a model file says of itself in its metadata properties, each under "fmp." and the name
 // given here. A zero field is not written.
@@ -38,6 +39,9 @@ type Manifest struct {
 	Dx, C, D, S, Fresh int
 	// L2 (l2) is the penalty of the fits that a predictor was trained for.
 	L2 float64
+	// K (k) is the numbers of an uploaded or drawn point, where they are not the dx features: a conjugate predictor's
+	// coordinates.
+	K int
 	// Mean and Std (mean, std) belong to pixels scaled to 0..1, one number per channel; Layout (layout) is NCHW
 	// or NHWC.
 	Mean, Std []float32
@@ -119,7 +123,7 @@ type number struct {
 }
 
 func (f *Manifest) numbers() []number {
-	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}}
+	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}, {"k", &f.K}}
 }
 
 // ReadManifest reads a model's manifest. A model without one, such as somebody else's extractor, gives a
@@ -188,6 +192,14 @@ func (f Manifest) check() error {
 		return fmt.Errorf("manifest: %d class names for %d classes", len(f.Classes), f.C)
 	}
 	return nil
+}
+
+// PointWidth is the numbers of an uploaded or drawn point beside its label: k, or dx.
+func (f Manifest) PointWidth() int {
+	if f.K != 0 {
+		return f.K
+	}
+	return f.Dx
 }
 
 func (f Manifest) name() string {

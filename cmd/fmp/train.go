@@ -24,16 +24,18 @@ func newTrainCommand() *cobra.Command {
 		Use:   "train",
 		Short: "Train extractor, predictor and embedding on the ONNX Runtime that everybody has",
 		Long: `Train a model: a forward graph is turned into a gradient graph of ordinary ONNX operators, so that the stock
-ONNX Runtime does the work. First an extractor, then the predictor behind it, then the embedding.
+ONNX Runtime does the work. First an extractor, then the conjugate predictor behind it, and, for the letter's own
+predictor of attention blocks, predictor and embedding.
 
 A training that was stopped goes on where it was when the same command is given again.`,
 		Example: `  fmp train extractor --dataset mnist --dx 32 -o extractor.onnx
+  fmp train conjugate --dataset mnist --extractor extractor.onnx -o conjugate.onnx
   fmp train predictor --dataset mnist --extractor extractor.onnx -o predictor.onnx
   fmp train embedding --dataset mnist --extractor extractor.onnx --predictor predictor.onnx -o embedding.onnx`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
+	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
 	return cmd
 }
 
@@ -44,21 +46,26 @@ type metaFlags struct {
 	asJSON bool
 }
 
-func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int, rate float64) {
+// bind adds the flags of every training, bindOptimizer those of the ones whose schedule is the caller's choice.
+func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int) {
 	fl := cmd.Flags()
 	kind := cmd.Name()
 	fl.StringVarP(&f.out, "model", "o", "", "`FILE` to write; its log goes to FILE.jsonl, drawn in FILE.svg, checkpoints to FILE.checkpoint (default DATASET-"+kind+".onnx)")
-	fl.StringVar(&f.from, "from", "", "ONNX `FILE` of "+kind+" to start from; default a new one")
 	fl.StringVar(&f.licence, "licence", "", "licence to state in the model's manifest")
 	fl.IntVar(&f.Steps, "steps", steps, "steps of training")
 	fl.IntVar(&f.Batch, "batch", batch, "tasks a step")
 	fl.IntVar(&f.Samples, "noises", samples, "base noises a task")
+	fl.IntVar(&f.ValidateEvery, "validate-every", 100, "steps between validations")
+	fl.BoolVar(&f.asJSON, "json", false, "print what was made as JSON")
+}
+
+func (f *metaFlags) bindOptimizer(cmd *cobra.Command, rate float64) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.from, "from", "", "ONNX `FILE` of "+cmd.Name()+" to start from; default a new one")
 	fl.Float64Var(&f.Rate, "rate", rate, "peak learning rate of AdamW")
 	fl.IntVar(&f.Warmup, "warmup", 30, "steps of rising rate; afterwards it falls along half a cosine")
 	fl.Float64Var(&f.Clip, "clip", 1, "largest norm of a gradient")
 	fl.Float64Var(&f.EMA, "ema", 0.99, "decay of the running average of the parameters that is saved; 0 saves the last ones")
-	fl.IntVar(&f.ValidateEvery, "validate-every", 100, "steps between validations")
-	fl.BoolVar(&f.asJSON, "json", false, "print what was made as JSON")
 }
 
 // trained is what the train commands print.

@@ -30,7 +30,8 @@ have given. The log's gap is their distance divided by the norm of the latter.
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
-	f.bind(cmd, 2500, 4, 1, 2e-3)
+	f.bind(cmd, 2500, 4, 1)
+	f.bindOptimizer(cmd, 2e-3)
 	fl := cmd.Flags()
 	fl.BoolVar(&t.Relative, "relative", false, "divide each task's loss by the norm of its target")
 	fl.Float64Var(&t.Score, "score", 2, "weight of the score on held-out points, beside the distance; negative for none")
@@ -43,7 +44,7 @@ have given. The log's gap is their distance divided by the norm of the latter.
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		cfg.Embedding.Model = "untrained"
+		cfg.Conjugate.Model, cfg.Embedding.Model = "none", "untrained"
 		return f.run(cmd, cfg, func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
 			m, err := f.start(func() (*onnx.Model, error) {
 				ec.Dx, ec.C, ec.Size = c.Corpus.Dx, c.Corpus.C, p.Config.Embedding.Size

@@ -30,7 +30,8 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
-	f.bind(cmd, 1500, 4, 2, 1e-3)
+	f.bind(cmd, 1500, 4, 2)
+	f.bindOptimizer(cmd, 1e-3)
 	fl := cmd.Flags()
 	fl.Float64Var(&t.Alone, "alone", 0.3, "weight of the score of the drawn points alone")
 	fl.Float64Var(&t.Local, "local", 0.5, "share of tasks whose context is one client's points; the others' is the pool")
@@ -44,7 +45,7 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		cfg.Predictor.Model, cfg.Embedding.Model = "untrained", "untrained"
+		cfg.Conjugate.Model, cfg.Predictor.Model, cfg.Embedding.Model = "none", "untrained", "untrained"
 		return f.run(cmd, cfg, func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
 			m, err := f.start(func() (*onnx.Model, error) {
 				pc.Dx, pc.C, pc.Fresh = c.Corpus.Dx, c.Corpus.C, c.Fresh

@@ -91,7 +91,8 @@ func (c *Compressor) run(clients []*point.Set, widest int) ([]*point.Set, error)
 		return nil, err
 	}
 	z, w := out["compressed"].F32(), out["masses"].F32()
-	dz := f.Dx + f.C
+	dx := f.PointWidth()
+	dz := dx + f.C
 	if len(z) != len(clients)*f.S*dz || len(w) != len(clients)*f.S {
 		return nil, fmt.Errorf("the embedding gave compressed %v and masses %v; want %d x %d x %d and %d x %d", out["compressed"], out["masses"], len(clients), f.S, dz, len(clients), f.S)
 	}
@@ -102,7 +103,7 @@ func (c *Compressor) run(clients []*point.Set, widest int) ([]*point.Set, error)
 	}
 	uploads := make([]*point.Set, len(clients))
 	for i := range uploads {
-		uploads[i] = &point.Set{N: f.S, Dx: f.Dx, C: f.C, Z: z[i*f.S*dz : (i+1)*f.S*dz : (i+1)*f.S*dz], W: w[i*f.S : (i+1)*f.S : (i+1)*f.S]}
+		uploads[i] = &point.Set{N: f.S, Dx: dx, C: f.C, Z: z[i*f.S*dz : (i+1)*f.S*dz : (i+1)*f.S*dz], W: w[i*f.S : (i+1)*f.S : (i+1)*f.S]}
 	}
 	return uploads, nil
 }

@@ -27,6 +27,7 @@ type Config struct {
 	Corpus     Corpus     `mapstructure:"corpus" yaml:"corpus" json:"corpus"`
 	Extractor  Extractor  `mapstructure:"extractor" yaml:"extractor" json:"extractor"`
 	Federation Federation `mapstructure:"federation" yaml:"federation" json:"federation"`
+	Conjugate  Conjugate  `mapstructure:"conjugate" yaml:"conjugate" json:"conjugate"`
 	Predictor  Predictor  `mapstructure:"predictor" yaml:"predictor" json:"predictor"`
 	Embedding  Embedding  `mapstructure:"embedding" yaml:"embedding" json:"embedding"`
 	ERM        ERM        `mapstructure:"erm" yaml:"erm" json:"erm"`
@@ -35,7 +36,7 @@ type Config struct {
 	// method's own and a temperature, chosen on the meta-training corpus by NLL), or both. Default shared.
 	Protocol string `mapstructure:"protocol" yaml:"protocol" json:"protocol" doc:"shared, tuned or both: one L2 for all methods, or each method's own setting and temperature chosen on the corpus"`
 	// Methods are names of the registry in pipeline/posterior, in the order of the table; empty means all.
-	Methods []string `mapstructure:"methods" yaml:"methods,flow" json:"methods" doc:"methods to run, of LANN, LBNN, LMP, ANN, BNN, MP, CANN, CBNN, CFMP, FMP, NCM, LDA, PLDA, Regression, FedCGS, GH-LDA, GH-QDA, Fed3R, FedPFT, PredBayes and PRIOR; empty means all"`
+	Methods []string `mapstructure:"methods" yaml:"methods,flow" json:"methods" doc:"methods to run, of LANN, LBNN, LMP, ANN, BNN, MP, CANN, CBNN, CFMP, FMP, FMP-mean, FMP-ISAB, NCM, LDA, PLDA, Regression, FedCGS, GH-LDA, GH-QDA, Fed3R, FedPFT, PredBayes and PRIOR; empty means all"`
 	Engine  Engine   `mapstructure:"engine" yaml:"engine" json:"engine"`
 	Tasks   Tasks    `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
 	Tuning  Tuning   `mapstructure:"tuning" yaml:"tuning" json:"tuning"`
@@ -123,7 +124,16 @@ type Federation struct {
 	Alpha []float64 `mapstructure:"alpha" yaml:"alpha,flow" json:"alpha" doc:"concentrations of the Dirichlet partitions"`
 }
 
-// Predictor draws new points.
+// Conjugate is the conjugate predictor, behind FMP and FMP-mean.
+type Conjugate struct {
+	// Model is a file; default: the shipped asset of the data set, else untrained; untrained: the moments of the corpus;
+	// or none, which leaves its methods out.
+	Model string `mapstructure:"model" yaml:"model" json:"model" doc:"ONNX file of the conjugate predictor, default, untrained (the moments of the corpus), or none"`
+	// Samples is FMP's S, 1 to 10000. Default 100: they cost no fits.
+	Samples int `mapstructure:"samples" yaml:"samples" json:"samples" doc:"number S of FMP's posterior samples, which cost no fits"`
+}
+
+// Predictor draws new points for the letter's martingale posteriors, MP, LMP, CFMP and FMP-ISAB.
 type Predictor struct {
 	// Model is a file; default: the shipped asset of the data set, else untrained; or untrained.
 	Model string `mapstructure:"model" yaml:"model" json:"model" doc:"ONNX file of the predictor, default, or untrained"`
@@ -200,6 +210,7 @@ func Default() Config {
 		Dataset:    Dataset{Name: "digits", Splits: Splits{Extractor: 0.5, Corpus: 0.375, Clients: 0.125}},
 		Extractor:  Extractor{Model: "default", Batch: 256, Mean: []float64{}, Std: []float64{}, Layout: "auto"},
 		Federation: Federation{Clients: 10, Partition: "homogeneous", Alpha: []float64{0.1, 0.5, 1, 5}},
+		Conjugate:  Conjugate{Model: "default", Samples: 100},
 		Predictor:  Predictor{Model: "default"},
 		Embedding:  Embedding{Model: "default", Weights: "masses"},
 		ERM:        ERM{Tolerance: 1e-6},
@@ -314,6 +325,8 @@ func (c *Config) Validate() error {
 			fail("federation.alpha", c.Federation.Alpha, "different numbers", "give each once")
 		}
 	}
+	given("conjugate.model", c.Conjugate.Model, "untrained")
+	integer("conjugate.samples", c.Conjugate.Samples, 1, 10_000)
 	given("predictor.model", c.Predictor.Model, "untrained")
 	integer("predictor.fresh", c.Predictor.Fresh, 0, 100_000)
 	given("embedding.model", c.Embedding.Model, "untrained")

@@ -136,12 +136,15 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := posterior.NewTask(posterior.Input{Clients: clients, Uploads: uploads, Drawer: p.Tools.Drawer,
-		Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Seed: c.Seed, Stream: stream, Threads: threads})
+	t, err := p.Tools.task(ctx, c, clients, stream, threads)
 	if err != nil {
 		return nil, err
 	}
-	m, err := posterior.Lookup("FMP")
+	name := "FMP"
+	if p.Tools.Conjugate == nil {
+		name = "FMP-ISAB"
+	}
+	m, err := posterior.Lookup(name)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,9 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/pipeline/compress"
+	"fmp/pipeline/meta"
 	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/task"
 )
@@ -27,8 +29,8 @@ type Prepared struct {
 	Data     *Data
 	Tools    Tools
 	Manifest Manifest
-	// Predictor and Embedding are the models behind Tools.
-	Predictor, Embedding *onnx.Model
+	// Conjugate, Predictor and Embedding are the models behind Tools; the first is nil where there is none.
+	Conjugate, Predictor, Embedding *onnx.Model
 	// Extractor is closed: its description is what is left of it. Stats standardised its features; nil where it does
 	// that itself.
 	Extractor *extractor.Extractor
@@ -121,9 +123,17 @@ func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versi
 		p.Tools.Compressor = constantWeights{k}
 	}
 
+	cm, err := p.conjugate(&c, eng, behind)
+	if err != nil {
+		return nil, err
+	}
+
 	p.Config = c
 	p.Manifest.Files = c.fileNames()
 	p.Manifest.Models = map[string]string{"extractor": x.ModelDigest(), "predictor": pm.Digest, "embedding": em.Digest}
+	if cm.Digest != "" {
+		p.Manifest.Models["conjugate"] = cm.Digest
+	}
 	p.Manifest.Data = map[string]string{"images": ds.Digest, "features": f.Digest}
 	if l.corpus != "" {
 		p.Manifest.Data["corpus"] = l.corpus
@@ -268,6 +278,45 @@ func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, 
 	f.Source = "(untrained)"
 	f.Digest, err = models.Digest(m)
 	return m, f, err
+}
+
+// conjugate finds and loads the conjugate predictor. Where there is none, the methods that need it leave the list of all of them.
+func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifest) (models.Manifest, error) {
+	note := ""
+	switch {
+	case c.Conjugate.Model == "none":
+		note = "no conjugate predictor (conjugate.model none)"
+	case c.Open():
+		note = "no conjugate predictor: the corpus lacks the tasks' classes"
+	case p.Data.Corpus == nil && c.Conjugate.Model == "untrained":
+		note = "no conjugate predictor: there is no corpus to take its moments from (dataset.splits.corpus)"
+	}
+	if note == "" {
+		m, f, err := p.model(models.KindConjugate, c.Conjugate.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
+			return meta.UntrainedConjugate(p.Data.Corpus)
+		})
+		if err != nil {
+			return f, err
+		}
+		p.Conjugate = m
+		k, err := sample.NewConjugate(eng, m)
+		if err != nil {
+			return f, err
+		}
+		p.close = append(p.close, k.Close)
+		k.Workers = c.threads()
+		p.Tools.Conjugate = k
+		return f, nil
+	}
+	if len(c.Methods) == 0 {
+		for _, m := range posterior.All() {
+			if !m.Info().Conjugate {
+				c.Methods = append(c.Methods, m.Info().Name)
+			}
+		}
+		p.Manifest.Notes = append(p.Manifest.Notes, note+"; FMP and FMP-mean are left out")
+	}
+	return models.Manifest{}, nil
 }
 
 // banks cuts features into the parts of a run. At most test test images take part; 0 means all.

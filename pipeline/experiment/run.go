@@ -32,11 +32,19 @@ type Compressor interface {
 	Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error)
 }
 
+// ConjugateModel is the conjugate predictor of server and clients (fmp/pipeline/sample).
+type ConjugateModel interface {
+	posterior.Conjugate
+	Compressor
+}
+
 // Tools are the models of a run behind their engine, safe for several goroutines and with figures that
 // do not depend on how many there are.
 type Tools struct {
 	Compressor Compressor
 	Drawer     posterior.Drawer
+	// Conjugate is nil where there is no conjugate predictor.
+	Conjugate ConjugateModel
 	// Shared, where given, is what the run shares with others that go on beside it.
 	Shared *Shared
 
@@ -235,14 +243,26 @@ func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [
 	for i, r := range rows {
 		clients[i] = bank.Points(r, nil)
 	}
-	uploads, err := tools.Compressor.Compress(ctx, clients)
-	if err != nil {
+	return tools.task(ctx, c, clients, stream, threads)
+}
+
+// task makes the clients' uploads and the task of them.
+func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int) (*posterior.Task, error) {
+	in := posterior.Input{
+		Clients: clients, Drawer: k.Drawer, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples,
+		Corpus: k.known, Seed: c.Seed, Stream: stream, Threads: threads,
+	}
+	var err error
+	if in.Uploads, err = k.Compressor.Compress(ctx, clients); err != nil {
 		return nil, err
 	}
-	return posterior.NewTask(posterior.Input{
-		Clients: clients, Uploads: uploads, Drawer: tools.Drawer, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh,
-		Corpus: tools.known, Seed: c.Seed, Stream: stream, Threads: threads,
-	})
+	if k.Conjugate != nil {
+		in.Conjugate = k.Conjugate
+		if in.ClassMeans, err = k.Conjugate.Compress(ctx, clients); err != nil {
+			return nil, err
+		}
+	}
+	return posterior.NewTask(in)
 }
 
 func runCell(ctx context.Context, c Config, test *posterior.Test, t *posterior.Task, cell Cell, p Partition, tuned *Tuned, threads int) (*Record, error) {

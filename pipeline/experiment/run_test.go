@@ -15,8 +15,12 @@ import (
 	"fmp/featurize/yamlfile"
 	"fmp/models/rng"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/meta"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
+	"fmp/pipeline/sample"
 	"fmp/pipeline/task"
 )
 
@@ -115,7 +119,27 @@ func execute(t *testing.T, ctx context.Context, c Config, d *Data, path string, 
 		return nil, err
 	}
 	defer dir.Close()
-	return Run(ctx, c, d, Tools{Compressor: classMeans{}, Drawer: bootstrap{}}, dir, progress)
+	return Run(ctx, c, d, Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Conjugate: conjugate(t, d.Corpus)}, dir, progress)
+}
+
+// conjugate is the untrained predictor of a corpus.
+func conjugate(t *testing.T, corpus *task.Bank) ConjugateModel {
+	t.Helper()
+	m, err := meta.UntrainedConjugate(corpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close() })
+	k, err := sample.NewConjugate(eng, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.Close() })
+	return k
 }
 
 func read(t *testing.T, path ...string) []byte {
@@ -221,6 +245,8 @@ func TestRunFiguresMakeSense(t *testing.T) {
 			want := c.Posterior.Samples
 			if r.Method == "BNN" || r.Method == "CBNN" { // these keep 100 at least
 				want = max(want, 100)
+			} else if r.Method == "FMP" {
+				want = c.Conjugate.Samples
 			}
 			if i == len(r.BySamples)-1 && (p.Samples != want || math.Abs(p.NLL-r.NLL) > 1e-9) {
 				t.Errorf("%s: the full prefix has %d samples and NLL %g; the method has %g", r.Cell, p.Samples, p.NLL, r.NLL)

@@ -55,6 +55,17 @@ func (s *Set) Mass() float64 {
 	return m
 }
 
+// Held is the set without its points of weight 0.
+func (s *Set) Held() *Set {
+	out, d := &Set{Dx: s.Dx, C: s.C}, s.Dx+s.C
+	for i, w := range s.W {
+		if w != 0 {
+			out.N, out.Z, out.W = out.N+1, append(out.Z, s.Z[i*d:(i+1)*d]...), append(out.W, w)
+		}
+	}
+	return out
+}
+
 // Pool is the union of sets, in order.
 func Pool(sets ...*Set) (*Set, error) {
 	if len(sets) == 0 {

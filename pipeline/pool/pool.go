@@ -115,23 +115,37 @@ func (r *Round) settle() error {
 }
 
 // method is the row of the registry that goes with the predictor.
-func (r *Round) method() string { return "FMP" }
+func (r *Round) method() string {
+	if r.drawer.Kind == models.KindConjugate {
+		return "FMP"
+	}
+	return "FMP-ISAB"
+}
 
 // Posterior samples the posterior given the uploads. The same round gives the same samples.
 func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Result, error) {
-	drawer, err := sample.New(eng, r.predictor)
-	if err != nil {
-		return nil, err
-	}
-	defer drawer.Close()
 	var sets []*point.Set
 	for _, u := range r.Uploads {
 		sets = append(sets, u.ToSet())
 	}
 	// The clients' own points stay with the clients: the method that runs here reads their uploads alone.
-	task, err := posterior.NewTask(posterior.Input{
-		Clients: sets, Uploads: sets, Drawer: drawer, Samples: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: "pool", Threads: r.Threads,
-	})
+	in := posterior.Input{Clients: sets, Samples: r.Samples, Latents: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: "pool", Threads: r.Threads}
+	if r.drawer.Kind == models.KindConjugate {
+		k, err := sample.NewConjugate(eng, r.predictor)
+		if err != nil {
+			return nil, err
+		}
+		defer k.Close()
+		in.Conjugate, in.ClassMeans = k, sets
+	} else {
+		drawer, err := sample.New(eng, r.predictor)
+		if err != nil {
+			return nil, err
+		}
+		defer drawer.Close()
+		in.Drawer, in.Uploads = drawer, sets
+	}
+	task, err := posterior.NewTask(in)
 	if err != nil {
 		return nil, err
 	}

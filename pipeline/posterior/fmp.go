@@ -1,19 +1,67 @@
 package posterior
 
-import "context"
+import (
+	"context"
+	"fmt"
 
-// fmp is the federated martingale posterior: the martingale posterior of the pooled uploads.
+	"fmp/models/rng"
+	"fmp/pipeline/point"
+)
+
+// fmp is the federated martingale posterior of the conjugate predictor (models.NewConjugate): sample s is the head that infinitely
+// many points drawn given the pooled class means, all from one latent, would be fitted to.
 var fmp = method{
-	Info{Name: "FMP", Title: "martingale posterior of the clients' compressed points", Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
-	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
-		seen, err := t.pooledUploads()
+	Info{Name: "FMP", Title: "martingale posterior of the clients' class means, in closed form", Group: OneShot, Cite: citeFMP, Conjugate: true},
+	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
+		seen, err := t.pooledMeans()
 		if err != nil {
 			return nil, err
 		}
-		e, err := t.martingale(ctx, "uploads", seen, s, baseNoise)
+		e, err := t.in.Conjugate.Heads(ctx, seen, t.latents(), t.in.Latents)
 		if err != nil {
 			return nil, err
 		}
-		return &Result{Ensembles: []Ensemble{e}, UploadBytes: t.uploadBytes()}, nil
+		return &Result{Ensembles: []Ensemble{e}, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes()}, nil
 	},
+}
+
+// fmpMean is one head in place of FMP's samples, that of the posterior means, with scalars learned for it.
+var fmpMean = method{
+	Info{Name: "FMP-mean", Title: "the head of FMP's posterior means, with scalars of its own", Group: OneShot, Cite: citeFMP, Conjugate: true},
+	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
+		seen, err := t.pooledMeans()
+		if err != nil {
+			return nil, err
+		}
+		theta, err := t.in.Conjugate.Mean(ctx, seen)
+		if err != nil {
+			return nil, err
+		}
+		return &Result{Ensembles: []Ensemble{{theta}}, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes()}, nil
+	},
+}
+
+// pooledMeans is the union of the clients' class means.
+func (t *Task) pooledMeans() (*point.Set, error) {
+	if t.in.Conjugate == nil {
+		return nil, fmt.Errorf("no conjugate predictor; fmp train conjugate makes one, and predictor.conjugate names it")
+	}
+	return point.Pool(t.in.ClassMeans...)
+}
+
+// latents is the task's stream of one latent a sample.
+func (t *Task) latents() []float32 {
+	out := make([]float32, t.in.Latents*t.in.Conjugate.LatentSize())
+	rng.Normal(rng.New(t.in.Seed, t.in.Stream, "latent"), out)
+	return out
+}
+
+// classMeanBytes is the mean size of an upload of class means: of each class that a client holds the numbers, label and
+// mass.
+func (t *Task) classMeanBytes() float64 {
+	var n int
+	for _, u := range t.in.ClassMeans {
+		n += u.N * (u.Dx + 2)
+	}
+	return float32Bytes(n) / float64(len(t.in.ClassMeans))
 }

@@ -72,17 +72,35 @@ type Drawer interface {
 	Draw(ctx context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error)
 }
 
+// Conjugate is the conjugate predictor behind an engine (fmp/pipeline/sample): posterior samples in closed form, as heads on
+// coordinates of its own.
+type Conjugate interface {
+	Coordinates
+	// LatentSize is C k, the numbers of one sample's latent.
+	LatentSize() int
+	// Heads are samples heads given the pooled class means, one for each part of latent (samples x C k numbers from
+	// N(0, 1)). Same latent, same heads.
+	Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]Theta, error)
+	// Mean is the head of the posterior means.
+	Mean(ctx context.Context, seen *point.Set) (Theta, error)
+}
+
 // Input is one task.
 type Input struct {
 	Clients []*point.Set // each client's own points
-	Uploads []*point.Set // each client's compressed points with masses; needed by FMP and PRIOR only
+	Uploads []*point.Set // each client's compressed points with masses; needed by FMP-ISAB and PRIOR only
 	Drawer  Drawer       // needed by the martingale posteriors only
-	Samples int          // S, posterior samples an ensemble; default 20
-	Fresh   int          // n', drawn points a sample; default 100
-	Corpus  *Corpus      // what the server knows of its own corpus; needed by the methods that say so only
-	Seed    uint64       // the run's seed, and
-	Stream  string       // the task's name in it: two tasks of one run need two names
-	Threads int          // goroutines at most; 0: one a processor. Figures do not depend on it.
+	// Conjugate and ClassMeans, each client's class means with masses, are what FMP and FMP-mean need. Latents is the number of
+	// FMP's samples, which cost no fits; default 100.
+	Conjugate  Conjugate
+	ClassMeans []*point.Set
+	Latents    int
+	Samples    int     // S, posterior samples of an ensemble of the other methods; default 20
+	Fresh      int     // n', drawn points a sample; default 100
+	Corpus     *Corpus // what the server knows of its own corpus; needed by the methods that say so only
+	Seed       uint64  // the run's seed, and
+	Stream     string  // the task's name in it: two tasks of one run need two names
+	Threads    int     // goroutines at most; 0: one a processor. Figures do not depend on it.
 }
 
 // Settings are what methods may be run with. The zero value is not useful; start from DefaultSettings.
@@ -200,6 +218,8 @@ type Info struct {
 	NeedsCorpus bool
 	// Follows names the method whose tuned value this one takes; empty: its own.
 	Follows string
+	// Conjugate says that the method needs a conjugate predictor.
+	Conjugate bool
 }
 
 // Param is a tunable setting and the values that are tried first.
@@ -250,6 +270,9 @@ func NewTask(in Input) (*Task, error) {
 	if in.Fresh == 0 {
 		in.Fresh = 100
 	}
+	if in.Latents == 0 {
+		in.Latents = 100
+	}
 	if in.Threads <= 0 {
 		in.Threads = runtime.GOMAXPROCS(0)
 	}
@@ -258,6 +281,10 @@ func NewTask(in Input) (*Task, error) {
 		return nil, fmt.Errorf("posterior: no clients; a task needs at least one")
 	case in.Samples < 1 || in.Samples > maxSamples:
 		return nil, fmt.Errorf("posterior: %d samples; allowed are 1 to %d", in.Samples, maxSamples)
+	case in.Latents < 1 || in.Latents > maxSamples:
+		return nil, fmt.Errorf("posterior: %d samples of the closed form; allowed are 1 to %d", in.Latents, maxSamples)
+	case in.Conjugate != nil && len(in.ClassMeans) != len(in.Clients):
+		return nil, fmt.Errorf("posterior: class means of %d of %d clients; want one set each", len(in.ClassMeans), len(in.Clients))
 	case in.Fresh < 1 || in.Fresh > maxFresh:
 		return nil, fmt.Errorf("posterior: %d fresh points; allowed are 1 to %d", in.Fresh, maxFresh)
 	case len(in.Uploads) != 0 && len(in.Uploads) != len(in.Clients):
@@ -280,6 +307,14 @@ func NewTask(in Input) (*Task, error) {
 			if err := erm.CheckSet(s); err != nil {
 				return nil, fmt.Errorf("posterior: %s %d: %w", k.kind, m, err)
 			}
+		}
+	}
+	for m, s := range in.ClassMeans {
+		if s == nil || s.N == 0 {
+			return nil, fmt.Errorf("posterior: the class means of client %d have no points; give each at least one", m)
+		}
+		if err := erm.CheckSet(s); err != nil {
+			return nil, fmt.Errorf("posterior: class means of client %d: %w", m, err)
 		}
 	}
 	var err error

@@ -16,8 +16,11 @@ import (
 // differ by a cyclic renaming of the classes, under which every class mean bears every name once.
 // Where Shuffles is below C the renamings are spread evenly.
 var prior = method{
-	Info{Name: "PRIOR", Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline, Cite: citeFMP, Param: ParamL2, Grid: gridL2, Follows: "FMP"},
+	Info{Name: "PRIOR", Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline, Cite: citeFMP, Follows: "FMP"},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
+		if t.in.Conjugate != nil {
+			return t.conjugatePrior(ctx, s)
+		}
 		seen, err := t.pooledUploads()
 		if err != nil {
 			return nil, err
@@ -25,9 +28,7 @@ var prior = method{
 		r := &Result{UploadBytes: t.uploadBytes()}
 		cycle := min(s.Shuffles, t.c)
 		for k := range s.Shuffles {
-			order := rng.New(t.in.Seed, t.in.Stream, "shuffle", k/cycle).Perm(seen.N)
-			shift := k % cycle * t.c / cycle
-			e, err := t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle), shuffled(seen, order, shift), s, baseNoise)
+			e, err := t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle), t.shuffle(seen, k, cycle), s, baseNoise)
 			if err != nil {
 				return nil, fmt.Errorf("shuffle %d: %w", k, err)
 			}
@@ -35,6 +36,38 @@ var prior = method{
 		}
 		return r, nil
 	},
+}
+
+// leader is the method that one follows: without a conjugate predictor FMP-ISAB is what PRIOR shuffles.
+func (t *Task) leader(name string) string {
+	if name == fmp.info.Name && t.in.Conjugate == nil {
+		return fmpISAB.info.Name
+	}
+	return name
+}
+
+// conjugatePrior is the same of the closed form.
+func (t *Task) conjugatePrior(ctx context.Context, s Settings) (*Result, error) {
+	seen, err := t.pooledMeans()
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes()}
+	cycle := min(s.Shuffles, t.c)
+	for k := range s.Shuffles {
+		e, err := t.in.Conjugate.Heads(ctx, t.shuffle(seen, k, cycle), t.latents(), t.in.Latents)
+		if err != nil {
+			return nil, fmt.Errorf("shuffle %d: %w", k, err)
+		}
+		r.Ensembles = append(r.Ensembles, e)
+	}
+	return r, nil
+}
+
+// shuffle is the k-th shuffle of a set in cycles of so many renamings.
+func (t *Task) shuffle(seen *point.Set, k, cycle int) *point.Set {
+	order := rng.New(t.in.Seed, t.in.Stream, "shuffle", k/cycle).Perm(seen.N)
+	return shuffled(seen, order, k%cycle*t.c/cycle)
 }
 
 // shuffled is set with the label of point order[i], its classes renamed by shift, at point i.

@@ -78,7 +78,7 @@ func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []floa
 	}
 	if info.Follows != "" {
 		var err error
-		if m, err = Lookup(info.Follows); err != nil {
+		if m, err = Lookup(held[0].Task.leader(info.Follows)); err != nil {
 			return Choice{}, base, fmt.Errorf("tuning %s: %w", name, err)
 		}
 		info = m.Info()

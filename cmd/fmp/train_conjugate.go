@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"fmp/onnx"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/meta"
+)
+
+func newTrainConjugateCommand() *cobra.Command {
+	var f metaFlags
+	var t meta.ConjugateConfig
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "conjugate",
+		Short: "Train the conjugate predictor on tasks from the meta-training corpus",
+		Long: `Train the conjugate predictor: coordinates of the features in which classes are round, the prior of their means,
+the metric of the head, and a few scalars. They start from the moments of the corpus part of a data set's
+features and are learned by gradients through the closed form, on the scores of single held-out points of tasks and
+of ten at a time. Four phases: coordinates and scalars (--steps); scalars again (2/5 of as many steps); those
+of the point head (2/5); those of the intervals (1/2). About a minute.`,
+		Example: `  fmp train conjugate --dataset cifar10 -o conjugate.onnx
+  fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,
+		Args: noArgs,
+	}
+	s := bindSettings(cmd, &cfg, runAliases)
+	f.bind(cmd, 300, 4, 64)
+	cmd.Flags().IntVar(&t.K, "coordinates", 0, "number k of coordinates; 0 means classes - 1")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		cfg.Conjugate.Model, cfg.Predictor.Model, cfg.Embedding.Model = "none", "untrained", "untrained"
+		return f.run(cmd, cfg, func(ctx context.Context, _ *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
+			t.Config = c
+			return meta.TrainConjugate(ctx, t)
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,519 @@
+package models
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/check"
+	"fmp/onnx/pass"
+)
+
+// The conjugate predictor. In coordinates w in which a class is N(mu_c, I) around its mean and the means are
+// N(0, diag lambda), the posterior of the means given the clients' class means is Gaussian, a posterior sample is one draw
+// of all class means, and the classifier that infinitely many points drawn from it would be fitted to is known in closed form:
+//
+//	phi(h)  = (h - c) / sqrt(1 + |h - c|^2/r^2)                      features with their norm softened
+//	w       = phi(h) V - m0                                           coordinates, k of them
+//	beta    = b ((1-g) lambda + g mean lambda)                        prior variances
+//	m_c     = n_c beta/(1 + n_c beta) wbar_c,  v_c = beta/(1 + n_c beta)  posterior of mu_c
+//	mu_c    = m_c + sqrt(tau v_c) latent_c                            one latent for all draws of a sample
+//	a_c     = mu_c R                                                  in the head's coordinates w R
+//	logit_c = rho (wR . a_c - |a_c|^2/2) + offset_c                   the head
+//	offset_c = rho/2 o1 tau sum_j v_cj |R_j|^2 + o2 sum_j log(1 + v_cj)
+//
+// n_c is the mass of class c over all clients and wbar_c its mean. It is the martingale posterior (arXiv:2605.18554; Fong,
+// Holmes and Walker 2023) of a conjugate predictive: probabilistic linear discriminant analysis (Ioffe 2006) with a learned
+// metric. c, r, V, m0 and lambda are moments of the meta-training corpus, R and the scalars are learned on it.
+
+// Names of the conjugate predictor's parameters: initializers of its graph.
+const (
+	ConjCentre    = "c"          // [dx], mean of the corpus
+	ConjRadius    = "r"          // [], mean distance from it
+	ConjMap       = "V"          // [dx, k]
+	ConjOrigin    = "m0"         // [k]
+	ConjLogLambda = "log_lambda" // [k]
+	ConjMetric    = "R"          // [k, k]
+	ConjWidening  = "widening"   // [], h of the intervals
+)
+
+// Conjugate scalars come in three sets, each under its prefix.
+const (
+	// ConjSample are those of the posterior samples, ConjMean those of a point head from the posterior means,
+	// and ConjInterval those of the intervals of probabilities.
+	ConjSample   = "sample/"
+	ConjMean     = "mean/"
+	ConjInterval = "interval/"
+)
+
+// Names of the scalars within a set, all [].
+const (
+	ConjLogRho     = "log_rho"
+	ConjLogTau     = "log_tau"
+	ConjLogB       = "log_b"
+	ConjLogitGamma = "logit_gamma"
+	ConjO1         = "o1"
+	ConjO2         = "o2"
+)
+
+// ConjugateConfig is the sizes of a conjugate predictor.
+type ConjugateConfig struct {
+	// Dx and C are the numbers of features and classes, K that of coordinates, 1 to Dx - 1: uploads of k and of dx numbers
+	// are told apart by their width.
+	Dx int `json:"dx"`
+	C  int `json:"c"`
+	K  int `json:"k"`
+}
+
+func (c ConjugateConfig) check() error {
+	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth || c.K < 1 || c.K >= c.Dx {
+		return fmt.Errorf("conjugate predictor for dx %d, C %d and k %d; allowed are dx 1 to %d, C 2 to %d and k 1 to dx - 1", c.Dx, c.C, c.K, maxWidth, maxWidth)
+	}
+	return nil
+}
+
+// shapes are the parameters' by name.
+func (c ConjugateConfig) shapes() map[string][]int {
+	s := map[string][]int{
+		ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K}, ConjMetric: {c.K, c.K}, ConjWidening: {},
+	}
+	for _, set := range []string{ConjSample, ConjMean, ConjInterval} {
+		for _, n := range []string{ConjLogRho, ConjLogTau, ConjLogB, ConjLogitGamma, ConjO1, ConjO2} {
+			s[set+n] = []int{}
+		}
+	}
+	return s
+}
+
+func (c ConjugateConfig) checkValues(values map[string]*onnx.Tensor) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	for name, shape := range c.shapes() {
+		t := values[name]
+		if t == nil || t.DType != onnx.Float32 || !slices.Equal(t.Shape, shape) {
+			return fmt.Errorf("conjugate predictor: parameter %q is %v; want float32 %v", name, t, shape)
+		}
+		for i, v := range t.F32() {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				return fmt.Errorf("conjugate predictor: element %d of parameter %q is %v; want finite numbers", i, name, v)
+			}
+		}
+	}
+	return nil
+}
+
+// Parts of a conjugate predictor's graph, by the outputs that make them: what [ConjugatePart] cuts out. Every
+// part takes the inputs that its outputs need.
+const (
+	// features [n, dx] -> coordinates [n, k], the rows w R that heads are on.
+	ConjCoordinates = "coordinates"
+	// client_points [clients, m, dx+C], client_weights [clients, m] (0: padding) -> the upload, one point a class: compressed
+	// [clients, C, k+C] (class means of w, then labels), or, for a server that may have another predictor,
+	// compressed_phi [clients, C, dx+C] (class means of phi), and masses [clients, C].
+	ConjCompressed    = "compressed"
+	ConjCompressedPhi = "compressed_phi"
+	ConjMasses        = "masses"
+	// points [1, N, k+C], weights [1, N] (the pooled uploads), latent [S, C, k] ~ N(0, 1) -> heads [S, k+1, C] on the
+	// coordinates, bias last: the posterior samples in the limit of infinitely many drawn points.
+	ConjHeads = "heads"
+	// The same and noise [S, f, k] ~ N(0, 1) -> drawn [S, 2f, k+C], antithetic points in the heads' coordinates with labels in turn, and
+	// drawn_weights [S, 2f]; context [C, k+C] and context_masses [C] are the pooled uploads in these coordinates.
+	ConjDrawn         = "drawn"
+	ConjDrawnWeights  = "drawn_weights"
+	ConjContext       = "context"
+	ConjContextMasses = "context_masses"
+	// points, weights -> mean_head [1, k+1, C], the head of the posterior means.
+	ConjMeanHead = "mean_head"
+	// features, points, weights, latent, uniform [S] in (0, 1), width [] -> low, high [n, C], an interval of each class
+	// probability, and the same of log p/(1-p): log_odds_low, log_odds_high. See [IntervalWidth].
+	ConjLow         = "low"
+	ConjHigh        = "high"
+	ConjLogOddsLow  = "log_odds_low"
+	ConjLogOddsHigh = "log_odds_high"
+)
+
+// NewConjugate builds the graph of a conjugate predictor from its parameters, all of them in one graph: the parts
+// are those of [ConjugatePart].
+func NewConjugate(c ConjugateConfig, values map[string]*onnx.Tensor) (*onnx.Model, error) {
+	if err := c.checkValues(values); err != nil {
+		return nil, err
+	}
+	b := build.New("conjugate")
+	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{}}
+	for name := range c.shapes() {
+		g.refs[name] = b.Param(name, values[name].Clone())
+	}
+	g.client()
+	points, weights := b.Input("points", onnx.Float32, 1, "N", c.K+c.C), b.Input("weights", onnx.Float32, 1, "N")
+	latent := b.Unsqueeze(b.Input("latent", onnx.Float32, "S", c.C, c.K), 0)
+	mass, mean := g.pool(points, weights, c.K)
+	p := g.posterior(ConjSample, mass, mean)
+	w, bias := g.head(ConjSample, p, g.sample(ConjSample, p, latent))
+	b.Output(ConjHeads, b.Squeeze(b.Concat(2, w, b.Unsqueeze(bias, 2)), 0))
+	g.draws(p, mass, mean, g.sample(ConjSample, p, latent))
+	q := g.posterior(ConjMean, mass, mean)
+	w, bias = g.head(ConjMean, q, b.Unsqueeze(q.mean, 1))
+	b.Output(ConjMeanHead, b.Squeeze(b.Concat(2, w, b.Unsqueeze(bias, 2)), 0))
+	at := g.coordinates(g.phi(b.Input("features", onnx.Float32, "n", c.Dx)))
+	b.Output(ConjCoordinates, b.MatMul(at, g.refs[ConjMetric]))
+	g.intervals(at, mass, mean, latent)
+	m, err := b.Model()
+	if err != nil {
+		return nil, err
+	}
+	return m, Manifest{Kind: KindConjugate, Dx: c.Dx, C: c.C, K: c.K}.Write(m)
+}
+
+// ConjugateValues are the parameters of a conjugate predictor and its sizes. The tensors are the model's own.
+func ConjugateValues(m *onnx.Model) (ConjugateConfig, map[string]*onnx.Tensor, error) {
+	f, err := ReadManifest(m)
+	if err != nil {
+		return ConjugateConfig{}, nil, err
+	}
+	c := ConjugateConfig{Dx: f.Dx, C: f.C, K: f.K}
+	if f.Kind != KindConjugate {
+		return c, nil, fmt.Errorf("the model's manifest says kind %q; want %q, as fmp train conjugate writes it", f.Kind, KindConjugate)
+	}
+	values := map[string]*onnx.Tensor{}
+	for name := range c.shapes() {
+		values[name] = m.Graph.Initializers[name]
+	}
+	return c, values, c.checkValues(values)
+}
+
+// ConjugatePart cuts out of a conjugate predictor what the named outputs need. The manifest stays the model's.
+func ConjugatePart(m *onnx.Model, outputs ...string) (*onnx.Model, error) {
+	if _, _, err := ConjugateValues(m); err != nil {
+		return nil, fmt.Errorf("conjugate predictor: %w", err)
+	}
+	part := onnx.Clone(m)
+	g := part.Graph
+	g.Outputs = nil
+	for _, name := range outputs {
+		v, ok := m.Graph.Output(name)
+		if !ok {
+			return nil, fmt.Errorf("conjugate predictor: the model has no output %q; make it anew with fmp train conjugate", name)
+		}
+		g.Outputs = append(g.Outputs, v)
+	}
+	pass.RemoveUnused(g)
+	read := map[string]bool{}
+	for _, n := range g.Nodes {
+		for _, in := range n.Inputs {
+			read[in] = true
+		}
+	}
+	g.Inputs = slices.DeleteFunc(g.Inputs, func(v onnx.ValueInfo) bool { return !read[v.Name] })
+	return part, check.Model(part)
+}
+
+// ConjugateEmbedding is the client's part of a conjugate predictor as an embedding, which [ClientGraph] and
+// pipeline/compress take: one slot a class, mass 0 where the client has none of it. By default points are class means
+// of w, k numbers; with phi those of phi, dx numbers, which a server can read that has another predictor as well.
+func ConjugateEmbedding(m *onnx.Model, phi bool) (*onnx.Model, error) {
+	f, err := ReadManifest(m)
+	if err != nil {
+		return nil, err
+	}
+	out := ConjCompressed
+	if phi {
+		out, f.K = ConjCompressedPhi, 0
+	}
+	e, err := ConjugatePart(m, out, ConjMasses)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]string{"client_points": "points", "client_weights": "weights"}
+	if phi {
+		names[ConjCompressedPhi] = ConjCompressed
+	}
+	pass.Rename(e.Graph, names)
+	f.Kind, f.S = KindEmbedding, f.C
+	return e, f.Write(e)
+}
+
+// conjugate builds the graphs. Everything has a leading axis of tasks, of size T: 1 but in training.
+type conjugate struct {
+	ConjugateConfig
+	b    *build.Builder
+	refs map[string]build.Ref
+}
+
+// moments are the posterior's: mean and variance [T, C, k] of the class means.
+type moments struct{ mean, variance build.Ref }
+
+func (g conjugate) exp(name string) build.Ref { return g.b.Exp(g.refs[name]) }
+
+// phi softens the norm of features [..., dx].
+func (g conjugate) phi(h build.Ref) build.Ref {
+	b, r := g.b, g.refs[ConjRadius]
+	d := b.Sub(h, g.refs[ConjCentre])
+	return b.Div(d, b.Sqrt(b.Add(b.F32(1), b.Div(b.ReduceSum(b.Mul(d, d), true, -1), b.Mul(r, r)))))
+}
+
+// coordinates are w for phi, [..., k].
+func (g conjugate) coordinates(phi build.Ref) build.Ref {
+	return g.b.Sub(g.b.MatMul(phi, g.refs[ConjMap]), g.refs[ConjOrigin])
+}
+
+// pool is the masses [T, C] and means [T, C, width] of labelled, weighted points [T, N, width+C].
+func (g conjugate) pool(points, weights build.Ref, width int) (mass, mean build.Ref) {
+	b := g.b
+	return g.classMeans(b.Slice(points, 2, 0, width), b.Mul(b.Slice(points, 2, width, width+g.C), b.Unsqueeze(weights, 2)))
+}
+
+// classMeans are those of rows [T, N, width] with weighted labels [T, N, C].
+func (g conjugate) classMeans(rows, labels build.Ref) (mass, mean build.Ref) {
+	b := g.b
+	mass = b.ReduceSum(labels, false, 1)
+	sums := b.MatMul(b.Transpose(labels, 0, 2, 1), rows)
+	return mass, b.Div(sums, b.Unsqueeze(b.Op("Max", []build.Ref{mass, b.F32(1e-9)}), 2))
+}
+
+// prior is beta, [k].
+func (g conjugate) prior(set string) build.Ref {
+	b := g.b
+	lambda, gamma := g.exp(ConjLogLambda), b.Op("Sigmoid", []build.Ref{g.refs[set+ConjLogitGamma]})
+	mixed := b.Add(b.Mul(b.Sub(b.F32(1), gamma), lambda), b.Mul(gamma, b.ReduceMean(lambda, true, 0)))
+	return b.Mul(g.exp(set+ConjLogB), mixed)
+}
+
+// posterior of the class means given masses [T, C] and means [T, C, k] of w.
+func (g conjugate) posterior(set string, mass, mean build.Ref) moments {
+	b, beta := g.b, g.prior(set)
+	nb := b.Mul(b.Unsqueeze(mass, 2), beta)
+	shrunk := b.Add(nb, b.F32(1))
+	return moments{b.Mul(b.Div(nb, shrunk), mean), b.Div(beta, shrunk)}
+}
+
+// sample is the class means [T, S, C, k] of latent, [T or 1, S, C, k].
+func (g conjugate) sample(set string, p moments, latent build.Ref) build.Ref {
+	b := g.b
+	spread := b.Sqrt(b.Mul(g.exp(set+ConjLogTau), p.variance))
+	return b.Add(b.Unsqueeze(p.mean, 1), b.Mul(b.Unsqueeze(spread, 1), latent))
+}
+
+// sizes are |R_j|^2 as [k, 1].
+func (g conjugate) sizes() build.Ref {
+	r := g.refs[ConjMetric]
+	return g.b.ReduceSum(g.b.Mul(r, r), true, 1)
+}
+
+// offset of the logits, [T, C].
+func (g conjugate) offset(set string, p moments) build.Ref {
+	b := g.b
+	scale := b.Mul(b.F32(0.5), b.Mul(b.Mul(g.exp(set+ConjLogRho), g.exp(set+ConjLogTau)), g.refs[set+ConjO1]))
+	one := b.Mul(scale, b.Squeeze(b.MatMul(p.variance, g.sizes()), 2))
+	two := b.Mul(g.refs[set+ConjO2], b.ReduceSum(b.Log(b.Add(p.variance, b.F32(1))), false, 2))
+	return b.Add(one, two)
+}
+
+// head is weights [T, S, k, C] on w R and biases [T, S, C] of class means mu [T, S, C, k].
+func (g conjugate) head(set string, p moments, mu build.Ref) (weights, bias build.Ref) {
+	return g.headWith(set, mu, g.offset(set, p))
+}
+
+func (g conjugate) headWith(set string, mu, offset build.Ref) (weights, bias build.Ref) {
+	b, rho := g.b, g.exp(set+ConjLogRho)
+	a := b.MatMul(mu, g.refs[ConjMetric])
+	square := b.ReduceSum(b.Mul(a, a), false, 3)
+	bias = b.Sub(b.Unsqueeze(offset, 1), b.Mul(b.Mul(rho, b.F32(0.5)), square))
+	return b.Mul(rho, b.Transpose(a, 0, 1, 3, 2)), bias
+}
+
+// logits [T, S, n, C] of rows [T, n, k] in the heads' coordinates.
+func (g conjugate) logits(rows, weights, bias build.Ref) build.Ref {
+	return g.b.Add(g.b.MatMul(g.b.Unsqueeze(rows, 1), weights), g.b.Unsqueeze(bias, 2))
+}
+
+// client adds the part that makes uploads.
+func (g conjugate) client() {
+	b := g.b
+	points := b.Input("client_points", onnx.Float32, "clients", "m", g.Dx+g.C)
+	weights := b.Input("client_weights", onnx.Float32, "clients", "m")
+	labels := b.Mul(b.Slice(points, 2, g.Dx, g.Dx+g.C), b.Unsqueeze(weights, 2))
+	mass, mean := g.classMeans(g.phi(b.Slice(points, 2, 0, g.Dx)), labels)
+	names := b.Op("Expand", []build.Ref{b.Const(g.eye()), b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(g.C))})
+	b.Output(ConjCompressed, b.Concat(2, g.coordinates(mean), names))
+	b.Output(ConjCompressedPhi, b.Concat(2, mean, names))
+	b.Output(ConjMasses, mass)
+}
+
+func (g conjugate) eye() *onnx.Tensor {
+	t := onnx.ZerosF32(g.C, g.C)
+	for i := range g.C {
+		t.F32()[i*g.C+i] = 1
+	}
+	return t
+}
+
+// draws adds the points that a fit would take. Their classes come in turn, so that labels add no noise; a class's weight
+// is the exponential of its offset, which the fit turns into the offset.
+func (g conjugate) draws(p moments, mass, mean, mu build.Ref) {
+	b := g.b
+	noise := b.Input("noise", onnx.Float32, "S", "f", g.K)
+	count := b.Slice(b.Op("Shape", []build.Ref{noise}), 0, 1, 2)
+	turn := b.Op("Mod", []build.Ref{b.Op("Range", []build.Ref{b.Const(onnx.Scalar[int64](0)), b.Squeeze(count, 0), b.Const(onnx.Scalar[int64](1))}), b.Const(onnx.Scalar(int64(g.C)))})
+	around := b.Op("Gather", []build.Ref{b.MatMul(b.Squeeze(mu, 0), g.refs[ConjMetric]), turn}, onnx.IntAttr("axis", 1))
+	e := b.Mul(b.Exp(b.Mul(b.F32(-0.5), g.refs[ConjSample+ConjLogRho])), noise)
+	labels := b.Op("Gather", []build.Ref{b.Const(g.eye()), turn}, onnx.IntAttr("axis", 0))
+	shape := b.Concat(0, b.Op("Shape", []build.Ref{noise}, onnx.IntAttr("end", 1)), count)
+	all := b.Op("Expand", []build.Ref{labels, b.Concat(0, shape, b.Axes(g.C))})
+	b.Output(ConjDrawn, b.Concat(1, b.Concat(2, b.Add(around, e), all), b.Concat(2, b.Sub(around, e), all)))
+	share := b.Mul(b.F32(float32(g.C)), b.Softmax(b.Squeeze(g.offset(ConjSample, p), 0), 0))
+	half := b.Op("Expand", []build.Ref{b.Op("Gather", []build.Ref{share, turn}, onnx.IntAttr("axis", 0)), shape})
+	b.Output(ConjDrawnWeights, b.Concat(1, half, half))
+	b.Output(ConjContext, b.Squeeze(b.Concat(2, b.MatMul(mean, g.refs[ConjMetric]), b.Unsqueeze(b.Const(g.eye()), 0)), 0))
+	b.Output(ConjContextMasses, b.Squeeze(mass, 0))
+}
+
+// intervals adds the bounds of class probabilities at w [n, k].
+//
+// Quantiles of the heads' own probabilities are too narrow: classes differ in their covariance, and the error of a class mean points
+// where points of the class are scattered, so the variance of the means is widened as if n were n/h; and a point of the set to be
+// classified lies near its own class mean, which the data do not know yet: where that pulls little (d_c <= 1), d_c times the
+// class's mean probability is added to its logit, else for each sample one class is drawn from the mean probabilities and its
+// class mean is conditioned on the point. The bounds are mean -+ width times the standard deviation of the log odds over samples.
+func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
+	b, set := g.b, ConjInterval
+	uniform := b.Input("uniform", onnx.Float32, "S")
+	width := b.Input("width", onnx.Float32)
+	metric, rho := g.refs[ConjMetric], g.exp(set+ConjLogRho)
+	p := g.posterior(set, mass, mean)
+	rows := b.Unsqueeze(b.MatMul(at, metric), 0)
+	w, bias := g.head(set, p, g.sample(set, p, latent))
+	pbar := b.ReduceMean(b.Softmax(g.logits(rows, w, bias), 3), false, 0, 1) // [n, C]
+
+	beta := g.prior(set)
+	wide := b.Squeeze(b.Div(beta, b.Add(b.Mul(b.Unsqueeze(b.Div(mass, g.refs[ConjWidening]), 2), beta), b.F32(1))), 0) // S_c, [C, k]
+	trace := func(v build.Ref) build.Ref { return b.Mul(rho, b.Squeeze(b.MatMul(v, g.sizes()), 1)) }                   // rho tr(G v_c), [C]
+	extra := b.Mul(b.F32(0.5), trace(b.Sub(wide, b.Squeeze(p.variance, 0))))
+	offset := b.Add(b.Squeeze(g.offset(set, p), 0), extra)
+	mu := b.Add(p.mean, b.Mul(b.Sqrt(wide), b.Squeeze(latent, 0))) // [S, C, k]
+	w, bias = g.headWith(set, b.Unsqueeze(mu, 0), b.Unsqueeze(offset, 0))
+	z := b.Squeeze(g.logits(rows, w, bias), 0) // [S, n, C]
+
+	// y ~ pbar(x), as the indicator own [S, n, C] of the one class between whose cumulative probabilities a sample's uniform is.
+	last := g.C - 1
+	upper := onnx.ZerosF32(g.C, last)
+	for i := range g.C {
+		for j := i; j < last; j++ {
+			upper.F32()[i*last+j] = 1
+		}
+	}
+	over := b.Cast(b.Op("GreaterOrEqual", []build.Ref{b.Unsqueeze(uniform, 1, 2), b.Unsqueeze(b.MatMul(pbar, b.Const(upper)), 0)}), onnx.Float32)
+	own := b.Sub(b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 1, 0, 0, 0), b.F32(1)}), b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 0, 0, 0, 1), b.F32(0)}))
+	pull := trace(wide) // d_c
+	far := b.Cast(b.Op("Greater", []build.Ref{pull, b.F32(1)}), onnx.Float32)
+	gain := b.Div(wide, b.Add(wide, b.F32(1)))                           // K_c, [C, k]
+	centre := b.Squeeze(p.mean, 0)                                       // m_c, [C, k]
+	kept := b.Mul(b.Sqrt(b.Sub(b.F32(1), gain)), b.Sub(mu, centre))      // [S, C, k]
+	still := b.Add(b.Mul(b.Sub(b.F32(1), gain), centre), kept)           // what does not depend on the point
+	moved := b.Add(b.MatMul(own, still), b.Mul(b.MatMul(own, gain), at)) // the drawn class's mean, [S, n, k]
+	a := b.MatMul(moved, metric)                                         // in the heads' coordinates
+	dot := b.Sub(b.ReduceSum(b.Mul(rows, a), true, 2), b.Mul(b.F32(0.5), b.ReduceSum(b.Mul(a, a), true, 2)))
+	replaced := b.Add(b.Mul(rho, dot), offset) // [S, n, C], meant for the drawn class alone
+	z = b.Add(z, b.Mul(b.Mul(own, far), b.Sub(replaced, z)))
+	z = b.Add(z, b.Mul(b.Mul(b.Sub(b.F32(1), far), pull), pbar))
+
+	odds := g.logOdds(z)
+	middle := b.ReduceMean(odds, true, 0)
+	off := b.Sub(odds, middle)
+	middle = b.Squeeze(middle, 0)
+	samples := b.Cast(b.Op("Size", []build.Ref{uniform}), onnx.Float32)
+	spread := b.Sqrt(b.Div(b.ReduceSum(b.Mul(off, off), false, 0), b.Sub(samples, b.F32(1))))
+	low, high := b.Sub(middle, b.Mul(width, spread)), b.Add(middle, b.Mul(width, spread))
+	b.Output(ConjLogOddsLow, low)
+	b.Output(ConjLogOddsHigh, high)
+	b.Output(ConjLow, b.Op("Sigmoid", []build.Ref{low}))
+	b.Output(ConjHigh, b.Op("Sigmoid", []build.Ref{high}))
+}
+
+// logOdds is log p/(1-p) of logits along the last axis. The rest of the largest probability is summed without it: 1 - p
+// would have no digits where p is close to 1.
+func (g conjugate) logOdds(z build.Ref) build.Ref {
+	b := g.b
+	top := b.Sub(z, b.Op("ReduceMax", []build.Ref{z}, onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 1)))
+	e := b.Exp(top)
+	is := b.Cast(b.Op("GreaterOrEqual", []build.Ref{top, b.F32(0)}), onnx.Float32)
+	others := b.ReduceSum(b.Mul(e, b.Sub(b.F32(1), is)), true, 2)
+	ties := b.ReduceSum(is, true, 2)
+	// Beside a class that is not the largest there are the others, less itself, and all largest ones.
+	rest := b.Add(b.Sub(others, b.Mul(e, b.Sub(b.F32(1), is))), b.Sub(ties, is))
+	return b.Sub(top, b.Log(b.Op("Max", []build.Ref{rest, b.F32(minWeight)})))
+}
+
+// ConjugateLoss says what a graph of the training loss is made of.
+type ConjugateLoss struct {
+	ConjugateConfig
+	// Values are the parameters at the start.
+	Values map[string]*onnx.Tensor
+	// Set is the scalars that the heads are made with, a prefix such as [ConjSample].
+	Set string
+	// Learn are the scalars of the set that are learned, by their names within it.
+	Learn []string
+	// Moves are factors of matrices that are learned too: such a parameter is its value plus the factor times a
+	// learned one of its shape that starts at zero, so that one rate of Adam serves all.
+	Moves map[string]float64
+	// Samples is S, Joint the points of a batch of the joint score.
+	Samples, Joint int
+}
+
+// ConjMove is put before the name of what a matrix is moved by.
+const ConjMove = "move/"
+
+// Model builds the loss
+//
+//	-log mean_s p_s(y|x), averaged over points, - 1/J log mean_s prod_{j of a batch} p_s(y_j|x_j), averaged over batches,
+//	+ 0.01 (o1^2 + o2^2)
+//
+// with inputs rows [T, n, dx] and labels [T, n, C] of the clients of T tasks, targets [T, h, dx], target_labels [T, h, C],
+// batches [T, h, B] (how often a point is in a batch) and latent [T, S, C, k]; outputs loss, nll and joint. It returns the names of
+// the parameters to be learned.
+func (l ConjugateLoss) Model() (*onnx.Model, []string, error) {
+	if err := l.checkValues(l.Values); err != nil {
+		return nil, nil, err
+	}
+	if l.Samples < 1 || l.Joint < 1 {
+		return nil, nil, fmt.Errorf("loss of the conjugate predictor with %d samples and batches of %d points; allowed are numbers from 1", l.Samples, l.Joint)
+	}
+	b := build.New("conjugate-loss")
+	g := conjugate{ConjugateConfig: l.ConjugateConfig, b: b, refs: map[string]build.Ref{}}
+	var params []string
+	for _, name := range slices.Sorted(maps.Keys(l.shapes())) {
+		t := l.Values[name]
+		if by := l.Moves[name]; by != 0 {
+			params = append(params, ConjMove+name)
+			g.refs[name] = b.Add(b.Const(t), b.Mul(b.F32(float32(by)), b.Param(ConjMove+name, onnx.ZerosF32(t.Shape...))))
+			continue
+		}
+		g.refs[name] = b.Param(name, t)
+	}
+	for _, name := range l.Learn {
+		params = append(params, l.Set+name)
+	}
+	rows, labels := b.Input("rows", onnx.Float32, "tasks", "n", l.Dx), b.Input("labels", onnx.Float32, "tasks", "n", l.C)
+	targets, truth := b.Input("targets", onnx.Float32, "tasks", "h", l.Dx), b.Input("target_labels", onnx.Float32, "tasks", "h", l.C)
+	batches := b.Input("batches", onnx.Float32, "tasks", "h", "B")
+	latent := b.Input("latent", onnx.Float32, "tasks", l.Samples, l.C, l.K)
+	mass, mean := g.classMeans(g.phi(rows), labels)
+	p := g.posterior(l.Set, mass, g.coordinates(mean))
+	w, bias := g.head(l.Set, p, g.sample(l.Set, p, latent))
+	z := g.logits(b.MatMul(g.coordinates(g.phi(targets)), g.refs[ConjMetric]), w, bias)
+	lp := b.ReduceSum(b.Mul(b.Op("LogSoftmax", []build.Ref{z}, onnx.IntAttr("axis", 3)), b.Unsqueeze(truth, 1)), false, 3) // [T, S, h]
+	score := func(lp build.Ref, points int) build.Ref {
+		mix := b.Op("ReduceLogSumExp", []build.Ref{lp}, onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 0))
+		return b.Mul(b.F32(-1/float32(points)), b.Sub(b.ReduceMean(mix, false, 0, 1), b.F32(float32(math.Log(float64(l.Samples))))))
+	}
+	nll, joint := score(lp, 1), score(b.MatMul(lp, batches), l.Joint)
+	o1, o2 := g.refs[l.Set+ConjO1], g.refs[l.Set+ConjO2]
+	b.Output("loss", b.Add(b.Add(nll, joint), b.Mul(b.F32(0.01), b.Add(b.Mul(o1, o1), b.Mul(o2, o2)))))
+	b.Output("nll", nll)
+	b.Output("joint", joint)
+	m, err := b.Model()
+	return m, params, err
+}

@@ -1,0 +1,154 @@
+package models
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+)
+
+// conjugateCase is the reference's parameters, inputs and outputs (testdata/conjugate.py).
+type conjugateCase struct {
+	config                 ConjugateConfig
+	values, inputs, wanted map[string]*onnx.Tensor
+}
+
+func readConjugateCase(t *testing.T) conjugateCase {
+	t.Helper()
+	data, err := os.ReadFile("testdata/conjugate.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type arrays map[string]struct {
+		Shape []int
+		Data  []float32
+	}
+	var k struct{ Params, Inputs, Outputs arrays }
+	if err := json.Unmarshal(data, &k); err != nil {
+		t.Fatal(err)
+	}
+	tensors := func(a arrays) map[string]*onnx.Tensor {
+		out := map[string]*onnx.Tensor{}
+		for name, x := range a {
+			out[name] = onnx.NewTensor(x.Data, x.Shape...)
+		}
+		return out
+	}
+	c := conjugateCase{values: tensors(k.Params), inputs: tensors(k.Inputs), wanted: tensors(k.Outputs)}
+	v := c.values[ConjMap].Shape
+	c.config = ConjugateConfig{Dx: v[0], K: v[1], C: c.wanted[ConjMasses].Shape[1]}
+	return c
+}
+
+// TestConjugateParity compares every part of the graph with the reference, on both engines.
+func TestConjugateParity(t *testing.T) {
+	k := readConjugateCase(t)
+	m, err := NewConjugate(k.config, k.values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for out, want := range k.wanted {
+		part, err := ConjugatePart(m, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		feeds := map[string]*onnx.Tensor{}
+		for _, in := range part.Graph.Inputs {
+			if feeds[in.Name] = k.inputs[in.Name]; feeds[in.Name] == nil {
+				t.Fatalf("%s wants %s, which the reference has not", out, in.Name)
+			}
+		}
+		near(t, "ort: "+out, eval(t, part, feeds)[out], want, 2e-5)
+		near(t, "pure: "+out, evalPure(t, part, feeds)[out], want, 2e-5)
+	}
+}
+
+// TestConjugateParts: a model gives its parameters back, an embedding has the slots of a class each, and what is missing
+// or wrong is named.
+func TestConjugateParts(t *testing.T) {
+	k := readConjugateCase(t)
+	m, err := NewConjugate(k.config, k.values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, values, err := ConjugateValues(m)
+	if err != nil || c != k.config || !slices.Equal(values[ConjMetric].F32(), k.values[ConjMetric].F32()) {
+		t.Errorf("sizes %v, error %v; want %v and the parameters back", c, err, k.config)
+	}
+	for _, phi := range []bool{false, true} {
+		e, err := ConjugateEmbedding(m, phi)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := ReadManifest(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := ConjCompressed
+		if phi {
+			want = ConjCompressedPhi
+		}
+		out := evalPure(t, e, map[string]*onnx.Tensor{"points": k.inputs["client_points"], "weights": k.inputs["client_weights"]})
+		near(t, want, out["compressed"], k.wanted[want], 1e-5)
+		if f.Kind != KindEmbedding || f.S != c.C || f.PointWidth() != k.wanted[want].Shape[2]-c.C {
+			t.Errorf("manifest %+v does not say what the embedding makes, %v", f, k.wanted[want])
+		}
+	}
+	if _, err := ConjugatePart(m, "nothing"); err == nil || !strings.Contains(err.Error(), "nothing") {
+		t.Errorf("error %v does not name the part", err)
+	}
+	for name, bad := range map[string]*onnx.Tensor{ConjMap: onnx.ZerosF32(2, 2), ConjOrigin: nil} {
+		values := maps.Clone(k.values)
+		values[name] = bad
+		if _, err := NewConjugate(k.config, values); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("error %v does not name %s", err, name)
+		}
+	}
+	if _, err := NewConjugate(ConjugateConfig{Dx: 3, C: 4, K: 3}, k.values); err == nil || !strings.Contains(err.Error(), "k 3") {
+		t.Errorf("error %v does not name k", err)
+	}
+}
+
+// TestConjugateLoss: a move of nothing leaves the loss what it was, on either engine.
+func TestConjugateLoss(t *testing.T) {
+	k := readConjugateCase(t)
+	l := ConjugateLoss{ConjugateConfig: k.config, Values: k.values, Set: ConjSample, Learn: []string{ConjLogRho, ConjO1}, Samples: 7, Joint: 3}
+	plain, params, err := l.Model()
+	if err != nil || !slices.Equal(params, []string{"sample/log_rho", "sample/o1"}) {
+		t.Fatalf("parameters %v, %v", params, err)
+	}
+	l.Moves = map[string]float64{ConjMap: 0.1, ConjMetric: 0.1}
+	moved, params, err := l.Model()
+	if err != nil || len(params) != 4 {
+		t.Fatalf("parameters %v, %v", params, err)
+	}
+	points := k.inputs["client_points"]
+	tasks, n := points.Shape[0], points.Shape[1]
+	cut := func(from, to int) *onnx.Tensor {
+		out := onnx.ZerosF32(tasks, n, to-from)
+		for i := range tasks * n {
+			copy(out.F32()[i*(to-from):], points.F32()[i*points.Shape[2]+from:i*points.Shape[2]+to])
+		}
+		return out
+	}
+	batches, latent := onnx.ZerosF32(tasks, n, 2), onnx.ZerosF32(tasks, 7, k.config.C, k.config.K)
+	for i := range tasks {
+		for j := range 6 {
+			batches.F32()[(i*n+j)*2+j/3] = 1
+		}
+		copy(latent.F32()[i*k.inputs["latent"].Len():], k.inputs["latent"].F32())
+	}
+	feeds := map[string]*onnx.Tensor{"rows": cut(0, k.config.Dx), "labels": cut(k.config.Dx, k.config.Dx+k.config.C), "batches": batches, "latent": latent}
+	feeds["targets"], feeds["target_labels"] = feeds["rows"], feeds["labels"]
+	a, b := evalPure(t, plain, feeds), eval(t, moved, feeds)
+	for _, name := range []string{"loss", "nll", "joint"} {
+		near(t, name, b[name], a[name], 1e-5)
+		if v := a[name].F32()[0]; !(v > 0) {
+			t.Errorf("%s is %v; want a number above 0", name, v)
+		}
+	}
+}

@@ -1,0 +1,710 @@
+package meta
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/optim"
+	"fmp/onnx/train"
+	"fmp/pipeline/point"
+	"fmp/pipeline/task"
+)
+
+// ConjugateConfig is how a conjugate predictor is trained. Of Config, L2, Fresh, Rate, Warmup, Clip and EMA have no
+// part in it; Batch defaults to 4 tasks and Samples to 64.
+type ConjugateConfig struct {
+	Config
+	// K is the number of coordinates; default C - 1, at most dx - 1.
+	K int
+}
+
+// conjugateAlphas are the partitions of training tasks: homogeneous, and classes that many clients lack.
+var conjugateAlphas = []float64{0, 0.1}
+
+// Held-out points of a training task, batches of the joint score on them, points of a batch, and how many neighbours of
+// its two anchors these are among.
+const (
+	conjugateTarget  = 200
+	conjugateBatches = 40
+	conjugateJoint   = 10
+	conjugateNear    = 15
+)
+
+// A conjugatePhase learns some parameters of one set of scalars by Adam, along half a cosine from rate.
+type conjugatePhase struct {
+	steps int
+	rate  float64
+	set   string
+	learn []string
+	// matrices also learns V and R, each at a tenth of rate times its mean absolute element.
+	matrices bool
+	// mean is a head from posterior means: one sample, of latent 0.
+	mean bool
+	// begin changes the parameters before the phase.
+	begin func(*conjugateTrainee) error
+}
+
+var allScalars = []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2}
+
+// phases are V and R with the scalars; then, with moments computed again under V, the scalars; those of the point
+// head; those of the intervals, whose posterior is the plain one: tau = b = 1, gamma = 0.
+func (c *ConjugateConfig) phases() []conjugatePhase {
+	second := max(1, c.Steps*2/5)
+	return []conjugatePhase{
+		{steps: c.Steps, rate: 3e-2, set: models.ConjSample, learn: allScalars, matrices: true, begin: func(*conjugateTrainee) error { return nil }},
+		{steps: second, rate: 2e-2, set: models.ConjSample, learn: allScalars, begin: (*conjugateTrainee).again},
+		{steps: second, rate: 2e-2, set: models.ConjMean, mean: true,
+			learn: []string{models.ConjLogRho, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2}, begin: func(t *conjugateTrainee) error {
+				t.copyScalars(models.ConjSample, models.ConjMean)
+				t.set(models.ConjMean+models.ConjLogTau, 0)
+				return nil
+			}},
+		{steps: max(1, c.Steps/2), rate: 3e-2, set: models.ConjInterval,
+			learn: []string{models.ConjLogRho, models.ConjO1, models.ConjO2}, begin: func(t *conjugateTrainee) error {
+				t.copyScalars(models.ConjSample, models.ConjInterval)
+				t.set(models.ConjInterval+models.ConjLogTau, 0)
+				t.set(models.ConjInterval+models.ConjLogB, 0)
+				t.set(models.ConjInterval+models.ConjLogitGamma, plainGamma)
+				t.set(models.ConjWidening, t.widening())
+				return nil
+			}},
+	}
+}
+
+// plainGamma is the logit of a gamma that is 0 for all that matters.
+const plainGamma = -6
+
+// TrainConjugate trains a conjugate predictor on the corpus (models.NewConjugate): moments, then V, R and the scalars by
+// gradients through the closed form, on the score of single held-out points of tasks plus the joint score of ten of them,
+// five near each of two anchors. Steps is the number of the first phase; the four together take 2.3 times as many.
+// Metrics: loss, nll, joint; in validation nll, joint, acc and ece of 100 samples.
+func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error) {
+	if c.Fresh == 0 {
+		c.Fresh = 1 // no points are drawn
+	}
+	if len(c.Alphas) == 0 {
+		c.Alphas = conjugateAlphas
+	}
+	if err := c.fill(4, 64, 3e-2); err != nil {
+		return nil, err
+	}
+	t := &conjugateTrainee{ConjugateConfig: &c, phase: -1}
+	defer t.close()
+	var err error
+	if t.values, err = StartConjugate(c.Corpus, c.K); err != nil {
+		return nil, err
+	}
+	t.sizes = models.ConjugateConfig{Dx: c.Corpus.Dx, C: c.Corpus.C, K: t.values[models.ConjOrigin].Len()}
+	l := train.Loop{
+		Rate: t.rate, Model: t, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
+		Run:           fmt.Sprintf("conjugate seed %d steps %d batch %d samples %d clients %d points %d alphas %v k %d %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Clients, c.Points, c.Alphas, t.sizes.K, c.Run),
+		ValidateEvery: c.ValidateEvery,
+	}
+	for _, p := range c.phases() {
+		l.Steps += p.steps
+	}
+	if c.Validation != nil {
+		l.Validate = t.validate
+	}
+	if err := l.Train(ctx); err != nil {
+		return nil, fmt.Errorf("training conjugate predictor: %w", err)
+	}
+	t.take()
+	return models.NewConjugate(t.sizes, t.values)
+}
+
+// conjugateTrainee is a conjugate predictor between two steps.
+type conjugateTrainee struct {
+	*ConjugateConfig
+	sizes  models.ConjugateConfig
+	values map[string]*onnx.Tensor // parameters at the start of the phase
+
+	phase int // -1: none begun
+	run   *train.Step
+}
+
+func (t *conjugateTrainee) close() {
+	if t.run != nil {
+		t.run.Close()
+		t.run = nil
+	}
+}
+
+// at is the phase of step i and the step within it.
+func (t *conjugateTrainee) at(i int) (phase, step int) {
+	for phase, p := range t.phases() {
+		if i < p.steps {
+			return phase, i
+		}
+		i -= p.steps
+	}
+	return len(t.phases()) - 1, i
+}
+
+func (t *conjugateTrainee) rate(i, _ int) float64 {
+	phase, step := t.at(i)
+	p := t.phases()[phase]
+	return optim.WarmupCosine(p.rate, 0, 0)(step, p.steps)
+}
+
+// enter builds the step of a phase.
+func (t *conjugateTrainee) enter(phase int) error {
+	p := t.phases()[phase]
+	l := models.ConjugateLoss{ConjugateConfig: t.sizes, Values: t.values, Set: p.set, Learn: p.learn, Samples: t.Samples, Joint: conjugateJoint}
+	if p.mean {
+		l.Samples = 1
+	}
+	if p.matrices {
+		l.Moves = map[string]float64{models.ConjMap: meanAbs(t.values[models.ConjMap]) / 10, models.ConjMetric: meanAbs(t.values[models.ConjMetric]) / 10}
+	}
+	loss, params, err := l.Model()
+	if err != nil {
+		return err
+	}
+	adam := optim.AdamW{Beta2: 0.99}
+	init := train.Params(loss, nil)
+	m, err := train.StepModel(loss, "loss", params, adam, optim.Options{})
+	if err != nil {
+		return err
+	}
+	t.close()
+	t.phase = phase
+	t.run, err = train.NewStep(t.Engine, m, adam, init)
+	return err
+}
+
+// take brings what the phase has learned so far into the parameters.
+func (t *conjugateTrainee) take() {
+	for name, v := range t.now() {
+		t.values[name] = v
+	}
+}
+
+// now is the parameters that the phase learns, at present.
+func (t *conjugateTrainee) now() map[string]*onnx.Tensor {
+	out := map[string]*onnx.Tensor{}
+	state := t.run.State()
+	for name, v := range t.values {
+		if move := state[models.ConjMove+name]; move != nil {
+			w, by := v.Clone(), float32(meanAbs(v)/10)
+			for i, d := range move.F32() {
+				w.F32()[i] += by * d
+			}
+			out[name] = w
+		} else if s := state[name]; s != nil {
+			out[name] = s.Clone()
+		}
+	}
+	return out
+}
+
+func (t *conjugateTrainee) step(ctx context.Context, i int, rate float64) (train.Metrics, error) {
+	phase, at := t.at(i)
+	if phase != t.phase {
+		if t.run != nil {
+			t.take()
+		}
+		if err := t.phases()[phase].begin(t); err != nil {
+			return nil, err
+		}
+		if err := t.enter(phase); err != nil {
+			return nil, err
+		}
+	}
+	batch, err := t.draw(ctx, t.Corpus, conjugateTarget, t.Batch, "conjugate", i)
+	if err != nil {
+		return nil, err
+	}
+	if t.phases()[phase].mean {
+		batch["latent"] = onnx.ZerosF32(t.Batch, 1, t.sizes.C, t.sizes.K)
+	}
+	out, err := t.run.Run(at, rate, batch)
+	if err != nil {
+		return nil, err
+	}
+	m := train.Metrics{}
+	for _, name := range []string{"loss", "nll", "joint", optim.NormOutput} {
+		m[name] = float64(out[name].F32()[0])
+	}
+	return m, nil
+}
+
+// draw makes the inputs of the loss for some tasks, each of its own stream.
+func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, tasks int, stream ...any) (map[string]*onnx.Tensor, error) {
+	s := t.sampler(bank, target)
+	dx, c, n := bank.Dx, bank.C, t.Clients*t.Points
+	in := map[string]*onnx.Tensor{
+		"rows": onnx.ZerosF32(tasks, n, dx), "labels": onnx.ZerosF32(tasks, n, c),
+		"targets": onnx.ZerosF32(tasks, target, dx), "target_labels": onnx.ZerosF32(tasks, target, c),
+		"batches": onnx.ZerosF32(tasks, target, conjugateBatches), "latent": onnx.ZerosF32(tasks, t.Samples, c, t.sizes.K),
+	}
+	spread := func(set *point.Set, k int, rows, labels *onnx.Tensor) {
+		for i := range set.N {
+			z := set.Row(i)
+			copy(rows.F32()[(k+i)*dx:], z[:dx])
+			copy(labels.F32()[(k+i)*c:], z[dx:])
+		}
+	}
+	return in, parallel(ctx, t.Workers, tasks, func(_ context.Context, k int) error {
+		r := rng.New(t.Seed, append(append([]any{}, stream...), k)...)
+		tk, err := s.Draw(r, t.Clients)
+		if err != nil {
+			return err
+		}
+		seen, err := point.Pool(tk.Clients...)
+		if err != nil {
+			return err
+		}
+		spread(seen, k*n, in["rows"], in["labels"])
+		spread(tk.Target, k*target, in["targets"], in["target_labels"])
+		rows := in["targets"].F32()[k*target*dx : (k+1)*target*dx]
+		for b, batch := range neighbourBatches(r, rows, dx, conjugateBatches, conjugateJoint, min(conjugateNear, target)) {
+			for _, i := range batch {
+				in["batches"].F32()[(k*target+i)*conjugateBatches+b]++
+			}
+		}
+		size := t.Samples * c * t.sizes.K
+		rng.Normal(r, in["latent"].F32()[k*size:(k+1)*size])
+		return nil
+	})
+}
+
+// neighbourBatches draws batches by the rows (n x dx) alone, so that the joint score stays proper: half of a batch is among
+// the near nearest rows of one random anchor, half among those of another.
+func neighbourBatches(r *rand.Rand, rows []float32, dx, count, size, near int) [][]int {
+	n := len(rows) / dx
+	out := make([][]int, count)
+	type candidate struct {
+		at int
+		d  float64
+	}
+	for b := range out {
+		for half := range 2 {
+			anchor := rows[r.IntN(n)*dx:][:dx]
+			nearest := make([]candidate, 0, near+1)
+			for i := range n {
+				var d float64
+				for j, v := range rows[i*dx : (i+1)*dx] {
+					e := float64(v - anchor[j])
+					d += e * e
+				}
+				if len(nearest) == near && d >= nearest[near-1].d {
+					continue
+				}
+				at := len(nearest)
+				for at > 0 && nearest[at-1].d > d {
+					at--
+				}
+				nearest = append(nearest, candidate{})
+				copy(nearest[at+1:], nearest[at:])
+				nearest[at] = candidate{i, d}
+				nearest = nearest[:min(near, len(nearest))]
+			}
+			take := size / 2
+			if half == 1 {
+				take = size - size/2
+			}
+			for _, k := range r.Perm(len(nearest))[:min(take, len(nearest))] {
+				out[b] = append(out[b], nearest[k].at)
+			}
+		}
+	}
+	return out
+}
+
+// validate scores the parameters at present on fixed tasks of the validation part.
+func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
+	p := t.phases()[t.phase]
+	values := map[string]*onnx.Tensor{}
+	for name, v := range t.values {
+		values[name] = v
+	}
+	for name, v := range t.now() {
+		values[name] = v
+	}
+	samples := t.Samples
+	if p.mean {
+		samples = 1
+	}
+	loss, _, err := models.ConjugateLoss{ConjugateConfig: t.sizes, Values: values, Set: p.set, Samples: samples, Joint: conjugateJoint}.Model()
+	if err != nil {
+		return nil, err
+	}
+	s, err := t.Engine.Load(loss)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	target := min(validationPoints, t.Validation.Len()-t.Clients*t.Points)
+	mean := train.Metrics{}
+	for i := range t.ValidationTasks {
+		batch, err := t.draw(ctx, t.Validation, target, 1, "conjugate validation", i)
+		if err != nil {
+			return nil, err
+		}
+		if p.mean {
+			batch["latent"] = onnx.ZerosF32(1, 1, t.sizes.C, t.sizes.K)
+		}
+		out, err := engine.Eval(s, batch)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range []string{"nll", "joint"} {
+			mean[name] += float64(out[name].F32()[0]) / float64(t.ValidationTasks)
+		}
+	}
+	return mean, nil
+}
+
+// Names of what a checkpoint holds beside the step's own state.
+const (
+	statePhase  = "phase"
+	stateValues = "values/"
+	stateStep   = "step/"
+)
+
+// State is the parameters at the start of the phase, and the step's.
+func (t *conjugateTrainee) State() map[string]*onnx.Tensor {
+	out := map[string]*onnx.Tensor{statePhase: onnx.Scalar(float32(t.phase))}
+	for name, v := range t.values {
+		out[stateValues+name] = v
+	}
+	if t.run != nil {
+		for name, v := range t.run.State() {
+			out[stateStep+name] = v
+		}
+	}
+	return out
+}
+
+// SetState goes back to a state.
+func (t *conjugateTrainee) SetState(state map[string]*onnx.Tensor) error {
+	phase := state[statePhase]
+	if phase == nil || phase.Len() != 1 || !(phase.F32()[0] >= -1 && int(phase.F32()[0]) < len(t.phases())) {
+		return fmt.Errorf("the state's phase is %v; allowed are -1 to %d", phase, len(t.phases())-1)
+	}
+	step := map[string]*onnx.Tensor{}
+	for name, v := range state {
+		if n, ok := strings.CutPrefix(name, stateValues); ok {
+			t.values[n] = v.Clone()
+		} else if n, ok := strings.CutPrefix(name, stateStep); ok {
+			step[n] = v
+		}
+	}
+	if phase.F32()[0] < 0 {
+		return nil
+	}
+	if err := t.enter(int(phase.F32()[0])); err != nil {
+		return err
+	}
+	return t.run.SetState(step)
+}
+
+func (t *conjugateTrainee) set(name string, v float64) { t.values[name] = onnx.Scalar(float32(v)) }
+
+func (t *conjugateTrainee) copyScalars(from, to string) {
+	for _, name := range allScalars {
+		t.values[to+name] = t.values[from+name].Clone()
+	}
+}
+
+// again computes the moments anew under V: w has within-class covariance I and between-class one diag(lambda), while the
+// head's coordinates w R stay what they were.
+func (t *conjugateTrainee) again() error { return standardise(t.values, t.Corpus) }
+
+// widening is the mean over classes of tr(G W_c G W_c) / tr(G G W_c), where W_c is the covariance of class c in w and G = R R'.
+func (t *conjugateTrainee) widening() float64 {
+	w := coordinates(t.values, t.Corpus)
+	k := t.sizes.K
+	r := dense(t.values[models.ConjMetric])
+	var g mat.Dense
+	g.Mul(r, r.T())
+	means, counts := classMeans(w, t.Corpus)
+	var sum, classes float64
+	for c := range t.Corpus.C {
+		if counts[c] < 2 {
+			continue
+		}
+		within := mat.NewSymDense(k, nil)
+		d := mat.NewVecDense(k, nil)
+		for i, y := range t.Corpus.Labels {
+			if y == c {
+				d.SubVec(w.RowView(i), means.RowView(c))
+				within.SymRankOne(within, 1/(counts[c]-1), d)
+			}
+		}
+		var gw, gwgw, ggw mat.Dense
+		gw.Mul(&g, within)
+		gwgw.Mul(&gw, &gw)
+		ggw.Mul(&g, &gw)
+		sum += mat.Trace(&gwgw) / mat.Trace(&ggw)
+		classes++
+	}
+	return sum / classes
+}
+
+// StartConjugate is a conjugate predictor's parameters before any training, from the moments of a corpus: k coordinates (0:
+// C - 1, at most dx - 1), those in which classes differ most, and the metric that the moments say.
+func StartConjugate(corpus *task.Bank, k int) (map[string]*onnx.Tensor, error) {
+	if corpus == nil {
+		return nil, fmt.Errorf("moments of the corpus: there is none; set dataset.splits.corpus above 0")
+	}
+	dx, n := corpus.Dx, corpus.Len()
+	if k == 0 {
+		k = min(corpus.C-1, dx-1)
+	}
+	if k < 1 || k >= dx {
+		return nil, fmt.Errorf("moments of the corpus: %d coordinates of %d features; allowed are 1 to one less than these", k, dx)
+	}
+	centre := make([]float64, dx)
+	for i := range n {
+		for j, v := range corpus.Row(i) {
+			centre[j] += float64(v) / float64(n)
+		}
+	}
+	var radius float64
+	for i := range n {
+		var d float64
+		for j, v := range corpus.Row(i) {
+			d += (float64(v) - centre[j]) * (float64(v) - centre[j])
+		}
+		radius += math.Sqrt(d) / float64(n)
+	}
+	if !(radius > 0) {
+		return nil, fmt.Errorf("moments of the corpus: all %d rows of features are the same", n)
+	}
+	values := map[string]*onnx.Tensor{
+		models.ConjCentre: narrow(centre, 1, dx), models.ConjRadius: onnx.Scalar(float32(radius)),
+		models.ConjMap: narrow(identity(dx), 1, dx, dx), models.ConjOrigin: onnx.ZerosF32(dx), models.ConjMetric: narrow(identity(dx), 1, dx, dx),
+		models.ConjWidening: onnx.Scalar[float32](1),
+	}
+	if err := standardise(values, corpus); err != nil {
+		return nil, err
+	}
+	// The leading k of the coordinates, which descend in lambda.
+	v := mat.NewDense(dx, k, nil)
+	v.Copy(dense(values[models.ConjMap]))
+	values[models.ConjMap] = tensor(v)
+	for _, name := range []string{models.ConjOrigin, models.ConjLogLambda} {
+		values[name] = onnx.NewTensor(append([]float32{}, values[name].F32()[:k]...), k)
+	}
+	values[models.ConjMetric] = narrow(identity(k), 1, k, k)
+	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
+		for name, v := range map[string]float64{
+			models.ConjLogRho: math.Log(startRho), models.ConjLogTau: 0, models.ConjLogB: 0, models.ConjLogitGamma: -3, models.ConjO1: 0, models.ConjO2: 0,
+		} {
+			values[set+name] = onnx.Scalar(float32(v))
+		}
+	}
+	return values, nil
+}
+
+// UntrainedConjugate is the conjugate predictor of [StartConjugate].
+func UntrainedConjugate(corpus *task.Bank) (*onnx.Model, error) {
+	values, err := StartConjugate(corpus, 0)
+	if err != nil {
+		return nil, err
+	}
+	return models.NewConjugate(models.ConjugateConfig{Dx: corpus.Dx, C: corpus.C, K: values[models.ConjOrigin].Len()}, values)
+}
+
+// startRho is the head's temperature before training: features of a class are less certain than their covariance says, as
+// their errors go together.
+const startRho = 0.17
+
+// smallestLambda bounds the between-class variances from below, in units of those within.
+const smallestLambda = 1e-2
+
+// standardise changes V, m0, lambda and R so that w = phi V - m0 of the corpus has within-class covariance I, between-class
+// covariance diag(lambda), descending, and mean 0 of the class means; w R stays what it was, up to a shift. Within-class covariance
+// is shrunk a little toward a multiple of I, dx/(dx + 10 n) of it, so that few rows have moments too.
+func standardise(values map[string]*onnx.Tensor, corpus *task.Bank) error {
+	w := coordinates(values, corpus)
+	_, k := w.Dims()
+	means, counts := classMeans(w, corpus)
+	classes := float64(corpus.C)
+	n := float64(corpus.Len())
+	for c, v := range counts {
+		if v == 0 {
+			return fmt.Errorf("moments of the corpus: it has no row of class %d; enlarge dataset.splits.corpus", c)
+		}
+	}
+	if n <= classes {
+		return fmt.Errorf("moments of the corpus: %d rows of %d classes; want more rows than classes", corpus.Len(), corpus.C)
+	}
+	within, d := mat.NewSymDense(k, nil), mat.NewVecDense(k, nil)
+	for i, y := range corpus.Labels {
+		d.SubVec(w.RowView(i), means.RowView(y))
+		within.SymRankOne(within, 1/(n-classes), d)
+	}
+	mean := mat.NewVecDense(k, nil)
+	for c := range corpus.C {
+		mean.AddScaledVec(mean, 1/classes, means.RowView(c))
+	}
+	// The covariance of the class means, less what sampling adds to it.
+	between := mat.NewSymDense(k, nil)
+	for c := range corpus.C {
+		d.SubVec(means.RowView(c), mean)
+		between.SymRankOne(between, 1/(classes-1), d)
+	}
+	for i := range k {
+		for j := i; j < k; j++ {
+			between.SetSym(i, j, between.At(i, j)-within.At(i, j)*classes/n)
+		}
+	}
+	share := float64(corpus.Dx) / (float64(corpus.Dx) + 10*n)
+	spread := mat.Trace(within) / float64(k)
+	for i := range k {
+		for j := i; j < k; j++ {
+			v := (1 - share) * within.At(i, j)
+			if i == j {
+				v += share * spread
+			}
+			within.SetSym(i, j, v)
+		}
+	}
+	var e mat.EigenSym
+	if !e.Factorize(within, true) {
+		return fmt.Errorf("moments of the corpus: the eigenvalues of the within-class covariance did not converge")
+	}
+	var u mat.Dense
+	e.VectorsTo(&u)
+	for j, v := range e.Values(nil) {
+		if !(v > 0) {
+			return fmt.Errorf("moments of the corpus: within-class covariance has eigenvalue %v; want more varied features", v)
+		}
+		for i := range k {
+			u.Set(i, j, u.At(i, j)/math.Sqrt(v))
+		}
+	}
+	var t, rotated mat.Dense
+	t.Mul(between, &u)
+	rotated.Mul(u.T(), &t)
+	sym := mat.NewSymDense(k, nil)
+	for i := range k {
+		for j := i; j < k; j++ {
+			sym.SetSym(i, j, (rotated.At(i, j)+rotated.At(j, i))/2)
+		}
+	}
+	if !e.Factorize(sym, true) {
+		return fmt.Errorf("moments of the corpus: the eigenvalues of the between-class covariance did not converge")
+	}
+	var q mat.Dense
+	e.VectorsTo(&q)
+	lambda := e.Values(nil)
+	descending, log := mat.NewDense(k, k, nil), make([]float64, k)
+	for j := range k {
+		from := k - 1 - j
+		log[j] = math.Log(math.Max(lambda[from], smallestLambda))
+		for i := range k {
+			descending.Set(i, j, q.At(i, from))
+		}
+	}
+	var v2, v, inverse, metric mat.Dense
+	v2.Mul(&u, descending)
+	v.Mul(dense(values[models.ConjMap]), &v2)
+	for j, m := range values[models.ConjOrigin].F32() {
+		mean.SetVec(j, mean.AtVec(j)+float64(m))
+	}
+	origin := mat.NewVecDense(k, nil)
+	origin.MulVec(v2.T(), mean)
+	if err := inverse.Inverse(&v2); err != nil {
+		return fmt.Errorf("moments of the corpus: %w", err)
+	}
+	metric.Mul(&inverse, dense(values[models.ConjMetric]))
+	values[models.ConjMap], values[models.ConjMetric] = tensor(&v), tensor(&metric)
+	values[models.ConjOrigin], values[models.ConjLogLambda] = narrow(origin.RawVector().Data, 1, k), narrow(log, 1, k)
+	return nil
+}
+
+// coordinates are w of the corpus's rows.
+func coordinates(values map[string]*onnx.Tensor, corpus *task.Bank) *mat.Dense {
+	n, dx := corpus.Len(), corpus.Dx
+	centre, r := values[models.ConjCentre].F32(), float64(values[models.ConjRadius].F32()[0])
+	phi := mat.NewDense(n, dx, nil)
+	for i := range n {
+		row, square := phi.RawRowView(i), 0.0
+		for j, v := range corpus.Row(i) {
+			row[j] = float64(v) - float64(centre[j])
+			square += row[j] * row[j]
+		}
+		by := 1 / math.Sqrt(1+square/(r*r))
+		for j := range row {
+			row[j] *= by
+		}
+	}
+	var w mat.Dense
+	w.Mul(phi, dense(values[models.ConjMap]))
+	origin := values[models.ConjOrigin].F32()
+	for i := range n {
+		row := w.RawRowView(i)
+		for j := range row {
+			row[j] -= float64(origin[j])
+		}
+	}
+	return &w
+}
+
+// classMeans are the means of rows by the corpus's labels, and how many there are.
+func classMeans(rows *mat.Dense, corpus *task.Bank) (*mat.Dense, []float64) {
+	_, k := rows.Dims()
+	means, counts := mat.NewDense(corpus.C, k, nil), make([]float64, corpus.C)
+	for i, y := range corpus.Labels {
+		counts[y]++
+		m := means.RawRowView(y)
+		for j, v := range rows.RawRowView(i) {
+			m[j] += v
+		}
+	}
+	for c, n := range counts {
+		for j := range k {
+			means.Set(c, j, means.At(c, j)/math.Max(n, 1))
+		}
+	}
+	return means, counts
+}
+
+func meanAbs(t *onnx.Tensor) float64 {
+	var s float64
+	for _, v := range t.F32() {
+		s += math.Abs(float64(v)) / float64(t.Len())
+	}
+	return s
+}
+
+func identity(n int) []float64 {
+	out := make([]float64, n*n)
+	for i := range n {
+		out[i*n+i] = 1
+	}
+	return out
+}
+
+// dense is a matrix of a tensor of rank 2, tensor the way back.
+func dense(t *onnx.Tensor) *mat.Dense {
+	m := mat.NewDense(t.Shape[0], t.Shape[1], nil)
+	for i, v := range t.F32() {
+		m.RawMatrix().Data[i] = float64(v)
+	}
+	return m
+}
+
+func tensor(m *mat.Dense) *onnx.Tensor {
+	r, c := m.Dims()
+	t := onnx.ZerosF32(r, c)
+	for i := range r {
+		for j, v := range m.RawRowView(i) {
+			t.F32()[i*c+j] = float32(v)
+		}
+	}
+	return t
+}

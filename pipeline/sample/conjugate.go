@@ -1,0 +1,269 @@
+package sample
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"golang.org/x/sync/errgroup"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/pipeline/compress"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/point"
+)
+
+// rowChunk is how many feature rows one call of the session maps: fixed, so that a row does not depend on the machine.
+const rowChunk = 1024
+
+// Conjugate runs a conjugate predictor: uploads of class means, posterior samples in closed form, and the points that
+// these stand for. It may be used by several goroutines where its engine's sessions may; see [Predictor] on threads.
+type Conjugate struct {
+	// Workers is how many chunks of feature rows run at once; 0 means 1. Figures do not depend on it.
+	Workers int
+
+	config   models.ConjugateConfig
+	manifest models.Manifest
+	values   map[string]*onnx.Tensor
+	client   *compress.Compressor
+
+	coordinates *onnx.Model
+	parts       map[string]engine.Session
+}
+
+// Parts that are loaded.
+var conjugateParts = map[string][]string{
+	models.ConjCoordinates: {models.ConjCoordinates},
+	models.ConjHeads:       {models.ConjHeads},
+	models.ConjMeanHead:    {models.ConjMeanHead},
+	models.ConjDrawn:       {models.ConjDrawn, models.ConjDrawnWeights, models.ConjContext, models.ConjContextMasses},
+	models.ConjLow:         {models.ConjLogOddsLow, models.ConjLogOddsHigh},
+}
+
+// NewConjugate prepares a conjugate predictor for running.
+func NewConjugate(e engine.Engine, m *onnx.Model) (_ *Conjugate, err error) {
+	c := &Conjugate{parts: map[string]engine.Session{}}
+	if c.config, c.values, err = models.ConjugateValues(m); err != nil {
+		return nil, fmt.Errorf("conjugate predictor: %w", err)
+	}
+	if c.manifest, err = models.ReadManifest(m); err != nil {
+		return nil, fmt.Errorf("conjugate predictor: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	embedding, err := models.ConjugateEmbedding(m, false)
+	if err != nil {
+		return nil, err
+	}
+	if c.client, err = compress.New(e, embedding); err != nil {
+		return nil, err
+	}
+	if c.coordinates, err = models.ConjugatePart(m, models.ConjCoordinates); err != nil {
+		return nil, err
+	}
+	for name, outputs := range conjugateParts {
+		part, err := models.ConjugatePart(m, outputs...)
+		if err != nil {
+			return nil, err
+		}
+		if c.parts[name], err = e.Load(part); err != nil {
+			return nil, fmt.Errorf("conjugate predictor: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// Manifest is the predictor's.
+func (c *Conjugate) Manifest() models.Manifest { return c.manifest }
+
+// Close releases the sessions.
+func (c *Conjugate) Close() error {
+	var errs []error
+	if c.client != nil {
+		errs = append(errs, c.client.Close())
+	}
+	for _, s := range c.parts {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Graph is that of [Conjugate.Of], features [n, dx] to coordinates [n, k].
+func (c *Conjugate) Graph() *onnx.Model { return c.coordinates }
+
+// LatentSize is C k, the numbers of a sample's latent.
+func (c *Conjugate) LatentSize() int { return c.config.C * c.config.K }
+
+// Compress makes one upload a client: of each class that it holds the mean of w, k numbers, with the class's mass.
+func (c *Conjugate) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {
+	out, err := c.client.Compress(ctx, clients)
+	for i, u := range out {
+		out[i] = u.Held()
+	}
+	return out, err
+}
+
+// Of are the coordinates w R of feature rows, which heads are on.
+func (c *Conjugate) Of(ctx context.Context, features []float32) ([]float32, error) {
+	dx, k := c.config.Dx, c.config.K
+	if len(features)%dx != 0 {
+		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d", len(features), dx)
+	}
+	n := len(features) / dx
+	out := make([]float32, n*k)
+	return out, c.chunks(ctx, n, func(from, to int) error {
+		rows, err := engine.Eval(c.parts[models.ConjCoordinates], map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)})
+		if err != nil {
+			return err
+		}
+		copy(out[from*k:], rows[models.ConjCoordinates].F32())
+		return nil
+	})
+}
+
+func (c *Conjugate) chunks(ctx context.Context, n int, do func(from, to int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(c.Workers, 1))
+	for from := 0; from < n; from += rowChunk {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return do(from, min(from+rowChunk, n))
+		})
+	}
+	return g.Wait()
+}
+
+// context are the inputs that say what was uploaded: class means of w (k numbers) or of phi (dx numbers).
+func (c *Conjugate) context(seen *point.Set) (map[string]*onnx.Tensor, error) {
+	if seen == nil || seen.N < 1 {
+		return nil, fmt.Errorf("conjugate predictor: no uploaded points; give at least one")
+	}
+	k := c.config.K
+	if seen.C != c.config.C || seen.Dx != k && seen.Dx != c.config.Dx {
+		return nil, fmt.Errorf("conjugate predictor: the uploads have %d numbers a point and %d classes, the predictor takes %d coordinates or %d features, and %d classes; use models that were made for each other", seen.Dx, seen.C, k, c.config.Dx, c.config.C)
+	}
+	if seen.Dx != k {
+		seen = c.project(seen)
+	}
+	return map[string]*onnx.Tensor{"points": onnx.NewTensor(seen.Z, 1, seen.N, k+seen.C), "weights": onnx.NewTensor(seen.W, 1, seen.N)}, nil
+}
+
+// project turns class means of phi into those of w.
+func (c *Conjugate) project(seen *point.Set) *point.Set {
+	k := c.config.K
+	v, origin := c.values[models.ConjMap].F32(), c.values[models.ConjOrigin].F32()
+	out := point.New(seen.N, k, seen.C)
+	copy(out.W, seen.W)
+	for i := range seen.N {
+		from, to := seen.Row(i), out.Row(i)
+		copy(to[k:], from[seen.Dx:])
+		for j := range k {
+			w := -float64(origin[j])
+			for d, x := range from[:seen.Dx] {
+				w += float64(x) * float64(v[d*k+j])
+			}
+			to[j] = float32(w)
+		}
+	}
+	return out
+}
+
+// Heads are the posterior samples given the pooled uploads, one a latent (samples x C x k numbers from N(0, 1)): heads on
+// the coordinates of [Conjugate.Of], in the limit of infinitely many drawn points.
+func (c *Conjugate) Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]erm.Theta, error) {
+	in, err := c.withLatent(seen, latent, samples)
+	if err != nil {
+		return nil, err
+	}
+	return c.thetas(ctx, models.ConjHeads, in, samples)
+}
+
+// Mean is the head of the posterior means given the pooled uploads.
+func (c *Conjugate) Mean(ctx context.Context, seen *point.Set) (erm.Theta, error) {
+	in, err := c.context(seen)
+	if err != nil {
+		return erm.Theta{}, err
+	}
+	out, err := c.thetas(ctx, models.ConjMeanHead, in, 1)
+	if err != nil {
+		return erm.Theta{}, err
+	}
+	return out[0], nil
+}
+
+func (c *Conjugate) withLatent(seen *point.Set, latent []float32, samples int) (map[string]*onnx.Tensor, error) {
+	in, err := c.context(seen)
+	if err != nil {
+		return nil, err
+	}
+	if samples < 1 || len(latent) != samples*c.LatentSize() {
+		return nil, fmt.Errorf("conjugate predictor: a latent of %d numbers for %d samples; want samples x %d, and at least one sample", len(latent), samples, c.LatentSize())
+	}
+	in["latent"] = onnx.NewTensor(latent, samples, c.config.C, c.config.K)
+	return in, nil
+}
+
+func (c *Conjugate) thetas(ctx context.Context, part string, in map[string]*onnx.Tensor, n int) ([]erm.Theta, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	out, err := engine.Eval(c.parts[part], in)
+	if err != nil {
+		return nil, fmt.Errorf("conjugate predictor: %w", err)
+	}
+	d, classes := c.config.K+1, c.config.C
+	all := out[part].F32()
+	if len(all) != n*d*classes {
+		return nil, fmt.Errorf("conjugate predictor: it gave %v; want %d x %d x %d", out[part], n, d, classes)
+	}
+	heads := make([]erm.Theta, n)
+	for s := range heads {
+		heads[s] = erm.NewTheta(d, classes)
+		for i := range heads[s].W {
+			v := float64(all[s*d*classes+i])
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return nil, fmt.Errorf("conjugate predictor: head %d holds %v; check the uploads for numbers out of range", s, v)
+			}
+			heads[s].W[i] = v
+		}
+	}
+	return heads, nil
+}
+
+// Draw is the road that the closed form is the end of: for each latent 2 f points of the heads' coordinates with labels and
+// weights, from noise (samples x f x k numbers from N(0, 1)), and the pooled uploads as points there. The head fitted to both
+// by pipeline/erm tends to that of [Conjugate.Heads] as f grows.
+func (c *Conjugate) Draw(_ context.Context, seen *point.Set, latent, noise []float32, samples int) (context *point.Set, drawn []*point.Set, err error) {
+	in, err := c.withLatent(seen, latent, samples)
+	if err != nil {
+		return nil, nil, err
+	}
+	k, classes := c.config.K, c.config.C
+	if len(noise) == 0 || len(noise)%(samples*k) != 0 {
+		return nil, nil, fmt.Errorf("conjugate predictor: %d noise numbers for %d samples; want samples x f x %d with f of at least 1", len(noise), samples, k)
+	}
+	f := len(noise) / (samples * k)
+	in["noise"] = onnx.NewTensor(noise, samples, f, k)
+	out, err := engine.Eval(c.parts[models.ConjDrawn], in)
+	if err != nil {
+		return nil, nil, fmt.Errorf("conjugate predictor: %w", err)
+	}
+	set := func(points, weights string, i, n int) *point.Set {
+		s := point.New(n, k, classes)
+		copy(s.Z, out[points].F32()[i*n*(k+classes):])
+		copy(s.W, out[weights].F32()[i*n:])
+		return s
+	}
+	for i := range samples {
+		drawn = append(drawn, set(models.ConjDrawn, models.ConjDrawnWeights, i, 2*f))
+	}
+	return set(models.ConjContext, models.ConjContextMasses, 0, classes).Held(), drawn, nil
+}

@@ -1,0 +1,172 @@
+package sample
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/meta"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
+	"fmp/pipeline/task"
+)
+
+// conjugateWorld is an untrained conjugate predictor of Gaussian classes and clients of them, the last class held by nobody.
+func conjugateWorld(t *testing.T) (*Conjugate, []*point.Set, *task.Bank) {
+	t.Helper()
+	const dx, c = 8, 4
+	means := make([]float32, c*dx)
+	rng.Normal(rng.New(1, "means"), means)
+	draw := func(name string, n, classes int) *task.Bank {
+		r := rng.New(1, name)
+		x, y := make([]float32, n*dx), make([]int, n)
+		rng.Normal(r, x)
+		for i := range y {
+			y[i] = i % classes
+			for j := range dx {
+				x[i*dx+j] += means[y[i]*dx+j]
+			}
+		}
+		b, err := task.NewBank(x, dx, y, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	m, err := meta.UntrainedConjugate(draw("corpus", 800, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close() })
+	k, err := NewConjugate(eng, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.Close() })
+	bank := draw("clients", 30, c-1)
+	var clients []*point.Set
+	for i := range 3 {
+		rows := []int{}
+		for j := range 10 {
+			rows = append(rows, i*10+j)
+		}
+		clients = append(clients, bank.Points(rows, nil))
+	}
+	return k, clients, draw("test", 400, c)
+}
+
+// TestClosedFormIsTheLimitOfTheFit: heads fitted to pooled points and many antithetic draws predict what the closed form
+// predicts, the nearer the more there are.
+func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
+	ctx := context.Background()
+	k, clients, test := conjugateWorld(t)
+	uploads, err := k.Compress(ctx, clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := point.Pool(uploads...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const samples = 4
+	latent := make([]float32, samples*k.LatentSize())
+	rng.Normal(rng.New(1, "latent"), latent)
+	heads, err := k.Heads(ctx, seen, latent, samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := k.Of(ctx, test.Features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// distance is the mean total variation between the predictions of the closed form's heads and of fitted ones.
+	distance := func(f int) float64 {
+		noise := make([]float32, samples*f*k.config.K)
+		rng.Normal(rng.New(1, "noise", f), noise)
+		pooled, drawn, err := k.Draw(ctx, seen, latent, noise, samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum float64
+		for i, set := range drawn {
+			problem, err := erm.FromSets(0.3, pooled, set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fit, err := erm.Solve(ctx, problem, erm.Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := metric.Predict(ctx, heads[i:i+1], rows, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := metric.Predict(ctx, []erm.Theta{fit.Theta}, rows, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j := range a.P {
+				sum += math.Abs(a.P[j]-b.P[j]) / 2
+			}
+		}
+		return sum / float64(samples*test.Len())
+	}
+	few, many := distance(500), distance(20000)
+	t.Logf("total variation to the closed form: %.4f with 1,000 draws, %.4f with 40,000", few, many)
+	if many > 0.005 || few < 2*many {
+		t.Errorf("total variation to the closed form is %.4f with 1,000 draws and %.4f with 40,000; want it to vanish", few, many)
+	}
+}
+
+// TestConjugateUploads: a client uploads the classes that it holds; means of w and of phi say the same.
+func TestConjugateUploads(t *testing.T) {
+	ctx := context.Background()
+	k, clients, _ := conjugateWorld(t)
+	uploads, err := k.Compress(ctx, clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, u := range uploads {
+		if u.N != 3 || u.Dx != k.config.K || u.Mass() != 10 {
+			t.Errorf("upload %d: %d points of %d numbers with mass %v; want 3 of %d with mass 10", i, u.N, u.Dx, u.Mass(), k.config.K)
+		}
+	}
+	phi := point.New(1, k.config.Dx, k.config.C)
+	rng.Normal(rng.New(1, "phi"), phi.Z[:k.config.Dx])
+	phi.Z[k.config.Dx] = 1
+	a, err := k.Mean(ctx, phi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := k.Mean(ctx, k.project(phi))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range a.W {
+		if math.Abs(a.W[i]-b.W[i]) > 1e-9 {
+			t.Fatalf("weight %d is %v from means of phi and %v from means of w", i, a.W[i], b.W[i])
+		}
+	}
+	for _, c := range []struct {
+		want string
+		run  func() error
+	}{
+		{"5 numbers", func() error { _, err := k.Mean(ctx, point.New(1, 5, 4)); return err }},
+		{"latent of 3", func() error { _, err := k.Heads(ctx, phi, make([]float32, 3), 1); return err }},
+		{"no uploaded", func() error { _, err := k.Mean(ctx, &point.Set{}); return err }},
+		{"5 feature values", func() error { _, err := k.Of(ctx, make([]float32, 5)); return err }},
+	} {
+		if err := c.run(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v does not say %q", err, c.want)
+		}
+	}
+}
