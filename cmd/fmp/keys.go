@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/onnx/atomicfile"
+	"fmp/pipeline/federate/identity"
+)
+
+// madeKeys is what fmp keys prints.
+type madeKeys struct {
+	Roster  string            `json:"roster"`
+	Clients int               `json:"clients"` // in the roster now
+	Keys    map[string]string `json:"keys"`    // file of each client's new key
+}
+
+func newKeysCommand() *cobra.Command {
+	var dir, roster string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "keys NAME...",
+		Short: "Make keys for the clients of a federation, and the roster that a round lets in",
+		Long: `Make an Ed25519 key for each client named, in a file of its own that its owner alone can read, and add its public half
+to the roster: the file of clients that a round lets in. Give each client its key file, by a safe road, and delete it
+here. Better still, let each client make its own (fmp-edge key): then no key leaves its machine, and the line that
+fmp-edge key prints is added to the roster as it is.
+
+A roster is text, one client a line: ed25519 PUBLIC-KEY NAME. Who is to be let in no more is taken out of it; a running
+fmp serve reads it when it starts, and nothing is lost by a restart.`,
+		Example: `  fmp keys ward-1 ward-2 ward-3 --dir keys
+  fmp keys shop-17 --dir keys --roster roster.txt`,
+		Args: rangeArgs(1, 0, "NAME"),
+	}
+	cmd.Flags().StringVar(&dir, "dir", "keys", "`FOLDER` for the key files")
+	cmd.Flags().StringVar(&roster, "roster", "roster.txt", "`FILE` of the roster; clients are added to one that is there")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		text, err := os.ReadFile(roster)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return usageError(err)
+		}
+		if len(text) > 0 {
+			if _, err := identity.ParseRoster(text); err != nil {
+				return usageError(fmt.Errorf("roster %s: %w", roster, err))
+			}
+			text = []byte(strings.TrimRight(string(text), "\n") + "\n")
+		}
+		res := madeKeys{Roster: roster, Keys: map[string]string{}}
+		keys := make([]*identity.Key, len(names))
+		for i, name := range names {
+			if keys[i], err = identity.New(name); err != nil {
+				return usageError(err)
+			}
+			text = append(text, keys[i].Line()+"\n"...)
+		}
+		all, err := identity.ParseRoster(text)
+		if err != nil {
+			return usageError(fmt.Errorf("roster %s with the new clients: %w", roster, err))
+		}
+		res.Clients = all.Len()
+		for i, name := range names {
+			// A name may hold what a file's name may not.
+			path := filepath.Join(dir, url.PathEscape(name)+".key")
+			if err := keys[i].Save(path); err != nil {
+				return usageError(err)
+			}
+			res.Keys[name] = path
+		}
+		if err := atomicfile.WriteBytes(roster, text); err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), res)
+		}
+		for _, name := range names {
+			fmt.Fprintf(cmd.OutOrStdout(), "key:    %s (%s)\n", res.Keys[name], name)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "roster: %s (%d clients)\n", roster, res.Clients)
+		return err
+	}
+	return cmd
+}

@@ -1,0 +1,545 @@
+// Package honesty says how probable it is that each client of a round uploaded what it computed from images of the classes
+// that it names, as part of the posterior: every posterior sample draws who is honest, and reads the uploads of those.
+//
+// Uploads are class means in coordinates in which a class's points have covariance I and class means are N(0, diag(λ))
+// (package posterior's conjugate form). A cell is a client and a class with mass N > 0; its precision
+//
+//	a = 1 / (2.5/N + 0.3)
+//
+// lets no cell count for more than 3.3 points. With z_m = 1 for an honest client and μ_c shared by the honest ones,
+//
+//	honest:  x_mc ~ N(μ_c, 1/a),  μ_c ~ N(0, λ)      integrated out
+//	bad:     x_mc ~ .6  N(m_c, v_c + 1/a)            this cell is right after all (attacks on one class)
+//	              + .3  Σ_{j≠c} T_cj N(m_j, v_j + 1/a)   another class's (flipped labels)
+//	              + .05 N(0, λ + 1/a)                a class that nobody holds
+//	              + .05 N(0, 30 (λ + 1/a))           rubbish
+//
+// where (m, v) are the moments of μ given the honest uploads, and T_c ~ Dirichlet(.3/(C−1)) is shared by all bad clients, so
+// that colluders pay for their target once (integrated by a variational bound). A class that one client alone holds has
+// (m_c, v_c) = (0, λ): three of the densities agree there, so that its holder is not suspected for it. The likelihood counts
+// with power .5, a client is honest with probability .95 beforehand, and fewer than half are bad. The numbers were fitted on
+// corpora under simulated attacks and are the same for all data sets.
+//
+// What it cannot see: colluders who outnumber the honest holders of a class.
+package honesty
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"fmp/models/rng"
+)
+
+// The model's numbers.
+const (
+	pointVariance = 2.5 // s2: variance of a mean of one point, within a client
+	cellVariance  = 0.3 // t2: variance of a mean of any number of points
+	power         = 0.5
+	priorHonest   = 0.95
+	rubbish       = 30.0
+	shared        = 0.3 // of the Dirichlet
+)
+
+var mix = [4]float64{0.6, 0.3, 0.05, 0.05}
+
+// Exact is the largest number of clients of which every state is weighed; chains propose the states of more.
+const Exact = 10
+
+// Chains and sweeps of the annealed Gibbs sampler.
+const (
+	chains = 24
+	sweeps = 20
+)
+
+// Uploads are the bounded uploads of a round.
+type Uploads struct {
+	Clients, Classes, K int
+	// Masses [clients, classes]; 0 where a client holds nothing of a class.
+	Masses []float64
+	// Means [clients, classes, k] of the classes; whatever where the mass is 0.
+	Means []float64
+}
+
+// States are who may be honest, and how probably.
+type States struct {
+	// Honest [state][client].
+	Honest [][]bool
+	// P of each state; they sum to 1.
+	P []float64
+}
+
+// Marginal is the probability of each client to be honest.
+func (s *States) Marginal() []float64 {
+	out := make([]float64, len(s.Honest[0]))
+	for q, z := range s.Honest {
+		for m, honest := range z {
+			if honest {
+				out[m] += s.P[q]
+			}
+		}
+	}
+	for m := range out {
+		out[m] = min(out[m], 1)
+	}
+	return out
+}
+
+// Draw is one state for each of n posterior samples, by systematic resampling: a state of probability p is drawn n p times, to
+// within one.
+func (s *States) Draw(n int, r *rand.Rand) [][]bool {
+	out := make([][]bool, n)
+	u, at, sum := r.Float64(), 0, s.P[0]
+	for i := range out {
+		for (u+float64(i))/float64(n) > sum && at+1 < len(s.P) {
+			at++
+			sum += s.P[at]
+		}
+		out[i] = s.Honest[at]
+	}
+	r.Shuffle(n, func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// Dispute is, for each class, the share of its mass that the posterior leaves out; above 0.35 it is contested.
+func (s *States) Dispute(u Uploads) []float64 {
+	p := s.Marginal()
+	out, all := make([]float64, u.Classes), make([]float64, u.Classes)
+	for m := range u.Clients {
+		for c := range u.Classes {
+			n := u.Masses[m*u.Classes+c]
+			all[c] += n
+			out[c] += n * (1 - p[m])
+		}
+	}
+	for c := range out {
+		if all[c] > 0 {
+			out[c] /= all[c]
+		}
+	}
+	return out
+}
+
+// Contested is the share of a class's mass left out from which on it is contested.
+const Contested = 0.35
+
+// Infer weighs the states of a round. lambda [k] are the variances of class means between the corpus's classes. seed names the
+// streams of the chains, which more than [Exact] clients need; threads (0: one a processor) does not change the figures.
+func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64, threads int) (*States, error) {
+	h, err := newModel(u, lambda)
+	if err != nil {
+		return nil, fmt.Errorf("honesty: %w", err)
+	}
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	var states [][]bool
+	if u.Clients <= Exact {
+		for s := range uint(1) << u.Clients {
+			if z := fromBits(s, u.Clients); 2*(u.Clients-bits.OnesCount(s)) < u.Clients {
+				states = append(states, z)
+			}
+		}
+	} else if states, err = h.propose(ctx, seed, threads); err != nil {
+		return nil, err
+	}
+	l := make([]float64, len(states))
+	g, work := errgroup.WithContext(ctx)
+	g.SetLimit(threads)
+	for q := range states {
+		g.Go(func() error {
+			if err := work.Err(); err != nil {
+				return err
+			}
+			l[q] = h.logPosterior(states[q])
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	top := slices.Max(l)
+	var sum float64
+	for q := range l {
+		l[q] = math.Exp(l[q] - top)
+		sum += l[q]
+	}
+	for q := range l {
+		l[q] /= sum
+	}
+	return &States{states, l}, nil
+}
+
+func fromBits(s uint, n int) []bool {
+	z := make([]bool, n)
+	for m := range z {
+		z[m] = s>>m&1 == 1
+	}
+	return z
+}
+
+// cell is what a client says of a class.
+type cell struct {
+	class        int
+	a, iv        float64   // precision, and its inverse
+	x            []float64 // [k]
+	fresh, broad float64   // log densities that depend on nothing else
+}
+
+// model is the uploads, prepared.
+type model struct {
+	clients, classes, k int
+	lambda              []float64
+	cells               [][]cell  // by client
+	e                   []float64 // by client: the parts of the honest likelihood that depend on nothing else
+}
+
+var log2pi = math.Log(2 * math.Pi)
+
+func newModel(u Uploads, lambda []float64) (*model, error) {
+	h := &model{clients: u.Clients, classes: u.Classes, k: u.K, lambda: lambda}
+	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K || len(u.Masses) != u.Clients*u.Classes || len(u.Means) != len(u.Masses)*u.K {
+		return nil, fmt.Errorf("%d clients, %d classes, k %d with %d masses, %d means and %d variances; want clients x classes masses, as many x k means, k variances, 2 classes or more",
+			u.Clients, u.Classes, u.K, len(u.Masses), len(u.Means), len(lambda))
+	}
+	for j, v := range lambda {
+		if !(v > 0) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("lambda[%d] is %v; want finite numbers above 0", j, v)
+		}
+	}
+	h.cells, h.e = make([][]cell, u.Clients), make([]float64, u.Clients)
+	for m := range u.Clients {
+		for c := range u.Classes {
+			n := u.Masses[m*u.Classes+c]
+			if !(n >= 0) || math.IsInf(n, 0) {
+				return nil, fmt.Errorf("client %d has mass %v of class %d; want finite numbers of at least 0", m, n, c)
+			}
+			if n == 0 {
+				continue
+			}
+			x := u.Means[(m*u.Classes+c)*u.K:][:u.K]
+			l := cell{class: c, iv: pointVariance/max(n, 1e-9) + cellVariance, x: x}
+			l.a = 1 / l.iv
+			var norm float64
+			for j, v := range x {
+				if math.IsNaN(v) || math.Abs(v) > 1e100 {
+					return nil, fmt.Errorf("client %d has %v in its mean of class %d; want finite numbers", m, v, c)
+				}
+				norm += v * v
+				s := lambda[j] + l.iv
+				l.fresh -= 0.5 * (v*v/s + math.Log(s) + log2pi)
+				l.broad -= 0.5 * (v*v/(rubbish*s) + math.Log(rubbish*s) + log2pi)
+			}
+			h.e[m] += 0.5*float64(u.K)*(math.Log(l.a)-log2pi) - 0.5*l.a*norm
+			h.cells[m] = append(h.cells[m], l)
+		}
+	}
+	return h, nil
+}
+
+// state is sums over the honest clients of a state, and the moments of class means given them.
+type state struct {
+	h    *model
+	n    []float64 // [classes] precisions
+	s    []float64 // [classes, k] precision times mean
+	e    float64
+	mean []float64 // [classes, k]
+	v    []float64 // [classes, k]
+}
+
+func (h *model) start(z []bool) *state {
+	st := &state{h: h, n: make([]float64, h.classes), s: make([]float64, h.classes*h.k), mean: make([]float64, h.classes*h.k), v: make([]float64, h.classes*h.k)}
+	for m, honest := range z {
+		if honest {
+			st.add(m, 1)
+		}
+	}
+	for c := range h.classes {
+		st.moments(c)
+	}
+	return st
+}
+
+// add puts a client's cells in (sign 1) or takes them out (-1). Moments are the caller's.
+func (st *state) add(m int, sign float64) {
+	k := st.h.k
+	for _, l := range st.h.cells[m] {
+		st.n[l.class] += sign * l.a
+		s := st.s[l.class*k:][:k]
+		for j, x := range l.x {
+			s[j] += sign * l.a * x
+		}
+	}
+	st.e += sign * st.h.e[m]
+}
+
+// moments computes those of a class: v = λ/(1 + nλ), mean = v s.
+func (st *state) moments(c int) {
+	k := st.h.k
+	n := max(st.n[c], 0) // rounding, where all have gone
+	for j, l := range st.h.lambda {
+		v := l / (1 + n*l)
+		st.v[c*k+j], st.mean[c*k+j] = v, v*st.s[c*k+j]
+	}
+}
+
+// honest is log p(honest uploads | state), class means integrated out.
+func (st *state) honest() float64 {
+	k, out := st.h.k, st.e
+	for c := range st.h.classes {
+		for j, l := range st.h.lambda {
+			g, s := 1+st.n[c]*l, st.s[c*k+j]
+			out += -0.5*math.Log(g) + 0.5*l*s*s/g
+		}
+	}
+	return out
+}
+
+// components writes a cell's log densities: of each class, of a fresh class, of rubbish.
+func (st *state) components(l *cell, out []float64) {
+	k := st.h.k
+	for c := range st.h.classes {
+		mean, v := st.mean[c*k:][:k], st.v[c*k:][:k]
+		q, logs, product := 0.0, 0.0, 1.0
+		for j, x := range l.x {
+			w := v[j] + l.iv
+			d := x - mean[j]
+			q += d * d / w
+			// One logarithm of many factors; they are taken out before they leave the range.
+			if product *= w; product < 1e-200 || product > 1e200 {
+				logs += math.Log(product)
+				product = 1
+			}
+		}
+		out[c] = -0.5 * (q + logs + math.Log(product) + float64(k)*log2pi)
+	}
+	out[st.h.classes], out[st.h.classes+1] = l.fresh, l.broad
+}
+
+// types are the log weights of a component's type for a cell of class c: this class, another, fresh, rubbish.
+func (h *model) types(c int) []float64 {
+	out := make([]float64, h.classes+2)
+	for j := range h.classes {
+		out[j] = math.Log(mix[1])
+	}
+	out[c], out[h.classes], out[h.classes+1] = math.Log(mix[0]), math.Log(mix[2]), math.Log(mix[3])
+	return out
+}
+
+// contamination is the log weights of the mixture of bad cells, [classes][classes+2], and a bound on log p(bad uploads |
+// honest ones), after so many rounds of coordinate ascent.
+func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound float64) {
+	h := st.h
+	C := h.classes
+	alpha := shared / float64(C-1)
+	types := make([][]float64, C)
+	weights = make([][]float64, C)
+	for c := range C {
+		types[c] = h.types(c)
+		weights[c] = slices.Clone(types[c])
+		for j := range C {
+			if j != c {
+				weights[c][j] -= math.Log(float64(C - 1))
+			}
+		}
+	}
+	type badCell struct {
+		class   int
+		density []float64
+	}
+	var bad []badCell
+	for m, honest := range z {
+		if honest {
+			continue
+		}
+		for i := range h.cells[m] {
+			d := make([]float64, C+2)
+			st.components(&h.cells[m][i], d)
+			bad = append(bad, badCell{h.cells[m][i].class, d})
+		}
+	}
+	if len(bad) == 0 {
+		return weights, 0
+	}
+	r := make([][]float64, len(bad))
+	a := make([][]float64, len(bad)) // normalised log weights: density + weight - log sum
+	for i := range bad {
+		r[i], a[i] = make([]float64, C+2), make([]float64, C+2)
+	}
+	target := make([][]float64, C) // parameters of the Dirichlet of T_c
+	for range rounds {
+		for c := range C {
+			target[c] = make([]float64, C)
+			for j := range C {
+				if j != c {
+					target[c][j] = alpha
+				}
+			}
+		}
+		for i, b := range bad {
+			for j, d := range b.density {
+				a[i][j] = d + weights[b.class][j]
+			}
+			z := logSum(a[i])
+			for j := range a[i] {
+				a[i][j] -= z
+				r[i][j] = math.Exp(a[i][j])
+				if j < C && j != b.class {
+					target[b.class][j] += r[i][j]
+				}
+			}
+		}
+		for c := range C {
+			var sum float64
+			for _, v := range target[c] {
+				sum += v
+			}
+			for j := range C {
+				if j != c {
+					weights[c][j] = types[c][j] + math.Log(max(target[c][j], 1e-300)/sum)
+				}
+			}
+		}
+	}
+	for i, b := range bad {
+		for j, p := range r[i] {
+			if p > 0 {
+				bound += p * (b.density[j] + types[b.class][j] - a[i][j])
+			}
+		}
+	}
+	prior := make([]float64, C-1)
+	for j := range prior {
+		prior[j] = alpha
+	}
+	for c := range C {
+		posterior := make([]float64, 0, C-1)
+		for j, v := range target[c] {
+			if j != c {
+				posterior = append(posterior, v)
+			}
+		}
+		bound += logBeta(posterior) - logBeta(prior)
+	}
+	return weights, bound
+}
+
+// logBeta is the logarithm of the multivariate beta function, the Dirichlet's normaliser.
+func logBeta(a []float64) float64 {
+	var sum, out float64
+	for _, v := range a {
+		g, _ := math.Lgamma(v)
+		out += g
+		sum += v
+	}
+	g, _ := math.Lgamma(sum)
+	return out - g
+}
+
+func logSum(x []float64) float64 {
+	top := slices.Max(x)
+	var sum float64
+	for _, v := range x {
+		sum += math.Exp(v - top)
+	}
+	return top + math.Log(sum)
+}
+
+// logPosterior is power log p(uploads | z) + log p(z), up to a constant.
+func (h *model) logPosterior(z []bool) float64 {
+	st := h.start(z)
+	_, bad := st.contamination(z, 2)
+	out := power * (st.honest() + bad)
+	for _, honest := range z {
+		if honest {
+			out += math.Log(priorHonest)
+		} else {
+			out += math.Log(1 - priorHonest)
+		}
+	}
+	return out
+}
+
+// propose runs annealed Gibbs chains over the clients and returns their last states, each once, of which fewer than half are
+// bad; all honest is among them.
+func (h *model) propose(ctx context.Context, seed uint64, threads int) ([][]bool, error) {
+	ends := make([][]bool, chains)
+	g, work := errgroup.WithContext(ctx)
+	g.SetLimit(threads)
+	for i := range ends {
+		g.Go(func() error {
+			r := rng.New(seed, "honesty", "chain", i)
+			z := make([]bool, h.clients)
+			for m := range z {
+				z[m] = r.Float64() < 0.7 || i == 0
+			}
+			for t := range sweeps {
+				if err := work.Err(); err != nil {
+					return err
+				}
+				h.sweep(z, power*min(1, 0.03*math.Pow(1/0.03, float64(t)/(0.6*sweeps))), r)
+			}
+			ends[i] = z
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	all := make([]bool, h.clients)
+	for m := range all {
+		all[m] = true
+	}
+	var out [][]bool
+	for _, z := range append(ends, all) {
+		bad := 0
+		for _, honest := range z {
+			if !honest {
+				bad++
+			}
+		}
+		if 2*bad < h.clients && !slices.ContainsFunc(out, func(o []bool) bool { return slices.Equal(o, z) }) {
+			out = append(out, z)
+		}
+	}
+	return out, nil
+}
+
+// sweep draws each client anew given the others, the likelihood with power eta.
+func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
+	st := h.start(z)
+	weights, _ := st.contamination(z, 1)
+	odds := math.Log(priorHonest / (1 - priorHonest))
+	density := make([]float64, h.classes+2)
+	for _, m := range r.Perm(h.clients) {
+		if z[m] {
+			st.add(m, -1)
+			for _, l := range h.cells[m] {
+				st.moments(l.class)
+			}
+		}
+		var good, bad float64
+		for i := range h.cells[m] {
+			l := &h.cells[m][i]
+			st.components(l, density)
+			good += density[l.class]
+			for j, w := range weights[l.class] {
+				density[j] += w
+			}
+			bad += logSum(density)
+		}
+		x := min(max(eta*(good-bad)+odds, -50), 50)
+		if z[m] = r.Float64() < 1/(1+math.Exp(-x)); z[m] {
+			st.add(m, 1)
+			for _, l := range h.cells[m] {
+				st.moments(l.class)
+			}
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package honesty
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"fmp/models/rng"
+)
+
+// TestParity: log posteriors of states, probabilities of honesty and disputes are those of an independent implementation in
+// numpy, exactly for few clients; the chains of many find the same.
+func TestParity(t *testing.T) {
+	text, err := os.ReadFile("testdata/parity.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Clients, Classes, K int
+		Lam, Masses, Means  []float64
+		States              [][]int
+		LogPosterior        []float64 `json:"log_posterior"`
+		PHonest             []float64 `json:"p_honest"`
+		Dispute             []float64
+	}
+	if err := json.Unmarshal(text, &cases); err != nil || len(cases) == 0 {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		u := Uploads{c.Clients, c.Classes, c.K, c.Masses, c.Means}
+		h, err := newModel(u, c.Lam)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for q, bits := range c.States {
+			z := make([]bool, len(bits))
+			for m, b := range bits {
+				z[m] = b == 1
+			}
+			if got := h.logPosterior(z); !(math.Abs(got-c.LogPosterior[q]) <= 1e-5) {
+				t.Errorf("%d clients, state %d: log posterior %v, want %v", c.Clients, q, got, c.LogPosterior[q])
+			}
+		}
+		s, err := Infer(t.Context(), u, c.Lam, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tolerance := 1e-6
+		if c.Clients > Exact {
+			tolerance = 0.05 // which of the improbable states the chains end in is chance
+		}
+		for m, p := range s.Marginal() {
+			if !(math.Abs(p-c.PHonest[m]) <= tolerance) {
+				t.Errorf("%d clients: client %d is honest with %v, want %v", c.Clients, m, p, c.PHonest[m])
+			}
+		}
+		for k, d := range s.Dispute(u) {
+			if !(math.Abs(d-c.Dispute[k]) <= 0.02) {
+				t.Errorf("%d clients: dispute of class %d is %v, want %v", c.Clients, k, d, c.Dispute[k])
+			}
+		}
+	}
+}
+
+// round makes honest uploads of clients of n points each; the first bad of them name every class by the next one's name.
+func round(seed uint64, clients, classes, k, n, bad int) (Uploads, []float64) {
+	r := rng.New(seed, "round")
+	u := Uploads{clients, classes, k, make([]float64, clients*classes), make([]float64, clients*classes*k)}
+	lambda, mu := make([]float64, k), make([]float64, classes*k)
+	for j := range lambda {
+		lambda[j] = 12 - 10*float64(j)/float64(k)
+	}
+	for i := range mu {
+		mu[i] = r.NormFloat64() * math.Sqrt(lambda[i%k])
+	}
+	for m := range clients {
+		for range n {
+			y := r.IntN(classes)
+			label := y
+			if m < bad {
+				label = (y + 1) % classes
+			}
+			u.Masses[m*classes+label]++
+			for j := range k {
+				u.Means[(m*classes+label)*k+j] += mu[y*k+j] + r.NormFloat64()
+			}
+		}
+		for i := m * classes; i < (m+1)*classes; i++ {
+			for j := range k {
+				u.Means[i*k+j] /= max(u.Masses[i], 1)
+			}
+		}
+	}
+	return u, lambda
+}
+
+// TestHonesty: clients that name classes falsely are found, in few and in many; nobody else is; a client that alone holds a
+// class is kept; the number of threads makes no difference.
+func TestHonesty(t *testing.T) {
+	for _, c := range []struct{ clients, bad int }{{10, 2}, {10, 0}, {100, 20}, {100, 0}} {
+		u, lambda := round(3, c.clients, 10, 9, 20, c.bad)
+		start := time.Now()
+		s, err := Infer(t.Context(), u, lambda, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d clients, %d bad: %v, %d states", c.clients, c.bad, time.Since(start), len(s.P))
+		for m, p := range s.Marginal() {
+			if bad := m < c.bad; bad != (p < 0.5) || (bad && p > 0.02) || (!bad && p < 0.8) {
+				t.Errorf("%d clients, %d bad: client %d is honest with %.3f", c.clients, c.bad, m, p)
+			}
+		}
+		again, err := Infer(t.Context(), u, lambda, 1, 3)
+		if err != nil || !reflect.DeepEqual(s, again) {
+			t.Errorf("%d clients: other figures on other threads (%v)", c.clients, err)
+		}
+		count := 0
+		for _, z := range s.Draw(50, rng.New(1, "draw")) {
+			if !z[0] {
+				count++
+			}
+		}
+		if want := 50 * (1 - s.Marginal()[0]); math.Abs(float64(count)-want) > 1+1e-9 {
+			t.Errorf("%d clients: client 0 is bad in %d of 50 draws, want %.1f", c.clients, count, want)
+		}
+	}
+	u, lambda := round(4, 8, 5, 4, 20, 0)
+	for m := range 8 { // class 2 is client 3's alone
+		if m != 3 {
+			u.Masses[m*5+2] = 0
+		}
+	}
+	s, err := Infer(t.Context(), u, lambda, 1, 0)
+	if err != nil || s.Marginal()[3] < 0.8 || s.Dispute(u)[2] > Contested {
+		t.Errorf("the only holder of a class is honest with %.3f (%v)", s.Marginal()[3], err)
+	}
+}
+
+// TestRefused: what cannot be weighed is an error and not a figure.
+func TestRefused(t *testing.T) {
+	for name, change := range map[string]func(*Uploads, []float64){
+		"mass":   func(u *Uploads, _ []float64) { u.Masses[0] = math.NaN() },
+		"mean":   func(u *Uploads, _ []float64) { u.Masses[0], u.Means[0] = 1, math.Inf(1) },
+		"lambda": func(_ *Uploads, l []float64) { l[0] = 0 },
+		"sizes":  func(u *Uploads, _ []float64) { u.Means = u.Means[1:] },
+	} {
+		u, lambda := round(1, 4, 3, 2, 6, 0)
+		change(&u, lambda)
+		if _, err := Infer(t.Context(), u, lambda, 1, 0); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
