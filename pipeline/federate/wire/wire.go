@@ -1,5 +1,5 @@
 // Package wire is what client and server say to each other over HTTP: a round's description, receipts and refusals. The
-// package server writes them and the package sender reads them; openapi.yaml of package server states them.
+// package service writes them and the package sender reads them; openapi.yaml of package service states them.
 //
 // It stands on the standard library alone, as it is part of the program for small devices.
 package wire

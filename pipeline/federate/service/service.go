@@ -1,6 +1,6 @@
-// Package server is a round of a federation over HTTP: it says what to compute, takes one signed upload of each client of the
+// Package service is a round of a federation over HTTP: it says what to compute, takes one signed upload of each client of the
 // roster, keeps it, gives a signed receipt, pools what is in at quorum and at the deadline, and serves the classifier.
-package server
+package service
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/server"
 )
 
 // Pooled is what pooling makes of uploads.
@@ -37,7 +38,7 @@ type Config struct {
 	Key   *identity.Key
 	Store *store.Store
 	// Pool makes the classifier of uploads, which are in the order of their clients' names.
-	Pool func(ctx context.Context, uploads []*federate.Upload) (*Pooled, error)
+	Pool func(ctx context.Context, uploads []server.Upload) (*Pooled, error)
 	// Check, where there is one, refuses an upload that Decode and the round's bounds let through.
 	Check func(*federate.Upload) error
 	// Open readies a classifier for predictions; nil: there are none.

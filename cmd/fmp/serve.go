@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/serde"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/round"
+	"fmp/pipeline/federate/selfsigned"
+	"fmp/pipeline/federate/service"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/server"
+)
+
+// maxToken bounds a file with a token.
+const maxToken = 4 << 10
+
+// serveFlags are those of fmp serve that are no settings.
+type serveFlags struct {
+	round, listen, state, cert, key, token string
+	selfSigned, jsonLog                    bool
+	store                                  store.Options
+	natsToken                              string
+}
+
+// bindStore declares the flags that say where NATS is, for the server and for workers.
+func bindStore(cmd *cobra.Command, o *store.Options, token *string) {
+	f := cmd.Flags()
+	f.StringVar(&o.URL, "nats", "", "`URL` of NATS servers elsewhere, several separated by commas; passwords belong in --nats-creds or --nats-token-file")
+	f.StringVar(&o.Credentials, "nats-creds", "", "`FILE` of credentials (.creds) for them")
+	f.StringVar(&o.CA, "nats-ca", "", "`FILE` of certificates to trust for them")
+	f.StringVar(token, "nats-token-file", "", "`FILE` with the token of NATS servers, or of workers that --nats-listen lets in")
+}
+
+func newServeCommand() *cobra.Command {
+	var o serveFlags
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "serve --round FILE",
+		Short: "Serve a round of a federation: take uploads, pool them, give the classifier and predictions",
+		Long: `Open the round of a round file over HTTPS: clients (fmp-edge join) fetch the client graph, send one signed upload each and
+get a signed receipt. At quorum, at the deadline and when late uploads come, what is in is pooled into classifier.onnx.
+The page at / says who is in, who is missing and what was refused.
+
+State is kept in --state, by a NATS JetStream server inside this program, or on NATS servers elsewhere (--nats). A receipt is
+given only for what is kept: the program may be killed at any time and started again. --sync outlives a power cut as well.
+
+On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsewhere --tls-cert, --tls-key and --token-file
+(what readers of status, classifier and predictions must give) are needed. A roster is needed everywhere.`,
+		Example: `  fmp serve --round round.yaml
+  fmp serve --round round.yaml --tls-self-signed
+  fmp serve --round round.yaml --listen :8443 --tls-cert server.crt --tls-key server.key --token-file readers.token
+  fmp serve --round round.yaml --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --nats-creds fmp.creds --nats-replicas 3`,
+		Args: noArgs,
+	}
+	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
+	f := cmd.Flags()
+	f.StringVar(&o.round, "round", "", "round `FILE` (docs/federate.md)")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8443", "`HOST:PORT` to listen on; port 0 takes a free one")
+	f.StringVar(&o.state, "state", "", "`FOLDER` for state, the server's key among it (default: state beside the round file)")
+	f.StringVar(&o.cert, "tls-cert", "", "`FILE` with the certificate chain (PEM)")
+	f.StringVar(&o.key, "tls-key", "", "`FILE` with its private key (PEM)")
+	f.BoolVar(&o.selfSigned, "tls-self-signed", false, "make a certificate for loopback at the first start, in --state (server.crt)")
+	f.StringVar(&o.token, "token-file", "", "`FILE` with the token that readers give")
+	bindStore(cmd, &o.store, &o.natsToken)
+	f.IntVar(&o.store.Replicas, "nats-replicas", 1, "on how many of the servers of --nats everything is kept: 1 to 5")
+	f.StringVar(&o.store.Listen, "nats-listen", "", "loopback `HOST:PORT` on which the NATS server inside lets workers in (with --nats-token-file)")
+	f.BoolVar(&o.store.Sync, "sync", false, "give receipts only once the disk has the upload, so that they outlive a power cut")
+	f.BoolVar(&o.jsonLog, "log-json", false, "write the log as JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		return serveRound(cmd, cfg, s, o)
+	}
+	return cmd
+}
+
+// readToken reads a secret from a file.
+func readToken(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxToken+1))
+	if err != nil {
+		return "", fmt.Errorf("token %s: %w", path, err)
+	}
+	token := strings.TrimSpace(string(data))
+	if len(token) < 16 || len(token) > maxToken {
+		return "", fmt.Errorf("token %s: %d bytes; want 16 to %d, drawn at random (openssl rand -hex 24)", path, len(token), maxToken)
+	}
+	return token, nil
+}
+
+// check says what is missing, and fills in defaults.
+func (o *serveFlags) check() error {
+	if o.round == "" {
+		return errors.New("serve: --round is missing; docs/federate.md shows a round file")
+	}
+	if o.state == "" {
+		o.state = filepath.Join(filepath.Dir(o.round), "state")
+	}
+	if (o.cert == "") != (o.key == "") || (o.cert != "" && o.selfSigned) {
+		return errors.New("serve: give --tls-cert with --tls-key, or --tls-self-signed alone")
+	}
+	if err := checkStore(&o.store, o.natsToken); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	if o.store.Replicas < 1 || o.store.Replicas > 5 || (o.store.Replicas > 1 && o.store.URL == "") {
+		return fmt.Errorf("serve: --nats-replicas %d; allowed are 1 to 5, and more than 1 with --nats", o.store.Replicas)
+	}
+	if l := o.store.Listen; l != "" && (!isLoopback(l) || o.store.URL != "" || o.natsToken == "") {
+		return fmt.Errorf("serve: --nats-listen %s; want an address of loopback, with --nats-token-file and without --nats: workers elsewhere need NATS servers of their own, with TLS", l)
+	}
+	if !isLoopback(o.listen) && (o.cert == "" || o.token == "") {
+		return fmt.Errorf("serve: --listen %s is not loopback; there give --tls-cert, --tls-key and --token-file", o.listen)
+	}
+	return nil
+}
+
+// checkStore refuses secrets on the command line and reads the token.
+func checkStore(o *store.Options, tokenFile string) (err error) {
+	if o.URL != store.Redact(o.URL) {
+		return errors.New("--nats holds a password; give it with --nats-creds or --nats-token-file")
+	}
+	o.Token, err = readToken(tokenFile)
+	return err
+}
+
+// isLoopback says whether an address is this machine's alone.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// serveRound runs the server until the context ends.
+func serveRound(cmd *cobra.Command, cfg experiment.Config, s *settings, o serveFlags) (err error) {
+	ctx := cmd.Context()
+	if err := o.check(); err != nil {
+		return usageError(err)
+	}
+	token, err := readToken(o.token)
+	if err != nil {
+		return usageError(err)
+	}
+	r, err := round.Load(o.round)
+	if err != nil {
+		return usageError(err)
+	}
+	var handler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
+	if o.jsonLog {
+		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
+	}
+	log := slog.New(handler)
+	key, err := serverKey(filepath.Join(o.state, "server.key"))
+	if err != nil {
+		return usageError(err)
+	}
+	eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	pool, err := newPooling(r, cfg, s, eng)
+	if err != nil {
+		return usageError(err)
+	}
+	o.store.Dir = o.state
+	st, err := store.Open(ctx, store.Name(r.Round, r.Client.Digest), o.store)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: pool.pool})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return usageError(fmt.Errorf("serve: %w", err))
+	}
+	scheme := "http"
+	if o.selfSigned {
+		o.cert, o.key = filepath.Join(o.state, "server.crt"), filepath.Join(o.state, "tls.key")
+		if err := selfsigned.Ensure(o.cert, o.key, time.Now()); err != nil {
+			return err
+		}
+	}
+	srv := &http.Server{Handler: svc.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(handler, slog.LevelDebug)}
+	failed := make(chan error, 2)
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { failed <- svc.Run(work) }()
+	if o.cert != "" {
+		scheme = "https"
+		go func() { failed <- srv.ServeTLS(l, o.cert, o.key) }()
+	} else {
+		go func() { failed <- srv.Serve(l) }()
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "serving round %d on %s://%s\n", r.Round, scheme, l.Addr())
+	select {
+	case <-ctx.Done():
+		log.Info("stopping")
+		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		return srv.Shutdown(end) // exit code 0: stopping is how a server ends
+	case err := <-failed:
+		return err
+	}
+}
+
+// serverKey reads the key that signs receipts, made at the first start.
+func serverKey(path string) (*identity.Key, error) {
+	k, err := identity.Load(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return k, err
+	}
+	if k, err = identity.New("server"); err != nil {
+		return nil, err
+	}
+	return k, k.Save(path)
+}
+
+// pooling makes classifiers of a round's uploads, as fmp pool does.
+type pooling struct {
+	graph *onnx.Model
+	base  server.Round
+	eng   engine.Engine
+}
+
+func newPooling(r *round.Round, cfg experiment.Config, s *settings, eng engine.Engine) (*pooling, error) {
+	p := &pooling{eng: eng, base: server.Round{Client: r.Client}}
+	var err error
+	if p.graph, err = serde.Unmarshal(r.GraphData); err != nil {
+		return nil, err
+	}
+	model := "default"
+	if r.Predictor != "" {
+		model = r.Predictor
+	}
+	if r.Seed != nil {
+		cfg.Seed = *r.Seed
+	}
+	if r.Samples != nil {
+		cfg.Posterior.Samples = *r.Samples
+	}
+	if err := predictorFor(&p.base, experiment.Predictor{Model: model}, cfg.Seed); err != nil {
+		return nil, err
+	}
+	if err := serverSettings(&p.base, cfg, s); err != nil {
+		return nil, err
+	}
+	if r.Fresh != nil {
+		p.base.Fresh = *r.Fresh
+	}
+	if r.L2 != nil {
+		p.base.L2 = *r.L2
+	}
+	return p, nil
+}
+
+// summary is what a version says of how it was made.
+type summary struct {
+	Method  string  `json:"method"`
+	Samples int     `json:"samples"`
+	L2      float64 `json:"l2,omitempty"`
+}
+
+func (p *pooling) pool(ctx context.Context, uploads []server.Upload) (*service.Pooled, error) {
+	r := p.base
+	r.Uploads = uploads
+	post, err := r.Posterior(ctx, p.eng)
+	if err != nil {
+		return nil, err
+	}
+	features, err := models.FeatureGraph(p.graph, r.Client)
+	if err != nil {
+		return nil, err
+	}
+	m, err := r.Classifier(post, features, false)
+	if err != nil {
+		return nil, err
+	}
+	data, err := serde.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return &service.Pooled{Classifier: data, Summary: summary{Method: "FMP", Samples: len(post.Ensembles[0]), L2: r.L2}}, nil
+}
