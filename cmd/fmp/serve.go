@@ -21,12 +21,13 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/selfsigned"
 	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
-	"fmp/pipeline/server"
+	"fmp/pipeline/pool"
 )
 
 // maxToken bounds a file with a token.
@@ -88,7 +89,7 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		return serveRound(cmd, cfg, s, o)
+		return serveRound(cmd, cfg, o)
 	}
 	return cmd
 }
@@ -160,7 +161,7 @@ func isLoopback(address string) bool {
 }
 
 // serveRound runs the server until the context ends.
-func serveRound(cmd *cobra.Command, cfg experiment.Config, s *settings, o serveFlags) (err error) {
+func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err error) {
 	ctx := cmd.Context()
 	if err := o.check(); err != nil {
 		return usageError(err)
@@ -182,12 +183,12 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, s *settings, o serveF
 	if err != nil {
 		return usageError(err)
 	}
-	eng, err := openEngine(cfg.Engine, 1, cmd.ErrOrStderr())
+	eng, err := openEngine(ctx, cfg.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	defer eng.Close()
-	pool, err := newPooling(r, cfg, s, eng)
+	pooling, err := newPooling(r, cfg, eng)
 	if err != nil {
 		return usageError(err)
 	}
@@ -197,7 +198,7 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, s *settings, o serveF
 		return err
 	}
 	defer st.Close()
-	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: pool.pool})
+	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: pooling.pool})
 	if err != nil {
 		return err
 	}
@@ -250,61 +251,51 @@ func serverKey(path string) (*identity.Key, error) {
 
 // pooling makes classifiers of a round's uploads, as fmp pool does.
 type pooling struct {
-	graph *onnx.Model
-	base  server.Round
-	eng   engine.Engine
+	graph   *onnx.Model
+	client  models.Manifest
+	options pool.Options
+	eng     engine.Engine
 }
 
-func newPooling(r *round.Round, cfg experiment.Config, s *settings, eng engine.Engine) (*pooling, error) {
-	p := &pooling{eng: eng, base: server.Round{Client: r.Client}}
+func newPooling(r *round.Round, cfg experiment.Config, eng engine.Engine) (*pooling, error) {
+	p := &pooling{eng: eng, client: r.Client, options: pool.Options{Predictor: r.Predictor, Seed: cfg.Seed, Threads: cfg.Engine.Threads}}
 	var err error
 	if p.graph, err = serde.Unmarshal(r.GraphData); err != nil {
 		return nil, err
 	}
-	model := "default"
-	if r.Predictor != "" {
-		model = r.Predictor
-	}
 	if r.Seed != nil {
-		cfg.Seed = *r.Seed
+		p.options.Seed = *r.Seed
 	}
 	if r.Samples != nil {
-		cfg.Posterior.Samples = *r.Samples
-	}
-	if err := predictorFor(&p.base, experiment.Predictor{Model: model}, cfg.Seed); err != nil {
-		return nil, err
-	}
-	if err := serverSettings(&p.base, cfg, s); err != nil {
-		return nil, err
+		p.options.Samples = *r.Samples
 	}
 	if r.Fresh != nil {
-		p.base.Fresh = *r.Fresh
+		p.options.Fresh = *r.Fresh
 	}
 	if r.L2 != nil {
-		p.base.L2 = *r.L2
+		p.options.L2 = *r.L2
 	}
-	return p, nil
+	// What does not go together is said before the first client comes.
+	_, err = pool.New([]pool.Upload{{Upload: &federate.Upload{Round: r.Round, Model: r.Client.Digest}}}, p.graph, p.client, p.options)
+	return p, err
 }
 
 // summary is what a version says of how it was made.
 type summary struct {
-	Method  string  `json:"method"`
 	Samples int     `json:"samples"`
 	L2      float64 `json:"l2,omitempty"`
 }
 
-func (p *pooling) pool(ctx context.Context, uploads []server.Upload) (*service.Pooled, error) {
-	r := p.base
-	r.Uploads = uploads
+func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
+	r, err := pool.New(uploads, p.graph, p.client, p.options)
+	if err != nil {
+		return nil, err
+	}
 	post, err := r.Posterior(ctx, p.eng)
 	if err != nil {
 		return nil, err
 	}
-	features, err := models.FeatureGraph(p.graph, r.Client)
-	if err != nil {
-		return nil, err
-	}
-	m, err := r.Classifier(post, features, false)
+	m, err := r.Classifier(post, false, false, "fmp serve")
 	if err != nil {
 		return nil, err
 	}
@@ -312,5 +303,5 @@ func (p *pooling) pool(ctx context.Context, uploads []server.Upload) (*service.P
 	if err != nil {
 		return nil, err
 	}
-	return &service.Pooled{Classifier: data, Summary: summary{Method: "FMP", Samples: len(post.Ensembles[0]), L2: r.L2}}, nil
+	return &service.Pooled{Classifier: data, Summary: summary{Samples: len(post.Ensembles[0]), L2: r.L2}}, nil
 }

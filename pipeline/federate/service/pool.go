@@ -11,7 +11,7 @@ import (
 	"fmp/models"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/store"
-	"fmp/pipeline/server"
+	"fmp/pipeline/pool"
 )
 
 // retry is how long after a pooling that failed the next is tried.
@@ -84,7 +84,7 @@ func (s *Server) due() time.Duration {
 // Pool makes the next version of the classifier of what is in.
 func (s *Server) Pool(ctx context.Context) error {
 	start := time.Now()
-	var uploads []server.Upload
+	var uploads []pool.Upload
 	for r, err := range s.Store.Records(ctx) {
 		if err != nil {
 			return fmt.Errorf("pooling: %w", err)
@@ -93,13 +93,13 @@ func (s *Server) Pool(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("pooling: the upload of %q as it is kept: %w", r.Receipt.Client, err)
 		}
-		uploads = append(uploads, server.Upload{Upload: u, Digest: r.Receipt.Upload})
+		uploads = append(uploads, pool.Upload{Upload: u, Digest: r.Receipt.Upload})
 	}
 	if len(uploads) == 0 {
 		return fmt.Errorf("pooling: no uploads are in")
 	}
 	// The order in which they came makes no difference.
-	slices.SortFunc(uploads, func(a, b server.Upload) int { return cmp.Compare(a.Client, b.Client) })
+	slices.SortFunc(uploads, func(a, b pool.Upload) int { return cmp.Compare(a.Client, b.Client) })
 	made, err := s.Config.Pool(ctx, uploads)
 	if err != nil {
 		return fmt.Errorf("pooling %d uploads: %w", len(uploads), err)

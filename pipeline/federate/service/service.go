@@ -17,7 +17,7 @@ import (
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
-	"fmp/pipeline/server"
+	"fmp/pipeline/pool"
 )
 
 // Pooled is what pooling makes of uploads.
@@ -38,7 +38,7 @@ type Config struct {
 	Key   *identity.Key
 	Store *store.Store
 	// Pool makes the classifier of uploads, which are in the order of their clients' names.
-	Pool func(ctx context.Context, uploads []server.Upload) (*Pooled, error)
+	Pool func(ctx context.Context, uploads []pool.Upload) (*Pooled, error)
 	// Check, where there is one, refuses an upload that Decode and the round's bounds let through.
 	Check func(*federate.Upload) error
 	// Open readies a classifier for predictions; nil: there are none.

@@ -28,7 +28,7 @@ import (
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/point"
-	"fmp/pipeline/server"
+	"fmp/pipeline/pool"
 )
 
 // fixture is a server of a round in a folder of its own, by a clock of its own.
@@ -102,7 +102,7 @@ func (f *fixture) start() {
 		f.t.Fatal(err)
 	}
 	f.srv, err = New(f.t.Context(), Config{Round: f.round, Key: f.key, Store: f.store, Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers",
-		Pool: func(_ context.Context, uploads []server.Upload) (*Pooled, error) {
+		Pool: func(_ context.Context, uploads []pool.Upload) (*Pooled, error) {
 			f.pools++
 			var text strings.Builder
 			honest := make([]float64, len(uploads))
