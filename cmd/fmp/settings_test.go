@@ -53,7 +53,7 @@ func TestSettingsPrecedence(t *testing.T) {
 		key, source string
 		value       any
 	}{
-		{"erm.tolerance", "default", 1e-6},
+		{"erm.tolerance", "default", 1e-8},
 		{"erm.l2", "file " + file, 1.0},
 		{"federation.alpha", "file " + file, []any{0.5, 2.0}},
 		{"seeds", "environment FMP_SEEDS", 8.0},

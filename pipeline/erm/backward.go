@@ -78,12 +78,13 @@ func BackwardAll(ctx context.Context, ps []*Problem, thetas, cotangents []Theta,
 
 func (w *workspace) backward(p *Problem, theta, cotangent Theta, residual float64) (*Gradient, error) {
 	w.prepare(p, nil)
-	if err := w.precondition(); err != nil {
-		return nil, err
-	}
 	transposeInto(w.theta, &theta, w.d, w.c)
 	w.forward(w.theta, w.logits)
 	dense.Softmax(w.columns(w.logits), w.columns(w.prob), w.top, w.sum)
+	w.lead = nil
+	if err := w.precondition(); err != nil {
+		return nil, err
+	}
 	transposeInto(w.grad, &cotangent, w.d, w.c)
 	g := &Gradient{Points: make([]float64, p.N*p.Dx), Labels: make([]float64, p.N*p.C), Weights: make([]float64, p.N)}
 	u := w.step

@@ -98,7 +98,8 @@ func CheckSet(s *point.Set) error {
 	return nil
 }
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+// finite is false for NaN and the infinities: their difference from themselves is NaN.
+func finite(v float64) bool { return v-v == 0 }
 
 func (p *Problem) checkSizes() error {
 	if p.N < 1 || p.Dx < 1 || p.C < 1 {

@@ -1,6 +1,8 @@
 package erm
 
 import (
+	"math"
+
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
@@ -16,6 +18,7 @@ type rows struct {
 	along           dense.Packed // X, N x D
 	w               []float64    // padded; zeros beyond N
 	wy              []float64    // C x padded: weight times label
+	scale           float64      // sum of w |x|
 }
 
 func (r *rows) prepare(p *Problem) {
@@ -25,6 +28,10 @@ func (r *rows) prepare(p *Problem) {
 	r.along = dense.Pack(blas.NoTrans, x, r.along.Buffer())
 	resize(&r.w, r.padded)
 	clear(r.w[copy(r.w, p.W):])
+	r.scale = 0
+	for i, w := range p.W {
+		r.scale += w * math.Sqrt(dot(p.X[i*r.d:(i+1)*r.d], p.X[i*r.d:(i+1)*r.d]))
+	}
 	resize(&r.wy, r.c*r.padded)
 	for c := range r.c {
 		row := r.wy[c*r.padded : (c+1)*r.padded]

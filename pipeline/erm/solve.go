@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -95,14 +96,76 @@ func SolveAll(ctx context.Context, ps []*Problem, opt Options) ([]*Solution, err
 		}
 		w := workspaces.Get().(*workspace)
 		defer workspaces.Put(w)
-		s, err := w.solveInSpan(ctx, ps[i], opt)
-		out[i] = s
+		var err error
+		if ps[i].N < ps[i].D() {
+			out[i], err = w.solveInSpan(ctx, ps[i], opt)
+			return err
+		}
+		w.prepare(ps[i], nil)
+		out[i], err = w.solve(ctx, ps[i].Start, opt, nil)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// SolveShared fits a batch of problems that are alike: each is of its own points together with those of shared, which are
+// held once. The first is fitted as Solve does; the others begin at its minimiser, with the inverse of the
+// blocks of its Hessian there, one a class, as preconditioner. C, Dx and L2 of all are one.
+func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Options) ([]*Solution, error) {
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := shared.Check(); err != nil {
+		return nil, fmt.Errorf("shared points: %w", err)
+	}
+	for i, p := range own {
+		if p.C != shared.C || p.Dx != shared.Dx || p.L2 != shared.L2 {
+			return nil, fmt.Errorf("erm: problem %d has dx %d, C %d and l2 %v, the shared points %d, %d and %v; want one of each", i, p.Dx, p.C, p.L2, shared.Dx, shared.C, shared.L2)
+		}
+	}
+	out := make([]*Solution, len(own))
+	if len(own) == 0 {
+		return out, nil
+	}
+	var common rows
+	common.prepare(shared)
+	var lead *guide
+	fit := func(ctx context.Context, i int) error {
+		if err := own[i].Check(); err != nil {
+			return err
+		}
+		w := workspaces.Get().(*workspace)
+		defer workspaces.Put(w)
+		if shared.N+own[i].N < shared.D() {
+			s, err := w.solveInSpan(ctx, join(shared, own[i]), opt)
+			out[i] = s
+			return err
+		}
+		w.prepare(own[i], &common)
+		s, err := w.solve(ctx, own[i].Start, opt, lead)
+		out[i] = s
+		if err == nil && i == 0 && len(own) > 1 {
+			lead, err = w.guide()
+		}
+		return err
+	}
+	if err := fit(ctx, 0); err != nil {
+		return nil, fmt.Errorf("problem 0 of %d: %w", len(own), err)
+	}
+	err = each(ctx, len(own)-1, opt.Threads, func(ctx context.Context, i int) error { return fit(ctx, i+1) })
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// join is the problem of the points of both.
+func join(a, b *Problem) *Problem {
+	return &Problem{N: a.N + b.N, Dx: a.Dx, C: a.C, X: slices.Concat(b.X, a.X), Y: slices.Concat(b.Y, a.Y), W: slices.Concat(b.W, a.W), L2: a.L2, Start: b.Start}
 }
 
 // each calls do for 0 to n-1, at most threads at a time, and names the item in an error if there are several.
@@ -140,6 +203,8 @@ type workspace struct {
 	top, sum                 []float64 // n, of softmaxes
 	scaled, gramian          []float64 // points and D x D, for the preconditioner
 	inverse                  dense.Packed
+	lead                     *guide    // where not nil, its blocks take the place of inverse
+	common                   []float64 // 3 D, for apply
 	products                 int
 }
 
@@ -261,25 +326,38 @@ func (w *workspace) hessian(v, out []float64) {
 	w.adjoint(w.a, v, out)
 }
 
-// precondition makes the inverse of 1/4 (1 - 1/C) X'WX + l2 I.
+// precondition makes the inverse of X' diag(w v) X + l2 I with v_i = (1 - |p_i|^2) / (C - 1): one block for all classes, the mean
+// of the Hessian's diagonal blocks where the classes are equally likely. At zero, v is 1/C.
 func (w *workspace) precondition() error {
+	v := w.top
+	for i := range v {
+		v[i] = w.w[i]
+	}
+	for c := range w.c {
+		for i, p := range w.prob[c*w.n : (c+1)*w.n] {
+			v[i] -= w.w[i] * p * p
+		}
+	}
+	for i := range v {
+		v[i] = math.Max(0, v[i]) / math.Max(1, float64(w.c-1))
+	}
+	var err error
+	w.inverse, err = w.inverted(v, w.inverse.Buffer())
+	return err
+}
+
+// inverted is the inverse of X' diag(v) X + l2 I.
+func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 	resize(&w.gramian, w.d*w.d)
 	g := w.gramian
 	clear(g)
-	bound := 0.25 * (1 - 1/float64(w.c))
-	w.each(func(r *rows, at int) {
-		v := w.top[at : at+r.n]
-		for i := range v {
-			v[i] = bound * r.w[i]
-		}
-		r.gram(v, g, &w.scaled)
-	})
+	w.each(func(r *rows, at int) { r.gram(v[at:at+r.n], g, &w.scaled) })
 	for i := range w.d {
 		g[i*w.d+i] += w.l2
 	}
 	t, ok := lapack64.Potrf(blas64.Symmetric{N: w.d, Stride: w.d, Data: g, Uplo: blas.Upper})
 	if !ok {
-		return fmt.Errorf("erm: X'WX + l2 I is not positive definite with l2 %v; raise l2 or scale the features", w.l2)
+		return dense.Packed{}, fmt.Errorf("erm: X'WX + l2 I is not positive definite with l2 %v; raise l2 or scale the features", w.l2)
 	}
 	lapack64.Potri(t)
 	for i := range w.d {
@@ -287,14 +365,61 @@ func (w *workspace) precondition() error {
 			g[i*w.d+j] = g[j*w.d+i]
 		}
 	}
-	w.inverse = dense.Pack(blas.NoTrans, general(w.d, w.d, g), w.inverse.Buffer())
-	return nil
+	return dense.Pack(blas.NoTrans, general(w.d, w.d, g), buffer), nil
 }
 
-// apply sets out = M^-1 v.
+// guide is what one fit leaves to others like it.
+type guide struct {
+	theta  []float64      // C x D, its minimiser
+	blocks []dense.Packed // the inverse of about its Hessian's diagonal blocks there, one a class
+}
+
+// blend is how much of the curvature at zero goes into a guide's blocks: where points are few and the penalty is weak, a fit is
+// sure of its own points, and their curvature says nothing of another's.
+const blend = 0.05
+
+// guide is made where solve has come to.
+func (w *workspace) guide() (*guide, error) {
+	g := &guide{theta: slices.Clone(w.theta), blocks: make([]dense.Packed, w.c)}
+	v := w.top
+	for c := range g.blocks {
+		for i, p := range w.prob[c*w.n : (c+1)*w.n] {
+			v[i] = w.w[i] * ((1-blend)*p*(1-p) + blend*(1-1/float64(w.c))/float64(w.c))
+		}
+		var err error
+		if g.blocks[c], err = w.inverted(v, nil); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// apply sets out = M^-1 v. The Hessian turns what all classes have in common, m = 1/C sum_c v_c, into l2 m exactly, and what
+// has no common part into such; its blocks are for the latter.
 func (w *workspace) apply(v, out []float64) {
 	clear(out)
-	w.inverse.Mul(blas.NoTrans, general(w.c, w.d, v), general(w.c, w.d, out))
+	if w.lead == nil {
+		w.inverse.Mul(blas.NoTrans, general(w.c, w.d, v), general(w.c, w.d, out))
+		return
+	}
+	resize(&w.common, 3*w.d)
+	common, own, mean := w.common[:w.d], w.common[w.d:2*w.d], w.common[2*w.d:]
+	clear(common)
+	clear(mean)
+	share := 1 / float64(w.c)
+	for c := range w.c {
+		floats.AddScaled(common, share, v[c*w.d:(c+1)*w.d])
+	}
+	for c, b := range w.lead.blocks {
+		floats.SubTo(own, v[c*w.d:(c+1)*w.d], common)
+		b.MulRow(own, out[c*w.d:(c+1)*w.d])
+		floats.AddScaled(mean, share, out[c*w.d:(c+1)*w.d])
+	}
+	floats.Scale(1/w.l2, common)
+	floats.Sub(common, mean)
+	for c := range w.c {
+		floats.Add(out[c*w.d:(c+1)*w.d], common)
+	}
 }
 
 // conjugateGradient solves H x = b to a residual of tol |b| and returns that residual as a share of |b|.
@@ -337,9 +462,6 @@ func (w *workspace) conjugateGradient(b, x []float64, most int, tol float64) flo
 // extractors). The minimiser lies there, T = -X'(W(P - Y)) / l2; with orthonormal Q from X' = QR it is Q A, |QA| = |A|,
 // and A minimises the problem with X Q in place of X.
 func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
-	if p.N >= p.D() {
-		return w.solve(ctx, p, opt)
-	}
 	x := mat.NewDense(p.N, p.D(), p.X)
 	var qr mat.QR
 	qr.Factorize(x.T())
@@ -353,7 +475,8 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 		start.Mul(q.T(), mat.NewDense(p.D(), p.C, p.Start.W))
 		inner.Start = &Theta{D: p.N, C: p.C, W: start.RawMatrix().Data}
 	}
-	s, err := w.solve(ctx, inner, opt)
+	w.prepare(inner, nil)
+	s, err := w.solve(ctx, inner.Start, opt, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -363,22 +486,25 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 	return s, nil
 }
 
-// solve is Newton's method.
-func (w *workspace) solve(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
-	w.prepare(p, nil)
-	if err := w.precondition(); err != nil {
-		return nil, err
-	}
+// solve is Newton's method on the points prepared, from start; lead, where there is one, is a fit to much the same points.
+func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *guide) (*Solution, error) {
 	var scale float64
-	for i := range p.N {
-		x := p.X[i*w.d : (i+1)*w.d]
-		scale += p.W[i] * math.Sqrt(dot(x, x))
+	for _, r := range w.parts {
+		scale += r.scale
 	}
 	// With no mass at all the minimiser is zero, reached in one step from anywhere; the floor lets it be found.
-	limit := opt.Tolerance * math.Max(scale, p.L2)
-	transposeInto(w.theta, p.Start, w.d, w.c)
+	limit := opt.Tolerance * math.Max(scale, w.l2)
+	transposeInto(w.theta, start, w.d, w.c)
+	if lead != nil && start == nil {
+		copy(w.theta, lead.theta)
+	}
 	w.forward(w.theta, w.logits)
-	f := w.loss(w.logits, w.prob) + p.L2/2*dot(w.theta, w.theta)
+	f := w.loss(w.logits, w.prob) + w.l2/2*dot(w.theta, w.theta)
+	if w.lead = lead; lead == nil {
+		if err := w.precondition(); err != nil {
+			return nil, err
+		}
+	}
 	first := 0.0
 	for step := 0; ; step++ {
 		if err := ctx.Err(); err != nil {
@@ -387,7 +513,7 @@ func (w *workspace) solve(ctx context.Context, p *Problem, opt Options) (*Soluti
 		w.gradient()
 		norm := math.Sqrt(dot(w.grad, w.grad))
 		if !finite(norm) || !finite(f) {
-			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale the features (largest now %v) or raise l2 (now %v)", norm, f, step, maxAbs(p.X), p.L2)
+			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale the features (largest now %v) or raise l2 (now %v)", norm, f, step, w.largest(), w.l2)
 		}
 		if norm <= limit {
 			s := &Solution{Theta: NewTheta(w.d, w.c), Objective: f, GradientNorm: norm, Steps: step, Products: w.products}
@@ -398,7 +524,7 @@ func (w *workspace) solve(ctx context.Context, p *Problem, opt Options) (*Soluti
 			first = norm
 		}
 		if step == opt.MaxSteps {
-			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm %.3g, wanted %.3g (at the start %.3g); raise the tolerance (now %g), l2 (now %g) or the steps", step, norm, limit, first, opt.Tolerance, p.L2)
+			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm %.3g, wanted %.3g (at the start %.3g); raise the tolerance (now %g), l2 (now %g) or the steps", step, norm, limit, first, opt.Tolerance, w.l2)
 		}
 		// Inexact Newton: the residual need not be smaller than what the step can use (Dembo, Eisenstat and
 		// Steihaug 1982), and never smaller than the tolerance asks.
@@ -410,13 +536,13 @@ func (w *workspace) solve(ctx context.Context, p *Problem, opt Options) (*Soluti
 		tt, ts, ss := dot(w.theta, w.theta), dot(w.theta, w.step), dot(w.step, w.step)
 		t, best := 1.0, 0.0
 		for try := 0; ; try++ {
-			best = w.lineLoss(t) + p.L2/2*(tt-2*t*ts+t*t*ss)
+			best = w.lineLoss(t) + w.l2/2*(tt-2*t*ts+t*t*ss)
 			// The slack is the rounding of f: near the minimum the true decrease is below it.
 			if best <= f-1e-4*t*slope+1e-12*math.Abs(f) {
 				break
 			}
 			if try == 40 {
-				return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted %.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit, opt.Tolerance, p.L2)
+				return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted %.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit, opt.Tolerance, w.l2)
 			}
 			t /= 2
 		}
@@ -428,6 +554,15 @@ func (w *workspace) solve(ctx context.Context, p *Problem, opt Options) (*Soluti
 }
 
 func dot(a, b []float64) float64 { return floats.Dot(a, b) }
+
+// largest is the largest feature, for messages.
+func (w *workspace) largest() float64 {
+	var m float64
+	for _, r := range w.parts {
+		m = max(m, maxAbs(r.x))
+	}
+	return m
+}
 
 func maxAbs(x []float64) float64 {
 	var m float64

@@ -377,3 +377,85 @@ func softmax(l, p []float64) float64 {
 	}
 	return top + math.Log(sum)
 }
+
+// TestSolveShared: fits that share points and begin at the first one's minimiser reach what fits of their own reach, to the
+// tolerance; also where points are fewer than features, and where labels do not sum to one exactly.
+func TestSolveShared(t *testing.T) {
+	for name, k := range map[string]struct{ shared, own, dx, c int }{
+		"a few points":         {30, 20, 6, 4},
+		"ten classes":          {100, 100, 64, 10},
+		"one class":            {30, 20, 6, 1},
+		"two classes":          {31, 9, 5, 2},
+		"fewer than features":  {10, 12, 40, 3},
+		"one own point":        {50, 1, 6, 4},
+		"more own than shared": {8, 90, 20, 5},
+		"many points":          {400, 100, 12, 5},
+	} {
+		all := random(1, k.shared+6*k.own, k.dx, k.c, 0.7)
+		for j := range all.Y {
+			all.Y[j] *= 1 + 1e-4*math.Sin(float64(j))
+		}
+		part := func(from, n int) *Problem {
+			d := all.D()
+			return &Problem{N: n, Dx: all.Dx, C: all.C, L2: all.L2, X: all.X[from*d : (from+n)*d], Y: all.Y[from*all.C : (from+n)*all.C], W: all.W[from : from+n]}
+		}
+		shared := part(0, k.shared)
+		var own, whole []*Problem
+		for i := range 6 {
+			p := part(k.shared+i*k.own, k.own)
+			own, whole = append(own, p), append(whole, join(shared, p))
+		}
+		opt := Options{Tolerance: 1e-11}
+		want, err := SolveAll(context.Background(), whole, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var first []*Solution
+		for _, threads := range []int{1, 3} {
+			opt.Threads = threads
+			got, err := SolveShared(context.Background(), shared, own, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range got {
+				if d := furthest(got[i].Theta.W, want[i].Theta.W); d > 1e-8 {
+					t.Errorf("%s: problem %d differs from its own fit by %v", name, i, d)
+				}
+				if math.Abs(got[i].Objective-want[i].Objective) > 1e-9*math.Abs(want[i].Objective) {
+					t.Errorf("%s: problem %d has objective %v, its own fit %v", name, i, got[i].Objective, want[i].Objective)
+				}
+			}
+			if first == nil {
+				first = got
+			} else if d := cmp.Diff(first, got); d != "" {
+				t.Errorf("%s: 1 and 3 threads differ: %s", name, d)
+			}
+		}
+		if name == "many points" {
+			opt.Tolerance = 1e-6
+			alone, err := SolveAll(context.Background(), whole, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			together, err := SolveShared(context.Background(), shared, own, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a, b := products(alone), products(together); 3*b > 2*a {
+				t.Errorf("%s: %d Hessian products together, %d alone; want at most two thirds", name, b, a)
+			}
+		}
+	}
+	bad := random(1, 5, 3, 2, 2)
+	if _, err := SolveShared(context.Background(), random(1, 9, 3, 2, 1), []*Problem{bad}, Options{}); err == nil || !strings.Contains(err.Error(), "l2 2") {
+		t.Errorf("another l2 gives error %v", err)
+	}
+}
+
+func products(all []*Solution) int {
+	n := 0
+	for _, s := range all {
+		n += s.Products
+	}
+	return n
+}

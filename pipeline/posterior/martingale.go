@@ -57,15 +57,25 @@ func (t *Task) martingale(ctx context.Context, key string, seen *point.Set, s Se
 		if err != nil {
 			return nil, err
 		}
+		shared, err := erm.FromSets(s.L2, seen)
+		if err != nil {
+			return nil, err
+		}
 		out := make(Ensemble, 0, len(drawn))
 		for from := 0; from < len(drawn); from += fitChunk {
-			problems := make([]*erm.Problem, min(fitChunk, len(drawn)-from))
-			for i := range problems {
-				if problems[i], err = erm.FromSets(s.L2, seen, drawn[from+i]); err != nil {
+			own := make([]*erm.Problem, min(fitChunk, len(drawn)-from))
+			for i := range own {
+				if d := drawn[from+i]; d.Dx != seen.Dx || d.C != seen.C {
+					return nil, fmt.Errorf("sample %d: points drawn have dx %d and C %d, those given %d and %d; use the predictor that was made for them", from+i, d.Dx, d.C, seen.Dx, seen.C)
+				}
+				if own[i], err = erm.FromSets(s.L2, drawn[from+i]); err != nil {
 					return nil, fmt.Errorf("sample %d: %w", from+i, err)
 				}
 			}
-			solved, err := erm.SolveAll(ctx, problems, t.ermOptions(s))
+			if from > 0 {
+				own[0].Start = &out[0]
+			}
+			solved, err := erm.SolveShared(ctx, shared, own, t.ermOptions(s))
 			if err != nil {
 				return nil, err
 			}

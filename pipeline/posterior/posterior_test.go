@@ -502,7 +502,7 @@ func TestErrors(t *testing.T) {
 		"client 0: drawing points": run(lmp, func(in *Input, _ *Settings) {
 			in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) { return nil, errors.New("no") })
 		}),
-		"sample 0: erm: set 1 has dx 2": run(mp, func(in *Input, _ *Settings) {
+		"sample 0: points drawn have dx 2": run(mp, func(in *Input, _ *Settings) {
 			in.Drawer = failing(func(_ *point.Set, n int) ([]*point.Set, error) {
 				out := make([]*point.Set, n)
 				for i := range out {
