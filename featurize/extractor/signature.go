@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 // maxInputSide bounds the height and width that a model may ask for.
@@ -221,7 +222,7 @@ func evaluates(m *onnx.Model) error {
 		switch {
 		case n.Domain != "":
 		case n.Op == "BatchNormalization" && opset >= 14:
-			training = n.Int("training_mode", 0) != 0
+			training = op.Attrs(n, int(opset)).Bool("training_mode")
 		case n.Op == "BatchNormalization" && opset >= 7:
 			training = len(n.Outputs) > 1
 		case n.Op == "Dropout" && opset >= 12:

@@ -14,25 +14,25 @@ func init() {
 		return c.un("Reciprocal", c.mul(d, d))
 	})
 	unary("LeakyRelu", func(c *call, x, y string) string {
-		return c.where(c.positive(x), c.num(1, x), c.num(float64(c.node.Float("alpha", 0.01)), x))
+		return c.where(c.positive(x), c.num(1, x), c.num(float64(c.attrs.Float("alpha")), x))
 	})
 	unary("ThresholdedRelu", func(c *call, x, y string) string {
-		return c.mask(c.op("Greater", []string{x, c.num(float64(c.node.Float("alpha", 1)), x)}), x)
+		return c.mask(c.op("Greater", []string{x, c.num(float64(c.attrs.Float("alpha")), x)}), x)
 	})
 	unary("Elu", func(c *call, x, y string) string {
-		return c.where(c.positive(x), c.num(1, x), c.add(y, c.num(float64(c.node.Float("alpha", 1)), x)))
+		return c.where(c.positive(x), c.num(1, x), c.add(y, c.num(float64(c.attrs.Float("alpha")), x)))
 	})
 	unary("Celu", func(c *call, x, y string) string {
-		alpha := float64(c.node.Float("alpha", 1))
+		alpha := float64(c.attrs.Float("alpha"))
 		return c.where(c.positive(x), c.num(1, x), c.un("Exp", c.scale(x, 1/alpha, x)))
 	})
 	unary("Selu", func(c *call, x, y string) string {
-		alpha := float64(c.node.Float("alpha", 1.67326319217681884765625))
-		gamma := float64(c.node.Float("gamma", 1.05070102214813232421875))
+		alpha := float64(c.attrs.Float("alpha"))
+		gamma := float64(c.attrs.Float("gamma"))
 		return c.where(c.positive(x), c.num(gamma, x), c.add(y, c.num(alpha*gamma, x)))
 	})
 	unary("HardSigmoid", func(c *call, x, y string) string {
-		alpha := float64(c.node.Float("alpha", 0.2))
+		alpha := float64(c.attrs.Float("alpha"))
 		return c.where(c.between(y, 0, 1), c.num(alpha, x), c.num(0, x))
 	})
 	// x clip(x/6 + 1/2, 0, 1) has slope x/3 + 1/2 inside (-3, 3).
@@ -68,7 +68,7 @@ func vjpRelu(c *call) ([]string, error) {
 // vjpGelu differentiates x Φ(x), or its approximation by tanh (Hendrycks and Gimpel 2016).
 func vjpGelu(c *call) ([]string, error) {
 	g, x := c.g(), c.in(0)
-	if kind := c.node.Str("approximate", "none"); kind == "tanh" {
+	if kind := c.attrs.Str("approximate"); kind == "tanh" {
 		const k = 0.044715
 		r := math.Sqrt(2 / math.Pi)
 		x2 := c.mul(x, x)
@@ -98,13 +98,13 @@ func vjpPRelu(c *call) ([]string, error) {
 // vjpSoftmax: x̄ = y (ȳ - Σ ȳ y).
 func vjpSoftmax(c *call) ([]string, error) {
 	g, y := c.g(), c.out(0)
-	axis := c.node.Int("axis", -1)
+	axis := c.attrs.Int("axis")
 	return []string{c.mul(y, c.sub(g, c.sum(c.mul(g, y), true, axis)))}, nil
 }
 
 // vjpLogSoftmax: x̄ = ȳ - exp(y) Σ ȳ.
 func vjpLogSoftmax(c *call) ([]string, error) {
 	g, y := c.g(), c.out(0)
-	axis := c.node.Int("axis", -1)
+	axis := c.attrs.Int("axis")
 	return []string{c.sub(g, c.mul(c.un("Exp", y), c.sum(g, true, axis)))}, nil
 }

@@ -2,8 +2,10 @@ package grad
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 func init() {
@@ -13,14 +15,11 @@ func init() {
 
 // window is how a convolution or pooling slides over the spatial axes.
 type window struct {
-	dims                      int // number of spatial axes
-	kernel, strides, dilation []int
-	begin, end                []int // padding at both ends of each axis
-	group                     int
+	op.Window
+	dims       int   // number of spatial axes
+	begin, end []int // padding at both ends of each axis
+	group      int
 }
-
-// extent is the reach of the kernel along axis i: dilation (kernel - 1) + 1.
-func (w window) extent(i int) int { return w.dilation[i]*(w.kernel[i]-1) + 1 }
 
 func (w window) padded() bool {
 	for i := range w.begin {
@@ -49,54 +48,42 @@ func (c *call) window(x, weights string) (window, error) {
 	if r < 3 {
 		return window{}, fmt.Errorf("%q has rank %d; a window needs batch, channels and at least one spatial axis", x, r)
 	}
-	w := window{dims: r - 2, group: c.node.Int("group", 1)}
-	w.kernel = c.node.Ints("kernel_shape", nil)
-	if w.kernel == nil && weights != "" {
-		s, ok := c.sizes(weights)
-		if !ok {
+	var kernel []int
+	if weights != "" {
+		if s, ok := c.sizes(weights); ok {
+			kernel = s[2:]
+		} else if !c.attrs.Has("kernel_shape") {
 			return window{}, fmt.Errorf("the kernel's size is not known: %q has no fixed shape and the node no kernel_shape", weights)
 		}
-		w.kernel = s[2:]
 	}
-	w.strides = c.node.Ints("strides", ones(w.dims))
-	w.dilation = c.node.Ints("dilations", ones(w.dims))
-	pads := c.node.Ints("pads", make([]int, 2*w.dims))
-	if len(w.kernel) != w.dims || len(w.strides) != w.dims || len(w.dilation) != w.dims || len(pads) != 2*w.dims {
-		return window{}, fmt.Errorf("kernel_shape %v, strides %v, dilations %v and pads %v do not fit %d spatial axes",
-			w.kernel, w.strides, w.dilation, pads, w.dims)
+	o, err := op.WindowOf(c.attrs, r-2, kernel)
+	if err != nil {
+		return window{}, err
 	}
-	w.begin, w.end = append([]int{}, pads[:w.dims]...), append([]int{}, pads[w.dims:]...)
+	w := window{Window: o, dims: r - 2, group: max(1, c.attrs.Int("group"))} // poolings have none
+	w.begin, w.end = slices.Clone(o.Pads[:w.dims]), slices.Clone(o.Pads[w.dims:])
 	return w, nil
 }
 
 // autoPad fills in the padding of Conv and the poolings that auto_pad asks for.
 func (c *call) autoPad(w *window, x string) error {
-	mode := c.node.Str("auto_pad", "NOTSET")
-	switch mode {
-	case "NOTSET", "":
+	switch w.AutoPad {
+	case "NOTSET":
 		return nil
 	case "VALID":
 		w.begin, w.end = make([]int, w.dims), make([]int, w.dims)
 		return nil
-	case "SAME_UPPER", "SAME_LOWER":
-	default:
-		return fmt.Errorf("auto_pad is %q; allowed are NOTSET, VALID, SAME_UPPER and SAME_LOWER", mode)
 	}
 	for i := range w.begin {
-		total := w.extent(i) - 1
-		if s := w.strides[i]; s != 1 {
+		size := 1 // with a stride of one the padding is the same for any
+		if s := w.Strides[i]; s != 1 {
 			d := c.shape(x)[2+i]
 			if !d.IsKnown() {
-				return fmt.Errorf("auto_pad %s with stride %d needs the size of spatial axis %d of %q; export the model with it fixed", mode, s, i, x)
+				return fmt.Errorf("auto_pad %s with stride %d needs the size of spatial axis %d of %q; export the model with it fixed", w.AutoPad, s, i, x)
 			}
-			out := (d.Size + s - 1) / s
-			total = max(0, (out-1)*s+w.extent(i)-d.Size)
+			size = d.Size
 		}
-		w.begin[i] = total / 2
-		if mode == "SAME_LOWER" {
-			w.begin[i] = (total + 1) / 2
-		}
-		w.end[i] = total - w.begin[i]
+		w.begin[i], w.end[i] = w.SamePads(size, i)
 	}
 	return nil
 }
@@ -104,8 +91,8 @@ func (c *call) autoPad(w *window, x string) error {
 // attrs are the window as the attributes of a Conv.
 func (w window) attrs(strides, begin, end []int) []onnx.Attr {
 	return []onnx.Attr{
-		onnx.IntsAttr("kernel_shape", w.kernel...), onnx.IntsAttr("strides", strides...),
-		onnx.IntsAttr("dilations", w.dilation...), onnx.IntsAttr("pads", append(append([]int{}, begin...), end...)...),
+		onnx.IntsAttr("kernel_shape", w.Kernel...), onnx.IntsAttr("strides", strides...),
+		onnx.IntsAttr("dilations", w.Dilations...), onnx.IntsAttr("pads", append(append([]int{}, begin...), end...)...),
 		onnx.IntAttr("group", w.group),
 	}
 }
@@ -148,11 +135,11 @@ func vjpConv(c *call) ([]string, error) {
 // convData is the data gradient of a convolution. With stride 1 it is the convolution of the cotangent with
 // the kernel turned round and its channels exchanged, which is faster than ConvTranspose.
 func (c *call) convData(w window, x, weights, g string) (string, error) {
-	if allOnes(w.strides) {
+	if allOnes(w.Strides) {
 		begin, end := make([]int, w.dims), make([]int, w.dims)
 		fits := true
 		for i := range begin {
-			begin[i], end[i] = w.extent(i)-1-w.begin[i], w.extent(i)-1-w.end[i]
+			begin[i], end[i] = w.Extent(i)-1-w.begin[i], w.Extent(i)-1-w.end[i]
 			fits = fits && begin[i] >= 0 && end[i] >= 0
 		}
 		turned, err := c.turnKernel(w, weights)
@@ -160,7 +147,7 @@ func (c *call) convData(w window, x, weights, g string) (string, error) {
 			return "", err
 		}
 		if fits {
-			return c.op("Conv", []string{g, turned}, w.attrs(w.strides, begin, end)...), nil
+			return c.op("Conv", []string{g, turned}, w.attrs(w.Strides, begin, end)...), nil
 		}
 		// Padding beyond the kernel's reach: the cotangent there is cut off.
 		crop := make([]int, 2*(w.dims+2))
@@ -169,7 +156,7 @@ func (c *call) convData(w window, x, weights, g string) (string, error) {
 			begin[i], end[i] = max(0, begin[i]), max(0, end[i])
 		}
 		g = c.op("Pad", []string{g, c.ints(crop...)})
-		return c.op("Conv", []string{g, turned}, w.attrs(w.strides, begin, end)...), nil
+		return c.op("Conv", []string{g, turned}, w.attrs(w.Strides, begin, end)...), nil
 	}
 	return c.spread(w, g, weights, x), nil
 }
@@ -184,19 +171,19 @@ func (e *emitter) spread(w window, v, weights, x string) string {
 		known = known && d.IsKnown()
 	}
 	if known {
-		attrs := w.attrs(w.strides, w.begin, w.end)
+		attrs := w.attrs(w.Strides, w.begin, w.end)
 		extra := make([]int, w.dims)
 		ok := true
 		for i := range extra {
 			// Rows at the end of x that no window reached.
-			extra[i] = (s[2+i].Size + w.begin[i] + w.end[i] - w.extent(i)) % w.strides[i]
-			ok = ok && extra[i] >= 0 && s[2+i].Size+w.begin[i]+w.end[i] >= w.extent(i)
+			extra[i] = (s[2+i].Size + w.begin[i] + w.end[i] - w.Extent(i)) % w.Strides[i]
+			ok = ok && extra[i] >= 0 && s[2+i].Size+w.begin[i]+w.end[i] >= w.Extent(i)
 		}
 		if ok {
 			return e.op("ConvTranspose", []string{v, weights}, append(attrs, onnx.IntsAttr("output_padding", extra...))...)
 		}
 	}
-	full := e.op("ConvTranspose", []string{v, weights}, w.attrs(w.strides, zero, zero)...)
+	full := e.op("ConvTranspose", []string{v, weights}, w.attrs(w.Strides, zero, zero)...)
 	axes := span(2, 2+w.dims)
 	have := e.op("Gather", []string{e.un("Shape", full), e.ints(axes...)})
 	want := e.op("Gather", []string{e.un("Shape", x), e.ints(axes...)})
@@ -227,7 +214,7 @@ func (c *call) turnKernel(w window, weights string) (string, error) {
 		v = c.reshape(v, c.ints(append([]int{w.group * s[1], s[0] / w.group}, k...)...))
 	}
 	var axes, starts, ends, steps []int
-	for i, k := range w.kernel {
+	for i, k := range w.Kernel {
 		if k > 1 {
 			axes, starts, ends, steps = append(axes, 2+i), append(starts, -1), append(ends, -k-1), append(steps, -1)
 		}
@@ -268,10 +255,10 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 	ends := make([]string, w.dims)
 	for i := range ends {
 		if sy != nil && sy[2+i].IsKnown() {
-			ends[i] = c.ints(w.strides[i]*(sy[2+i].Size-1) + 1)
+			ends[i] = c.ints(w.Strides[i]*(sy[2+i].Size-1) + 1)
 		} else {
 			n := c.dim(y, 2+i)
-			ends[i] = c.intOp("Add", c.intOp("Mul", c.intOp("Sub", n, c.ints(1)), c.ints(w.strides[i])), c.ints(1))
+			ends[i] = c.intOp("Add", c.intOp("Mul", c.intOp("Sub", n, c.ints(1)), c.ints(w.Strides[i])), c.ints(1))
 		}
 	}
 	var parts []string
@@ -280,12 +267,12 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 		starts := make([]int, w.dims)
 		stop := make([]string, w.dims)
 		for i, p := range position {
-			starts[i] = p * w.dilation[i]
+			starts[i] = p * w.Dilations[i]
 			stop[i] = c.intOp("Add", ends[i], c.ints(starts[i]))
 		}
 		shift := xl
-		if w.padded() || product(w.kernel) > 1 || !allOnes(w.strides) {
-			shift = c.op("Slice", []string{xl, c.ints(starts...), c.vec(stop...), c.ints(span(1, 1+w.dims)...), c.ints(w.strides...)})
+		if w.padded() || product(w.Kernel) > 1 || !allOnes(w.Strides) {
+			shift = c.op("Slice", []string{xl, c.ints(starts...), c.vec(stop...), c.ints(span(1, 1+w.dims)...), c.ints(w.Strides...)})
 		}
 		if G == 1 {
 			parts = append(parts, c.op("MatMul", []string{gm, c.reshape(shift, c.ints(-1, cg))})) // [M, C]
@@ -293,7 +280,7 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 			rows := c.reshape(shift, c.ints(-1, G, cg))
 			parts = append(parts, c.op("MatMul", []string{gm, c.transpose(rows, 1, 0, 2)})) // [G, M/G, C/G]
 		}
-		if !advance(position, w.kernel) {
+		if !advance(position, w.Kernel) {
 			break
 		}
 	}
@@ -334,34 +321,34 @@ func vjpConvTranspose(c *call) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := c.node.Attr("output_shape"); ok {
+	if c.attrs.Has("output_shape") {
 		return nil, fmt.Errorf("the attribute output_shape is not supported; give pads and output_padding")
 	}
-	extra := c.node.Ints("output_padding", make([]int, w.dims))
-	switch mode := c.node.Str("auto_pad", "NOTSET"); mode {
-	case "NOTSET", "":
+	extra := make([]int, w.dims)
+	if c.attrs.Has("output_padding") {
+		extra = c.attrs.Ints("output_padding")
+	}
+	switch w.AutoPad {
 	case "VALID":
 		w.begin, w.end = make([]int, w.dims), make([]int, w.dims)
 	case "SAME_UPPER", "SAME_LOWER":
 		for i := range w.begin {
-			total := max(0, extra[i]+w.extent(i)-w.strides[i])
+			total := max(0, extra[i]+w.Extent(i)-w.Strides[i])
 			w.begin[i] = total / 2
-			if mode == "SAME_LOWER" {
+			if w.AutoPad == "SAME_LOWER" {
 				w.begin[i] = (total + 1) / 2
 			}
 			w.end[i] = total - w.begin[i]
 		}
-	default:
-		return nil, fmt.Errorf("auto_pad is %q; allowed are NOTSET, VALID, SAME_UPPER and SAME_LOWER", mode)
 	}
 	for i, e := range extra {
-		if e >= w.strides[i] {
-			return nil, fmt.Errorf("output_padding %v reaches the strides %v", extra, w.strides)
+		if e >= w.Strides[i] {
+			return nil, fmt.Errorf("output_padding %v reaches the strides %v", extra, w.Strides)
 		}
 	}
 	out := []string{"", "", ""}
 	if c.wants(0) {
-		out[0] = c.op("Conv", []string{g, weights}, w.attrs(w.strides, w.begin, w.end)...)
+		out[0] = c.op("Conv", []string{g, weights}, w.attrs(w.Strides, w.begin, w.end)...)
 	}
 	if c.wants(1) {
 		if out[1], err = c.convWeights(w, g, x, x, weights); err != nil {

@@ -13,7 +13,7 @@ func init() { register(vjpEinsum, "Einsum") }
 // letter of an operand that stands in neither of these was summed over alone: the cotangent is the same all
 // along it.
 func vjpEinsum(c *call) ([]string, error) {
-	equation := strings.ReplaceAll(c.node.Str("equation", ""), " ", "")
+	equation := strings.ReplaceAll(c.attrs.Str("equation"), " ", "")
 	left, result, explicit := strings.Cut(equation, "->")
 	terms := strings.Split(left, ",")
 	if len(terms) != len(c.node.Inputs) || len(terms) > 2 {

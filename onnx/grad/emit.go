@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 // emitter appends nodes and constants to the graph under construction. Equal expressions are emitted
@@ -44,7 +45,7 @@ func newEmitter(m *onnx.Model) *emitter {
 			}
 		}
 		if n.Op == "Constant" && standard(n.Domain) && len(n.Outputs) == 1 {
-			if t, ok := constantNodeValue(n); ok {
+			if t := op.Constant(n); t != nil {
 				e.consts[n.Outputs[0]] = t
 			}
 		}
@@ -131,24 +132,6 @@ func (e *emitter) constOf(v string) (*onnx.Tensor, bool) {
 	}
 	t, ok := e.consts[v]
 	return t, ok
-}
-
-func constantNodeValue(n *onnx.Node) (*onnx.Tensor, bool) {
-	for _, a := range n.Attrs {
-		switch a.Name {
-		case "value":
-			return a.Tensor, a.Tensor != nil
-		case "value_float":
-			return onnx.Scalar(a.Float), true
-		case "value_floats":
-			return onnx.Vector(a.Floats...), true
-		case "value_int":
-			return onnx.Scalar(a.Int), true
-		case "value_ints":
-			return onnx.Vector(a.Ints...), true
-		}
-	}
-	return nil, false
 }
 
 // constInts is the value of v as a list of integers where it is a constant.

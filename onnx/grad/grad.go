@@ -23,6 +23,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/check"
+	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
 )
@@ -218,7 +219,7 @@ func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
 
 // pullBack applies the rule of one node.
 func pullBack(e *emitter, n *onnx.Node, active map[string]bool, cot *cotangents) error {
-	c := &call{emitter: e, node: n, cot: make([]string, len(n.Outputs))}
+	c := &call{emitter: e, node: n, attrs: op.Attrs(n, int(e.opset)), cot: make([]string, len(n.Outputs))}
 	arrived := false
 	for i, o := range n.Outputs {
 		if o != "" && active[o] {

@@ -128,7 +128,7 @@ func vjpGather(c *call) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	axis, err := c.axis(x, 0)
+	axis, err := c.axis(x)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func vjpGather(c *call) ([]string, error) {
 
 func vjpGatherElements(c *call) ([]string, error) {
 	x := c.in(0)
-	axis, err := c.axis(x, 0)
+	axis, err := c.axis(x)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func vjpGatherElements(c *call) ([]string, error) {
 }
 
 func vjpGatherND(c *call) ([]string, error) {
-	if c.node.Int("batch_dims", 0) != 0 {
+	if c.attrs.Int("batch_dims") != 0 {
 		return nil, fmt.Errorf("batch_dims other than 0 is not supported")
 	}
 	return []string{c.op("ScatterND", []string{c.filled(c.in(0), 0), c.in(1), c.g()}, onnx.StrAttr("reduction", "add"))}, nil
@@ -166,9 +166,9 @@ func vjpGatherND(c *call) ([]string, error) {
 
 func vjpScatterElements(c *call) ([]string, error) {
 	g, at := c.g(), c.in(1)
-	axis := onnx.IntAttr("axis", c.node.Int("axis", 0))
+	axis := onnx.IntAttr("axis", c.attrs.Int("axis"))
 	out := []string{"", "", ""}
-	switch kind := c.node.Str("reduction", "none"); kind {
+	switch kind := c.attrs.Str("reduction"); kind {
 	case "none":
 		if c.wants(0) {
 			out[0] = c.op("ScatterElements", []string{g, at, c.filled(c.in(2), 0)}, axis)
@@ -187,7 +187,7 @@ func vjpScatterElements(c *call) ([]string, error) {
 func vjpScatterND(c *call) ([]string, error) {
 	g, at := c.g(), c.in(1)
 	out := []string{"", "", ""}
-	switch kind := c.node.Str("reduction", "none"); kind {
+	switch kind := c.attrs.Str("reduction"); kind {
 	case "none":
 		if c.wants(0) {
 			out[0] = c.op("ScatterND", []string{g, at, c.filled(c.in(2), 0)})
@@ -206,7 +206,7 @@ func vjpScatterND(c *call) ([]string, error) {
 // vjpTopK sends the cotangents of the values to where the second output says they stood.
 func vjpTopK(c *call) ([]string, error) {
 	x := c.in(0)
-	axis, err := c.axis(x, -1)
+	axis, err := c.axis(x)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func vjpPad(c *call) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	mode := c.node.Str("mode", "constant")
+	mode := c.attrs.Str("mode")
 	axes := span(0, r)
 	if in := c.in(3); in != "" {
 		a, ok := c.constInts(in)

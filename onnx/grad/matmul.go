@@ -89,8 +89,8 @@ func (e *emitter) shapedIfNew(v string, d onnx.DType, s []onnx.Dim) {
 // vjpGemm: Y = α A' B' + β C, where A' and B' are A and B or their transposes.
 func vjpGemm(c *call) ([]string, error) {
 	a, b, g := c.in(0), c.in(1), c.g()
-	alpha, beta := c.node.Float("alpha", 1), c.node.Float("beta", 1)
-	ta, tb := c.node.Int("transA", 0), c.node.Int("transB", 0)
+	alpha, beta := c.attrs.Float("alpha"), c.attrs.Float("beta")
+	ta, tb := c.attrs.Int("transA"), c.attrs.Int("transB")
 	gemm := func(x, y string, tx, ty int) string {
 		attrs := []onnx.Attr{onnx.IntAttr("transA", tx), onnx.IntAttr("transB", ty)}
 		if alpha != 1 {

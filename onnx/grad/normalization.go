@@ -43,7 +43,7 @@ func vjpBatchNormalization(c *call) ([]string, error) {
 	if r < 2 {
 		return nil, fmt.Errorf("%q has rank %d; batch and channels are needed", x, r)
 	}
-	eps := float64(c.node.Float("epsilon", 1e-5))
+	eps := float64(c.attrs.Float("epsilon"))
 	others := append([]int{0}, span(2, r)...) // all axes but the channels
 	lift := func(v string) string {           // [C] to [C, 1, ...]
 		if c.dtype(v) != c.dtype(x) {
@@ -64,7 +64,7 @@ func vjpBatchNormalization(c *call) ([]string, error) {
 	if c.wants(2) {
 		out[2] = back(c.sum(g, false, others...), c.in(2))
 	}
-	if c.node.Int("training_mode", 0) == 1 {
+	if c.attrs.Int("training_mode") == 1 {
 		for i := 1; i < len(c.cot); i++ {
 			if c.cot[i] != "" {
 				return nil, fmt.Errorf("the running statistics are outputs to be stored, not to be differentiated")
@@ -143,12 +143,12 @@ func vjpLayerNormalization(c *call) ([]string, error) {
 			return nil, fmt.Errorf("differentiating the outputs Mean and InvStdDev is not supported")
 		}
 	}
-	axis := c.node.Int("axis", -1)
+	axis := c.attrs.Int("axis")
 	if axis < 0 {
 		axis += r
 	}
 	axes := span(axis, r)
-	hat, s, n := c.normalized(x, axes, float64(c.node.Float("epsilon", 1e-5)))
+	hat, s, n := c.normalized(x, axes, float64(c.attrs.Float("epsilon")))
 	out := make([]string, 3)
 	if c.wants(0) {
 		out[0] = c.normalizedVJP(c.mul(g, gamma), hat, s, n, axes)
@@ -167,7 +167,7 @@ func vjpInstanceNormalization(c *call) ([]string, error) {
 	}
 	axes := span(2, r)
 	others := append([]int{0}, axes...)
-	hat, s, n := c.normalized(x, axes, float64(c.node.Float("epsilon", 1e-5)))
+	hat, s, n := c.normalized(x, axes, float64(c.attrs.Float("epsilon")))
 	out := make([]string, 3)
 	if c.wants(0) {
 		lifted := c.reshape(gamma, c.ints(append([]int{-1}, ones(r-2)...)...))
@@ -189,7 +189,7 @@ func vjpGroupNormalization(c *call) ([]string, error) {
 	if _, err := c.rank(x); err != nil {
 		return nil, err
 	}
-	groups := c.node.Int("num_groups", 0)
+	groups := c.attrs.Int("num_groups")
 	channels := c.shape(x)[1]
 	if groups < 1 || !channels.IsKnown() || channels.Size%groups != 0 {
 		return nil, fmt.Errorf("num_groups %d must divide a known number of channels", groups)
@@ -200,7 +200,7 @@ func vjpGroupNormalization(c *call) ([]string, error) {
 	axes := []int{2, 3}
 	xs := c.shaped(c.reshape(x, split), c.dtype(x), []onnx.Dim{c.shape(x)[0], onnx.Known(groups), onnx.Known(per), {Size: -1}})
 	gs := c.reshape(g, split)
-	hat, s, n := c.normalized(xs, axes, float64(c.node.Float("epsilon", 1e-5)))
+	hat, s, n := c.normalized(xs, axes, float64(c.attrs.Float("epsilon")))
 	perChannel := c.opset >= 21
 	out := make([]string, 3)
 	if c.wants(0) {
@@ -229,9 +229,9 @@ func vjpGroupNormalization(c *call) ([]string, error) {
 // vjpLpNormalization: y = x / ‖x‖ along an axis.
 func vjpLpNormalization(c *call) ([]string, error) {
 	x, y, g := c.in(0), c.out(0), c.g()
-	axis := c.node.Int("axis", -1)
+	axis := c.attrs.Int("axis")
 	var norm, slope string
-	switch p := c.node.Int("p", 2); p {
+	switch p := c.attrs.Int("p"); p {
 	case 1:
 		norm, slope = c.sum(c.un("Abs", x), true, axis), c.un("Sign", x)
 	case 2:

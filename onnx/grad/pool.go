@@ -16,7 +16,7 @@ func init() {
 // vjpMaxPool sends each cotangent to the element that the node's second output says was the largest.
 func vjpMaxPool(c *call) ([]string, error) {
 	x, g := c.in(0), c.g()
-	if c.node.Int("storage_order", 0) != 0 {
+	if c.attrs.Int("storage_order") != 0 {
 		return nil, fmt.Errorf("storage_order 1 is not supported")
 	}
 	at := c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Int64, Shape: c.shape(c.out(0))})
@@ -37,7 +37,7 @@ func vjpAveragePool(c *call) ([]string, error) {
 	if err := c.autoPad(&w, x); err != nil {
 		return nil, err
 	}
-	if c.node.Int("ceil_mode", 0) == 1 {
+	if c.attrs.Int("ceil_mode") == 1 {
 		// Windows may hang over the padded end: the adjoint is the same with that much more padding.
 		s := c.shape(x)
 		for i := range w.end {
@@ -46,7 +46,7 @@ func vjpAveragePool(c *call) ([]string, error) {
 			}
 		}
 	}
-	area := product(w.kernel)
+	area := product(w.Kernel)
 	count, err := c.averaged(w, area)
 	if err != nil {
 		return nil, err
@@ -70,10 +70,10 @@ func vjpAveragePool(c *call) ([]string, error) {
 	}
 	flat := c.reshape(g, c.vec(c.ints(-1, 1), pick(sy)))
 	one := append([]onnx.Dim{onnx.Symbolic(""), onnx.Known(1)}, c.shape(x)[2:]...)
-	kernel := c.filledShape(c.ints(append([]int{1, 1}, w.kernel...)...), 1, c.dtype(x))
+	kernel := c.filledShape(c.ints(append([]int{1, 1}, w.Kernel...)...), 1, c.dtype(x))
 	like := c.shaped(c.reshape(x, c.vec(c.ints(-1, 1), pick(sx))), c.dtype(x), one)
 	w.group = 1
-	if c.node.Int("ceil_mode", 0) == 1 {
+	if c.attrs.Int("ceil_mode") == 1 {
 		// The exact reach of the windows is not a function of the padding alone: let spread measure it.
 		like = c.shaped(c.un("Identity", like), c.dtype(x), unknownDims(one))
 	}
@@ -90,8 +90,8 @@ func unknownDims(s []onnx.Dim) []onnx.Dim {
 
 // averaged is the number of elements under each window, "" where it is the kernel's area everywhere.
 func (c *call) averaged(w window, area int) (string, error) {
-	ceil := c.node.Int("ceil_mode", 0) == 1
-	include := c.node.Int("count_include_pad", 0) == 1
+	ceil := c.attrs.Int("ceil_mode") == 1
+	include := c.attrs.Int("count_include_pad") == 1
 	if !ceil && (include || !w.padded()) {
 		return "", nil
 	}
@@ -105,23 +105,23 @@ func (c *call) averaged(w window, area int) (string, error) {
 			}
 			shape := c.vec(c.ints(1, 1), c.op("Gather", []string{c.un("Shape", c.in(0)), c.ints(span(2, 2+w.dims)...)}))
 			field := c.filledShape(shape, 1, c.dtype(c.in(0)))
-			kernel := c.filledShape(c.ints(append([]int{1, 1}, w.kernel...)...), 1, c.dtype(c.in(0)))
+			kernel := c.filledShape(c.ints(append([]int{1, 1}, w.Kernel...)...), 1, c.dtype(c.in(0)))
 			w.group = 1
-			return c.op("Conv", []string{field, kernel}, w.attrs(w.strides, w.begin, w.end)...), nil
+			return c.op("Conv", []string{field, kernel}, w.attrs(w.Strides, w.begin, w.end)...), nil
 		}
-		in, reach := s[2+i].Size, w.extent(i)
+		in, reach := s[2+i].Size, w.Extent(i)
 		span := in + w.begin[i] + w.end[i] - reach
-		out := span/w.strides[i] + 1
+		out := span/w.Strides[i] + 1
 		if ceil {
-			out = (span+w.strides[i]-1)/w.strides[i] + 1
-			if (out-1)*w.strides[i] >= in+w.begin[i] {
+			out = (span+w.Strides[i]-1)/w.Strides[i] + 1
+			if (out-1)*w.Strides[i] >= in+w.begin[i] {
 				out-- // a window must start inside the input or its left padding
 			}
 		}
 		for o := range out {
 			n := 0
-			for k := range w.kernel[i] {
-				p := o*w.strides[i] + k*w.dilation[i]
+			for k := range w.Kernel[i] {
+				p := o*w.Strides[i] + k*w.Dilations[i]
 				lo, hi := w.begin[i], w.begin[i]+in
 				if include {
 					lo, hi = 0, w.begin[i]+in+w.end[i]
@@ -164,15 +164,15 @@ func (c *call) averaged(w window, area int) (string, error) {
 // Expand on the ONNX Runtime's CPU.
 func (c *call) tile(w window, x, y, g string) (string, bool) {
 	sx, sy := c.shape(x), c.shape(y)
-	if sy == nil || w.padded() || !allOnes(w.dilation) {
+	if sy == nil || w.padded() || !allOnes(w.Dilations) {
 		return "", false
 	}
 	scales := []float32{1, 1}
-	for i := range w.kernel {
-		if w.kernel[i] != w.strides[i] || !sx[2+i].IsKnown() || sx[2+i].Size%w.kernel[i] != 0 {
+	for i := range w.Kernel {
+		if w.Kernel[i] != w.Strides[i] || !sx[2+i].IsKnown() || sx[2+i].Size%w.Kernel[i] != 0 {
 			return "", false
 		}
-		scales = append(scales, float32(w.kernel[i]))
+		scales = append(scales, float32(w.Kernel[i]))
 	}
 	return c.op("Resize", []string{g, "", c.constant(onnx.Vector(scales...))}, onnx.StrAttr("mode", "nearest"),
 		onnx.StrAttr("nearest_mode", "floor"), onnx.StrAttr("coordinate_transformation_mode", "asymmetric")), true

@@ -21,7 +21,7 @@ type reduction struct {
 
 func (c *call) reduction() (reduction, error) {
 	x := c.in(0)
-	axes := c.node.Ints("axes", nil)
+	axes := c.attrs.Ints("axes")
 	if in := c.in(1); in != "" {
 		d, ok := c.constInts(in)
 		if !ok {
@@ -30,7 +30,7 @@ func (c *call) reduction() (reduction, error) {
 		axes = d
 	}
 	if len(axes) == 0 {
-		if c.node.Int("noop_with_empty_axes", 0) == 1 {
+		if c.attrs.Int("noop_with_empty_axes") == 1 {
 			return reduction{none: true}, nil
 		}
 		r, err := c.rank(x)
@@ -55,7 +55,7 @@ func (c *call) reduction() (reduction, error) {
 
 // restore gives a reduced value back the axes that keepdims=0 took, with size 1.
 func (c *call) restore(v string, r reduction) string {
-	if r.none || c.node.Int("keepdims", 1) == 1 {
+	if r.none || c.attrs.Int("keepdims") == 1 {
 		return v
 	}
 	if r.at != "" {
@@ -74,7 +74,7 @@ func (c *call) again(v string, r reduction) string {
 	}
 	if r.at != "" {
 		return c.op("ReduceSum", []string{v, r.at}, onnx.IntAttr("keepdims", 1),
-			onnx.IntAttr("noop_with_empty_axes", c.node.Int("noop_with_empty_axes", 0)))
+			onnx.IntAttr("noop_with_empty_axes", c.attrs.Int("noop_with_empty_axes")))
 	}
 	return c.sum(v, true, r.axes...)
 }
@@ -136,5 +136,5 @@ func (c *call) vjpProd(x, g string, r reduction) string {
 // vjpCumSum sums from the other end.
 func vjpCumSum(c *call) ([]string, error) {
 	return []string{c.op("CumSum", []string{c.g(), c.in(1)},
-		onnx.IntAttr("exclusive", c.node.Int("exclusive", 0)), onnx.IntAttr("reverse", 1-c.node.Int("reverse", 0)))}, nil
+		onnx.IntAttr("exclusive", c.attrs.Int("exclusive")), onnx.IntAttr("reverse", 1-c.attrs.Int("reverse")))}, nil
 }

@@ -1,6 +1,9 @@
 package grad
 
-import "fmp/onnx"
+import (
+	"fmp/onnx"
+	"fmp/onnx/op"
+)
 
 // A rule appends to the graph what computes the cotangents of a node's inputs, in their order; "" where
 // there is none (an input that is not wanted, or that the outputs do not depend on).
@@ -10,9 +13,10 @@ type rule func(c *call) ([]string, error)
 // inputs are wanted.
 type call struct {
 	*emitter
-	node *onnx.Node
-	cot  []string
-	want []bool
+	node  *onnx.Node
+	attrs op.Values
+	cot   []string
+	want  []bool
 }
 
 // in and out name the i-th input and output, "" where the node has none.

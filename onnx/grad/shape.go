@@ -24,7 +24,7 @@ func vjpReshape(c *call) ([]string, error) {
 }
 
 func vjpTranspose(c *call) ([]string, error) {
-	perm := c.node.Ints("perm", nil)
+	perm := c.attrs.Ints("perm")
 	if perm == nil { // the axes reversed, which is its own inverse
 		return []string{c.un("Transpose", c.g())}, nil
 	}
@@ -39,8 +39,8 @@ func vjpTranspose(c *call) ([]string, error) {
 }
 
 // axis is the attribute axis, counted from the front.
-func (c *call) axis(v string, def int) (int, error) {
-	a := c.node.Int("axis", def)
+func (c *call) axis(v string) (int, error) {
+	a := c.attrs.Int("axis")
 	r, err := c.rank(v)
 	if err != nil {
 		return 0, err
@@ -58,7 +58,7 @@ func vjpConcat(c *call) ([]string, error) {
 	if len(c.node.Inputs) == 1 {
 		return []string{c.g()}, nil
 	}
-	axis, err := c.axis(c.out(0), 0)
+	axis, err := c.axis(c.out(0))
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func vjpSplit(c *call) ([]string, error) {
 	for i := range parts {
 		parts[i] = c.cotangent(i)
 	}
-	return []string{c.concat(c.node.Int("axis", 0), parts...)}, nil
+	return []string{c.concat(c.attrs.Int("axis"), parts...)}, nil
 }
 
 func vjpExpand(c *call) ([]string, error) {
@@ -99,8 +99,8 @@ func vjpTile(c *call) ([]string, error) {
 
 func vjpDepthToSpace(c *call) ([]string, error) {
 	g, x := c.g(), c.in(0)
-	b := c.node.Int("blocksize", 0)
-	if c.node.Str("mode", "DCR") == "DCR" {
+	b := c.attrs.Int("blocksize")
+	if c.attrs.Str("mode") == "DCR" {
 		return []string{c.op("SpaceToDepth", []string{g}, onnx.IntAttr("blocksize", b))}, nil
 	}
 	// CRD: [N, C, b, b, H, W] became [N, C, H, b, W, b].
@@ -110,7 +110,7 @@ func vjpDepthToSpace(c *call) ([]string, error) {
 
 func vjpSpaceToDepth(c *call) ([]string, error) {
 	return []string{c.op("DepthToSpace", []string{c.g()},
-		onnx.IntAttr("blocksize", c.node.Int("blocksize", 0)), onnx.StrAttr("mode", "DCR"))}, nil
+		onnx.IntAttr("blocksize", c.attrs.Int("blocksize")), onnx.StrAttr("mode", "DCR"))}, nil
 }
 
 func vjpTrilu(c *call) ([]string, error) {
@@ -118,7 +118,7 @@ func vjpTrilu(c *call) ([]string, error) {
 	if k := c.in(1); k != "" {
 		in = append(in, k)
 	}
-	return []string{c.op("Trilu", in, onnx.IntAttr("upper", c.node.Int("upper", 1)))}, nil
+	return []string{c.op("Trilu", in, onnx.IntAttr("upper", c.attrs.Int("upper")))}, nil
 }
 
 // vjpResize handles enlarging by whole factors to the nearest element: each element became a block, over
@@ -129,10 +129,10 @@ func vjpResize(c *call) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if mode := c.node.Str("mode", "nearest"); mode != "nearest" {
+	if mode := c.attrs.Str("mode"); mode != "nearest" {
 		return nil, fmt.Errorf("mode %s has no rule; allowed is nearest with whole factors", mode)
 	}
-	how, round := c.node.Str("coordinate_transformation_mode", "half_pixel"), c.node.Str("nearest_mode", "round_prefer_floor")
+	how, round := c.attrs.Str("coordinate_transformation_mode"), c.attrs.Str("nearest_mode")
 	repeats := (how == "asymmetric" && round == "floor") ||
 		((how == "half_pixel" || how == "pytorch_half_pixel") && (round == "round_prefer_floor" || round == "round_prefer_ceil"))
 	if c.node.Op == "Resize" && !repeats {
@@ -146,7 +146,10 @@ func vjpResize(c *call) ([]string, error) {
 	if c.node.Op == "Upsample" {
 		scales = c.in(1)
 	}
-	axes := c.node.Ints("axes", span(0, r))
+	axes := span(0, r)
+	if c.attrs.Has("axes") {
+		axes = c.attrs.Ints("axes")
+	}
 	if t, ok := c.constOf(scales); ok && t.Len() == len(axes) && t.F32() != nil {
 		for i, s := range t.F32() {
 			f := int(s)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
 )
@@ -71,7 +72,7 @@ func Stats(m *onnx.Model, sizes map[string]int) (Summary, error) {
 		return s, fmt.Errorf("counting operations with sizes %v: %w", s.Sizes, err)
 	}
 	for _, n := range c.Graph.Nodes {
-		f, ok := flops(n, types)
+		f, ok := flops(n, int(c.Opset()), types)
 		if !ok {
 			if !slices.Contains(s.Uncounted, n.Op) {
 				s.Uncounted = append(s.Uncounted, n.Op)
@@ -133,7 +134,7 @@ var perInput = map[string]float64{
 }
 
 // flops counts the operations of one node; ok is false where its shapes are not known or it has no rule.
-func flops(n *onnx.Node, types map[string]onnx.ValueInfo) (ops float64, ok bool) {
+func flops(n *onnx.Node, opset int, types map[string]onnx.ValueInfo) (ops float64, ok bool) {
 	if n.Domain != "" || len(n.Outputs) == 0 || len(n.Subgraphs()) > 0 {
 		return 0, false
 	}
@@ -159,12 +160,13 @@ func flops(n *onnx.Node, types map[string]onnx.ValueInfo) (ops float64, ok bool)
 		}
 		return float64(v.Shape[axis].Size)
 	}
+	attrs := op.Attrs(n, opset)
 	counted := func(f float64, ok bool) (float64, bool) { return f, ok && !math.IsNaN(f) }
 	switch n.Op {
 	case "MatMul":
 		return counted(2*y*size(in(0), -1), xok && yok)
 	case "Gemm":
-		inner := size(in(0), 1-n.Int("transA", 0))
+		inner := size(in(0), 1-attrs.Int("transA"))
 		bias := 0.0
 		if n.Input(2) != "" {
 			bias = y
@@ -184,12 +186,12 @@ func flops(n *onnx.Node, types map[string]onnx.ValueInfo) (ops float64, ok bool)
 		return counted(2*x*w/size(in(1), 0)+bias, xok && yok && wok)
 	case "AveragePool", "LpPool":
 		k := 1.0
-		for _, v := range n.Ints("kernel_shape", nil) {
+		for _, v := range attrs.Ints("kernel_shape") {
 			k *= float64(v)
 		}
 		return k * y, yok
 	case "Einsum":
-		terms, result, err := shape.EinsumTerms(n.Str("equation", ""))
+		terms, result, err := op.EinsumTerms(attrs.Str("equation"))
 		if err != nil || len(terms) != len(n.Inputs) {
 			return 0, false
 		}

@@ -66,7 +66,7 @@ func newRelu(s *Spec) (Kernel, error) {
 // LeakyRelu: alpha = 0.01; x < 0 gives alpha x.
 func newLeakyRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	alpha := float64(s.float("alpha", 0.01))
+	alpha := s.float("alpha")
 	return floatKernel(s, 2, func(x float64) float64 {
 		if x < 0 {
 			return alpha * x
@@ -78,7 +78,7 @@ func newLeakyRelu(s *Spec) (Kernel, error) {
 // Elu: alpha = 1; x < 0 gives alpha (e^x - 1).
 func newElu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	alpha := float64(s.float("alpha", 1))
+	alpha := s.float("alpha")
 	return floatKernel(s, 20, func(x float64) float64 {
 		if x < 0 {
 			return alpha * math.Expm1(x)
@@ -89,14 +89,14 @@ func newElu(s *Spec) (Kernel, error) {
 
 // Celu: alpha = 1; max(0, x) + min(0, alpha (e^(x/alpha) - 1)).
 func newCelu(s *Spec) (Kernel, error) {
-	alpha := float64(s.float("alpha", 1))
+	alpha := s.float("alpha")
 	return floatKernel(s, 20, func(x float64) float64 { return max(0, x) + min(0, alpha*math.Expm1(x/alpha)) })
 }
 
 // Selu: x > 0 gives gamma x, else gamma alpha (e^x - 1).
 func newSelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	alpha, gamma := float64(s.float("alpha", 1.67326319217681884765625)), float64(s.float("gamma", 1.05070102214813232421875))
+	alpha, gamma := s.float("alpha"), s.float("gamma")
 	if s.Opset < 6 && !(s.hasAttr("alpha") && s.hasAttr("gamma")) {
 		return nil, fmt.Errorf("the defaults of alpha and gamma before opset 6 are not supported")
 	}
@@ -110,7 +110,7 @@ func newSelu(s *Spec) (Kernel, error) {
 
 // ThresholdedRelu: alpha = 1; x > alpha stays, the rest is 0.
 func newThresholdedRelu(s *Spec) (Kernel, error) {
-	alpha := float64(s.float("alpha", 1))
+	alpha := s.float("alpha")
 	return floatKernel(s, 2, func(x float64) float64 {
 		if x <= alpha {
 			return 0
@@ -122,13 +122,13 @@ func newThresholdedRelu(s *Spec) (Kernel, error) {
 // HardSigmoid: alpha = 0.2, beta = 0.5; max(0, min(1, alpha x + beta)).
 func newHardSigmoid(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	alpha, beta := float64(s.float("alpha", 0.2)), float64(s.float("beta", 0.5))
+	alpha, beta := s.float("alpha"), s.float("beta")
 	return floatKernel(s, 2, func(x float64) float64 { return max(0, min(1, alpha*x+beta)) })
 }
 
 // Shrink: lambd = 0.5, bias = 0; x < -lambd gives x + bias, x > lambd gives x - bias, the rest 0.
 func newShrink(s *Spec) (Kernel, error) {
-	lambd, bias := float64(s.float("lambd", 0.5)), float64(s.float("bias", 0))
+	lambd, bias := s.float("lambd"), s.float("bias")
 	return floatKernel(s, 2, func(x float64) float64 {
 		switch {
 		case x < -lambd:
@@ -142,7 +142,7 @@ func newShrink(s *Spec) (Kernel, error) {
 
 // Gelu: approximate = "none" is x Φ(x), "tanh" its approximation.
 func newGelu(s *Spec) (Kernel, error) {
-	switch a := s.str("approximate", "none"); a {
+	switch a := s.str("approximate"); a {
 	case "none":
 		return floatKernel(s, 30, func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) })
 	case "tanh":
@@ -204,7 +204,7 @@ func newPReluBefore7(s *Spec) (Kernel, error) {
 // Clip before opset 11: attributes min and max, by default the range of float32.
 func newClipByAttributes(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	lo, hi := float64(s.float("min", -math.MaxFloat32)), float64(s.float("max", math.MaxFloat32))
+	lo, hi := s.float("min"), s.float("max")
 	if !s.hasAttr("min") {
 		lo = math.Inf(-1)
 	}

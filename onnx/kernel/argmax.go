@@ -16,9 +16,9 @@ func init() {
 
 func newArg(largest bool) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
-		axis, keep, last := s.int("axis", 0), s.bool("keepdims", true), false
+		axis, keep, last := s.int("axis"), s.bool("keepdims"), false
 		if s.Opset >= 12 {
-			last = s.bool("select_last_index", false)
+			last = s.bool("select_last_index")
 		}
 		return numeric(s, arg[float32](axis, keep, last, largest), arg[float64](axis, keep, last, largest), arg[int64](axis, keep, last, largest), arg[uint64](axis, keep, last, largest))
 	}

@@ -34,7 +34,7 @@ func sameShapeOnly(next func(*Spec) (Kernel, error)) func(*Spec) (Kernel, error)
 			return nil, fmt.Errorf("broadcasting along an axis, as before opset 7, is not supported")
 		}
 		// broadcast=1 without an axis aligned the second operand at the right, as later opsets do.
-		if s.bool("broadcast", false) {
+		if s.bool("broadcast") {
 			return next(s)
 		}
 		k, err := next(s)
@@ -273,7 +273,7 @@ func powInt(a int64, b float64) int64 {
 
 // Mod: fmod=0 gives the remainder with the sign of the divisor (integers), fmod=1 with that of the dividend (C's fmod).
 func newMod(s *Spec) (Kernel, error) {
-	fmod := s.bool("fmod", false)
+	fmod := s.bool("fmod")
 	if !fmod && floats.Has(s.In[0]) {
 		return nil, fmt.Errorf("fmod=0 is defined for integers and the input is %v", s.In[0])
 	}

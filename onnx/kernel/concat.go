@@ -14,7 +14,7 @@ func newConcat(s *Spec) (Kernel, error) {
 	if s.Opset >= 4 && !s.hasAttr("axis") {
 		return nil, fmt.Errorf("axis is missing")
 	}
-	axis := s.int("axis", 1)
+	axis := s.int("axis")
 	return func(c *Call) error {
 		first := c.In[0].Shape
 		ax, err := axisOf(axis, len(first))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 // Shape, Size, Constant, ConstantOfShape, Range, EyeLike, NonZero: values made from shapes, attributes and indices.
@@ -24,7 +25,7 @@ func newShape(s *Spec) (Kernel, error) {
 	start, end, hasEnd := 0, 0, false
 	if s.Opset >= 15 {
 		hasEnd = s.hasAttr("end")
-		start, end = s.int("start", 0), s.int("end", 0)
+		start, end = s.int("start"), s.int("end")
 	}
 	return func(c *Call) error {
 		in := c.In[0].Shape
@@ -60,38 +61,16 @@ func newSize(*Spec) (Kernel, error) {
 	}, nil
 }
 
-// constantOf is the tensor that the attributes of Constant hold in one of its forms.
-func constantOf(s *Spec) (*onnx.Tensor, error) {
+// constantOf is the tensor that the attributes of Constant or ConstantOfShape hold in one of their forms.
+func constantOf(s *Spec) *onnx.Tensor {
 	for _, a := range s.Node.Attrs {
-		switch a.Name {
-		case "value":
-			if t := s.tensor("value"); t != nil {
-				return t, nil
-			}
-		case "value_float":
-			return onnx.Scalar(s.float(a.Name, 0)), nil
-		case "value_floats":
-			return onnx.Vector(s.floats(a.Name)...), nil
-		case "value_int":
-			v, _ := s.attr(a.Name, onnx.AttrInt)
-			return onnx.Scalar(v.Int), nil
-		case "value_ints":
-			v, _ := s.attr(a.Name, onnx.AttrInts)
-			return onnx.Vector(v.Ints...), nil
-		case "value_string":
-			return onnx.Scalar(s.str(a.Name, "")), nil
-		case "value_strings":
-			return onnx.Vector(s.strs(a.Name)...), nil
-		}
+		s.ignore(a.Name)
 	}
-	return nil, nil
+	return op.Constant(s.Node)
 }
 
 func constantType(s *Spec) (onnx.DType, error) {
-	t, err := constantOf(s)
-	switch {
-	case err != nil:
-		return 0, err
+	switch t := constantOf(s); {
 	case t != nil:
 		return t.DType, nil
 	case s.Node.Op == "ConstantOfShape":
@@ -101,10 +80,7 @@ func constantType(s *Spec) (onnx.DType, error) {
 }
 
 func newConstant(s *Spec) (Kernel, error) {
-	t, err := constantOf(s)
-	if err != nil {
-		return nil, err
-	}
+	t := constantOf(s)
 	if len(s.Node.Attrs) != 1 {
 		return nil, fmt.Errorf("it has %d attributes where one is expected", len(s.Node.Attrs))
 	}
@@ -184,7 +160,7 @@ func eyeType(s *Spec) (onnx.DType, error) {
 
 // EyeLike: k = 0; ones on the k-th diagonal of a matrix of the input's shape.
 func newEyeLike(s *Spec) (Kernel, error) {
-	k := s.int("k", 0)
+	k := s.int("k")
 	s.ignore("dtype") // read by eyeType
 	one, err := onnx.Zeros(s.Out[0], 1)
 	if err != nil {

@@ -22,7 +22,7 @@ func newConv(s *Spec) (Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	group := s.int("group", 1)
+	group := s.int("group")
 	if group < 1 {
 		return nil, fmt.Errorf("group %d: at least 1 is expected", group)
 	}

@@ -28,7 +28,7 @@ func newConvTranspose(s *Spec) (Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := transposedConv{window: w, group: s.int("group", 1), outPad: s.ints("output_padding"), outSize: s.ints("output_shape")}
+	t := transposedConv{window: w, group: s.int("group"), outPad: s.ints("output_padding"), outSize: s.ints("output_shape")}
 	if t.group < 1 {
 		return nil, fmt.Errorf("group %d: at least 1 is expected", t.group)
 	}

@@ -12,7 +12,7 @@ func init() {
 }
 
 func newCumSum(s *Spec) (Kernel, error) {
-	exclusive, reverse := s.bool("exclusive", false), s.bool("reverse", false)
+	exclusive, reverse := s.bool("exclusive"), s.bool("reverse")
 	return numeric(s, cumSum[float32](exclusive, reverse), cumSum[float64](exclusive, reverse), cumSum[int64](exclusive, reverse), cumSum[uint64](exclusive, reverse))
 }
 

@@ -17,9 +17,9 @@ func init() {
 const maxBlock = 1 << 15
 
 func newDepthToSpace(s *Spec) (Kernel, error) {
-	b, mode := s.int("blocksize", 0), "DCR"
+	b, mode := s.int("blocksize"), "DCR"
 	if s.Opset >= 11 {
-		mode = s.str("mode", "DCR")
+		mode = s.str("mode")
 	}
 	if b < 1 || b > maxBlock || (mode != "DCR" && mode != "CRD") {
 		return nil, fmt.Errorf("blocksize %d and mode %q: 1 to %d, and DCR or CRD", b, mode, maxBlock)
@@ -50,7 +50,7 @@ func newDepthToSpace(s *Spec) (Kernel, error) {
 }
 
 func newSpaceToDepth(s *Spec) (Kernel, error) {
-	b := s.int("blocksize", 0)
+	b := s.int("blocksize")
 	if b < 1 || b > maxBlock {
 		return nil, fmt.Errorf("blocksize %d: 1 to %d is expected", b, maxBlock)
 	}

@@ -17,7 +17,7 @@ func init() {
 }
 
 func newNonMaxSuppression(s *Spec) (Kernel, error) {
-	center := s.bool("center_point_box", false)
+	center := s.bool("center_point_box")
 	return func(c *Call) error {
 		bs, ss := c.In[0].Shape, c.In[1].Shape
 		if len(bs) != 3 || len(ss) != 3 || bs[2] != 4 || bs[0] != ss[0] || bs[1] != ss[2] {

@@ -19,7 +19,7 @@ type einsumSpec struct {
 }
 
 func newEinsum(s *Spec) (Kernel, error) {
-	eq := strings.ReplaceAll(s.str("equation", ""), " ", "")
+	eq := strings.ReplaceAll(s.str("equation"), " ", "")
 	left, right, explicit := strings.Cut(eq, "->")
 	e := einsumSpec{explicit: explicit}
 	term := func(t string) (string, error) {

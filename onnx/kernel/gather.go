@@ -31,7 +31,7 @@ func at(i, n int) (int, error) {
 
 // Gather: axis = 0; out = [in_{<axis}, indices..., in_{>axis}].
 func newGather(s *Spec) (Kernel, error) {
-	axis := s.int("axis", 0)
+	axis := s.int("axis")
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		ax, err := axisOf(axis, len(in))
@@ -76,7 +76,7 @@ func elementOffset(i int, shape, st []int, axis, v int) int {
 
 // GatherElements: axis = 0; out[i_1, ..., i_r] = in[i_1, ..., indices[i], ..., i_r], out's shape = indices'.
 func newGatherElements(s *Spec) (Kernel, error) {
-	axis := s.int("axis", 0)
+	axis := s.int("axis")
 	return func(c *Call) error {
 		in, is := c.In[0].Shape, c.In[1].Shape
 		if err := elementShapes(in, is, axis); err != nil {
@@ -123,7 +123,7 @@ func elementShapes(in, idx []int, axis int) error {
 //
 //	out = [indices_{<last}..., in_{batch+d}...]
 func newGatherND(s *Spec) (Kernel, error) {
-	batch := s.int("batch_dims", 0)
+	batch := s.int("batch_dims")
 	return func(c *Call) error {
 		in, is := c.In[0].Shape, c.In[1].Shape
 		if len(is) == 0 || batch < 0 || batch >= len(is) || batch > len(in) {
@@ -162,7 +162,7 @@ func newGatherND(s *Spec) (Kernel, error) {
 // Compress: keeps the slices along axis whose condition is true; without an axis, of the flattened input.
 func newCompress(s *Spec) (Kernel, error) {
 	flat := !s.hasAttr("axis")
-	axis := s.int("axis", 0)
+	axis := s.int("axis")
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		if flat {
@@ -200,7 +200,7 @@ func newCompress(s *Spec) (Kernel, error) {
 
 // ReverseSequence: time_axis = 0, batch_axis = 1 (one is 0, the other 1); the first lengths[b] steps of batch item b are reversed.
 func newReverseSequence(s *Spec) (Kernel, error) {
-	timeAxis, batchAxis := s.int("time_axis", 0), s.int("batch_axis", 1)
+	timeAxis, batchAxis := s.int("time_axis"), s.int("batch_axis")
 	if timeAxis+batchAxis != 1 || timeAxis*batchAxis != 0 {
 		return nil, fmt.Errorf("time_axis %d and batch_axis %d: one is 0 and the other 1", timeAxis, batchAxis)
 	}

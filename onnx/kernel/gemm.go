@@ -24,7 +24,7 @@ type gemmSpec struct {
 
 // Opset 6: C is broadcast only where broadcast=1.
 func newGemm6(s *Spec) (Kernel, error) {
-	wide := s.bool("broadcast", false)
+	wide := s.bool("broadcast")
 	k, err := newGemm(s)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func newGemm6(s *Spec) (Kernel, error) {
 }
 
 func newGemm(s *Spec) (Kernel, error) {
-	g := gemmSpec{alpha: float64(s.float("alpha", 1)), beta: float64(s.float("beta", 1)), ta: s.bool("transA", false), tb: s.bool("transB", false)}
+	g := gemmSpec{alpha: s.float("alpha"), beta: s.float("beta"), ta: s.bool("transA"), tb: s.bool("transB")}
 	if integers.Has(s.In[0]) && (g.alpha != float64(int64(g.alpha)) || g.beta != float64(int64(g.beta))) {
 		return nil, fmt.Errorf("alpha %v and beta %v of an integer product are not whole", g.alpha, g.beta)
 	}

@@ -19,11 +19,7 @@ type gridSample struct {
 }
 
 func newGridSample(s *Spec) (Kernel, error) {
-	def := "bilinear"
-	if s.Opset >= 20 {
-		def = "linear"
-	}
-	g := gridSample{mode: s.str("mode", def), padding: s.str("padding_mode", "zeros"), align: s.bool("align_corners", false)}
+	g := gridSample{mode: s.str("mode"), padding: s.str("padding_mode"), align: s.bool("align_corners")}
 	switch g.mode {
 	case "linear":
 		g.mode = "bilinear"

@@ -58,7 +58,7 @@ func newBitwiseNot(s *Spec) (Kernel, error) {
 
 // BitShift: direction "LEFT" or "RIGHT" (no default); shifting by the width or more gives 0.
 func newBitShift(s *Spec) (Kernel, error) {
-	switch dir := s.str("direction", ""); dir {
+	switch dir := s.str("direction"); dir {
 	case "LEFT":
 		return integral(s, binaryOf(each(shl[int64])), binaryOf(each(shl[uint64])))
 	case "RIGHT":

@@ -21,7 +21,7 @@ func init() {
 
 func newLoss(soft bool) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
-		l := lossSpec{soft: soft, reduction: s.str("reduction", "mean"), ignores: s.hasAttr("ignore_index"), ignore: s.int("ignore_index", 0)}
+		l := lossSpec{soft: soft, reduction: s.str("reduction"), ignores: s.hasAttr("ignore_index"), ignore: s.int("ignore_index")}
 		switch l.reduction {
 		case "mean", "sum", "none":
 		default:

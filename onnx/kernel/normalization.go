@@ -27,21 +27,21 @@ func init() {
 
 // BatchNormalization, inference: epsilon = 1e-5; out = scale (x - mean) / sqrt(var + epsilon) + b per channel (axis 1).
 func newBatchNormalization(s *Spec) (Kernel, error) {
-	eps := float64(s.float("epsilon", 1e-5))
+	eps := s.float("epsilon")
 	s.ignore("momentum")
 	switch {
 	case s.Opset == 6:
 		s.ignore("consumed_inputs")
-		if s.int("is_test", 0) == 0 {
+		if s.int("is_test") == 0 {
 			return nil, fmt.Errorf("the training form (is_test=0) is not supported")
 		}
 		fallthrough
 	case s.Opset < 9:
-		if s.int("spatial", 1) != 1 {
+		if s.int("spatial") != 1 {
 			return nil, fmt.Errorf("spatial=0 is not supported")
 		}
 	case s.Opset >= 14:
-		if s.int("training_mode", 0) != 0 {
+		if s.int("training_mode") != 0 {
 			return nil, fmt.Errorf("training_mode=1 is not supported")
 		}
 	}
@@ -115,7 +115,7 @@ func moments[T floating](x []T) (mean, variance float64) {
 // InstanceNormalization: epsilon = 1e-5; each plane of each image is normalised, then scaled and shifted per channel.
 func newInstanceNormalization(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	eps := float64(s.float("epsilon", 1e-5))
+	eps := s.float("epsilon")
 	group := func(shape []int) (int, error) { return shape[1], nil }
 	return numeric(s, groupNorm[float32](eps, group, false), groupNorm[float64](eps, group, false))
 }
@@ -123,8 +123,8 @@ func newInstanceNormalization(s *Spec) (Kernel, error) {
 // GroupNormalization: num_groups, epsilon = 1e-5; channels of a group share statistics. Scale and bias are one number
 // a group up to opset 20, one a channel from 21 on.
 func newGroupNormalization(s *Spec) (Kernel, error) {
-	eps := float64(s.float("epsilon", 1e-5))
-	n := s.int("num_groups", 0)
+	eps := s.float("epsilon")
+	n := s.int("num_groups")
 	s.ignore("stash_type")
 	if n < 1 {
 		return nil, fmt.Errorf("num_groups %d: at least 1 is expected", n)
@@ -187,8 +187,8 @@ func groupNorm[T floating](eps float64, groups func([]int) (int, error), byGroup
 // LayerNormalization: axis = -1, epsilon = 1e-5; over axes axis.. of x together. Further outputs are the mean and
 // the inverse standard deviation, of shape [x_0, ..., x_{axis-1}, 1, ..., 1].
 func newLayerNormalization(s *Spec) (Kernel, error) {
-	axis, eps := s.int("axis", -1), float64(s.float("epsilon", 1e-5))
-	if st := s.int("stash_type", 1); st != 1 {
+	axis, eps := s.int("axis"), s.float("epsilon")
+	if st := s.int("stash_type"); st != 1 {
 		return nil, fmt.Errorf("stash_type %d is not supported", st)
 	}
 	if s.In[0] == onnx.Float64 && len(s.Out) > 1 {
@@ -272,7 +272,7 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 
 // LpNormalization: axis = -1, p = 2 (or 1); out = x / (sum |x|^p)^(1/p) along the axis.
 func newLpNormalization(s *Spec) (Kernel, error) {
-	axis, p := s.int("axis", -1), s.int("p", 2)
+	axis, p := s.int("axis"), s.int("p")
 	if p != 1 && p != 2 {
 		return nil, fmt.Errorf("p = %d is neither 1 nor 2", p)
 	}
@@ -302,7 +302,7 @@ func newLpNormalization(s *Spec) (Kernel, error) {
 //
 //	out = x / (bias + alpha / size · sum x²)^beta
 func newLRN(s *Spec) (Kernel, error) {
-	size, alpha, beta, bias := s.int("size", 0), float64(s.float("alpha", 1e-4)), float64(s.float("beta", 0.75)), float64(s.float("bias", 1))
+	size, alpha, beta, bias := s.int("size"), s.float("alpha"), s.float("beta"), s.float("bias")
 	if size < 1 {
 		return nil, fmt.Errorf("size %d: at least 1 is expected", size)
 	}

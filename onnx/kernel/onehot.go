@@ -13,7 +13,7 @@ func init() {
 }
 
 func newOneHot(s *Spec) (Kernel, error) {
-	axis := s.int("axis", -1)
+	axis := s.int("axis")
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		ax, err := axisOf(axis, len(in)+1)

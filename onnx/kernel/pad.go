@@ -19,7 +19,7 @@ func init() {
 }
 
 func padMode(s *Spec) (string, error) {
-	m := s.str("mode", "constant")
+	m := s.str("mode")
 	switch m {
 	case "constant", "reflect", "edge":
 		return m, nil
@@ -40,7 +40,7 @@ func newPadByAttribute(s *Spec) (Kernel, error) {
 	if s.Opset == 1 {
 		name = "paddings"
 	}
-	pads, v := s.ints(name), s.float("value", 0)
+	pads, v := s.ints(name), s.float("value")
 	fillValue, err := onnx.Zeros(s.In[0], 1)
 	if err != nil {
 		return nil, err

@@ -26,8 +26,8 @@ func newMaxPool(s *Spec) (Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.ceil = s.bool("ceil_mode", false)
-	column := s.int("storage_order", 0) != 0
+	w.ceil = s.bool("ceil_mode")
+	column := s.int("storage_order") != 0
 	if w.size == nil {
 		return nil, fmt.Errorf("kernel_shape is missing")
 	}
@@ -175,8 +175,8 @@ func newAveragePool(s *Spec) (Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.ceil = s.bool("ceil_mode", false)
-	pads := s.bool("count_include_pad", false)
+	w.ceil = s.bool("ceil_mode")
+	pads := s.bool("count_include_pad")
 	if w.size == nil {
 		return nil, fmt.Errorf("kernel_shape is missing")
 	}
@@ -194,8 +194,8 @@ func newLpPool(s *Spec) (Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.ceil = s.bool("ceil_mode", false)
-	p := float64(s.int("p", 2))
+	w.ceil = s.bool("ceil_mode")
+	p := float64(s.int("p"))
 	if w.size == nil {
 		return nil, fmt.Errorf("kernel_shape is missing")
 	}
@@ -278,7 +278,7 @@ func newGlobal(f func([]float64) float64) func(*Spec) (Kernel, error) {
 }
 
 func newGlobalLp(s *Spec) (Kernel, error) {
-	p := float64(s.int("p", 2))
+	p := float64(s.int("p"))
 	f := func(v []float64) float64 {
 		sum := 0.0
 		for _, x := range v {

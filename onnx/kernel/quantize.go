@@ -80,10 +80,10 @@ func quantized(out *onnx.Tensor, v func(i int) float64) {
 func newQuantize(s *Spec) (Kernel, error) {
 	axis := 1
 	if s.Opset >= 13 {
-		axis = s.int("axis", 1)
+		axis = s.int("axis")
 	}
 	s.ignore("saturate")
-	if s.Opset >= 21 && (s.int("block_size", 0) != 0 || s.hasAttr("output_dtype") && s.dtype("output_dtype") != s.Out[0] && s.int("output_dtype", 0) != 0) {
+	if s.Opset >= 21 && (s.int("block_size") != 0 || s.hasAttr("output_dtype") && s.dtype("output_dtype") != s.Out[0] && s.int("output_dtype") != 0) {
 		return nil, fmt.Errorf("block_size and output_dtype are not supported")
 	}
 	d := s.Out[0]
@@ -115,9 +115,9 @@ func newQuantize(s *Spec) (Kernel, error) {
 func newDequantize(s *Spec) (Kernel, error) {
 	axis := 1
 	if s.Opset >= 13 {
-		axis = s.int("axis", 1)
+		axis = s.int("axis")
 	}
-	if s.Opset >= 21 && s.int("block_size", 0) != 0 {
+	if s.Opset >= 21 && s.int("block_size") != 0 {
 		return nil, fmt.Errorf("block_size is not supported")
 	}
 	return func(c *Call) error {
@@ -243,7 +243,7 @@ func newConvInteger(s *Spec) (Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := convOf[float64](w, s.int("group", 1))
+	k := convOf[float64](w, s.int("group"))
 	return func(c *Call) error { return intProduct(c, k, c.in(2), c.in(3), 1, 0) }, nil
 }
 

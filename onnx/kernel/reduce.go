@@ -49,12 +49,12 @@ type reducer struct {
 }
 
 func (r reducer) byAttribute(s *Spec) (Kernel, error) {
-	axes, keep := s.ints("axes"), s.bool("keepdims", true)
+	axes, keep := s.ints("axes"), s.bool("keepdims")
 	return r.kernel(s, keep, func(*Call) ([]int, bool, error) { return axes, axes == nil, nil })
 }
 
 func (r reducer) byInput(s *Spec) (Kernel, error) {
-	keep, noop := s.bool("keepdims", true), s.bool("noop_with_empty_axes", false)
+	keep, noop := s.bool("keepdims"), s.bool("noop_with_empty_axes")
 	return r.kernel(s, keep, func(c *Call) ([]int, bool, error) {
 		if c.in(1) == nil {
 			return nil, !noop, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 // MaxOpset is the newest operator set whose operators are known; a model that imports a newer one is refused.
@@ -75,7 +76,7 @@ func Prepare(s *Spec) (Kernel, error) {
 	if def == nil {
 		return nil, fmt.Errorf("the operator is implemented for opsets %s, the model uses %d", Opsets(s.Node.Op), s.Opset)
 	}
-	s.used = map[string]bool{}
+	s.attrs, s.used = op.Attrs(s.Node, s.Opset), map[string]bool{}
 	half, err := def.bind(s)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func newIdentity(*Spec) (Kernel, error) {
 //
 //	out_k = shape_k; prod out = prod in
 func newReshape(s *Spec) (Kernel, error) {
-	allowZero := s.bool("allowzero", false)
+	allowZero := s.bool("allowzero")
 	return func(c *Call) error {
 		dims, err := ints(c.In[1])
 		if err != nil {
@@ -76,7 +76,7 @@ func reshape(c *Call, dims []int, allowZero bool) error {
 
 // Flatten: axis = 1; out = [prod in_{<axis}, prod in_{>=axis}].
 func newFlatten(s *Spec) (Kernel, error) {
-	axis := s.int("axis", 1)
+	axis := s.int("axis")
 	return func(c *Call) error {
 		in, ax := c.In[0].Shape, axis
 		if ax < 0 {

@@ -36,7 +36,7 @@ type resizing struct {
 
 // newUpsample: mode = nearest or linear, positions asymmetric, nearest rounding down.
 func newUpsample(s *Spec) (Kernel, error) {
-	r := resizing{mode: s.str("mode", "nearest"), transform: "asymmetric", nearest: "floor", policy: "stretch"}
+	r := resizing{mode: s.str("mode"), transform: "asymmetric", nearest: "floor", policy: "stretch"}
 	if r.mode == "bilinear" {
 		r.mode = "linear"
 	}
@@ -62,13 +62,13 @@ func asFloats(t *onnx.Tensor) []float64 {
 
 func newResize(s *Spec) (Kernel, error) {
 	r := resizing{
-		mode: s.str("mode", "nearest"), transform: s.str("coordinate_transformation_mode", "half_pixel"),
-		nearest: s.str("nearest_mode", "round_prefer_floor"), cubic: float64(s.float("cubic_coeff_a", -0.75)),
-		excludeOutside: s.bool("exclude_outside", false), extrapolation: float64(s.float("extrapolation_value", 0)), policy: "stretch",
+		mode: s.str("mode"), transform: s.str("coordinate_transformation_mode"),
+		nearest: s.str("nearest_mode"), cubic: s.float("cubic_coeff_a"),
+		excludeOutside: s.bool("exclude_outside"), extrapolation: s.float("extrapolation_value"), policy: "stretch",
 	}
 	if s.Opset >= 18 {
-		r.antialias, r.axes = s.bool("antialias", false), s.ints("axes")
-		r.policy = s.str("keep_aspect_ratio_policy", "stretch")
+		r.antialias, r.axes = s.bool("antialias"), s.ints("axes")
+		r.policy = s.str("keep_aspect_ratio_policy")
 	}
 	for _, v := range []struct {
 		name, got string

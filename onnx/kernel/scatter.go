@@ -22,7 +22,7 @@ type combiner func(dst any, d int, src any, s int)
 func newCombiner(s *Spec) (combiner, error) {
 	r := "none"
 	if s.Opset >= 16 {
-		r = s.str("reduction", "none")
+		r = s.str("reduction")
 	}
 	switch r {
 	case "none":
@@ -87,7 +87,7 @@ func copied(c *Call) (*onnx.Tensor, error) {
 
 // ScatterElements: axis = 0; out[i_1, ..., indices[i], ..., i_r] = updates[i].
 func newScatterElements(s *Spec) (Kernel, error) {
-	axis := s.int("axis", 0)
+	axis := s.int("axis")
 	put, err := newCombiner(s)
 	if err != nil {
 		return nil, err

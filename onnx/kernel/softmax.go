@@ -64,7 +64,7 @@ func hardmax(x []float64) {
 
 func axisSoftmax(f func([]float64)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
-		axis := s.int("axis", -1)
+		axis := s.int("axis")
 		g := func(_, x []float64) { f(x) }
 		return numeric(s, alongAxis[float32](axis, g), alongAxis[float64](axis, g))
 	}
@@ -72,7 +72,7 @@ func axisSoftmax(f func([]float64)) func(*Spec) (Kernel, error) {
 
 func flatSoftmax(f func([]float64)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
-		axis := s.int("axis", 1)
+		axis := s.int("axis")
 		g := func(_, x []float64) { f(x) }
 		last := []Kernel{alongAxis[float32](1, g), alongAxis[float64](1, g)}
 		k, err := numeric(s, last...)

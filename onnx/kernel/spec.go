@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 // Spec is what a kernel is prepared from. Its attribute readers record what they were asked for: an attribute
@@ -19,8 +20,9 @@ type Spec struct {
 	// Const is the inputs' values where they are known before the model runs, else nil.
 	Const []*onnx.Tensor
 
-	used map[string]bool
-	err  error
+	attrs op.Values
+	used  map[string]bool
+	err   error
 }
 
 // has says whether input i is given.
@@ -34,93 +36,28 @@ func (s *Spec) constant(i int) *onnx.Tensor {
 	return nil
 }
 
-func (s *Spec) attr(name string, kind onnx.AttrKind) (onnx.Attr, bool) {
+// attr notes that an attribute was read; one of another kind than it is read as refuses the node.
+func (s *Spec) attr(name string, kind onnx.AttrKind) op.Values {
 	s.used[name] = true
-	a, ok := s.Node.Attr(name)
-	if !ok {
-		return a, false
+	if a, ok := s.Node.Attr(name); ok && a.Kind != kind && s.err == nil {
+		s.err = fmt.Errorf("attribute %q is of kind %d where kind %d is expected", name, a.Kind, kind)
 	}
-	if a.Kind != kind {
-		if s.err == nil {
-			s.err = fmt.Errorf("attribute %q is of kind %d where kind %d is expected", name, a.Kind, kind)
-		}
-		return a, false
-	}
-	return a, true
+	return s.attrs
 }
 
-// hasAttr says whether the node has an attribute.
-func (s *Spec) hasAttr(name string) bool {
-	_, ok := s.Node.Attr(name)
-	return ok
-}
+// hasAttr says whether the node itself gives an attribute.
+func (s *Spec) hasAttr(name string) bool { return s.attrs.Has(name) }
 
-func (s *Spec) int(name string, def int) int {
-	if a, ok := s.attr(name, onnx.AttrInt); ok {
-		return onnx.ClampInt(a.Int)
-	}
-	return def
-}
-
-func (s *Spec) bool(name string, def bool) bool {
-	d := 0
-	if def {
-		d = 1
-	}
-	return s.int(name, d) != 0
-}
-
-func (s *Spec) float(name string, def float32) float32 {
-	if a, ok := s.attr(name, onnx.AttrFloat); ok {
-		return a.Float
-	}
-	return def
-}
-
-func (s *Spec) str(name, def string) string {
-	if a, ok := s.attr(name, onnx.AttrString); ok {
-		return a.Str
-	}
-	return def
-}
-
-// ints is nil where the node lacks the attribute.
-func (s *Spec) ints(name string) []int {
-	a, ok := s.attr(name, onnx.AttrInts)
-	if !ok {
-		return nil
-	}
-	out := make([]int, len(a.Ints))
-	for i, v := range a.Ints {
-		out[i] = onnx.ClampInt(v)
-	}
-	return out
-}
-
-// dtype is an attribute that names an element type; a number that names none is Undefined.
-func (s *Spec) dtype(name string) onnx.DType {
-	a, _ := s.attr(name, onnx.AttrInt)
-	return onnx.DTypeOf(a.Int)
-}
-
-func (s *Spec) floats(name string) []float32 {
-	a, _ := s.attr(name, onnx.AttrFloats)
-	return a.Floats
-}
-
-func (s *Spec) strs(name string) []string {
-	a, _ := s.attr(name, onnx.AttrStrings)
-	return a.Strs
-}
-
-// tensor is nil where the node lacks the attribute.
-func (s *Spec) tensor(name string) *onnx.Tensor {
-	a, ok := s.attr(name, onnx.AttrTensor)
-	if !ok {
-		return nil
-	}
-	return a.Tensor
-}
+// Attributes, with the operator's default where the node has none, and else the zero value.
+func (s *Spec) int(name string) int             { return s.attr(name, onnx.AttrInt).Int(name) }
+func (s *Spec) bool(name string) bool           { return s.attr(name, onnx.AttrInt).Bool(name) }
+func (s *Spec) dtype(name string) onnx.DType    { return s.attr(name, onnx.AttrInt).DType(name) }
+func (s *Spec) float(name string) float64       { return float64(s.attr(name, onnx.AttrFloat).Float(name)) }
+func (s *Spec) str(name string) string          { return s.attr(name, onnx.AttrString).Str(name) }
+func (s *Spec) ints(name string) []int          { return s.attr(name, onnx.AttrInts).Ints(name) }
+func (s *Spec) floats(name string) []float32    { return s.attr(name, onnx.AttrFloats).Floats(name) }
+func (s *Spec) strs(name string) []string       { return s.attr(name, onnx.AttrStrings).Strs(name) }
+func (s *Spec) tensor(name string) *onnx.Tensor { return s.attr(name, onnx.AttrTensor).Tensor(name) }
 
 // ignore names attributes that have no effect on inference.
 func (s *Spec) ignore(names ...string) {

@@ -12,15 +12,15 @@ func init() {
 }
 
 func newSplitByAttribute(s *Spec) (Kernel, error) {
-	axis, sizes := s.int("axis", 0), s.ints("split")
+	axis, sizes := s.int("axis"), s.ints("split")
 	return func(c *Call) error { return split(c, axis, sizes, false) }, nil
 }
 
 func newSplit(s *Spec) (Kernel, error) {
-	axis := s.int("axis", 0)
+	axis := s.int("axis")
 	uneven := s.Opset >= 18
 	if uneven {
-		if n := s.int("num_outputs", len(s.Node.Outputs)); n != len(s.Node.Outputs) {
+		if n := s.int("num_outputs"); s.hasAttr("num_outputs") && n != len(s.Node.Outputs) {
 			return nil, fmt.Errorf("num_outputs %d for %d outputs", n, len(s.Node.Outputs))
 		}
 	}

@@ -18,15 +18,15 @@ func init() {
 }
 
 func newTopKByAttribute(s *Spec) (Kernel, error) {
-	axis, k := s.int("axis", -1), s.int("k", -1)
+	axis, k := s.int("axis"), s.int("k")
 	count := func(*Call) (int, error) { return k, nil }
 	return numeric(s, topK[float32](axis, true, count), topK[float64](axis, true, count))
 }
 
 func newTopK(s *Spec) (Kernel, error) {
-	axis, largest := s.int("axis", -1), true
+	axis, largest := s.int("axis"), true
 	if s.Opset >= 11 {
-		largest = s.bool("largest", true)
+		largest = s.bool("largest")
 		s.ignore("sorted")
 	}
 	count := func(c *Call) (int, error) {

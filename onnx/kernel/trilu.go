@@ -12,7 +12,7 @@ func init() {
 }
 
 func newTrilu(s *Spec) (Kernel, error) {
-	upper := s.bool("upper", true)
+	upper := s.bool("upper")
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		if len(in) < 2 {

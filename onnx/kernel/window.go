@@ -16,7 +16,7 @@ const maxExtent = 1 << 28
 // newWindow reads auto_pad (NOTSET), kernel_shape, strides (1), dilations (1), pads (0). Without a kernel_shape
 // attribute the size comes from the weights when the model runs.
 func newWindow(s *Spec) (window, error) {
-	w := window{autoPad: s.str("auto_pad", "NOTSET"), size: s.ints("kernel_shape"), stride: s.ints("strides"), dilation: s.ints("dilations")}
+	w := window{autoPad: s.str("auto_pad"), size: s.ints("kernel_shape"), stride: s.ints("strides"), dilation: s.ints("dilations")}
 	pads := s.ints("pads")
 	if len(pads)%2 != 0 {
 		return w, fmt.Errorf("pads %v: a begin and an end for each axis are expected", pads)

@@ -37,8 +37,8 @@ func (v Values) Int(name string) int { return onnx.ClampInt(v.get(name, onnx.Att
 // Bool is an integer attribute that stands for yes (not 0) or no (0).
 func (v Values) Bool(name string) bool { return v.get(name, onnx.AttrInt).Int != 0 }
 
-// DType is an integer attribute that names an element type.
-func (v Values) DType(name string) onnx.DType { return onnx.DType(v.Int(name)) }
+// DType is an integer attribute that names an element type; a number that names none is Undefined.
+func (v Values) DType(name string) onnx.DType { return onnx.DTypeOf(v.get(name, onnx.AttrInt).Int) }
 
 // Float is a float attribute.
 func (v Values) Float(name string) float32 { return v.get(name, onnx.AttrFloat).Float }

@@ -1,5 +1,5 @@
 // Package op states what every operator is: its inputs and outputs, their element types, its attributes and their
-// defaults, for every version of the standard operator set from 7 on, and for the operators of com.microsoft that
+// defaults, for every version of the standard operator set, and for the operators of com.microsoft that
 // exporters write. Whoever reads a node (shape rules, gradients, kernels, passes, checks) asks here, so that
 // nothing of it is stated twice.
 //

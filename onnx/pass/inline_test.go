@@ -7,6 +7,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/check"
 	"fmp/onnx/modeltest"
+	"fmp/onnx/op"
 	"fmp/onnx/shape"
 )
 
@@ -29,7 +30,7 @@ func TestInlineFunctions(t *testing.T) {
 	for _, n := range m.Graph.Nodes {
 		ops = append(ops, n.Op)
 		if n.Op == "Constant" {
-			factors = append(factors, n.Float("value_float", 0))
+			factors = append(factors, op.Attrs(n, onnx.DefaultOpset).Float("value_float"))
 		}
 	}
 	if got, want := strings.Join(ops, " "), "Constant Mul Add Constant Mul Add Identity"; got != want {

@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/check"
+	"fmp/onnx/op"
 	"fmp/onnx/shape"
 )
 
@@ -296,7 +297,7 @@ func upgradePad11(u *upgrader, n *onnx.Node) error {
 // one below when enlarging; what it was when shrinking is not said, and refused.
 func upgradeResize11(u *upgrader, n *onnx.Node) error {
 	scales := u.graphNow.Initializers[n.Input(1)]
-	mode := n.Str("mode", "nearest")
+	mode := op.Attrs(n, 10).Str("mode")
 	if mode == "nearest" {
 		if scales == nil || slices.ContainsFunc(scales.F32(), func(s float32) bool { return s < 1 }) {
 			return fmt.Errorf("nearest-neighbour resizing by scales that shrink, or that are not constant, is not defined in version 10")
@@ -316,11 +317,8 @@ func upgradeScatter11(u *upgrader, n *onnx.Node) error {
 // upgradeSoftmax13: before, all axes from axis on were one axis. Where that is only the last, the meaning
 // did not change; else the value is flattened to a matrix and back.
 func upgradeSoftmax13(u *upgrader, n *onnx.Node) error {
-	a, ok := drop(n, "axis")
-	axis := 1
-	if ok {
-		axis = onnx.ClampInt(a.Int)
-	}
+	axis := op.Attrs(n, 12).Int("axis")
+	drop(n, "axis")
 	n.Attrs = append(n.Attrs, onnx.IntAttr("axis", -1))
 	rank := len(u.types[n.Inputs[0]].Shape)
 	if u.types[n.Inputs[0]].Shape != nil && (axis == rank-1 || axis == -1) {

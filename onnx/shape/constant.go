@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 // Operators that make shapes and other values from sizes: where constant propagation begins.
@@ -28,7 +29,10 @@ func inferShape(c *call) error {
 		}
 		return min(max(v, 0), r)
 	}
-	start, end := clamp(c.node.Int("start", 0)), clamp(c.node.Int("end", r))
+	start, end := clamp(c.attrs.Int("start")), r
+	if c.attrs.Has("end") {
+		end = clamp(c.attrs.Int("end"))
+	}
 	part := x.shape[start:max(start, end)]
 	c.set(0, onnx.Int64, []expr{constant(len(part))})
 	c.follow(part)
@@ -46,31 +50,8 @@ func inferSize(c *call) error {
 	return nil
 }
 
-// constantTensor is the value of a Constant node; nil where it has none that we hold.
-func constantTensor(n *onnx.Node) *onnx.Tensor {
-	for _, a := range n.Attrs {
-		switch a.Name {
-		case "value":
-			return a.Tensor
-		case "value_float":
-			return onnx.Scalar(a.Float)
-		case "value_floats":
-			return onnx.Vector(a.Floats...)
-		case "value_int":
-			return onnx.Scalar(a.Int)
-		case "value_ints":
-			return onnx.Vector(a.Ints...)
-		case "value_string":
-			return onnx.Scalar(a.Str)
-		case "value_strings":
-			return onnx.Vector(a.Strs...)
-		}
-	}
-	return nil
-}
-
 func inferConstant(c *call) error {
-	t := constantTensor(c.node)
+	t := op.Constant(c.node)
 	if t == nil {
 		return fmt.Errorf("it holds no value; allowed are dense tensors, numbers and strings")
 	}
@@ -180,7 +161,7 @@ func inferNonZero(c *call) error {
 // inferLike: the input's shape, and its type unless dtype says another.
 func inferLike(c *call) error {
 	d := c.arg(0).dtype
-	if t := c.node.Int("dtype", 0); t != 0 {
+	if t := c.attrs.Int("dtype"); t != 0 {
 		d = onnx.DTypeOf(int64(t))
 	}
 	c.set(0, d, c.arg(0).shape)
@@ -196,7 +177,7 @@ func inferOneHot(c *call) error {
 	if !x.ranked() {
 		return nil
 	}
-	a, err := axis(c.node.Int("axis", -1), len(x.shape)+1)
+	a, err := axis(c.attrs.Int("axis"), len(x.shape)+1)
 	if err != nil {
 		return err
 	}

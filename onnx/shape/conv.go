@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 // Convolutions, poolings and resampling over the spatial axes of [N, C, D1, ..., Dn].
@@ -15,67 +16,8 @@ var convolutionRules = map[string]rule{
 	"MaxRoiPool": inferRoiPool, "RoiAlign": inferRoiAlign,
 }
 
-// Window is what the attributes of a convolution or pooling say of its spatial axes, with defaults filled
-// in. Pads are given begin of all axes, then end of all.
-type Window struct {
-	Kernel, Strides, Dilations, Pads []int
-	AutoPad                          string // NOTSET, VALID, SAME_UPPER or SAME_LOWER
-	CeilMode                         bool
-}
-
-// WindowOf reads the window of a Conv, ConvTranspose or pooling node over n spatial axes; kernel is the
-// spatial shape of the weight, or nil for a pooling, whose kernel_shape is an attribute.
-func WindowOf(node *onnx.Node, n int, kernel []int) (Window, error) {
-	ones := make([]int, n)
-	for i := range ones {
-		ones[i] = 1
-	}
-	w := Window{
-		Kernel: node.Ints("kernel_shape", kernel), Strides: node.Ints("strides", ones), Dilations: node.Ints("dilations", ones),
-		Pads: node.Ints("pads", make([]int, 2*n)), AutoPad: node.Str("auto_pad", "NOTSET"), CeilMode: node.Int("ceil_mode", 0) != 0,
-	}
-	switch w.AutoPad {
-	case "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER":
-	case "":
-		w.AutoPad = "NOTSET"
-	default:
-		return w, fmt.Errorf("auto_pad is %q; allowed are NOTSET, VALID, SAME_UPPER and SAME_LOWER", w.AutoPad)
-	}
-	for _, a := range []struct {
-		name string
-		v    []int
-		want int
-		low  int
-	}{{"kernel_shape", w.Kernel, n, 1}, {"strides", w.Strides, n, 1}, {"dilations", w.Dilations, n, 1}, {"pads", w.Pads, 2 * n, 0}} {
-		if len(a.v) != a.want {
-			return w, fmt.Errorf("%s %v for %d spatial axes; %d numbers are needed", a.name, a.v, n, a.want)
-		}
-		for _, v := range a.v {
-			if v < a.low || v > 1<<28 {
-				return w, fmt.Errorf("%s %v holds %d; at least %d is allowed", a.name, a.v, v, a.low)
-			}
-		}
-	}
-	for i := range n {
-		if int64(w.Kernel[i]-1)*int64(w.Dilations[i]) > 1<<28 {
-			return w, fmt.Errorf("kernel_shape %v with dilations %v spans more than %d positions", w.Kernel, w.Dilations, 1<<28)
-		}
-	}
-	if len(kernel) == n {
-		for i := range kernel {
-			if w.Kernel[i] != kernel[i] {
-				return w, fmt.Errorf("kernel_shape %v and a weight of %v differ", w.Kernel, kernel)
-			}
-		}
-	}
-	return w, nil
-}
-
-// extent is the number of input positions that the kernel spans on axis i.
-func (w Window) extent(i int) int { return (w.Kernel[i]-1)*w.Dilations[i] + 1 }
-
 // output is the size of axis i after the window went over an input of size in.
-func (w Window) output(in expr, i int) (expr, error) {
+func output(w op.Window, in expr, i int) (expr, error) {
 	switch w.AutoPad {
 	case "SAME_UPPER", "SAME_LOWER":
 		return in.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i]), nil
@@ -83,9 +25,9 @@ func (w Window) output(in expr, i int) (expr, error) {
 		w.Pads = make([]int, len(w.Pads))
 	}
 	pad := w.Pads[i] + w.Pads[i+len(w.Kernel)]
-	span := in.plus(constant(pad - w.extent(i)))
+	span := in.plus(constant(pad - w.Extent(i)))
 	if v, ok := span.value(); ok && v < 0 {
-		return nil, fmt.Errorf("a kernel over %d positions on axis %d of size %s padded by %d", w.extent(i), i+2, in, pad)
+		return nil, fmt.Errorf("a kernel over %d positions on axis %d of size %s padded by %d", w.Extent(i), i+2, in, pad)
 	}
 	if w.CeilMode {
 		out := span.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i]).plus(constant(1))
@@ -98,16 +40,6 @@ func (w Window) output(in expr, i int) (expr, error) {
 		return out, nil
 	}
 	return span.floorOver(w.Strides[i]).plus(constant(1)), nil
-}
-
-// SamePads is the begin and end padding of auto_pad SAME_UPPER or SAME_LOWER for axis i of size in.
-func (w Window) SamePads(in, i int) (begin, end int) {
-	s := w.Strides[i]
-	total := max(0, ((in+s-1)/s-1)*s+w.extent(i)-in)
-	if w.AutoPad == "SAME_LOWER" {
-		return total - total/2, total / 2
-	}
-	return total / 2, total - total/2
 }
 
 // spatial is the known spatial shape of a weight [M, C/group, k1, ..., kn]; nil where it is not known.
@@ -158,7 +90,7 @@ func inferConv(c *call) error {
 	if len(w) != len(in) {
 		return fmt.Errorf("input and weight are of rank %d and %d; they must be the same", len(in), len(w))
 	}
-	group := c.node.Int("group", 1)
+	group := c.attrs.Int("group")
 	if group < 1 || group > onnx.MaxElements {
 		return fmt.Errorf("group is %d; at least 1 is allowed", group)
 	}
@@ -178,12 +110,12 @@ func inferConv(c *call) error {
 	}
 	out[1] = w[0]
 	if kernel := spatial(w); kernel != nil {
-		win, err := WindowOf(c.node, len(in)-2, kernel)
+		win, err := op.WindowOf(c.attrs, len(in)-2, kernel)
 		if err != nil {
 			return err
 		}
 		for i := range kernel {
-			if out[i+2], err = win.output(in[i+2], i); err != nil {
+			if out[i+2], err = output(win, in[i+2], i); err != nil {
 				return err
 			}
 		}
@@ -212,7 +144,7 @@ func inferConvTranspose(c *call) error {
 	if _, err := meet(in[1], w[0]); err != nil {
 		return fmt.Errorf("channels of input and weight: %w", err)
 	}
-	group := c.node.Int("group", 1)
+	group := c.attrs.Int("group")
 	if group < 1 || group > onnx.MaxElements {
 		return fmt.Errorf("group is %d; at least 1 is allowed", group)
 	}
@@ -220,12 +152,15 @@ func inferConvTranspose(c *call) error {
 	out[0], out[1] = in[0], w[1].times(constant(group))
 	n := len(in) - 2
 	if kernel := spatial(w); kernel != nil {
-		win, err := WindowOf(c.node, n, kernel)
+		win, err := op.WindowOf(c.attrs, n, kernel)
 		if err != nil {
 			return err
 		}
-		extra := c.node.Ints("output_padding", make([]int, n))
-		shape := c.node.Ints("output_shape", nil)
+		extra := c.attrs.Ints("output_padding")
+		if extra == nil {
+			extra = make([]int, n)
+		}
+		shape := c.attrs.Ints("output_shape")
 		if len(extra) != n || shape != nil && len(shape) != n {
 			return fmt.Errorf("output_padding %v and output_shape %v for %d spatial axes", extra, shape, n)
 		}
@@ -240,7 +175,7 @@ func inferConvTranspose(c *call) error {
 					win.Pads = make([]int, 2*n)
 				}
 				out[i+2] = in[i+2].minus(constant(1)).times(constant(win.Strides[i])).
-					plus(constant(extra[i])).plus(constant(win.extent(i) - win.Pads[i] - win.Pads[i+n]))
+					plus(constant(extra[i])).plus(constant(win.Extent(i) - win.Pads[i] - win.Pads[i+n]))
 			}
 		}
 	}

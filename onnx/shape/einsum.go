@@ -3,51 +3,9 @@ package shape
 import (
 	"fmt"
 	"strings"
-)
 
-// EinsumTerms splits an equation into the labels of each operand and of the result; an ellipsis is the
-// label '.'. Without an arrow the result has the labels that occur once, in alphabetical order.
-func EinsumTerms(equation string) (operands []string, result string, err error) {
-	eq := strings.ReplaceAll(equation, " ", "")
-	eq = strings.ReplaceAll(eq, "...", ".")
-	left, result, arrow := strings.Cut(eq, "->")
-	operands = strings.Split(left, ",")
-	count := map[rune]int{}
-	for _, op := range append(append([]string{}, operands...), result) {
-		dots := 0
-		for _, r := range op {
-			if r == '.' {
-				dots++
-			} else if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
-				return nil, "", fmt.Errorf("equation %q holds %q; allowed are letters and an ellipsis", equation, r)
-			}
-		}
-		if dots > 1 {
-			return nil, "", fmt.Errorf("equation %q has two ellipses within a term", equation)
-		}
-	}
-	for _, op := range operands {
-		for _, r := range op {
-			count[r]++
-		}
-	}
-	if !arrow {
-		if count['.'] > 0 {
-			result = "."
-		}
-		for r := 'A'; r <= 'z'; r++ {
-			if count[r] == 1 {
-				result += string(r)
-			}
-		}
-	}
-	for _, r := range result {
-		if count[r] == 0 && r != '.' {
-			return nil, "", fmt.Errorf("equation %q: the result's %q is in no operand", equation, r)
-		}
-	}
-	return operands, result, nil
-}
+	"fmp/onnx/op"
+)
 
 func inferEinsum(c *call) error {
 	if err := c.need(1); err != nil {
@@ -58,12 +16,12 @@ func inferEinsum(c *call) error {
 		return err
 	}
 	c.set(0, d, nil)
-	terms, result, err := EinsumTerms(c.node.Str("equation", ""))
+	terms, result, err := op.EinsumTerms(c.attrs.Str("equation"))
 	if err != nil {
 		return err
 	}
 	if len(terms) != len(c.in) {
-		return fmt.Errorf("equation %q has %d operands and the node %d", c.node.Str("equation", ""), len(terms), len(c.in))
+		return fmt.Errorf("equation %q has %d operands and the node %d", c.attrs.Str("equation"), len(terms), len(c.in))
 	}
 	sizes := map[rune]expr{}
 	ellipsis := []expr{}

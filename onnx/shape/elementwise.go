@@ -279,7 +279,7 @@ func inferCast(c *call) error {
 	if err := c.need(1); err != nil {
 		return err
 	}
-	to := onnx.DTypeOf(int64(c.node.Int("to", 0)))
+	to := c.attrs.DType("to")
 	if !to.Known() {
 		return fmt.Errorf("attribute to is %d, which is no element type", to)
 	}

@@ -15,7 +15,7 @@ func inferGather(c *call) error {
 	if !x.ranked() {
 		return nil
 	}
-	a, err := axis(c.node.Int("axis", 0), len(x.shape))
+	a, err := axis(c.attrs.Int("axis"), len(x.shape))
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func inferGatherElements(c *call) error {
 		return fmt.Errorf("data and indices are of rank %d and %d; they must be the same", len(x.shape), len(idx.shape))
 	}
 	if x.ranked() {
-		if _, err := axis(c.node.Int("axis", 0), len(x.shape)); err != nil {
+		if _, err := axis(c.attrs.Int("axis"), len(x.shape)); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func inferGatherND(c *call) error {
 	if !ok {
 		return nil
 	}
-	b := c.node.Int("batch_dims", 0)
+	b := c.attrs.Int("batch_dims")
 	if b < 0 || b+last > len(x.shape) || b >= len(idx.shape) {
 		return fmt.Errorf("indices of %d axes after %d of the batch, in data of rank %d", last, b, len(x.shape))
 	}
@@ -99,7 +99,7 @@ func inferCompress(c *call) error {
 	if !x.ranked() {
 		return nil
 	}
-	a, err := axis(c.node.Int("axis", 0), len(x.shape))
+	a, err := axis(c.attrs.Int("axis"), len(x.shape))
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func inferUnique(c *call) error {
 	if !x.ranked() {
 		return nil
 	}
-	a, err := axis(c.node.Int("axis", 0), len(x.shape))
+	a, err := axis(c.attrs.Int("axis"), len(x.shape))
 	if err != nil {
 		return err
 	}

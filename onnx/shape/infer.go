@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 // Infer works out element types and shapes of every value and fills Graph.Values and the types of
@@ -367,7 +368,7 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 	if len(n.Outputs) == 0 {
 		return nil // Check says what is wrong with it
 	}
-	c := &call{inf: inf, node: n, opset: inf.opset}
+	c := &call{inf: inf, node: n, attrs: op.Attrs(n, inf.opset), opset: inf.opset}
 	allConstant := len(n.Inputs) > 0
 	for _, name := range n.Inputs {
 		var f *fact
@@ -430,6 +431,7 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 type call struct {
 	inf   *inference
 	node  *onnx.Node
+	attrs op.Values
 	opset int
 	in    []*fact // nil for an optional input left out
 	out   []*fact
@@ -552,9 +554,7 @@ func (c *call) ints(i int) ([]int, bool) {
 // given says whether the node has it at all, known whether its value is.
 func (c *call) argOrAttr(name string, i, since int) (v []int, given, known bool) {
 	if c.opset < since {
-		v = c.node.Ints(name, nil)
-		_, given = c.node.Attr(name)
-		return v, given, true
+		return c.attrs.Ints(name), c.attrs.Has(name), true
 	}
 	if !c.has(i) {
 		return nil, false, true

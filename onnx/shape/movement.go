@@ -38,7 +38,7 @@ func inferReshape(c *call) error {
 	for i, e := range want.data {
 		v, known := e.value()
 		switch {
-		case known && v == 0 && c.node.Int("allowzero", 0) == 0:
+		case known && v == 0 && c.attrs.Int("allowzero") == 0:
 			switch {
 			case !x.ranked():
 				out[i] = c.inf.unknownSize()
@@ -105,12 +105,12 @@ func inferFlatten(c *call) error {
 	if !x.ranked() {
 		return nil
 	}
-	a := c.node.Int("axis", 1)
+	a := c.attrs.Int("axis")
 	if a < 0 {
 		a += len(x.shape)
 	}
 	if a < 0 || a > len(x.shape) {
-		return fmt.Errorf("axis %d of a value of rank %d", c.node.Int("axis", 1), len(x.shape))
+		return fmt.Errorf("axis %d of a value of rank %d", c.attrs.Int("axis"), len(x.shape))
 	}
 	c.set(0, x.dtype, []expr{product(x.shape[:a]), product(x.shape[a:])})
 	return nil
@@ -125,7 +125,7 @@ func inferTranspose(c *call) error {
 	if !x.ranked() {
 		return nil
 	}
-	perm := c.node.Ints("perm", nil)
+	perm := c.attrs.Ints("perm")
 	if perm == nil {
 		out := slices.Clone(x.shape)
 		slices.Reverse(out)
@@ -158,7 +158,7 @@ func inferConcat(c *call) error {
 	c.set(0, d, nil)
 	var out []expr
 	ranked := true
-	a := c.node.Int("axis", 0)
+	a := c.attrs.Int("axis")
 	for i := range c.in {
 		s := c.arg(i).shape
 		if s == nil {
@@ -225,7 +225,7 @@ func inferSplit(c *call) error {
 	if !x.ranked() || len(c.out) == 0 {
 		return nil
 	}
-	a, err := axis(c.node.Int("axis", 0), len(x.shape))
+	a, err := axis(c.attrs.Int("axis"), len(x.shape))
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,10 @@ func inferSplit(c *call) error {
 			return fmt.Errorf("the sum of the parts %v and axis %d: %w", sizes, a, err)
 		}
 	default:
-		n := c.node.Int("num_outputs", len(c.out))
+		n := len(c.out)
+		if c.attrs.Has("num_outputs") {
+			n = c.attrs.Int("num_outputs")
+		}
 		if n < 1 || n < len(c.out) {
 			return fmt.Errorf("num_outputs is %d with %d outputs", n, len(c.out))
 		}
@@ -374,13 +377,13 @@ func inferSlice(c *call) error {
 	var starts, ends []expr
 	var axes, steps []int
 	if c.opset < 10 {
-		for _, v := range c.node.Ints("starts", nil) {
+		for _, v := range c.attrs.Ints("starts") {
 			starts = append(starts, constant(v))
 		}
-		for _, v := range c.node.Ints("ends", nil) {
+		for _, v := range c.attrs.Ints("ends") {
 			ends = append(ends, constant(v))
 		}
-		axes = c.node.Ints("axes", nil)
+		axes = c.attrs.Ints("axes")
 	} else {
 		if err := c.need(3); err != nil {
 			return err
@@ -619,7 +622,7 @@ func inferPad(c *call) error {
 	}
 	var pads []expr
 	if c.opset < 11 {
-		for _, v := range c.node.Ints("pads", nil) {
+		for _, v := range c.attrs.Ints("pads") {
 			pads = append(pads, constant(v))
 		}
 	} else {
@@ -674,7 +677,7 @@ func (c *call) blocks(direction int) error {
 	if !x.ranked() {
 		return nil
 	}
-	b := c.node.Int("blocksize", 0)
+	b := c.attrs.Int("blocksize")
 	if len(x.shape) != 4 || b < 1 || b > 1<<15 {
 		return fmt.Errorf("blocksize %d of an input of rank %d; allowed are 1 or more and rank 4", b, len(x.shape))
 	}

@@ -22,11 +22,7 @@ func inferAxiswise(c *call) error {
 	}
 	x := c.in[0]
 	c.same(0, x)
-	def := -1
-	if c.opset < 13 && c.node.Op != "LpNormalization" {
-		def = 1
-	}
-	a := c.node.Int("axis", def)
+	a := c.attrs.Int("axis")
 	if !x.ranked() || c.opset < 13 && a == len(x.shape) {
 		return nil // an old softmax may flatten before or after all axes
 	}
@@ -85,13 +81,13 @@ func inferLayerNormalization(c *call) error {
 	}
 	x := c.in[0]
 	c.same(0, x)
-	stash := onnx.DTypeOf(int64(c.node.Int("stash_type", int(onnx.Float32))))
+	stash := c.attrs.DType("stash_type")
 	c.set(1, stash, nil)
 	c.set(2, stash, nil)
 	if !x.ranked() {
 		return nil
 	}
-	a, err := axis(c.node.Int("axis", -1), len(x.shape))
+	a, err := axis(c.attrs.Int("axis"), len(x.shape))
 	if err != nil {
 		return err
 	}
@@ -139,7 +135,7 @@ func inferLoss(c *call) error {
 		return fmt.Errorf("scores and targets are of rank %d and %d; the scores have one more", len(x.shape), len(y.shape))
 	}
 	c.set(0, x.dtype, []expr{})
-	if c.node.Str("reduction", "mean") == "none" {
+	if c.attrs.Str("reduction") == "none" {
 		c.set(0, x.dtype, y.shape)
 	}
 	c.set(1, x.dtype, x.shape)

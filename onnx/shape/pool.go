@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 func inferPool(c *call) error {
@@ -19,13 +20,13 @@ func inferPool(c *call) error {
 	if len(in) < 3 {
 		return fmt.Errorf("an input of rank %d; [N, C, D1, ...] is needed", len(in))
 	}
-	win, err := WindowOf(c.node, len(in)-2, nil)
+	win, err := op.WindowOf(c.attrs, len(in)-2, nil)
 	if err != nil {
 		return err
 	}
 	out := append([]expr{}, in...)
 	for i := range win.Kernel {
-		if out[i+2], err = win.output(in[i+2], i); err != nil {
+		if out[i+2], err = output(win, in[i+2], i); err != nil {
 			return err
 		}
 	}
@@ -66,7 +67,7 @@ func inferMaxUnpool(c *call) error {
 		c.set(0, c.in[0].dtype, shape)
 		return err
 	}
-	win, err := WindowOf(c.node, len(in)-2, nil)
+	win, err := op.WindowOf(c.attrs, len(in)-2, nil)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func inferRoiPool(c *call) error {
 		return err
 	}
 	c.set(0, c.in[0].dtype, nil)
-	p := c.node.Ints("pooled_shape", nil)
+	p := c.attrs.Ints("pooled_shape")
 	if len(p) != 2 || len(c.in[0].shape) != 4 || len(c.in[1].shape) != 2 {
 		return nil
 	}
@@ -101,7 +102,7 @@ func inferRoiAlign(c *call) error {
 		return nil
 	}
 	c.set(0, c.in[0].dtype, []expr{
-		c.in[1].shape[0], c.in[0].shape[1], constant(c.node.Int("output_height", 1)), constant(c.node.Int("output_width", 1)),
+		c.in[1].shape[0], c.in[0].shape[1], constant(c.attrs.Int("output_height")), constant(c.attrs.Int("output_width")),
 	})
 	return nil
 }

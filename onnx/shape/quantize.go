@@ -13,7 +13,7 @@ func inferQuantize(c *call) error {
 	d := c.arg(2).dtype
 	if !c.has(2) {
 		d = onnx.Uint8
-		if t := c.node.Int("output_dtype", 0); t != 0 {
+		if t := c.attrs.Int("output_dtype"); t != 0 {
 			d = onnx.DTypeOf(int64(t))
 		}
 	}

@@ -1,9 +1,5 @@
 package shape
 
-import (
-	"fmp/onnx"
-)
-
 // Random values and signal windows.
 var generatorRules = map[string]rule{
 	"RandomNormal": inferRandom, "RandomUniform": inferRandom, "RandomNormalLike": inferLike, "RandomUniformLike": inferLike,
@@ -12,9 +8,9 @@ var generatorRules = map[string]rule{
 }
 
 func inferRandom(c *call) error {
-	d := onnx.DTypeOf(int64(c.node.Int("dtype", int(onnx.Float32))))
+	d := c.attrs.DType("dtype")
 	out := []expr{}
-	for _, v := range c.node.Ints("shape", nil) {
+	for _, v := range c.attrs.Ints("shape") {
 		out = append(out, constant(v))
 	}
 	c.set(0, d, out)
@@ -25,12 +21,12 @@ func inferMultinomial(c *call) error {
 	if err := c.need(1); err != nil {
 		return err
 	}
-	d := onnx.DTypeOf(int64(c.node.Int("dtype", int(onnx.Int32))))
+	d := c.attrs.DType("dtype")
 	batch := c.inf.unknownSize()
 	if s := c.in[0].shape; len(s) == 2 {
 		batch = s[0]
 	}
-	c.set(0, d, []expr{batch, constant(c.node.Int("sample_size", 1))})
+	c.set(0, d, []expr{batch, constant(c.attrs.Int("sample_size"))})
 	return nil
 }
 
@@ -42,6 +38,6 @@ func inferWindow(c *call) error {
 	if d := c.in[0].data; len(d) == 1 {
 		n = c.size(d[0])
 	}
-	c.set(0, onnx.DTypeOf(int64(c.node.Int("output_datatype", int(onnx.Float32)))), []expr{n})
+	c.set(0, c.attrs.DType("output_datatype"), []expr{n})
 	return nil
 }

@@ -18,17 +18,17 @@ func inferRecurrent(c *call) error {
 		return err
 	}
 	dirs := constant(1)
-	if c.node.Str("direction", "forward") == "bidirectional" {
+	if c.attrs.Str("direction") == "bidirectional" {
 		dirs = constant(2)
 	}
 	hidden := c.inf.unknownSize()
-	if h := c.node.Int("hidden_size", 0); h > 0 {
+	if h := c.attrs.Int("hidden_size"); h > 0 {
 		hidden = constant(h)
 	} else if r := c.in[2].shape; len(r) == 3 {
 		hidden = r[2]
 	}
 	seq, batch := c.inf.unknownSize(), c.inf.unknownSize()
-	first := c.node.Int("layout", 0) == 1
+	first := c.attrs.Int("layout") == 1
 	if x := c.in[0].shape; x != nil {
 		if len(x) != 3 {
 			return fmt.Errorf("an input of rank %d; [seq, batch, in] is needed", len(x))

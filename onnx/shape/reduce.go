@@ -28,7 +28,7 @@ func inferReduce(c *call) error {
 	}
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
-	keep := c.node.Int("keepdims", 1) != 0
+	keep := c.attrs.Int("keepdims") != 0
 	axes, given, known := c.argOrAttr("axes", 1, axesInputSince(c.node.Op))
 	if !x.ranked() {
 		return nil
@@ -43,7 +43,7 @@ func inferReduce(c *call) error {
 		}
 		return nil
 	}
-	if (!given || len(axes) == 0) && c.node.Int("noop_with_empty_axes", 0) != 0 {
+	if (!given || len(axes) == 0) && c.attrs.Int("noop_with_empty_axes") != 0 {
 		c.same(0, x)
 		return nil
 	}
@@ -85,7 +85,7 @@ func inferArgReduce(c *call) error {
 	if !x.ranked() {
 		return nil
 	}
-	a, err := axis(c.node.Int("axis", 0), len(x.shape))
+	a, err := axis(c.attrs.Int("axis"), len(x.shape))
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func inferArgReduce(c *call) error {
 		switch {
 		case i != a:
 			out = append(out, e)
-		case c.node.Int("keepdims", 1) != 0:
+		case c.attrs.Int("keepdims") != 0:
 			out = append(out, constant(1))
 		}
 	}
@@ -112,13 +112,13 @@ func inferTopK(c *call) error {
 	if !x.ranked() {
 		return nil
 	}
-	a, err := axis(c.node.Int("axis", -1), len(x.shape))
+	a, err := axis(c.attrs.Int("axis"), len(x.shape))
 	if err != nil {
 		return err
 	}
 	k := c.inf.unknownSize()
 	if c.opset < 10 {
-		k = constant(c.node.Int("k", 0))
+		k = constant(c.attrs.Int("k"))
 	} else if d := c.arg(1).data; len(d) == 1 {
 		k = d[0]
 	}

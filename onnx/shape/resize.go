@@ -27,7 +27,9 @@ func inferResize(c *call) error {
 		axes[i] = i
 	}
 	if c.opset >= 18 {
-		axes = c.node.Ints("axes", axes)
+		if c.attrs.Has("axes") {
+			axes = c.attrs.Ints("axes")
+		}
 		if _, err := axesOf(axes, len(out)); err != nil {
 			return err
 		}
@@ -54,7 +56,8 @@ func inferResize(c *call) error {
 	if scales != nil && len(scales) != len(axes) && sizes == nil {
 		return fmt.Errorf("%d scales for %d axes", len(scales), len(axes))
 	}
-	stretch := c.node.Str("keep_aspect_ratio_policy", "stretch") == "stretch"
+	policy := c.attrs.Str("keep_aspect_ratio_policy") // there is none before operator set 18
+	stretch := policy == "" || policy == "stretch"
 	for i, a := range axes {
 		a, _ = axis(a, len(out))
 		switch {

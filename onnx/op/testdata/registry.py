@@ -12,8 +12,6 @@ import onnx
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
-FIRST_OPSET = 7
-
 # Operators of com.microsoft that exporters and quantisers write into files that are passed on.
 MICROSOFT = """Attention BiasGelu DynamicQuantizeMatMul EmbedLayerNormalization FastGelu FusedConv FusedGemm FusedMatMul Gelu
 GroupQueryAttention Inverse MatMulIntegerToFloat MatMulNBits MultiHeadAttention QGemm QLinearAdd QLinearAveragePool
@@ -108,9 +106,8 @@ for s in onnx.defs.get_all_schemas_with_history():
         history.setdefault(s.name, []).append(s)
 for name in sorted(history):
     versions = sorted(history[name], key=lambda s: s.since_version)
-    for s, after in zip(versions, versions[1:] + [None]):
-        if after is None or after.since_version > FIRST_OPSET:
-            print("\n".join(lines(s, name)))
+    for s in versions:
+        print("\n".join(lines(s, name)))
 microsoft = {s.name: s for s in runtime.get_all_operator_schema() if s.domain == "com.microsoft"}
 for name in MICROSOFT:
     print("\n".join(lines(microsoft[name], "com.microsoft." + name, Formal, attribute)))
