@@ -5,7 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"math"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,7 +16,9 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/npy"
+	"fmp/onnx/regularfile"
 )
 
 // saveEvery is how often unfinished features are saved.
@@ -45,7 +50,7 @@ func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, p
 	if path != "" {
 		partial = path + ".partial"
 	}
-	rows := loadRows(partial, -1, dx)
+	rows, _ := loadRows(partial, -1, dx)
 	if n := len(rows) / dx; n > total || !starts(n, chunk, ds.Train.N) {
 		rows = nil
 	}
@@ -79,7 +84,7 @@ func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, p
 		}
 	}
 	if partial != "" {
-		_ = os.Remove(partial) // there is none after a short run
+		_ = errors.Join(os.Remove(partial), os.Remove(sumPath(partial))) // there is none after a short run
 	}
 	return rows, nil
 }
@@ -92,28 +97,48 @@ func starts(n, chunk, train int) bool {
 	return n%chunk == 0
 }
 
-// loadRows reads n rows of dx features (any number of rows for n -1). A file that is missing, of another
-// shape or not finite does not count: nil.
-func loadRows(path string, n, dx int) []float32 {
-	if path == "" {
-		return nil
-	}
-	t, err := npy.Load(path)
-	if err != nil || len(t.Shape) != 2 || t.Shape[1] != dx || (n >= 0 && t.Shape[0] != n) {
-		return nil
-	}
-	v := t.F32()
-	for _, x := range v {
-		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-			return nil
-		}
-	}
-	return v
+// sumPath is the file beside a cache that holds its SHA-256, in the form of sha256sum.
+func sumPath(path string) string { return path + ".sha256" }
+
+func sumLine(h hash.Hash, path string) string {
+	return hex.EncodeToString(h.Sum(nil)) + "  " + filepath.Base(path) + "\n"
 }
 
+// loadRows reads n rows of dx features (any number of rows for n -1). nil is what cannot be used; note then says why where
+// there is a file: one that was damaged gives other results, and nothing else would tell.
+func loadRows(path string, n, dx int) (rows []float32, note string) {
+	if path == "" {
+		return nil, ""
+	}
+	f, err := regularfile.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ""
+	}
+	damaged := fmt.Sprintf("the cached features in %s do not match their digest: they are computed anew", filepath.Base(path))
+	if err != nil {
+		return nil, damaged
+	}
+	defer f.Close()
+	h := sha256.New()
+	t, err := npy.Read(io.TeeReader(f, h))
+	sum, err2 := regularfile.ReadFile(sumPath(path), 1<<10)
+	if err != nil || err2 != nil || string(sum) != sumLine(h, path) || len(t.Shape) != 2 || t.Shape[1] != dx || (n >= 0 && t.Shape[0] != n) {
+		return nil, damaged
+	}
+	return t.F32(), ""
+}
+
+// saveRows writes rows, then their digest: a cache that was not finished has none that matches.
 func saveRows(path string, rows []float32, dx int) error {
 	if path == "" {
 		return nil
 	}
-	return npy.Save(path, onnx.NewTensor(rows, len(rows)/dx, dx))
+	h := sha256.New()
+	err := atomicfile.Write(path, func(w io.Writer) error {
+		return npy.Write(io.MultiWriter(w, h), onnx.NewTensor(rows, len(rows)/dx, dx))
+	})
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(sumPath(path), []byte(sumLine(h, path)))
 }

@@ -72,7 +72,10 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 	f.Notes = append(append(f.Notes, ds.Notes...), x.Notes()...)
 	f.Train, f.Test = Part{N: ds.Train.N, Labels: ds.Train.Labels}, Part{N: ds.Test.N, Labels: ds.Test.Labels}
 	path := cachePath(c.Cache, ds, x)
-	all := loadRows(path, f.Train.N+f.Test.N, f.Dx)
+	all, note := loadRows(path, f.Train.N+f.Test.N, f.Dx)
+	if note != "" {
+		f.Notes = append(f.Notes, note)
+	}
 	if f.Cached = all != nil; !f.Cached {
 		if all, err = extract(ctx, ds, x, path, c.Progress); err != nil {
 			return nil, err

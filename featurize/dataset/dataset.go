@@ -155,7 +155,7 @@ func open(ctx context.Context, name, dir string, o Options) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := checkSums(ctx, dir); err != nil {
 		return nil, err
 	}
 	var ds *Dataset

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/md5"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -33,6 +34,17 @@ func (d *Downloader) withDefaults() *Downloader {
 	if c.Client == nil {
 		c.Client = http.DefaultClient
 	}
+	guarded := *c.Client
+	guarded.CheckRedirect = func(to *http.Request, via []*http.Request) error {
+		if via[0].URL.Scheme == "https" && to.URL.Scheme != "https" {
+			return fmt.Errorf("the server sends on to %s, which is not https", to.URL.Redacted())
+		}
+		if len(via) >= 10 {
+			return errors.New("the server sends on ten times")
+		}
+		return nil
+	}
+	c.Client = &guarded
 	if c.Tries == 0 {
 		c.Tries = 3
 	}
@@ -57,7 +69,7 @@ func (d *Downloader) Fetch(ctx context.Context, f File, dir string) (string, err
 		return "", fmt.Errorf("downloading %s: %w", f.Name, err)
 	}
 	path := filepath.Join(dir, f.Name)
-	if err := checkMD5(path, f.MD5); err == nil {
+	if err := f.check(path); err == nil {
 		return path, nil
 	}
 	part := path + ".part"
@@ -77,7 +89,7 @@ func (d *Downloader) Fetch(ctx context.Context, f File, dir string) (string, err
 			}
 			err := d.get(ctx, url, part, f)
 			if err == nil {
-				if err = checkMD5(part, f.MD5); err != nil {
+				if err = f.check(part); err != nil {
 					err = fmt.Errorf("%s: %w; what was downloaded is removed", url, err)
 					if rm := os.Remove(part); rm != nil {
 						err = errors.Join(err, rm)
@@ -215,18 +227,22 @@ func contentRange(s string) (from, size int64, ok bool) {
 	return from, size, err == nil
 }
 
-func checkMD5(path, want string) error {
-	f, err := regularfile.Open(path)
+// check holds a file against its checksums.
+func (f File) check(path string) error {
+	r, err := regularfile.Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	h := md5.New()
-	if _, err := io.Copy(h, f); err != nil {
+	defer r.Close()
+	published, ours := md5.New(), sha256.New()
+	if _, err := io.Copy(io.MultiWriter(published, ours), r); err != nil {
 		return err
 	}
-	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, want) {
-		return fmt.Errorf("its MD5 checksum is %s; the published one is %s", got, want)
+	if got := hex.EncodeToString(published.Sum(nil)); !strings.EqualFold(got, f.MD5) {
+		return fmt.Errorf("its MD5 checksum is %s; the published one is %s", got, f.MD5)
+	}
+	if got := hex.EncodeToString(ours.Sum(nil)); !strings.EqualFold(got, f.SHA256) {
+		return fmt.Errorf("its SHA-256 checksum is %s; want %s", got, f.SHA256)
 	}
 	return nil
 }

@@ -110,6 +110,12 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	if err := fill(fresh); err != nil {
 		return err
 	}
+	// A list that came along says more: it is older than the copy.
+	if _, err := os.Stat(filepath.Join(fresh, dataset.SumsFile)); errors.Is(err, os.ErrNotExist) {
+		if err := dataset.WriteSums(ctx, fresh); err != nil {
+			return err
+		}
+	}
 	if _, err := dataset.Load(ctx, dataset.Options{Name: fresh}); err != nil {
 		return fmt.Errorf("checking what is to become %s: %w", to, err)
 	}
@@ -221,7 +227,7 @@ func Import(ctx context.Context, from, name, dir string, replace bool) (string, 
 			for _, f := range s.Files {
 				if s.Unpack != nil && f.Name == filepath.Base(from) {
 					archive, kind, folder = s.Unpack, dataset.Kind(s.Name), s.Folder
-					if err := checkMD5(from, f.MD5); err != nil {
+					if err := f.check(from); err != nil {
 						return "", "", fmt.Errorf("%s: %w", from, err)
 					}
 				}

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/md5"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/onnx/alloctest"
 )
+
+func sum256(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }
 
 func sum(b []byte) string { s := md5.Sum(b); return hex.EncodeToString(s[:]) }
 
@@ -69,7 +72,7 @@ func TestFetch(t *testing.T) {
 	data := payload(300_000)
 	url, ranges := server(t, data, nil)
 	dir := t.TempDir()
-	f := File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}
+	f := File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}
 	var last, total int64
 	d := quick()
 	d.Progress = func(_ string, done, of int64) { last, total = done, of }
@@ -95,7 +98,7 @@ func TestFetchGoesOnAfterAnInterruption(t *testing.T) {
 		}
 		return false
 	})
-	p, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}, t.TempDir())
+	p, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +117,7 @@ func TestFetchGoesOnInALaterCall(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.part"), data[:40_000], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}, dir); err != nil {
+	if _, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, dir); err != nil {
 		t.Fatal(err)
 	}
 	if (*ranges)[0] != "bytes=40000-" {
@@ -129,7 +132,7 @@ func TestFetchFromAServerWithoutRanges(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.part"), payload(50)[10:], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}, dir)
+	p, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +165,7 @@ func TestFetchErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, ranges := server(t, data, c.behave)
 			dir := t.TempDir()
-			_, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: c.md5, Max: c.max}, dir)
+			_, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: c.md5, SHA256: sum256(data), Max: c.max}, dir)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v; want one with %q", err, c.want)
 			}
@@ -180,7 +183,7 @@ func TestFetchErrors(t *testing.T) {
 	t.Run("second address", func(t *testing.T) {
 		bad, _ := server(t, data, func(_ int, w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true })
 		good, _ := server(t, data, nil)
-		if _, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), Max: 1 << 20}, t.TempDir()); err != nil {
+		if _, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -194,7 +197,7 @@ func TestFetchErrors(t *testing.T) {
 		})
 		defer close(release)
 		d := &Downloader{Pause: time.Millisecond, Stall: 50 * time.Millisecond, Tries: 1}
-		if _, err := d.Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "nothing came") {
+		if _, err := d.Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "nothing came") {
 			t.Error(err)
 		}
 	})
@@ -202,7 +205,7 @@ func TestFetchErrors(t *testing.T) {
 		url, _ := server(t, data, nil)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if _, err := quick().Fetch(ctx, File{Name: "a", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}, t.TempDir()); !errors.Is(err, context.Canceled) {
+		if _, err := quick().Fetch(ctx, File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
@@ -246,7 +249,7 @@ func cifar(labels ...byte) []byte {
 var all10 = cifar(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 
 func source(url string, data []byte) Source {
-	return Source{Name: "cifar10", Folder: "cifar-10-batches-bin", Files: []File{{Name: "c.tar.gz", URLs: []string{url}, MD5: sum(data), Max: 1 << 20}},
+	return Source{Name: "cifar10", Folder: "cifar-10-batches-bin", Files: []File{{Name: "c.tar.gz", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}},
 		Unpack: map[string]int64{"data_batch_1.bin": 40_000, "test_batch.bin": 40_000}}
 }
 
@@ -274,6 +277,69 @@ func TestPull(t *testing.T) {
 	left, _ := os.ReadDir(dir)
 	if len(left) != 1 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestForgedArchiveIsRefused: what has the published MD5, which can be forged, and another SHA-256 is not taken.
+func TestForgedArchiveIsRefused(t *testing.T) {
+	data := payload(1000)
+	url, _ := server(t, data, nil)
+	dir := t.TempDir()
+	_, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(nil), Max: 1 << 20}, dir)
+	if err == nil || !strings.Contains(err.Error(), "SHA-256 checksum") {
+		t.Errorf("error %v", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestNoWayFromHTTPSToHTTP: a server that is asked over https may not send on to plain http.
+func TestNoWayFromHTTPSToHTTP(t *testing.T) {
+	data := payload(1000)
+	plain, ranges := server(t, data, nil)
+	s := httptest.NewTLSServer(http.RedirectHandler(plain, http.StatusFound))
+	t.Cleanup(s.Close)
+	d := quick()
+	d.Client, d.Tries = s.Client(), 1
+	_, err := d.Fetch(context.Background(), File{Name: "a", URLs: []string{s.URL}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), "not https") || len(*ranges) != 0 {
+		t.Errorf("error %v, %d plain requests", err, len(*ranges))
+	}
+}
+
+// TestDamagedDataIsRefused: data that was pulled or imported and has changed since is not read.
+func TestDamagedDataIsRefused(t *testing.T) {
+	data := archive(t, entry{"data_batch_1.bin", tar.TypeReg, all10}, entry{"test_batch.bin", tar.TypeReg, cifar(3, 4)})
+	url, _ := server(t, data, nil)
+	dir := t.TempDir()
+	to, err := Pull(context.Background(), source(url, data), dir, quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(to, "data_batch_1.bin")
+	bad := bytes.Clone(all10)
+	bad[5000] ^= 1
+	if err := os.WriteFile(path, bad, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), dataset.SumsFile) {
+		t.Errorf("one bit of a pixel was turned over: %v", err)
+	}
+	// To pull again mends it.
+	if _, err := Pull(context.Background(), source(url, data), dir, quick()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
+		t.Error(err)
+	}
+	for name, list := range map[string]string{"text": "hello\n", "a path that leads out": strings.Repeat("0", 64) + "  ../x\n", "short": "12  test_batch.bin\n"} {
+		if err := os.WriteFile(filepath.Join(to, dataset.SumsFile), []byte(list), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err == nil || !strings.Contains(err.Error(), "line 1") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -361,8 +427,13 @@ func TestImport(t *testing.T) {
 func TestSourcesAreComplete(t *testing.T) {
 	for _, s := range Sources() {
 		for _, f := range s.Files {
-			if len(f.MD5) != 32 || len(f.URLs) == 0 || f.Max <= 0 {
+			if len(f.MD5) != 32 || len(f.SHA256) != 64 || len(f.URLs) == 0 || f.Max <= 0 {
 				t.Errorf("%s: %+v", s.Name, f)
+			}
+			for _, u := range f.URLs {
+				if !strings.HasPrefix(u, "https://") {
+					t.Errorf("%s: %s is not https", s.Name, u)
+				}
 			}
 		}
 	}

@@ -1,9 +1,12 @@
 package train
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -13,17 +16,36 @@ import (
 )
 
 // A checkpoint is an ONNX file without nodes: the carried tensors are its initializers, and its metadata
-// hold the step and what the run is a run of.
+// hold the step, what the run is a run of, and the SHA-256 of the file without it.
 const (
-	keyStep = "fmp.train.step"
-	keyRun  = "fmp.train.run"
+	keyStep   = "fmp.train.step"
+	keyRun    = "fmp.train.run"
+	keyDigest = "fmp.train.sha256"
 )
+
+// digest is that of a checkpoint's content, whatever its metadata say of it.
+func digest(m *onnx.Model) (string, error) {
+	c := *m
+	c.Metadata = maps.Clone(m.Metadata)
+	delete(c.Metadata, keyDigest)
+	data, err := serde.Marshal(&c)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
 
 // saveCheckpoint writes the state before step t, whole or not at all.
 func saveCheckpoint(path, run string, t int, state map[string]*onnx.Tensor) error {
 	m := onnx.NewModel(&onnx.Graph{Name: "checkpoint", Initializers: state})
 	m.Metadata[keyStep] = strconv.Itoa(t)
 	m.Metadata[keyRun] = run
+	sum, err := digest(m)
+	if err != nil {
+		return err
+	}
+	m.Metadata[keyDigest] = sum
 	return serde.Save(path, m)
 }
 
@@ -35,6 +57,9 @@ func loadCheckpoint(path, run string) (t int, state map[string]*onnx.Tensor, ok 
 	m, err := serde.Load(path)
 	if err != nil {
 		return 0, nil, false, fmt.Errorf("checkpoint: %w; remove it to start afresh", err)
+	}
+	if sum, err := digest(m); err != nil || m.Metadata[keyDigest] != sum {
+		return 0, nil, false, fmt.Errorf("checkpoint %s does not match the digest in it: it was damaged, or is of an earlier release; remove it to start afresh", path)
 	}
 	if have := m.Metadata[keyRun]; have != run {
 		return 0, nil, false, fmt.Errorf("checkpoint %s is of another run (it says %s where this one says %s); remove it to start afresh, or write to another file", path, differs(have, run), differs(run, have))

@@ -1,0 +1,104 @@
+package dataset
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
+)
+
+// SumsFile is the file in a data set's folder that lists the SHA-256 of all others, as sha256sum writes it and sha256sum -c
+// reads it. Where there is one, files that differ from it are refused: they were damaged since they were put there.
+const SumsFile = "SHA256SUMS"
+
+// maxSums bounds a list of checksums: 64 MiB.
+const maxSums = 64 << 20
+
+// WriteSums lists the files of a folder.
+func WriteSums(ctx context.Context, dir string) error {
+	var b bytes.Buffer
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil || name == SumsFile || strings.ContainsAny(name, "\\\n\r") {
+			return err // sha256sum would write such a name in another way
+		}
+		sum, err := fileSum(path)
+		fmt.Fprintf(&b, "%s  %s\n", sum, filepath.ToSlash(name))
+		return err
+	})
+	if err == nil {
+		err = atomicfile.WriteBytes(filepath.Join(dir, SumsFile), b.Bytes())
+	}
+	if err != nil {
+		return fmt.Errorf("listing checksums: %w", err)
+	}
+	return nil
+}
+
+// checkSums holds the files of a folder against its list. Files that are not there, or not in the list, are not its matter.
+func checkSums(ctx context.Context, dir string) error {
+	list := filepath.Join(dir, SumsFile)
+	data, err := regularfile.ReadFile(list, maxSums)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for n := 1; lines.Scan(); n++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		want, name, ok := strings.Cut(lines.Text(), " ")
+		name = strings.TrimLeft(name, " *")
+		if !ok || len(want) != 2*sha256.Size || !filepath.IsLocal(filepath.FromSlash(name)) {
+			return fmt.Errorf("%s: line %d is not a SHA-256 and the name of a file in the folder, as sha256sum writes them", list, n)
+		}
+		got, err := fileSum(filepath.Join(dir, filepath.FromSlash(name)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !strings.EqualFold(got, want) {
+			return fmt.Errorf("%s has the SHA-256 %s and %s says %s: it was damaged or changed; get the data again, or remove %s where the change is meant",
+				filepath.Join(dir, name), got, SumsFile, want, SumsFile)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", list, err)
+	}
+	return nil
+}
+
+func fileSum(path string) (string, error) {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
