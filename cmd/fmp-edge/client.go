@@ -25,14 +25,22 @@ const (
 	chunk = 8
 )
 
-// readModel loads a model of one of the given kinds; any other is refused by what it says it is.
-func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, error) {
+// boundedModel refuses a model file that is too large to load.
+func boundedModel(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, models.Manifest{}, fmt.Errorf("model: %w", err)
+		return fmt.Errorf("model: %w", err)
 	}
 	if st.Size() > maxModel {
-		return nil, models.Manifest{}, fmt.Errorf("model %s has %d bytes; allowed are %d", path, st.Size(), maxModel)
+		return fmt.Errorf("model %s has %d bytes; allowed are %d", path, st.Size(), maxModel)
+	}
+	return nil
+}
+
+// readModel loads a model of one of the given kinds; any other is refused by what it says it is.
+func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, error) {
+	if err := boundedModel(path); err != nil {
+		return nil, models.Manifest{}, err
 	}
 	m, f, err := models.Load(path)
 	if err != nil {

@@ -384,7 +384,7 @@ func TestRefused(t *testing.T) {
 		{"foreign model", exitFailed, "fmp.kind", []string{"--model", foreignPath, dir}},
 		{"client graph for rows", exitFailed, `kind "client"`, []string{"--model", client, "--rows", rows, "--labels", ys}},
 		{"rows of another dx", exitFailed, "[3 5]", []string{"--model", embedding, "--rows", rows, "--labels", ys}},
-		{"no model", exitFailed, "missing.onnx", []string{"--model", filepath.Join(dir, "missing.onnx"), dir}},
+		{"no model", exitMissing, "missing.onnx", []string{"--model", filepath.Join(dir, "missing.onnx"), dir}},
 		{"no source", exitUsage, "0 sources", []string{"--model", client}},
 		{"unknown class", exitFailed, `"eleven" is no class`, []string{"--model", client, strange}},
 		{"empty folder", exitFailed, "no PNG or JPEG", []string{"--model", client, t.TempDir()}},
@@ -392,7 +392,7 @@ func TestRefused(t *testing.T) {
 		{"broken image", exitFailed, "a.png", []string{"--model", client, broken}},
 		{"list without labels", exitFailed, "path,label", []string{"--model", client, file("a.csv", "a.png\n")}},
 		{"list of unknown class", exitFailed, "record 1", []string{"--model", client, file("a.csv", "a.png,10\n")}},
-		{"list of a missing image", exitFailed, "gone.png", []string{"--model", client, file("a.csv", "gone.png,1\n")}},
+		{"list of a missing image", exitMissing, "gone.png", []string{"--model", client, file("a.csv", "gone.png,1\n")}},
 		{"IDX without labels", exitUsage, "--labels", []string{"--model", client, idx}},
 		{"IDX cut short", exitFailed, "truncated", []string{"--model", client, idx, "--labels", idxLabels}},
 		{"IDX without so many", exitFailed, "3 images are wanted", []string{"--model", client, idx, "--labels", idxLabels, "--count", "3"}},
@@ -420,7 +420,7 @@ func TestRefused(t *testing.T) {
 	if code := execute(cancelled, []string{"compress", "--model", client, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"), dir}, io.Discard, io.Discard); code != exitInterrupted {
 		t.Errorf("interrupted: exit code %d", code)
 	}
-	if code := execute(context.Background(), []string{"inspect", client + "x"}, io.Discard, io.Discard); code != exitFailed {
+	if code := execute(context.Background(), []string{"inspect", client + "x"}, io.Discard, io.Discard); code != exitMissing {
 		t.Errorf("inspecting nothing: exit code %d", code)
 	}
 	for _, args := range [][]string{{"help", "compress"}, {"compress", "--help"}} {

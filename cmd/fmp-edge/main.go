@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -26,6 +27,7 @@ const (
 	exitOK          = 0
 	exitFailed      = 1
 	exitUsage       = 2
+	exitMissing     = 3   // a file or a folder is not there
 	exitClosed      = 4   // the round's deadline has passed
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
@@ -61,7 +63,7 @@ type command struct {
 }
 
 func commands() []command {
-	return []command{joinCommand, keyCommand, compressCommand, sendCommand, inspectCommand, benchCommand, versionCommand}
+	return []command{joinCommand, keyCommand, compressCommand, sendCommand, predictCommand, inspectCommand, benchCommand, versionCommand}
 }
 
 func main() {
@@ -96,8 +98,11 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 		return exitUsage
 	}
 	fmt.Fprintf(log, "fmp-edge: %v\n", err)
-	if errors.Is(err, sender.ErrClosed) {
+	switch {
+	case errors.Is(err, sender.ErrClosed):
 		return exitClosed
+	case errors.Is(err, fs.ErrNotExist):
+		return exitMissing
 	}
 	return exitFailed
 }
@@ -139,7 +144,7 @@ func help(out io.Writer) error {
 	for _, c := range commands() {
 		text += fmt.Sprintf("  %-10s %s\n", c.name, c.short)
 	}
-	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed or input refused, 2 wrong usage, 4 the round is closed, 130 interrupted.\n"
+	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed or input refused, 2 wrong usage, 3 a file is missing, 4 the round is closed, 130 interrupted.\n"
 	_, err := io.WriteString(out, text)
 	return err
 }

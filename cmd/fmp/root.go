@@ -49,6 +49,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		newFuseCommand(),
 		newPoolCommand(),
 		newPredictCommand(),
+		newEvaluateCommand(),
 		newKeysCommand(),
 		newServeCommand(),
 		newSetupCommand(),

@@ -112,6 +112,8 @@ type Prediction struct {
 	Entropy, MutualInformation float32
 	// Low and High are the ends of the 90% intervals of the probabilities; nil for a classifier without.
 	Low, High []float32
+	// Pixels are those that the classifier saw, [H, W, Ch], until the next batch; nil for feature rows.
+	Pixels []uint8
 }
 
 // Top is the two most probable classes.
@@ -138,7 +140,13 @@ func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool
 		return nil, fmt.Errorf("the classifier takes feature rows; fmp pool without --rows makes one that takes images")
 	}
 	return imagefile.Read(ctx, src, c.Fit, c.Batch, skip, func(pixels []uint8, items []imagefile.Item) error {
-		return c.run(onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch), "images", items, do)
+		size := c.Fit.Size()
+		return c.run(onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch), "images", items, func(ps []Prediction) error {
+			for i := range ps {
+				ps[i].Pixels = pixels[i*size : (i+1)*size]
+			}
+			return do(ps)
+		})
 	})
 }
 

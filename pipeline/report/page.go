@@ -18,7 +18,10 @@ import (
 //go:embed page.html
 var pageSource string
 
-var page = template.Must(template.New("page").Parse(pageSource))
+//go:embed style.html
+var styleSource string
+
+var page = template.Must(template.Must(template.New("page").Parse(pageSource)).Parse(styleSource))
 
 // pageData is what the template shows.
 type pageData struct {

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fmp/featurize/imagefile"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/npy"
+	"fmp/pipeline/classify"
+)
+
+var predictCommand = command{
+	name: "predict", args: "--model CLASSIFIER IMAGES", short: "Classify images with the classifier that fmp pool wrote",
+	example: `  fmp-edge predict --model classifier.onnx photo.jpg
+  fmp-edge predict --model classifier.onnx photos/ --reject 0.9
+  fmp-edge predict --model classifier.onnx photos/ --csv
+
+IMAGES is one PNG or JPEG image, a folder of them, a .csv of paths, an IDX file, plain or .gz, or, for a classifier of
+feature rows, a .npy. For each image the most probable class is printed with its probability, the second, and the
+disagreement of the classifier's heads (mutual information in nats).`,
+	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
+		model := f.String("model", "", "classifier that fmp pool wrote")
+		reject := f.Float64("reject", 0, "leave images to people whose most probable class has less than this probability")
+		skip := f.Int("skip", 0, "images of an IDX file to leave out at its beginning")
+		count := f.Int("count", 0, "images of an IDX file to take; 0 takes all")
+		threads := f.Int("threads", 0, "threads of one operator; 0 is one a core")
+		pixels := f.Int("max-pixels", 4_000_000, "largest image that is decoded, in pixels; each takes 4 bytes or more")
+		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
+		asJSON := f.Bool("json", false, "print JSON")
+		asCSV := f.Bool("csv", false, "print CSV")
+		return func(ctx context.Context, args []string, out, log io.Writer) error {
+			if *model == "" || len(args) != 1 {
+				return usagef("predict: give --model and one image, folder, .csv, IDX file or .npy; see fmp-edge predict --help")
+			}
+			if *threads < 0 || *threads > pure.MaxThreads || *pixels < 1 || *pixels > imagefile.MaxPixels || *skip < 0 || *count < 0 || !(*reject >= 0 && *reject <= 1) {
+				return usagef("predict: --threads %d, --max-pixels %d, --skip %d, --count %d and --reject %v; allowed are 0 to %d, 1 to %d, numbers of at least 0, and 0 to 1",
+					*threads, *pixels, *skip, *count, *reject, pure.MaxThreads, imagefile.MaxPixels)
+			}
+			if *onBad != "fail" && *onBad != "skip" {
+				return usagef("predict: --on-bad is %q; allowed are fail and skip", *onBad)
+			}
+			format := classify.Table
+			switch {
+			case *asJSON && *asCSV:
+				return usagef("predict: --json and --csv are two formats; give one")
+			case *asJSON:
+				format = classify.JSON
+			case *asCSV:
+				format = classify.CSV
+			}
+			if err := boundedModel(*model); err != nil {
+				return err
+			}
+			e, err := pure.New(engine.Options{Threads: *threads})
+			if err != nil {
+				return err
+			}
+			c, err := classify.Open(e, *model)
+			if err != nil {
+				return err
+			}
+			p, err := classify.NewPrinter(out, c, format, *reject)
+			if err != nil {
+				return err
+			}
+			if strings.HasSuffix(strings.ToLower(args[0]), ".npy") {
+				if err := predictRows(ctx, c, args[0], p); err != nil {
+					return err
+				}
+				return p.Close()
+			}
+			src, others, err := c.Source(args[0], imagefile.Options{Optional: true, Skip: *skip, Count: *count, MaxPixels: *pixels})
+			if err != nil {
+				return misused("predict", err)
+			}
+			defer src.Close()
+			if others > 0 {
+				fmt.Fprintf(log, "fmp-edge: %d files under %s are neither .png nor .jpg nor .jpeg and were left out\n", others, args[0])
+			}
+			bad, err := c.Images(ctx, src, *onBad == "skip", p.Print)
+			if err != nil {
+				return err
+			}
+			if len(bad) > 0 && *onBad == "fail" {
+				return errors.Join(bad...)
+			}
+			for _, err := range bad {
+				fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
+			}
+			return p.Close()
+		}
+	},
+}
+
+func predictRows(ctx context.Context, c *classify.Classifier, path string, p *classify.Printer) error {
+	st, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if st.Size() > maxRowBytes {
+		return fmt.Errorf("%s has %d bytes; allowed are %d", path, st.Size(), maxRowBytes)
+	}
+	rows, err := npy.Load(path)
+	if err != nil {
+		return err
+	}
+	if rows, err = classify.FeatureRows(rows); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return c.Rows(ctx, rows, nil, p.Print)
+}

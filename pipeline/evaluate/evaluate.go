@@ -1,0 +1,236 @@
+// Package evaluate says what a classifier is worth on labelled images that it has not seen: how often it is right, and
+// whether its probabilities are to be believed.
+package evaluate
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"slices"
+
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/metric"
+)
+
+// Places of the curve of risk against coverage, and images of each kind that are kept.
+const (
+	places   = 100
+	examples = 6
+)
+
+// Result is what an evaluation found.
+type Result struct {
+	Model   string   `json:"model"` // sha256
+	Classes []string `json:"classes"`
+	Images  int      `json:"images"`
+	// Bad counts images that could not be read and were left out.
+	Bad int `json:"bad,omitempty"`
+	metric.Scores
+	// ACCLow and ACCHigh are the 95% interval of ACC (Wilson 1927): what so many images can tell.
+	ACCLow    float64       `json:"acc_low"`
+	ACCHigh   float64       `json:"acc_high"`
+	ByClass   []Class       `json:"by_class"`
+	Confusion [][]int       `json:"confusion"` // images by true class (row) and most probable class (column)
+	Risk      []metric.Risk `json:"risk_coverage"`
+	// Sure are the images of largest confidence, Unsure of least, Mistakes the wrong ones of largest confidence.
+	Sure     []Example `json:"sure"`
+	Unsure   []Example `json:"unsure"`
+	Mistakes []Example `json:"mistakes"`
+	// Origin says what the classifier was made from; Manifest is its own.
+	Origin   models.Origin   `json:"origin"`
+	Manifest models.Manifest `json:"-"`
+}
+
+// Class is how one class fared.
+type Class struct {
+	Name   string  `json:"name"`
+	Images int     `json:"images"`
+	Recall float64 `json:"recall"` // share of its images that are called so; 0 where it has none
+	// Precision is the share of the images called so that are of the class; 0 where none is.
+	Precision float64 `json:"precision"`
+}
+
+// Example is an image with what the classifier says of it.
+type Example struct {
+	File        string  `json:"file"`
+	Truth       string  `json:"truth"`
+	Says        string  `json:"says"`
+	Probability float64 `json:"probability"`
+	// Disagreement is the mutual information of label and head, in nats.
+	Disagreement float64 `json:"disagreement"`
+	PNG          []byte  `json:"-"` // nil for feature rows
+}
+
+// Evaluation gathers predictions of labelled images.
+type Evaluation struct {
+	c        *classify.Classifier
+	p        metric.Probabilities
+	labels   []int
+	within   []float64 // mean entropy of the heads
+	sure     keeper
+	unsure   keeper
+	mistakes keeper
+}
+
+// New starts an evaluation.
+func New(c *classify.Classifier) *Evaluation {
+	return &Evaluation{c: c, p: metric.Probabilities{C: c.Manifest.C}, within: []float64{},
+		sure: keeper{sign: 1}, unsure: keeper{sign: -1}, mistakes: keeper{sign: 1}}
+}
+
+// Add takes in predictions. Each must have a label.
+func (e *Evaluation) Add(ps []classify.Prediction) error {
+	for i := range ps {
+		p := &ps[i]
+		if p.Label < 0 || p.Label >= e.p.C {
+			return fmt.Errorf("%s has no label that the classifier knows; want one of its %d classes", p.Name, e.p.C)
+		}
+		var sum float64
+		for _, v := range p.Probabilities {
+			sum += float64(v)
+		}
+		for _, v := range p.Probabilities { // float32 sums to 1 to within its rounding
+			e.p.P = append(e.p.P, float64(v)/sum)
+		}
+		e.p.N++
+		e.labels = append(e.labels, p.Label)
+		e.within = append(e.within, float64(p.Entropy-p.MutualInformation))
+		first, _ := p.Top()
+		confidence := float64(p.Probabilities[first])
+		example := func() (Example, error) {
+			data, err := picture(p.Pixels, e.c.Fit)
+			return Example{p.Name, e.c.Class(p.Label), e.c.Class(first), confidence, float64(p.MutualInformation), data}, err
+		}
+		keepers := []*keeper{&e.sure, &e.unsure}
+		if first != p.Label {
+			keepers = append(keepers, &e.mistakes)
+		}
+		for _, k := range keepers {
+			if err := k.offer(confidence, example); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Result scores what was gathered. bad counts images that were left out.
+func (e *Evaluation) Result(bad int) (*Result, error) {
+	if e.p.N == 0 {
+		return nil, fmt.Errorf("no labelled images to evaluate on")
+	}
+	scores, err := metric.ScoreAll(&metric.Answers{Heads: max(e.c.Manifest.S, 1), Mean: &e.p, Entropy: e.within}, e.labels, nil)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Model: e.c.Manifest.Digest, Images: e.p.N, Bad: bad, Scores: scores, Confusion: metric.Confusion(&e.p, e.labels),
+		Sure: e.sure.kept, Unsure: e.unsure.kept, Mistakes: e.mistakes.kept, Manifest: e.c.Manifest}
+	if r.Origin, err = models.ReadOrigin(e.c.Manifest); err != nil {
+		return nil, err
+	}
+	if r.Risk, err = metric.RiskCoverage(&e.p, e.labels, places); err != nil {
+		return nil, err
+	}
+	right := 0
+	for c, row := range r.Confusion {
+		called, images := 0, 0
+		for k := range row {
+			images += row[k]
+			called += r.Confusion[k][c]
+		}
+		k := Class{Name: e.c.Class(c), Images: images}
+		if images > 0 {
+			k.Recall = float64(row[c]) / float64(images)
+		}
+		if called > 0 {
+			k.Precision = float64(row[c]) / float64(called)
+		}
+		right += row[c]
+		r.ByClass, r.Classes = append(r.ByClass, k), append(r.Classes, k.Name)
+	}
+	r.ACCLow, r.ACCHigh = metric.Wilson(right, r.Images, 0.95)
+	return r, nil
+}
+
+// RiskAt is the error rate when the given share of the images is answered, the surest first.
+func (r *Result) RiskAt(coverage float64) metric.Risk {
+	for _, p := range r.Risk {
+		if p.Coverage >= coverage-1e-9 {
+			return p
+		}
+	}
+	return r.Risk[len(r.Risk)-1]
+}
+
+// Confused is one kind of mistake.
+type Confused struct {
+	Truth, Says string
+	Images      int
+}
+
+// Confusions lists the most frequent mistakes, at most n kinds.
+func (r *Result) Confusions(n int) []Confused {
+	var out []Confused
+	for y, row := range r.Confusion {
+		for c, k := range row {
+			if c != y && k > 0 {
+				out = append(out, Confused{r.Classes[y], r.Classes[c], k})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Confused) int { return cmp.Compare(b.Images, a.Images) })
+	return out[:min(n, len(out))]
+}
+
+// keeper keeps the few examples of largest sign x value, the first of equals.
+type keeper struct {
+	sign   float64
+	values []float64
+	kept   []Example
+}
+
+func (k *keeper) offer(value float64, example func() (Example, error)) error {
+	value *= k.sign
+	at, _ := slices.BinarySearchFunc(k.values, value, func(have, v float64) int {
+		if have >= v {
+			return -1
+		}
+		return 1
+	})
+	if at == examples {
+		return nil
+	}
+	x, err := example()
+	if err != nil {
+		return err
+	}
+	k.values, k.kept = slices.Insert(k.values, at, value), slices.Insert(k.kept, at, x)
+	if len(k.kept) > examples {
+		k.values, k.kept = k.values[:examples], k.kept[:examples]
+	}
+	return nil
+}
+
+// picture is an image as the classifier sees it.
+func picture(pix []uint8, f imagefile.Fit) ([]byte, error) {
+	if pix == nil {
+		return nil, nil
+	}
+	im := image.NewNRGBA(image.Rect(0, 0, f.W, f.H))
+	for i := range f.H * f.W {
+		v := pix[i*f.Ch:]
+		c := color.NRGBA{v[0], v[0], v[0], 255}
+		if f.Ch == 3 {
+			c.G, c.B = v[1], v[2]
+		}
+		im.SetNRGBA(i%f.W, i/f.W, c)
+	}
+	var b bytes.Buffer
+	err := png.Encode(&b, im)
+	return b.Bytes(), err
+}

@@ -1,0 +1,64 @@
+package metric
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Risk is one point of the curve of risk against coverage (Geifman, Uziel and El-Yaniv 2019, arXiv 1805.08206): what
+// becomes of the errors where the least confident points are left to people.
+type Risk struct {
+	Coverage float64 `json:"coverage"` // share of the points that are answered, the most confident first
+	Risk     float64 `json:"risk"`     // error rate of those
+	// Confidence is the least of those; answering where it is reached gives this coverage.
+	Confidence float64 `json:"confidence"`
+}
+
+// RiskCoverage is that curve at most points places, evenly spread and with the last at full coverage.
+func RiskCoverage(p *Probabilities, labels []int, points int) ([]Risk, error) {
+	if len(labels) != p.N || p.N == 0 || points < 1 {
+		return nil, fmt.Errorf("risk and coverage: %d labels of %d points at %d places; want one label a point, and one of each at least", len(labels), p.N, points)
+	}
+	confidence, right := byConfidence(p, labels)
+	points = min(points, p.N)
+	out := make([]Risk, points)
+	wrong, n := 0.0, 0
+	for i := range out {
+		for to := (i + 1) * p.N / points; n < to; n++ {
+			if !right[n] {
+				wrong++
+			}
+		}
+		out[i] = Risk{float64(n) / float64(p.N), wrong / float64(n), confidence[n-1]}
+	}
+	return out, nil
+}
+
+// Confusion counts points by true class (row) and most probable class (column).
+func Confusion(p *Probabilities, labels []int) [][]int {
+	out := make([][]int, p.C)
+	for c := range out {
+		out[c] = make([]int, p.C)
+	}
+	for i, y := range labels {
+		row, best := p.Row(i), 0
+		for j, v := range row {
+			if v > row[best] {
+				best = j
+			}
+		}
+		out[y][best]++
+	}
+	return out
+}
+
+// Wilson is the interval of a probability that showed in hits of n trials (Wilson 1927), at the given level.
+func Wilson(hits, n int, level float64) (lo, hi float64) {
+	z := distuv.UnitNormal.Quantile((1 + level) / 2)
+	k, q := float64(n), float64(hits)/float64(n)
+	centre := (q + z*z/(2*k)) / (1 + z*z/k)
+	half := z / (1 + z*z/k) * math.Sqrt(q*(1-q)/k+z*z/(4*k*k))
+	return max(centre-half, 0), min(centre+half, 1)
+}

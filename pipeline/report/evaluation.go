@@ -1,0 +1,289 @@
+package report
+
+import (
+	_ "embed" // the page's template
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"fmp/pipeline/evaluate"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/posterior"
+)
+
+//go:embed evaluation.html
+var evaluationSource string
+
+var evaluationPage = template.Must(template.Must(template.New("evaluation").Parse(evaluationSource)).Parse(styleSource))
+
+// matrixClasses is the most classes whose confusions are shown as a matrix; of more, the most frequent are listed.
+const matrixClasses = 20
+
+// coverages are the shares of images whose error rates are told.
+var coverages = []float64{0.5, 0.8, 0.9, 1}
+
+// evaluationSummary is an evaluation in one sentence.
+func evaluationSummary(r *evaluate.Result) string {
+	classes := fmt.Sprintf("%d classes", len(r.Classes))
+	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to %.1f); its stated probabilities are %.1f points off on average.",
+		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE)
+}
+
+type evaluationScore struct{ Name, Value, Meaning string }
+
+func evaluationScores(r *evaluate.Result) []evaluationScore {
+	f := func(v float64) string { return fmt.Sprintf("%.4f", v) }
+	u := r.Uncertainty
+	return []evaluationScore{
+		{"ACC", f(r.ACC), "share of images whose most probable class is the true one"},
+		{"ECE", f(r.ECE), fmt.Sprintf("expected calibration error, %d bins of confidence", metric.Bins)},
+		{"class-wise ECE", f(u.ClassECE), "the same of every class's probability, mean over classes"},
+		{"NLL", f(r.NLL), "mean negative log probability of the true class, in nats"},
+		{"Brier", f(r.Brier), "mean squared distance of the probabilities from the truth, 0 to 2"},
+		{"AURC", f(u.AURC), "error rate of the surest images, mean over how many are answered"},
+		{"disagreement", f(u.Disagreement), "mutual information of class and head, mean, in nats"},
+	}
+}
+
+// EvaluationText prints an evaluation for a terminal.
+func EvaluationText(w io.Writer, r *evaluate.Result) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", evaluationSummary(r))
+	for _, s := range evaluationScores(r) {
+		fmt.Fprintf(&b, "  %-14s  %s  %s\n", s.Name, s.Value, s.Meaning)
+	}
+	b.WriteString("\nanswering only the surest\n")
+	for _, c := range coverages {
+		p := r.RiskAt(c)
+		fmt.Fprintf(&b, "  %3.0f%%  (probability from %.3f)  is wrong on %.2f%%\n", 100*p.Coverage, p.Confidence, 100*p.Risk)
+	}
+	width := len("class")
+	for _, c := range r.Classes {
+		width = min(max(width, len([]rune(c))), 20)
+	}
+	fmt.Fprintf(&b, "\n  %-*s  %7s  %7s  %9s\n", width, "class", "images", "recall", "precision")
+	for _, c := range r.ByClass {
+		fmt.Fprintf(&b, "  %-*s  %7d  %7.3f  %9.3f\n", width, short(c.Name), c.Images, c.Recall, c.Precision)
+	}
+	if n := len(r.Classes); n <= 10 {
+		fmt.Fprintf(&b, "\nconfusion (rows: the true class; columns: what it says, in the same order)\n")
+		for i, row := range r.Confusion {
+			fmt.Fprintf(&b, "  %-*s ", width, short(r.Classes[i]))
+			for _, k := range row {
+				fmt.Fprintf(&b, " %5d", k)
+			}
+			b.WriteByte('\n')
+		}
+	} else if cs := r.Confusions(10); len(cs) > 0 {
+		b.WriteString("\nmost frequent mistakes\n")
+		for _, c := range cs {
+			fmt.Fprintf(&b, "  %5d  %s called %s\n", c.Images, c.Truth, c.Says)
+		}
+	}
+	for _, l := range []struct {
+		title string
+		of    []evaluate.Example
+	}{{"surest", r.Sure}, {"least sure", r.Unsure}, {"surest mistakes", r.Mistakes}} {
+		if len(l.of) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s\n", l.title)
+		for _, e := range l.of {
+			mark := ""
+			if e.Says != e.Truth {
+				mark = ", is " + e.Truth
+			}
+			fmt.Fprintf(&b, "  %.3f  %s%s  %s\n", e.Probability, e.Says, mark, e.File)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// riskPlot is the curve of risk against coverage.
+func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
+	p := newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f", r.Uncertainty.AURC), "share of images answered, the surest first", "error rate")
+	p.Title.TextStyle.Font.Size = vg.Points(10)
+	grid(p, false, true)
+	var xys plotter.XYs
+	for _, k := range r.Risk {
+		xys = append(xys, plotter.XY{X: k.Coverage, Y: k.Risk})
+	}
+	l, err := plotter.NewLine(xys)
+	if err != nil {
+		return nil, fmt.Errorf("figure of risk and coverage: %w", err)
+	}
+	l.Color, l.Width = methodColor("FMP"), vg.Points(1.5)
+	p.Add(l)
+	p.X.Min, p.X.Max, p.Y.Min = 0, 1, 0
+	p.Y.Max = max(p.Y.Max*1.1, 0.01)
+	return p, nil
+}
+
+type evaluationData struct {
+	Title, Summary string
+	Scores         []evaluationScore
+	Figures        []pageFigure
+	ByClass        []evaluate.Class
+	Classes        []string
+	Matrix         []matrixRow
+	Confused       []evaluate.Confused
+	Examples       []exampleList
+	Facts          []pageFact
+}
+
+type matrixRow struct {
+	Name  string
+	Cells []matrixCell
+}
+
+type matrixCell struct {
+	Count int
+	Shade template.CSS
+}
+
+type exampleList struct {
+	Title  string
+	Images []exampleImage
+}
+
+type exampleImage struct {
+	Image                          template.URL
+	Truth, Says, Percent, Measures string
+	Wrong                          bool
+}
+
+// EvaluationPage writes the self-contained page of an evaluation.
+func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
+	d := evaluationData{Title: title, Summary: evaluationSummary(r), Scores: evaluationScores(r), ByClass: r.ByClass, Facts: originFacts(r)}
+	reliability, err := reliabilityPlot(&Row{Method: "FMP", Group: string(posterior.OneShot)}, r.Curve)
+	if err != nil {
+		return err
+	}
+	reliability.Title.Text = fmt.Sprintf("Stated and true  ECE %.4f", r.ECE)
+	reliability.X.Label.Text, reliability.Y.Label.Text = "stated probability", "share that is right"
+	risk, err := riskPlot(r)
+	if err != nil {
+		return err
+	}
+	f, err := inlined(&Figure{Title: "Are the probabilities to be believed?", Panels: true, Plots: [][]*plot.Plot{{reliability, risk}}, Width: 8 * vg.Inch, Height: 3.2 * vg.Inch,
+		Caption: fmt.Sprintf("Left: accuracy against confidence in %d bins; on the diagonal the classifier is right as often as it says. Bars: the share of the images in each bin. Right: the error rate where only the surest images are answered and the rest is left to people.", metric.Bins)})
+	if err != nil {
+		return err
+	}
+	d.Figures = []pageFigure{f}
+	if len(r.Classes) <= matrixClasses {
+		d.Classes = r.Classes
+		for i, row := range r.Confusion {
+			m := matrixRow{Name: r.Classes[i]}
+			for j, k := range row {
+				shade := "transparent"
+				if k > 0 && r.ByClass[i].Images > 0 {
+					rgb := "213,94,0" // vermillion for mistakes, blue for what is right
+					if i == j {
+						rgb = "0,114,178"
+					}
+					shade = fmt.Sprintf("rgba(%s,%.2f)", rgb, 0.1+0.5*float64(k)/float64(r.ByClass[i].Images))
+				}
+				m.Cells = append(m.Cells, matrixCell{k, template.CSS(shade)})
+			}
+			d.Matrix = append(d.Matrix, m)
+		}
+	} else {
+		d.Confused = r.Confusions(20)
+	}
+	for _, l := range []struct {
+		title string
+		of    []evaluate.Example
+	}{{"Surest mistakes", r.Mistakes}, {"Least sure", r.Unsure}, {"Surest", r.Sure}} {
+		list := exampleList{Title: l.title}
+		for _, e := range l.of {
+			x := exampleImage{Truth: e.Truth, Says: e.Says, Wrong: e.Says != e.Truth, Percent: fmt.Sprintf("%.1f%%", 100*e.Probability), Measures: fmt.Sprintf("%s, disagreement %.3f nats", e.File, e.Disagreement)}
+			if e.PNG != nil {
+				x.Image = template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(e.PNG))
+			}
+			list.Images = append(list.Images, x)
+		}
+		d.Examples = append(d.Examples, list)
+	}
+	if err := evaluationPage.Execute(w, d); err != nil {
+		return fmt.Errorf("report of the evaluation: %w", err)
+	}
+	return nil
+}
+
+// originFacts are what a classifier was made from.
+func originFacts(r *evaluate.Result) []pageFact {
+	o := r.Origin
+	n := 0
+	var names []string
+	for _, c := range o.Clients {
+		n += c.N
+		if len(names) < 20 {
+			names = append(names, fmt.Sprintf("%s (%d)", c.Name, c.N))
+		}
+	}
+	if more := len(o.Clients) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	facts := []pageFact{{"classifier", "sha256 " + r.Model}}
+	add := func(name, value string) {
+		if value != "" {
+			facts = append(facts, pageFact{name, value})
+		}
+	}
+	if o.Method != "" {
+		add("method", fmt.Sprintf("%s, %d heads on %d features", o.Method, r.Manifest.S, r.Manifest.Dx))
+		add("clients (images)", fmt.Sprintf("%d clients with %d images: %s", len(o.Clients), n, strings.Join(names, ", ")))
+		add("round", fmt.Sprint(o.Round))
+	}
+	if o.L2 > 0 {
+		add("settings", fmt.Sprintf("%s: L2 penalty %g, %d points drawn for a sample, seed %d", o.Protocol, o.L2, o.Fresh, r.Manifest.Seed))
+	}
+	add("client graph", o.Client)
+	add("predictor", o.Predictor)
+	add("extractor", r.Manifest.Extractor)
+	add("training data of the models", r.Manifest.TrainingData)
+	add("licence", r.Manifest.Licence)
+	return facts
+}
+
+// Card writes a model card in Markdown (Mitchell et al. 2019, arXiv 1810.03993): data, clients, settings, scores, limits.
+// on says what the scores are of.
+func Card(w io.Writer, title, on string, r *evaluate.Result) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n", title, len(r.Classes), strings.Join(r.Classes, ", "))
+	fmt.Fprintf(&b, "It was made by federated martingale posterior sampling: each client sent one small upload made from its images and no image left it. The classifier's probabilities are the mean of %d samples of the posterior.\n\n## What it was made from\n\n", r.Manifest.S)
+	for _, f := range originFacts(r) {
+		fmt.Fprintf(&b, "- **%s**: %s\n", f.Name, f.Value)
+	}
+	fmt.Fprintf(&b, "\n## Scores\n\nOn %s. %s\n\n| score | | |\n| --- | ---: | --- |\n", on, evaluationSummary(r))
+	for _, s := range evaluationScores(r) {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", s.Name, s.Value, s.Meaning)
+	}
+	b.WriteString("\n| answered, the surest first | from probability | wrong |\n| ---: | ---: | ---: |\n")
+	for _, c := range coverages {
+		p := r.RiskAt(c)
+		fmt.Fprintf(&b, "| %.0f%% | %.3f | %.2f%% |\n", 100*p.Coverage, p.Confidence, 100*p.Risk)
+	}
+	b.WriteString("\n| class | images | recall | precision |\n| --- | ---: | ---: | ---: |\n")
+	for _, c := range r.ByClass {
+		fmt.Fprintf(&b, "| %s | %d | %.3f | %.3f |\n", strings.ReplaceAll(c.Name, "|", "\\|"), c.Images, c.Recall, c.Precision)
+	}
+	b.WriteString(`
+## Limits
+
+- It knows these classes and no other: an image of something else gets one of them, often, but not always, with little confidence.
+- The scores are of images like those above. On others, taken with another camera, say, it may be less often right and its probabilities further off.
+- The extractor is frozen and was trained on data of its own; what its features do not tell apart, the classifier does not.
+- Nothing is promised about what the uploads reveal of the clients' images: no noise was added.
+`)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
