@@ -459,32 +459,66 @@ func (w *workspace) conjugateGradient(b, x []float64, most int, tol float64) flo
 }
 
 // solveInSpan is solve in coordinates of the span of the points where these are fewer than the rows of the head (wide
-// extractors). The minimiser lies there, T = -X'(W(P - Y)) / l2; with orthonormal Q from X' = QR it is Q A, |QA| = |A|,
-// and A minimises the problem with X Q in place of X.
+// extractors). The minimiser lies there, T = -X'(W(P - Y)) / l2; with orthonormal Q it is Q A, |QA| = |A|, and A
+// minimises the problem with X Q in place of X. XX' = U'U gives Q = X'U^-1 and XQ = U', without ever making Q; where points
+// are too much alike for that, Q is of the QR decomposition of X'.
 func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
-	x := mat.NewDense(p.N, p.D(), p.X)
-	var qr mat.QR
-	qr.Factorize(x.T())
-	var full, reduced mat.Dense
-	qr.QTo(&full)
-	q := full.Slice(0, p.D(), 0, p.N)
-	reduced.Mul(x, q)
-	inner := &Problem{N: p.N, Dx: p.N - 1, C: p.C, X: reduced.RawMatrix().Data, Y: p.Y, W: p.W, L2: p.L2}
+	x, d := general(p.N, p.D(), p.X), p.D()
+	u := blas64.Triangular{N: p.N, Stride: p.N, Data: make([]float64, p.N*p.N), Uplo: blas.Upper, Diag: blas.NonUnit}
+	dense.Gemm(blas.NoTrans, blas.Trans, 1, x, x, 0, general(p.N, p.N, u.Data))
+	_, ok := lapack64.Potrf(blas64.Symmetric{N: p.N, Stride: p.N, Data: u.Data, Uplo: blas.Upper})
+	least, most := math.Inf(1), 0.0
+	for i := range p.N {
+		least, most = min(least, u.Data[i*p.N+i]), max(most, u.Data[i*p.N+i])
+	}
+	inner := &Problem{N: p.N, Dx: p.N - 1, C: p.C, X: make([]float64, p.N*p.N), Y: p.Y, W: p.W, L2: p.L2}
+	reduced := general(p.N, p.N, inner.X)
+	// out and in take a head, N x C, out of the span's coordinates and into them.
+	var out, in func(a, t blas64.General)
+	if ok && least > leastPivot*most {
+		for i := range p.N {
+			for j := range i + 1 {
+				inner.X[i*p.N+j] = u.Data[j*p.N+i]
+			}
+		}
+		out = func(a, t blas64.General) {
+			blas64.Trsm(blas.Left, blas.NoTrans, 1, u, a)
+			dense.Gemm(blas.Trans, blas.NoTrans, 1, x, a, 0, t)
+		}
+		in = func(t, a blas64.General) {
+			dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x, t, 0, a)
+			blas64.Trsm(blas.Left, blas.Trans, 1, u, a)
+		}
+	} else {
+		var qr mat.QR
+		qr.Factorize(mat.NewDense(p.N, d, p.X).T())
+		var full mat.Dense
+		qr.QTo(&full)
+		q := full.RawMatrix()
+		q.Cols = p.N
+		dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x, q, 0, reduced)
+		out = func(a, t blas64.General) { dense.Gemm(blas.NoTrans, blas.NoTrans, 1, q, a, 0, t) }
+		in = func(t, a blas64.General) { dense.Gemm(blas.Trans, blas.NoTrans, 1, q, t, 0, a) }
+	}
 	if p.Start != nil {
-		var start mat.Dense
-		start.Mul(q.T(), mat.NewDense(p.D(), p.C, p.Start.W))
-		inner.Start = &Theta{D: p.N, C: p.C, W: start.RawMatrix().Data}
+		start := NewTheta(p.N, p.C)
+		in(general(d, p.C, p.Start.W), general(p.N, p.C, start.W))
+		inner.Start = &start
 	}
 	w.prepare(inner, nil)
 	s, err := w.solve(ctx, inner.Start, opt, nil)
 	if err != nil {
 		return nil, err
 	}
-	theta := NewTheta(p.D(), p.C)
-	mat.NewDense(p.D(), p.C, theta.W).Mul(q, mat.NewDense(p.N, p.C, s.Theta.W))
+	theta := NewTheta(d, p.C)
+	out(general(p.N, p.C, s.Theta.W), general(d, p.C, theta.W))
 	s.Theta = theta
 	return s, nil
 }
+
+// leastPivot is the least of a Cholesky factor's diagonal, as a share of its largest, that solveInSpan takes: the square of its
+// inverse is how much of float64's precision is lost.
+const leastPivot = 1e-4
 
 // solve is Newton's method on the points prepared, from start; lead, where there is one, is a fit to much the same points.
 func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *guide) (*Solution, error) {

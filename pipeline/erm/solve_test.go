@@ -156,6 +156,28 @@ func TestWarmStart(t *testing.T) {
 	}
 }
 
+// TestWarmStartInSpan is the same where points are fewer than features, whether two of them are alike or not.
+func TestWarmStartInSpan(t *testing.T) {
+	for _, alike := range []bool{false, true} {
+		p := random(3, 12, 40, 5, 1)
+		if alike {
+			copy(p.X[3*p.D():4*p.D()], p.X[:p.D()])
+		}
+		cold, err := Solve(context.Background(), p, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Start = &cold.Theta
+		warm, err := Solve(context.Background(), p, Options{Tolerance: 2e-9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := furthest(warm.Theta.W, cold.Theta.W); warm.Steps != 0 || d > 1e-9 {
+			t.Errorf("alike %v: started at the minimum, %d steps moved the head by %v; want none", alike, warm.Steps, d)
+		}
+	}
+}
+
 // TestWeightCountsAsCopies: a point of weight 2 is two points, and a point of weight 0 none.
 func TestWeightCountsAsCopies(t *testing.T) {
 	s := point.New(4, 2, 2)
@@ -191,7 +213,12 @@ func TestHardProblems(t *testing.T) {
 				p.W[i] = 0
 			}
 		},
-		"one point of weight 1e6": func(p *Problem) { p.W[0] = 1e6 },
+		"one point of weight 1e6":    func(p *Problem) { p.W[0] = 1e6 },
+		"fewer points than features": func(p *Problem) { *p = *random(6, 25, 60, 4, 1) },
+		"fewer points than features, two alike": func(p *Problem) {
+			*p = *random(6, 25, 60, 4, 1)
+			copy(p.X[3*p.D():4*p.D()], p.X[:p.D()])
+		},
 		"all points alike": func(p *Problem) {
 			for i := 1; i < p.N; i++ {
 				copy(p.X[i*p.D():], p.X[:p.D()])
