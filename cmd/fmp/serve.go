@@ -198,10 +198,11 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 		return err
 	}
 	defer st.Close()
-	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: pooling.pool})
+	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: pooling.pool, Engine: eng})
 	if err != nil {
 		return err
 	}
+	defer svc.Close()
 	l, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return usageError(fmt.Errorf("serve: %w", err))
@@ -295,13 +296,19 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 	if err != nil {
 		return nil, err
 	}
-	m, err := r.Classifier(post, false, false, "fmp serve")
-	if err != nil {
-		return nil, err
+	made := &service.Pooled{}
+	for _, form := range []struct {
+		rows bool
+		to   *[]byte
+	}{{false, &made.Classifier}, {true, &made.Rows}} {
+		m, err := r.Classifier(post, form.rows, false, "fmp serve")
+		if err != nil {
+			return nil, err
+		}
+		if *form.to, err = serde.Marshal(m); err != nil {
+			return nil, err
+		}
 	}
-	data, err := serde.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	return &service.Pooled{Classifier: data, Summary: summary{Samples: len(post.Ensembles[0]), L2: r.L2}}, nil
+	made.Summary = summary{Samples: len(post.Ensembles[0]), L2: r.L2}
+	return made, nil
 }

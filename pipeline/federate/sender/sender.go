@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -240,20 +241,38 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("client graph: %w", err)
 	}
+	// The part belongs to one process; another that comes meanwhile fetches the graph for itself.
 	part := path + ".part"
-	err := c.try(ctx, "fetching the client graph", func(ctx context.Context) error { return c.fetch(ctx, d, part) })
-	if err != nil {
-		return "", err
+	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
+	if err == nil && !atomicfile.Lock(f) {
+		f.Close()
+		part = fmt.Sprintf("%s.%d.part", path, os.Getpid())
+		defer os.Remove(part)
+		f, err = os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
 	}
-	sum, err := digestOf(part)
 	if err != nil {
 		return "", fmt.Errorf("client graph: %w", err)
 	}
-	if sum != d.Graph {
+	defer f.Close()
+	if err := c.try(ctx, "fetching the client graph", func(ctx context.Context) error { return c.fetch(ctx, d, f) }); err != nil {
+		return "", err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return "", fmt.Errorf("client graph: %w", err)
+	}
+	sum, err := digestOf(part)
+	if err == nil && sum == d.Graph {
+		err = os.Rename(part, path)
+	} else if err == nil {
 		os.Remove(part)
 		return "", fmt.Errorf("the client graph that came has sha256 %s; the round says %s: it is not used", sum, d.Graph)
 	}
-	if err := os.Rename(part, path); err != nil {
+	if errors.Is(err, fs.ErrNotExist) { // another process has just put it in place
+		if sum, e := digestOf(path); e == nil && sum == d.Graph {
+			err = nil
+		}
+	}
+	if err != nil {
 		return "", fmt.Errorf("client graph: %w", err)
 	}
 	return path, nil
@@ -273,18 +292,13 @@ func digestOf(path string) (string, error) {
 }
 
 // fetch appends to a part of the graph what is missing of it.
-func (c *Client) fetch(ctx context.Context, d *wire.Description, part string) error {
-	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) error {
 	have, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
 	if have == d.GraphBytes {
-		return f.Close()
+		return nil
 	}
 	if have > d.GraphBytes {
 		have = 0
@@ -334,10 +348,7 @@ func (c *Client) fetch(ctx context.Context, d *wire.Description, part string) er
 	if err != nil {
 		return &transient{err: fmt.Errorf("%d of %d bytes came: %w", have+n, d.GraphBytes, err)}
 	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	return f.Close()
+	return nil
 }
 
 type readerFunc func([]byte) (int, error)

@@ -119,10 +119,10 @@ func (s *Server) Pool(ctx context.Context) error {
 			members[i].Honest = made.Honest[i]
 		}
 	}
-	if err := s.Store.Publish(ctx, v, made.Classifier, members); err != nil {
+	if err := s.Store.Publish(ctx, v, made.Classifier, made.Rows, members); err != nil {
 		return fmt.Errorf("pooling: %w", err)
 	}
-	if err := s.serve(v, made.Classifier); err != nil {
+	if err := s.serve(v, made.Classifier, made.Rows); err != nil {
 		return fmt.Errorf("pooling: %w", err)
 	}
 	s.mu.Lock()

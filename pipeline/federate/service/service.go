@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"fmp/onnx/engine"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/round"
@@ -22,8 +23,8 @@ import (
 
 // Pooled is what pooling makes of uploads.
 type Pooled struct {
-	// Classifier is classifier.onnx.
-	Classifier []byte
+	// Classifier is classifier.onnx, Rows its smaller form, which takes feature rows.
+	Classifier, Rows []byte
 	// Honest is the probability that each upload is what its client computed from images of the classes that it names; nil
 	// where it was not asked.
 	Honest []float64
@@ -41,8 +42,8 @@ type Config struct {
 	Pool func(ctx context.Context, uploads []pool.Upload) (*Pooled, error)
 	// Check, where there is one, refuses an upload that Decode and the round's bounds let through.
 	Check func(*federate.Upload) error
-	// Open readies a classifier for predictions; nil: there are none.
-	Open func(classifier []byte) (Classifier, error)
+	// Engine makes predictions; nil: there are none.
+	Engine engine.Engine
 	// Token lets readers see the status, the classifier and predictions; empty: everybody may.
 	Token string
 	Log   *slog.Logger
@@ -112,11 +113,11 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, fmt.Errorf("reading the round's state: %w", err)
 		}
 		s.recall(members)
-		data, err := c.Store.Classifier(ctx, s.versions[n-1].Number)
+		data, rows, err := c.Store.Classifier(ctx, s.versions[n-1].Number)
 		if err != nil {
 			return nil, fmt.Errorf("reading the round's state: %w", err)
 		}
-		if err := s.serve(s.versions[n-1], data); err != nil {
+		if err := s.serve(s.versions[n-1], data, rows); err != nil {
 			return nil, err
 		}
 	}
@@ -138,6 +139,17 @@ func (s *Server) recall(members []store.Member) {
 	s.pooled, s.honest = map[string]string{}, map[string]float64{}
 	for _, m := range members {
 		s.pooled[m.Client], s.honest[m.Client] = m.Upload, m.Honest
+	}
+}
+
+// Close releases the classifier that predictions are made with.
+func (s *Server) Close() {
+	s.mu.Lock()
+	last := s.serving
+	s.serving = nil
+	s.mu.Unlock()
+	if last != nil {
+		last.close()
 	}
 }
 
@@ -174,6 +186,13 @@ func (s *Server) routes() []route {
 		{"GET /v1/rounds/{round}/versions", true, s.listVersions},
 		{"GET /v1/rounds/{round}/versions/{version}", true, s.version},
 		{"GET /v1/rounds/{round}/classifier.onnx", true, s.classifier},
+		{"POST /v1/predict", true, s.predict},
+		{"GET /v2", true, s.inferServer},
+		{"GET /v2/health/live", false, s.inferLive},
+		{"GET /v2/health/ready", false, s.inferReady},
+		{"GET /v2/models/classifier", true, s.inferModel},
+		{"GET /v2/models/classifier/ready", false, s.inferReady},
+		{"POST /v2/models/classifier/infer", true, s.infer},
 		{"GET /v1/openapi.yaml", false, s.openAPI},
 		{"GET /metrics", true, s.metrics.handler.ServeHTTP},
 		{"GET /{$}", true, s.page},

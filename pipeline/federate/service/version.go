@@ -11,25 +11,6 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// Classifier answers predictions.
-type Classifier interface {
-	Close() error
-}
-
-// served is a version that predictions are made with.
-type served struct {
-	version store.Version
-	data    []byte
-}
-
-// serve makes a version the one that is served.
-func (s *Server) serve(v store.Version, data []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.serving = &served{v, data}
-	return nil
-}
-
 func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 	if !s.isRound(w, r) {
 		return
@@ -101,7 +82,7 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if now != nil && now.version.Number == v.Number {
 		data = now.data
-	} else if data, err = s.Store.Classifier(r.Context(), v.Number); err != nil {
+	} else if data, _, err = s.Store.Classifier(r.Context(), v.Number); err != nil {
 		if errors.Is(err, store.ErrNone) {
 			err = fmt.Errorf("version %d is listed and its file is not there: %w", v.Number, err)
 		}

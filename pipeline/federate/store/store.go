@@ -311,16 +311,22 @@ type Member struct {
 }
 
 func classifierName(n int) string { return fmt.Sprintf("classifier-%d.onnx", n) }
+func rowsName(n int) string       { return fmt.Sprintf("classifier-%d-rows.onnx", n) }
 func membersName(n int) string    { return fmt.Sprintf("members-%d.json", n) }
 
 // Publish keeps a version. Its parts come first, so that a version that is listed is whole.
-func (s *Store) Publish(ctx context.Context, v Version, classifier []byte, members []Member) error {
+func (s *Store) Publish(ctx context.Context, v Version, classifier, rows []byte, members []Member) error {
 	list, err := json.Marshal(members)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	if err := s.PutObject(ctx, classifierName(v.Number), classifier); err != nil {
 		return err
+	}
+	if rows != nil {
+		if err := s.PutObject(ctx, rowsName(v.Number), rows); err != nil {
+			return err
+		}
 	}
 	if err := s.PutObject(ctx, membersName(v.Number), list); err != nil {
 		return err
@@ -352,9 +358,15 @@ func (s *Store) Versions(ctx context.Context) ([]Version, error) {
 	return out, nil
 }
 
-// Classifier is a version's file, and Members who is in it.
-func (s *Store) Classifier(ctx context.Context, version int) ([]byte, error) {
-	return s.Object(ctx, classifierName(version))
+// Classifier is a version's file, and the one that takes feature rows, nil where there is none.
+func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows []byte, err error) {
+	if classifier, err = s.Object(ctx, classifierName(version)); err != nil {
+		return nil, nil, err
+	}
+	if rows, err = s.Object(ctx, rowsName(version)); errors.Is(err, ErrNone) {
+		err = nil
+	}
+	return classifier, rows, err
 }
 
 // Members are the uploads in a version, in the order of their clients' names.

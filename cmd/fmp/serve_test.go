@@ -1,0 +1,426 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/pipeline/federate/service"
+	"fmp/pipeline/federate/wire"
+)
+
+var chaosClients = flag.Int("chaos.clients", 12, "client processes of TestChaos")
+
+// programs builds fmp and fmp-edge once.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "fmp-programs")
+	if err != nil {
+		return "", err
+	}
+	for _, args := range [][]string{{"build", "-buildvcs=false", "-o", filepath.Join(dir, "fmp"), "."}, {"build", "-buildvcs=false", "-tags", "tiny", "-o", filepath.Join(dir, "fmp-edge"), "../fmp-edge"}} {
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("go %v: %w\n%s", args, err, out)
+		}
+	}
+	return dir, nil
+})
+
+// federation is a folder with a round, keys and images, and the processes that work in it.
+type federation struct {
+	t       *testing.T
+	dir     string
+	bin     string
+	names   []string
+	address string // of the server
+	server  *exec.Cmd
+}
+
+func newFederation(t *testing.T, clients int, roundFile string) *federation {
+	t.Helper()
+	bin, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &federation{t: t, dir: t.TempDir(), bin: bin}
+	for i := range clients {
+		f.names = append(f.names, fmt.Sprintf("c%03d", i))
+	}
+	f.fmp(append([]string{"keys", "--dir", f.path("keys"), "--roster", f.path("roster.txt")}, f.names...)...)
+	data, err := os.ReadFile(shipped(t, models.KindClient))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("client.onnx", data)
+	f.write("round.yaml", []byte("round: 7\nclient_graph: client.onnx\nroster: roster.txt\n"+roundFile))
+	for _, name := range f.names {
+		r := rng.New(5, name)
+		for c := range 10 {
+			im := image.NewGray(image.Rect(0, 0, 28, 28))
+			for k := range 60 { // a stroke of the class, with some noise
+				im.SetGray(4+k%20, (4+2*c+k/20+r.IntN(2))%28, color.Gray{Y: uint8(200 + r.IntN(55))})
+			}
+			var b bytes.Buffer
+			if err := png.Encode(&b, im); err != nil {
+				t.Fatal(err)
+			}
+			f.write(filepath.Join("images", name, fmt.Sprint(c), "0.png"), b.Bytes())
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.address = l.Addr().String()
+	l.Close()
+	t.Cleanup(f.kill)
+	return f
+}
+
+func (f *federation) path(name string) string { return filepath.Join(f.dir, name) }
+
+func (f *federation) write(name string, data []byte) {
+	f.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(f.path(name)), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(f.path(name), data, 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *federation) fmp(args ...string) string {
+	f.t.Helper()
+	out, err := exec.Command(filepath.Join(f.bin, "fmp"), args...).CombinedOutput()
+	if err != nil {
+		f.t.Fatalf("fmp %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// serve starts the server and waits until it is ready.
+func (f *federation) serve(args ...string) {
+	f.t.Helper()
+	log, err := os.OpenFile(f.path("server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer log.Close()
+	f.server = exec.Command(filepath.Join(f.bin, "fmp"), append([]string{"serve", "--round", f.path("round.yaml"), "--listen", f.address, "--engine.name", "pure"}, args...)...)
+	f.server.Stdout, f.server.Stderr = log, log
+	if err := f.server.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	for range 200 {
+		if resp, err := http.Get("http://" + f.address + "/readyz"); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	text, _ := os.ReadFile(f.path("server.log"))
+	f.t.Fatalf("the server is not ready:\n%s", text)
+}
+
+// kill ends the server as a power cut would.
+func (f *federation) kill() {
+	if f.server != nil {
+		_ = f.server.Process.Kill()
+		_ = f.server.Wait()
+		f.server = nil
+	}
+}
+
+// join runs a client through an address.
+func (f *federation) join(address, name string, args ...string) (int, string) {
+	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), append([]string{"join", "http://" + address, "--key", filepath.Join(f.dir, "keys", name+".key"), "--cache", f.path("cache"), "--threads", "1",
+		filepath.Join(f.dir, "images", name)}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		return -1, err.Error()
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+func (f *federation) get(path string) (int, []byte) {
+	f.t.Helper()
+	resp, err := http.Get("http://" + f.address + path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return resp.StatusCode, data
+}
+
+func (f *federation) status() service.Status {
+	f.t.Helper()
+	var st service.Status
+	code, data := f.get(wire.RoundPath(7) + "/status")
+	if err := json.Unmarshal(data, &st); err != nil || code != 200 {
+		f.t.Fatalf("status: %d %s", code, data)
+	}
+	return st
+}
+
+// published waits for a version of the classifier.
+func (f *federation) published(n int) []byte {
+	f.t.Helper()
+	for range 400 {
+		if code, data := f.get(fmt.Sprintf("%s/classifier.onnx?version=%d", wire.RoundPath(7), n)); code == 200 {
+			return data
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	text, _ := os.ReadFile(f.path("server.log"))
+	f.t.Fatalf("no version %d of the classifier:\n%s", n, text)
+	return nil
+}
+
+// cutter passes connections on to an address and cuts a share of them after some bytes.
+type cutter struct {
+	l    net.Listener
+	mu   sync.Mutex
+	cuts int
+}
+
+func newCutter(t *testing.T, to string, share float64) *cutter {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{l: l}
+	t.Cleanup(func() { l.Close() })
+	r := rng.New(1, "cutter")
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			limit := int64(1 << 40)
+			c.mu.Lock()
+			if r.Float64() < share {
+				limit = int64(r.IntN(4000))
+				c.cuts++
+			}
+			c.mu.Unlock()
+			go func() {
+				defer in.Close()
+				out, err := net.Dial("tcp", to)
+				if err != nil {
+					return
+				}
+				defer out.Close()
+				done := make(chan struct{}, 2)
+				go func() { _, _ = io.CopyN(out, in, limit); done <- struct{}{} }()
+				go func() { _, _ = io.CopyN(in, out, limit); done <- struct{}{} }()
+				<-done
+			}()
+		}
+	}()
+	return c
+}
+
+// TestServe: from keys to predictions with the programs as users have them: a client that comes before the server waits for
+// it; the classifier is that of fmp pool of the same uploads; images and the inference protocol get its predictions; after the
+// deadline a client ends with its own exit code.
+func TestServe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs the programs")
+	}
+	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\n")
+	early := make(chan string)
+	go func() {
+		code, out := f.join(f.address, "c000", "--json")
+		early <- fmt.Sprint(code, " ", out)
+	}()
+	time.Sleep(200 * time.Millisecond)
+	f.serve()
+	if out := <-early; !strings.Contains(out, "again in") || !strings.Contains(out, `"receipt_file"`) || !strings.HasPrefix(out, "0 ") {
+		t.Errorf("a client that came early: %s", out)
+	}
+	if code, out := f.join(f.address, "c001"); code != 0 {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	classifier := f.published(1)
+	f.write("served.onnx", classifier)
+	pooled := f.path("pooled.onnx")
+	f.fmp("pool", f.path("keys/c000.7.upload"), f.path("keys/c001.7.upload"), "--client-graph", f.path("client.onnx"), "-o", pooled, "--engine.name", "pure")
+	predict := func(model string) string {
+		_, predictions, _ := strings.Cut(f.fmp("predict", model, f.path("images/c002"), "--json", "--engine.name", "pure"), `"predictions"`)
+		return predictions
+	}
+	if a, b := predict(f.path("served.onnx")), predict(pooled); a != b {
+		t.Errorf("the served classifier predicts\n%.300s\nand that of fmp pool\n%.300s", a, b)
+	}
+	picture, err := os.ReadFile(f.path("images/c002/3/0.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(path, kind string, body []byte) (int, []byte) {
+		t.Helper()
+		resp, err := http.Post("http://"+f.address+path, kind, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		data, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, data
+	}
+	var got struct {
+		Predictions []struct{ Probabilities []float32 }
+	}
+	code, data := post("/v1/predict", "image/png", picture)
+	if err := json.Unmarshal(data, &got); err != nil || code != 200 || len(got.Predictions) != 1 || len(got.Predictions[0].Probabilities) != 10 {
+		t.Fatalf("predict: %d %s", code, data)
+	}
+	im, err := png.Decode(bytes.NewReader(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pixels := make([]int, 0, 28*28)
+	for _, v := range im.(*image.Gray).Pix {
+		pixels = append(pixels, int(v))
+	}
+	text, err := json.Marshal(map[string]any{"id": "x", "inputs": []any{map[string]any{"name": "images", "datatype": "UINT8", "shape": []int{1, 28, 28, 1}, "data": pixels}}, "outputs": []any{map[string]string{"name": "probabilities"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inferred struct {
+		ID      string
+		Outputs []struct {
+			Name  string
+			Shape []int
+			Data  []float32
+		}
+	}
+	code, data = post("/v2/models/classifier/infer", "application/json", text)
+	if err := json.Unmarshal(data, &inferred); err != nil || code != 200 || inferred.ID != "x" || len(inferred.Outputs) != 1 || !slices.Equal(inferred.Outputs[0].Data, got.Predictions[0].Probabilities) {
+		t.Errorf("inference protocol: %d %s; want %v", code, data, got.Predictions[0].Probabilities)
+	}
+	row := make([]float32, 64)
+	text, _ = json.Marshal(map[string]any{"features": [][]float32{row}})
+	if code, data := post("/v1/predict", "application/json", text); code != 200 && !strings.Contains(string(data), "want dx") {
+		t.Errorf("features: %d %s", code, data)
+	}
+	for name, c := range map[string]struct{ path, kind, body, want string }{
+		"no image":      {"/v1/predict", "image/png", "nothing", "not a readable"},
+		"no type":       {"/v1/predict", "", "", "Content-Type"},
+		"no rows":       {"/v1/predict", "application/json", `{"features":[]}`, "0 rows"},
+		"infer nothing": {"/v2/models/classifier/infer", "application/json", `{}`, "want one"},
+		"infer shape":   {"/v2/models/classifier/infer", "application/json", `{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,2],"data":[1,2]}]}`, "shape"},
+		"infer data":    {"/v2/models/classifier/infer", "application/json", `{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,28,28,1],"data":[256]}]}`, "256"},
+	} {
+		if code, data := post(c.path, c.kind, []byte(c.body)); code != 400 || !strings.Contains(string(data), c.want) {
+			t.Errorf("%s: %d %s", name, code, data)
+		}
+	}
+	f.kill()
+	f.write("round.yaml", []byte("round: 7\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: 2020-01-01T00:00:00Z\nquorum: 2\n"))
+	f.serve()
+	if code, out := f.join(f.address, "c002"); code != 4 || !strings.Contains(out, "closed") {
+		t.Errorf("after the deadline: exit code %d: %s", code, out)
+	}
+	if code, out := f.join(f.address, "c001"); code != 0 {
+		t.Errorf("the same upload after the deadline: exit code %d: %s", code, out)
+	}
+	if again := f.published(1); !bytes.Equal(again, classifier) {
+		t.Error("another classifier after a restart")
+	}
+}
+
+// TestChaos: clients as processes, a fifth of their connections cut, the server killed twice: every upload is in once, every
+// client holds the receipt that the server would give it, and the classifier is byte for byte that of a round in peace.
+// -chaos.clients 100 is the large one.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs clients as processes")
+	}
+	n := *chaosClients
+	f := newFederation(t, n, "deadline: 2100-01-01T00:00:00Z\n")
+	run := func(address string, disturb func(done int)) {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		done := 0
+		slots := make(chan struct{}, 8)
+		for _, name := range f.names {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				slots <- struct{}{}
+				code, out := f.join(address, name)
+				<-slots
+				if code != 0 {
+					t.Errorf("%s: exit code %d: %s", name, code, out)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				done++
+				disturb(done)
+			}()
+		}
+		wg.Wait()
+	}
+	f.serve("--state", f.path("peace"))
+	run(f.address, func(int) {})
+	peace := f.published(1)
+	f.kill()
+
+	receipts, err := filepath.Glob(f.path("keys/*.receipt.json"))
+	if err != nil || len(receipts) != n {
+		t.Fatalf("%d receipts, %v", len(receipts), err)
+	}
+	for _, p := range receipts {
+		if err := os.Remove(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newCutter(t, f.address, 0.2)
+	f.serve("--state", f.path("war"))
+	start := time.Now()
+	run(c.l.Addr().String(), func(done int) {
+		if done == n/3 || done == 2*n/3 {
+			f.kill()
+			time.Sleep(300 * time.Millisecond)
+			f.serve("--state", f.path("war"))
+		}
+	})
+	war := f.published(1)
+	if !bytes.Equal(peace, war) {
+		t.Error("the classifier is not that of the round in peace")
+	}
+	st := f.status()
+	if st.In != n || len(st.Refused) != 0 || len(st.Missing) != 0 || len(st.Versions) != 1 {
+		t.Errorf("%d in, %v refused, %v missing, %d versions", st.In, st.Refused, st.Missing, len(st.Versions))
+	}
+	for _, m := range st.Members {
+		var r wire.Receipt
+		data, err := os.ReadFile(f.path("keys/" + m.Client + ".7.receipt.json"))
+		if err != nil || json.Unmarshal(data, &r) != nil || r.Upload != m.Upload || !r.Time.Equal(m.Time) || r.Verify(st.ServerKey) != nil {
+			t.Errorf("%s: receipt %+v, %v; the server has %s of %s", m.Client, r, err, m.Upload, m.Time)
+		}
+	}
+	t.Logf("%d clients, %d connections cut, the server killed twice: %v", n, c.cuts, time.Since(start))
+}

@@ -1,0 +1,326 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"sync"
+
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/serde"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+)
+
+// Bounds on one request for predictions.
+const (
+	maxPredictBytes  = 32 << 20
+	maxPredictItems  = 1024
+	maxPredictPixels = 16_000_000 // of one image
+)
+
+// served is a version that predictions are made with: a classifier of images and one of feature rows. One request at a time
+// runs it, as not every engine lets several.
+type served struct {
+	version store.Version
+	data    []byte
+	mu      sync.Mutex
+	images  *classify.Classifier
+	rows    *classify.Classifier
+}
+
+// openClassifier readies a classifier's file; nil where there is none.
+func openClassifier(eng engine.Engine, data []byte) (*classify.Classifier, error) {
+	if data == nil || eng == nil {
+		return nil, nil
+	}
+	m, err := serde.Unmarshal(data)
+	if err != nil {
+		return nil, err
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return nil, err
+	}
+	return classify.New(eng, m, f)
+}
+
+// serve makes a version the one that is served.
+func (s *Server) serve(v store.Version, data, rows []byte) error {
+	next := &served{version: v, data: data}
+	var err error
+	if next.images, err = openClassifier(s.Engine, data); err == nil {
+		next.rows, err = openClassifier(s.Engine, rows)
+	}
+	if err != nil {
+		return fmt.Errorf("version %d: %w", v.Number, err)
+	}
+	s.mu.Lock()
+	last := s.serving
+	s.serving = next
+	s.mu.Unlock()
+	if last != nil {
+		last.close()
+	}
+	return nil
+}
+
+func (v *served) close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, c := range []*classify.Classifier{v.images, v.rows} {
+		if c != nil {
+			c.Close()
+		}
+	}
+	v.images, v.rows = nil, nil
+}
+
+// memory is images of a request. Each is written to where it is wanted by its function.
+type memory struct {
+	names []string
+	write []func(dst []uint8) error
+	at    int
+}
+
+var _ imagefile.Source = (*memory)(nil)
+
+func (m *memory) Len() int     { return len(m.write) }
+func (m *memory) Close() error { return nil }
+
+func (m *memory) Next(dst []uint8) (imagefile.Item, error) {
+	i := m.at
+	m.at++
+	item := imagefile.Item{Name: m.names[i], Label: imagefile.Unlabelled}
+	if err := m.write[i](dst); err != nil {
+		return item, &imagefile.BadImage{Err: fmt.Errorf("%s: %w", m.names[i], err)}
+	}
+	return item, nil
+}
+
+// add puts in a PNG or JPEG image.
+func (m *memory) add(name string, data []byte, fit imagefile.Fit) {
+	m.names = append(m.names, name)
+	m.write = append(m.write, func(dst []uint8) error {
+		h, err := imagefile.Header(bytes.NewReader(data))
+		if err != nil {
+			return err
+		}
+		if h.Width > maxPredictPixels/max(h.Height, 1) {
+			return fmt.Errorf("an image of %dx%d pixels; allowed are %d in all", h.Width, h.Height, maxPredictPixels)
+		}
+		im, err := imagefile.Decode(data)
+		if err != nil {
+			return err
+		}
+		fit.Pixels(im, dst)
+		return nil
+	})
+}
+
+// errInput marks what is wrong with a request's images or rows.
+type errInput struct{ err error }
+
+func (e *errInput) Error() string { return e.err.Error() }
+func (e *errInput) Unwrap() error { return e.err }
+
+func inputf(format string, args ...any) error { return &errInput{fmt.Errorf(format, args...)} }
+
+// errNotYet says that there is no version.
+var errNotYet = errors.New("no classifier yet")
+
+// run classifies what build makes of a request, with the classifier that it asks for.
+func (s *Server) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error), use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) error {
+	var v *served
+	for { // until it is one that a newer version has not closed
+		s.mu.Lock()
+		v = s.serving
+		s.mu.Unlock()
+		if v == nil {
+			return errNotYet
+		}
+		v.mu.Lock()
+		s.mu.Lock()
+		current := s.serving == v
+		s.mu.Unlock()
+		if current {
+			break
+		}
+		v.mu.Unlock()
+	}
+	defer v.mu.Unlock()
+	c := v.images
+	if rows {
+		c = v.rows
+	}
+	if c == nil {
+		return inputf("this round has no classifier that takes feature rows")
+	}
+	images, x, err := build(c)
+	if err != nil {
+		return err
+	}
+	var all []classify.Prediction
+	keep := func(ps []classify.Prediction) error { all = append(all, ps...); return nil }
+	if rows {
+		err = c.Rows(ctx, x, nil, keep)
+	} else {
+		var bad []error
+		if bad, err = c.Images(ctx, images, false, keep); len(bad) > 0 {
+			return &errInput{errors.Join(bad...)}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return use(v.version, c, all)
+}
+
+// predict answers with the classes of images (PNG or JPEG, one as the body or several as multipart/form-data), or of feature
+// rows (JSON), as fmp predict --json prints them.
+func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxPredictBytes)
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		s.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json", r.Header.Get("Content-Type"))
+		return
+	}
+	var build func(c *classify.Classifier) (*memory, *onnx.Tensor, error)
+	switch kind {
+	case "image/png", "image/jpeg", "application/octet-stream":
+		data, err := io.ReadAll(r.Body)
+		if err != nil {
+			s.badBody(w, err)
+			return
+		}
+		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
+			m := &memory{}
+			m.add("image", data, c.Fit)
+			return m, nil, nil
+		}
+	case "multipart/form-data":
+		names, files, err := parts(r.Body, params["boundary"])
+		if err != nil {
+			s.badBody(w, err)
+			return
+		}
+		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
+			m := &memory{}
+			for i, data := range files {
+				m.add(names[i], data, c.Fit)
+			}
+			return m, nil, nil
+		}
+	case "application/json":
+		var body struct {
+			Features [][]float32 `json:"features"`
+		}
+		d := json.NewDecoder(r.Body)
+		d.DisallowUnknownFields()
+		if err := d.Decode(&body); err != nil {
+			s.badBody(w, err)
+			return
+		}
+		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
+			if n := len(body.Features); n < 1 || n > maxPredictItems {
+				return nil, nil, inputf("features has %d rows; allowed are 1 to %d", n, maxPredictItems)
+			}
+			x := make([]float32, 0, len(body.Features)*c.Manifest.Dx)
+			for i, row := range body.Features {
+				if len(row) != c.Manifest.Dx {
+					return nil, nil, inputf("features[%d] has %d numbers; want dx, %d", i, len(row), c.Manifest.Dx)
+				}
+				x = append(x, row...)
+			}
+			return nil, onnx.NewTensor(x, len(body.Features), c.Manifest.Dx), nil
+		}
+	default:
+		s.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json", kind)
+		return
+	}
+	var text bytes.Buffer
+	err = s.run(r.Context(), kind == "application/json", build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error {
+		w.Header().Set("Fmp-Version", fmt.Sprint(v.Number))
+		p, err := classify.NewPrinter(&text, c, classify.JSON, 0)
+		if err != nil {
+			return err
+		}
+		if err := p.Print(ps); err != nil {
+			return err
+		}
+		return p.Close()
+	})
+	if err != nil {
+		s.badPrediction(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text.Bytes())
+}
+
+// parts are the files of a form.
+func parts(body io.Reader, boundary string) (names []string, files [][]byte, err error) {
+	if boundary == "" {
+		return nil, nil, errors.New("the form has no boundary")
+	}
+	form := multipart.NewReader(body, boundary)
+	for {
+		p, err := form.NextPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(files) == maxPredictItems {
+			return nil, nil, fmt.Errorf("more than %d images", maxPredictItems)
+		}
+		data, err := io.ReadAll(p)
+		if err != nil {
+			return nil, nil, err
+		}
+		name := p.FileName()
+		if name == "" {
+			name = fmt.Sprint(len(files))
+		}
+		names, files = append(names, name), append(files, data)
+	}
+	if len(files) == 0 {
+		return nil, nil, errors.New("the form holds no image")
+	}
+	return names, files, nil
+}
+
+// badBody refuses a body that cannot be read.
+func (s *Server) badBody(w http.ResponseWriter, err error) {
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		s.refuse(w, wire.TooLarge, "a request of more than %d bytes", large.Limit)
+		return
+	}
+	s.refuse(w, wire.BadRequest, "%v", err)
+}
+
+// badPrediction refuses what could not be classified.
+func (s *Server) badPrediction(w http.ResponseWriter, r *http.Request, err error) {
+	var input *errInput
+	switch {
+	case errors.Is(err, errNotYet):
+		s.refuse(w, wire.NotYet, "round %d has no classifier yet", s.Round.Round)
+	case errors.As(err, &input):
+		s.refuse(w, wire.BadRequest, "%v", err)
+	default:
+		s.Log.Error("prediction failed", "path", r.URL.Path, "error", err)
+		s.refuse(w, wire.ServerFailed, "the classifier failed; the server's log says why")
+	}
+}
