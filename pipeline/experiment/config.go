@@ -40,6 +40,7 @@ type Config struct {
 	Engine  Engine   `mapstructure:"engine" yaml:"engine" json:"engine"`
 	Tasks   Tasks    `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
 	Tuning  Tuning   `mapstructure:"tuning" yaml:"tuning" json:"tuning"`
+	Scores  Scores   `mapstructure:"scores" yaml:"scores" json:"scores"`
 	Output  Output   `mapstructure:"output" yaml:"output" json:"output"`
 }
 
@@ -170,6 +171,13 @@ type Posterior struct {
 	Consensus string `mapstructure:"consensus" yaml:"consensus" json:"consensus" doc:"diagonal or full: precision of the consensus methods"`
 }
 
+// Scores are measurements beside those of the test images.
+type Scores struct {
+	// Coverage holds the posteriors' 90% intervals against what all rows of corpus and clients' part would give. Default
+	// true.
+	Coverage bool `mapstructure:"coverage" yaml:"coverage" json:"coverage" doc:"hold 90% intervals against the limit of infinite data"`
+}
+
 // Engine is what executes models.
 type Engine struct {
 	// Name is auto (default: ort where its library is found, else pure), ort or pure.
@@ -220,6 +228,7 @@ func Default() Config {
 		Engine:     Engine{Name: "auto", Provider: "cpu"},
 		Tasks:      Tasks{Labels: "permuted"},
 		Tuning:     Tuning{Tasks: 4, Points: 500},
+		Scores:     Scores{Coverage: true},
 	}
 }
 

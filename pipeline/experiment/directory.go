@@ -431,7 +431,8 @@ func flatten(c Config) map[string]string {
 
 // CSVHeading names the columns of [Record.CSV].
 var CSVHeading = []string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group", "param", "value", "acc", "ece", "nll", "brier", "upload_bytes",
-	"joint_nll_near", "joint_nll_random", "aurc", "class_ece", "adaptive_ece", "entropy", "disagreement", "temperature"}
+	"joint_nll_near", "joint_nll_random", "aurc", "class_ece", "adaptive_ece", "entropy", "disagreement", "temperature",
+	"coverage_top", "coverage_uncertain", "coverage_weights"}
 
 // CSV is the record as a line of a table, without the curves; figures that it lacks are empty.
 func (r *Record) CSV() []string {
@@ -446,8 +447,15 @@ func (r *Record) CSV() []string {
 		line = append(line, near, random, num(u.AURC), num(u.ClassECE), num(u.AdaptiveECE), num(u.Entropy), num(u.Disagreement))
 	}
 	line = append(line, make([]string, len(CSVHeading)-len(line))...)
+	last := line[len(line)-4:]
 	if r.Temperature != 0 {
-		line[len(line)-1] = num(r.Temperature)
+		last[0] = num(r.Temperature)
+	}
+	if v := r.Coverage; v != nil {
+		last[1], last[3] = num(v.Top), num(v.Weights)
+		if v.Uncertain != nil {
+			last[2] = num(*v.Uncertain)
+		}
 	}
 	return line
 }

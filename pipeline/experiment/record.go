@@ -41,6 +41,8 @@ type Record struct {
 	// UploadBytes is what one client sends; 0 for a method that sends nothing.
 	UploadBytes float64            `json:"upload_bytes"`
 	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`
+	// Coverage of the method's intervals against the limit of infinite data; nil where it has none.
+	Coverage *posterior.Coverage `json:"coverage,omitempty"`
 	// BySamples scores the first samples of the ensemble, for methods with one ensemble of several.
 	BySamples []posterior.Prefix `json:"by_samples,omitempty"`
 }

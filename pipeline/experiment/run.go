@@ -48,6 +48,7 @@ type Tools struct {
 	// Shared, where given, is what the run shares with others that go on beside it.
 	Shared *Shared
 
+	all   *point.Set        // class means of every row of corpus and clients' part, as Conjugate reads them
 	known *posterior.Corpus // moments of Data.Corpus, for the methods of the run
 }
 
@@ -139,6 +140,12 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 	if err != nil {
 		return nil, err
 	}
+	if c.Scores.Coverage {
+		err := tools.Shared.Do(ctx, 1, func() error { return tools.limits(ctx, data, test) })
+		if err != nil {
+			return nil, fmt.Errorf("limit of infinite data: %w", err)
+		}
+	}
 
 	// The cells of one task are done together: they share what the task remembers.
 	type group struct {
@@ -228,6 +235,34 @@ func (d *Data) test(c Config) (*posterior.Test, error) {
 	return t, err
 }
 
+// limits finds what methods end with as data grow, from all rows of corpus and clients' part.
+func (k *Tools) limits(ctx context.Context, d *Data, test *posterior.Test) error {
+	var sets []*point.Set
+	for _, b := range []*task.Bank{d.Corpus, d.Clients} {
+		if b == nil {
+			continue
+		}
+		s, err := point.FromLabelled(b.Features, b.Dx, b.Labels, b.C)
+		if err != nil {
+			return err
+		}
+		sets = append(sets, s)
+	}
+	all, err := point.Pool(sets...)
+	if err != nil {
+		return err
+	}
+	if k.Conjugate != nil {
+		means, err := k.Conjugate.Compress(ctx, []*point.Set{all})
+		if err != nil {
+			return err
+		}
+		k.all = means[0]
+	}
+	test.Limit, err = posterior.LimitHead(ctx, all)
+	return err
+}
+
 // known are the corpus' moments; nil where no method asked for needs them.
 func (d *Data) known(c Config) (*posterior.Corpus, error) {
 	methods, err := c.methods()
@@ -250,7 +285,7 @@ func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [
 func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int) (*posterior.Task, error) {
 	in := posterior.Input{
 		Clients: clients, Drawer: k.Drawer, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples,
-		Corpus: k.known, Seed: c.Seed, Stream: stream, Threads: threads,
+		Corpus: k.known, Limits: k.all, Seed: c.Seed, Stream: stream, Threads: threads,
 	}
 	var err error
 	if in.Uploads, err = k.Compressor.Compress(ctx, clients); err != nil {
@@ -293,9 +328,11 @@ func runCell(ctx context.Context, c Config, test *posterior.Test, t *posterior.T
 	if err != nil {
 		return nil, err
 	}
-	if r.Scores, r.BySamples, err = test.Score(ctx, res, threads); err != nil {
+	scored, err := test.Score(ctx, res, threads)
+	if err != nil {
 		return nil, err
 	}
+	r.Scores, r.BySamples, r.Coverage = scored.Scores, scored.First, scored.Coverage
 	r.UploadBytes, r.Diagnostics = res.UploadBytes, res.Diagnostics
 	return r, nil
 }

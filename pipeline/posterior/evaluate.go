@@ -27,17 +27,31 @@ type Test struct {
 	Labels   []int
 	// Batches are what joint scores are of; nil for none.
 	Batches *metric.Batches
+	// Limit is what softmax regressions on the features end with as data grow (LimitHead); nil: coverage is not measured
+	// but of results with limits of their own.
+	Limit *Theta
 }
 
-// Score scores a result: its ensemble, or the mean of the scores of its ensembles. Of one ensemble of several heads
-// it also scores the first 1, 2, 5, ... of them.
-func (k *Test) Score(ctx context.Context, r *Result, threads int) (metric.Scores, []Prefix, error) {
+// Report is what a result scored.
+type Report struct {
+	Scores metric.Scores
+	// First scores the first 1, 2, 5, ... heads of one ensemble of several heads; nil for others.
+	First []Prefix
+	// Coverage is nil for single heads and where no limit is known.
+	Coverage *Coverage
+}
+
+// Score scores a result: its ensemble, or the mean of the scores of its ensembles.
+func (k *Test) Score(ctx context.Context, r *Result, threads int) (*Report, error) {
 	rows, err := r.Rows(ctx, k.Features)
 	if err != nil {
-		return metric.Scores{}, nil, err
+		return nil, err
 	}
+	if len(r.Ensembles) == 0 || len(k.Labels) == 0 {
+		return nil, fmt.Errorf("%d ensembles on %d labelled points; want one of each at least", len(r.Ensembles), len(k.Labels))
+	}
+	out := &Report{}
 	all := make([]metric.Scores, len(r.Ensembles))
-	var first []Prefix
 	for i, e := range r.Ensembles {
 		wanted := []int{len(e)}
 		if len(r.Ensembles) == 1 && len(e) > 1 {
@@ -51,7 +65,7 @@ func (k *Test) Score(ctx context.Context, r *Result, threads int) (metric.Scores
 			}
 			more, err := metric.Examine(ctx, e[from:n], rows, k.Labels, threads)
 			if err != nil {
-				return metric.Scores{}, nil, fmt.Errorf("ensemble %d: %w", i, err)
+				return nil, fmt.Errorf("ensemble %d: %w", i, err)
 			}
 			if a == nil {
 				a = more
@@ -63,25 +77,31 @@ func (k *Test) Score(ctx context.Context, r *Result, threads int) (metric.Scores
 			}
 			s, err := metric.Score(a.Mean, k.Labels)
 			if err != nil {
-				return metric.Scores{}, nil, err
+				return nil, err
 			}
 			p := Prefix{Samples: n, ACC: s.ACC, ECE: s.ECE, NLL: s.NLL}
 			if k.Batches != nil {
 				j := k.Batches.Score(a.LogLikelihood)
 				p.Joint = &j
 			}
-			first = append(first, p)
+			out.First = append(out.First, p)
 		}
 		if all[i], err = metric.ScoreAll(a, k.Labels, k.Batches); err != nil {
-			return metric.Scores{}, nil, fmt.Errorf("ensemble %d: %w", i, err)
+			return nil, fmt.Errorf("ensemble %d: %w", i, err)
 		}
 	}
-	mean, err := metric.Mean(all)
-	return mean, first, err
+	if out.Scores, err = metric.Mean(all); err != nil {
+		return nil, err
+	}
+	out.Coverage, err = k.coverage(ctx, r, rows, threads)
+	return out, err
 }
 
 // Evaluate scores a result on labelled features (n x dx, row-major), without joint scores.
 func Evaluate(ctx context.Context, r *Result, features []float32, labels []int, threads int) (metric.Scores, error) {
-	s, _, err := (&Test{Features: features, Labels: labels}).Score(ctx, r, threads)
-	return s, err
+	s, err := (&Test{Features: features, Labels: labels}).Score(ctx, r, threads)
+	if err != nil {
+		return metric.Scores{}, err
+	}
+	return s.Scores, nil
 }

@@ -21,7 +21,15 @@ var fmp = method{
 		if err != nil {
 			return nil, err
 		}
-		return &Result{Ensembles: []Ensemble{e}, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes()}, nil
+		r := &Result{Ensembles: []Ensemble{e}, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes()}
+		if t.in.Limits != nil {
+			limit, err := t.in.Conjugate.Heads(ctx, t.in.Limits, make([]float32, t.in.Conjugate.LatentSize()), 1)
+			if err != nil {
+				return nil, fmt.Errorf("limit of infinite data: %w", err)
+			}
+			r.Limit = &limit[0]
+		}
+		return r, nil
 	},
 }
 

@@ -38,6 +38,11 @@ type Result struct {
 	Ensembles []Ensemble
 	// Coordinates are those of the rows that the heads are on; nil where they are on the features themselves.
 	Coordinates Coordinates
+	// Limit is the head, on the same coordinates, that the method would end with if the clients had infinite data; nil
+	// where it is that of a softmax regression on the features (LimitHead), or not known.
+	Limit *Theta
+	// Intervals are the method's own intervals of class probabilities; nil for quantiles of the heads'.
+	Intervals Intervals
 	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so on.
 	Diagnostics map[string]float64
 	// UploadBytes is what one client sends (mean over clients), float32 payload without framing; 0 for
@@ -98,9 +103,12 @@ type Input struct {
 	Samples    int     // S, posterior samples of an ensemble of the other methods; default 20
 	Fresh      int     // n', drawn points a sample; default 100
 	Corpus     *Corpus // what the server knows of its own corpus; needed by the methods that say so only
-	Seed       uint64  // the run's seed, and
-	Stream     string  // the task's name in it: two tasks of one run need two names
-	Threads    int     // goroutines at most; 0: one a processor. Figures do not depend on it.
+	// Limits are the class means of every row of corpus and clients' part, as Conjugate reads them: what FMP's limit of
+	// infinite data is from. nil where coverage is not measured.
+	Limits  *point.Set
+	Seed    uint64 // the run's seed, and
+	Stream  string // the task's name in it: two tasks of one run need two names
+	Threads int    // goroutines at most; 0: one a processor. Figures do not depend on it.
 }
 
 // Settings are what methods may be run with. The zero value is not useful; start from DefaultSettings.

@@ -35,6 +35,11 @@ type ExportRow struct {
 	AdaptiveECE  *float64 `parquet:"adaptive_ece,optional"`
 	Entropy      *float64 `parquet:"entropy,optional"`
 	Disagreement *float64 `parquet:"disagreement,optional"`
+
+	Temperature       float64  `parquet:"temperature"` // 0: none was chosen
+	CoverageTop       *float64 `parquet:"coverage_top,optional"`
+	CoverageUncertain *float64 `parquet:"coverage_uncertain,optional"`
+	CoverageWeights   *float64 `parquet:"coverage_weights,optional"`
 }
 
 // Parquet writes the records of runs, each under its name, as one Parquet file.
@@ -43,12 +48,15 @@ func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
 	for i, rs := range runs {
 		for _, r := range rs {
 			row := ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha, Repeat: int32(r.Repeat), Protocol: r.Protocol,
-				Method: r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier, UploadBytes: r.UploadBytes}
+				Method: r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier, UploadBytes: r.UploadBytes, Temperature: r.Temperature}
 			if u := r.Uncertainty; u != nil {
 				row.AURC, row.ClassECE, row.AdaptiveECE, row.Entropy, row.Disagreement = &u.AURC, &u.ClassECE, &u.AdaptiveECE, &u.Entropy, &u.Disagreement
 				if u.Joint != nil {
 					row.JointNear, row.JointRandom = &u.Joint.Near, &u.Joint.Random
 				}
+			}
+			if v := r.Coverage; v != nil {
+				row.CoverageTop, row.CoverageUncertain, row.CoverageWeights = &v.Top, v.Uncertain, &v.Weights
 			}
 			rows = append(rows, row)
 		}

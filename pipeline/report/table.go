@@ -39,6 +39,11 @@ type Figures struct {
 	AURC        metric.Interval `json:"aurc,omitzero"`
 	ClassECE    metric.Interval `json:"class_ece,omitzero"`
 	AdaptiveECE metric.Interval `json:"adaptive_ece,omitzero"`
+	// CoverTop, CoverUncertain and CoverWeights are shares of intervals stated 90% that hold what infinite data would give:
+	// of the top class's probability, the same where that is below 0.9, and of head weights.
+	CoverTop       metric.Interval `json:"coverage_top,omitzero"`
+	CoverUncertain metric.Interval `json:"coverage_uncertain,omitzero"`
+	CoverWeights   metric.Interval `json:"coverage_weights,omitzero"`
 	// RawNLL is, in a table of tuned settings, the NLL with shared settings and no temperature.
 	RawNLL metric.Interval `json:"raw_nll,omitzero"`
 	// Disagreement is the mutual information of label and posterior sample, in nats; more is neither better nor worse.
@@ -57,14 +62,17 @@ const (
 	columnClassECE
 	columnAdaptiveECE
 	columnRawNLL
+	columnCoverTop
+	columnCoverUncertain
+	columnCoverWeights
 	columnDisagreement
 	columns
 )
 
-var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "raw NLL", "disagreement"}
+var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "raw NLL", "90% of top", "90%, p < 0.9", "90% of weights", "disagreement"}
 
 func (f *Figures) interval(column int) *metric.Interval {
-	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.Disagreement}[column]
+	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.CoverTop, &f.CoverUncertain, &f.CoverWeights, &f.Disagreement}[column]
 }
 
 // measured are the figures of one record by column; NaN where it lacks one.
@@ -77,6 +85,12 @@ func measured(r *experiment.Record) (out [columns]float64) {
 		out[columnAURC], out[columnClassECE], out[columnAdaptiveECE], out[columnDisagreement] = u.AURC, u.ClassECE, u.AdaptiveECE, u.Disagreement
 		if u.Joint != nil {
 			out[columnJointNear], out[columnJointRandom] = u.Joint.Near, u.Joint.Random
+		}
+	}
+	if v := r.Coverage; v != nil {
+		out[columnCoverTop], out[columnCoverWeights] = v.Top, v.Weights
+		if v.Uncertain != nil {
+			out[columnCoverUncertain] = *v.Uncertain
 		}
 	}
 	return out
