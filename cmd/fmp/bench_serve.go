@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fmp/assets"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx/atomicfile"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/point"
+)
+
+// servedLoad is what fmp bench serve prints.
+type servedLoad struct {
+	Clients   int     `json:"clients"`
+	Bytes     int     `json:"bytes"` // of one upload
+	Parallel  int     `json:"parallel"`
+	Sync      bool    `json:"sync"`
+	Seconds   float64 `json:"seconds"`
+	PerSecond float64 `json:"uploads_per_second"`
+	// Milliseconds from request to receipt.
+	P50 float64 `json:"p50_ms"`
+	P99 float64 `json:"p99_ms"`
+	Max float64 `json:"max_ms"`
+	// Memory of the server (resident, MiB) before the first upload, after the last, and after the classifier; 0 where the system does not say.
+	MemoryBefore float64 `json:"memory_before_mib"`
+	MemoryAfter  float64 `json:"memory_after_mib"`
+	// PoolSeconds is from the last receipt to the classifier, and MemoryPooled what the server then holds; 0 without --pool.
+	PoolSeconds  float64 `json:"pool_seconds,omitempty"`
+	MemoryPooled float64 `json:"memory_pooled_mib,omitempty"`
+	Restart      float64 `json:"restart_seconds"` // until ready again, after kill -9
+}
+
+const benchRound = 1
+
+func newBenchServeCommand() *cobra.Command {
+	var clients, parallel int
+	var sync, pool, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Measure fmp serve: signed uploads a second, their latency, memory, restart",
+		Long: `Start fmp serve in a folder of its own, send it one signed upload of each of many clients over loopback, all of them other
+ones, and print how many a second got their receipt, how long each took, and the server's memory. Then kill it (-9), start it
+again and see that nothing is lost. Keys, uploads and signatures are made before the clock starts; a client of the benchmark
+and the server share this machine.`,
+		Example: "  fmp bench serve\n  fmp bench serve --clients 100000 --pool --json",
+		Args:    noArgs,
+	}
+	f := cmd.Flags()
+	f.IntVar(&clients, "clients", 10_000, "clients, 1 to 200000")
+	f.IntVar(&parallel, "parallel", 64, "uploads at once")
+	f.BoolVar(&sync, "sync", false, "with fmp serve --sync")
+	f.BoolVar(&pool, "pool", false, "wait for the classifier of all of them as well")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if clients < 1 || clients > 200_000 || parallel < 1 || parallel > 1024 {
+			return usageErrorf("bench serve: --clients %d and --parallel %d; allowed are 1 to 200000 and 1 to 1024", clients, parallel)
+		}
+		dir, err := os.MkdirTemp("", "fmp-bench-serve")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		res := servedLoad{Clients: clients, Parallel: parallel, Sync: sync}
+		if err := res.measure(cmd.Context(), dir, pool); err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), res)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, %.0f MiB after\nrestart:  %.2f s after kill -9, nothing lost\n",
+			res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.P50, res.P99, res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
+		if err == nil && pool {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pooling:  %.1f s, %.0f MiB\n", res.PoolSeconds, res.MemoryPooled)
+		}
+		return err
+	}
+	return cmd
+}
+
+// request is one of the load: path, headers and body.
+type loadRequest struct {
+	path, signature, digest string
+	body                    []byte
+}
+
+func (res *servedLoad) measure(ctx context.Context, dir string, pool bool) error {
+	requests, err := res.prepare(dir, pool)
+	if err != nil {
+		return err
+	}
+	url, kill, err := startServer(ctx, dir, res.Sync)
+	if err != nil {
+		return err
+	}
+	defer func() { kill() }()
+	res.MemoryBefore = serverMemory(dir)
+	took := make([]float64, len(requests))
+	var next atomic.Int64
+	var group sync.WaitGroup
+	errs := make(chan error, res.Parallel)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: res.Parallel, MaxConnsPerHost: res.Parallel}}
+	start := time.Now()
+	for range res.Parallel {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(requests) || ctx.Err() != nil {
+					return
+				}
+				at := time.Now()
+				if err := requests[i].send(ctx, client, url); err != nil {
+					errs <- fmt.Errorf("bench serve: upload %d: %w", i, err)
+					return
+				}
+				took[i] = float64(time.Since(at).Microseconds()) / 1000
+			}
+		}()
+	}
+	group.Wait()
+	select {
+	case err := <-errs:
+		return err
+	default:
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	res.Seconds = time.Since(start).Seconds()
+	res.PerSecond = float64(len(requests)) / res.Seconds
+	res.MemoryAfter = serverMemory(dir)
+	slices.Sort(took)
+	res.P50, res.P99, res.Max = took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
+	if pool {
+		for {
+			resp, err := client.Get(url + wire.RoundPath(benchRound) + "/classifier.onnx")
+			if err != nil {
+				return fmt.Errorf("bench serve: %w", err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+		res.PoolSeconds, res.MemoryPooled = time.Since(start).Seconds()-res.Seconds, serverMemory(dir)
+	}
+	kill()
+	start = time.Now()
+	if url, kill, err = startServer(ctx, dir, res.Sync); err != nil {
+		return err
+	}
+	res.Restart = time.Since(start).Seconds()
+	resp, err := http.Get(url + wire.RoundPath(benchRound) + "/status")
+	if err != nil {
+		return fmt.Errorf("bench serve: %w", err)
+	}
+	defer resp.Body.Close()
+	var st struct{ In int }
+	if err := json.NewDecoder(resp.Body).Decode(&st); err != nil || st.In != res.Clients {
+		return fmt.Errorf("bench serve: after kill -9, %d of %d uploads with a receipt are in (%w)", st.In, res.Clients, err)
+	}
+	return nil
+}
+
+// prepare makes the round's files and the requests.
+func (res *servedLoad) prepare(dir string, pool bool) ([]loadRequest, error) {
+	graph, err := assets.Model("digits", models.KindClient)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "client.onnx")
+	if err := atomicfile.WriteBytes(path, graph); err != nil {
+		return nil, err
+	}
+	_, f, err := models.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	var roster bytes.Buffer
+	if !pool { // a client that never comes keeps the round from its quorum
+		absent, err := identity.New("absent")
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintln(&roster, absent.Line())
+	}
+	requests := make([]loadRequest, res.Clients)
+	centres := make([]float32, f.S*f.Dx)
+	rng.Normal(rng.New(1, "centres"), centres)
+	for i := range requests {
+		name := fmt.Sprintf("client-%06d", i)
+		k, err := identity.New(name)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintln(&roster, k.Line())
+		s := point.New(f.S, f.Dx, f.C)
+		r := rng.New(1, name)
+		for c := range f.S {
+			row := s.Row(c)
+			for j := range f.Dx {
+				row[j] = centres[c*f.Dx+j] + 0.3*float32(r.NormFloat64())
+			}
+			row[f.Dx+c%f.C] = 1
+			s.W[c] = 2
+		}
+		u := federate.Upload{Round: benchRound, Client: name, Model: f.Digest, N: 2 * f.S, Points: s}
+		body, err := u.Encode()
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(body)
+		signature := k.Sign(identity.Statement{Purpose: identity.Upload, Round: benchRound, Client: name, Graph: f.Digest, Content: fmt.Sprintf("%x", sum)})
+		requests[i] = loadRequest{wire.UploadPath(benchRound, name), wire.Scheme + " " + base64.StdEncoding.EncodeToString(signature), "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":", body}
+		res.Bytes = len(body)
+	}
+	if err := atomicfile.WriteBytes(filepath.Join(dir, "roster.txt"), roster.Bytes()); err != nil {
+		return nil, err
+	}
+	return requests, atomicfile.WriteBytes(filepath.Join(dir, "round.yaml"), fmt.Appendf(nil, "round: %d\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: 2199-01-01T00:00:00Z\n", benchRound))
+}
+
+func (l *loadRequest) send(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url+l.path, bytes.NewReader(l.body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", l.signature)
+	req.Header.Set("Content-Digest", l.digest)
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, wire.MaxJSON))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusCreated {
+		return fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return nil
+}
+
+// startServer runs fmp serve in a folder and returns its address once it is ready, and what kills it.
+func startServer(ctx context.Context, dir string, sync bool) (url string, kill func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, err
+	}
+	args := []string{"serve", "--round", filepath.Join(dir, "round.yaml"), "--listen", "127.0.0.1:0"}
+	if sync {
+		args = append(args, "--sync")
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "server.log"))
+	if err != nil {
+		return "", nil, err
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	kill = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if _, at, ok := strings.Cut(lines.Text(), " on "); ok {
+			return at, kill, os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644)
+		}
+	}
+	kill()
+	text, _ := os.ReadFile(log.Name())
+	return "", nil, errors.Join(fmt.Errorf("bench serve: the server did not start: %s", text), ctx.Err())
+}
+
+var residentSize = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
+
+// serverMemory is the resident size of the server in MiB, where the system says it.
+func serverMemory(dir string) float64 {
+	pid, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		return 0
+	}
+	text, err := os.ReadFile(filepath.Join("/proc", string(pid), "status"))
+	m := residentSize.FindSubmatch(text)
+	if err != nil || m == nil {
+		return 0
+	}
+	kb, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		return 0
+	}
+	return kb / 1024
+}
