@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
 	"fmp/onnx/npy"
@@ -227,7 +228,10 @@ func writeTensors(dir, format string, names []string, tensors map[string]*onnx.T
 		return nil, fmt.Errorf("writing outputs: %w", err)
 	}
 	// Everything goes to a folder beside its place first, so that a full disk leaves nothing behind.
-	tmp, err := os.MkdirTemp(dir, ".outputs-*")
+	if err := atomicfile.RemoveStale(dir, ".outputs-", time.Hour); err != nil {
+		return nil, fmt.Errorf("writing outputs: %w", err)
+	}
+	tmp, err := os.MkdirTemp(dir, ".outputs-*.tmp")
 	if err != nil {
 		return nil, fmt.Errorf("writing outputs: %w", err)
 	}

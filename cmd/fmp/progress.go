@@ -29,6 +29,7 @@ type progress struct {
 	lined   int // done when the last line was written
 	done    int
 	total   int
+	said    string // the last problem
 }
 
 // newProgress writes to w; call close when the work has ended.
@@ -117,6 +118,18 @@ func (p *progress) finish() {
 		p.line(p.now())
 	}
 	p.stage, p.done, p.total = "", 0, 0
+}
+
+// problem is a line about what went wrong and does not end the work; the same one is said once.
+func (p *progress) problem(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.said == err.Error() {
+		return
+	}
+	p.said = err.Error()
+	p.finish()
+	fmt.Fprintf(p.w, "Problem: %v; the work goes on.\n", err)
 }
 
 // close ends the last stage.

@@ -14,6 +14,7 @@ type trainingProgress struct {
 	w    io.Writer
 	over bool
 	last time.Time
+	said string // the last problem
 }
 
 func newTrainingProgress(w io.Writer) *trainingProgress {
@@ -21,6 +22,13 @@ func newTrainingProgress(w io.Writer) *trainingProgress {
 }
 
 func (p *trainingProgress) report(t train.Progress) {
+	if t.Problem != nil {
+		if said := t.Problem.Error(); p.said != said {
+			p.said = said
+			fmt.Fprintf(p.w, "\nProblem: %s; training goes on.\n", said)
+		}
+		return
+	}
 	every := logEvery
 	if p.over {
 		every = 200 * time.Millisecond

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,8 @@ func TestExitCode(t *testing.T) {
 		{nil, exitOK}, {plain, exitFailed}, {usageError(plain), exitUsage}, {missingError(plain), exitMissing},
 		{context.Canceled, exitInterrupted}, {usageError(nil), exitOK}, {&silentError{exitMissing}, exitMissing},
 		{usageError(fs.ErrNotExist), exitMissing}, {usageError(fmt.Errorf("data: %w", dataset.ErrNotFound)), exitMissing},
-		{usageError(ort.ErrNoLibrary), exitMissing},
+		{usageError(ort.ErrNoLibrary), exitMissing}, {usageError(fmt.Errorf("x: %w", syscall.ENOSPC)), exitFailed},
+		{usageError(&fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}), exitFailed},
 	} {
 		if got := exitCode(c.err); got != c.want {
 			t.Errorf("exitCode(%v) = %d, want %d", c.err, got, c.want)

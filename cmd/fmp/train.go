@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"runtime"
@@ -127,6 +129,10 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 	c.Run = fmt.Sprintf("extractor %s features %s from %s", p.Manifest.Models["extractor"], p.Manifest.Data["features"], f.from)
 	res := trained{Model: out, Log: c.Log}
 	c.Progress = func(t train.Progress) {
+		if t.Problem != nil {
+			bar.problem(t.Problem)
+			return
+		}
 		stage := "training " + cmd.Name()
 		bar.report(stage, t.Step, t.Steps)
 		res.Validation = t.Validation
@@ -158,7 +164,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 	if err := meta.DrawLog(c.Log, out+".svg"); err != nil {
 		return err
 	}
-	if err := os.Remove(c.Checkpoint); err != nil {
+	if err := os.Remove(c.Checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the checkpoint of a training that is done: %w", err)
 	}
 	if f.asJSON {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fmp/featurize/dataset"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 )
 
@@ -94,9 +95,30 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp(filepath.Dir(to), "."+filepath.Base(to)+".")
+	tmp := filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".tmp")
+	if err := os.MkdirAll(tmp, 0o755); err != nil {
+		return err
+	}
+	lock, ok, err := atomicfile.Lock(tmp)
 	if err != nil {
 		return err
+	}
+	if !ok {
+		return fmt.Errorf("another fmp is at work on %s; wait for that one", to)
+	}
+	defer lock.Close()
+	// What a killed program left there, and what one of an earlier release called .NAME.NUMBER.
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".[0-9]*", "new"))
+	if err != nil {
+		return err
+	}
+	for i, p := range left {
+		left[i] = filepath.Dir(p)
+	}
+	for _, p := range append(left, filepath.Join(tmp, "new"), filepath.Join(tmp, "old")) {
+		if err := os.RemoveAll(p); err != nil {
+			return err
+		}
 	}
 	defer func() {
 		if rm := os.RemoveAll(tmp); err == nil {

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -421,6 +422,43 @@ func TestImport(t *testing.T) {
 	}
 	if _, _, err := Import(context.Background(), filepath.Join(from, "test_batch.bin"), "", dir, false); err == nil {
 		t.Error("a single file is taken")
+	}
+}
+
+// TestLeftoversOfAKilledImportAreRemoved: hundreds of megabytes, perhaps, that nothing else would ever remove.
+func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
+	from, dir := filepath.Join(t.TempDir(), "mine"), t.TempDir()
+	put := func(path string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, all10, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(filepath.Join(from, "data_batch_1.bin"))
+	put(filepath.Join(from, "test_batch.bin"))
+	put(filepath.Join(dir, ".cifar-10-batches-bin.123", "new", "data_batch_1.bin"))
+	put(filepath.Join(dir, ".cifar-10-batches-bin.tmp", "new", "data_batch_2.bin"))
+	put(filepath.Join(dir, ".other.123", "new", "data_batch_1.bin"))
+	_, to, err := Import(context.Background(), from, "", dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(to, "data_batch_2.bin")); err == nil {
+		t.Error("a file of the killed import is in the new one")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if want := []string{".other.123", "cifar-10-batches-bin"}; !slices.Equal(names, want) {
+		t.Errorf("there are %v, want %v", names, want)
 	}
 }
 

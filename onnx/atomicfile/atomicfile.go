@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 )
 
 // Write calls write with a temporary file beside path, syncs it and renames it to path. Where anything
 // fails the temporary file is removed and whatever stood at path is untouched. Missing parent folders
-// are made. What stands there and is no regular file (a folder, a device) is refused: renaming would put a file in
+// are made; a temporary file for the same path that is older than an hour is removed: its program was killed. What stands there and is no regular file (a folder, a device) is refused: renaming would put a file in
 // the place of /dev/null. A symbolic link stays, and what it points to is replaced.
 func Write(path string, write func(io.Writer) error) (err error) {
 	target, err := resolve(path)
@@ -22,7 +25,11 @@ func Write(path string, write func(io.Writer) error) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	f, err := os.CreateTemp(dir, "."+filepath.Base(target)+".*.tmp")
+	prefix := "." + filepath.Base(target) + "."
+	if err := RemoveStale(dir, prefix, time.Hour); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	f, err := os.CreateTemp(dir, prefix+"*.tmp")
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
@@ -46,6 +53,31 @@ func Write(path string, write func(io.Writer) error) (err error) {
 	}
 	if err := os.Rename(f.Name(), target); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// RemoveStale removes what programs that were killed left in a folder: files and folders of names that begin with prefix and
+// end in .tmp, and that nobody has written to for as long as given.
+func RemoveStale(dir, prefix string, age time.Duration) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) || !strings.HasSuffix(e.Name(), ".tmp") {
+			continue
+		}
+		st, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(st.ModTime()) < age {
+			continue // finished meanwhile, or at work
+		}
+		if err == nil {
+			err = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+		if err != nil {
+			return fmt.Errorf("removing what was left unfinished: %w", err)
+		}
 	}
 	return nil
 }

@@ -3,11 +3,14 @@ package atomicfile
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func entries(t *testing.T, dir string) []string {
@@ -40,6 +43,52 @@ func TestWriteReplacesWhole(t *testing.T) {
 }
 
 // Where writing fails half way, what was there stays and nothing is left behind.
+// TestLeftoversOfKilledProgramsAreRemoved: those of the same file that nobody has written to for an hour.
+func TestLeftoversOfKilledProgramsAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	old := time.Now().Add(-2 * time.Hour)
+	for name, stale := range map[string]bool{".a.123.tmp": true, ".a.456.tmp": false, ".b.123.tmp": true, "a.123.tmp": true, ".a.txt": true} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if stale {
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := WriteBytes(filepath.Join(dir, "a"), []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := entries(t, dir), []string{".a.456.tmp", ".a.txt", ".b.123.tmp", "a", "a.123.tmp"}; !slices.Equal(got, want) {
+		t.Errorf("there are %v, want %v", got, want)
+	}
+}
+
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	first, ok, err := Lock(dir)
+	if err != nil || !ok {
+		t.Fatalf("%v, %v", ok, err)
+	}
+	if _, ok, err := Lock(dir); err != nil || ok {
+		t.Errorf("a folder is locked twice: %v, %v", ok, err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, ok, err := Lock(dir)
+	if err != nil || !ok {
+		t.Errorf("a folder stays locked: %v, %v", ok, err)
+	} else {
+		again.Close()
+	}
+	if _, _, err := Lock(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
 func TestFailureLeavesTheOldFile(t *testing.T) {
 	boom := errors.New("boom")
 	dir := t.TempDir()

@@ -77,6 +77,9 @@ type Progress struct {
 	PerSecond   float64       // steps, over the last ones
 	Left        time.Duration // at that rate
 	Validation  Metrics       // of the latest validation
+	// Problem, where not nil, is why a checkpoint or a line of the log could not be written, on a full disk say. Training
+	// goes on: only the chance to go on from there is lost.
+	Problem error
 }
 
 // NotFiniteError says where training stopped making numbers.
@@ -125,6 +128,16 @@ func (l *Loop) Train(ctx context.Context) (err error) {
 	pace := newPace(begun)
 	var sums Metrics
 	summed := 0
+	var now Progress
+	tell := func(problem error) error {
+		if problem == nil || l.Progress == nil {
+			return problem
+		}
+		p := now
+		p.Problem = problem
+		l.Progress(p)
+		return nil
+	}
 	var validation Metrics
 	for t := first; t < l.Steps; t++ {
 		if err := ctx.Err(); err != nil {
@@ -153,7 +166,7 @@ func (l *Loop) Train(ctx context.Context) (err error) {
 			for k := range sums {
 				sums[k] /= float64(summed)
 			}
-			if err := l.write("train", t+1, rate, begun, sums); err != nil {
+			if err := tell(l.write("train", t+1, rate, begun, sums)); err != nil {
 				return err
 			}
 			sums, summed = nil, 0
@@ -167,25 +180,26 @@ func (l *Loop) Train(ctx context.Context) (err error) {
 				return fmt.Errorf("validation after step %d: %w", t+1, err)
 			}
 			validation = v
-			if err := l.write("validation", t+1, rate, begun, v); err != nil {
+			if err := tell(l.write("validation", t+1, rate, begun, v)); err != nil {
 				return err
 			}
 		}
 		if time.Since(saved) >= interval && t+1 < l.Steps {
-			if err := l.save(t + 1); err != nil {
+			if err := tell(l.save(t + 1)); err != nil {
 				return err
 			}
 			saved = time.Now()
 		}
 		if l.Progress != nil {
 			p := pace.after(time.Now())
-			l.Progress(Progress{
+			now = Progress{
 				Step: t + 1, Steps: l.Steps, Metrics: m, Rate: rate, PerSecond: p,
 				Left: time.Duration(float64(l.Steps-t-1) / p * float64(time.Second)), Validation: validation,
-			})
+			}
+			l.Progress(now)
 		}
 	}
-	return l.save(l.Steps)
+	return tell(l.save(l.Steps))
 }
 
 func (l *Loop) save(t int) error {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"fmp/onnx"
 	"fmp/onnx/build"
@@ -75,6 +76,39 @@ func newStep(t testing.TB, eng engine.Engine) *train.Step {
 	t.Cleanup(func() { s.Close() })
 	return s
 }
+
+// TestUnsavedCheckpointCostsNoMore: a checkpoint that cannot be saved, on a full disk say, is told, and training goes on to its
+// end.
+func TestUnsavedCheckpointCostsNoMore(t *testing.T) {
+	done, problems := 0, 0
+	l := train.Loop{
+		Steps: 3, Rate: func(int, int) float64 { return 1 }, Model: held{}, Interval: time.Nanosecond, Checkpoint: filepath.Join(t.TempDir(), "c"),
+		Step: func(context.Context, int, float64) (train.Metrics, error) {
+			done++
+			return train.Metrics{"loss": 1}, nil
+		},
+		Progress: func(p train.Progress) {
+			if p.Problem != nil {
+				problems++
+			}
+		},
+	}
+	if err := l.Train(t.Context()); err != nil || done != 3 || problems != 3 {
+		t.Errorf("%d steps, %d problems, %v", done, problems, err)
+	}
+	l.Progress = nil // where nobody hears of it, it is an error
+	if err := l.Train(t.Context()); err == nil {
+		t.Error("no error")
+	}
+}
+
+// held cannot be saved.
+type held struct{}
+
+func (held) State() map[string]*onnx.Tensor {
+	return map[string]*onnx.Tensor{"w": {DType: onnx.Float32, Shape: []int{2}}}
+}
+func (held) SetState(map[string]*onnx.Tensor) error { return nil }
 
 func loop(s *train.Step, steps int, dir string) *train.Loop {
 	return &train.Loop{

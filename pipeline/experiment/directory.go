@@ -77,7 +77,7 @@ func Identity(c Config, models, data map[string]string) (string, error) {
 type Directory struct {
 	Path string
 
-	lock    *os.File
+	lock    io.Closer
 	mu      sync.Mutex
 	journal *os.File
 	timings *os.File
@@ -90,10 +90,8 @@ type Directory struct {
 // left alone.
 func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	d := &Directory{Path: path, done: map[Cell]bool{}}
-	if d.lock, err = os.Open(path); err == nil && !atomicfile.Lock(d.lock) {
-		return nil, errors.Join(fmt.Errorf("run directory %s: another fmp is at work in it; wait for that one, or give --out another folder", path), d.lock.Close())
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("run directory: %w", err)
+	if err := d.take(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -119,19 +117,20 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	if d.lock == nil {
-		if d.lock, err = os.Open(path); err != nil {
-			return nil, fmt.Errorf("run directory: %w", err)
-		}
-		if !atomicfile.Lock(d.lock) {
-			return nil, fmt.Errorf("run directory %s: another fmp has just begun to work in it; wait for that one, or give --out another folder", path)
+		if err := d.take(); err != nil {
+			return nil, err
 		}
 	}
 	// What a killed program was writing, and nobody else is now.
+	folders := []string{path}
 	for _, e := range entries {
-		if unfinished(e.Name(), "") {
-			if err := os.Remove(d.file(e.Name())); err != nil {
-				return nil, fmt.Errorf("run directory: %w", err)
-			}
+		if e.IsDir() {
+			folders = append(folders, d.file(e.Name()))
+		}
+	}
+	for _, folder := range folders {
+		if err := atomicfile.RemoveStale(folder, ".", 0); err != nil {
+			return nil, fmt.Errorf("run directory: %w", err)
 		}
 	}
 	// run.json comes first: a directory with it is a run, one without never began.
@@ -166,9 +165,22 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	return d, nil
 }
 
+// take makes the folder this process's.
+func (d *Directory) take() error {
+	lock, ok, err := atomicfile.Lock(d.Path)
+	if err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	if !ok {
+		return fmt.Errorf("run directory %s: another fmp is at work in it; wait for that one, or give --out another folder", d.Path)
+	}
+	d.lock = lock
+	return nil
+}
+
 // unfinished says whether a name is what atomicfile writes to before a file of the given name ("": any) is there.
 func unfinished(name, of string) bool {
-	return strings.HasPrefix(name, "."+of) && strings.HasSuffix(name, ".tmp")
+	return strings.HasPrefix(name, "."+of) && strings.HasSuffix(name, ".tmp") || name == atomicfile.LockFile
 }
 
 func (d *Directory) file(name string) string { return filepath.Join(d.Path, name) }

@@ -418,3 +418,38 @@ func TestTuningSeesTheCorpusOnly(t *testing.T) {
 		t.Error("another corpus changed nothing")
 	}
 }
+
+// TestLeftoversOfAKilledRunAreRemoved: what a killed program was writing, in plots as well, is removed when the run goes on.
+func TestLeftoversOfAKilledRunAreRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	m := Manifest{Identity: "x"}
+	d, err := Open(dir, Default(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	kept := filepath.Join(dir, "plots", "images.png")
+	left := []string{filepath.Join(dir, "plots", ".images.png.123.tmp"), filepath.Join(dir, ".report.html.4.tmp")}
+	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range append(left, kept) {
+		if err := os.WriteFile(p, []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d, err = Open(dir, Default(), m); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, p := range left {
+		if _, err := os.Stat(p); err == nil {
+			t.Errorf("%s is still there", p)
+		}
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Error(err)
+	}
+}

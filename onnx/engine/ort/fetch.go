@@ -15,7 +15,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 )
 
@@ -84,7 +86,10 @@ func fetch(ctx context.Context, dir string, files []libraryFile, say func(string
 		return path, err
 	}
 	// Beside the cache folder, so that files can be renamed into it.
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".fetch-*")
+	if err := atomicfile.RemoveStale(filepath.Dir(dir), ".fetch-", time.Hour); err != nil {
+		return path, err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".fetch-*.tmp")
 	if err != nil {
 		return path, err
 	}

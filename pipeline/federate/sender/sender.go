@@ -244,11 +244,17 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	// The part belongs to one process; another that comes meanwhile fetches the graph for itself.
 	part := path + ".part"
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
-	if err == nil && !atomicfile.Lock(f) {
-		f.Close()
-		part = fmt.Sprintf("%s.%d.part", path, os.Getpid())
-		defer os.Remove(part)
-		f, err = os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
+	if err == nil {
+		var lock io.Closer
+		var ok bool
+		if lock, ok, err = atomicfile.Lock(part); ok {
+			defer lock.Close()
+		} else if err == nil {
+			f.Close()
+			part = fmt.Sprintf("%s.%d.part", path, os.Getpid())
+			defer os.Remove(part)
+			f, err = os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
+		}
 	}
 	if err != nil {
 		return "", fmt.Errorf("client graph: %w", err)

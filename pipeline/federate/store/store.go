@@ -51,7 +51,7 @@ type Store struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	server   *natsserver.Server
-	lock     *os.File
+	lock     io.Closer
 	name     string
 	uploads  jetstream.KeyValue
 	refused  jetstream.KeyValue
@@ -110,13 +110,14 @@ func (s *Store) start(o Options) error {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return err
 	}
-	var err error
-	if s.lock, err = os.Open(o.Dir); err != nil {
+	lock, ok, err := atomicfile.Lock(o.Dir)
+	if err != nil {
 		return err
 	}
-	if !atomicfile.Lock(s.lock) {
+	if !ok {
 		return fmt.Errorf("%s: %w", o.Dir, ErrBusy)
 	}
+	s.lock = lock
 	so := &natsserver.Options{
 		ServerName: "fmp", DontListen: o.Listen == "", NoSigs: true, NoLog: true, MaxPayload: maxPayload, JetStream: true,
 		StoreDir: filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync, JetStreamMaxMemory: 64 << 20,
