@@ -141,7 +141,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		return nil, err
 	}
 	if c.Scores.Coverage {
-		err := tools.Shared.Do(ctx, 1, func() error { return tools.limits(ctx, data, test) })
+		err := tools.Shared.Do(ctx, 1, func() error { return tools.limits(ctx, data, test, c.Open()) })
 		if err != nil {
 			return nil, fmt.Errorf("limit of infinite data: %w", err)
 		}
@@ -235,11 +235,12 @@ func (d *Data) test(c Config) (*posterior.Test, error) {
 	return t, err
 }
 
-// limits finds what methods end with as data grow, from all rows of corpus and clients' part.
-func (k *Tools) limits(ctx context.Context, d *Data, test *posterior.Test) error {
+// limits finds what methods end with as data grow, from all rows of corpus and clients' part; in open scope, where the
+// corpus has other classes, of the latter alone.
+func (k *Tools) limits(ctx context.Context, d *Data, test *posterior.Test, open bool) error {
 	var sets []*point.Set
 	for _, b := range []*task.Bank{d.Corpus, d.Clients} {
-		if b == nil {
+		if b == nil || b == d.Corpus && open {
 			continue
 		}
 		s, err := point.FromLabelled(b.Features, b.Dx, b.Labels, b.C)

@@ -152,8 +152,19 @@ func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partiti
 		stream := fmt.Sprintf("tuning/%s/%d", p.Name(), i)
 		if data.Clients.C < data.Corpus.C { // open scope: as many classes as the run's tasks have, others every time
 			var err error
-			if s.Bank, err = data.Corpus.Choose(rng.New(c.Seed, "classes", stream).Perm(data.Corpus.C)[:data.Clients.C]); err != nil {
+			classes := rng.New(c.Seed, "classes", stream).Perm(data.Corpus.C)
+			if s.Bank, err = data.Corpus.Choose(classes[:data.Clients.C]); err != nil {
 				return nil, err
+			}
+			if rest := classes[data.Clients.C:]; tools.known != nil && len(rest) > 1 {
+				// The moments must not know the classes of the task either.
+				others, err := data.Corpus.Choose(rest)
+				if err != nil {
+					return nil, err
+				}
+				if tools.known, err = posterior.NewCorpus(others.Features, others.Dx, others.Labels, others.C); err != nil {
+					return nil, err
+				}
 			}
 		}
 		drawn, err := s.Draw(rng.New(c.Seed, "clients", stream), c.Federation.Clients)

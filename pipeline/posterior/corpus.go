@@ -5,11 +5,13 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
 )
 
 // Corpus is what the server knows of feature rows from its own meta-training corpus, whose classes are the tasks'
-// (closed scope): moments, and the rows themselves for methods that need inputs without labels.
+// (closed scope) or others (open scope): moments, and the rows themselves for methods that need inputs without labels.
 type Corpus struct {
 	Dx, C    int
 	Features []float32     // N x Dx, row-major, shared with whoever gave them
@@ -82,6 +84,9 @@ func shrunk(s mat.Symmetric, g float64) *mat.SymDense {
 	return out
 }
 
+// spreads are those that the tuned protocol tries.
+var spreads = []Param{{ParamSpread, []float64{0, 0.01, 0.03, 0.1, 0.3, 1}}}
+
 // latent is the two-covariance model of class means (PLDA; Ioffe 2006, ECCV; Brümmer and de Villiers 2010, Odyssey): in
 // coordinates u = (h - m0) V the covariance within classes is I, and a class mean is N(0, diag(beta)).
 type latent struct {
@@ -129,8 +134,12 @@ func (k *Corpus) latent(shrinkage float64) (*latent, error) {
 	return out, nil
 }
 
-// posterior is the mean (C x dx) and variance (C x dx) of the class means in u, given the clients' counts and means.
-func (l *latent) posterior(s *statistics) (m, v *mat.Dense) {
+// posterior is the mean (C x dx) and variance (C x dx) of the class means in u, given the clients' counts and means. Their
+// prior variances are (1-g) beta + g mean beta for a spread of g.
+func (l *latent) posterior(s *statistics, spread float64) (m, v *mat.Dense) {
+	prior := slices.Clone(l.beta)
+	floats.Scale(1-spread, prior)
+	floats.AddConst(spread*stat.Mean(l.beta, nil), prior)
 	m, v = mat.NewDense(s.c, s.dx, nil), mat.NewDense(s.c, s.dx, nil)
 	row := mat.NewVecDense(s.dx, nil)
 	for c, n := range s.count {
@@ -143,7 +152,7 @@ func (l *latent) posterior(s *statistics) (m, v *mat.Dense) {
 		}
 		var u mat.VecDense
 		u.MulVec(l.v.T(), row)
-		for j, b := range l.beta {
+		for j, b := range prior {
 			m.Set(c, j, n*b/(1+n*b)*u.AtVec(j))
 			v.Set(c, j, b/(1+n*b))
 		}
@@ -160,14 +169,14 @@ func (t *Task) latent(shrinkage float64) (*latent, error) {
 	return once(&t.memo, fmt.Sprint("latent/", shrinkage), func() (*latent, error) { return k.latent(shrinkage) })
 }
 
-// corpus is the one given; an error where there is none, or where it is of other points.
+// corpus is the one given; an error where there is none, or where it is of other features.
 func (t *Task) corpus() (*Corpus, error) {
 	k := t.in.Corpus
 	if k == nil {
 		return nil, fmt.Errorf("no corpus; give it a part of the data (dataset.splits.corpus)")
 	}
-	if k.Dx != t.dx || k.C != t.c {
-		return nil, fmt.Errorf("the corpus has dx %d and %d classes, the task %d and %d", k.Dx, k.C, t.dx, t.c)
+	if k.Dx != t.dx {
+		return nil, fmt.Errorf("the corpus has dx %d, the task %d", k.Dx, t.dx)
 	}
 	return k, nil
 }

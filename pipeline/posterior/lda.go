@@ -14,17 +14,17 @@ import (
 //
 //	m_c = n_c beta / (1 + n_c beta) u_c,   logit_c = u m_c - |m_c|^2 / 2
 //
-// (Hastie, Tibshirani and Friedman 2009, section 4.3, at the posterior mean of Ioffe 2006, section 3). The setting
-// shrinks W towards a multiple of the identity.
+// (Hastie, Tibshirani and Friedman 2009, section 4.3, at the posterior mean of Ioffe 2006, section 3). The settings
+// shrink W towards a multiple of the identity and spread beta over all directions.
 var lda = method{
 	Info{Name: "LDA", Title: "linear discriminant of posterior class means, covariances of the corpus", Group: OneShot,
-		Cite: citeIoffe, Param: ParamShrinkage, Grid: gridShrinkage, NeedsCorpus: true},
+		Cite: citeIoffe, Param: ParamShrinkage, Grid: gridShrinkage, More: spreads, NeedsCorpus: true},
 	func(_ context.Context, t *Task, s Settings) (*Result, error) {
 		l, err := t.latent(s.Shrinkage)
 		if err != nil {
 			return nil, err
 		}
-		m, _ := l.posterior(t.statistics())
+		m, _ := l.posterior(t.statistics(), s.Spread)
 		var w mat.Dense // dx x C
 		w.Mul(l.v, m.T())
 		theta := erm.NewTheta(t.dx+1, t.c)

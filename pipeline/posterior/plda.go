@@ -17,13 +17,13 @@ import (
 // (u^2, u): those are the coordinates of its head.
 var plda = method{
 	Info{Name: "PLDA", Title: "predictive densities of the classes, covariances of the corpus", Group: OneShot,
-		Cite: citeIoffe, Param: ParamShrinkage, Grid: gridShrinkage, NeedsCorpus: true},
+		Cite: citeIoffe, Param: ParamShrinkage, Grid: gridShrinkage, More: spreads, NeedsCorpus: true},
 	func(_ context.Context, t *Task, s Settings) (*Result, error) {
 		l, err := t.latent(s.Shrinkage)
 		if err != nil {
 			return nil, err
 		}
-		m, v := l.posterior(t.statistics())
+		m, v := l.posterior(t.statistics(), s.Spread)
 		theta := erm.NewTheta(2*t.dx+1, t.c)
 		for c := range t.c {
 			bias := 0.0

@@ -117,6 +117,9 @@ type Settings struct {
 	Shrinkage float64 // discriminants: share of the covariance replaced by its mean variance, 0 to 1
 	Beta      float64 // PredBayes: 0 mixes the clients' predictions, 1 multiplies them
 	Weighting float64 // consensus: 1 weighs clients by the precision of their samples, 0 equally
+	// Spread is the share of the variances between classes that discriminants of the corpus spread evenly over all
+	// directions, 0 to 1: what they allow for in classes that the corpus lacks.
+	Spread float64
 	// Temperature divides the heads that a method made, > 0: 1 leaves them as they are.
 	Temperature float64
 	Tolerance   float64 // of the fits, see erm.Options
@@ -139,11 +142,12 @@ const (
 	ParamShrinkage = "shrinkage"
 	ParamBeta      = "beta"
 	ParamWeighting = "weighting"
+	ParamSpread    = "spread"
 )
 
 // DefaultSettings are the shared protocol of design.md: lambda 3, shrinkage 0.3, temperature 1.
 func DefaultSettings() Settings {
-	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Temperature: 1, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
+	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Spread: 0.1, Temperature: 1, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
 		Chains: 2, Warmup: 100, Draws: 200, Shuffles: 10}
 }
 
@@ -156,6 +160,8 @@ func (s Settings) Check() error {
 		return fmt.Errorf("posterior: shrinkage is %v; allowed are 0 to 1", s.Shrinkage)
 	case !(s.Beta >= 0 && s.Beta <= 1):
 		return fmt.Errorf("posterior: beta is %v; allowed are 0 to 1", s.Beta)
+	case !(s.Spread >= 0 && s.Spread <= 1):
+		return fmt.Errorf("posterior: spread is %v; allowed are 0 to 1", s.Spread)
 	case s.Weighting != 0 && s.Weighting != 1:
 		return fmt.Errorf("posterior: weighting is %v; allowed are 0 (equal) and 1 (by precision)", s.Weighting)
 	case !(s.Temperature > 0) || math.IsInf(s.Temperature, 0):
@@ -178,14 +184,14 @@ func (s Settings) Check() error {
 
 // tunable is where the setting called name is; nil where there is none.
 func (s *Settings) tunable(name string) *float64 {
-	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta, ParamWeighting: &s.Weighting}[name]
+	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta, ParamWeighting: &s.Weighting, ParamSpread: &s.Spread}[name]
 }
 
 // With is the settings with the tunable setting name (a Param constant) at value.
 func (s Settings) With(name string, value float64) (Settings, error) {
 	p := s.tunable(name)
 	if p == nil {
-		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q and %q", name, ParamL2, ParamShrinkage, ParamBeta, ParamWeighting)
+		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q, %q and %q", name, ParamL2, ParamShrinkage, ParamBeta, ParamWeighting, ParamSpread)
 	}
 	*p = value
 	return s, s.Check()
