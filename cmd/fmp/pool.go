@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,7 +58,8 @@ predict, fmp evaluate, fmp-edge predict and any ONNX Runtime run it.
 The preprocessing and the extractor are taken from the client graph that made the uploads (--client-graph), the
 predictor from those that come with the program for that extractor (--predictor gives another). Where the client graph
 comes with the program as well, neither is needed. All uploads must come from one client graph, of one round, and from
-clients of different names.
+clients of different names. Of more than ` + strconv.Itoa(pool.MostPoints) + ` points, those of one class that are near each other are taken together: masses and
+class means stay as they are.
 
 --rows makes the smaller form, which takes feature rows (float32, [n, dx]). An output called .npy gets the heads alone,
 float64, [samples, dx+1, classes], the bias row last; a prediction is then the mean of softmax([features, 1] head).`,
@@ -120,6 +122,9 @@ float64, [samples, dx+1, classes], the bias row last; a prediction is then the m
 		for _, u := range uploads {
 			res.Clients = append(res.Clients, u.Client)
 			res.Points, res.N = res.Points+u.Points.N, res.N+u.N
+		}
+		if res.Points > pool.MostPoints {
+			warn(fmt.Sprintf("%d points: those of one class that are near each other are taken together, to %d points with the same masses and class means", res.Points, pool.MostPoints))
 		}
 		o := pool.Options{Predictor: cfg.Predictor.Model, Samples: cfg.Posterior.Samples, Tolerance: cfg.ERM.Tolerance, Seed: cfg.Seed, Threads: cfg.Engine.Threads}
 		// What suits the data set of the settings, which is none of this command's, is for the round to say.

@@ -71,16 +71,39 @@ func Pool(sets ...*Set) (*Set, error) {
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("points: nothing to pool; give at least one set")
 	}
+	if err := alike(sets); err != nil {
+		return nil, err
+	}
 	out := &Set{Dx: sets[0].Dx, C: sets[0].C}
-	for i, s := range sets {
-		if s.Dx != out.Dx || s.C != out.C {
-			return nil, fmt.Errorf("points: set %d has dx %d and C %d, set 0 has %d and %d; pool sets of one kind", i, s.Dx, s.C, out.Dx, out.C)
-		}
+	for _, s := range sets {
 		out.N += s.N
-		out.Z = append(out.Z, s.Z...)
-		out.W = append(out.W, s.W...)
+	}
+	out.Z, out.W = make([]float32, 0, out.N*(out.Dx+out.C)), make([]float32, 0, out.N)
+	for _, s := range sets {
+		out.Z, out.W = append(out.Z, s.Z...), append(out.W, s.W...)
 	}
 	return out, nil
+}
+
+// alike says whether sets have one dx and C.
+func alike(sets []*Set) error {
+	for i, s := range sets {
+		if s.Dx != sets[0].Dx || s.C != sets[0].C {
+			return fmt.Errorf("points: set %d has dx %d and C %d, set 0 has %d and %d; pool sets of one kind", i, s.Dx, s.C, sets[0].Dx, sets[0].C)
+		}
+	}
+	return nil
+}
+
+// top is the most probable class of a label, the lowest where several are.
+func top(label []float32) int {
+	y := 0
+	for c, p := range label {
+		if p > label[y] {
+			y = c
+		}
+	}
+	return y
 }
 
 // Labelled is the set as feature rows (N x Dx, row-major, copied) and the most probable class of each
@@ -91,11 +114,7 @@ func (s *Set) Labelled() (features []float32, labels []int) {
 	for i := range labels {
 		z := s.Row(i)
 		features = append(features, z[:s.Dx]...)
-		for c, p := range z[s.Dx:] {
-			if p > z[s.Dx+labels[i]] {
-				labels[i] = c
-			}
-		}
+		labels[i] = top(z[s.Dx:])
 	}
 	return features, labels
 }

@@ -125,8 +125,17 @@ func (r *Round) method() string {
 // Posterior samples the posterior given the uploads. The same round gives the same samples.
 func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Result, error) {
 	var sets []*point.Set
+	points := 0
 	for _, u := range r.Uploads {
 		sets = append(sets, u.ToSet())
+		points += u.Points.N
+	}
+	if points > MostPoints {
+		all, err := point.Group(MostPoints, sets...)
+		if err != nil {
+			return nil, err
+		}
+		sets = []*point.Set{all}
 	}
 	// The clients' own points stay with the clients: the method that runs here reads their uploads alone.
 	in := posterior.Input{Clients: sets, Samples: r.Samples, Latents: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: "pool", Threads: r.Threads}

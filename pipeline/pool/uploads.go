@@ -10,8 +10,12 @@ import (
 	"fmp/pipeline/federate"
 )
 
-// MaxUploads bounds the clients of one round.
-const MaxUploads = 10_000
+// MaxUploads bounds the clients of one round; MostPoints is how many points a round is computed with: where uploads hold more,
+// those of one class that are near each other become one (point.Group).
+const (
+	MaxUploads = 200_000
+	MostPoints = 8192
+)
 
 // Upload is one client's, read from a file and checked.
 type Upload struct {
@@ -53,16 +57,19 @@ func readUpload(path string, want federate.Expect) (*Upload, error) {
 	return &Upload{u, path, hex.EncodeToString(sum[:])}, nil
 }
 
-// Twins names the pairs of uploads that hold the same points and masses: one client under two names, perhaps.
+// Twins names the uploads that hold the same points and masses as one before: one client under two names, perhaps.
 func Twins(us []Upload) []string {
 	var out []string
+	first := make(map[[3]float32][]int, len(us)) // by a few of their numbers
 	for i, a := range us {
-		for _, b := range us[:i] {
-			if slices.Equal(a.Points.Z, b.Points.Z) && slices.Equal(a.Points.W, b.Points.W) {
+		key := [3]float32{a.Points.Z[0], a.Points.Z[len(a.Points.Z)/2], a.Points.W[0]}
+		for _, j := range first[key] {
+			if b := us[j]; slices.Equal(a.Points.Z, b.Points.Z) && slices.Equal(a.Points.W, b.Points.W) {
 				out = append(out, fmt.Sprintf("%s and %s hold the same points, from clients %q and %q: are they one client's?", b.Path, a.Path, b.Client, a.Client))
 				break
 			}
 		}
+		first[key] = append(first[key], i)
 	}
 	return out
 }
