@@ -19,6 +19,10 @@ type Preprocessing struct {
 	NHWC bool
 	// Raw feeds the uint8 pixels as they are.
 	Raw bool
+	// BGR says that the extractor takes blue first; images and labels stay RGB. Mean and Std are in the extractor's order.
+	BGR bool
+	// Resize is how images of another shape are to be brought to this one before: crop or pad; empty means stretch.
+	Resize string
 	// Input and Output name the extractor's image input and features output; empty means the only one. Features of
 	// rank 3 are averaged over the middle axis, those of rank 4 over the pixels.
 	Input, Output string
@@ -30,7 +34,7 @@ type Preprocessing struct {
 //
 //	images [n, H, W, Ch] uint8   raw pixels
 //	labels [n] int64             classes 0 to C-1; an image of any other label is left out
-//	points [s, dx+C], masses [s] the upload
+//	points [s, dx+C], masses [s] the upload (k+C where the embedding gives points of another width)
 //
 // x and e are the manifests of extractor and embedding; those that do not match are an error. The result's
 // manifest has kind client and names the extractor's digest.
@@ -88,7 +92,7 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 		return nil, err
 	}
 	b := build.New("upload")
-	z := b.Input("batch_points", onnx.Float32, 1, e.S, e.Dx+e.C)
+	z := b.Input("batch_points", onnx.Float32, 1, e.S, e.PointWidth()+e.C)
 	w := b.Input("batch_masses", onnx.Float32, 1, e.S)
 	b.Output("points", b.Squeeze(z, 0))
 	b.Output("masses", b.Squeeze(w, 0))
@@ -105,7 +109,7 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	m.Graph.Name = "client"
 	m.Producer, m.Metadata = "fmp", map[string]string{}
 	f := Manifest{
-		Kind: KindClient, Dx: e.Dx, C: e.C, D: e.D, S: e.S, Mean: p.Mean, Std: p.Std, Layout: "NHWC", Classes: e.Classes,
+		Kind: KindClient, Dx: e.Dx, C: e.C, D: e.D, S: e.S, K: e.K, ClassMeans: e.ClassMeans, Resize: p.Resize, Mean: p.Mean, Std: p.Std, Layout: "NHWC", Classes: e.Classes,
 		Extractor: x.Digest, Licence: e.Licence, TrainingData: e.TrainingData, Command: e.Command, Seed: e.Seed, Config: e.Config,
 	}
 	if f.Extractor == "" {
@@ -136,6 +140,12 @@ func preprocessing(p Preprocessing) (*onnx.Model, error) {
 	}
 	b := build.New("preprocessing")
 	x := b.Input("images", onnx.Uint8, "n", p.Height, p.Width, p.Channels)
+	if p.BGR {
+		if p.Channels != 3 {
+			return nil, fmt.Errorf("blue first is asked for, of images with %d channels; it wants 3", p.Channels)
+		}
+		x = b.Op("Gather", []build.Ref{x, b.Axes(2, 1, 0)}, onnx.IntAttr("axis", 3))
+	}
 	if !p.Raw {
 		x = b.Mul(b.Cast(x, onnx.Float32), b.F32(1.0/255))
 		if len(p.Mean) > 0 {

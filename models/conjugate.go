@@ -232,7 +232,7 @@ func ConjugateEmbedding(m *onnx.Model, phi bool) (*onnx.Model, error) {
 		names[ConjCompressedPhi] = ConjCompressed
 	}
 	pass.Rename(e.Graph, names)
-	f.Kind, f.S = KindEmbedding, f.C
+	f.Kind, f.S, f.ClassMeans = KindEmbedding, f.C, true
 	return e, f.Write(e)
 }
 

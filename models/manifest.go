@@ -42,6 +42,9 @@ type Manifest struct {
 	// K (k) is the numbers of an uploaded or drawn point, where they are not the dx features: a conjugate predictor's
 	// coordinates.
 	K int
+	// ClassMeans (class_means) says of an embedding or a client graph that its points are the means of classes, one a class,
+	// of mass 0 where the client has none of it.
+	ClassMeans bool
 	// Mean and Std (mean, std) belong to pixels scaled to 0..1, one number per channel; Layout (layout) is NCHW
 	// or NHWC.
 	Mean, Std []float32
@@ -91,6 +94,9 @@ func (f Manifest) Write(m *onnx.Model) error {
 	}
 	if f.L2 != 0 {
 		put("l2", strconv.FormatFloat(f.L2, 'g', -1, 64))
+	}
+	if f.ClassMeans {
+		put("class_means", "true")
 	}
 	put("layout", f.Layout)
 	put("resize", f.Resize)
@@ -149,6 +155,12 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 		if f.L2, err = strconv.ParseFloat(s, 64); err != nil || !(f.L2 > 0) || math.IsInf(f.L2, 0) {
 			return Manifest{}, fmt.Errorf("manifest: %sl2 is %q; want a number above 0", keyPrefix, s)
 		}
+	}
+	switch s := get("class_means"); s {
+	case "", "true":
+		f.ClassMeans = s != ""
+	default:
+		return Manifest{}, fmt.Errorf("manifest: %sclass_means is %q; want true, or nothing", keyPrefix, s)
 	}
 	if s := get("seed"); s != "" {
 		var err error

@@ -169,13 +169,18 @@ func (c *client) compress(ctx context.Context, src imagefile.Source, skip bool) 
 	return set, n, bad, err
 }
 
-// upload checks what a graph gave against its manifest.
+// upload checks what a graph gave against its manifest. Of class means only those of classes that the client holds are
+// worth sending.
 func upload(points, masses *onnx.Tensor, f models.Manifest) (*point.Set, error) {
-	z, w := points.F32(), masses.F32()
-	if len(z) != f.S*(f.Dx+f.C) || len(w) != f.S {
-		return nil, fmt.Errorf("the model gave points %v and masses %v; its manifest says %d points of dx %d and %d classes", points, masses, f.S, f.Dx, f.C)
+	z, w, dx := points.F32(), masses.F32(), f.PointWidth()
+	if len(z) != f.S*(dx+f.C) || len(w) != f.S {
+		return nil, fmt.Errorf("the model gave points %v and masses %v; its manifest says %d points of %d numbers and %d classes", points, masses, f.S, dx, f.C)
 	}
-	return &point.Set{N: f.S, Dx: f.Dx, C: f.C, Z: z, W: w}, nil
+	set := &point.Set{N: f.S, Dx: dx, C: f.C, Z: z, W: w}
+	if f.ClassMeans {
+		return set.Held(), nil
+	}
+	return set, nil
 }
 
 // compressRows makes the points of an upload from feature rows, [n, dx], with an embedding model.

@@ -74,7 +74,10 @@ func inspectUpload(path, model string, asJSON bool, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		want = federate.Expect{Model: f.Digest, Dx: f.Dx, C: f.C, S: f.S}
+		want = federate.Expect{Model: f.Digest, Dx: f.PointWidth(), C: f.C}
+		if !f.ClassMeans { // of which a client sends those that it has
+			want.S = f.S
+		}
 	}
 	data, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,11 +19,19 @@ type fused struct {
 	Digest string `json:"digest"`
 	Bytes  int    `json:"bytes"`
 	Image  []int  `json:"image"` // height, width, channels
-	Size   int    `json:"size"`  // points of an upload
+	Size   int    `json:"size"`  // points of an upload, at most
+	Upload string `json:"upload"`
 }
 
+// What an upload is made of.
+const (
+	uploadClassMeans  = "class-means"
+	uploadCoordinates = "coordinates"
+	uploadPoints      = "points"
+)
+
 func newFuseCommand() *cobra.Command {
-	var out string
+	var out, upload string
 	var asJSON bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
@@ -32,18 +41,30 @@ func newFuseCommand() *cobra.Command {
 [n]) to an upload (points and masses), all that a client needs.
 
 The images are those of the extractor's input size. Where the extractor is somebody else's, its features are
-standardised with the statistics of the data set's extractor part, which become part of the graph.`,
+standardised with the statistics of the data set's extractor part, which become part of the graph.
+
+--upload says what an upload is made of. class-means: of each class that the client holds the mean of its softened
+features and how many images it is of, which any conjugate predictor behind this extractor reads. coordinates: the same
+in the coordinates of one conjugate predictor (--set conjugate.model=FILE), with the fewest bytes. points: what an
+embedding makes (--embedding), for the predictor of fmp train predictor. Without the flag, class-means where there is a
+trained conjugate predictor for the extractor, and points where there is none or an --embedding is given.`,
 		Example: `  fmp fuse --dataset mnist -o client.onnx
-  fmp fuse --dataset cifar10 --extractor extractor.onnx --embedding embedding.onnx -o client.onnx`,
+  fmp fuse --dataset cifar10 --upload coordinates -o client.onnx
+  fmp fuse --dataset ./photos --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o client.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases)
+	s := bindSettings(cmd, &cfg, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "embedding.", "engine.")
 	cmd.Flags().StringVarP(&out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
+	cmd.Flags().StringVar(&upload, "upload", "", "what uploads are made of: class-means, coordinates or points (see above)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
+		if upload != "" && !slices.Contains([]string{uploadClassMeans, uploadCoordinates, uploadPoints}, upload) {
+			return usageErrorf("--upload is %q; allowed are %s, %s and %s", upload, uploadClassMeans, uploadCoordinates, uploadPoints)
+		}
+		cfg.Predictor.Model = "untrained" // a client has none
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
 			return err
@@ -60,7 +81,22 @@ standardised with the statistics of the data set's extractor part, which become 
 		if out == "" {
 			out = strings.Map(fileRune, p.Config.Dataset.Label()) + "-client.onnx"
 		}
-		e, err := models.ReadManifest(p.Embedding)
+		if upload == "" {
+			upload = uploadPoints
+			if p.ConjugateIsTrained() && !s.given("embedding.model") {
+				upload = uploadClassMeans
+			}
+		}
+		embedding := p.Embedding
+		if upload != uploadPoints {
+			if !p.ConjugateIsTrained() {
+				return usageErrorf("--upload %s wants a conjugate predictor that was trained behind the extractor; fmp train conjugate makes one, and --set conjugate.model=FILE names it", upload)
+			}
+			if embedding, err = models.ConjugateEmbedding(p.Conjugate, upload == uploadClassMeans); err != nil {
+				return err
+			}
+		}
+		e, err := models.ReadManifest(embedding)
 		if err != nil {
 			return usageError(err)
 		}
@@ -72,7 +108,7 @@ standardised with the statistics of the data set's extractor part, which become 
 		if len(e.Classes) == 0 {
 			e.Classes = p.Manifest.Classes
 		}
-		m, err := models.ClientGraph(x, p.Extractor.Manifest(), p.Embedding, e, pre)
+		m, err := models.ClientGraph(x, p.Extractor.Manifest(), embedding, e, pre)
 		if err != nil {
 			return usageError(err)
 		}
@@ -91,12 +127,12 @@ standardised with the statistics of the data set's extractor part, which become 
 		if err := serde.Save(out, m); err != nil {
 			return err
 		}
-		res := fused{Model: out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels}, Size: f.S}
+		res := fused{Model: out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels}, Size: f.S, Upload: upload}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), res)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %d points\n",
-			out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, f.S)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %s, %d of %d numbers at most\n",
+			out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, upload, f.S, f.PointWidth())
 		return err
 	}
 	return cmd

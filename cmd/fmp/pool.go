@@ -31,9 +31,10 @@ type pooled struct {
 	Skipped []string `json:"skipped,omitempty"` // why, for each upload that was left out
 	Model   string   `json:"model"`             // sha256 of the client graph behind the uploads
 	Points  int      `json:"points"`
-	N       int      `json:"n"` // real points behind them
-	L2      float64  `json:"l2"`
-	Fresh   int      `json:"fresh"`
+	N       int      `json:"n"`               // real points behind them
+	Method  string   `json:"method"`          // row of the table of methods
+	L2      float64  `json:"l2,omitempty"`    // 0: nothing is fitted
+	Fresh   int      `json:"fresh,omitempty"` // 0: the limit of many
 	// Inputs and Outputs are those of the classifier.
 	Inputs  []string `json:"inputs,omitempty"`
 	Outputs []string `json:"outputs,omitempty"`
@@ -126,10 +127,13 @@ float64, [samples, dx+1, classes], the bias row last; a prediction is then the m
 		if res.Points > pool.MostPoints {
 			warn(fmt.Sprintf("%d points: those of one class that are near each other are taken together, to %d points with the same masses and class means", res.Points, pool.MostPoints))
 		}
-		o := pool.Options{Predictor: cfg.Predictor.Model, Samples: cfg.Posterior.Samples, Tolerance: cfg.ERM.Tolerance, Seed: cfg.Seed, Threads: cfg.Engine.Threads}
+		o := pool.Options{Predictor: cfg.Predictor.Model, Tolerance: cfg.ERM.Tolerance, Seed: cfg.Seed, Threads: cfg.Engine.Threads}
 		// What suits the data set of the settings, which is none of this command's, is for the round to say.
 		if s.given("erm.l2") {
 			o.L2 = cfg.ERM.L2
+		}
+		if s.given("posterior.samples") {
+			o.Samples = cfg.Posterior.Samples
 		}
 		if s.given("predictor.fresh") {
 			o.Fresh = cfg.Predictor.Fresh
@@ -148,7 +152,7 @@ float64, [samples, dx+1, classes], the bias row last; a prediction is then the m
 			return err
 		}
 		heads := p.Ensembles[0].Tensor()
-		res.Shape, res.Classes, res.L2, res.Fresh = heads.Shape, r.Client.Classes, r.L2, r.Fresh
+		res.Shape, res.Classes, res.Method, res.L2, res.Fresh = heads.Shape, r.Client.Classes, r.Method(), r.L2, r.Fresh
 		if ext == ".npy" {
 			err = npy.Save(out, heads)
 		} else {

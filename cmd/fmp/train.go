@@ -41,6 +41,9 @@ A training that was stopped goes on where it was when the same command is given 
 	return cmd
 }
 
+// metaSettings are what the trainings behind an extractor read: how tasks are drawn of which data.
+var metaSettings = []string{"seed", "dataset.", "extractor.", "federation.clients", "federation.points", "engine."}
+
 // metaFlags are the flags that the trainings of predictor and embedding share.
 type metaFlags struct {
 	out, from, licence string

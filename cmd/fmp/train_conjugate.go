@@ -26,7 +26,7 @@ of the point head (2/5); those of the intervals (1/2). About a minute.`,
   fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases)
+	s := bindSettings(cmd, &cfg, runAliases, metaSettings...)
 	f.bind(cmd, 300, 4, 64)
 	cmd.Flags().IntVar(&t.K, "coordinates", 0, "number k of coordinates; 0 means classes - 1")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

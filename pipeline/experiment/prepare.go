@@ -38,7 +38,14 @@ type Prepared struct {
 	// Images are the test images behind Data.Test, for pictures in reports.
 	Images *dataset.Images
 
-	close []func() error
+	conjugateFrom string // the file that Conjugate was read from
+	close         []func() error
+}
+
+// ConjugateIsTrained says whether there is a conjugate predictor that is more than the moments of this run's corpus: one that
+// a server can have as well.
+func (p *Prepared) ConjugateIsTrained() bool {
+	return p.Conjugate != nil && p.conjugateFrom != "(untrained)"
 }
 
 // Close releases the models.
@@ -52,14 +59,24 @@ func (p *Prepared) Close() error {
 }
 
 // Prepare loads the data set, turns its images into feature rows, and loads or builds predictor and
-// embedding. The engine must have one thread an operator, so that figures do not depend on the machine.
+// embedding, for a use that has no clients. The engine must have one thread an operator, so that figures do not depend on the machine.
 // versions go into the manifest.
 func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared, error) {
-	return (*Shared)(nil).Prepare(ctx, c, eng, versions, progress)
+	return (*Shared)(nil).prepare(ctx, c, eng, versions, progress, func(*Data) error { return nil })
 }
 
-// Prepare is [Prepare] for a run beside others.
-func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (_ *Prepared, err error) {
+// Prepare is [Prepare] for a run, beside others perhaps: the clients' part must have images enough for its clients.
+func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared, error) {
+	return s.prepare(ctx, c, eng, versions, progress, func(d *Data) error {
+		c.Suit()
+		if need, have := c.Federation.Clients*c.Federation.Points, d.Clients.Len(); need > have {
+			return fmt.Errorf("federation.clients and federation.points are %d clients of %d points and the clients' part has %d images; lower them, or enlarge dataset.splits.clients", c.Federation.Clients, c.Federation.Points, have)
+		}
+		return nil
+	})
+}
+
+func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress, suffices func(*Data) error) (_ *Prepared, err error) {
 	if progress == nil {
 		progress = func(string, int, int) {}
 	}
@@ -83,8 +100,8 @@ func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versi
 	}()
 	p.Manifest.Notes = slices.Clone(f.Notes)
 	p.Extractor, p.Stats, p.Data = x, f.Stats, l.data
-	if need, have := c.Federation.Clients*c.Federation.Points, p.Data.Clients.Len(); need > have {
-		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points and the clients' part has %d images; lower them, or enlarge dataset.splits.clients", c.Federation.Clients, c.Federation.Points, have)
+	if err := suffices(p.Data); err != nil {
+		return nil, err
 	}
 	p.Images = &ds.Test.Images
 
@@ -298,7 +315,7 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 		if err != nil {
 			return f, err
 		}
-		p.Conjugate = m
+		p.Conjugate, p.conjugateFrom = m, f.Source
 		k, err := sample.NewConjugate(eng, m)
 		if err != nil {
 			return f, err

@@ -34,7 +34,7 @@ func shipped(dataset, kind string) (*onnx.Model, models.Manifest, error) {
 var shippedFiles = sync.OnceValues(func() (map[string]shippedFile, error) {
 	out := map[string]shippedFile{}
 	for _, d := range assets.Datasets() {
-		for _, kind := range []string{models.KindClient, models.KindEmbedding, models.KindPredictor} {
+		for _, kind := range []string{models.KindClient, models.KindEmbedding, models.KindPredictor, models.KindConjugate} {
 			data, err := assets.Model(d, kind)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -50,7 +50,7 @@ var shippedFiles = sync.OnceValues(func() (map[string]shippedFile, error) {
 
 type shippedFile struct{ dataset, kind string }
 
-// ShippedModel is the client graph, embedding or predictor that comes with the program and whose file has the given
+// ShippedModel is the client graph, embedding or predictor (of either kind) that comes with the program and whose file has the given
 // sha256, and the data set that it is for. The error wraps [fs.ErrNotExist] where there is none.
 func ShippedModel(digest string) (m *onnx.Model, f models.Manifest, dataset string, err error) {
 	all, err := shippedFiles()
@@ -66,10 +66,14 @@ func ShippedModel(digest string) (m *onnx.Model, f models.Manifest, dataset stri
 }
 
 // ShippedBehind is the predictor that comes with the program for the extractor and the classes of a client graph's (or
-// an embedding's) manifest. The error wraps [fs.ErrNotExist] where there is none.
+// an embedding's) manifest: the conjugate one for uploads of class means. The error wraps [fs.ErrNotExist] where there is none.
 func ShippedBehind(client models.Manifest) (*onnx.Model, models.Manifest, error) {
+	kind := models.KindPredictor
+	if client.ClassMeans {
+		kind = models.KindConjugate
+	}
 	for _, d := range assets.Datasets() {
-		m, f, err := shipped(d, models.KindPredictor)
+		m, f, err := shipped(d, kind)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -80,5 +84,5 @@ func ShippedBehind(client models.Manifest) (*onnx.Model, models.Manifest, error)
 			return m, f, nil
 		}
 	}
-	return nil, models.Manifest{}, fmt.Errorf("no predictor behind extractor %.12s comes with the program: %w", client.Extractor, fs.ErrNotExist)
+	return nil, models.Manifest{}, fmt.Errorf("no %s predictor behind extractor %.12s comes with the program: %w", kind, client.Extractor, fs.ErrNotExist)
 }

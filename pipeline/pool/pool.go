@@ -22,7 +22,7 @@ type Options struct {
 	// Predictor is a file, "default", the one that comes with the program for the extractor behind the uploads, or
 	// "untrained", a smoothed bootstrap of the uploads.
 	Predictor string
-	// Samples is S (default 20); Fresh is n', the points drawn for a sample.
+	// Samples is S (default 100 for a conjugate predictor, else 20); Fresh is n', the points drawn for a sample.
 	Samples, Fresh int
 	// L2 and Tolerance are those of the fits.
 	L2, Tolerance float64
@@ -70,10 +70,17 @@ func (r *Round) openPredictor() (err error) {
 	switch r.Predictor {
 	case "", "default":
 		if r.predictor, r.drawer, err = experiment.ShippedBehind(r.Client); errors.Is(err, fs.ErrNotExist) {
-			return errors.New("pool: no predictor comes with the program for the extractor behind these uploads: give one with --predictor FILE (fmp train predictor makes it), or take --predictor untrained, a smoothed bootstrap of the uploads")
+			kind, orElse := "conjugate", ""
+			if !r.Client.ClassMeans {
+				kind, orElse = "predictor", ", or take --predictor untrained, a smoothed bootstrap of the uploads"
+			}
+			return fmt.Errorf("pool: no predictor comes with the program for the extractor behind these uploads: give one with --predictor FILE (fmp train %s makes it)%s", kind, orElse)
 		}
 		return err
 	case "untrained":
+		if r.Client.ClassMeans {
+			return errors.New("pool: the uploads are class means, and the conjugate predictor that reads them takes its moments from a corpus: give one with --predictor FILE (fmp train conjugate makes it)")
+		}
 		if r.predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C}, r.Seed); err != nil {
 			return err
 		}
@@ -83,8 +90,15 @@ func (r *Round) openPredictor() (err error) {
 	if r.predictor, r.drawer, err = models.Load(r.Predictor); err != nil {
 		return err
 	}
-	if r.drawer.Kind != models.KindPredictor {
-		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train predictor writes", r.Predictor, r.drawer.Kind)
+	switch kind := r.drawer.Kind; {
+	case kind != models.KindPredictor && kind != models.KindConjugate:
+		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train conjugate or fmp train predictor writes", r.Predictor, kind)
+	case kind == models.KindConjugate && !r.Client.ClassMeans:
+		return fmt.Errorf("pool: %s is a conjugate predictor, which reads class means, and the uploads are an embedding's points: give a predictor of fmp train predictor, or new client graphs (fmp fuse --upload class-means)", r.Predictor)
+	case kind == models.KindPredictor && r.Client.ClassMeans:
+		return fmt.Errorf("pool: %s reads an embedding's points, and the uploads are class means: give a conjugate predictor (fmp train conjugate), or new client graphs (fmp fuse --upload points)", r.Predictor)
+	case kind == models.KindConjugate && r.Client.K != 0 && r.Client.K != r.drawer.K:
+		return fmt.Errorf("pool: the uploads have %d coordinates and the predictor %s has %d; use models that were made for each other", r.Client.K, r.Predictor, r.drawer.K)
 	}
 	return models.Match(r.Client, r.drawer)
 }
@@ -95,13 +109,20 @@ func (r *Round) settle() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	c := experiment.Default()
+	if r.drawer.Kind == models.KindConjugate { // it draws nothing and fits nothing: heads are in closed form
+		r.L2, r.Fresh = 0, 0
+		if r.Samples == 0 {
+			r.Samples = c.Conjugate.Samples
+		}
+		return nil
+	}
 	if r.L2 == 0 {
 		r.L2 = r.drawer.L2
 	}
 	if r.Fresh == 0 {
 		r.Fresh = r.drawer.Fresh
 	}
-	c := experiment.Default()
 	c.Dataset.Name, c.ERM.L2, c.Predictor.Fresh = dataset, r.L2, r.Fresh // no name for a predictor that is not shipped
 	c.Suit()
 	r.L2, r.Fresh = c.ERM.L2, c.Predictor.Fresh
@@ -114,8 +135,8 @@ func (r *Round) settle() error {
 	return nil
 }
 
-// method is the row of the registry that goes with the predictor.
-func (r *Round) method() string {
+// Method is the row of the registry that goes with the predictor.
+func (r *Round) Method() string {
 	if r.drawer.Kind == models.KindConjugate {
 		return "FMP"
 	}
@@ -158,12 +179,14 @@ func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Re
 	if err != nil {
 		return nil, err
 	}
-	method, err := posterior.Lookup(r.method())
+	method, err := posterior.Lookup(r.Method())
 	if err != nil {
 		return nil, err
 	}
 	settings := posterior.DefaultSettings()
-	settings.L2, settings.Tolerance = r.L2, r.Tolerance
+	if r.drawer.Kind == models.KindPredictor {
+		settings.L2, settings.Tolerance = r.L2, r.Tolerance
+	}
 	return method.Run(ctx, task, settings)
 }
 
@@ -182,7 +205,7 @@ func (r *Round) Classifier(p *posterior.Result, rows, samples bool, command stri
 		}
 	}
 	o := models.Origin{
-		Method: r.method(), Client: r.Client.Digest, Predictor: r.drawer.Digest, Protocol: "shared",
+		Method: r.Method(), Client: r.Client.Digest, Predictor: r.drawer.Digest, Protocol: "shared",
 		L2: r.L2, Fresh: r.Fresh, Round: r.Uploads[0].Round,
 	}
 	for _, u := range r.Uploads {

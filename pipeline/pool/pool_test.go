@@ -1,0 +1,257 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/meta"
+	"fmp/pipeline/point"
+	"fmp/pipeline/task"
+)
+
+const dx, classes = 6, 3
+
+// pixels are grey images of 2x3 pixels of classes in turn, each around a picture of its own.
+func pixels(r *rand.Rand, n, classes int) (pix []uint8, labels []int) {
+	pix, labels = make([]uint8, n*dx), make([]int, n)
+	for i := range n {
+		labels[i] = i % classes
+		for j := range dx {
+			v := 80.0
+			if j%3 == labels[i] {
+				v = 160
+			}
+			pix[i*dx+j] = uint8(min(max(v+25*r.NormFloat64(), 0), 255))
+		}
+	}
+	return pix, labels
+}
+
+// world is a conjugate predictor behind an extractor that gives the pixels as they are, in a file, and its client graphs.
+type world struct {
+	predictor string
+	eng       engine.Engine
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
+	features := make([]float32, len(pix))
+	for i, v := range pix {
+		features[i] = float32(v) / 255
+	}
+	bank, err := task.NewBank(features, dx, labels, classes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := meta.UntrainedConjugate(bank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Extractor, f.Classes = "x", []string{"left", "middle", "right"}
+	if err := f.Write(m); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{predictor: filepath.Join(t.TempDir(), "conjugate.onnx")}
+	if err := serde.Save(w.predictor, m); err != nil {
+		t.Fatal(err)
+	}
+	if w.eng, err = pure.New(engine.Options{Threads: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// client is the client graph of uploads of class means, of the softened features or of coordinates, as fmp fuse makes it.
+func (w *world) client(t *testing.T, phi bool) (*onnx.Model, models.Manifest) {
+	t.Helper()
+	m, _, err := models.Load(w.predictor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := models.ConjugateEmbedding(m, phi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ef, err := models.ReadManifest(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := build.New("extractor")
+	b.Output("h", b.Reshape(b.Input("image", onnx.Float32, "n", 1, 2, 3), -1, dx))
+	x, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef, models.Preprocessing{Height: 2, Width: 3, Channels: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := models.ReadManifest(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Digest, err = models.Digest(g); err != nil {
+		t.Fatal(err)
+	}
+	return g, f
+}
+
+// eval runs a model whose image input is called images.
+func (w *world) eval(t *testing.T, m *onnx.Model, pix []uint8, labels []int) map[string]*onnx.Tensor {
+	t.Helper()
+	s, err := w.eng.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feeds := map[string]*onnx.Tensor{"images": onnx.NewTensor(pix, len(pix)/dx, 2, 3, 1)}
+	if labels != nil {
+		y := make([]int64, len(labels))
+		for i, v := range labels {
+			y[i] = int64(v)
+		}
+		feeds["labels"] = onnx.NewTensor(y, len(y))
+	}
+	out, err := engine.Eval(s, feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// uploads are those of clients of the given sizes, the first of which lacks the last class.
+func (w *world) uploads(t *testing.T, g *onnx.Model, f models.Manifest, sizes ...int) []Upload {
+	t.Helper()
+	var out []Upload
+	for i, n := range sizes {
+		held := classes
+		if i == 0 {
+			held--
+		}
+		pix, labels := pixels(rng.New(1, "client", i), n, held)
+		r := w.eval(t, g, pix, labels)
+		set := (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(), W: r["masses"].F32()}).Held()
+		if set.N != held {
+			t.Fatalf("client %d sends %d points for %d classes", i, set.N, held)
+		}
+		u := federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: n, Points: set}
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := federate.Decode(data, federate.Expect{Model: f.Digest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, Upload{Upload: back})
+	}
+	return out
+}
+
+// TestClassMeans: three clients' class means, of features or of coordinates, become the same classifier, which knows
+// images that nobody had; it takes images, and its heads lie on the predictor's coordinates.
+func TestClassMeans(t *testing.T) {
+	w := newWorld(t)
+	pix, labels := pixels(rng.New(1, "test"), 300, classes)
+	var first []float32
+	for _, phi := range []bool{true, false} {
+		g, f := w.client(t, phi)
+		if !f.ClassMeans || (f.K == 0) != phi {
+			t.Fatalf("manifest %+v", f)
+		}
+		r, err := New(w.uploads(t, g, f, 12, 15, 9), g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.Posterior(context.Background(), w.eng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := r.Classifier(p, false, true, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mf, err := models.ReadManifest(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := models.ReadOrigin(mf)
+		if err != nil || o.Method != "FMP" || o.L2 != 0 || len(o.Clients) != 3 || mf.S != 25 || mf.Dx != dx || strings.Join(mf.Classes, " ") != "left middle right" {
+			t.Errorf("origin %+v, manifest %+v, %v", o, mf, err)
+		}
+		out := w.eval(t, m, pix, nil)
+		got := out["probabilities"].F32()
+		right := 0
+		for i, y := range labels {
+			best := 0
+			for c := range classes {
+				if got[i*classes+c] > got[i*classes+best] {
+					best = c
+				}
+			}
+			if best == y {
+				right++
+			}
+		}
+		if right < 270 {
+			t.Errorf("right on %d of 300", right)
+		}
+		if out["samples"].Len() != 300*25*classes {
+			t.Errorf("samples %v", out["samples"])
+		}
+		if first == nil {
+			first = got
+		}
+		for i, v := range got {
+			if math.Abs(float64(v-first[i])) > 1e-4 {
+				t.Fatalf("probability %d is %v from coordinates and %v from features", i, v, first[i])
+			}
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	w := newWorld(t)
+	g, f := w.client(t, true)
+	us := w.uploads(t, g, f, 6)
+	points := f
+	points.ClassMeans = false
+	other := f
+	other.Extractor = "y"
+	narrow := f
+	narrow.K = 1
+	for _, c := range []struct {
+		want   string
+		ups    []Upload
+		client models.Manifest
+		from   string
+	}{
+		{"no uploads", nil, f, w.predictor},
+		{"takes its moments from a corpus", us, f, "untrained"},
+		{"which reads class means", us, points, w.predictor},
+		{"goes with extractor", us, other, w.predictor},
+		{"1 coordinates", us, narrow, w.predictor},
+		{"fmp train conjugate", us, f, "default"},
+	} {
+		if _, err := New(c.ups, g, c.client, Options{Predictor: c.from}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v; want one that says %q", err, c.want)
+		}
+	}
+}
