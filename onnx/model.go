@@ -172,43 +172,6 @@ func (n *Node) Attr(name string) (Attr, bool) {
 	return Attr{}, false
 }
 
-// Int is an integer attribute, or def where the node has none.
-func (n *Node) Int(name string, def int) int {
-	if a, ok := n.Attr(name); ok && a.Kind == AttrInt {
-		return ClampInt(a.Int)
-	}
-	return def
-}
-
-// Float is a float attribute, or def where the node has none.
-func (n *Node) Float(name string, def float32) float32 {
-	if a, ok := n.Attr(name); ok && a.Kind == AttrFloat {
-		return a.Float
-	}
-	return def
-}
-
-// Str is a string attribute, or def where the node has none.
-func (n *Node) Str(name, def string) string {
-	if a, ok := n.Attr(name); ok && a.Kind == AttrString {
-		return a.Str
-	}
-	return def
-}
-
-// Ints is an attribute that is a list of integers, or def where the node has none.
-func (n *Node) Ints(name string, def []int) []int {
-	a, ok := n.Attr(name)
-	if !ok || a.Kind != AttrInts {
-		return def
-	}
-	out := make([]int, len(a.Ints))
-	for i, v := range a.Ints {
-		out[i] = ClampInt(v)
-	}
-	return out
-}
-
 // Input is the i-th input's name, "" where the node has fewer.
 func (n *Node) Input(i int) string {
 	if i < len(n.Inputs) {

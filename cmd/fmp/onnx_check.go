@@ -19,8 +19,9 @@ func newONNXCheckCommand() *cobra.Command {
 		Short: "Say whether a model is sound, or what is wrong with it, by node and operator",
 		Long: `Check a model: every name is given once, nodes come in order and read what exists, operators are those of the
 model's operator sets with inputs, element types and attributes that they have, tensors hold what they say, and no
-shapes contradict each other. A misspelt name is answered with the one that was probably meant. Exit code 2 where
-something is wrong, 3 where there is no such file.`,
+shapes contradict each other. A misspelt name is answered with the one that was probably meant. What a sound model
+would make a runtime work out before it runs, beyond what a model of its size may ask for, is noted. Exit code 2
+where something is wrong, 3 where there is no such file.`,
 		Example: `  fmp onnx check model.onnx
   fmp onnx check model.onnx --json`,
 		Args: exactArgs("MODEL"),
@@ -31,8 +32,18 @@ something is wrong, 3 where there is no such file.`,
 					err = fmt.Errorf("%s: %w", args[0], err)
 				}
 			}
+			notes := []string{}
+			if err == nil {
+				heavy, herr := shape.TooHeavy(m)
+				if herr != nil {
+					err = fmt.Errorf("%s: %w", args[0], herr)
+				}
+				for _, h := range heavy {
+					notes = append(notes, h.String())
+				}
+			}
 			if asJSON {
-				report := map[string]any{"file": args[0], "ok": err == nil}
+				report := map[string]any{"file": args[0], "ok": err == nil, "notes": notes}
 				if err != nil {
 					report["error"] = err.Error()
 				}
@@ -47,8 +58,15 @@ something is wrong, 3 where there is no such file.`,
 			if err != nil {
 				return usageError(err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %d nodes, operator set %d\n", args[0], len(m.Graph.Nodes), m.Opset())
-			return err
+			if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %d nodes, operator set %d\n", args[0], len(m.Graph.Nodes), m.Opset()); err != nil {
+				return err
+			}
+			for _, note := range notes {
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "note: %s\n", note); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -208,7 +208,7 @@ func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	}
 	g.Values = nil
 	pass.RemoveUnused(g)
-	if err := pass.Simplify(m, nil); err != nil {
+	if err := pass.Simplify(m); err != nil {
 		return nil, fmt.Errorf("the gradient graph: %w", err)
 	}
 	if err := check.Model(m); err != nil {

@@ -147,7 +147,7 @@ func TestRewritingOnTheStandardsTests(t *testing.T) {
 	}
 	for name, rewrite := range map[string]func(m *onnx.Model) error{
 		"inline and infer": func(m *onnx.Model) error { return errors.Join(pass.Inline(m), shape.Infer(m)) },
-		"simplify":         func(m *onnx.Model) error { return pass.Simplify(m, nil) },
+		"simplify":         func(m *onnx.Model) error { return pass.Simplify(m) },
 		"upgrade to 17":    func(m *onnx.Model) error { return pass.Upgrade(m, 17) },
 		"upgrade to 21":    func(m *onnx.Model) error { return pass.Upgrade(m, 21) },
 	} {

@@ -312,7 +312,7 @@ func TestDropInModels(t *testing.T) {
 			}
 
 			small := onnx.Clone(m)
-			if err := pass.Simplify(small, nil); err != nil {
+			if err := pass.Simplify(small); err != nil {
 				t.Fatal(err)
 			}
 			if err := check.Model(small); err != nil {

@@ -11,27 +11,23 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Evaluator computes the outputs of one node from constants; nil leaves the node in the graph. Simplify
-// trusts what it returns.
-type Evaluator func(n *onnx.Node, opset int, in []*onnx.Tensor) []*onnx.Tensor
-
 // Simplify makes a graph smaller without changing what it computes: nodes of constants become initializers,
 // nodes that do nothing and copies of other nodes go, and so does what no output needs. What the shapes of
 // the inputs already decide (Shape, Gather, Concat and the like) is a constant as well.
 //
-// The package evaluates the operators that shapes are computed with; eval, which may be nil, is asked for the
-// others. Initializers count as constants: take out those that are still to be trained, as inputs, before.
-// Functions are inlined. On an error the model is as it was.
-func Simplify(m *onnx.Model, eval Evaluator) error {
+// Constants are computed by the pure engine's kernels, within the model's [onnx.Budget]. Initializers count as
+// constants: take out those that are still to be trained, as inputs, before. Functions are inlined. On an error
+// the model is as it was.
+func Simplify(m *onnx.Model) error {
 	c := onnx.Clone(m)
 	if err := Inline(c); err != nil {
 		return err
 	}
-	budget := shape.MaxWorkedOut
+	budget := onnx.NewBudget(c)
 	// Each pass can open the way for another; they end, since each only ever removes.
 	for range onnx.MaxDepth {
 		before := len(c.Graph.Nodes)
-		if err := foldConstants(c, eval, &budget); err != nil {
+		if err := foldConstants(c, budget); err != nil {
 			return fmt.Errorf("simplifying %q: %w", m.Graph.Name, err)
 		}
 		removeIdle(c)
@@ -48,10 +44,10 @@ func Simplify(m *onnx.Model, eval Evaluator) error {
 	return nil
 }
 
-// Constants that folding makes have at most this many elements, or as many as what they are made from.
+// Constants that folding makes have at most this many elements.
 const maxFolded = 1 << 16
 
-func foldConstants(m *onnx.Model, eval Evaluator, budget *int) error {
+func foldConstants(m *onnx.Model, budget *onnx.Budget) error {
 	known, err := shape.Follow(m, maxFolded, budget)
 	if err != nil {
 		return err
@@ -60,7 +56,7 @@ func foldConstants(m *onnx.Model, eval Evaluator, budget *int) error {
 	var kept []*onnx.Node
 	for _, n := range g.Nodes {
 		if len(n.Subgraphs()) == 0 && !isRandom(n) {
-			if ts := constantOutputs(known, n, eval); ts != nil {
+			if ts := constantOutputs(known, n); ts != nil {
 				for i, o := range n.Outputs {
 					if o != "" {
 						g.Initializers[o] = ts[i]
@@ -90,7 +86,7 @@ func foldConstants(m *onnx.Model, eval Evaluator, budget *int) error {
 }
 
 // constantOutputs is the values of a node's outputs where all are known.
-func constantOutputs(known *shape.Facts, n *onnx.Node, eval Evaluator) []*onnx.Tensor {
+func constantOutputs(known *shape.Facts, n *onnx.Node) []*onnx.Tensor {
 	if n.Domain != "" {
 		return nil
 	}
@@ -103,44 +99,6 @@ func constantOutputs(known *shape.Facts, n *onnx.Node, eval Evaluator) []*onnx.T
 			continue
 		}
 		if out[i] = known.Constant(o); out[i] == nil {
-			if eval == nil {
-				return nil
-			}
-			return evaluateWith(known, n, eval)
-		}
-	}
-	return out
-}
-
-func evaluateWith(known *shape.Facts, n *onnx.Node, eval Evaluator) []*onnx.Tensor {
-	in := make([]*onnx.Tensor, len(n.Inputs))
-	limit := maxFolded
-	for i, name := range n.Inputs {
-		if name == "" {
-			continue
-		}
-		if in[i] = known.Constant(name); in[i] == nil {
-			return nil
-		}
-		limit = max(limit, in[i].Len())
-	}
-	if len(in) == 0 {
-		return nil
-	}
-	for _, o := range n.Outputs {
-		if o == "" {
-			continue
-		}
-		if n, ok := known.Elements(o); !ok || n > limit {
-			return nil
-		}
-	}
-	out := eval(n, known.Opset(), in)
-	if len(out) != len(n.Outputs) {
-		return nil
-	}
-	for i, o := range n.Outputs {
-		if o != "" && onnx.CheckTensor(out[i]) != nil {
 			return nil
 		}
 	}

@@ -1,28 +1,30 @@
 package shape
 
 import (
+	"math"
+
 	"fmp/onnx"
+	"fmp/onnx/kernel"
 )
 
-// fold evaluates a node whose inputs are all constants, so that what is computed from constants is known.
-// Results of more than limit elements are left.
+// fold computes a node whose inputs are all constants with the pure engine's kernel, so that what is computed from
+// constants is known. Results of more than limit elements, and what the budget does not cover, are left.
 func (c *call) fold(limit int) {
-	if len(c.out) != 1 || c.out[0].tensor != nil || c.out[0].shape == nil {
-		return
-	}
-	shape := make([]int, len(c.out[0].shape))
-	n := 1
-	for i, e := range c.out[0].shape {
-		v, ok := e.value()
-		if !ok || v < 0 || v > limit {
+	shapes := make([][]int, len(c.out))
+	bytes, need := 0.0, false
+	for i, f := range c.out {
+		if c.node.Outputs[i] == "" {
+			continue
+		}
+		shape, n, ok := f.sizes()
+		if !ok || n > limit || f.dtype == onnx.Undefined {
 			return
 		}
-		shape[i] = v
-		if n *= v; n > limit {
-			return
-		}
+		shapes[i] = shape
+		bytes += float64(n) * float64(max(f.dtype.Size(), 1))
+		need = need || f.tensor == nil
 	}
-	if !c.inf.afford(n) {
+	if !need || random[c.node.Op] {
 		return
 	}
 	in := make([]*onnx.Tensor, len(c.in))
@@ -31,7 +33,165 @@ func (c *call) fold(limit int) {
 			in[i] = f.constant()
 		}
 	}
-	if out := evaluate(c.node, c.opset, in, shape); out != nil {
-		c.out[0] = tensorFact(out)
+	if !defined(c, in) || !c.inf.budget.Spend(bytes, c.work()) {
+		return
 	}
+	out, err := kernel.Evaluate(c.node, c.opset, in)
+	if err != nil {
+		return // the engine that runs the model says what is wrong
+	}
+	for i, t := range out {
+		if t == nil {
+			continue
+		}
+		if t.DType != c.out[i].dtype || len(t.Shape) != len(shapes[i]) {
+			return
+		}
+		for k, d := range t.Shape {
+			if d != shapes[i][k] {
+				return
+			}
+		}
+	}
+	for i, t := range out {
+		if t != nil {
+			c.out[i] = tensorFact(t)
+		}
+	}
+}
+
+// weigh notes what a node takes whose operands are the same in every run.
+func (c *call) weigh() {
+	bytes := 0.0
+	for i, f := range c.out {
+		if c.node.Outputs[i] == "" {
+			continue
+		}
+		_, n, ok := f.sizes()
+		if !ok {
+			return
+		}
+		bytes += float64(n) * float64(max(f.dtype.Size(), 1))
+	}
+	work := c.work()
+	if !c.inf.load.budget.Spend(bytes, work) && len(c.inf.load.left) < 10 {
+		c.inf.load.left = append(c.inf.load.left, Heavy{c.node.Label(), bytes, work})
+	}
+	for _, f := range c.out {
+		f.fixed = true
+	}
+}
+
+// sizes is a fact's shape and number of elements where they are known.
+func (f *fact) sizes() (shape []int, n int, ok bool) {
+	if f == nil || f.shape == nil {
+		return nil, 0, false
+	}
+	shape = make([]int, len(f.shape))
+	for i, e := range f.shape {
+		v, known := e.value()
+		if !known || v < 0 {
+			return nil, 0, false
+		}
+		shape[i] = v
+	}
+	n, err := onnx.Elements(shape)
+	return shape, n, err == nil
+}
+
+// random lists the operators that give another result each time.
+var random = map[string]bool{
+	"RandomNormal": true, "RandomUniform": true, "RandomNormalLike": true, "RandomUniformLike": true, "Multinomial": true, "Bernoulli": true,
+}
+
+// defined says whether the operator's definition settles the result: engines differ where it does not. Weights that are
+// stored in half precision stay so, too: their Cast is how the file is kept small.
+func defined(c *call, in []*onnx.Tensor) bool {
+	if c.node.Op == "Dropout" {
+		return len(in) < 3 || in[2] == nil
+	}
+	if c.node.Op != "Cast" || len(in) != 1 {
+		return true
+	}
+	if d := in[0].DType; d == onnx.Float16 || d == onnx.BFloat16 {
+		return false
+	}
+	to := c.out[0].dtype
+	if to.IsFloat() || to == onnx.Bool || to == onnx.String {
+		return true
+	}
+	// A float beyond the integers of the type has no defined result.
+	low, high := -math.Exp2(31), math.Exp2(31)
+	if to == onnx.Uint8 || to == onnx.Uint16 || to == onnx.Uint32 || to == onnx.Uint64 {
+		low = -1
+	}
+	switch d := in[0].Data.(type) {
+	case []float32:
+		for _, v := range d {
+			if x := float64(v); !(x > low && x < high) {
+				return false
+			}
+		}
+	case []float64:
+		for _, x := range d {
+			if !(x > low && x < high) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// work is about how many elementary operations a node takes, or more: infinite where its shapes are not known.
+func (c *call) work() float64 {
+	count := func(f *fact) float64 {
+		if f == nil {
+			return 0
+		}
+		if _, n, ok := f.sizes(); ok {
+			return float64(n)
+		}
+		return math.Inf(1)
+	}
+	var in, out float64
+	for _, f := range c.in {
+		in += count(f)
+	}
+	for i, f := range c.out {
+		if c.node.Outputs[i] != "" {
+			out += count(f)
+		}
+	}
+	switch c.node.Op {
+	case "MatMul", "Gemm", "MatMulInteger", "QLinearMatMul":
+		// Each element of the result is a sum over an inner axis, at most as long as the longest.
+		longest := 1.0
+		for _, e := range c.arg(0).shape {
+			if v, ok := e.value(); ok {
+				longest = max(longest, float64(v))
+			}
+		}
+		return in + 2*out*longest
+	case "Conv", "ConvTranspose", "ConvInteger", "QLinearConv":
+		// No element of the result, or of ConvTranspose's input, sees more than the whole weight.
+		return in + 2*max(out, count(c.arg(0)))*count(c.arg(1))
+	case "Einsum":
+		product := 1.0
+		for _, f := range c.in {
+			product *= max(1, count(f))
+		}
+		return in + out + product
+	case "MaxPool", "AveragePool", "LpPool":
+		window := 1.0
+		for _, k := range c.attrs.Ints("kernel_shape") {
+			window *= float64(k)
+		}
+		return in + out*window
+	case "NonMaxSuppression", "TopK", "Unique", "Resize", "GridSample", "RoiAlign", "LRN", "Scan", "Loop", "If", "LSTM", "GRU", "RNN", "Det", "DFT", "STFT":
+		return (in + out) * max(1, in) // sorts, and sums over what only data or attributes tell
+	}
+	if Moves(c.node.Op) || c.node.Op == "Identity" || c.node.Op == "Cast" {
+		return in + out
+	}
+	return 8 * (in + out)
 }

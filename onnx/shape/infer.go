@@ -74,9 +74,9 @@ func Types(m *onnx.Model) (map[string]onnx.ValueInfo, error) {
 // Facts is what inference finds out about a model's values.
 type Facts struct{ inf *inference }
 
-// Follow infers as [Types] does, working out constants of at most limit elements and, all together, of as many as
-// budget says, from which it takes what it used.
-func Follow(m *onnx.Model, limit int, budget *int) (*Facts, error) {
+// Follow infers as [Types] does, working out constants of at most limit elements, as far as the budget allows, from
+// which it takes what it used.
+func Follow(m *onnx.Model, limit int, budget *onnx.Budget) (*Facts, error) {
 	inf, err := inferWith(m, limit, budget)
 	if err != nil {
 		return nil, err
@@ -87,17 +87,32 @@ func Follow(m *onnx.Model, limit int, budget *int) (*Facts, error) {
 // Constant is a value that is the same in every run, nil where it is not or is not known.
 func (f *Facts) Constant(name string) *onnx.Tensor { return f.inf.lookup(name).constant() }
 
-// Elements is the number of elements of a value, where it is known.
-func (f *Facts) Elements(name string) (n int, ok bool) {
-	v := f.inf.lookup(name)
-	if v == nil || v.shape == nil {
-		return 0, false
-	}
-	return product(v.shape).value()
+// Heavy is a node whose operands are the same in every run and whose result is beyond the budget.
+type Heavy struct {
+	Node  string  // name and operator
+	Bytes float64 // of its result
+	Work  float64 // about how many elementary operations it takes
 }
 
-// Opset is the model's version of the standard operator set.
-func (f *Facts) Opset() int { return f.inf.opset }
+func (h Heavy) String() string {
+	return fmt.Sprintf("%s: its operands are constants, and to work out its result takes %.2g operations and %.2g bytes, beyond the budget of a model of this size", h.Node, h.Work, h.Bytes)
+}
+
+// TooHeavy lists nodes of constants that are left to the run, since the model's [onnx.Budget] does not cover them; at most
+// ten. A runtime that works out constants when it loads a model takes what they say, however small the file is.
+func TooHeavy(m *onnx.Model) ([]Heavy, error) {
+	inf, err := inferModel(m)
+	if err != nil {
+		return nil, err
+	}
+	return inf.load.left, nil
+}
+
+// load is what a runtime takes that works out all constants when it loads a model.
+type load struct {
+	budget *onnx.Budget
+	left   []Heavy
+}
 
 // settle fills what inference left open of an output from what the file says of it.
 func settle(v, declared onnx.ValueInfo) onnx.ValueInfo {
@@ -118,12 +133,11 @@ func settle(v, declared onnx.ValueInfo) onnx.ValueInfo {
 }
 
 func inferModel(m *onnx.Model) (*inference, error) {
-	budget := MaxWorkedOut
-	return inferWith(m, maxFollowed, &budget)
+	return inferWith(m, maxFollowed, onnx.NewBudget(m))
 }
 
-func inferWith(m *onnx.Model, foldLimit int, budget *int) (*inference, error) {
-	inf := &inference{foldLimit: foldLimit, budget: budget, opset: int(m.Opset()), facts: map[string]*fact{}, counter: new(int), foreign: map[string]string{}, local: map[string]bool{}}
+func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, error) {
+	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)}, opset: int(m.Opset()), facts: map[string]*fact{}, counter: new(int), foreign: map[string]string{}, local: map[string]bool{}}
 	for _, f := range m.Functions {
 		inf.local[f.Domain+"\x00"+f.Name] = true
 	}
@@ -142,6 +156,7 @@ type fact struct {
 	shape  []expr       // nil where even the rank is unknown
 	data   []expr       // elements of a small integer or bool value in row-major order, nil where unknown
 	tensor *onnx.Tensor // the value itself where it is a constant at hand
+	fixed  bool         // it is the same in every run, whether or not it is at hand
 }
 
 func (f *fact) ranked() bool { return f != nil && f.shape != nil }
@@ -203,22 +218,9 @@ type inference struct {
 	foreign map[string]string // "$k": a symbol of the file that is not an expression
 	local   map[string]bool   // operators that the model's own functions define
 
-	// foldLimit is the most elements of a constant that is worked out, budget what all of them together may still
-	// have, so that a small file cannot make a large one.
-	foldLimit int
-	budget    *int
-}
-
-// Elements of values that one call of Infer or Simplify works out, all together.
-const MaxWorkedOut = 1 << 22
-
-// afford takes n elements from the budget, if there are as many.
-func (inf *inference) afford(n int) bool {
-	if n > *inf.budget {
-		return false
-	}
-	*inf.budget -= n
-	return true
+	foldLimit int          // the most elements of a constant that is worked out
+	budget    *onnx.Budget // what is left for that
+	load      *load
 }
 
 func (inf *inference) fresh(kind string) expr {
@@ -325,7 +327,7 @@ func (inf *inference) graph(g *onnx.Graph) error {
 
 // tensorFact is everything about a constant.
 func tensorFact(t *onnx.Tensor) *fact {
-	f := &fact{dtype: t.DType, shape: make([]expr, len(t.Shape)), tensor: t}
+	f := &fact{dtype: t.DType, shape: make([]expr, len(t.Shape)), tensor: t, fixed: true}
 	for i, d := range t.Shape {
 		f.shape[i] = constant(d)
 	}
@@ -333,8 +335,11 @@ func tensorFact(t *onnx.Tensor) *fact {
 	return f
 }
 
-// Values of more elements than this are not followed.
-const maxFollowed = 1024
+// Values of more elements than this are not followed; each takes about so many bytes.
+const (
+	maxFollowed   = 1024
+	followedBytes = 32
+)
 
 func elements(t *onnx.Tensor) []expr {
 	n := t.Len()
@@ -369,7 +374,7 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 		return nil // Check says what is wrong with it
 	}
 	c := &call{inf: inf, node: n, attrs: op.Attrs(n, inf.opset), opset: inf.opset}
-	allConstant := len(n.Inputs) > 0
+	allConstant, fixed := len(n.Inputs) > 0, len(n.Inputs) > 0 && !random[n.Op]
 	for _, name := range n.Inputs {
 		var f *fact
 		if name != "" {
@@ -377,6 +382,7 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 				f = &fact{}
 			}
 			allConstant = allConstant && f.constant() != nil
+			fixed = fixed && f.fixed
 		}
 		c.in = append(c.in, f)
 	}
@@ -391,6 +397,9 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 		}
 		if allConstant {
 			c.fold(inf.foldLimit)
+		}
+		if fixed {
+			c.weigh()
 		}
 	}
 	for i, name := range n.Outputs {
@@ -414,7 +423,7 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 				f.shape[j] = inf.unknownSize()
 			}
 		}
-		if !inf.afford(len(f.data)) {
+		if !inf.budget.Spend(followedBytes*float64(len(f.data)), float64(len(f.data))) {
 			f.data = nil
 		}
 		for j, e := range f.data {

@@ -79,7 +79,7 @@ func inferGemm(c *call) error {
 		}
 		// The outer axis is 0 of A and 1 of B, the other way round where transposed.
 		o := i
-		if c.node.Int(name, 0) != 0 {
+		if c.attrs.Int(name) != 0 {
 			o = 1 - i
 		}
 		out[i] = s[o]

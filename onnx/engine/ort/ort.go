@@ -56,7 +56,7 @@ func New(opts engine.Options) (engine.Engine, error) {
 		return nil, err
 	}
 	e := &Engine{opts: opts, library: lib}
-	so, err := e.sessionOptions()
+	so, err := e.sessionOptions(false)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func (e *Engine) threads() int {
 	return runtime.GOMAXPROCS(0) // what a container allows, where that is less than the machine has
 }
 
-// sessionOptions makes the options of one session; the caller destroys them.
-func (e *Engine) sessionOptions() (so *ortgo.SessionOptions, err error) {
+// sessionOptions makes the options of one session; the caller destroys them. A lazy one leaves constants to the run.
+func (e *Engine) sessionOptions(lazy bool) (so *ortgo.SessionOptions, err error) {
 	if so, err = ortgo.NewSessionOptions(); err != nil {
 		return nil, fmt.Errorf("session options: %w", err)
 	}
@@ -137,6 +137,12 @@ func (e *Engine) sessionOptions() (so *ortgo.SessionOptions, err error) {
 		func() error { return so.SetLogSeverityLevel(ortgo.LoggingLevelFatal) },
 		// Threads that wait in a loop would take the cores from the Go code between two calls.
 		func() error { return so.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
+		func() error {
+			if lazy {
+				return so.SetGraphOptimizationLevel(ortgo.GraphOptimizationLevelDisableAll)
+			}
+			return nil
+		},
 	} {
 		if err := set(); err != nil {
 			return so, fmt.Errorf("session options: %w", err)

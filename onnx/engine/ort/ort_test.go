@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -555,4 +556,24 @@ func parallelCases() []parallelCase {
 		}},
 	)
 	return cs
+}
+
+// A file of a few hundred bytes that names a product of huge constants is loaded at once: the runtime would work it out.
+func TestLoadLeavesHeavyConstantsToTheRun(t *testing.T) {
+	e := newEngine(t, engine.Options{Threads: 1})
+	m := modelOf(t, func(b *build.Builder) {
+		c := b.Op("ConstantOfShape", []build.Ref{b.Axes(16000, 16000)})
+		b.Output("y", b.Add(b.Input("x", onnx.Float32, 1), b.ReduceSum(b.MatMul(c, c), false, 0, 1)))
+	})
+	start := time.Now()
+	s, err := e.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("loading took %v", took)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
+	"fmp/onnx/shape"
 )
 
 // session is a model loaded by the ONNX Runtime. Run may be called from several goroutines at once.
@@ -42,11 +44,24 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 		}
 		m = &inlined
 	}
-	described, err := describe(m)
+	// The runtime works out all constants when it loads a model. Where that is more than the model may ask for, it is
+	// left to the run, which can be stopped.
+	heavy, err := shape.TooHeavy(m)
+	lazy := err == nil && len(heavy) > 0 // contradictions in shapes are the runtime's to name
+	if lazy {
+		m = onnx.Clone(m)
+		if err := shape.Infer(m); err != nil {
+			return nil, err
+		}
+		if !described(m.Graph.Outputs) {
+			return nil, fmt.Errorf("an output's type is not known, and the runtime would have to load the model to tell: %v", heavy[0])
+		}
+	}
+	whole, err := describe(m)
 	if err != nil {
 		return nil, err
 	}
-	adapted, ins, outs, plan, err := adapt(described)
+	adapted, ins, outs, plan, err := adapt(whole)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +69,7 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	so, err := e.sessionOptions()
+	so, err := e.sessionOptions(lazy)
 	if err != nil {
 		return nil, err
 	}
@@ -71,15 +86,7 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 
 // describe is m with the type and rank of its outputs, as far as they can be known before it runs.
 func describe(m *onnx.Model) (*onnx.Model, error) {
-	known := func(vs []onnx.ValueInfo) bool {
-		for _, v := range vs {
-			if v.DType == onnx.Undefined || v.Shape == nil {
-				return false
-			}
-		}
-		return true
-	}
-	if known(m.Graph.Outputs) {
+	if described(m.Graph.Outputs) {
 		return m, nil
 	}
 	g := *m.Graph
@@ -116,6 +123,10 @@ func describe(m *onnx.Model) (*onnx.Model, error) {
 		}
 	}
 	return &c, nil
+}
+
+func described(vs []onnx.ValueInfo) bool {
+	return !slices.ContainsFunc(vs, func(v onnx.ValueInfo) bool { return v.DType == onnx.Undefined || v.Shape == nil })
 }
 
 // Inputs are the model's inputs.

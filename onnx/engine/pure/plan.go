@@ -108,12 +108,7 @@ func compile(m *onnx.Model) (*plan, error) {
 	if refused != nil {
 		return nil, &UnsupportedError{Nodes: refused}
 	}
-	budget := foldable // bytes of constants that may still be worked out here
-	for _, t := range p.constants {
-		if t.DType != onnx.String {
-			budget += 2 * t.Len() * t.DType.Size()
-		}
-	}
+	budget := onnx.NewBudget(m)
 	order, refused, err := decode(m)
 	if err != nil {
 		return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: err.Error()}}}
@@ -180,10 +175,10 @@ func compile(m *onnx.Model) (*plan, error) {
 		if n.Op == "Cast" && len(st.in) == 1 && len(st.out) == 1 && st.out[0] >= 0 && p.constants[st.in[0]] != nil {
 			// Weights that are stored in half precision are widened once, not in every run. What cannot be is
 			// left to the run, and so is what would take much more memory than the weights.
-			if size := p.constants[st.in[0]].Len() * max(1, s.Out[0].Size()); s.Out[0] != onnx.String && size <= budget {
+			n := float64(p.constants[st.in[0]].Len())
+			if s.Out[0] != onnx.String && budget.Spend(n*float64(s.Out[0].Size()), n) {
 				if t, err := evaluate(st, p.constants[st.in[0]]); err == nil {
 					p.constants[st.out[0]] = t
-					budget -= size
 					continue
 				}
 			}
@@ -225,9 +220,6 @@ func compile(m *onnx.Model) (*plan, error) {
 	}
 	return p, nil
 }
-
-// foldable is how many bytes of constants are worked out when a model is loaded, beside twice those of its weights.
-const foldable = 1 << 16
 
 // evaluate runs a node of one output on constants.
 func evaluate(st step, in ...*onnx.Tensor) (*onnx.Tensor, error) {
