@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
@@ -100,6 +101,11 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 		f.Stats.Apply(f.Train.Features)
 		f.Stats.Apply(f.Test.Features)
 	}
+	for i, v := range all {
+		if !(math.Abs(float64(v)) <= maxFeature) {
+			return nil, fmt.Errorf("feature %d of image %d is %v as it goes to the methods; their arithmetic stands up to %g: check extractor.mean and extractor.std, and the model", i%f.Dx, i/f.Dx, v, maxFeature)
+		}
+	}
 	sum := sha256.Sum256([]byte(f.Digest))
 	f.Digest = hex.EncodeToString(sum[:])
 	return f, nil
@@ -130,6 +136,10 @@ func cause(err error) error {
 		err = inner
 	}
 }
+
+// maxFeature bounds the magnitude of a feature, standardised where it is: squares of larger ones, summed, leave float32, and
+// every figure would be NaN.
+const maxFeature = 1e9
 
 // minStats is the least number of images that features are standardised over.
 const minStats = 2

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"fmp/featurize/imagefile"
 	"fmp/onnx/regularfile"
@@ -41,7 +42,12 @@ type imageFile struct {
 	key   [sha256.Size]byte // of class and file name: orders the images
 	h, w  int
 	grey  bool
+	bytes int64 // decoded
 }
+
+// decodedAtOnce bounds what images take in memory while they are decoded, all goroutines together, but for one that takes more
+// by itself: 256 MiB.
+const decodedAtOnce = 256 << 20
 
 // openFolder reads images sorted into one folder a class: train/CLASS/... and test/CLASS/..., or CLASS/...,
 // of which one in five becomes a test image. Images are ordered, and the test images chosen, by a hash of
@@ -115,6 +121,7 @@ func openFolder(ctx context.Context, dir string, side int, progress func(done, t
 	im := Images{N: len(all), H: h, W: w, Ch: ch, Pix: make([]uint8, len(all)*h*w*ch)}
 	fit := imagefile.Fit{H: h, W: w, Ch: ch}
 	var done atomic.Int64
+	room := semaphore.NewWeighted(decodedAtOnce)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, f := range all {
@@ -122,6 +129,11 @@ func openFolder(ctx context.Context, dir string, side int, progress func(done, t
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			weight := min(f.bytes, decodedAtOnce)
+			if err := room.Acquire(ctx, weight); err != nil {
+				return err
+			}
+			defer room.Release(weight)
 			src, err := DecodeFile(f.path)
 			if err != nil {
 				return err
@@ -249,6 +261,7 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", f.path, err)
 			}
+			f.bytes = int64(c.Height) * int64(c.Width) * 8 // 16 bits, four channels
 			f.h, f.w, f.grey = c.Height, c.Width, c.ColorModel == color.GrayModel || c.ColorModel == color.Gray16Model
 			return nil
 		})

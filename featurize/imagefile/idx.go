@@ -87,12 +87,20 @@ func ReadExactly(r io.Reader, n int, size int64) ([]byte, error) {
 			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there", n, len(data))
 		}
 	}
-	var more [1]byte
-	switch k, err := r.Read(more[:]); {
-	case k > 0:
-		return nil, fmt.Errorf("the file goes on after the %d bytes of data that its header promises", n)
-	case err != nil && !errors.Is(err, io.EOF):
-		return nil, err
+	if err := atEnd(r); err != nil {
+		return nil, fmt.Errorf("after the %d bytes of data that its header promises %w", n, err)
 	}
 	return data, nil
+}
+
+// atEnd makes sure that nothing follows: not even gigabytes of it are read. Where r unpacks, its checksum is looked at.
+func atEnd(r io.Reader) error {
+	var more [1]byte
+	switch _, err := io.ReadFull(r, more[:]); {
+	case err == nil:
+		return errors.New("the file goes on")
+	case !errors.Is(err, io.EOF):
+		return err
+	}
+	return nil
 }

@@ -335,6 +335,7 @@ type idx struct {
 	r       io.Reader
 	labels  []byte // nil where there are none
 	n, at   int
+	last    bool // the n-th is the last of the file
 	h, w, c int
 	buf     []uint8
 }
@@ -413,6 +414,7 @@ func (s *idx) open(path string) error {
 			return fmt.Errorf("label %d of image %d; the model knows 0 to %d", y, s.Skip+i, s.Classes.N-1)
 		}
 	}
+	s.last = s.Skip+s.n == all
 	s.buf = make([]uint8, s.h*s.w*s.c)
 	if _, err := io.CopyN(io.Discard, s.r, int64(s.Skip)*int64(len(s.buf))); err != nil {
 		return fmt.Errorf("truncated before image %d: %w", s.Skip, err)
@@ -432,6 +434,11 @@ func (s *idx) Next(dst []uint8) (Item, error) {
 		item.Label = int(s.labels[s.at])
 	}
 	s.at++
+	if s.at == s.n && s.last {
+		if err := atEnd(s.r); err != nil {
+			return item, fmt.Errorf("%s: after the %d images that its header promises %w", s.file.Name(), s.Skip+s.n, err)
+		}
+	}
 	s.Fit.Pixels(Raw(s.buf, s.h, s.w, s.c), dst)
 	return item, nil
 }

@@ -2,7 +2,9 @@ package imagefile
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
+	"errors"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -115,4 +117,51 @@ func FuzzIDX(f *testing.F) {
 			}
 		})
 	})
+}
+
+// TestWhatFollowsTheImages: a file that goes on after the images that its header promises is refused, however much follows.
+func TestWhatFollowsTheImages(t *testing.T) {
+	dir := t.TempDir()
+	labels := filepath.Join(dir, "labels")
+	if err := os.WriteFile(labels, append(idxHeader(0x801, 2), 0, 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		more, count int
+		want        string
+	}{
+		"nothing": {0, 0, ""}, "a byte": {1, 0, "goes on"}, "a gigabyte": {1 << 30, 0, "goes on"}, "what is not read is not looked at": {1, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			images := filepath.Join(dir, "images.gz")
+			f, err := os.Create(images)
+			if err != nil {
+				t.Fatal(err)
+			}
+			z, _ := gzip.NewWriterLevel(f, gzip.BestSpeed)
+			z.Write(append(idxHeader(0x803, 2, 3, 4), make([]byte, 24)...))
+			for block := make([]byte, 1<<20); c.more > 0; c.more -= min(c.more, len(block)) {
+				z.Write(block[:min(c.more, len(block))])
+			}
+			if err := errors.Join(z.Close(), f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			err = nil
+			alloctest.AtMost(t, 1<<20, func() {
+				var s *idx
+				if s, err = openIDX(images, Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2}, Labels: labels, Count: c.count, MaxItems: 1000}); err != nil {
+					return
+				}
+				defer s.Close()
+				for range s.Len() {
+					if _, err = s.Next(make([]uint8, 25)); err != nil {
+						return
+					}
+				}
+			})
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), images)) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
 }
