@@ -17,6 +17,7 @@ import (
 	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/honesty"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
 )
@@ -35,6 +36,10 @@ type pooled struct {
 	Method  string   `json:"method"`          // row of the table of methods
 	L2      float64  `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh   int      `json:"fresh,omitempty"` // 0: the limit of many
+	// Honest is the probability of each client, in the order of Clients, that its upload is what it says; none where nobody
+	// asked. Disputed are the classes of which much was left out.
+	Honest   []float64 `json:"p_honest,omitempty"`
+	Disputed []string  `json:"disputed,omitempty"`
 	// Inputs and Outputs are those of the classifier.
 	Inputs  []string `json:"inputs,omitempty"`
 	Outputs []string `json:"outputs,omitempty"`
@@ -46,7 +51,7 @@ var poolSettings = []string{"seed", "predictor.", "erm.", "posterior.samples", "
 func newPoolCommand() *cobra.Command {
 	var client, out, onBad string
 	var round uint64
-	var rows, withSamples, asJSON bool
+	var rows, withSamples, trust, asJSON bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "pool UPLOAD...",
@@ -82,6 +87,7 @@ float64, [samples, dx+1, classes], the bias row last; a prediction is then the m
 	flags.BoolVar(&rows, "rows", false, "make the classifier of feature rows, without preprocessing and extractor")
 	flags.BoolVar(&withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
 	flags.StringVar(&onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
+	flags.BoolVar(&trust, "trust", false, "take every client for honest; else each sample of a conjugate predictor draws who is")
 	flags.BoolVar(&asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
@@ -124,10 +130,7 @@ float64, [samples, dx+1, classes], the bias row last; a prediction is then the m
 			res.Clients = append(res.Clients, u.Client)
 			res.Points, res.N = res.Points+u.Points.N, res.N+u.N
 		}
-		if res.Points > pool.MostPoints {
-			warn(fmt.Sprintf("%d points: those of one class that are near each other are taken together, to %d points with the same masses and class means", res.Points, pool.MostPoints))
-		}
-		o := pool.Options{Predictor: cfg.Predictor.Model, Tolerance: cfg.ERM.Tolerance, Seed: cfg.Seed, Threads: cfg.Engine.Threads}
+		o := pool.Options{Predictor: cfg.Predictor.Model, Tolerance: cfg.ERM.Tolerance, Seed: cfg.Seed, Threads: cfg.Engine.Threads, Trust: trust}
 		// What suits the data set of the settings, which is none of this command's, is for the round to say.
 		if s.given("erm.l2") {
 			o.L2 = cfg.ERM.L2
@@ -142,6 +145,9 @@ float64, [samples, dx+1, classes], the bias row last; a prediction is then the m
 		if err != nil {
 			return usageError(err)
 		}
+		if res.Points > pool.MostPoints && r.Method() != "FMP" {
+			warn(fmt.Sprintf("%d points: those of one class that are near each other are taken together, to %d points with the same masses and class means", res.Points, pool.MostPoints))
+		}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
 			return err
@@ -150,6 +156,9 @@ float64, [samples, dx+1, classes], the bias row last; a prediction is then the m
 		p, err := r.Posterior(cmd.Context(), eng)
 		if err != nil {
 			return err
+		}
+		if p.Judgement != nil {
+			res.Honest, res.Disputed = p.Judgement.Honest, disputed(p.Judgement, r.Client.Classes)
 		}
 		heads := p.Ensembles[0].Tensor()
 		res.Shape, res.Classes, res.Method, res.L2, res.Fresh = heads.Shape, r.Client.Classes, r.Method(), r.L2, r.Fresh
@@ -179,8 +188,32 @@ func (p *pooled) print(w io.Writer) error {
 		fmt.Fprintf(&b, "posterior:  %s (%d samples of %d x %d)\n", p.Output, p.Shape[0], p.Shape[1], p.Shape[2])
 	}
 	fmt.Fprintf(&b, "from:       %d uploads, %d points for n = %d\n", len(p.Clients), p.Points, p.N)
+	for i, honest := range p.Honest {
+		if honest < 0.5 {
+			fmt.Fprintf(&b, "suspect:    %s is honest with probability %.2f\n", p.Clients[i], honest)
+		}
+	}
+	if len(p.Disputed) > 0 {
+		fmt.Fprintf(&b, "disputed:   %s\n", strings.Join(p.Disputed, ", "))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// disputed names the classes of which much was left out.
+func disputed(j *posterior.Judgement, names []string) []string {
+	var out []string
+	for c, share := range j.Dispute {
+		if share < honesty.Contested {
+			continue
+		}
+		name := fmt.Sprint(c)
+		if c < len(names) {
+			name = names[c]
+		}
+		out = append(out, fmt.Sprintf("%s (%.0f%% left out)", name, 100*share))
+	}
+	return out
 }
 
 // skipBad reads --on-bad.

@@ -28,6 +28,7 @@ import (
 	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/sample"
 )
 
 // maxToken bounds a file with a token.
@@ -198,7 +199,7 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 		return err
 	}
 	defer st.Close()
-	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: pooling.pool, Engine: eng})
+	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: pooling.pool, Check: pooling.check, Engine: eng})
 	if err != nil {
 		return err
 	}
@@ -256,6 +257,7 @@ type pooling struct {
 	client  models.Manifest
 	options pool.Options
 	eng     engine.Engine
+	reach   *sample.Reach // nil where the predictor bounds nothing
 }
 
 func newPooling(r *round.Round, cfg experiment.Config, eng engine.Engine) (*pooling, error) {
@@ -276,15 +278,32 @@ func newPooling(r *round.Round, cfg experiment.Config, eng engine.Engine) (*pool
 	if r.L2 != nil {
 		p.options.L2 = *r.L2
 	}
+	p.options.Trust = !*r.Honesty
 	// What does not go together is said before the first client comes.
-	_, err = pool.New([]pool.Upload{{Upload: &federate.Upload{Round: r.Round, Model: r.Client.Digest}}}, p.graph, p.client, p.options)
+	example, err := pool.New([]pool.Upload{{Upload: &federate.Upload{Round: r.Round, Model: r.Client.Digest}}}, p.graph, p.client, p.options)
+	if err != nil {
+		return nil, err
+	}
+	p.reach, err = example.Reach()
 	return p, err
+}
+
+// check refuses uploads that no images give.
+func (p *pooling) check(u *federate.Upload) error {
+	if p.reach == nil {
+		return nil
+	}
+	if err := p.reach.Check(u.Points); err != nil {
+		return fmt.Errorf("upload: %w", err)
+	}
+	return nil
 }
 
 // summary is what a version says of how it was made.
 type summary struct {
-	Samples int     `json:"samples"`
-	L2      float64 `json:"l2,omitempty"`
+	Samples  int    `json:"samples"`
+	Suspects int    `json:"suspects"` // clients that are honest with less than one half
+	Disputed string `json:"disputed,omitempty"`
 }
 
 func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
@@ -309,6 +328,16 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 			return nil, err
 		}
 	}
-	made.Summary = summary{Samples: len(post.Ensembles[0]), L2: r.L2}
+	s := summary{Samples: len(post.Ensembles[0])}
+	if j := post.Judgement; j != nil {
+		made.Honest = j.Honest
+		for _, p := range j.Honest {
+			if p < 0.5 {
+				s.Suspects++
+			}
+		}
+		s.Disputed = strings.Join(disputed(j, r.Client.Classes), ", ")
+	}
+	made.Summary = s
 	return made, nil
 }

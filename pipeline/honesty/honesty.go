@@ -52,11 +52,16 @@ var mix = [4]float64{0.6, 0.3, 0.05, 0.05}
 // Exact is the largest number of clients of which every state is weighed; chains propose the states of more.
 const Exact = 10
 
-// Chains and sweeps of the annealed Gibbs sampler.
+// Chains and sweeps of the annealed Gibbs sampler. Beyond a hundred clients chains are fewer, as what they cost grows and what
+// one client more or less weighs shrinks.
 const (
-	chains = 24
-	sweeps = 20
+	mostChains  = 24
+	leastChains = 4
+	sweeps      = 20
+	greedy      = 2 // sweeps to the mode beside the end of a chain
 )
+
+func chains(clients int) int { return max(leastChains, min(mostChains, 100*mostChains/clients)) }
 
 // Uploads are the bounded uploads of a round.
 type Uploads struct {
@@ -466,13 +471,14 @@ func (h *model) logPosterior(z []bool) float64 {
 	return out
 }
 
-// propose runs annealed Gibbs chains over the clients and returns their last states, each once, of which fewer than half are
-// bad; all honest is among them.
+// propose runs annealed Gibbs chains over the clients and returns their last states and the modes beside these, each once, of which
+// fewer than half are bad; all honest is among them.
 func (h *model) propose(ctx context.Context, seed uint64, threads int) ([][]bool, error) {
-	ends := make([][]bool, chains)
+	n := chains(h.clients)
+	ends := make([][]bool, 2*n)
 	g, work := errgroup.WithContext(ctx)
 	g.SetLimit(threads)
-	for i := range ends {
+	for i := range n {
 		g.Go(func() error {
 			r := rng.New(seed, "honesty", "chain", i)
 			z := make([]bool, h.clients)
@@ -485,7 +491,12 @@ func (h *model) propose(ctx context.Context, seed uint64, threads int) ([][]bool
 				}
 				h.sweep(z, power*min(1, 0.03*math.Pow(1/0.03, float64(t)/(0.6*sweeps))), r)
 			}
-			ends[i] = z
+			ends[i] = slices.Clone(z)
+			// Of many clients a draw has some that are improbable one by one: the mode beside it is proposed as well.
+			for range greedy {
+				h.sweep(z, power, nil)
+			}
+			ends[n+i] = z
 			return nil
 		})
 	}
@@ -511,13 +522,20 @@ func (h *model) propose(ctx context.Context, seed uint64, threads int) ([][]bool
 	return out, nil
 }
 
-// sweep draws each client anew given the others, the likelihood with power eta.
+// sweep draws each client anew given the others, the likelihood with power eta; without r it takes the likelier.
 func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 	st := h.start(z)
 	weights, _ := st.contamination(z, 1)
 	odds := math.Log(priorHonest / (1 - priorHonest))
 	density := make([]float64, h.classes+2)
-	for _, m := range r.Perm(h.clients) {
+	order := make([]int, h.clients)
+	for m := range order {
+		order[m] = m
+	}
+	if r != nil {
+		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	for _, m := range order {
 		if z[m] {
 			st.add(m, -1)
 			for _, l := range h.cells[m] {
@@ -535,7 +553,11 @@ func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 			bad += logSum(density)
 		}
 		x := min(max(eta*(good-bad)+odds, -50), 50)
-		if z[m] = r.Float64() < 1/(1+math.Exp(-x)); z[m] {
+		z[m] = x > 0
+		if r != nil {
+			z[m] = r.Float64() < 1/(1+math.Exp(-x))
+		}
+		if z[m] {
 			st.add(m, 1)
 			for _, l := range h.cells[m] {
 				st.moments(l.class)

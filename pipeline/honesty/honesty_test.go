@@ -100,7 +100,7 @@ func round(seed uint64, clients, classes, k, n, bad int) (Uploads, []float64) {
 // TestHonesty: clients that name classes falsely are found, in few and in many; nobody else is; a client that alone holds a
 // class is kept; the number of threads makes no difference.
 func TestHonesty(t *testing.T) {
-	for _, c := range []struct{ clients, bad int }{{10, 2}, {10, 0}, {100, 20}, {100, 0}} {
+	for _, c := range []struct{ clients, bad int }{{10, 2}, {10, 0}, {100, 20}, {100, 0}, {600, 100}} {
 		u, lambda := round(3, c.clients, 10, 9, 20, c.bad)
 		start := time.Now()
 		s, err := Infer(t.Context(), u, lambda, 1, 1)

@@ -26,8 +26,10 @@ type Options struct {
 	Samples, Fresh int
 	// L2 and Tolerance are those of the fits.
 	L2, Tolerance float64
-	Seed          uint64
-	Threads       int // 0: one a core; no figure depends on it
+	// Trust takes every client for honest. Else, with a conjugate predictor, each sample draws who is (package honesty).
+	Trust   bool
+	Seed    uint64
+	Threads int // 0: one a core; no figure depends on it
 }
 
 // Round is checked uploads with all that is needed to pool them.
@@ -151,7 +153,8 @@ func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Re
 		sets = append(sets, u.ToSet())
 		points += u.Points.N
 	}
-	if points > MostPoints {
+	// The conjugate predictor reads sums alone, and honesty every client's.
+	if points > MostPoints && r.drawer.Kind == models.KindPredictor {
 		all, err := point.Group(MostPoints, sets...)
 		if err != nil {
 			return nil, err
@@ -166,7 +169,7 @@ func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Re
 			return nil, err
 		}
 		defer k.Close()
-		in.Conjugate, in.ClassMeans = k, sets
+		in.Conjugate, in.ClassMeans, in.Honesty = k, sets, !r.Trust && len(sets) > 1
 	} else {
 		drawer, err := sample.New(eng, r.predictor)
 		if err != nil {
@@ -188,6 +191,14 @@ func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Re
 		settings.L2, settings.Tolerance = r.L2, r.Tolerance
 	}
 	return method.Run(ctx, task, settings)
+}
+
+// Reach says how far out class means may be; nil for a predictor that takes other points.
+func (r *Round) Reach() (*sample.Reach, error) {
+	if r.drawer.Kind != models.KindConjugate {
+		return nil, nil
+	}
+	return sample.NewReach(r.predictor)
 }
 
 // Classifier is the model that predicts, of a posterior of the round: the heads behind the client graph's preprocessing and

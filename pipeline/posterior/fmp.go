@@ -17,11 +17,17 @@ var fmp = method{
 		if err != nil {
 			return nil, err
 		}
-		e, err := t.in.Conjugate.Heads(ctx, seen, t.latents(), t.in.Latents)
+		var e Ensemble
+		var judged *Judgement
+		if t.in.Honesty {
+			e, judged, err = t.honestHeads(ctx)
+		} else {
+			e, err = t.in.Conjugate.Heads(ctx, seen, t.latents(), t.in.Latents)
+		}
 		if err != nil {
 			return nil, err
 		}
-		r := &Result{Ensembles: []Ensemble{e}, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes()}
+		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes()}
 		if t.in.Limits != nil {
 			limit, err := t.in.Conjugate.Heads(ctx, t.in.Limits, make([]float32, t.in.Conjugate.LatentSize()), 1)
 			if err != nil {

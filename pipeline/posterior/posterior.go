@@ -13,6 +13,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/suggest"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 )
 
@@ -43,6 +44,8 @@ type Result struct {
 	Limit *Theta
 	// Intervals are the method's own intervals of class probabilities; nil for quantiles of the heads'.
 	Intervals Intervals
+	// Judgement of the clients, where Input.Honesty asked for it.
+	Judgement *Judgement
 	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so on.
 	Diagnostics map[string]float64
 	// UploadBytes is what one client sends (mean over clients), float32 payload without framing; 0 for
@@ -88,6 +91,8 @@ type Conjugate interface {
 	Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]Theta, error)
 	// Mean is the head of the posterior means.
 	Mean(ctx context.Context, seen *point.Set) (Theta, error)
+	// Claims are clients' class means as package honesty weighs them, with the variances of class means.
+	Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error)
 }
 
 // Input is one task.
@@ -100,9 +105,11 @@ type Input struct {
 	Conjugate  Conjugate
 	ClassMeans []*point.Set
 	Latents    int
-	Samples    int     // S, posterior samples of an ensemble of the other methods; default 20
-	Fresh      int     // n', drawn points a sample; default 100
-	Corpus     *Corpus // what the server knows of its own corpus; needed by the methods that say so only
+	// Honesty makes each of FMP's samples draw which clients are honest, and read the class means of those.
+	Honesty bool
+	Samples int     // S, posterior samples of an ensemble of the other methods; default 20
+	Fresh   int     // n', drawn points a sample; default 100
+	Corpus  *Corpus // what the server knows of its own corpus; needed by the methods that say so only
 	// Limits are the class means of every row of corpus and clients' part, as Conjugate reads them: what FMP's limit of
 	// infinite data is from. nil where coverage is not measured.
 	Limits  *point.Set

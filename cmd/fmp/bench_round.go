@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/stress"
+)
+
+// measuredRound is what fmp bench round prints.
+type measuredRound struct {
+	Dataset    string              `json:"dataset"`
+	Clients    int                 `json:"clients"`
+	Points     int                 `json:"points"`
+	Bad        int                 `json:"bad"`
+	Alpha      float64             `json:"alpha"` // 0: homogeneous
+	Repeats    int                 `json:"repeats"`
+	Defences   []string            `json:"defences"`
+	Attacks    *stress.AttackTable `json:"attacks"`
+	Lost       []stress.ScoreRow   `json:"lost"`
+	Precisions []stress.ScoreRow   `json:"precisions"`
+}
+
+func newBenchRoundCommand() *cobra.Command {
+	var alpha float64
+	var bad, test int
+	var asJSON bool
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "round",
+		Short: "Measure what bad clients, lost clients and narrow types do to a round's classifier",
+		Long: `Draw rounds of clients from a data set, let some of them attack in nine ways, and print the accuracy that is left: with no
+defence, with the median, the trimmed mean (20% off each end) and the geometric median of the clients' class means, with
+honesty as part of the posterior (what fmp serve and fmp pool do), and for an oracle that knows the bad clients. Bad clients
+may claim twice the images that the others have. Then the scores of rounds of which 0 to 50% of the clients never come, and of
+uploads of each element type with the bytes of a message.`,
+		Example: `  fmp bench round --dataset cifar10
+  fmp bench round --dataset mnist --alpha 0.1 --json
+  fmp bench round --dataset cifar10 --clients 100 --bad 20 --seeds 2`,
+		Args: noArgs,
+	}
+	aliases := maps.Clone(runAliases)
+	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.name", "dataset.dir", "federation.clients", "federation.points", "conjugate.", "seeds", "seed")
+	f := cmd.Flags()
+	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
+	f.IntVar(&bad, "bad", 2, "clients that attack, fewer than half")
+	f.IntVar(&test, "test", 2000, "test images at most; 0 takes all")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		cfg.Methods = []string{"FMP"}
+		if !(alpha >= 0 && alpha <= 1000) || bad < 1 || 2*bad >= cfg.Federation.Clients || test < 0 {
+			return usageErrorf("bench round: --alpha %v, --bad %d, --test %d; allowed are 0 to 1000, 1 to less than half of the %d clients, and from 0", alpha, bad, test, cfg.Federation.Clients)
+		}
+		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer eng.Close()
+		p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, nil)
+		if err != nil {
+			return usageError(err)
+		}
+		defer p.Close()
+		c := p.Config
+		o := stress.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha, Bad: bad, Repeats: c.Seeds, Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads}
+		res := measuredRound{Dataset: c.Dataset.Name, Clients: o.Clients, Points: o.Points, Bad: bad, Alpha: alpha, Repeats: o.Repeats, Defences: stress.Defences}
+		if res.Attacks, err = stress.RunAttacks(cmd.Context(), p, o); err != nil {
+			return err
+		}
+		if res.Lost, err = stress.RunLost(cmd.Context(), p, o); err != nil {
+			return err
+		}
+		if res.Precisions, err = stress.RunPrecisions(cmd.Context(), p, o); err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), res)
+		}
+		_, err = fmt.Fprint(cmd.OutOrStdout(), res.text())
+		return err
+	}
+	return cmd
+}
+
+// text is the tables in Markdown.
+func (r *measuredRound) text() string {
+	var b strings.Builder
+	partition := "homogeneous"
+	if r.Alpha > 0 {
+		partition = fmt.Sprintf("Dirichlet %g", r.Alpha)
+	}
+	fmt.Fprintf(&b, "%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset, partition, r.Clients, r.Points, r.Bad, r.Repeats)
+	fmt.Fprintf(&b, "| accuracy under | %s | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+3))
+	line := func(name string, x []float64, more string) {
+		fmt.Fprintf(&b, "| %s |", name)
+		for _, v := range x {
+			fmt.Fprintf(&b, " %.3f |", v)
+		}
+		fmt.Fprintln(&b, more)
+	}
+	for i, a := range r.Attacks.Rows {
+		found := "-"
+		if i > 0 {
+			found = fmt.Sprintf("%.2f", a.Found)
+		}
+		line(a.Attack, a.Accuracy, fmt.Sprintf(" %s | %.2f |", found, a.Kept))
+	}
+	line("**mean loss**", r.Attacks.Mean, " | |")
+	line("**worst loss**", r.Attacks.Worst, " | |")
+	for _, t := range []struct {
+		title string
+		rows  []stress.ScoreRow
+	}{{"clients", r.Lost}, {"upload", r.Precisions}} {
+		fmt.Fprintf(&b, "\n| %s | bytes | ACC | NLL | ECE |\n| --- | --- | --- | --- | --- |\n", t.title)
+		for _, s := range t.rows {
+			bytes := "-"
+			if s.Bytes > 0 {
+				bytes = fmt.Sprintf("%.0f", s.Bytes)
+			}
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %.4f |\n", s.Name, bytes, s.ACC, s.NLL, s.ECE)
+		}
+	}
+	return b.String()
+}

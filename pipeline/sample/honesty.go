@@ -1,0 +1,49 @@
+package sample
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/models"
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/point"
+)
+
+// Claims are clients' uploads as package honesty weighs them, and the variances of class means between the corpus's classes.
+func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
+	k, classes := c.config.K, c.config.C
+	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k, Masses: make([]float64, len(clients)*classes), Means: make([]float64, len(clients)*classes*k)}
+	for m, set := range clients {
+		in, err := c.context(set)
+		if err != nil {
+			return u, nil, fmt.Errorf("client %d: %w", m, err)
+		}
+		z := in["points"].F32()
+		for i := range set.N {
+			row := z[i*(k+classes):][:k+classes]
+			for y, p := range row[k:] {
+				n := float64(p) * float64(set.W[i])
+				if n == 0 {
+					continue
+				}
+				u.Masses[m*classes+y] += n
+				mean := u.Means[(m*classes+y)*k:][:k]
+				for j, v := range row[:k] {
+					mean[j] += n * float64(v)
+				}
+			}
+		}
+		for y := range classes {
+			if n := u.Masses[m*classes+y]; n > 0 {
+				for j := range k {
+					u.Means[(m*classes+y)*k+j] /= n
+				}
+			}
+		}
+	}
+	lambda = make([]float64, k)
+	for j, v := range c.values[models.ConjLogLambda].F32() {
+		lambda[j] = math.Exp(float64(v))
+	}
+	return u, lambda, nil
+}

@@ -1,0 +1,94 @@
+package sample
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/pipeline/point"
+)
+
+// Reach says how far uploaded class means are out, as a share of what the softened features of images can be: |phi(h)| < r for
+// every image (models.NewConjugate), and so for every mean of images.
+type Reach struct {
+	dx, k  int
+	radius float64
+	origin []float32
+	gram   mat.Cholesky // V'V
+}
+
+// NewReach reads a conjugate predictor.
+func NewReach(m *onnx.Model) (*Reach, error) {
+	config, values, err := models.ConjugateValues(m)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reach{dx: config.Dx, k: config.K, radius: float64(values[models.ConjRadius].F32()[0]), origin: values[models.ConjOrigin].F32()}
+	if !(r.radius > 0) {
+		return nil, fmt.Errorf("conjugate predictor: the radius is %v; want a number above 0", r.radius)
+	}
+	v := values[models.ConjMap].F32()
+	gram := mat.NewSymDense(r.k, nil)
+	for i := range r.k {
+		for j := range i + 1 {
+			var sum float64
+			for d := range r.dx {
+				sum += float64(v[d*r.k+i]) * float64(v[d*r.k+j])
+			}
+			gram.SetSym(i, j, sum)
+		}
+	}
+	if !r.gram.Factorize(gram) {
+		return nil, fmt.Errorf("conjugate predictor: its %d coordinates are not independent", r.k)
+	}
+	return r, nil
+}
+
+// Of is |phi|/r of each point of an upload: below 1 for what images can give. Of means of coordinates w it is the least that any
+// phi with phi V = w + m0 has: |phi|^2 = (w + m0)' (V'V)^-1 (w + m0).
+func (r *Reach) Of(u *point.Set) ([]float64, error) {
+	if u.Dx != r.dx && u.Dx != r.k {
+		return nil, fmt.Errorf("uploaded means of %d numbers; the predictor takes %d or %d", u.Dx, r.k, r.dx)
+	}
+	out := make([]float64, u.N)
+	z, solved := mat.NewVecDense(r.k, nil), mat.NewVecDense(r.k, nil)
+	for i := range out {
+		row := u.Row(i)[:u.Dx]
+		var sum float64
+		if u.Dx == r.dx {
+			for _, v := range row {
+				sum += float64(v) * float64(v)
+			}
+		} else {
+			for j, v := range row {
+				z.SetVec(j, float64(v)+float64(r.origin[j]))
+			}
+			if err := r.gram.SolveVecTo(solved, z); err != nil {
+				return nil, fmt.Errorf("conjugate predictor: %w", err)
+			}
+			sum = mat.Dot(z, solved)
+		}
+		out[i] = math.Sqrt(sum) / r.radius
+	}
+	return out, nil
+}
+
+// rounding is what the narrow types of an upload may add to a reach.
+const rounding = 1e-2
+
+// Check refuses an upload with a mean that no images have.
+func (r *Reach) Check(u *point.Set) error {
+	all, err := r.Of(u)
+	if err != nil {
+		return err
+	}
+	for i, v := range all {
+		if !(v <= 1+rounding) {
+			return fmt.Errorf("points[%d] is %.3g times as far out as the features of any image", i, v)
+		}
+	}
+	return nil
+}

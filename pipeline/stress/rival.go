@@ -1,0 +1,88 @@
+package stress
+
+import (
+	"math"
+	"slices"
+
+	"fmp/pipeline/honesty"
+)
+
+// trim is the share of clients that the trimmed mean leaves out at each end.
+const trim = 0.2
+
+// robust replaces each class's pooled mean by one of the clients' means; its mass is the median of theirs times their number.
+func robust(u honesty.Uploads, centre func(means [][]float64) []float64) (masses, means []float64) {
+	masses, means = make([]float64, u.Classes), make([]float64, u.Classes*u.K)
+	for c := range u.Classes {
+		var of [][]float64
+		var n []float64
+		for m := range u.Clients {
+			if mass := u.Masses[m*u.Classes+c]; mass > 0 {
+				of, n = append(of, u.Means[(m*u.Classes+c)*u.K:][:u.K]), append(n, mass)
+			}
+		}
+		if len(of) == 0 {
+			continue
+		}
+		masses[c] = median(n) * float64(len(n))
+		copy(means[c*u.K:], centre(of))
+	}
+	return masses, means
+}
+
+func median(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	n := len(x)
+	return (x[(n-1)/2] + x[n/2]) / 2
+}
+
+// coordinatewise applies a statistic to each coordinate (Yin et al. 2018, arXiv:1803.01498).
+func coordinatewise(of func([]float64) float64) func([][]float64) []float64 {
+	return func(means [][]float64) []float64 {
+		out, column := make([]float64, len(means[0])), make([]float64, len(means))
+		for j := range out {
+			for i, x := range means {
+				column[i] = x[j]
+			}
+			out[j] = of(column)
+		}
+		return out
+	}
+}
+
+func trimmed(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	cut := int(math.Ceil(trim * float64(len(x))))
+	if 2*cut >= len(x) {
+		return median(x)
+	}
+	var sum float64
+	for _, v := range x[cut : len(x)-cut] {
+		sum += v
+	}
+	return sum / float64(len(x)-2*cut)
+}
+
+// geometric is the point of least summed distance, by Weiszfeld's iteration (Pillutla et al. 2022, arXiv:1912.13445).
+func geometric(means [][]float64) []float64 {
+	at := coordinatewise(median)(means)
+	for range 100 {
+		next, sum := make([]float64, len(at)), 0.0
+		for _, x := range means {
+			var d float64
+			for j, v := range x {
+				d += (v - at[j]) * (v - at[j])
+			}
+			w := 1 / max(math.Sqrt(d), 1e-6)
+			sum += w
+			for j, v := range x {
+				next[j] += w * v
+			}
+		}
+		for j := range next {
+			next[j] /= sum
+		}
+		at = next
+	}
+	return at
+}

@@ -1,0 +1,285 @@
+package stress
+
+import (
+	"context"
+	"fmt"
+
+	"fmp/models/rng"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// Options of a measurement.
+type Options struct {
+	// Clients hold Points images each; Alpha of the Dirichlet partition, 0 for homogeneous clients.
+	Clients, Points int
+	Alpha           float64
+	// Bad of the clients attack.
+	Bad int
+	// Repeats are tasks; Samples is S; Test bounds the test images.
+	Repeats, Samples, Test int
+	Seed                   uint64
+	Threads                int
+}
+
+// bench is a prepared run, its test rows in the heads' coordinates.
+type bench struct {
+	Options
+	k      experiment.ConjugateModel
+	data   *experiment.Data
+	rows   []float32
+	labels []int
+}
+
+func newBench(ctx context.Context, p *experiment.Prepared, o Options) (*bench, error) {
+	b := &bench{Options: o, k: p.Tools.Conjugate, data: p.Data, labels: p.Data.TestLabels}
+	if b.k == nil {
+		return nil, fmt.Errorf("no conjugate predictor for this data set; fmp train conjugate makes one")
+	}
+	if o.Test > 0 && o.Test < len(b.labels) {
+		b.labels = b.labels[:o.Test]
+	}
+	var err error
+	b.rows, err = b.k.Of(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx])
+	return b, err
+}
+
+// uploads are the class means of a repeat's clients.
+func (b *bench) uploads(ctx context.Context, repeat int) ([]*point.Set, error) {
+	rows, err := b.data.Clients.Partition(rng.New(b.Seed, "clients", fmt.Sprintf("%v/%d", b.Alpha, repeat)), b.Clients, b.Points, b.Alpha)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]int, b.data.Clients.C)
+	for i := range names {
+		names[i] = i
+	}
+	sets := make([]*point.Set, len(rows))
+	for i, r := range rows {
+		sets[i] = b.data.Clients.Points(r, names)
+	}
+	return b.k.Compress(ctx, sets)
+}
+
+// score is the FMP posterior's of uploads.
+func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
+	method, err := posterior.Lookup("FMP")
+	if err != nil {
+		return metric.Scores{}, nil, err
+	}
+	t, err := posterior.NewTask(posterior.Input{Clients: sets, ClassMeans: sets, Conjugate: b.k, Latents: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat), Threads: b.Threads})
+	if err != nil {
+		return metric.Scores{}, nil, err
+	}
+	r, err := method.Run(ctx, t, posterior.DefaultSettings())
+	if err != nil {
+		return metric.Scores{}, nil, err
+	}
+	p, err := metric.Predict(ctx, r.Ensembles[0], b.rows, b.Threads)
+	if err != nil {
+		return metric.Scores{}, nil, err
+	}
+	s, err := metric.Score(p, b.labels)
+	return s, r.Judgement, err
+}
+
+// sets are uploads as points.
+func sets(u honesty.Uploads) []*point.Set {
+	out := make([]*point.Set, u.Clients)
+	for m := range out {
+		out[m] = means(u.Masses[m*u.Classes:][:u.Classes], u.Means[m*u.Classes*u.K:][:u.Classes*u.K], u.K)
+	}
+	return out
+}
+
+func means(masses, x []float64, k int) *point.Set {
+	s := point.New(len(masses), k, len(masses))
+	for c, n := range masses {
+		s.W[c] = float32(n)
+		row := s.Row(c)
+		row[k+c] = 1
+		if n > 0 {
+			for j := range k {
+				row[j] = float32(x[c*k+j])
+			}
+		}
+	}
+	return s.Held()
+}
+
+// Defences of the table of attacks, in its order.
+var Defences = []string{"none", "median", "trimmed mean", "geometric median", "honesty", "oracle"}
+
+// AttackRow is the accuracy that each defence has left under an attack, mean over repeats.
+type AttackRow struct {
+	Attack   string    `json:"attack"`
+	Accuracy []float64 `json:"accuracy"`
+	// Found is the mean P(honest) of bad clients, Kept that of the others.
+	Found float64 `json:"p_honest_bad"`
+	Kept  float64 `json:"p_honest_others"`
+}
+
+// AttackTable is the loss of accuracy of each defence against a round without an attack and without a defence.
+type AttackTable struct {
+	Peace float64     `json:"peace"`
+	Rows  []AttackRow `json:"rows"`
+	// Mean and Worst loss over the attacks.
+	Mean  []float64 `json:"mean_loss"`
+	Worst []float64 `json:"worst_loss"`
+}
+
+// slack is how many times its points the round lets a client claim.
+const slack = 2
+
+// RunAttacks measures the attacks, the first row none at all.
+func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*AttackTable, error) {
+	b, err := newBench(ctx, p, o)
+	if err != nil {
+		return nil, err
+	}
+	t := &AttackTable{Rows: []AttackRow{{Attack: "no attack", Accuracy: make([]float64, len(Defences))}}, Mean: make([]float64, len(Defences)), Worst: make([]float64, len(Defences))}
+	for _, a := range Attacks {
+		t.Rows = append(t.Rows, AttackRow{Attack: a.Name, Accuracy: make([]float64, len(Defences))})
+	}
+	for repeat := range o.Repeats {
+		good, err := b.uploads(ctx, repeat)
+		if err != nil {
+			return nil, err
+		}
+		claims, lambda, err := b.k.Claims(good)
+		if err != nil {
+			return nil, err
+		}
+		for i := range t.Rows {
+			u := claims
+			bad := 0
+			if i > 0 {
+				bad = o.Bad
+				u = Attacks[i-1].apply(claims, lambda, bad, slack*float64(o.Points), rng.New(o.Seed, "attack", repeat, i))
+			}
+			all := sets(u)
+			for d, name := range Defences {
+				round, trust := all, true
+				switch name {
+				case "median", "trimmed mean", "geometric median":
+					centre := geometric
+					switch name {
+					case "median":
+						centre = coordinatewise(median)
+					case "trimmed mean":
+						centre = coordinatewise(trimmed)
+					}
+					n, x := robust(u, centre)
+					round = []*point.Set{means(n, x, u.K)}
+				case "honesty":
+					trust = false
+				case "oracle":
+					round = all[bad:]
+				}
+				s, judged, err := b.score(ctx, round, repeat, trust)
+				if err != nil {
+					return nil, fmt.Errorf("%s, %s: %w", t.Rows[i].Attack, name, err)
+				}
+				t.Rows[i].Accuracy[d] += s.ACC / float64(o.Repeats)
+				if judged != nil {
+					for m, p := range judged.Honest {
+						if m < bad {
+							t.Rows[i].Found += p / float64(bad*o.Repeats)
+						} else {
+							t.Rows[i].Kept += p / float64((o.Clients-bad)*o.Repeats)
+						}
+					}
+				}
+			}
+		}
+	}
+	t.Peace = t.Rows[0].Accuracy[0]
+	for _, r := range t.Rows[1:] {
+		for d, acc := range r.Accuracy {
+			t.Mean[d] += (t.Peace - acc) / float64(len(Attacks))
+			t.Worst[d] = max(t.Worst[d], t.Peace-acc)
+		}
+	}
+	return t, nil
+}
+
+// ScoreRow is what a round scores, mean over repeats.
+type ScoreRow struct {
+	Name  string  `json:"name"`
+	Bytes float64 `json:"bytes,omitempty"` // of one client's message, mean
+	ACC   float64 `json:"acc"`
+	NLL   float64 `json:"nll"`
+	ECE   float64 `json:"ece"`
+}
+
+func (r *ScoreRow) add(s metric.Scores, n int) {
+	r.ACC, r.NLL, r.ECE = r.ACC+s.ACC/float64(n), r.NLL+s.NLL/float64(n), r.ECE+s.ECE/float64(n)
+}
+
+// RunLost measures rounds of which a share of the clients never comes: 0 to 50%.
+func RunLost(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow, error) {
+	b, err := newBench(ctx, p, o)
+	if err != nil {
+		return nil, err
+	}
+	var out []ScoreRow
+	for lost := 0; lost <= 50; lost += 10 {
+		row := ScoreRow{Name: fmt.Sprintf("%d%% lost", lost)}
+		for repeat := range o.Repeats {
+			all, err := b.uploads(ctx, repeat)
+			if err != nil {
+				return nil, err
+			}
+			s, _, err := b.score(ctx, all[:max(1, len(all)*(100-lost)/100)], repeat, false)
+			if err != nil {
+				return nil, err
+			}
+			row.add(s, o.Repeats)
+		}
+		out = append(out, row)
+	}
+	return out, nil
+}
+
+// RunPrecisions measures uploads of each element type, in the bytes of the whole message.
+func RunPrecisions(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow, error) {
+	b, err := newBench(ctx, p, o)
+	if err != nil {
+		return nil, err
+	}
+	digest := "00000000000000000000000000000000000000000000000000000000000000ff"
+	var out []ScoreRow
+	for _, precision := range []federate.Precision{federate.Single, federate.Half, federate.Int8} {
+		row := ScoreRow{Name: string(precision)}
+		for repeat := range o.Repeats {
+			all, err := b.uploads(ctx, repeat)
+			if err != nil {
+				return nil, err
+			}
+			for m, set := range all {
+				u := federate.Upload{Client: fmt.Sprintf("client-%03d", m), Model: digest, N: o.Points, Points: set, Precision: precision}
+				data, err := u.Encode()
+				if err != nil {
+					return nil, err
+				}
+				row.Bytes += float64(len(data)) / float64(len(all)*o.Repeats)
+				read, err := federate.Decode(data, federate.Expect{})
+				if err != nil {
+					return nil, err
+				}
+				all[m] = read.Points
+			}
+			s, _, err := b.score(ctx, all, repeat, false)
+			if err != nil {
+				return nil, err
+			}
+			row.add(s, o.Repeats)
+		}
+		out = append(out, row)
+	}
+	return out, nil
+}
