@@ -22,6 +22,7 @@ type runOutput struct {
 	Directory string         `json:"directory"`
 	Identity  string         `json:"identity"`
 	Notes     []string       `json:"notes,omitempty"`
+	Models    []string       `json:"models,omitempty"` // classifiers that were kept
 	Tables    []report.Table `json:"tables"`
 
 	resumed bool // all of it was there before
@@ -34,7 +35,7 @@ func bindWide(cmd *cobra.Command, wide *bool) {
 }
 
 func newRunCommand() *cobra.Command {
-	var asJSON, wide bool
+	var asJSON, wide, keep bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -59,6 +60,7 @@ The same settings and seed give the same results.jsonl, byte for byte, with any 
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tables as JSON")
+	cmd.Flags().BoolVar(&keep, "keep-models", false, "leave the classifiers of the first repeat's martingale posteriors in the run directory, for fmp predict")
 	bindWide(cmd, &wide)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -69,7 +71,7 @@ The same settings and seed give the same results.jsonl, byte for byte, with any 
 		}) {
 			return usageErrorf("--alpha is for skewed clients, and federation.partition is homogeneous: add --partition dirichlet, or both")
 		}
-		out, err := runExperiment(cmd, cfg)
+		out, err := runExperiment(cmd, cfg, keep)
 		if err != nil {
 			return err
 		}
@@ -90,12 +92,15 @@ func (o *runOutput) print(w io.Writer) error {
 	for _, n := range o.Notes {
 		fmt.Fprintf(w, "note: %s\n", n)
 	}
+	for _, m := range o.Models {
+		fmt.Fprintf(w, "classifier: %s\n", m)
+	}
 	_, err := fmt.Fprintf(w, "run directory: %s (report.html shows the figures)\n", o.Directory)
 	return err
 }
 
 // runExperiment does a whole run: images, features, methods, tables.
-func runExperiment(cmd *cobra.Command, cfg experiment.Config) (*runOutput, error) {
+func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool) (*runOutput, error) {
 	if _, err := experiment.Cells(&cfg); err != nil {
 		return nil, usageError(err)
 	}
@@ -106,6 +111,7 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config) (*runOutput, error
 	defer r.eng.Close()
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
+	r.keep = keep
 	return r.run(cmd.Context(), cfg, bar.report)
 }
 
@@ -113,6 +119,7 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config) (*runOutput, error
 type runner struct {
 	eng      engine.Engine
 	versions map[string]string
+	keep     bool               // the classifiers of the first repeat
 	shared   *experiment.Shared // with runs that go on beside; nil for a run by itself
 }
 
@@ -162,6 +169,11 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experi
 	}
 	if err := experiment.Inspect(ctx, p, dir); err != nil {
 		return nil, err
+	}
+	if r.keep {
+		if out.Models, err = experiment.KeepModels(ctx, p, dir); err != nil {
+			return nil, fmt.Errorf("--keep-models: %w", err)
+		}
 	}
 	return out, r.shared.Do(ctx, 1, func() (err error) {
 		out.Tables, err = report.Write(path)

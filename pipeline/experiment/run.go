@@ -301,25 +301,33 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 	return posterior.NewTask(in)
 }
 
-func runCell(ctx context.Context, c Config, test *posterior.Test, t *posterior.Task, cell Cell, p Partition, tuned *Tuned, threads int) (*Record, error) {
+// cellSettings are the method of a cell and what it runs with: the raw settings, or those that were chosen for it.
+func cellSettings(c Config, cell Cell, tuned *Tuned) (posterior.Method, posterior.Settings, *Choice, error) {
 	m, err := posterior.Lookup(cell.Method)
+	if err != nil {
+		return nil, posterior.Settings{}, nil, err
+	}
+	info := m.Info()
+	s, err := info.Raw(c.settings())
+	if err != nil || cell.Protocol != "tuned" {
+		return m, s, nil, err
+	}
+	choice, err := tuned.choice(cell.Partition, cell.Method)
+	if err != nil {
+		return nil, s, nil, err
+	}
+	s, err = choice.Apply(s)
+	return m, s, choice, err
+}
+
+func runCell(ctx context.Context, c Config, test *posterior.Test, t *posterior.Task, cell Cell, p Partition, tuned *Tuned, threads int) (*Record, error) {
+	m, s, choice, err := cellSettings(c, cell, tuned)
 	if err != nil {
 		return nil, err
 	}
 	info := m.Info()
-	s, err := info.Raw(c.settings())
-	if err != nil {
-		return nil, err
-	}
 	r := &Record{Cell: cell, Dataset: c.Dataset.Label(), Alpha: p.Alpha, Group: string(info.Group)}
-	if cell.Protocol == "tuned" {
-		choice, err := tuned.choice(cell.Partition, cell.Method)
-		if err != nil {
-			return nil, err
-		}
-		if s, err = choice.Apply(s); err != nil {
-			return nil, err
-		}
+	if choice != nil {
 		r.Temperature, r.More = choice.Temperature, choice.More
 	}
 	if r.Param = info.Param; r.Param != "" {

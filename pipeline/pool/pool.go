@@ -3,7 +3,6 @@ package pool
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -224,30 +223,5 @@ func (r *Round) Classifier(p *posterior.Result, rows, samples bool, command stri
 	}
 	f := r.Client
 	f.Seed, f.Command = r.Seed, command
-	return NewClassifier(p, features, samples, f, o)
-}
-
-// NewClassifier makes the model that predicts, of a posterior with one ensemble, behind the graph that makes its features
-// (nil: it takes feature rows). f says what the features are of (class names, preprocessing, extractor), o what the heads are
-// made from.
-func NewClassifier(p *posterior.Result, features *onnx.Model, samples bool, f models.Manifest, o models.Origin) (*onnx.Model, error) {
-	if len(p.Ensembles) != 1 {
-		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one", len(p.Ensembles))
-	}
-	parts := models.ClassifierParts{Features: features, Heads: p.Ensembles[0].Tensor(), Samples: samples}
-	if p.Coordinates != nil {
-		g, ok := p.Coordinates.(interface{ Graph() *onnx.Model })
-		if !ok {
-			return nil, fmt.Errorf("the heads are on coordinates (%T) that have no graph; write them as .npy", p.Coordinates)
-		}
-		parts.Coordinates = g.Graph()
-	}
-	config, err := json.Marshal(o)
-	if err != nil {
-		return nil, fmt.Errorf("origin of the classifier: %w", err)
-	}
-	return models.NewClassifier(parts, models.Manifest{
-		Mean: f.Mean, Std: f.Std, Layout: f.Layout, Resize: f.Resize, Classes: f.Classes, Extractor: f.Extractor, Licence: f.Licence,
-		TrainingData: f.TrainingData, Command: f.Command, Seed: f.Seed, Config: string(config),
-	})
+	return p.Classifier(features, samples, f, o)
 }

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/pipeline/evaluate"
+)
+
+// TestKeptModelsScoreAsTheRun: the classifiers that a run leaves score on the test images what its table says, to the last digit
+// printed; evaluate writes a page and a card; bad input is refused.
+func TestKeptModelsScoreAsTheRun(t *testing.T) {
+	emptyCache(t)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if code, _, errs := runFMP(t, "data", "synth", "-o", at("data"), "--train", "800", "--test", "150", "--seed", "3"); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	images, labels := at("data/t10k-images-idx3-ubyte"), at("data/t10k-labels-idx1-ubyte")
+	code, out, errs := runFMP(t, "run", "--dataset", at("data"), "--seeds", "1", "--clients", "3", "--points", "20", "--methods", "FMP,FMP-ISAB,MP,ANN",
+		"--extractor", shipped(t, models.KindExtractor), "--predictor", shipped(t, models.KindPredictor), "--embedding", shipped(t, models.KindEmbedding),
+		"--set", "conjugate.model=untrained", "--keep-models", "--json", "--out", at("run"))
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	var run runOutput
+	if err := json.Unmarshal([]byte(out), &run); err != nil {
+		t.Fatal(err)
+	}
+	if len(run.Models) != 3 {
+		t.Fatalf("kept %v, want the three martingale posteriors", run.Models)
+	}
+	for _, m := range run.Models {
+		code, out, errs := runFMP(t, "evaluate", m, images, "--labels", labels, "--json", "--report", at("page.html"), "--card", at("card.md"))
+		if code != exitOK {
+			t.Fatalf("%s: exit code %d: %s", m, code, errs)
+		}
+		var got evaluate.Result
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatal(err)
+		}
+		method := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(m), "homogeneous-shared-"), ".onnx")
+		found := false
+		for _, r := range run.Tables[0].Rows {
+			if r.Method != method {
+				continue
+			}
+			found = true
+			said := fmt.Sprintf("%.4f %.4f %.4f %.4f", r.ACC.Mean, r.ECE.Mean, r.NLL.Mean, r.Brier.Mean)
+			if is := fmt.Sprintf("%.4f %.4f %.4f %.4f", got.ACC, got.ECE, got.NLL, got.Brier); is != said {
+				t.Errorf("%s: ACC, ECE, NLL and Brier are %s; the run says %s", method, is, said)
+			}
+		}
+		if !found {
+			t.Errorf("no row of %s in the table", method)
+		}
+		n, right := 0, 0
+		for y, row := range got.Confusion {
+			right += row[y]
+			for _, k := range row {
+				n += k
+			}
+		}
+		if n != 150 || got.Images != 150 || float64(right)/150 != got.ACC || !(got.ACCLow < got.ACC && got.ACC < got.ACCHigh) {
+			t.Errorf("%s: %d images, %d right, ACC %v (%v to %v)", method, n, right, got.ACC, got.ACCLow, got.ACCHigh)
+		}
+		if last := got.Risk[len(got.Risk)-1]; last.Coverage != 1 || last.Risk < 1-got.ACC-1e-9 || last.Risk > 1-got.ACC+1e-9 {
+			t.Errorf("%s: the error rate at full coverage is %+v, ACC %v", method, last, got.ACC)
+		}
+		for name, want := range map[string]string{"page.html": "Surest mistakes", "card.md": "3 clients with 60 images"} {
+			text, err := os.ReadFile(at(name))
+			if err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("%s has no %q (%v)", name, want, err)
+			}
+			if strings.Contains(string(text), "https://") || strings.Contains(string(text), "<script src") {
+				t.Errorf("%s needs the network", name)
+			}
+		}
+	}
+	code, out, errs = runFMP(t, "evaluate", run.Models[0], images, "--labels", labels)
+	if code != exitOK || !strings.Contains(out, "of 150 images of 10 classes") || !strings.Contains(out, "confusion") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	for _, c := range []struct {
+		code int
+		want string
+		args []string
+	}{
+		{exitUsage, "--labels", []string{run.Models[0], images}},
+		{exitMissing, "gone", []string{run.Models[0], at("gone")}},
+		{exitMissing, "gone.onnx", []string{at("gone.onnx"), images}},
+		{exitUsage, "a CLASSIFIER IMAGES", []string{run.Models[0]}},
+		{exitUsage, "want the classifier", []string{shipped(t, models.KindClient), images, "--labels", labels}},
+		{exitUsage, "folders named by class", []string{run.Models[0], t.TempDir()}},
+	} {
+		if code, _, errs := runFMP(t, append([]string{"evaluate"}, c.args...)...); code != c.code || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit code %d and %q; want %d and %q", c.args, code, errs, c.code, c.want)
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package posterior
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"fmp/models"
+	"fmp/onnx"
+)
+
+// Classifier makes the model that predicts, of a result with one ensemble, behind the graph that makes its features
+// (models.FeatureGraph; nil: it takes feature rows). samples makes the single heads' probabilities an output. f says what the
+// features are of (class names, preprocessing, extractor), o what the heads are made from.
+func (r *Result) Classifier(features *onnx.Model, samples bool, f models.Manifest, o models.Origin) (*onnx.Model, error) {
+	if len(r.Ensembles) != 1 {
+		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one", len(r.Ensembles))
+	}
+	parts := models.ClassifierParts{Features: features, Heads: r.Ensembles[0].Tensor(), Samples: samples}
+	if r.Coordinates != nil {
+		g, ok := r.Coordinates.(interface{ Graph() *onnx.Model })
+		if !ok {
+			return nil, fmt.Errorf("the heads are on coordinates (%T) that have no graph", r.Coordinates)
+		}
+		parts.Coordinates = g.Graph()
+	}
+	config, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("origin of the classifier: %w", err)
+	}
+	return models.NewClassifier(parts, models.Manifest{
+		Mean: f.Mean, Std: f.Std, Layout: f.Layout, Resize: f.Resize, Classes: f.Classes, Extractor: f.Extractor, Licence: f.Licence,
+		TrainingData: f.TrainingData, Command: f.Command, Seed: f.Seed, Config: string(config),
+	})
+}
