@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build edge-all setup demo test test-short test-386 race fuzz ci vet lint fmt docs figures generate bench conformance clean help
+.PHONY: all build edge-all setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench conformance clean help
 
 all: build
 
@@ -67,6 +67,13 @@ race: setup ## the race detector where goroutines share memory, on the short tes
 	$(GO) test -race -short ./onnx/engine/... ./onnx/train ./featurize/extractor ./featurize/dataset ./pipeline/erm ./pipeline/experiment \
 	  ./pipeline/meta ./pipeline/metric ./pipeline/posterior ./pipeline/sample ./cmd/fmp-edge
 
+# A database that cannot be reached is no finding: it is said, and is no failure.
+VULNDB ?= https://vuln.go.dev
+vuln: ## known vulnerabilities of what is linked (govulncheck), where their database can be reached
+	@if curl -fsS -m 20 -o /dev/null $(VULNDB)/index/db.json; then \
+	  $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) ./...; \
+	else echo 'make vuln: the database of vulnerabilities at $(VULNDB) cannot be reached from here: nothing was checked'; fi
+
 FUZZ ?= -time 3s
 fuzz: ## every fuzz target for a few seconds
 	nice $(GO) run ./docs/fuzz $(FUZZ)
@@ -79,6 +86,7 @@ docs: build ## pages of every command and setting in docs, and the table of mode
 	$(CLEAN) $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
 	$(GO) test ./docs -run "TestReadmeListsTheModels|TestResultsPage" -update
 	$(GO) run ./docs/fuzz -book docs/fuzz/book.txt -table docs/testing.md
+	$(GO) run ./docs/notices THIRD_PARTY.md
 
 figures: setup build ## the pictures in README.md and docs (needs Chromium; docs/screenshots.sh)
 	$(GO) run ./docs/figures/martingale docs/figures/martingale.svg
