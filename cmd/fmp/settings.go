@@ -105,6 +105,9 @@ func bindSettings(cmd *cobra.Command, target validated, aliases map[string]strin
 			text = "" // the help then shows no default
 		}
 		flags.Var(&settingFlag{text: text, kind: kindName(f.value.Type())}, f.key, usage)
+		if f.value.Kind() == reflect.Bool {
+			flags.Lookup(f.key).NoOptDefVal = "true" // --KEY alone turns it on
+		}
 		complete := cobra.NoFileCompletions
 		switch values := choices[f.key]; {
 		case f.key == "dataset.name":

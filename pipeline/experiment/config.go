@@ -176,6 +176,13 @@ type Scores struct {
 	// Coverage holds the posteriors' 90% intervals against what all rows of corpus and clients' part would give. Default
 	// true.
 	Coverage bool `mapstructure:"coverage" yaml:"coverage" json:"coverage" doc:"hold 90% intervals against the limit of infinite data"`
+	// Other are images that show none of the classes: names of data sets (their test images), inverted (the test images with
+	// black and white exchanged), noise (uniform pixels). Default none.
+	Other []string `mapstructure:"other" yaml:"other,flow" json:"other" doc:"images of none of the classes that predictions are told apart from: data sets, inverted, noise"`
+	// Corruptions spoils the test images in eight ways and five severities each (see fmp/featurize/corrupt). Default false.
+	Corruptions bool `mapstructure:"corruptions" yaml:"corruptions" json:"corruptions" doc:"score spoiled test images: eight corruptions, five severities"`
+	// Images is how many images of each kind there are at most, 10 to 100000. Default 1000.
+	Images int `mapstructure:"images" yaml:"images" json:"images" doc:"other images, and spoiled ones of a kind and severity, at most"`
 }
 
 // Engine is what executes models.
@@ -228,7 +235,7 @@ func Default() Config {
 		Engine:     Engine{Name: "auto", Provider: "cpu"},
 		Tasks:      Tasks{Labels: "permuted"},
 		Tuning:     Tuning{Tasks: 4, Points: 500},
-		Scores:     Scores{Coverage: true},
+		Scores:     Scores{Coverage: true, Other: []string{}, Images: 1000},
 	}
 }
 
@@ -361,6 +368,14 @@ func (c *Config) Validate() error {
 	choice("engine.provider", c.Engine.Provider, "cpu", "cuda", "coreml", "dml")
 	integer("engine.threads", c.Engine.Threads, 0, 1024)
 	choice("tasks.labels", c.Tasks.Labels, "permuted", "fixed")
+	for i, name := range c.Scores.Other {
+		if name == "" || name == c.Dataset.Name || slices.Contains(c.Scores.Other[:i], name) {
+			fail("scores.other", c.Scores.Other, "names of other data sets, inverted and noise, each once", "give others, or none")
+		}
+	}
+	if len(c.Scores.Other) > 0 || c.Scores.Corruptions {
+		integer("scores.images", c.Scores.Images, 10, 100_000)
+	}
 	integer("tuning.tasks", c.Tuning.Tasks, 1, 100)
 	integer("tuning.points", c.Tuning.Points, 10, 100_000)
 	return errors.Join(errs...)

@@ -155,6 +155,9 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versi
 	if l.corpus != "" {
 		p.Manifest.Data["corpus"] = l.corpus
 	}
+	for name, digest := range l.others {
+		p.Manifest.Data["other: "+name] = digest
+	}
 	p.Manifest.Sizes = map[string]int{"dx": f.Dx, "classes": len(ds.Classes), "clients": p.Data.Clients.Len(), "test": len(p.Data.TestLabels), "upload": em.S, "noise": pm.D}
 	if p.Data.Corpus != nil {
 		p.Manifest.Sizes["corpus"] = p.Data.Corpus.Len()
@@ -175,7 +178,9 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	}
 	defer func() { l.set.Train.Images, l.features.Train.Features = dataset.Images{}, nil }()
 	if !c.Open() {
-		l.data, err = banks(l.features, c.Dataset.Test)
+		if l.data, err = banks(l.features, c.Dataset.Test); err == nil {
+			l.data.Shifts = l.shifts
+		}
 		return l, err
 	}
 	d := c.Dataset
@@ -194,6 +199,7 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	if t.data, err = banks(t.features, d.Test); err != nil {
 		return nil, err
 	}
+	t.data.Shifts = t.shifts
 	part := l.features.Select(l.features.Splits.Corpus)
 	if part.N > 0 {
 		if t.data.Corpus, err = task.NewBank(part.Features, l.features.Dx, part.Labels, len(l.set.Classes)); err != nil {
@@ -227,11 +233,14 @@ func see(ctx context.Context, c Config, d Dataset, before *featurize.Features, e
 		cfg.Stats = before.Stats
 	}
 	// The run needs features only; the extractor's sessions go as soon as they are there.
-	f, err := featurize.Run(ctx, ds, x, cfg)
+	l := &loaded{set: ds, extractor: x}
+	if l.features, err = featurize.Run(ctx, ds, x, cfg); err == nil && (before != nil || !c.Open()) {
+		l.shifts, l.others, err = c.Scores.shifts(ctx, c, ds, x, l.features.Stats, progress)
+	}
 	if err = errors.Join(err, x.Close()); err != nil {
 		return nil, err
 	}
-	return &loaded{set: ds, extractor: x, features: f}, nil
+	return l, nil
 }
 
 func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor.Extractor, error) {

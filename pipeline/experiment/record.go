@@ -43,6 +43,8 @@ type Record struct {
 	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`
 	// Coverage of the method's intervals against the limit of infinite data; nil where it has none.
 	Coverage *posterior.Coverage `json:"coverage,omitempty"`
+	// Shifted are scores on other and on spoiled images, where the settings ask for them.
+	Shifted []posterior.Shifted `json:"shifted,omitempty"`
 	// BySamples scores the first samples of the ensemble, for methods with one ensemble of several.
 	BySamples []posterior.Prefix `json:"by_samples,omitempty"`
 }

@@ -25,6 +25,8 @@ type Data struct {
 	// Test holds len(TestLabels) rows of features; it is used for the reported figures and nothing else.
 	Test       []float32
 	TestLabels []int
+	// Shifts are other and spoiled images' features, as the settings ask for.
+	Shifts []posterior.Shift
 }
 
 // Compressor makes clients' uploads (fmp/pipeline/compress).
@@ -226,7 +228,7 @@ const jointBatches = 1000
 
 // test is what all methods are scored on; sets too small for neighbourhoods have no joint scores.
 func (d *Data) test(c Config) (*posterior.Test, error) {
-	t := &posterior.Test{Features: d.Test, Labels: d.TestLabels}
+	t := &posterior.Test{Features: d.Test, Labels: d.TestLabels, Shifts: d.Shifts}
 	if len(d.TestLabels) < metric.Neighbours {
 		return t, nil
 	}
@@ -341,7 +343,7 @@ func runCell(ctx context.Context, c Config, test *posterior.Test, t *posterior.T
 	if err != nil {
 		return nil, err
 	}
-	r.Scores, r.BySamples, r.Coverage = scored.Scores, scored.First, scored.Coverage
+	r.Scores, r.BySamples, r.Coverage, r.Shifted = scored.Scores, scored.First, scored.Coverage, scored.Shifted
 	r.UploadBytes, r.Diagnostics = res.UploadBytes, res.Diagnostics
 	return r, nil
 }

@@ -11,6 +11,7 @@ import (
 	"fmp/featurize"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
+	"fmp/pipeline/posterior"
 )
 
 // Shared is what runs of one program that go on at the same time have in common: a number of threads, and
@@ -36,6 +37,8 @@ type loaded struct {
 	set       *dataset.Dataset // without its training images
 	extractor *extractor.Extractor
 	features  *featurize.Features // without its rows
+	shifts    []posterior.Shift   // of the settings scores.other and scores.corruptions
+	others    map[string]string   // digests of the other data sets
 	corpus    string              // digest of the corpus's features where it is of other images; else ""
 	data      *Data
 }
@@ -115,12 +118,18 @@ func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
 // dataKey names the settings that decide feature rows and their parts.
 func dataKey(c Config) (string, error) {
 	c.Suit()
+	c.Scores.Coverage = false
+	if len(c.Scores.Other) == 0 && !c.Scores.Corruptions {
+		c.Seed = 0 // nothing of the data is drawn
+	}
 	b, err := json.Marshal(struct {
 		D    Dataset
 		C    Corpus
 		X    Extractor
 		E, P string
-	}{c.Dataset, c.Corpus, c.Extractor, c.Engine.Name, c.Engine.Provider})
+		S    Scores
+		Seed uint64
+	}{c.Dataset, c.Corpus, c.Extractor, c.Engine.Name, c.Engine.Provider, c.Scores, c.Seed})
 	if err != nil {
 		return "", fmt.Errorf("settings of the data: %w", err)
 	}

@@ -19,7 +19,7 @@ type Prefix struct {
 }
 
 // prefixes are the ensemble sizes that scores against S are for.
-var prefixes = []int{1, 2, 5, 10, 20, 40, 80, 100, 160, 320, 640}
+var prefixes = []int{1, 2, 5, 10, 20, 40, 100, 200, 400}
 
 // Test is labelled points that results are scored on: n x dx features, row-major, and one class a row.
 type Test struct {
@@ -30,6 +30,8 @@ type Test struct {
 	// Limit is what softmax regressions on the features end with as data grow (LimitHead); nil: coverage is not measured
 	// but of results with limits of their own.
 	Limit *Theta
+	// Shifts are points from elsewhere that are scored beside.
+	Shifts []Shift
 }
 
 // Report is what a result scored.
@@ -39,6 +41,8 @@ type Report struct {
 	First []Prefix
 	// Coverage is nil for single heads and where no limit is known.
 	Coverage *Coverage
+	// Shifted is what it scored on the test's shifts, in their order.
+	Shifted []Shifted
 }
 
 // Score scores a result: its ensemble, or the mean of the scores of its ensembles.
@@ -93,7 +97,10 @@ func (k *Test) Score(ctx context.Context, r *Result, threads int) (*Report, erro
 	if out.Scores, err = metric.Mean(all); err != nil {
 		return nil, err
 	}
-	out.Coverage, err = k.coverage(ctx, r, rows, threads)
+	if out.Coverage, err = k.coverage(ctx, r, rows, threads); err != nil {
+		return nil, err
+	}
+	out.Shifted, err = k.shifted(ctx, r, rows, threads)
 	return out, err
 }
 

@@ -390,16 +390,18 @@ func (powersOfTwo) Ticks(lo, hi float64) []plot.Tick {
 	return out
 }
 
-// samplesFigure is ECE and NLL against the number of posterior samples. It is nil where no method has any.
+// samplesFigure is ECE, NLL and, where it was measured, joint NLL against the number of posterior samples. It is nil where no method has any.
 func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	e, n := newPlot("Expected calibration error", "posterior samples S", ""), newPlot("Negative log-likelihood", "posterior samples S", "")
+	joint := newPlot("Joint negative log-likelihood", "posterior samples S", "")
+	hasJoint := false
 	var ticks plot.ConstantTicks
 	for i := range t.Rows {
 		row := &t.Rows[i]
 		if row.Control() {
 			continue
 		}
-		type sum struct{ ece, nll, n float64 }
+		type sum struct{ ece, nll, joint, n float64 }
 		at := map[int]*sum{}
 		for _, r := range rs {
 			if r.Method != row.Method || r.Partition != t.Partition || r.Protocol != t.Protocol {
@@ -411,6 +413,10 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 				}
 				s := at[p.Samples]
 				s.ece, s.nll, s.n = s.ece+p.ECE, s.nll+p.NLL, s.n+1
+				if p.Joint != nil {
+					hasJoint = true
+					s.joint += p.Joint.Near
+				}
 			}
 		}
 		var sizes []int
@@ -418,11 +424,12 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 			sizes = append(sizes, k)
 		}
 		slices.Sort(sizes)
-		var ece, nll plotter.XYs
+		var ece, nll, together plotter.XYs
 		for _, k := range sizes {
 			s := at[k]
 			ece = append(ece, plotter.XY{X: float64(k), Y: s.ece / s.n})
 			nll = append(nll, plotter.XY{X: float64(k), Y: s.nll / s.n})
+			together = append(together, plotter.XY{X: float64(k), Y: s.joint / s.n})
 		}
 		if len(sizes) < 2 {
 			continue
@@ -440,22 +447,32 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		if err := series(n, row, nll, dashed); err != nil {
 			return nil, err
 		}
+		if err := series(joint, row, together, dashed); err != nil {
+			return nil, err
+		}
 	}
 	if len(ticks) == 0 {
 		return nil, nil
 	}
-	e.Legend = plot.NewLegend()
-	for _, p := range []*plot.Plot{e, n} {
+	plots := []*plot.Plot{e, n}
+	if hasJoint {
+		plots = append(plots, joint)
+	}
+	for _, p := range plots {
+		if p != plots[len(plots)-1] {
+			p.Legend = plot.NewLegend()
+		}
 		grid(p, false, true)
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
 		p.X.Max = ticks[len(ticks)-1].Value * 1.1
 		p.X.Min = ticks[0].Value / 1.1
 	}
-	n.X.Max *= math.Pow(n.X.Max/n.X.Min, 0.45)
-	n.Legend.Top = true
+	last := plots[len(plots)-1]
+	last.X.Max *= math.Pow(last.X.Max/last.X.Min, 0.45)
+	last.Legend.Top = true
 	return &Figure{Name: "samples-" + t.suffix(), Title: "Calibration against the number of posterior samples",
 		Caption: "The predictions of the first S samples of each method's ensemble, mean over the repeats. Dashed: centralised.",
-		Plots:   [][]*plot.Plot{{e, n}}, Panels: true, Width: 7.5 * vg.Inch, Height: 3 * vg.Inch}, nil
+		Plots:   [][]*plot.Plot{plots}, Panels: true, Width: vg.Length(len(plots)) * 3.75 * vg.Inch, Height: 3 * vg.Inch}, nil
 }
 
 // viewFigure is a client's points, its upload and the drawn points in the plane. It is nil without a view.

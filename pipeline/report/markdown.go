@@ -53,6 +53,9 @@ func Markdown(w io.Writer, ts []Table) error {
 			}
 			fmt.Fprintf(&b, " %s |\n", p)
 		}
+		for _, g := range t.sideTables() {
+			g.markdown(&b)
+		}
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("writing Markdown: %w", err)

@@ -43,6 +43,7 @@ type pageTable struct {
 	HasPrinted bool
 	Tuned      bool
 	Groups     []pageGroup
+	Grids      []sideTable
 	Figures    []pageFigure
 	Open       bool
 }
@@ -173,7 +174,7 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 }
 
 func tableForPage(t *Table, figures []*Figure) (pageTable, error) {
-	out := pageTable{Title: t.title(), Tuned: t.tuned()}
+	out := pageTable{Title: t.title(), Tuned: t.tuned(), Grids: t.sideTables()}
 	shown := t.columns()
 	for _, c := range shown {
 		out.Headings = append(out.Headings, headings[c])

@@ -36,6 +36,7 @@ func records(dataset string) []experiment.Record {
 					rec.Curve[b] = metric.Bin{Count: float64(10 * b), Confidence: (float64(b) + 0.5) / metric.Bins, Accuracy: r.Float64()}
 				}
 				rec.Uncertainty = &metric.Uncertainty{Joint: &metric.Joint{Near: r.Float64(), Random: r.Float64()}, AURC: r.Float64(), Disagreement: 0.01}
+				rec.Shifted = []posterior.Shifted{{Name: "noise", Entropy: 0.75, Disagreement: 0.25}, {Name: "jpeg", Severity: 1, ACC: 0.6, ECE: 0.1, NLL: 1}, {Name: "contrast", Severity: 1, ACC: 0.2, ECE: 0.3, NLL: 2}}
 				if i%2 == 0 {
 					rec.BySamples = []posterior.Prefix{{Samples: 1, ECE: 0.2, NLL: 2}, {Samples: 5, ECE: 0.1, NLL: 1}}
 				}
@@ -123,7 +124,7 @@ func TestTunedTablesNameTheValues(t *testing.T) {
 	rs := records("digits")
 	for _, protocol := range []string{"shared", "tuned"} {
 		for i := range rs {
-			rs[i].Protocol, rs[i].Param, rs[i].Value = protocol, "l2", 0.0123
+			rs[i].Protocol, rs[i].Param, rs[i].Value, rs[i].Shifted = protocol, "l2", 0.0123, nil
 		}
 		ts, err := Tables(rs, 10)
 		if err != nil {
@@ -160,6 +161,33 @@ func TestTunedTablesNameTheValues(t *testing.T) {
 		}
 		if len(cells) != 1 {
 			t.Errorf("Markdown: rows of different lengths: %v", cells)
+		}
+	}
+}
+
+// TestShiftedImages: other images by name, spoiled ones by severity, mean over the corruptions; in all formats but LaTeX.
+func TestShiftedImages(t *testing.T) {
+	ts, err := Tables(records("digits"), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range ts[0].Shifted {
+		if s.Severity == 1 && math.Abs(s.ACC.Mean-0.4) > 1e-12 || s.Severity == 0 && s.Entropy.Mean != 0.75 {
+			t.Errorf("%+v", s)
+		}
+	}
+	if n := len(ts[0].Shifted); n != 2*len(posterior.All()) {
+		t.Errorf("%d figures of %d methods", n, len(posterior.All()))
+	}
+	var text, md bytes.Buffer
+	if err := errors.Join(Text(&text, ts, true, false), Markdown(&md, ts)); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]string{"text": text.String(), "Markdown": md.String()} {
+		for _, want := range []string{"0.7500 / 0.2500", "0.400 / 0.200 / 1.500", "noise"} {
+			if !strings.Contains(s, want) {
+				t.Errorf("%s has no %q", name, want)
+			}
 		}
 	}
 }

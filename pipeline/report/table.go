@@ -25,6 +25,8 @@ type Table struct {
 	// Chance is the accuracy of guessing, 1/C; what the prior-only row must be near.
 	Chance float64 `json:"chance"`
 	Rows   []Row   `json:"rows"`
+	// Shifted are figures on other and on spoiled images, where the run has them.
+	Shifted []Shifted `json:"shifted,omitempty"`
 }
 
 // Figures are what is measured of a method, each as a mean over repeats with its interval. One that a run did not
@@ -138,6 +140,16 @@ func Tables(rs []experiment.Record, classes int) ([]Table, error) {
 		t := Table{Dataset: part[0].Dataset, Partition: k.partition, Alpha: part[0].Alpha, Protocol: k.protocol}
 		if classes > 0 {
 			t.Chance = 1 / float64(classes)
+		}
+		var methods []string
+		for _, r := range part {
+			if !slices.Contains(methods, r.Method) {
+				methods = append(methods, r.Method)
+			}
+		}
+		var err error
+		if t.Shifted, err = shifted(part, methods); err != nil {
+			return nil, fmt.Errorf("table of %s: %w", k.partition, err)
 		}
 		for len(part) > 0 {
 			method := part[0].Method

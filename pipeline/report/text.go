@@ -168,6 +168,11 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 			b.WriteByte('\n')
 		}
 		b.WriteByte('\n')
+		if wide {
+			for _, g := range t.sideTables() {
+				g.text(&b)
+			}
+		}
 	}
 	if len(ts) > 0 && ts[0].Repeats > 1 {
 		fmt.Fprintf(&b, "± is the half-width of the %g%% t-interval over repeats.", Level*100)

@@ -1,0 +1,245 @@
+// Package corrupt spoils images in five severities, to see whether probabilities stay true where accuracy falls
+// (Hendrycks and Dietterich 2019, "Benchmarking neural network robustness to common corruptions and perturbations",
+// arXiv 1903.12261). The corruptions are of the kinds of that benchmark and about of the strengths that it has for images of
+// 32 x 32; the images are our own and not its files. Its weather and its motions are left out.
+package corrupt
+
+import (
+	"bytes"
+	"fmt"
+	"image/jpeg"
+	"math"
+	"math/rand/v2"
+	"strings"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/imagefile"
+)
+
+// Severities are 1, the mildest, to Severities.
+const Severities = 5
+
+// kind is one corruption: a strength a severity, and what it does to an image [H, W, Ch] of values 0 to 1, in place. Values
+// beyond 0 and 1 are cut off afterwards.
+type kind struct {
+	name     string
+	strength [Severities]float64
+	do       func(im *picture, strength float64, r *rand.Rand) error
+}
+
+// picture is one image of values 0 to 1.
+type picture struct {
+	h, w, ch int
+	v        []float64
+}
+
+var kinds = []kind{
+	{"gaussian-noise", [Severities]float64{0.04, 0.06, 0.08, 0.09, 0.10}, func(im *picture, s float64, r *rand.Rand) error {
+		for i := range im.v {
+			im.v[i] += s * r.NormFloat64()
+		}
+		return nil
+	}},
+	// Photons at this many a unit of light.
+	{"shot-noise", [Severities]float64{500, 250, 100, 75, 50}, func(im *picture, s float64, r *rand.Rand) error {
+		for i, v := range im.v {
+			im.v[i] = distuv.Poisson{Lambda: max(v*s, 1e-9), Src: r}.Rand() / s
+		}
+		return nil
+	}},
+	// The share of values that become black or white.
+	{"impulse-noise", [Severities]float64{0.01, 0.02, 0.03, 0.05, 0.07}, func(im *picture, s float64, r *rand.Rand) error {
+		for i := range im.v {
+			if r.Float64() < s {
+				im.v[i] = float64(r.IntN(2))
+			}
+		}
+		return nil
+	}},
+	// Standard deviation in pixels of an image 32 wide.
+	{"gaussian-blur", [Severities]float64{0.4, 0.6, 0.7, 0.8, 1}, func(im *picture, s float64, _ *rand.Rand) error {
+		im.blur(s * float64(im.w) / 32)
+		return nil
+	}},
+	// The share of contrast that is left.
+	{"contrast", [Severities]float64{0.75, 0.5, 0.4, 0.3, 0.15}, func(im *picture, s float64, _ *rand.Rand) error {
+		for c := range im.ch {
+			var mean float64
+			for i := c; i < len(im.v); i += im.ch {
+				mean += im.v[i] / float64(im.h*im.w)
+			}
+			for i := c; i < len(im.v); i += im.ch {
+				im.v[i] = mean + s*(im.v[i]-mean)
+			}
+		}
+		return nil
+	}},
+	// Light that is added.
+	{"brightness", [Severities]float64{0.05, 0.1, 0.15, 0.2, 0.3}, func(im *picture, s float64, _ *rand.Rand) error {
+		for i := range im.v {
+			im.v[i] += s
+		}
+		return nil
+	}},
+	// The share of the width and height that is left; less than in the benchmark, whose mildest two differ by alignment alone.
+	{"pixelate", [Severities]float64{0.75, 0.65, 0.55, 0.45, 0.35}, func(im *picture, s float64, _ *rand.Rand) error {
+		im.pixelate(s)
+		return nil
+	}},
+	// The quality of a JPEG.
+	{"jpeg", [Severities]float64{80, 65, 58, 50, 40}, func(im *picture, s float64, _ *rand.Rand) error { return im.compress(int(s)) }},
+}
+
+// Names are the kinds of corruption.
+func Names() []string {
+	var out []string
+	for _, k := range kinds {
+		out = append(out, k.name)
+	}
+	return out
+}
+
+// Apply is images with the corruption called name at a severity of 1 to Severities; randomness comes from r, image by image.
+func Apply(images *dataset.Images, name string, severity int, r *rand.Rand) (*dataset.Images, error) {
+	if severity < 1 || severity > Severities {
+		return nil, fmt.Errorf("corruption %s: severity %d; allowed are 1 to %d", name, severity, Severities)
+	}
+	for _, k := range kinds {
+		if k.name != name {
+			continue
+		}
+		return each(images, func(im *picture) error { return k.do(im, k.strength[severity-1], r) })
+	}
+	return nil, fmt.Errorf("no corruption %q; there are %s", name, strings.Join(Names(), ", "))
+}
+
+// Inverted is images with black and white exchanged: what no class of theirs looks like.
+func Inverted(images *dataset.Images) *dataset.Images {
+	out := *images
+	out.Pix = make([]uint8, len(images.Pix))
+	for i, v := range images.Pix {
+		out.Pix[i] = 255 - v
+	}
+	return &out
+}
+
+// Noise is n images of the same shape with independent uniform pixels.
+func Noise(images *dataset.Images, n int, r *rand.Rand) *dataset.Images {
+	out := &dataset.Images{N: n, H: images.H, W: images.W, Ch: images.Ch, Pix: make([]uint8, n*images.H*images.W*images.Ch)}
+	for i := range out.Pix {
+		out.Pix[i] = uint8(r.IntN(256))
+	}
+	return out
+}
+
+// Shaped is images, resized and in colours as those of another data set.
+func Shaped(images, like *dataset.Images) *dataset.Images {
+	fit := imagefile.Fit{H: like.H, W: like.W, Ch: like.Ch, Resize: imagefile.Stretch}
+	out := &dataset.Images{N: images.N, H: like.H, W: like.W, Ch: like.Ch, Pix: make([]uint8, images.N*fit.Size())}
+	for i := range images.N {
+		fit.Pixels(imagefile.Raw(images.At(i), images.H, images.W, images.Ch), out.At(i))
+	}
+	return out
+}
+
+func each(images *dataset.Images, do func(*picture) error) (*dataset.Images, error) {
+	out := *images
+	out.Pix = make([]uint8, len(images.Pix))
+	im := &picture{h: images.H, w: images.W, ch: images.Ch, v: make([]float64, images.H*images.W*images.Ch)}
+	for i := range images.N {
+		for j, v := range images.At(i) {
+			im.v[j] = float64(v) / 255
+		}
+		if err := do(im); err != nil {
+			return nil, fmt.Errorf("image %d: %w", i, err)
+		}
+		im.pixels(out.At(i))
+	}
+	return &out, nil
+}
+
+// pixels writes the values, cut off at 0 and 1.
+func (p *picture) pixels(to []uint8) {
+	for j, v := range p.v {
+		to[j] = uint8(math.Round(255 * min(max(v, 0), 1)))
+	}
+}
+
+// blur convolves rows, then columns, with a Gaussian of three standard deviations; pixels beyond the edge are the edge's.
+func (p *picture) blur(sd float64) {
+	reach := int(math.Ceil(3 * sd))
+	kernel := make([]float64, 2*reach+1)
+	var sum float64
+	for i := range kernel {
+		d := float64(i-reach) / sd
+		kernel[i] = math.Exp(-d * d / 2)
+		sum += kernel[i]
+	}
+	out := make([]float64, len(p.v))
+	for axis := range 2 {
+		for y := range p.h {
+			for x := range p.w {
+				for c := range p.ch {
+					var v float64
+					for i, k := range kernel {
+						sx, sy := x, y
+						if axis == 0 {
+							sx = min(max(x+i-reach, 0), p.w-1)
+						} else {
+							sy = min(max(y+i-reach, 0), p.h-1)
+						}
+						v += k / sum * p.v[(sy*p.w+sx)*p.ch+c]
+					}
+					out[(y*p.w+x)*p.ch+c] = v
+				}
+			}
+		}
+		p.v, out = out, p.v
+	}
+}
+
+// pixelate shrinks the image by averaging to a share of its width and height, and enlarges it again by repeating pixels.
+func (p *picture) pixelate(share float64) {
+	h, w := max(1, int(float64(p.h)*share)), max(1, int(float64(p.w)*share))
+	small := make([]float64, h*w*p.ch)
+	for y := range h {
+		for x := range w {
+			y0, y1 := float64(y)*float64(p.h)/float64(h), float64(y+1)*float64(p.h)/float64(h)
+			x0, x1 := float64(x)*float64(p.w)/float64(w), float64(x+1)*float64(p.w)/float64(w)
+			for sy := int(y0); sy < min(int(math.Ceil(y1)), p.h); sy++ {
+				for sx := int(x0); sx < min(int(math.Ceil(x1)), p.w); sx++ {
+					area := (min(y1, float64(sy+1)) - max(y0, float64(sy))) * (min(x1, float64(sx+1)) - max(x0, float64(sx)))
+					for c := range p.ch {
+						small[(y*w+x)*p.ch+c] += area / ((y1 - y0) * (x1 - x0)) * p.v[(sy*p.w+sx)*p.ch+c]
+					}
+				}
+			}
+		}
+	}
+	for y := range p.h {
+		for x := range p.w {
+			copy(p.v[(y*p.w+x)*p.ch:][:p.ch], small[(y*h/p.h*w+x*w/p.w)*p.ch:])
+		}
+	}
+}
+
+// compress encodes the image as a JPEG and decodes it again.
+func (p *picture) compress(quality int) error {
+	pix := make([]uint8, len(p.v))
+	p.pixels(pix)
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, imagefile.Raw(pix, p.h, p.w, p.ch), &jpeg.Options{Quality: quality}); err != nil {
+		return fmt.Errorf("JPEG: %w", err)
+	}
+	decoded, err := imagefile.Decode(b.Bytes())
+	if err != nil {
+		return fmt.Errorf("JPEG: %w", err)
+	}
+	imagefile.Fit{H: p.h, W: p.w, Ch: p.ch}.Pixels(decoded, pix)
+	for j, v := range pix {
+		p.v[j] = float64(v) / 255
+	}
+	return nil
+}

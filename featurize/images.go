@@ -1,0 +1,38 @@
+package featurize
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+)
+
+// Rows computes, or reads from the cache folder (see [Config]), the features of further images of a data set's shape,
+// standardised by stats, where given.
+func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor, stats *Stats, cache string, progress func(done, total int)) ([]float32, error) {
+	h := sha256.New()
+	for _, v := range []int{images.N, images.H, images.W, images.Ch} {
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], uint64(v))
+		h.Write(b[:])
+	}
+	h.Write(images.Pix)
+	path := cachePath(cache, &dataset.Dataset{Digest: "images " + hex.EncodeToString(h.Sum(nil))}, x)
+	rows, _ := loadRows(path, images.N, x.Dx())
+	if rows == nil {
+		var err error
+		if rows, err = x.Features(ctx, images, progress); err != nil {
+			return nil, fmt.Errorf("features of %d images: %w", images.N, err)
+		}
+		// Without a cache the features are as right, and will be computed again.
+		_ = saveRows(path, rows, x.Dx())
+	}
+	if stats != nil {
+		stats.Apply(rows)
+	}
+	return rows, nil
+}

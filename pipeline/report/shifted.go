@@ -1,0 +1,149 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/metric"
+)
+
+// Shifted is one method's figures on images of one kind that are not the test images as they are: others (Severity 0), or
+// spoiled ones of a severity, mean over the kinds of corruption.
+type Shifted struct {
+	Method   string `json:"method"`
+	Name     string `json:"name,omitempty"` // of other images
+	Severity int    `json:"severity,omitempty"`
+	// ACC, ECE and NLL are of spoiled images; Entropy and Disagreement areas under the ROC curve that tell other images
+	// from test images.
+	ACC          metric.Interval `json:"acc,omitzero"`
+	ECE          metric.Interval `json:"ece,omitzero"`
+	NLL          metric.Interval `json:"nll,omitzero"`
+	Entropy      metric.Interval `json:"auroc_entropy,omitzero"`
+	Disagreement metric.Interval `json:"auroc_disagreement,omitzero"`
+}
+
+// shifted sums up the records of one table, whose methods are in order.
+func shifted(rs []experiment.Record, methods []string) ([]Shifted, error) {
+	type key struct {
+		method, name string
+		severity     int
+	}
+	type figures [5][]float64 // one figure a repeat
+	var order []key
+	values := map[key]*figures{}
+	for _, r := range rs {
+		type sum struct{ acc, ece, nll, n float64 }
+		bySeverity := map[int]*sum{}
+		take := func(k key) *figures {
+			if values[k] == nil {
+				values[k] = &figures{}
+				order = append(order, k)
+			}
+			return values[k]
+		}
+		for _, s := range r.Shifted {
+			if s.Severity > 0 {
+				if bySeverity[s.Severity] == nil {
+					bySeverity[s.Severity] = &sum{}
+				}
+				m := bySeverity[s.Severity]
+				m.acc, m.ece, m.nll, m.n = m.acc+s.ACC, m.ece+s.ECE, m.nll+s.NLL, m.n+1
+				continue
+			}
+			v := take(key{r.Method, s.Name, 0})
+			v[3] = append(v[3], s.Entropy)
+			if s.Disagreement > 0 {
+				v[4] = append(v[4], s.Disagreement)
+			}
+		}
+		for severity := 1; severity <= len(bySeverity); severity++ {
+			if m := bySeverity[severity]; m != nil {
+				v := take(key{r.Method, "", severity})
+				v[0], v[1], v[2] = append(v[0], m.acc/m.n), append(v[1], m.ece/m.n), append(v[2], m.nll/m.n)
+			}
+		}
+	}
+	slices.SortStableFunc(order, func(a, b key) int {
+		return slices.Index(methods, a.method) - slices.Index(methods, b.method)
+	})
+	var out []Shifted
+	for _, k := range order {
+		s := Shifted{Method: k.method, Name: k.name, Severity: k.severity}
+		for i, to := range []*metric.Interval{&s.ACC, &s.ECE, &s.NLL, &s.Entropy, &s.Disagreement} {
+			if len(values[k][i]) == 0 {
+				continue
+			}
+			var err error
+			if *to, err = metric.Estimate(values[k][i], Level); err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", k.method, k.name, err)
+			}
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// sideTable is a small table beside the main one.
+type sideTable struct {
+	Title    string
+	Headings []string // of the cells; the first column has none
+	Rows     []sideRow
+}
+
+type sideRow struct {
+	Label string
+	Cells []string
+}
+
+// sideTables are the tables of other and of spoiled images; none where the run had none.
+func (t *Table) sideTables() []sideTable {
+	other := sideTable{Title: "Other images: area under the ROC curve by entropy / by disagreement of the samples"}
+	spoiled := sideTable{Title: "Spoiled images, mean over the corruptions, by severity: ACC / ECE / NLL"}
+	for _, s := range t.Shifted {
+		g, heading, cell := &other, s.Name, mean(s.Entropy)+" / "+mean(s.Disagreement)
+		if s.Severity > 0 {
+			g, heading, cell = &spoiled, fmt.Sprint(s.Severity), fmt.Sprintf("%.3f / %.3f / %.3f", s.ACC.Mean, s.ECE.Mean, s.NLL.Mean)
+		}
+		if len(g.Rows) == 0 || g.Rows[len(g.Rows)-1].Label != s.Method {
+			g.Rows = append(g.Rows, sideRow{Label: s.Method})
+		}
+		if !slices.Contains(g.Headings, heading) {
+			g.Headings = append(g.Headings, heading)
+		}
+		r := &g.Rows[len(g.Rows)-1]
+		r.Cells = append(r.Cells, cell)
+	}
+	return slices.DeleteFunc([]sideTable{other, spoiled}, func(g sideTable) bool { return len(g.Rows) == 0 })
+}
+
+func (g *sideTable) markdown(w io.Writer) {
+	fmt.Fprintf(w, "\n%s:\n\n| method | %s |\n| --- |%s\n", g.Title, strings.Join(g.Headings, " | "), strings.Repeat(" ---: |", len(g.Headings)))
+	for _, r := range g.Rows {
+		fmt.Fprintf(w, "| %s | %s |\n", r.Label, strings.Join(r.Cells, " | "))
+	}
+}
+
+func (g *sideTable) text(w io.Writer) {
+	width := 0
+	for _, r := range g.Rows {
+		for _, c := range r.Cells {
+			width = max(width, len(c))
+		}
+	}
+	fmt.Fprintf(w, "%s\n  %-10s", g.Title, "")
+	for _, h := range g.Headings {
+		fmt.Fprintf(w, "  %*s", width, h)
+	}
+	fmt.Fprintln(w)
+	for _, r := range g.Rows {
+		fmt.Fprintf(w, "  %-10s", r.Label)
+		for _, c := range r.Cells {
+			fmt.Fprintf(w, "  %*s", width, c)
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w)
+}
