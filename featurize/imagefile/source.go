@@ -335,7 +335,8 @@ type idx struct {
 	r       io.Reader
 	labels  []byte // nil where there are none
 	n, at   int
-	last    bool // the n-th is the last of the file
+	size    int64 // bytes, -1 where it is gzipped
+	last    bool  // the n-th is the last of the file
 	h, w, c int
 	buf     []uint8
 }
@@ -372,7 +373,13 @@ func openIDX(images string, o Options) (*idx, error) {
 
 func (s *idx) open(path string) error {
 	s.r = bufio.NewReaderSize(s.file, 1<<15)
+	st, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	s.size = st.Size()
 	if filepath.Ext(path) == ".gz" {
+		s.size = -1
 		z, err := gzip.NewReader(s.r)
 		if err != nil {
 			return err
@@ -413,6 +420,9 @@ func (s *idx) open(path string) error {
 		if int(y) >= s.Classes.N {
 			return fmt.Errorf("label %d of image %d; the model knows 0 to %d", y, s.Skip+i, s.Classes.N-1)
 		}
+	}
+	if want := int64(all) * int64(s.h) * int64(s.w) * int64(s.c); s.size >= 0 && s.size < want {
+		return fmt.Errorf("truncated: its header promises %d bytes of images and the file has %d", want, s.size)
 	}
 	s.last = s.Skip+s.n == all
 	s.buf = make([]uint8, s.h*s.w*s.c)

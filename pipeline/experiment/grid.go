@@ -92,8 +92,13 @@ func keyError(err error) error {
 	for k := range flatten(Default()) {
 		keys = append(keys, strings.Split(k, ".")...)
 	}
+	const shown = 5
 	var lines []string
-	for _, l := range complaint.Errors {
+	for i, l := range complaint.Errors {
+		if i == shown {
+			lines = append(lines, fmt.Sprintf("and %d more", len(complaint.Errors)-i))
+			break
+		}
 		lines = append(lines, unknownField.ReplaceAllStringFunc(l, func(m string) string {
 			name := unknownField.FindStringSubmatch(m)[1]
 			return fmt.Sprintf("unknown key %q%s", name, suggest.DidYouMean(name, keys))

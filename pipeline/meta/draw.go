@@ -43,27 +43,22 @@ func drawable(v float64) bool { return math.Abs(v) <= 1e30 && (v == 0 || math.Ab
 // maxLog bounds a training log: 256 MiB.
 const maxLog = 256 << 20
 
-// DrawLog draws a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and those below 1e-30 other
-// than 0, are left out.
-func DrawLog(log, svg string) error {
-	data, err := regularfile.ReadFile(log, maxLog)
-	if err != nil {
-		return fmt.Errorf("drawing a training log: %w", err)
-	}
-	series := map[string]plotter.XYs{} // by kind and metric
+// readLog is the points of a training log by kind and metric ("train loss"). Values that are not drawable are left out.
+func readLog(data []byte) (map[string]plotter.XYs, error) {
+	series := map[string]plotter.XYs{}
 	sc := bufio.NewScanner(bytes.NewReader(data))
 	for n := 1; sc.Scan(); n++ {
 		var line map[string]any
 		if err := json.Unmarshal(sc.Bytes(), &line); err != nil {
-			return fmt.Errorf("drawing %s: line %d: %w", log, n, err)
+			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		kind, _ := line["kind"].(string)
 		step, ok := line["step"].(float64)
 		if !ok {
-			return fmt.Errorf("drawing %s: line %d holds no step", log, n)
+			return nil, fmt.Errorf("line %d holds no step", n)
 		}
 		if !drawable(step) {
-			return fmt.Errorf("drawing %s: line %d is of step %g; allowed are -1e30 to 1e30", log, n, step)
+			return nil, fmt.Errorf("line %d is of step %g; allowed are -1e30 to 1e30", n, step)
 		}
 		for k, v := range line {
 			if y, ok := v.(float64); ok && drawable(y) { // a curve that blows up leaves the panel
@@ -72,7 +67,18 @@ func DrawLog(log, svg string) error {
 			}
 		}
 	}
-	if err := sc.Err(); err != nil {
+	return series, sc.Err()
+}
+
+// DrawLog draws a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and those below 1e-30 other
+// than 0, are left out.
+func DrawLog(log, svg string) error {
+	data, err := regularfile.ReadFile(log, maxLog)
+	if err != nil {
+		return fmt.Errorf("drawing a training log: %w", err)
+	}
+	series, err := readLog(data)
+	if err != nil {
 		return fmt.Errorf("drawing %s: %w", log, err)
 	}
 	var plots []*plot.Plot
