@@ -52,6 +52,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		newEvaluateCommand(),
 		newKeysCommand(),
 		newServeCommand(),
+		newWorkerCommand(),
 		newSetupCommand(),
 		newBenchCommand(),
 		newDoctorCommand(),

@@ -27,6 +27,7 @@ import (
 	"fmp/pipeline/federate/selfsigned"
 	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/work"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/sample"
 )
@@ -37,7 +38,7 @@ const maxToken = 4 << 10
 // serveFlags are those of fmp serve that are no settings.
 type serveFlags struct {
 	round, listen, state, cert, key, token string
-	selfSigned, jsonLog                    bool
+	selfSigned, jsonLog, workers           bool
 	store                                  store.Options
 	natsToken                              string
 }
@@ -85,6 +86,7 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
 	f.IntVar(&o.store.Replicas, "nats-replicas", 1, "on how many of the servers of --nats everything is kept: 1 to 5")
 	f.StringVar(&o.store.Listen, "nats-listen", "", "loopback `HOST:PORT` on which the NATS server inside lets workers in (with --nats-token-file)")
 	f.BoolVar(&o.store.Sync, "sync", false, "give receipts only once the disk has the upload, so that they outlive a power cut")
+	f.BoolVar(&o.workers, "workers", false, "leave the sampling to fmp worker")
 	f.BoolVar(&o.jsonLog, "log-json", false, "write the log as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -135,6 +137,9 @@ func (o *serveFlags) check() error {
 	}
 	if l := o.store.Listen; l != "" && (!isLoopback(l) || o.store.URL != "" || o.natsToken == "") {
 		return fmt.Errorf("serve: --nats-listen %s; want an address of loopback, with --nats-token-file and without --nats: workers elsewhere need NATS servers of their own, with TLS", l)
+	}
+	if o.workers && o.store.URL == "" && o.store.Listen == "" {
+		return errors.New("serve: --workers wants --nats-listen or --nats, where workers come in")
 	}
 	if !isLoopback(o.listen) && (o.cert == "" || o.token == "") {
 		return fmt.Errorf("serve: --listen %s is not loopback; there give --tls-cert, --tls-key and --token-file", o.listen)
@@ -199,7 +204,21 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 		return err
 	}
 	defer st.Close()
-	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: pooling.pool, Check: pooling.check, Engine: eng})
+	sampling := pooling.pool
+	if o.workers {
+		var predictor []byte
+		if r.Predictor != "" {
+			if predictor, err = os.ReadFile(r.Predictor); err != nil {
+				return usageError(err)
+			}
+		}
+		q, err := work.NewQueue(ctx, st, r.Round, r.GraphData, predictor, pooling.options)
+		if err != nil {
+			return err
+		}
+		sampling = q.Pool
+	}
+	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: sampling, Check: pooling.check, Engine: eng})
 	if err != nil {
 		return err
 	}

@@ -351,8 +351,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestChaos: clients as processes, a fifth of their connections cut, the server killed twice: every upload is in once, every
-// client holds the receipt that the server would give it, and the classifier is byte for byte that of a round in peace.
+// TestChaos: clients as processes, a fifth of their connections cut, the server killed twice, one of two workers killed once: every
+// upload is in once, every client holds the receipt that the server would give it, and the classifier is byte for byte that of a round in peace.
 // -chaos.clients 100 is the large one.
 func TestChaos(t *testing.T) {
 	if testing.Short() {
@@ -398,17 +398,41 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	c := newCutter(t, f.address, 0.2)
-	f.serve("--state", f.path("war"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue := l.Addr().String()
+	l.Close()
+	f.write("nats.token", []byte("a token of the test's own\n"))
+	war := func() {
+		f.serve("--state", f.path("war"), "--workers", "--nats-listen", queue, "--nats-token-file", f.path("nats.token"))
+	}
+	war()
+	var workers []*exec.Cmd
+	for range 2 {
+		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue, "--nats-token-file", f.path("nats.token"), "--engine.name", "pure")
+		if err := w.Start(); err != nil {
+			t.Fatal(err)
+		}
+		workers = append(workers, w)
+		t.Cleanup(func() {
+			_ = w.Process.Kill()
+			_ = w.Wait()
+		})
+	}
 	start := time.Now()
 	run(c.l.Addr().String(), func(done int) {
 		if done == n/3 || done == 2*n/3 {
 			f.kill()
 			time.Sleep(300 * time.Millisecond)
-			f.serve("--state", f.path("war"))
+			war()
+		}
+		if done == n/2 {
+			_ = workers[0].Process.Kill()
 		}
 	})
-	war := f.published(1)
-	if !bytes.Equal(peace, war) {
+	if !bytes.Equal(peace, f.published(1)) {
 		t.Error("the classifier is not that of the round in peace")
 	}
 	st := f.status()
@@ -422,5 +446,5 @@ func TestChaos(t *testing.T) {
 			t.Errorf("%s: receipt %+v, %v; the server has %s of %s", m.Client, r, err, m.Upload, m.Time)
 		}
 	}
-	t.Logf("%d clients, %d connections cut, the server killed twice: %v", n, c.cuts, time.Since(start))
+	t.Logf("%d clients, %d connections cut, the server killed twice, a worker once: %v", n, c.cuts, time.Since(start))
 }

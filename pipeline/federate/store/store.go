@@ -87,22 +87,33 @@ func Open(ctx context.Context, name string, o Options) (s *Store, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	if s.js, err = jetstream.New(s.conn, jetstream.WithPublishAsyncMaxPending(256)); err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+	return s, s.open(ctx)
+}
+
+// Attach is Open on a connection that is there already, which Close then ends.
+func Attach(ctx context.Context, conn *nats.Conn, name string, replicas int) (*Store, error) {
+	s := &Store{conn: conn, name: name, replicas: replicas}
+	return s, s.open(ctx)
+}
+
+// open makes the buckets where they are not there yet.
+func (s *Store) open(ctx context.Context) (err error) {
+	if s.js, err = jetstream.New(s.conn); err != nil {
+		return fmt.Errorf("store: %w", err)
 	}
 	for _, b := range []struct {
 		to   *jetstream.KeyValue
 		name string
 	}{{&s.uploads, "uploads"}, {&s.refused, "refused"}, {&s.versions, "versions"}} {
-		*b.to, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name + "-" + b.name, History: 1, Storage: jetstream.FileStorage, Replicas: o.Replicas})
+		*b.to, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: s.name + "-" + b.name, History: 1, Storage: jetstream.FileStorage, Replicas: s.replicas})
 		if err != nil {
-			return nil, fmt.Errorf("store: bucket %s-%s: %w", name, b.name, err)
+			return fmt.Errorf("store: bucket %s-%s: %w", s.name, b.name, err)
 		}
 	}
-	if s.objects, err = s.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name + "-objects", Storage: jetstream.FileStorage, Replicas: o.Replicas}); err != nil {
-		return nil, fmt.Errorf("store: bucket %s-objects: %w", name, err)
+	if s.objects, err = s.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: s.name + "-objects", Storage: jetstream.FileStorage, Replicas: s.replicas}); err != nil {
+		return fmt.Errorf("store: bucket %s-objects: %w", s.name, err)
 	}
-	return s, nil
+	return nil
 }
 
 // start runs a NATS server inside the program.
@@ -216,8 +227,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Conn is the connection, for job queues on the same servers.
+// Conn is the connection, for job queues on the same servers; Name and Replicas are what Attach wants elsewhere.
 func (s *Store) Conn() *nats.Conn { return s.conn }
+func (s *Store) Name() string     { return s.name }
+func (s *Store) Replicas() int    { return s.replicas }
 
 // Ready says whether the servers answer.
 func (s *Store) Ready(ctx context.Context) error {
@@ -381,4 +394,12 @@ func (s *Store) Members(ctx context.Context, version int) ([]Member, error) {
 		return nil, fmt.Errorf("store: members of version %d: %w", version, err)
 	}
 	return out, nil
+}
+
+// DeleteObject removes what PutObject kept.
+func (s *Store) DeleteObject(ctx context.Context, name string) error {
+	if err := s.objects.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+		return fmt.Errorf("store: removing %s: %w", name, err)
+	}
+	return nil
 }
