@@ -17,6 +17,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/coverage"
 )
 
 // TestLibraryShowsTheExamples: the Go code of library.md is that of the examples, which are tests themselves.
@@ -233,5 +234,22 @@ func TestTargets(t *testing.T) {
 	}
 	if n == 0 {
 		t.Error("no target was found; the pattern must be wrong")
+	}
+}
+
+// TestOperatorsPage: the page has what the packages make of every operator, and the reasons for what is missing.
+func TestOperatorsPage(t *testing.T) {
+	page, err := os.ReadFile("operators.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := coverage.Reasons()
+	for _, op := range coverage.Operators() {
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |", op, coverage.Cell(op, coverage.Shape), coverage.Cell(op, coverage.Kernel), coverage.Cell(op, coverage.Gradient)))
+	}
+	for _, line := range lines {
+		if !strings.Contains(string(page), "\n"+line) {
+			t.Errorf("operators.md lacks %q; run make conformance", line)
+		}
 	}
 }

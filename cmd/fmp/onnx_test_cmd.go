@@ -12,7 +12,6 @@ import (
 
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/conformance"
-	"fmp/onnx/kernel"
 	"fmp/pipeline/experiment"
 )
 
@@ -90,11 +89,7 @@ running it; anything else is a failure, which ends the command with exit code 1.
 			for _, r := range reports {
 				byEngine[r.Engine] = r.Results
 			}
-			opsets := map[string]string{}
-			for _, op := range kernel.Ops() {
-				opsets[op] = kernel.Opsets(op)
-			}
-			conformance.WriteTable(&b, byEngine, opsets)
+			conformance.WriteTable(&b, byEngine)
 			if err := os.MkdirAll(filepath.Dir(table), 0o777); err != nil {
 				return err
 			}

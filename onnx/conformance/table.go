@@ -5,12 +5,15 @@ import (
 	"io"
 	"sort"
 	"strings"
+
+	"fmp/onnx/coverage"
 )
 
 // WriteTable writes, in Markdown, what each engine made of the tests, operator by operator: a test counts for every
-// operator of its model. opsets gives, for the engine pure, the opsets that it implements an operator for; it may name operators
-// that no test holds. The tests that an engine fails follow, each with what is [Known] of it.
-func WriteTable(w io.Writer, engines map[string][]Result, opsets map[string]string) {
+// operator of its model. The operators that no test holds are listed as well, and for each whether it has a shape rule, a kernel
+// of the pure engine and a gradient. What is missing follows with its reason, and the tests that an engine fails, each with
+// what is [Known] of it.
+func WriteTable(w io.Writer, engines map[string][]Result) {
 	var names []string
 	for n := range engines {
 		names = append(names, n)
@@ -57,20 +60,24 @@ func WriteTable(w io.Writer, engines map[string][]Result, opsets map[string]stri
 	fmt.Fprintln(w, "model of many operators that one of them makes unsupported is counted against all. Unsupported means refused,")
 	fmt.Fprintln(w, "by node and operator, before anything runs. The pure engine computes half-precision floats in float32.")
 	fmt.Fprintln(w)
-	head, rule := "| operator | opsets of pure ", "| --- | --- "
+	fmt.Fprintln(w, "Every operator's inputs, types, attributes and defaults are known (package onnx/op). Beside that it has a rule for")
+	fmt.Fprintln(w, "types and shapes, a kernel of the pure engine for some operator sets, which folds constants as well, and a gradient")
+	fmt.Fprintln(w, "(zero: its results do not vary with its floating-point inputs, or only in jumps); a dash has its reason below.")
+	fmt.Fprintln(w)
+	head, rule := "| operator | shapes | opsets of pure | gradient ", "| --- | --- | --- | --- "
 	for _, e := range names {
 		head += fmt.Sprintf("| %s: passed | failed | unsupported ", e)
 		rule += "| ---: | ---: | ---: "
 	}
 	fmt.Fprintln(w, head+"|")
 	fmt.Fprintln(w, rule+"|")
-	line := "| **all tests** | "
+	line := "| **all tests** | | | "
 	for _, e := range names {
 		line += cell(total[e])
 	}
 	fmt.Fprintln(w, line+"|")
 	var ops []string
-	for op := range opsets {
+	for _, op := range coverage.Operators() {
 		if rows[op] == nil {
 			rows[op] = map[string]*count{}
 		}
@@ -80,12 +87,16 @@ func WriteTable(w io.Writer, engines map[string][]Result, opsets map[string]stri
 	}
 	sort.Slice(ops, func(i, j int) bool { return strings.ToLower(ops[i]) < strings.ToLower(ops[j]) })
 	for _, op := range ops {
-		line := "| " + op + " | " + opsets[op] + " "
+		line := "| " + op + " "
+		for _, part := range []coverage.Part{coverage.Shape, coverage.Kernel, coverage.Gradient} {
+			line += "| " + coverage.Cell(op, part) + " "
+		}
 		for _, e := range names {
 			line += cell(rows[op][e])
 		}
 		fmt.Fprintln(w, line+"|")
 	}
+	fmt.Fprintf(w, "\n## What is missing\n\n| part | operators | why |\n| --- | --- | --- |\n%s\n", strings.Join(coverage.Reasons(), "\n"))
 	for _, e := range names {
 		writeFailures(w, e, engines[e])
 	}

@@ -64,6 +64,10 @@ func register(r rule, ops ...string) {
 	}
 }
 
+// IsConstant says whether the gradient of an operator of the standard set is zero: its outputs do not vary with its
+// floating-point inputs, or only in jumps.
+func IsConstant(op string) bool { return constantRule[op] }
+
 // constantRule lists the operators whose outputs do not vary with their floating-point inputs, or only in jumps.
 var constantRule = map[string]bool{
 	"Constant": true, "ConstantOfShape": true, "Shape": true, "Size": true, "Range": true, "EyeLike": true,

@@ -108,6 +108,12 @@ func inferCompress(c *call) error {
 	return nil
 }
 
+// inferNonMaxSuppression: as many [batch, class, box] as are chosen.
+func inferNonMaxSuppression(c *call) error {
+	c.set(0, onnx.Int64, []expr{c.inf.unknownSize(), constant(3)})
+	return c.need(2)
+}
+
 func inferUnique(c *call) error {
 	if err := c.need(1); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 // Reductions over axes, arg-reductions and cumulative operators.
 var reductionRules = merge(map[string]rule{
 	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": inferSameAsFirst,
+	"NonMaxSuppression": inferNonMaxSuppression,
 }, each(inferReduce,
 	"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
 	"ReduceLogSumExp", "ReduceSumSquare",

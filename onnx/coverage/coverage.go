@@ -1,0 +1,121 @@
+// Package coverage states what the packages make of each operator of the standard set: its schema, shape rule, kernel of
+// the pure engine (which folds constants as well) and gradient. Where one is missing, [Missing] has the reason; a test
+// holds the list against what there is.
+package coverage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fmp/onnx"
+	"fmp/onnx/grad"
+	"fmp/onnx/kernel"
+	"fmp/onnx/op"
+	"fmp/onnx/shape"
+)
+
+// Part is one of what there may be of an operator beside its schema.
+type Part string
+
+// The parts.
+const (
+	Shape    Part = "shape"    // a rule of package shape
+	Kernel   Part = "kernel"   // an implementation of package kernel
+	Gradient Part = "gradient" // a rule of package grad, or the knowledge that the gradient is zero
+)
+
+// Operators lists the standard operators that some operator set from [onnx.MinOpset] to [onnx.MaxOpset] has.
+func Operators() []string {
+	return slices.DeleteFunc(op.Names(""), func(name string) bool {
+		for v := onnx.MinOpset; v <= onnx.MaxOpset; v++ {
+			if s := op.Lookup("", name, v); s != nil && !s.Deprecated {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Has says whether an operator has a part.
+func Has(name string, part Part) bool {
+	switch part {
+	case Shape:
+		return shape.HasRule(name)
+	case Kernel:
+		return kernel.Opsets(name) != ""
+	}
+	return slices.Contains(grad.Operators(), name) || grad.IsConstant(name)
+}
+
+// Missing is why an operator lacks a part; "" where it has it.
+func Missing(name string, part Part) string {
+	for _, m := range missing {
+		if m.part == part && slices.Contains(strings.Fields(m.operators), name) {
+			return m.why
+		}
+	}
+	return ""
+}
+
+const (
+	sequences = "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence"
+	texts     = "RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer"
+	random    = "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
+	signals   = "DFT STFT MelWeightMatrix BlackmanWindow HammingWindow HannWindow"
+	integers  = "BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor ConvInteger MatMulInteger QLinearConv QLinearMatMul"
+)
+
+// missing holds every gap with its reason.
+var missing = []struct {
+	part      Part
+	operators string
+	why       string
+}{
+	{Shape, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
+	{Shape, texts, "text; the file's own word on the result is taken"},
+	{Shape, "DFT STFT MelWeightMatrix", "signals; the file's own word on the result is taken"},
+	{Shape, "CenterCropPad Col2Im DeformConv ImageDecoder", "no rule yet; the file's own word on the result is taken"},
+
+	{Kernel, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
+	{Kernel, texts, "text; engine ort runs it"},
+	{Kernel, random, "draws at random: no two runs, and no two engines, agree"},
+	{Kernel, "If Loop Scan", "a graph within a graph; engine ort runs it"},
+	{Kernel, "GRU LSTM RNN", "a recurrent layer; engine ort runs it"},
+	{Kernel, signals, "signals; engine ort runs it"},
+	{Kernel, "AffineGrid CenterCropPad Col2Im DeformConv Det ImageDecoder MaxRoiPool MaxUnpool QLinearConv RoiAlign Unique", "no kernel yet; engine ort runs it"},
+
+	{Gradient, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
+	{Gradient, texts, "text has no gradient"},
+	{Gradient, "If Loop Scan", "a graph within a graph, whose captures would have to be followed"},
+	{Gradient, "GRU LSTM RNN", "a recurrent layer; export it unrolled"},
+	{Gradient, "DFT STFT MelWeightMatrix BlackmanWindow HammingWindow HannWindow", "signals"},
+	{Gradient, integers, "its values are integers"},
+	{Gradient, "DequantizeLinear DynamicQuantizeLinear QuantizeLinear", "quantised values: differentiate the model before it is quantised"},
+	{Gradient, "Scatter", "grad upgrades it to ScatterElements first, which has one"},
+	{Gradient, "NonMaxSuppression Unique", "its result is a choice or an order of its inputs, and a loss does not pass through it"},
+	{Gradient, "AffineGrid CenterCropPad Col2Im Compress DeformConv Det GlobalLpPool GridSample ImageDecoder LRN LpPool MaxRoiPool MaxUnpool MeanVarianceNormalization Mod NegativeLogLikelihoodLoss ReverseSequence RoiAlign Shrink SoftmaxCrossEntropyLoss", "no rule yet; grad names the node"},
+}
+
+// Cell describes an operator's part for a table: the operator sets of a kernel, "yes", "zero" for a gradient that is
+// zero, or a dash where it is missing.
+func Cell(name string, part Part) string {
+	switch {
+	case !Has(name, part):
+		return "–"
+	case part == Kernel:
+		return kernel.Opsets(name)
+	case part == Gradient && grad.IsConstant(name):
+		return "zero"
+	}
+	return "yes"
+}
+
+// Reasons lists, as lines of Markdown, what is missing and why.
+func Reasons() []string {
+	var lines []string
+	for _, m := range missing {
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s |", m.part, strings.ReplaceAll(m.operators, " ", ", "), m.why))
+	}
+	return lines
+}

@@ -1,0 +1,48 @@
+package coverage
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/onnx/grad"
+	"fmp/onnx/kernel"
+	"fmp/onnx/op"
+)
+
+// Each operator has each part, or a reason stands in the list; and nothing stands there that is not missing.
+func TestEveryOperatorIsCoveredOrExcused(t *testing.T) {
+	ops := Operators()
+	if len(ops) < 150 {
+		t.Fatalf("only %d operators", len(ops))
+	}
+	for _, name := range ops {
+		for _, part := range []Part{Shape, Kernel, Gradient} {
+			has, why := Has(name, part), Missing(name, part)
+			switch {
+			case !has && why == "":
+				t.Errorf("%s has no %s and no reason stands in the list", name, part)
+			case has && why != "":
+				t.Errorf("%s has a %s, and the list says that it has none: %s", name, part, why)
+			}
+		}
+	}
+	for _, m := range missing {
+		seen := map[string]bool{}
+		for _, name := range strings.Fields(m.operators) {
+			if !slices.Contains(ops, name) || seen[name] {
+				t.Errorf("the list of missing %ss names %s, which is no operator, or names it twice", m.part, name)
+			}
+			seen[name] = true
+		}
+	}
+}
+
+// Nothing is implemented that the standard does not have, or in a version that it does not have it in.
+func TestNothingIsMadeUp(t *testing.T) {
+	for _, name := range append(kernel.Ops(), grad.Operators()...) {
+		if len(op.Versions("", name)) == 0 {
+			t.Errorf("there is no operator %s", name)
+		}
+	}
+}
