@@ -56,7 +56,6 @@ func (s *Spec) float(name string) float64       { return float64(s.attr(name, on
 func (s *Spec) str(name string) string          { return s.attr(name, onnx.AttrString).Str(name) }
 func (s *Spec) ints(name string) []int          { return s.attr(name, onnx.AttrInts).Ints(name) }
 func (s *Spec) floats(name string) []float32    { return s.attr(name, onnx.AttrFloats).Floats(name) }
-func (s *Spec) strs(name string) []string       { return s.attr(name, onnx.AttrStrings).Strs(name) }
 func (s *Spec) tensor(name string) *onnx.Tensor { return s.attr(name, onnx.AttrTensor).Tensor(name) }
 
 // ignore names attributes that have no effect on inference.
