@@ -439,6 +439,128 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// classifier writes a classifier behind the shipped client graph of the digits, of heads drawn from a seed.
+func classifier(t *testing.T) string {
+	t.Helper()
+	g, f, err := models.Load(model(t, models.KindClient))
+	if err != nil {
+		t.Fatal(err)
+	}
+	features, err := models.FeatureGraph(g, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heads := make([]float64, 5*(f.Dx+1)*f.C)
+	r := rng.New(3, "heads")
+	for i := range heads {
+		heads[i] = 0.5 * r.NormFloat64()
+	}
+	m, err := models.NewClassifier(models.ClassifierParts{Features: features, Heads: onnx.NewTensor(heads, 5, f.Dx+1, f.C)}, models.Manifest{Classes: f.Classes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "classifier.onnx")
+	if err := serde.Save(path, m); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// predictions are the probabilities that predict --json prints.
+func predictions(t *testing.T, text string) [][]float32 {
+	t.Helper()
+	var got struct {
+		Predictions []struct{ Probabilities []float32 }
+	}
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	var out [][]float32
+	for _, p := range got.Predictions {
+		out = append(out, p.Probabilities)
+	}
+	return out
+}
+
+// TestPredict: a folder, one image, a list without labels and IDX files get the same probabilities, which are those of the
+// ONNX Runtime; the unsure are counted; what cannot be read is named, all of it.
+func TestPredict(t *testing.T) {
+	const n = 20
+	im, labels := blobs(n)
+	c := classifier(t)
+	dir, order := folder(t, im, labels)
+	write(t, filepath.Join(dir, "images"), append(header(0x803, n, side, side), im.Pix...))
+	list := ""
+	for i, y := range labels {
+		list += fmt.Sprintf("%d/%04d.png\n", y, i)
+	}
+	write(t, filepath.Join(dir, "list.csv"), []byte(list))
+	byIDX := predictions(t, run(t, "predict", "--json", "--model", c, filepath.Join(dir, "images")))
+	if len(byIDX) != n {
+		t.Fatalf("%d predictions", len(byIDX))
+	}
+	same := func(what string, got [][]float32, at func(i int) int) {
+		t.Helper()
+		for i, p := range got {
+			for k, v := range p {
+				if math.Abs(float64(v-byIDX[at(i)][k])) > 1e-6 {
+					t.Fatalf("%s: probability %d of image %d is %v, want %v", what, k, i, v, byIDX[at(i)][k])
+				}
+			}
+		}
+	}
+	same("list", predictions(t, run(t, "predict", "--json", "--model", c, filepath.Join(dir, "list.csv"))), func(i int) int { return i })
+	same("folder", predictions(t, run(t, "predict", "--json", "--model", c, dir)), func(i int) int { return order[i] })
+	same("one image", predictions(t, run(t, "predict", "--json", "--model", c, filepath.Join(dir, "7", "0007.png"))), func(int) int { return 7 })
+	t.Run("ort", func(t *testing.T) {
+		m, _, err := models.Load(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := orttest.New(t).Load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor(im.Pix, n, side, side, 1)}, "probabilities")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range byIDX {
+			for k, v := range p {
+				if w := out["probabilities"].F32()[i*len(p)+k]; math.Abs(float64(v-w)) > 1e-5 {
+					t.Fatalf("probability %d of image %d is %v, on the ONNX Runtime %v", k, i, v, w)
+				}
+			}
+		}
+	})
+	if s := run(t, "predict", "--model", c, "--reject", "1", dir); !strings.Contains(s, "20 of 20 are below 1") {
+		t.Errorf("--reject 1: %s", s)
+	}
+	for _, name := range []string{"0/bad.png", "9/worse.jpg"} {
+		write(t, filepath.Join(dir, name), []byte("no image"))
+	}
+	var log bytes.Buffer
+	if code := execute(t.Context(), []string{"predict", "--model", c, dir}, io.Discard, &log); code != exitFailed || !strings.Contains(log.String(), "bad.png") || !strings.Contains(log.String(), "worse.jpg") {
+		t.Errorf("bad images: exit code %d: %s", code, log.String())
+	}
+	if got := predictions(t, run(t, "predict", "--json", "--on-bad", "skip", "--model", c, dir)); len(got) != n {
+		t.Errorf("%d predictions beside bad images", len(got))
+	}
+	for _, k := range []struct {
+		code int
+		args []string
+	}{
+		{exitUsage, []string{"--model", c}}, {exitUsage, []string{"--model", c, "--json", "--csv", dir}}, {exitUsage, []string{"--model", c, "--reject", "2", dir}},
+		{exitMissing, []string{"--model", c + "x", dir}}, {exitMissing, []string{"--model", c, dir + "x"}}, {exitFailed, []string{"--model", model(t, models.KindClient), dir}},
+		{exitFailed, []string{"--model", c, filepath.Dir(c)}},
+	} {
+		if code := execute(t.Context(), append([]string{"predict"}, k.args...), io.Discard, io.Discard); code != k.code {
+			t.Errorf("%v: exit code %d, want %d", k.args, code, k.code)
+		}
+	}
+}
+
 // TestBuilds: the program is small, and on another architecture gives the same upload.
 func TestBuilds(t *testing.T) {
 	if testing.Short() {
@@ -476,6 +598,20 @@ func TestBuilds(t *testing.T) {
 		t.Fatalf("arm64: %v\n%s", err, out)
 	}
 	near(t, "arm64", read(t, there).Points, read(t, here).Points, 1e-5)
+	// The same classifier says the same.
+	c := classifier(t)
+	said, err := exec.Command(qemu, bin["arm64"], "predict", "--json", "--model", c, dir).Output()
+	if err != nil {
+		t.Fatalf("arm64: %v", err)
+	}
+	theirs, ours := predictions(t, string(said)), predictions(t, run(t, "predict", "--json", "--model", c, dir))
+	for i, p := range ours {
+		for k, v := range p {
+			if math.Abs(float64(v-theirs[i][k])) > 1e-5 {
+				t.Fatalf("arm64: probability %d of image %d is %v, here %v", k, i, theirs[i][k], v)
+			}
+		}
+	}
 	var b benched
 	text, err := exec.Command(qemu, bin["arm64"], "bench", "--json", "--runs", "1", "--model", m).Output()
 	if err != nil {

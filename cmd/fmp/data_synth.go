@@ -15,18 +15,21 @@ func newDataSynthCommand() *cobra.Command {
 		c       digits.Config
 		variant string
 		out     string
+		photos  bool
 		asJSON  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "synth",
-		Short: "Draw the embedded digits and write them as IDX files",
+		Short: "Draw the embedded digits and write them as files",
 		Long: `Draw printed digits in many typefaces, rotated, sheared, warped, thickened or eroded, blurred and crossed
 by clutter; those of the test images are in other typefaces than those of the training images. Variant digits is
 28x28 grey, digits-color 32x32 colour on textured backgrounds. The same seed and sizes give the same bytes.
 
 Written are train-images, train-labels, t10k-images and t10k-labels (IDX; images in colour have a fourth dimension)
-and classes.txt. fmp reads them back by the folder's path.`,
+and classes.txt. With --photos they are PNG and JPEG files in train/CLASS and test/CLASS, four times as large, some
+of them stored lying on their side as telephones do. fmp reads either back by the folder's path.`,
 		Example: `  fmp data synth --out digits --seed 1
+  fmp data synth --out photos --photos --train 60 --test 200
   fmp data synth --out colour --variant digits-color --train 5000 --test 1000`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,7 +51,11 @@ and classes.txt. fmp reads them back by the folder's path.`,
 				return usageError(err)
 			}
 			ds := dataset.FromDrawn(variant, s)
-			if err := dataset.WriteIDX(out, ds); err != nil {
+			write := dataset.WriteIDX
+			if photos {
+				write = dataset.WritePhotos
+			}
+			if err := write(out, ds); err != nil {
 				return err
 			}
 			if asJSON {
@@ -64,6 +71,7 @@ and classes.txt. fmp reads them back by the folder's path.`,
 	f.StringVar(&variant, "variant", string(digits.Grey), "digits or digits-color")
 	f.IntVar(&c.Train, "train", digits.DefaultTrain, "number of training images")
 	f.IntVar(&c.Test, "test", digits.DefaultTest, "number of test images")
+	f.BoolVar(&photos, "photos", false, "write PNG and JPEG files in folders by class in place of IDX files")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

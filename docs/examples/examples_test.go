@@ -18,12 +18,7 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Skipf("needs a shell: %v", err)
 	}
-	bin := t.TempDir()
-	for _, p := range []string{"fmp", "fmp-edge"} {
-		if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(bin, p), "fmp/cmd/"+p).CombinedOutput(); err != nil {
-			t.Fatalf("building %s: %v\n%s", p, err, out)
-		}
-	}
+	bin := programs(t)
 	scripts, err := filepath.Glob("*.sh")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no examples found: %v", err)
@@ -36,14 +31,7 @@ func TestExamples(t *testing.T) {
 			}
 			cmd := exec.Command(sh, path)
 			cmd.Dir = t.TempDir()
-			for _, v := range os.Environ() {
-				// Settings of whoever runs the tests must not reach the examples; where data and library lie may.
-				if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "FMP_") && name != "FMP_DATA" && name != "FMP_ENGINE_LIBRARY" {
-					continue
-				}
-				cmd.Env = append(cmd.Env, v)
-			}
-			cmd.Env = append(cmd.Env, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+			cmd.Env = environment(bin)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -53,4 +41,29 @@ func TestExamples(t *testing.T) {
 			}
 		})
 	}
+}
+
+// programs builds the programs into a folder.
+func programs(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	for _, p := range []string{"fmp", "fmp-edge"} {
+		if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(bin, p), "fmp/cmd/"+p).CombinedOutput(); err != nil {
+			t.Fatalf("building %s: %v\n%s", p, err, out)
+		}
+	}
+	return bin
+}
+
+// environment is that of a command with the programs on its path. Settings of whoever runs the tests must not reach the
+// examples; where data and library lie may.
+func environment(bin string) []string {
+	var out []string
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "FMP_") && name != "FMP_DATA" && name != "FMP_ENGINE_LIBRARY" {
+			continue
+		}
+		out = append(out, v)
+	}
+	return append(out, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 }

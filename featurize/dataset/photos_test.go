@@ -1,0 +1,47 @@
+package dataset
+
+import (
+	"path/filepath"
+	"testing"
+
+	"fmp/featurize/digits"
+	"fmp/featurize/imagefile"
+)
+
+// TestWritePhotos: photographs, some of them lying on their side, show what was drawn.
+func TestWritePhotos(t *testing.T) {
+	set, err := digits.Draw(t.Context(), digits.Config{Variant: digits.Color, Seed: 5, Train: 40, Test: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds, dir := FromDrawn("digits-color", set), t.TempDir()
+	if err := WritePhotos(dir, ds); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "train", "*", "*"))
+	if err != nil || len(files) != 40 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	p := &ds.Train
+	fit := imagefile.Fit{H: p.H, W: p.W, Ch: p.Ch}
+	for i := range p.N {
+		found, _ := filepath.Glob(filepath.Join(dir, "train", ds.Classes[p.Labels[i]], "00"+string(rune('0'+(i+1)/10))+string(rune('0'+(i+1)%10))+".*"))
+		if len(found) != 1 {
+			t.Fatalf("image %d: files %v", i, found)
+		}
+		im, err := imagefile.DecodeFile(found[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]uint8, fit.Size())
+		fit.Pixels(im, got)
+		var off float64
+		for k, v := range p.At(i) {
+			d := float64(got[k]) - float64(v)
+			off += d * d
+		}
+		if off /= float64(len(got)); off > 150 { // a picture on its side is off by thousands
+			t.Errorf("%s: mean squared difference %.0f", found[0], off)
+		}
+	}
+}
