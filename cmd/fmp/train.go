@@ -37,7 +37,7 @@ A training that was stopped goes on where it was when the same command is given 
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
+	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(), newTrainOpenCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
 	return cmd
 }
 
@@ -96,7 +96,7 @@ func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error
 
 // run prepares data and engine, lets train make the model, and saves it with its manifest, log and plot.
 func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error)) error {
-	if cfg.Open() {
+	if cfg.OpenScope() {
 		return usageErrorf("corpus.dataset or corpus.classes is given, and a model is trained on the corpus alone; name its data with --dataset and --classes")
 	}
 	eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())

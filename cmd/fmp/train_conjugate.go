@@ -33,7 +33,7 @@ of the point head (2/5); those of the intervals (1/2). About a minute.`,
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		cfg.Conjugate.Model, cfg.Predictor.Model, cfg.Embedding.Model = "none", "untrained", "untrained"
+		cfg.Conjugate.Model, cfg.Open.Model, cfg.Predictor.Model, cfg.Embedding.Model = "none", "none", "untrained", "untrained"
 		return f.run(cmd, cfg, func(ctx context.Context, _ *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
 			t.Config = c
 			return meta.TrainConjugate(ctx, t)

@@ -44,7 +44,7 @@ have given. The log's gap is their distance divided by the norm of the latter.
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		cfg.Conjugate.Model, cfg.Embedding.Model = "none", "untrained"
+		cfg.Conjugate.Model, cfg.Open.Model, cfg.Embedding.Model = "none", "none", "untrained"
 		return f.run(cmd, cfg, func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
 			m, err := f.start(func() (*onnx.Model, error) {
 				ec.Dx, ec.C, ec.Size = c.Corpus.Dx, c.Corpus.C, p.Config.Embedding.Size

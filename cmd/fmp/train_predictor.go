@@ -45,7 +45,7 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		cfg.Conjugate.Model, cfg.Predictor.Model, cfg.Embedding.Model = "none", "untrained", "untrained"
+		cfg.Conjugate.Model, cfg.Open.Model, cfg.Predictor.Model, cfg.Embedding.Model = "none", "none", "untrained", "untrained"
 		return f.run(cmd, cfg, func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
 			m, err := f.start(func() (*onnx.Model, error) {
 				pc.Dx, pc.C, pc.Fresh = c.Corpus.Dx, c.Corpus.C, c.Fresh

@@ -30,6 +30,7 @@ type Config struct {
 	Conjugate  Conjugate  `mapstructure:"conjugate" yaml:"conjugate" json:"conjugate"`
 	Predictor  Predictor  `mapstructure:"predictor" yaml:"predictor" json:"predictor"`
 	Embedding  Embedding  `mapstructure:"embedding" yaml:"embedding" json:"embedding"`
+	Open       OpenModel  `mapstructure:"open" yaml:"open" json:"open"`
 	ERM        ERM        `mapstructure:"erm" yaml:"erm" json:"erm"`
 	Posterior  Posterior  `mapstructure:"posterior" yaml:"posterior" json:"posterior"`
 	// Protocol says whose hyper-parameters the methods use: shared (one L2 for all, heads as they come), tuned (each
@@ -72,13 +73,13 @@ type Corpus struct {
 	Classes string `mapstructure:"classes" yaml:"classes" json:"classes" doc:"classes of extractor and corpus where they are not the tasks', as in dataset.classes"`
 }
 
-// Open says whether the server's corpus is of another data set or of other classes than the tasks.
-func (c *Config) Open() bool { return c.Corpus != Corpus{} }
+// OpenScope says whether the server's corpus is of another data set or of other classes than the tasks.
+func (c *Config) OpenScope() bool { return c.Corpus != Corpus{} }
 
 // corpus is the data set of the server's corpus.
 func (c *Config) corpus() Dataset {
 	d := c.Dataset
-	if c.Open() {
+	if c.OpenScope() {
 		d.Classes, d.Splits.Test = c.Corpus.Classes, 0
 		if c.Corpus.Dataset != "" {
 			d.Name = c.Corpus.Dataset
@@ -153,6 +154,13 @@ type Embedding struct {
 	Weights string `mapstructure:"weights" yaml:"weights" json:"weights" doc:"masses or constant: what weight an uploaded point carries"`
 }
 
+// OpenModel is the predictor of tasks on classes that the corpus lacks.
+type OpenModel struct {
+	// Model is a file; default: the shipped asset of the corpus's data set, else untrained; or untrained: the moments of the corpus,
+	// with scalars as training starts with; or none.
+	Model string `mapstructure:"model" yaml:"model" json:"model" doc:"ONNX file of the open predictor, default, untrained, or none"`
+}
+
 // ERM is the fit of the head.
 type ERM struct {
 	// L2 is lambda of the sum-form objective, 1e-6 to 1e6; 0 (default) means what suits the data set (see Suit).
@@ -167,6 +175,8 @@ type Posterior struct {
 	Samples int `mapstructure:"samples" yaml:"samples" json:"samples" doc:"number S of posterior samples"`
 	// BNN is hmc (default) or laplace.
 	BNN string `mapstructure:"bnn" yaml:"bnn" json:"bnn" doc:"hmc or laplace: sampler of the Gaussian-prior posteriors"`
+	// Scope is auto (default: FMP takes its open form where the uploads' novelty is above 1.3), closed or open.
+	Scope string `mapstructure:"scope" yaml:"scope" json:"scope" doc:"form of FMP: closed (the corpus has the tasks' classes), open (it lacks them), or auto: as the uploads say"`
 	// Consensus is diagonal (default) or full (shrunk covariance).
 	Consensus string `mapstructure:"consensus" yaml:"consensus" json:"consensus" doc:"diagonal or full: precision of the consensus methods"`
 }
@@ -228,8 +238,9 @@ func Default() Config {
 		Conjugate:  Conjugate{Model: "default", Samples: 100},
 		Predictor:  Predictor{Model: "default"},
 		Embedding:  Embedding{Model: "default", Weights: "masses"},
+		Open:       OpenModel{Model: "default"},
 		ERM:        ERM{Tolerance: 1e-8},
-		Posterior:  Posterior{Samples: 20, BNN: "hmc", Consensus: "diagonal"},
+		Posterior:  Posterior{Samples: 20, BNN: "hmc", Consensus: "diagonal", Scope: "auto"},
 		Protocol:   "shared",
 		Methods:    []string{},
 		Engine:     Engine{Name: "auto", Provider: "cpu"},
@@ -259,7 +270,7 @@ func (c *Config) Suit() []string {
 		l2, points, fresh = 7, 40, 200
 	}
 	var keys []string
-	if c.Dataset.Name == "cifar100" && c.Dataset.Classes == "" && !c.Open() {
+	if c.Dataset.Name == "cifar100" && c.Dataset.Classes == "" && !c.OpenScope() {
 		c.Dataset.Classes, keys = "20", append(keys, "dataset.classes")
 	}
 	if c.ERM.L2 == 0 {
@@ -345,6 +356,7 @@ func (c *Config) Validate() error {
 	integer("conjugate.samples", c.Conjugate.Samples, 1, 10_000)
 	given("predictor.model", c.Predictor.Model, "untrained")
 	integer("predictor.fresh", c.Predictor.Fresh, 0, 100_000)
+	given("open.model", c.Open.Model, "untrained")
 	given("embedding.model", c.Embedding.Model, "untrained")
 	integer("embedding.size", c.Embedding.Size, 0, 10_000)
 	choice("embedding.weights", c.Embedding.Weights, "masses", "constant")
@@ -354,6 +366,7 @@ func (c *Config) Validate() error {
 	real("erm.tolerance", c.ERM.Tolerance, 1e-12, 1e-2)
 	integer("posterior.samples", c.Posterior.Samples, 1, 10_000)
 	choice("posterior.bnn", c.Posterior.BNN, "hmc", "laplace")
+	choice("posterior.scope", c.Posterior.Scope, "auto", "closed", "open")
 	choice("posterior.consensus", c.Posterior.Consensus, "diagonal", "full")
 	choice("protocol", c.Protocol, "shared", "tuned", "both")
 	if c.Protocol != "shared" && s.Corpus == 0 {

@@ -10,7 +10,7 @@ import (
 // (run.json has its digest, and --extractor, --predictor or --embedding say where it is), of a data set's folder
 // "./" and its name; folders of data and results and the library's place are left out, as the defaults find them.
 func (c Config) Portable() Config {
-	for _, p := range []*string{&c.Extractor.Model, &c.Conjugate.Model, &c.Predictor.Model, &c.Embedding.Model} {
+	for _, p := range []*string{&c.Extractor.Model, &c.Conjugate.Model, &c.Predictor.Model, &c.Embedding.Model, &c.Open.Model} {
 		if !inside(*p) {
 			*p = filepath.Base(*p)
 		}
@@ -46,7 +46,7 @@ func inside(path string) bool { return path == "" || filepath.IsLocal(path) }
 // fileNames are the names, without folders, of the models that the settings give as files.
 func (c Config) fileNames() map[string]string {
 	out := map[string]string{}
-	for kind, path := range map[string]string{"extractor": c.Extractor.Model, "conjugate": c.Conjugate.Model, "predictor": c.Predictor.Model, "embedding": c.Embedding.Model} {
+	for kind, path := range map[string]string{"extractor": c.Extractor.Model, "conjugate": c.Conjugate.Model, "predictor": c.Predictor.Model, "embedding": c.Embedding.Model, "open": c.Open.Model} {
 		if path != "default" && path != "untrained" {
 			out[kind] = filepath.Base(path)
 		}

@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/pipeline/compress"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
@@ -140,14 +141,20 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versi
 		p.Tools.Compressor = constantWeights{k}
 	}
 
+	om, err := p.open(c, behind)
+	if err != nil {
+		return nil, err
+	}
 	cm, err := p.conjugate(&c, eng, behind)
 	if err != nil {
 		return nil, err
 	}
-
 	p.Config = c
 	p.Manifest.Files = c.fileNames()
 	p.Manifest.Models = map[string]string{"extractor": x.ModelDigest(), "predictor": pm.Digest, "embedding": em.Digest}
+	if om.Digest != "" {
+		p.Manifest.Models["open"] = om.Digest
+	}
 	if cm.Digest != "" {
 		p.Manifest.Models["conjugate"] = cm.Digest
 	}
@@ -177,7 +184,7 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 		return nil, err
 	}
 	defer func() { l.set.Train.Images, l.features.Train.Features = dataset.Images{}, nil }()
-	if !c.Open() {
+	if !c.OpenScope() {
 		if l.data, err = banks(l.features, c.Dataset.Test); err == nil {
 			l.data.Shifts = l.shifts
 		}
@@ -234,7 +241,7 @@ func see(ctx context.Context, c Config, d Dataset, before *featurize.Features, e
 	}
 	// The run needs features only; the extractor's sessions go as soon as they are there.
 	l := &loaded{set: ds, extractor: x}
-	if l.features, err = featurize.Run(ctx, ds, x, cfg); err == nil && (before != nil || !c.Open()) {
+	if l.features, err = featurize.Run(ctx, ds, x, cfg); err == nil && (before != nil || !c.OpenScope()) {
 		l.shifts, l.others, err = c.Scores.shifts(ctx, c, ds, x, l.features.Stats, progress)
 	}
 	if err = errors.Join(err, x.Close()); err != nil {
@@ -312,7 +319,7 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 	switch {
 	case c.Conjugate.Model == "none":
 		note = "no conjugate predictor (conjugate.model none)"
-	case c.Open():
+	case c.OpenScope():
 		note = "no conjugate predictor: the corpus lacks the tasks' classes"
 	case p.Data.Corpus == nil && c.Conjugate.Model == "untrained":
 		note = "no conjugate predictor: there is no corpus to take its moments from (dataset.splits.corpus)"
@@ -334,7 +341,7 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 		p.Tools.Conjugate = k
 		return f, nil
 	}
-	if len(c.Methods) == 0 {
+	if p.Tools.Open == nil && len(c.Methods) == 0 {
 		for _, m := range posterior.All() {
 			if !m.Info().Conjugate {
 				c.Methods = append(c.Methods, m.Info().Name)
@@ -343,6 +350,35 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 		p.Manifest.Notes = append(p.Manifest.Notes, note+"; FMP and FMP-mean are left out")
 	}
 	return models.Manifest{}, nil
+}
+
+// open finds the predictor for tasks on classes that the corpus lacks. In closed scope there is none but a file's or a shipped
+// one; in open scope there must be one, or a corpus.
+func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, error) {
+	switch c.Open.Model {
+	case "none":
+		return models.Manifest{}, nil
+	case "default":
+		if _, f, err := shipped(c.Dataset.Name, models.KindOpen); !c.OpenScope() && (err != nil || models.Match(behind, f) != nil) {
+			return models.Manifest{}, nil
+		}
+	}
+	if p.Data.Corpus == nil && (c.Open.Model == "untrained" || c.Open.Model == "default") {
+		return models.Manifest{}, nil
+	}
+	behind.C = 0 // its classes are the corpus's
+	m, f, err := p.model(models.KindOpen, c.Open.Model, c.corpus().Name, behind, func() (*onnx.Model, error) {
+		u, err := open.Untrained(p.Data.Corpus, open.MostCoordinates)
+		if err != nil {
+			return nil, err
+		}
+		return u.Model()
+	})
+	if err != nil {
+		return f, err
+	}
+	p.Tools.Open, err = open.FromModel(m)
+	return f, err
 }
 
 // banks cuts features into the parts of a run. At most test test images take part; 0 means all.

@@ -12,6 +12,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/metric"
+	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/task"
@@ -47,6 +48,8 @@ type Tools struct {
 	Drawer     posterior.Drawer
 	// Conjugate is nil where there is no conjugate predictor.
 	Conjugate ConjugateModel
+	// Open is nil where there is no open predictor.
+	Open *open.Predictor
 	// Shared, where given, is what the run shares with others that go on beside it.
 	Shared *Shared
 
@@ -143,7 +146,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		return nil, err
 	}
 	if c.Scores.Coverage {
-		err := tools.Shared.Do(ctx, 1, func() error { return tools.limits(ctx, data, test, c.Open()) })
+		err := tools.Shared.Do(ctx, 1, func() error { return tools.limits(ctx, data, test, c.OpenScope()) })
 		if err != nil {
 			return nil, fmt.Errorf("limit of infinite data: %w", err)
 		}
@@ -287,7 +290,7 @@ func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [
 // task makes the clients' uploads and the task of them.
 func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int) (*posterior.Task, error) {
 	in := posterior.Input{
-		Clients: clients, Drawer: k.Drawer, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples,
+		Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples, Scope: c.Posterior.Scope,
 		Corpus: k.known, Limits: k.all, Seed: c.Seed, Stream: stream, Threads: threads,
 	}
 	var err error

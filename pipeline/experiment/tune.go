@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx/regularfile"
+	"fmp/pipeline/open"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/task"
 )
@@ -150,21 +152,10 @@ func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partiti
 	var out []posterior.Held
 	for i := range c.Tuning.Tasks {
 		stream := fmt.Sprintf("tuning/%s/%d", p.Name(), i)
-		if data.Clients.C < data.Corpus.C { // open scope: as many classes as the run's tasks have, others every time
+		if c.OpenScope() {
 			var err error
-			classes := rng.New(c.Seed, "classes", stream).Perm(data.Corpus.C)
-			if s.Bank, err = data.Corpus.Choose(classes[:data.Clients.C]); err != nil {
+			if s.Bank, tools, err = leaveOut(rng.New(c.Seed, "classes", stream), c, data, tools); err != nil {
 				return nil, err
-			}
-			if rest := classes[data.Clients.C:]; tools.known != nil && len(rest) > 1 {
-				// The moments must not know the classes of the task either.
-				others, err := data.Corpus.Choose(rest)
-				if err != nil {
-					return nil, err
-				}
-				if tools.known, err = posterior.NewCorpus(others.Features, others.Dx, others.Labels, others.C); err != nil {
-					return nil, err
-				}
 			}
 		}
 		drawn, err := s.Draw(rng.New(c.Seed, "clients", stream), c.Federation.Clients)
@@ -180,4 +171,38 @@ func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partiti
 		out = append(out, h)
 	}
 	return out, nil
+}
+
+// leaveOut is what a tuning task has in open scope: as many classes of the corpus as the run's tasks have, others every time, and
+// tools that know the rest of the corpus alone. Where the corpus has no two classes more, they know all of it.
+func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tools, error) {
+	n := data.Clients.C
+	if data.Corpus.C < n {
+		return nil, tools, fmt.Errorf("the tasks have %d classes and the corpus %d: settings cannot be tuned on it; set protocol to shared, or give corpus.classes more", n, data.Corpus.C)
+	}
+	classes := r.Perm(data.Corpus.C)
+	bank, err := data.Corpus.Choose(classes[:n])
+	if err != nil || len(classes)-n < 2 {
+		return bank, tools, err
+	}
+	rest, err := data.Corpus.Choose(classes[n:])
+	if err != nil {
+		return nil, tools, err
+	}
+	if tools.known != nil {
+		d := *data
+		d.Corpus = rest
+		if tools.known, err = d.known(c); err != nil {
+			return nil, tools, err
+		}
+	}
+	if tools.Open != nil {
+		known, err := open.Untrained(rest, tools.Open.K())
+		if err != nil {
+			return nil, tools, err
+		}
+		known.Scalars = tools.Open.Scalars
+		tools.Open = known
+	}
+	return bank, tools, nil
 }

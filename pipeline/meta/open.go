@@ -21,7 +21,7 @@ import (
 // in it; Steps defaults to 300, Batch to 4 tasks, Samples to 32 and Rate to 0.05.
 type OpenConfig struct {
 	Config
-	// Coordinates is the most that features are projected to; default 128.
+	// Coordinates is the most that features are projected to; default [open.MostCoordinates].
 	Coordinates int
 }
 
@@ -62,13 +62,13 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 		c.Steps = 300
 	}
 	if c.Coordinates == 0 {
-		c.Coordinates = 128
+		c.Coordinates = open.MostCoordinates
 	}
 	c.Fresh, c.Validation = 1, nil // no points are drawn; validation tasks are of classes left out
 	if err := c.fill(4, 32, 0.05); err != nil {
 		return nil, err
 	}
-	out, err := newOpen(c.Corpus, c.Coordinates)
+	out, err := open.Untrained(c.Corpus, c.Coordinates)
 	if err != nil {
 		return nil, fmt.Errorf("training open predictor: %w", err)
 	}
@@ -90,23 +90,6 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	}
 	out.Scalars = t.scalars
 	return out.Model()
-}
-
-// newOpen is an open predictor of the corpus's coordinates and moments.
-func newOpen(corpus *task.Bank, most int) (*open.Predictor, error) {
-	coordinates, err := open.NewCoordinates(corpus.Features, corpus.Dx, most)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := coordinates.Rows(corpus.Features)
-	if err != nil {
-		return nil, err
-	}
-	moments, known, err := open.NewMoments(rows, coordinates.K(), corpus.Labels, corpus.C)
-	if err != nil {
-		return nil, err
-	}
-	return &open.Predictor{Coordinates: *coordinates, Moments: moments, Known: known, Scalars: open.Start}, nil
 }
 
 // openTrainee is the scalars and Adam's moments of them.
@@ -152,7 +135,7 @@ func (t *openTrainee) split(r *rand.Rand) (*openSplit, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := newOpen(rest, t.Coordinates)
+	p, err := open.Untrained(rest, t.Coordinates)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 const Threshold = 1.3
 
 // Novelty is the energy of the uploads' class means outside the span of the corpus's class means, over what noise alone
-// would leave there: about 1 where the task's classes are the corpus's, 1.5 to 8 where they are not. It is NaN where the corpus's
-// class means span all coordinates, so that nothing lies outside.
+// would leave there: about 1 where the task's classes are the corpus's, 1.5 to 8 where they are not. It is 0 where the
+// corpus's class means span all coordinates, so that nothing lies outside.
 func (p *Predictor) Novelty(s *Stats) (float64, error) {
 	n, k := p.Known.Dims()
 	chol, ok := factor(p.W)
@@ -43,6 +43,9 @@ func (p *Predictor) Novelty(s *Stats) (float64, error) {
 		return 0, fmt.Errorf("novelty: the class means of the corpus have no singular values; check the model's moments")
 	}
 	rank := min(n-1, k)
+	if rank == k {
+		return 0, nil
+	}
 	var left mat.Dense
 	svd.UTo(&left)
 	span := left.Slice(0, k, 0, rank)

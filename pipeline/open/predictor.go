@@ -8,6 +8,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/pipeline/task"
 )
 
 // Scalars are the learned ones, in the order of [models.OpenScalars].
@@ -50,8 +51,29 @@ type Predictor struct {
 	Known *mat.Dense
 }
 
+// MostCoordinates is how many are kept of wider features by default: beyond, a task's eigenvectors would take seconds.
+const MostCoordinates = 128
+
+// Untrained is the open predictor of a corpus with at most so many coordinates: its moments, and scalars to start from.
+func Untrained(corpus *task.Bank, most int) (*Predictor, error) {
+	coordinates, err := NewCoordinates(corpus.Features, corpus.Dx, most)
+	if err != nil {
+		return nil, err
+	}
+	p := &Predictor{Coordinates: *coordinates, Scalars: Start}
+	rows, err := p.Rows(corpus.Features)
+	if err != nil {
+		return nil, err
+	}
+	p.Moments, p.Known, err = NewMoments(rows, p.K(), corpus.Labels, corpus.C)
+	return p, err
+}
+
 // floor of the eigenvalues of B, as a share of the largest: class means of few classes leave directions out.
 const floor = 1e-4
+
+// fewRows is how much of the covariance within classes is its mean variance where a corpus has less than two rows a coordinate.
+const fewRows = 0.2
 
 // NewMoments takes the moments of n rows of k numbers (row-major) with labels 0 to c-1. Every class needs two rows at least, and
 // there must be two classes. known are the class means [c, k].
@@ -94,6 +116,13 @@ func NewMoments(rows []float64, k int, labels []int, c int) (m Moments, known *m
 	}
 	m.W = mat.NewSymDense(k, nil)
 	m.W.SymOuterK(1/float64(n-c), centred.T())
+	if n-c < 2*k { // too few rows for the covariance to have full rank, or for a metric to be made of it
+		mean := mat.Trace(m.W) / float64(k)
+		m.W.ScaleSym(1-fewRows, m.W)
+		for j := range k {
+			m.W.SetSym(j, j, m.W.At(j, j)+fewRows*mean)
+		}
+	}
 	between := mat.NewDense(c, k, nil)
 	for y := range c {
 		row := between.RawRowView(y)

@@ -9,10 +9,16 @@ import (
 )
 
 // fmp is the federated martingale posterior of the conjugate predictor (models.NewConjugate): sample s is the head that infinitely
-// many points drawn given the pooled class means, all from one latent, would be fitted to.
+// many points drawn given the pooled class means, all from one latent, would be fitted to. Of classes that the corpus lacks it
+// takes its open form (open.go).
 var fmp = method{
 	Info{Name: "FMP", Title: "martingale posterior of the clients' class means, in closed form", Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
+		if u, err := t.scope(); err != nil {
+			return nil, err
+		} else if u != nil {
+			return t.openForm(u, false)
+		}
 		seen, err := t.pooledMeans()
 		if err != nil {
 			return nil, err
@@ -27,7 +33,7 @@ var fmp = method{
 		if err != nil {
 			return nil, err
 		}
-		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes()}
+		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes(), Diagnostics: t.noveltyDiagnostics()}
 		if t.in.Limits != nil {
 			limit, err := t.in.Conjugate.Heads(ctx, t.in.Limits, make([]float32, t.in.Conjugate.LatentSize()), 1)
 			if err != nil {
@@ -43,6 +49,11 @@ var fmp = method{
 var fmpMean = method{
 	Info{Name: "FMP-mean", Title: "the head of FMP's posterior means, with scalars of its own", Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
+		if u, err := t.scope(); err != nil {
+			return nil, err
+		} else if u != nil {
+			return t.openForm(u, true)
+		}
 		seen, err := t.pooledMeans()
 		if err != nil {
 			return nil, err
@@ -58,7 +69,7 @@ var fmpMean = method{
 // pooledMeans is the union of the clients' class means.
 func (t *Task) pooledMeans() (*point.Set, error) {
 	if t.in.Conjugate == nil {
-		return nil, fmt.Errorf("no conjugate predictor; fmp train conjugate makes one, and predictor.conjugate names it")
+		return nil, fmt.Errorf("no conjugate predictor; fmp train conjugate makes one, and conjugate.model names it")
 	}
 	return point.Pool(t.in.ClassMeans...)
 }

@@ -14,6 +14,7 @@ import (
 	"fmp/onnx/suggest"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 )
 
@@ -107,6 +108,10 @@ type Input struct {
 	Latents    int
 	// Honesty makes each of FMP's samples draw which clients are honest, and read the class means of those.
 	Honesty bool
+	// Open is what FMP and FMP-mean need on classes that the corpus lacks; nil where there is none. Scope says which of the two
+	// they take: ScopeClosed (Conjugate), ScopeOpen, or ScopeAuto (default): as the uploads say.
+	Open    *open.Predictor
+	Scope   string
 	Samples int     // S, posterior samples of an ensemble of the other methods; default 20
 	Fresh   int     // n', drawn points a sample; default 100
 	Corpus  *Corpus // what the server knows of its own corpus; needed by the methods that say so only
@@ -144,6 +149,10 @@ const (
 	Laplace  = "laplace"
 	Diagonal = "diagonal"
 	Full     = "full"
+
+	ScopeAuto   = "auto"
+	ScopeClosed = "closed"
+	ScopeOpen   = "open"
 
 	ParamL2        = "l2"
 	ParamShrinkage = "shrinkage"
@@ -239,7 +248,7 @@ type Info struct {
 	NeedsCorpus bool
 	// Follows names the method whose tuned value this one takes; empty: its own.
 	Follows string
-	// Conjugate says that the method needs a conjugate predictor.
+	// Conjugate says that the method needs a conjugate predictor, or an open one.
 	Conjugate bool
 }
 
@@ -304,6 +313,8 @@ func NewTask(in Input) (*Task, error) {
 		return nil, fmt.Errorf("posterior: %d samples; allowed are 1 to %d", in.Samples, maxSamples)
 	case in.Latents < 1 || in.Latents > maxSamples:
 		return nil, fmt.Errorf("posterior: %d samples of the closed form; allowed are 1 to %d", in.Latents, maxSamples)
+	case in.Scope != "" && in.Scope != ScopeAuto && in.Scope != ScopeClosed && in.Scope != ScopeOpen:
+		return nil, fmt.Errorf("posterior: scope is %q; allowed are %q, %q and %q", in.Scope, ScopeAuto, ScopeClosed, ScopeOpen)
 	case in.Conjugate != nil && len(in.ClassMeans) != len(in.Clients):
 		return nil, fmt.Errorf("posterior: class means of %d of %d clients; want one set each", len(in.ClassMeans), len(in.Clients))
 	case in.Fresh < 1 || in.Fresh > maxFresh:

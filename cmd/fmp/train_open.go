@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"fmp/onnx"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/meta"
+	"fmp/pipeline/open"
+)
+
+func newTrainOpenCommand() *cobra.Command {
+	var f metaFlags
+	var t meta.OpenConfig
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "open",
+		Short: "Train the open predictor, for tasks on classes that the corpus lacks",
+		Long: `Train the predictor of tasks whose classes the corpus lacks, which is what a pretrained extractor usually meets: moments
+of the corpus part of a data set's features, and 14 scalars. The scalars are learned by leaving classes out: moments from
+half of the corpus's classes, tasks of 5 to 20 classes from the other half. It takes about a minute, and a corpus of 4 classes
+at least; more is better.
+
+The extractor should not have learned the classes of the corpus better than it will know those of the tasks; if it has (our
+extractors learn from other images of the same classes), the result states its probabilities with too much confidence.`,
+		Example: `  fmp train open --dataset cifar100 --classes 0-39 --extractor cifar100-0-39.onnx -o open.onnx
+  fmp train open --dataset mnist -o open.onnx`,
+		Args: noArgs,
+	}
+	s := bindSettings(cmd, &cfg, runAliases)
+	f.bind(cmd, 300, 4, 32)
+	cmd.Flags().IntVar(&t.Coordinates, "coordinates", open.MostCoordinates, "most coordinates; features beyond are projected onto their principal directions")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		cfg.Conjugate.Model, cfg.Predictor.Model, cfg.Embedding.Model, cfg.Open.Model = "none", "untrained", "untrained", "none"
+		return f.run(cmd, cfg, func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
+			t.Config = c
+			t.Corpus = p.Data.Corpus // validation is on classes left out
+			return meta.TrainOpen(ctx, t)
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,105 @@
+package posterior
+
+import (
+	"context"
+	"fmt"
+
+	"fmp/models/rng"
+	"fmp/pipeline/open"
+	"fmp/pipeline/point"
+)
+
+// openUploads are what clients send in open scope: masses and class means of softened features, of the classes that they hold.
+type openUploads struct {
+	stats *open.Stats
+	bytes float64 // a client's, mean over clients
+	// novelty is that of the uploads, see open.Predictor.Novelty.
+	novelty float64
+}
+
+func (t *Task) openUploads() (*openUploads, error) {
+	p := t.in.Open
+	if p == nil {
+		return nil, fmt.Errorf("the open form needs a predictor; fmp train open makes one")
+	}
+	return once(&t.memo, "open/uploads", func() (*openUploads, error) {
+		u := &openUploads{}
+		sets := make([]*point.Set, len(t.in.Clients))
+		for m, own := range t.in.Clients {
+			features, _ := own.Labelled()
+			rows, err := p.Of(context.Background(), features)
+			if err != nil {
+				return nil, err
+			}
+			sets[m] = point.New(own.N, p.K(), t.c)
+			copy(sets[m].W, own.W)
+			held := make([]bool, t.c)
+			for i := range own.N {
+				to := sets[m].Row(i)
+				copy(to, rows[i*p.K():(i+1)*p.K()])
+				copy(to[p.K():], own.Row(i)[own.Dx:])
+				for y, v := range to[p.K():] {
+					held[y] = held[y] || v > 0
+				}
+			}
+			for _, h := range held {
+				if h { // a class mean, its mass and its label
+					u.bytes += float32Bytes(p.K()+2) / float64(len(t.in.Clients))
+				}
+			}
+		}
+		var err error
+		if u.stats, err = open.Pool(sets); err != nil {
+			return nil, err
+		}
+		u.novelty, err = p.Novelty(u.stats)
+		return u, err
+	})
+}
+
+// scope is what clients upload where FMP takes its open form; nil where it takes the closed one.
+func (t *Task) scope() (*openUploads, error) {
+	if t.in.Scope == ScopeClosed || t.in.Open == nil && t.in.Scope != ScopeOpen {
+		return nil, nil
+	}
+	u, err := t.openUploads()
+	if err != nil || t.in.Scope == ScopeOpen || t.in.Conjugate == nil || u.novelty > open.Threshold {
+		return u, err
+	}
+	return nil, nil
+}
+
+// noveltyDiagnostics says why FMP took its closed form; nil where nothing was measured.
+func (t *Task) noveltyDiagnostics() map[string]float64 {
+	if t.in.Scope == ScopeClosed || t.in.Open == nil {
+		return nil
+	}
+	u, err := t.openUploads()
+	if err != nil {
+		return nil // scope has said so
+	}
+	return map[string]float64{"novelty": u.novelty, "open": 0}
+}
+
+// openForm is the martingale posterior of tasks on classes that the corpus lacks (package open), or the head of its mean.
+func (t *Task) openForm(u *openUploads, mean bool) (*Result, error) {
+	q, err := t.in.Open.Posterior(u.stats)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{
+		Coordinates: &t.in.Open.Coordinates, UploadBytes: u.bytes,
+		Diagnostics: map[string]float64{"novelty": u.novelty, "open": 1, "separation": q.Separation, "rho": q.Rho},
+	}
+	if mean {
+		r.Ensembles = []Ensemble{{q.MeanHead()}}
+		return r, nil
+	}
+	noise := make([]float64, t.in.Latents*t.c*t.in.Open.K())
+	stream := rng.New(t.in.Seed, t.in.Stream, "latent")
+	for i := range noise {
+		noise[i] = stream.NormFloat64()
+	}
+	r.Ensembles = []Ensemble{q.Heads(noise)}
+	return r, nil
+}
