@@ -175,7 +175,7 @@ type Posterior struct {
 	Samples int `mapstructure:"samples" yaml:"samples" json:"samples" doc:"number S of posterior samples"`
 	// BNN is hmc (default) or laplace.
 	BNN string `mapstructure:"bnn" yaml:"bnn" json:"bnn" doc:"hmc or laplace: sampler of the Gaussian-prior posteriors"`
-	// Scope is auto (default: FMP takes its open form where the uploads' novelty is above 1.3), closed or open.
+	// Scope is auto (default: FMP takes its open form where the uploads lie outside what the corpus's classes span), closed or open.
 	Scope string `mapstructure:"scope" yaml:"scope" json:"scope" doc:"form of FMP: closed (the corpus has the tasks' classes), open (it lacks them), or auto: as the uploads say"`
 	// Consensus is diagonal (default) or full (shrunk covariance).
 	Consensus string `mapstructure:"consensus" yaml:"consensus" json:"consensus" doc:"diagonal or full: precision of the consensus methods"`

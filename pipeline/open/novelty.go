@@ -2,21 +2,24 @@ package open
 
 import (
 	"fmt"
+	"math"
 
 	"gonum.org/v1/gonum/mat"
 )
 
-// Threshold of [Predictor.Novelty] above which a task is taken for one of classes that the corpus lacks.
-const Threshold = 1.3
+// threshold of [Predictor.Novelty] above which a task is taken for one of classes that the corpus lacks, but for what the
+// novelty of few classes in few coordinates varies by.
+const threshold = 1.3
 
 // Novelty is the energy of the uploads' class means outside the span of the corpus's class means, over what noise alone
 // would leave there: about 1 where the task's classes are the corpus's, 1.5 to 8 where they are not. It is 0 where the
-// corpus's class means span all coordinates, so that nothing lies outside.
-func (p *Predictor) Novelty(s *Stats) (float64, error) {
+// corpus's class means span all coordinates, so that nothing lies outside. Above limit, 1.3 and two standard deviations of a mean of
+// squares of as many normal numbers, classes count as new.
+func (p *Predictor) Novelty(s *Stats) (novelty, limit float64, err error) {
 	n, k := p.Known.Dims()
 	chol, ok := factor(p.W)
 	if !ok {
-		return 0, fmt.Errorf("novelty: the within-class covariance of the corpus is singular")
+		return 0, 0, fmt.Errorf("novelty: the within-class covariance of the corpus is singular")
 	}
 	var l mat.TriDense
 	chol.LTo(&l)
@@ -36,22 +39,22 @@ func (p *Predictor) Novelty(s *Stats) (float64, error) {
 	}
 	known, err := white(p.Known)
 	if err != nil {
-		return 0, fmt.Errorf("novelty: %w", err)
+		return 0, 0, fmt.Errorf("novelty: %w", err)
 	}
 	var svd mat.SVD
 	if !svd.Factorize(known, mat.SVDThin) {
-		return 0, fmt.Errorf("novelty: the class means of the corpus have no singular values; check the model's moments")
+		return 0, 0, fmt.Errorf("novelty: the class means of the corpus have no singular values; check the model's moments")
 	}
 	rank := min(n-1, k)
 	if rank == k {
-		return 0, nil
+		return 0, threshold, nil
 	}
 	var left mat.Dense
 	svd.UTo(&left)
 	span := left.Slice(0, k, 0, rank)
 	means, err := white(s.Mean)
 	if err != nil {
-		return 0, fmt.Errorf("novelty: %w", err)
+		return 0, 0, fmt.Errorf("novelty: %w", err)
 	}
 	var along, inside mat.Dense
 	along.Mul(span.T(), means)
@@ -67,5 +70,6 @@ func (p *Predictor) Novelty(s *Stats) (float64, error) {
 			energy += mass * means.At(j, y) * means.At(j, y)
 		}
 	}
-	return energy / (float64(k-rank) * classes), nil
+	free := float64(k-rank) * classes
+	return energy / free, threshold + 2*math.Sqrt(2/free), nil
 }

@@ -161,11 +161,11 @@ func TestParity(t *testing.T) {
 		}
 	}
 	p.M0 = origin
-	novelty, err := p.Novelty(s)
+	novelty, limit, err := p.Novelty(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "novelty", []float64{novelty}, []float64{ref.Novelty})
+	near(t, "novelty and its limit", []float64{novelty, limit}, []float64{ref.Novelty, 1.3 + 2*math.Sqrt(2./9)})
 }
 
 // TestDraws: the heads of many posterior samples have the mean of the posterior, and as much spread as it says.

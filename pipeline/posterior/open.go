@@ -13,8 +13,8 @@ import (
 type openUploads struct {
 	stats *open.Stats
 	bytes float64 // a client's, mean over clients
-	// novelty is that of the uploads, see open.Predictor.Novelty.
-	novelty float64
+	// novelty is that of the uploads, and limit where it says that classes are new, see open.Predictor.Novelty.
+	novelty, limit float64
 }
 
 func (t *Task) openUploads() (*openUploads, error) {
@@ -52,7 +52,7 @@ func (t *Task) openUploads() (*openUploads, error) {
 		if u.stats, err = open.Pool(sets); err != nil {
 			return nil, err
 		}
-		u.novelty, err = p.Novelty(u.stats)
+		u.novelty, u.limit, err = p.Novelty(u.stats)
 		return u, err
 	})
 }
@@ -63,7 +63,7 @@ func (t *Task) scope() (*openUploads, error) {
 		return nil, nil
 	}
 	u, err := t.openUploads()
-	if err != nil || t.in.Scope == ScopeOpen || t.in.Conjugate == nil || u.novelty > open.Threshold {
+	if err != nil || t.in.Scope == ScopeOpen || t.in.Conjugate == nil || u.novelty > u.limit {
 		return u, err
 	}
 	return nil, nil
