@@ -57,9 +57,10 @@ func (t *Task) openUploads() (*openUploads, error) {
 	})
 }
 
-// scope is what clients upload where FMP takes its open form; nil where it takes the closed one.
+// scope is what clients upload where FMP takes its open form; nil where it takes the closed one, which is the one that judges clients'
+// honesty.
 func (t *Task) scope() (*openUploads, error) {
-	if t.in.Scope == ScopeClosed || t.in.Open == nil && t.in.Scope != ScopeOpen {
+	if t.in.Scope == ScopeClosed || t.in.Honesty || t.in.Open == nil && t.in.Scope != ScopeOpen {
 		return nil, nil
 	}
 	u, err := t.openUploads()
@@ -71,7 +72,7 @@ func (t *Task) scope() (*openUploads, error) {
 
 // noveltyDiagnostics says why FMP took its closed form; nil where nothing was measured.
 func (t *Task) noveltyDiagnostics() map[string]float64 {
-	if t.in.Scope == ScopeClosed || t.in.Open == nil {
+	if t.in.Scope == ScopeClosed || t.in.Honesty || t.in.Open == nil {
 		return nil
 	}
 	u, err := t.openUploads()
