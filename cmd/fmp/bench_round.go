@@ -23,6 +23,8 @@ type measuredRound struct {
 	Attacks    *stress.AttackTable `json:"attacks"`
 	Lost       []stress.ScoreRow   `json:"lost"`
 	Precisions []stress.ScoreRow   `json:"precisions"`
+	// Membership is what an upload gives away of single images.
+	Membership []stress.MembershipRow `json:"membership"`
 }
 
 func newBenchRoundCommand() *cobra.Command {
@@ -37,7 +39,8 @@ func newBenchRoundCommand() *cobra.Command {
 defence, with the median, the trimmed mean (20% off each end) and the geometric median of the clients' class means, with
 honesty as part of the posterior (what fmp serve and fmp pool do), and for an oracle that knows the bad clients. Bad clients
 may claim twice the images that the others have. Then the scores of rounds of which 0 to 50% of the clients never come, and of
-uploads of each element type with the bytes of a message.`,
+uploads of each element type with the bytes of a message, and how well an upload tells whether an image was among a client's
+(area under the ROC curve of the likelihood ratio; 0.5 is a guess).`,
 		Example: `  fmp bench round --dataset cifar10
   fmp bench round --dataset mnist --alpha 0.1 --json
   fmp bench round --dataset cifar10 --clients 100 --bad 20 --seeds 2`,
@@ -78,6 +81,9 @@ uploads of each element type with the bytes of a message.`,
 			return err
 		}
 		if res.Precisions, err = stress.RunPrecisions(cmd.Context(), p, o); err != nil {
+			return err
+		}
+		if res.Membership, err = stress.RunMembership(cmd.Context(), p, o, []int{10, 35, 100, 350, 1000}); err != nil {
 			return err
 		}
 		if asJSON {
@@ -126,6 +132,10 @@ func (r *measuredRound) text() string {
 			}
 			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %.4f |\n", s.Name, bytes, s.ACC, s.NLL, s.ECE)
 		}
+	}
+	fmt.Fprintf(&b, "\n| images of a client | AUC of membership |\n| --- | --- |\n")
+	for _, m := range r.Membership {
+		fmt.Fprintf(&b, "| %d | %.2f |\n", m.N, m.AUC)
 	}
 	return b.String()
 }
