@@ -20,8 +20,7 @@ $(BIN)/fmp: # go build knows best whether there is anything to do
 	@mkdir -p $(BIN)
 	$(GO) build $(VCS) -o $(BIN)/fmp ./cmd/fmp
 
-# The client leaves onnx-go out (build tag tiny), for its size: with it the program has 15 MB, without it 7.
-EDGE := -tags tiny $(VCS) -trimpath -ldflags="-s -w"
+EDGE := $(VCS) -trimpath -ldflags="-s -w"
 
 build: $(BIN)/fmp ## bin/fmp, and bin/fmp-edge without cgo
 	CGO_ENABLED=0 $(GO) build $(EDGE) -o $(BIN)/fmp-edge ./cmd/fmp-edge
@@ -56,12 +55,11 @@ fmt: ## format the sources
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 lint: vet ## staticcheck as well
 	$(STATICCHECK) ./...
-	$(STATICCHECK) -tags tiny ./...
 
 # What the client links, and the standard's operator tests; a processor of 64 bits runs programs of 32.
 test-386: ## the client's tests as on a machine of 32 bits (on amd64)
 	@[ "$$($(GO) env GOHOSTARCH)" = amd64 ] || { echo 'programs for 386 run on amd64 alone: left out'; exit 0; }; set -ex; \
-	  CGO_ENABLED=0 GOARCH=386 $(GO) test -tags tiny ./onnx/conformance $$($(GO) list -tags tiny -deps ./cmd/fmp-edge | grep '^fmp/')
+	  CGO_ENABLED=0 GOARCH=386 $(GO) test ./onnx/conformance $$($(GO) list -deps ./cmd/fmp-edge | grep '^fmp/')
 
 race: setup ## the race detector where goroutines share memory, on the short tests
 	$(GO) test -race -short ./onnx/engine/... ./onnx/train ./featurize/extractor ./featurize/dataset ./pipeline/erm ./pipeline/experiment \

@@ -570,7 +570,7 @@ func TestBuilds(t *testing.T) {
 	bin := map[string]string{}
 	for _, arch := range []string{"amd64", "arm64"} {
 		bin[arch] = filepath.Join(t.TempDir(), "fmp-edge-"+arch)
-		cmd := exec.Command("go", "build", "-tags", "tiny", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", bin[arch], ".")
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", bin[arch], ".")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("building for %s: %v\n%s", arch, err, out)

@@ -34,7 +34,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, args := range [][]string{{"build", "-buildvcs=false", "-o", filepath.Join(dir, "fmp"), "."}, {"build", "-buildvcs=false", "-tags", "tiny", "-o", filepath.Join(dir, "fmp-edge"), "../fmp-edge"}} {
+	for _, args := range [][]string{{"build", "-buildvcs=false", "-o", filepath.Join(dir, "fmp"), "."}, {"build", "-buildvcs=false", "-o", filepath.Join(dir, "fmp-edge"), "../fmp-edge"}} {
 		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("go %v: %w\n%s", args, err, out)
 		}

@@ -39,13 +39,13 @@ func main() {
 	}
 }
 
-// programs are what is shipped, with the tags and platforms that they are built with.
+// programs are what is shipped, with the platforms that they are built for.
 var programs = []struct {
-	name, tags string
-	systems    []string
+	name    string
+	systems []string
 }{
-	{"fmp", "", []string{"linux", "darwin", "windows"}},
-	{"fmp-edge", "tiny", []string{"linux", "darwin", "windows"}},
+	{"fmp", []string{"linux", "darwin", "windows"}},
+	{"fmp-edge", []string{"linux", "darwin", "windows"}},
 }
 
 // embedded is what is derived from the work of others and is no module.
@@ -70,7 +70,7 @@ func Notices(root string) ([]byte, error) {
 	mods := map[string]*module{}
 	for _, p := range programs {
 		for _, system := range p.systems {
-			if err := list(root, p.name, p.tags, system, mods); err != nil {
+			if err := list(root, p.name, system, mods); err != nil {
 				return nil, err
 			}
 		}
@@ -144,8 +144,8 @@ var known = []struct{ id, phrase string }{
 var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|copyright|patents|ftl)([-._].*)?$`)
 
 // list adds the modules of one program on one system.
-func list(root, program, tags, system string, mods map[string]*module) error {
-	cmd := exec.Command("go", "list", "-deps", "-json=Dir,Standard,Module", "-tags", tags, "./cmd/"+program)
+func list(root, program, system string, mods map[string]*module) error {
+	cmd := exec.Command("go", "list", "-deps", "-json=Dir,Standard,Module", "./cmd/"+program)
 	cmd.Dir = root
 	cgo := "CGO_ENABLED=1"
 	if program == "fmp-edge" {
