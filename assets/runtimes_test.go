@@ -32,7 +32,7 @@ func shipped(t *testing.T) map[string]*onnx.Model {
 	t.Helper()
 	all := map[string]*onnx.Model{}
 	for _, set := range []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"} {
-		for _, kind := range []string{models.KindExtractor, models.KindEmbedding, models.KindPredictor, models.KindClient} {
+		for _, kind := range []string{models.KindExtractor, models.KindConjugate, models.KindEmbedding, models.KindPredictor, models.KindClient} {
 			data, err := assets.Model(set, kind)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -108,7 +108,25 @@ func inputsFor(t *testing.T, m *onnx.Model) map[string]*onnx.Tensor {
 		switch d := x.Data.(type) {
 		case []float32:
 			rng.Normal(r, d)
-			if in.Name == "weights" {
+			if manifest.Kind == models.KindConjugate && (in.Name == "points" || in.Name == "client_points") {
+				width := shape[len(shape)-1]
+				for i := range d { // the last numbers of a point are its label
+					if c := i%width - (width - manifest.C); c >= 0 {
+						d[i] = 0
+						if c == i/width%manifest.C {
+							d[i] = 1
+						}
+					}
+				}
+			}
+			switch in.Name {
+			case "uniform":
+				for i := range d {
+					d[i] = (float32(i) + 0.5) / float32(len(d))
+				}
+			case "width":
+				d[0] = 2
+			case "weights", "client_weights":
 				for i := range d {
 					d[i] = 1
 					if (i+1)%shape[1] == 0 {

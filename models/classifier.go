@@ -21,7 +21,7 @@ type ClassifierParts struct {
 	// Features turns images into features ([FeatureGraph]). Without it the classifier takes feature rows.
 	Features *onnx.Model
 	// Coordinates turns features into the rows that the heads are on, [n, dx] to [n, k]; nil where these are the
-	// features themselves (k = dx).
+	// features themselves (k = dx). That is its first output; further ones, such as low and high, become the classifier's.
 	Coordinates *onnx.Model
 	// Heads are samples of the posterior, [S, k+1, C], float64, the row of biases last.
 	Heads *onnx.Tensor
@@ -37,6 +37,7 @@ type ClassifierParts struct {
 //	entropy [n] float32               H(p) = -sum p log p, in nats: all that is uncertain
 //	mutual_information [n] float32    H(p) - mean over s of H(p_s), in nats: the part that is the heads' disagreement
 //	                                  (Houlsby et al. 2011, arXiv:1112.5745), which more data would lower
+//	low, high [n, C] float32          ends of 90% intervals of what p would be with infinite data; where the method has them
 //	samples [n, S, C] float32         p_s; where asked for
 //
 // f gives the manifest what only the caller knows; Kind, Dx, C and S are filled in.
@@ -96,7 +97,7 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 		if first == nil {
 			return nil
 		}
-		if len(first.Graph.Outputs) != 1 {
+		if len(first.Graph.Outputs) != 1 && first != p.Coordinates {
 			return fmt.Errorf("graph %q has %d outputs; want one", first.Graph.Name, len(first.Graph.Outputs))
 		}
 		m, err = pass.Compose(first, m, map[string]string{input: first.Graph.Outputs[0].Name})

@@ -10,6 +10,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/check"
 	"fmp/onnx/pass"
+	"fmp/onnx/shape"
 )
 
 // The conjugate predictor. In coordinates w in which a class is N(mu_c, I) around its mean and the means are
@@ -129,11 +130,14 @@ const (
 	// points, weights -> mean_head [1, k+1, C], the head of the posterior means.
 	ConjMeanHead = "mean_head"
 	// features, points, weights, latent, uniform [S] in (0, 1), width [] -> low, high [n, C], an interval of each class
-	// probability, and the same of log p/(1-p): log_odds_low, log_odds_high. See [IntervalWidth].
-	ConjLow         = "low"
-	ConjHigh        = "high"
-	ConjLogOddsLow  = "log_odds_low"
-	ConjLogOddsHigh = "log_odds_high"
+	// probability, and the same of log p/(1-p): log_odds_low, log_odds_high. Samples are few and skewed, so width is a quantile of
+	// Student's t with S - 1 degrees of freedom times sqrt(1 + 1/S). What the intervals are to hold is the limit of infinite
+	// data, the probabilities of interval_head [1, k+1, C] given the class means of very many points.
+	ConjLow          = "low"
+	ConjHigh         = "high"
+	ConjLogOddsLow   = "log_odds_low"
+	ConjLogOddsHigh  = "log_odds_high"
+	ConjIntervalHead = "interval_head"
 )
 
 // NewConjugate builds the graph of a conjugate predictor from its parameters, all of them in one graph: the parts
@@ -144,7 +148,7 @@ func NewConjugate(c ConjugateConfig, values map[string]*onnx.Tensor) (*onnx.Mode
 	}
 	b := build.New("conjugate")
 	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{}}
-	for name := range c.shapes() {
+	for _, name := range slices.Sorted(maps.Keys(c.shapes())) {
 		g.refs[name] = b.Param(name, values[name].Clone())
 	}
 	g.client()
@@ -155,9 +159,11 @@ func NewConjugate(c ConjugateConfig, values map[string]*onnx.Tensor) (*onnx.Mode
 	w, bias := g.head(ConjSample, p, g.sample(ConjSample, p, latent))
 	b.Output(ConjHeads, b.Squeeze(b.Concat(2, w, b.Unsqueeze(bias, 2)), 0))
 	g.draws(p, mass, mean, g.sample(ConjSample, p, latent))
-	q := g.posterior(ConjMean, mass, mean)
-	w, bias = g.head(ConjMean, q, b.Unsqueeze(q.mean, 1))
-	b.Output(ConjMeanHead, b.Squeeze(b.Concat(2, w, b.Unsqueeze(bias, 2)), 0))
+	for _, at := range [][2]string{{ConjMean, ConjMeanHead}, {ConjInterval, ConjIntervalHead}} {
+		q := g.posterior(at[0], mass, mean)
+		w, bias = g.head(at[0], q, b.Unsqueeze(q.mean, 1))
+		b.Output(at[1], b.Squeeze(b.Concat(2, w, b.Unsqueeze(bias, 2)), 0))
+	}
 	at := g.coordinates(g.phi(b.Input("features", onnx.Float32, "n", c.Dx)))
 	b.Output(ConjCoordinates, b.MatMul(at, g.refs[ConjMetric]))
 	g.intervals(at, mass, mean, latent)
@@ -208,6 +214,31 @@ func ConjugatePart(m *onnx.Model, outputs ...string) (*onnx.Model, error) {
 		}
 	}
 	g.Inputs = slices.DeleteFunc(g.Inputs, func(v onnx.ValueInfo) bool { return !read[v.Name] })
+	return part, check.Model(part)
+}
+
+// ConjugateIntervals is the part that makes coordinates and intervals of class probabilities, for one round: features [n, dx] ->
+// coordinates [n, k], low, high [n, C], with the part's other inputs built in.
+func ConjugateIntervals(m *onnx.Model, given map[string]*onnx.Tensor) (*onnx.Model, error) {
+	part, err := ConjugatePart(m, ConjCoordinates, ConjLow, ConjHigh)
+	if err != nil {
+		return nil, err
+	}
+	var open []onnx.ValueInfo
+	for _, in := range part.Graph.Inputs {
+		t := given[in.Name]
+		if t == nil {
+			open = append(open, in)
+			continue
+		}
+		part.Graph.Initializers[in.Name] = t
+	}
+	if part.Graph.Inputs = open; len(open) != 1 || open[0].Name != "features" {
+		return nil, fmt.Errorf("conjugate predictor: its intervals want %v beside features; give all but these", open)
+	}
+	if err := shape.Infer(part); err != nil {
+		return nil, fmt.Errorf("conjugate predictor: intervals: %w", err)
+	}
 	return part, check.Model(part)
 }
 

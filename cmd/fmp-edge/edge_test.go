@@ -229,7 +229,11 @@ func serverSide(t *testing.T, im *dataset.Images, labels []int) *point.Set {
 	if err != nil {
 		t.Fatal(err)
 	}
-	embedding, _, err := models.Load(model(t, models.KindEmbedding))
+	conjugate, _, err := models.Load(model(t, models.KindConjugate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	embedding, err := models.ConjugateEmbedding(conjugate, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,9 @@ func madeUpload(t *testing.T, f models.Manifest, path, client, model string, rou
 		row := s.Row(c)
 		rng.Normal(rng.New(1, "noise", client, c), noise)
 		for k := range f.Dx {
-			row[k] = 2*centre[c*f.Dx+k] + 0.3*noise[k]
+			if row[k] = 2*centre[c*f.Dx+k] + 0.3*noise[k]; f.ClassMeans {
+				row[k] *= 0.02 // classes that nobody is sure of
+			}
 		}
 		row[f.Dx+c] = 1
 		s.W[c] = 2
@@ -69,7 +71,7 @@ func madeUpload(t *testing.T, f models.Manifest, path, client, model string, rou
 // TestPool: uploads whose classes lie apart become heads that know them apart, the same for the same seed; uploads that
 // do not belong together are refused, and nothing is written.
 func TestPool(t *testing.T) {
-	predictor, client := shipped(t, models.KindPredictor), shipped(t, models.KindClient)
+	predictor, client := shipped(t, models.KindPredictor), shipped(t, models.KindEmbedding)
 	_, f, err := models.Load(client)
 	if err != nil {
 		t.Fatal(err)

@@ -119,7 +119,19 @@ func TestClassifierFile(t *testing.T) {
 		d, c := stack.Shape[1], stack.Shape[2]
 		heads[i] = erm.Theta{D: d, C: c, W: stack.F64()[i*d*c : (i+1)*d*c]}
 	}
-	want, err := metric.Predict(t.Context(), heads, features.F32(), 1)
+	data, err = assets.Model("digits-color", models.KindConjugate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conjugate, err := serde.Unmarshal(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	coordinates, err := models.ConjugatePart(conjugate, models.ConjCoordinates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := metric.Predict(t.Context(), heads, eval(ort, coordinates, "features", features)[models.ConjCoordinates].F32(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +163,7 @@ func TestClassifierFile(t *testing.T) {
 	}
 	o, err := models.ReadOrigin(wf)
 	if err != nil || len(o.Clients) != 3 || o.Clients[1].Name != "client 1" || len(o.Clients[1].Upload) != 64 || o.Clients[1].N != 20 ||
-		o.Client != models.DigestBytes(data) || o.Predictor != shippedManifest(t, "digits-color", models.KindPredictor).Digest || o.L2 != 1 || o.Fresh != 100 {
+		o.Client != shippedManifest(t, "digits-color", models.KindClient).Digest || o.Predictor != shippedManifest(t, "digits-color", models.KindConjugate).Digest || o.Method != "FMP" || o.L2 != 0 || o.Fresh != 0 {
 		t.Errorf("origin %+v, %v", o, err)
 	}
 
@@ -213,7 +225,7 @@ func TestClassifierFile(t *testing.T) {
 			}
 		}
 		code, out, errs := runFMP(t, "predict", path("classifier.onnx"), folder, "--reject", "1", "--csv")
-		if lines := strings.Split(strings.TrimSpace(out), "\n"); code != exitOK || len(lines) != n+1 || !strings.HasSuffix(lines[1], ",true") {
+		if lines := strings.Split(strings.TrimSpace(out), "\n"); code != exitOK || len(lines) != n+1 || !strings.Contains(lines[1], ",true,") {
 			t.Errorf("exit code %d, %s, %s", code, out, errs)
 		}
 		code, out, _ = runFMP(t, "predict", path("classifier.onnx"), folder, "--reject", "1")
@@ -247,7 +259,8 @@ numpy.save(sys.argv[3], s.run(["probabilities"], {"images": numpy.load(sys.argv[
 // TestPoolSettles: what nobody gives, the files say; what does not belong together is refused, and nothing is written.
 func TestPoolSettles(t *testing.T) {
 	dir := t.TempDir()
-	f, mf := shippedManifest(t, "digits", models.KindClient), shippedManifest(t, "mnist", models.KindClient)
+	// Uploads of an embedding, whose predictor has settings.
+	f, mf := shippedManifest(t, "digits", models.KindEmbedding), shippedManifest(t, "mnist", models.KindEmbedding)
 	upload := madeUpload(t, f, filepath.Join(dir, "a"), "a", f.Digest, 0)
 	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -264,7 +277,7 @@ func TestPoolSettles(t *testing.T) {
 	}
 	pool := func(args ...string) (int, string, string, bool) {
 		out := filepath.Join(t.TempDir(), "c.onnx")
-		code, text, errs := runFMP(t, append([]string{"pool", "--engine", "pure", "--json", "-o", out}, args...)...)
+		code, text, errs := runFMP(t, append([]string{"pool", "--engine", "pure", "--json", "--rows", "-o", out}, args...)...)
 		_, err := os.Stat(out)
 		return code, text, errs, err == nil
 	}

@@ -10,5 +10,4 @@ for shop in 1 2 3; do
     "shop-$shop/train-images-idx3-ubyte" --labels "shop-$shop/train-labels-idx1-ubyte"
 done
 fmp-edge inspect shop-1.upload --model client.onnx
-predictor=$(dirname "$0")/../../assets/models/digits/predictor.onnx
-fmp pool shop-*.upload --predictor "$predictor" --client-graph client.onnx -o posterior.npy
+fmp pool shop-*.upload --client-graph client.onnx -o posterior.npy

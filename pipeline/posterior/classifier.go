@@ -23,6 +23,17 @@ func (r *Result) Classifier(features *onnx.Model, samples bool, f models.Manifes
 		}
 		parts.Coordinates = g.Graph()
 	}
+	if k, ok := r.Intervals.(interface {
+		Graph(level float64) (*onnx.Model, error)
+	}); ok {
+		both, err := k.Graph(coverageLevel)
+		if err != nil {
+			return nil, err
+		}
+		if both != nil { // the same coordinates, and the ends of intervals
+			parts.Coordinates = both
+		}
+	}
 	config, err := json.Marshal(o)
 	if err != nil {
 		return nil, fmt.Errorf("origin of the classifier: %w", err)

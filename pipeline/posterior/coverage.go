@@ -64,7 +64,11 @@ func (k *Test) coverage(ctx context.Context, r *Result, rows []float32, threads 
 	}
 	n := min(len(k.Labels), coveragePoints)
 	rows = rows[:len(rows)/len(k.Labels)*n]
-	p, err := metric.Predict(ctx, Ensemble{*limit}, rows, threads)
+	of := limit // of probabilities
+	if r.IntervalLimit != nil {
+		of = r.IntervalLimit
+	}
+	p, err := metric.Predict(ctx, Ensemble{*of}, rows, threads)
 	if err != nil {
 		return nil, fmt.Errorf("limit of infinite data: %w", err)
 	}

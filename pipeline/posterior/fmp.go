@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"fmp/models/rng"
+	"fmp/onnx"
 	"fmp/pipeline/point"
 )
 
@@ -34,12 +35,25 @@ var fmp = method{
 			return nil, err
 		}
 		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes(), Diagnostics: t.noveltyDiagnostics()}
+		if t.in.Latents > 1 {
+			if judged != nil { // intervals are given one set of clients: those that are likelier honest than not
+				if seen, err = t.trusted(judged); err != nil {
+					return nil, err
+				}
+			}
+			r.Intervals = &conjugateIntervals{t.in.Conjugate, seen, t.latents(), t.strata()}
+		}
 		if t.in.Limits != nil {
 			limit, err := t.in.Conjugate.Heads(ctx, t.in.Limits, make([]float32, t.in.Conjugate.LatentSize()), 1)
 			if err != nil {
 				return nil, fmt.Errorf("limit of infinite data: %w", err)
 			}
 			r.Limit = &limit[0]
+			of, err := t.in.Conjugate.IntervalLimit(ctx, t.in.Limits)
+			if err != nil {
+				return nil, fmt.Errorf("limit of infinite data: %w", err)
+			}
+			r.IntervalLimit = &of
 		}
 		return r, nil
 	},
@@ -74,11 +88,54 @@ func (t *Task) pooledMeans() (*point.Set, error) {
 	return point.Pool(t.in.ClassMeans...)
 }
 
+// trusted is the union of the class means of clients whose probability of being honest is at least a half.
+func (t *Task) trusted(j *Judgement) (*point.Set, error) {
+	var sets []*point.Set
+	for i, p := range j.Honest {
+		if p >= 0.5 {
+			sets = append(sets, t.in.ClassMeans[i])
+		}
+	}
+	return point.Pool(sets...)
+}
+
 // latents is the task's stream of one latent a sample.
 func (t *Task) latents() []float32 {
 	out := make([]float32, t.in.Latents*t.in.Conjugate.LatentSize())
 	rng.Normal(rng.New(t.in.Seed, t.in.Stream, "latent"), out)
 	return out
+}
+
+// strata are one number in (0, 1) a sample, one in each of as many equal parts, in random order.
+func (t *Task) strata() []float32 {
+	out := make([]float32, t.in.Latents)
+	for i, j := range rng.New(t.in.Seed, t.in.Stream, "strata").Perm(len(out)) {
+		out[i] = (float32(j) + 0.5) / float32(len(out))
+	}
+	return out
+}
+
+// conjugateIntervals are those of the conjugate predictor for one round.
+type conjugateIntervals struct {
+	predictor       Conjugate
+	seen            *point.Set
+	latent, uniform []float32
+}
+
+func (k *conjugateIntervals) Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
+	return k.predictor.Intervals(ctx, k.seen, k.latent, k.uniform, features, level)
+}
+
+// Graph is that of the heads' coordinates and of Of, features [n, dx] to coordinates [n, k], low and high [n, C]; nil where the
+// predictor has no graphs.
+func (k *conjugateIntervals) Graph(level float64) (*onnx.Model, error) {
+	p, ok := k.predictor.(interface {
+		IntervalGraph(seen *point.Set, latent, uniform []float32, level float64) (*onnx.Model, error)
+	})
+	if !ok {
+		return nil, nil
+	}
+	return p.IntervalGraph(k.seen, k.latent, k.uniform, level)
 }
 
 // classMeanBytes is the mean size of an upload of class means: of each class that a client holds the numbers, label and

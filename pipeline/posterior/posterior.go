@@ -47,6 +47,8 @@ type Result struct {
 	Intervals Intervals
 	// Judgement of the clients, where Input.Honesty asked for it.
 	Judgement *Judgement
+	// IntervalLimit is the head whose probabilities Intervals are to hold, where it is not Limit.
+	IntervalLimit *Theta
 	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so on.
 	Diagnostics map[string]float64
 	// UploadBytes is what one client sends (mean over clients), float32 payload without framing; 0 for
@@ -94,6 +96,11 @@ type Conjugate interface {
 	Mean(ctx context.Context, seen *point.Set) (Theta, error)
 	// Claims are clients' class means as package honesty weighs them, with the variances of class means.
 	Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error)
+	// Intervals are the ends of intervals of class probabilities (n x C each) for feature rows, given the pooled class means,
+	// from latent and a number in (0, 1) for each sample; IntervalLimit is the head whose probabilities they are to hold,
+	// given the class means of very many points.
+	Intervals(ctx context.Context, seen *point.Set, latent, uniform, features []float32, level float64) (low, high []float64, err error)
+	IntervalLimit(ctx context.Context, all *point.Set) (Theta, error)
 }
 
 // Input is one task.

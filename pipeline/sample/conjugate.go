@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 
 	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/stat/distuv"
 
 	"fmp/models"
 	"fmp/onnx"
@@ -16,8 +18,12 @@ import (
 	"fmp/pipeline/point"
 )
 
-// rowChunk is how many feature rows one call of the session maps: fixed, so that a row does not depend on the machine.
-const rowChunk = 1024
+// rowChunk is how many feature rows one call of a session maps, intervalChunk how many it makes intervals for, of which each
+// takes samples x classes numbers several times over: fixed, so that a row does not depend on the machine.
+const (
+	rowChunk      = 1024
+	intervalChunk = 200
+)
 
 // Conjugate runs a conjugate predictor: uploads of class means, posterior samples in closed form, and the points that
 // these stand for. It may be used by several goroutines where its engine's sessions may; see [Predictor] on threads.
@@ -30,22 +36,23 @@ type Conjugate struct {
 	values   map[string]*onnx.Tensor
 	client   *compress.Compressor
 
-	coordinates *onnx.Model
-	parts       map[string]engine.Session
+	model, coordinates *onnx.Model
+	parts              map[string]engine.Session
 }
 
 // Parts that are loaded.
 var conjugateParts = map[string][]string{
-	models.ConjCoordinates: {models.ConjCoordinates},
-	models.ConjHeads:       {models.ConjHeads},
-	models.ConjMeanHead:    {models.ConjMeanHead},
-	models.ConjDrawn:       {models.ConjDrawn, models.ConjDrawnWeights, models.ConjContext, models.ConjContextMasses},
-	models.ConjLow:         {models.ConjLogOddsLow, models.ConjLogOddsHigh},
+	models.ConjCoordinates:  {models.ConjCoordinates},
+	models.ConjHeads:        {models.ConjHeads},
+	models.ConjMeanHead:     {models.ConjMeanHead},
+	models.ConjIntervalHead: {models.ConjIntervalHead},
+	models.ConjDrawn:        {models.ConjDrawn, models.ConjDrawnWeights, models.ConjContext, models.ConjContextMasses},
+	models.ConjLow:          {models.ConjLogOddsLow, models.ConjLogOddsHigh},
 }
 
 // NewConjugate prepares a conjugate predictor for running.
 func NewConjugate(e engine.Engine, m *onnx.Model) (_ *Conjugate, err error) {
-	c := &Conjugate{parts: map[string]engine.Session{}}
+	c := &Conjugate{model: m, parts: map[string]engine.Session{}}
 	if c.config, c.values, err = models.ConjugateValues(m); err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
 	}
@@ -117,7 +124,7 @@ func (c *Conjugate) Of(ctx context.Context, features []float32) ([]float32, erro
 	}
 	n := len(features) / dx
 	out := make([]float32, n*k)
-	return out, c.chunks(ctx, n, func(from, to int) error {
+	return out, c.chunks(ctx, n, rowChunk, func(from, to int) error {
 		rows, err := engine.Eval(c.parts[models.ConjCoordinates], map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)})
 		if err != nil {
 			return err
@@ -127,15 +134,15 @@ func (c *Conjugate) Of(ctx context.Context, features []float32) ([]float32, erro
 	})
 }
 
-func (c *Conjugate) chunks(ctx context.Context, n int, do func(from, to int) error) error {
+func (c *Conjugate) chunks(ctx context.Context, n, size int, do func(from, to int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(c.Workers, 1))
-	for from := 0; from < n; from += rowChunk {
+	for from := 0; from < n; from += size {
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			return do(from, min(from+rowChunk, n))
+			return do(from, min(from+size, n))
 		})
 	}
 	return g.Wait()
@@ -197,6 +204,74 @@ func (c *Conjugate) Mean(ctx context.Context, seen *point.Set) (erm.Theta, error
 		return erm.Theta{}, err
 	}
 	return out[0], nil
+}
+
+// IntervalLimit is the head, given class means of very many points, whose probabilities the intervals of
+// [Conjugate.Intervals] are to hold.
+func (c *Conjugate) IntervalLimit(ctx context.Context, all *point.Set) (erm.Theta, error) {
+	in, err := c.context(all)
+	if err != nil {
+		return erm.Theta{}, err
+	}
+	out, err := c.thetas(ctx, models.ConjIntervalHead, in, 1)
+	if err != nil {
+		return erm.Theta{}, err
+	}
+	return out[0], nil
+}
+
+// intervalInputs are those of the part that makes intervals, but for the features.
+func (c *Conjugate) intervalInputs(seen *point.Set, latent, uniform []float32, level float64) (map[string]*onnx.Tensor, error) {
+	samples := len(uniform)
+	in, err := c.withLatent(seen, latent, samples)
+	if err != nil {
+		return nil, err
+	}
+	if samples < 2 || !(level > 0 && level < 1) {
+		return nil, fmt.Errorf("conjugate predictor: intervals of level %v from %d samples; allowed are levels between 0 and 1 and 2 samples or more", level, samples)
+	}
+	s := float64(samples)
+	width := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: s - 1}.Quantile(0.5+level/2) * math.Sqrt(1+1/s)
+	in["uniform"], in["width"] = onnx.NewTensor(uniform, samples), onnx.Scalar(float32(width))
+	return in, nil
+}
+
+// Intervals are the ends, n x C each, of intervals of class probabilities that hold what infinite data would give at the
+// level given, for feature rows (n x dx, row-major), from a latent and a number in (0, 1) for each sample.
+func (c *Conjugate) Intervals(ctx context.Context, seen *point.Set, latent, uniform, features []float32, level float64) (low, high []float64, err error) {
+	in, err := c.intervalInputs(seen, latent, uniform, level)
+	if err != nil {
+		return nil, nil, err
+	}
+	dx, classes := c.config.Dx, c.config.C
+	n := len(features) / dx
+	low, high = make([]float64, n*classes), make([]float64, n*classes)
+	err = c.chunks(ctx, n, intervalChunk, func(from, to int) error {
+		feeds := maps.Clone(in)
+		feeds["features"] = onnx.NewTensor(features[from*dx:to*dx], to-from, dx)
+		out, err := engine.Eval(c.parts[models.ConjLow], feeds)
+		if err != nil {
+			return fmt.Errorf("conjugate predictor: intervals: %w", err)
+		}
+		// Log odds leave float32 all digits of a probability close to 1.
+		for name, ends := range map[string][]float64{models.ConjLogOddsLow: low, models.ConjLogOddsHigh: high} {
+			for i, v := range out[name].F32() {
+				ends[from*classes+i] = 1 / (1 + math.Exp(-float64(v)))
+			}
+		}
+		return nil
+	})
+	return low, high, err
+}
+
+// IntervalGraph is that of [Conjugate.Of] and [Conjugate.Intervals], features [n, dx] to coordinates [n, k], low and high [n, C],
+// with all else built in.
+func (c *Conjugate) IntervalGraph(seen *point.Set, latent, uniform []float32, level float64) (*onnx.Model, error) {
+	in, err := c.intervalInputs(seen, latent, uniform, level)
+	if err != nil {
+		return nil, err
+	}
+	return models.ConjugateIntervals(c.model, in)
 }
 
 func (c *Conjugate) withLatent(seen *point.Set, latent []float32, samples int) (map[string]*onnx.Tensor, error) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/erm"
@@ -169,4 +170,97 @@ func TestConjugateUploads(t *testing.T) {
 			t.Errorf("error %v does not say %q", err, c.want)
 		}
 	}
+}
+
+// TestConjugateIntervals: the graph for one round gives the ends that the predictor gives, whatever the rows beside a row; they
+// are wider for a higher level, and hold most of what infinite data would say.
+func TestConjugateIntervals(t *testing.T) {
+	ctx := context.Background()
+	k, clients, test := conjugateWorld(t)
+	uploads, err := k.Compress(ctx, clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := point.Pool(uploads...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const samples = 30
+	latent, uniform := make([]float32, samples*k.LatentSize()), make([]float32, samples)
+	rng.Normal(rng.New(1, "latent"), latent)
+	for i, j := range rng.New(1, "strata").Perm(samples) {
+		uniform[i] = (float32(j) + 0.5) / samples
+	}
+	low, high, err := k.Intervals(ctx, seen, latent, uniform, test.Features, 0.9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph, err := k.IntervalGraph(seen, latent, uniform, 0.9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close()
+	s, err := eng.Load(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const from, n = 190, 20 // over the end of a chunk
+	out, err := engine.Eval(s, map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features[from*test.Dx:(from+n)*test.Dx], n, test.Dx)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n * test.C {
+		at := from*test.C + i
+		if a, b := out["low"].F32()[i], out["high"].F32()[i]; math.Abs(float64(a)-low[at]) > 1e-5 || math.Abs(float64(b)-high[at]) > 1e-5 {
+			t.Fatalf("element %d: the graph gives %v to %v, the predictor %v to %v", i, a, b, low[at], high[at])
+		}
+	}
+	wideLow, wideHigh, err := k.Intervals(ctx, seen, latent, uniform, test.Features, 0.99)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := k.Compress(ctx, []*point.Set{test.Points(allRows(test.Len()), nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := k.IntervalLimit(ctx, whole[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := k.Of(ctx, test.Features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := metric.Predict(ctx, []erm.Theta{limit}, rows, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := 0
+	for i, v := range p.P {
+		if !(0 <= wideLow[i] && wideLow[i] <= low[i] && low[i] <= high[i] && high[i] <= wideHigh[i] && wideHigh[i] <= 1) {
+			t.Fatalf("element %d: %v to %v at .9, %v to %v at .99", i, low[i], high[i], wideLow[i], wideHigh[i])
+		}
+		if low[i] <= v && v <= high[i] {
+			held++
+		}
+	}
+	if share := float64(held) / float64(len(p.P)); share < 0.8 {
+		t.Errorf("intervals stated to hold 90%% hold %.2f of what the classes' means would give", share)
+	}
+	if _, _, err := k.Intervals(ctx, seen, latent[:k.LatentSize()], uniform[:1], test.Features, 0.9); err == nil || !strings.Contains(err.Error(), "2 samples") {
+		t.Errorf("error %v does not say how many samples intervals take", err)
+	}
+}
+
+func allRows(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
 }
