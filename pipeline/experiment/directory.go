@@ -444,7 +444,7 @@ func flatten(c Config) map[string]string {
 // CSVHeading names the columns of [Record.CSV].
 var CSVHeading = []string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group", "param", "value", "acc", "ece", "nll", "brier", "upload_bytes",
 	"joint_nll_near", "joint_nll_random", "aurc", "class_ece", "adaptive_ece", "entropy", "disagreement", "temperature",
-	"coverage_top", "coverage_uncertain", "coverage_weights"}
+	"coverage_top", "coverage_uncertain", "coverage_weights", "membership_auc"}
 
 // CSV is the record as a line of a table, without the curves; figures that it lacks are empty.
 func (r *Record) CSV() []string {
@@ -459,7 +459,7 @@ func (r *Record) CSV() []string {
 		line = append(line, near, random, num(u.AURC), num(u.ClassECE), num(u.AdaptiveECE), num(u.Entropy), num(u.Disagreement))
 	}
 	line = append(line, make([]string, len(CSVHeading)-len(line))...)
-	last := line[len(line)-4:]
+	last := line[len(line)-5:]
 	if r.Temperature != 0 {
 		last[0] = num(r.Temperature)
 	}
@@ -468,6 +468,9 @@ func (r *Record) CSV() []string {
 		if v.Uncertain != nil {
 			last[2] = num(*v.Uncertain)
 		}
+	}
+	if r.Membership != nil {
+		last[4] = num(*r.Membership)
 	}
 	return line
 }

@@ -43,6 +43,9 @@ type Record struct {
 	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`
 	// Coverage of the method's intervals against the limit of infinite data; nil where it has none.
 	Coverage *posterior.Coverage `json:"coverage,omitempty"`
+	// Membership is how well an uploaded class mean tells who is behind it: an area under the ROC curve; nil where no class
+	// means are uploaded.
+	Membership *float64 `json:"membership_auc,omitempty"`
 	// Shifted are scores on other and on spoiled images, where the settings ask for them.
 	Shifted []posterior.Shifted `json:"shifted,omitempty"`
 	// BySamples scores the first samples of the ensemble, for methods with one ensemble of several.

@@ -342,11 +342,11 @@ func runCell(ctx context.Context, c Config, test *posterior.Test, t *posterior.T
 	if err != nil {
 		return nil, err
 	}
-	scored, err := test.Score(ctx, res, threads)
+	scored, err := test.Score(ctx, t, res, threads)
 	if err != nil {
 		return nil, err
 	}
-	r.Scores, r.BySamples, r.Coverage, r.Shifted = scored.Scores, scored.First, scored.Coverage, scored.Shifted
+	r.Scores, r.BySamples, r.Coverage, r.Shifted, r.Membership = scored.Scores, scored.First, scored.Coverage, scored.Shifted, scored.Membership
 	r.UploadBytes, r.Diagnostics = res.UploadBytes, res.Diagnostics
 	return r, nil
 }

@@ -44,7 +44,7 @@ func TestCoverage(t *testing.T) {
 				e = append(e, draw(sd, rep, k))
 			}
 			limit := draw(0.5, rep, heads)
-			s, err := (&Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), &Result{Ensembles: []Ensemble{e}}, 2)
+			s, err := (&Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil, &Result{Ensembles: []Ensemble{e}}, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestCoverage(t *testing.T) {
 	e := Ensemble{draw(1, 1, 1), draw(1, 1, 2)}
 	limit := draw(0.5, 1, 3)
 	for want, own := range map[float64]everything{1: true, 0: false} {
-		s, err := (&Test{Features: x, Labels: y}).Score(context.Background(), &Result{Ensembles: []Ensemble{e}, Limit: &limit, Intervals: own}, 1)
+		s, err := (&Test{Features: x, Labels: y}).Score(context.Background(), nil, &Result{Ensembles: []Ensemble{e}, Limit: &limit, Intervals: own}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestCoverage(t *testing.T) {
 			t.Errorf("own intervals: %+v, want %v", s.Coverage, want)
 		}
 	}
-	s, err := (&Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), &Result{Ensembles: []Ensemble{e[:1]}}, 1)
+	s, err := (&Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil, &Result{Ensembles: []Ensemble{e[:1]}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,10 +43,12 @@ type Report struct {
 	Coverage *Coverage
 	// Shifted is what it scored on the test's shifts, in their order.
 	Shifted []Shifted
+	// Membership is how well an uploaded class mean tells who is behind it, .5 to 1; nil where none is uploaded.
+	Membership *float64
 }
 
-// Score scores a result: its ensemble, or the mean of the scores of its ensembles.
-func (k *Test) Score(ctx context.Context, r *Result, threads int) (*Report, error) {
+// Score scores a result of task t (nil: without Membership): its ensemble, or the mean of the scores of its ensembles.
+func (k *Test) Score(ctx context.Context, t *Task, r *Result, threads int) (*Report, error) {
 	rows, err := r.Rows(ctx, k.Features)
 	if err != nil {
 		return nil, err
@@ -100,13 +102,16 @@ func (k *Test) Score(ctx context.Context, r *Result, threads int) (*Report, erro
 	if out.Coverage, err = k.coverage(ctx, r, rows, threads); err != nil {
 		return nil, err
 	}
-	out.Shifted, err = k.shifted(ctx, r, rows, threads)
+	if out.Shifted, err = k.shifted(ctx, r, rows, threads); err != nil || t == nil {
+		return out, err
+	}
+	out.Membership, err = t.membership(ctx, r.Means, k)
 	return out, err
 }
 
 // Evaluate scores a result on labelled features (n x dx, row-major), without joint scores.
 func Evaluate(ctx context.Context, r *Result, features []float32, labels []int, threads int) (metric.Scores, error) {
-	s, err := (&Test{Features: features, Labels: labels}).Score(ctx, r, threads)
+	s, err := (&Test{Features: features, Labels: labels}).Score(ctx, nil, r, threads)
 	if err != nil {
 		return metric.Scores{}, err
 	}

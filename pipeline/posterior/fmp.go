@@ -34,7 +34,7 @@ var fmp = method{
 		if err != nil {
 			return nil, err
 		}
-		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes(), Diagnostics: t.noveltyDiagnostics()}
+		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: t.in.Conjugate, Means: t.in.Conjugate, UploadBytes: t.classMeanBytes(), Diagnostics: t.noveltyDiagnostics()}
 		if t.in.Latents > 1 {
 			if judged != nil { // intervals are given one set of clients: those that are likelier honest than not
 				if seen, err = t.trusted(judged); err != nil {
@@ -76,7 +76,7 @@ var fmpMean = method{
 		if err != nil {
 			return nil, err
 		}
-		return &Result{Ensembles: []Ensemble{{theta}}, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes()}, nil
+		return &Result{Ensembles: []Ensemble{{theta}}, Coordinates: t.in.Conjugate, Means: t.in.Conjugate, UploadBytes: t.classMeanBytes()}, nil
 	},
 }
 

@@ -36,6 +36,6 @@ var lda = method{
 			}
 			theta.Row(t.dx)[c] = bias
 		}
-		return &Result{Ensembles: []Ensemble{{theta}}, UploadBytes: t.meansBytes()}, nil
+		return &Result{Ensembles: []Ensemble{{theta}}, Means: Plain{}, UploadBytes: t.meansBytes()}, nil
 	},
 }

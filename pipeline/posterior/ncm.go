@@ -33,6 +33,6 @@ var ncm = method{
 			}
 			theta.Row(t.dx)[c] = -precision / 2 * floats.Dot(mu, mu)
 		}
-		return &Result{Ensembles: []Ensemble{{theta}}, UploadBytes: t.meansBytes()}, nil
+		return &Result{Ensembles: []Ensemble{{theta}}, Means: Plain{}, UploadBytes: t.meansBytes()}, nil
 	},
 }

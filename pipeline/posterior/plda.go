@@ -35,7 +35,7 @@ var plda = method{
 			}
 			theta.Row(2 * t.dx)[c] = bias
 		}
-		return &Result{Ensembles: []Ensemble{{theta}}, Coordinates: (*latentSquares)(l), UploadBytes: t.meansBytes()}, nil
+		return &Result{Ensembles: []Ensemble{{theta}}, Coordinates: (*latentSquares)(l), Means: Plain{}, UploadBytes: t.meansBytes()}, nil
 	},
 }
 

@@ -49,6 +49,8 @@ type Result struct {
 	Judgement *Judgement
 	// IntervalLimit is the head whose probabilities Intervals are to hold, where it is not Limit.
 	IntervalLimit *Theta
+	// Means are the coordinates that uploaded class means are in; nil where no class means are uploaded.
+	Means Coordinates
 	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so on.
 	Diagnostics map[string]float64
 	// UploadBytes is what one client sends (mean over clients), float32 payload without framing; 0 for
@@ -249,7 +251,7 @@ type Info struct {
 	Grid  []float64
 	// Published is the value of Param that the method's authors give, where it is not the run's to set; nil: none.
 	Published *float64
-	// More are further settings that the tuned protocol chooses, each after those before it.
+	// More are further settings that the tuned protocol chooses, of few values each: all combinations are tried.
 	More []Param
 	// NeedsCorpus says that the method reads Input.Corpus.
 	NeedsCorpus bool

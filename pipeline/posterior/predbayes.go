@@ -23,7 +23,7 @@ import (
 var predbayes = method{
 	Info{Name: "PredBayes", Title: "mixture and product of the clients' posterior predictions, distilled", Group: OneShot,
 		Cite:  "beta-predictive Bayes: Hasan, Zhang, Guo, Chen and Poupart 2024, Calibrated one round federated learning with Bayesian inference in the predictive space, AAAI, arXiv:2312.09817",
-		Param: ParamBeta, Grid: []float64{0, 0.1, 0.25, 0.5, 0.75, 1}, More: []Param{{ParamL2, gridL2}}, NeedsCorpus: true},
+		Param: ParamBeta, Grid: []float64{0, 0.25, 0.5, 0.75, 1}, More: []Param{{ParamL2, []float64{0.1, 1, 10}}}, NeedsCorpus: true},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
 		precision := s.L2 / float64(len(t.in.Clients))
 		local, err := once(&t.memo, fmt.Sprint("predbayes/", precision, s.Tolerance, s.Sampler, s.Chains, s.Warmup, s.Draws), func() (*localPredictions, error) {

@@ -28,6 +28,6 @@ var regression = method{
 		if err != nil {
 			return nil, err
 		}
-		return &Result{Ensembles: []Ensemble{e}, UploadBytes: t.meansBytes()}, nil
+		return &Result{Ensembles: []Ensemble{e}, Means: Plain{}, UploadBytes: t.meansBytes()}, nil
 	},
 }

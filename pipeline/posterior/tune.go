@@ -66,9 +66,9 @@ const refinements = 2
 // Tune is the tuned protocol: the value of m's own setting, and the temperature, of least mean NLL over held; the
 // least value at ties. The values are those of m's grid, a few more beyond its end while the best one lies there, and
 // then, twice over, the geometric means of the best so far and its neighbours; where grid is given, those of grid and no
-// others. At each value the temperature is the best one there, which costs no fit. Further settings (Info.More) are
-// chosen in the same way one after another, and then the first one again. Every method is tuned in the same way. The
-// settings returned are base with what was chosen. A method that follows another (Info.Follows) gets that one's
+// others. At each value the temperature is the best one there, which costs no fit. Of further settings (Info.More) all
+// combinations are tried, with a search for each. Every method is tuned in the same way. The settings returned are base
+// with what was chosen. A method that follows another (Info.Follows) gets that one's
 // choice. held must come from the meta-training corpus: points of the test set here would be a leak.
 func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []float64) (Choice, Settings, error) {
 	info := m.Info()
@@ -88,38 +88,9 @@ func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []floa
 		return Choice{}, base, fmt.Errorf("tuning %s: %w", name, err)
 	}
 	t := &tuner{m: m, held: held}
-	c, err := t.search(ctx, s, Param{info.Param, info.Grid}, grid)
+	c, err := t.best(ctx, s, info.More, Param{info.Param, info.Grid}, grid)
 	if err != nil {
 		return c, base, err
-	}
-	if len(info.More) > 0 {
-		for range 2 {
-			for _, p := range info.More {
-				if s, err = c.Apply(s); err != nil {
-					return c, base, fmt.Errorf("tuning %s: %w", name, err)
-				}
-				further, err := t.search(ctx, s, p, p.Grid)
-				if err != nil {
-					return c, base, err
-				}
-				if c.More == nil {
-					c.More = map[string]float64{}
-				}
-				c.More[p.Name] = further.Value
-			}
-			if s, err = c.Apply(s); err != nil {
-				return c, base, fmt.Errorf("tuning %s: %w", name, err)
-			}
-			again, err := t.search(ctx, s, Param{info.Param, info.Grid}, grid)
-			if err != nil {
-				return c, base, err
-			}
-			again.More = c.More
-			done := again.Value == c.Value
-			if c = again; done {
-				break
-			}
-		}
 	}
 	c.Method = name
 	chosen, err := c.Apply(base)
@@ -134,6 +105,33 @@ type tuner struct {
 	m    Method
 	held []Held
 	warm float64 // the last temperature found, where the next search begins
+}
+
+// best is the best choice over all combinations of the values of more.
+func (t *tuner) best(ctx context.Context, s Settings, more []Param, p Param, values []float64) (Choice, error) {
+	if len(more) == 0 {
+		return t.search(ctx, s, p, values)
+	}
+	var best Choice
+	for _, v := range more[0].Grid {
+		at, err := s.With(more[0].Name, v)
+		if err != nil {
+			return best, fmt.Errorf("tuning %s: %w", t.m.Info().Name, err)
+		}
+		c, err := t.best(ctx, at, more[1:], p, values)
+		if err != nil {
+			return c, err
+		}
+		if best.More != nil && !(slices.Min(c.NLL) < slices.Min(best.NLL)) {
+			continue
+		}
+		best = c
+		if best.More == nil {
+			best.More = map[string]float64{}
+		}
+		best.More[more[0].Name] = v
+	}
+	return best, nil
 }
 
 // search chooses the value of one setting and the temperature, all else as in s. values, where given, are all that is

@@ -40,6 +40,7 @@ type ExportRow struct {
 	CoverageTop       *float64 `parquet:"coverage_top,optional"`
 	CoverageUncertain *float64 `parquet:"coverage_uncertain,optional"`
 	CoverageWeights   *float64 `parquet:"coverage_weights,optional"`
+	Membership        *float64 `parquet:"membership_auc,optional"`
 }
 
 // Parquet writes the records of runs, each under its name, as one Parquet file.
@@ -48,7 +49,7 @@ func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
 	for i, rs := range runs {
 		for _, r := range rs {
 			row := ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha, Repeat: int32(r.Repeat), Protocol: r.Protocol,
-				Method: r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier, UploadBytes: r.UploadBytes, Temperature: r.Temperature}
+				Method: r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier, UploadBytes: r.UploadBytes, Temperature: r.Temperature, Membership: r.Membership}
 			if u := r.Uncertainty; u != nil {
 				row.AURC, row.ClassECE, row.AdaptiveECE, row.Entropy, row.Disagreement = &u.AURC, &u.ClassECE, &u.AdaptiveECE, &u.Entropy, &u.Disagreement
 				if u.Joint != nil {

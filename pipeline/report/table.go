@@ -46,6 +46,8 @@ type Figures struct {
 	CoverTop       metric.Interval `json:"coverage_top,omitzero"`
 	CoverUncertain metric.Interval `json:"coverage_uncertain,omitzero"`
 	CoverWeights   metric.Interval `json:"coverage_weights,omitzero"`
+	// Membership is the area under the ROC curve of telling a client's points by the class means that it uploads.
+	Membership metric.Interval `json:"membership_auc,omitzero"`
 	// RawNLL is, in a table of tuned settings, the NLL with shared settings and no temperature.
 	RawNLL metric.Interval `json:"raw_nll,omitzero"`
 	// Disagreement is the mutual information of label and posterior sample, in nats; more is neither better nor worse.
@@ -67,14 +69,15 @@ const (
 	columnCoverTop
 	columnCoverUncertain
 	columnCoverWeights
+	columnMembership
 	columnDisagreement
 	columns
 )
 
-var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "raw NLL", "90% of top", "90%, p < 0.9", "90% of weights", "disagreement"}
+var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "raw NLL", "90% of top", "90%, p < 0.9", "90% of weights", "membership", "disagreement"}
 
 func (f *Figures) interval(column int) *metric.Interval {
-	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.CoverTop, &f.CoverUncertain, &f.CoverWeights, &f.Disagreement}[column]
+	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.CoverTop, &f.CoverUncertain, &f.CoverWeights, &f.Membership, &f.Disagreement}[column]
 }
 
 // measured are the figures of one record by column; NaN where it lacks one.
@@ -88,6 +91,9 @@ func measured(r *experiment.Record) (out [columns]float64) {
 		if u.Joint != nil {
 			out[columnJointNear], out[columnJointRandom] = u.Joint.Near, u.Joint.Random
 		}
+	}
+	if r.Membership != nil {
+		out[columnMembership] = *r.Membership
 	}
 	if v := r.Coverage; v != nil {
 		out[columnCoverTop], out[columnCoverWeights] = v.Top, v.Weights
