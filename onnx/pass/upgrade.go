@@ -40,7 +40,7 @@ func irVersion(opset int) int64 {
 //
 // Source: the version history of each operator in the ONNX operator specification.
 func Upgrade(m *onnx.Model, to int) error {
-	from := int(m.Opset())
+	from := onnx.ClampInt(m.Opset())
 	if from >= to {
 		return nil
 	}

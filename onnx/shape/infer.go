@@ -137,7 +137,7 @@ func inferModel(m *onnx.Model) (*inference, error) {
 }
 
 func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, error) {
-	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)}, opset: int(m.Opset()), facts: map[string]*fact{}, counter: new(int), foreign: map[string]string{}, local: map[string]bool{}}
+	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)}, opset: onnx.ClampInt(m.Opset()), facts: map[string]*fact{}, counter: new(int), foreign: map[string]string{}, local: map[string]bool{}}
 	for _, f := range m.Functions {
 		inf.local[f.Domain+"\x00"+f.Name] = true
 	}

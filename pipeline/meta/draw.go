@@ -61,8 +61,8 @@ func readLog(data []byte) (map[string]plotter.XYs, error) {
 			return nil, fmt.Errorf("line %d is of step %g; allowed are -1e30 to 1e30", n, step)
 		}
 		for k, v := range line {
-			if y, ok := v.(float64); ok && drawable(y) { // a curve that blows up leaves the panel
-				y = float64(float32(y))
+			y, ok := v.(float64)
+			if y = float64(float32(y)); ok && drawable(y) { // a curve that blows up leaves the panel
 				series[kind+" "+k] = append(series[kind+" "+k], plotter.XY{X: step, Y: y})
 			}
 		}

@@ -45,7 +45,7 @@ func compile(m *onnx.Model) (*plan, error) {
 		m = &inlined
 	}
 	g := m.Graph
-	opset := int(m.Opset())
+	opset := onnx.ClampInt(m.Opset())
 	if opset < 1 || opset > kernel.MaxOpset {
 		return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: fmt.Sprintf("the model imports opset %d of the standard operators; 1 to %d are known", opset, kernel.MaxOpset)}}}
 	}
