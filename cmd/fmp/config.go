@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/featurize/imagefile"
 	"fmp/onnx/engine/ort"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/posterior"
@@ -18,7 +20,7 @@ import (
 var runAliases = map[string]string{
 	"classes": "dataset.classes",
 	"dataset": "dataset.name", "data-dir": "dataset.dir", "extractor": "extractor.model", "predictor": "predictor.model",
-	"embedding": "embedding.model", "clients": "federation.clients", "points": "federation.points",
+	"embedding": "embedding.model", "preset": "extractor.preset", "resize": "extractor.resize", "clients": "federation.clients", "points": "federation.points",
 	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples", "fresh": "predictor.fresh",
 	"l2": "erm.l2", "engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "out": "output.dir",
 }
@@ -28,6 +30,10 @@ var choices = map[string][]string{
 	"dataset.name":         dataset.Names(),
 	"methods":              posterior.Names(),
 	"extractor.layout":     {"auto", "nchw", "nhwc"},
+	"extractor.preset":     extractor.PresetNames(),
+	"extractor.scale":      {extractor.Scale1, extractor.Scale255},
+	"extractor.channels":   {extractor.RGB, extractor.BGR},
+	"extractor.resize":     {string(imagefile.Stretch), string(imagefile.Crop), string(imagefile.Pad)},
 	"federation.partition": {"homogeneous", "dirichlet", "both"},
 	"predictor.model":      {"default", "untrained"},
 	"embedding.model":      {"default", "untrained"},

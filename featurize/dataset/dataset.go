@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"fmp/featurize/digits"
+	"fmp/featurize/imagefile"
 )
 
 // Bounds on what a data set may hold.
@@ -103,8 +104,9 @@ type Options struct {
 	// Test is the share of the training images, the last of each class, that serve as test images of classes that
 	// have none, from 0 (default) to below 1.
 	Test float64
-	// Side is the height and width that images in folders are resized to; 0 keeps a common size.
-	Side int
+	// Fit is what images in folders are resized to, and how; a height and width of 0 keep a common size. Its channels are
+	// not used: images stay grey where all are.
+	Fit imagefile.Fit
 	// Seed is the seed of the drawn data sets (default 0). Ignored by those read from files.
 	Seed uint64
 	// Progress, where given, hears of long work: done of total.
@@ -167,7 +169,7 @@ func open(ctx context.Context, name, dir string, o Options) (*Dataset, error) {
 	case KindCIFAR100:
 		ds, err = openCIFAR100(dir)
 	default:
-		ds, err = openFolder(ctx, dir, o.Side, o.Progress)
+		ds, err = openFolder(ctx, dir, o.Fit, o.Progress)
 	}
 	if err != nil {
 		return nil, err

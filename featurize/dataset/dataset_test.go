@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fmp/featurize/imagefile"
 )
 
 func idx(magic uint32, dims []uint32, data []byte) []byte {
@@ -368,7 +370,7 @@ func TestFolder(t *testing.T) {
 	if err != nil || again.Digest != ds.Digest {
 		t.Errorf("a second reading differs (%v)", err)
 	}
-	small, err := Load(context.Background(), Options{Name: dir, Side: 4})
+	small, err := Load(context.Background(), Options{Name: dir, Fit: imagefile.Fit{H: 4, W: 4}})
 	if err != nil || small.Train.H != 4 || small.Train.W != 4 {
 		t.Errorf("resized: %v", err)
 	}

@@ -52,11 +52,11 @@ const decodedAtOnce = 256 << 20
 // openFolder reads images sorted into one folder a class: train/CLASS/... and test/CLASS/..., or CLASS/...,
 // of which one in five becomes a test image. Images are ordered, and the test images chosen, by a hash of
 // class and file name, so that both stay the same when files are added. Grey if all images are; images are
-// resized to side x side, or where side is 0 and their sizes differ to the median height and width, at most
+// resized to fit, or where its size is 0 and theirs differ to the median height and width, at most
 // 256, by Catmull-Rom interpolation; transparent pixels show white.
-func openFolder(ctx context.Context, dir string, side int, progress func(done, total int)) (*Dataset, error) {
-	if side < 0 || side > MaxSide {
-		return nil, fmt.Errorf("images are to be resized to %d pixels a side; allowed are 1 to %d, or 0", side, MaxSide)
+func openFolder(ctx context.Context, dir string, fit imagefile.Fit, progress func(done, total int)) (*Dataset, error) {
+	if fit.H < 0 || fit.W < 0 || fit.H > MaxSide || fit.W > MaxSide || (fit.H == 0) != (fit.W == 0) {
+		return nil, fmt.Errorf("images are to be resized to %dx%d pixels; allowed are 1 to %d a side, or 0 for both", fit.H, fit.W, MaxSide)
 	}
 	ds := &Dataset{}
 	trainDir, testDir := filepath.Join(dir, "train"), filepath.Join(dir, "test")
@@ -110,8 +110,8 @@ func openFolder(ctx context.Context, dir string, side int, progress func(done, t
 		return nil, err
 	}
 	h, w, ch, same := commonSize(all)
-	if side > 0 {
-		h, w = side, side
+	if fit.H > 0 {
+		h, w = fit.H, fit.W
 	} else if !same {
 		ds.Notes = append(ds.Notes, fmt.Sprintf("images under %s differ in size and were resized to the median, %dx%d", filepath.Base(dir), h, w))
 	}
@@ -119,7 +119,7 @@ func openFolder(ctx context.Context, dir string, side int, progress func(done, t
 		return nil, err
 	}
 	im := Images{N: len(all), H: h, W: w, Ch: ch, Pix: make([]uint8, len(all)*h*w*ch)}
-	fit := imagefile.Fit{H: h, W: w, Ch: ch}
+	fit.H, fit.W, fit.Ch = h, w, ch
 	var done atomic.Int64
 	room := semaphore.NewWeighted(decodedAtOnce)
 	g, ctx := errgroup.WithContext(ctx)

@@ -122,7 +122,7 @@ func FuzzFolder(f *testing.F) {
 			t.Fatal(err)
 		}
 		alloctest.AtMost(t, 64*len(data)+(24+32)*(1<<16)+1<<20, func() {
-			ds, err := openFolder(context.Background(), dir, int(side%32), nil)
+			ds, err := openFolder(context.Background(), dir, imagefile.Fit{H: int(side % 32), W: int(side % 32)}, nil)
 			if err != nil {
 				return
 			}

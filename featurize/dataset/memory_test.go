@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"fmp/featurize/imagefile"
 )
 
 // TestLargeImagesAreNotDecodedAllAtOnce: four images of 49 megapixels, of 16 bits a channel, take what one takes and what
@@ -56,7 +58,7 @@ func TestLargeImagesAreNotDecodedAllAtOnce(t *testing.T) {
 			}
 		}
 	}()
-	_, err := openFolder(t.Context(), dir, 0, nil)
+	_, err := openFolder(t.Context(), dir, imagefile.Fit{}, nil)
 	close(stop)
 	if got := <-peak; got > 1<<30 {
 		t.Errorf("%d MB were in use", got>>20)

@@ -29,6 +29,7 @@ type Extractor struct {
 	opt      Options
 	sig      signature
 	fit      imagefile.Fit // what images are brought to
+	bgr      bool          // blue first
 	manifest models.Manifest
 	model    *onnx.Model // pruned to the features
 	sessions []engine.Session
@@ -73,6 +74,10 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	o, err := o.settle()
+	if err != nil {
+		return nil, err
+	}
 	if in, err := imageInput(m, o.Input); err == nil && (in.DType == onnx.Float16 || in.DType == onnx.BFloat16) {
 		// Images come as float32, and in float32 the same weights run on every engine.
 		m = onnx.Clone(m)
@@ -97,7 +102,10 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	if x.sig.h < 1 || x.sig.w < 1 || x.sig.h > maxInputSide || x.sig.w > maxInputSide {
 		return nil, fmt.Errorf("images of %dx%d pixels; allowed are 1 to %d a side", x.sig.h, x.sig.w, maxInputSide)
 	}
-	x.fit = imagefile.Fit{H: x.sig.h, W: x.sig.w, Ch: x.sig.ch}
+	if x.bgr = o.Channels == BGR; x.bgr && x.sig.ch != 3 {
+		return nil, fmt.Errorf("extractor.channels is bgr and the model takes %d channel; want 3", x.sig.ch)
+	}
+	x.fit = imagefile.Fit{H: x.sig.h, W: x.sig.w, Ch: x.sig.ch, Resize: imagefile.Resize(o.Resize)}
 	if err := evaluates(x.model); err != nil {
 		return nil, err
 	}
@@ -196,12 +204,41 @@ func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error)
 		NHWC                       bool
 		Batch, Height, Width, Chan int
 		Uint8                      bool
-	}{1, model, engineName, s.output, x.mean, x.std, s.nhwc, x.opt.Batch, s.h, s.w, s.ch, s.dtype == onnx.Uint8})
+		BGR                        bool   `json:",omitempty"`
+		Resize                     string `json:",omitempty"`
+	}{1, model, engineName, s.output, x.mean, x.std, s.nhwc, x.opt.Batch, s.h, s.w, s.ch, s.dtype == onnx.Uint8, x.bgr, x.manifestResize()})
 	if err != nil {
 		return "", fmt.Errorf("digest of extractor: %w", err)
 	}
 	sum := sha256.Sum256(key)
 	return hex.EncodeToString(sum[:]), nil
+}
+
+// manifestResize is how images are resized, as manifests say it: nothing for stretch.
+func (x *Extractor) manifestResize() string {
+	if x.fit.Resize == imagefile.Stretch {
+		return ""
+	}
+	return string(x.fit.Resize)
+}
+
+// Fit is the shape that the model at path wants images in, with its side-car; height and width are 0 where one of them is open. It
+// is an error only where the file cannot be read: [Open] says what else is wrong.
+func Fit(path string, o Options) (imagefile.Fit, error) {
+	m, manifest, err := models.Load(path)
+	if err != nil {
+		return imagefile.Fit{}, err
+	}
+	side, _, err := Sidecar(path)
+	if err != nil {
+		return imagefile.Fit{}, err
+	}
+	o = o.over(side).over(fromManifest(manifest))
+	sig, err := read(m, o, 3)
+	if err != nil || sig.h == 0 || sig.w == 0 {
+		return imagefile.Fit{}, nil
+	}
+	return imagefile.Fit{H: sig.h, W: sig.w, Ch: sig.ch, Resize: imagefile.Resize(o.Resize)}, nil
 }
 
 // Dx is the number of features of an image.
@@ -404,6 +441,6 @@ func half(h uint16) float32 {
 func (x *Extractor) Client(mean, std []float32) (*onnx.Model, models.Preprocessing) {
 	return x.model, models.Preprocessing{
 		Height: x.sig.h, Width: x.sig.w, Channels: x.sig.ch, Mean: x.mean, Std: x.std, NHWC: x.sig.nhwc,
-		Raw: x.sig.dtype == onnx.Uint8, Input: x.sig.input, Output: x.sig.output, FeatureMean: mean, FeatureStd: std,
+		Raw: x.sig.dtype == onnx.Uint8, BGR: x.bgr, Resize: x.manifestResize(), Input: x.sig.input, Output: x.sig.output, FeatureMean: mean, FeatureStd: std,
 	}
 }

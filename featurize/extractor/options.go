@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"fmp/featurize/imagefile"
 	"fmp/featurize/yamlfile"
 	"fmp/models"
 	"fmp/onnx/regularfile"
@@ -28,10 +31,18 @@ type Options struct {
 	// uses its own.
 	Batch int `yaml:"batch"`
 	// Mean and Std, one per channel of the model's input or one for all, belong to pixels scaled to 0..1: the
-	// model is fed (pixel/255 - mean) / std. Default 0 and 1. For a model that wants pixels of 0 to 255 give
-	// std 0.00392156862 (1/255); for -1 to 1 give mean 0.5 and std 0.5.
+	// model is fed (pixel/255 - mean) / std. Default 0 and 1; for -1 to 1 give mean 0.5 and std 0.5.
 	Mean []float64 `yaml:"mean"`
 	Std  []float64 `yaml:"std"`
+	// Scale is "0-1" (default) or "0-255": what Mean and Std belong to, and what pixels are fed as where they are left out.
+	Scale string `yaml:"scale"`
+	// Channels is "rgb" (default) or "bgr", for a model that takes blue first. Mean and Std are in the model's order.
+	Channels string `yaml:"channels"`
+	// Resize is how images of another shape are brought to the model's: "stretch" (default), "crop" or "pad".
+	Resize string `yaml:"resize"`
+	// Preset names what families of models were trained with ([Presets]); it fills in what is left open of Mean, Std, Scale and
+	// Channels.
+	Preset string `yaml:"preset"`
 	// Layout is "NCHW", "NHWC", or "" or "auto" to read it from the input's shape. Case does not matter.
 	Layout string `yaml:"layout"`
 	// Input names the input that takes the images; needed only by models with several.
@@ -45,11 +56,65 @@ type Options struct {
 	Workers int `yaml:"-"`
 }
 
+// Presets are the preprocessings of well-known families of models, by name.
+var Presets = map[string]Options{
+	"imagenet": {Mean: []float64{0.485, 0.456, 0.406}, Std: []float64{0.229, 0.224, 0.225}},                              // torchvision, timm
+	"clip":     {Mean: []float64{0.48145466, 0.4578275, 0.40821073}, Std: []float64{0.26862954, 0.26130258, 0.27577711}}, // OpenAI's CLIP and its kin
+	"caffe":    {Mean: []float64{103.939, 116.779, 123.68}, Std: []float64{1}, Scale: Scale255, Channels: BGR},           // Caffe, and keras.applications' VGG and ResNet
+	"0-1":      {Mean: []float64{0}, Std: []float64{1}},
+	"-1-1":     {Mean: []float64{0.5}, Std: []float64{0.5}}, // keras.applications' MobileNet and Inception
+	"0-255":    {Mean: []float64{0}, Std: []float64{1}, Scale: Scale255},
+}
+
+// PresetNames lists them in order.
+func PresetNames() []string { return slices.Sorted(maps.Keys(Presets)) }
+
+// Values of Scale and Channels.
+const (
+	Scale1   = "0-1"
+	Scale255 = "0-255"
+	RGB      = "rgb"
+	BGR      = "bgr"
+)
+
+// settle fills in the preset and brings Mean and Std to pixels of 0 to 1.
+func (o Options) settle() (Options, error) {
+	if o.Preset != "" {
+		p := Presets[o.Preset]
+		if o.Mean == nil && o.Std == nil && o.Scale == "" {
+			o.Mean, o.Std, o.Scale = p.Mean, p.Std, p.Scale
+		}
+		if o.Channels == "" {
+			o.Channels = p.Channels
+		}
+	}
+	if o.Scale != Scale255 {
+		for _, v := range o.Mean {
+			if v > 1 {
+				return o, fmt.Errorf("extractor.mean holds %v, and pixels are scaled to 0 to 1: for a mean of pixels of 0 to 255 add extractor.scale 0-255, or divide mean and std by 255", v)
+			}
+		}
+		return o, nil
+	}
+	over := func(v []float64, def float64) []float64 {
+		if v == nil {
+			v = []float64{def}
+		}
+		out := make([]float64, len(v))
+		for i := range v {
+			out[i] = v[i] / 255
+		}
+		return out
+	}
+	o.Mean, o.Std, o.Scale = over(o.Mean, 0), over(o.Std, 1), Scale1
+	return o, nil
+}
+
 // maxSidecar bounds a side-car file: 64 KiB.
 const maxSidecar = 64 << 10
 
 // Sidecar reads the options that lie beside a model: model.onnx.yaml, or model.yaml, a YAML mapping with
-// the keys mean, std, layout, input, output, side and batch. Without such a file the options are zero and
+// the keys mean, std, scale, channels, resize, preset, layout, input, output, side and batch. Without such a file the options are zero and
 // the path is empty.
 func Sidecar(model string) (Options, string, error) {
 	for _, p := range []string{model + ".yaml", strings.TrimSuffix(model, filepath.Ext(model)) + ".yaml"} {
@@ -84,7 +149,7 @@ func parseSidecar(data []byte) (Options, error) {
 		if errors.As(err, &mistakes) && len(mistakes.Errors) > 0 {
 			err = errors.New(strings.ReplaceAll(strings.Join(mistakes.Errors, "; "), " in type extractor.Options", ""))
 		}
-		return Options{}, fmt.Errorf("%w; allowed keys are mean, std, layout, input, output, side and batch", err)
+		return Options{}, fmt.Errorf("%w; allowed keys are mean, std, scale, channels, resize, preset, layout, input, output, side and batch", err)
 	}
 	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return Options{}, fmt.Errorf("more than one YAML document")
@@ -97,11 +162,23 @@ func (o Options) over(b Options) Options {
 	if o.Batch == 0 {
 		o.Batch = b.Batch
 	}
-	if o.Mean == nil {
-		o.Mean = b.Mean
+	// Mean and std belong to their scale: those of b do not go with a scale or a preset of o's.
+	if o.Scale == "" && o.Preset == "" {
+		if o.Mean == nil && o.Std == nil {
+			o.Scale, o.Preset = b.Scale, b.Preset
+		}
+		if o.Mean == nil {
+			o.Mean = b.Mean
+		}
+		if o.Std == nil {
+			o.Std = b.Std
+		}
 	}
-	if o.Std == nil {
-		o.Std = b.Std
+	if o.Channels == "" {
+		o.Channels = b.Channels
+	}
+	if o.Resize == "" {
+		o.Resize = b.Resize
 	}
 	if o.Layout == "" || strings.EqualFold(o.Layout, "auto") {
 		o.Layout = b.Layout
@@ -119,7 +196,7 @@ func (o Options) over(b Options) Options {
 }
 
 func fromManifest(f models.Manifest) Options {
-	o := Options{Layout: f.Layout}
+	o := Options{Layout: f.Layout, Resize: f.Resize}
 	for _, v := range f.Mean {
 		o.Mean = append(o.Mean, float64(v))
 	}
@@ -140,6 +217,17 @@ func (o Options) check() error {
 	case "", "AUTO", "NCHW", "NHWC":
 	default:
 		return fmt.Errorf("extractor.layout is %q; allowed are auto, nchw and nhwc", o.Layout)
+	}
+	if _, err := imagefile.ParseResize(o.Resize); err != nil {
+		return fmt.Errorf("extractor.%w", err)
+	}
+	for _, k := range []struct {
+		name, value string
+		allowed     []string
+	}{{"scale", o.Scale, []string{Scale1, Scale255}}, {"channels", o.Channels, []string{RGB, BGR}}, {"preset", o.Preset, PresetNames()}} {
+		if k.value != "" && !slices.Contains(k.allowed, k.value) {
+			return fmt.Errorf("extractor.%s is %q; allowed are %s", k.name, k.value, strings.Join(k.allowed, ", "))
+		}
 	}
 	for _, l := range []struct {
 		name string

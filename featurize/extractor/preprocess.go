@@ -43,6 +43,11 @@ func (x *Extractor) feed(images *dataset.Images, from, to int, buf *buffer) (*on
 		} else {
 			x.fit.Pixels(imagefile.Raw(src, images.H, images.W, images.Ch), buf.pix)
 		}
+		if x.bgr {
+			for k := 0; k < len(buf.pix); k += 3 {
+				buf.pix[k], buf.pix[k+2] = buf.pix[k+2], buf.pix[k]
+			}
+		}
 		if s.dtype == onnx.Uint8 {
 			arrange(buf.tensor.U8()[i*size:(i+1)*size], buf.pix, s, func(p uint8, _ int) uint8 { return p })
 		} else {

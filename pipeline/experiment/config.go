@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"fmp/featurize/extractor"
+	"fmp/featurize/imagefile"
 	"fmp/onnx/suggest"
 )
 
@@ -108,6 +110,14 @@ type Extractor struct {
 	// Mean and Std, one a channel, apply to pixels scaled to [0, 1]; empty means the model's manifest.
 	Mean []float64 `mapstructure:"mean" yaml:"mean,flow" json:"mean" doc:"mean of each channel, pixels in [0, 1]; empty means the manifest's"`
 	Std  []float64 `mapstructure:"std" yaml:"std,flow" json:"std" doc:"standard deviation of each channel; empty means the manifest's"`
+	// Preset names the preprocessing of a family of models; it fills in mean, std, scale and channels.
+	Preset string `mapstructure:"preset" yaml:"preset,omitempty" json:"preset,omitempty" doc:"preprocessing of a family of models: imagenet, clip, caffe, 0-1, -1-1 or 0-255"`
+	// Scale is 0-1 or 0-255; empty means 0-1.
+	Scale string `mapstructure:"scale" yaml:"scale,omitempty" json:"scale,omitempty" doc:"0-1 or 0-255: pixels that mean and std belong to; empty means 0-1"`
+	// Channels is rgb or bgr; empty means rgb.
+	Channels string `mapstructure:"channels" yaml:"channels,omitempty" json:"channels,omitempty" doc:"rgb or bgr: the order that the model takes; empty means rgb"`
+	// Resize is stretch, crop or pad; empty means stretch.
+	Resize string `mapstructure:"resize" yaml:"resize,omitempty" json:"resize,omitempty" doc:"stretch, crop or pad: how images of another shape are brought to the model's; empty means stretch"`
 	// Layout is auto (default: read from the model's input), nchw or nhwc.
 	Layout string `mapstructure:"layout" yaml:"layout" json:"layout" doc:"auto, nchw or nhwc"`
 	// Output names the output that holds the features; "" means the only or clearly right one.
@@ -330,6 +340,19 @@ func (c *Config) Validate() error {
 	}
 	given("extractor.model", c.Extractor.Model, "default")
 	integer("extractor.batch", c.Extractor.Batch, 1, 65536)
+	for _, k := range []struct {
+		key, value string
+		allowed    []string
+	}{
+		{"extractor.preset", c.Extractor.Preset, extractor.PresetNames()},
+		{"extractor.scale", c.Extractor.Scale, []string{extractor.Scale1, extractor.Scale255}},
+		{"extractor.channels", c.Extractor.Channels, []string{extractor.RGB, extractor.BGR}},
+		{"extractor.resize", c.Extractor.Resize, []string{string(imagefile.Stretch), string(imagefile.Crop), string(imagefile.Pad)}},
+	} {
+		if k.value != "" {
+			choice(k.key, k.value, k.allowed...)
+		}
+	}
 	choice("extractor.layout", c.Extractor.Layout, "auto", "nchw", "nhwc")
 	if len(c.Extractor.Mean) != len(c.Extractor.Std) {
 		fail("extractor.mean and extractor.std", fmt.Sprintf("%v and %v", c.Extractor.Mean, c.Extractor.Std), "both empty, or one number a channel in each", "give both")

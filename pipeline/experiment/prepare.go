@@ -11,6 +11,7 @@ import (
 	"fmp/featurize"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
@@ -224,7 +225,15 @@ func see(ctx context.Context, c Config, d Dataset, before *featurize.Features, e
 	stage := func(name string) func(int, int) {
 		return func(done, total int) { progress(name, done, total) }
 	}
-	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Progress: stage("data")})
+	// Images in folders go straight to the model's size.
+	var fit imagefile.Fit
+	if c.Extractor.Model != "default" {
+		var err error
+		if fit, err = extractor.Fit(c.Extractor.Model, extractorOptions(c)); err != nil {
+			return nil, err
+		}
+	}
+	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit, Progress: stage("data")})
 	if err != nil {
 		return nil, err
 	}
@@ -250,11 +259,17 @@ func see(ctx context.Context, c Config, d Dataset, before *featurize.Features, e
 	return l, nil
 }
 
-func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor.Extractor, error) {
-	o := extractor.Options{Batch: c.Extractor.Batch, Mean: c.Extractor.Mean, Std: c.Extractor.Std, Layout: c.Extractor.Layout, Output: c.Extractor.Output, Workers: c.threads()}
+func extractorOptions(c Config) extractor.Options {
+	x := c.Extractor
+	o := extractor.Options{Batch: x.Batch, Mean: x.Mean, Std: x.Std, Scale: x.Scale, Channels: x.Channels, Resize: x.Resize, Preset: x.Preset, Layout: x.Layout, Output: x.Output, Workers: c.threads()}
 	if len(o.Mean) == 0 {
 		o.Mean, o.Std = nil, nil
 	}
+	return o
+}
+
+func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor.Extractor, error) {
+	o := extractorOptions(c)
 	if c.Extractor.Model != "default" {
 		return extractor.Open(eng, c.Extractor.Model, o, ds.Train.Images)
 	}
