@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build edge-all setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench conformance clean help
+.PHONY: all build edge-all setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers conformance clean help
 
 all: build
 
@@ -99,6 +99,10 @@ generate: ## Go code from the .proto files (needs protoc and protoc-gen-go)
 
 bench: setup ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-peers: ## a virtual environment with scikit-learn and scipy, for fmp bench peers
+	python3 -m venv bench/peers/venv
+	bench/peers/venv/bin/pip install -q -r bench/peers/requirements.txt
 
 TESTDATA ?= /usr/share/libonnx-testdata/data
 conformance: setup build ## the ONNX standard's operator tests on both engines; writes docs/operators.md

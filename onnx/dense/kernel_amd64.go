@@ -33,6 +33,17 @@ func tile(d int, a []float64, rs, ks int, b []float64, bs int, c []float64, cs, 
 	}
 }
 
+// Instructions names the instruction set that products are done with.
+func Instructions() string {
+	switch {
+	case haveAVX512:
+		return "AVX-512"
+	case haveAVX2:
+		return "AVX2"
+	}
+	return "Go"
+}
+
 func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top, sum []float64) {
 	switch {
 	case n == 0:

@@ -10,6 +10,9 @@ func tile(d int, a []float64, rs, ks int, b []float64, _ int, c []float64, cs, _
 	tile5x8(d, &a[0], rs, ks, &b[0], &c[0], cs)
 }
 
+// Instructions names the instruction set that products are done with.
+func Instructions() string { return "NEON" }
+
 func row(d int, a, b, c []float64) { rowGo(d, a, b, c) }
 
 func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top, sum []float64) {

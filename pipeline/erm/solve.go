@@ -112,8 +112,9 @@ func SolveAll(ctx context.Context, ps []*Problem, opt Options) ([]*Solution, err
 }
 
 // SolveShared fits a batch of problems that are alike: each is of its own points together with those of shared, which are
-// held once. The first is fitted as Solve does; the others begin at its minimiser, with the inverse of the
-// blocks of its Hessian there, one a class, as preconditioner. C, Dx and L2 of all are one.
+// held once. Before them it fits, roughly, the shared points with the first problems' own, these at a share of their weight; the
+// problems begin there, with the inverse of the blocks of the Hessian there, one a class, as preconditioner, unless that
+// proves no help. C, Dx and L2 of all are one.
 func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Options) ([]*Solution, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -126,46 +127,86 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Optio
 		if p.C != shared.C || p.Dx != shared.Dx || p.L2 != shared.L2 {
 			return nil, fmt.Errorf("erm: problem %d has dx %d, C %d and l2 %v, the shared points %d, %d and %v; want one of each", i, p.Dx, p.C, p.L2, shared.Dx, shared.C, shared.L2)
 		}
-	}
-	out := make([]*Solution, len(own))
-	if len(own) == 0 {
-		return out, nil
+		if err := p.Check(); err != nil {
+			return nil, fmt.Errorf("problem %d of %d: %w", i, len(own), err)
+		}
 	}
 	var common rows
 	common.prepare(shared)
-	var lead *guide
-	fit := func(ctx context.Context, i int) error {
-		if err := own[i].Check(); err != nil {
-			return err
-		}
+	lead, err := leader(ctx, shared, own, opt)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*Solution, len(own))
+	fit := func(ctx context.Context, i int, lead *guide) error {
 		w := workspaces.Get().(*workspace)
 		defer workspaces.Put(w)
+		var err error
 		if shared.N+own[i].N < shared.D() {
-			s, err := w.solveInSpan(ctx, join(shared, own[i]), opt)
-			out[i] = s
+			out[i], err = w.solveInSpan(ctx, join(1, shared, own[i]), opt)
 			return err
 		}
 		w.prepare(own[i], &common)
-		s, err := w.solve(ctx, own[i].Start, opt, lead)
-		out[i] = s
-		if err == nil && i == 0 && len(own) > 1 {
-			lead, err = w.guide()
-		}
+		out[i], err = w.solve(ctx, own[i].Start, opt, lead)
 		return err
 	}
-	if err := fit(ctx, 0); err != nil {
-		return nil, fmt.Errorf("problem 0 of %d: %w", len(own), err)
+	// Where problems turn out not to be alike, leading is worse than none: the first two tell.
+	tried := 0
+	if lead != nil {
+		tried = 2
+		if err := each(ctx, tried, opt.Threads, func(ctx context.Context, i int) error { return fit(ctx, i, []*guide{lead, nil}[i]) }); err != nil {
+			return nil, err
+		}
+		if out[0].Products > out[1].Products {
+			lead = nil
+		}
 	}
-	err = each(ctx, len(own)-1, opt.Threads, func(ctx context.Context, i int) error { return fit(ctx, i+1) })
+	err = each(ctx, len(own), opt.Threads, func(ctx context.Context, i int) error {
+		if i < tried {
+			return nil
+		}
+		return fit(ctx, i, lead)
+	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// join is the problem of the points of both.
-func join(a, b *Problem) *Problem {
-	return &Problem{N: a.N + b.N, Dx: a.Dx, C: a.C, X: slices.Concat(b.X, a.X), Y: slices.Concat(b.Y, a.Y), W: slices.Concat(b.W, a.W), L2: a.L2, Start: b.Start}
+const (
+	leaders       = 4    // problems whose own points the fit that leads has
+	leadTolerance = 1e-3 // at which it stops
+)
+
+// leader is what leads the problems: nil where they are few, or their points fewer than features.
+func leader(ctx context.Context, shared *Problem, own []*Problem, opt Options) (*guide, error) {
+	if len(own) < 2*leaders || shared.N+own[0].N < shared.D() {
+		return nil, nil
+	}
+	w := workspaces.Get().(*workspace)
+	defer workspaces.Put(w)
+	w.prepare(join(1./leaders, shared, own[:leaders]...), nil)
+	opt.Tolerance = max(opt.Tolerance, leadTolerance)
+	if _, err := w.solve(ctx, nil, opt, nil); err != nil {
+		return nil, fmt.Errorf("fit to the first %d problems: %w", leaders, err)
+	}
+	return w.guide()
+}
+
+// join is the problem of the points of all, those of own at a share of their weight.
+func join(share float64, shared *Problem, own ...*Problem) *Problem {
+	p := &Problem{N: shared.N, Dx: shared.Dx, C: shared.C, X: slices.Clone(shared.X), Y: slices.Clone(shared.Y), W: slices.Clone(shared.W), L2: shared.L2}
+	for _, q := range own {
+		p.N += q.N
+		p.X, p.Y = append(p.X, q.X...), append(p.Y, q.Y...)
+		for _, w := range q.W {
+			p.W = append(p.W, share*w)
+		}
+	}
+	if len(own) == 1 {
+		p.Start = own[0].Start
+	}
+	return p
 }
 
 // each calls do for 0 to n-1, at most threads at a time, and names the item in an error if there are several.

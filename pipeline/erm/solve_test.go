@@ -405,7 +405,7 @@ func softmax(l, p []float64) float64 {
 	return top + math.Log(sum)
 }
 
-// TestSolveShared: fits that share points and begin at the first one's minimiser reach what fits of their own reach, to the
+// TestSolveShared: fits that share points and are led by one to some of them reach what fits of their own reach, to the
 // tolerance; also where points are fewer than features, and where labels do not sum to one exactly.
 func TestSolveShared(t *testing.T) {
 	for name, k := range map[string]struct{ shared, own, dx, c int }{
@@ -418,7 +418,7 @@ func TestSolveShared(t *testing.T) {
 		"more own than shared": {8, 90, 20, 5},
 		"many points":          {400, 100, 12, 5},
 	} {
-		all := random(1, k.shared+6*k.own, k.dx, k.c, 0.7)
+		all := random(1, k.shared+10*k.own, k.dx, k.c, 0.7)
 		for j := range all.Y {
 			all.Y[j] *= 1 + 1e-4*math.Sin(float64(j))
 		}
@@ -428,9 +428,9 @@ func TestSolveShared(t *testing.T) {
 		}
 		shared := part(0, k.shared)
 		var own, whole []*Problem
-		for i := range 6 {
+		for i := range 10 {
 			p := part(k.shared+i*k.own, k.own)
-			own, whole = append(own, p), append(whole, join(shared, p))
+			own, whole = append(own, p), append(whole, join(1, shared, p))
 		}
 		opt := Options{Tolerance: 1e-11}
 		want, err := SolveAll(context.Background(), whole, opt)

@@ -1,0 +1,83 @@
+"""What other programs need for work that `fmp bench peers` does: peer.py WORK FOLDER.
+
+FOLDER holds what the work is done on, as .npy files. The first line of output is the packages' versions; then the work is done
+once for every line of input, and the seconds of processor time that it took are printed.
+"""
+import sys
+import time
+import warnings
+
+import numpy as np
+
+work, folder = sys.argv[1], sys.argv[2]
+
+
+def load(name):
+    return np.load(f"{folder}/{name}.npy")
+
+
+def problem(i=""):
+    """Rows with the 1 of the bias last, class indices (the likeliest, where labels are soft), weights."""
+    return load(f"x{i}"), load(f"y{i}").argmax(1), load(f"w{i}")
+
+
+def logistic(solver):
+    import sklearn
+    from sklearn.linear_model import LogisticRegression
+
+    warnings.filterwarnings("ignore")  # of deprecated arguments, and of the last bits of a tolerance
+
+    def fit(x, y, w, l2):
+        # C sum w loss + |T|^2 / 2, of features and bias alike, as ours.
+        return LogisticRegression(C=1 / l2, tol=1e-6, max_iter=1000, solver=solver, fit_intercept=False).fit(x, y, sample_weight=w)
+
+    return fit, f"scikit-learn {sklearn.__version__}, {solver}"
+
+
+def lbfgs():
+    import scipy
+    from scipy.optimize import minimize
+    from scipy.special import logsumexp
+
+    def fit(x, y, w, l2):
+        c = y.max() + 1
+        one = np.eye(c)[y]
+
+        def objective(t):
+            t = t.reshape(x.shape[1], c)
+            z = x @ t
+            lse = logsumexp(z, axis=1, keepdims=True)
+            r = w[:, None] * (np.exp(z - lse) - one)
+            loss = w @ (lse[:, 0] - (z * one).sum(1)) + l2 / 2 * (t * t).sum()
+            return loss, (x.T @ r + l2 * t).ravel()
+
+        scale = w @ np.linalg.norm(x, axis=1)
+        return minimize(objective, np.zeros(x.shape[1] * c), jac=True, method="L-BFGS-B", options={"gtol": 1e-6 * scale / np.sqrt(x.shape[1] * c), "maxiter": 2000})
+
+    return fit, f"scipy {scipy.__version__}, L-BFGS-B"
+
+
+kind, _, solver = work.partition(":")
+if kind in ("fit", "heads"):
+    fit, version = lbfgs() if solver == "scipy" else logistic(solver)
+    l2 = float(load("l2"))
+    problems = [problem(i) for i in range(int(load("count")))]
+
+    def once():
+        for p in problems:
+            fit(*p, l2)
+elif kind == "product":
+    a, b = load("x"), load("y")
+    version = f"numpy {np.__version__}, {np.show_config(mode='dicts')['Build Dependencies']['blas']['name']}"
+
+    def once():
+        a @ b
+else:
+    sys.exit(f"no work {work!r}; there are fit:SOLVER, heads:SOLVER and product")
+
+once()
+print(version, flush=True)
+for _ in sys.stdin:
+    start = time.process_time()
+    once()
+    print(time.process_time() - start, flush=True)

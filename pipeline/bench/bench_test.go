@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"fmp/onnx/engine/ort/orttest"
+)
+
+// Contenders take turns, the first turn does not count, and ratios are of neighbours.
+func TestMeasure(t *testing.T) {
+	var order []string
+	contender := func(name string, ms ...int) Contender {
+		turn := 0
+		return Contender{Name: name, Once: func() (time.Duration, error) {
+			order = append(order, name)
+			d := time.Duration(ms[min(turn, len(ms)-1)]) * time.Millisecond
+			turn++
+			return d, nil
+		}}
+	}
+	got, err := Measure(context.Background(), 7, []Contender{contender("a", 90, 1, 2, 2, 2, 2, 2, 4), contender("b", 90, 3, 4, 4, 4, 4, 4, 4)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := strings.Join(order, ""); s != strings.Repeat("ab", 8) {
+		t.Errorf("turns %s", s)
+	}
+	if want := (Spread{0.002, 0.001, 0.004}); got[0].Seconds != want {
+		t.Errorf("seconds of a %v, want %v", got[0].Seconds, want)
+	}
+	if want := (Spread{2, 1, 3}); got[1].Ratio != want || got[0].Ratio != (Spread{1, 1, 1}) {
+		t.Errorf("ratios %v and %v, want %v of b", got[0].Ratio, got[1].Ratio, want)
+	}
+	if _, err := Measure(context.Background(), 3, nil); err == nil || !strings.Contains(err.Error(), "allowed are 7") {
+		t.Errorf("3 runs: %v", err)
+	}
+	fails := Timed("c", func() error { return errors.New("no luck") })
+	if _, err := Measure(context.Background(), 7, []Contender{fails}); err == nil || err.Error() != "c: no luck" {
+		t.Errorf("a contender that fails: %v", err)
+	}
+}
+
+// Every work is done, with nobody to compete with.
+func TestWorks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	for _, w := range Works() {
+		r, err := (&Bench{Peers: Peers(t.TempDir()), Engine: orttest.New(t)}).Measure(context.Background(), w, LeastRuns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r[0].Name != "fmp" || !(r[0].Seconds.Median > 0) {
+			t.Errorf("%s: %+v", w.Name, r)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"fmp/assets"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/dense"
+	"fmp/onnx/engine"
+	"fmp/onnx/npy"
+	"fmp/onnx/serde"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
+	"fmp/pipeline/sample"
+)
+
+// Work is one row of the table.
+type Work struct {
+	Name string
+	// contenders are ours and those at hand.
+	contenders func(ctx context.Context, b *Bench) ([]Contender, error)
+}
+
+// Bench is what works are measured with. Everything runs on one thread.
+type Bench struct {
+	Peers  Peers         // used where they are Ready
+	Engine engine.Engine // of one thread
+}
+
+// Sizes of the works: those of a task of CIFAR-10.
+const (
+	dx, classes = 64, 10
+	penalty     = 3
+	tolerance   = 1e-6
+)
+
+// Works are the rows of the table, in their order.
+func Works() []Work {
+	works := []Work{{"product of 512 x 512 matrices, float64", products}}
+	for _, n := range []int{100, 300, 1000} {
+		works = append(works, Work{fmt.Sprintf("one fit, %d points", n), func(ctx context.Context, b *Bench) ([]Contender, error) { return fits(ctx, b, "fit", n, 0, 1) }})
+	}
+	return append(works,
+		Work{"80 heads, 100 pooled + 200 drawn points", func(ctx context.Context, b *Bench) ([]Contender, error) {
+			return fits(ctx, b, "heads", 100, 200, 80)
+		}},
+		Work{"10,000 points predicted by 200 heads", predictions},
+	)
+}
+
+// Measure is [Measure] of a work's contenders.
+func (b *Bench) Measure(ctx context.Context, w Work, runs int) (_ []Result, err error) {
+	all, err := w.contenders(ctx, b)
+	defer func() {
+		for _, c := range all {
+			if c.Close != nil {
+				if e := c.Close(); err == nil {
+					err = e
+				}
+			}
+		}
+	}()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", w.Name, err)
+	}
+	r, err := Measure(ctx, runs, all)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", w.Name, err)
+	}
+	return r, nil
+}
+
+// labelled is n points of classes whose means lie as far apart as an extractor's do: four of five are told apart.
+func labelled(r *rand.Rand, means []float32, n int) *point.Set {
+	s := point.New(n, dx, classes)
+	for i := range n {
+		row := s.Row(i)
+		rng.Normal(r, row[:dx])
+		for j := range dx {
+			row[j] += means[i%classes*dx+j]
+		}
+		row[dx+i%classes] = 1
+	}
+	return s
+}
+
+func classMeans(r *rand.Rand) []float32 {
+	m := make([]float32, classes*dx)
+	rng.Normal(r, m)
+	for i := range m {
+		m[i] *= 0.25
+	}
+	return m
+}
+
+// fits are of count sets of own points each, together with shared ones.
+func fits(ctx context.Context, b *Bench, kind string, shared, own, count int) ([]Contender, error) {
+	r := rng.New(1, "bench", kind, shared)
+	means := classMeans(r)
+	pooled, err := erm.FromSets(penalty, labelled(r, means, shared))
+	if err != nil {
+		return nil, err
+	}
+	var mine, whole []*erm.Problem
+	if own == 0 {
+		whole = []*erm.Problem{pooled}
+	} else {
+		drawn, err := b.drawn(ctx, labelled(r, means, shared), own, count)
+		if err != nil {
+			return nil, err
+		}
+		for _, set := range drawn {
+			p, err := erm.FromSets(penalty, set)
+			if err != nil {
+				return nil, err
+			}
+			mine = append(mine, p)
+			q := *p
+			q.N += pooled.N
+			q.X, q.Y, q.W = append(q.X[:len(q.X):len(q.X)], pooled.X...), append(q.Y[:len(q.Y):len(q.Y)], pooled.Y...), append(q.W[:len(q.W):len(q.W)], pooled.W...)
+			whole = append(whole, &q)
+		}
+	}
+	opt := erm.Options{Tolerance: tolerance, Threads: 1}
+	out := []Contender{Timed("fmp", func() error {
+		if own == 0 {
+			_, err := erm.SolveAll(ctx, whole, opt)
+			return err
+		}
+		_, err := erm.SolveShared(ctx, pooled, mine, opt)
+		return err
+	})}
+	files := map[string]*onnx.Tensor{"l2": onnx.NewTensor([]float64{penalty}), "count": onnx.NewTensor([]int64{int64(len(whole))})}
+	for i, p := range whole {
+		files[fmt.Sprint("x", i)] = onnx.NewTensor(p.X, p.N, p.D())
+		files[fmt.Sprint("y", i)] = onnx.NewTensor(p.Y, p.N, p.C)
+		files[fmt.Sprint("w", i)] = onnx.NewTensor(p.W, p.N)
+	}
+	return b.with(ctx, out, files, kind+":lbfgs", kind+":newton-cg", kind+":scipy")
+}
+
+// drawn are count sets of fresh points given seen, by CIFAR-10's predictor.
+func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh, count int) ([]*point.Set, error) {
+	if b.Engine == nil {
+		return nil, errors.New("no engine to draw points with")
+	}
+	data, err := assets.Model("cifar10", models.KindPredictor)
+	if err != nil {
+		return nil, err
+	}
+	m, err := serde.Unmarshal(data)
+	if err != nil {
+		return nil, err
+	}
+	p, err := sample.New(b.Engine, m)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return p.Draw(ctx, seen, p.Noise(rng.New(1, "bench", "noise"), count, fresh), count)
+}
+
+// with starts the peers of works, where they are at hand, on files.
+func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onnx.Tensor, works ...string) ([]Contender, error) {
+	if !b.Peers.Ready() {
+		return out, nil
+	}
+	dir, err := os.MkdirTemp("", "fmp-bench-")
+	if err != nil {
+		return out, err
+	}
+	defer os.RemoveAll(dir) // peers have read the files when they are started
+	for name, t := range files {
+		if len(t.Shape) == 1 && t.Shape[0] == 1 && name != "w0" {
+			t.Shape = []int{} // a number
+		}
+		if err := npy.Save(filepath.Join(dir, name+".npy"), t); err != nil {
+			return out, err
+		}
+	}
+	for _, work := range works {
+		c, err := b.Peers.Start(ctx, work, dir)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// products tell how fast the machine is.
+func products(ctx context.Context, b *Bench) ([]Contender, error) {
+	const n = 512
+	m := func(name string) blas64.General {
+		g := blas64.General{Rows: n, Cols: n, Stride: n, Data: make([]float64, n*n)}
+		r := rng.New(1, "bench", name)
+		for i := range g.Data {
+			g.Data[i] = r.NormFloat64()
+		}
+		return g
+	}
+	x, y, z := m("x"), m("y"), m("z")
+	out := []Contender{
+		Timed("fmp", func() error { dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x, y, 0, z); return nil }),
+		Timed("gonum", func() error {
+			for i := 0; i < n; i += 32 { // less than gonum starts threads for
+				rows := blas64.General{Rows: 32, Cols: n, Stride: n, Data: x.Data[i*n:]}
+				for j := 0; j < n; j += 32 {
+					blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, rows, blas64.General{Rows: n, Cols: 32, Stride: n, Data: y.Data[j:]}, 0, blas64.General{Rows: 32, Cols: 32, Stride: n, Data: z.Data[i*n+j:]})
+				}
+			}
+			return nil
+		}),
+	}
+	return b.with(ctx, out, map[string]*onnx.Tensor{"x": onnx.NewTensor(x.Data, n, n), "y": onnx.NewTensor(y.Data, n, n)}, "product")
+}
+
+// predictions are ours and those of a graph: the mean of the softmaxes of features times heads.
+func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
+	const points, samples = 10_000, 200
+	r := rng.New(1, "bench", "predict")
+	features := make([]float32, points*dx)
+	rng.Normal(r, features)
+	heads := make([]erm.Theta, samples)
+	for s := range heads {
+		heads[s] = erm.NewTheta(dx+1, classes)
+		for i := range heads[s].W {
+			heads[s].W[i] = 0.3 * r.NormFloat64()
+		}
+	}
+	out := []Contender{Timed("fmp", func() error {
+		_, err := metric.Predict(ctx, heads, features, 1)
+		return err
+	})}
+	weights, bias := make([]float64, dx*samples*classes), make([]float64, samples*classes)
+	for s, h := range heads {
+		for j := range dx {
+			copy(weights[(j*samples+s)*classes:], h.Row(j))
+		}
+		copy(bias[s*classes:], h.Row(dx))
+	}
+	for _, double := range []bool{true, false} {
+		g := build.New("heads")
+		var x, w, c build.Ref
+		var in *onnx.Tensor
+		name := b.Engine.Name() + ", float32"
+		if double {
+			name = b.Engine.Name() + ", float64"
+			x = g.Input("x", onnx.Float64, points, dx)
+			w, c = g.Param("w", onnx.NewTensor(weights, dx, samples*classes)), g.Param("c", onnx.NewTensor(bias, samples*classes))
+			in = onnx.NewTensor(converted[float64](features), points, dx)
+		} else {
+			x = g.Input("x", onnx.Float32, points, dx)
+			w, c = g.Param("w", onnx.NewTensor(converted[float32](weights), dx, samples*classes)), g.Param("c", onnx.NewTensor(converted[float32](bias), samples*classes))
+			in = onnx.NewTensor(features, points, dx)
+		}
+		z := g.Op("Gemm", []build.Ref{x, w, c})
+		g.Output("p", g.ReduceMean(g.Softmax(g.Reshape(z, -1, samples, classes), 2), false, 1))
+		m, err := g.Model()
+		if err != nil {
+			return out, err
+		}
+		s, err := b.Engine.Load(m)
+		if err != nil {
+			return out, err
+		}
+		c2 := Timed(name, func() error {
+			_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": in})
+			return err
+		})
+		c2.Close = s.Close
+		out = append(out, c2)
+	}
+	return out, nil
+}
+
+func converted[T, F float32 | float64](v []F) []T {
+	out := make([]T, len(v))
+	for i, x := range v {
+		out[i] = T(x)
+	}
+	return out
+}
