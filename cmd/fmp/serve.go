@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,10 +17,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/serde"
+	"fmp/pipeline/classify"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
@@ -28,6 +31,7 @@ import (
 	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/work"
+	"fmp/pipeline/metric"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/sample"
 )
@@ -218,6 +222,9 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 		}
 		sampling = q.Pool
 	}
+	if r.Labelled != "" {
+		sampling = measured(eng, r.Labelled, sampling)
+	}
 	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: sampling, Check: pooling.check, Engine: eng})
 	if err != nil {
 		return err
@@ -359,4 +366,70 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 	}
 	made.Summary = s
 	return made, nil
+}
+
+// measured adds to the summary of what is sampled how the classifier does on a folder of the server's own images.
+func measured(eng engine.Engine, folder string, sampling func(context.Context, []pool.Upload) (*service.Pooled, error)) func(context.Context, []pool.Upload) (*service.Pooled, error) {
+	return func(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
+		made, err := sampling(ctx, uploads)
+		if err != nil {
+			return nil, err
+		}
+		s, err := measure(ctx, eng, made.Classifier, folder)
+		if err != nil {
+			return nil, fmt.Errorf("labelled: %w", err)
+		}
+		all := map[string]any{"labelled": s.N, "accuracy": s.ACC, "nll": s.NLL}
+		text, err := json.Marshal(made.Summary)
+		if err == nil {
+			err = json.Unmarshal(text, &all)
+		}
+		made.Summary = all
+		return made, err
+	}
+}
+
+// onImages is how a classifier does.
+type onImages struct {
+	N int
+	metric.Scores
+}
+
+// measure scores a classifier on a folder of images by class.
+func measure(ctx context.Context, eng engine.Engine, classifier []byte, folder string) (s onImages, err error) {
+	m, err := serde.Unmarshal(classifier)
+	if err != nil {
+		return s, err
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return s, err
+	}
+	c, err := classify.New(eng, m, f)
+	if err != nil {
+		return s, err
+	}
+	defer c.Close()
+	src, _, err := c.Source(folder, imagefile.Options{})
+	if err != nil {
+		return s, err
+	}
+	defer src.Close()
+	p, labels := &metric.Probabilities{C: f.C}, []int(nil)
+	bad, err := c.Images(ctx, src, false, func(ps []classify.Prediction) error {
+		for i := range ps {
+			labels = append(labels, ps[i].Label)
+			for _, v := range ps[i].Probabilities {
+				p.P = append(p.P, float64(v))
+			}
+		}
+		return nil
+	})
+	if err = errors.Join(append(bad, err)...); err != nil {
+		return s, err
+	}
+	p.N = len(labels)
+	s.N = p.N
+	s.Scores, err = metric.Score(p, labels)
+	return s, err
 }

@@ -250,7 +250,7 @@ func TestServe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs the programs")
 	}
-	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\n")
+	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nlabelled: images/c002\n")
 	early := make(chan string)
 	go func() {
 		code, out := f.join(f.address, "c000", "--json")
@@ -266,6 +266,13 @@ func TestServe(t *testing.T) {
 	}
 	classifier := f.published(1)
 	f.write("served.onnx", classifier)
+	var on struct {
+		Labelled int
+		Accuracy float64
+	}
+	if v := f.status().Versions; len(v) != 1 || json.Unmarshal(v[0].Summary, &on) != nil || on.Labelled != 10 || on.Accuracy < 0.5 {
+		t.Errorf("on the server's own images: %+v of %+v", on, v)
+	}
 	pooled := f.path("pooled.onnx")
 	f.fmp("pool", f.path("keys/c000.7.upload"), f.path("keys/c001.7.upload"), "--client-graph", f.path("client.onnx"), "-o", pooled, "--engine.name", "pure")
 	predict := func(model string) string {

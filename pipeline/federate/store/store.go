@@ -69,25 +69,26 @@ func Name(round uint64, graph string) string {
 }
 
 // Open starts or reaches the server and makes the round's buckets where they are not there yet.
-func Open(ctx context.Context, name string, o Options) (s *Store, err error) {
+func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	if o.Replicas == 0 {
 		o.Replicas = 1
 	}
-	s = &Store{name: name, replicas: o.Replicas}
-	defer func() {
-		if err != nil {
-			s.Close()
-		}
-	}()
+	s := &Store{name: name, replicas: o.Replicas}
+	var err error
 	if o.URL == "" {
 		err = s.start(o)
 	} else {
 		err = s.connect(o)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		err = fmt.Errorf("store: %w", err)
+	} else {
+		err = s.open(ctx)
 	}
-	return s, s.open(ctx)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 // Attach is Open on a connection that is there already, which Close then ends.

@@ -1,0 +1,68 @@
+package round
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const good = "round: 1\nclient_graph: c.onnx\nroster: r.txt\ndeadline: 2030-01-01T00:00:00Z\n"
+
+// TestParse: defaults are filled in, and every field that is out of its bounds is named with what is allowed.
+func TestParse(t *testing.T) {
+	f, err := Parse([]byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Least != 1 || f.Again != Duration(time.Minute) || f.Bounds.Points != defaultPoints || f.Bounds.Bytes != defaultBytes || len(f.Precisions) != 3 || !*f.Honesty {
+		t.Errorf("defaults %+v", f)
+	}
+	for text, want := range map[string]string{
+		"":                                          "empty",
+		"round: 1":                                  "client_graph is missing",
+		good + "round: 2":                           "already",
+		good + "colour: red":                        "colour",
+		good + "---\n" + good:                       "more than one document",
+		"round: -1\n" + good[9:]:                    "uint64",
+		good + "quorum: -1":                         "quorum is -1",
+		good + "least: -2":                          "least is -2",
+		good + "again: 1":                           "no duration",
+		good + "again: 10ms":                        "again is 10ms",
+		good + "bounds: {points: -5}":               "bounds.points is -5",
+		good + "bounds: {bytes: 100}":               "bounds.bytes is 100",
+		good + "bounds: {bytes: 8388608}":           "bounds.bytes is 8388608",
+		good + "bounds: {norm: -1}":                 "bounds.norm is -1",
+		good + "bounds: {norm: .inf}":               "bounds.norm",
+		good + "precisions: [float8]":               "precisions is [float8]",
+		good + "precisions: [int8, int8]":           "each once",
+		good + "samples: 0":                         "samples is 0",
+		good + "fresh: 1000000":                     "fresh is",
+		good + "l2: 0":                              "l2 is 0",
+		good + "title: " + strings.Repeat("x", 201): "title is 201 bytes long",
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %q", text, err, want)
+		}
+	}
+	for when, want := range map[string]string{"2029-12-31T23:59:59Z": "open", "2030-01-01T00:00:00Z": "closed"} {
+		at, err := time.Parse(time.RFC3339, when)
+		if err != nil || f.Now(at) != want {
+			t.Errorf("at %s the round is %s, want %s", when, f.Now(at), want)
+		}
+	}
+}
+
+// FuzzRound: what is read is within its bounds.
+func FuzzRound(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte(good + "bounds: {points: 5, bytes: 4096}\nprecisions: [int8]\nagain: 2h\nlate: true\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := Parse(data)
+		if err != nil {
+			return
+		}
+		if r.Graph == "" || r.Roster == "" || r.Deadline.IsZero() || r.Quorum < 0 || r.Least < 1 || r.Bounds.Points < 1 || r.Bounds.Bytes < minBytes || r.Bounds.Bytes > topBytes || !(r.Bounds.Norm >= 0) || len(r.Precisions) == 0 {
+			t.Fatalf("read %+v", r)
+		}
+	})
+}

@@ -1,0 +1,211 @@
+package sender
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"crypto/sha256"
+
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
+)
+
+// fake is a server that fails as it is told.
+type fake struct {
+	t        *testing.T
+	server   *httptest.Server
+	key      *identity.Key
+	graph    []byte
+	digest   string
+	deadline time.Duration // from now
+	failures atomic.Int64  // replies to fail before the next good one
+	status   int           // of a failure; 0 cuts the connection
+	ranges   atomic.Int64
+	requests atomic.Int64
+	lie      bool // the graph is not what its digest says
+}
+
+func newFake(t *testing.T) *fake {
+	k, err := identity.New("server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{t: t, key: k, graph: bytes.Repeat([]byte("graph"), 10_000), deadline: time.Hour, status: 503}
+	f.digest = fmt.Sprintf("%x", sha256.Sum256(f.graph))
+	f.server = httptest.NewServer(http.HandlerFunc(f.answer))
+	t.Cleanup(f.server.Close)
+	return f
+}
+
+func (f *fake) answer(w http.ResponseWriter, r *http.Request) {
+	f.requests.Add(1)
+	if f.failures.Add(-1) >= 0 {
+		if f.status == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(f.status)
+		return
+	}
+	switch {
+	case r.URL.Path == "/v1/rounds":
+		now := time.Now().Add(-20 * 365 * 24 * time.Hour) // by a clock of its own
+		d := wire.Description{Round: 3, State: wire.Open, Now: now, Deadline: now.Add(f.deadline), Graph: f.digest, GraphBytes: int64(len(f.graph)), MaxBytes: 1000, ServerKey: base64.StdEncoding.EncodeToString(f.key.Public())}
+		_ = json.NewEncoder(w).Encode(map[string]any{"rounds": []wire.Description{d}})
+	case strings.HasSuffix(r.URL.Path, "/graph"):
+		data := f.graph
+		if f.lie {
+			data = bytes.Repeat([]byte("grave"), 10_000)
+		}
+		if r.Header.Get("Range") != "" {
+			f.ranges.Add(1)
+		} else if f.ranges.Load() == 0 && !f.lie { // the first time half of it comes
+			w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+			_, _ = w.Write(data[:len(data)/2])
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("ETag", `"`+f.digest+`"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+	case r.Method == http.MethodPut:
+		var body bytes.Buffer
+		_, _ = body.ReadFrom(r.Body)
+		receipt := wire.Receipt{Round: 3, Client: "a b", Graph: f.digest, Upload: fmt.Sprintf("%x", sha256.Sum256(body.Bytes())), Time: time.Now()}
+		receipt.Sign(f.key)
+		_ = json.NewEncoder(w).Encode(receipt)
+	}
+}
+
+func (f *fake) client() *Client {
+	f.t.Helper()
+	c, err := New(f.server.URL, "")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	c.Wait = 20 * time.Second
+	return c
+}
+
+// TestSender: failures that pass are waited out, a graph that was cut goes on where it ended, the receipt is verified.
+func TestSender(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	said := 0
+	c.Log = func(string, ...any) { said++ }
+	f.failures.Store(1)
+	d, err := c.Describe(t.Context())
+	if err != nil || said != 1 {
+		t.Fatalf("%v; %d failures were said", err, said)
+	}
+	dir := t.TempDir()
+	path, err := c.Graph(t.Context(), d, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(path); err != nil || !bytes.Equal(data, f.graph) || f.ranges.Load() != 1 {
+		t.Errorf("graph of %d bytes, %v, %d ranges", len(data), err, f.ranges.Load())
+	}
+	before := f.requests.Load()
+	if again, err := c.Graph(t.Context(), d, dir); err != nil || again != path || f.requests.Load() != before {
+		t.Errorf("the graph that is there was fetched again: %v", err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 {
+		t.Errorf("left behind: %v", files)
+	}
+	k, err := identity.New("a b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.failures.Store(1)
+	f.status = 0 // a cut connection
+	if r, err := c.Send(t.Context(), d, k, []byte("upload")); err != nil || r.Client != "a b" {
+		t.Errorf("receipt %+v, %v", r, err)
+	}
+	if _, err := c.Send(t.Context(), d, k, make([]byte, 1001)); err == nil || !strings.Contains(err.Error(), "1001 bytes") {
+		t.Errorf("too large: %v", err)
+	}
+	other, err := identity.New("server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.key = other // somebody else signs the receipt
+	if _, err := c.Send(t.Context(), d, k, []byte("upload")); err == nil || !strings.Contains(err.Error(), "not signed") {
+		t.Errorf("a receipt of somebody else: %v", err)
+	}
+}
+
+// TestEnds: a sender gives up at the deadline, on what no attempt mends, and when it is told to.
+func TestEnds(t *testing.T) {
+	f := newFake(t)
+	f.deadline = 700 * time.Millisecond
+	c := f.client()
+	d, err := c.Describe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := identity.New("a b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.failures.Store(1 << 40)
+	start := time.Now()
+	if _, err := c.Send(t.Context(), d, k, []byte("x")); !errors.Is(err, ErrClosed) || time.Since(start) > 5*time.Second {
+		t.Errorf("at the deadline, after %v: %v", time.Since(start), err)
+	}
+	f.status = 403
+	if _, err := c.Send(t.Context(), d, k, []byte("x")); err == nil || !strings.Contains(err.Error(), "403") {
+		t.Errorf("a refusal: %v", err)
+	}
+	f.status = 503
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	c.over = time.Now().Add(time.Hour)
+	if _, err := c.Send(ctx, d, k, []byte("x")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("told to end: %v", err)
+	}
+	f.failures.Store(0)
+	f.lie = true
+	c = f.client()
+	dir := t.TempDir()
+	if _, err := c.Graph(t.Context(), d, dir); err == nil || !strings.Contains(err.Error(), "not used") {
+		t.Errorf("a graph of another digest: %v", err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 0 {
+		t.Errorf("left behind: %v", files)
+	}
+	for address, want := range map[string]string{"server": "want https", "http://example.org": "loopback alone", "https://a:b@example.org": "password", "ftp://x": "want https"} {
+		if _, err := New(address, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", address, err, want)
+		}
+	}
+}
+
+// FuzzReplies: whatever a server answers, a sender ends with a description that can be used, a receipt that is signed, or an error.
+func FuzzReplies(f *testing.F) {
+	f.Add([]byte(`{"rounds":[{"round":1}]}`))
+	f.Add([]byte(`{"code":"wrong-key","title":"t","status":403}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var list struct{ Rounds []wire.Description }
+		if wire.Unmarshal(data, &list) == nil {
+			for _, d := range list.Rounds {
+				if d.Check() == nil && (len(d.Graph) != 64 || d.GraphBytes < 1 || d.Deadline.IsZero()) {
+					t.Fatalf("believed %+v", d)
+				}
+			}
+		}
+		var r wire.Receipt
+		if wire.Unmarshal(data, &r) == nil && r.Verify(r.Server) == nil {
+			t.Fatalf("believed %+v", r)
+		}
+	})
+}
