@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
-	"fmp/onnx/op"
+	"fmp/onnx/shape"
 )
 
 // emitter appends nodes and constants to the graph under construction. Equal expressions are emitted
@@ -15,15 +15,20 @@ type emitter struct {
 	graph  *onnx.Graph
 	info   map[string]onnx.ValueInfo // type and shape of primal values, and of emitted ones where a rule needs them
 	taken  map[string]bool
-	consts map[string]*onnx.Tensor // outputs of Constant nodes
-	made   map[string][]string     // key of an expression -> its outputs
+	facts  *shape.Facts        // of the primal graph
+	active map[string]bool     // primal values that depend on what is differentiated for
+	made   map[string][]string // key of an expression -> its outputs
 	next   map[string]int
 }
 
-func newEmitter(m *onnx.Model) *emitter {
+func newEmitter(m *onnx.Model) (*emitter, error) {
+	facts, err := shape.Follow(m, maxKnown, onnx.NewBudget(m))
+	if err != nil {
+		return nil, err
+	}
 	e := &emitter{
 		opset: m.Opset(), graph: m.Graph, info: map[string]onnx.ValueInfo{}, taken: map[string]bool{},
-		made: map[string][]string{}, next: map[string]int{}, consts: map[string]*onnx.Tensor{},
+		made: map[string][]string{}, next: map[string]int{}, facts: facts,
 	}
 	g := m.Graph
 	for _, vs := range [][]onnx.ValueInfo{g.Values, g.Outputs, g.Inputs} {
@@ -44,13 +49,8 @@ func newEmitter(m *onnx.Model) *emitter {
 				e.taken[o] = true
 			}
 		}
-		if n.Op == "Constant" && standard(n.Domain) && len(n.Outputs) == 1 {
-			if t := op.Constant(n); t != nil {
-				e.consts[n.Outputs[0]] = t
-			}
-		}
 	}
-	return e
+	return e, nil
 }
 
 func knownShape(s []int) []onnx.Dim {
@@ -125,13 +125,19 @@ func (e *emitter) constant(t *onnx.Tensor) string {
 	return name
 }
 
-// constOf is the value of v where it is a constant: an initializer or the output of a Constant node.
+// Constants of more elements than this are not worked out for rules that ask for them.
+const maxKnown = 1 << 16
+
+// constOf is the value of v where it is the same in every run: an initializer, or made of constants alone.
 func (e *emitter) constOf(v string) (*onnx.Tensor, bool) {
 	if t, ok := e.graph.Initializers[v]; ok {
 		return t, true
 	}
-	t, ok := e.consts[v]
-	return t, ok
+	if v == "" || e.active[v] {
+		return nil, false
+	}
+	t := e.facts.Constant(v)
+	return t, t != nil
 }
 
 // constInts is the value of v as a list of integers where it is a constant.

@@ -18,6 +18,7 @@ package grad
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -87,7 +88,7 @@ func prepare(m *onnx.Model) (*onnx.Model, error) {
 	if m == nil || m.Graph == nil {
 		return nil, fmt.Errorf("no graph given")
 	}
-	c := cloneModel(m)
+	c := onnx.Clone(m)
 	if err := pass.Inline(c); err != nil {
 		return nil, err
 	}
@@ -108,38 +109,11 @@ func prepare(m *onnx.Model) (*onnx.Model, error) {
 	return c, nil
 }
 
-func cloneModel(m *onnx.Model) *onnx.Model {
-	c := *m
-	c.Opsets = map[string]int64{}
-	for k, v := range m.Opsets {
-		c.Opsets[k] = v
-	}
-	c.Metadata = map[string]string{}
-	for k, v := range m.Metadata {
-		c.Metadata[k] = v
-	}
-	g := *m.Graph
-	c.Graph = &g
-	g.Inputs = append([]onnx.ValueInfo{}, g.Inputs...)
-	g.Outputs = append([]onnx.ValueInfo{}, g.Outputs...)
-	g.Values = append([]onnx.ValueInfo{}, g.Values...)
-	g.Nodes = make([]*onnx.Node, len(m.Graph.Nodes))
-	for i, n := range m.Graph.Nodes {
-		cp := *n
-		cp.Inputs = append([]string{}, n.Inputs...)
-		cp.Outputs = append([]string{}, n.Outputs...)
-		cp.Attrs = append([]onnx.Attr{}, n.Attrs...)
-		g.Nodes[i] = &cp
-	}
-	g.Initializers = make(map[string]*onnx.Tensor, len(m.Graph.Initializers))
-	for k, v := range m.Graph.Initializers {
-		g.Initializers[k] = v
-	}
-	return &c
-}
-
 func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
-	e := newEmitter(m)
+	e, err := newEmitter(m)
+	if err != nil {
+		return nil, err
+	}
 	g := m.Graph
 	ys, err := outputsOf(e, g, opt.Outputs)
 	if err != nil {
@@ -149,6 +123,7 @@ func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
 		return nil, err
 	}
 	active := activeValues(e, g.Nodes, opt.WRT)
+	e.active = active
 
 	primalNodes := g.Nodes
 	g.Nodes = append([]*onnx.Node{}, primalNodes...)
@@ -371,10 +346,9 @@ func activeValues(e *emitter, nodes []*onnx.Node, wrt []string) map[string]bool 
 		if standard(n.Domain) && constantRule[n.Op] {
 			continue
 		}
-		on := false
-		for _, in := range n.Inputs {
-			on = on || (in != "" && active[in])
-		}
+		// What the graphs of a node take from around it counts as read, so that an If or a Loop which depends on it is
+		// refused by name, having no rule, and not passed over as if its gradient were zero.
+		on := slices.ContainsFunc(n.Reads(), func(in string) bool { return active[in] })
 		for _, o := range n.Outputs {
 			if on && o != "" && e.isFloat(o) {
 				active[o] = true
@@ -384,39 +358,61 @@ func activeValues(e *emitter, nodes []*onnx.Node, wrt []string) map[string]bool 
 	return active
 }
 
-// Supports says whether every node of m can be differentiated, from its outputs to every floating-point
-// input and initializer. The error names each operator without a rule once, with a node that uses it.
+// Supports says whether every node of m can be differentiated, from its outputs to every floating-point input and
+// initializer: it applies each node's rule, as [Build] does. The error names each operator that is refused once, with a
+// node that uses it and the reason.
 func Supports(m *onnx.Model) error {
 	p, err := prepare(m)
 	if err != nil {
 		return fmt.Errorf("differentiating %q: %w", graphName(m), err)
 	}
-	e := newEmitter(p)
+	e, err := newEmitter(p)
+	if err != nil {
+		return fmt.Errorf("differentiating %q: %w", graphName(m), err)
+	}
+	g := p.Graph
+	ys, err := outputsOf(e, g, nil)
+	if err != nil {
+		return fmt.Errorf("differentiating %q: %w", graphName(m), err)
+	}
 	var wrt []string
-	for _, v := range p.Graph.Inputs {
+	for _, v := range g.Inputs {
 		if e.isFloat(v.Name) {
 			wrt = append(wrt, v.Name)
 		}
 	}
-	for _, n := range p.Graph.InitializerNames() {
+	inputs := len(wrt)
+	for _, n := range g.InitializerNames() {
 		if e.isFloat(n) {
 			wrt = append(wrt, n)
 		}
 	}
-	active := activeValues(e, p.Graph.Nodes, wrt)
+	nodes := slices.Clone(g.Nodes)
+	// What is made of initializers alone is a constant to the rules that need one, such as the scales of a Resize.
+	e.active = activeValues(e, nodes, wrt[:inputs])
+	active := activeValues(e, nodes, wrt)
+	cot := cotangents{e: e, of: map[string]string{}}
+	for _, y := range ys {
+		cot.add(y.Name, e.filled(y.Name, 1))
+	}
 	var errs []error
 	named := map[string]bool{}
-	for _, n := range p.Graph.Nodes {
-		on := false
-		for _, o := range n.Outputs {
-			on = on || (o != "" && active[o])
+	for _, n := range slices.Backward(nodes) {
+		err := pullBack(e, n, active, &cot)
+		if err == nil {
+			continue
 		}
-		key := n.Domain + "." + n.Op
-		if _, ok := rules[n.Op]; on && (!ok || !standard(n.Domain)) && !named[key] {
+		if key := n.Domain + "." + n.Op; !named[key] {
 			named[key] = true
-			errs = append(errs, missingRule(n))
+			errs = append(errs, err)
+		}
+		for _, in := range n.Reads() { // to the nodes before it all the same
+			if active[in] && cot.of[in] == "" {
+				cot.add(in, e.filled(in, 1))
+			}
 		}
 	}
+	slices.Reverse(errs)
 	return errors.Join(errs...)
 }
 

@@ -406,7 +406,7 @@ func TestRulesAgainstCentralDifferences(t *testing.T) {
 func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, wrt []string) {
 	t.Helper()
 	// The primal with every differentiated initializer as an input, so that it can be varied.
-	free := cloneModel(m)
+	free := onnx.Clone(m)
 	values := map[string]*onnx.Tensor{}
 	for n, v := range feeds {
 		values[n] = v.Clone()
