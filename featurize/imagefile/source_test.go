@@ -130,7 +130,7 @@ func TestWhatFollowsTheImages(t *testing.T) {
 		more, count int
 		want        string
 	}{
-		"nothing": {0, 0, ""}, "a byte": {1, 0, "goes on"}, "a gigabyte": {1 << 30, 0, "goes on"}, "what is not read is not looked at": {1, 1, ""},
+		"nothing": {0, 0, ""}, "a byte": {1, 0, "goes on"}, "64 megabytes": {1 << 26, 0, "goes on"}, "what is not read is not looked at": {1, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			images := filepath.Join(dir, "images.gz")
