@@ -8,6 +8,8 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
+
+	"fmp/onnx/dense"
 )
 
 // Bounds on temperatures, and how finely one is chosen: in log T, far below what a hundred test points resolve.
@@ -18,7 +20,7 @@ const (
 )
 
 // logits are those of every head of a result on held-out points, so that its NLL at another temperature costs no fit
-// and no product: float32, less the point's largest, a row of C an entry of truth.
+// and no product: float32, less the point's largest, one class a row and one entry of truth a column, padded.
 type logits struct {
 	c         int
 	ensembles [][]ensembleLogits
@@ -54,16 +56,17 @@ func newLogits(ctx context.Context, r *Result, k Held) (*logits, error) {
 			for i := range n {
 				copy(z[i*h.C:], h.Row(dx))
 			}
-			blas64.Gemm(blas.NoTrans, blas.NoTrans, 1,
+			dense.Gemm(blas.NoTrans, blas.NoTrans, 1,
 				blas64.General{Rows: n, Cols: dx, Stride: dx, Data: x},
 				blas64.General{Rows: dx, Cols: h.C, Stride: h.C, Data: h.W},
 				1, blas64.General{Rows: n, Cols: h.C, Stride: h.C, Data: z})
-			narrow := make(ensembleLogits, len(z))
+			stride := dense.Padded(n)
+			narrow := make(ensembleLogits, h.C*stride)
 			for i := range n {
 				row := z[i*h.C : (i+1)*h.C]
 				top := floats.Max(row)
 				for j, v := range row {
-					narrow[i*h.C+j] = float32(v - top)
+					narrow[j*stride+i] = float32(v - top)
 				}
 			}
 			heads = append(heads, narrow)
@@ -75,19 +78,23 @@ func newLogits(ctx context.Context, r *Result, k Held) (*logits, error) {
 
 // nll is the mean NLL at temperature t: of the one ensemble, or mean over several.
 func (l *logits) nll(t float64) float64 {
+	n := dense.Padded(len(l.truth))
+	z := dense.Columns{C: l.c, N: n, Stride: n, Data: make([]float64, l.c*n)}
+	top, total, p := make([]float64, n), make([]float64, n), make([]float64, n)
 	var sum float64
 	for _, heads := range l.ensembles {
-		for i, y := range l.truth {
-			var p float64
-			for _, z := range heads {
-				row := z[i*l.c : (i+1)*l.c]
-				var total float64
-				for _, v := range row {
-					total += math.Exp(float64(v) / t)
-				}
-				p += math.Exp(float64(row[y])/t) / total
+		clear(p)
+		for _, narrow := range heads {
+			for i, v := range narrow {
+				z.Data[i] = float64(v) / t
 			}
-			sum -= math.Log(p/float64(len(heads)) + nllFloor)
+			dense.Softmax(z, z, top, total)
+			for i, y := range l.truth {
+				p[i] += z.Data[y*n+i]
+			}
+		}
+		for i := range l.truth {
+			sum -= math.Log(p[i]/float64(len(heads)) + nllFloor)
 		}
 	}
 	return sum / float64(len(l.ensembles)*len(l.truth))
