@@ -18,7 +18,7 @@ setup: $(BIN)/fmp ## fetch and verify the ONNX Runtime library, once
 .PHONY: $(BIN)/fmp
 $(BIN)/fmp: # go build knows best whether there is anything to do
 	@mkdir -p $(BIN)
-	$(GO) build $(VCS) -o $(BIN)/fmp ./cmd/fmp
+	$(GO) build $(VCS) -trimpath -ldflags="-s -w" -o $(BIN)/fmp ./cmd/fmp
 
 EDGE := $(VCS) -trimpath -ldflags="-s -w"
 
