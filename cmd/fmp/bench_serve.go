@@ -231,7 +231,7 @@ func (res *servedLoad) prepare(dir string, pool bool) ([]loadRequest, error) {
 		for c := range f.S {
 			row := s.Row(c)
 			for j := range f.Dx {
-				row[j] = centres[c*f.Dx+j] + 0.3*float32(r.NormFloat64())
+				row[j] = 0.2*centres[c*f.Dx+j] + 0.1*float32(r.NormFloat64())
 			}
 			row[f.Dx+c%f.C] = 1
 			s.W[c] = 2

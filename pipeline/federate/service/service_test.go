@@ -275,8 +275,14 @@ func TestRound(t *testing.T) {
 		t.Errorf("version 3: %d %s", status, data)
 	}
 	for _, p := range []string{"/", "/metrics", wire.RoundPath(3) + "/status"} {
-		if status, data := f.request("GET", p, nil, reader); status != 200 || len(data) < 100 {
+		if status, data := f.request("GET", p, nil, reader); status != 200 || len(data) < 100 || bytes.Contains(data, []byte("%!")) {
 			t.Errorf("%s: %d %s", p, status, data)
+		}
+	}
+	_, page := f.request("GET", "/", nil, reader)
+	for _, want := range []string{"4</strong> of 4", "accuracy</th><td>0.75", `<span class="bad">0.25</span>`, "<span>0.50</span>", "d/e f"} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page lacks %s:\n%s", want, page)
 		}
 	}
 }

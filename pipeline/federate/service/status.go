@@ -90,11 +90,13 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 var pageSource string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"short": func(digest string) string { return digest[:min(len(digest), 12)] },
-	"when":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"share": func(a, b int) int { return 100 * a / max(b, 1) },
-	"last":  func(v []store.Version) *store.Version { return &v[len(v)-1] },
-	"facts": facts,
+	"short":       func(digest string) string { return digest[:min(len(digest), 12)] },
+	"when":        func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"share":       func(a, b int) int { return 100 * a / max(b, 1) },
+	"last":        func(v []store.Version) *store.Version { return &v[len(v)-1] },
+	"facts":       facts,
+	"suspect":     func(p *float64) bool { return *p < 0.5 },
+	"probability": func(p *float64) string { return strconv.FormatFloat(*p, 'f', 2, 64) },
 }).Parse(pageSource))
 
 // fact is a line of a version's summary.
