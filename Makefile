@@ -78,11 +78,11 @@ fuzz: ## every fuzz target for a few seconds
 
 # Settings of whoever makes the pages stay out of them.
 CLEAN = env $$(env | sed -n -e 's/^\(FMP_[A-Z0-9_]*\)=.*/-u \1/p' -e 's/^\(ONNXRUNTIME_LIB\)=.*/-u \1/p')
-docs: build ## pages of every command and setting in docs, and the table of models in README.md
+docs: build ## pages of every command and setting in docs, and the tables of models and results
 	rm -f docs/commands/*.md
 	$(CLEAN) $(BIN)/fmp man --format markdown docs/commands
 	$(CLEAN) $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
-	$(GO) test ./docs -run "TestReadmeListsTheModels|TestResultsPage" -update
+	$(GO) test ./docs -run "TestPageListsTheModels|TestResultsPage" -update
 	$(GO) run ./docs/fuzz -book docs/fuzz/book.txt -table docs/testing.md
 	$(GO) run ./docs/notices THIRD_PARTY.md
 

@@ -106,7 +106,7 @@ func verdict(met bool, format string, values ...any) string {
 	return fmt.Sprintf(format, values...) + ", " + word
 }
 
-// TestResultsPage: the tables of results, here and in README.md, are those of the kept runs, each of which was of
+// TestResultsPage: the tables of results are those of the kept runs, each of which was of
 // ten repeats at least and names no place of a machine. With -update the tables are written (make docs).
 func TestResultsPage(t *testing.T) {
 	table1, figure2 := map[string]*kept{}, map[string]*kept{}
@@ -128,7 +128,7 @@ func TestResultsPage(t *testing.T) {
 	write(t, "results/README.md", "figure2", figure2Text(t, figure2))
 	write(t, "results/README.md", "aims", aimsText(t, table1, figure2))
 	write(t, "results/README.md", "ablation", ablationText(t))
-	write(t, "../README.md", "results-table", frontText(t, table1))
+	write(t, "results/README.md", "results-table", frontText(t, table1))
 }
 
 // write puts text between the marks of a page, or fails where it is not what stands there already.
@@ -407,7 +407,7 @@ func ablationText(t *testing.T) string {
 	return b.String()
 }
 
-// frontText is Table I beside the letter's, for README.md.
+// frontText is Table I beside the letter's.
 func frontText(t *testing.T, runs map[string]*kept) string {
 	var b strings.Builder
 	b.WriteString("| method |")
