@@ -16,7 +16,7 @@ case $data in
 digits | digits-color) steps="--steps 1000" ;;
 # With the penalty 0.1 that suits MNIST the heads of the trainings are all but unbounded, and the predictor learns
 # little; trained with 1 and used with 0.1 it does best.
-mnist) steps="--steps 1000 --l2 1" conjugate="--steps 900" ;;
+mnist) steps="--steps 1000 --l2 1" conjugate="--shrinkage 1" ;;
 cifar100) steps="--steps 1000 --l2 5" ;;
 cifar10) steps="--l2 5" ;;
 *) echo "$data is none of digits, digits-color, mnist, cifar10, cifar100" >&2; exit 2 ;;

@@ -25,6 +25,10 @@ type ConjugateConfig struct {
 	Config
 	// K is the number of coordinates; default C - 1, at most dx - 1.
 	K int
+	// Shrinkage is the share, 0 to 1, of the within-class covariance that is replaced by a multiple of the identity before
+	// coordinates and metric start from it; default 0. Where classes are far apart, what little confuses them need not lie
+	// in the directions in which they vary least, and 1 is a better start.
+	Shrinkage float64
 }
 
 // conjugateAlphas are the partitions of training tasks: homogeneous, and classes that many clients lack.
@@ -100,13 +104,13 @@ func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error)
 	t := &conjugateTrainee{ConjugateConfig: &c, phase: -1}
 	defer t.close()
 	var err error
-	if t.values, err = StartConjugate(c.Corpus, c.K); err != nil {
+	if t.values, err = StartConjugate(c.Corpus, c.K, c.Shrinkage); err != nil {
 		return nil, err
 	}
 	t.sizes = models.ConjugateConfig{Dx: c.Corpus.Dx, C: c.Corpus.C, K: t.values[models.ConjOrigin].Len()}
 	l := train.Loop{
 		Rate: t.rate, Model: t, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
-		Run:           fmt.Sprintf("conjugate seed %d steps %d batch %d samples %d clients %d points %d alphas %v k %d %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Clients, c.Points, c.Alphas, t.sizes.K, c.Run),
+		Run:           fmt.Sprintf("conjugate seed %d steps %d batch %d samples %d clients %d points %d alphas %v k %d shrinkage %v %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Clients, c.Points, c.Alphas, t.sizes.K, c.Shrinkage, c.Run),
 		ValidateEvery: c.ValidateEvery,
 	}
 	for _, p := range c.phases() {
@@ -419,7 +423,7 @@ func (t *conjugateTrainee) copyScalars(from, to string) {
 
 // again computes the moments anew under V: w has within-class covariance I and between-class one diag(lambda), while the
 // head's coordinates w R stay what they were.
-func (t *conjugateTrainee) again() error { return standardise(t.values, t.Corpus) }
+func (t *conjugateTrainee) again() error { return standardise(t.values, t.Corpus, 0) }
 
 // widening is the mean over classes of tr(G W_c G W_c) / tr(G G W_c), where W_c is the covariance of class c in w and G = R R'.
 func (t *conjugateTrainee) widening() float64 {
@@ -453,8 +457,9 @@ func (t *conjugateTrainee) widening() float64 {
 }
 
 // StartConjugate is a conjugate predictor's parameters before any training, from the moments of a corpus: k coordinates (0:
-// C - 1, at most dx - 1), those in which classes differ most, and the metric that the moments say.
-func StartConjugate(corpus *task.Bank, k int) (map[string]*onnx.Tensor, error) {
+// C - 1, at most dx - 1), those in which classes differ most, and the metric that the moments say, with the within-class
+// covariance shrunk by a share toward a multiple of the identity.
+func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*onnx.Tensor, error) {
 	if corpus == nil {
 		return nil, fmt.Errorf("moments of the corpus: there is none; set dataset.splits.corpus above 0")
 	}
@@ -487,7 +492,10 @@ func StartConjugate(corpus *task.Bank, k int) (map[string]*onnx.Tensor, error) {
 		models.ConjMap: narrow(identity(dx), 1, dx, dx), models.ConjOrigin: onnx.ZerosF32(dx), models.ConjMetric: narrow(identity(dx), 1, dx, dx),
 		models.ConjWidening: onnx.Scalar[float32](1),
 	}
-	if err := standardise(values, corpus); err != nil {
+	if !(shrinkage >= 0 && shrinkage <= 1) {
+		return nil, fmt.Errorf("moments of the corpus: shrinkage %v; allowed are 0 to 1", shrinkage)
+	}
+	if err := standardise(values, corpus, shrinkage); err != nil {
 		return nil, err
 	}
 	// The leading k of the coordinates, which descend in lambda.
@@ -498,6 +506,11 @@ func StartConjugate(corpus *task.Bank, k int) (map[string]*onnx.Tensor, error) {
 		values[name] = onnx.NewTensor(append([]float32{}, values[name].F32()[:k]...), k)
 	}
 	values[models.ConjMetric] = narrow(identity(k), 1, k, k)
+	if shrinkage > 0 { // the coordinates are to be those of the moments as they are; the metric stays
+		if err := standardise(values, corpus, 0); err != nil {
+			return nil, err
+		}
+	}
 	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
 		for name, v := range map[string]float64{
 			models.ConjLogRho: math.Log(startRho), models.ConjLogTau: 0, models.ConjLogB: 0, models.ConjLogitGamma: -3, models.ConjO1: 0, models.ConjO2: 0,
@@ -510,7 +523,7 @@ func StartConjugate(corpus *task.Bank, k int) (map[string]*onnx.Tensor, error) {
 
 // UntrainedConjugate is the conjugate predictor of [StartConjugate].
 func UntrainedConjugate(corpus *task.Bank) (*onnx.Model, error) {
-	values, err := StartConjugate(corpus, 0)
+	values, err := StartConjugate(corpus, 0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -526,8 +539,8 @@ const smallestLambda = 1e-2
 
 // standardise changes V, m0, lambda and R so that w = phi V - m0 of the corpus has within-class covariance I, between-class
 // covariance diag(lambda), descending, and mean 0 of the class means; w R stays what it was, up to a shift. Within-class covariance
-// is shrunk a little toward a multiple of I, dx/(dx + 10 n) of it, so that few rows have moments too.
-func standardise(values map[string]*onnx.Tensor, corpus *task.Bank) error {
+// is shrunk toward a multiple of I, by the share given and a little more, dx/(dx + 10 n), so that few rows have moments too.
+func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float64) error {
 	w := coordinates(values, corpus)
 	_, k := w.Dims()
 	means, counts := classMeans(w, corpus)
@@ -561,7 +574,7 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank) error {
 			between.SetSym(i, j, between.At(i, j)-within.At(i, j)*classes/n)
 		}
 	}
-	share := float64(corpus.Dx) / (float64(corpus.Dx) + 10*n)
+	share += (1 - share) * float64(corpus.Dx) / (float64(corpus.Dx) + 10*n)
 	spread := mat.Trace(within) / float64(k)
 	for i := range k {
 		for j := i; j < k; j++ {

@@ -66,7 +66,7 @@ func TestTrainConjugate(t *testing.T) {
 // TestConjugateMoments: in the coordinates w of the start classes have covariance I within and diag lambda between.
 func TestConjugateMoments(t *testing.T) {
 	corpus := blobs(t, "corpus", 3000, 6, 4)
-	values, err := StartConjugate(corpus, 0)
+	values, err := StartConjugate(corpus, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestConjugateErrors(t *testing.T) {
 		{lacking, 0, "no row of class 1"},
 		{lacking, 3, "3 coordinates"},
 	} {
-		if _, err := StartConjugate(c.corpus, c.k); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := StartConjugate(c.corpus, c.k, 0); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v does not say %q", err, c.want)
 		}
 	}
