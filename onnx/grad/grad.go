@@ -50,8 +50,8 @@ type Options struct {
 
 // MinOpset and MaxOpset bound the operator sets of results.
 const (
-	MinOpset = 17
-	MaxOpset = 21
+	MinOpset = onnx.DefaultOpset
+	MaxOpset = onnx.MaxOpset
 )
 
 // Build makes the gradient model of m, which is not changed. Its inputs are m's own and grad_<y> for each

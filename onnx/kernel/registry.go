@@ -10,7 +10,7 @@ import (
 )
 
 // MaxOpset is the newest operator set whose operators are known; a model that imports a newer one is refused.
-const MaxOpset = 21
+const MaxOpset = onnx.MaxOpset
 
 // Def is an operator as it is defined over a range of opsets.
 type Def struct {
