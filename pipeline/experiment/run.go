@@ -136,6 +136,11 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 	if tools.known, err = data.known(c); err != nil {
 		return nil, err
 	}
+	if tools.known != nil && tools.Conjugate != nil && !c.OpenScope() {
+		if tools.known.Read, err = tools.classMeans(ctx, data.Corpus); err != nil {
+			return nil, err
+		}
+	}
 	tuned, err := tune(ctx, c, data, tools, dir, threads, progress)
 	if err != nil {
 		return nil, err
@@ -267,6 +272,19 @@ func (k *Tools) limits(ctx context.Context, d *Data, test *posterior.Test, open 
 	}
 	test.Limit, err = posterior.LimitHead(ctx, all)
 	return err
+}
+
+// classMeans are a bank's as the conjugate predictor reads them.
+func (k *Tools) classMeans(ctx context.Context, b *task.Bank) (*point.Set, error) {
+	rows, err := point.FromLabelled(b.Features, b.Dx, b.Labels, b.C)
+	if err != nil {
+		return nil, err
+	}
+	means, err := k.Conjugate.Compress(ctx, []*point.Set{rows})
+	if err != nil {
+		return nil, fmt.Errorf("class means of the corpus: %w", err)
+	}
+	return means[0], nil
 }
 
 // known are the corpus' moments; nil where no method asked for needs them.

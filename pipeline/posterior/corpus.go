@@ -8,6 +8,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
+
+	"fmp/pipeline/point"
 )
 
 // Corpus is what the server knows of feature rows from its own meta-training corpus, whose classes are the tasks'
@@ -15,10 +17,17 @@ import (
 type Corpus struct {
 	Dx, C    int
 	Features []float32     // N x Dx, row-major, shared with whoever gave them
+	Labels   []int         // N, shared as well
+	Means    *mat.Dense    // C x Dx
 	Centre   []float64     // m0: the mean of the class means
 	Within   *mat.SymDense // W, denominator N - C
 	// Between is the covariance of the class means, denominator C - 1, less W C / N, which it holds by sampling.
 	Between *mat.SymDense
+
+	// Read are the class means with masses as the run's conjugate predictor reads them; nil where there is none.
+	Read *point.Set
+
+	memo memo // fits to its rows
 }
 
 // NewCorpus computes moments from labelled rows. Classes need not be equally common; each needs a row.
@@ -27,7 +36,7 @@ func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error)
 	if dx < 1 || c < 2 || len(features) != n*dx || n <= c {
 		return nil, fmt.Errorf("corpus: %d numbers and %d labels of dx %d and %d classes; want dx numbers a label, and more labels than classes", len(features), n, dx, c)
 	}
-	out := &Corpus{Dx: dx, C: c, Features: features, Centre: make([]float64, dx)}
+	out := &Corpus{Dx: dx, C: c, Features: features, Labels: labels, Centre: make([]float64, dx)}
 	means, count := mat.NewDense(c, dx, nil), make([]float64, c)
 	for i, y := range labels {
 		if y < 0 || y >= c {
@@ -49,6 +58,7 @@ func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error)
 			out.Centre[j] += mean[j] / float64(c)
 		}
 	}
+	out.Means = mat.DenseCopyOf(means)
 	rest := mat.NewDense(n, dx, nil)
 	for i, y := range labels {
 		row, mean := rest.RawRowView(i), means.RawRowView(y)

@@ -144,6 +144,15 @@ func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 	if in.ClassMeans, err = k.Compress(context.Background(), in.Clients); err != nil {
 		t.Fatal(err)
 	}
+	all, err := point.FromLabelled(known, w.dx, classes, w.c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := k.Compress(context.Background(), []*point.Set{all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Corpus.Read = read[0]
 	return in
 }
 
