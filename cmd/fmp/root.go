@@ -126,6 +126,9 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 func flagError(cmd *cobra.Command, err error) error {
 	msg := err.Error()
 	if name, ok := strings.CutPrefix(msg, "unknown flag: --"); ok {
+		if name == "steps" && cmd.Flags().Lookup("epochs") != nil {
+			return usageErrorf("unknown flag --steps of %s, which counts passes over the images: give --epochs", cmd.CommandPath())
+		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })

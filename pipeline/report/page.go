@@ -37,6 +37,7 @@ type pageData struct {
 }
 
 type pageTable struct {
+	Sentence   string
 	Title      string
 	Headings   []string
 	Span       int // columns in all
@@ -174,7 +175,7 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 }
 
 func tableForPage(t *Table, figures []*Figure) (pageTable, error) {
-	out := pageTable{Title: t.title(), Tuned: t.tuned(), Grids: t.sideTables()}
+	out := pageTable{Title: t.title(), Sentence: t.sentence(), Tuned: t.tuned(), Grids: t.sideTables()}
 	shown := t.columns()
 	for _, c := range shown {
 		out.Headings = append(out.Headings, headings[c])

@@ -351,3 +351,19 @@ func TestSpreadLabels(t *testing.T) {
 		t.Errorf("a label in the open moved from %v to %v", marks[last], at[last])
 	}
 }
+
+// TestSentence: what a table says in words is what its rows say.
+func TestSentence(t *testing.T) {
+	row := func(method string, acc, ece float64) Row {
+		return Row{Method: method, UploadBytes: 387, Figures: Figures{ACC: metric.Interval{Mean: acc}, ECE: metric.Interval{Mean: ece}}}
+	}
+	for want, rows := range map[string][]Row{
+		"": {row("MP", 0.9, 0.1)},
+		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points off on average.":                                                    {row("FMP", 0.9459, 0.0102)},
+		"From 387 B a client, FMP is right on 94.6% of images, 1.1 points above one fit to all data in one place; its stated probabilities are 1.0 points off on average.": {row("ANN", 0.9347, 0.02), row("FMP", 0.9459, 0.0102)},
+	} {
+		if got := (&Table{Rows: rows}).sentence(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

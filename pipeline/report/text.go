@@ -10,6 +10,56 @@ import (
 	"fmp/pipeline/metric"
 )
 
+// sentence is a table's answer in words; empty where FMP is not in it.
+func (t *Table) sentence() string {
+	row := func(method string) *Row {
+		for i := range t.Rows {
+			if t.Rows[i].Method == method {
+				return &t.Rows[i]
+			}
+		}
+		return nil
+	}
+	fmp := row("FMP")
+	if fmp == nil {
+		return ""
+	}
+	sent := ""
+	if fmp.UploadBytes > 0 {
+		sent = fmt.Sprintf("From %s a client, ", byteSize(fmp.UploadBytes))
+	}
+	beside := ""
+	if all := row("ANN"); all != nil {
+		points := 100 * (fmp.ACC.Mean - all.ACC.Mean)
+		side := "above"
+		if points < 0 {
+			points, side = -points, "below"
+		}
+		beside = fmt.Sprintf(", %.1f points %s one fit to all data in one place", points, side)
+	}
+	return fmt.Sprintf("%sFMP is right on %.1f%% of images%s; its stated probabilities are %.1f points off on average.", sent, 100*fmp.ACC.Mean, beside, 100*fmp.ECE.Mean)
+}
+
+// wrapped breaks a text into lines of at most width bytes, between words.
+func wrapped(s string, width int) string {
+	var b strings.Builder
+	at := 0
+	for i, w := range strings.Fields(s) {
+		switch {
+		case i == 0:
+		case at+1+len(w) > width:
+			b.WriteByte('\n')
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(w)
+		at += len(w)
+	}
+	return b.String()
+}
+
 // title names a table in one line.
 func (t *Table) title() string {
 	p := "homogeneous clients"
@@ -122,6 +172,9 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 			hasPrinted = hasPrinted || wide && r.Printed != nil
 		}
 		settings := wide && t.tuned()
+		if say := t.sentence(); say != "" {
+			fmt.Fprintf(&b, "%s\n\n", wrapped(say, 80))
+		}
 		fmt.Fprintf(&b, "%s\n", t.title())
 		fmt.Fprintf(&b, "  %-10s", "")
 		for _, c := range shown {
