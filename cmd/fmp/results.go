@@ -205,7 +205,11 @@ func newResultsShowCommand() *cobra.Command {
 		if err != nil {
 			return usageError(err)
 		}
-		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: m.Notes, Tables: ts, wide: wide}
+		rs, err := experiment.ReadResults(args[0])
+		if err != nil {
+			return usageError(err)
+		}
+		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: append(m.Notes, experiment.ScopeNotes(rs)...), Tables: ts, wide: wide}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), out)
 		}

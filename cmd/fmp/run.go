@@ -163,6 +163,7 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experi
 	if err != nil {
 		return nil, err
 	}
+	out.Notes = append(out.Notes, experiment.ScopeNotes(rs)...)
 	if out.resumed {
 		out.Tables, err = report.Tables(rs, p.Manifest.Sizes["classes"])
 		return out, err

@@ -39,7 +39,7 @@ type Config struct {
 	// method's own and a temperature, chosen on the meta-training corpus by NLL), or both. Default shared.
 	Protocol string `mapstructure:"protocol" yaml:"protocol" json:"protocol" doc:"shared, tuned or both: one L2 for all methods, or each method's own setting and temperature chosen on the corpus"`
 	// Methods are names of the registry in pipeline/posterior, in the order of the table; empty means all.
-	Methods []string `mapstructure:"methods" yaml:"methods,flow" json:"methods" doc:"methods to run, of LANN, LBNN, LMP, ANN, BNN, MP, CANN, CBNN, CFMP, FMP, FMP-mean, FMP-ISAB, NCM, LDA, PLDA, Regression, FedCGS, GH-LDA, GH-QDA, Fed3R, FedPFT, PredBayes and PRIOR; empty means all"`
+	Methods []string `mapstructure:"methods" yaml:"methods,flow" json:"methods" doc:"methods to run, of LANN, LBNN, LMP, ANN, BNN, MP, CANN, CBNN, CFMP, FMP, FMP-mean, FMP-ISAB, NCM, LDA, PLDA, Regression, FedCGS, GH-LDA, GH-QDA, Fed3R, FedPFT, PredBayes, PRIOR, Corpus and FMP-named; empty means all"`
 	Engine  Engine   `mapstructure:"engine" yaml:"engine" json:"engine"`
 	Tasks   Tasks    `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
 	Tuning  Tuning   `mapstructure:"tuning" yaml:"tuning" json:"tuning"`

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"fmp/pipeline/metric"
@@ -96,4 +97,26 @@ func sortRecords(rs []Record, cells []Cell) []Record {
 	out := slices.DeleteFunc(slices.Clone(rs), func(r Record) bool { _, ok := at[r.Cell]; return !ok })
 	slices.SortStableFunc(out, func(a, b Record) int { return cmp.Compare(at[a.Cell], at[b.Cell]) })
 	return slices.CompactFunc(out, func(a, b Record) bool { return a.Cell == b.Cell })
+}
+
+// ScopeNotes say which form FMP took, where it could take either or took the open one: in how many tasks, and by what novelty of
+// their uploads.
+func ScopeNotes(rs []Record) []string {
+	tasks, open, low, high := map[Cell]bool{}, 0, math.Inf(1), math.Inf(-1)
+	for _, r := range rs {
+		is, ok := r.Diagnostics["open"]
+		at := Cell{Partition: r.Partition, Repeat: r.Repeat}
+		if r.Method != "FMP" || !ok || tasks[at] {
+			continue
+		}
+		tasks[at] = true
+		if is == 1 {
+			open++
+		}
+		low, high = min(low, r.Diagnostics["novelty"]), max(high, r.Diagnostics["novelty"])
+	}
+	if len(tasks) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("FMP took its open form in %d of %d tasks; novelty of the uploads %.2f to %.2f (about 1: the corpus's classes)", open, len(tasks), low, high)}
 }

@@ -32,7 +32,8 @@ func (e *Episode) Loss(t *Scalars) (nll, joint float64, gradient Scalars, err er
 	if err != nil {
 		return 0, 0, gradient, err
 	}
-	theta, bias := e.heads(t, g)
+	noise := g.turned(e.Noise)
+	theta, bias := e.heads(t, g, noise)
 	nll, joint, dTheta, dBias := e.score(theta, bias)
 	along := func(theta *mat.Dense, bias []float64) float64 {
 		sum := 0.0
@@ -48,22 +49,23 @@ func (e *Episode) Loss(t *Scalars) (nll, joint float64, gradient Scalars, err er
 	for i := range t {
 		moved := *t
 		moved[i] += step
-		near := g
+		near, turned := g, noise
 		switch i {
 		case LogNu0, LogitDelta, LogitGamma:
 			if near, err = e.Moments.geometry(&moved, e.Stats); err != nil {
 				return 0, 0, gradient, err
 			}
+			turned = near.turned(e.Noise)
 		}
-		gradient[i] = (along(e.heads(&moved, near)) - at) / step
+		gradient[i] = (along(e.heads(&moved, near, turned)) - at) / step
 	}
 	return nll, joint, gradient, nil
 }
 
-// heads are those of the episode's noise, one class a row [S C, k], and their biases.
-func (e *Episode) heads(t *Scalars, g *geometry) (*mat.Dense, []float64) {
+// heads are those of the episode's noise, turned: one class a row [S C, k], and their biases.
+func (e *Episode) heads(t *Scalars, g *geometry, noise []float64) (*mat.Dense, []float64) {
 	q := e.Moments.posterior(t, g, e.Stats)
-	return q.rows(q.draw(e.Noise))
+	return q.rows(q.draw(noise))
 }
 
 // score is the loss of heads and its gradient in them.

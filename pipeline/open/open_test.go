@@ -275,9 +275,25 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestGradient: the gradient of an episode's loss is that of central differences, in every scalar.
+// TestGradient: the gradient of an episode's loss is that of central differences, in every scalar, also where eigenvalues are all but
+// equal and their eigenvectors may turn at a touch.
 func TestGradient(t *testing.T) {
 	_, p, s := load(t)
+	t.Run("moments of a corpus", func(t *testing.T) { testGradient(t, p, s) })
+	k := len(p.M0)
+	for _, m := range []*mat.SymDense{p.W, p.B} {
+		for i := range k {
+			for j := i; j < k; j++ {
+				m.SetSym(i, j, m.At(i, j)*1e-9)
+			}
+			m.SetSym(i, i, 0.1+m.At(i, i))
+		}
+	}
+	s.Scatter.ScaleSym(1e-9, s.Scatter)
+	t.Run("equal eigenvalues", func(t *testing.T) { testGradient(t, p, s) })
+}
+
+func testGradient(t *testing.T, p *Predictor, s *Stats) {
 	c, k := s.Mean.Dims()
 	r := rand.New(rand.NewPCG(3, 4))
 	e := &Episode{Moments: &p.Moments, Stats: s, Noise: make([]float64, 5*c*k)}

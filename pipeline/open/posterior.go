@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
@@ -20,6 +21,7 @@ type geometry struct {
 	inner  *mat.Dense    // A = E'GE: the metric in u
 	heads  *mat.Dense    // H = GE: heads of u on phi
 	inv    *mat.Dense    // E^-1
+	turn   *mat.Dense    // Q, see draw
 	lambda []float64     // prior variances at b = 1
 	tB, tW float64       // tr(G B0), tr(G W)
 }
@@ -83,11 +85,10 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	for j, v := range g.lambda {
 		g.lambda[j] = math.Max(v, 0)
 	}
-	var q mat.Dense
-	e.VectorsTo(&q)
-	g.basis, g.inv, g.heads, g.inner = new(mat.Dense), new(mat.Dense), new(mat.Dense), new(mat.Dense)
-	g.basis.Mul(&l, &q)
-	if err := half.Solve(l.T(), &q); err != nil { // E^-1 = Q'L^-1 = (L^-T Q)'
+	g.turn, g.basis, g.inv, g.heads, g.inner = new(mat.Dense), new(mat.Dense), new(mat.Dense), new(mat.Dense), new(mat.Dense)
+	e.VectorsTo(g.turn)
+	g.basis.Mul(&l, g.turn)
+	if err := half.Solve(l.T(), g.turn); err != nil { // E^-1 = Q'L^-1 = (L^-T Q)'
 		return nil, fmt.Errorf("inverse of the coordinates: %w", err)
 	}
 	g.inv.CloneFrom(half.T())
@@ -213,12 +214,22 @@ func (g *geometry) quadratic(u *mat.Dense) []float64 {
 
 // Heads draws one head for each posterior sample: noise holds samples x C x k draws of N(0, 1), one for each coordinate of each
 // class mean. Heads are on the coordinates.
-func (q *Posterior) Heads(noise []float64) []erm.Theta { return q.thetas(q.draw(noise)) }
+func (q *Posterior) Heads(noise []float64) []erm.Theta { return q.thetas(q.draw(q.g.turned(noise))) }
 
 // MeanHead is the head of the posterior means.
 func (q *Posterior) MeanHead() erm.Theta { return q.thetas(q.Mean)[0] }
 
-// draw is class means of the posterior, one a row [samples C, k].
+// turned is Q' applied to every row of noise. With it the square root of the posterior covariance is L Q diag(sqrt v) Q', smooth in the
+// scalars, where that of the eigenvectors alone turns with their signs, and with any two of about the same eigenvalue.
+func (g *geometry) turned(noise []float64) []float64 {
+	k, _ := g.turn.Dims()
+	rows := blas64.General{Rows: len(noise) / k, Cols: k, Stride: k, Data: noise}
+	out := blas64.General{Rows: rows.Rows, Cols: k, Stride: k, Data: make([]float64, len(noise))}
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, rows, g.turn.RawMatrix(), 0, out)
+	return out.Data
+}
+
+// draw is class means of the posterior, one a row [samples C, k], from noise that is turned.
 func (q *Posterior) draw(noise []float64) *mat.Dense {
 	c, k := q.Mean.Dims()
 	u := mat.NewDense(len(noise)/k, k, nil)

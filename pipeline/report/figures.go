@@ -210,9 +210,11 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	for _, t := range use {
 		ticks = append(ticks, plot.Tick{Value: t.Alpha, Label: fmt.Sprintf("%g", t.Alpha)})
 	}
+	lines := 0 // of the legend
 	panel := func(column int, title string, legend bool) (*plot.Plot, error) {
 		p := newPlot(title, "alpha (skewed to even)", "")
 		grid(p, false, true)
+		lines = 0
 		for i := range use[0].Rows {
 			row := &use[0].Rows[i]
 			if row.Group == string(posterior.Local) || row.Control() {
@@ -229,6 +231,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 			if err := series(p, row, xys, row.Group == string(posterior.Centralised)); err != nil {
 				return nil, err
 			}
+			lines++
 		}
 		if !legend {
 			p.Legend = plot.NewLegend()
@@ -251,7 +254,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	}
 	return &Figure{Name: "alpha-" + protocol, Title: "Heterogeneous clients (the letter's Figure 2)",
 		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller alpha, the fewer classes a client has. Solid: one-shot federated; dashed: centralised.",
-		Plots:   [][]*plot.Plot{{a, e}}, Panels: true, Width: 7.5 * vg.Inch, Height: 3.2 * vg.Inch}, nil
+		Plots:   [][]*plot.Plot{{a, e}}, Panels: true, Width: 7.5 * vg.Inch, Height: max(3.2, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }
 
 // bytesFigure is ACC against what a client sends. It is nil where nothing is sent.
