@@ -11,9 +11,8 @@ import (
 	"fmp/pipeline/report"
 )
 
-// scopeMethods are those that take part in a comparison of one-shot rivals: what the server has is uploads, and a
-// corpus that all of them may use.
-func rivalOf(r *report.Row) bool {
+// isRival says whether a row is a one-shot rival of FMP: its server has uploads, and the corpus that all of them may use.
+func isRival(r *report.Row) bool {
 	return r.Group == "one-shot federated" && !strings.HasPrefix(r.Method, "FMP")
 }
 
@@ -71,7 +70,7 @@ func bestText(t *testing.T, titles []string, runs []*kept) string {
 				}
 				var best *report.Row
 				for r := range tab.Rows {
-					if row := &tab.Rows[r]; rivalOf(row) && (best == nil || figure(&row.Figures) < figure(&best.Figures)) {
+					if row := &tab.Rows[r]; isRival(row) && (best == nil || figure(&row.Figures) < figure(&best.Figures)) {
 						best = row
 					}
 				}

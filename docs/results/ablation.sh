@@ -1,7 +1,8 @@
 #!/bin/sh
 # The ablation of the page of results, on CIFAR-10: run from the root of the repository with bin/fmp built. Models
 # go to the folder given (default: ablation-models), runs to docs/results/ablation. Run again, it goes on where it
-# was stopped.
+# was stopped. The kept runs are of the program at commit 611aaa1, whose FMP is today's row FMP-ISAB, and the page reads
+# them by that name: check that commit out to make them again.
 set -e
 models=${1:-ablation-models}
 extractor=assets/models/cifar10/extractor.onnx
