@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"fmp/onnx"
@@ -17,10 +16,7 @@ func (c *checker) operator(n *onnx.Node) ([]onnx.DType, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkOperands("input", "inputs", n.Inputs, s.In, s.Input); err != nil {
-		return nil, err
-	}
-	if err := checkOperands("output", "outputs", n.Outputs, s.Out, s.Output); err != nil {
+	if err := s.Arity(n); err != nil {
 		return nil, err
 	}
 	if err := checkAttrs(n, s); err != nil {
@@ -64,64 +60,6 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 		return nil, fmt.Errorf("operator set %d took the operator %s out; export the model with an older one, or upgrade it before", s.Since, name)
 	}
 	return s, nil
-}
-
-// checkOperands holds a node's inputs or outputs against the formal parameters.
-func checkOperands(what, plural string, names []string, params []op.Param, param func(int) (op.Param, bool)) error {
-	given := func(i int) bool { return i < len(names) && names[i] != "" }
-	for i := len(params); i < len(names); i++ {
-		// Trailing ones that are left out are as good as none.
-		if _, ok := param(i); !ok && given(i) {
-			return fmt.Errorf("it has %d %s and takes %s", len(names), plural, allowed(params))
-		}
-	}
-	for i, p := range params {
-		if p.Variadic {
-			if have := len(names) - i; have < p.Least {
-				return fmt.Errorf("it has %d %s and takes %s", len(names), plural, allowed(params))
-			}
-			for j := i; j < len(names); j++ {
-				if names[j] == "" && j-i < p.Least {
-					return fmt.Errorf("its %s %d (%s) is left out, which is not optional", what, j, p.Name)
-				}
-			}
-			continue
-		}
-		if !p.Optional && !given(i) {
-			if i >= len(names) {
-				return fmt.Errorf("it has %d %s and takes %s", len(names), plural, allowed(params))
-			}
-			return fmt.Errorf("its %s %d (%s) is left out, which is not optional", what, i, p.Name)
-		}
-	}
-	return nil
-}
-
-// allowed describes how many operands there may be: "2 to 3 (X, W, B)".
-func allowed(params []op.Param) string {
-	if len(params) == 0 {
-		return "none"
-	}
-	low, open := 0, false
-	names := make([]string, len(params))
-	for i, p := range params {
-		names[i] = p.Name
-		switch {
-		case p.Variadic:
-			low, open = i+p.Least, true
-			names[i] += "..."
-		case !p.Optional:
-			low = i + 1
-		}
-	}
-	count := strconv.Itoa(low)
-	switch {
-	case open:
-		count = "at least " + count
-	case low < len(params):
-		count += " to " + strconv.Itoa(len(params))
-	}
-	return count + " (" + strings.Join(names, ", ") + ")"
 }
 
 var kindNames = map[onnx.AttrKind]string{

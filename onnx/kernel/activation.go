@@ -10,7 +10,7 @@ import (
 // Activation functions, elementwise: out's shape = x's. Defaults are those of the specification.
 func init() {
 	f := func(op string, since int, n func(*Spec) (Kernel, error)) {
-		register(Def{Op: op, Since: since, In: "T", Out: "T", T: floats, Half: true, New: n})
+		register(Def{Op: op, Since: since, Half: true, New: n})
 	}
 	f("Sigmoid", 1, fixed(20, sigmoid))
 	f("Softplus", 1, fixed(40, softplus))
@@ -26,11 +26,11 @@ func init() {
 	f("Shrink", 9, newShrink)
 	f("Gelu", 20, newGelu)
 	register(
-		Def{Op: "Relu", Since: 1, In: "T", Out: "T", T: floats | signeds, Half: true, New: newRelu},
-		Def{Op: "PRelu", Since: 7, In: "T T", Out: "T", T: floats | signeds | unsigneds, Half: true, New: newPRelu},
-		Def{Op: "PRelu", Since: 1, Until: 6, In: "T T", Out: "T", T: floats, Half: true, New: newPReluBefore7},
-		Def{Op: "Clip", Since: 6, Until: 10, In: "T", Out: "T", T: floats, Half: true, New: newClipByAttributes},
-		Def{Op: "Clip", Since: 11, In: "T T? T?", Out: "T", T: numbers, Half: true, New: newClip},
+		Def{Op: "Relu", Since: 1, Half: true, New: newRelu},
+		Def{Op: "PRelu", Since: 7, Half: true, New: newPRelu},
+		Def{Op: "PRelu", Since: 1, Until: 6, Half: true, New: newPReluBefore7},
+		Def{Op: "Clip", Since: 6, Until: 10, Half: true, New: newClipByAttributes},
+		Def{Op: "Clip", Since: 11, Half: true, New: newClip},
 	)
 }
 

@@ -9,8 +9,8 @@ import (
 // ArgMax, ArgMin: axis = 0, keepdims = 1, select_last_index = 0; out_axis = 1 (dropped where keepdims = 0).
 func init() {
 	register(
-		Def{Op: "ArgMax", Since: 1, In: "T", Out: "L", T: numbers, Half: true, New: newArg(true)},
-		Def{Op: "ArgMin", Since: 1, In: "T", Out: "L", T: numbers, Half: true, New: newArg(false)},
+		Def{Op: "ArgMax", Since: 1, Half: true, New: newArg(true)},
+		Def{Op: "ArgMin", Since: 1, Half: true, New: newArg(false)},
 	)
 }
 

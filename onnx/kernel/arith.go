@@ -15,13 +15,13 @@ func init() {
 		new func(*Spec) (Kernel, error)
 	}{{"Add", newAdd}, {"Sub", newSub}, {"Mul", newMul}, {"Div", newDiv}} {
 		register(
-			Def{Op: d.op, Since: 1, Until: 6, In: "T T", Out: "T", T: numbers, Half: true, New: sameShapeOnly(d.new)},
-			Def{Op: d.op, Since: 7, In: "T T", Out: "T", T: numbers, Half: true, New: d.new},
+			Def{Op: d.op, Since: 1, Until: 6, Half: true, New: sameShapeOnly(d.new)},
+			Def{Op: d.op, Since: 7, Half: true, New: d.new},
 		)
 	}
 	register(
-		Def{Op: "Pow", Since: 7, In: "T U", Out: "T", T: floats | index, U: numbers, Half: true, New: newPow},
-		Def{Op: "Mod", Since: 10, In: "T T", Out: "T", T: numbers, Half: true, New: newMod},
+		Def{Op: "Pow", Since: 7, Half: true, New: newPow},
+		Def{Op: "Mod", Since: 10, Half: true, New: newMod},
 	)
 }
 

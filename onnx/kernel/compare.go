@@ -10,11 +10,11 @@ import (
 // NaN is false.
 func init() {
 	register(
-		Def{Op: "Equal", Since: 7, In: "T T", Out: "B", T: numbers | boolean | text, Half: true, New: newEqual},
-		Def{Op: "Greater", Since: 7, In: "T T", Out: "B", T: numbers, Half: true, New: newGreater},
-		Def{Op: "GreaterOrEqual", Since: 12, In: "T T", Out: "B", T: numbers, Half: true, New: newGreaterOrEqual},
-		Def{Op: "Less", Since: 7, In: "T T", Out: "B", T: numbers, Half: true, New: newLess},
-		Def{Op: "LessOrEqual", Since: 12, In: "T T", Out: "B", T: numbers, Half: true, New: newLessOrEqual},
+		Def{Op: "Equal", Since: 7, Half: true, New: newEqual},
+		Def{Op: "Greater", Since: 7, Half: true, New: newGreater},
+		Def{Op: "GreaterOrEqual", Since: 12, Half: true, New: newGreaterOrEqual},
+		Def{Op: "Less", Since: 7, Half: true, New: newLess},
+		Def{Op: "LessOrEqual", Since: 12, Half: true, New: newLessOrEqual},
 	)
 }
 

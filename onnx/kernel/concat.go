@@ -5,8 +5,7 @@ import "fmt"
 // Concat: axis; out_axis = sum of the inputs' sizes there, all other sizes agree.
 func init() {
 	register(
-		Def{Op: "Concat", Since: 1, Until: 3, In: "T T*", Out: "T", T: all, New: newConcat},
-		Def{Op: "Concat", Since: 4, In: "T T*", Out: "T", T: all, New: newConcat},
+		Def{Op: "Concat", Since: 1, New: newConcat},
 	)
 }
 

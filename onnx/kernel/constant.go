@@ -10,13 +10,13 @@ import (
 // Shape, Size, Constant, ConstantOfShape, Range, EyeLike, NonZero: values made from shapes, attributes and indices.
 func init() {
 	register(
-		Def{Op: "Shape", Since: 1, In: "V", Out: "L", New: newShape},
-		Def{Op: "Size", Since: 1, In: "V", Out: "L", New: newSize},
-		Def{Op: "Constant", Since: 1, In: "", Out: "U", U: all, OutType: constantType, New: newConstant},
-		Def{Op: "ConstantOfShape", Since: 9, In: "L", Out: "U", U: all, OutType: constantType, New: newConstantOfShape},
-		Def{Op: "Range", Since: 11, In: "T T T", Out: "T", T: floats | set(onnx.Int16, onnx.Int32, onnx.Int64), New: newRange},
-		Def{Op: "EyeLike", Since: 9, In: "V", Out: "U", U: numbers | boolean, OutType: eyeType, New: newEyeLike},
-		Def{Op: "NonZero", Since: 9, In: "T", Out: "L", T: numbers | boolean, New: newNonZero},
+		Def{Op: "Shape", Since: 1, New: newShape},
+		Def{Op: "Size", Since: 1, New: newSize},
+		Def{Op: "Constant", Since: 1, OutType: constantType, New: newConstant},
+		Def{Op: "ConstantOfShape", Since: 9, OutType: constantType, New: newConstantOfShape},
+		Def{Op: "Range", Since: 11, New: newRange},
+		Def{Op: "EyeLike", Since: 9, OutType: eyeType, New: newEyeLike},
+		Def{Op: "NonZero", Since: 9, New: newNonZero},
 	)
 }
 
@@ -186,7 +186,10 @@ func newEyeLike(s *Spec) (Kernel, error) {
 }
 
 // NonZero: out = [rank, n], the coordinates of the n elements that are not zero, in row-major order.
-func newNonZero(*Spec) (Kernel, error) {
+func newNonZero(s *Spec) (Kernel, error) {
+	if s.In[0] == onnx.String {
+		return nil, fmt.Errorf("input of element type string is not supported")
+	}
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		var found []int

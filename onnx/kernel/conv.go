@@ -11,7 +11,7 @@ import (
 // Computed as a matrix product: columns of x under the window (im2col), a tile of output positions at a time so
 // that memory stays bounded, times w.
 func init() {
-	register(Def{Op: "Conv", Since: 1, In: "T T T?", Out: "T", T: floats, Half: true, New: newConv})
+	register(Def{Op: "Conv", Since: 1, Half: true, New: newConv})
 }
 
 // columnBytes bounds the im2col tile of one thread.

@@ -13,7 +13,7 @@ import (
 // or output_shape, which settles the padding: what is too much is cut evenly, the odd one at the end (SAME_LOWER: at the
 // beginning) where auto_pad is SAME_UPPER, else the other way round.
 func init() {
-	register(Def{Op: "ConvTranspose", Since: 1, In: "T T T?", Out: "T", T: floats, Half: true, New: newConvTranspose})
+	register(Def{Op: "ConvTranspose", Since: 1, Half: true, New: newConvTranspose})
 }
 
 type transposedConv struct {

@@ -2,13 +2,11 @@ package kernel
 
 import (
 	"fmt"
-
-	"fmp/onnx"
 )
 
 // CumSum: exclusive = 0, reverse = 0; running sums along the axis in input 1.
 func init() {
-	register(Def{Op: "CumSum", Since: 11, In: "T I", Out: "T", T: floats | index | set(onnx.Uint32, onnx.Uint64), Half: true, New: newCumSum})
+	register(Def{Op: "CumSum", Since: 11, Half: true, New: newCumSum})
 }
 
 func newCumSum(s *Spec) (Kernel, error) {

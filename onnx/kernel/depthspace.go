@@ -8,8 +8,8 @@ import "fmt"
 //	SpaceToDepth: [n, c, h, w] -> [n, c b², h / b, w / b]
 func init() {
 	register(
-		Def{Op: "DepthToSpace", Since: 1, In: "T", Out: "T", T: all, New: newDepthToSpace},
-		Def{Op: "SpaceToDepth", Since: 1, In: "T", Out: "T", T: all, New: newSpaceToDepth},
+		Def{Op: "DepthToSpace", Since: 1, New: newDepthToSpace},
+		Def{Op: "SpaceToDepth", Since: 1, New: newSpaceToDepth},
 	)
 }
 

@@ -13,7 +13,7 @@ import (
 // class, iou_threshold (0), score_threshold (none). Boxes are taken by falling score; one that overlaps
 // a chosen one by more than the threshold is dropped. out = [chosen, 3]: batch, class, box.
 func init() {
-	register(Def{Op: "NonMaxSuppression", Since: 10, In: "F F L? F? F?", Out: "L", New: newNonMaxSuppression})
+	register(Def{Op: "NonMaxSuppression", Since: 10, New: newNonMaxSuppression})
 }
 
 func newNonMaxSuppression(s *Spec) (Kernel, error) {

@@ -9,7 +9,7 @@ import (
 // Einsum: out[free letters] = sum over the other letters of the product of the inputs. Without "->" the output's letters are
 // those that occur once, in alphabetical order; "..." stands for broadcast axes.
 func init() {
-	register(Def{Op: "Einsum", Since: 12, In: "T T*", Out: "T", T: numbers, Half: true, New: newEinsum})
+	register(Def{Op: "Einsum", Since: 12, Half: true, New: newEinsum})
 }
 
 type einsumSpec struct {

@@ -5,8 +5,8 @@ import "fmt"
 // Expand: out = broadcast(in, shape). Tile: out_k = in_k repeats_k.
 func init() {
 	register(
-		Def{Op: "Expand", Since: 8, In: "T L", Out: "T", T: all, New: newExpand},
-		Def{Op: "Tile", Since: 6, In: "T L", Out: "T", T: all, New: newTile},
+		Def{Op: "Expand", Since: 8, New: newExpand},
+		Def{Op: "Tile", Since: 6, New: newTile},
 	)
 }
 

@@ -10,11 +10,11 @@ import (
 // end; one outside is an error.
 func init() {
 	register(
-		Def{Op: "Gather", Since: 1, In: "T I", Out: "T", T: all, New: newGather},
-		Def{Op: "GatherElements", Since: 11, In: "T I", Out: "T", T: all, New: newGatherElements},
-		Def{Op: "GatherND", Since: 11, In: "T L", Out: "T", T: all, New: newGatherND},
-		Def{Op: "Compress", Since: 9, In: "T B", Out: "T", T: all, New: newCompress},
-		Def{Op: "ReverseSequence", Since: 10, In: "T L", Out: "T", T: all, New: newReverseSequence},
+		Def{Op: "Gather", Since: 1, New: newGather},
+		Def{Op: "GatherElements", Since: 11, New: newGatherElements},
+		Def{Op: "GatherND", Since: 11, New: newGatherND},
+		Def{Op: "Compress", Since: 9, New: newCompress},
+		Def{Op: "ReverseSequence", Since: 10, New: newReverseSequence},
 	)
 }
 

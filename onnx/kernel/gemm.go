@@ -2,8 +2,6 @@ package kernel
 
 import (
 	"fmt"
-
-	"fmp/onnx"
 )
 
 // Gemm: alpha = 1, beta = 1, transA = 0, transB = 0:
@@ -11,9 +9,8 @@ import (
 //	out [m, n] = alpha A' B' + beta C, where A' is [m, k], B' is [k, n] and C is broadcast to [m, n]
 func init() {
 	register(
-		Def{Op: "Gemm", Since: 7, Until: 10, In: "T T T", Out: "T", T: floats | set(onnx.Int32, onnx.Int64, onnx.Uint32, onnx.Uint64), Half: true, New: newGemm},
-		Def{Op: "Gemm", Since: 11, In: "T T T?", Out: "T", T: floats | set(onnx.Int32, onnx.Int64, onnx.Uint32, onnx.Uint64), Half: true, New: newGemm},
-		Def{Op: "Gemm", Since: 6, Until: 6, In: "T T T", Out: "T", T: floats, Half: true, New: newGemm6},
+		Def{Op: "Gemm", Since: 7, Half: true, New: newGemm},
+		Def{Op: "Gemm", Since: 6, Until: 6, Half: true, New: newGemm6},
 	)
 }
 

@@ -10,7 +10,7 @@ import (
 //
 //	align_corners 1: (g + 1) (size - 1) / 2        0: ((g + 1) size - 1) / 2
 func init() {
-	register(Def{Op: "GridSample", Since: 16, In: "T T", Out: "T", T: floats, Half: true, New: newGridSample})
+	register(Def{Op: "GridSample", Since: 16, Half: true, New: newGridSample})
 }
 
 type gridSample struct {

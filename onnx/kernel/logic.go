@@ -9,15 +9,15 @@ import (
 // And, Or, Xor, Not on booleans; BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot and BitShift on integers.
 func init() {
 	register(
-		Def{Op: "And", Since: 7, In: "B B", Out: "B", New: booleanOf(func(a, b bool) bool { return a && b })},
-		Def{Op: "Or", Since: 7, In: "B B", Out: "B", New: booleanOf(func(a, b bool) bool { return a || b })},
-		Def{Op: "Xor", Since: 7, In: "B B", Out: "B", New: booleanOf(func(a, b bool) bool { return a != b })},
-		Def{Op: "Not", Since: 1, In: "B", Out: "B", New: newNot},
-		Def{Op: "BitwiseAnd", Since: 18, In: "T T", Out: "T", T: integers, New: newBitwiseAnd},
-		Def{Op: "BitwiseOr", Since: 18, In: "T T", Out: "T", T: integers, New: newBitwiseOr},
-		Def{Op: "BitwiseXor", Since: 18, In: "T T", Out: "T", T: integers, New: newBitwiseXor},
-		Def{Op: "BitwiseNot", Since: 18, In: "T", Out: "T", T: integers, New: newBitwiseNot},
-		Def{Op: "BitShift", Since: 11, In: "T T", Out: "T", T: unsigneds, New: newBitShift},
+		Def{Op: "And", Since: 7, New: booleanOf(func(a, b bool) bool { return a && b })},
+		Def{Op: "Or", Since: 7, New: booleanOf(func(a, b bool) bool { return a || b })},
+		Def{Op: "Xor", Since: 7, New: booleanOf(func(a, b bool) bool { return a != b })},
+		Def{Op: "Not", Since: 1, New: newNot},
+		Def{Op: "BitwiseAnd", Since: 18, New: newBitwiseAnd},
+		Def{Op: "BitwiseOr", Since: 18, New: newBitwiseOr},
+		Def{Op: "BitwiseXor", Since: 18, New: newBitwiseXor},
+		Def{Op: "BitwiseNot", Since: 18, New: newBitwiseNot},
+		Def{Op: "BitShift", Since: 11, New: newBitShift},
 	)
 }
 

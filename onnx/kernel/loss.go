@@ -14,8 +14,8 @@ import (
 // The second takes logp = log softmax over c of its scores, and gives it as output 1.
 func init() {
 	register(
-		Def{Op: "NegativeLogLikelihoodLoss", Since: 12, In: "T I T?", Out: "T", T: floats, Half: true, New: newLoss(false)},
-		Def{Op: "SoftmaxCrossEntropyLoss", Since: 12, In: "T I T?", Out: "T T", T: floats, Half: true, New: newLoss(true)},
+		Def{Op: "NegativeLogLikelihoodLoss", Since: 12, Half: true, New: newLoss(false)},
+		Def{Op: "SoftmaxCrossEntropyLoss", Since: 12, Half: true, New: newLoss(true)},
 	)
 }
 

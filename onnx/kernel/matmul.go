@@ -2,8 +2,6 @@ package kernel
 
 import (
 	"fmt"
-
-	"fmp/onnx"
 )
 
 // MatMul: NumPy's matmul, batches broadcast:
@@ -12,7 +10,7 @@ import (
 //
 // A vector a is read as [1, k], a vector b as [k, 1], and the axis of size 1 is dropped from the result.
 func init() {
-	register(Def{Op: "MatMul", Since: 1, In: "T T", Out: "T", T: floats | set(onnx.Int32, onnx.Int64, onnx.Uint32, onnx.Uint64), Half: true, New: newMatMul})
+	register(Def{Op: "MatMul", Since: 1, Half: true, New: newMatMul})
 }
 
 func newMatMul(s *Spec) (Kernel, error) {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -11,17 +12,13 @@ import (
 // MeanVarianceNormalization. Statistics are taken in float64.
 func init() {
 	register(
-		Def{Op: "BatchNormalization", Since: 6, Until: 6, In: "T T T T T", Out: "T", T: floats, Half: true, New: newBatchNormalization},
-		Def{Op: "BatchNormalization", Since: 7, Until: 8, In: "T T T T T", Out: "T", T: floats, Half: true, New: newBatchNormalization},
-		Def{Op: "BatchNormalization", Since: 9, Until: 14, In: "T T T T T", Out: "T", T: floats, Half: true, New: newBatchNormalization},
-		Def{Op: "BatchNormalization", Since: 15, In: "T V V V V", Out: "T", T: floats, Half: true, New: newBatchNormalization},
-		Def{Op: "InstanceNormalization", Since: 6, In: "T T T", Out: "T", T: floats, Half: true, New: newInstanceNormalization},
-		Def{Op: "LayerNormalization", Since: 17, In: "T T T?", Out: "T T T", T: floats, Half: true, New: newLayerNormalization},
-		Def{Op: "GroupNormalization", Since: 18, Until: 20, In: "T T T", Out: "T", T: floats, Half: true, New: newGroupNormalization},
-		Def{Op: "GroupNormalization", Since: 21, In: "T T T", Out: "T", T: floats, Half: true, New: newGroupNormalization},
-		Def{Op: "LpNormalization", Since: 1, In: "T", Out: "T", T: floats, Half: true, New: newLpNormalization},
-		Def{Op: "LRN", Since: 1, In: "T", Out: "T", T: floats, Half: true, New: newLRN},
-		Def{Op: "MeanVarianceNormalization", Since: 9, In: "T", Out: "T", T: floats, Half: true, New: newMeanVarianceNormalization},
+		Def{Op: "BatchNormalization", Since: 6, Half: true, New: newBatchNormalization},
+		Def{Op: "InstanceNormalization", Since: 6, Half: true, New: newInstanceNormalization},
+		Def{Op: "LayerNormalization", Since: 17, Half: true, OutType: stashType, New: newLayerNormalization},
+		Def{Op: "GroupNormalization", Since: 18, Half: true, New: newGroupNormalization},
+		Def{Op: "LpNormalization", Since: 1, Half: true, New: newLpNormalization},
+		Def{Op: "LRN", Since: 1, Half: true, New: newLRN},
+		Def{Op: "MeanVarianceNormalization", Since: 9, Half: true, New: newMeanVarianceNormalization},
 	)
 }
 
@@ -45,10 +42,8 @@ func newBatchNormalization(s *Spec) (Kernel, error) {
 			return nil, fmt.Errorf("training_mode=1 is not supported")
 		}
 	}
-	for i := 1; i < 5; i++ {
-		if !floats.Has(s.In[i]) {
-			return nil, fmt.Errorf("input %d of type %v is not supported", i, s.In[i])
-		}
+	if slices.ContainsFunc(s.Node.Outputs[1:], func(o string) bool { return o != "" }) {
+		return nil, fmt.Errorf("the statistics of training are not supported")
 	}
 	return numeric(s, batchNorm[float32](eps), batchNorm[float64](eps))
 }
@@ -196,6 +191,9 @@ func newLayerNormalization(s *Spec) (Kernel, error) {
 	}
 	return numeric(s, layerNorm[float32](axis, eps), layerNorm[float64](axis, eps))
 }
+
+// stashType is the element type of the statistics.
+func stashType(s *Spec) (onnx.DType, error) { return s.dtype("stash_type"), nil }
 
 func layerNorm[T floating](axis int, eps float64) Kernel {
 	return func(c *Call) error {

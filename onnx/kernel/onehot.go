@@ -2,14 +2,12 @@ package kernel
 
 import (
 	"fmt"
-
-	"fmp/onnx"
 )
 
 // OneHot: axis = -1; out = [indices_{<axis}, depth, indices_{>=axis}], values[1] where the index points and values[0]
 // elsewhere; an index outside -depth .. depth-1 points nowhere.
 func init() {
-	register(Def{Op: "OneHot", Since: 9, In: "T U V", Out: "V", T: numbers, U: numbers, OutType: valuesType, New: newOneHot})
+	register(Def{Op: "OneHot", Since: 9, New: newOneHot})
 }
 
 func newOneHot(s *Spec) (Kernel, error) {
@@ -47,5 +45,3 @@ func newOneHot(s *Spec) (Kernel, error) {
 		return nil
 	}, nil
 }
-
-func valuesType(s *Spec) (onnx.DType, error) { return s.In[2], nil }

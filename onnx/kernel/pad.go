@@ -12,9 +12,8 @@ import (
 //	out_k = in_k + begin_k + end_k
 func init() {
 	register(
-		Def{Op: "Pad", Since: 2, Until: 10, In: "T", Out: "T", T: floats, Half: true, New: newPadByAttribute},
-		Def{Op: "Pad", Since: 1, Until: 1, In: "T", Out: "T", T: floats, Half: true, New: newPadByAttribute},
-		Def{Op: "Pad", Since: 11, In: "T L T? I?", Out: "T", T: numbers | halves | boolean, New: newPad},
+		Def{Op: "Pad", Since: 1, Until: 10, Half: true, New: newPadByAttribute},
+		Def{Op: "Pad", Since: 11, New: newPad},
 	)
 }
 

@@ -11,12 +11,12 @@ import (
 // all spatial axes. x [n, c, in...] gives [n, c, out...], out as in window.fit (ceil_mode = 0).
 func init() {
 	register(
-		Def{Op: "MaxPool", Since: 1, In: "T", Out: "T L", T: floats | bytes, Half: true, New: newMaxPool},
-		Def{Op: "AveragePool", Since: 1, In: "T", Out: "T", T: floats, Half: true, New: newAveragePool},
-		Def{Op: "LpPool", Since: 2, In: "T", Out: "T", T: floats, Half: true, New: newLpPool},
-		Def{Op: "GlobalMaxPool", Since: 1, In: "T", Out: "T", T: floats, Half: true, New: newGlobal(maximum)},
-		Def{Op: "GlobalAveragePool", Since: 1, In: "T", Out: "T", T: floats, Half: true, New: newGlobal(average)},
-		Def{Op: "GlobalLpPool", Since: 2, In: "T", Out: "T", T: floats, Half: true, New: newGlobalLp},
+		Def{Op: "MaxPool", Since: 1, Half: true, New: newMaxPool},
+		Def{Op: "AveragePool", Since: 1, Half: true, New: newAveragePool},
+		Def{Op: "LpPool", Since: 2, Half: true, New: newLpPool},
+		Def{Op: "GlobalMaxPool", Since: 1, Half: true, New: newGlobal(maximum)},
+		Def{Op: "GlobalAveragePool", Since: 1, Half: true, New: newGlobal(average)},
+		Def{Op: "GlobalLpPool", Since: 2, Half: true, New: newGlobalLp},
 	)
 }
 

@@ -15,27 +15,19 @@ import (
 // scale and zero are scalars or one for each position on axis (default 1). MatMulInteger and ConvInteger give the int32
 // product of what is above the zero points; QLinearMatMul quantises it again.
 func init() {
-	q := set(onnx.Int8, onnx.Uint8)
 	register(
-		Def{Op: "QuantizeLinear", Since: 10, Until: 18, In: "T T U?", Out: "U", T: single | set(onnx.Int32), U: q, OutType: quantizedType, New: newQuantize},
-		Def{Op: "QuantizeLinear", Since: 19, In: "T T U?", Out: "U", T: single, U: q | set(onnx.Int16, onnx.Uint16), Half: true, OutType: quantizedType, New: newQuantize},
-		Def{Op: "DequantizeLinear", Since: 10, In: "T U T?", Out: "U", T: q | set(onnx.Int32, onnx.Int16, onnx.Uint16), U: single, Half: true, New: newDequantize},
-		Def{Op: "DynamicQuantizeLinear", Since: 11, In: "F", Out: "U F U", U: set(onnx.Uint8), OutType: byteType, New: newDynamicQuantize},
-		Def{Op: "MatMulInteger", Since: 10, In: "T U T? U?", Out: "V", T: q, U: q, OutType: int32Type, New: newMatMulInteger},
-		Def{Op: "ConvInteger", Since: 10, In: "T U T? U?", Out: "V", T: q, U: q, OutType: int32Type, New: newConvInteger},
-		Def{Op: "QLinearMatMul", Since: 10, In: "T F T U F U F V", Out: "V", T: q, U: q, OutType: func(s *Spec) (onnx.DType, error) { return s.In[7], nil }, New: newQLinearMatMul},
+		Def{Op: "QuantizeLinear", Since: 10, Until: 18, OutType: quantizedType, New: newQuantize},
+		Def{Op: "QuantizeLinear", Since: 19, Half: true, OutType: quantizedType, New: newQuantize},
+		Def{Op: "DequantizeLinear", Since: 10, Half: true, New: newDequantize},
+		Def{Op: "DynamicQuantizeLinear", Since: 11, New: newDynamicQuantize},
+		Def{Op: "MatMulInteger", Since: 10, New: newMatMulInteger},
+		Def{Op: "ConvInteger", Since: 10, New: newConvInteger},
+		Def{Op: "QLinearMatMul", Since: 10, New: newQLinearMatMul},
 	)
 }
 
-func byteType(*Spec) (onnx.DType, error)  { return onnx.Uint8, nil }
-func int32Type(*Spec) (onnx.DType, error) { return onnx.Int32, nil }
-
-func quantizedType(s *Spec) (onnx.DType, error) {
-	if s.has(2) {
-		return s.In[2], nil
-	}
-	return onnx.Uint8, nil
-}
+// quantizedType is the type of what is quantised where no zero point says it.
+func quantizedType(*Spec) (onnx.DType, error) { return onnx.Uint8, nil }
 
 // channel finds, for element i of a tensor, its entry in a scale or zero point.
 func channel(shape, param []int, axis int) (func(i int) int, error) {

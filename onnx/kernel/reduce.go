@@ -16,24 +16,23 @@ func init() {
 	for _, r := range []struct {
 		op     string
 		since  int // axes are an input from here on
-		types  Types
 		reduce reducer
 	}{
-		{"ReduceSum", 13, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + x }}},
-		{"ReduceMean", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + x }, end: func(a float64, n int) float64 { return a / float64(n) }}},
-		{"ReduceProd", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{start: 1, add: func(a, x float64) float64 { return a * x }}},
-		{"ReduceL1", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + math.Abs(x) }}},
-		{"ReduceL2", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + x*x }, end: func(a float64, _ int) float64 { return math.Sqrt(a) }}},
-		{"ReduceSumSquare", 18, floats | index | set(onnx.Uint32, onnx.Uint64), reducer{add: func(a, x float64) float64 { return a + x*x }}},
-		{"ReduceLogSum", 18, floats, reducer{add: func(a, x float64) float64 { return a + x }, end: func(a float64, _ int) float64 { return math.Log(a) }}},
-		{"ReduceLogSumExp", 18, floats, reducer{logSumExp: true}},
-		{"ReduceMax", 18, numbers | boolean, reducer{start: math.Inf(-1), add: func(a, x float64) float64 { return max(a, x) }}},
-		{"ReduceMin", 18, numbers | boolean, reducer{start: math.Inf(1), add: func(a, x float64) float64 { return min(a, x) }}},
+		{"ReduceSum", 13, reducer{add: func(a, x float64) float64 { return a + x }}},
+		{"ReduceMean", 18, reducer{add: func(a, x float64) float64 { return a + x }, end: func(a float64, n int) float64 { return a / float64(n) }}},
+		{"ReduceProd", 18, reducer{start: 1, add: func(a, x float64) float64 { return a * x }}},
+		{"ReduceL1", 18, reducer{add: func(a, x float64) float64 { return a + math.Abs(x) }}},
+		{"ReduceL2", 18, reducer{add: func(a, x float64) float64 { return a + x*x }, end: func(a float64, _ int) float64 { return math.Sqrt(a) }}},
+		{"ReduceSumSquare", 18, reducer{add: func(a, x float64) float64 { return a + x*x }}},
+		{"ReduceLogSum", 18, reducer{add: func(a, x float64) float64 { return a + x }, end: func(a float64, _ int) float64 { return math.Log(a) }}},
+		{"ReduceLogSumExp", 18, reducer{logSumExp: true}},
+		{"ReduceMax", 18, reducer{start: math.Inf(-1), add: func(a, x float64) float64 { return max(a, x) }}},
+		{"ReduceMin", 18, reducer{start: math.Inf(1), add: func(a, x float64) float64 { return min(a, x) }}},
 	} {
 		r.reduce.op = r.op
 		register(
-			Def{Op: r.op, Since: 1, Until: r.since - 1, In: "T", Out: "T", T: r.types, Half: true, New: r.reduce.byAttribute},
-			Def{Op: r.op, Since: r.since, In: "T L?", Out: "T", T: r.types, Half: true, New: r.reduce.byInput},
+			Def{Op: r.op, Since: 1, Until: r.since - 1, Half: true, New: r.reduce.byAttribute},
+			Def{Op: r.op, Since: r.since, Half: true, New: r.reduce.byInput},
 		)
 	}
 }

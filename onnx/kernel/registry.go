@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -12,20 +13,15 @@ import (
 // MaxOpset is the newest operator set whose operators are known; a model that imports a newer one is refused.
 const MaxOpset = onnx.MaxOpset
 
-// Def is an operator as it is defined over a range of opsets.
+// Def is an operator's kernel over a range of opsets. What the operator takes and gives stands in package op.
 type Def struct {
 	Op           string
 	Since, Until int // first and last opset of this meaning; Until 0 means MaxOpset
-	// In and Out are the signature, a word a tensor. T and U are type variables with the sets of the same
-	// name, every T being the same type; I is int32 or int64; L int64, B bool, F float32, S string, V anything.
-	// A word with "?" may be left out, the last with "*" repeats.
-	In, Out string
-	T, U    Types
-	// Half lets T and U be float16 and bfloat16 wherever they may be float32; the kernel computes in float32.
+	// Half says that the kernel computes in float32 for float16 and bfloat16; else they are elements like others.
 	Half bool
-	// OutType gives the types of outputs that the signature does not settle: those named U or V.
+	// OutType gives the types of outputs that do not follow from those of the inputs.
 	OutType func(s *Spec) (onnx.DType, error)
-	// New parses attributes, with defaults, and returns the kernel.
+	// New parses attributes, with defaults, and returns the kernel; an error says what it does not compute.
 	New func(s *Spec) (Kernel, error)
 }
 
@@ -120,102 +116,32 @@ func Prepare(s *Spec) (Kernel, error) {
 	return k, nil
 }
 
-// bind checks the inputs against the signature and works out the outputs' types; half says that T or U is a
-// half-precision type.
+// bind checks the node against its operator's definition and works out the outputs' types; half says that one of the
+// values is of a half-precision type.
 func (d *Def) bind(s *Spec) (half bool, err error) {
-	words := strings.Fields(d.In)
-	bound := map[string]onnx.DType{}
-	allowed := map[string]Types{"T": d.T, "U": d.U, "I": index, "L": whole, "B": boolean, "F": single, "S": text, "V": all}
-	free := map[string]bool{"V": true}
-	if d.Half {
-		for _, k := range []string{"T", "U"} {
-			if allowed[k].Has(onnx.Float32) {
-				allowed[k] |= halves
-			}
-		}
+	schema := op.Lookup("", s.Node.Op, s.Opset)
+	if schema == nil || schema.Deprecated {
+		return false, fmt.Errorf("operator set %d does not have the operator", s.Opset)
 	}
-	word := func(i int) (string, bool) {
-		if i < len(words) {
-			return words[i], true
-		}
-		if len(words) > 0 && strings.HasSuffix(words[len(words)-1], "*") {
-			return words[len(words)-1], true
-		}
-		return "", false
+	if err := schema.Arity(s.Node); err != nil {
+		return false, err
 	}
-	for i, t := range s.In {
-		w, ok := word(i)
-		if !ok {
-			return false, fmt.Errorf("it has %d inputs, at most %d are defined", len(s.In), len(words))
-		}
+	if s.Out, err = schema.Bind(s.In, len(s.Node.Outputs)); err != nil {
+		return false, err
+	}
+	for i, t := range s.Out {
 		if t == onnx.Undefined {
-			if !strings.HasSuffix(w, "?") {
-				return false, fmt.Errorf("its input %d is left out, which is not optional", i)
-			}
-			continue
-		}
-		v := w[:1]
-		if !allowed[v].Has(t) {
-			return false, fmt.Errorf("input %d of element type %v is not supported", i, t)
-		}
-		if halves.Has(t) && d.Half {
-			half = true
-		}
-		if free[v] {
-			continue
-		}
-		if b, ok := bound[v]; ok && b != t && v != "I" {
-			return false, fmt.Errorf("input %d is %v where another of the same type variable is %v", i, t, b)
-		}
-		bound[v] = t
-	}
-	for i := len(s.In); i < len(words); i++ {
-		if !strings.HasSuffix(words[i], "?") && !strings.HasSuffix(words[i], "*") {
-			return false, fmt.Errorf("it has %d inputs, input %d is not optional", len(s.In), i)
-		}
-	}
-	outs := strings.Fields(d.Out)
-	s.Out = make([]onnx.DType, len(s.Node.Outputs))
-	for i := range s.Node.Outputs {
-		w := ""
-		switch {
-		case i < len(outs):
-			w = outs[i]
-		case len(outs) > 0 && strings.HasSuffix(outs[len(outs)-1], "*"):
-			w = outs[len(outs)-1]
-		default:
-			return false, fmt.Errorf("it has %d outputs, at most %d are defined", len(s.Node.Outputs), len(outs))
-		}
-		v := w[:1]
-		if b, ok := bound[v]; ok {
-			s.Out[i] = b
-			continue
-		}
-		switch v {
-		case "L":
-			s.Out[i] = onnx.Int64
-		case "B":
-			s.Out[i] = onnx.Bool
-		case "F":
-			s.Out[i] = onnx.Float32
-		case "S":
-			s.Out[i] = onnx.String
-		default:
 			if d.OutType == nil {
 				return false, fmt.Errorf("the type of output %d is not settled", i)
 			}
-			t, err := d.OutType(s)
-			if err != nil {
+			if s.Out[i], err = d.OutType(s); err != nil {
 				return false, err
 			}
-			if !allowed[v].Has(t) {
-				return false, fmt.Errorf("output %d of element type %v is not supported", i, t)
+			// Constants of whole numbers were written before operator set 9 allowed them.
+			if p, _ := schema.Output(i); !p.Types.Has(s.Out[i]) && s.Node.Op != "Constant" {
+				return false, fmt.Errorf("output %d (%s) would be of %v; allowed are %v", i, p.Name, s.Out[i], p.Types)
 			}
-			if halves.Has(t) && d.Half {
-				half = true
-			}
-			s.Out[i] = t
 		}
 	}
-	return half, nil
+	return d.Half && (slices.ContainsFunc(s.In, halves.Has) || slices.ContainsFunc(s.Out, halves.Has)), nil
 }

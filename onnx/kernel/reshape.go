@@ -9,16 +9,16 @@ import (
 // Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout: the same elements under another shape, never copied.
 func init() {
 	register(
-		Def{Op: "Reshape", Since: 1, Until: 4, In: "T", Out: "T", T: all, New: newReshapeByAttribute},
-		Def{Op: "Reshape", Since: 5, In: "T L", Out: "T", T: all, New: newReshape},
-		Def{Op: "Flatten", Since: 1, In: "T", Out: "T", T: all, New: newFlatten},
-		Def{Op: "Squeeze", Since: 1, Until: 12, In: "T", Out: "T", T: all, New: newSqueezeByAttribute},
-		Def{Op: "Squeeze", Since: 13, In: "T L?", Out: "T", T: all, New: newSqueeze},
-		Def{Op: "Unsqueeze", Since: 1, Until: 12, In: "T", Out: "T", T: all, New: newUnsqueezeByAttribute},
-		Def{Op: "Unsqueeze", Since: 13, In: "T L", Out: "T", T: all, New: newUnsqueeze},
-		Def{Op: "Identity", Since: 1, In: "T", Out: "T", T: all, New: newIdentity},
-		Def{Op: "Dropout", Since: 7, Until: 11, In: "T", Out: "T B", T: floats, Half: true, New: newDropoutByAttribute},
-		Def{Op: "Dropout", Since: 12, In: "T U? B?", Out: "T B", T: floats, U: floats, Half: true, New: newDropout},
+		Def{Op: "Reshape", Since: 1, Until: 4, New: newReshapeByAttribute},
+		Def{Op: "Reshape", Since: 5, New: newReshape},
+		Def{Op: "Flatten", Since: 1, New: newFlatten},
+		Def{Op: "Squeeze", Since: 1, Until: 12, New: newSqueezeByAttribute},
+		Def{Op: "Squeeze", Since: 13, New: newSqueeze},
+		Def{Op: "Unsqueeze", Since: 1, Until: 12, New: newUnsqueezeByAttribute},
+		Def{Op: "Unsqueeze", Since: 13, New: newUnsqueeze},
+		Def{Op: "Identity", Since: 1, New: newIdentity},
+		Def{Op: "Dropout", Since: 7, Until: 11, Half: true, New: newDropoutByAttribute},
+		Def{Op: "Dropout", Since: 12, Half: true, New: newDropout},
 	)
 }
 

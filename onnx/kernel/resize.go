@@ -19,10 +19,10 @@ import (
 // mode nearest, linear or cubic; axes are treated one after another.
 func init() {
 	register(
-		Def{Op: "Upsample", Since: 9, Until: 9, In: "T F", Out: "T", T: floats | bytes | index, Half: true, New: newUpsample},
-		Def{Op: "Upsample", Since: 7, Until: 8, In: "T", Out: "T", T: floats | bytes | index, Half: true, New: newUpsample},
-		Def{Op: "Resize", Since: 10, Until: 10, In: "T F", Out: "T", T: floats | bytes | index, Half: true, New: newUpsample},
-		Def{Op: "Resize", Since: 11, In: "T U? F? L?", Out: "T", T: floats | bytes | index, U: floats, Half: true, New: newResize},
+		Def{Op: "Upsample", Since: 9, Until: 9, Half: true, New: newUpsample},
+		Def{Op: "Upsample", Since: 7, Until: 8, Half: true, New: newUpsample},
+		Def{Op: "Resize", Since: 10, Until: 10, Half: true, New: newUpsample},
+		Def{Op: "Resize", Since: 11, Half: true, New: newResize},
 	)
 }
 

@@ -10,9 +10,9 @@ import (
 // reduction add, mul, min or max, combined with the updates, in the order of the indices.
 func init() {
 	register(
-		Def{Op: "Scatter", Since: 9, Until: 10, In: "T I T", Out: "T", T: all, New: newScatterElements},
-		Def{Op: "ScatterElements", Since: 11, In: "T I T", Out: "T", T: all, New: newScatterElements},
-		Def{Op: "ScatterND", Since: 11, In: "T L T", Out: "T", T: all, New: newScatterND},
+		Def{Op: "Scatter", Since: 9, Until: 10, New: newScatterElements},
+		Def{Op: "ScatterElements", Since: 11, New: newScatterElements},
+		Def{Op: "ScatterND", Since: 11, New: newScatterND},
 	)
 }
 

@@ -9,8 +9,8 @@ import "fmt"
 //	step < 0: out = ceil((end - start) / step), 0 <= start <= n - 1, -1 <= end <= n - 1
 func init() {
 	register(
-		Def{Op: "Slice", Since: 1, Until: 9, In: "T", Out: "T", T: all, New: newSliceByAttribute},
-		Def{Op: "Slice", Since: 10, In: "T I I I? I?", Out: "T", T: all, New: newSlice},
+		Def{Op: "Slice", Since: 1, Until: 9, New: newSliceByAttribute},
+		Def{Op: "Slice", Since: 10, New: newSlice},
 	)
 }
 

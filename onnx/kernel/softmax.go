@@ -12,8 +12,8 @@ func init() {
 		f  func(row []float64)
 	}{{"Softmax", softmax}, {"LogSoftmax", logSoftmax}, {"Hardmax", hardmax}} {
 		register(
-			Def{Op: d.op, Since: 1, Until: 12, In: "T", Out: "T", T: floats, Half: true, New: flatSoftmax(d.f)},
-			Def{Op: d.op, Since: 13, In: "T", Out: "T", T: floats, Half: true, New: axisSoftmax(d.f)},
+			Def{Op: d.op, Since: 1, Until: 12, Half: true, New: flatSoftmax(d.f)},
+			Def{Op: d.op, Since: 13, Half: true, New: axisSoftmax(d.f)},
 		)
 	}
 }

@@ -6,8 +6,8 @@ import "fmt"
 // and num_outputs may be given).
 func init() {
 	register(
-		Def{Op: "Split", Since: 2, Until: 12, In: "T", Out: "T T*", T: all, New: newSplitByAttribute},
-		Def{Op: "Split", Since: 13, In: "T L?", Out: "T T*", T: all, New: newSplit},
+		Def{Op: "Split", Since: 2, Until: 12, New: newSplitByAttribute},
+		Def{Op: "Split", Since: 13, New: newSplit},
 	)
 }
 

@@ -12,8 +12,8 @@ import (
 // equals the lower index comes first.
 func init() {
 	register(
-		Def{Op: "TopK", Since: 1, Until: 9, In: "T", Out: "T L", T: floats, Half: true, New: newTopKByAttribute},
-		Def{Op: "TopK", Since: 10, In: "T L", Out: "T L", T: numbers, Half: true, New: newTopK},
+		Def{Op: "TopK", Since: 1, Until: 9, Half: true, New: newTopKByAttribute},
+		Def{Op: "TopK", Since: 10, Half: true, New: newTopK},
 	)
 }
 

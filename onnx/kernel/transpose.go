@@ -4,7 +4,7 @@ import "fmt"
 
 // Transpose: perm (default: axes reversed); out_k = in_{perm_k}.
 func init() {
-	register(Def{Op: "Transpose", Since: 1, In: "T", Out: "T", T: all, New: newTranspose})
+	register(Def{Op: "Transpose", Since: 1, New: newTranspose})
 }
 
 func newTranspose(s *Spec) (Kernel, error) {

@@ -8,7 +8,7 @@ import (
 
 // Trilu: upper = 1; k = 0 (input 1); keeps j >= i + k of each matrix (upper) or j <= i + k (lower), the rest is zero.
 func init() {
-	register(Def{Op: "Trilu", Since: 14, In: "T L?", Out: "T", T: numbers | halves | boolean, New: newTrilu})
+	register(Def{Op: "Trilu", Since: 14, New: newTrilu})
 }
 
 func newTrilu(s *Spec) (Kernel, error) {

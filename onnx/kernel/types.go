@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 type floating interface{ float32 | float64 }
@@ -19,22 +20,14 @@ type integer interface{ signed | unsigned }
 
 type number interface{ floating | integer }
 
-// Types is a set of element types.
-type Types uint32
-
-func set(ds ...onnx.DType) Types {
-	var t Types
+func set(ds ...onnx.DType) (t op.Types) {
 	for _, d := range ds {
-		t |= 1 << uint(d)
+		t |= 1 << d
 	}
 	return t
 }
 
-// Has says whether d is in the set.
-func (t Types) Has(d onnx.DType) bool { return d >= 0 && d < 32 && t&(1<<uint(d)) != 0 }
-
-// The sets of element types that signatures use. Half-precision types are not in them: a Def with
-// Half set takes those as well, computing in float32.
+// Sets of element types.
 var (
 	floats     = set(onnx.Float32, onnx.Float64)
 	signeds    = set(onnx.Int8, onnx.Int16, onnx.Int32, onnx.Int64)
@@ -43,13 +36,8 @@ var (
 	numbers    = floats | integers
 	halves     = set(onnx.Float16, onnx.BFloat16)
 	boolean    = set(onnx.Bool)
-	text       = set(onnx.String)
-	index      = set(onnx.Int32, onnx.Int64)
-	whole      = set(onnx.Int64)
-	single     = set(onnx.Float32)
 	bytes      = set(onnx.Int8, onnx.Uint8)
 	narrowInts = integers &^ set(onnx.Int64, onnx.Uint64)
-	all        = numbers | halves | boolean | text
 )
 
 // data is the elements of a tensor that the signature has already checked to hold T.

@@ -23,18 +23,14 @@ func init() {
 		{"Asinh", 9, 24, math.Asinh}, {"Acosh", 9, 24, math.Acosh}, {"Atanh", 9, 24, math.Atanh},
 		{"Erf", 9, 24, math.Erf},
 	} {
-		t := floats
-		if d.op == "Erf" {
-			t = numbers
-		}
-		register(Def{Op: d.op, Since: d.since, In: "T", Out: "T", T: t, Half: true, New: floatFunction(d.cost, d.f)})
+		register(Def{Op: d.op, Since: d.since, Half: true, New: floatFunction(d.cost, d.f)})
 	}
 	register(
-		Def{Op: "Abs", Since: 1, In: "T", Out: "T", T: numbers, Half: true, New: newAbs},
-		Def{Op: "Neg", Since: 1, In: "T", Out: "T", T: floats | signeds, Half: true, New: newNeg},
-		Def{Op: "Sign", Since: 9, In: "T", Out: "T", T: numbers, Half: true, New: newSign},
-		Def{Op: "IsNaN", Since: 9, In: "T", Out: "B", T: floats, Half: true, New: newIsNaN},
-		Def{Op: "IsInf", Since: 10, In: "T", Out: "B", T: floats, Half: true, New: newIsInf},
+		Def{Op: "Abs", Since: 1, Half: true, New: newAbs},
+		Def{Op: "Neg", Since: 1, Half: true, New: newNeg},
+		Def{Op: "Sign", Since: 9, Half: true, New: newSign},
+		Def{Op: "IsNaN", Since: 9, Half: true, New: newIsNaN},
+		Def{Op: "IsInf", Since: 10, Half: true, New: newIsInf},
 	)
 }
 

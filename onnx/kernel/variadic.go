@@ -7,10 +7,10 @@ import (
 // Sum, Max, Min, Mean of any number of inputs, with broadcasting, folded from the left.
 func init() {
 	register(
-		Def{Op: "Sum", Since: 6, In: "T T*", Out: "T", T: floats, Half: true, New: newSum},
-		Def{Op: "Max", Since: 6, In: "T T*", Out: "T", T: numbers, Half: true, New: newMax},
-		Def{Op: "Min", Since: 6, In: "T T*", Out: "T", T: numbers, Half: true, New: newMin},
-		Def{Op: "Mean", Since: 6, In: "T T*", Out: "T", T: floats, Half: true, New: newMean},
+		Def{Op: "Sum", Since: 6, Half: true, New: newSum},
+		Def{Op: "Max", Since: 6, Half: true, New: newMax},
+		Def{Op: "Min", Since: 6, Half: true, New: newMin},
+		Def{Op: "Mean", Since: 6, Half: true, New: newMean},
 	)
 }
 

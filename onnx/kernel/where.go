@@ -4,7 +4,7 @@ import "fmp/onnx"
 
 // Where: out = condition ? x : y, with broadcasting of all three.
 func init() {
-	register(Def{Op: "Where", Since: 9, In: "B T T", Out: "T", T: all, New: newWhere})
+	register(Def{Op: "Where", Since: 9, New: newWhere})
 }
 
 func newWhere(*Spec) (Kernel, error) {
