@@ -203,6 +203,8 @@ func FuzzSettingsFile(f *testing.F) {
 	f.Add("a: &a [*a]\n")
 	f.Add("seed: 99999999999999999999\nseeds: !!binary x\n")
 	p := filepath.Join(f.TempDir(), "f.yaml")
+	var cfg experiment.Config
+	s := bindSettings(&cobra.Command{}, &cfg, runAliases) // once: cobra keeps every flag's completion for good
 	f.Fuzz(func(t *testing.T, content string) {
 		if len(content) > 1<<11 { // FuzzCheck has those; here they take the fuzzer's time
 			t.Skip()
@@ -210,8 +212,7 @@ func FuzzSettingsFile(f *testing.F) {
 		if err := os.WriteFile(p, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		cfg := experiment.Default()
-		s := bindSettings(&cobra.Command{}, &cfg, runAliases)
+		cfg = experiment.Default()
 		s.file = p
 		var err error
 		alloctest.AtMost(t, 2000*(len(content)+yamlfile.MaxNodes), func() { err = s.resolve() })

@@ -1,7 +1,7 @@
 // Command fuzz runs every native fuzz target of the module, one after the other, and keeps the book of how long each has run:
 //
 //	go run ./docs/fuzz -time 5s                                # a short look at all of them, as continuous integration has
-//	go run ./docs/fuzz -time 10m -least 1000000 -book docs/fuzz/book.txt -run 'onnx/npy FuzzRead'
+//	go run ./docs/fuzz -time 10m -least 1000000 -book docs/fuzz/book.txt -run 'onnx/npy FuzzRead'    # what the book lacks of that
 //	go run ./docs/fuzz -book docs/fuzz/book.txt -table docs/testing.md
 //
 // The book holds, of each run, the target and the last line that the fuzzer itself printed. The table on the page of tests is
@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,8 +30,8 @@ import (
 
 func main() {
 	var (
-		length = flag.Duration("time", 0, "how long to run each target")
-		least  = flag.Int("least", 0, "executions below which a target runs on beyond -time, up to three times as long")
+		length = flag.Duration("time", 0, "how long to run each target; with -book, what the book has of it counts")
+		least  = flag.Int("least", 0, "executions below which a target runs on beyond -time, up to four times as long")
 		book   = flag.String("book", "", "file to add the fuzzer's last lines to, or to write the table from")
 		only   = flag.String("run", "", "regular expression on \"PACKAGE TARGET\"; all targets by default")
 		table  = flag.String("table", "", "page to write the book's table into, and nothing else")
@@ -94,25 +95,42 @@ func run(length time.Duration, least int, book, only string) error {
 	if err != nil {
 		return err
 	}
+	had := map[target]record{}
+	if book != "" {
+		b, err := os.ReadFile(book)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if had, err = records(b); err != nil {
+			return fmt.Errorf("%s: %w", book, err)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b target) int { return cmp.Compare(had[a].execs, had[b].execs) })
 	failed := 0
 	for _, t := range all {
 		if !pattern.MatchString(t.String()) {
 			continue
 		}
-		line, err := fuzz(t, length.String())
-		for more := time.Duration(0); err == nil && executions(line) < least && more < 2*length; more += length {
-			if err = note(book, t, line); err == nil {
-				line, err = fuzz(t, length.String())
+		h := had[t]
+		// Three more stretches are for executions.
+		for more := 0; more < 4 && (h.time < length || h.execs < least); more++ {
+			stretch := length - h.time
+			if stretch <= 0 { // as long as the rest takes at the pace so far
+				stretch = min(length, time.Duration(float64(least-h.execs)/float64(h.execs+1)*float64(h.time))+10*time.Second)
 			}
-		}
-		if err != nil {
-			failed++
-			fmt.Printf("%s: %v\n", t, err)
-			continue
-		}
-		fmt.Printf("%s: %s\n", t, line)
-		if err := note(book, t, line); err != nil {
-			return err
+			line, err := fuzz(t, max(stretch, time.Second).Round(time.Second).String())
+			if err != nil {
+				failed++
+				fmt.Printf("%s: %v\n", t, err)
+				break
+			}
+			fmt.Printf("%s: %s\n", t, line)
+			if err := note(book, t, line); err != nil {
+				return err
+			}
+			if err := h.add(line); err != nil {
+				return err
+			}
 		}
 	}
 	if failed > 0 {
@@ -123,9 +141,17 @@ func run(length time.Duration, least int, book, only string) error {
 
 var lastLine = regexp.MustCompile(`fuzz: elapsed: (\S+), execs: (\d+) `)
 
-// fuzz runs one target with one worker and returns the last line that the fuzzer prints.
+// memory is a folder that lies in memory on Linux: most of the time of targets that read files went to the disk's.
+const memory = "/dev/shm"
+
+// fuzz runs one target with one worker and returns the last line that the fuzzer prints. Inputs are made smaller in ten attempts
+// each: by default a minute goes to every input that found something new.
 func fuzz(t target, length string) (string, error) {
-	out, err := exec.Command("go", "test", "./"+t.pkg, "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", length, "-parallel", "1").CombinedOutput()
+	c := exec.Command("go", "test", "./"+t.pkg, "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", length, "-parallel", "1", "-fuzzminimizetime", "10x")
+	if s, err := os.Stat(memory); err == nil && s.IsDir() {
+		c.Env = append(os.Environ(), "TMPDIR="+memory)
+	}
+	out, err := c.CombinedOutput()
 	last := ""
 	for _, l := range strings.Split(string(out), "\n") {
 		if lastLine.MatchString(l) {
@@ -140,14 +166,6 @@ func fuzz(t target, length string) (string, error) {
 		return "", fmt.Errorf("the fuzzer told nothing\n%s", out)
 	}
 	return last, nil
-}
-
-func executions(line string) int {
-	n := 0
-	if m := lastLine.FindStringSubmatch(line); m != nil {
-		n, _ = strconv.Atoi(m[2])
-	}
-	return n
 }
 
 func note(book string, t target, line string) error {
@@ -165,57 +183,73 @@ func note(book string, t target, line string) error {
 	return f.Close()
 }
 
-// Table is the book as Markdown: what each target has had in all, those with the most first.
-func Table(book []byte) (string, error) {
-	type row struct {
-		name  string
-		time  time.Duration
-		execs int
-		found []string
+// record is what a target has had in all.
+type record struct {
+	time  time.Duration
+	execs int
+	found []string
+}
+
+// add counts a last line of the fuzzer in.
+func (r *record) add(line string) error {
+	m := lastLine.FindStringSubmatch(line)
+	if m == nil {
+		return fmt.Errorf("%q is no last line of the fuzzer", line)
 	}
-	rows := map[string]*row{}
+	d, err := time.ParseDuration(m[1])
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(m[2])
+	if err != nil {
+		return err
+	}
+	r.time += d
+	r.execs += n
+	return nil
+}
+
+// records reads a book.
+func records(book []byte) (map[target]record, error) {
+	all := map[target]record{}
 	for i, line := range strings.Split(string(book), "\n") {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		name, rest, ok := strings.Cut(line, ": ")
-		if !ok {
-			return "", fmt.Errorf("line %d: %q is not TARGET: LINE", i+1, line)
+		pkg, function, ok2 := strings.Cut(name, " ")
+		if !ok || !ok2 {
+			return nil, fmt.Errorf("line %d: %q is not PACKAGE TARGET: LINE", i+1, line)
 		}
-		r := rows[name]
-		if r == nil {
-			r = &row{name: name}
-			rows[name] = r
-		}
+		t := target{pkg, function}
+		r := all[t]
 		if what, ok := strings.CutPrefix(rest, "found: "); ok {
 			r.found = append(r.found, what)
-			continue
+		} else if err := r.add(rest); err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
-		m := lastLine.FindStringSubmatch(rest)
-		if m == nil {
-			return "", fmt.Errorf("line %d: %q is no last line of the fuzzer", i+1, rest)
-		}
-		d, err := time.ParseDuration(m[1])
-		if err != nil {
-			return "", fmt.Errorf("line %d: %w", i+1, err)
-		}
-		r.time += d
-		r.execs += executions(rest)
+		all[t] = r
 	}
-	var all []*row
-	for _, r := range rows {
-		all = append(all, r)
+	return all, nil
+}
+
+// Table is the book as Markdown: what each target has had in all, those with the most first.
+func Table(book []byte) (string, error) {
+	had, err := records(book)
+	if err != nil {
+		return "", err
 	}
-	slices.SortFunc(all, func(a, b *row) int { return cmp.Or(cmp.Compare(b.execs, a.execs), cmp.Compare(a.name, b.name)) })
+	all := slices.SortedFunc(maps.Keys(had), func(a, b target) int {
+		return cmp.Or(cmp.Compare(had[b].execs, had[a].execs), cmp.Compare(a.String(), b.String()))
+	})
 	var b strings.Builder
 	b.WriteString("| target | minutes | executions | found and mended |\n| --- | ---: | ---: | --- |\n")
-	for _, r := range all {
-		pkg, name, _ := strings.Cut(r.name, " ")
-		found := "none"
+	for _, t := range all {
+		r, found := had[t], "none"
 		if len(r.found) > 0 {
 			found = strings.Join(r.found, "; ")
 		}
-		fmt.Fprintf(&b, "| `%s` %s | %.1f | %s | %s |\n", pkg, name, r.time.Minutes(), grouped(r.execs), found)
+		fmt.Fprintf(&b, "| `%s` %s | %.1f | %s | %s |\n", t.pkg, t.name, r.time.Minutes(), grouped(r.execs), found)
 	}
 	return b.String(), nil
 }
