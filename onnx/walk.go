@@ -48,13 +48,13 @@ func (n *Node) Reads() []string {
 		}
 	}
 	for _, g := range n.Subgraphs() {
-		out = append(out, free(g)...)
+		out = append(out, g.Captures()...)
 	}
 	return out
 }
 
-// free lists the values that a graph takes from around it.
-func free(g *Graph) []string {
+// Captures lists the values that a graph within a node takes from around it; one may be listed more than once.
+func (g *Graph) Captures() []string {
 	own := map[string]bool{}
 	for _, v := range g.Inputs {
 		own[v.Name] = true

@@ -80,7 +80,6 @@ var missing = []struct {
 	{Kernel, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Kernel, texts, "text; engine ort runs it"},
 	{Kernel, random, "draws at random: no two runs, and no two engines, agree"},
-	{Kernel, "If Loop Scan", "a graph within a graph; engine ort runs it"},
 	{Kernel, "GRU LSTM RNN", "a recurrent layer; engine ort runs it"},
 	{Kernel, signals, "signals; engine ort runs it"},
 	{Kernel, "AffineGrid CenterCropPad Col2Im DeformConv Det ImageDecoder MaxRoiPool MaxUnpool QLinearConv RoiAlign Unique", "no kernel yet; engine ort runs it"},

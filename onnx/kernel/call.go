@@ -15,7 +15,15 @@ type Kernel func(c *Call) error
 // Env is what all kernels of a session share.
 type Env struct {
 	Pool    *Pool
-	Threads int // at least 1
+	Threads int          // at least 1
+	Stopped func() error // why a run is to end before its time; may be nil
+}
+
+func (e *Env) stopped() error {
+	if e.Stopped == nil {
+		return nil
+	}
+	return e.Stopped()
 }
 
 // Call is one evaluation of a kernel.
@@ -77,6 +85,9 @@ func (c *Call) free() {
 	}
 	c.scratch = c.scratch[:0]
 }
+
+// Env is what the call shares with those of its session.
+func (c *Call) Env() *Env { return c.env }
 
 // wants says whether output i is to be computed.
 func (c *Call) wants(i int) bool { return i < len(c.Want) && c.Want[i] }

@@ -108,6 +108,9 @@ func Prepare(s *Spec) (Kernel, error) {
 	if err := s.finish(); err != nil {
 		return nil, err
 	}
+	if i := slices.Index(s.Out, onnx.Undefined); i >= 0 {
+		return nil, fmt.Errorf("the type of output %d is not settled", i)
+	}
 	if half {
 		copy(s.Out, outs)
 		s.Const = consts
@@ -131,6 +134,10 @@ func (d *Def) bind(s *Spec) (half bool, err error) {
 	}
 	for i, t := range s.Out {
 		if t == onnx.Undefined {
+			p, _ := schema.Output(i)
+			if p.Mixed {
+				continue // New settles it
+			}
 			if d.OutType == nil {
 				return false, fmt.Errorf("the type of output %d is not settled", i)
 			}
@@ -138,7 +145,7 @@ func (d *Def) bind(s *Spec) (half bool, err error) {
 				return false, err
 			}
 			// Constants of whole numbers were written before operator set 9 allowed them.
-			if p, _ := schema.Output(i); !p.Types.Has(s.Out[i]) && s.Node.Op != "Constant" {
+			if !p.Types.Has(s.Out[i]) && s.Node.Op != "Constant" {
 				return false, fmt.Errorf("output %d (%s) would be of %v; allowed are %v", i, p.Name, s.Out[i], p.Types)
 			}
 		}

@@ -19,6 +19,8 @@ type Spec struct {
 	Out []onnx.DType
 	// Const is the inputs' values where they are known before the model runs, else nil.
 	Const []*onnx.Tensor
+	// Body readies a graph of the node's for inputs of the given types; nil where there is no engine to run it.
+	Body func(g *onnx.Graph, in []onnx.DType) (*Body, error)
 
 	attrs op.Values
 	used  map[string]bool

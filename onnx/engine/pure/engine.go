@@ -44,13 +44,5 @@ func (e *pureEngine) Load(m *onnx.Model) (engine.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine pure: %w", err)
 	}
-	s := &session{opts: e.opts, plan: p, env: &kernel.Env{Pool: &kernel.Pool{}, Threads: e.threads}, values: make([]held, p.slots)}
-	for _, st := range p.steps {
-		c := kernel.NewCall(s.env, len(st.in), len(st.out))
-		for i, k := range st.out {
-			c.Want[i] = k >= 0 && p.uses[k] > 0
-		}
-		s.calls = append(s.calls, c)
-	}
-	return s, nil
+	return &session{frame: newFrame(p, &kernel.Env{Pool: &kernel.Pool{}, Threads: e.threads, Stopped: e.opts.Stopped})}, nil
 }

@@ -1,6 +1,7 @@
 package pure
 
 import (
+	"errors"
 	"fmt"
 
 	"fmp/onnx"
@@ -8,9 +9,10 @@ import (
 	"fmp/onnx/pass"
 )
 
-// plan is a model made ready: which kernels run in which order, on which values.
+// plan is a graph made ready: which kernels run in which order, on which values.
 type plan struct {
 	inputs, outputs []onnx.ValueInfo
+	captures        []string       // values that a graph within a node takes from around it; fed behind the inputs
 	slots           int            // number of values
 	slot            map[string]int // by name
 	constants       map[int]*onnx.Tensor
@@ -44,11 +46,30 @@ func compile(m *onnx.Model) (*plan, error) {
 		}
 		m = &inlined
 	}
-	g := m.Graph
 	opset := onnx.ClampInt(m.Opset())
 	if opset < 1 || opset > kernel.MaxOpset {
 		return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: fmt.Sprintf("the model imports opset %d of the standard operators; 1 to %d are known", opset, kernel.MaxOpset)}}}
 	}
+	if secondReading != nil {
+		if err := secondReading(m); err != nil {
+			return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: err.Error()}}}
+		}
+	}
+	c := &compiler{opset: opset, budget: onnx.NewBudget(m)}
+	return c.graph(m.Graph, nil, nil)
+}
+
+// compiler plans the graphs of one model.
+type compiler struct {
+	opset  int
+	budget *onnx.Budget
+}
+
+// scope finds a value around a graph within a node: its element type, and itself where it is constant.
+type scope func(name string) (d onnx.DType, t *onnx.Tensor, ok bool)
+
+// graph plans a graph whose inputs have the given types (nil: those that it declares) within what is around it.
+func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, error) {
 	p := &plan{slot: map[string]int{}, constants: map[int]*onnx.Tensor{}, inputs: g.Inputs, outputs: g.Outputs}
 	types := []onnx.DType{}
 	define := func(name string, d onnx.DType) (int, error) {
@@ -63,11 +84,15 @@ func compile(m *onnx.Model) (*plan, error) {
 		types = append(types, d)
 		return i, nil
 	}
-	for _, v := range g.Inputs {
-		if v.DType == onnx.Undefined {
+	for i, v := range g.Inputs {
+		d := v.DType
+		if in != nil {
+			d = in[i]
+		}
+		if d == onnx.Undefined {
 			return nil, fmt.Errorf("input %q has no element type", v.Name)
 		}
-		if _, err := define(v.Name, v.DType); err != nil {
+		if _, err := define(v.Name, d); err != nil {
 			return nil, fmt.Errorf("input: %w", err)
 		}
 	}
@@ -81,6 +106,33 @@ func compile(m *onnx.Model) (*plan, error) {
 			return nil, fmt.Errorf("initializer: %w", err)
 		}
 		p.constants[i] = t
+	}
+	if around != nil {
+		for _, name := range g.Captures() {
+			if _, ok := p.slot[name]; ok {
+				continue
+			}
+			d, t, ok := around(name)
+			if !ok {
+				return nil, fmt.Errorf("%q is read, which nothing gives a value", name)
+			}
+			i, err := define(name, d)
+			if err != nil {
+				return nil, err
+			}
+			if t != nil {
+				p.constants[i] = t
+			} else {
+				p.captures = append(p.captures, name)
+			}
+		}
+	}
+	find := func(name string) (onnx.DType, *onnx.Tensor, bool) {
+		k, ok := p.slot[name]
+		if !ok {
+			return onnx.Undefined, nil, false
+		}
+		return types[k], p.constants[k], true
 	}
 	produced := map[string]bool{}
 	for _, n := range g.Nodes {
@@ -110,20 +162,32 @@ func compile(m *onnx.Model) (*plan, error) {
 	if refused != nil {
 		return nil, &UnsupportedError{Nodes: refused}
 	}
-	budget := onnx.NewBudget(m)
-	if secondReading != nil {
-		if err := secondReading(m); err != nil {
-			return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: err.Error()}}}
-		}
-	}
 	sorted := &onnx.Graph{Name: g.Name, Nodes: g.Nodes}
 	if err := pass.SortNodes(sorted); err != nil {
 		return nil, err
 	}
 	for _, n := range sorted.Nodes {
-		s := &kernel.Spec{Node: n, Opset: opset}
+		s := &kernel.Spec{Node: n, Opset: c.opset}
 		st := step{node: n}
+		var bodies []*body
+		s.Body = func(g *onnx.Graph, in []onnx.DType) (*kernel.Body, error) {
+			inner, err := c.graph(g, in, find)
+			if err != nil {
+				return nil, err
+			}
+			b := &body{plan: inner}
+			bodies = append(bodies, b)
+			return &kernel.Body{Out: inner.outputs, Run: b.run}, nil
+		}
 		unknown := false
+		for _, name := range n.Reads() {
+			if _, ok := p.slot[name]; !ok && produced[name] {
+				unknown = true // made by a node that was refused
+			}
+		}
+		if unknown {
+			continue
+		}
 		for _, name := range n.Inputs {
 			if name == "" {
 				st.in = append(st.in, -1)
@@ -132,17 +196,10 @@ func compile(m *onnx.Model) (*plan, error) {
 			}
 			k, ok := p.slot[name]
 			if !ok {
-				if produced[name] {
-					unknown = true // made by a node that was refused
-					break
-				}
 				return nil, fmt.Errorf("node %q (%s) reads %q, which nothing gives a value", nodeName(n), n.Op, name)
 			}
 			st.in = append(st.in, k)
 			s.In, s.Const = append(s.In, types[k]), append(s.Const, p.constants[k])
-		}
-		if unknown {
-			continue
 		}
 		// Trailing inputs left out are as good as none.
 		for len(st.in) > 0 && st.in[len(st.in)-1] < 0 {
@@ -150,10 +207,21 @@ func compile(m *onnx.Model) (*plan, error) {
 		}
 		run, err := kernel.Prepare(s)
 		if err != nil {
+			var inner *UnsupportedError
+			if errors.As(err, &inner) {
+				refused = append(refused, inner.Nodes...)
+				continue
+			}
 			refuse(n, err.Error())
 			continue
 		}
 		st.run, st.types = run, s.Out
+		for _, b := range bodies {
+			b.first = len(st.in)
+			for _, name := range b.plan.captures {
+				st.in = append(st.in, p.slot[name])
+			}
+		}
 		for j, name := range n.Outputs {
 			if name == "" {
 				st.out = append(st.out, -1)
@@ -179,7 +247,7 @@ func compile(m *onnx.Model) (*plan, error) {
 			// Weights that are stored in half precision are widened once, not in every run. What cannot be is
 			// left to the run, and so is what would take much more memory than the weights.
 			n := float64(p.constants[st.in[0]].Len())
-			if s.Out[0] != onnx.String && budget.Spend(n*float64(s.Out[0].Size()), n) {
+			if s.Out[0] != onnx.String && c.budget.Spend(n*float64(s.Out[0].Size()), n) {
 				if t, err := evaluate(st, p.constants[st.in[0]]); err == nil {
 					p.constants[st.out[0]] = t
 					continue

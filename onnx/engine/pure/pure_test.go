@@ -252,7 +252,7 @@ func TestRefusals(t *testing.T) {
 		{"too few inputs", one(&onnx.Node{Op: "Add", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"1 inputs", "takes 2 (A, B)"}},
 		{"element type", one(&onnx.Node{Op: "Not", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"float32"}},
 		{"training", one(&onnx.Node{Op: "Dropout", Inputs: []string{"x"}, Outputs: []string{"y", "mask", "more"}}, 17), []string{"3 outputs"}},
-		{"subgraph", one(&onnx.Node{Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: &onnx.Graph{}}}}, 17), []string{"If"}},
+		{"subgraph", one(&onnx.Node{Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: &onnx.Graph{}}}}, 17), []string{"If", "bool"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := newPure(t, 1).Load(c.m)

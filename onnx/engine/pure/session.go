@@ -5,19 +5,91 @@ import (
 	"sync"
 
 	"fmp/onnx"
-	"fmp/onnx/engine"
 	"fmp/onnx/kernel"
 )
 
 // session runs one plan. Runs are serialised by a lock: a session may be shared, to no gain.
 type session struct {
-	mu     sync.Mutex
-	opts   engine.Options
+	mu sync.Mutex
+	*frame
+	closed bool
+}
+
+// frame is a plan with the values of its run.
+type frame struct {
 	plan   *plan
 	env    *kernel.Env
 	calls  []*kernel.Call
 	values []held
-	closed bool
+}
+
+func newFrame(p *plan, env *kernel.Env) *frame {
+	f := &frame{plan: p, env: env, values: make([]held, p.slots)}
+	for _, st := range p.steps {
+		c := kernel.NewCall(env, len(st.in), len(st.out))
+		for i, k := range st.out {
+			c.Want[i] = k >= 0 && p.uses[k] > 0
+		}
+		f.calls = append(f.calls, c)
+	}
+	return f
+}
+
+// body is a graph within a node.
+type body struct {
+	plan  *plan
+	first int // where the node's call has the first of the values that the graph takes from around it
+	frame *frame
+}
+
+// run evaluates the body; see [kernel.Body].
+func (b *body) run(c *kernel.Call, in []*onnx.Tensor) ([]*onnx.Tensor, error) {
+	if b.frame == nil {
+		b.frame = newFrame(b.plan, c.Env())
+	}
+	f := b.frame
+	defer f.drop()
+	if err := f.run(append(in, c.In[b.first:][:len(b.plan.captures)]...)); err != nil {
+		return nil, err
+	}
+	out := make([]*onnx.Tensor, len(b.plan.outputs))
+	for i, o := range b.plan.outputs {
+		v := &f.values[b.plan.slot[o.Name]]
+		if out[i] = v.tensor; v.buffer != nil && v.buffer.refs == 1 {
+			v.buffer = nil // the caller's from now on
+			continue
+		}
+		data, err := f.env.Pool.Get(v.tensor.DType, v.tensor.Len())
+		if err != nil {
+			return nil, err
+		}
+		out[i] = &onnx.Tensor{DType: v.tensor.DType, Shape: v.tensor.Shape, Data: data}
+		kernel.Copy(out[i], v.tensor)
+	}
+	return out, nil
+}
+
+// run evaluates a frame's steps on the values of the plan's inputs and captures, in their order.
+func (f *frame) run(in []*onnx.Tensor) error {
+	p := f.plan
+	for i := range f.values {
+		f.values[i] = held{tensor: p.constants[i], uses: p.uses[i]}
+	}
+	for i, v := range p.inputs {
+		f.values[p.slot[v.Name]].tensor = in[i]
+	}
+	for i, name := range p.captures {
+		f.values[p.slot[name]].tensor = in[len(p.inputs)+i]
+	}
+	for i := range p.steps {
+		if err := f.env.Stopped(); err != nil {
+			return err
+		}
+		if err := f.step(&p.steps[i], f.calls[i]); err != nil {
+			return fmt.Errorf("node %q (%s): %w", nodeName(p.steps[i].node), p.steps[i].node.Op, err)
+		}
+	}
+	return nil
 }
 
 // held is a value while a run lasts.
@@ -57,19 +129,12 @@ func (s *session) Run(feeds, fetch map[string]*onnx.Tensor) (err error) {
 	}
 	p := s.plan
 	defer s.drop()
-	for i := range s.values {
-		s.values[i] = held{tensor: p.constants[i], uses: p.uses[i]}
+	in := make([]*onnx.Tensor, len(p.inputs))
+	for i, v := range p.inputs {
+		in[i] = feeds[v.Name]
 	}
-	for _, v := range p.inputs {
-		s.values[p.slot[v.Name]].tensor = feeds[v.Name]
-	}
-	for i := range p.steps {
-		if err := s.opts.Stopped(); err != nil {
-			return fmt.Errorf("engine pure: %w", err)
-		}
-		if err := s.step(&p.steps[i], s.calls[i]); err != nil {
-			return fmt.Errorf("engine pure: node %q (%s): %w", nodeName(p.steps[i].node), p.steps[i].node.Op, err)
-		}
+	if err := s.run(in); err != nil {
+		return fmt.Errorf("engine pure: %w", err)
 	}
 	for name, dst := range fetch {
 		v := s.values[p.slot[name]].tensor
@@ -174,13 +239,13 @@ func equalShape(a, b []int) bool {
 }
 
 // step runs one node and releases what nobody reads after it.
-func (s *session) step(st *step, c *kernel.Call) error {
+func (f *frame) step(st *step, c *kernel.Call) error {
 	c.Reset()
 	for i, k := range st.in {
 		if k < 0 {
 			continue
 		}
-		v := &s.values[k]
+		v := &f.values[k]
 		c.In[i] = v.tensor
 		// The last reader of a buffer that no other value shares may write into it.
 		c.Overwrite[i] = v.uses == 1 && v.buffer != nil && v.buffer.refs == 1
@@ -195,14 +260,14 @@ func (s *session) step(st *step, c *kernel.Call) error {
 		}
 		var b *buffer
 		if j := c.Alias[i]; j >= 0 {
-			b = s.values[st.in[j]].buffer // nil where the caller or the model owns it
+			b = f.values[st.in[j]].buffer // nil where the caller or the model owns it
 		} else {
 			b = &buffer{data: t.Data}
 		}
 		k := st.out[i]
-		if err != nil || k < 0 || s.plan.uses[k] == 0 {
+		if err != nil || k < 0 || f.plan.uses[k] == 0 {
 			if b != nil && b.refs == 0 {
-				s.env.Pool.Put(b.data)
+				f.env.Pool.Put(b.data)
 			}
 			continue
 		}
@@ -212,7 +277,7 @@ func (s *session) step(st *step, c *kernel.Call) error {
 		if b != nil {
 			b.refs++
 		}
-		s.values[k].tensor, s.values[k].buffer = t, b
+		f.values[k].tensor, f.values[k].buffer = t, b
 	}
 	if err != nil {
 		return err
@@ -221,29 +286,29 @@ func (s *session) step(st *step, c *kernel.Call) error {
 		if k < 0 {
 			continue
 		}
-		v := &s.values[k]
+		v := &f.values[k]
 		if v.uses--; v.uses == 0 {
-			s.release(v)
+			f.release(v)
 		}
 	}
 	return nil
 }
 
-func (s *session) release(v *held) {
+func (f *frame) release(v *held) {
 	if v.buffer != nil {
 		if v.buffer.refs--; v.buffer.refs == 0 {
-			s.env.Pool.Put(v.buffer.data)
+			f.env.Pool.Put(v.buffer.data)
 		}
 	}
 	v.buffer, v.tensor = nil, nil
 }
 
 // drop releases everything at the end of a run, and the calls' hold on the caller's tensors.
-func (s *session) drop() {
-	for i := range s.values {
-		s.release(&s.values[i])
+func (f *frame) drop() {
+	for i := range f.values {
+		f.release(&f.values[i])
 	}
-	for _, c := range s.calls {
+	for _, c := range f.calls {
 		c.Reset()
 	}
 }

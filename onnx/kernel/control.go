@@ -1,0 +1,335 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+// Body is a graph within a node, made ready by the engine.
+type Body struct {
+	Out []onnx.ValueInfo // its outputs, with their element types
+	// Run evaluates it. The results' buffers come from the call's pool and belong to the caller.
+	Run func(c *Call, in []*onnx.Tensor) ([]*onnx.Tensor, error)
+}
+
+// If, Loop, Scan: operators that run graphs of their own, which see the values around them.
+func init() {
+	register(
+		Def{Op: "If", Since: 1, New: newIf},
+		Def{Op: "Loop", Since: 1, New: newLoop},
+		Def{Op: "Scan", Since: 9, New: newScan},
+	)
+}
+
+// body readies the graph in an attribute for inputs of the given types.
+func (s *Spec) body(attr string, in []onnx.DType, outputs int) (*Body, error) {
+	a, ok := s.Node.Attr(attr)
+	switch {
+	case !ok || a.Graph == nil:
+		return nil, fmt.Errorf("the attribute %s holds no graph", attr)
+	case s.Body == nil:
+		return nil, fmt.Errorf("graphs within nodes are not run here")
+	case len(a.Graph.Inputs) != len(in) || len(a.Graph.Outputs) != outputs:
+		return nil, fmt.Errorf("%s takes %d inputs and gives %d outputs where %d and %d are expected", attr, len(a.Graph.Inputs), len(a.Graph.Outputs), len(in), outputs)
+	}
+	s.used[attr] = true
+	return s.Body(a.Graph, in)
+}
+
+// results gives the node's outputs the element types of a body's.
+func (s *Spec) results(out []onnx.ValueInfo) error {
+	for i, v := range out {
+		if s.Out[i] != onnx.Undefined && s.Out[i] != v.DType {
+			return fmt.Errorf("output %d is %v in one branch and %v in the other", i, s.Out[i], v.DType)
+		}
+		s.Out[i] = v.DType
+	}
+	return nil
+}
+
+// If runs then_branch where the condition holds, else else_branch; neither has inputs of its own.
+func newIf(s *Spec) (Kernel, error) {
+	var branches [2]*Body
+	for i, name := range []string{"else_branch", "then_branch"} {
+		b, err := s.body(name, nil, len(s.Out))
+		if err != nil {
+			return nil, err
+		}
+		if err := s.results(b.Out); err != nil {
+			return nil, err
+		}
+		branches[i] = b
+	}
+	return func(c *Call) error {
+		on, err := condition(c.In[0])
+		if err != nil {
+			return err
+		}
+		b := branches[0]
+		if on {
+			b = branches[1]
+		}
+		out, err := b.Run(c, nil)
+		if err != nil {
+			return err
+		}
+		copy(c.Out, out)
+		return nil
+	}, nil
+}
+
+// condition is the element of a boolean tensor of one.
+func condition(t *onnx.Tensor) (bool, error) {
+	if t.Len() != 1 {
+		return false, fmt.Errorf("the condition has shape %v where one element is expected", t.Shape)
+	}
+	return t.Data.([]bool)[0], nil
+}
+
+// Loop runs its body at most M times, as long as the condition holds:
+//
+//	condition, v_1..v_n, scanned_1..scanned_k = body(turn, condition, v_1..v_n)
+//
+// and gives the last v and the scanned values of all turns, one below the other.
+func newLoop(s *Spec) (Kernel, error) {
+	carried := max(0, len(s.In)-2)
+	in := append([]onnx.DType{onnx.Int64, onnx.Bool}, s.In[min(2, len(s.In)):]...)
+	body, err := s.body("body", in, len(s.Out)+1)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.results(body.Out[1:]); err != nil {
+		return nil, err
+	}
+	for i := range carried {
+		if s.Out[i] != in[2+i] {
+			return nil, fmt.Errorf("carried value %d goes in as %v and comes out as %v", i, in[2+i], s.Out[i])
+		}
+	}
+	if body.Out[0].DType != onnx.Bool {
+		return nil, fmt.Errorf("the body's condition is %v where bool is expected", body.Out[0].DType)
+	}
+	return func(c *Call) (err error) {
+		turns, on := int64(-1), true
+		if t := c.in(0); t != nil && len(s.In) > 0 {
+			if t.Len() != 1 {
+				return fmt.Errorf("the number of turns has shape %v where one element is expected", t.Shape)
+			}
+			turns = max(0, t.I64()[0])
+		}
+		if t := c.in(1); t != nil && len(s.In) > 1 {
+			if on, err = condition(t); err != nil {
+				return err
+			}
+		}
+		st := newTurns(c, carried, body.Out[1:])
+		defer st.release()
+		for turn := int64(0); on && turn != turns; turn++ {
+			out, err := st.run(body, []*onnx.Tensor{onnx.Scalar(turn), onnx.Scalar(on)}, 2, nil, 1)
+			if err != nil {
+				return fmt.Errorf("turn %d: %w", turn, err)
+			}
+			on, err = condition(out[0])
+			c.env.Pool.Put(out[0].Data)
+			if err != nil {
+				return err
+			}
+		}
+		return st.finish(2, nil, nil)
+	}, nil
+}
+
+// turns is what a loop has come to: the carried values, and the scanned ones of each turn so far.
+type turns struct {
+	c       *Call
+	carried []*onnx.Tensor // nil before the first turn
+	scanned [][]*onnx.Tensor
+	out     []onnx.ValueInfo // of carried and scanned values
+}
+
+func newTurns(c *Call, carried int, out []onnx.ValueInfo) *turns {
+	return &turns{c: c, carried: make([]*onnx.Tensor, carried), scanned: make([][]*onnx.Tensor, len(out)-carried), out: out}
+}
+
+// run makes one turn: the body is given before, the carried values, which at first are the node's inputs from `first`
+// on, and after; its outputs from skip on are the new carried values and what is scanned.
+func (t *turns) run(body *Body, before []*onnx.Tensor, first int, after []*onnx.Tensor, skip int) ([]*onnx.Tensor, error) {
+	if err := t.c.env.stopped(); err != nil {
+		return nil, err
+	}
+	in := before
+	for i, v := range t.carried {
+		if v == nil {
+			v = t.c.In[first+i]
+		}
+		in = append(in, v)
+	}
+	out, err := body.Run(t.c, append(in, after...))
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range out[skip:] {
+		if k := i - len(t.carried); k >= 0 {
+			t.scanned[k] = append(t.scanned[k], v)
+			continue
+		}
+		if old := t.carried[i]; old != nil {
+			t.c.env.Pool.Put(old.Data)
+		}
+		t.carried[i] = v
+	}
+	return out, nil
+}
+
+// finish makes the node's outputs: the carried values (of no turn: the inputs from first on) and the scanned ones joined
+// along axes, nil for the first, in the order of the turns or, where backward says so, from the last to the first.
+func (t *turns) finish(first int, axes []int, backward []bool) error {
+	for i, v := range t.carried {
+		if v == nil {
+			if err := t.c.View(i, first+i, t.c.In[first+i].Shape); err != nil {
+				return err
+			}
+			continue
+		}
+		t.c.Out[i], t.carried[i] = v, nil
+	}
+	for k, all := range t.scanned {
+		i := len(t.carried) + k
+		var one []int // the shape of what a turn gives
+		if len(all) > 0 {
+			one = all[0].Shape
+		} else {
+			for _, d := range t.out[i].Shape {
+				one = append(one, max(d.Size, 0))
+			}
+		}
+		axis := 0
+		if axes != nil {
+			var err error
+			if axis, err = axisOf(axes[k], len(one)+1); err != nil {
+				return err
+			}
+		}
+		shape := append(append(append([]int{}, one[:axis]...), len(all)), one[axis:]...)
+		out, err := t.c.New(i, t.out[i].DType, shape)
+		if err != nil {
+			return err
+		}
+		inner := product(one[axis:])
+		for at, v := range all {
+			if !sameShape(v.Shape, one) {
+				return fmt.Errorf("a scanned value has shape %v in turn %d and had %v in the first", v.Shape, at, one)
+			}
+			if backward != nil && backward[k] {
+				at = len(all) - 1 - at
+			}
+			for o := range product(one[:axis]) {
+				copyRange(out.Data, (o*len(all)+at)*inner, v.Data, o*inner, inner)
+			}
+		}
+	}
+	return nil
+}
+
+// release gives back what did not become an output.
+func (t *turns) release() {
+	for _, v := range t.carried {
+		if v != nil {
+			t.c.env.Pool.Put(v.Data)
+		}
+	}
+	for _, all := range t.scanned {
+		for _, v := range all {
+			t.c.env.Pool.Put(v.Data)
+		}
+	}
+}
+
+// Scan runs its body for each position of the scanned inputs:
+//
+//	v_1..v_n, scanned_1..scanned_k = body(v_1..v_n, slice of x_1 .. slice of x_m)
+//
+// scan_input_axes and scan_output_axes (0) say which axis is scanned, the directions (0) whether from the end (1).
+func newScan(s *Spec) (Kernel, error) {
+	m := s.int("num_scan_inputs")
+	carried := len(s.In) - m
+	if m < 1 || carried < 0 || carried > len(s.Out) {
+		return nil, fmt.Errorf("num_scan_inputs is %d of %d inputs", m, len(s.In))
+	}
+	body, err := s.body("body", s.In, len(s.Out))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.results(body.Out); err != nil {
+		return nil, err
+	}
+	for i := range carried {
+		if s.Out[i] != s.In[i] {
+			return nil, fmt.Errorf("carried value %d goes in as %v and comes out as %v", i, s.In[i], s.Out[i])
+		}
+	}
+	list := func(name string, n int) ([]int, error) {
+		v := s.ints(name)
+		if v == nil {
+			v = make([]int, n)
+		}
+		if len(v) != n {
+			return nil, fmt.Errorf("%s has %d numbers where %d are expected", name, len(v), n)
+		}
+		return v, nil
+	}
+	var lists [4][]int
+	for i, name := range []string{"scan_input_axes", "scan_input_directions", "scan_output_axes", "scan_output_directions"} {
+		n := m
+		if i > 1 {
+			n = len(s.Out) - carried
+		}
+		if lists[i], err = list(name, n); err != nil {
+			return nil, err
+		}
+	}
+	backward := make([]bool, len(lists[3]))
+	for i, d := range lists[3] {
+		backward[i] = d == 1
+	}
+	return func(c *Call) (err error) {
+		length := -1
+		slices, axes := make([]*onnx.Tensor, m), make([]int, m)
+		for i := range slices {
+			x := c.In[carried+i]
+			if axes[i], err = axisOf(lists[0][i], len(x.Shape)); err != nil {
+				return err
+			}
+			n := x.Shape[axes[i]]
+			if length >= 0 && n != length {
+				return fmt.Errorf("scanned inputs of %d and of %d positions", length, n)
+			}
+			length = n
+			shape := append(append([]int{}, x.Shape[:axes[i]]...), x.Shape[axes[i]+1:]...)
+			buf, err := c.buffer(x.DType, product(shape))
+			if err != nil {
+				return err
+			}
+			slices[i] = &onnx.Tensor{DType: x.DType, Shape: shape, Data: buf}
+		}
+		st := newTurns(c, carried, body.Out)
+		defer st.release()
+		for turn := range length {
+			for i, v := range slices {
+				at := turn
+				if lists[1][i] == 1 {
+					at = length - 1 - turn
+				}
+				inner := product(v.Shape[axes[i]:])
+				for o := range product(v.Shape[:axes[i]]) {
+					copyRange(v.Data, o*inner, c.In[carried+i].Data, (o*length+at)*inner, inner)
+				}
+			}
+			if _, err := st.run(body, nil, 0, slices, 0); err != nil {
+				return fmt.Errorf("position %d: %w", turn, err)
+			}
+		}
+		return st.finish(0, lists[2], backward)
+	}, nil
+}

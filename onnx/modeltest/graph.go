@@ -1,0 +1,124 @@
+package modeltest
+
+import (
+	"strconv"
+	"strings"
+
+	"fmp/onnx"
+)
+
+// Values reads descriptions such as "x:float32[n,3] on:bool[] any:float32"; the last has no shape.
+func Values(text string) []onnx.ValueInfo {
+	var out []onnx.ValueInfo
+	for _, w := range strings.Fields(text) {
+		name, typ, _ := strings.Cut(w, ":")
+		typ, dims, shaped := strings.Cut(strings.TrimSuffix(typ, "]"), "[")
+		v := onnx.ValueInfo{Name: name}
+		for d := onnx.DType(1); v.DType == onnx.Undefined && d < 32; d++ {
+			if d.String() == typ {
+				v.DType = d
+			}
+		}
+		if shaped {
+			v.Shape = []onnx.Dim{}
+			for _, s := range strings.FieldsFunc(dims, func(r rune) bool { return r == ',' }) {
+				if n, err := strconv.Atoi(s); err == nil {
+					v.Shape = append(v.Shape, onnx.Known(n))
+				} else {
+					v.Shape = append(v.Shape, onnx.Symbolic(s))
+				}
+			}
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// Node makes a node from names apart by spaces; "_" is a value left out.
+func Node(op, in, out string, attrs ...onnx.Attr) *onnx.Node {
+	names := func(text string) []string {
+		f := strings.Fields(text)
+		for i, s := range f {
+			if s == "_" {
+				f[i] = ""
+			}
+		}
+		return f
+	}
+	n := &onnx.Node{Op: op, Inputs: names(in), Outputs: names(out), Attrs: attrs}
+	n.Name = op + " " + out
+	return n
+}
+
+// Graph makes a graph; in and out are as for [Values].
+func Graph(in, out string, inits map[string]*onnx.Tensor, nodes ...*onnx.Node) *onnx.Graph {
+	if inits == nil {
+		inits = map[string]*onnx.Tensor{}
+	}
+	return &onnx.Graph{Name: "graph", Inputs: Values(in), Outputs: Values(out), Initializers: inits, Nodes: nodes}
+}
+
+// Body makes an attribute that is a graph.
+func Body(name string, g *onnx.Graph) onnx.Attr {
+	g.Name = name
+	return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: g}
+}
+
+// Control lists models of If, Loop and Scan with values for their inputs, by name: captures of the values around, conditions
+// that end a loop, no turns at all, scanned axes and directions, graphs in graphs.
+func Control() map[string]Case {
+	f := func(shape []int, v ...float32) *onnx.Tensor { return onnx.NewTensor(v, shape...) }
+	x := f([]int{3}, -1, .5, 2)
+	half := map[string]*onnx.Tensor{"half": onnx.Scalar[float32](.5)}
+	branch := func(name, op string) onnx.Attr {
+		return Body(name, Graph("", name+"_out:float32[3]", nil, Node(op, "h", name+"_h"), Node("Mul", name+"_h x", name+"_out")))
+	}
+	choice := Graph("x:float32[3] which:bool[]", "y:float32[3]", nil,
+		Node("Tanh", "x", "h"), Node("If", "which", "y", branch("then_branch", "Exp"), branch("else_branch", "Neg")))
+	power := func(turns string) *onnx.Graph {
+		return Graph("x:float32[3] w:float32[3] turns:int64[]", "y:float32[3] all:float32[t,3]", nil,
+			Node("Sin", "w", "s"),
+			Node("Loop", turns+" _ x", "y all", Body("body", Graph("i:int64[] on:bool[] v:float32[3]", "on2:bool[] v2:float32[3] scanned:float32[3]", half,
+				Node("Identity", "on", "on2"), Node("Mul", "v s", "p"), Node("Add", "p half", "v2"), Node("Mul", "v2 v", "scanned")))))
+	}
+	until := Graph("x:float32[3] w:float32[3]", "y:float32[3] n:int64[] all:float32[t]", map[string]*onnx.Tensor{"big": onnx.Scalar[float32](30), "most": onnx.Scalar[int64](40), "zero": onnx.Scalar[int64](0), "one": onnx.Scalar[int64](1)},
+		Node("Loop", "most _ x zero", "y n all", Body("body", Graph("i:int64[] on:bool[] v:float32[3] k:int64[]", "on2:bool[] v2:float32[3] k2:int64[] norm:float32[]", nil,
+			Node("Mul", "v w", "v2"), Node("ReduceSumSquare", "v2", "norm", onnx.IntAttr("keepdims", 0)), Node("Less", "norm big", "on2"), Node("Add", "k one", "k2")))))
+	cell := func() *onnx.Graph {
+		return Graph("h:float32[2] xt:float32[2,3]", "h2:float32[2] yt:float32[2]", nil,
+			Node("MatMul", "xt w", "p"), Node("Add", "p h", "q"), Node("Tanh", "q", "h2"), Node("Mul", "h2 h", "yt"))
+	}
+	scan := func(attrs ...onnx.Attr) *onnx.Graph {
+		return Graph("h0:float32[2] x:float32[2,4,3] w:float32[3]", "hn:float32[2] y:float32", nil,
+			Node("Scan", "h0 x", "hn y", append(attrs, onnx.IntAttr("num_scan_inputs", 1), Body("body", cell()))...))
+	}
+	nested := Graph("x:float32[3] which:bool[] turns:int64[]", "y:float32[3]", nil,
+		Node("Loop", "turns _ x", "y", Body("body", Graph("i:int64[] on:bool[] v:float32[3]", "on2:bool[] v2:float32[3]", nil,
+			Node("Identity", "on", "on2"), Node("Mul", "v x", "vx"),
+			Node("If", "which", "u", Body("then_branch", Graph("", "a:float32[3]", nil, Node("Sin", "vx", "a"))), Body("else_branch", Graph("", "b:float32[3]", nil, Node("Add", "vx x", "b")))),
+			Node("Add", "u v", "v2")))))
+	h0, seq, w := f([]int{2}, .1, -.3), onnx.ZerosF32(2, 4, 3), f([]int{3}, .4, -.7, 1.1)
+	for i := range seq.F32() {
+		seq.F32()[i] = float32(i%7)/5 - .5
+	}
+	yes, no, n := onnx.Scalar(true), onnx.Scalar(false), onnx.Scalar[int64]
+	type feeds = map[string]*onnx.Tensor
+	return map[string]Case{
+		"If true":           {choice, feeds{"x": x, "which": yes}},
+		"If false":          {choice, feeds{"x": x, "which": no}},
+		"Loop":              {power("turns"), feeds{"x": x, "w": w, "turns": n(4)}},
+		"Loop of no turns":  {power("turns"), feeds{"x": x, "w": w, "turns": n(0)}},
+		"Loop until":        {until, feeds{"x": x, "w": f([]int{3}, 1.5, -1.2, 1.8)}},
+		"Scan":              {scan(onnx.IntsAttr("scan_input_axes", 1)), feeds{"h0": h0, "x": seq, "w": w}},
+		"Scan backward":     {scan(onnx.IntsAttr("scan_input_axes", -2), onnx.IntsAttr("scan_input_directions", 1), onnx.IntsAttr("scan_output_axes", -1)), feeds{"h0": h0, "x": seq, "w": w}},
+		"Scan to the front": {scan(onnx.IntsAttr("scan_input_axes", 1), onnx.IntsAttr("scan_output_directions", 1), onnx.IntsAttr("scan_output_axes", 1)), feeds{"h0": h0, "x": seq, "w": w}},
+		"nested true":       {nested, feeds{"x": x, "which": yes, "turns": n(3)}},
+		"nested false":      {nested, feeds{"x": x, "which": no, "turns": n(2)}},
+	}
+}
+
+// Case is a graph with values for its inputs.
+type Case struct {
+	Graph *onnx.Graph
+	Feeds map[string]*onnx.Tensor
+}
