@@ -5,7 +5,7 @@
 #     assets/train.sh DATASET [KIND...]    (digits, digits-color, mnist, cifar10, cifar100; default: all kinds)
 #
 # KIND is conjugate (half a minute), predictor, embedding (tens of minutes) or client.
-# run from the root of the repository, with bin/fmp built and assets/models/DATASET/extractor.onnx there.
+# Wants zstd for the last. Run from the root of the repository, with bin/fmp built and assets/models/DATASET/extractor.onnx there.
 # Logs and drawings of the trainings go to docs/results/training. Run again, it goes on where it was stopped.
 set -e
 data=${1:?name a data set}
@@ -30,6 +30,8 @@ mkdir -p "$logs"
 for kind in $kinds; do
 	if test "$kind" = client; then
 		bin/fmp fuse --dataset "$data" --extractor "$extractor" --set conjugate.model="$dir/conjugate.onnx" --upload class-means -o "$dir/client.onnx"
+		zstd -q -f -19 --patch-from="$extractor" "$dir/client.onnx" -o "$dir/client.onnx.zst" # what it adds to the extractor
+		rm "$dir/client.onnx"
 		continue
 	fi
 	case $kind in

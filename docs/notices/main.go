@@ -48,6 +48,9 @@ var programs = []struct {
 	{"fmp-edge", []string{"linux", "darwin", "windows"}},
 }
 
+// outlined are fonts that fmp holds the digits' outlines of (featurize/digits/outlines.txt).
+var outlined = []string{"codeberg.org/go-fonts/dejavu/dejavusans", "codeberg.org/go-fonts/latin-modern/lmroman10regular", "golang.org/x/image/font/gofont/goregular"}
+
 // embedded is what is derived from the work of others and is no module.
 const embedded = `Besides modules:
 
@@ -145,7 +148,11 @@ var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|copyright|
 
 // list adds the modules of one program on one system.
 func list(root, program, system string, mods map[string]*module) error {
-	cmd := exec.Command("go", "list", "-deps", "-json=Dir,Standard,Module", "./cmd/"+program)
+	args := []string{"list", "-deps", "-json=Dir,Standard,Module", "./cmd/" + program}
+	if program == "fmp" {
+		args = append(args, outlined...)
+	}
+	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	cgo := "CGO_ENABLED=1"
 	if program == "fmp-edge" {

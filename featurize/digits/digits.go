@@ -96,18 +96,20 @@ func Draw(ctx context.Context, c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	train, err := trainGlyphs()
+	all, err := faces()
 	if err != nil {
-		return nil, fmt.Errorf("digits: %w", err)
-	}
-	test, err := testGlyphs()
-	if err != nil {
-		return nil, fmt.Errorf("digits: %w", err)
+		return nil, err
 	}
 	s := &Set{}
 	s.Side, s.Channels = c.Variant.size()
 	var done atomic.Int64
-	part := func(name string, n int, glyphs [][10]outline) (Part, error) {
+	part := func(name string, n int) (Part, error) {
+		var mine []face
+		for _, f := range all {
+			if f.split == name {
+				mine = append(mine, f)
+			}
+		}
 		size := s.Side * s.Side * s.Channels
 		p := Part{Pix: make([]uint8, n*size), Labels: make([]uint8, n)}
 		g, ctx := errgroup.WithContext(ctx)
@@ -124,7 +126,7 @@ func Draw(ctx context.Context, c Config) (*Set, error) {
 					y := r.IntN(10)
 					p.Labels[i] = uint8(y)
 					dst := p.Pix[i*size : (i+1)*size]
-					glyph := glyphs[r.IntN(len(glyphs))][y]
+					glyph := mine[r.IntN(len(mine))].digits[y]
 					if c.Variant == Color {
 						pen.color(r, glyph, dst)
 					} else {
@@ -139,10 +141,10 @@ func Draw(ctx context.Context, c Config) (*Set, error) {
 		}
 		return p, g.Wait()
 	}
-	if s.Train, err = part("train", c.Train, train); err != nil {
+	if s.Train, err = part("train", c.Train); err != nil {
 		return nil, err
 	}
-	if s.Test, err = part("test", c.Test, test); err != nil {
+	if s.Test, err = part("test", c.Test); err != nil {
 		return nil, err
 	}
 	return s, nil

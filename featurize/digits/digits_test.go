@@ -10,14 +10,16 @@ import (
 )
 
 func TestTypefacesAreDisjoint(t *testing.T) {
-	train := map[string]bool{}
-	for _, f := range trainFaces {
-		train[f.typeface] = true
+	all, err := faces()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, f := range testFaces {
-		if train[f.typeface] {
+	split := map[string]string{}
+	for _, f := range all {
+		if s, ok := split[f.typeface]; ok && s != f.split {
 			t.Errorf("typeface %s is in both splits", f.typeface)
 		}
+		split[f.typeface] = f.split
 	}
 }
 

@@ -1,85 +1,29 @@
 package digits
 
 import (
+	_ "embed"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 
-	"codeberg.org/go-fonts/dejavu/dejavusans"
-	"codeberg.org/go-fonts/dejavu/dejavusansbold"
-	"codeberg.org/go-fonts/dejavu/dejavusansextralight"
-	"codeberg.org/go-fonts/dejavu/dejavusansmono"
-	"codeberg.org/go-fonts/dejavu/dejavusansmonooblique"
-	"codeberg.org/go-fonts/dejavu/dejavuserif"
-	"codeberg.org/go-fonts/dejavu/dejavuserifbold"
-	"codeberg.org/go-fonts/dejavu/dejavuserifitalic"
-	"codeberg.org/go-fonts/latin-modern/lmmono10italic"
-	"codeberg.org/go-fonts/latin-modern/lmmono10regular"
-	"codeberg.org/go-fonts/latin-modern/lmmonolt10bold"
-	"codeberg.org/go-fonts/latin-modern/lmroman10bold"
-	"codeberg.org/go-fonts/latin-modern/lmroman10italic"
-	"codeberg.org/go-fonts/latin-modern/lmroman10regular"
-	"codeberg.org/go-fonts/latin-modern/lmromandunh10regular"
-	"codeberg.org/go-fonts/latin-modern/lmsans10bold"
-	"codeberg.org/go-fonts/latin-modern/lmsans10oblique"
-	"codeberg.org/go-fonts/latin-modern/lmsans10regular"
-	"codeberg.org/go-fonts/latin-modern/lmsansdemicond10regular"
-	"codeberg.org/go-fonts/latin-modern/lmsansquot8regular"
-	"codeberg.org/go-fonts/liberation/liberationmonobold"
-	"codeberg.org/go-fonts/liberation/liberationmonoitalic"
-	"codeberg.org/go-fonts/liberation/liberationmonoregular"
-	"codeberg.org/go-fonts/liberation/liberationsansbold"
-	"codeberg.org/go-fonts/liberation/liberationsansbolditalic"
-	"codeberg.org/go-fonts/liberation/liberationsansitalic"
-	"codeberg.org/go-fonts/liberation/liberationsansregular"
-	"codeberg.org/go-fonts/liberation/liberationserifbold"
-	"codeberg.org/go-fonts/liberation/liberationserifbolditalic"
-	"codeberg.org/go-fonts/liberation/liberationserifitalic"
-	"codeberg.org/go-fonts/liberation/liberationserifregular"
-	"golang.org/x/image/font"
-	"golang.org/x/image/font/gofont/gobold"
-	"golang.org/x/image/font/gofont/gobolditalic"
-	"golang.org/x/image/font/gofont/goitalic"
-	"golang.org/x/image/font/gofont/gomono"
-	"golang.org/x/image/font/gofont/gomonobold"
-	"golang.org/x/image/font/gofont/goregular"
 	"golang.org/x/image/font/sfnt"
 	"golang.org/x/image/math/fixed"
 )
 
-// face is one font: a typeface ("Go", "DejaVu Sans") in one style.
-type face struct {
-	typeface, style string
-	data            []byte
-}
+// outlines are the ten digits of every face, as fonts draw them at 256 pixels an em: a line "split, typeface, style", then
+// for each digit a path in the commands of SVG (M, L, Q and C, absolute), in sixty-fourths of a pixel. The whole fonts would
+// be 6 MB of the program.
+//
+//go:embed outlines.txt
+var outlines string
 
-// The typefaces of training images and of test images have no member in common.
-var (
-	trainFaces = []face{
-		{"Go", "regular", goregular.TTF}, {"Go", "bold", gobold.TTF},
-		{"Go", "italic", goitalic.TTF}, {"Go", "bold italic", gobolditalic.TTF},
-		{"Go Mono", "regular", gomono.TTF}, {"Go Mono", "bold", gomonobold.TTF},
-		{"Liberation Sans", "regular", liberationsansregular.TTF}, {"Liberation Sans", "bold", liberationsansbold.TTF},
-		{"Liberation Sans", "italic", liberationsansitalic.TTF}, {"Liberation Sans", "bold italic", liberationsansbolditalic.TTF},
-		{"Liberation Serif", "regular", liberationserifregular.TTF}, {"Liberation Serif", "bold", liberationserifbold.TTF},
-		{"Liberation Serif", "italic", liberationserifitalic.TTF}, {"Liberation Serif", "bold italic", liberationserifbolditalic.TTF},
-		{"Latin Modern Roman", "regular", lmroman10regular.TTF}, {"Latin Modern Roman", "bold", lmroman10bold.TTF},
-		{"Latin Modern Roman", "italic", lmroman10italic.TTF}, {"Latin Modern Roman", "Dunhill", lmromandunh10regular.TTF},
-		{"Latin Modern Mono", "regular", lmmono10regular.TTF}, {"Latin Modern Mono", "italic", lmmono10italic.TTF},
-		{"Latin Modern Mono", "bold", lmmonolt10bold.TTF},
-		{"DejaVu Sans Mono", "regular", dejavusansmono.TTF}, {"DejaVu Sans Mono", "oblique", dejavusansmonooblique.TTF},
-	}
-	testFaces = []face{
-		{"DejaVu Sans", "regular", dejavusans.TTF}, {"DejaVu Sans", "bold", dejavusansbold.TTF},
-		{"DejaVu Sans", "extra light", dejavusansextralight.TTF},
-		{"DejaVu Serif", "regular", dejavuserif.TTF}, {"DejaVu Serif", "bold", dejavuserifbold.TTF},
-		{"DejaVu Serif", "italic", dejavuserifitalic.TTF},
-		{"Liberation Mono", "regular", liberationmonoregular.TTF}, {"Liberation Mono", "bold", liberationmonobold.TTF},
-		{"Liberation Mono", "italic", liberationmonoitalic.TTF},
-		{"Latin Modern Sans", "regular", lmsans10regular.TTF}, {"Latin Modern Sans", "bold", lmsans10bold.TTF},
-		{"Latin Modern Sans", "oblique", lmsans10oblique.TTF}, {"Latin Modern Sans", "demi condensed", lmsansdemicond10regular.TTF},
-		{"Latin Modern Sans", "quotation", lmsansquot8regular.TTF},
-	}
-)
+// face is one font: a typeface ("Go", "DejaVu Sans") in one style. The typefaces of training images and of test images
+// have no member in common.
+type face struct {
+	split, typeface, style string
+	digits                 [10]outline
+}
 
 // pt is a point of the plane; y points down, as in images.
 type pt struct{ x, y float64 }
@@ -88,50 +32,72 @@ type pt struct{ x, y float64 }
 // height 1 and is centred at the origin.
 type outline [][]pt
 
-// glyphs holds the outlines of the ten digits in each face of a split.
-var (
-	trainGlyphs = sync.OnceValues(func() ([][10]outline, error) { return loadGlyphs(trainFaces) })
-	testGlyphs  = sync.OnceValues(func() ([][10]outline, error) { return loadGlyphs(testFaces) })
-)
-
-func loadGlyphs(faces []face) ([][10]outline, error) {
-	out := make([][10]outline, len(faces))
-	for i, f := range faces {
-		for d := range 10 {
-			o, err := glyph(f.data, rune('0'+d))
-			if err != nil {
-				return nil, fmt.Errorf("digit %d of %s %s: %w", d, f.typeface, f.style, err)
-			}
-			out[i][d] = o
+// faces are all that come with the program.
+var faces = sync.OnceValues(func() ([]face, error) {
+	lines := strings.Split(strings.TrimSuffix(outlines, "\n"), "\n")
+	if len(lines)%11 != 0 {
+		return nil, fmt.Errorf("digits: outlines of %d lines, not 11 a face", len(lines))
+	}
+	var out []face
+	for ; len(lines) > 0; lines = lines[11:] {
+		name := strings.Split(lines[0], ", ")
+		if len(name) != 3 {
+			return nil, fmt.Errorf("digits: face %q is not a split, a typeface and a style", lines[0])
 		}
+		f := face{split: name[0], typeface: name[1], style: name[2]}
+		for d := range f.digits {
+			segments, err := parsePath(lines[1+d])
+			if err == nil {
+				f.digits[d], err = flatten(segments)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("digits: digit %d of %s %s: %w", d, f.typeface, f.style, err)
+			}
+		}
+		out = append(out, f)
+	}
+	return out, nil
+})
+
+// commands of a path, each with the points that follow its letter.
+var commands = map[sfnt.SegmentOp]struct {
+	letter byte
+	points int
+}{sfnt.SegmentOpMoveTo: {'M', 1}, sfnt.SegmentOpLineTo: {'L', 1}, sfnt.SegmentOpQuadTo: {'Q', 2}, sfnt.SegmentOpCubeTo: {'C', 3}}
+
+func parsePath(line string) (sfnt.Segments, error) {
+	var out sfnt.Segments
+	words := strings.Fields(line)
+next:
+	for len(words) > 0 {
+		for op, c := range commands {
+			if words[0] != string(c.letter) || len(words) < 1+2*c.points {
+				continue
+			}
+			s := sfnt.Segment{Op: op}
+			for i, w := range words[1 : 1+2*c.points] {
+				v, err := strconv.ParseInt(w, 10, 32)
+				if err != nil {
+					return nil, err
+				}
+				if p := &s.Args[i/2]; i%2 == 0 {
+					p.X = fixed.Int26_6(v)
+				} else {
+					p.Y = fixed.Int26_6(v)
+				}
+			}
+			out, words = append(out, s), words[1+2*c.points:]
+			continue next
+		}
+		return nil, fmt.Errorf("%q and %d words after it are no command of a path", words[0], len(words)-1)
 	}
 	return out, nil
 }
 
-// glyph is the outline of one character, its curves cut into short lines so that a warp bends it.
-func glyph(ttf []byte, r rune) (outline, error) {
-	f, err := sfnt.Parse(ttf)
-	if err != nil {
-		return nil, err
-	}
-	var buf sfnt.Buffer
-	g, err := f.GlyphIndex(&buf, r)
-	if err != nil {
-		return nil, err
-	}
-	if g == 0 {
-		return nil, fmt.Errorf("the font has no such character")
-	}
-	const ppem = 256
-	b, _, err := f.GlyphBounds(&buf, g, fixed.I(ppem), font.HintingNone)
-	if err != nil {
-		return nil, err
-	}
-	segs, err := f.LoadGlyph(&buf, g, fixed.I(ppem), nil)
-	if err != nil {
-		return nil, err
-	}
+// flatten cuts the curves of one character into short lines, so that a warp bends them.
+func flatten(segs sfnt.Segments) (outline, error) {
 	toPt := func(p fixed.Point26_6) pt { return pt{float64(p.X) / 64, float64(p.Y) / 64} }
+	b := segs.Bounds()
 	lo, hi := toPt(b.Min), toPt(b.Max)
 	h := hi.y - lo.y
 	if !(h > 0) {
