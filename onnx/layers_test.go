@@ -9,7 +9,7 @@ import (
 // layers lists the packages from the lowest to the highest; those of one line do not use each other.
 var layers = []string{
 	"alloctest atomicfile dense onnxpb regularfile suggest .",
-	"op npy engine",
+	"op npy engine message",
 	"kernel check serde",
 	"shape",
 	"build pass",

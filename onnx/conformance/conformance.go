@@ -13,10 +13,9 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/message"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
@@ -250,7 +249,7 @@ func ReadTensor(path string) (*onnx.Tensor, error) {
 // DecodeTensor decodes a serialised TensorProto.
 func DecodeTensor(data []byte) (*onnx.Tensor, error) {
 	var p onnxpb.TensorProto
-	if err := proto.Unmarshal(data, &p); err != nil {
+	if err := message.Unmarshal(data, &p, 0); err != nil {
 		return nil, fmt.Errorf("not a serialised TensorProto: %w", err)
 	}
 	return serde.TensorFromProto(&p)
@@ -271,7 +270,7 @@ func rawOps(path string) ([]string, int64) {
 		return nil, 0
 	}
 	var p onnxpb.ModelProto
-	if err := proto.Unmarshal(data, &p); err != nil || p.Graph == nil {
+	if err := message.Unmarshal(data, &p, 0); err != nil || p.Graph == nil {
 		return nil, 0
 	}
 	seen := map[string]bool{}

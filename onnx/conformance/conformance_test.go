@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -216,6 +217,7 @@ func FuzzDecodeTensor(f *testing.F) {
 		}
 		f.Add(data)
 	}
+	f.Add(bytes.Repeat([]byte{10, 1, 1}, 1000)) // dimensions in pieces
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var x *onnx.Tensor
 		var err error

@@ -13,6 +13,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/message"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/regularfile"
 )
@@ -67,7 +68,7 @@ func Unmarshal(data []byte) (*onnx.Model, error) {
 
 func decode(data []byte) (*onnxpb.ModelProto, error) {
 	var p onnxpb.ModelProto
-	if err := (proto.UnmarshalOptions{RecursionLimit: maxMessages}).Unmarshal(data, &p); err != nil {
+	if err := message.Unmarshal(data, &p, maxMessages); err != nil {
 		if what := foreignFormat(data); what != "" {
 			return nil, fmt.Errorf("not an ONNX model: %s", what)
 		}

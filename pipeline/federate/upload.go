@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fmp/onnx"
+	"fmp/onnx/message"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/uploadpb"
@@ -223,7 +224,7 @@ func decode(data []byte, want Expect) (*Upload, error) {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
 	}
 	var m uploadpb.Upload
-	if err := proto.Unmarshal(data, &m); err != nil {
+	if err := message.Unmarshal(data, &m, 0); err != nil {
 		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
 	}
 	if m.Format != Format {

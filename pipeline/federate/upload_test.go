@@ -270,6 +270,22 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
+// inPieces is an upload whose points have n dimensions, each in a piece of its own.
+func inPieces(n int) []byte {
+	const points = 9 // the field's number
+	return protowire.AppendBytes(protowire.AppendTag(nil, points, protowire.BytesType), bytes.Repeat([]byte{10, 1, 1}, n))
+}
+
+// Such an upload of 900 kB took the server a minute and 300 GB.
+func TestDecodePieces(t *testing.T) {
+	data := inPieces(300_000)
+	alloctest.AtMost(t, len(data), func() {
+		if _, err := Decode(data, Expect{}); err == nil || !strings.Contains(err.Error(), "dims comes in more than 16 pieces") {
+			t.Error(err)
+		}
+	})
+}
+
 // FuzzDecode: whatever is read can be written and read again, and takes at most 400 bytes of memory for each byte of the
 // message. With seal the checksum is made right first: no fuzzer guesses it, and what lies behind it must stand hostile numbers too.
 func FuzzDecode(f *testing.F) {
@@ -284,6 +300,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(data[:len(data)/2], false)
 	}
 	f.Add([]byte{}, false)
+	f.Add(inPieces(100), false)
 	f.Add([]byte{0x08, 0x01, 0x40, 0xff, 0xff, 0xff, 0xff, 0x0f}, true)
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
 		var m uploadpb.Upload
