@@ -12,6 +12,7 @@ import (
 	"fmp/onnx/grad"
 	"fmp/onnx/kernel"
 	"fmp/onnx/op"
+	"fmp/onnx/pass"
 	"fmp/onnx/shape"
 )
 
@@ -43,10 +44,13 @@ func Has(name string, part Part) bool {
 	case Shape:
 		return shape.HasRule(name)
 	case Kernel:
-		return kernel.Opsets(name) != ""
+		return kernel.Opsets(name) != "" || recurrent(name)
 	}
 	return slices.Contains(grad.Operators(), name) || grad.IsConstant(name)
 }
+
+// recurrent says whether the pure engine spells an operator out in others.
+func recurrent(name string) bool { return pass.IsRecurrent(&onnx.Node{Op: name}) }
 
 // Missing is why an operator lacks a part; "" where it has it.
 func Missing(name string, part Part) string {
@@ -80,7 +84,6 @@ var missing = []struct {
 	{Kernel, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Kernel, texts, "text; engine ort runs it"},
 	{Kernel, random, "draws at random: no two runs, and no two engines, agree"},
-	{Kernel, "GRU LSTM RNN", "a recurrent layer; engine ort runs it"},
 	{Kernel, signals, "signals; engine ort runs it"},
 	{Kernel, "AffineGrid CenterCropPad Col2Im DeformConv Det ImageDecoder MaxRoiPool MaxUnpool QLinearConv RoiAlign Unique", "no kernel yet; engine ort runs it"},
 
@@ -102,6 +105,8 @@ func Cell(name string, part Part) string {
 	switch {
 	case !Has(name, part):
 		return "–"
+	case part == Kernel && recurrent(name):
+		return fmt.Sprintf("%d-%d", onnx.MinOpset, onnx.MaxOpset)
 	case part == Kernel:
 		return kernel.Opsets(name)
 	case part == Gradient && grad.IsConstant(name):

@@ -1,6 +1,8 @@
 package modeltest
 
 import (
+	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -115,6 +117,67 @@ func Control() map[string]Case {
 		"nested true":       {nested, feeds{"x": x, "which": yes, "turns": n(3)}},
 		"nested false":      {nested, feeds{"x": x, "which": no, "turns": n(2)}},
 	}
+}
+
+// Recurrent lists graphs of one recurrent layer, of five steps of two sequences of three features and a state of four, by
+// name: each operator in all directions and with everything that it may have besides.
+func Recurrent() map[string]Case {
+	const steps, batch, features, hidden = 5, 2, 3, 4
+	cases := map[string]Case{}
+	add := func(name, op, direction string, lens, states bool, attrs ...onnx.Attr) {
+		gates, dirs := map[string]int{"RNN": 1, "GRU": 3, "LSTM": 4}[op], 1
+		if direction == "bidirectional" {
+			dirs = 2
+		}
+		count := 0
+		draw := func(shape ...int) *onnx.Tensor {
+			t := onnx.ZerosF32(shape...)
+			for i := range t.F32() {
+				t.F32()[i] = float32(math.Sin(float64(count*count+3*count))) * .8
+				count++
+			}
+			return t
+		}
+		feeds := map[string]*onnx.Tensor{"x": draw(steps, batch, features), "w": draw(dirs, gates*hidden, features), "r": draw(dirs, gates*hidden, hidden)}
+		in := fmt.Sprintf("x:float32[%d,%d,%d] w:float32[%d,%d,%d] r:float32[%d,%d,%d]", steps, batch, features, dirs, gates*hidden, features, dirs, gates*hidden, hidden)
+		names := "x w r _ _"
+		if lens {
+			feeds["lens"], names = onnx.Vector[int32](3, steps), "x w r _ lens"
+			in += fmt.Sprintf(" lens:int32[%d]", batch)
+		}
+		if states {
+			feeds["b"], feeds["h"] = draw(dirs, 2*gates*hidden), draw(dirs, batch, hidden)
+			names = strings.Replace(names, "r _", "r b", 1) + " h"
+			in += fmt.Sprintf(" b:float32[%d,%d] h:float32[%d,%d,%d]", dirs, 2*gates*hidden, dirs, batch, hidden)
+			if op == "LSTM" {
+				feeds["c"], feeds["p"] = draw(dirs, batch, hidden), draw(dirs, 3*hidden)
+				names += " c p"
+				in += fmt.Sprintf(" c:float32[%d,%d,%d] p:float32[%d,%d]", dirs, batch, hidden, dirs, 3*hidden)
+			}
+		}
+		out, outs := "y:float32 yh:float32", "y yh"
+		if op == "LSTM" {
+			out, outs = out+" yc:float32", outs+" yc"
+		}
+		attrs = append(attrs, onnx.StrAttr("direction", direction), onnx.IntAttr("hidden_size", hidden))
+		cases[strings.TrimSpace(op+" "+direction+" "+name)] = Case{Graph(in, out, nil, Node(op, names, outs, attrs...)), feeds}
+	}
+	for _, op := range []string{"RNN", "GRU", "LSTM"} {
+		for _, direction := range []string{"forward", "reverse", "bidirectional"} {
+			add("", op, direction, false, false)
+			add("with all inputs", op, direction, true, true)
+		}
+		add("clipped", op, "forward", true, true, onnx.FloatAttr("clip", .4))
+	}
+	add("reset after", "GRU", "bidirectional", true, true, onnx.IntAttr("linear_before_reset", 1))
+	add("coupled", "LSTM", "forward", false, true, onnx.IntAttr("input_forget", 1))
+	strs := func(v ...string) onnx.Attr {
+		return onnx.Attr{Name: "activations", Kind: onnx.AttrStrings, Strs: v}
+	}
+	add("other activations", "LSTM", "reverse", false, true, strs("HardSigmoid", "Elu", "Softsign"), onnx.FloatsAttr("activation_alpha", .3, .7), onnx.FloatsAttr("activation_beta", .4))
+	add("affine", "RNN", "forward", false, true, strs("Affine"), onnx.FloatsAttr("activation_alpha", .9), onnx.FloatsAttr("activation_beta", .1))
+	add("scaled", "GRU", "forward", false, true, strs("LeakyRelu", "ScaledTanh"), onnx.FloatsAttr("activation_alpha", .2, .7), onnx.FloatsAttr("activation_beta", .4))
+	return cases
 }
 
 // Case is a graph with values for its inputs.

@@ -5,6 +5,7 @@ package pure_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 
 	"fmp/onnx"
@@ -16,7 +17,9 @@ import (
 // Graphs within nodes give what the ONNX Runtime gives, twice in one session.
 func TestControlFlow(t *testing.T) {
 	own, reference := engines(t, 1)
-	for name, c := range modeltest.Control() {
+	cases := modeltest.Control()
+	maps.Copy(cases, modeltest.Recurrent())
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			m := onnx.NewModel(c.Graph)
 			want := run(t, reference, m, c.Feeds)

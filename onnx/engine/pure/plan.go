@@ -3,9 +3,11 @@ package pure
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/kernel"
+	"fmp/onnx/op"
 	"fmp/onnx/pass"
 )
 
@@ -45,6 +47,12 @@ func compile(m *onnx.Model) (*plan, error) {
 			return nil, err
 		}
 		m = &inlined
+	}
+	if v := m.Opset(); v >= onnx.MinOpset && v < 9 && slices.ContainsFunc(m.Graph.Nodes, pass.IsRecurrent) {
+		m = onnx.Clone(m) // recurrent layers are spelt out in operators of set 9
+		if err := pass.Upgrade(m, 9); err != nil {
+			return nil, err
+		}
 	}
 	opset := onnx.ClampInt(m.Opset())
 	if opset < 1 || opset > kernel.MaxOpset {
@@ -155,7 +163,7 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 		switch {
 		case n.Domain != "":
 			refuse(n, "operators of this domain are not supported")
-		case kernel.Opsets(n.Op) == "":
+		case kernel.Opsets(n.Op) == "" && !pass.IsRecurrent(n):
 			refuse(n, "the operator is not supported")
 		}
 	}
@@ -166,7 +174,17 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 	if err := pass.SortNodes(sorted); err != nil {
 		return nil, err
 	}
-	for _, n := range sorted.Nodes {
+	for queue := sorted.Nodes; len(queue) > 0; {
+		n := queue[0]
+		if queue = queue[1:]; pass.IsRecurrent(n) {
+			spelt, err := c.recurrent(n, find, produced)
+			if err != nil {
+				refuse(n, err.Error())
+				continue
+			}
+			queue = append(spelt, queue...)
+			continue
+		}
 		s := &kernel.Spec{Node: n, Opset: c.opset}
 		st := step{node: n}
 		var bodies []*body
@@ -290,6 +308,29 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 		}
 	}
 	return p, nil
+}
+
+// recurrent spells out a recurrent layer, under names that produced has none of and then has.
+func (c *compiler) recurrent(n *onnx.Node, find scope, produced map[string]bool) ([]*onnx.Node, error) {
+	s := op.Lookup("", n.Op, c.opset)
+	if err := s.Arity(n); err != nil {
+		return nil, err
+	}
+	d, _, _ := find(n.Inputs[0])
+	hidden := 0
+	if _, t, _ := find(n.Inputs[2]); t != nil && len(t.Shape) == 3 {
+		hidden = t.Shape[2]
+	}
+	return pass.Recurrent(n, c.opset, d, hidden, func(base string) string {
+		name := base
+		for i := 1; ; i++ {
+			if _, _, taken := find(name); !taken && !produced[name] {
+				produced[name] = true
+				return name
+			}
+			name = fmt.Sprintf("%s_%d", base, i)
+		}
+	})
 }
 
 // evaluate runs a node of one output on constants.

@@ -1,0 +1,431 @@
+package pass
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fmp/onnx"
+	"fmp/onnx/op"
+)
+
+// IsRecurrent says whether a node is one of the recurrent layers that [Recurrent] spells out.
+func IsRecurrent(n *onnx.Node) bool { return n.Domain == "" && cells[n.Op].gates != "" }
+
+// cell is a recurrent layer's step: from the gates' inputs (a letter a gate, in the order of the weights) and the state to
+// the new state.
+type cell struct {
+	gates       string
+	activations []string // by default
+	step        func(c *cellNodes)
+}
+
+var cells = map[string]cell{
+	"RNN":  {"h", []string{"Tanh"}, stepRNN},
+	"GRU":  {"zrh", []string{"Sigmoid", "Tanh"}, stepGRU},
+	"LSTM": {"iofc", []string{"Sigmoid", "Tanh", "Tanh"}, stepLSTM},
+}
+
+// Recurrent spells out an RNN, GRU or LSTM of element type d as nodes of operator set 9 to [onnx.MaxOpset]: products of the
+// whole sequence with the input weights, and a Scan over the steps for each direction. hidden is the size of the state, 0
+// where the node's attribute says it; fresh makes names that nothing has. It covers all directions, layouts, activations,
+// sequence lengths, initial states, peepholes, clipping, coupled gates and both forms of the GRU.
+//
+// Source: the equations of the operators' own pages.
+func Recurrent(n *onnx.Node, opset int, d onnx.DType, hidden int, fresh func(base string) string) ([]*onnx.Node, error) {
+	attrs := op.Attrs(n, opset)
+	if h := attrs.Int("hidden_size"); h > 0 {
+		hidden = h
+	}
+	c := cells[n.Op]
+	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, node: n, attrs: attrs, cell: c, d: d, hidden: hidden}
+	if r.base == "" {
+		r.base = strings.ToLower(n.Op)
+	}
+	directions := []bool{false} // whether it runs backward
+	switch dir := attrs.Str("direction"); dir {
+	case "forward", "":
+	case "reverse":
+		directions[0] = true
+	case "bidirectional":
+		directions = []bool{false, true}
+	default:
+		return nil, fmt.Errorf("direction is %q; allowed are forward, reverse and bidirectional", dir)
+	}
+	switch {
+	case opset < 9:
+		return nil, fmt.Errorf("recurrent layers need operator set 9 or later, and the model imports %d; upgrade it", opset)
+	case hidden < 1 || hidden > 1<<24:
+		return nil, fmt.Errorf("hidden_size is %d; it must be given", hidden)
+	}
+	acts := attrs.Strs("activations")
+	if !attrs.Has("activations") {
+		acts = slices.Repeat(c.activations, len(directions))
+	}
+	if len(acts) != len(c.activations)*len(directions) {
+		return nil, fmt.Errorf("%d activations where %d are expected", len(acts), len(c.activations)*len(directions))
+	}
+	r.alphas, r.betas = attrs.Floats("activation_alpha"), attrs.Floats("activation_beta")
+	batchFirst := attrs.Int("layout") == 1
+	x := n.Input(0)
+	if batchFirst {
+		x = r.op("Transpose", []string{x}, onnx.IntsAttr("perm", 1, 0, 2))
+	}
+	sizes := r.op("Shape", []string{x})
+	r.batch = r.pick(sizes, 1)
+	if lens := n.Input(4); lens != "" {
+		// [T, 1, 1] < [1, B, 1]: the steps that a sequence has.
+		steps := r.op("ConstantOfShape", []string{r.vector(r.pick(sizes, 0))}, onnx.TensorAttr("value", onnx.Vector[int64](1)))
+		at := r.op("Reshape", []string{r.op("NonZero", []string{steps}), r.constant(onnx.Vector[int64](-1, 1, 1))})
+		wide := r.op("Reshape", []string{r.op("Cast", []string{lens}, onnx.IntAttr("to", int(onnx.Int64))), r.constant(onnx.Vector[int64](1, -1, 1))})
+		r.mask = r.op("Less", []string{at, wide})
+	}
+	var ys, hs, cs []string
+	for i, backward := range directions {
+		y, h, c, err := r.direction(x, i, backward, acts[i*len(c.activations):][:len(c.activations)])
+		if err != nil {
+			return nil, err
+		}
+		ys, hs, cs = append(ys, y), append(hs, h), append(cs, c)
+	}
+	// [T, B, H] and [B, H] of each direction become [T, directions, B, H] and [directions, B, H].
+	join := func(i int, parts []string, axis int, shape ...int64) {
+		if i >= len(n.Outputs) || n.Outputs[i] == "" {
+			return
+		}
+		for k, p := range parts {
+			parts[k] = r.op("Reshape", []string{p, r.constant(onnx.Vector(shape...))})
+		}
+		v := r.op("Concat", parts, onnx.IntAttr("axis", axis))
+		if batchFirst {
+			perm := []int{1, 0, 2}
+			if axis == 1 {
+				perm = []int{2, 0, 1, 3}
+			}
+			v = r.op("Transpose", []string{v}, onnx.IntsAttr("perm", perm...))
+		}
+		r.nodes = append(r.nodes, &onnx.Node{Name: n.Outputs[i], Op: "Identity", Inputs: []string{v}, Outputs: []string{n.Outputs[i]}})
+	}
+	join(0, ys, 1, 0, 1, -1, int64(hidden))
+	join(1, hs, 0, 1, -1, int64(hidden))
+	join(2, cs, 0, 1, -1, int64(hidden))
+	return r.nodes, nil
+}
+
+// emit writes nodes of one output.
+type emit struct {
+	fresh func(base string) string
+	base  string
+	nodes []*onnx.Node
+}
+
+func (e *emit) op(op string, in []string, attrs ...onnx.Attr) string {
+	out := e.fresh(e.base + "/" + strings.ToLower(op))
+	e.nodes = append(e.nodes, &onnx.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs})
+	return out
+}
+
+func (e *emit) constant(t *onnx.Tensor) string {
+	return e.op("Constant", nil, onnx.TensorAttr("value", t))
+}
+
+// number is a scalar of element type d.
+func (e *emit) number(v float32, d onnx.DType) string {
+	s := e.constant(onnx.Scalar(v))
+	if d != onnx.Float32 {
+		s = e.op("Cast", []string{s}, onnx.IntAttr("to", int(d)))
+	}
+	return s
+}
+
+func (e *emit) add(x, y string) string { return e.op("Add", []string{x, y}) }
+func (e *emit) mul(x, y string) string { return e.op("Mul", []string{x, y}) }
+
+// pick takes position i of the first axis, which goes.
+func (e *emit) pick(v string, i int) string {
+	return e.op("Gather", []string{v, e.constant(onnx.Scalar(int64(i)))})
+}
+
+// part takes positions k·size to (k + 1)·size of the first axis.
+func (e *emit) part(v string, k, size int) string {
+	at := make([]int64, size)
+	for i := range at {
+		at[i] = int64(k*size + i)
+	}
+	return e.op("Gather", []string{v, e.constant(onnx.Vector(at...))})
+}
+
+// vector joins scalars.
+func (e *emit) vector(scalars ...string) string {
+	for i, s := range scalars {
+		scalars[i] = e.op("Reshape", []string{s, e.constant(onnx.Vector[int64](1))})
+	}
+	return e.op("Concat", scalars, onnx.IntAttr("axis", 0))
+}
+
+// recurrent is a layer that is being spelt out.
+type recurrent struct {
+	emit
+	node          *onnx.Node
+	attrs         op.Values
+	cell          cell
+	d             onnx.DType
+	hidden        int
+	batch         string // a scalar
+	mask          string // [T, B, 1], "" where all sequences are of full length
+	alphas, betas []float32
+}
+
+// state is the initial state in input i for a direction, zeros where it is left out.
+func (r *recurrent) state(i, direction int) (string, error) {
+	if v := r.node.Input(i); v != "" {
+		if r.attrs.Int("layout") == 1 {
+			v = r.op("Transpose", []string{v}, onnx.IntsAttr("perm", 1, 0, 2))
+		}
+		return r.pick(v, direction), nil
+	}
+	zero, err := onnx.Zeros(r.d, 1)
+	if err != nil {
+		return "", err
+	}
+	shape := r.vector(r.batch, r.constant(onnx.Scalar(int64(r.hidden))))
+	return r.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero)), nil
+}
+
+// direction runs over the sequence x [T, B, I] and gives y [T, B, H] and the last states [B, H].
+func (r *recurrent) direction(x string, i int, backward bool, acts []string) (y, h, c string, err error) {
+	in := &cellNodes{recurrent: r, emit: emit{fresh: r.fresh, base: r.base + "/step"}}
+	for _, a := range acts {
+		f, err := r.activation(a)
+		if err != nil {
+			return "", "", "", err
+		}
+		in.acts = append(in.acts, f)
+	}
+	w, rec := r.pick(r.node.Input(1), i), r.pick(r.node.Input(2), i)
+	transposed := func(v string) string { return r.op("Transpose", []string{v}, onnx.IntsAttr("perm", 1, 0)) }
+	var bias, peep string
+	if b := r.node.Input(3); b != "" {
+		bias = r.pick(b, i)
+	}
+	if p := r.node.Input(7); p != "" {
+		peep = r.pick(p, i)
+	}
+	g := len(r.cell.gates)
+	body := &onnx.Graph{Name: r.base + "/step", Initializers: map[string]*onnx.Tensor{}}
+	input := func(what string, d onnx.DType, last int) string {
+		name := r.fresh(r.base + "/step/" + what)
+		body.Inputs = append(body.Inputs, onnx.ValueInfo{Name: name, DType: d, Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(last)}})
+		return name
+	}
+	h0, err := r.state(5, i)
+	if err != nil {
+		return "", "", "", err
+	}
+	states := []string{h0}
+	in.h = input("h", r.d, r.hidden)
+	if r.node.Op == "LSTM" {
+		c0, err := r.state(6, i)
+		if err != nil {
+			return "", "", "", err
+		}
+		states = append(states, c0)
+		in.c = input("c", r.d, r.hidden)
+	}
+	scanned := slices.Clone(states)
+	for k := range g {
+		v := r.op("MatMul", []string{x, transposed(r.part(w, k, r.hidden))})
+		in.rec = append(in.rec, transposed(r.part(rec, k, r.hidden)))
+		if bias != "" {
+			v = r.add(v, r.part(bias, k, r.hidden))
+			if rb := r.part(bias, g+k, r.hidden); r.apart(k) {
+				in.recBias = rb
+			} else {
+				v = r.add(v, rb)
+			}
+		}
+		scanned = append(scanned, v)
+		in.x = append(in.x, input(r.cell.gates[k:k+1], r.d, r.hidden))
+		if peep != "" && k < 3 {
+			in.peep = append(in.peep, r.part(peep, k, r.hidden))
+		}
+	}
+	if r.mask != "" {
+		in.mask = input("mask", onnx.Bool, 1)
+		scanned = append(scanned, r.mask)
+	}
+	old := []string{in.h, in.c}
+	r.cell.step(in)
+	y = in.h
+	if in.mask != "" {
+		zero, err := onnx.Zeros(r.d)
+		if err != nil {
+			return "", "", "", err
+		}
+		y = in.op("Where", []string{in.mask, in.h, in.constant(zero)})
+		in.h = in.op("Where", []string{in.mask, in.h, old[0]})
+		if in.c != "" {
+			in.c = in.op("Where", []string{in.mask, in.c, old[1]})
+		}
+	}
+	out := []string{in.h, in.c, y}
+	if in.c == "" {
+		out = []string{in.h, y}
+	}
+	body.Nodes = in.nodes
+	scan := &onnx.Node{Name: r.fresh(r.base + "/scan"), Op: "Scan", Inputs: scanned, Attrs: []onnx.Attr{
+		onnx.IntAttr("num_scan_inputs", len(scanned)-len(states)), {Name: "body", Kind: onnx.AttrGraph, Graph: body}}}
+	for _, o := range out {
+		// A value may be given more than once, and an output has a name of its own.
+		name := in.op("Identity", []string{o})
+		body.Nodes = in.nodes
+		body.Outputs = append(body.Outputs, onnx.ValueInfo{Name: name, DType: r.d, Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(r.hidden)}})
+		scan.Outputs = append(scan.Outputs, r.fresh(r.base+"/scanned"))
+	}
+	if backward {
+		scan.Attrs = append(scan.Attrs, onnx.IntsAttr("scan_input_directions", slices.Repeat([]int{1}, len(scanned)-len(states))...),
+			onnx.IntsAttr("scan_output_directions", 1))
+	}
+	r.nodes = append(r.nodes, scan)
+	y, h = scan.Outputs[len(scan.Outputs)-1], scan.Outputs[0]
+	if r.node.Op == "LSTM" {
+		c = scan.Outputs[1]
+	}
+	return y, h, c, nil
+}
+
+// apart says whether the recurrent bias of gate k is added to the product with the state alone: that of the GRU's candidate
+// which is reset after the product.
+func (r *recurrent) apart(k int) bool {
+	return r.node.Op == "GRU" && k == 2 && r.attrs.Int("linear_before_reset") != 0
+}
+
+// activation makes an activation function, which takes the next alpha and beta of the node's lists if it has any.
+func (r *recurrent) activation(name string) (func(e *emit, x string) string, error) {
+	next := func(list *[]float32) (v float32, ok bool) {
+		if len(*list) == 0 {
+			return 0, false
+		}
+		v, *list = (*list)[0], (*list)[1:]
+		return v, true
+	}
+	simple := func(op string, params ...string) func(*emit, string) string {
+		var attrs []onnx.Attr
+		for _, p := range params {
+			list := &r.alphas
+			if p == "beta" {
+				list = &r.betas
+			}
+			if v, ok := next(list); ok {
+				attrs = append(attrs, onnx.FloatAttr(p, v))
+			}
+		}
+		return func(e *emit, x string) string { return e.op(op, []string{x}, attrs...) }
+	}
+	switch strings.ToLower(name) {
+	case "relu":
+		return simple("Relu"), nil
+	case "tanh":
+		return simple("Tanh"), nil
+	case "sigmoid":
+		return simple("Sigmoid"), nil
+	case "softsign":
+		return simple("Softsign"), nil
+	case "softplus":
+		return simple("Softplus"), nil
+	case "leakyrelu":
+		return simple("LeakyRelu", "alpha"), nil
+	case "thresholdedrelu":
+		return simple("ThresholdedRelu", "alpha"), nil
+	case "elu":
+		return simple("Elu", "alpha"), nil
+	case "hardsigmoid":
+		return simple("HardSigmoid", "alpha", "beta"), nil
+	case "affine", "scaledtanh":
+		a, okA := next(&r.alphas)
+		b, okB := next(&r.betas)
+		if !okA || !okB {
+			return nil, fmt.Errorf("the activation %s needs an alpha and a beta", name)
+		}
+		return func(e *emit, x string) string {
+			alpha, beta := e.number(a, r.d), e.number(b, r.d)
+			if strings.EqualFold(name, "affine") {
+				return e.add(e.mul(alpha, x), beta)
+			}
+			return e.mul(alpha, e.op("Tanh", []string{e.mul(beta, x)}))
+		}, nil
+	}
+	return nil, fmt.Errorf("the activation %q is not known; allowed are Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, Softsign, Tanh and ThresholdedRelu", name)
+}
+
+// cellNodes is one step under construction.
+type cellNodes struct {
+	*recurrent
+	emit
+	x       []string // a gate's input, biases included
+	rec     []string // a gate's recurrent weight, transposed
+	recBias string   // that is apart
+	peep    []string // weights of the peepholes: input, output, forget
+	h, c    string   // the state, and then the new one
+	mask    string
+	acts    []func(e *emit, x string) string
+}
+
+// act clips a gate's input, if the node asks for that, and applies activation k.
+func (c *cellNodes) act(k int, v string) string {
+	if c.attrs.Has("clip") {
+		limit := c.attrs.Float("clip")
+		for i, op := range []string{"Min", "Max"} {
+			v = c.op(op, []string{v, c.number([]float32{limit, -limit}[i], c.d)})
+		}
+	}
+	return c.acts[k](&c.emit, v)
+}
+
+// gate is a gate's input with what the state adds to it.
+func (c *cellNodes) gate(k int, h string) string {
+	return c.add(c.x[k], c.op("MatMul", []string{h, c.rec[k]}))
+}
+
+// H = f(x + H R).
+func stepRNN(c *cellNodes) { c.h = c.act(0, c.gate(0, c.h)) }
+
+// z = f(·), r = f(·), candidate = g(x + (r H) R) or g(x + r (H R + b)), H = candidate + z (H - candidate).
+func stepGRU(c *cellNodes) {
+	e := &c.emit
+	z, r := c.act(0, c.gate(0, c.h)), c.act(0, c.gate(1, c.h))
+	var v string
+	if c.apart(2) {
+		v = e.op("MatMul", []string{c.h, c.rec[2]})
+		if c.recBias != "" {
+			v = e.add(v, c.recBias)
+		}
+		v = e.add(c.x[2], e.mul(r, v))
+	} else {
+		v = c.gate(2, e.mul(r, c.h))
+	}
+	v = c.act(1, v)
+	c.h = e.add(v, e.mul(z, e.op("Sub", []string{c.h, v})))
+}
+
+// i = f(· + P C), o = f(· + P C'), forget = f(· + P C) or 1 - i, C' = forget C + i g(·), H = o h(C').
+func stepLSTM(c *cellNodes) {
+	e := &c.emit
+	gate := func(k, peep int, cell string) string {
+		v := c.gate(k, c.h)
+		if c.peep != nil && peep >= 0 {
+			v = e.add(v, e.mul(c.peep[peep], cell))
+		}
+		return v
+	}
+	i, g := c.act(0, gate(0, 0, c.c)), c.act(1, gate(3, -1, ""))
+	var next string
+	if c.attrs.Int("input_forget") != 0 {
+		next = e.add(c.c, e.mul(i, e.op("Sub", []string{g, c.c})))
+	} else {
+		next = e.add(e.mul(c.act(0, gate(2, 2, c.c)), c.c), e.mul(i, g))
+	}
+	o := c.act(0, gate(1, 1, next))
+	c.c = next
+	c.h = e.mul(o, c.acts[2](e, next))
+}
