@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 
 	"gonum.org/v1/gonum/mat"
@@ -15,6 +14,8 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/moment"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
 )
@@ -34,13 +35,10 @@ type ConjugateConfig struct {
 // conjugateAlphas are the partitions of training tasks: homogeneous, and classes that many clients lack.
 var conjugateAlphas = []float64{0, 0.1}
 
-// Held-out points of a training task, batches of the joint score on them, points of a batch, and how many neighbours of
-// its two anchors these are among.
+// Held-out points of a training task, and batches of the joint score on them.
 const (
 	conjugateTarget  = 200
 	conjugateBatches = 40
-	conjugateJoint   = 10
-	conjugateNear    = 15
 )
 
 // A conjugatePhase learns some parameters of one set of scalars by Adam, along half a cosine from rate.
@@ -78,8 +76,9 @@ func (c *ConjugateConfig) phases() []conjugatePhase {
 				t.set(models.ConjInterval+models.ConjLogTau, 0)
 				t.set(models.ConjInterval+models.ConjLogB, 0)
 				t.set(models.ConjInterval+models.ConjLogitGamma, plainGamma)
-				t.set(models.ConjWidening, t.widening())
-				return nil
+				widening, err := t.widening()
+				t.set(models.ConjWidening, widening)
+				return err
 			}},
 	}
 }
@@ -163,7 +162,7 @@ func (t *conjugateTrainee) rate(i, _ int) float64 {
 // enter builds the step of a phase.
 func (t *conjugateTrainee) enter(phase int) error {
 	p := t.phases()[phase]
-	l := models.ConjugateLoss{ConjugateConfig: t.sizes, Values: t.values, Set: p.set, Learn: p.learn, Samples: t.Samples, Joint: conjugateJoint}
+	l := models.ConjugateLoss{ConjugateConfig: t.sizes, Values: t.values, Set: p.set, Learn: p.learn, Samples: t.Samples, Joint: metric.JointPoints}
 	if p.mean {
 		l.Samples = 1
 	}
@@ -271,7 +270,7 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 		spread(seen, k*n, in["rows"], in["labels"])
 		spread(tk.Target, k*target, in["targets"], in["target_labels"])
 		rows := in["targets"].F32()[k*target*dx : (k+1)*target*dx]
-		for b, batch := range neighbourBatches(r, rows, dx, conjugateBatches, conjugateJoint, min(conjugateNear, target)) {
+		for b, batch := range metric.NearBatches(r, rows, dx, conjugateBatches) {
 			for _, i := range batch {
 				in["batches"].F32()[(k*target+i)*conjugateBatches+b]++
 			}
@@ -280,49 +279,6 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 		rng.Normal(r, in["latent"].F32()[k*size:(k+1)*size])
 		return nil
 	})
-}
-
-// neighbourBatches draws batches by the rows (n x dx) alone, so that the joint score stays proper: half of a batch is among
-// the near nearest rows of one random anchor, half among those of another.
-func neighbourBatches(r *rand.Rand, rows []float32, dx, count, size, near int) [][]int {
-	n := len(rows) / dx
-	out := make([][]int, count)
-	type candidate struct {
-		at int
-		d  float64
-	}
-	for b := range out {
-		for half := range 2 {
-			anchor := rows[r.IntN(n)*dx:][:dx]
-			nearest := make([]candidate, 0, near+1)
-			for i := range n {
-				var d float64
-				for j, v := range rows[i*dx : (i+1)*dx] {
-					e := float64(v - anchor[j])
-					d += e * e
-				}
-				if len(nearest) == near && d >= nearest[near-1].d {
-					continue
-				}
-				at := len(nearest)
-				for at > 0 && nearest[at-1].d > d {
-					at--
-				}
-				nearest = append(nearest, candidate{})
-				copy(nearest[at+1:], nearest[at:])
-				nearest[at] = candidate{i, d}
-				nearest = nearest[:min(near, len(nearest))]
-			}
-			take := size / 2
-			if half == 1 {
-				take = size - size/2
-			}
-			for _, k := range r.Perm(len(nearest))[:min(take, len(nearest))] {
-				out[b] = append(out[b], nearest[k].at)
-			}
-		}
-	}
-	return out
 }
 
 // validate scores the parameters at present on fixed tasks of the validation part.
@@ -339,7 +295,7 @@ func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, 
 	if p.mean {
 		samples = 1
 	}
-	loss, _, err := models.ConjugateLoss{ConjugateConfig: t.sizes, Values: values, Set: p.set, Samples: samples, Joint: conjugateJoint}.Model()
+	loss, _, err := models.ConjugateLoss{ConjugateConfig: t.sizes, Values: values, Set: p.set, Samples: samples, Joint: metric.JointPoints}.Model()
 	if err != nil {
 		return nil, err
 	}
@@ -426,24 +382,23 @@ func (t *conjugateTrainee) copyScalars(from, to string) {
 func (t *conjugateTrainee) again() error { return standardise(t.values, t.Corpus, 0) }
 
 // widening is the mean over classes of tr(G W_c G W_c) / tr(G G W_c), where W_c is the covariance of class c in w and G = R R'.
-func (t *conjugateTrainee) widening() float64 {
-	w := coordinates(t.values, t.Corpus)
-	k := t.sizes.K
+func (t *conjugateTrainee) widening() (float64, error) {
+	m, err := moment.Of(coordinates(t.values, t.Corpus), t.Corpus.Labels, t.Corpus.C, 1)
+	if err != nil {
+		return 0, fmt.Errorf("corpus: %w", err)
+	}
 	r := dense(t.values[models.ConjMetric])
 	var g mat.Dense
 	g.Mul(r, r.T())
-	means, counts := classMeans(w, t.Corpus)
 	var sum, classes float64
-	for c := range t.Corpus.C {
-		if counts[c] < 2 {
+	for c, n := range m.Count {
+		if n < 2 {
 			continue
 		}
-		within := mat.NewSymDense(k, nil)
-		d := mat.NewVecDense(k, nil)
+		within := mat.NewSymDense(t.sizes.K, nil)
 		for i, y := range t.Corpus.Labels {
 			if y == c {
-				d.SubVec(w.RowView(i), means.RowView(c))
-				within.SymRankOne(within, 1/(counts[c]-1), d)
+				within.SymRankOne(within, 1/(n-1), m.Rest.RowView(i))
 			}
 		}
 		var gw, gwgw, ggw mat.Dense
@@ -453,7 +408,7 @@ func (t *conjugateTrainee) widening() float64 {
 		sum += mat.Trace(&gwgw) / mat.Trace(&ggw)
 		classes++
 	}
-	return sum / classes
+	return sum / classes, nil
 }
 
 // StartConjugate is a conjugate predictor's parameters before any training, from the moments of a corpus: k coordinates (0:
@@ -541,39 +496,13 @@ const smallestLambda = 1e-2
 // covariance diag(lambda), descending, and mean 0 of the class means; w R stays what it was, up to a shift. Within-class covariance
 // is shrunk toward a multiple of I, by the share given and a little more, dx/(dx + 10 n), so that few rows have moments too.
 func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float64) error {
-	w := coordinates(values, corpus)
-	_, k := w.Dims()
-	means, counts := classMeans(w, corpus)
-	classes := float64(corpus.C)
-	n := float64(corpus.Len())
-	for c, v := range counts {
-		if v == 0 {
-			return fmt.Errorf("moments of the corpus: it has no row of class %d; enlarge dataset.splits.corpus", c)
-		}
+	m, err := moment.Of(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
+	if err != nil {
+		return fmt.Errorf("corpus: %w", err)
 	}
-	if n <= classes {
-		return fmt.Errorf("moments of the corpus: %d rows of %d classes; want more rows than classes", corpus.Len(), corpus.C)
-	}
-	within, d := mat.NewSymDense(k, nil), mat.NewVecDense(k, nil)
-	for i, y := range corpus.Labels {
-		d.SubVec(w.RowView(i), means.RowView(y))
-		within.SymRankOne(within, 1/(n-classes), d)
-	}
-	mean := mat.NewVecDense(k, nil)
-	for c := range corpus.C {
-		mean.AddScaledVec(mean, 1/classes, means.RowView(c))
-	}
-	// The covariance of the class means, less what sampling adds to it.
-	between := mat.NewSymDense(k, nil)
-	for c := range corpus.C {
-		d.SubVec(means.RowView(c), mean)
-		between.SymRankOne(between, 1/(classes-1), d)
-	}
-	for i := range k {
-		for j := i; j < k; j++ {
-			between.SetSym(i, j, between.At(i, j)-within.At(i, j)*classes/n)
-		}
-	}
+	k, n := len(m.Centre), float64(corpus.Len())
+	within, mean := m.Within, mat.NewVecDense(len(m.Centre), m.Centre)
+	between := m.Between(within)
 	share += (1 - share) * float64(corpus.Dx) / (float64(corpus.Dx) + 10*n)
 	spread := mat.Trace(within) / float64(k)
 	for i := range k {
@@ -665,25 +594,6 @@ func coordinates(values map[string]*onnx.Tensor, corpus *task.Bank) *mat.Dense {
 		}
 	}
 	return &w
-}
-
-// classMeans are the means of rows by the corpus's labels, and how many there are.
-func classMeans(rows *mat.Dense, corpus *task.Bank) (*mat.Dense, []float64) {
-	_, k := rows.Dims()
-	means, counts := mat.NewDense(corpus.C, k, nil), make([]float64, corpus.C)
-	for i, y := range corpus.Labels {
-		counts[y]++
-		m := means.RawRowView(y)
-		for j, v := range rows.RawRowView(i) {
-			m[j] += v
-		}
-	}
-	for c, n := range counts {
-		for j := range k {
-			means.Set(c, j, means.At(c, j)/math.Max(n, 1))
-		}
-	}
-	return means, counts
 }
 
 func meanAbs(t *onnx.Tensor) float64 {

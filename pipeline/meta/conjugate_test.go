@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"gonum.org/v1/gonum/mat"
 
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx/train"
+	"fmp/pipeline/moment"
 	"fmp/pipeline/task"
 )
 
@@ -70,15 +70,11 @@ func TestConjugateMoments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := coordinates(values, corpus)
-	means, _ := classMeans(w, corpus)
-	n, k := w.Dims()
-	within := mat.NewSymDense(k, nil)
-	d := mat.NewVecDense(k, nil)
-	for i, y := range corpus.Labels {
-		d.SubVec(w.RowView(i), means.RowView(y))
-		within.SymRankOne(within, 1/float64(n-corpus.C), d)
+	m, err := moment.Of(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
+	if err != nil {
+		t.Fatal(err)
 	}
+	n, k, within, means := corpus.Len(), len(m.Centre), m.Within, m.Means
 	lambda := values[models.ConjLogLambda].F32()
 	for i := range k {
 		for j := range k {
@@ -123,7 +119,7 @@ func TestConjugateErrors(t *testing.T) {
 	}{
 		{nil, 0, "dataset.splits.corpus"},
 		{same, 0, "are the same"},
-		{lacking, 0, "no row of class 1"},
+		{lacking, 0, "class 1 has 0 rows"},
 		{lacking, 3, "3 coordinates"},
 	} {
 		if _, err := StartConjugate(c.corpus, c.k, 0); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -37,26 +37,30 @@ func NewBatches(r *rand.Rand, features []float32, dx, count int) (*Batches, erro
 	if dx < 1 || len(features)%dx != 0 || len(features)/dx < Neighbours || count < 1 {
 		return nil, fmt.Errorf("joint scores: %d feature values of dx %d, %d batches; want %d points or more and a batch or more", len(features), dx, count, Neighbours)
 	}
-	n := len(features) / dx
 	out := &Batches{}
 	for range count {
-		out.Random = append(out.Random, choose(r, n, JointPoints))
+		out.Random = append(out.Random, choose(r, len(features)/dx, JointPoints))
 	}
+	out.Near = NearBatches(r, features, dx, count)
+	return out, nil
+}
+
+// NearBatches draws those of the second kind alone, of Neighbours points at least: trainings score them.
+func NearBatches(r *rand.Rand, features []float32, dx, count int) [][]int {
 	anchors := make([]int, 2*count)
 	for i := range anchors {
-		anchors[i] = r.IntN(n)
+		anchors[i] = r.IntN(len(features) / dx)
 	}
 	near := nearest(features, dx, anchors, Neighbours)
-	for i := range count {
-		var batch []int
+	out := make([][]int, count)
+	for i := range out {
 		for _, around := range near[2*i : 2*i+2] {
 			for _, k := range choose(r, len(around), JointPoints/2) {
-				batch = append(batch, around[k])
+				out[i] = append(out[i], around[k])
 			}
 		}
-		out.Near = append(out.Near, batch)
 	}
-	return out, nil
+	return out
 }
 
 // choose is k different numbers of 0 to n-1 (Floyd's algorithm).

@@ -8,6 +8,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/pipeline/moment"
 	"fmp/pipeline/task"
 )
 
@@ -78,69 +79,25 @@ const fewRows = 0.2
 // NewMoments takes the moments of n rows of k numbers (row-major) with labels 0 to c-1. Every class needs two rows at least, and
 // there must be two classes. known are the class means [c, k].
 func NewMoments(rows []float64, k int, labels []int, c int) (m Moments, known *mat.Dense, err error) {
-	n := len(labels)
-	if k < 1 || len(rows) != n*k || c < 2 {
-		return m, nil, fmt.Errorf("moments: %d numbers for %d rows of %d, %d classes; want whole rows and two classes at least", len(rows), n, k, c)
+	if k < 1 || len(rows) == 0 || len(rows) != len(labels)*k {
+		return m, nil, fmt.Errorf("moments: %d numbers for %d rows of %d; want whole rows", len(rows), len(labels), k)
 	}
-	count := make([]float64, c)
-	known = mat.NewDense(c, k, nil)
-	for i, y := range labels {
-		if y < 0 || y >= c {
-			return m, nil, fmt.Errorf("moments: label %d of row %d; allowed are 0 to %d", y, i, c-1)
-		}
-		count[y]++
-		mean := known.RawRowView(y)
-		for j, v := range rows[i*k : (i+1)*k] {
-			mean[j] += v
-		}
+	of, err := moment.Of(mat.NewDense(len(labels), k, rows), labels, c, 2)
+	if err != nil {
+		return m, nil, err
 	}
-	m.M0 = make([]float64, k)
-	perClass := 0.0 // mean of 1/n_c
-	for y, n := range count {
-		if n < 2 {
-			return m, nil, fmt.Errorf("moments: class %d has %v images in the corpus; it needs 2 and more: enlarge dataset.splits.corpus", y, n)
-		}
-		mean := known.RawRowView(y)
-		for j := range mean {
-			mean[j] /= n
-			m.M0[j] += mean[j] / float64(c)
-		}
-		perClass += 1 / n / float64(c)
-	}
-	centred := mat.NewDense(n, k, append([]float64(nil), rows...))
-	for i, y := range labels {
-		row := centred.RawRowView(i)
-		for j, v := range known.RawRowView(y) {
-			row[j] -= v
-		}
-	}
-	m.W = mat.NewSymDense(k, nil)
-	m.W.SymOuterK(1/float64(n-c), centred.T())
-	if n-c < 2*k { // too few rows for the covariance to have full rank, or for a metric to be made of it
+	m.M0, m.W = of.Centre, of.Within
+	if len(labels)-c < 2*k { // too few rows for the covariance to have full rank, or for a metric to be made of it
 		mean := mat.Trace(m.W) / float64(k)
 		m.W.ScaleSym(1-fewRows, m.W)
 		for j := range k {
 			m.W.SetSym(j, j, m.W.At(j, j)+fewRows*mean)
 		}
 	}
-	between := mat.NewDense(c, k, nil)
-	for y := range c {
-		row := between.RawRowView(y)
-		for j, v := range known.RawRowView(y) {
-			row[j] = v - m.M0[j]
-		}
-	}
-	b := mat.NewSymDense(k, nil)
-	b.SymOuterK(1/float64(c-1), between.T())
-	for i := range k { // the class means' own noise is no spread of classes
-		for j := i; j < k; j++ {
-			b.SetSym(i, j, b.At(i, j)-perClass*m.W.At(i, j))
-		}
-	}
-	if m.B, err = raise(b, floor); err != nil {
+	if m.B, err = raise(of.Between(m.W), floor); err != nil {
 		return m, nil, fmt.Errorf("moments: covariance of the class means: %w", err)
 	}
-	return m, known, nil
+	return m, of.Means, nil
 }
 
 // raise lifts the eigenvalues of a to a share of the largest.

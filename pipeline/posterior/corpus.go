@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 
+	"fmp/pipeline/moment"
 	"fmp/pipeline/point"
 )
 
@@ -21,7 +22,7 @@ type Corpus struct {
 	Means    *mat.Dense    // C x Dx
 	Centre   []float64     // m0: the mean of the class means
 	Within   *mat.SymDense // W, denominator N - C
-	// Between is the covariance of the class means, denominator C - 1, less W C / N, which it holds by sampling.
+	// Between is the covariance of the class means, less what it holds by sampling ([moment.Classes.Between]).
 	Between *mat.SymDense
 
 	// Read are the class means with masses as the run's conjugate predictor reads them; nil where there is none.
@@ -32,54 +33,14 @@ type Corpus struct {
 
 // NewCorpus computes moments from labelled rows. Classes need not be equally common; each needs a row.
 func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error) {
-	n := len(labels)
-	if dx < 1 || c < 2 || len(features) != n*dx || n <= c {
-		return nil, fmt.Errorf("corpus: %d numbers and %d labels of dx %d and %d classes; want dx numbers a label, and more labels than classes", len(features), n, dx, c)
+	if dx < 1 || len(labels) == 0 || len(features) != len(labels)*dx {
+		return nil, fmt.Errorf("corpus: %d numbers and %d labels of dx %d; want dx numbers a label", len(features), len(labels), dx)
 	}
-	out := &Corpus{Dx: dx, C: c, Features: features, Labels: labels, Centre: make([]float64, dx)}
-	means, count := mat.NewDense(c, dx, nil), make([]float64, c)
-	for i, y := range labels {
-		if y < 0 || y >= c {
-			return nil, fmt.Errorf("corpus: label %d of row %d; allowed are 0 to %d", y, i, c-1)
-		}
-		count[y]++
-		mean := means.RawRowView(y)
-		for j, v := range features[i*dx : (i+1)*dx] {
-			mean[j] += float64(v)
-		}
+	m, err := moment.Of(moment.Rows(features, dx), labels, c, 1)
+	if err != nil {
+		return nil, fmt.Errorf("corpus: %w", err)
 	}
-	for y := range c {
-		if count[y] == 0 {
-			return nil, fmt.Errorf("corpus: class %d has no rows; enlarge dataset.splits.corpus", y)
-		}
-		mean := means.RawRowView(y)
-		for j := range mean {
-			mean[j] /= count[y]
-			out.Centre[j] += mean[j] / float64(c)
-		}
-	}
-	out.Means = mat.DenseCopyOf(means)
-	rest := mat.NewDense(n, dx, nil)
-	for i, y := range labels {
-		row, mean := rest.RawRowView(i), means.RawRowView(y)
-		for j, v := range features[i*dx : (i+1)*dx] {
-			row[j] = float64(v) - mean[j]
-		}
-	}
-	out.Within = mat.NewSymDense(dx, nil)
-	out.Within.SymOuterK(1/float64(n-c), rest.T())
-	for y := range c {
-		mean := means.RawRowView(y)
-		for j := range mean {
-			mean[j] -= out.Centre[j]
-		}
-	}
-	var sampling mat.SymDense
-	sampling.ScaleSym(-float64(c)/float64(n), out.Within)
-	out.Between = mat.NewSymDense(dx, nil)
-	out.Between.SymOuterK(1/float64(c-1), means.T())
-	out.Between.AddSym(out.Between, &sampling)
-	return out, nil
+	return &Corpus{Dx: dx, C: c, Features: features, Labels: labels, Means: m.Means, Centre: m.Centre, Within: m.Within, Between: m.Between(m.Within)}, nil
 }
 
 // shrunk is (1 - g) S + g tr(S)/d I.

@@ -1,0 +1,86 @@
+// Package moment computes the moments of labelled rows that Gaussian classes are described by: means, and covariances within and
+// between them.
+package moment
+
+import (
+	"fmt"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Classes are the moments of N rows of k numbers with labels 0 to C-1.
+type Classes struct {
+	Count  []float64     // C
+	Means  *mat.Dense    // C x k; zero for a class without rows
+	Centre []float64     // k: the mean of the class means
+	Within *mat.SymDense // k x k: covariance of the rows about their class means, denominator N - C
+	// Rest are the rows less their class means, N x k.
+	Rest *mat.Dense
+}
+
+// Of computes moments. Classes need not be equally common; each needs the least number of rows given.
+func Of(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
+	n, k := rows.Dims()
+	if n != len(labels) || c < 2 || n <= c {
+		return nil, fmt.Errorf("moments: %d rows, %d labels of %d classes; want a label a row, two classes at least and more rows than classes", n, len(labels), c)
+	}
+	m := &Classes{Count: make([]float64, c), Means: mat.NewDense(c, k, nil), Centre: make([]float64, k), Within: mat.NewSymDense(k, nil), Rest: mat.NewDense(n, k, nil)}
+	for i, y := range labels {
+		if y < 0 || y >= c {
+			return nil, fmt.Errorf("moments: label %d of row %d; allowed are 0 to %d", y, i, c-1)
+		}
+		m.Count[y]++
+		mean := m.Means.RawRowView(y)
+		for j, v := range rows.RawRowView(i) {
+			mean[j] += v
+		}
+	}
+	for y, n := range m.Count {
+		if n < float64(least) {
+			return nil, fmt.Errorf("moments: class %d has %v rows; it needs %d and more: enlarge dataset.splits.corpus", y, n, least)
+		}
+		mean := m.Means.RawRowView(y)
+		for j := range mean {
+			mean[j] /= max(n, 1)
+			m.Centre[j] += mean[j] / float64(c)
+		}
+	}
+	for i, y := range labels {
+		rest, row, mean := m.Rest.RawRowView(i), rows.RawRowView(i), m.Means.RawRowView(y)
+		for j, v := range row {
+			rest[j] = v - mean[j]
+		}
+	}
+	m.Within.SymOuterK(1/float64(n-c), m.Rest.T())
+	return m, nil
+}
+
+// Between is the covariance of the class means, denominator C - 1, less what they owe to sampling from classes of the covariance
+// within that is given: its product with the mean of 1/n_c. It may have negative eigenvalues.
+func (m *Classes) Between(within mat.Symmetric) *mat.SymDense {
+	c, k := m.Means.Dims()
+	spread := mat.NewDense(c, k, nil)
+	sampling := 0.0
+	for y, n := range m.Count {
+		row := spread.RawRowView(y)
+		for j, v := range m.Means.RawRowView(y) {
+			row[j] = v - m.Centre[j]
+		}
+		sampling += 1 / n / float64(c)
+	}
+	out, noise := mat.NewSymDense(k, nil), mat.NewSymDense(k, nil)
+	out.SymOuterK(1/float64(c-1), spread.T())
+	noise.ScaleSym(-sampling, within)
+	out.AddSym(out, noise)
+	return out
+}
+
+// Rows is a matrix of rows of k numbers in single precision.
+func Rows(values []float32, k int) *mat.Dense {
+	out := mat.NewDense(len(values)/k, k, nil)
+	data := out.RawMatrix().Data
+	for i, v := range values[:len(data)] {
+		data[i] = float64(v)
+	}
+	return out
+}
