@@ -37,6 +37,9 @@ type Manifest struct {
 	// S (s) is an embedding's number of compressed points, or a classifier's of heads; Fresh (fresh) the number of
 	// points that a predictor draws by default.
 	Dx, C, D, S, Fresh int
+	// Latent (latent) is how many leading columns of a predictor's noise all rows of one sample share; 0 is fresh noise for
+	// every point.
+	Latent int
 	// L2 (l2) is the penalty of the fits that a predictor was trained for.
 	L2 float64
 	// K (k) is the numbers of an uploaded or drawn point, where they are not the dx features: a conjugate predictor's
@@ -129,7 +132,7 @@ type number struct {
 }
 
 func (f *Manifest) numbers() []number {
-	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}, {"k", &f.K}}
+	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}, {"latent", &f.Latent}, {"k", &f.K}}
 }
 
 // ReadManifest reads a model's manifest. A model without one, such as somebody else's extractor, gives a

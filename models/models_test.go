@@ -358,3 +358,40 @@ func TestConfigurationErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestNoise: rows of a sample share the latent's columns and no others, and samples share none.
+func TestNoise(t *testing.T) {
+	m, err := NewPredictor(PredictorConfig{Dx: 3, C: 2, Latent: 4}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := ReadManifest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const samples, fresh = 3, 5
+	e := f.Noise(rng.New(1, "noise"), samples, fresh)
+	if len(e) != samples*fresh*f.D {
+		t.Fatalf("%d numbers", len(e))
+	}
+	for s := range samples {
+		for i := range fresh {
+			for j := range f.D {
+				own, first := e[(s*fresh+i)*f.D+j], e[s*fresh*f.D+j]
+				if i > 0 && (own == first) != (j < 4) {
+					t.Errorf("sample %d, row %d, column %d: %v, in the first row %v", s, i, j, own, first)
+				}
+				if s > 0 && first == e[j] {
+					t.Errorf("samples 0 and %d share column %d", s, j)
+				}
+			}
+		}
+	}
+	f.Latent = 0
+	if plain := f.Noise(rng.New(1, "noise"), samples, fresh); plain[f.D] == plain[0] {
+		t.Error("without a latent rows share numbers")
+	}
+	if _, err := NewPredictor(PredictorConfig{Dx: 3, C: 2, Dim: 6, Latent: 6}, 1); err == nil || !strings.Contains(err.Error(), "share 6 of 6") {
+		t.Errorf("a latent of all columns: %v", err)
+	}
+}

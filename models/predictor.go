@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 
+	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/build"
 )
@@ -33,6 +35,9 @@ type PredictorConfig struct {
 	IgnoreMasses bool `json:"ignore_masses"`
 	// Fresh is the number of points to draw that the manifest proposes; default 100.
 	Fresh int `json:"fresh"`
+	// Latent is how many leading columns of the noise all rows of one sample share, so that its points err together; default
+	// 0, the published form: every point from noise of its own.
+	Latent int `json:"latent,omitempty"`
 }
 
 func (c *PredictorConfig) fill() error {
@@ -61,6 +66,9 @@ func (c *PredictorConfig) fill() error {
 	if !c.Published && c.Dim < dz+1 {
 		return fmt.Errorf("predictor of width %d for points of %d numbers; the identity path needs a width of at least %d", c.Dim, dz, dz+1)
 	}
+	if c.Latent < 0 || c.Latent >= c.Dim {
+		return fmt.Errorf("predictor whose points share %d of %d columns of noise; allowed are 0 to one less than these", c.Latent, c.Dim)
+	}
 	if c.Fresh < 1 || c.Fresh > maxSize {
 		return fmt.Errorf("predictor with %d fresh points by default; allowed are 1 to %d", c.Fresh, maxSize)
 	}
@@ -72,7 +80,7 @@ func (c *PredictorConfig) fill() error {
 //
 //	points  [contexts, n, dx+C]   the context; contexts is batch, or 1 for the same context in every draw
 //	weights [contexts, n]         its masses; 0 is padding
-//	noise   [batch, fresh, d]     N(0, 1)
+//	noise   [batch, fresh, d]     N(0, 1); the first Latent columns the same in all rows of a sample
 //	drawn   [batch, fresh, dx+C]  features, then a point of the simplex
 //
 // A weight w counts as w points. With the identity path the untrained predictor is a smoothed bootstrap of its
@@ -110,5 +118,19 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("predictor: encoding the configuration: %w", err)
 	}
-	return m, Manifest{Kind: KindPredictor, Dx: c.Dx, C: c.C, D: d, Fresh: c.Fresh, Seed: seed, Config: string(cfg)}.Write(m)
+	return m, Manifest{Kind: KindPredictor, Dx: c.Dx, C: c.C, D: d, Fresh: c.Fresh, Latent: c.Latent, Seed: seed, Config: string(cfg)}.Write(m)
+}
+
+// Noise is samples x fresh x d numbers from N(0, 1) for the noise input of the manifest's predictor. Rows of a sample share their
+// first Latent columns, which are those of its first row.
+func (f Manifest) Noise(r *rand.Rand, samples, fresh int) []float32 {
+	e := make([]float32, samples*fresh*f.D)
+	rng.Normal(r, e)
+	for s := range samples {
+		own := e[s*fresh*f.D:][:fresh*f.D]
+		for i := 1; i < fresh; i++ {
+			copy(own[i*f.D:][:f.Latent], own)
+		}
+	}
+	return e
 }

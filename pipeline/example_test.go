@@ -113,7 +113,10 @@ func federate(ctx context.Context) error {
 		return err
 	}
 	defer predictor.Close()
-	noise := predictor.Noise(rng.New(1, "noise"), 10, 100)
+	noise, err := predictor.Noise(rng.New(1, "noise"), 10, 100)
+	if err != nil {
+		return err
+	}
 	unseen, err := predictor.Draw(ctx, seen, noise, 10)
 	if err != nil {
 		return err

@@ -169,7 +169,11 @@ func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh, count int) ([
 		return nil, err
 	}
 	defer p.Close()
-	return p.Draw(ctx, seen, p.Noise(rng.New(1, "bench", "noise"), count, fresh), count)
+	noise, err := p.Noise(rng.New(1, "bench", "noise"), count, fresh)
+	if err != nil {
+		return nil, err
+	}
+	return p.Draw(ctx, seen, noise, count)
 }
 
 // with starts the peers of works, where they are at hand, on files.

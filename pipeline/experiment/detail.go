@@ -306,8 +306,10 @@ func (d *Detail) view(ctx context.Context, p *Prepared, clients, uploads []*poin
 	if err != nil {
 		return err
 	}
-	noise := make([]float32, p.Config.Predictor.Fresh*p.Tools.Drawer.NoiseDim())
-	rng.Normal(rng.New(p.Config.Seed, "view", stream), noise)
+	noise, err := p.Tools.Drawer.Noise(rng.New(p.Config.Seed, "view", stream), 1, p.Config.Predictor.Fresh)
+	if err != nil {
+		return err
+	}
 	drawn, err := p.Tools.Drawer.Draw(ctx, pooled, noise, 1)
 	if err != nil {
 		return err

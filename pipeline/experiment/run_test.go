@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,7 +82,11 @@ func (classMeans) Compress(_ context.Context, clients []*point.Set) ([]*point.Se
 // bootstrap draws seen points by their weights.
 type bootstrap struct{}
 
-func (bootstrap) NoiseDim() int { return 1 }
+func (bootstrap) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
+	e := make([]float32, samples*fresh)
+	rng.Normal(r, e)
+	return e, nil
+}
 
 func (bootstrap) Draw(_ context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error) {
 	fresh := len(noise) / samples

@@ -92,7 +92,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 		if err != nil {
 			return nil, nil, err
 		}
-		e := noise(r, c.Samples, c.Fresh, pf.D)
+		e := noise(r, pf, c.Samples, c.Fresh)
 		drawn, err := draw(contextFeeds(seen, e))
 		if err != nil {
 			return nil, nil, err
@@ -134,7 +134,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 			cots[i] = scaled(1/k, cot)[0]
 		}
 		if c.Score > 0 {
-			nll, scoreCots := score(heads, tk.Target)
+			nll, _, scoreCots := score(heads, tk.Target, nil, 0)
 			metrics["score"] = nll
 			metrics["loss"] += c.Score * nll
 			for i, g := range scaled(c.Score, scoreCots...) {
@@ -165,7 +165,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 		})}, metrics, nil
 	}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
-		return c.validate(ctx, pf.D, draw, uploader{t.run, f})
+		return c.validate(ctx, pf, draw, uploader{t.run, f})
 	}
 	if err := c.loop(ctx, t, "embedding", f.Config+pf.Config+fmt.Sprint(c.Relative, c.Score), step, validate); err != nil {
 		return nil, err

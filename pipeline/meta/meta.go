@@ -17,6 +17,7 @@ import (
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
 )
@@ -117,7 +118,7 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 		return fmt.Errorf("training: %d clients of %d points, %d fresh points, batches of %d tasks with %d noises; allowed are numbers from 1", c.Clients, c.Points, c.Fresh, c.Batch, c.Samples)
 	case !(c.Rate > 0) || !(c.Clip > 0) || !(c.L2 > 0) || c.EMA < 0 || c.EMA >= 1:
 		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are numbers above 0, and an ema from 0 to below 1", c.Rate, c.Clip, c.L2, c.EMA)
-	case c.Validation != nil && c.Validation.Len() <= c.Clients*c.Points: // refused here and not after ValidateEvery steps
+	case c.Validation != nil && c.Validation.Len() < c.Clients*c.Points+metric.Neighbours: // refused here and not after ValidateEvery steps
 		return fmt.Errorf("training: %d validation rows for %d clients of %d points; give more validation rows: lower federation.clients or federation.points, or enlarge the part in dataset.splits", c.Validation.Len(), c.Clients, c.Points)
 	}
 	return nil
@@ -295,10 +296,9 @@ func sets(t *onnx.Tensor, dx, c int) []*point.Set {
 	return out
 }
 
-func noise(r *rand.Rand, k, n, d int) *onnx.Tensor {
-	t := onnx.ZerosF32(k, n, d)
-	rng.Normal(r, t.F32())
-	return t
+// noise is k base noises of n rows for a predictor.
+func noise(r *rand.Rand, f models.Manifest, k, n int) *onnx.Tensor {
+	return onnx.NewTensor(f.Noise(r, k, n), k, n, f.D)
 }
 
 // finite fails on numbers that no fit can take, naming what holds them.

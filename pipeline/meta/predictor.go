@@ -18,6 +18,9 @@ import (
 // PredictorConfig is how a predictor is trained.
 type PredictorConfig struct {
 	Config
+	// Joint is the weight of the joint score of batches of held-out points (metric.NearBatches), beside that of single ones,
+	// which is the same for a posterior and for its mean. Default 1; negative means none.
+	Joint float64
 	// Alone is the weight of the score of the fit to the drawn points alone, beside that of the fit to context and
 	// drawn points; default 0.3.
 	Alone float64
@@ -33,10 +36,10 @@ type PredictorConfig struct {
 }
 
 // TrainPredictor trains the predictor m, which is not changed, and returns it trained. The loss of a task is the
-// negative log score of the ensemble of Samples heads on held-out points of the task, plus Alone times that
-// of the heads fitted to the drawn points alone, plus Coupling times the coupling distance. Metrics: loss, score,
-// alone, coupling; in validation acc, ece, nll of MP and fmp_acc and so on of FMP with Compressor, gap (relative, of
-// the heads).
+// negative log score of the ensemble of Samples heads on held-out points of the task, plus Joint times their joint score, plus
+// Alone times both of the heads fitted to the drawn points alone, plus Coupling times the coupling distance. Metrics: loss,
+// score, joint, alone, coupling; in validation acc, ece, nll, joint of MP and fmp_acc and so on of FMP with Compressor, gap
+// (relative, of the heads).
 func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onnx.Model, error) {
 	f, err := c.prepare(m)
 	if err != nil {
@@ -75,7 +78,7 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 		if err != nil {
 			return nil, nil, err
 		}
-		e := noise(r, c.Samples, c.Fresh, f.D)
+		e := noise(r, f, c.Samples, c.Fresh)
 		in := contextFeeds(seen, e)
 		drawn, err := t.draw(in, f)
 		if err != nil {
@@ -85,8 +88,18 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 		if err != nil {
 			return nil, nil, err
 		}
-		nll, cots := score(heads, tk.Target)
-		metrics := train.Metrics{"loss": nll, "score": nll}
+		var batches [][]int
+		if c.Joint > 0 {
+			rows, _ := tk.Target.Labelled()
+			batches = metric.NearBatches(r, rows, f.Dx, jointBatches)
+		}
+		nll, joint, cots := score(heads, tk.Target, batches, c.Joint)
+		metrics := train.Metrics{"score": nll}
+		if c.Joint > 0 {
+			metrics["joint"] = joint
+			nll += c.Joint * joint
+		}
+		metrics["loss"] = nll
 		by := 1 / float64(c.Batch)
 		fresh := make([]float64, c.Samples*c.Fresh*(f.Dx+f.C))
 
@@ -108,20 +121,20 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 			if err != nil {
 				return nil, nil, err
 			}
-			nll, cots := score(heads, tk.Target)
+			nll, joint, cots := score(heads, tk.Target, batches, c.Joint)
 			if err := pullBack(ctx, alone, heads, scaled(c.Alone, cots...), 0, nil, nil, fresh); err != nil {
 				return nil, nil, err
 			}
 			metrics["alone"] = nll
-			metrics["loss"] += c.Alone * nll
+			metrics["loss"] += c.Alone * (nll + max(c.Joint, 0)*joint)
 		}
 		shards = append(shards, shard(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, by, c.Samples, c.Fresh, f.Dx+f.C)}))
 		return shards, metrics, nil
 	}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
-		return c.validate(ctx, f.D, func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return t.draw(in, f) }, small)
+		return c.validate(ctx, f, func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return t.draw(in, f) }, small)
 	}
-	if err := c.loop(ctx, t, "predictor", f.Config+fmt.Sprint(c.Alone, c.Local, c.Coupling), step, validate); err != nil {
+	if err := c.loop(ctx, t, "predictor", f.Config+fmt.Sprint(c.Joint, c.Alone, c.Local, c.Coupling), step, validate); err != nil {
 		return nil, err
 	}
 	return t.trained(), nil
@@ -130,6 +143,9 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 // prepare checks the configuration and the model, and fills in defaults.
 func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 	var f models.Manifest
+	if c.Joint == 0 {
+		c.Joint = 1
+	}
 	if c.Alone == 0 {
 		c.Alone = 0.3
 	}
@@ -154,6 +170,9 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 	}
 	return f, c.fill(4, 2, 1e-3)
 }
+
+// jointBatches is how many batches the joint score of a task is measured on.
+const jointBatches = 40
 
 // draw runs the predictor under training and checks what it drew.
 func (t *trainee) draw(in map[string]*onnx.Tensor, f models.Manifest) ([]*point.Set, error) {
@@ -209,13 +228,10 @@ type compresses interface {
 	compress(clients []*point.Set) (*point.Set, error)
 }
 
-// validate measures MP and FMP over fixed tasks: the means of acc, ece, nll of each, and of the heads' relative gap.
-func (c *Config) validate(ctx context.Context, d int, draw func(map[string]*onnx.Tensor) ([]*point.Set, error), small compresses) (train.Metrics, error) {
+// validate measures MP and FMP over fixed tasks: the means of acc, ece, nll, joint of each, and of the heads' relative gap.
+func (c *Config) validate(ctx context.Context, f models.Manifest, draw func(map[string]*onnx.Tensor) ([]*point.Set, error), small compresses) (train.Metrics, error) {
 	// Held-out points come after the clients': as many as the part has, up to validationPoints.
 	s := c.sampler(c.Validation, min(validationPoints, c.Validation.Len()-c.Clients*c.Points))
-	if s.Target < 1 {
-		return nil, fmt.Errorf("validation: %d rows for %d clients of %d points; give more validation rows", c.Validation.Len(), c.Clients, c.Points)
-	}
 	all := make([]train.Metrics, c.ValidationTasks)
 	err := parallel(ctx, c.Workers, c.ValidationTasks, func(ctx context.Context, i int) error {
 		r := rng.New(c.Seed, "validation", i)
@@ -231,8 +247,10 @@ func (c *Config) validate(ctx context.Context, d int, draw func(map[string]*onnx
 		if err != nil {
 			return err
 		}
-		e := noise(r, c.ValidationSamples, c.Fresh, d)
+		e := noise(r, f, c.ValidationSamples, c.Fresh)
 		m := train.Metrics{}
+		rows, labels := tk.Target.Labelled()
+		batches := metric.NearBatches(r, rows, tk.Target.Dx, jointBatches)
 		var heads [2][]erm.Theta
 		for k, seen := range []*point.Set{seen, up} {
 			drawn, err := draw(contextFeeds(seen, e))
@@ -242,11 +260,16 @@ func (c *Config) validate(ctx context.Context, d int, draw func(map[string]*onnx
 			if _, heads[k], err = c.fits(ctx, seen, drawn, nil); err != nil {
 				return err
 			}
-			sc, err := ensembleScores(ctx, heads[k], tk.Target)
+			says, err := metric.Examine(ctx, heads[k], rows, labels, 1)
+			if err != nil {
+				return err
+			}
+			sc, err := metric.Score(says.Mean, labels)
 			if err != nil {
 				return err
 			}
 			prefix := []string{"", "fmp_"}[k]
+			m[prefix+"joint"] = metric.JointNLL(says.LogLikelihood, batches)
 			m[prefix+"acc"], m[prefix+"ece"], m[prefix+"nll"] = sc.ACC, sc.ECE, sc.NLL
 		}
 		for k := range heads[0] {
@@ -266,23 +289,4 @@ func (c *Config) validate(ctx context.Context, d int, draw func(map[string]*onnx
 		}
 	}
 	return mean, nil
-}
-
-// ensembleScores measures the mean of the heads' softmaxes on labelled points.
-func ensembleScores(ctx context.Context, heads []erm.Theta, target *point.Set) (metric.Scores, error) {
-	features, labels := make([]float32, 0, target.N*target.Dx), make([]int, target.N)
-	for i := range target.N {
-		row := target.Row(i)
-		features = append(features, row[:target.Dx]...)
-		for j, v := range row[target.Dx:] {
-			if v > row[target.Dx+labels[i]] {
-				labels[i] = j
-			}
-		}
-	}
-	p, err := metric.Predict(ctx, heads, features, 1)
-	if err != nil {
-		return metric.Scores{}, err
-	}
-	return metric.Score(p, labels)
 }

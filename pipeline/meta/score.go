@@ -3,6 +3,8 @@ package meta
 import (
 	"math"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/pipeline/erm"
 	"fmp/pipeline/point"
 )
@@ -10,54 +12,81 @@ import (
 // scoreFloor keeps the score of an impossible event, and its gradient, finite.
 const scoreFloor = 1e-9
 
-// score is the mean negative log score, in nats, of the ensemble of heads on labelled points, and its derivative
-// with respect to each head: the mean over points of -log(mean over heads of softmax(x head)[label]).
-func score(heads []erm.Theta, target *point.Set) (float64, []erm.Theta) {
-	d, c, k := target.Dx+1, target.C, len(heads)
-	cot := make([]erm.Theta, k)
-	for i := range cot {
-		cot[i] = erm.NewTheta(d, c)
-	}
-	p := make([][]float64, k)
-	for i := range p {
-		p[i] = make([]float64, c)
-	}
+// score is the mean negative log score, in nats, of the ensemble of heads on labelled points; the joint score of batches of them
+// (metric.JointNLL), 0 where there are none; and the derivative of the first plus weight times the second with respect to
+// each head. p_s(y|x) = softmax(x head_s)[y], floored.
+func score(heads []erm.Theta, target *point.Set, batches [][]int, weight float64) (nll, joint float64, cots []erm.Theta) {
+	d, c, n := target.Dx+1, target.C, target.N
+	features, labels := target.Labelled()
+	probabilities, logs := make([][]float64, len(heads)), make([][]float64, len(heads))
 	x := make([]float64, d)
 	x[d-1] = 1
-	var loss float64
-	for i := range target.N {
-		row := target.Row(i)
-		for j, v := range row[:target.Dx] {
+	at := func(i int) []float64 {
+		for j, v := range features[i*target.Dx : (i+1)*target.Dx] {
 			x[j] = float64(v)
 		}
-		y := 0
-		for j, v := range row[target.Dx:] {
-			if v > row[target.Dx+y] {
-				y = j
+		return x
+	}
+	for h := range heads {
+		probabilities[h], logs[h] = make([]float64, n*c), make([]float64, n)
+	}
+	for i, y := range labels {
+		x := at(i)
+		for h, t := range heads {
+			p := probabilities[h][i*c:][:c]
+			softmaxAt(t, x, p)
+			logs[h][i] = math.Log(p[y] + scoreFloor)
+		}
+	}
+	// by is the derivative of the loss with respect to logs: minus each head's share in a point's score, and in a batch's.
+	by := make([][]float64, len(heads))
+	for h := range by {
+		by[h] = make([]float64, n)
+	}
+	shares := make([]float64, len(heads))
+	mixture := func(points []int, weight float64) float64 {
+		for h, l := range logs {
+			shares[h] = 0
+			for _, i := range points {
+				shares[h] += l[i]
 			}
 		}
-		var mean float64
-		for h, t := range heads {
-			softmaxAt(t, x, p[h])
-			mean += p[h][y] / float64(k)
+		all := floats.LogSumExp(shares)
+		for h, v := range shares {
+			for _, i := range points {
+				by[h][i] -= weight * math.Exp(v-all)
+			}
 		}
-		loss -= math.Log(mean+scoreFloor) / float64(target.N)
+		return weight * (math.Log(float64(len(heads))) - all)
+	}
+	for i := range n {
+		nll += mixture([]int{i}, 1/float64(n))
+	}
+	if weight > 0 {
+		for _, b := range batches {
+			joint += mixture(b, weight/float64(len(b)*len(batches))) / weight
+		}
+	}
+	cots = make([]erm.Theta, len(heads))
+	for h := range cots {
+		cots[h] = erm.NewTheta(d, c)
+	}
+	for i, y := range labels {
+		x := at(i)
 		for h := range heads {
-			// d(-log mean)/d logits of head h = -p_y (e_y - p) / (k mean)
-			by := -p[h][y] / (float64(k) * (mean + scoreFloor) * float64(target.N))
+			p := probabilities[h][i*c:][:c]
+			// d log(p_y + floor) / d logits = p_y / (p_y + floor) (e_y - p)
+			g := by[h][i] * p[y] / (p[y] + scoreFloor)
 			for f, v := range x {
-				g := cot[h].Row(f)
-				for j, q := range p[h] {
-					e := -q
-					if j == y {
-						e++
-					}
-					g[j] += by * v * e
+				row := cots[h].Row(f)
+				for j, q := range p {
+					row[j] -= g * v * q
 				}
+				row[y] += g * v
 			}
 		}
 	}
-	return loss, cot
+	return nll, joint, cots
 }
 
 // softmaxAt writes softmax(x head) to p.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/metric"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
@@ -227,16 +229,30 @@ func TestScore(t *testing.T) {
 			heads[k].W[i] = r.NormFloat64()
 		}
 	}
-	_, cots := score(heads, target)
+	const weight = 0.7
+	batches := [][]int{{0, 1, 3}, {2, 4, 4}}
+	loss := func() float64 {
+		nll, joint, _ := score(heads, target, batches, weight)
+		return nll + weight*joint
+	}
+	_, joint, cots := score(heads, target, batches, weight)
+	rows, labels := target.Labelled()
+	says, err := metric.Examine(context.Background(), heads, rows, labels, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := metric.JointNLL(says.LogLikelihood, batches); math.Abs(joint-want) > 1e-6 {
+		t.Errorf("joint score %v, that of the metric %v", joint, want)
+	}
 	for k := range heads {
 		for i := range heads[k].W {
 			const h = 1e-5
 			w := &heads[k].W[i]
 			keep := *w
 			*w = keep + h
-			up, _ := score(heads, target)
+			up := loss()
 			*w = keep - h
-			down, _ := score(heads, target)
+			down := loss()
 			*w = keep
 			if d := (up-down)/(2*h) - cots[k].W[i]; d > 1e-8 || d < -1e-8 {
 				t.Errorf("head %d, weight %d: derivative %v is off by %v", k, i, cots[k].W[i], d)

@@ -17,14 +17,7 @@ func (t *Task) noise(stream ...any) ([]float32, error) {
 	if t.in.Drawer == nil {
 		return nil, fmt.Errorf("no predictor to draw points with; set predictor.model")
 	}
-	d := t.in.Drawer.NoiseDim()
-	const most = 1 << 31
-	if d < 1 || t.in.Samples*t.in.Fresh > most/d {
-		return nil, fmt.Errorf("base noise of %d samples x %d points x %d; allowed are 1 to %d numbers: lower posterior.samples or predictor.fresh", t.in.Samples, t.in.Fresh, d, most)
-	}
-	e := make([]float32, t.in.Samples*t.in.Fresh*d)
-	rng.Normal(rng.New(t.in.Seed, append([]any{t.in.Stream}, stream...)...), e)
-	return e, nil
+	return t.in.Drawer.Noise(rng.New(t.in.Seed, append([]any{t.in.Stream}, stream...)...), t.in.Samples, t.in.Fresh)
 }
 
 // draws are S sets of n' unseen points given seen. Fits with another lambda use the same draws.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 
@@ -78,8 +79,8 @@ func (r *Result) Rows(ctx context.Context, features []float32) ([]float32, error
 
 // Drawer draws unseen points given seen ones: the predictor graph of arXiv 2605.18554, behind an engine.
 type Drawer interface {
-	// NoiseDim is d, the width of a row of base noise.
-	NoiseDim() int
+	// Noise is samples x fresh x d base noise from a stream; the same stream, the same noise.
+	Noise(r *rand.Rand, samples, fresh int) ([]float32, error)
 	// Draw makes samples sets of fresh points each, given seen (whose weights count as masses). noise holds
 	// samples x fresh x d numbers; fresh is len(noise) / (samples d). Same noise, same points.
 	Draw(ctx context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error)

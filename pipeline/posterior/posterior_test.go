@@ -31,7 +31,11 @@ type bootstrap struct {
 	calls *int
 }
 
-func (b bootstrap) NoiseDim() int { return b.d }
+func (b bootstrap) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
+	e := make([]float32, samples*fresh*b.d)
+	rng.Normal(r, e)
+	return e, nil
+}
 
 func (b bootstrap) Draw(_ context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error) {
 	if b.calls != nil {
@@ -458,7 +462,7 @@ func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
 // failing is a Drawer that fails, or returns what no graph should.
 type failing func(seen *point.Set, samples int) ([]*point.Set, error)
 
-func (failing) NoiseDim() int { return 2 }
+func (failing) Noise(*rand.Rand, int, int) ([]float32, error) { return nil, nil }
 func (f failing) Draw(_ context.Context, seen *point.Set, _ []float32, samples int) ([]*point.Set, error) {
 	return f(seen, samples)
 }

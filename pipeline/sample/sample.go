@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/models"
-	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/pipeline/point"
@@ -41,8 +40,8 @@ func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("predictor: %w", err)
 	}
-	if f.Kind != models.KindPredictor || f.Dx < 1 || f.C < 2 || f.D < 1 {
-		return nil, fmt.Errorf("predictor: the model's manifest says kind %q, dx %d, classes %d, d %d; want a predictor with all three, as fmp train predictor writes it", f.Kind, f.Dx, f.C, f.D)
+	if f.Kind != models.KindPredictor || f.Dx < 1 || f.C < 2 || f.D < 1 || f.Latent < 0 || f.Latent >= f.D {
+		return nil, fmt.Errorf("predictor: the model's manifest says kind %q, dx %d, classes %d, d %d, latent %d; want a predictor with the first three, and a latent below d, as fmp train predictor writes it", f.Kind, f.Dx, f.C, f.D, f.Latent)
 	}
 	s, err := e.Load(m)
 	if err != nil {
@@ -57,15 +56,16 @@ func (p *Predictor) Manifest() models.Manifest { return p.manifest }
 // Close releases the session.
 func (p *Predictor) Close() error { return p.session.Close() }
 
-// NoiseDim is d, the width of a row of base noise.
-func (p *Predictor) NoiseDim() int { return p.manifest.D }
+// maxNoise bounds the numbers of base noise.
+const maxNoise = 1 << 31
 
-// Noise is samples x fresh x d base noise from a stream: the same stream gives the same E to every method that
-// asks, so that MP and FMP differ by their contexts alone.
-func (p *Predictor) Noise(r *rand.Rand, samples, fresh int) []float32 {
-	e := make([]float32, samples*fresh*p.manifest.D)
-	rng.Normal(r, e)
-	return e
+// Noise is samples x fresh x d base noise of the predictor from a stream: the same stream gives the same E to every
+// method that asks, so that MP and FMP differ by their contexts alone.
+func (p *Predictor) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
+	if samples < 1 || fresh < 1 || samples > maxNoise/p.manifest.D/fresh {
+		return nil, fmt.Errorf("base noise of %d samples x %d points x %d; allowed are 1 to %d numbers: lower posterior.samples or predictor.fresh", samples, fresh, p.manifest.D, maxNoise)
+	}
+	return p.manifest.Noise(r, samples, fresh), nil
 }
 
 // Draw makes samples sets of fresh points of weight 1, each from its own part of noise (samples x fresh x d,

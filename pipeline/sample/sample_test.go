@@ -47,9 +47,12 @@ func TestDrawIsReproducible(t *testing.T) {
 	s := seen(200, dx, c)
 	one, two := newPredictor(t, dx, c), newPredictor(t, dx, c)
 	two.Workers = 2
-	noise := one.Noise(rng.New(1, "noise"), samples, fresh)
-	if diff := cmp.Diff(noise, two.Noise(rng.New(1, "noise"), samples, fresh)); diff != "" {
-		t.Fatal("one stream gave two noises")
+	noise, err := one.Noise(rng.New(1, "noise"), samples, fresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := two.Noise(rng.New(1, "noise"), samples, fresh); err != nil || !cmp.Equal(noise, again) {
+		t.Fatalf("one stream gave two noises: %v", err)
 	}
 	draw := func(p *Predictor, noise []float32, samples int) []*point.Set {
 		out, err := p.Draw(context.Background(), s, noise, samples)
@@ -76,7 +79,7 @@ func TestDrawIsReproducible(t *testing.T) {
 
 func TestDrawErrors(t *testing.T) {
 	p := newPredictor(t, 4, 3)
-	noise := make([]float32, 2*5*p.NoiseDim())
+	noise := make([]float32, 2*5*p.Manifest().D)
 	nan := seen(5, 4, 3)
 	nan.Z[0] = float32(math.NaN())
 	cancelled, cancel := context.WithCancel(context.Background())

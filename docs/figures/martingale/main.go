@@ -141,7 +141,11 @@ func drawUnseen(ctx context.Context, seen *point.Set) ([]*point.Set, error) {
 		return nil, err
 	}
 	defer p.Close()
-	return p.Draw(ctx, seen, p.Noise(rng.New(seed, "noise"), samples, fresh), samples)
+	noise, err := p.Noise(rng.New(seed, "noise"), samples, fresh)
+	if err != nil {
+		return nil, err
+	}
+	return p.Draw(ctx, seen, noise, samples)
 }
 
 // dots draws points in the colour and shape of their class: discs and triangles.
