@@ -42,16 +42,20 @@ type servedLoad struct {
 	Sync      bool    `json:"sync"`
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"uploads_per_second"`
-	// Milliseconds from request to receipt.
+	// Again counts requests that the server put off (503, 429) and that were sent again.
+	Again int64 `json:"again"`
+	// Milliseconds from the first request to the receipt.
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
 	Max float64 `json:"max_ms"`
 	// Memory of the server (resident, MiB) before the first upload, after the last, and after the classifier; 0 where the system does not say.
 	MemoryBefore float64 `json:"memory_before_mib"`
 	MemoryAfter  float64 `json:"memory_after_mib"`
-	// PoolSeconds is from the last receipt to the classifier, and MemoryPooled what the server then holds; 0 without --pool.
+	// PoolSeconds is from the last receipt to the classifier, MemoryPooled what the server then holds, and MemoryPeak the most that
+	// it ever held; 0 without --pool.
 	PoolSeconds  float64 `json:"pool_seconds,omitempty"`
 	MemoryPooled float64 `json:"memory_pooled_mib,omitempty"`
+	MemoryPeak   float64 `json:"memory_peak_mib,omitempty"`
 	Restart      float64 `json:"restart_seconds"` // until ready again, after kill -9
 }
 
@@ -92,10 +96,10 @@ and the server share this machine.`,
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), res)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, %.0f MiB after\nrestart:  %.2f s after kill -9, nothing lost\n",
-			res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.P50, res.P99, res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, %.0f MiB after\nrestart:  %.2f s after kill -9, nothing lost\n",
+			res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.Again, res.P50, res.P99, res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
 		if err == nil && pool {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pooling:  %.1f s, %.0f MiB\n", res.PoolSeconds, res.MemoryPooled)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pooling:  %.1f s, at most %.0f MiB, %.0f MiB after it\n", res.PoolSeconds, res.MemoryPeak, res.MemoryPooled)
 		}
 		return err
 	}
@@ -118,7 +122,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, pool bool) error
 		return err
 	}
 	defer func() { kill() }()
-	res.MemoryBefore = serverMemory(dir)
+	res.MemoryBefore = serverMemory(dir, "VmRSS")
 	took := make([]float64, len(requests))
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -135,7 +139,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, pool bool) error
 					return
 				}
 				at := time.Now()
-				if err := requests[i].send(ctx, client, url); err != nil {
+				if err := requests[i].send(ctx, client, url, &res.Again); err != nil {
 					errs <- fmt.Errorf("bench serve: upload %d: %w", i, err)
 					return
 				}
@@ -154,7 +158,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, pool bool) error
 	}
 	res.Seconds = time.Since(start).Seconds()
 	res.PerSecond = float64(len(requests)) / res.Seconds
-	res.MemoryAfter = serverMemory(dir)
+	res.MemoryAfter = serverMemory(dir, "VmRSS")
 	slices.Sort(took)
 	res.P50, res.P99, res.Max = took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
 	if pool {
@@ -174,7 +178,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, pool bool) error
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
-		res.PoolSeconds, res.MemoryPooled = time.Since(start).Seconds()-res.Seconds, serverMemory(dir)
+		res.PoolSeconds, res.MemoryPooled, res.MemoryPeak = time.Since(start).Seconds()-res.Seconds, serverMemory(dir, "VmRSS"), serverMemory(dir, "VmHWM")
 	}
 	kill()
 	start = time.Now()
@@ -252,26 +256,41 @@ func (res *servedLoad) prepare(dir string, pool bool) ([]loadRequest, error) {
 	return requests, atomicfile.WriteBytes(filepath.Join(dir, "round.yaml"), fmt.Appendf(nil, "round: %d\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: 2199-01-01T00:00:00Z\n", benchRound))
 }
 
-func (l *loadRequest) send(ctx context.Context, client *http.Client, url string) error {
+// patience is how long a request that the server puts off is sent again, as fmp-edge would until the deadline.
+const patience = time.Minute
+
+// send puts the upload until the server has it, and counts how often it had to come again.
+func (l *loadRequest) send(ctx context.Context, client *http.Client, url string, again *int64) error {
+	start := time.Now()
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		status, text, err := l.once(ctx, client, url)
+		switch {
+		case err != nil:
+			return err
+		case status == http.StatusCreated, status == http.StatusOK && wait > 20*time.Millisecond: // kept by a request that was put off
+			return nil
+		case status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests || time.Since(start) > patience:
+			return fmt.Errorf("%d %s: %s", status, http.StatusText(status), text)
+		}
+		atomic.AddInt64(again, 1)
+		time.Sleep(wait)
+	}
+}
+
+func (l *loadRequest) once(ctx context.Context, client *http.Client, url string) (status int, text []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url+l.path, bytes.NewReader(l.body))
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	req.Header.Set("Authorization", l.signature)
 	req.Header.Set("Content-Digest", l.digest)
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, wire.MaxJSON))
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusCreated {
-		return fmt.Errorf("%s: %s", resp.Status, text)
-	}
-	return nil
+	text, err = io.ReadAll(io.LimitReader(resp.Body, wire.MaxJSON))
+	return resp.StatusCode, text, err
 }
 
 // startServer runs fmp serve in a folder and returns its address once it is ready, and what kills it.
@@ -313,16 +332,14 @@ func startServer(ctx context.Context, dir string, sync bool) (url string, kill f
 	return "", nil, errors.Join(fmt.Errorf("bench serve: the server did not start: %s", text), ctx.Err())
 }
 
-var residentSize = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
-
-// serverMemory is the resident size of the server in MiB, where the system says it.
-func serverMemory(dir string) float64 {
+// serverMemory is the resident size of the server in MiB, now (VmRSS) or the largest so far (VmHWM), where the system says it.
+func serverMemory(dir, which string) float64 {
 	pid, err := os.ReadFile(filepath.Join(dir, "pid"))
 	if err != nil {
 		return 0
 	}
 	text, err := os.ReadFile(filepath.Join("/proc", string(pid), "status"))
-	m := residentSize.FindSubmatch(text)
+	m := regexp.MustCompile(which + `:\s+(\d+) kB`).FindSubmatch(text)
 	if err != nil || m == nil {
 		return 0
 	}

@@ -35,6 +35,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/models/rng"
+	"fmp/pipeline/point"
 )
 
 // The model's numbers.
@@ -70,6 +71,39 @@ type Uploads struct {
 	Masses []float64
 	// Means [clients, classes, k] of the classes; whatever where the mass is 0.
 	Means []float64
+}
+
+// Pool is the class means of some of the clients together, a point for each class that they hold: however many clients there are,
+// what follows reads no more than that.
+func (u *Uploads) Pool(of func(client int) bool) *point.Set {
+	mass, sum := make([]float64, u.Classes), make([]float64, u.Classes*u.K)
+	for m := range u.Clients {
+		if !of(m) {
+			continue
+		}
+		for c := range u.Classes {
+			n := u.Masses[m*u.Classes+c]
+			if n == 0 {
+				continue
+			}
+			mass[c] += n
+			for j, v := range u.Means[(m*u.Classes+c)*u.K:][:u.K] {
+				sum[c*u.K+j] += n * v
+			}
+		}
+	}
+	all := point.New(u.Classes, u.K, u.Classes)
+	for c, n := range mass {
+		all.W[c] = float32(n)
+		row := all.Row(c)
+		row[u.K+c] = 1
+		for j := range u.K {
+			if n > 0 {
+				row[j] = float32(sum[c*u.K+j] / n)
+			}
+		}
+	}
+	return all.Held()
 }
 
 // States are who may be honest, and how probably.
@@ -354,31 +388,26 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 			}
 		}
 	}
-	type badCell struct {
-		class   int
-		density []float64
-	}
-	var bad []badCell
+	var bad []*cell
 	for m, honest := range z {
 		if honest {
 			continue
 		}
 		for i := range h.cells[m] {
-			d := make([]float64, C+2)
-			st.components(&h.cells[m][i], d)
-			bad = append(bad, badCell{h.cells[m][i].class, d})
+			bad = append(bad, &h.cells[m][i])
 		}
 	}
 	if len(bad) == 0 {
 		return weights, 0
 	}
-	r := make([][]float64, len(bad))
-	a := make([][]float64, len(bad)) // normalised log weights: density + weight - log sum
-	for i := range bad {
-		r[i], a[i] = make([]float64, C+2), make([]float64, C+2)
+	density := make([]float64, len(bad)*(C+2))
+	for i, b := range bad {
+		st.components(b, density[i*(C+2):][:C+2])
 	}
+	a := make([]float64, C+2)      // normalised log weights of a cell: density + weight - log sum
 	target := make([][]float64, C) // parameters of the Dirichlet of T_c
 	for range rounds {
+		bound = 0
 		for c := range C {
 			target[c] = make([]float64, C)
 			for j := range C {
@@ -388,15 +417,19 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 			}
 		}
 		for i, b := range bad {
-			for j, d := range b.density {
-				a[i][j] = d + weights[b.class][j]
+			own := density[i*(C+2):][:C+2]
+			for j, d := range own {
+				a[j] = d + weights[b.class][j]
 			}
-			z := logSum(a[i])
-			for j := range a[i] {
-				a[i][j] -= z
-				r[i][j] = math.Exp(a[i][j])
+			z := logSum(a)
+			for j := range a {
+				a[j] -= z
+				p := math.Exp(a[j])
+				if p > 0 {
+					bound += p * (own[j] + types[b.class][j] - a[j])
+				}
 				if j < C && j != b.class {
-					target[b.class][j] += r[i][j]
+					target[b.class][j] += p
 				}
 			}
 		}
@@ -409,13 +442,6 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 				if j != c {
 					weights[c][j] = types[c][j] + math.Log(max(target[c][j], 1e-300)/sum)
 				}
-			}
-		}
-	}
-	for i, b := range bad {
-		for j, p := range r[i] {
-			if p > 0 {
-				bound += p * (b.density[j] + types[b.class][j] - a[i][j])
 			}
 		}
 	}
@@ -451,7 +477,9 @@ func logSum(x []float64) float64 {
 	top := slices.Max(x)
 	var sum float64
 	for _, v := range x {
-		sum += math.Exp(v - top)
+		if v -= top; v > -50 { // what is less is lost in rounding
+			sum += math.Exp(v)
+		}
 	}
 	return top + math.Log(sum)
 }

@@ -152,8 +152,9 @@ func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Re
 		sets = append(sets, u.ToSet())
 		points += u.Points.N
 	}
-	// The conjugate predictor reads sums alone, and honesty every client's.
-	if points > MostPoints && r.drawer.Kind == models.KindPredictor {
+	// Honesty reads every client's.
+	judges := r.drawer.Kind == models.KindConjugate && !r.Trust && len(sets) > 1
+	if points > MostPoints && !judges {
 		all, err := point.Group(MostPoints, sets...)
 		if err != nil {
 			return nil, err
@@ -168,7 +169,7 @@ func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Re
 			return nil, err
 		}
 		defer k.Close()
-		in.Conjugate, in.ClassMeans, in.Honesty = k, sets, !r.Trust && len(sets) > 1
+		in.Conjugate, in.ClassMeans, in.Honesty = k, sets, judges
 	} else {
 		drawer, err := sample.New(eng, r.predictor)
 		if err != nil {

@@ -43,7 +43,7 @@ func (t *Task) localFits(ctx context.Context, l2 float64, s Settings) (Ensemble,
 // pooledFit is the fit to all clients' points.
 func (t *Task) pooledFit(ctx context.Context, l2 float64, s Settings) (Theta, error) {
 	e, err := once(&t.memo, fmt.Sprint("fit/pooled/", l2, s.Tolerance), func() (Ensemble, error) {
-		return t.fits(ctx, []*point.Set{t.pooled}, l2, s)
+		return t.fits(ctx, []*point.Set{t.pooled()}, l2, s)
 	})
 	if err != nil {
 		return Theta{}, err

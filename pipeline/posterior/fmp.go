@@ -20,15 +20,13 @@ var fmp = method{
 		} else if u != nil {
 			return t.openForm(u, false)
 		}
-		seen, err := t.pooledMeans()
-		if err != nil {
-			return nil, err
-		}
 		var e Ensemble
+		var seen *point.Set // what intervals are given
 		var judged *Judgement
+		var err error
 		if t.in.Honesty {
 			e, judged, err = t.honestHeads(ctx)
-		} else {
+		} else if seen, err = t.pooledMeans(); err == nil {
 			e, err = t.in.Conjugate.Heads(ctx, seen, t.latents(), t.in.Latents)
 		}
 		if err != nil {
@@ -37,9 +35,7 @@ var fmp = method{
 		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: t.in.Conjugate, Means: t.in.Conjugate, UploadBytes: t.classMeanBytes(), Diagnostics: t.noveltyDiagnostics()}
 		if t.in.Latents > 1 {
 			if judged != nil { // intervals are given one set of clients: those that are likelier honest than not
-				if seen, err = t.trusted(judged); err != nil {
-					return nil, err
-				}
+				seen = judged.trusted
 			}
 			r.Intervals = &conjugateIntervals{t.in.Conjugate, seen, t.latents(), t.strata()}
 		}
@@ -86,17 +82,6 @@ func (t *Task) pooledMeans() (*point.Set, error) {
 		return nil, fmt.Errorf("no conjugate predictor; fmp train conjugate makes one, and conjugate.model names it")
 	}
 	return point.Pool(t.in.ClassMeans...)
-}
-
-// trusted is the union of the class means of clients whose probability of being honest is at least a half.
-func (t *Task) trusted(j *Judgement) (*point.Set, error) {
-	var sets []*point.Set
-	for i, p := range j.Honest {
-		if p >= 0.5 {
-			sets = append(sets, t.in.ClassMeans[i])
-		}
-	}
-	return point.Pool(sets...)
 }
 
 // latents is the task's stream of one latent a sample.

@@ -51,7 +51,7 @@ func (t *Task) pooledGaussianPosterior(ctx context.Context, precision float64, s
 	if err != nil {
 		return nil, nil, err
 	}
-	e, d, err := t.gaussianPosterior(ctx, "pooled", t.pooled, fit, precision, chainHeads(t.in.Samples), s, t.in.Threads)
+	e, d, err := t.gaussianPosterior(ctx, "pooled", t.pooled(), fit, precision, chainHeads(t.in.Samples), s, t.in.Threads)
 	if err != nil {
 		return nil, nil, err
 	}

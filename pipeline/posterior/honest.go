@@ -2,10 +2,6 @@ package posterior
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
-
 	"fmp/models/rng"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
@@ -17,6 +13,8 @@ type Judgement struct {
 	Honest []float64
 	// Dispute is the share of each class's mass that the posterior leaves out; from honesty.Contested on it is contested.
 	Dispute []float64
+
+	trusted *point.Set // class means of those that are likelier honest than not
 }
 
 // honestHeads are FMP's samples, each given the uploads of the clients that are honest in it (package honesty). Where every
@@ -32,25 +30,14 @@ func (t *Task) honestHeads(ctx context.Context) (Ensemble, *Judgement, error) {
 	}
 	drawn := states.Draw(t.in.Latents, rng.New(t.in.Seed, t.in.Stream, "honesty"))
 	// Samples with the same clients are made together.
-	same := map[string][]int{}
+	same := map[*bool][]int{}
 	for s, z := range drawn {
-		k := fmt.Sprint(z)
-		same[k] = append(same[k], s)
+		same[&z[0]] = append(same[&z[0]], s)
 	}
 	latents, size := t.latents(), t.in.Conjugate.LatentSize()
 	out := make(Ensemble, t.in.Latents)
-	for _, k := range slices.Sorted(maps.Keys(same)) {
-		samples := same[k]
-		var sets []*point.Set
-		for m, honest := range drawn[samples[0]] {
-			if honest {
-				sets = append(sets, t.in.ClassMeans[m])
-			}
-		}
-		seen, err := point.Pool(sets...)
-		if err != nil {
-			return nil, nil, err
-		}
+	for _, samples := range same {
+		seen := u.Pool(func(m int) bool { return drawn[samples[0]][m] })
 		var latent []float32
 		for _, s := range samples {
 			latent = append(latent, latents[s*size:(s+1)*size]...)
@@ -63,5 +50,7 @@ func (t *Task) honestHeads(ctx context.Context) (Ensemble, *Judgement, error) {
 			out[s] = heads[i]
 		}
 	}
-	return out, &Judgement{Honest: states.Marginal(), Dispute: states.Dispute(u)}, nil
+	j := &Judgement{Honest: states.Marginal(), Dispute: states.Dispute(u)}
+	j.trusted = u.Pool(func(m int) bool { return j.Honest[m] >= 0.5 })
+	return out, j, nil
 }

@@ -88,5 +88,5 @@ func (t *Task) headBytes(k int) float64 { return float32Bytes(k * (t.dx + 1) * t
 
 // rawBytes is the mean size of a client's own feature rows and class indices on the wire.
 func (t *Task) rawBytes() float64 {
-	return float32Bytes(t.pooled.N*(t.dx+1)) / float64(len(t.in.Clients))
+	return float32Bytes(t.pooled().N*(t.dx+1)) / float64(len(t.in.Clients))
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 
 	"fmp/onnx"
 	"fmp/onnx/suggest"
@@ -289,7 +290,7 @@ type Method interface {
 type Task struct {
 	in     Input
 	dx, c  int
-	pooled *point.Set
+	pooled func() *point.Set // the clients' own points, made when a method first asks
 	memo   memo
 }
 
@@ -359,10 +360,10 @@ func NewTask(in Input) (*Task, error) {
 			return nil, fmt.Errorf("posterior: class means of client %d: %w", m, err)
 		}
 	}
-	var err error
-	if t.pooled, err = point.Pool(in.Clients...); err != nil {
-		return nil, fmt.Errorf("posterior: %w", err)
-	}
+	t.pooled = sync.OnceValue(func() *point.Set {
+		all, _ := point.Pool(in.Clients...) // which are of one kind
+		return all
+	})
 	return t, nil
 }
 

@@ -296,7 +296,7 @@ func TestBaseNoise(t *testing.T) {
 	if len(rec.noise) != 5 {
 		t.Fatalf("points were drawn for %d contexts; want 5: three clients, their pool, their uploads", len(rec.noise))
 	}
-	base := rec.noise[task.pooled]
+	base := rec.noise[task.pooled()]
 	var shared int
 	for seen, e := range rec.noise {
 		switch {

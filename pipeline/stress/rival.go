@@ -10,9 +10,10 @@ import (
 // trim is the share of clients that the trimmed mean leaves out at each end.
 const trim = 0.2
 
-// robust replaces each class's pooled mean by one of the clients' means; its mass is the median of theirs times their number.
-func robust(u honesty.Uploads, centre func(means [][]float64) []float64) (masses, means []float64) {
-	masses, means = make([]float64, u.Classes), make([]float64, u.Classes*u.K)
+// robust is one upload in place of all: of each class a centre of the clients' means, with the median of their masses times
+// their number.
+func robust(u honesty.Uploads, centre func(means [][]float64) []float64) honesty.Uploads {
+	out := honesty.Uploads{Clients: 1, Classes: u.Classes, K: u.K, Masses: make([]float64, u.Classes), Means: make([]float64, u.Classes*u.K)}
 	for c := range u.Classes {
 		var of [][]float64
 		var n []float64
@@ -24,10 +25,10 @@ func robust(u honesty.Uploads, centre func(means [][]float64) []float64) (masses
 		if len(of) == 0 {
 			continue
 		}
-		masses[c] = median(n) * float64(len(n))
-		copy(means[c*u.K:], centre(of))
+		out.Masses[c] = median(n) * float64(len(n))
+		copy(out.Means[c*u.K:], centre(of))
 	}
-	return masses, means
+	return out
 }
 
 func median(x []float64) float64 {

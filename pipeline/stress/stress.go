@@ -91,24 +91,9 @@ func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust 
 func sets(u honesty.Uploads) []*point.Set {
 	out := make([]*point.Set, u.Clients)
 	for m := range out {
-		out[m] = means(u.Masses[m*u.Classes:][:u.Classes], u.Means[m*u.Classes*u.K:][:u.Classes*u.K], u.K)
+		out[m] = u.Pool(func(client int) bool { return client == m })
 	}
 	return out
-}
-
-func means(masses, x []float64, k int) *point.Set {
-	s := point.New(len(masses), k, len(masses))
-	for c, n := range masses {
-		s.W[c] = float32(n)
-		row := s.Row(c)
-		row[k+c] = 1
-		if n > 0 {
-			for j := range k {
-				row[j] = float32(x[c*k+j])
-			}
-		}
-	}
-	return s.Held()
 }
 
 // Defences of the table of attacks, in its order.
@@ -173,8 +158,7 @@ func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Attack
 					case "trimmed mean":
 						centre = coordinatewise(trimmed)
 					}
-					n, x := robust(u, centre)
-					round = []*point.Set{means(n, x, u.K)}
+					round = sets(robust(u, centre))
 				case "honesty":
 					trust = false
 				case "oracle":

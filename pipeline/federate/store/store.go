@@ -29,6 +29,8 @@ const (
 	maxPayload = 8 << 20
 	// startTime bounds how long the server inside the program takes to start, recovery included.
 	startTime = 2 * time.Minute
+	// patience is how long an answer of the servers is waited for where the caller sets no deadline: a disk may be busy for long.
+	patience = 30 * time.Second
 )
 
 // Options say where a store is.
@@ -99,7 +101,7 @@ func Attach(ctx context.Context, conn *nats.Conn, name string, replicas int) (*S
 
 // open makes the buckets where they are not there yet.
 func (s *Store) open(ctx context.Context) (err error) {
-	if s.js, err = jetstream.New(s.conn); err != nil {
+	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(patience)); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	for _, b := range []struct {
