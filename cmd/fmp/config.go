@@ -19,7 +19,7 @@ import (
 // runAliases are short flags for the settings that are typed most.
 var runAliases = map[string]string{
 	"classes": "dataset.classes",
-	"dataset": "dataset.name", "data-dir": "dataset.dir", "extractor": "extractor.model", "predictor": "predictor.model",
+	"dataset": "dataset.name", "data-dir": "dataset.dir", "on-bad": "dataset.bad", "extractor": "extractor.model", "predictor": "predictor.model",
 	"embedding": "embedding.model", "preset": "extractor.preset", "resize": "extractor.resize", "clients": "federation.clients", "points": "federation.points",
 	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples", "fresh": "predictor.fresh",
 	"l2": "erm.l2", "engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "out": "output.dir",
@@ -28,6 +28,7 @@ var runAliases = map[string]string{
 // choices are what a shell offers for a setting.
 var choices = map[string][]string{
 	"dataset.name":         dataset.Names(),
+	"dataset.bad":          {"fail", "skip"},
 	"methods":              posterior.Names(),
 	"extractor.layout":     {"auto", "nchw", "nhwc"},
 	"extractor.preset":     extractor.PresetNames(),

@@ -23,3 +23,8 @@ folder. The drawn ones, digits and digits-color, need no files.`,
 func dirFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "dataset.dir", "", "data folder; empty means $FMP_DATA, then the cache")
 }
+
+// onBadFlag binds the flag for images of folders that cannot be read; skipBad reads it.
+func onBadFlag(cmd *cobra.Command, onBad *string) {
+	cmd.Flags().StringVar(onBad, "on-bad", "fail", "what to do about images of a folder that cannot be read: fail or skip; all are named")
+}

@@ -11,7 +11,7 @@ import (
 )
 
 func newDataImportCommand() *cobra.Command {
-	var dir, name string
+	var dir, name, onBad string
 	var replace, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "import FOLDER",
@@ -27,15 +27,22 @@ it has a name: --dataset NAME.`,
 			if err != nil {
 				return usageError(err)
 			}
-			got, folder, err := store.Import(cmd.Context(), args[0], name, to, replace)
+			skip, err := skipBad(onBad)
+			if err != nil {
+				return err
+			}
+			got, folder, bad, err := store.Import(cmd.Context(), args[0], name, to, replace, skip)
 			if errors.Is(err, fs.ErrPermission) {
 				return err
 			}
 			if err != nil {
 				return usageError(err)
 			}
+			for _, path := range bad {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %s cannot be read\n", cmd.CommandPath(), path)
+			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]string{"name": got, "folder": folder})
+				return printJSON(cmd.OutOrStdout(), map[string]any{"name": got, "folder": folder, "left_out": len(bad)})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is in %s; use it with --dataset %s\n", got, folder, got)
 			return err
@@ -44,6 +51,7 @@ it has a name: --dataset NAME.`,
 	dirFlag(cmd, &dir)
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "name to give it; default the folder's own, or CIFAR's official one")
+	onBadFlag(cmd, &onBad)
 	f.BoolVar(&replace, "replace", false, "replace a data set of that name")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

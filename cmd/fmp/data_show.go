@@ -14,6 +14,7 @@ func newDataShowCommand() *cobra.Command {
 	var (
 		o           dataset.Options
 		out, part   string
+		onBad       string
 		cols, scale int
 		asJSON      bool
 	)
@@ -28,6 +29,10 @@ with one row of images for each class.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if part != "train" && part != "test" {
 				return usageErrorf("--part is %q; allowed are train and test", part)
+			}
+			var err error
+			if o.Skip, err = skipBad(onBad); err != nil {
+				return err
 			}
 			bar := newProgress(cmd.ErrOrStderr())
 			o.Progress = func(done, total int) { bar.report("data", done, total) }
@@ -91,6 +96,7 @@ with one row of images for each class.`,
 	f.StringVar(&o.Name, "dataset", "digits", "data set, or a folder of images by class")
 	dirFlag(cmd, &o.Dir)
 	f.StringVar(&o.Classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all")
+	onBadFlag(cmd, &onBad)
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the drawn data sets")
 	f.StringVarP(&out, "out", "o", "", "PNG `FILE` of the contact sheet")
 	f.StringVar(&part, "part", "train", "images of the sheet: train or test")

@@ -99,3 +99,48 @@ func TestDataErrors(t *testing.T) {
 		t.Errorf("a failed import left %v", entries)
 	}
 }
+
+// TestBadImagesOfFolders: every command that reads a folder of images names all that it cannot read, and can go on without.
+func TestBadImagesOfFolders(t *testing.T) {
+	dir := t.TempDir()
+	photos := filepath.Join(dir, "photos")
+	if code, _, stderr := runFMP(t, "data", "synth", "--photos", "--out", photos, "--train", "300", "--test", "40"); code != exitOK {
+		t.Fatal(stderr)
+	}
+	bad := []string{filepath.Join(photos, "train", "3", "bad.png"), filepath.Join(photos, "test", "4", "worse.jpg")}
+	for _, path := range bad {
+		if err := os.WriteFile(path, []byte("no picture"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(dir, "out.onnx")
+	for _, args := range [][]string{
+		{"data", "show", "--dataset", photos},
+		{"data", "import", photos, "--dataset.dir", filepath.Join(dir, "data")},
+		{"run", "--dataset", photos},
+		{"run", "--dataset", "digits", "--scores.other", photos, "--seeds", "1", "--methods", "LANN", "--out", filepath.Join(dir, "run")},
+		{"train", "extractor", "--dataset", photos, "-o", out},
+		{"train", "patches", "--dataset", photos, "-o", out},
+		{"train", "conjugate", "--dataset", photos, "-o", out},
+	} {
+		code, _, stderr := runFMP(t, args...)
+		for _, path := range bad {
+			if code != exitUsage || !strings.Contains(stderr, path+": not a readable PNG or JPEG") || !strings.Contains(stderr, "--on-bad skip") {
+				t.Errorf("fmp %s: exit code %d, want %d and %s named:\n%s", strings.Join(args, " "), code, exitUsage, path, stderr)
+			}
+		}
+	}
+	for _, args := range [][]string{
+		{"data", "show", "--dataset", photos, "--on-bad", "skip"},
+		{"train", "patches", "--dataset", photos, "-o", out, "--filters", "12", "--dx", "4", "--on-bad", "skip"},
+		{"run", "--dataset", photos, "--extractor", out, "--on-bad", "skip", "--seeds", "1", "--clients", "2", "--points", "10", "--methods", "LANN", "--out", filepath.Join(dir, "skipped")},
+	} {
+		code, stdout, stderr := runFMP(t, args...)
+		if code != exitOK || !strings.Contains(stdout+stderr, "2 of 342 images under photos cannot be read and were left out: train/3/bad.png, test/4/worse.jpg") {
+			t.Errorf("fmp %s: exit code %d:\n%s%s", strings.Join(args, " "), code, stdout, stderr)
+		}
+	}
+	if code, _, stderr := runFMP(t, "run", "--dataset", photos, "--on-bad", "ignore"); code != exitUsage || !strings.Contains(stderr, "dataset.bad") {
+		t.Errorf("--on-bad ignore: exit code %d, %s", code, stderr)
+	}
+}

@@ -22,7 +22,7 @@ import (
 func newTrainExtractorCommand() *cobra.Command {
 	var (
 		name, dir, aux, out, auxOut, start, library string
-		classes, exclude, auxClasses                string
+		classes, exclude, auxClasses, onBad         string
 		dx                                          int
 		workers                                     int
 		widths                                      []int
@@ -63,13 +63,13 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 			if name == "cifar100" && !cmd.Flags().Changed("classes") {
 				classes = "20"
 			}
-			ds, err := loadForTraining(cmd, dataset.Options{Name: name, Dir: dir, Classes: classes, Exclude: exclude})
+			ds, err := loadForTraining(cmd, dataset.Options{Name: name, Dir: dir, Classes: classes, Exclude: exclude}, onBad)
 			if err != nil {
 				return err
 			}
 			var second *dataset.Dataset
 			if aux != "" {
-				if second, err = loadForTraining(cmd, dataset.Options{Name: aux, Dir: dir, Classes: auxClasses}); err != nil {
+				if second, err = loadForTraining(cmd, dataset.Options{Name: aux, Dir: dir, Classes: auxClasses}, onBad); err != nil {
 					return err
 				}
 			}
@@ -135,7 +135,8 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 	}
 	f := cmd.Flags()
 	f.StringVar(&name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
-	f.StringVar(&dir, "dataset.dir", "", "data folder; empty means $FMP_DATA, then the cache")
+	dirFlag(cmd, &dir)
+	onBadFlag(cmd, &onBad)
 	f.StringVar(&classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned beside them; empty means all, and 20 for cifar100")
 	f.StringVar(&exclude, "exclude-classes", "", "classes to keep away from the training: names, numbers and ranges (40-59)")
 	f.StringVar(&aux, "aux", "", "data set to learn beside the first")
@@ -206,7 +207,10 @@ func override(cmd *cobra.Command, cfg *learn.Config, c learn.Config, widths []in
 	}
 }
 
-func loadForTraining(cmd *cobra.Command, o dataset.Options) (*dataset.Dataset, error) {
+func loadForTraining(cmd *cobra.Command, o dataset.Options, onBad string) (_ *dataset.Dataset, err error) {
+	if o.Skip, err = skipBad(onBad); err != nil {
+		return nil, err
+	}
 	p := newProgress(cmd.ErrOrStderr())
 	defer p.close()
 	o.Progress = func(done, total int) { p.report("reading "+o.Name, done, total) }

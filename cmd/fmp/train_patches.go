@@ -19,7 +19,7 @@ import (
 func newTrainPatchesCommand() *cobra.Command {
 	var (
 		name, dir, out, library string
-		classes                 string
+		classes, onBad          string
 		o                       patches.Options
 		asJSON                  bool
 	)
@@ -37,7 +37,7 @@ and does not depend on the number of threads.`,
 			if out == "" {
 				return usageErrorf("--out is not given; name the model file to write")
 			}
-			ds, err := loadForTraining(cmd, dataset.Options{Name: name, Dir: dir, Classes: classes})
+			ds, err := loadForTraining(cmd, dataset.Options{Name: name, Dir: dir, Classes: classes}, onBad)
 			if err != nil {
 				return err
 			}
@@ -85,7 +85,8 @@ and does not depend on the number of threads.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
-	f.StringVar(&dir, "dataset.dir", "", "data folder; empty means $FMP_DATA, then the cache")
+	dirFlag(cmd, &dir)
+	onBadFlag(cmd, &onBad)
 	f.StringVar(&classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all")
 	f.StringVarP(&out, "out", "o", "", "model file to write")
 	f.IntVar(&o.Filters, "filters", 0, "number of filters (default 96)")

@@ -85,6 +85,8 @@ type Dataset struct {
 	// Notes say what a reader of the results should know: files that are missing, images that were resized. They
 	// name folders without their path, so that results can be shared.
 	Notes []string
+	// Bad are the files of images that cannot be read and were left out (see Options.Skip).
+	Bad []string
 	// Digest is the SHA-256, in hexadecimal, of names, sizes, pixels and labels of all parts.
 	Digest string
 }
@@ -107,6 +109,8 @@ type Options struct {
 	// Fit is what images in folders are resized to, and how; a height and width of 0 keep a common size. Its channels are
 	// not used: images stay grey where all are.
 	Fit imagefile.Fit
+	// Skip leaves out images of a folder that cannot be read, and a note names them; without it they are an error that does.
+	Skip bool
 	// Seed is the seed of the drawn data sets (default 0). Ignored by those read from files.
 	Seed uint64
 	// Progress, where given, hears of long work: done of total.
@@ -169,7 +173,7 @@ func open(ctx context.Context, name, dir string, o Options) (*Dataset, error) {
 	case KindCIFAR100:
 		ds, err = openCIFAR100(dir)
 	default:
-		ds, err = openFolder(ctx, dir, o.Fit, o.Progress)
+		ds, err = openFolder(ctx, dir, o.Fit, o.Skip, o.Progress)
 	}
 	if err != nil {
 		return nil, err

@@ -409,14 +409,44 @@ func TestBadImages(t *testing.T) {
 		"empty":        {nil, "not a readable"},
 	} {
 		dir := t.TempDir()
-		for _, f := range []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"} {
-			write(t, filepath.Join(dir, f), good)
+		for _, f := range []string{"1.png", "2.png"} {
+			write(t, filepath.Join(dir, "a", f), pngBytes(t, plain(4, 4, color.Black)))
+			write(t, filepath.Join(dir, "b", f), good)
 		}
 		write(t, filepath.Join(dir, "b/bad.png"), c.data)
+		write(t, filepath.Join(dir, "a/deep/bad.jpg"), c.data)
 		_, err := Load(context.Background(), Options{Name: dir})
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "bad.png") {
-			t.Errorf("%s: error %v; want one with %q that names the file", name, err, c.want)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "bad.png") || !strings.Contains(err.Error(), "bad.jpg") {
+			t.Errorf("%s: error %v; want one with %q that names both files", name, err, c.want)
 		}
+		ds, err := Load(context.Background(), Options{Name: dir, Skip: true})
+		if err != nil {
+			t.Errorf("%s, skipped: %v", name, err)
+			continue
+		}
+		if note := ds.Notes[len(ds.Notes)-1]; len(ds.Bad) != 2 || !strings.Contains(note, "b/bad.png") || !strings.Contains(note, "a/deep/bad.jpg") {
+			t.Errorf("%s: %v were left out, and the note is %q", name, ds.Bad, note)
+		}
+		for _, p := range []*Part{&ds.Train, &ds.Test} {
+			if len(p.Labels) != p.N || len(p.Pix) != p.N*p.H*p.W*p.Ch {
+				t.Fatalf("%s: %d images with %d labels and %d bytes", name, p.N, len(p.Labels), len(p.Pix))
+			}
+			for i, y := range p.Labels {
+				if slices.ContainsFunc(p.At(i), func(v uint8) bool { return int(v) != 255*y }) { // a is black, b white
+					t.Errorf("%s: image %d is not of its class, %s", name, i, ds.Classes[y])
+				}
+			}
+		}
+		if ds.Train.N+ds.Test.N != 4 {
+			t.Errorf("%s: %d training and %d test images; want 4 in all", name, ds.Train.N, ds.Test.N)
+		}
+	}
+	none := t.TempDir()
+	for _, f := range []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"} {
+		write(t, filepath.Join(none, f), nil)
+	}
+	if _, err := Load(context.Background(), Options{Name: none, Skip: true}); err == nil || !strings.Contains(err.Error(), "0 training and 0 test images") {
+		t.Errorf("nothing left: %v", err)
 	}
 	if _, err := Decode(pngBytes(t, image.NewGray(image.Rect(0, 0, MaxImageSide+1, 1)))); err == nil || !strings.Contains(err.Error(), "allowed are") {
 		t.Errorf("too wide: %v", err)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -43,6 +44,9 @@ type imageFile struct {
 	h, w  int
 	grey  bool
 	bytes int64 // decoded
+	err   error // why it cannot be read
+	at    int   // where its pixels are
+	test  bool
 }
 
 // decodedAtOnce bounds what images take in memory while they are decoded, all goroutines together, but for one that takes more
@@ -53,8 +57,9 @@ const decodedAtOnce = 256 << 20
 // of which one in five becomes a test image. Images are ordered, and the test images chosen, by a hash of
 // class and file name, so that both stay the same when files are added. Grey if all images are; images are
 // resized to fit, or where its size is 0 and theirs differ to the median height and width, at most
-// 256, by Catmull-Rom interpolation; transparent pixels show white.
-func openFolder(ctx context.Context, dir string, fit imagefile.Fit, progress func(done, total int)) (*Dataset, error) {
+// 256, by Catmull-Rom interpolation; transparent pixels show white. Where images cannot be read, the error names them all;
+// with skip they are left out, and a note names them.
+func openFolder(ctx context.Context, dir string, fit imagefile.Fit, skip bool, progress func(done, total int)) (*Dataset, error) {
 	if fit.H < 0 || fit.W < 0 || fit.H > MaxSide || fit.W > MaxSide || (fit.H == 0) != (fit.W == 0) {
 		return nil, fmt.Errorf("images are to be resized to %dx%d pixels; allowed are 1 to %d a side, or 0 for both", fit.H, fit.W, MaxSide)
 	}
@@ -96,15 +101,14 @@ func openFolder(ctx context.Context, dir string, fit imagefile.Fit, progress fun
 			test[i].label = slices.Index(classes, names[test[i].label])
 		}
 	} else {
-		train, test = splitFiles(train, len(classes))
 		ds.Notes = append(ds.Notes, fmt.Sprintf("%s has no train and test folders: one image in %d of each class is a test image, chosen by a hash of its name", filepath.Base(dir), testShare))
 	}
 	if other > 0 {
 		ds.Notes = append(ds.Notes, fmt.Sprintf("%d files under %s are neither .png nor .jpg nor .jpeg and were left out", other, filepath.Base(dir)))
 	}
 	all := slices.Concat(train, test)
-	if len(train) == 0 || len(test) == 0 {
-		return nil, fmt.Errorf("%s gives %d training and %d test images; both are needed", dir, len(train), len(test))
+	for i := range all {
+		all[i].at, all[i].test = i, i >= len(train)
 	}
 	if err := readHeaders(ctx, all); err != nil {
 		return nil, err
@@ -134,11 +138,12 @@ func openFolder(ctx context.Context, dir string, fit imagefile.Fit, progress fun
 				return err
 			}
 			defer room.Release(weight)
-			src, err := DecodeFile(f.path)
-			if err != nil {
-				return err
+			if f.err == nil {
+				var src image.Image
+				if src, all[i].err = DecodeFile(f.path); all[i].err == nil {
+					fit.Pixels(src, im.At(i))
+				}
 			}
-			fit.Pixels(src, im.At(i))
 			if k := int(done.Add(1)); progress != nil && (k%64 == 0 || k == len(all)) {
 				progress(k, len(all))
 			}
@@ -148,14 +153,42 @@ func openFolder(ctx context.Context, dir string, fit imagefile.Fit, progress fun
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	part := func(from, to int) Part {
-		p := Part{Images: Images{N: to - from, H: h, W: w, Ch: ch, Pix: im.Pix[from*h*w*ch : to*h*w*ch]}}
-		for _, f := range all[from:to] {
-			p.Labels = append(p.Labels, f.label)
+	var bad []error
+	var names []string
+	for _, f := range all {
+		if f.err != nil {
+			bad = append(bad, f.err)
+			ds.Bad = append(ds.Bad, f.path)
+			name, _ := filepath.Rel(dir, f.path) // it lies in dir
+			names = append(names, filepath.ToSlash(name))
+		}
+	}
+	if len(bad) > 0 && !skip {
+		return nil, fmt.Errorf("%d of %d images cannot be read; mend them, or leave them out with --on-bad skip:\n%w", len(bad), len(all), errors.Join(bad...))
+	}
+	if len(bad) > 0 {
+		ds.Notes = append(ds.Notes, fmt.Sprintf("%d of %d images under %s cannot be read and were left out: %s", len(bad), len(all), filepath.Base(dir), strings.Join(names, ", ")))
+	}
+	all = slices.DeleteFunc(all, func(f imageFile) bool { return f.err != nil })
+	if !split {
+		chooseTest(all, len(classes))
+	}
+	part := func(pix []uint8, test bool) Part {
+		p := Part{Images: Images{H: h, W: w, Ch: ch, Pix: pix}}
+		for _, f := range all {
+			if f.test == test {
+				p.Pix = append(p.Pix, im.At(f.at)...)
+				p.Labels = append(p.Labels, f.label)
+				p.N++
+			}
 		}
 		return p
 	}
-	ds.Train, ds.Test = part(0, len(train)), part(len(train), len(all))
+	ds.Test = part(nil, true)
+	ds.Train = part(im.Pix[:0], false) // where they are, moved up
+	if ds.Train.N == 0 || ds.Test.N == 0 {
+		return nil, fmt.Errorf("%s gives %d training and %d test images; both are needed", dir, ds.Train.N, ds.Test.N)
+	}
 	return ds, nil
 }
 
@@ -218,31 +251,27 @@ func listImages(root string, classes []string, other *int) ([]imageFile, error) 
 	return out, nil
 }
 
-// splitFiles takes the first images of each class, in the order of their keys, as test images: one in
-// testShare, at least one where the class has two.
-func splitFiles(files []imageFile, classes int) (train, test []imageFile) {
-	count := make([]int, classes)
-	for _, f := range files {
-		count[f.label]++
-	}
+// chooseTest makes the first images of each class, in the order of their keys, test images: one in testShare, at
+// least one where the class has two.
+func chooseTest(files []imageFile, classes int) {
 	want := make([]int, classes)
-	for c, n := range count {
+	for _, f := range files {
+		want[f.label]++
+	}
+	for c, n := range want {
 		want[c] = n / testShare
 		if n > 1 {
 			want[c] = max(want[c], 1)
 		}
 	}
-	for _, f := range files {
-		if want[f.label] > 0 {
-			want[f.label]--
-			test = append(test, f)
-		} else {
-			train = append(train, f)
-		}
+	for i := range files {
+		f := &files[i]
+		f.test = want[f.label] > 0
+		want[f.label]--
 	}
-	return train, test
 }
 
+// readHeaders reads the files' sizes, or why they cannot be read.
 func readHeaders(ctx context.Context, files []imageFile) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -254,12 +283,14 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 			}
 			r, err := regularfile.Open(f.path)
 			if err != nil {
-				return err
+				f.err = err
+				return nil
 			}
 			defer r.Close()
 			c, err := imagefile.Header(bufio.NewReader(r))
 			if err != nil {
-				return fmt.Errorf("%s: %w", f.path, err)
+				f.err = fmt.Errorf("%s: %w", f.path, err)
+				return nil
 			}
 			f.bytes = int64(c.Height) * int64(c.Width) * 8 // 16 bits, four channels
 			f.h, f.w, f.grey = c.Height, c.Width, c.ColorModel == color.GrayModel || c.ColorModel == color.Gray16Model
@@ -275,16 +306,22 @@ func DecodeFile(path string) (image.Image, error) { return imagefile.DecodeFile(
 // Decode decodes a PNG or JPEG image after checking its size.
 func Decode(data []byte) (image.Image, error) { return imagefile.Decode(data) }
 
-// commonSize is the size and channels that all images are brought to.
+// commonSize is the size and channels that all images that can be read are brought to; 1x1 where there are none.
 func commonSize(files []imageFile) (h, w, ch int, same bool) {
-	hs, ws := make([]int, len(files)), make([]int, len(files))
+	var hs, ws []int
 	ch, same = 1, true
-	for i, f := range files {
-		hs[i], ws[i] = f.h, f.w
+	for _, f := range files {
+		if f.err != nil {
+			continue
+		}
+		hs, ws = append(hs, f.h), append(ws, f.w)
 		if !f.grey {
 			ch = 3
 		}
-		same = same && f.h == files[0].h && f.w == files[0].w
+		same = same && f.h == hs[0] && f.w == ws[0]
+	}
+	if len(hs) == 0 {
+		return 1, 1, ch, true
 	}
 	if same && hs[0] <= MaxSide && ws[0] <= MaxSide {
 		return hs[0], ws[0], ch, true

@@ -104,6 +104,7 @@ func FuzzFolder(f *testing.F) {
 	f.Add(b.Bytes(), uint8(0))
 	f.Add(jpegBytes(f, image.NewRGBA(image.Rect(0, 0, 8, 5))), uint8(4))
 	f.Add([]byte("no image"), uint8(0))
+	f.Add([]byte("no image"), uint8(128))
 	dir := f.TempDir()
 	for _, name := range []string{"a/0.png", "a/1.png", "b/0.png", "b/1.png"} {
 		path := filepath.Join(dir, name)
@@ -115,6 +116,7 @@ func FuzzFolder(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte, side uint8) {
+		skip := side >= 128
 		if h, err := imagefile.Header(bytes.NewReader(data)); err == nil && h.Width*h.Height > 1<<16 {
 			t.Skip()
 		}
@@ -122,11 +124,11 @@ func FuzzFolder(f *testing.F) {
 			t.Fatal(err)
 		}
 		alloctest.AtMost(t, 64*len(data)+(24+32)*(1<<16)+1<<20, func() {
-			ds, err := openFolder(context.Background(), dir, imagefile.Fit{H: int(side % 32), W: int(side % 32)}, nil)
+			ds, err := openFolder(context.Background(), dir, imagefile.Fit{H: int(side % 32), W: int(side % 32)}, skip, nil)
 			if err != nil {
 				return
 			}
-			if ds.Train.N+ds.Test.N != 4 || len(ds.Train.Pix) != ds.Train.N*ds.Train.H*ds.Train.W*ds.Train.Ch {
+			if ds.Train.N+ds.Test.N+len(ds.Bad) != 4 || len(ds.Bad) > 0 && !skip || len(ds.Train.Pix) != ds.Train.N*ds.Train.H*ds.Train.W*ds.Train.Ch {
 				t.Errorf("%d training and %d test images of %dx%dx%d", ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
 			}
 		})

@@ -58,7 +58,7 @@ func TestLargeImagesAreNotDecodedAllAtOnce(t *testing.T) {
 			}
 		}
 	}()
-	_, err := openFolder(t.Context(), dir, imagefile.Fit{}, nil)
+	_, err := openFolder(t.Context(), dir, imagefile.Fit{}, false, nil)
 	close(stop)
 	if got := <-peak; got > 1<<30 {
 		t.Errorf("%d MB were in use", got>>20)

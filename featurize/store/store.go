@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fmp/featurize/dataset"
@@ -51,7 +52,7 @@ func Pull(ctx context.Context, s Source, dir string, d *Downloader) (string, err
 				return err
 			}
 		}
-		return nil
+		return readable(ctx, tmp, to)
 	})
 	if err != nil {
 		return "", err
@@ -89,8 +90,15 @@ func complete(ctx context.Context, s Source, to string) bool {
 	return err == nil
 }
 
-// place fills a temporary folder beside to, checks that it holds a readable data set, and gives it the
-// name to. What stood there before is replaced only then.
+// readable checks that a folder holds a data set that can be read, before it gets the name to.
+func readable(ctx context.Context, dir, to string) error {
+	if _, err := dataset.Load(ctx, dataset.Options{Name: dir}); err != nil {
+		return fmt.Errorf("checking what is to become %s: %w", to, err)
+	}
+	return nil
+}
+
+// place fills a temporary folder beside to and gives it the name to. What stood there before is replaced only then.
 func place(ctx context.Context, to string, fill func(tmp string) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -137,9 +145,6 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 		if err := dataset.WriteSums(ctx, fresh); err != nil {
 			return err
 		}
-	}
-	if _, err := dataset.Load(ctx, dataset.Options{Name: fresh}); err != nil {
-		return fmt.Errorf("checking what is to become %s: %w", to, err)
 	}
 	old := filepath.Join(tmp, "old")
 	if err := os.Rename(to, old); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -231,18 +236,19 @@ func copyFile(from, to string) error {
 
 // Import copies a data set that the user has, a folder in any format that is read or an official archive
 // of CIFAR, into the data folder, and returns its name and folder there. name "" takes the official name of
-// CIFAR's files, else the folder's own. A data set of that name is replaced only where replace says so.
-func Import(ctx context.Context, from, name, dir string, replace bool) (string, string, error) {
+// CIFAR's files, else the folder's own. A data set of that name is replaced only where replace says so. Images that cannot
+// be read are an error that names them all; with skip they are left out and returned.
+func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_, _ string, bad []string, err error) {
 	st, err := os.Stat(from)
 	if err != nil {
-		return "", "", fmt.Errorf("importing a data set: %w", err)
+		return "", "", nil, fmt.Errorf("importing a data set: %w", err)
 	}
 	kind := dataset.KindFolder
 	archive := map[string]int64(nil)
 	folder := name
 	if st.IsDir() {
 		if kind, err = dataset.Detect(from); err != nil {
-			return "", "", err
+			return "", "", nil, err
 		}
 	} else {
 		for _, s := range Sources() {
@@ -250,13 +256,13 @@ func Import(ctx context.Context, from, name, dir string, replace bool) (string, 
 				if s.Unpack != nil && f.Name == filepath.Base(from) {
 					archive, kind, folder = s.Unpack, dataset.Kind(s.Name), s.Folder
 					if err := f.check(from); err != nil {
-						return "", "", fmt.Errorf("%s: %w", from, err)
+						return "", "", nil, fmt.Errorf("%s: %w", from, err)
 					}
 				}
 			}
 		}
 		if archive == nil {
-			return "", "", fmt.Errorf("%s is neither a folder nor an official archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz); unpack it and give the folder", from)
+			return "", "", nil, fmt.Errorf("%s is neither a folder nor an official archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz); unpack it and give the folder", from)
 		}
 	}
 	if name == "" {
@@ -266,7 +272,7 @@ func Import(ctx context.Context, from, name, dir string, replace bool) (string, 
 		default:
 			abs, err := filepath.Abs(from)
 			if err != nil {
-				return "", "", err
+				return "", "", nil, err
 			}
 			name = filepath.Base(abs)
 		}
@@ -278,27 +284,44 @@ func Import(ctx context.Context, from, name, dir string, replace bool) (string, 
 		name, folder = s.Name, s.Folder
 	}
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) {
-		return "", "", fmt.Errorf("%q is no name for a data set; give one without separators", name)
+		return "", "", nil, fmt.Errorf("%q is no name for a data set; give one without separators", name)
 	}
 	for _, n := range []string{"digits", "digits-color"} {
 		if name == n {
-			return "", "", fmt.Errorf("%q is the name of a drawn data set; give another with --name", name)
+			return "", "", nil, fmt.Errorf("%q is the name of a drawn data set; give another with --name", name)
 		}
 	}
 	to := filepath.Join(dir, folder)
 	if _, err := os.Stat(to); err == nil && !replace {
-		return "", "", fmt.Errorf("%s is there already; give --replace, or another name with --name", to)
+		return "", "", nil, fmt.Errorf("%s is there already; give --replace, or another name with --name", to)
 	}
 	if inside(from, to) {
-		return "", "", fmt.Errorf("%s lies in %s; it is in its place already", from, to)
+		return "", "", nil, fmt.Errorf("%s lies in %s; it is in its place already", from, to)
+	}
+	if archive == nil {
+		// Before anything is copied, and under the name that the user knows it by.
+		path := from
+		if !strings.ContainsAny(path, `/\`) {
+			path = "./" + path // not the name of a data set
+		}
+		ds, err := dataset.Load(ctx, dataset.Options{Name: path, Skip: skip})
+		if err != nil {
+			return "", "", nil, err
+		}
+		bad = ds.Bad
 	}
 	err = place(ctx, to, func(tmp string) error {
-		if archive != nil {
-			return unpack(ctx, from, tmp, archive)
+		if archive == nil {
+			err = copyTree(ctx, from, tmp, bad)
+		} else {
+			err = unpack(ctx, from, tmp, archive)
 		}
-		return copyTree(ctx, from, tmp)
+		if err == nil && (archive != nil || kind != dataset.KindFolder) { // images in folders were read, and none is a link
+			err = readable(ctx, tmp, to)
+		}
+		return err
 	})
-	return name, to, err
+	return name, to, bad, err
 }
 
 // inside says whether path is dir or lies in it.
@@ -312,8 +335,8 @@ func inside(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// copyTree copies regular files; links and hidden files are left out.
-func copyTree(ctx context.Context, from, to string) error {
+// copyTree copies regular files but for those of without; links and hidden files are left out.
+func copyTree(ctx context.Context, from, to string, without []string) error {
 	return filepath.WalkDir(from, func(path string, e os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -327,7 +350,7 @@ func copyTree(ctx context.Context, from, to string) error {
 			}
 			return nil
 		}
-		if !e.Type().IsRegular() {
+		if !e.Type().IsRegular() || slices.Contains(without, path) {
 			return nil
 		}
 		rel, err := filepath.Rel(from, path)

@@ -10,6 +10,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -383,7 +385,7 @@ func TestImport(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	name, to, err := Import(context.Background(), from, "", dir, false)
+	name, to, _, err := Import(context.Background(), from, "", dir, false, false)
 	if err != nil || name != "cifar10" || filepath.Base(to) != "cifar-10-batches-bin" {
 		t.Fatalf("%s %s %v", name, to, err)
 	}
@@ -393,13 +395,13 @@ func TestImport(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(to, ".hidden")); err == nil {
 		t.Error("a hidden file is copied")
 	}
-	if _, _, err := Import(context.Background(), from, "", dir, false); err == nil || !strings.Contains(err.Error(), "--replace") {
+	if _, _, _, err := Import(context.Background(), from, "", dir, false, false); err == nil || !strings.Contains(err.Error(), "--replace") {
 		t.Errorf("a second time: %v", err)
 	}
-	if _, _, err := Import(context.Background(), from, "", dir, true); err != nil {
+	if _, _, _, err := Import(context.Background(), from, "", dir, true, false); err != nil {
 		t.Errorf("replacing: %v", err)
 	}
-	if name, _, err := Import(context.Background(), from, "other", dir, false); err != nil || name != "other" {
+	if name, _, _, err := Import(context.Background(), from, "other", dir, false, false); err != nil || name != "other" {
 		t.Errorf("%s %v", name, err)
 	}
 	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "other", Dir: dir}); err != nil {
@@ -409,19 +411,61 @@ func TestImport(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(from, "test_batch.bin"), all10[:100], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Import(context.Background(), from, "", dir, true); err == nil {
+	if _, _, _, err := Import(context.Background(), from, "", dir, true, false); err == nil {
 		t.Error("a truncated set is taken")
 	}
 	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
 		t.Errorf("the good set is gone: %v", err)
 	}
 	for _, bad := range []string{"../up", ".dot", "digits"} {
-		if _, _, err := Import(context.Background(), from, bad, dir, false); err == nil {
+		if _, _, _, err := Import(context.Background(), from, bad, dir, false, false); err == nil {
 			t.Errorf("the name %q is taken", bad)
 		}
 	}
-	if _, _, err := Import(context.Background(), filepath.Join(from, "test_batch.bin"), "", dir, false); err == nil {
+	if _, _, _, err := Import(context.Background(), filepath.Join(from, "test_batch.bin"), "", dir, false, false); err == nil {
 		t.Error("a single file is taken")
+	}
+}
+
+// TestImportOfBadImages: the error names all of them as the user does, and what is skipped is not copied.
+func TestImportOfBadImages(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var good bytes.Buffer
+	if err := png.Encode(&good, image.NewGray(image.Rect(0, 0, 3, 3))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a/1.png", "a/2.png", "a/3.png", "b/1.png", "b/2.png", "b/3.png", "a/bad.png", "b/worse.png"} {
+		data := good.Bytes()
+		if strings.Contains(name, "bad") || strings.Contains(name, "worse") {
+			data = data[:20]
+		}
+		path := filepath.Join("photos", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, _, err := Import(context.Background(), "photos", "", "data", false, false)
+	for _, want := range []string{filepath.Join("photos", "a", "bad.png"), filepath.Join("photos", "b", "worse.png")} {
+		if err == nil || !strings.Contains(err.Error(), "\n"+want+": ") {
+			t.Errorf("error %v; want it to name %s", err, want)
+		}
+	}
+	if left, _ := os.ReadDir("data"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	_, to, bad, err := Import(context.Background(), "photos", "", "data", false, true)
+	if err != nil || len(bad) != 2 {
+		t.Fatalf("%d images were left out (%v); want 2", len(bad), err)
+	}
+	ds, err := dataset.Load(context.Background(), dataset.Options{Name: "photos", Dir: "data"})
+	if err != nil || ds.Train.N+ds.Test.N != 6 {
+		t.Errorf("what was imported: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(to, "a", "bad.png")); err == nil {
+		t.Error("a bad image was copied")
 	}
 }
 
@@ -442,7 +486,7 @@ func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 	put(filepath.Join(dir, ".cifar-10-batches-bin.123", "new", "data_batch_1.bin"))
 	put(filepath.Join(dir, ".cifar-10-batches-bin.tmp", "new", "data_batch_2.bin"))
 	put(filepath.Join(dir, ".other.123", "new", "data_batch_1.bin"))
-	_, to, err := Import(context.Background(), from, "", dir, false)
+	_, to, _, err := Import(context.Background(), from, "", dir, false, false)
 	if err != nil {
 		t.Fatal(err)
 	}

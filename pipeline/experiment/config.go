@@ -57,6 +57,8 @@ type Dataset struct {
 	// Classes says which classes to keep: how many (the first ones), or a list of names, numbers from 0 and ranges
 	// ("cat,dog", "0,3,7-9"); "" (default) means all, and 20 for cifar100.
 	Classes string `mapstructure:"classes" yaml:"classes" json:"classes" doc:"classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all, and 20 for cifar100"`
+	// Bad is fail (default) or skip: what to do about images of a folder that cannot be read. All are named either way.
+	Bad string `mapstructure:"bad" yaml:"bad" json:"bad,omitempty" doc:"fail or skip: what to do about images of a folder that cannot be read; all are named"`
 	// Splits cuts the training images into disjoint parts.
 	Splits Splits `mapstructure:"splits" yaml:"splits" json:"splits"`
 	// Test is the most test images used, the first ones of the file; 0 means all. Default 0.
@@ -242,7 +244,7 @@ type Output struct {
 func Default() Config {
 	return Config{
 		Seed: 1, Seeds: 5,
-		Dataset:    Dataset{Name: "digits", Splits: Splits{Extractor: 0.5, Corpus: 0.375, Clients: 0.125}},
+		Dataset:    Dataset{Name: "digits", Bad: "fail", Splits: Splits{Extractor: 0.5, Corpus: 0.375, Clients: 0.125}},
 		Extractor:  Extractor{Model: "default", Batch: 256, Mean: []float64{}, Std: []float64{}, Layout: "auto"},
 		Federation: Federation{Clients: 10, Partition: "homogeneous", Alpha: []float64{0.1, 0.5, 1, 5}},
 		Conjugate:  Conjugate{Model: "default", Samples: 100},
@@ -329,6 +331,7 @@ func (c *Config) Validate() error {
 			integer(key, n, 2, 10_000)
 		}
 	}
+	choice("dataset.bad", c.Dataset.Bad, "fail", "skip")
 	integer("dataset.test", c.Dataset.Test, 0, 10_000_000)
 	s := c.Dataset.Splits
 	real("dataset.splits.extractor", s.Extractor, 0, 0.99)

@@ -57,9 +57,9 @@ type Manifest struct {
 }
 
 // Identity is the digest of the settings that decide the figures, and of the models and data. Where the
-// results go, how many threads make them and where library, data and models lie do not take part.
+// results go, how many threads make them, where library, data and models lie and what was to become of bad images do not take part.
 func Identity(c Config, models, data map[string]string) (string, error) {
-	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Extractor.Batch = "", 0, "", "", 0
+	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Dataset.Bad, c.Extractor.Batch = "", 0, "", "", "", 0
 	c.Extractor.Model, c.Conjugate.Model, c.Predictor.Model, c.Embedding.Model, c.Open.Model = "", "", "", "", "" // their digests are in models
 	c.Dataset.Name, c.Corpus.Dataset = c.Dataset.Label(), Dataset{Name: c.Corpus.Dataset}.Label()
 	b, err := json.Marshal(struct {
@@ -389,7 +389,7 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 		a, b := flatten(was), flatten(c.Portable())
 		for _, k := range slices.Sorted(maps.Keys(b)) {
 			switch k {
-			case "output.dir", "engine.threads", "engine.library", "dataset.dir", "extractor.batch", "extractor.model", "predictor.model", "embedding.model", "open.model":
+			case "output.dir", "engine.threads", "engine.library", "dataset.dir", "dataset.bad", "extractor.batch", "extractor.model", "predictor.model", "embedding.model", "open.model":
 				continue
 			}
 			if a[k] != b[k] {

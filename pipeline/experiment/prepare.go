@@ -233,7 +233,7 @@ func see(ctx context.Context, c Config, d Dataset, before *featurize.Features, e
 			return nil, err
 		}
 	}
-	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit, Progress: stage("data")})
+	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit, Skip: d.Bad == "skip", Progress: stage("data")})
 	if err != nil {
 		return nil, err
 	}

@@ -113,6 +113,21 @@ func small() Config {
 	return c
 }
 
+// TestIdentityOfBadImages: what was to become of bad images is no part of a run; the images that were left are.
+func TestIdentityOfBadImages(t *testing.T) {
+	fail, skip := Default(), Default()
+	skip.Dataset.Bad = "skip"
+	a, err := Identity(fail, nil, map[string]string{"images": "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for images, same := range map[string]bool{"1": true, "2": false} {
+		if b, err := Identity(skip, nil, map[string]string{"images": images}); err != nil || (a == b) != same {
+			t.Errorf("images %s: the same identity is %v, want %v (%v)", images, a == b, same, err)
+		}
+	}
+}
+
 func execute(t *testing.T, ctx context.Context, c Config, d *Data, path string, progress Progress) ([]Record, error) {
 	t.Helper()
 	id, err := Identity(c, nil, nil)

@@ -44,7 +44,7 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 		case "noise":
 			images = corrupt.Noise(&test.Images, test.N, rng.New(c.Seed, "noise"))
 		default:
-			other, err := dataset.Load(ctx, dataset.Options{Name: name, Dir: c.Dataset.Dir})
+			other, err := dataset.Load(ctx, dataset.Options{Name: name, Dir: c.Dataset.Dir, Skip: c.Dataset.Bad == "skip"})
 			if err != nil {
 				return nil, nil, fmt.Errorf("setting scores.other: %w", err)
 			}
