@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/check"
@@ -44,6 +45,46 @@ func SplitClient(m *onnx.Model, f Manifest) (front, embedding *onnx.Model) {
 	front.Graph.Outputs = cut
 	pass.RemoveUnused(front.Graph)
 	return front, embedding
+}
+
+// SplitPredictor cuts a predictor Z' = MAB(E, MAB(E, g(Z))) in two, so that a draw of many points may go by parts. Both
+// take some of its rows of noise, [batch, fresh, d]:
+//
+//	induce  points, weights, noise to keys and values  [batch, fresh, d]    of the outer block, for those rows
+//	attend  noise, keys, values to drawn               [batch, fresh, dx+C]  where keys and values are those of all rows
+//
+// Both are nil where the graph, somebody else's perhaps, lacks the outer block's maps to keys and values.
+func SplitPredictor(m *onnx.Model, f Manifest) (induce, attend *onnx.Model) {
+	noise, ok := m.Graph.Input("noise")
+	if !ok {
+		return nil, nil
+	}
+	var cut []onnx.ValueInfo
+	for _, name := range []string{"keys", "values"} {
+		at := slices.IndexFunc(m.Graph.Nodes, func(n *onnx.Node) bool {
+			return n.Op == "Add" && len(n.Inputs) == 2 && n.Inputs[1] == "outer/"+name[:1]+"/bias"
+		})
+		if at < 0 {
+			return nil, nil
+		}
+		cut = append(cut, onnx.ValueInfo{Name: m.Graph.Nodes[at].Outputs[0], DType: onnx.Float32, Shape: []onnx.Dim{noise.Shape[0], onnx.Symbolic("all"), onnx.Known(f.D)}})
+	}
+	part := func(g func(*onnx.Graph)) *onnx.Model {
+		p := onnx.Clone(m)
+		g(p.Graph)
+		p.Graph.Values = nil // they say of the queries that there are as many as keys
+		pass.RemoveUnused(p.Graph)
+		pass.Rename(p.Graph, map[string]string{cut[0].Name: "keys", cut[1].Name: "values"})
+		return p
+	}
+	induce = part(func(g *onnx.Graph) { g.Outputs = slices.Clone(cut) })
+	attend = part(func(g *onnx.Graph) {
+		g.Nodes = slices.DeleteFunc(g.Nodes, func(n *onnx.Node) bool {
+			return n.Outputs[0] == cut[0].Name || n.Outputs[0] == cut[1].Name
+		})
+		g.Inputs = append([]onnx.ValueInfo{noise}, cut...)
+	})
+	return induce, attend
 }
 
 // FeatureGraph is the part of a fused client graph that needs no labels:

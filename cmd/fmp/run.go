@@ -24,6 +24,8 @@ type runOutput struct {
 	Notes     []string       `json:"notes,omitempty"`
 	Models    []string       `json:"models,omitempty"` // classifiers that were kept
 	Tables    []report.Table `json:"tables"`
+	// Costs are the methods' times, where the run directory has them.
+	Costs []experiment.Cost `json:"costs,omitempty"`
 
 	resumed bool // all of it was there before
 	wide    bool // print every figure
@@ -164,6 +166,9 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experi
 		return nil, err
 	}
 	out.Notes = append(out.Notes, experiment.ScopeNotes(rs)...)
+	if out.Costs, err = experiment.ReadCosts(path); err != nil {
+		return nil, err
+	}
 	if out.resumed {
 		out.Tables, err = report.Tables(rs, p.Manifest.Sizes["classes"])
 		return out, err

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/hex"
@@ -33,7 +34,7 @@ const (
 	JournalFile = "journal.jsonl" // finished cells of a run that is not finished, in the order they came
 	ResultsFile = "results.jsonl" // all cells of a finished run, in the table's order
 	CSVFile     = "results.csv"
-	TimingsFile = "timings.jsonl" // seconds a cell; not reproducible, so by itself
+	TimingsFile = "timings.jsonl" // seconds a cell and a tuned setting; not reproducible, so by itself
 	TuningFile  = "tuning.json"   // what the tuned protocol chose, and from what
 )
 
@@ -204,20 +205,10 @@ func (d *Directory) Add(r Record, took time.Duration) error {
 	if err != nil {
 		return err
 	}
-	timing, err := json.Marshal(struct {
-		Cell
-		Seconds float64 `json:"seconds"`
-	}{r.Cell, took.Seconds()})
-	if err != nil {
-		return fmt.Errorf("timing of %s: %w", r.Cell, err)
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.journal == nil {
 		if d.journal, err = appendTo(d.file(JournalFile)); err != nil {
-			return err
-		}
-		if d.timings, err = appendTo(d.file(TimingsFile)); err != nil {
 			return err
 		}
 	}
@@ -227,12 +218,92 @@ func (d *Directory) Add(r Record, took time.Duration) error {
 	if err := d.journal.Sync(); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if _, err := d.timings.Write(append(timing, '\n')); err != nil {
-		return fmt.Errorf("timings: %w", err)
+	if err := d.timed(timing{Cell: r.Cell, Seconds: took.Seconds()}); err != nil {
+		return err
 	}
 	d.done[r.Cell] = true
 	d.records = append(d.records, r)
 	return nil
+}
+
+// Tuned notes how long the tuning of a method for a partition took.
+func (d *Directory) Tuned(partition, method string, took time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.timed(timing{Cell: Cell{Partition: partition, Protocol: "tuned", Method: method}, Tuning: true, Seconds: took.Seconds()})
+}
+
+// timing is a line of timings.jsonl: of a cell, or (Tuning) of the choice of settings for all cells of a partition.
+type timing struct {
+	Cell
+	Tuning  bool    `json:"tuning,omitempty"`
+	Seconds float64 `json:"seconds"`
+}
+
+// timed appends to the timings.
+func (d *Directory) timed(t timing) (err error) {
+	if d.timings == nil {
+		if d.timings, err = appendTo(d.file(TimingsFile)); err != nil {
+			return err
+		}
+	}
+	line, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("timing of %s: %w", t.Cell, err)
+	}
+	if _, err := d.timings.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("timings: %w", err)
+	}
+	return nil
+}
+
+// Cost is what one method took of a run, in seconds of the clock: Tuning its settings, and Running and scoring it in all
+// cells. What methods share (fits, drawn points) counts for the one that came first. Share is of the sum over methods.
+type Cost struct {
+	Method  string  `json:"method"`
+	Tuning  float64 `json:"tuning_seconds"`
+	Running float64 `json:"running_seconds"`
+	Share   float64 `json:"share"`
+}
+
+// ReadCosts sums up the timings of a run directory, the dearest method first; nil where it has none.
+func ReadCosts(dir string) ([]Cost, error) {
+	b, err := regularfile.ReadFile(filepath.Join(dir, TimingsFile), maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("timings: %w", err)
+	}
+	at := map[string]int{}
+	var out []Cost
+	total := 0.
+	for line := range bytes.Lines(b) {
+		var t timing
+		if line[len(line)-1] != '\n' {
+			break // of a run that was stopped
+		}
+		if err := json.Unmarshal(line, &t); err != nil {
+			return nil, fmt.Errorf("%s: %w; remove it: it holds times alone", filepath.Join(dir, TimingsFile), err)
+		}
+		i, ok := at[t.Method]
+		if !ok {
+			i = len(out)
+			at[t.Method], out = i, append(out, Cost{Method: t.Method})
+		}
+		if total += t.Seconds; t.Tuning {
+			out[i].Tuning += t.Seconds
+		} else {
+			out[i].Running += t.Seconds
+		}
+	}
+	for i := range out {
+		if total > 0 {
+			out[i].Share = (out[i].Tuning + out[i].Running) / total
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Cost) int { return cmp.Compare(b.Share, a.Share) })
+	return out, nil
 }
 
 // appendTo opens a file of lines for appending, first cutting off a last line that was never finished.

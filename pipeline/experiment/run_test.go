@@ -12,6 +12,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"fmp/featurize/yamlfile"
 	"fmp/models/rng"
@@ -471,5 +474,39 @@ func TestLeftoversOfAKilledRunAreRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(kept); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCosts: times are summed up by method, the dearest first, and a last line that was cut off does not count.
+func TestCosts(t *testing.T) {
+	dir := t.TempDir()
+	if costs, err := ReadCosts(dir); costs != nil || err != nil {
+		t.Errorf("no timings: %v, %v", costs, err)
+	}
+	d := &Directory{Path: dir, done: map[Cell]bool{}}
+	defer d.Close()
+	for repeat, seconds := range []float64{1, 2} {
+		for _, method := range []string{"ANN", "BNN"} {
+			if err := d.Add(Record{Cell: Cell{Partition: "homogeneous", Repeat: repeat, Protocol: "tuned", Method: method}}, time.Duration(seconds*1e9)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := d.Tuned("homogeneous", "BNN", 4*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.timings.WriteString(`{"method":"ANN","sec`); err != nil {
+		t.Fatal(err)
+	}
+	costs, err := ReadCosts(dir)
+	want := []Cost{{Method: "BNN", Tuning: 4, Running: 3, Share: .7}, {Method: "ANN", Running: 3, Share: .3}}
+	if diff := cmp.Diff(want, costs); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if err := os.WriteFile(filepath.Join(dir, TimingsFile), []byte("nonsense\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadCosts(dir); err == nil || !strings.Contains(err.Error(), TimingsFile) {
+		t.Errorf("a spoiled file: %v", err)
 	}
 }

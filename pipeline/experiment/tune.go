@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -116,11 +117,17 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 		for mi, m := range methods {
 			g.Go(func() error {
 				var choice posterior.Choice
+				var took time.Duration
 				err := tools.Shared.Do(ctx, inner, func() (err error) {
+					start := time.Now()
 					choice, _, err = posterior.Tune(ctx, m, held, c.settings(), nil)
+					took = time.Since(start)
 					return err
 				})
 				if err != nil {
+					return err
+				}
+				if err := dir.Tuned(p.Name(), m.Info().Name, took); err != nil {
 					return err
 				}
 				out.Choices[pi*len(methods)+mi] = Choice{Partition: p.Name(), Choice: choice}

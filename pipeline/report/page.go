@@ -30,6 +30,7 @@ type pageData struct {
 	Figures        []pageFigure // of the whole run
 	Easy, Hard     []pageExample
 	Tuning         []pageChoice
+	Costs          []pageCost
 	Config         string
 	Facts          []pageFact
 	Notes          []string
@@ -82,6 +83,9 @@ type pageExample struct {
 	SVG                   template.HTML
 }
 
+// pageCost is one line of what methods took.
+type pageCost struct{ Method, Tuning, Running, Share string }
+
 type pageFact struct{ Name, Value string }
 
 // inlined renders a figure for the page.
@@ -114,7 +118,7 @@ func inlined(f *Figure) (pageFigure, error) {
 }
 
 // Page writes the self-contained page of a run.
-func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, tuned *experiment.Tuned, detail *experiment.Detail, byTable [][]*Figure, whole []*Figure) error {
+func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, tuned *experiment.Tuned, costs []experiment.Cost, detail *experiment.Detail, byTable [][]*Figure, whole []*Figure) error {
 	d := pageData{Title: "fmp: " + c.Dataset.Label(), Notes: m.Notes, Level: Level * 100,
 		Summary: fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes.", c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"])}
 	for i := range ts {
@@ -135,6 +139,9 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 			x.NLL = fmt.Sprintf("%.4f", slices.Min(c.NLL))
 		}
 		d.Tuning = append(d.Tuning, x)
+	}
+	for _, c := range costs {
+		d.Costs = append(d.Costs, pageCost{c.Method, fmt.Sprintf("%.2f", c.Tuning), fmt.Sprintf("%.2f", c.Running), fmt.Sprintf("%.1f%%", 100*c.Share)})
 	}
 	for _, f := range whole {
 		x, err := inlined(f)

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"gonum.org/v1/plot/plotter"
@@ -231,7 +232,7 @@ func madeUp(t *testing.T, dir string) {
 	var cells []experiment.Cell
 	for _, r := range records("cifar10") {
 		cells = append(cells, r.Cell)
-		if err := d.Add(r, 0); err != nil {
+		if err := d.Add(r, time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -264,7 +265,7 @@ func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 	if strings.Count(s, "at the end of what was tried") != 1 || !strings.Contains(s, "3 values, 0.3 to 3") || !strings.Contains(s, "0.6100") {
 		t.Error("the page does not say what the tuned settings were chosen from")
 	}
-	for _, w := range []string{"prefers-color-scheme: dark", "FedCGS", "0.7891 / 0.0572", "Figure 2", "var(--ink)"} {
+	for _, w := range []string{"What each method cost", "prefers-color-scheme: dark", "FedCGS", "0.7891 / 0.0572", "Figure 2", "var(--ink)"} {
 		if !strings.Contains(s, w) {
 			t.Errorf("the page has no %q", w)
 		}

@@ -38,6 +38,10 @@ func Write(dir string) ([]Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	costs, err := experiment.ReadCosts(dir)
+	if err != nil {
+		return nil, err
+	}
 	ts, err := Tables(rs, m.Sizes["classes"])
 	if err != nil {
 		return nil, err
@@ -74,7 +78,7 @@ func Write(dir string) ([]Table, error) {
 		}
 	}
 	return ts, atomicfile.Write(filepath.Join(dir, PageFile), func(w io.Writer) error {
-		return Page(w, c, m, ts, tuned, detail, byTable, whole)
+		return Page(w, c, m, ts, tuned, costs, detail, byTable, whole)
 	})
 }
 

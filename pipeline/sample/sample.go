@@ -4,9 +4,13 @@ package sample
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,6 +24,13 @@ import (
 // workers or of draws.
 const chunk = 5
 
+// Every point of a draw attends to all others of it. Draws of more points than wide go by parts of at most wide points
+// and about maxLogits logits (64 MB): their memory is bounded, their time stays quadratic.
+const (
+	wide      = 1024
+	maxLogits = 1 << 24
+)
+
 // Predictor runs a predictor model. It may be used by several goroutines where its engine's sessions may.
 //
 // The figures of the ONNX Runtime differ in the last bits between numbers of threads of one operator, so an
@@ -32,7 +43,13 @@ type Predictor struct {
 
 	session  engine.Session
 	manifest models.Manifest
+	// parts are nil where the graph cannot be cut.
+	parts  func() (*parts, error)
+	opened *parts
 }
+
+// parts are a predictor's, see [models.SplitPredictor].
+type parts struct{ induce, attend engine.Session }
 
 // New prepares a predictor model for running. The model must carry the manifest of a predictor.
 func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
@@ -47,14 +64,36 @@ func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("predictor: %w", err)
 	}
-	return &Predictor{session: s, manifest: f}, nil
+	p := &Predictor{session: s, manifest: f}
+	p.parts = sync.OnceValues(func() (*parts, error) {
+		induce, attend := models.SplitPredictor(m, f)
+		if induce == nil {
+			return nil, nil
+		}
+		in, err := e.Load(induce)
+		if err != nil {
+			return nil, fmt.Errorf("predictor: %w", err)
+		}
+		out, err := e.Load(attend)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("predictor: %w", err), in.Close())
+		}
+		p.opened = &parts{in, out}
+		return p.opened, nil
+	})
+	return p, nil
 }
 
 // Manifest is the predictor's.
 func (p *Predictor) Manifest() models.Manifest { return p.manifest }
 
-// Close releases the session.
-func (p *Predictor) Close() error { return p.session.Close() }
+// Close releases the sessions.
+func (p *Predictor) Close() error {
+	if p.opened != nil {
+		return errors.Join(p.session.Close(), p.opened.induce.Close(), p.opened.attend.Close())
+	}
+	return p.session.Close()
+}
 
 // maxNoise bounds the numbers of base noise.
 const maxNoise = 1 << 31
@@ -86,22 +125,36 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, 
 	sets := make([]*point.Set, samples)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(p.Workers, 1))
-	for at := 0; at < samples; at += chunk {
-		n := min(chunk, samples-at)
+	each := chunk
+	var by *parts
+	if fresh > wide {
+		each = 1
+		var err error
+		if by, err = p.parts(); err != nil {
+			return nil, err
+		}
+	}
+	for at := 0; at < samples; at += each {
+		n := min(each, samples-at)
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			out, err := engine.Eval(p.session, map[string]*onnx.Tensor{
-				"points": points, "weights": weights,
-				"noise": onnx.NewTensor(noise[at*fresh*f.D:(at+n)*fresh*f.D], n, fresh, f.D),
-			}, "drawn")
-			if err != nil {
-				return err
-			}
-			z := out["drawn"].F32()
-			if len(z) != n*fresh*dz {
-				return fmt.Errorf("the predictor gave %v; want %d x %d x %d", out["drawn"], n, fresh, dz)
+			e := noise[at*fresh*f.D : (at+n)*fresh*f.D]
+			var z []float32
+			if by != nil {
+				var err error
+				if z, err = by.draw(ctx, points, weights, e, fresh, dz); err != nil {
+					return err
+				}
+			} else {
+				out, err := engine.Eval(p.session, map[string]*onnx.Tensor{"points": points, "weights": weights, "noise": onnx.NewTensor(e, n, fresh, f.D)}, "drawn")
+				if err != nil {
+					return err
+				}
+				if z = out["drawn"].F32(); len(z) != n*fresh*dz {
+					return fmt.Errorf("the predictor gave %v; want %d x %d x %d", out["drawn"], n, fresh, dz)
+				}
 			}
 			for i, v := range z {
 				if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
@@ -120,4 +173,43 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, 
 		return nil, fmt.Errorf("drawing: %w", err)
 	}
 	return sets, nil
+}
+
+// draw is one draw (fresh x dz) from noise (fresh x d), some rows at a time.
+func (p *parts) draw(ctx context.Context, points, weights *onnx.Tensor, noise []float32, fresh, dz int) ([]float32, error) {
+	d := len(noise) / fresh
+	rows := max(1, min(wide, maxLogits/max(fresh, weights.Shape[1])))
+	keys, values, z := make([]float32, fresh*d), make([]float32, fresh*d), make([]float32, fresh*dz)
+	// run evaluates s on the rows from at on, and puts what comes out in their places.
+	run := func(s engine.Session, at int, in map[string]*onnx.Tensor, to map[string][]float32) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(rows, fresh-at)
+		in["noise"] = onnx.NewTensor(noise[at*d:(at+n)*d], 1, n, d)
+		out, err := engine.Eval(s, in, slices.Collect(maps.Keys(to))...)
+		if err != nil {
+			return err
+		}
+		for name, all := range to {
+			width := len(all) / fresh
+			if got := out[name]; len(got.F32()) != n*width {
+				return fmt.Errorf("the predictor gave %s %v; want 1 x %d x %d", name, got, n, width)
+			}
+			copy(all[at*width:], out[name].F32())
+		}
+		return nil
+	}
+	for at := 0; at < fresh; at += rows {
+		if err := run(p.induce, at, map[string]*onnx.Tensor{"points": points, "weights": weights}, map[string][]float32{"keys": keys, "values": values}); err != nil {
+			return nil, err
+		}
+	}
+	for at := 0; at < fresh; at += rows {
+		in := map[string]*onnx.Tensor{"keys": onnx.NewTensor(keys, 1, fresh, d), "values": onnx.NewTensor(values, 1, fresh, d)}
+		if err := run(p.attend, at, in, map[string][]float32{"drawn": z}); err != nil {
+			return nil, err
+		}
+	}
+	return z, nil
 }

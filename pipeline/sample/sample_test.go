@@ -116,3 +116,42 @@ func TestDrawErrors(t *testing.T) {
 		t.Error("a model without a manifest was taken for a predictor")
 	}
 }
+
+// TestDrawInParts: a draw by parts is the draw of the whole graph, and no part has more rows than allowed.
+func TestDrawInParts(t *testing.T) {
+	const dx, c, fresh, samples = 6, 3, 2*wide + 77, 2
+	s := seen(40, dx, c)
+	for _, cfg := range []models.PredictorConfig{{Dx: dx, C: c}, {Dx: dx, C: c, Published: true, Heads: 2}, {Dx: dx, C: c, IgnoreMasses: true}} {
+		m, err := models.NewPredictor(cfg, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := New(orttest.New(t), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		noise := p.Noise(rng.New(1, "noise"), samples, fresh)
+		by, err := p.Draw(context.Background(), s, noise, samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.opened == nil {
+			t.Errorf("%+v: %d points were drawn at once", cfg, fresh)
+		}
+		p.parts = func() (*parts, error) { return nil, nil }
+		whole, err := p.Draw(context.Background(), s, noise, samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range samples {
+			for j, v := range whole[i].Z {
+				if math.Abs(float64(v-by[i].Z[j])) > 1e-6*(1+math.Abs(float64(v))) {
+					t.Fatalf("%+v: sample %d, number %d: %v whole, %v by parts", cfg, i, j, v, by[i].Z[j])
+				}
+			}
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
