@@ -130,7 +130,10 @@ func TestDrawInParts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		noise := p.Noise(rng.New(1, "noise"), samples, fresh)
+		noise, err := p.Noise(rng.New(1, "noise"), samples, fresh)
+		if err != nil {
+			t.Fatal(err)
+		}
 		by, err := p.Draw(context.Background(), s, noise, samples)
 		if err != nil {
 			t.Fatal(err)
