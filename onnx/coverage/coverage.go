@@ -46,10 +46,10 @@ func Has(name string, part Part) bool {
 	case Kernel:
 		return kernel.Opsets(name) != "" || recurrent(name)
 	}
-	return slices.Contains(grad.Operators(), name) || grad.IsConstant(name)
+	return slices.Contains(grad.Operators(), name) || grad.IsConstant(name) || recurrent(name)
 }
 
-// recurrent says whether the pure engine spells an operator out in others.
+// recurrent says whether the pure engine and the gradient spell an operator out in others.
 func recurrent(name string) bool { return pass.IsRecurrent(&onnx.Node{Op: name}) }
 
 // Missing is why an operator lacks a part; "" where it has it.
@@ -89,8 +89,6 @@ var missing = []struct {
 
 	{Gradient, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Gradient, texts, "text has no gradient"},
-	{Gradient, "If Loop Scan", "a graph within a graph, whose captures would have to be followed"},
-	{Gradient, "GRU LSTM RNN", "a recurrent layer; export it unrolled"},
 	{Gradient, "DFT STFT MelWeightMatrix BlackmanWindow HammingWindow HannWindow", "signals"},
 	{Gradient, integers, "its values are integers"},
 	{Gradient, "DequantizeLinear DynamicQuantizeLinear QuantizeLinear", "quantised values: differentiate the model before it is quantised"},

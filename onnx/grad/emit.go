@@ -11,14 +11,15 @@ import (
 // emitter appends nodes and constants to the graph under construction. Equal expressions are emitted
 // once, and arithmetic on constant shapes is done here and not in the graph.
 type emitter struct {
-	opset  int64
-	graph  *onnx.Graph
-	info   map[string]onnx.ValueInfo // type and shape of primal values, and of emitted ones where a rule needs them
-	taken  map[string]bool
-	facts  *shape.Facts        // of the primal graph
-	active map[string]bool     // primal values that depend on what is differentiated for
-	made   map[string][]string // key of an expression -> its outputs
-	next   map[string]int
+	opset     int64
+	graph     *onnx.Graph
+	info      map[string]onnx.ValueInfo // type and shape of primal values, and of emitted ones where a rule needs them
+	taken     map[string]bool
+	facts     *shape.Facts            // of the primal graph
+	constants map[string]*onnx.Tensor // of the graph around, that this one reads
+	active    map[string]bool         // primal values that depend on what is differentiated for
+	made      map[string][]string     // key of an expression -> its outputs
+	next      map[string]int
 }
 
 func newEmitter(m *onnx.Model) (*emitter, error) {
@@ -28,7 +29,7 @@ func newEmitter(m *onnx.Model) (*emitter, error) {
 	}
 	e := &emitter{
 		opset: m.Opset(), graph: m.Graph, info: map[string]onnx.ValueInfo{}, taken: map[string]bool{},
-		made: map[string][]string{}, next: map[string]int{}, facts: facts,
+		made: map[string][]string{}, next: map[string]int{}, facts: facts, constants: map[string]*onnx.Tensor{},
 	}
 	g := m.Graph
 	for _, vs := range [][]onnx.ValueInfo{g.Values, g.Outputs, g.Inputs} {
@@ -36,21 +37,31 @@ func newEmitter(m *onnx.Model) (*emitter, error) {
 			e.info[v.Name] = v
 		}
 	}
-	for _, v := range g.Inputs {
-		e.taken[v.Name] = true
-	}
+	claimAll(g, e.taken)
 	for name, t := range g.Initializers {
-		e.taken[name] = true
 		e.info[name] = onnx.ValueInfo{Name: name, DType: t.DType, Shape: knownShape(t.Shape)}
+	}
+	return e, nil
+}
+
+// claimAll takes the names of all values of a graph and of those within its nodes.
+func claimAll(g *onnx.Graph, taken map[string]bool) {
+	for _, v := range g.Inputs {
+		taken[v.Name] = true
+	}
+	for name := range g.Initializers {
+		taken[name] = true
 	}
 	for _, n := range g.Nodes {
 		for _, o := range n.Outputs {
 			if o != "" {
-				e.taken[o] = true
+				taken[o] = true
 			}
 		}
+		for _, s := range n.Subgraphs() {
+			claimAll(s, taken)
+		}
 	}
-	return e, nil
 }
 
 func knownShape(s []int) []onnx.Dim {
@@ -131,6 +142,9 @@ const maxKnown = 1 << 16
 // constOf is the value of v where it is the same in every run: an initializer, or made of constants alone.
 func (e *emitter) constOf(v string) (*onnx.Tensor, bool) {
 	if t, ok := e.graph.Initializers[v]; ok {
+		return t, true
+	}
+	if t, ok := e.constants[v]; ok {
 		return t, true
 	}
 	if v == "" || e.active[v] {

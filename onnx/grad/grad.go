@@ -103,10 +103,9 @@ func prepare(m *onnx.Model) (*onnx.Model, error) {
 		}
 		c.IR = max(c.IR, onnx.DefaultIR)
 	}
-	if err := shape.Infer(c); err != nil {
-		return nil, err
-	}
-	return c, nil
+	taken := map[string]bool{}
+	claimAll(c.Graph, taken)
+	return c, infer(c, taken)
 }
 
 func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
@@ -216,6 +215,10 @@ func pullBack(e *emitter, n *onnx.Node, active map[string]bool, cot *cotangents)
 	if err != nil {
 		return fmt.Errorf("%s %q: %w", n.Op, nodeName(n), err)
 	}
+	for _, x := range c.extra {
+		e.as(x.cot, x.name)
+		cot.add(x.name, x.cot)
+	}
 	for i, v := range gs {
 		if v != "" && i < len(c.want) && c.want[i] {
 			if _, known := e.info[v]; !known {
@@ -307,7 +310,7 @@ func checkWRT(e *emitter, g *onnx.Graph, names []string) error {
 			return fmt.Errorf("%q is named twice among the values to differentiate for", w)
 		}
 		seen[w] = true
-		if !e.taken[w] {
+		if !gives(g, w) {
 			return fmt.Errorf("no value %q to differentiate for; inputs are %s, initializers are %s", w,
 				listInfos(g.Inputs), shorten(g.InitializerNames()))
 		}
@@ -316,6 +319,12 @@ func checkWRT(e *emitter, g *onnx.Graph, names []string) error {
 		}
 	}
 	return nil
+}
+
+// gives says whether a value is an input, an initializer or a node's output.
+func gives(g *onnx.Graph, name string) bool {
+	_, isInput := g.Input(name)
+	return isInput || g.Initializers[name] != nil || slices.ContainsFunc(g.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Outputs, name) })
 }
 
 func listInfos(vs []onnx.ValueInfo) string {
@@ -346,8 +355,7 @@ func activeValues(e *emitter, nodes []*onnx.Node, wrt []string) map[string]bool 
 		if standard(n.Domain) && constantRule[n.Op] {
 			continue
 		}
-		// What the graphs of a node take from around it counts as read, so that an If or a Loop which depends on it is
-		// refused by name, having no rule, and not passed over as if its gradient were zero.
+		// What the graphs of a node take from around it counts as read.
 		on := slices.ContainsFunc(n.Reads(), func(in string) bool { return active[in] })
 		for _, o := range n.Outputs {
 			if on && o != "" && e.isFloat(o) {

@@ -17,7 +17,14 @@ type call struct {
 	attrs op.Values
 	cot   []string
 	want  []bool
+	extra []captured
 }
+
+// captured is the cotangent of a value that a graph of the node takes from around it.
+type captured struct{ name, cot string }
+
+// also gives a captured value a cotangent.
+func (c *call) also(name, cot string) { c.extra = append(c.extra, captured{name, cot}) }
 
 // in and out name the i-th input and output, "" where the node has none.
 func (c *call) in(i int) string { return c.node.Input(i) }

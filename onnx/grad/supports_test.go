@@ -8,27 +8,6 @@ import (
 	"fmp/onnx/build"
 )
 
-// A value that the graph of an If takes from around it is read by the If: its gradient is refused by name, not zero.
-func TestCapturesAreRefusedByName(t *testing.T) {
-	branch := func(name, op string) onnx.Attr {
-		out := name + "/out"
-		return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{},
-			Outputs: []onnx.ValueInfo{{Name: out, DType: onnx.Float32, Shape: onnx.Shape(3)}},
-			Nodes:   []*onnx.Node{{Name: name, Op: op, Inputs: []string{"x"}, Outputs: []string{out}}}}}
-	}
-	m := onnx.NewModel(&onnx.Graph{Name: "choice", Initializers: map[string]*onnx.Tensor{},
-		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(3)}, {Name: "which", DType: onnx.Bool, Shape: onnx.Shape()}},
-		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(3)}},
-		Nodes: []*onnx.Node{{Name: "choose", Op: "If", Inputs: []string{"which"}, Outputs: []string{"y"},
-			Attrs: []onnx.Attr{branch("then_branch", "Exp"), branch("else_branch", "Neg")}}}})
-	_, err := Build(m, Options{WRT: []string{"x"}})
-	for _, err := range []error{err, Supports(m)} {
-		if err == nil || !strings.Contains(err.Error(), `"choose"`) || !strings.Contains(err.Error(), "If") {
-			t.Errorf("error is %v", err)
-		}
-	}
-}
-
 // Supports says what Build says, where attributes or shapes decide as well.
 func TestSupportsAgreesWithBuild(t *testing.T) {
 	for _, tc := range []struct {

@@ -2,6 +2,7 @@ package shape
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -15,7 +16,7 @@ func (c *call) body(name string, inputs []*fact) (*inference, *onnx.Graph, error
 	if !ok || a.Graph == nil {
 		return nil, nil, fmt.Errorf("the attribute %s holds no graph", name)
 	}
-	inner := &inference{foldLimit: c.inf.foldLimit, budget: c.inf.budget, load: c.inf.load, opset: c.inf.opset, outer: c.inf, facts: map[string]*fact{}, counter: c.inf.counter, foreign: c.inf.foreign, local: c.inf.local}
+	inner := &inference{foldLimit: c.inf.foldLimit, budget: c.inf.budget, load: c.inf.load, opset: c.inf.opset, outer: c.inf, facts: map[string]*fact{}, counter: c.inf.counter, bodies: c.inf.bodies, foreign: c.inf.foreign, local: c.inf.local}
 	for i, in := range a.Graph.Inputs {
 		f := inner.declared(in)
 		if i < len(inputs) && inputs[i] != nil {
@@ -83,53 +84,160 @@ func inferIf(c *call) error {
 	return nil
 }
 
-// inferLoop: carried values keep their type and rank; scanned outputs gain an axis in front.
+// turns infers a body whose first inputs are carried from turn to turn: in holds the facts of all inputs, first of them
+// lead ones that are not carried, then the initial values of the carried ones. It returns the facts of the body's outputs from
+// skip on; sizes of carried values that a turn may change are unknown. A carried value is known by its sizes alone.
+func (c *call) turns(in []*fact, lead, carried, skip int) ([]*fact, error) {
+	rest := slices.Clone(in)
+	for i := lead; i < lead+carried; i++ {
+		rest[i] = &fact{dtype: in[i].dtype, shape: slices.Clone(in[i].shape)}
+	}
+	changing := make([]map[int]bool, carried) // axes
+	for round := 0; ; round++ {
+		last := round == 2 || *c.inf.bodies > maxBodies
+		*c.inf.bodies++
+		if last {
+			for _, f := range rest[lead : lead+carried] {
+				f.shape = nil
+			}
+		}
+		inner, g, err := c.body("body", rest)
+		if err != nil && !last {
+			round = 1 // what the sizes at first say need not hold: perhaps there is no turn
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(g.Outputs) != len(c.out)+skip {
+			return nil, fmt.Errorf("the body gives %d outputs and the node %d; %d are expected", len(g.Outputs), len(c.out), len(c.out)+skip)
+		}
+		out := make([]*fact, len(c.out))
+		steady := true
+		for i := range out {
+			if out[i] = inner.lookup(g.Outputs[i+skip].Name); out[i] == nil {
+				out[i] = &fact{}
+			}
+			if i >= carried {
+				continue
+			}
+			f := rest[lead+i]
+			if out[i].shape == nil || len(out[i].shape) != len(f.shape) {
+				steady = steady && f.shape == nil
+				f.shape = nil
+				continue
+			}
+			if changing[i] == nil {
+				changing[i] = map[int]bool{}
+			}
+			for k, e := range out[i].shape {
+				if !changing[i][k] && !e.equal(f.shape[k]) {
+					changing[i][k], steady = true, false
+					f.shape[k] = c.inf.unknownSize()
+				}
+			}
+		}
+		if steady || last {
+			for i := range carried {
+				out[i] = &fact{dtype: out[i].dtype, shape: rest[lead+i].shape}
+			}
+			return out, nil
+		}
+	}
+}
+
+// Bodies of loops are inferred up to three times each, but no more than so many in all.
+const maxBodies = 1000
+
+// inferLoop: carried values keep their type; scanned outputs gain an axis in front.
 func inferLoop(c *call) error {
 	carried := max(0, len(c.in)-2)
-	inputs := []*fact{{dtype: onnx.Int64, shape: []expr{}}, {dtype: onnx.Bool, shape: []expr{}}}
+	in := []*fact{{dtype: onnx.Int64, shape: []expr{}}, {dtype: onnx.Bool, shape: []expr{}}}
 	for i := range carried {
-		// A carried value may change its sizes from one turn to the next.
-		inputs = append(inputs, &fact{dtype: c.arg(i + 2).dtype})
+		in = append(in, c.arg(i+2))
 	}
-	inner, g, err := c.body("body", inputs)
+	if carried > len(c.out) {
+		return fmt.Errorf("%d values are carried and the node gives %d", carried, len(c.out))
+	}
+	out, err := c.turns(in, 2, carried, 1)
 	if err != nil {
 		return err
 	}
-	if len(g.Outputs) != len(c.out)+1 {
-		return fmt.Errorf("the body gives %d outputs and the node %d; the body must give one more", len(g.Outputs), len(c.out))
-	}
-	for i := range c.out {
-		f := inner.lookup(g.Outputs[i+1].Name)
-		if f == nil {
-			continue
-		}
-		switch {
-		case i < carried || f.shape == nil:
-			c.set(i, f.dtype, nil)
-		default:
-			out := []expr{c.inf.unknownSize()}
-			for _, e := range f.shape {
-				if _, ok := e.value(); !ok {
-					e = c.inf.unknownSize()
-				}
-				out = append(out, e)
-			}
-			c.set(i, f.dtype, out)
-		}
-	}
+	c.scanned(out, carried, c.inf.unknownSize(), nil)
 	return nil
 }
 
-// inferScan takes the element types from the body; the shapes are left open.
+// scanned sets the node's outputs from those of its body: the scanned ones, behind the carried ones, gain an axis of n turns.
+func (c *call) scanned(out []*fact, carried int, n expr, axes []int) {
+	for i, f := range out {
+		shape := slices.Clone(f.shape)
+		if k := i - carried; k >= 0 && f.shape != nil {
+			for j, e := range shape {
+				if _, ok := e.value(); !ok {
+					shape[j] = c.inf.unknownSize()
+				}
+			}
+			at := 0
+			if k < len(axes) {
+				var err error
+				if at, err = axis(axes[k], len(shape)+1); err != nil {
+					at = 0
+				}
+			}
+			shape = slices.Insert(shape, at, n)
+		}
+		c.set(i, f.dtype, shape)
+	}
+}
+
+// inferScan: the body sees its scanned inputs without the scanned axis. Before operator set 9 there was a batch as well,
+// and only the element types are taken from the body.
 func inferScan(c *call) error {
 	a, ok := c.node.Attr("body")
 	if !ok || a.Graph == nil {
 		return fmt.Errorf("the attribute body holds no graph")
 	}
-	for i := range c.out {
-		if i < len(a.Graph.Outputs) {
-			c.set(i, a.Graph.Outputs[i].DType, nil)
+	m := c.attrs.Int("num_scan_inputs")
+	carried := len(c.in) - m
+	if c.opset < 9 {
+		for i := range c.out {
+			if i < len(a.Graph.Outputs) {
+				c.set(i, a.Graph.Outputs[i].DType, nil)
+			}
 		}
+		return nil
 	}
+	if m < 1 || carried < 0 || carried > len(c.out) {
+		return fmt.Errorf("num_scan_inputs is %d of %d inputs", m, len(c.in))
+	}
+	in, n := slices.Clone(c.in), c.inf.unknownSize()
+	axes := c.attrs.Ints("scan_input_axes")
+	for i := range in {
+		if in[i] == nil {
+			in[i] = &fact{}
+		}
+		if i < carried {
+			continue
+		}
+		f := &fact{dtype: in[i].dtype}
+		if s := in[i].shape; s != nil {
+			at := 0
+			if k := i - carried; k < len(axes) {
+				at = axes[k]
+			}
+			at, err := axis(at, len(s))
+			if err != nil {
+				return err
+			}
+			n = s[at]
+			f.shape = slices.Delete(slices.Clone(s), at, at+1)
+		}
+		in[i] = f
+	}
+	out, err := c.turns(in, 0, carried, 0)
+	if err != nil {
+		return err
+	}
+	c.scanned(out, carried, n, c.attrs.Ints("scan_output_axes"))
 	return nil
 }

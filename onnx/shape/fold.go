@@ -2,6 +2,7 @@ package shape
 
 import (
 	"math"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/kernel"
@@ -74,7 +75,7 @@ func (c *call) weigh() {
 		bytes += float64(n) * float64(max(f.dtype.Size(), 1))
 	}
 	work := c.work()
-	if !c.inf.load.budget.Spend(bytes, work) && len(c.inf.load.left) < 10 {
+	if !c.inf.load.budget.Spend(bytes, work) && len(c.inf.load.left) < 10 && !slices.ContainsFunc(c.inf.load.left, func(h Heavy) bool { return h.Node == c.node.Label() }) {
 		c.inf.load.left = append(c.inf.load.left, Heavy{c.node.Label(), bytes, work})
 	}
 	for _, f := range c.out {

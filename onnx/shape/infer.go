@@ -137,7 +137,7 @@ func inferModel(m *onnx.Model) (*inference, error) {
 }
 
 func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, error) {
-	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)}, opset: onnx.ClampInt(m.Opset()), facts: map[string]*fact{}, counter: new(int), foreign: map[string]string{}, local: map[string]bool{}}
+	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)}, opset: onnx.ClampInt(m.Opset()), facts: map[string]*fact{}, counter: new(int), bodies: new(int), foreign: map[string]string{}, local: map[string]bool{}}
 	for _, f := range m.Functions {
 		inf.local[f.Domain+"\x00"+f.Name] = true
 	}
@@ -215,6 +215,7 @@ type inference struct {
 	outer   *inference // of the graph around a subgraph
 	facts   map[string]*fact
 	counter *int
+	bodies  *int              // of loops, inferred so far
 	foreign map[string]string // "$k": a symbol of the file that is not an expression
 	local   map[string]bool   // operators that the model's own functions define
 
