@@ -145,6 +145,8 @@ type Conjugate struct {
 	Model string `mapstructure:"model" yaml:"model" json:"model" doc:"ONNX file of the conjugate predictor, default, untrained (the moments of the corpus), or none"`
 	// Samples is FMP's S, 1 to 10000. Default 100: they cost no fits.
 	Samples int `mapstructure:"samples" yaml:"samples" json:"samples" doc:"number S of FMP's posterior samples, which cost no fits"`
+	// Latent is shared (default): one for all points of a sample; or none: FMP is one head, that of its posterior means.
+	Latent string `mapstructure:"latent" yaml:"latent" json:"latent" doc:"shared, or none: FMP is the one head of its posterior means, for what the latent is worth"`
 }
 
 // Predictor draws new points for the letter's martingale posteriors, MP, LMP, CFMP and FMP-ISAB.
@@ -247,7 +249,7 @@ func Default() Config {
 		Dataset:    Dataset{Name: "digits", Bad: "fail", Splits: Splits{Extractor: 0.5, Corpus: 0.375, Clients: 0.125}},
 		Extractor:  Extractor{Model: "default", Batch: 256, Mean: []float64{}, Std: []float64{}, Layout: "auto"},
 		Federation: Federation{Clients: 10, Partition: "homogeneous", Alpha: []float64{0.1, 0.5, 1, 5}},
-		Conjugate:  Conjugate{Model: "default", Samples: 100},
+		Conjugate:  Conjugate{Model: "default", Samples: 100, Latent: "shared"},
 		Predictor:  Predictor{Model: "default"},
 		Embedding:  Embedding{Model: "default", Weights: "masses"},
 		Open:       OpenModel{Model: "default"},
@@ -380,6 +382,7 @@ func (c *Config) Validate() error {
 	}
 	given("conjugate.model", c.Conjugate.Model, "untrained")
 	integer("conjugate.samples", c.Conjugate.Samples, 1, 10_000)
+	choice("conjugate.latent", c.Conjugate.Latent, "shared", "none")
 	given("predictor.model", c.Predictor.Model, "untrained")
 	integer("predictor.fresh", c.Predictor.Fresh, 0, 100_000)
 	given("open.model", c.Open.Model, "untrained")

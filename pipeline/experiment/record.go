@@ -47,6 +47,8 @@ type Record struct {
 	// Membership is how well an uploaded class mean tells who is behind it: an area under the ROC curve; nil where no class
 	// means are uploaded.
 	Membership *float64 `json:"membership_auc,omitempty"`
+	// Absent are scores on images of classes that no client holds; nil where every class is held.
+	Absent *posterior.Absent `json:"absent,omitempty"`
 	// Shifted are scores on other and on spoiled images, where the settings ask for them.
 	Shifted []posterior.Shifted `json:"shifted,omitempty"`
 	// BySamples scores the first samples of the ensemble, for methods with one ensemble of several.

@@ -308,7 +308,7 @@ func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [
 // task makes the clients' uploads and the task of them.
 func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int) (*posterior.Task, error) {
 	in := posterior.Input{
-		Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples, Scope: c.Posterior.Scope,
+		Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples, NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
 		Corpus: k.known, Limits: k.all, Seed: c.Seed, Stream: stream, Threads: threads,
 	}
 	var err error
@@ -365,6 +365,7 @@ func runCell(ctx context.Context, c Config, test *posterior.Test, t *posterior.T
 		return nil, err
 	}
 	r.Scores, r.BySamples, r.Coverage, r.Shifted, r.Membership = scored.Scores, scored.First, scored.Coverage, scored.Shifted, scored.Membership
+	r.Absent = scored.Absent
 	r.UploadBytes, r.Diagnostics = res.UploadBytes, res.Diagnostics
 	return r, nil
 }

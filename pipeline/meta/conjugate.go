@@ -30,6 +30,8 @@ type ConjugateConfig struct {
 	// coordinates and metric start from it; default 0. Where classes are far apart, what little confuses them need not lie
 	// in the directions in which they vary least, and 1 is a better start.
 	Shrinkage float64
+	// FixedMetric leaves coordinates and metric what the moments say, and learns the scalars alone.
+	FixedMetric bool
 }
 
 // conjugateAlphas are the partitions of training tasks: homogeneous, and classes that many clients lack.
@@ -62,7 +64,7 @@ var allScalars = []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB,
 func (c *ConjugateConfig) phases() []conjugatePhase {
 	second := max(1, c.Steps*2/5)
 	return []conjugatePhase{
-		{steps: c.Steps, rate: 3e-2, set: models.ConjSample, learn: allScalars, matrices: true, begin: func(*conjugateTrainee) error { return nil }},
+		{steps: c.Steps, rate: 3e-2, set: models.ConjSample, learn: allScalars, matrices: !c.FixedMetric, begin: func(*conjugateTrainee) error { return nil }},
 		{steps: second, rate: 2e-2, set: models.ConjSample, learn: allScalars, begin: (*conjugateTrainee).again},
 		{steps: second, rate: 2e-2, set: models.ConjMean, mean: true,
 			learn: []string{models.ConjLogRho, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2}, begin: func(t *conjugateTrainee) error {
@@ -109,7 +111,7 @@ func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error)
 	t.sizes = models.ConjugateConfig{Dx: c.Corpus.Dx, C: c.Corpus.C, K: t.values[models.ConjOrigin].Len()}
 	l := train.Loop{
 		Rate: t.rate, Model: t, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
-		Run:           fmt.Sprintf("conjugate seed %d steps %d batch %d samples %d clients %d points %d alphas %v k %d shrinkage %v %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Clients, c.Points, c.Alphas, t.sizes.K, c.Shrinkage, c.Run),
+		Run:           fmt.Sprintf("conjugate seed %d steps %d batch %d samples %d clients %d points %d alphas %v k %d shrinkage %v fixed metric %v %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Clients, c.Points, c.Alphas, t.sizes.K, c.Shrinkage, c.FixedMetric, c.Run),
 		ValidateEvery: c.ValidateEvery,
 	}
 	for _, p := range c.phases() {

@@ -41,13 +41,57 @@ type Report struct {
 	First []Prefix
 	// Coverage is nil for single heads and where no limit is known.
 	Coverage *Coverage
+	// Absent are the scores on points of classes that no client holds; nil where every class is held, and of several ensembles.
+	Absent *Absent
 	// Shifted is what it scored on the test's shifts, in their order.
 	Shifted []Shifted
 	// Membership is how well an uploaded class mean tells who is behind it, .5 to 1; nil where none is uploaded.
 	Membership *float64
 }
 
-// Score scores a result of task t (nil: without Membership): its ensemble, or the mean of the scores of its ensembles.
+// Absent are scores on the test points of classes that no client holds.
+type Absent struct {
+	Classes int     `json:"classes"`
+	Points  int     `json:"points"`
+	ACC     float64 `json:"acc"`
+	NLL     float64 `json:"nll"`
+}
+
+// absent scores predictions where no client has been; nil where that is nowhere.
+func (t *Task) absent(p *metric.Probabilities, labels []int) (*Absent, error) {
+	held := make([]bool, t.c)
+	for _, set := range t.in.Clients {
+		for i, w := range set.W {
+			for c, share := range set.Row(i)[set.Dx:] {
+				held[c] = held[c] || w*share > 0
+			}
+		}
+	}
+	out := &Absent{}
+	some := &metric.Probabilities{C: p.C}
+	var of []int
+	for _, h := range held {
+		if !h {
+			out.Classes++
+		}
+	}
+	for i, y := range labels {
+		if !held[y] {
+			some.P, of = append(some.P, p.Row(i)...), append(of, y)
+		}
+	}
+	if some.N = len(of); some.N == 0 {
+		return nil, nil
+	}
+	s, err := metric.Score(some, of)
+	if err != nil {
+		return nil, fmt.Errorf("classes that no client holds: %w", err)
+	}
+	out.Points, out.ACC, out.NLL = some.N, s.ACC, s.NLL
+	return out, nil
+}
+
+// Score scores a result of task t (nil: without Membership and Absent): its ensemble, or the mean of the scores of its ensembles.
 func (k *Test) Score(ctx context.Context, t *Task, r *Result, threads int) (*Report, error) {
 	rows, err := r.Rows(ctx, k.Features)
 	if err != nil {
@@ -91,6 +135,11 @@ func (k *Test) Score(ctx context.Context, t *Task, r *Result, threads int) (*Rep
 				p.Joint = &j
 			}
 			out.First = append(out.First, p)
+		}
+		if t != nil && len(r.Ensembles) == 1 {
+			if out.Absent, err = t.absent(a.Mean, k.Labels); err != nil {
+				return nil, err
+			}
 		}
 		if all[i], err = metric.ScoreAll(a, k.Labels, k.Batches); err != nil {
 			return nil, fmt.Errorf("ensemble %d: %w", i, err)

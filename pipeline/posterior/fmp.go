@@ -84,9 +84,12 @@ func (t *Task) pooledMeans() (*point.Set, error) {
 	return point.Pool(t.in.ClassMeans...)
 }
 
-// latents is the task's stream of one latent a sample.
+// latents is the task's stream of one latent a sample; without latents, one of 0.
 func (t *Task) latents() []float32 {
 	out := make([]float32, t.in.Latents*t.in.Conjugate.LatentSize())
+	if t.in.NoLatent {
+		return out
+	}
 	rng.Normal(rng.New(t.in.Seed, t.in.Stream, "latent"), out)
 	return out
 }

@@ -99,7 +99,9 @@ func (t *Task) openForm(u *openUploads, mean bool) (*Result, error) {
 	noise := make([]float64, t.in.Latents*t.c*t.in.Open.K())
 	stream := rng.New(t.in.Seed, t.in.Stream, "latent")
 	for i := range noise {
-		noise[i] = stream.NormFloat64()
+		if !t.in.NoLatent {
+			noise[i] = stream.NormFloat64()
+		}
 	}
 	r.Ensembles = []Ensemble{q.Heads(noise)}
 	return r, nil

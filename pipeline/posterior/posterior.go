@@ -117,6 +117,8 @@ type Input struct {
 	Conjugate  Conjugate
 	ClassMeans []*point.Set
 	Latents    int
+	// NoLatent leaves the latent out: FMP is one head, of its posterior means.
+	NoLatent bool
 	// Honesty makes each of FMP's samples draw which clients are honest, and read the class means of those.
 	Honesty bool
 	// Open is what FMP and FMP-mean need on classes that the corpus lacks; nil where there is none. Scope says which of the two
@@ -311,7 +313,10 @@ func NewTask(in Input) (*Task, error) {
 	if in.Fresh == 0 {
 		in.Fresh = 100
 	}
-	if in.Latents == 0 {
+	switch {
+	case in.NoLatent:
+		in.Latents = 1
+	case in.Latents == 0:
 		in.Latents = 100
 	}
 	if in.Threads <= 0 {
