@@ -104,7 +104,8 @@ func (r *Round) openPredictor() (err error) {
 	return models.Match(r.Client, r.drawer)
 }
 
-// settle fills in what nobody gave: what the predictor's manifest says, or else, for a shipped one, what suits its data set.
+// settle fills in what nobody gave: for a shipped predictor what suits its data set, which need not be the penalty of its training;
+// for another what its manifest says.
 func (r *Round) settle() error {
 	_, _, dataset, err := experiment.ShippedModel(r.drawer.Digest)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -118,7 +119,7 @@ func (r *Round) settle() error {
 		}
 		return nil
 	}
-	if r.L2 == 0 {
+	if r.L2 == 0 && dataset == "" {
 		r.L2 = r.drawer.L2
 	}
 	if r.Fresh == 0 {
