@@ -208,7 +208,6 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 		return err
 	}
 	defer st.Close()
-	sampling := pooling.pool
 	if o.workers {
 		var predictor []byte
 		if r.Predictor != "" {
@@ -216,12 +215,11 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 				return usageError(err)
 			}
 		}
-		q, err := work.NewQueue(ctx, st, r.Round, r.GraphData, predictor, pooling.options)
-		if err != nil {
+		if pooling.queue, err = work.NewQueue(ctx, st, r.Round, r.GraphData, predictor, pooling.options); err != nil {
 			return err
 		}
-		sampling = q.Pool
 	}
+	sampling := pooling.pool
 	if r.Labelled != "" {
 		sampling = measured(eng, r.Labelled, sampling)
 	}
@@ -284,6 +282,7 @@ type pooling struct {
 	options pool.Options
 	eng     engine.Engine
 	reach   *sample.Reach // nil where the predictor bounds nothing
+	queue   *work.Queue   // to workers; nil: sampling is done here
 }
 
 func newPooling(r *round.Round, cfg experiment.Config, eng engine.Engine) (*pooling, error) {
@@ -337,7 +336,18 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 	if err != nil {
 		return nil, err
 	}
-	post, err := r.Posterior(ctx, p.eng)
+	sampling, err := r.Sampling(p.eng)
+	if err != nil {
+		return nil, err
+	}
+	defer sampling.Close()
+	var do func(context.Context, []pool.Part) ([]*pool.Piece, error)
+	if p.queue != nil {
+		do = func(ctx context.Context, parts []pool.Part) ([]*pool.Piece, error) {
+			return p.queue.Do(ctx, uploads, parts)
+		}
+	}
+	post, err := sampling.Posterior(ctx, do)
 	if err != nil {
 		return nil, err
 	}

@@ -187,7 +187,7 @@ func (f *federation) status() service.Status {
 // published waits for a version of the classifier.
 func (f *federation) published(n int) []byte {
 	f.t.Helper()
-	for range 400 {
+	for range 1200 { // a worker that was killed is silent for eight seconds before its job goes to another
 		if code, data := f.get(fmt.Sprintf("%s/classifier.onnx?version=%d", wire.RoundPath(7), n)); code == 200 {
 			return data
 		}
@@ -419,6 +419,12 @@ func TestChaos(t *testing.T) {
 	var workers []*exec.Cmd
 	for range 2 {
 		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue, "--nats-token-file", f.path("nats.token"), "--engine.name", "pure")
+		log, err := os.OpenFile(f.path("server.log"), os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		w.Stderr = log
 		if err := w.Start(); err != nil {
 			t.Fatal(err)
 		}

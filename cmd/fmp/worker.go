@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,7 +12,6 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
-	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/work"
 	"fmp/pipeline/pool"
@@ -27,9 +24,10 @@ func newWorkerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker --nats URL",
 		Short: "Sample posteriors for fmp serve --workers",
-		Long: `Take sampling jobs of rounds (fmp serve --workers) from the queue on NATS servers, any number of workers on any machine. A job
-whose worker is killed goes to another after a few seconds. What a worker makes is byte for byte what the server would make
-itself, if both run the same release on the same engine.`,
+		Long: `Take sampling jobs of rounds (fmp serve --workers) from the queue on NATS servers, any number of workers on any machine. One
+round's sampling is several jobs: chains of who is honest, and samples ten at a time. A job whose worker is killed goes to
+another after a few seconds. The posterior is sample for sample what the server would make itself, if both run the same
+release on the same engine.`,
 		Example: `  fmp worker --nats nats://127.0.0.1:4222 --nats-token-file nats.token
   fmp worker --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3`,
 		Args: noArgs,
@@ -57,35 +55,41 @@ itself, if both run the same release on the same engine.`,
 			return missingError(err)
 		}
 		defer conn.Close()
-		w := &work.Worker{Conn: conn, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)), Pool: func(ctx context.Context, uploads []pool.Upload, graph, predictor []byte, o pool.Options) (*service.Pooled, error) {
-			return poolJob(ctx, eng, uploads, graph, predictor, o, cfg.Engine.Threads)
+		w := &work.Worker{Conn: conn, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)), Open: func(uploads []pool.Upload, graph, predictor []byte, o pool.Options) (work.Sampler, error) {
+			o.Threads = cfg.Engine.Threads
+			return openSampling(eng, uploads, graph, predictor, o)
 		}}
+		defer w.Close()
 		return w.Run(cmd.Context(), o.Replicas)
 	}
 	return cmd
 }
 
-// poolJob pools what a job names, with its predictor in a file of its own.
-func poolJob(ctx context.Context, eng engine.Engine, uploads []pool.Upload, graph, predictor []byte, o pool.Options, threads int) (made *service.Pooled, err error) {
-	p := &pooling{eng: eng, options: o}
-	p.options.Threads = threads
-	if p.graph, err = serde.Unmarshal(graph); err != nil {
+// openSampling makes the sampling of a job ready, with its predictor in a file of its own.
+func openSampling(eng engine.Engine, uploads []pool.Upload, graph, predictor []byte, o pool.Options) (_ *pool.Sampling, err error) {
+	g, err := serde.Unmarshal(graph)
+	if err != nil {
 		return nil, err
 	}
-	if p.client, err = models.ReadManifest(p.graph); err != nil {
+	client, err := models.ReadManifest(g)
+	if err != nil {
 		return nil, err
 	}
-	p.client.Digest = models.DigestBytes(graph)
+	client.Digest = models.DigestBytes(graph)
 	if predictor != nil {
 		dir, err := os.MkdirTemp("", "fmp-worker")
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		p.options.Predictor = filepath.Join(dir, "predictor.onnx")
-		if err := os.WriteFile(p.options.Predictor, predictor, 0o600); err != nil {
+		defer os.RemoveAll(dir)
+		o.Predictor = filepath.Join(dir, "predictor.onnx")
+		if err := os.WriteFile(o.Predictor, predictor, 0o600); err != nil {
 			return nil, err
 		}
 	}
-	return p.pool(ctx, uploads)
+	r, err := pool.New(uploads, g, client, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.Sampling(eng)
 }

@@ -62,7 +62,13 @@ const (
 	greedy      = 2 // sweeps to the mode beside the end of a chain
 )
 
-func chains(clients int) int { return max(leastChains, min(mostChains, 100*mostChains/clients)) }
+// Chains is how many chains propose the states of so many clients; 0 where every state is weighed.
+func Chains(clients int) int {
+	if clients <= Exact {
+		return 0
+	}
+	return max(leastChains, min(mostChains, 100*mostChains/clients))
+}
 
 // Uploads are the bounded uploads of a round.
 type Uploads struct {
@@ -171,12 +177,18 @@ const Contested = 0.35
 // Infer weighs the states of a round. lambda [k] are the variances of class means between the corpus's classes. seed names the
 // streams of the chains, which more than [Exact] clients need; threads (0: one a processor) does not change the figures.
 func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64, threads int) (*States, error) {
+	proposed, err := Propose(ctx, u, lambda, seed, 0, Chains(u.Clients), threads)
+	if err != nil {
+		return nil, err
+	}
+	return Weigh(ctx, u, lambda, proposed, threads)
+}
+
+// Weigh weighs the states that all chains of a round proposed, in their order; of up to [Exact] clients every state.
+func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool, threads int) (*States, error) {
 	h, err := newModel(u, lambda)
 	if err != nil {
 		return nil, fmt.Errorf("honesty: %w", err)
-	}
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
 	}
 	var states [][]bool
 	if u.Clients <= Exact {
@@ -185,12 +197,12 @@ func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64, thread
 				states = append(states, z)
 			}
 		}
-	} else if states, err = h.propose(ctx, seed, threads); err != nil {
-		return nil, err
+	} else if states, err = h.distinct(proposed); err != nil {
+		return nil, fmt.Errorf("honesty: %w", err)
 	}
 	l := make([]float64, len(states))
 	g, work := errgroup.WithContext(ctx)
-	g.SetLimit(threads)
+	g.SetLimit(goroutines(threads))
 	for q := range states {
 		g.Go(func() error {
 			if err := work.Err(); err != nil {
@@ -213,6 +225,13 @@ func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64, thread
 		l[q] /= sum
 	}
 	return &States{states, l}, nil
+}
+
+func goroutines(threads int) int {
+	if threads <= 0 {
+		return runtime.GOMAXPROCS(0)
+	}
+	return threads
 }
 
 func fromBits(s uint, n int) []bool {
@@ -499,14 +518,23 @@ func (h *model) logPosterior(z []bool) float64 {
 	return out
 }
 
-// propose runs annealed Gibbs chains over the clients and returns their last states and the modes beside these, each once, of which
-// fewer than half are bad; all honest is among them.
-func (h *model) propose(ctx context.Context, seed uint64, threads int) ([][]bool, error) {
-	n := chains(h.clients)
-	ends := make([][]bool, 2*n)
+// Propose runs the annealed Gibbs chains from to to-1 of [Chains] over the clients and returns, of each chain, its last state and the
+// mode beside it. What a chain proposes does not depend on which others run.
+func Propose(ctx context.Context, u Uploads, lambda []float64, seed uint64, from, to, threads int) ([][]bool, error) {
+	if from < 0 || to > Chains(u.Clients) || from >= to {
+		if from == to {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("honesty: chains %d to %d; there are %d", from, to, Chains(u.Clients))
+	}
+	h, err := newModel(u, lambda)
+	if err != nil {
+		return nil, fmt.Errorf("honesty: %w", err)
+	}
+	out := make([][]bool, 2*(to-from))
 	g, work := errgroup.WithContext(ctx)
-	g.SetLimit(threads)
-	for i := range n {
+	g.SetLimit(goroutines(threads))
+	for i := from; i < to; i++ {
 		g.Go(func() error {
 			r := rng.New(seed, "honesty", "chain", i)
 			z := make([]bool, h.clients)
@@ -519,24 +547,27 @@ func (h *model) propose(ctx context.Context, seed uint64, threads int) ([][]bool
 				}
 				h.sweep(z, power*min(1, 0.03*math.Pow(1/0.03, float64(t)/(0.6*sweeps))), r)
 			}
-			ends[i] = slices.Clone(z)
+			out[2*(i-from)] = slices.Clone(z)
 			// Of many clients a draw has some that are improbable one by one: the mode beside it is proposed as well.
 			for range greedy {
 				h.sweep(z, power, nil)
 			}
-			ends[n+i] = z
+			out[2*(i-from)+1] = z
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
+	return out, g.Wait()
+}
+
+// distinct are the states proposed, the chains' ends before the modes, each once, of which fewer than half are bad; all honest is
+// among them.
+func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 	all := make([]bool, h.clients)
 	for m := range all {
 		all[m] = true
 	}
 	var out [][]bool
-	for _, z := range append(ends, all) {
+	add := func(z []bool) {
 		bad := 0
 		for _, honest := range z {
 			if !honest {
@@ -547,6 +578,15 @@ func (h *model) propose(ctx context.Context, seed uint64, threads int) ([][]bool
 			out = append(out, z)
 		}
 	}
+	for kind := range 2 {
+		for i := kind; i < len(proposed); i += 2 {
+			if len(proposed[i]) != h.clients {
+				return nil, fmt.Errorf("a chain proposed a state of %d clients, and there are %d", len(proposed[i]), h.clients)
+			}
+			add(proposed[i])
+		}
+	}
+	add(all)
 	return out, nil
 }
 

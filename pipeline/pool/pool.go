@@ -11,7 +11,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/pipeline/experiment"
-	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 )
@@ -147,51 +146,12 @@ func (r *Round) Method() string {
 
 // Posterior samples the posterior given the uploads. The same round gives the same samples.
 func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Result, error) {
-	var sets []*point.Set
-	points := 0
-	for _, u := range r.Uploads {
-		sets = append(sets, u.ToSet())
-		points += u.Points.N
-	}
-	// Honesty reads every client's.
-	judges := r.drawer.Kind == models.KindConjugate && !r.Trust && len(sets) > 1
-	if points > MostPoints && !judges {
-		all, err := point.Group(MostPoints, sets...)
-		if err != nil {
-			return nil, err
-		}
-		sets = []*point.Set{all}
-	}
-	// The clients' own points stay with the clients: the method that runs here reads their uploads alone.
-	in := posterior.Input{Clients: sets, Samples: r.Samples, Latents: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: "pool", Threads: r.Threads}
-	if r.drawer.Kind == models.KindConjugate {
-		k, err := sample.NewConjugate(eng, r.predictor)
-		if err != nil {
-			return nil, err
-		}
-		defer k.Close()
-		in.Conjugate, in.ClassMeans, in.Honesty = k, sets, judges
-	} else {
-		drawer, err := sample.New(eng, r.predictor)
-		if err != nil {
-			return nil, err
-		}
-		defer drawer.Close()
-		in.Drawer, in.Uploads = drawer, sets
-	}
-	task, err := posterior.NewTask(in)
+	s, err := r.Sampling(eng)
 	if err != nil {
 		return nil, err
 	}
-	method, err := posterior.Lookup(r.Method())
-	if err != nil {
-		return nil, err
-	}
-	settings := posterior.DefaultSettings()
-	if r.drawer.Kind == models.KindPredictor {
-		settings.L2, settings.Tolerance = r.L2, r.Tolerance
-	}
-	return method.Run(ctx, task, settings)
+	defer s.Close()
+	return s.Posterior(ctx, nil)
 }
 
 // Reach says how far out class means may be; nil for a predictor that takes other points.

@@ -6,8 +6,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"fmp/models"
 	"fmp/models/rng"
@@ -252,6 +255,70 @@ func TestRefused(t *testing.T) {
 	} {
 		if _, err := New(c.ups, g, c.client, Options{Predictor: c.from}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v; want one that says %q", err, c.want)
+		}
+	}
+}
+
+// TestParts: a sampling done in parts by several, in any order, is sample for sample the one that is done by one; with honesty judged
+// by chains, with trust, and with a predictor that draws points.
+func TestParts(t *testing.T) {
+	w := newWorld(t)
+	g, f := w.client(t, true)
+	sizes := make([]int, 12)
+	for i := range sizes {
+		sizes[i] = 6 + i
+	}
+	means := w.uploads(t, g, f, sizes...)
+	points := f
+	points.ClassMeans = false
+	for name, c := range map[string]struct {
+		f models.Manifest
+		o Options
+	}{
+		"honesty":        {f, Options{Predictor: w.predictor, Samples: 25}},
+		"trust":          {f, Options{Predictor: w.predictor, Samples: 25, Trust: true}},
+		"points of ISAB": {points, Options{Predictor: "untrained", Samples: 25, Fresh: 10}},
+	} {
+		c.o.Seed = 4
+		sampling := func() *Sampling {
+			r, err := New(means, g, c.f, c.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := r.Sampling(w.eng)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.Close)
+			return s
+		}
+		whole, err := sampling().Posterior(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		workers, jobs := []*Sampling{sampling(), sampling()}, 0
+		parts, err := sampling().Posterior(t.Context(), func(ctx context.Context, parts []Part) ([]*Piece, error) {
+			out := make([]*Piece, len(parts))
+			for i := len(parts) - 1; i >= 0; i-- {
+				var err error
+				if out[i], err = workers[i%2].Do(ctx, parts[i]); err != nil {
+					return nil, err
+				}
+				jobs++
+			}
+			return out, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 3 + map[bool]int{true: chainParts}[name == "honesty"]; jobs != want {
+			t.Errorf("%s: %d jobs; want %d", name, jobs, want)
+		}
+		if d := cmp.Diff(whole.Ensembles, parts.Ensembles); d != "" || len(whole.Ensembles[0]) != 25 {
+			t.Errorf("%s: %s", name, d)
+		}
+		if whole.Judgement != nil && !slices.Equal(whole.Judgement.Honest, parts.Judgement.Honest) {
+			t.Errorf("%s: honest %v and %v", name, whole.Judgement.Honest, parts.Judgement.Honest)
 		}
 	}
 }

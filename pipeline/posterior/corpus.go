@@ -137,7 +137,7 @@ func (t *Task) latent(shrinkage float64) (*latent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return once(&t.memo, fmt.Sprint("latent/", shrinkage), func() (*latent, error) { return k.latent(shrinkage) })
+	return once(t.memo, fmt.Sprint("latent/", shrinkage), func() (*latent, error) { return k.latent(shrinkage) })
 }
 
 // corpus is the one given; an error where there is none, or where it is of other features.

@@ -20,11 +20,11 @@ var fedpft = method{
 		Cite:  "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated learning with foundation models, arXiv:2402.01862",
 		Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
-		drawn, err := once(&t.memo, "fedpft", func() (*point.Set, error) { return t.classGaussians() })
+		drawn, err := once(t.memo, "fedpft", func() (*point.Set, error) { return t.classGaussians() })
 		if err != nil {
 			return nil, err
 		}
-		e, err := once(&t.memo, fmt.Sprint("fit/fedpft/", s.L2, s.Tolerance), func() (Ensemble, error) {
+		e, err := once(t.memo, fmt.Sprint("fit/fedpft/", s.L2, s.Tolerance), func() (Ensemble, error) {
 			return t.fits(ctx, []*point.Set{drawn}, s.L2, s)
 		})
 		if err != nil {

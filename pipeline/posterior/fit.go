@@ -35,14 +35,14 @@ func (t *Task) fits(ctx context.Context, sets []*point.Set, l2 float64, s Settin
 
 // localFits are the clients' own fits.
 func (t *Task) localFits(ctx context.Context, l2 float64, s Settings) (Ensemble, error) {
-	return once(&t.memo, fmt.Sprint("fit/clients/", l2, s.Tolerance), func() (Ensemble, error) {
+	return once(t.memo, fmt.Sprint("fit/clients/", l2, s.Tolerance), func() (Ensemble, error) {
 		return t.fits(ctx, t.in.Clients, l2, s)
 	})
 }
 
 // pooledFit is the fit to all clients' points.
 func (t *Task) pooledFit(ctx context.Context, l2 float64, s Settings) (Theta, error) {
-	e, err := once(&t.memo, fmt.Sprint("fit/pooled/", l2, s.Tolerance), func() (Ensemble, error) {
+	e, err := once(t.memo, fmt.Sprint("fit/pooled/", l2, s.Tolerance), func() (Ensemble, error) {
 		return t.fits(ctx, []*point.Set{t.pooled()}, l2, s)
 	})
 	if err != nil {

@@ -27,7 +27,11 @@ var fmp = method{
 		if t.in.Honesty {
 			e, judged, err = t.honestHeads(ctx)
 		} else if seen, err = t.pooledMeans(); err == nil {
-			e, err = t.in.Conjugate.Heads(ctx, seen, t.latents(), t.in.Latents)
+			if e = t.part.Heads; e == nil {
+				from, to := t.part.of(t.in.Latents)
+				size := t.in.Conjugate.LatentSize()
+				e, err = t.in.Conjugate.Heads(ctx, seen, t.latents()[from*size:to*size], to-from)
+			}
 		}
 		if err != nil {
 			return nil, err

@@ -70,7 +70,7 @@ func (t *Task) gaussianPosterior(ctx context.Context, key string, set *point.Set
 	if s.Sampler == HMC {
 		memoKey += fmt.Sprint(" ", s.Chains, s.Warmup, s.Draws)
 	}
-	r, err := once(&t.memo, memoKey, func() (gaussianResult, error) {
+	r, err := once(t.memo, memoKey, func() (gaussianResult, error) {
 		target, err := newTarget(set, mode, precision, s.Sampler)
 		if err != nil {
 			return gaussianResult{}, err

@@ -34,7 +34,7 @@ var ghqda = method{
 	Info{Name: "GH-QDA", Title: "Gaussian head with a covariance for each class, from the clients' moments", Group: OneShot, Cite: citeGHOFL,
 		Param: ParamShrinkage, Grid: gridShrinkage, Published: &ghShrinkage},
 	func(_ context.Context, t *Task, s Settings) (*Result, error) {
-		products, err := once(&t.memo, "ghqda/projection", func() (*products, error) { return t.projection(), nil })
+		products, err := once(t.memo, "ghqda/projection", func() (*products, error) { return t.projection(), nil })
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package posterior
 
 import (
 	"context"
+
 	"fmp/models/rng"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
@@ -20,34 +21,40 @@ type Judgement struct {
 // honestHeads are FMP's samples, each given the uploads of the clients that are honest in it (package honesty). Where every
 // client is honest in every sample they are those that FMP has without.
 func (t *Task) honestHeads(ctx context.Context) (Ensemble, *Judgement, error) {
-	u, lambda, err := t.in.Conjugate.Claims(t.in.ClassMeans)
+	u, lambda, err := t.Claims()
 	if err != nil {
 		return nil, nil, err
 	}
-	states, err := honesty.Infer(ctx, u, lambda, t.in.Seed, t.in.Threads)
-	if err != nil {
-		return nil, nil, err
-	}
-	drawn := states.Draw(t.in.Latents, rng.New(t.in.Seed, t.in.Stream, "honesty"))
-	// Samples with the same clients are made together.
-	same := map[*bool][]int{}
-	for s, z := range drawn {
-		same[&z[0]] = append(same[&z[0]], s)
-	}
-	latents, size := t.latents(), t.in.Conjugate.LatentSize()
-	out := make(Ensemble, t.in.Latents)
-	for _, samples := range same {
-		seen := u.Pool(func(m int) bool { return drawn[samples[0]][m] })
-		var latent []float32
-		for _, s := range samples {
-			latent = append(latent, latents[s*size:(s+1)*size]...)
-		}
-		heads, err := t.in.Conjugate.Heads(ctx, seen, latent, len(samples))
-		if err != nil {
+	states := t.part.States
+	if states == nil {
+		if states, err = honesty.Infer(ctx, u, lambda, t.in.Seed, t.in.Threads); err != nil {
 			return nil, nil, err
 		}
-		for i, s := range samples {
-			out[s] = heads[i]
+	}
+	out := t.part.Heads
+	if out == nil {
+		from, to := t.part.of(t.in.Latents)
+		drawn := states.Draw(t.in.Latents, rng.New(t.in.Seed, t.in.Stream, "honesty"))[from:to]
+		// Samples with the same clients are made together.
+		same := map[*bool][]int{}
+		for s, z := range drawn {
+			same[&z[0]] = append(same[&z[0]], s)
+		}
+		latents, size := t.latents(), t.in.Conjugate.LatentSize()
+		out = make(Ensemble, len(drawn))
+		for _, samples := range same {
+			seen := u.Pool(func(m int) bool { return drawn[samples[0]][m] })
+			var latent []float32
+			for _, s := range samples {
+				latent = append(latent, latents[(from+s)*size:(from+s+1)*size]...)
+			}
+			heads, err := t.in.Conjugate.Heads(ctx, seen, latent, len(samples))
+			if err != nil {
+				return nil, nil, err
+			}
+			for i, s := range samples {
+				out[s] = heads[i]
+			}
 		}
 	}
 	j := &Judgement{Honest: states.Marginal(), Dispute: states.Dispute(u)}

@@ -12,7 +12,7 @@ import (
 // fitChunk bounds how many problems of an ensemble are in memory at a time.
 const fitChunk = 64
 
-// noise is S x n' x d base noise E of the named stream of the task.
+// noise is S x n' x d base noise E of the named stream of the task, of a part its own of it.
 func (t *Task) noise(stream ...any) ([]float32, error) {
 	if t.in.Drawer == nil {
 		return nil, fmt.Errorf("no predictor to draw points with; set predictor.model")
@@ -22,17 +22,18 @@ func (t *Task) noise(stream ...any) ([]float32, error) {
 
 // draws are S sets of n' unseen points given seen. Fits with another lambda use the same draws.
 func (t *Task) draws(ctx context.Context, key string, seen *point.Set, stream ...any) ([]*point.Set, error) {
-	return once(&t.memo, "draws/"+key, func() ([]*point.Set, error) {
+	from, to := t.part.of(t.in.Samples)
+	return once(t.memo, fmt.Sprint("draws/", key, from, "-", to), func() ([]*point.Set, error) {
 		e, err := t.noise(stream...)
 		if err != nil {
 			return nil, err
 		}
-		drawn, err := t.in.Drawer.Draw(ctx, seen, e, t.in.Samples)
+		drawn, err := t.in.Drawer.Draw(ctx, seen, e, to-from)
 		if err != nil {
 			return nil, fmt.Errorf("drawing points: %w", err)
 		}
-		if len(drawn) != t.in.Samples {
-			return nil, fmt.Errorf("drawing points: the predictor made %d sets, %d were asked for", len(drawn), t.in.Samples)
+		if len(drawn) != to-from {
+			return nil, fmt.Errorf("drawing points: the predictor made %d sets, %d were asked for", len(drawn), to-from)
 		}
 		return drawn, nil
 	})
@@ -45,7 +46,7 @@ func (t *Task) draws(ctx context.Context, key string, seen *point.Set, stream ..
 //
 // E is the stream named; MP and FMP read the same one, so that they differ by what was uploaded only.
 func (t *Task) martingale(ctx context.Context, key string, seen *point.Set, s Settings, stream ...any) (Ensemble, error) {
-	return once(&t.memo, fmt.Sprint("martingale/", key, "/", s.L2, s.Tolerance), func() (Ensemble, error) {
+	return once(t.memo, fmt.Sprint("martingale/", key, "/", s.L2, s.Tolerance, t.part.From, "-", t.part.To), func() (Ensemble, error) {
 		drawn, err := t.draws(ctx, key, seen, stream...)
 		if err != nil {
 			return nil, err

@@ -16,7 +16,7 @@ import (
 // twice the negative log-likelihood of the clients' class means. In closed scope it finds nearly every name, which is all that
 // a server needs that was trained on the tasks' classes: see corpusOnly.
 func (t *Task) naming() ([]int, error) {
-	return once(&t.memo, "naming", func() ([]int, error) {
+	return once(t.memo, "naming", func() ([]int, error) {
 		k, err := t.corpus()
 		if err != nil {
 			return nil, err

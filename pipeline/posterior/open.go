@@ -22,7 +22,7 @@ func (t *Task) openUploads() (*openUploads, error) {
 	if p == nil {
 		return nil, fmt.Errorf("the open form needs a predictor; fmp train open makes one")
 	}
-	return once(&t.memo, "open/uploads", func() (*openUploads, error) {
+	return once(t.memo, "open/uploads", func() (*openUploads, error) {
 		u := &openUploads{}
 		sets := make([]*point.Set, len(t.in.Clients))
 		for m, own := range t.in.Clients {
@@ -103,6 +103,12 @@ func (t *Task) openForm(u *openUploads, mean bool) (*Result, error) {
 			noise[i] = stream.NormFloat64()
 		}
 	}
-	r.Ensembles = []Ensemble{q.Heads(noise)}
+	if t.part.Heads != nil {
+		r.Ensembles = []Ensemble{t.part.Heads}
+	} else {
+		from, to := t.part.of(t.in.Latents)
+		each := t.c * t.in.Open.K()
+		r.Ensembles = []Ensemble{q.Heads(noise[from*each : to*each])}
+	}
 	return r, nil
 }

@@ -293,7 +293,8 @@ type Task struct {
 	in     Input
 	dx, c  int
 	pooled func() *point.Set // the clients' own points, made when a method first asks
-	memo   memo
+	memo   *memo
+	part   Part
 }
 
 // minDraws a chain: two halves of two.
@@ -340,7 +341,7 @@ func NewTask(in Input) (*Task, error) {
 	case in.Clients[0] == nil:
 		return nil, fmt.Errorf("posterior: client 0 has no set")
 	}
-	t := &Task{in: in, dx: in.Clients[0].Dx, c: in.Clients[0].C}
+	t := &Task{in: in, dx: in.Clients[0].Dx, c: in.Clients[0].C, memo: &memo{}}
 	for _, k := range []struct {
 		kind string
 		sets []*point.Set

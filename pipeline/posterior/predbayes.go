@@ -26,7 +26,7 @@ var predbayes = method{
 		Param: ParamBeta, Grid: []float64{0, 0.25, 0.5, 0.75, 1}, More: []Param{{ParamL2, []float64{0.1, 1, 10}}}, NeedsCorpus: true},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
 		precision := s.L2 / float64(len(t.in.Clients))
-		local, err := once(&t.memo, fmt.Sprint("predbayes/", precision, s.Tolerance, s.Sampler, s.Chains, s.Warmup, s.Draws), func() (*localPredictions, error) {
+		local, err := once(t.memo, fmt.Sprint("predbayes/", precision, s.Tolerance, s.Sampler, s.Chains, s.Warmup, s.Draws), func() (*localPredictions, error) {
 			return t.predictCorpus(ctx, precision, s)
 		})
 		if err != nil {

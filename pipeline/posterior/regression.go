@@ -12,7 +12,7 @@ import (
 var regression = method{
 	Info{Name: "Regression", Title: "softmax regression on the clients' class means and masses", Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
-		e, err := once(&t.memo, fmt.Sprint("fit/means/", s.L2, s.Tolerance), func() (Ensemble, error) {
+		e, err := once(t.memo, fmt.Sprint("fit/means/", s.L2, s.Tolerance), func() (Ensemble, error) {
 			var all []*point.Set
 			for _, set := range t.in.Clients {
 				own := newStatistics(t.dx, t.c)

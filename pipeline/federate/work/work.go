@@ -1,11 +1,13 @@
 // Package work hands the sampling of a round's posterior to workers, by a work queue in NATS JetStream: any number, on any
-// machine. A job is taken by one worker, and by another where that one dies; what it makes is byte for byte what the server
-// itself would make, as both run the same function on the same uploads.
+// machine. A round's sampling is several jobs (pool.Part); a job is taken by one worker, and by another where that one dies. The
+// posterior is sample for sample what the server itself would make, as both run the same function on the same uploads.
 package work
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +19,6 @@ import (
 
 	"fmp/models"
 	"fmp/pipeline/federate"
-	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/pool"
 )
@@ -31,10 +32,17 @@ const (
 	Silence = 4 * Beat
 )
 
-// Job is one sampling: everything that it depends on, by digest.
+// Job is a part of one sampling: everything that it depends on, by digest.
 type Job struct {
 	ID string `json:"id"`
-	// Store and Replicas say where uploads are and the result goes.
+	Sampling
+	// Part is the object with the pool.Part.
+	Part string `json:"part"`
+}
+
+// Sampling is what the jobs of one sampling have in common.
+type Sampling struct {
+	// Store and Replicas say where uploads are and the results go.
 	Store    string `json:"store"`
 	Replicas int    `json:"replicas"`
 	// Round and Graph are those of the uploads; the graph's file is the object Graph, that of a predictor of the round's own is
@@ -49,20 +57,26 @@ type Job struct {
 
 // result is what a worker leaves.
 type result struct {
-	Error      string          `json:"error,omitempty"`
-	Classifier []byte          `json:"classifier,omitempty"`
-	Rows       []byte          `json:"rows,omitempty"`
-	Honest     []float64       `json:"honest,omitempty"`
-	Summary    json.RawMessage `json:"summary,omitempty"`
+	Error string
+	Piece pool.Piece
 }
 
-func resultName(id string) string { return "result-" + id + ".json" }
+func resultName(id string) string { return "result-" + id }
+
+// encode is a value as bytes, decode reads them.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	err := gob.NewEncoder(&b).Encode(v)
+	return b.Bytes(), err
+}
+
+func decode(data []byte, v any) error { return gob.NewDecoder(bytes.NewReader(data)).Decode(v) }
 
 // Queue is the server's side.
 type Queue struct {
 	store *store.Store
 	js    jetstream.JetStream
-	job   Job // what all of a round's jobs have in common
+	job   Sampling // of a round, but for the uploads
 }
 
 func makeStream(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
@@ -87,7 +101,7 @@ func NewQueue(ctx context.Context, st *store.Store, round uint64, graph, predict
 	if predictor != nil {
 		o.Predictor = ""
 	}
-	q := &Queue{store: st, js: js, job: Job{Store: st.Name(), Replicas: st.Replicas(), Round: round, Graph: models.DigestBytes(graph), Options: o}}
+	q := &Queue{store: st, js: js, job: Sampling{Store: st.Name(), Replicas: st.Replicas(), Round: round, Graph: models.DigestBytes(graph), Options: o}}
 	if err := st.PutObject(ctx, q.job.Graph, graph); err != nil {
 		return nil, err
 	}
@@ -98,8 +112,8 @@ func NewQueue(ctx context.Context, st *store.Store, round uint64, graph, predict
 	return q, nil
 }
 
-// Pool has a worker pool uploads, and waits for it.
-func (q *Queue) Pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
+// Do has workers do parts of the sampling of uploads, and waits for all of them.
+func (q *Queue) Do(ctx context.Context, uploads []pool.Upload, parts []pool.Part) ([]*pool.Piece, error) {
 	members := make([]store.Member, len(uploads))
 	for i, u := range uploads {
 		members[i] = store.Member{Client: u.Client, Upload: u.Digest}
@@ -108,60 +122,95 @@ func (q *Queue) Pool(ctx context.Context, uploads []pool.Upload) (*service.Poole
 	if err != nil {
 		return nil, err
 	}
-	job := q.job
-	job.Members = fmt.Sprintf("job-members-%x.json", sha256.Sum256(list))
-	text, err := json.Marshal(job)
-	if err != nil {
+	of := q.job
+	of.Members = fmt.Sprintf("job-members-%x.json", sha256.Sum256(list))
+	if err := q.store.PutObject(ctx, of.Members, list); err != nil {
 		return nil, err
 	}
-	job.ID = fmt.Sprintf("%x", sha256.Sum256(text))
-	if r, err := q.result(ctx, job.ID); !errors.Is(err, store.ErrNone) {
-		return r, err // a worker had finished it before the server was started again
-	}
-	if err := q.store.PutObject(ctx, job.Members, list); err != nil {
-		return nil, err
-	}
-	if text, err = json.Marshal(job); err != nil {
-		return nil, err
-	}
-	if _, err := q.js.Publish(ctx, subject, text, jetstream.WithMsgID(job.ID)); err != nil {
-		return nil, fmt.Errorf("job queue: %w", err)
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+	var jobs []Job
+	for _, p := range parts {
+		data, err := encode(p)
+		if err != nil {
+			return nil, err
 		}
-		if r, err := q.result(ctx, job.ID); !errors.Is(err, store.ErrNone) {
-			return r, err
+		j := Job{Sampling: of, Part: fmt.Sprintf("part-%x", sha256.Sum256(data))}
+		text, err := json.Marshal(j)
+		if err != nil {
+			return nil, err
+		}
+		j.ID = fmt.Sprintf("%x", sha256.Sum256(text))
+		jobs = append(jobs, j)
+		if _, err := q.result(ctx, j.ID); !errors.Is(err, store.ErrNone) {
+			continue // a worker had finished it before the server was started again
+		}
+		if err := q.store.PutObject(ctx, j.Part, data); err != nil {
+			return nil, err
+		}
+		if text, err = json.Marshal(j); err != nil {
+			return nil, err
+		}
+		if _, err := q.js.Publish(ctx, subject, text); err != nil {
+			return nil, fmt.Errorf("job queue: %w", err)
 		}
 	}
+	out := make([]*pool.Piece, len(jobs))
+	for i, j := range jobs {
+		for out[i] == nil {
+			r, err := q.result(ctx, j.ID)
+			switch {
+			case err == nil && r.Error != "":
+				// The next attempt is to ask again.
+				return nil, errors.Join(fmt.Errorf("job %.12s: the worker says: %s", j.ID, r.Error), q.store.DeleteObject(ctx, resultName(j.ID)))
+			case err == nil:
+				out[i] = &r.Piece
+			case !errors.Is(err, store.ErrNone):
+				return nil, err
+			default:
+				select {
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				case <-time.After(100 * time.Millisecond):
+				}
+			}
+		}
+	}
+	for _, j := range jobs {
+		for _, name := range []string{resultName(j.ID), j.Part} {
+			if err := q.store.DeleteObject(ctx, name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
 }
 
 // result reads what a worker left; store.ErrNone where nobody has yet.
-func (q *Queue) result(ctx context.Context, id string) (*service.Pooled, error) {
+func (q *Queue) result(ctx context.Context, id string) (r result, err error) {
 	data, err := q.store.Object(ctx, resultName(id))
-	if err != nil {
-		return nil, err
+	if err == nil {
+		if err = decode(data, &r); err != nil {
+			err = fmt.Errorf("job %s: %w", id, err)
+		}
 	}
-	var r result
-	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, fmt.Errorf("job %s: %w", id, err)
-	}
-	if r.Error != "" {
-		// The next attempt is to ask again.
-		return nil, errors.Join(fmt.Errorf("job %.12s: the worker says: %s", id, r.Error), q.store.DeleteObject(ctx, resultName(id)))
-	}
-	return &service.Pooled{Classifier: r.Classifier, Rows: r.Rows, Honest: r.Honest, Summary: r.Summary}, nil
+	return r, err
 }
 
 // Worker is the other side.
 type Worker struct {
 	Conn *nats.Conn
-	// Pool does a job: the uploads in their order, the graph's file, that of a predictor (nil for one that comes with the program).
-	Pool func(ctx context.Context, uploads []pool.Upload, graph, predictor []byte, o pool.Options) (*service.Pooled, error)
+	// Open makes a sampling ready: the uploads in their order, the graph's file, that of a predictor (nil for one that comes with the
+	// program).
+	Open func(uploads []pool.Upload, graph, predictor []byte, o pool.Options) (Sampler, error)
 	Log  *slog.Logger
+
+	last Sampling // of which open is
+	open Sampler
+}
+
+// Sampler does parts of a sampling, see pool.Sampling.
+type Sampler interface {
+	Do(ctx context.Context, p pool.Part) (*pool.Piece, error)
+	Close()
 }
 
 // Run takes jobs until the context ends.
@@ -242,6 +291,59 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 	if err != nil {
 		return err
 	}
+	if _, err := st.Object(ctx, resultName(job.ID)); !errors.Is(err, store.ErrNone) {
+		return err // another worker was thought dead, and was not
+	}
+	data, err := st.Object(ctx, job.Part)
+	if errors.Is(err, store.ErrNone) {
+		return nil // the sampling is over: nobody waits for this
+	}
+	if err != nil {
+		return err
+	}
+	var r result
+	piece, err := w.part(ctx, st, job, data)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		r.Error = err.Error()
+	} else {
+		r.Piece = *piece
+	}
+	text, err := encode(r)
+	if err != nil {
+		return err
+	}
+	return st.PutObject(ctx, resultName(job.ID), text)
+}
+
+// part does a part; the sampling stays open for the next.
+func (w *Worker) part(ctx context.Context, st *store.Store, job Job, data []byte) (*pool.Piece, error) {
+	var p pool.Part
+	if err := decode(data, &p); err != nil {
+		return nil, fmt.Errorf("%s: %w", job.Part, err)
+	}
+	if w.open == nil || w.last != job.Sampling {
+		w.Close()
+		open, err := w.sampling(ctx, st, job)
+		if err != nil {
+			return nil, err
+		}
+		w.open, w.last = open, job.Sampling
+	}
+	return w.open.Do(ctx, p)
+}
+
+// Close lets go of the sampling that is open.
+func (w *Worker) Close() {
+	if w.open != nil {
+		w.open.Close()
+		w.open = nil
+	}
+}
+
+func (w *Worker) sampling(ctx context.Context, st *store.Store, job Job) (_ Sampler, err error) {
 	read := func(name string) []byte {
 		var data []byte
 		if err == nil && name != "" {
@@ -251,29 +353,8 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 	}
 	graph, predictor, list := read(job.Graph), read(job.Predictor), read(job.Members)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var r result
-	made, err := w.pool(ctx, st, job, graph, predictor, list)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil {
-		r.Error = err.Error()
-	} else {
-		r.Classifier, r.Rows, r.Honest = made.Classifier, made.Rows, made.Honest
-		if r.Summary, err = json.Marshal(made.Summary); err != nil {
-			return err
-		}
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return st.PutObject(ctx, resultName(job.ID), text)
-}
-
-func (w *Worker) pool(ctx context.Context, st *store.Store, job Job, graph, predictor, list []byte) (*service.Pooled, error) {
 	if models.DigestBytes(graph) != job.Graph || (predictor != nil && models.DigestBytes(predictor) != job.Predictor) {
 		return nil, errors.New("a model in the store is not the one that the job names")
 	}
@@ -281,20 +362,29 @@ func (w *Worker) pool(ctx context.Context, st *store.Store, job Job, graph, pred
 	if err := json.Unmarshal(list, &members); err != nil {
 		return nil, err
 	}
-	var uploads []pool.Upload
-	for _, m := range members {
-		r, err := st.Get(ctx, m.Client)
+	at := make(map[string]int, len(members))
+	for i, m := range members {
+		at[m.Client] = i
+	}
+	uploads := make([]pool.Upload, len(members))
+	for r, err := range st.Records(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		if models.DigestBytes(r.Data) != m.Upload {
-			return nil, fmt.Errorf("the upload of %q was replaced", m.Client)
+		i, in := at[r.Receipt.Client]
+		if !in || models.DigestBytes(r.Data) != members[i].Upload {
+			continue
 		}
 		u, err := federate.Decode(r.Data, federate.Expect{Model: job.Graph, Round: &job.Round})
 		if err != nil {
-			return nil, fmt.Errorf("the upload of %q: %w", m.Client, err)
+			return nil, fmt.Errorf("the upload of %q: %w", r.Receipt.Client, err)
 		}
-		uploads = append(uploads, pool.Upload{Upload: u, Digest: m.Upload})
+		uploads[i] = pool.Upload{Upload: u, Digest: members[i].Upload}
 	}
-	return w.Pool(ctx, uploads, graph, predictor, job.Options)
+	for i, u := range uploads {
+		if u.Upload == nil {
+			return nil, fmt.Errorf("the upload of %q was replaced", members[i].Client)
+		}
+	}
+	return w.Open(uploads, graph, predictor, job.Options)
 }

@@ -1,23 +1,24 @@
 package work
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"fmp/models"
 	"fmp/pipeline/federate"
-	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/posterior"
 )
 
 const token = "a token of the test's own"
@@ -64,18 +65,27 @@ func connect(t *testing.T, url string) *Worker {
 	return &Worker{Conn: conn, Log: slog.New(slog.DiscardHandler)}
 }
 
-// describe is a pooling whose result says what it was given.
-func describe(_ context.Context, uploads []pool.Upload, graph, predictor []byte, o pool.Options) (*service.Pooled, error) {
-	var text strings.Builder
-	for _, u := range uploads {
-		fmt.Fprintln(&text, u.Client, u.Digest, u.Points.Z)
-	}
-	fmt.Fprintf(&text, "%s %s %+v", graph, predictor, o)
-	return &service.Pooled{Classifier: []byte(text.String()), Honest: []float64{0.25, 1}, Summary: map[string]int{"samples": o.Samples}}, nil
+// sampler says in its pieces what it was given.
+type sampler struct {
+	given string
+	do    func(ctx context.Context) error
 }
 
-// TestRedelivered: the job of a worker that dies goes to another, whose result is what the server itself would make; a job that
-// cannot be done says why, and may be asked for again.
+func (s *sampler) Do(ctx context.Context, p pool.Part) (*pool.Piece, error) {
+	if err := s.do(ctx); err != nil {
+		return nil, err
+	}
+	w := make([]float64, p.To-p.From)
+	for i := range w {
+		w[i] = float64(p.From+i) + p.States.P[0]
+	}
+	return &pool.Piece{Heads: posterior.Ensemble{{D: 1, C: len(w), W: w}}, Proposed: [][]bool{{true, len(s.given) > 0}}}, nil
+}
+
+func (*sampler) Close() {}
+
+// TestRedelivered: of a sampling's jobs the one of a worker that dies goes to another, and pieces come in the order of the parts; a
+// job that cannot be done says why, and may be asked for again.
 func TestRedelivered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits until a worker has been silent")
@@ -89,52 +99,75 @@ func TestRedelivered(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	var mu sync.Mutex
+	var opened []string
+	work := func(do func(context.Context) error) *Worker {
+		w := connect(t, url)
+		w.Open = func(uploads []pool.Upload, graph, predictor []byte, o pool.Options) (Sampler, error) {
+			given := fmt.Sprintf("%s %s %s %s %+v", uploads[0].Client, uploads[1].Digest, graph, predictor, o)
+			mu.Lock()
+			opened = append(opened, given)
+			mu.Unlock()
+			return &sampler{given, do}, nil
+		}
+		go func() { _ = w.Run(ctx, 1) }()
+		return w
+	}
 	taken := make(chan struct{})
-	dying := connect(t, url)
-	dying.Pool = func(ctx context.Context, _ []pool.Upload, _, _ []byte, _ pool.Options) (*service.Pooled, error) {
+	dying := work(func(ctx context.Context) error {
 		close(taken)
 		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	go func() { _ = dying.Run(ctx, 1) }()
+		return ctx.Err()
+	})
 	type answer struct {
-		made *service.Pooled
-		err  error
+		pieces []*pool.Piece
+		err    error
 	}
+	states := &honesty.States{P: []float64{0.1}}
+	parts := []pool.Part{{From: 0, To: 3, States: states}, {From: 3, To: 5, States: states}, {From: 5, To: 7, States: states}}
 	answers := make(chan answer, 1)
 	go func() {
-		made, err := q.Pool(ctx, uploads)
+		made, err := q.Do(ctx, uploads, parts)
 		answers <- answer{made, err}
 	}()
 	<-taken
 	dying.Conn.Close() // as kill -9 would
 	start := time.Now()
-	living := connect(t, url)
-	living.Pool = describe
-	go func() { _ = living.Run(ctx, 1) }()
+	failing := false
+	work(func(context.Context) error {
+		if failing {
+			failing = false
+			return errors.New("cannot be done")
+		}
+		return nil
+	})
 	select {
 	case a := <-answers:
-		o.Predictor, o.Threads = "", 0
-		want, _ := describe(ctx, uploads, graph, predictor, o)
-		if a.err != nil || !bytes.Equal(a.made.Classifier, want.Classifier) || a.made.Honest[0] != 0.25 {
-			t.Errorf("%v: made %s; want %s", a.err, a.made.Classifier, want.Classifier)
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		for i, p := range parts {
+			if w := a.pieces[i].Heads[0].W; len(w) != p.To-p.From || w[0] != float64(p.From)+0.1 {
+				t.Errorf("piece %d is %v", i, w)
+			}
 		}
 		t.Logf("done by another after %v", time.Since(start))
 	case <-time.After(60 * time.Second):
-		t.Fatal("the job was not done")
+		t.Fatal("the jobs were not done")
 	}
-	if again, err := q.Pool(ctx, uploads); err != nil || len(again.Classifier) == 0 {
+	o.Predictor, o.Threads = "", 0
+	want := fmt.Sprintf("a %s graph predictor %+v", uploads[1].Digest, o)
+	if len(opened) != 2 || opened[0] != want || opened[1] != want { // once a worker, not once a job
+		t.Errorf("opened %q; want %q by both", opened, want)
+	}
+	if again, err := q.Do(ctx, uploads, parts[:1]); err != nil || len(again) != 1 {
 		t.Errorf("the same job again: %v", err)
 	}
-	failing := true
-	living.Pool = func(ctx context.Context, u []pool.Upload, g, p []byte, o pool.Options) (*service.Pooled, error) {
-		if failing {
-			failing = false
-			return nil, errors.New("cannot be done")
-		}
-		return describe(ctx, u, g, p, o)
-	}
-	if _, err := q.Pool(ctx, uploads[:1]); err == nil || !strings.Contains(err.Error(), "cannot be done") {
+	failing = true
+	if _, err := q.Do(ctx, uploads, parts[1:2]); err == nil || !strings.Contains(err.Error(), "cannot be done") {
 		t.Errorf("a job that fails: %v", err)
+	}
+	if _, err := q.Do(ctx, uploads, parts[1:2]); err != nil {
+		t.Errorf("asked for again: %v", err)
 	}
 }

@@ -1,0 +1,178 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+
+	"fmp/models"
+	"fmp/onnx/engine"
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+	"fmp/pipeline/sample"
+)
+
+const (
+	// block is how many samples are made together, here or by a worker: fits of one block start from each other.
+	block = 10
+	// chainParts is in how many parts the chains of who is honest are given away.
+	chainParts = 4
+)
+
+// Part is a piece of a round's sampling that one machine does by itself.
+type Part struct {
+	// Chains asks for what chains From to To-1 propose of who is honest; else for samples From to To-1.
+	Chains   bool
+	From, To int
+	// States are who may be honest, which samples are drawn of; nil where honesty is not judged.
+	States *honesty.States
+}
+
+// Piece is what becomes of a part: one of the two.
+type Piece struct {
+	Proposed [][]bool
+	Heads    posterior.Ensemble
+}
+
+// Sampling is a round ready to be sampled, as a whole or in parts.
+type Sampling struct {
+	round    *Round
+	task     *posterior.Task
+	method   posterior.Method
+	settings posterior.Settings
+	judges   bool
+	close    func()
+}
+
+// Sampling opens the predictor on an engine.
+func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
+	var sets []*point.Set
+	points := 0
+	for _, u := range r.Uploads {
+		sets = append(sets, u.ToSet())
+		points += u.Points.N
+	}
+	s := &Sampling{round: r, settings: posterior.DefaultSettings()}
+	conjugate := r.drawer.Kind == models.KindConjugate
+	s.judges = conjugate && !r.Trust && len(sets) > 1
+	// Honesty reads every client's.
+	if points > MostPoints && !s.judges {
+		all, err := point.Group(MostPoints, sets...)
+		if err != nil {
+			return nil, err
+		}
+		sets = []*point.Set{all}
+	}
+	// The clients' own points stay with the clients: the method that runs here reads their uploads alone.
+	in := posterior.Input{Clients: sets, Samples: r.Samples, Latents: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: "pool", Threads: r.Threads}
+	if conjugate {
+		k, err := sample.NewConjugate(eng, r.predictor)
+		if err != nil {
+			return nil, err
+		}
+		s.close = func() { k.Close() }
+		in.Conjugate, in.ClassMeans, in.Honesty = k, sets, s.judges
+	} else {
+		drawer, err := sample.New(eng, r.predictor)
+		if err != nil {
+			return nil, err
+		}
+		s.close = func() { drawer.Close() }
+		in.Drawer, in.Uploads = drawer, sets
+		s.settings.L2, s.settings.Tolerance = r.L2, r.Tolerance
+	}
+	var err error
+	if s.task, err = posterior.NewTask(in); err == nil {
+		s.method, err = posterior.Lookup(r.Method())
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close gives the predictor back to the engine.
+func (s *Sampling) Close() { s.close() }
+
+// Do does a part.
+func (s *Sampling) Do(ctx context.Context, p Part) (*Piece, error) {
+	if p.Chains {
+		u, lambda, err := s.task.Claims()
+		if err != nil {
+			return nil, err
+		}
+		proposed, err := honesty.Propose(ctx, u, lambda, s.round.Seed, p.From, p.To, s.round.Threads)
+		return &Piece{Proposed: proposed}, err
+	}
+	if p.From < 0 || p.From >= p.To || p.To > s.round.Samples {
+		return nil, fmt.Errorf("pool: samples %d to %d; there are %d", p.From, p.To, s.round.Samples)
+	}
+	r, err := s.method.Run(ctx, s.task.Of(posterior.Part{From: p.From, To: p.To, States: p.States}), s.settings)
+	if err != nil {
+		return nil, err
+	}
+	return &Piece{Heads: r.Ensembles[0]}, nil
+}
+
+// Posterior samples the posterior in parts, which do does, in any order and anywhere; nil: they are done here. Who does them makes no
+// difference to the samples.
+func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, parts []Part) ([]*Piece, error)) (*posterior.Result, error) {
+	pieces := chainParts
+	if do == nil {
+		pieces = 1 // chains run side by side on this machine's processors
+		do = func(ctx context.Context, parts []Part) ([]*Piece, error) {
+			out := make([]*Piece, len(parts))
+			for i, p := range parts {
+				var err error
+				if out[i], err = s.Do(ctx, p); err != nil {
+					return nil, err
+				}
+			}
+			return out, nil
+		}
+	}
+	whole := posterior.Part{Heads: posterior.Ensemble{}}
+	if s.judges {
+		u, lambda, err := s.task.Claims()
+		if err != nil {
+			return nil, err
+		}
+		n := honesty.Chains(u.Clients)
+		var proposed [][]bool
+		if n > 0 {
+			made, err := do(ctx, split(n, (n+pieces-1)/pieces, Part{Chains: true}))
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range made {
+				proposed = append(proposed, m.Proposed...)
+			}
+		}
+		if whole.States, err = honesty.Weigh(ctx, u, lambda, proposed, s.round.Threads); err != nil {
+			return nil, err
+		}
+	}
+	made, err := do(ctx, split(s.round.Samples, block, Part{States: whole.States}))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range made {
+		whole.Heads = append(whole.Heads, m.Heads...)
+	}
+	if len(whole.Heads) != s.round.Samples {
+		return nil, fmt.Errorf("pool: the parts hold %d samples of %d", len(whole.Heads), s.round.Samples)
+	}
+	return s.method.Run(ctx, s.task.Of(whole), s.settings)
+}
+
+// split is parts of like, each of so many of n at most.
+func split(n, each int, like Part) []Part {
+	var out []Part
+	for from := 0; from < n; from += each {
+		p := like
+		p.From, p.To = from, min(from+each, n)
+		out = append(out, p)
+	}
+	return out
+}
