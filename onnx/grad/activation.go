@@ -6,6 +6,9 @@ import (
 )
 
 func init() {
+	unary("Shrink", func(c *call, x, y string) string {
+		return c.mask(c.op("Greater", []string{c.un("Abs", x), c.num(float64(c.attrs.Float("lambd")), x)}), x)
+	})
 	unary("Sigmoid", func(c *call, x, y string) string { return c.mul(y, c.sub(c.num(1, x), y)) })
 	unary("Tanh", func(c *call, x, y string) string { return c.oneMinusSquare(y) })
 	unary("Softplus", func(c *call, x, y string) string { return c.un("Sigmoid", x) })

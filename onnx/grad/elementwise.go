@@ -20,6 +20,7 @@ func init() {
 	register(vjpIdentity, "Identity")
 	register(vjpCast, "Cast", "CastLike")
 	register(vjpDropout, "Dropout")
+	register(vjpMod, "Mod")
 	register(func(c *call) ([]string, error) { return []string{c.un("Neg", c.g())}, nil }, "Neg")
 
 	// Functions of one number: ȳ f'(x), with f' from x and y.
@@ -96,6 +97,18 @@ func vjpDiv(c *call) ([]string, error) {
 	return []string{
 		c.pull(0, func() string { return gx }),
 		c.pull(1, func() string { return c.un("Neg", c.mul(gx, c.out(0))) }),
+	}, nil
+}
+
+// vjpMod is for fmod, x - trunc(x/y) y, between its jumps.
+func vjpMod(c *call) ([]string, error) {
+	g, x, y := c.g(), c.in(0), c.in(1)
+	return []string{
+		c.pull(0, func() string { return g }),
+		c.pull(1, func() string {
+			times := c.div(c.sub(x, c.out(0)), y)
+			return c.un("Neg", c.mul(g, c.un("Round", times)))
+		}),
 	}, nil
 }
 

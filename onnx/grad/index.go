@@ -15,6 +15,10 @@ func init() {
 	register(vjpScatterND, "ScatterND")
 	register(vjpTopK, "TopK")
 	register(vjpPad, "Pad")
+	// Turning the same steps round again puts them back.
+	register(func(c *call) ([]string, error) {
+		return []string{c.op("ReverseSequence", []string{c.g(), c.in(1)}, c.node.Attrs...)}, nil
+	}, "ReverseSequence")
 }
 
 // scatterAdd adds updates into zeros of the given shape at positions at along axis.

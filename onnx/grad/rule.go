@@ -84,4 +84,5 @@ var constantRule = map[string]bool{
 	"Sign": true, "Floor": true, "Ceil": true, "Round": true,
 	"RandomNormal": true, "RandomNormalLike": true, "RandomUniform": true, "RandomUniformLike": true,
 	"Bernoulli": true, "Multinomial": true,
+	"BlackmanWindow": true, "HammingWindow": true, "HannWindow": true, "MelWeightMatrix": true,
 }

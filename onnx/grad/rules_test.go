@@ -237,6 +237,9 @@ var ruleCases = []ruleCase{
 	{op: "LpNormalization", in: []arg{away(3, 4)}, attrs: []onnx.Attr{attr("axis", 1)}},
 	{op: "LpNormalization", note: "p 1", in: []arg{away(3, 4)}, attrs: []onnx.Attr{attr("axis", 0), attr("p", 1)}},
 
+	{op: "Mod", in: []arg{fixedValues([]int{2, 3}, 2.3, -2.4, 5.2, -5.5, .4, 7.3), fixedValues([]int{3}, 1.5, -1.1, 2)}, attrs: []onnx.Attr{attr("fmod", 1)}},
+	{op: "Shrink", in: []arg{away(3, 4)}, attrs: []onnx.Attr{onnx.FloatAttr("lambd", 0.05), onnx.FloatAttr("bias", 0.02)}},
+
 	// Reductions.
 	{op: "ReduceSum", in: []arg{normal(2, 3)}},
 	{op: "ReduceSum", note: "axes", in: []arg{normal(2, 3, 4), indices(0, -1)}, attrs: []onnx.Attr{attr("keepdims", 0)}},
@@ -291,6 +294,8 @@ var ruleCases = []ruleCase{
 	{op: "ScatterElements", in: []arg{normal(3, 3), grid([]int{2, 3}, 0, 2, 1, 1, 0, 2), normal(2, 3)}},
 	{op: "ScatterElements", note: "add", in: []arg{normal(3, 3), grid([]int{2, 3}, 0, 2, 1, 0, 0, 2), normal(2, 3)}, attrs: []onnx.Attr{onnx.StrAttr("reduction", "add")}},
 	{op: "ScatterND", in: []arg{normal(4, 2), grid([]int{2, 1}, 3, 1), normal(2, 2)}},
+	{op: "ReverseSequence", in: []arg{normal(4, 3, 2), constant(onnx.Vector[int64](2, 4, 1))}},
+	{op: "ReverseSequence", note: "batch first", in: []arg{normal(3, 4), constant(onnx.Vector[int64](2, 4, 3))}, attrs: []onnx.Attr{attr("time_axis", 1), attr("batch_axis", 0)}},
 	{op: "TopK", in: []arg{spaced(3, 5), indices(2)}, outputs: -2},
 	{op: "Pad", in: []arg{normal(2, 3), indices(0, 1, 2, 0)}},
 	{op: "Pad", note: "value and crop", in: []arg{normal(2, 3), indices(1, -1, 0, 2), normal()}},

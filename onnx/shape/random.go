@@ -1,10 +1,13 @@
 package shape
 
+import "slices"
+
 // Random values and signal windows.
 var generatorRules = map[string]rule{
 	"RandomNormal": inferRandom, "RandomUniform": inferRandom, "RandomNormalLike": inferLike, "RandomUniformLike": inferLike,
 	"Bernoulli": inferLike, "Multinomial": inferMultinomial,
 	"HannWindow": inferWindow, "HammingWindow": inferWindow, "BlackmanWindow": inferWindow,
+	"DFT": inferDFT, "STFT": inferSTFT, "MelWeightMatrix": inferMel,
 }
 
 func inferRandom(c *call) error {
@@ -39,5 +42,90 @@ func inferWindow(c *call) error {
 		n = c.size(d[0])
 	}
 	c.set(0, c.attrs.DType("output_datatype"), []expr{n})
+	return nil
+}
+
+// number is input i as a size where it is known, else an unknown one.
+func (c *call) number(i int) expr {
+	if d := c.arg(i).data; len(d) == 1 {
+		return c.size(d[0])
+	}
+	return c.inf.unknownSize()
+}
+
+// half is the number of bins of one side of a transform of n.
+func (c *call) half(n expr) expr {
+	if v, ok := n.value(); ok {
+		return constant(v/2 + 1)
+	}
+	return c.inf.unknownSize()
+}
+
+func inferDFT(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	x := c.in[0]
+	if !x.ranked() {
+		c.set(0, x.dtype, nil)
+		return nil
+	}
+	out := slices.Clone(x.shape)
+	if len(out) > 0 {
+		out[len(out)-1] = constant(2)
+	}
+	at, known := c.attrs.Int("axis"), true
+	if c.opset >= 20 {
+		at = -2
+		if c.has(2) {
+			var v []int
+			if v, known = c.ints(2); known && len(v) == 1 {
+				at = v[0]
+			}
+		}
+	}
+	if !known {
+		c.set(0, x.dtype, c.unknownSizes(len(out)))
+		return nil
+	}
+	at, err := axis(at, len(out))
+	if err != nil {
+		return err
+	}
+	if c.has(1) {
+		out[at] = c.number(1)
+	}
+	if c.attrs.Bool("onesided") {
+		out[at] = c.half(out[at])
+	}
+	c.set(0, x.dtype, out)
+	return nil
+}
+
+func inferSTFT(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	batch, length := c.inf.unknownSize(), c.inf.unknownSize()
+	if s := c.in[0].shape; len(s) > 0 {
+		batch = s[0]
+	}
+	if c.has(3) {
+		length = c.number(3)
+	} else if w := c.arg(2).shape; len(w) == 1 {
+		length = w[0]
+	}
+	if c.attrs.Bool("onesided") {
+		length = c.half(length)
+	}
+	c.set(0, c.in[0].dtype, []expr{batch, c.inf.unknownSize(), length, constant(2)})
+	return nil
+}
+
+func inferMel(c *call) error {
+	if err := c.need(5); err != nil {
+		return err
+	}
+	c.set(0, c.attrs.DType("output_datatype"), []expr{c.half(c.number(1)), c.number(0)})
 	return nil
 }

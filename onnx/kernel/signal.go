@@ -1,0 +1,275 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/dsp/fourier"
+
+	"fmp/onnx"
+)
+
+// DFT, STFT: discrete Fourier transforms; complex numbers are pairs on the last axis, of which the input may have one
+// (the real part). Windows and the weights of mel bins. All is computed in float64.
+func init() {
+	register(
+		Def{Op: "DFT", Since: 17, Half: true, New: newDFT},
+		Def{Op: "STFT", Since: 17, Half: true, New: newSTFT},
+		Def{Op: "HannWindow", Since: 17, OutType: outputDatatype, New: newWindowFunction(0.5, 0.5, 0)},
+		Def{Op: "HammingWindow", Since: 17, OutType: outputDatatype, New: newWindowFunction(25./46, 21./46, 0)},
+		Def{Op: "BlackmanWindow", Since: 17, OutType: outputDatatype, New: newWindowFunction(0.42, 0.5, 0.08)},
+		Def{Op: "MelWeightMatrix", Since: 17, OutType: outputDatatype, New: newMelWeightMatrix},
+	)
+}
+
+func outputDatatype(s *Spec) (onnx.DType, error) { return s.dtype("output_datatype"), nil }
+
+// whole is the one element of an integer tensor.
+func whole(t *onnx.Tensor, what string) (int, error) {
+	v, err := ints(t)
+	if err == nil && len(v) != 1 {
+		err = fmt.Errorf("it has shape %v where one element is expected", t.Shape)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
+	return v[0], nil
+}
+
+// signal is a tensor [..., 1 or 2] as complex numbers.
+func signal(t *onnx.Tensor) ([]complex128, error) {
+	if len(t.Shape) < 2 || t.Shape[len(t.Shape)-1] != 1 && t.Shape[len(t.Shape)-1] != 2 {
+		return nil, fmt.Errorf("the input has shape %v; the last axis must hold real numbers (1) or complex ones (2)", t.Shape)
+	}
+	parts := t.Shape[len(t.Shape)-1]
+	out := make([]complex128, t.Len()/parts)
+	for i := range out {
+		out[i] = complex(toFloat64(t, i*parts), 0)
+		if parts == 2 {
+			out[i] += complex(0, toFloat64(t, i*parts+1))
+		}
+	}
+	return out, nil
+}
+
+// DFT: axis (1 before opset 20, then -2), inverse = 0 divides by the length, onesided = 0 keeps the first half and one;
+// dft_length (the axis' size) cuts the input or fills it with zeros.
+func newDFT(s *Spec) (Kernel, error) {
+	axis, inverse, onesided := -2, s.bool("inverse"), s.bool("onesided")
+	if s.Opset < 20 {
+		axis = s.int("axis")
+	}
+	if inverse && onesided {
+		return nil, fmt.Errorf("an inverse transform of one side is not supported")
+	}
+	return func(c *Call) error {
+		x, err := signal(c.In[0])
+		if err != nil {
+			return err
+		}
+		shape := c.In[0].Shape[:len(c.In[0].Shape)-1]
+		at := axis
+		if t := c.in(2); t != nil {
+			if at, err = whole(t, "axis"); err != nil {
+				return err
+			}
+		}
+		ax, err := axisOf(at, len(shape)+1)
+		if err != nil || ax == len(shape) {
+			return fmt.Errorf("axis %d of an input of shape %v", at, c.In[0].Shape)
+		}
+		length := shape[ax]
+		if t := c.in(1); t != nil {
+			if length, err = whole(t, "dft_length"); err != nil {
+				return err
+			}
+		}
+		if length < 1 || length > MaxTensorBytes/16 {
+			return fmt.Errorf("a transform of length %d", length)
+		}
+		bins := length
+		if onesided {
+			bins = length/2 + 1
+		}
+		shape = append([]int{}, shape...)
+		have := shape[ax]
+		shape[ax] = bins
+		out, err := c.New(0, c.In[0].DType, append(shape, 2))
+		if err != nil {
+			return err
+		}
+		fft := fourier.NewCmplxFFT(length)
+		line, freq := make([]complex128, length), make([]complex128, length)
+		inner := product(shape[ax+1:])
+		for o := range product(shape[:ax]) {
+			for i := range inner {
+				clear(line)
+				for k := range min(have, length) {
+					line[k] = x[(o*have+k)*inner+i]
+				}
+				if inverse {
+					fft.Sequence(freq, line)
+					for k := range freq {
+						freq[k] /= complex(float64(length), 0)
+					}
+				} else {
+					fft.Coefficients(freq, line)
+				}
+				for k, v := range freq[:bins] {
+					setComplex(out, (o*bins+k)*inner+i, v)
+				}
+			}
+		}
+		return nil
+	}, nil
+}
+
+func setComplex(t *onnx.Tensor, i int, v complex128) {
+	if d := t.F32(); d != nil {
+		d[2*i], d[2*i+1] = float32(real(v)), float32(imag(v))
+		return
+	}
+	t.F64()[2*i], t.F64()[2*i+1] = real(v), imag(v)
+}
+
+// STFT: transforms of frames of the signal [batch, n, 1 or 2], every frame_step; out = [batch, frames, bins, 2].
+func newSTFT(s *Spec) (Kernel, error) {
+	onesided := s.bool("onesided")
+	return func(c *Call) error {
+		x, err := signal(c.In[0])
+		if err != nil {
+			return err
+		}
+		if len(c.In[0].Shape) != 3 {
+			return fmt.Errorf("the signal has shape %v; [batch, length, 1 or 2] is expected", c.In[0].Shape)
+		}
+		step, err := whole(c.In[1], "frame_step")
+		if err != nil {
+			return err
+		}
+		batch, n := c.In[0].Shape[0], c.In[0].Shape[1]
+		window := c.in(2)
+		length := 0
+		switch t := c.in(3); {
+		case t != nil:
+			if length, err = whole(t, "frame_length"); err != nil {
+				return err
+			}
+		case window != nil:
+			length = window.Len()
+		default:
+			return fmt.Errorf("neither a window nor frame_length is given")
+		}
+		if step < 1 || length < 1 || length > n || window != nil && window.Len() != length {
+			return fmt.Errorf("frames of %d every %d of a signal of %d, and a window of %v", length, step, n, window)
+		}
+		frames, bins := (n-length)/step+1, length
+		if onesided {
+			bins = length/2 + 1
+		}
+		out, err := c.New(0, c.In[0].DType, []int{batch, frames, bins, 2})
+		if err != nil {
+			return err
+		}
+		fft := fourier.NewCmplxFFT(length)
+		line, freq := make([]complex128, length), make([]complex128, length)
+		for b := range batch {
+			for f := range frames {
+				for k := range line {
+					line[k] = x[b*n+f*step+k]
+					if window != nil {
+						line[k] *= complex(toFloat64(window, k), 0)
+					}
+				}
+				fft.Coefficients(freq, line)
+				for k, v := range freq[:bins] {
+					setComplex(out, (b*frames+f)*bins+k, v)
+				}
+			}
+		}
+		return nil
+	}, nil
+}
+
+// newWindowFunction is w_k = a - b cos(2πk/N) + c cos(4πk/N), with N the size (periodic = 1), or one less.
+func newWindowFunction(a, b, c float64) func(*Spec) (Kernel, error) {
+	return func(s *Spec) (Kernel, error) {
+		periodic, d := s.bool("periodic"), s.dtype("output_datatype")
+		return func(call *Call) error {
+			n, err := whole(call.In[0], "size")
+			if err != nil {
+				return err
+			}
+			if n < 0 || n > MaxTensorBytes/8 {
+				return fmt.Errorf("a window of size %d", n)
+			}
+			out, err := call.New(0, d, []int{n})
+			if err != nil {
+				return err
+			}
+			over := float64(n)
+			if !periodic {
+				over--
+			}
+			w := make([]float64, n)
+			for k := range w {
+				t := 2 * math.Pi * float64(k) / over
+				w[k] = a - b*math.Cos(t) + c*math.Cos(2*t)
+			}
+			castInto(out, &onnx.Tensor{DType: onnx.Float64, Shape: out.Shape, Data: w})
+			return nil
+		}, nil
+	}
+}
+
+// MelWeightMatrix: out [dft_length/2 + 1, bins], triangles over the frequencies whose corners are equally far apart in mel.
+func newMelWeightMatrix(s *Spec) (Kernel, error) {
+	d := s.dtype("output_datatype")
+	return func(c *Call) error {
+		var sizes [3]int
+		for i, what := range []string{"num_mel_bins", "dft_length", "sample_rate"} {
+			v, err := whole(c.In[i], what)
+			if err != nil {
+				return err
+			}
+			if v < 1 || v > 1<<24 {
+				return fmt.Errorf("%s is %d", what, v)
+			}
+			sizes[i] = v
+		}
+		if c.In[3].Len() != 1 || c.In[4].Len() != 1 {
+			return fmt.Errorf("edges of shapes %v and %v where scalars are expected", c.In[3].Shape, c.In[4].Shape)
+		}
+		bins, rows := sizes[0], sizes[1]/2+1
+		mel := func(hertz float64) float64 { return 2595 * math.Log10(1+hertz/700) }
+		low, high := mel(toFloat64(c.In[3], 0)), mel(toFloat64(c.In[4], 0))
+		corner := make([]int, bins+2)
+		for i := range corner {
+			hertz := 700 * (math.Pow(10, (low+float64(i)*(high-low)/float64(bins+2))/2595) - 1)
+			at := math.Floor(float64(sizes[1]+1) * hertz / float64(sizes[2]))
+			if !(at >= 0 && at < float64(rows)) {
+				return fmt.Errorf("the edges %v and %v reach row %v of %d", toFloat64(c.In[3], 0), toFloat64(c.In[4], 0), at, rows)
+			}
+			corner[i] = int(at)
+		}
+		out, err := c.New(0, d, []int{rows, bins})
+		if err != nil {
+			return err
+		}
+		w := make([]float64, rows*bins)
+		for i := range bins {
+			from, mid, to := corner[i], corner[i+1], corner[i+2]
+			if mid == from {
+				w[mid*bins+i] = 1
+			}
+			for j := from; mid > from && j <= mid; j++ {
+				w[j*bins+i] = float64(j-from) / float64(mid-from)
+			}
+			for j := mid; j < to; j++ {
+				w[j*bins+i] = float64(to-j) / float64(to-mid)
+			}
+		}
+		castInto(out, &onnx.Tensor{DType: onnx.Float64, Shape: out.Shape, Data: w})
+		return nil
+	}, nil
+}
