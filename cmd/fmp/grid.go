@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -12,16 +13,20 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/sync/errgroup"
 
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/experiment"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/work"
 )
 
 func newGridCommand() *cobra.Command {
-	var out string
+	var out, tokenFile string
 	var threads int
-	var dry, asJSON bool
+	var dry, asJSON, workers bool
+	var o store.Options
 	cmd := &cobra.Command{
 		Use:   "grid FILE",
 		Short: "Run all combinations of some settings, resuming what was stopped",
@@ -40,9 +45,14 @@ extractor load them once. No figure depends on the number of threads.
 A grid that was stopped, by Ctrl-C or worse, goes on where it was when the same command is given again: finished
 cells are not done again, and half-finished ones count for nothing. A run that fails is reported with its
 settings, and the others go on; the exit code is then that of the first failure, and the same command tries
-the failed ones again.`,
+the failed ones again.
+
+--workers gives the runs that nobody has begun to fmp worker, on any number of machines, and writes each one's report as it comes
+back. Workers find data sets and models as fmp run does, on their own machine; a run of other data or models than
+this machine's is refused. results.jsonl is the same, byte for byte, whoever makes it on the same release and engine.`,
 		Example: `  fmp grid samples.yaml --dry-run
   fmp grid samples.yaml --out grids/samples
+  fmp grid samples.yaml --workers --nats-listen 127.0.0.1:4222 --nats-token-file nats.token
   fmp results list grids/samples`,
 		Args: exactArgs("FILE"),
 	}
@@ -50,6 +60,10 @@ the failed ones again.`,
 	cmd.Flags().IntVar(&threads, "threads", 0, "threads of all runs together; 0 means one a core")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "list the runs and how far they are, and do none")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the runs' tables as JSON")
+	cmd.Flags().BoolVar(&workers, "workers", false, "leave the runs to fmp worker; with --nats or --nats-listen")
+	bindStore(cmd, &o, &tokenFile)
+	cmd.Flags().IntVar(&o.Replicas, "nats-replicas", 1, "on how many of the servers of --nats the queue is kept: 1 to 5")
+	cmd.Flags().StringVar(&o.Listen, "nats-listen", "", "loopback `HOST:PORT` on which a NATS server in this program lets workers in (with --nats-token-file)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if threads < 0 || threads > maxGridThreads {
 			return usageErrorf("--threads is %d; allowed are 0 to %d", threads, maxGridThreads)
@@ -73,17 +87,33 @@ the failed ones again.`,
 		if threads == 0 {
 			threads = runtime.GOMAXPROCS(0)
 		}
-		work, err := newGridWork(cmd, runs, out, threads)
+		todo, err := newGridWork(cmd, runs, out, threads)
 		if err != nil {
 			return usageError(err)
 		}
 		if dry && asJSON {
-			return printJSON(cmd.OutOrStdout(), work.plan())
+			return printJSON(cmd.OutOrStdout(), todo.plan())
 		}
 		if dry {
-			return work.list(cmd.OutOrStdout())
+			return todo.list(cmd.OutOrStdout())
 		}
-		done, failed := work.do(cmd)
+		if workers {
+			o.Dir = filepath.Join(out, queueFolder)
+			if err := checkStore(&o, tokenFile, true); err != nil {
+				return usageError(fmt.Errorf("grid: %w", err))
+			}
+			st, err := store.Open(cmd.Context(), "fmp-grid", o)
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			if err := todo.give(cmd.Context(), st); err != nil {
+				return err
+			}
+		} else if o.URL != "" || o.Listen != "" {
+			return usageErrorf("grid: --nats and --nats-listen are where workers come in; add --workers")
+		}
+		done, failed := todo.do(cmd)
 		if asJSON {
 			return errors.Join(failed, printJSON(cmd.OutOrStdout(), done))
 		}
@@ -98,11 +128,53 @@ the failed ones again.`,
 // maxGridThreads bounds --threads as engine.threads is.
 const maxGridThreads = 1024
 
+// queueFolder is the state of the queue of --nats-listen, in the folder of the run directories.
+const queueFolder = ".queue"
+
 // gridWork is the runs of a grid, ready to be done.
 type gridWork struct {
 	runs    []experiment.GridRun
 	states  []gridRun
 	threads int
+	// queue holds the jobs of runs that workers make, by index; nil: none.
+	queue *work.Grid
+	jobs  map[int]work.Job
+}
+
+// give puts the runs that nobody has begun into the queue.
+func (w *gridWork) give(ctx context.Context, st *store.Store) (err error) {
+	if w.queue, err = work.NewGrid(ctx, st); err != nil {
+		return err
+	}
+	w.jobs = map[int]work.Job{}
+	for i, r := range w.runs {
+		if _, err := experiment.ReadManifest(r.Config.Output.Dir); !errors.Is(err, fs.ErrNotExist) {
+			continue // it goes on here
+		}
+		c := r.Config
+		c.Output.Dir, c.Engine.Threads, c.Engine.Library = "", 0, "" // the worker's own
+		settings, err := yaml.Marshal(c)
+		if err != nil {
+			return fmt.Errorf("run %s: %w", r.Name, err)
+		}
+		if w.jobs[i], err = w.queue.Ask(ctx, settings); err != nil {
+			return fmt.Errorf("run %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// take waits for the run that a worker makes, where one does.
+func (w *gridWork) take(ctx context.Context, i int) error {
+	job, ok := w.jobs[i]
+	if !ok {
+		return nil
+	}
+	files, err := w.queue.Wait(ctx, job)
+	if err != nil {
+		return err
+	}
+	return experiment.Deliver(w.runs[i].Config.Output.Dir, files)
 }
 
 // planned is a run that a dry run of the grid tells of.
@@ -188,7 +260,12 @@ func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 			if ctx.Err() != nil {
 				return nil
 			}
-			o, err := runners[r.Config.Engine].run(ctx, r.Config, p.begin(i))
+			progress := p.begin(i)
+			err := w.take(ctx, i)
+			var o *runOutput
+			if err == nil {
+				o, err = runners[r.Config.Engine].run(ctx, r.Config, progress)
+			}
 			err = errors.Join(err, shared.Done(r.Config))
 			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 				return nil // stopped, which is no failure of the run

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -309,5 +311,77 @@ func TestGridGoesOnAfterARunThatFails(t *testing.T) {
 	code, stdout, errs = runFMP(t, "grid", file, "--out", out, "--dry-run")
 	if code != exitOK || strings.Count(stdout, "8 of 8 cells done") != 2 && strings.Count(stdout, " 0 of ") != 2 {
 		t.Errorf("exit code %d: %s %s", code, stdout, errs)
+	}
+}
+
+// TestGridWorkers: runs that workers make, one of which is killed at its first, have the figures of those made here, and a run that had
+// begun here goes on here.
+func TestGridWorkers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits until a killed worker has been silent")
+	}
+	emptyCache(t)
+	place := t.TempDir()
+	file := pictureGrid(t, 1, "ANN, CANN")
+	here, there := filepath.Join(place, "here"), filepath.Join(place, "there")
+	if code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", here); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, token := l.Addr().String(), filepath.Join(place, "token")
+	l.Close()
+	if err := os.WriteFile(token, []byte("a token of the test's own\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	worker := func() (*exec.Cmd, *bufio.Scanner) {
+		w := exec.Command(os.Args[0], "worker", "--nats", "nats://"+address, "--nats-token-file", token, "--threads", "1")
+		w.Env = append(os.Environ(), programEnv+"=1")
+		log, err := w.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = w.Process.Kill()
+			_ = w.Wait()
+		})
+		return w, bufio.NewScanner(log)
+	}
+	go func() {
+		for range 600 { // until the queue is there
+			if c, err := net.Dial("tcp", address); err == nil {
+				c.Close()
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		dying, log := worker()
+		for log.Scan() {
+			if strings.Contains(log.Text(), "job taken") {
+				_ = dying.Process.Kill()
+				break
+			}
+		}
+		_, log = worker()
+		for log.Scan() { // so that it does not wait for a reader
+		}
+	}()
+	if err := os.CopyFS(filepath.Join(there, gridNames[2]), os.DirFS(filepath.Join(here, gridNames[2]))); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", there, "--workers", "--nats-listen", address, "--nats-token-file", token)
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	for _, name := range gridNames {
+		sameFigures(t, filepath.Join(here, name), filepath.Join(there, name))
+	}
+	if code, _, errs := runFMP(t, "grid", file, "--workers"); code != exitUsage || !strings.Contains(errs, "--nats-listen") {
+		t.Errorf("workers from nowhere: exit code %d: %s", code, errs)
 	}
 }

@@ -133,17 +133,8 @@ func (o *serveFlags) check() error {
 	if (o.cert == "") != (o.key == "") || (o.cert != "" && o.selfSigned) {
 		return errors.New("serve: give --tls-cert with --tls-key, or --tls-self-signed alone")
 	}
-	if err := checkStore(&o.store, o.natsToken); err != nil {
+	if err := checkStore(&o.store, o.natsToken, o.workers); err != nil {
 		return fmt.Errorf("serve: %w", err)
-	}
-	if o.store.Replicas < 1 || o.store.Replicas > 5 || (o.store.Replicas > 1 && o.store.URL == "") {
-		return fmt.Errorf("serve: --nats-replicas %d; allowed are 1 to 5, and more than 1 with --nats", o.store.Replicas)
-	}
-	if l := o.store.Listen; l != "" && (!isLoopback(l) || o.store.URL != "" || o.natsToken == "") {
-		return fmt.Errorf("serve: --nats-listen %s; want an address of loopback, with --nats-token-file and without --nats: workers elsewhere need NATS servers of their own, with TLS", l)
-	}
-	if o.workers && o.store.URL == "" && o.store.Listen == "" {
-		return errors.New("serve: --workers wants --nats-listen or --nats, where workers come in")
 	}
 	if !isLoopback(o.listen) && (o.cert == "" || o.token == "") {
 		return fmt.Errorf("serve: --listen %s is not loopback; there give --tls-cert, --tls-key and --token-file", o.listen)
@@ -151,11 +142,21 @@ func (o *serveFlags) check() error {
 	return nil
 }
 
-// checkStore refuses secrets on the command line and reads the token.
-func checkStore(o *store.Options, tokenFile string) (err error) {
+// checkStore says what is wrong with where NATS is, for a server that leaves work to workers or does not, and reads the token.
+func checkStore(o *store.Options, tokenFile string, workers bool) error {
+	if o.Replicas < 1 || o.Replicas > 5 || (o.Replicas > 1 && o.URL == "") {
+		return fmt.Errorf("--nats-replicas %d; allowed are 1 to 5, and more than 1 with --nats", o.Replicas)
+	}
+	if l := o.Listen; l != "" && (!isLoopback(l) || o.URL != "" || tokenFile == "") {
+		return fmt.Errorf("--nats-listen %s; want an address of loopback, with --nats-token-file and without --nats: workers elsewhere need NATS servers of their own, with TLS", l)
+	}
+	if workers && o.URL == "" && o.Listen == "" {
+		return errors.New("--workers wants --nats-listen or --nats, where workers come in")
+	}
 	if o.URL != store.Redact(o.URL) {
 		return errors.New("--nats holds a password; give it with --nats-creds or --nats-token-file")
 	}
+	var err error
 	o.Token, err = readToken(tokenFile)
 	return err
 }

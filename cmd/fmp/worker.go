@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,11 +25,13 @@ func newWorkerCommand() *cobra.Command {
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "worker --nats URL",
-		Short: "Sample posteriors for fmp serve --workers",
+		Short: "Sample posteriors for fmp serve --workers, and make runs for fmp grid --workers",
 		Long: `Take sampling jobs of rounds (fmp serve --workers) from the queue on NATS servers, any number of workers on any machine. One
 round's sampling is several jobs: chains of who is honest, and samples ten at a time. A job whose worker is killed goes to
 another after a few seconds. The posterior is sample for sample what the server would make itself, if both run the same
-release on the same engine.`,
+release on the same engine.
+
+Runs of fmp grid --workers are taken too. Data sets and models are this machine's, found as fmp run finds them.`,
 		Example: `  fmp worker --nats nats://127.0.0.1:4222 --nats-token-file nats.token
   fmp worker --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3`,
 		Args: noArgs,
@@ -42,7 +46,7 @@ release on the same engine.`,
 		if o.URL == "" {
 			return usageErrorf("worker: --nats is missing; it is the address that fmp serve has with --nats or --nats-listen")
 		}
-		if err := checkStore(&o, tokenFile); err != nil {
+		if err := checkStore(&o, tokenFile, true); err != nil {
 			return usageError(fmt.Errorf("worker: %w", err))
 		}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
@@ -58,6 +62,8 @@ release on the same engine.`,
 		w := &work.Worker{Conn: conn, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)), Open: func(uploads []pool.Upload, graph, predictor []byte, o pool.Options) (work.Sampler, error) {
 			o.Threads = cfg.Engine.Threads
 			return openSampling(eng, uploads, graph, predictor, o)
+		}, Experiment: func(ctx context.Context, settings []byte) (map[string][]byte, error) {
+			return runRemote(ctx, settings, cfg.Engine, cmd.ErrOrStderr())
 		}}
 		defer w.Close()
 		return w.Run(cmd.Context(), o.Replicas)
@@ -92,4 +98,37 @@ func openSampling(eng engine.Engine, uploads []pool.Upload, graph, predictor []b
 		return nil, err
 	}
 	return r.Sampling(eng)
+}
+
+// runRemote makes a run for a grid elsewhere, with this machine's data, library and threads.
+func runRemote(ctx context.Context, settings []byte, own experiment.Engine, stderr io.Writer) (files map[string][]byte, err error) {
+	cfg, err := experiment.ParseConfig(settings)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Engine.Library, cfg.Engine.Threads = own.Library, own.Threads
+	r, err := newRunner(ctx, cfg.Engine, stderr)
+	if err != nil {
+		return nil, err
+	}
+	defer r.eng.Close()
+	tmp, err := os.MkdirTemp("", "fmp-worker")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	p, err := r.shared.Prepare(ctx, cfg, r.eng, r.versions, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	dir, err := experiment.Open(filepath.Join(tmp, "run"), p.Config, p.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if _, err := experiment.Run(ctx, p.Config, p.Data, p.Tools, dir, nil); err != nil {
+		return nil, err
+	}
+	return dir.Files()
 }

@@ -405,20 +405,25 @@ func ReadManifest(dir string) (*Manifest, error) {
 
 // ReadConfig reads the resolved settings of a run directory.
 func ReadConfig(dir string) (Config, error) {
-	var c Config
 	data, err := regularfile.ReadFile(filepath.Join(dir, ConfigFile), maxFile)
 	if err != nil {
-		return c, fmt.Errorf("run directory %s: %w", dir, err)
+		return Config{}, fmt.Errorf("run directory %s: %w", dir, err)
 	}
-	if err := yamlfile.Check(data); err != nil {
-		return c, fmt.Errorf("run directory %s: %s: %w", dir, ConfigFile, err)
-	}
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	d.KnownFields(true)
-	if err := d.Decode(&c); err != nil {
+	c, err := ParseConfig(data)
+	if err != nil {
 		return c, fmt.Errorf("run directory %s: %s: %w", dir, ConfigFile, err)
 	}
 	return c, nil
+}
+
+// ParseConfig reads settings of which none is left out, as config.yaml has them.
+func ParseConfig(data []byte) (c Config, err error) {
+	if err := yamlfile.Check(data); err != nil {
+		return c, err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	return c, d.Decode(&c)
 }
 
 // ReadResults reads the records of a finished run.

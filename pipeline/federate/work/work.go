@@ -1,5 +1,5 @@
-// Package work hands the sampling of a round's posterior to workers, by a work queue in NATS JetStream: any number, on any
-// machine. A round's sampling is several jobs (pool.Part); a job is taken by one worker, and by another where that one dies. The
+// Package work hands the sampling of a round's posterior, and the runs of a grid, to workers, by a work queue in NATS JetStream: any
+// number, on any machine. A round's sampling is several jobs (pool.Part); a job is taken by one worker, and by another where that one dies. The
 // posterior is sample for sample what the server itself would make, as both run the same function on the same uploads.
 package work
 
@@ -32,12 +32,13 @@ const (
 	Silence = 4 * Beat
 )
 
-// Job is a part of one sampling: everything that it depends on, by digest.
+// Job is a part of one sampling, or one run of a grid: everything that it depends on, by digest.
 type Job struct {
 	ID string `json:"id"`
 	Sampling
-	// Part is the object with the pool.Part.
-	Part string `json:"part"`
+	// Input is the object with what is to be done: the pool.Part, or the settings of a run.
+	Input string `json:"input"`
+	Run   bool   `json:"run,omitempty"`
 }
 
 // Sampling is what the jobs of one sampling have in common.
@@ -59,6 +60,7 @@ type Sampling struct {
 type result struct {
 	Error string
 	Piece pool.Piece
+	Files map[string][]byte // of a run's directory
 }
 
 func resultName(id string) string { return "result-" + id }
@@ -72,11 +74,25 @@ func encode(v any) ([]byte, error) {
 
 func decode(data []byte, v any) error { return gob.NewDecoder(bytes.NewReader(data)).Decode(v) }
 
-// Queue is the server's side.
-type Queue struct {
+// queue is the side of those who want something done.
+type queue struct {
 	store *store.Store
 	js    jetstream.JetStream
-	job   Sampling // of a round, but for the uploads
+}
+
+// Queue is a server's.
+type Queue struct {
+	queue
+	job Sampling // of a round, but for the uploads
+}
+
+func newQueue(ctx context.Context, st *store.Store) (q queue, err error) {
+	q.store = st
+	if q.js, err = jetstream.New(st.Conn()); err != nil {
+		return q, fmt.Errorf("job queue: %w", err)
+	}
+	_, err = makeStream(ctx, q.js, st.Replicas())
+	return q, err
 }
 
 func makeStream(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
@@ -90,18 +106,15 @@ func makeStream(ctx context.Context, js jetstream.JetStream, replicas int) (jets
 // NewQueue prepares the jobs of a round: graph and predictor (nil for one that comes with the program) are kept where workers find
 // them.
 func NewQueue(ctx context.Context, st *store.Store, round uint64, graph, predictor []byte, o pool.Options) (*Queue, error) {
-	js, err := jetstream.New(st.Conn())
+	of, err := newQueue(ctx, st)
 	if err != nil {
-		return nil, fmt.Errorf("job queue: %w", err)
-	}
-	if _, err := makeStream(ctx, js, st.Replicas()); err != nil {
 		return nil, err
 	}
 	o.Threads = 0 // the worker's own
 	if predictor != nil {
 		o.Predictor = ""
 	}
-	q := &Queue{store: st, js: js, job: Sampling{Store: st.Name(), Replicas: st.Replicas(), Round: round, Graph: models.DigestBytes(graph), Options: o}}
+	q := &Queue{queue: of, job: Sampling{Store: st.Name(), Replicas: st.Replicas(), Round: round, Graph: models.DigestBytes(graph), Options: o}}
 	if err := st.PutObject(ctx, q.job.Graph, graph); err != nil {
 		return nil, err
 	}
@@ -133,59 +146,82 @@ func (q *Queue) Do(ctx context.Context, uploads []pool.Upload, parts []pool.Part
 		if err != nil {
 			return nil, err
 		}
-		j := Job{Sampling: of, Part: fmt.Sprintf("part-%x", sha256.Sum256(data))}
-		text, err := json.Marshal(j)
+		j, err := q.ask(ctx, Job{Sampling: of}, data)
 		if err != nil {
 			return nil, err
 		}
-		j.ID = fmt.Sprintf("%x", sha256.Sum256(text))
 		jobs = append(jobs, j)
-		if _, err := q.result(ctx, j.ID); !errors.Is(err, store.ErrNone) {
-			continue // a worker had finished it before the server was started again
-		}
-		if err := q.store.PutObject(ctx, j.Part, data); err != nil {
-			return nil, err
-		}
-		if text, err = json.Marshal(j); err != nil {
-			return nil, err
-		}
-		if _, err := q.js.Publish(ctx, subject, text); err != nil {
-			return nil, fmt.Errorf("job queue: %w", err)
-		}
 	}
 	out := make([]*pool.Piece, len(jobs))
 	for i, j := range jobs {
-		for out[i] == nil {
-			r, err := q.result(ctx, j.ID)
-			switch {
-			case err == nil && r.Error != "":
-				// The next attempt is to ask again.
-				return nil, errors.Join(fmt.Errorf("job %.12s: the worker says: %s", j.ID, r.Error), q.store.DeleteObject(ctx, resultName(j.ID)))
-			case err == nil:
-				out[i] = &r.Piece
-			case !errors.Is(err, store.ErrNone):
-				return nil, err
-			default:
-				select {
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				case <-time.After(100 * time.Millisecond):
-				}
-			}
+		r, err := q.wait(ctx, j)
+		if err != nil {
+			return nil, err
 		}
+		out[i] = &r.Piece
 	}
 	for _, j := range jobs {
-		for _, name := range []string{resultName(j.ID), j.Part} {
-			if err := q.store.DeleteObject(ctx, name); err != nil {
-				return nil, err
-			}
+		if err := q.forget(ctx, j); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
 }
 
+// ask puts a job into the queue, unless a worker had finished it before this program was started again.
+func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
+	j.Input = fmt.Sprintf("input-%x", sha256.Sum256(input))
+	text, err := json.Marshal(j)
+	if err != nil {
+		return j, err
+	}
+	j.ID = fmt.Sprintf("%x", sha256.Sum256(text))
+	if _, err := q.result(ctx, j.ID); !errors.Is(err, store.ErrNone) {
+		return j, err
+	}
+	if err := q.store.PutObject(ctx, j.Input, input); err != nil {
+		return j, err
+	}
+	if text, err = json.Marshal(j); err != nil {
+		return j, err
+	}
+	if _, err := q.js.Publish(ctx, subject, text); err != nil {
+		return j, fmt.Errorf("job queue: %w", err)
+	}
+	return j, nil
+}
+
+// wait is a job's result, once a worker has left it.
+func (q *queue) wait(ctx context.Context, j Job) (result, error) {
+	for {
+		r, err := q.result(ctx, j.ID)
+		switch {
+		case err == nil && r.Error != "":
+			// The next attempt is to ask again.
+			return r, errors.Join(fmt.Errorf("job %.12s: the worker says: %s", j.ID, r.Error), q.store.DeleteObject(ctx, resultName(j.ID)))
+		case !errors.Is(err, store.ErrNone):
+			return r, err
+		}
+		select {
+		case <-ctx.Done():
+			return r, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// forget removes what a job that is over has left.
+func (q *queue) forget(ctx context.Context, j Job) error {
+	for _, name := range []string{resultName(j.ID), j.Input} {
+		if err := q.store.DeleteObject(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // result reads what a worker left; store.ErrNone where nobody has yet.
-func (q *Queue) result(ctx context.Context, id string) (r result, err error) {
+func (q *queue) result(ctx context.Context, id string) (r result, err error) {
 	data, err := q.store.Object(ctx, resultName(id))
 	if err == nil {
 		if err = decode(data, &r); err != nil {
@@ -201,7 +237,9 @@ type Worker struct {
 	// Open makes a sampling ready: the uploads in their order, the graph's file, that of a predictor (nil for one that comes with the
 	// program).
 	Open func(uploads []pool.Upload, graph, predictor []byte, o pool.Options) (Sampler, error)
-	Log  *slog.Logger
+	// Experiment makes a run of the given settings and returns the files of its directory.
+	Experiment func(ctx context.Context, settings []byte) (map[string][]byte, error)
+	Log        *slog.Logger
 
 	last Sampling // of which open is
 	open Sampler
@@ -294,22 +332,27 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 	if _, err := st.Object(ctx, resultName(job.ID)); !errors.Is(err, store.ErrNone) {
 		return err // another worker was thought dead, and was not
 	}
-	data, err := st.Object(ctx, job.Part)
+	input, err := st.Object(ctx, job.Input)
 	if errors.Is(err, store.ErrNone) {
-		return nil // the sampling is over: nobody waits for this
+		return nil // nobody waits for this any more
 	}
 	if err != nil {
 		return err
 	}
 	var r result
-	piece, err := w.part(ctx, st, job, data)
+	if job.Run {
+		r.Files, err = w.Experiment(ctx, input)
+	} else {
+		var piece *pool.Piece
+		if piece, err = w.part(ctx, st, job, input); err == nil {
+			r.Piece = *piece
+		}
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		r.Error = err.Error()
-	} else {
-		r.Piece = *piece
+		r = result{Error: err.Error()}
 	}
 	text, err := encode(r)
 	if err != nil {
@@ -322,7 +365,7 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 func (w *Worker) part(ctx context.Context, st *store.Store, job Job, data []byte) (*pool.Piece, error) {
 	var p pool.Part
 	if err := decode(data, &p); err != nil {
-		return nil, fmt.Errorf("%s: %w", job.Part, err)
+		return nil, fmt.Errorf("%s: %w", job.Input, err)
 	}
 	if w.open == nil || w.last != job.Sampling {
 		w.Close()

@@ -1,0 +1,48 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
+)
+
+// delivered are the files of a finished run that another machine's directory needs, run.json first. Settings are not among them: each
+// machine has its own threads and places.
+var delivered = []string{RunFile, TuningFile, TimingsFile, CSVFile, ResultsFile}
+
+// Files are those of a finished run that [Deliver] takes, by name.
+func (d *Directory) Files() (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for _, name := range delivered {
+		data, err := regularfile.ReadFile(d.file(name), maxFile)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a run without tuning
+		}
+		if err != nil {
+			return nil, fmt.Errorf("run directory: %w", err)
+		}
+		out[name] = data
+	}
+	return out, nil
+}
+
+// Deliver writes the files of a run that was made elsewhere into a directory without one. [Open] then finds it finished, if it is the
+// run of the same settings, models and data.
+func Deliver(path string, files map[string][]byte) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	for _, name := range delivered {
+		if data, ok := files[name]; ok {
+			if err := atomicfile.WriteBytes(filepath.Join(path, name), data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package work
+
+import (
+	"context"
+
+	"fmp/pipeline/federate/store"
+)
+
+// Grid is the queue of a grid's runs.
+type Grid struct{ queue }
+
+// NewGrid opens it.
+func NewGrid(ctx context.Context, st *store.Store) (*Grid, error) {
+	q, err := newQueue(ctx, st)
+	return &Grid{q}, err
+}
+
+// Ask puts a run into the queue: its settings, as the file of its directory has them.
+func (g *Grid) Ask(ctx context.Context, settings []byte) (Job, error) {
+	return g.ask(ctx, Job{Run: true, Sampling: Sampling{Store: g.store.Name(), Replicas: g.store.Replicas()}}, settings)
+}
+
+// Wait is the files of a run's directory, by name, once a worker has made them.
+func (g *Grid) Wait(ctx context.Context, j Job) (map[string][]byte, error) {
+	r, err := g.wait(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	return r.Files, g.forget(ctx, j)
+}
