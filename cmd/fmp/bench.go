@@ -13,6 +13,7 @@ import (
 	"fmp/assets"
 	"fmp/models"
 	"fmp/onnx/serde"
+	"fmp/onnx/suggest"
 	"fmp/pipeline/experiment"
 )
 
@@ -55,7 +56,7 @@ depend on what else the machine does; the ratio does so less. fmp onnx bench mea
 		for _, w := range benchWork(cfg) {
 			data, err := assets.Model(cfg.Dataset.Name, w.kind)
 			if err != nil {
-				return usageError(fmt.Errorf("%w; give --dataset digits, digits-color, mnist, cifar10 or cifar100, or measure a model of your own with fmp onnx bench", err))
+				return usageError(fmt.Errorf("%w; give --dataset %s, or measure a model of your own with fmp onnx bench", err, suggest.Or(assets.Datasets()...)))
 			}
 			m, err := serde.Unmarshal(data)
 			if err != nil {

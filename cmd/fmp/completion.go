@@ -9,7 +9,7 @@ import (
 
 	"fmp/assets"
 	"fmp/featurize/dataset"
-	"fmp/featurize/store"
+	"fmp/pipeline/experiment"
 	"fmp/pipeline/posterior"
 )
 
@@ -57,11 +57,7 @@ func completeDataset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.Sh
 
 // completeDownloads offers the data sets that can be downloaded.
 func completeDownloads(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	for _, s := range store.Sources() {
-		names = append(names, s.Name)
-	}
-	return completeNames(names...)(cmd, args, toComplete)
+	return completeNames(dataset.Published()...)(cmd, args, toComplete)
 }
 
 // completeList offers names for a list whose values are parted by commas, each once.
@@ -79,17 +75,21 @@ func completeList(names ...string) completer {
 }
 
 // completeSet offers KEY=VALUE: the keys, then the values of the key where they are few.
-func completeSet(keys []string) completer {
+func completeSet(fields []experiment.Setting) completer {
 	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		var out []string
 		if key, _, ok := strings.Cut(toComplete, "="); ok {
-			for _, v := range choices[key] {
-				out = append(out, key+"="+v)
+			for _, f := range fields {
+				if f.Key == key {
+					for _, v := range f.Choices() {
+						out = append(out, key+"="+v)
+					}
+				}
 			}
 			return out, cobra.ShellCompDirectiveDefault
 		}
-		for _, k := range keys {
-			out = append(out, k+"=")
+		for _, f := range fields {
+			out = append(out, f.Key+"=")
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}

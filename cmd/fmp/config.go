@@ -8,12 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/featurize/dataset"
-	"fmp/featurize/extractor"
-	"fmp/featurize/imagefile"
-	"fmp/onnx/engine/ort"
 	"fmp/pipeline/experiment"
-	"fmp/pipeline/posterior"
 )
 
 // runAliases are short flags for the settings that are typed most.
@@ -23,30 +18,6 @@ var runAliases = map[string]string{
 	"embedding": "embedding.model", "preset": "extractor.preset", "resize": "extractor.resize", "clients": "federation.clients", "points": "federation.points",
 	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples", "fresh": "predictor.fresh",
 	"l2": "erm.l2", "engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "out": "output.dir",
-}
-
-// choices are what a shell offers for a setting.
-var choices = map[string][]string{
-	"dataset.name":         dataset.Names(),
-	"dataset.bad":          {"fail", "skip"},
-	"methods":              posterior.Names(),
-	"extractor.layout":     {"auto", "nchw", "nhwc"},
-	"extractor.preset":     extractor.PresetNames(),
-	"extractor.scale":      {extractor.Scale1, extractor.Scale255},
-	"extractor.channels":   {extractor.RGB, extractor.BGR},
-	"extractor.resize":     {string(imagefile.Stretch), string(imagefile.Crop), string(imagefile.Pad)},
-	"federation.partition": {"homogeneous", "dirichlet", "both"},
-	"predictor.model":      {"default", "untrained"},
-	"embedding.model":      {"default", "untrained"},
-	"open.model":           {"default", "untrained", "none"},
-	"embedding.weights":    {"masses", "constant"},
-	"posterior.bnn":        {"hmc", "laplace"},
-	"posterior.consensus":  {"diagonal", "full"},
-	"posterior.scope":      {"auto", "closed", "open"},
-	"protocol":             {"shared", "tuned", "both"},
-	"engine.name":          {"auto", "ort", "pure"},
-	"engine.provider":      ort.ProviderNames(),
-	"tasks.labels":         {"permuted", "fixed"},
 }
 
 // engineAliases are those of commands that only choose an engine.
@@ -104,13 +75,13 @@ func settingsPage(w io.Writer, s *settings) error {
 		short[key] = "`--" + a + "`"
 	}
 	var b strings.Builder
-	b.WriteString("# Settings\n\nEach is a key of a settings file (`--config FILE`), a variable of the environment, and a flag `--KEY VALUE`\n(some have a short one). Flags win over the environment, that over the file, that over the default.\n`fmp config` prints what holds and where it comes from. An unknown key is an error.\n\n| key | default | variable | short flag | meaning |\n| --- | --- | --- | --- | --- |\n")
+	b.WriteString("# Settings\n\nEach is a key of a settings file (`--config FILE`), a variable of the environment, and a flag `--KEY VALUE`\n(some have a short one). Flags win over the environment, that over the file, that over the default.\n`fmp config` prints what holds and where it comes from. An unknown key is an error.\n\n| key | default | allowed | variable | short flag | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, x := range s.list {
 		value := "`" + showValue(x.Value) + "`"
 		if x.Source == sourceSuited {
 			value = "by data set"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s | %s |\n", x.Key, value, envName(x.Key), short[x.Key], strings.ReplaceAll(x.Doc, "|", "\\|"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %s |\n", x.Key, value, x.Allowed, envName(x.Key), short[x.Key], strings.ReplaceAll(x.Doc, "|", "\\|"))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

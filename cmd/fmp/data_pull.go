@@ -5,7 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/featurize/dataset"
 	"fmp/featurize/store"
+	"fmp/onnx/suggest"
 )
 
 func newDataPullCommand() *cobra.Command {
@@ -14,14 +16,14 @@ func newDataPullCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull NAME",
 		Short: "Download a data set's official files, check them, and unpack them",
-		Long: `Download mnist, cifar10 or cifar100 from where they are published into the data folder. Every file is checked
+		Long: `Download ` + suggest.Or(dataset.Published()...) + ` from where they are published into the data folder. Every file is checked
 against its published checksum and must be readable before it appears under its name. A download that was stopped
 goes on where it was when the same command is given again; a data set that is there already is left as it is.`,
 		Example: `  fmp data pull mnist
   fmp data pull cifar10 --dataset.dir /data`,
 		Args: exactArgs("the name of a data set"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := store.SourceOf(args[0])
+			s, err := dataset.LookupPublished(args[0])
 			if err != nil {
 				return usageError(err)
 			}

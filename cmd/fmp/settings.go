@@ -21,6 +21,7 @@ import (
 	"fmp/featurize/yamlfile"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/suggest"
+	"fmp/pipeline/experiment"
 )
 
 // envPrefix starts the names of the environment variables that are settings.
@@ -35,49 +36,39 @@ const (
 	maxListValues  = 256
 )
 
-// validated is a struct of settings: fields tagged `mapstructure:"key" doc:"..."`, holding the defaults.
-type validated interface{ Validate() error }
-
 // sourceSuited is where a setting's value comes from that was left to the data set.
 const sourceSuited = "what suits the data set"
-
-// suited is a target that fills settings left at 0 by others' values and returns their keys.
-type suited interface{ Suit() []string }
 
 // setting is one resolved key.
 type setting struct {
 	Key    string `json:"key"`
 	Value  any    `json:"value"`
 	Source string `json:"source"` // "default", "file NAME", "environment NAME", "flag --NAME" or "flag --set"
-	Doc    string `json:"doc,omitempty"`
+	// Allowed says what it may be; empty: anything.
+	Allowed string `json:"allowed,omitempty"`
+	Doc     string `json:"doc,omitempty"`
 }
 
 // settings resolves a struct of settings from, weakest first: the defaults it holds, a file, FMP_*
 // environment variables, flags. An unknown key anywhere is an error that names the nearest known one.
 type settings struct {
-	target  validated
+	target  *experiment.Config
 	cmd     *cobra.Command
 	reads   []string // keys, and groups with a dot behind them, that the command reads; empty: all
-	fields  []settingField
+	fields  []experiment.Setting
 	aliases map[string]string // short flag to key
 	file    string
 	sets    []string
 	list    []setting
 }
 
-type settingField struct {
-	key, doc string
-	value    reflect.Value
-}
-
-// bindSettings gives cmd a flag for every key of target (a pointer to a struct that holds the defaults),
-// short names for some of them, --config and --set. Call resolve when the command runs.
+// bindSettings gives cmd a flag for every setting of target, which holds the defaults, short names for some of them, --config
+// and --set. Call resolve when the command runs.
 //
 // reads are the keys, and the groups with a dot behind them ("engine."), that the command reads, where it does not
 // read them all. The others have no flag; file and environment, which commands share, may hold them.
-func bindSettings(cmd *cobra.Command, target validated, aliases map[string]string, reads ...string) *settings {
-	s := &settings{target: target, cmd: cmd, reads: reads, aliases: aliases}
-	collectFields(reflect.ValueOf(target).Elem(), "", &s.fields)
+func bindSettings(cmd *cobra.Command, target *experiment.Config, aliases map[string]string, reads ...string) *settings {
+	s := &settings{target: target, cmd: cmd, reads: reads, aliases: aliases, fields: target.Settings()}
 	s.aliases = maps.Clone(aliases)
 	maps.DeleteFunc(s.aliases, func(_, key string) bool { return !s.isRead(key) })
 	aliases = s.aliases
@@ -93,41 +84,44 @@ func bindSettings(cmd *cobra.Command, target validated, aliases map[string]strin
 		return pflag.NormalizedName(name)
 	})
 	for _, f := range s.fields {
-		if !s.isRead(f.key) {
+		if !s.isRead(f.Key) {
 			continue
 		}
-		usage := f.doc
-		if a := short[f.key]; a != "" {
+		usage := f.Doc
+		if allowed := f.Allowed(); allowed != "" {
+			usage += ": " + allowed
+		}
+		if a := short[f.Key]; a != "" {
 			usage += " (also --" + a + ")"
 		}
-		text := showValue(f.value.Interface())
+		text := showValue(f.Value.Interface())
 		if text == `""` || text == "[]" {
 			text = "" // the help then shows no default
 		}
-		flags.Var(&settingFlag{text: text, kind: kindName(f.value.Type())}, f.key, usage)
-		if f.value.Kind() == reflect.Bool {
-			flags.Lookup(f.key).NoOptDefVal = "true" // --KEY alone turns it on
+		flags.Var(&settingFlag{text: text, kind: kindName(f.Value.Type())}, f.Key, usage)
+		if f.Value.Kind() == reflect.Bool {
+			flags.Lookup(f.Key).NoOptDefVal = "true" // --KEY alone turns it on
 		}
 		complete := cobra.NoFileCompletions
-		switch values := choices[f.key]; {
-		case f.key == "dataset.name":
+		switch values := f.Choices(); {
+		case f.Key == "dataset.name":
 			complete = completeDataset
-		case f.key == "methods":
+		case f.Key == "methods":
 			complete = completeList(values...)
-		case strings.HasSuffix(f.key, ".dir"):
+		case strings.HasSuffix(f.Key, ".dir"):
 			complete = completeDirs(0)
-		case strings.HasSuffix(f.key, ".model"), f.key == "engine.library":
+		case strings.HasSuffix(f.Key, ".model"), f.Key == "engine.library":
 			complete = cobra.FixedCompletions(values, cobra.ShellCompDirectiveDefault)
 		case values != nil:
 			complete = cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 		}
 		// It fails only for a flag that does not exist or has one already.
-		_ = cmd.RegisterFlagCompletionFunc(f.key, complete)
+		_ = cmd.RegisterFlagCompletionFunc(f.Key, complete)
 	}
 	flags.StringVar(&s.file, "config", "", "settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+strings.Join(assets.ConfigNames(), ", ")+"; also $FMP_CONFIG")
 	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")
 	_ = cmd.RegisterFlagCompletionFunc("config", completeConfig)
-	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(s.keys(), func(key string) bool { return !s.isRead(key) })))
+	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(slices.Clone(s.fields), func(f experiment.Setting) bool { return !s.isRead(f.Key) })))
 	return s
 }
 
@@ -137,21 +131,6 @@ type settingFlag struct{ text, kind string }
 func (f *settingFlag) String() string     { return f.text }
 func (f *settingFlag) Set(s string) error { f.text = s; return nil }
 func (f *settingFlag) Type() string       { return f.kind }
-
-func collectFields(v reflect.Value, prefix string, out *[]settingField) {
-	for i := range v.NumField() {
-		sf := v.Type().Field(i)
-		tag, _, _ := strings.Cut(sf.Tag.Get("mapstructure"), ",")
-		if tag == "" || tag == "-" {
-			continue
-		}
-		if sf.Type.Kind() == reflect.Struct {
-			collectFields(v.Field(i), prefix+tag+".", out)
-			continue
-		}
-		*out = append(*out, settingField{prefix + tag, sf.Tag.Get("doc"), v.Field(i)})
-	}
-}
 
 func kindName(t reflect.Type) string {
 	switch t.Kind() {
@@ -170,7 +149,7 @@ func kindName(t reflect.Type) string {
 func (s *settings) keys() []string {
 	keys := make([]string, len(s.fields))
 	for i, f := range s.fields {
-		keys[i] = f.key
+		keys[i] = f.Key
 	}
 	return keys
 }
@@ -226,8 +205,8 @@ func (s *settings) resolveAll() error {
 	source := map[string]string{}
 	raw := map[string]any{}
 	for _, f := range s.fields {
-		v.SetDefault(f.key, f.value.Interface())
-		source[f.key] = "default"
+		v.SetDefault(f.Key, f.Value.Interface())
+		source[f.Key] = "default"
 	}
 	var errs []error
 
@@ -318,11 +297,11 @@ func (s *settings) resolveAll() error {
 	}
 	s.list = nil
 	for _, f := range s.fields {
-		if err := decodeSetting(v.Get(f.key), f.value); err != nil {
-			errs = append(errs, fmt.Errorf("setting %s (%s): %w", f.key, source[f.key], err))
+		if err := decodeSetting(v.Get(f.Key), f.Value); err != nil {
+			errs = append(errs, fmt.Errorf("setting %s (%s): %w", f.Key, source[f.Key], err))
 			continue
 		}
-		s.list = append(s.list, setting{f.key, f.value.Interface(), source[f.key], f.doc})
+		s.list = append(s.list, setting{f.Key, f.Value.Interface(), source[f.Key], f.Allowed(), f.Doc})
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
@@ -330,12 +309,10 @@ func (s *settings) resolveAll() error {
 	if err := s.target.Validate(); err != nil {
 		return err
 	}
-	if t, ok := s.target.(suited); ok {
-		for _, key := range t.Suit() {
-			for i, f := range s.fields {
-				if f.key == key {
-					s.list[i].Value, s.list[i].Source = f.value.Interface(), sourceSuited
-				}
+	for _, key := range s.target.Suit() {
+		for i, f := range s.fields {
+			if f.Key == key {
+				s.list[i].Value, s.list[i].Source = f.Value.Interface(), sourceSuited
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"fmp/assets"
 	"fmp/featurize/yamlfile"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/engine/ort"
 	"fmp/pipeline/experiment"
 )
 
@@ -147,7 +148,7 @@ func TestSettingsPage(t *testing.T) {
 	if code != exitOK {
 		t.Fatal(errs)
 	}
-	if want := "| `erm.l2` | by data set | `FMP_ERM_L2` | `--l2` |"; !strings.Contains(out, want) {
+	if want := "| `erm.l2` | by data set | 0 or 1e-06 to 1000000 | `FMP_ERM_L2` | `--l2` |"; !strings.Contains(out, want) {
 		t.Errorf("no line %q in:\n%s", want, out)
 	}
 }
@@ -172,16 +173,14 @@ func TestSettingsAreDocumented(t *testing.T) {
 			t.Errorf("--%s stands for %s, which is no setting", a, key)
 		}
 	}
-	for key, values := range choices {
-		for _, v := range values {
-			if code, _, errs := runFMP(t, "config", "--set", key+"="+v); code != exitOK {
-				t.Errorf("a shell would offer %s for %s, and then: %s", v, key, errs)
+	for _, f := range s.fields {
+		for _, v := range f.Choices() {
+			if code, _, errs := runFMP(t, "config", "--set", f.Key+"="+v); code != exitOK {
+				t.Errorf("a shell would offer %s for %s, and then: %s", v, f.Key, errs)
 			}
 		}
-	}
-	for _, f := range s.fields {
-		if f.doc == "" {
-			t.Errorf("setting %s has no doc tag", f.key)
+		if f.Key == "engine.provider" && !slices.Equal(f.Choices(), ort.ProviderNames()) {
+			t.Errorf("allowed providers are %v, and the engine's %v", f.Choices(), ort.ProviderNames())
 		}
 	}
 }

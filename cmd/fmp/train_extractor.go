@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,8 +61,8 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 				return usageErrorf("--aux-out is given without --aux; name the auxiliary data set")
 			}
 			ctx := cmd.Context()
-			if name == "cifar100" && !cmd.Flags().Changed("classes") {
-				classes = "20"
+			if known, _ := dataset.Lookup(name); !cmd.Flags().Changed("classes") {
+				classes = known.Suits.Classes
 			}
 			ds, err := loadForTraining(cmd, dataset.Options{Name: name, Dir: dir, Classes: classes, Exclude: exclude}, onBad)
 			if err != nil {
@@ -137,7 +138,7 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 	f.StringVar(&name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
 	dirFlag(cmd, &dir)
 	onBadFlag(cmd, &onBad)
-	f.StringVar(&classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned beside them; empty means all, and 20 for cifar100")
+	f.StringVar(&classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned beside them; empty means all, and what suits the data set: "+dataset.BySet(func(s dataset.Suits) string { return cmp.Or(s.Classes, "all") }))
 	f.StringVar(&exclude, "exclude-classes", "", "classes to keep away from the training: names, numbers and ranges (40-59)")
 	f.StringVar(&aux, "aux", "", "data set to learn beside the first")
 	f.StringVar(&auxOut, "aux-out", "", "model file to write for the auxiliary data set")

@@ -117,11 +117,6 @@ type Options struct {
 	Progress func(done, total int)
 }
 
-// Names lists the data sets that have a name of their own.
-func Names() []string {
-	return []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"}
-}
-
 // Load reads or draws a data set.
 func Load(ctx context.Context, o Options) (*Dataset, error) {
 	if o.Name == "" {

@@ -14,13 +14,6 @@ import (
 // ErrNotFound is wrapped by the error of [Find] where no folder holds the data set.
 var ErrNotFound = errors.New("not found")
 
-// folders are the names that the official archives unpack to, by data set.
-var folders = map[string][]string{
-	"mnist":    {"MNIST", "mnist", filepath.Join("MNIST", "raw")},
-	"cifar10":  {"cifar-10-batches-bin", "cifar10"},
-	"cifar100": {"cifar-100-binary", "cifar100"},
-}
-
 // Dirs lists the data folders in the order they are searched: the setting alone where it is given,
 // else $FMP_DATA, then fmp/data in the user's cache folder.
 func Dirs(setting string) []string {
@@ -37,9 +30,6 @@ func Dirs(setting string) []string {
 	return out
 }
 
-// kinds are the formats that the data sets with a name of their own come in.
-var kinds = map[string]Kind{"mnist": KindIDX, "cifar10": KindCIFAR10, "cifar100": KindCIFAR100}
-
 // Find is the folder that holds the data set called name: the path itself where name is one (it holds a
 // separator or is "."), else a folder in one of [Dirs], or the folder of the setting where that holds the files itself.
 func Find(name, setting string) (string, error) {
@@ -49,27 +39,27 @@ func Find(name, setting string) (string, error) {
 		}
 		return name, nil
 	}
-	known := folders[name]
-	if known == nil {
-		known = []string{name}
+	of, official := Lookup(name)
+	if len(of.Folders) == 0 {
+		of.Folders = []string{name}
 	}
 	var tried []string
 	for _, d := range Dirs(setting) {
-		for _, f := range known {
+		for _, f := range of.Folders {
 			p := filepath.Join(d, f)
 			if _, err := Detect(p); err == nil {
 				return p, nil
 			}
 		}
-		if kind, err := Detect(d); setting != "" && err == nil && (kind == kinds[name] || kinds[name] == "" && filepath.Base(d) == name) {
+		if kind, err := Detect(d); setting != "" && err == nil && (kind == of.Kind || of.Kind == "" && filepath.Base(d) == name) {
 			return d, nil
 		}
 		tried = append(tried, d)
 	}
-	if _, ok := folders[name]; ok {
+	if official {
 		return "", fmt.Errorf("%w in %s; get it with `fmp data pull %s`, or name its folder with --dataset.dir", ErrNotFound, strings.Join(tried, ", "), name)
 	}
-	known = Names()
+	known := Names()
 	for _, d := range tried {
 		for _, s := range imported(d) {
 			if !slices.Contains(known, s) {
@@ -94,8 +84,9 @@ type Status struct {
 func List(setting string) []Status {
 	var out []Status
 	taken := map[string]bool{}
-	for _, n := range Names() {
-		if _, ok := folders[n]; !ok {
+	for _, k := range All() {
+		n := k.Name
+		if k.Kind == "" {
 			out = append(out, Status{Name: n, Present: true, Where: "drawn from a seed"})
 			continue
 		}
@@ -130,8 +121,8 @@ func imported(dir string) []string {
 		return nil
 	}
 	official := map[string]bool{}
-	for _, names := range folders {
-		for _, n := range names {
+	for _, k := range All() {
+		for _, n := range k.Folders {
 			official[n] = true
 		}
 	}

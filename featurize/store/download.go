@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"fmp/featurize/dataset"
 	"fmp/onnx/regularfile"
 )
 
@@ -63,13 +64,13 @@ var errFinal = errors.New("not tried again")
 // Fetch downloads f into dir and returns its path. What is there already and has the right checksum is
 // kept; what was interrupted goes on where it stopped; what has the wrong checksum is removed. The file
 // appears under its name only when it is whole and checked.
-func (d *Downloader) Fetch(ctx context.Context, f File, dir string) (string, error) {
+func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (string, error) {
 	d = d.withDefaults()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("downloading %s: %w", f.Name, err)
 	}
 	path := filepath.Join(dir, f.Name)
-	if err := f.check(path); err == nil {
+	if err := check(f, path); err == nil {
 		return path, nil
 	}
 	part := path + ".part"
@@ -89,7 +90,7 @@ func (d *Downloader) Fetch(ctx context.Context, f File, dir string) (string, err
 			}
 			err := d.get(ctx, url, part, f)
 			if err == nil {
-				if err = f.check(part); err != nil {
+				if err = check(f, part); err != nil {
 					err = fmt.Errorf("%s: %w; what was downloaded is removed", url, err)
 					if rm := os.Remove(part); rm != nil {
 						err = errors.Join(err, rm)
@@ -111,7 +112,7 @@ func (d *Downloader) Fetch(ctx context.Context, f File, dir string) (string, err
 }
 
 // get brings part to the whole length of the file at url, from where it ends.
-func (d *Downloader) get(ctx context.Context, url, part string, f File) (err error) {
+func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY, 0o644)
@@ -228,7 +229,7 @@ func contentRange(s string) (from, size int64, ok bool) {
 }
 
 // check holds a file against its checksums.
-func (f File) check(path string) error {
+func check(f dataset.File, path string) error {
 	r, err := regularfile.Open(path)
 	if err != nil {
 		return err

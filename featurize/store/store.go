@@ -1,3 +1,5 @@
+// Package store keeps data sets in the data folder: it downloads the official archives, checks them,
+// unpacks them, and takes in what the user has.
 package store
 
 import (
@@ -26,10 +28,10 @@ func Dir(setting string) (string, error) {
 	return dirs[0], nil
 }
 
-// Pull downloads a source into the data folder and returns the data set's folder. A data set that is there
+// Pull downloads a published data set into the data folder and returns the data set's folder. A data set that is there
 // already is left as it is. Nothing appears under its name before every file is checked and readable.
-func Pull(ctx context.Context, s Source, dir string, d *Downloader) (string, error) {
-	to := filepath.Join(dir, s.Folder)
+func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (string, error) {
+	to := filepath.Join(dir, s.Folders[0])
 	if complete(ctx, s, to) {
 		return to, nil
 	}
@@ -66,8 +68,8 @@ func Pull(ctx context.Context, s Source, dir string, d *Downloader) (string, err
 	return to, nil
 }
 
-// complete says whether all that a source has is in folder to and can be read.
-func complete(ctx context.Context, s Source, to string) bool {
+// complete says whether all that a data set has is in folder to and can be read.
+func complete(ctx context.Context, s dataset.Known, to string) bool {
 	var names []string
 	for n := range s.Unpack {
 		names = append(names, n)
@@ -251,11 +253,11 @@ func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_,
 			return "", "", nil, err
 		}
 	} else {
-		for _, s := range Sources() {
+		for _, s := range dataset.All() {
 			for _, f := range s.Files {
 				if s.Unpack != nil && f.Name == filepath.Base(from) {
-					archive, kind, folder = s.Unpack, dataset.Kind(s.Name), s.Folder
-					if err := f.check(from); err != nil {
+					archive, kind, folder = s.Unpack, s.Kind, s.Folders[0]
+					if err := check(f, from); err != nil {
 						return "", "", nil, fmt.Errorf("%s: %w", from, err)
 					}
 				}
@@ -266,30 +268,28 @@ func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_,
 		}
 	}
 	if name == "" {
-		switch kind {
-		case dataset.KindCIFAR10, dataset.KindCIFAR100:
-			name = string(kind)
-		default:
-			abs, err := filepath.Abs(from)
-			if err != nil {
-				return "", "", nil, err
+		abs, err := filepath.Abs(from)
+		if err != nil {
+			return "", "", nil, err
+		}
+		name = filepath.Base(abs)
+		for _, s := range dataset.All() {
+			if s.Kind == kind && s.Unpack != nil {
+				name = s.Name
 			}
-			name = filepath.Base(abs)
 		}
 	}
 	if folder == "" {
 		folder = name
 	}
-	if s, err := SourceOf(strings.ToLower(name)); err == nil {
-		name, folder = s.Name, s.Folder
+	if s, err := dataset.LookupPublished(strings.ToLower(name)); err == nil {
+		name, folder = s.Name, s.Folders[0]
 	}
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) {
 		return "", "", nil, fmt.Errorf("%q is no name for a data set; give one without separators", name)
 	}
-	for _, n := range []string{"digits", "digits-color"} {
-		if name == n {
-			return "", "", nil, fmt.Errorf("%q is the name of a drawn data set; give another with --name", name)
-		}
+	if s, ok := dataset.Lookup(name); ok && s.Files == nil {
+		return "", "", nil, fmt.Errorf("%q is the name of a drawn data set; give another with --name", name)
 	}
 	to := filepath.Join(dir, folder)
 	if _, err := os.Stat(to); err == nil && !replace {

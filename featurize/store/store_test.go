@@ -75,7 +75,7 @@ func TestFetch(t *testing.T) {
 	data := payload(300_000)
 	url, ranges := server(t, data, nil)
 	dir := t.TempDir()
-	f := File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}
+	f := dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}
 	var last, total int64
 	d := quick()
 	d.Progress = func(_ string, done, of int64) { last, total = done, of }
@@ -101,7 +101,7 @@ func TestFetchGoesOnAfterAnInterruption(t *testing.T) {
 		}
 		return false
 	})
-	p, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir())
+	p, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestFetchGoesOnInALaterCall(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.part"), data[:40_000], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, dir); err != nil {
+	if _, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, dir); err != nil {
 		t.Fatal(err)
 	}
 	if (*ranges)[0] != "bytes=40000-" {
@@ -135,7 +135,7 @@ func TestFetchFromAServerWithoutRanges(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.part"), payload(50)[10:], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, dir)
+	p, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestFetchErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, ranges := server(t, data, c.behave)
 			dir := t.TempDir()
-			_, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: c.md5, SHA256: sum256(data), Max: c.max}, dir)
+			_, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: c.md5, SHA256: sum256(data), Max: c.max}, dir)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v; want one with %q", err, c.want)
 			}
@@ -186,7 +186,7 @@ func TestFetchErrors(t *testing.T) {
 	t.Run("second address", func(t *testing.T) {
 		bad, _ := server(t, data, func(_ int, w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true })
 		good, _ := server(t, data, nil)
-		if _, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); err != nil {
+		if _, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -200,7 +200,7 @@ func TestFetchErrors(t *testing.T) {
 		})
 		defer close(release)
 		d := &Downloader{Pause: time.Millisecond, Stall: 50 * time.Millisecond, Tries: 1}
-		if _, err := d.Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "nothing came") {
+		if _, err := d.Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "nothing came") {
 			t.Error(err)
 		}
 	})
@@ -208,7 +208,7 @@ func TestFetchErrors(t *testing.T) {
 		url, _ := server(t, data, nil)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if _, err := quick().Fetch(ctx, File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); !errors.Is(err, context.Canceled) {
+		if _, err := quick().Fetch(ctx, dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
@@ -251,8 +251,8 @@ func cifar(labels ...byte) []byte {
 
 var all10 = cifar(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 
-func source(url string, data []byte) Source {
-	return Source{Name: "cifar10", Folder: "cifar-10-batches-bin", Files: []File{{Name: "c.tar.gz", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}},
+func source(url string, data []byte) dataset.Known {
+	return dataset.Known{Name: "cifar10", Folders: []string{"cifar-10-batches-bin"}, Files: []dataset.File{{Name: "c.tar.gz", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}},
 		Unpack: map[string]int64{"data_batch_1.bin": 40_000, "test_batch.bin": 40_000}}
 }
 
@@ -288,7 +288,7 @@ func TestForgedArchiveIsRefused(t *testing.T) {
 	data := payload(1000)
 	url, _ := server(t, data, nil)
 	dir := t.TempDir()
-	_, err := quick().Fetch(context.Background(), File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(nil), Max: 1 << 20}, dir)
+	_, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(nil), Max: 1 << 20}, dir)
 	if err == nil || !strings.Contains(err.Error(), "SHA-256 checksum") {
 		t.Errorf("error %v", err)
 	}
@@ -305,7 +305,7 @@ func TestNoWayFromHTTPSToHTTP(t *testing.T) {
 	t.Cleanup(s.Close)
 	d := quick()
 	d.Client, d.Tries = s.Client(), 1
-	_, err := d.Fetch(context.Background(), File{Name: "a", URLs: []string{s.URL}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir())
+	_, err := d.Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{s.URL}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), "not https") || len(*ranges) != 0 {
 		t.Errorf("error %v, %d plain requests", err, len(*ranges))
 	}
@@ -503,24 +503,6 @@ func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 	}
 	if want := []string{".other.123", "cifar-10-batches-bin"}; !slices.Equal(names, want) {
 		t.Errorf("there are %v, want %v", names, want)
-	}
-}
-
-func TestSourcesAreComplete(t *testing.T) {
-	for _, s := range Sources() {
-		for _, f := range s.Files {
-			if len(f.MD5) != 32 || len(f.SHA256) != 64 || len(f.URLs) == 0 || f.Max <= 0 {
-				t.Errorf("%s: %+v", s.Name, f)
-			}
-			for _, u := range f.URLs {
-				if !strings.HasPrefix(u, "https://") {
-					t.Errorf("%s: %s is not https", s.Name, u)
-				}
-			}
-		}
-	}
-	if _, err := SourceOf("nothing"); err == nil || !strings.Contains(err.Error(), "mnist") {
-		t.Error(err)
 	}
 }
 

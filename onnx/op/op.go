@@ -20,6 +20,7 @@ import (
 	"sync"
 
 	"fmp/onnx"
+	"fmp/onnx/suggest"
 )
 
 //go:embed schemas.txt
@@ -75,10 +76,7 @@ func (t Types) String() string {
 	if t&others != 0 {
 		names = append(names, "a type that is not supported here")
 	}
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " or " + names[n-1]
-	}
-	return strings.Join(names, "")
+	return suggest.Or(names...)
 }
 
 type key struct{ domain, name string }

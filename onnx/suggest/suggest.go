@@ -1,4 +1,4 @@
-// Package suggest finds the name that was probably meant where another was given, for error messages.
+// Package suggest words the names that were allowed where another was given: all of them, or the one that was probably meant.
 package suggest
 
 import (
@@ -56,4 +56,12 @@ func DidYouMean(name string, candidates []string) string {
 		return "; did you mean " + near + "?"
 	}
 	return ""
+}
+
+// Or lists names: "a, b or c".
+func Or(names ...string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " or " + names[n-1]
+	}
+	return strings.Join(names, "")
 }

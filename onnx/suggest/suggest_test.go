@@ -18,3 +18,11 @@ func TestNearest(t *testing.T) {
 		t.Errorf("DidYouMean of something else gives %q", got)
 	}
 }
+
+func TestOr(t *testing.T) {
+	for want, names := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
+		if got := Or(names...); got != want {
+			t.Errorf("%v: %q; want %q", names, got, want)
+		}
+	}
+}

@@ -59,11 +59,11 @@ func ParseGrid(data []byte) (*Grid, error) {
 		}
 		return nil, fmt.Errorf("grid: allowed are settings and vary: %w", keyError(err))
 	}
-	known := flatten(Default())
+	known := keys()
 	total := 1
 	for _, k := range slices.Sorted(maps.Keys(g.Vary)) {
-		if _, ok := known[k]; !ok || strings.HasPrefix(k, "output.") {
-			return nil, fmt.Errorf("grid: vary has no setting %q; `fmp config` lists them (output.dir is the grid's own)%s", k, suggest.DidYouMean(k, slices.Collect(maps.Keys(known))))
+		if !slices.Contains(known, k) || strings.HasPrefix(k, "output.") {
+			return nil, fmt.Errorf("grid: vary has no setting %q; `fmp config` lists them (output.dir is the grid's own)%s", k, suggest.DidYouMean(k, known))
 		}
 		n := len(g.Vary[k])
 		if n == 0 {
@@ -88,9 +88,9 @@ func keyError(err error) error {
 	if !errors.As(err, &complaint) {
 		return err
 	}
-	keys := []string{"settings", "vary"}
-	for k := range flatten(Default()) {
-		keys = append(keys, strings.Split(k, ".")...)
+	names := []string{"settings", "vary"}
+	for _, k := range keys() {
+		names = append(names, strings.Split(k, ".")...)
 	}
 	const shown = 5
 	var lines []string
@@ -101,7 +101,7 @@ func keyError(err error) error {
 		}
 		lines = append(lines, unknownField.ReplaceAllStringFunc(l, func(m string) string {
 			name := unknownField.FindStringSubmatch(m)[1]
-			return fmt.Sprintf("unknown key %q%s", name, suggest.DidYouMean(name, keys))
+			return fmt.Sprintf("unknown key %q%s", name, suggest.DidYouMean(name, names))
 		}))
 	}
 	return errors.New(strings.Join(lines, "; "))

@@ -17,6 +17,7 @@ import (
 
 	"gonum.org/v1/plot/plotter"
 
+	"fmp/featurize/dataset"
 	"fmp/models/rng"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/metric"
@@ -49,6 +50,7 @@ func records(dataset string) []experiment.Record {
 }
 
 func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
+	mnist, _ := dataset.Lookup("mnist")
 	ts, err := Tables(records("mnist"), 10)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +76,7 @@ func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
 			if r.Control() && (r.best[columnACC] || r.best[columnECE]) {
 				t.Error("the control competes")
 			}
-			if (r.Printed != nil) != (tab.Alpha == 0 && letter["mnist"][r.Method] != Printed{}) {
+			if (r.Printed != nil) != (tab.Alpha == 0 && mnist.Letter[r.Method] != dataset.Figures{}) {
 				t.Errorf("%s, %s: printed figures %v", tab.title(), r.Method, r.Printed)
 			}
 			if r.ACC.N != 3 || r.ACC.Half <= 0 {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"fmp/featurize/dataset"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/posterior"
@@ -119,7 +120,7 @@ type Row struct {
 	Temperature float64            `json:"temperature,omitempty"`
 	More        map[string]float64 `json:"more,omitempty"`
 	// Printed are the letter's figures where it has them for this data set and partition.
-	Printed *Printed `json:"printed,omitempty"`
+	Printed *dataset.Figures `json:"printed,omitempty"`
 	// best marks the columns (Column constants) in which no method of the group does better.
 	best [columns]bool
 }
@@ -186,8 +187,10 @@ func Tables(rs []experiment.Record, classes int) ([]Table, error) {
 					return nil, fmt.Errorf("table of %s, %s: %w", k.partition, method, err)
 				}
 			}
-			if t.Alpha == 0 {
-				row.Printed = printed(t.Dataset, method)
+			if set, _ := dataset.Lookup(t.Dataset); t.Alpha == 0 {
+				if p, ok := set.Letter[method]; ok {
+					row.Printed = &p
+				}
 			}
 			t.Rows = append(t.Rows, row)
 		}

@@ -1,0 +1,236 @@
+package experiment
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/onnx/suggest"
+	"fmp/pipeline/posterior"
+)
+
+// Setting is one setting of a [Config], as its tags state it.
+type Setting struct {
+	Key string // dotted: "erm.l2"
+	Doc string
+	// Value is the field of the configuration that holds it.
+	Value reflect.Value
+
+	init    string // the default's text
+	allowed []allowed
+}
+
+// allowed is one alternative of what a setting may be.
+type allowed struct {
+	name      string  // itself, or
+	any       string  // any text: what it is, or
+	low, high float64 // a range
+}
+
+// lists are the names behind @LIST in the tag allowed.
+var lists = map[string]func() []string{"datasets": dataset.Names, "presets": extractor.PresetNames, "methods": posterior.Names}
+
+// suited is what {NAME} stands for in the tag doc: a setting that suits each data set.
+var suited = map[string]func(dataset.Suits) string{
+	"classes": func(s dataset.Suits) string { return cmp.Or(s.Classes, "all") },
+	"l2":      func(s dataset.Suits) string { return strconv.FormatFloat(s.L2, 'g', -1, 64) },
+	"points":  func(s dataset.Suits) string { return strconv.Itoa(s.Points) },
+	"fresh":   func(s dataset.Suits) string { return strconv.Itoa(s.Fresh) },
+}
+
+// Default is the configuration of a run on the embedded digits.
+func Default() Config {
+	var c Config
+	for _, s := range c.Settings() {
+		s.reset()
+	}
+	return c
+}
+
+// Settings lists the settings of c in the order of its fields.
+func (c *Config) Settings() []Setting { return settingsOf(reflect.ValueOf(c).Elem(), "", nil) }
+
+// keys are those of all settings.
+func keys() []string {
+	var out []string
+	for _, s := range new(Config).Settings() {
+		out = append(out, s.Key)
+	}
+	return out
+}
+
+func settingsOf(v reflect.Value, prefix string, out []Setting) []Setting {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if f.Type.Kind() == reflect.Struct {
+			out = settingsOf(v.Field(i), prefix+name+".", out)
+			continue
+		}
+		s := Setting{Key: prefix + name, Doc: f.Tag.Get("doc"), Value: v.Field(i), init: f.Tag.Get("default")}
+		for what, value := range suited {
+			if strings.Contains(s.Doc, "{"+what+"}") {
+				s.Doc = strings.ReplaceAll(s.Doc, "{"+what+"}", dataset.BySet(value))
+			}
+		}
+		if tag, ok := f.Tag.Lookup("allowed"); ok {
+			s.allowed = alternatives(tag)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func alternatives(tag string) []allowed {
+	var out []allowed
+	for _, t := range strings.Split(tag, "|") {
+		low, high, isRange := strings.Cut(t, "..")
+		switch {
+		case isRange:
+			out = append(out, allowed{low: number(low), high: number(high)})
+		case strings.HasPrefix(t, "@"):
+			for _, name := range lists[t[1:]]() {
+				out = append(out, allowed{name: name})
+			}
+		case t != "" && t == strings.ToUpper(t) && t != strings.ToLower(t):
+			out = append(out, allowed{any: "a " + strings.ToLower(t)})
+		default:
+			out = append(out, allowed{name: t, low: number(t), high: number(t)})
+		}
+	}
+	return out
+}
+
+// number is the number that a text of a tag holds; NaN, which is in no range, for other texts.
+func number(text string) float64 {
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return x
+}
+
+// reset gives the setting its default.
+func (s *Setting) reset() {
+	if s.Value.Kind() != reflect.Slice {
+		set(s.Value, s.init)
+		return
+	}
+	s.Value.Set(reflect.MakeSlice(s.Value.Type(), 0, 4))
+	for _, text := range strings.FieldsFunc(s.init, func(r rune) bool { return r == ',' || r == ' ' }) {
+		e := reflect.New(s.Value.Type().Elem()).Elem()
+		set(e, text)
+		s.Value.Set(reflect.Append(s.Value, e))
+	}
+}
+
+// set reads a default; a test reads all of them.
+func set(v reflect.Value, text string) {
+	var err error
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		var b bool
+		b, err = strconv.ParseBool(text)
+		v.SetBool(b)
+	case reflect.Int:
+		var n int64
+		n, err = strconv.ParseInt(text, 10, 64)
+		v.SetInt(n)
+	case reflect.Uint64:
+		var n uint64
+		n, err = strconv.ParseUint(text, 10, 64)
+		v.SetUint(n)
+	case reflect.Float64:
+		var x float64
+		x, err = strconv.ParseFloat(text, 64)
+		v.SetFloat(x)
+	default:
+		err = fmt.Errorf("settings of type %v are not known", v.Type())
+	}
+	if err != nil {
+		panic(fmt.Sprintf("tag default:%q: %v", text, err))
+	}
+}
+
+// Choices are the names that the setting, or each element of it, may be.
+func (s *Setting) Choices() []string {
+	var out []string
+	for _, a := range s.allowed {
+		if a.name != "" && math.IsNaN(a.low) {
+			out = append(out, a.name)
+		}
+	}
+	return out
+}
+
+// Allowed says what the setting, or each element of it, may be: "0 or 1e-06 to 1e+06", "auto, nchw or nhwc"; "" for anything.
+func (s *Setting) Allowed() string {
+	var out []string
+	for _, a := range s.allowed {
+		switch {
+		case a.any != "":
+			out = append(out, a.any)
+		case a.name != "":
+			out = append(out, a.name)
+		case a.low < a.high:
+			out = append(out, fmt.Sprintf("%s to %s", plain(a.low), plain(a.high)))
+		}
+	}
+	return suggest.Or(out...)
+}
+
+// plain writes a bound without an exponent where it has few digits.
+func plain(x float64) string {
+	if x == math.Trunc(x) && math.Abs(x) < 1e9 {
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(x, 'g', -1, 64)
+}
+
+// check returns what is wrong with the setting's value by itself.
+func (s *Setting) check() []error {
+	if s.Value.Kind() != reflect.Slice {
+		return s.checkOne(s.Value)
+	}
+	var errs []error
+	for i := range s.Value.Len() {
+		errs = append(errs, s.checkOne(s.Value.Index(i))...)
+	}
+	return errs
+}
+
+func (s *Setting) checkOne(v reflect.Value) []error {
+	// Which methods there are is asked where they are looked up, in any case of letters.
+	if len(s.allowed) == 0 || s.Key == "methods" {
+		return nil
+	}
+	if v.Kind() == reflect.String {
+		text := v.String()
+		if slices.ContainsFunc(s.allowed, func(a allowed) bool { return a.any != "" && text != "" || a.any == "" && a.name == text }) {
+			return nil
+		}
+		names := s.Choices()
+		return []error{violation(s.Key, strconv.Quote(text), s.Allowed(), fmt.Sprintf("pass --set %s=%s, say", s.Key, cmp.Or(suggest.Nearest(text, names), names[0])))}
+	}
+	x := v.Convert(reflect.TypeFor[float64]()).Float()
+	if slices.ContainsFunc(s.allowed, func(a allowed) bool { return a.low <= x && x <= a.high }) {
+		return nil
+	}
+	what := "X"
+	if v.Kind() == reflect.Int {
+		what = "N"
+	}
+	return []error{violation(s.Key, v.Interface(), s.Allowed(), fmt.Sprintf("pass --set %s=%s in that range", s.Key, what))}
+}
+
+func violation(key string, value any, allowed, next string) error {
+	return fmt.Errorf("setting %s is %v; allowed is %s: %s", key, value, allowed, next)
+}
