@@ -96,7 +96,7 @@ func alternatives(tag string) []allowed {
 			out = append(out, allowed{low: number(low), high: number(high)})
 		case strings.HasPrefix(t, "@"):
 			for _, name := range lists[t[1:]]() {
-				out = append(out, allowed{name: name})
+				out = append(out, allowed{name: name, low: math.NaN(), high: math.NaN()})
 			}
 		case t != "" && t == strings.ToUpper(t) && t != strings.ToLower(t):
 			out = append(out, allowed{any: "a " + strings.ToLower(t)})
