@@ -1,0 +1,268 @@
+// Package browser lets tests look at pages in a real browser.
+package browser
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// Browser is a headless Chromium that is spoken to by the DevTools protocol over a pipe
+// (https://chromedevtools.github.io/devtools-protocol; --remote-debugging-pipe).
+type Browser struct {
+	// T is the test that fails where the browser does, Events what the page has brought about since Open.
+	T      *testing.T
+	Events []Event
+
+	to      *os.File
+	replies chan reply
+	id      int
+	session string
+}
+
+type reply struct {
+	ID     int             `json:"id"`
+	Result json.RawMessage `json:"result"`
+	Error  *struct {
+		Message string `json:"message"`
+	} `json:"error"`
+	Event
+}
+
+// Event of the protocol.
+type Event struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// New starts $CHROMIUM or what the system calls chromium; it skips where there is none.
+func New(t *testing.T) *Browser {
+	t.Helper()
+	var path string
+	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
+		if p, err := exec.LookPath(name); name != "" && err == nil {
+			path = p
+			break
+		}
+	}
+	if path == "" {
+		t.Skip("no chromium here (Debian: apt-get install chromium; or set CHROMIUM)")
+	}
+	fromUs, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, toUs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile, err := os.MkdirTemp("", "fmp-browser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
+	cmd.ExtraFiles = []*os.File{fromUs, toUs} // descriptors 3 and 4
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fromUs.Close()
+	toUs.Close()
+	b := &Browser{T: t, to: to, replies: make(chan reply, 100)}
+	go func() {
+		defer close(b.replies)
+		r := bufio.NewReader(from)
+		for {
+			m, err := r.ReadBytes(0)
+			if err != nil {
+				if err != io.EOF {
+					b.replies <- reply{Event: Event{Method: "broken: " + err.Error()}}
+				}
+				return
+			}
+			var x reply
+			if json.Unmarshal(m[:len(m)-1], &x) == nil {
+				b.replies <- x
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		to.Close() // the browser ends with its pipe
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+		from.Close()
+		_ = os.RemoveAll(profile) // its helpers may still write there
+	})
+	var target struct {
+		TargetID string `json:"targetId"`
+	}
+	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	var attached struct {
+		SessionID string `json:"sessionId"`
+	}
+	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	b.session = attached.SessionID
+	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
+		b.call(domain+".enable", nil, nil)
+	}
+	return b
+}
+
+// call sends a command and waits for its answer.
+func (b *Browser) call(method string, params, result any) {
+	b.T.Helper()
+	b.id++
+	m := map[string]any{"id": b.id, "method": method}
+	if params != nil {
+		m["params"] = params
+	}
+	if b.session != "" {
+		m["sessionId"] = b.session
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	if _, err := b.to.Write(append(data, 0)); err != nil {
+		b.T.Fatalf("%s: the browser is gone: %v", method, err)
+	}
+	x := b.wait(method, func(x reply) bool { return x.ID == b.id })
+	if x.Error != nil {
+		b.T.Fatalf("%s: %s", method, x.Error.Message)
+	}
+	if result != nil {
+		if err := json.Unmarshal(x.Result, result); err != nil {
+			b.T.Fatalf("%s: %v", method, err)
+		}
+	}
+}
+
+// wait reads until a message for which is holds, and keeps the events before it.
+func (b *Browser) wait(what string, is func(reply) bool) reply {
+	b.T.Helper()
+	limit := time.After(2 * time.Minute)
+	for {
+		select {
+		case x, ok := <-b.replies:
+			if !ok {
+				b.T.Fatalf("%s: the browser ended", what)
+			}
+			if x.Method != "" {
+				b.Events = append(b.Events, x.Event)
+			}
+			if is(x) {
+				return x
+			}
+		case <-limit:
+			b.T.Fatalf("%s: no answer within two minutes", what)
+		}
+	}
+}
+
+// Open shows a page at a width, in the light or in the dark.
+func (b *Browser) Open(address string, width int, dark bool) {
+	b.T.Helper()
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.Events = nil
+	b.call("Page.navigate", map[string]any{"url": address}, nil)
+	for _, e := range b.Events {
+		if e.Method == "Page.loadEventFired" {
+			return
+		}
+	}
+	b.wait("load", func(x reply) bool { return x.Method == "Page.loadEventFired" })
+}
+
+// Eval runs an expression and reads its value.
+func (b *Browser) Eval(expression string, result any) {
+	b.T.Helper()
+	var x struct {
+		Result struct {
+			Value json.RawMessage `json:"value"`
+		} `json:"result"`
+		ExceptionDetails json.RawMessage `json:"exceptionDetails"`
+	}
+	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &x)
+	if x.ExceptionDetails != nil {
+		b.T.Fatalf("%s: %s", expression, x.ExceptionDetails)
+	}
+	if result != nil {
+		if err := json.Unmarshal(x.Result.Value, result); err != nil {
+			b.T.Fatalf("%s: %v", expression, err)
+		}
+	}
+}
+
+// Shoot saves the whole page as PNGs of at most 1,800 pixels' height: path with 1, 2 and so on and .png.
+func (b *Browser) Shoot(path string) {
+	b.T.Helper()
+	var size struct {
+		Content struct {
+			Width  float64 `json:"width"`
+			Height float64 `json:"height"`
+		} `json:"cssContentSize"`
+	}
+	b.call("Page.getLayoutMetrics", nil, &size)
+	const most = 1800
+	for i, y := 1, 0.0; y < size.Content.Height; i, y = i+1, y+most {
+		var shot struct {
+			Data string `json:"data"`
+		}
+		b.call("Page.captureScreenshot", map[string]any{"captureBeyondViewport": true,
+			"clip": map[string]any{"x": 0, "y": y, "width": size.Content.Width, "height": min(most, size.Content.Height-y), "scale": 1}}, &shot)
+		data, err := base64.StdEncoding.DecodeString(shot.Data)
+		if err != nil {
+			b.T.Fatal(err)
+		}
+		if err := os.WriteFile(fmt.Sprintf("%s-%d.png", path, i), data, 0o644); err != nil {
+			b.T.Fatal(err)
+		}
+	}
+}
+
+// LayoutFaults is an expression whose value is what a reader would stumble over: a page wider than its window, a picture's words outside the picture, on
+// top of each other, or too small to read.
+const LayoutFaults = `(() => {
+	document.querySelectorAll('details').forEach(d => d.open = true);
+	const out = [], wide = document.documentElement.clientWidth;
+	if (document.documentElement.scrollWidth > wide) out.push('the page is ' + document.documentElement.scrollWidth + ' wide, the window ' + wide);
+	for (const e of document.querySelectorAll('body *')) {
+		if (e.closest('.scroll, pre, svg')) continue;
+		const r = e.getBoundingClientRect();
+		if (r.width > 0 && (r.right > wide + 1 || r.left < -1)) out.push(e.tagName + ' reaches from ' + r.left + ' to ' + r.right + ': ' + e.textContent.trim().slice(0, 40));
+	}
+	for (const s of document.querySelectorAll('svg')) {
+		const box = s.getBoundingClientRect(), name = s.getAttribute('aria-label'), words = [];
+		for (const t of s.querySelectorAll('text')) {
+			const r = t.getBoundingClientRect(), m = t.getScreenCTM();
+			const size = parseFloat(getComputedStyle(t).fontSize) * Math.hypot(m.a, m.b);
+			if (size < 7.5) out.push(name + ': ' + t.textContent + ' is ' + size.toFixed(1) + ' pixels high');
+			if (r.left < box.left - 3 || r.right > box.right + 3 || r.top < box.top - 4 || r.bottom > box.bottom + 4)
+				out.push(name + ': ' + t.textContent + ' lies outside the picture');
+			// Letters fill the middle of their line.
+			const w = {text: t.textContent, left: r.left, right: r.right, top: r.top + r.height * .22, bottom: r.bottom - r.height * .22};
+			for (const o of words)
+				if (Math.min(w.right, o.right) - Math.max(w.left, o.left) > 2 && Math.min(w.bottom, o.bottom) - Math.max(w.top, o.top) > 1)
+					out.push(name + ': ' + o.text + ' and ' + w.text + ' overlap');
+			words.push(w);
+		}
+	}
+	return out;
+})()`
