@@ -53,7 +53,7 @@ func readKept(t *testing.T, parts ...string) *kept {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.tables, err = report.Tables(rs, k.manifest.Sizes["classes"]); err != nil {
+	if k.tables, err = report.Tables(rs, k.manifest); err != nil {
 		t.Fatal(err)
 	}
 	if k.differences, err = report.CompareMethods(rs, "FMP"); err != nil {

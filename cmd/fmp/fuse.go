@@ -72,7 +72,7 @@ trained conjugate predictor for the extractor, and points where there is none or
 		defer eng.Close()
 		bar := newProgress(cmd.ErrOrStderr())
 		defer bar.close()
-		p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, bar.report)
+		p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, bar.step)
 		if err != nil {
 			return usageError(err)
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"fmp/pipeline/experiment"
 )
 
 // logEvery is how often progress is a line in a log.
@@ -29,7 +31,9 @@ type progress struct {
 	lined   int // done when the last line was written
 	done    int
 	total   int
-	said    string // the last problem
+	share   float64 // of the work, where steps differ in what they cost; else 0
+	begun   float64 // share when the stage was first heard of
+	said    string  // the last problem
 }
 
 // newProgress writes to w; call close when the work has ended.
@@ -48,20 +52,37 @@ func wantColor(w any) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w)
 // report says that done of total steps of a stage are done; total 0 means that the end is not known. It may
 // be called from several goroutines.
 func (p *progress) report(stage string, done, total int) {
+	share := 0.0
+	if total > 0 {
+		share = float64(done) / float64(total)
+	}
+	p.step(experiment.Step{Stage: stage, Done: done, Total: total, Share: share})
+}
+
+// step is report of work whose steps differ in what they cost: the bar, the share and the time left are of the work, not of
+// the steps.
+func (p *progress) step(s experiment.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
-	if stage != p.stage || total != p.total {
+	if s.Stage != p.stage || s.Total != p.total {
 		p.finish()
-		p.stage, p.total, p.started, p.first, p.last, p.lined = stage, total, now, done, time.Time{}, done
+		p.stage, p.total, p.started, p.first, p.last, p.lined = s.Stage, s.Total, now, s.Done, time.Time{}, s.Done
+		p.share, p.begun = s.Share, s.Share
 		if p.bars {
-			p.bar = newBar(p.w, stage, total)
+			p.bar = newBar(p.w, s.Stage, barSteps*min(s.Total, 1))
 		}
 	}
-	p.done = max(p.done, done) // goroutines may report out of order
+	p.done, p.share = max(p.done, s.Done), max(p.share, s.Share) // goroutines may report out of order
 	if p.bar != nil {
 		// The bar only draws; where it cannot, the work goes on.
-		_ = p.bar.Set(p.done)
+		if p.total == 0 {
+			p.bar.Describe(fmt.Sprintf("%s %d", p.stage, p.done))
+			_ = p.bar.Set(p.done)
+			return
+		}
+		p.bar.Describe(fmt.Sprintf("%s %d of %d", p.stage, p.done, p.total))
+		_ = p.bar.Set(int(barSteps * p.share))
 		return
 	}
 	if p.last.IsZero() || now.Sub(p.last) >= logEvery {
@@ -75,24 +96,26 @@ func (p *progress) line(now time.Time) {
 	p.lined = p.done
 	text := fmt.Sprintf("%s: %d", p.stage, p.done)
 	if p.total > 0 {
-		text = fmt.Sprintf("%s: %d of %d (%d%%)", p.stage, p.done, p.total, 100*p.done/p.total)
+		text = fmt.Sprintf("%s: %d of %d (%d%%)", p.stage, p.done, p.total, int(100*p.share))
 	}
-	fmt.Fprintln(p.w, text+pace(p.done-p.first, p.total-p.done, now.Sub(p.started)))
+	fmt.Fprintln(p.w, text+pace(p.done-p.first, p.share-p.begun, 1-p.share, now.Sub(p.started)))
 }
 
-// pace is rate and time left of work of which so many steps took so long, and so many are left, to follow a
-// line of progress.
-func pace(done, left int, took time.Duration) string {
+// pace is rate and time left of work of which so many steps, a share of the whole, took so long, and another share is left, to
+// follow a line of progress.
+func pace(done int, share, left float64, took time.Duration) string {
 	if took <= 0 || done <= 0 {
 		return ""
 	}
-	rate := float64(done) / took.Seconds()
-	text := fmt.Sprintf(", %.3g/s", rate)
-	if left > 0 {
-		text += fmt.Sprintf(", %s left", time.Duration(float64(left)/rate*float64(time.Second)).Round(time.Second))
+	text := fmt.Sprintf(", %.3g/s", float64(done)/took.Seconds())
+	if share > 0 && left > 0 {
+		text += fmt.Sprintf(", %s left", time.Duration(left/share*float64(took)).Round(time.Second))
 	}
 	return text
 }
+
+// barSteps is how finely a bar is drawn.
+const barSteps = 1000
 
 // newBar draws on w; total 0 means that the end is not known.
 func newBar(w io.Writer, description string, total int) *progressbar.ProgressBar {
@@ -102,7 +125,7 @@ func newBar(w io.Writer, description string, total int) *progressbar.ProgressBar
 	}
 	return progressbar.NewOptions64(limit,
 		progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(description), progressbar.OptionSetWidth(24),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetPredictTime(true),
+		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionEnableColorCodes(false), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(true))
 }
 

@@ -22,8 +22,9 @@ type gridProgress struct {
 	started time.Time
 	last    time.Time
 	runs    []gridRun
-	ended   int // runs
-	first   int // cells that were done before
+	ended   int     // runs
+	first   int     // cells that were done before
+	begun   float64 // share of the work that was done before
 }
 
 type gridRun struct {
@@ -31,18 +32,22 @@ type gridRun struct {
 	cells, done int
 	running     bool
 	begun       time.Time
-	stage       string // where it is: "data", "methods" and so on
-	share       float64
+	stage       string  // where it is: "data", "methods" and so on
+	share       float64 // of the stage
+	worked      float64 // share of all methods' work
 }
 
 // newGridProgress is for runs of the given names and numbers of cells, of which so many are done. Call begin before
 // the first of them and close after the last.
 func newGridProgress(w io.Writer, runs []gridRun) *gridProgress {
 	p := &gridProgress{w: w, now: time.Now, runs: runs}
-	done, total := p.cells()
-	p.first = done
+	done, _ := p.cells()
+	for i := range runs {
+		runs[i].worked = float64(runs[i].done) / float64(max(runs[i].cells, 1))
+	}
+	p.first, p.begun = done, p.share()
 	if isTerminal(w) {
-		p.bar = newBar(w, "grid", total)
+		p.bar = newBar(w, "grid", barSteps)
 	}
 	return p
 }
@@ -53,6 +58,16 @@ func (p *gridProgress) cells() (done, total int) {
 		total += r.cells
 	}
 	return done, total
+}
+
+// share is that of all runs' work that is done.
+func (p *gridProgress) share() float64 {
+	done, total := 0.0, 0
+	for _, r := range p.runs {
+		done += r.worked * float64(r.cells)
+		total += r.cells
+	}
+	return done / float64(max(total, 1))
 }
 
 // begin says that the i-th run begins and returns what it reports its progress to.
@@ -73,15 +88,12 @@ func (p *gridProgress) begin(i int) experiment.Progress {
 		text += fmt.Sprintf(", %d of %d cells were done before", r.done, r.cells)
 	}
 	p.say(text)
-	return func(stage string, done, total int) {
+	return func(s experiment.Step) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		r.stage, r.share = stage, 0
-		if total > 0 {
-			r.share = float64(done) / float64(total)
-		}
-		if stage == "methods" {
-			r.done = done
+		r.stage, r.share = s.Stage, s.Share
+		if s.Stage == "methods" {
+			r.done, r.worked = s.Done, s.Share
 		}
 		if now := p.now(); p.bar != nil || now.Sub(p.last) >= logEvery {
 			p.last = now
@@ -135,7 +147,7 @@ func (p *gridProgress) show() {
 		switch {
 		case r.stage == "methods" && p.bar != nil:
 		case r.stage == "methods":
-			at = append(at, fmt.Sprintf("%s %d%%", r.name, 100*r.done/max(r.cells, 1)))
+			at = append(at, fmt.Sprintf("%s %d%%", r.name, int(100*r.worked)))
 		case r.share > 0:
 			at = append(at, fmt.Sprintf("%s %s %.0f%%", r.name, r.stage, 100*r.share))
 		default:
@@ -147,19 +159,20 @@ func (p *gridProgress) show() {
 	}
 	running := strings.Join(at, "; ")
 	if p.bar == nil {
-		text := fmt.Sprintf("grid: %d of %d cells (%d%%)%s", done, total, 100*done/max(total, 1), pace(done-p.first, total-done, p.now().Sub(p.started)))
+		share := p.share()
+		text := fmt.Sprintf("grid: %d of %d cells (%d%%)%s", done, total, int(100*share), pace(done-p.first, share-p.begun, 1-share, p.now().Sub(p.started)))
 		if running != "" {
 			text += " | " + running
 		}
 		fmt.Fprintln(p.w, text)
 		return
 	}
-	description := "grid"
+	description := fmt.Sprintf("grid %d of %d cells", done, total)
 	if running != "" {
 		description += " (" + clip(running) + ")"
 	}
 	p.bar.Describe(description)
-	_ = p.bar.Set(done)
+	_ = p.bar.Set(int(barSteps * p.share()))
 }
 
 // close ends the bar, or says in a log where the work ended.

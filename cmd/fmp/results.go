@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -106,7 +107,9 @@ func newResultsListCommand() *cobra.Command {
 	var filter resultsFilter
 	cmd := &cobra.Command{
 		Use:   "list [DIR]",
-		Short: "List the runs in a folder (default: runs), with one method's figures",
+		Short: "List the runs in a folder (default: runs): date, data set, extractor, methods, one method's figures",
+		Long: `List the runs in a folder and below it: when figures were last written, of which data set and extractor, which methods,
+and, for each partition of the clients and each protocol, the figures of one method (--method).`,
 		Example: `  fmp results list
   fmp results list grids/points --dataset mnist --method CANN --protocol tuned`,
 		Args: rangeArgs(0, 1, "DIR"),
@@ -155,7 +158,7 @@ func newResultsListCommand() *cobra.Command {
 			if r.Records = filter.keep(r.Records); len(r.Records) == 0 && all > 0 {
 				continue
 			}
-			ts, err := report.Tables(r.Records, 0)
+			ts, err := report.Tables(r.Records, r.Manifest)
 			if err != nil {
 				return err
 			}
@@ -165,25 +168,36 @@ func newResultsListCommand() *cobra.Command {
 			return printJSON(cmd.OutOrStdout(), out)
 		}
 		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "run\tfinished\tpartition\tsettings\t%s ACC\tECE\tNLL\n", method)
+		fmt.Fprintf(w, "run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n", method)
 		for _, r := range out {
-			done := fmt.Sprintf("%d/%d", r.Finished, r.Cells)
+			run := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", r.Path, r.Date.Format(time.DateOnly), r.Dataset, r.Extractor, fewMethods(r.Methods))
+			if r.Finished < r.Cells {
+				run += fmt.Sprintf(" (%d of %d cells done)", r.Finished, r.Cells)
+			}
 			shown := false
 			for _, t := range r.Tables {
 				for _, row := range t.Rows {
 					if strings.EqualFold(row.Method, method) {
-						fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", r.Path, done, t.Partition, t.Protocol, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
+						fmt.Fprintf(w, "%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", run, t.Partition, t.Protocol, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
 						shown = true
 					}
 				}
 			}
 			if !shown {
-				fmt.Fprintf(w, "%s\t%s\t\t\t\t\t\n", r.Path, done)
+				fmt.Fprintf(w, "%s\t\t\t\t\t\n", run)
 			}
 		}
 		return w.Flush()
 	}
 	return cmd
+}
+
+// fewMethods names up to three methods, and counts more.
+func fewMethods(names []string) string {
+	if len(names) > 3 {
+		return fmt.Sprintf("%d methods", len(names))
+	}
+	return strings.Join(names, ",")
 }
 
 func newResultsShowCommand() *cobra.Command {
@@ -303,7 +317,7 @@ method, .md and .tex the tables of means.`,
 				return usageError(err)
 			}
 			runs[i] = filter.keep(runs[i])
-			ts, err := report.Tables(runs[i], m.Sizes["classes"])
+			ts, err := report.Tables(runs[i], m)
 			if err != nil {
 				return err
 			}

@@ -114,7 +114,7 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool) (*runOu
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
 	r.keep = keep
-	return r.run(cmd.Context(), cfg, bar.report)
+	return r.run(cmd.Context(), cfg, bar.step)
 }
 
 // runner makes runs with one engine.
@@ -170,7 +170,7 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experi
 		return nil, err
 	}
 	if out.resumed {
-		out.Tables, err = report.Tables(rs, p.Manifest.Sizes["classes"])
+		out.Tables, err = report.Tables(rs, &p.Manifest)
 		return out, err
 	}
 	if err := experiment.Inspect(ctx, p, dir); err != nil {

@@ -106,7 +106,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 	defer eng.Close()
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
-	p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, bar.report)
+	p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, bar.step)
 	if err != nil {
 		return usageError(err)
 	}

@@ -53,7 +53,9 @@ type Manifest struct {
 	Sizes map[string]int `json:"sizes"`
 	// Classes are the names of the classes.
 	Classes []string `json:"classes,omitempty"`
-	// Notes are lines that the reader of the figures should know, such as an untrained model.
+	// Untrained are the kinds of model that were not trained for this data and extractor.
+	Untrained []string `json:"untrained,omitempty"`
+	// Notes are lines that the reader of the figures should know, such as a shipped model that does not fit.
 	Notes []string `json:"notes,omitempty"`
 }
 

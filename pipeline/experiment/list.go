@@ -6,17 +6,25 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 )
 
 // Summary is one run directory in a list.
 type Summary struct {
-	Path     string   `json:"path"`
-	Identity string   `json:"identity"`
-	Dataset  string   `json:"dataset"`
-	Seeds    int      `json:"seeds"`
-	Finished int      `json:"finished"` // cells
-	Cells    int      `json:"cells"`
-	Records  []Record `json:"-"` // of the finished cells
+	Path     string `json:"path"`
+	Identity string `json:"identity"`
+	// Date is when figures were last written.
+	Date    time.Time `json:"date"`
+	Dataset string    `json:"dataset"`
+	// Extractor is the name of its file, or "shipped".
+	Extractor string    `json:"extractor"`
+	Methods   []string  `json:"methods"`
+	Seeds     int       `json:"seeds"`
+	Finished  int       `json:"finished"` // cells
+	Cells     int       `json:"cells"`
+	Records   []Record  `json:"-"` // of the finished cells
+	Manifest  *Manifest `json:"-"`
 }
 
 // maxListDepth bounds how deep below a folder runs are looked for.
@@ -76,7 +84,15 @@ func Summarise(path string) (*Summary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run directory %s: %w", path, err)
 	}
-	s := &Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(), Seeds: c.Seeds, Cells: len(cells)}
+	s := &Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(), Extractor: "shipped", Seeds: c.Seeds, Cells: len(cells), Manifest: m}
+	if name := m.Files["extractor"]; name != "" {
+		s.Extractor = name
+	}
+	for _, name := range []string{RunFile, ResultsFile, JournalFile} {
+		if st, err := os.Stat(filepath.Join(path, name)); err == nil && st.ModTime().After(s.Date) {
+			s.Date = st.ModTime()
+		}
+	}
 	for _, name := range []string{ResultsFile, JournalFile} {
 		rs, err := readRecords(filepath.Join(path, name))
 		if err != nil {
@@ -86,6 +102,11 @@ func Summarise(path string) (*Summary, error) {
 	}
 	s.Records = sortRecords(s.Records, cells)
 	s.Finished = len(s.Records)
+	for _, c := range cells {
+		if !slices.Contains(s.Methods, c.Method) {
+			s.Methods = append(s.Methods, c.Method)
+		}
+	}
 	if _, err := os.Stat(filepath.Join(path, ResultsFile)); err == nil {
 		s.Cells = s.Finished // of an earlier version, which had fewer methods
 	}

@@ -47,7 +47,7 @@ type Prepared struct {
 // ConjugateIsTrained says whether there is a conjugate predictor that is more than the moments of this run's corpus: one that
 // a server can have as well.
 func (p *Prepared) ConjugateIsTrained() bool {
-	return p.Conjugate != nil && p.conjugateFrom != "(untrained)"
+	return p.Conjugate != nil && p.conjugateFrom != untrainedSource
 }
 
 // Close releases the models.
@@ -80,7 +80,7 @@ func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versi
 
 func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress, suffices func(*Data) error) (_ *Prepared, err error) {
 	if progress == nil {
-		progress = func(string, int, int) {}
+		progress = func(Step) {}
 	}
 	c.Suit()
 	l, err := s.load(c, func() (l *loaded, err error) {
@@ -153,6 +153,11 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versi
 	p.Config = c
 	p.Manifest.Files = c.fileNames()
 	p.Manifest.Models = map[string]string{"extractor": x.ModelDigest(), "predictor": pm.Digest, "embedding": em.Digest}
+	for _, f := range []models.Manifest{pm, em, om, cm} {
+		if f.Source == untrainedSource {
+			p.Manifest.Untrained = append(p.Manifest.Untrained, f.Kind)
+		}
+	}
 	if om.Digest != "" {
 		p.Manifest.Models["open"] = om.Digest
 	}
@@ -223,7 +228,7 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 // see turns the images of a data set into feature rows, standardised as those of before where that is given.
 func see(ctx context.Context, c Config, d Dataset, before *featurize.Features, eng engine.Engine, progress Progress) (*loaded, error) {
 	stage := func(name string) func(int, int) {
-		return func(done, total int) { progress(name, done, total) }
+		return func(done, total int) { progress(even(name, done, total)) }
 	}
 	// Images in folders go straight to the model's size.
 	var fit imagefile.Fit
@@ -283,6 +288,9 @@ func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor
 	return extractor.New(eng, m, f, o, ds.Train.Images)
 }
 
+// untrainedSource is the Source of a model that was not trained.
+const untrainedSource = "(untrained)"
+
 // model finds a predictor or an embedding: a file, the shipped one, or an untrained one. A shipped one that
 // was made for another extractor or other classes is passed over, with a note; a file that does not fit is
 // an error.
@@ -297,9 +305,7 @@ func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, 
 				return m, f, nil
 			}
 			p.Manifest.Notes = append(p.Manifest.Notes, fmt.Sprintf("the shipped %s does not fit (%v): an untrained one is used; fmp train %s makes one that does", kind, err, kind))
-		} else if errors.Is(err, fs.ErrNotExist) {
-			p.Manifest.Notes = append(p.Manifest.Notes, fmt.Sprintf("no %s for %s comes with the program: an untrained one is used; fmp train %s makes one", kind, Dataset{Name: dataset}.Label(), kind))
-		} else {
+		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, f, err
 		}
 	default:
@@ -323,7 +329,7 @@ func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, 
 	if err != nil {
 		return nil, f, err
 	}
-	f.Source = "(untrained)"
+	f.Source = untrainedSource
 	f.Digest, err = models.Digest(m)
 	return m, f, err
 }

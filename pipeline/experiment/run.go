@@ -57,9 +57,8 @@ type Tools struct {
 	known *posterior.Corpus // moments of Data.Corpus, for the methods of the run
 }
 
-// Progress hears how far a stage is: done of total steps, counting those of an earlier, interrupted run. It
-// may be called from several goroutines.
-type Progress func(stage string, done, total int)
+// Progress hears how far a stage is. It may be called from several goroutines.
+type Progress func(Step)
 
 // Cells lists the cells of a run in the order of its results: partition, repeat, protocol, method.
 func Cells(c *Config) ([]Cell, error) {
@@ -130,7 +129,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		return nil, err
 	}
 	if progress == nil {
-		progress = func(string, int, int) {}
+		progress = func(Step) {}
 	}
 	threads := c.threads()
 	if tools.known, err = data.known(c); err != nil {
@@ -164,7 +163,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		cells     []Cell
 	}
 	var groups []*group
-	done := 0
+	done, progressed := 0, newWork()
 	for _, p := range c.Partitions() {
 		for r := range c.Seeds {
 			g := &group{partition: p, repeat: r}
@@ -172,8 +171,10 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 				if cell.Partition != p.Name() || cell.Repeat != r {
 					continue
 				}
+				progressed.total[cell.Method]++
 				if dir.Done(cell) {
 					done++
+					progressed.done[cell.Method]++
 				} else {
 					g.cells = append(g.cells, cell)
 				}
@@ -185,7 +186,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 	}
 	workers, inner := tools.Shared.plan(threads, len(groups))
 	var mu sync.Mutex
-	progress("methods", done, len(cells))
+	progress(Step{"methods", done, len(cells), progressed.share()})
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers)
 	do := func(gr *group) error {
@@ -210,12 +211,14 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 			if err != nil {
 				return fmt.Errorf("%s: %w", cell, err)
 			}
-			if err := dir.Add(*r, time.Since(start)); err != nil {
+			took := time.Since(start)
+			if err := dir.Add(*r, took); err != nil {
 				return err
 			}
 			mu.Lock()
 			done++
-			progress("methods", done, len(cells))
+			progressed.time(cell.Method, took)
+			progress(Step{"methods", done, len(cells), progressed.share()})
 			mu.Unlock()
 		}
 		return nil

@@ -194,8 +194,8 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	// Two threads, stopped after five cells, with half a line in the journal, then resumed.
 	c.Engine.Threads = 2
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = execute(t, ctx, c, d, two, func(_ string, done, _ int) {
-		if done >= 5 {
+	_, err = execute(t, ctx, c, d, two, func(s Step) {
+		if s.Done >= 5 {
 			cancel()
 		}
 	})
@@ -215,9 +215,9 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	}
 	var first atomic.Int64
 	first.Store(-1)
-	if _, err := execute(t, t.Context(), c, d, two, func(stage string, done, _ int) {
-		if stage == "methods" {
-			first.CompareAndSwap(-1, int64(done))
+	if _, err := execute(t, t.Context(), c, d, two, func(s Step) {
+		if s.Stage == "methods" {
+			first.CompareAndSwap(-1, int64(s.Done))
 		}
 	}); err != nil {
 		t.Fatal(err)
@@ -236,9 +236,9 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 
 	// A finished run is not run again.
 	calls := 0
-	again, err := execute(t, t.Context(), c, d, two, func(_ string, done, total int) {
-		if calls++; done != total {
-			t.Errorf("a finished run worked on: %d of %d", done, total)
+	again, err := execute(t, t.Context(), c, d, two, func(s Step) {
+		if calls++; s.Done != s.Total || s.Share != 1 {
+			t.Errorf("a finished run worked on: %+v", s)
 		}
 	})
 	if err != nil || len(again) != len(cells) || calls != 1 {

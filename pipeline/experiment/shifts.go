@@ -33,7 +33,7 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		out = append(out, posterior.Shift{Name: name, Severity: severity, Features: rows, Labels: labels})
-		progress("other images", len(out), total)
+		progress(even("other images", len(out), total))
 		return nil
 	}
 	for _, name := range s.Other {

@@ -95,8 +95,11 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 	workers, inner := tools.Shared.plan(threads, len(partitions)*len(methods))
 	out.Choices = make([]Choice, len(partitions)*len(methods))
 	var mu sync.Mutex
-	done := 0
-	progress("tuning", 0, len(out.Choices))
+	done, progressed := 0, newWork()
+	for _, m := range methods {
+		progressed.total[m.Info().Name] = len(partitions)
+	}
+	progress(Step{Stage: "tuning", Total: len(out.Choices)})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
@@ -134,7 +137,8 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 				mu.Lock()
 				defer mu.Unlock()
 				done++
-				progress("tuning", done, len(out.Choices))
+				progressed.time(m.Info().Name, took)
+				progress(Step{"tuning", done, len(out.Choices), progressed.share()})
 				return nil
 			})
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/suggest"
 	"fmp/pipeline/erm"
@@ -263,6 +264,25 @@ type Info struct {
 	Follows string
 	// Conjugate says that the method needs a conjugate predictor, or an open one.
 	Conjugate bool
+	// Draws says that it reads the predictor that draws points; Compresses that it reads the embedding's uploads.
+	Draws, Compresses bool
+}
+
+// Models are the kinds of model that the method reads: of an open form, where the task is in open scope, in place of the closed one.
+func (i *Info) Models(open bool) []string {
+	var out []string
+	if i.Conjugate && open {
+		out = append(out, models.KindOpen)
+	} else if i.Conjugate {
+		out = append(out, models.KindConjugate)
+	}
+	if i.Draws {
+		out = append(out, models.KindPredictor)
+	}
+	if i.Compresses {
+		out = append(out, models.KindEmbedding)
+	}
+	return out
 }
 
 // Param is a tunable setting and the values that are tried first.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image/color"
 	"image/png"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -393,89 +394,150 @@ func (powersOfTwo) Ticks(lo, hi float64) []plot.Tick {
 	return out
 }
 
-// samplesFigure is ECE, NLL and, where it was measured, joint NLL against the number of posterior samples. It is nil where no method has any.
-func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
-	e, n := newPlot("Expected calibration error", "posterior samples S", ""), newPlot("Negative log-likelihood", "posterior samples S", "")
-	joint := newPlot("Joint negative log-likelihood", "posterior samples S", "")
-	hasJoint := false
-	var ticks plot.ConstantTicks
+// sampled is a method's figures by the number of its posterior samples: ECE, NLL and joint NLL, each a line.
+type sampled struct {
+	row   *Row
+	lines [3]plotter.XYs
+}
+
+// bySamples are the methods of a table that have samples, mean over the repeats. joint says whether joint NLL was measured.
+func bySamples(t *Table, rs []experiment.Record) (out []sampled, joint bool) {
 	for i := range t.Rows {
 		row := &t.Rows[i]
 		if row.Control() {
 			continue
 		}
-		type sum struct{ ece, nll, joint, n float64 }
-		at := map[int]*sum{}
+		sums := map[int]*[3]float64{}
+		counts := map[int]float64{}
 		for _, r := range rs {
 			if r.Method != row.Method || r.Partition != t.Partition || r.Protocol != t.Protocol {
 				continue
 			}
 			for _, p := range r.BySamples {
-				if at[p.Samples] == nil {
-					at[p.Samples] = &sum{}
+				if sums[p.Samples] == nil {
+					sums[p.Samples] = &[3]float64{}
 				}
-				s := at[p.Samples]
-				s.ece, s.nll, s.n = s.ece+p.ECE, s.nll+p.NLL, s.n+1
+				s := sums[p.Samples]
+				s[0], s[1] = s[0]+p.ECE, s[1]+p.NLL
 				if p.Joint != nil {
-					hasJoint = true
-					s.joint += p.Joint.Near
+					joint = true
+					s[2] += p.Joint.Near
 				}
+				counts[p.Samples]++
 			}
 		}
-		var sizes []int
-		for k := range at {
-			sizes = append(sizes, k)
-		}
-		slices.Sort(sizes)
-		var ece, nll, together plotter.XYs
-		for _, k := range sizes {
-			s := at[k]
-			ece = append(ece, plotter.XY{X: float64(k), Y: s.ece / s.n})
-			nll = append(nll, plotter.XY{X: float64(k), Y: s.nll / s.n})
-			together = append(together, plotter.XY{X: float64(k), Y: s.joint / s.n})
-		}
-		if len(sizes) < 2 {
+		if len(sums) < 2 {
 			continue
 		}
-		if len(ticks) < len(sizes) {
-			ticks = nil
-			for _, k := range sizes {
-				ticks = append(ticks, plot.Tick{Value: float64(k), Label: fmt.Sprint(k)})
+		m := sampled{row: row}
+		for _, k := range slices.Sorted(maps.Keys(sums)) {
+			for l := range m.lines {
+				m.lines[l] = append(m.lines[l], plotter.XY{X: float64(k), Y: sums[k][l] / counts[k]})
 			}
 		}
-		dashed := row.Group == string(posterior.Centralised)
-		if err := series(e, row, ece, dashed); err != nil {
-			return nil, err
-		}
-		if err := series(n, row, nll, dashed); err != nil {
-			return nil, err
-		}
-		if err := series(joint, row, together, dashed); err != nil {
-			return nil, err
+		out = append(out, m)
+	}
+	return out, joint
+}
+
+// span is the range of methods' lines in the l-th panel.
+func span(ms []sampled, l int) (lo, hi float64) {
+	lo, hi = math.Inf(1), math.Inf(-1)
+	for _, m := range ms {
+		for _, p := range m.lines[l] {
+			lo, hi = math.Min(lo, p.Y), math.Max(hi, p.Y)
 		}
 	}
-	if len(ticks) == 0 {
+	return lo, hi
+}
+
+// apart splits methods into those that can be drawn beside FMP and MP, and others: those that would stretch the range
+// of some panel to more than three times what these two need.
+func apart(ms []sampled, panels int) (near, far []sampled) {
+	of := func(names ...string) (out []sampled) {
+		for _, m := range ms {
+			if slices.Contains(names, m.row.Method) {
+				out = append(out, m)
+			}
+		}
+		return out
+	}
+	core := of("FMP", "MP")
+	if len(core) == 0 {
+		return ms, nil
+	}
+	for _, m := range ms {
+		fits := true
+		for l := range panels {
+			lo, hi := span(core, l)
+			mine, my := span([]sampled{m}, l)
+			fits = fits && math.Max(hi, my)-math.Min(lo, mine) <= 3*(hi-lo)
+		}
+		if fits {
+			near = append(near, m)
+		} else {
+			far = append(far, m)
+		}
+	}
+	return near, far
+}
+
+// samplesFigure is ECE, NLL and, where it was measured, joint NLL against the number of posterior samples: a row of panels for
+// FMP, MP and what lies near them, and one for methods that would flatten them. It is nil where no method has any.
+func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
+	all, joint := bySamples(t, rs)
+	if len(all) == 0 {
 		return nil, nil
 	}
-	plots := []*plot.Plot{e, n}
-	if hasJoint {
-		plots = append(plots, joint)
+	titles := []string{"Expected calibration error", "Negative log-likelihood", "Joint negative log-likelihood"}
+	if !joint {
+		titles = titles[:2]
 	}
-	for _, p := range plots {
-		if p != plots[len(plots)-1] {
-			p.Legend = plot.NewLegend()
+	var ticks plot.ConstantTicks
+	most := plotter.XYs{}
+	for _, m := range all {
+		if len(m.lines[0]) > len(most) {
+			most = m.lines[0]
 		}
-		grid(p, false, true)
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
-		p.X.Max = ticks[len(ticks)-1].Value * 1.1
-		p.X.Min = ticks[0].Value / 1.1
 	}
-	last := plots[len(plots)-1]
-	last.X.Max *= math.Pow(last.X.Max/last.X.Min, 0.45)
-	last.Legend.Top = true
-	return &Figure{Name: "samples-" + t.suffix(), Title: "Calibration against the number of posterior samples",
-		Caption: "The predictions of the first S samples of each method's ensemble, mean over the repeats. Dashed: centralised.",
-		Plots:   [][]*plot.Plot{plots}, Panels: true, Width: vg.Length(len(plots)) * 3.75 * vg.Inch, Height: 3 * vg.Inch}, nil
+	for _, p := range most {
+		ticks = append(ticks, plot.Tick{Value: p.X, Label: fmt.Sprint(p.X)})
+	}
+	near, far := apart(all, len(titles))
+	var plots [][]*plot.Plot
+	lines := 0 // of the longest legend
+	for _, ms := range [][]sampled{near, far} {
+		if len(ms) == 0 {
+			continue
+		}
+		lines = max(lines, len(ms))
+		var row []*plot.Plot
+		for l, title := range titles {
+			p := newPlot(title, "posterior samples S", "")
+			for _, m := range ms {
+				if err := series(p, m.row, m.lines[l], m.row.Group == string(posterior.Centralised)); err != nil {
+					return nil, err
+				}
+			}
+			grid(p, false, true)
+			p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
+			p.X.Min, p.X.Max = ticks[0].Value/1.1, ticks[len(ticks)-1].Value*1.1
+			if l < len(titles)-1 {
+				p.Legend = plot.NewLegend()
+			} else { // room for the legend beside the lines
+				p.X.Max *= math.Pow(p.X.Max/p.X.Min, 0.55)
+				p.Legend.Top = true
+			}
+			row = append(row, p)
+		}
+		plots = append(plots, row)
+	}
+	caption := "The predictions of the first S samples of each method's ensemble, mean over the repeats. Dashed: centralised."
+	if len(plots) > 1 {
+		caption += " Below: methods that would flatten the lines of FMP and MP, on scales of their own."
+	}
+	return &Figure{Name: "samples-" + t.suffix(), Title: "Calibration against the number of posterior samples", Caption: caption,
+		Plots: plots, Panels: true, Width: vg.Length(len(titles)) * 3.75 * vg.Inch, Height: vg.Length(len(plots)) * max(3, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }
 
 // viewFigure is a client's points, its upload and the drawn points in the plane. It is nil without a view.

@@ -8,7 +8,7 @@ import (
 
 var latexEscape = strings.NewReplacer(`\`, `\textbackslash{}`, `&`, `\&`, `%`, `\%`, `$`, `\$`, `#`, `\#`, `_`, `\_`, `{`, `\{`, `}`, `\}`, `~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`)
 
-// LaTeX writes tables for the booktabs package, the best of each group bold.
+// LaTeX writes tables for the booktabs package, the best of each group bold and what is not separable from it.
 func LaTeX(w io.Writer, ts []Table) error {
 	var b strings.Builder
 	b.WriteString("% needs \\usepackage{booktabs}\n")
@@ -34,7 +34,11 @@ func LaTeX(w io.Writer, ts []Table) error {
 				group = r.Group
 				fmt.Fprintf(&b, "\\midrule\n\\multicolumn{%d}{l}{\\emph{%s}} \\\\\n", width, latexEscape.Replace(group))
 			}
-			b.WriteString(latexEscape.Replace(r.label()))
+			label := latexEscape.Replace(r.label())
+			if r.Subject() {
+				label = "\\textbf{" + label + "}"
+			}
+			b.WriteString(label)
 			for _, c := range shown {
 				i := r.interval(c)
 				s := strings.ReplaceAll(mean(*i), "-", "--")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Markdown writes tables as GitHub's Markdown, the best of each group bold.
+// Markdown writes tables as GitHub's Markdown, the best of each group bold and what is not separable from it.
 func Markdown(w io.Writer, ts []Table) error {
 	var b strings.Builder
 	for i, t := range ts {
@@ -33,7 +33,11 @@ func Markdown(w io.Writer, ts []Table) error {
 			if r.Group != group {
 				group, g = r.Group, r.Group
 			}
-			fmt.Fprintf(&b, "| %s | %s |", g, r.label())
+			label := r.label()
+			if r.Subject() {
+				label = "**" + label + "**"
+			}
+			fmt.Fprintf(&b, "| %s | %s |", g, label)
 			for _, c := range shown {
 				s := cell(*r.interval(c), " ± ")
 				if r.best[c] {

@@ -35,6 +35,8 @@ type pageData struct {
 	Facts          []pageFact
 	Notes          []string
 	Level          float64
+	Best           string // what bold says
+	Untrained      string // and what (untrained) does
 }
 
 type pageTable struct {
@@ -57,6 +59,7 @@ type pageGroup struct {
 
 type pageRow struct {
 	Label, Upload, Printed, Value string
+	Subject                       bool
 	Cells                         []pageCell
 }
 
@@ -119,8 +122,11 @@ func inlined(f *Figure) (pageFigure, error) {
 
 // Page writes the self-contained page of a run.
 func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, tuned *experiment.Tuned, costs []experiment.Cost, detail *experiment.Detail, byTable [][]*Figure, whole []*Figure) error {
-	d := pageData{Title: "fmp: " + c.Dataset.Label(), Notes: m.Notes, Level: Level * 100,
+	d := pageData{Title: "fmp: " + c.Dataset.Label(), Notes: m.Notes, Level: Level * 100, Best: bestNote,
 		Summary: fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes.", c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"])}
+	if untrained(ts) {
+		d.Untrained = untrainedNote
+	}
 	for i := range ts {
 		t, err := tableForPage(&ts[i], byTable[i])
 		if err != nil {
@@ -188,11 +194,13 @@ func tableForPage(t *Table, figures []*Figure) (pageTable, error) {
 		out.Headings = append(out.Headings, headings[c])
 	}
 	out.Span = len(shown) + 4
+	group := ""
 	for _, r := range t.Rows {
-		if len(out.Groups) == 0 || out.Groups[len(out.Groups)-1].Name != r.Group {
+		if r.Group != group {
+			group = r.Group
 			out.Groups = append(out.Groups, pageGroup{Name: r.Group})
 		}
-		row := pageRow{Label: r.label(), Upload: byteSize(r.UploadBytes)}
+		row := pageRow{Label: r.label(), Subject: r.Subject(), Upload: byteSize(r.UploadBytes)}
 		if out.Tuned {
 			row.Value = r.setting()
 		}

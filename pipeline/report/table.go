@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -121,15 +122,24 @@ type Row struct {
 	More        map[string]float64 `json:"more,omitempty"`
 	// Printed are the letter's figures where it has them for this data set and partition.
 	Printed *dataset.Figures `json:"printed,omitempty"`
-	// best marks the columns (Column constants) in which no method of the group does better.
+	// Untrained says that a model that the method reads was not trained for this data and extractor.
+	Untrained bool `json:"untrained,omitempty"`
+	// best marks the columns (Column constants) in which the method is the best of its group, or not separable from it by the
+	// interval of their paired difference.
 	best [columns]bool
+	// byRepeat are the figures of each repeat.
+	byRepeat map[int][columns]float64
 }
 
 // Control says whether a method only shows what the clients' data are worth, and competes with none.
 func (r *Row) Control() bool { return r.Method == "PRIOR" }
 
-// Tables sums up records, which are in the order that a run writes them in, over their repeats. classes is C.
-func Tables(rs []experiment.Record, classes int) ([]Table, error) {
+// Subject says whether a row is of the method that the program is for.
+func (r *Row) Subject() bool { return r.Method == "FMP" }
+
+// Tables sums up the records of a run, which are in the order that it writes them in, over their repeats.
+func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
+	classes := m.Sizes["classes"]
 	type key struct{ partition, protocol string }
 	var order []key
 	parts := map[key][]experiment.Record{}
@@ -161,13 +171,18 @@ func Tables(rs []experiment.Record, classes int) ([]Table, error) {
 		for len(part) > 0 {
 			method := part[0].Method
 			var values [columns][]float64
-			row := Row{Method: method, Group: part[0].Group, Param: part[0].Param, Value: part[0].Value, Temperature: part[0].Temperature, More: part[0].More}
+			row := Row{Method: method, Group: part[0].Group, Param: part[0].Param, Value: part[0].Value, Temperature: part[0].Temperature, More: part[0].More, byRepeat: map[int][columns]float64{}}
+			if method, err := posterior.Lookup(method); err == nil { // a run of an earlier version may have others
+				info := method.Info()
+				row.Untrained = slices.ContainsFunc(info.Models(part[0].Diagnostics["open"] == 1), func(kind string) bool { return slices.Contains(m.Untrained, kind) })
+			}
 			n := 0.0
 			part = slices.DeleteFunc(part, func(r experiment.Record) bool {
 				if r.Method != method {
 					return false
 				}
-				for c, v := range measured(&r) {
+				row.byRepeat[r.Repeat] = measured(&r)
+				for c, v := range row.byRepeat[r.Repeat] {
 					if !math.IsNaN(v) {
 						values[c] = append(values[c], v)
 					}
@@ -203,7 +218,9 @@ func Tables(rs []experiment.Record, classes int) ([]Table, error) {
 				r.RawNLL = rawNLL(out, t.Partition, r.Method)
 			}
 		}
-		t.group()
+		if err := t.group(); err != nil {
+			return nil, fmt.Errorf("table of %s: %w", t.Partition, err)
+		}
 	}
 	return out, nil
 }
@@ -240,29 +257,59 @@ func protocolRank(p string) int {
 }
 
 // group brings the rows into the order of the groups and marks the best of each.
-func (t *Table) group() {
+func (t *Table) group() error {
 	rank := map[string]int{string(posterior.Local): 0, string(posterior.Centralised): 1, string(posterior.OneShot): 2, string(posterior.Baseline): 3}
 	slices.SortStableFunc(t.Rows, func(a, b Row) int { return rank[a.Group] - rank[b.Group] })
-	for c := range columns {
-		for i := range t.Rows {
-			r := &t.Rows[i]
-			if r.Control() {
-				continue
-			}
-			rivals, best := 0, true
-			for j := range t.Rows {
-				o := &t.Rows[j]
-				if o.Group != r.Group || o.Control() || i == j {
-					continue
-				}
-				rivals++
-				if o.interval(c).N > 0 && better(c, o.interval(c).Mean, r.interval(c).Mean) {
-					best = false
-				}
-			}
-			r.best[c] = best && rivals > 0 && r.interval(c).N > 0 && c < columnRawNLL
+	groups := map[string][]*Row{}
+	for i := range t.Rows {
+		if r := &t.Rows[i]; !r.Control() {
+			groups[r.Group] = append(groups[r.Group], r)
 		}
 	}
+	for _, rows := range groups {
+		for c := range columnRawNLL {
+			if err := markBest(rows, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// markBest marks, of rows that have rivals, the best one in a column, those that show the same figure, and those whose paired
+// difference to it has an interval that holds zero.
+func markBest(rows []*Row, column int) error {
+	if len(rows) < 2 {
+		return nil
+	}
+	var best *Row
+	for _, r := range rows {
+		if r.interval(column).N > 0 && (best == nil || better(column, r.interval(column).Mean, best.interval(column).Mean)) {
+			best = r
+		}
+	}
+	for _, r := range rows {
+		if r.interval(column).N == 0 {
+			continue
+		}
+		r.best[column] = !better(column, best.interval(column).Mean, r.interval(column).Mean)
+		var mine, its []float64
+		for _, repeat := range slices.Sorted(maps.Keys(r.byRepeat)) {
+			v := r.byRepeat[repeat]
+			if o, ok := best.byRepeat[repeat]; ok && !math.IsNaN(v[column]) && !math.IsNaN(o[column]) {
+				mine, its = append(mine, v[column]), append(its, o[column])
+			}
+		}
+		if len(mine) < 2 { // nothing to judge by
+			continue
+		}
+		d, err := metric.Paired(mine, its, Level)
+		if err != nil {
+			return fmt.Errorf("comparing %s and %s: %w", r.Method, best.Method, err)
+		}
+		r.best[column] = r.best[column] || d.Lo() <= 0 && d.Hi() >= 0
+	}
+	return nil
 }
 
 // better says whether figure a is better than b by more than the figures that are shown.

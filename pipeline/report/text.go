@@ -130,11 +130,25 @@ func byteSize(b float64) string {
 
 // label is a method's name as tables print it.
 func (r *Row) label() string {
-	if r.Control() {
+	switch {
+	case r.Control():
 		return "prior only"
+	case r.Untrained:
+		return r.Method + " (untrained)"
 	}
 	return r.Method
 }
+
+// untrainedNote explains a word of labels.
+const untrainedNote = "(untrained): a model that the method reads was not trained for these images; fmp train makes one."
+
+// untrained says whether some row's label says so.
+func untrained(ts []Table) bool {
+	return slices.ContainsFunc(ts, func(t Table) bool { return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Untrained }) })
+}
+
+// bestNote explains bold figures.
+const bestNote = "Bold: the best of its group, and those whose paired difference from it has an interval that holds zero."
 
 // tuned says whether a table's settings were tuned per method.
 func (t *Table) tuned() bool { return t.Protocol == "tuned" }
@@ -173,14 +187,15 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 		}
 		settings := wide && t.tuned()
 		if say := t.sentence(); say != "" {
-			fmt.Fprintf(&b, "%s\n\n", wrapped(say, 80))
+			fmt.Fprintf(&b, "%s\n\n", wrapped(say, terminal))
 		}
 		fmt.Fprintf(&b, "%s\n", t.title())
-		fmt.Fprintf(&b, "  %-10s", "")
+		labels, gap := t.labels(shown, wide)
+		fmt.Fprintf(&b, "  %-*s", labels, "")
 		for _, c := range shown {
-			fmt.Fprintf(&b, "  %*s", width(c), headings[c])
+			fmt.Fprintf(&b, "%s%*s", gap, width(c), headings[c])
 		}
-		fmt.Fprintf(&b, "  %10s", "upload")
+		fmt.Fprintf(&b, "%s%*s", gap, uploadWidth, "upload")
 		if settings {
 			fmt.Fprintf(&b, "  %28s", "setting")
 		}
@@ -198,7 +213,16 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 				}
 				b.WriteByte('\n')
 			}
-			fmt.Fprintf(&b, "  %-10s", r.label())
+			lead := " "
+			if r.Subject() {
+				lead = ">"
+			}
+			label := r.label()
+			if len(label) > labels { // on a line of its own
+				fmt.Fprintf(&b, "%s %s\n", lead, label)
+				lead, label = " ", ""
+			}
+			b.WriteString(lead + " " + mark(r.Subject(), fmt.Sprintf("%-*s", labels, label), 0))
 			for _, c := range shown {
 				i := r.interval(c)
 				s := mean(*i)
@@ -209,9 +233,9 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 					s += "±" + spread(i.Half)
 				}
 				// The plus-minus sign is two bytes and one column wide; %*s counts runes.
-				b.WriteString("  " + mark(r.best[c], s, width(c)))
+				b.WriteString(gap + mark(r.best[c], s, width(c)))
 			}
-			fmt.Fprintf(&b, "  %10s", byteSize(r.UploadBytes))
+			fmt.Fprintf(&b, "%s%*s", gap, uploadWidth, byteSize(r.UploadBytes))
 			if settings {
 				fmt.Fprintf(&b, "  %28s", r.setting())
 			}
@@ -229,10 +253,13 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	}
 	if len(ts) > 0 && ts[0].Repeats > 1 {
 		fmt.Fprintf(&b, "± is the half-width of the %g%% t-interval over repeats.", Level*100)
-		if bold {
-			b.WriteString(" Bold: best of its group.")
-		}
 		b.WriteByte('\n')
+		if bold {
+			b.WriteString(wrapped(bestNote, terminal) + "\n")
+		}
+	}
+	if untrained(ts) {
+		b.WriteString(wrapped(untrainedNote, terminal) + "\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("printing the table: %w", err)
@@ -240,5 +267,29 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	return nil
 }
 
+// terminal is the columns of a terminal that a table fits into, uploadWidth those of what a client sends.
+const (
+	terminal    = 80
+	uploadWidth = 10
+)
+
 // width is that of a column of figures.
 func width(column int) int { return max(12, len(headings[column])) }
+
+// labels is the width of the column of methods and what stands between columns: closer together where labels are long. Where
+// they are longer still, and only a terminal's columns are there, the longest stand on lines of their own.
+func (t *Table) labels(shown []int, wide bool) (int, string) {
+	longest := 10
+	for _, r := range t.Rows {
+		longest = max(longest, len(r.label()))
+	}
+	figures := 2 + uploadWidth
+	for _, c := range shown {
+		figures += width(c)
+	}
+	gaps := len(shown) + 1
+	if wide || figures+2*gaps+longest <= terminal {
+		return longest, "  "
+	}
+	return max(10, min(longest, terminal-figures-gaps)), " "
+}

@@ -42,7 +42,7 @@ func Write(dir string) ([]Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	ts, err := Tables(rs, m.Sizes["classes"])
+	ts, err := Tables(rs, m)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,76 @@
+package experiment
+
+import "time"
+
+// Step is how far a stage of a run is.
+type Step struct {
+	Stage string
+	// Done of Total steps, counting those of an earlier, interrupted run; Total 0 where the end is not known.
+	Done, Total int
+	// Share is that of the stage's work, in [0, 1]: steps differ in what they cost.
+	Share float64
+}
+
+// even is a step of a stage whose steps cost the same.
+func even(stage string, done, total int) Step {
+	s := Step{Stage: stage, Done: done, Total: total}
+	if total > 0 {
+		s.Share = float64(done) / float64(total)
+	}
+	return s
+}
+
+// usualCost is what a method costs, in fits of one head, before one was timed: on the digits, the default settings, one thread.
+// Others cost 2.
+var usualCost = map[string]float64{
+	"LANN": 20, "LBNN": 90, "LMP": 80, "ANN": 1, "BNN": 45, "MP": 12, "CANN": 1, "CBNN": 80, "CFMP": 20, "FMP": 18, "FMP-ISAB": 9,
+	"PredBayes": 5, "PRIOR": 80, "FMP-named": 9,
+}
+
+// work tells how much of the cells of a run is done, each weighed by what its method costs: by those that were timed, or else by
+// its usual cost, scaled as the timed ones compare with theirs. It is not safe for several goroutines.
+type work struct {
+	done, total map[string]int
+	took        map[string]time.Duration
+	timed       map[string]int
+}
+
+func newWork() *work {
+	return &work{map[string]int{}, map[string]int{}, map[string]time.Duration{}, map[string]int{}}
+}
+
+func (w *work) time(method string, took time.Duration) {
+	w.took[method] += took
+	w.timed[method]++
+	w.done[method]++
+}
+
+// share is that of the work that is done.
+func (w *work) share() float64 {
+	usual := func(method string) float64 {
+		if c := usualCost[method]; c > 0 {
+			return c
+		}
+		return 2
+	}
+	var seconds, expected float64
+	for method, n := range w.timed {
+		seconds += w.took[method].Seconds()
+		expected += float64(n) * usual(method)
+	}
+	var done, all float64
+	for method, n := range w.total {
+		cost := usual(method)
+		if k := w.timed[method]; k > 0 {
+			cost = w.took[method].Seconds() / float64(k)
+		} else if expected > 0 && seconds > 0 {
+			cost *= seconds / expected
+		}
+		done += float64(w.done[method]) * cost
+		all += float64(n) * cost
+	}
+	if all == 0 {
+		return 0
+	}
+	return done / all
+}
