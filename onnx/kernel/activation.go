@@ -50,11 +50,9 @@ func sigmoid(x float64) float64 {
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
 func relu[T number](dst, x []T) {
+	dst = dst[:len(x)]
 	for i, v := range x {
-		if v < 0 { // NaN stays NaN
-			v = 0
-		}
-		dst[i] = v
+		dst[i] = max(v, 0) // NaN stays NaN
 	}
 }
 
@@ -240,6 +238,13 @@ func clipOf[T number]() Kernel {
 			return err
 		}
 		return rowOf(2, func(dst, x []T) {
+			if hasLo && hasHi && lo <= hi { // without branches, as NaN stays NaN
+				dst = dst[:len(x)]
+				for i, v := range x {
+					dst[i] = min(max(v, lo), hi)
+				}
+				return
+			}
 			for i, v := range x {
 				if hasLo && v < lo {
 					v = lo

@@ -84,8 +84,13 @@ func convOf[T floating](win window, group int) Kernel {
 		// One item is one tile of one group of one image, or of a block of images where a plane is small: independent of
 		// all others.
 		tile, block := min(pos, max(tileCols, columnBytes/elem/max(k, 1)/tileCols*tileCols)), 1
+		var left []float32 // every group's weights, copied once for all tiles and images
+		packed := padRows(og) * k
 		if inPanels {
-			times = func(a, b, c matrix[T]) { multiplyAs(a, b, c, true) }
+			left = Scratch[float32](c, group*packed)
+			for g := range group {
+				packLeft(left[g*packed:(g+1)*packed], any(dense(wt[g*og*k:(g+1)*og*k], og, k)).(matrix[float32]))
+			}
 			block = max(1, min(xs[0], tileCols/pos))
 		}
 		tiles, blocks := (pos+tile-1)/tile, (xs[0]+block-1)/block
@@ -101,6 +106,12 @@ func convOf[T floating](win window, group int) Kernel {
 				t, g, n := item%tiles, item/tiles%group, item/tiles/group*block
 				p0, p1 := t*tile, min(pos, (t+1)*tile)
 				weights := dense(wt[g*og*k:(g+1)*og*k], og, k)
+				times := times
+				if inPanels {
+					times = func(a, b, c matrix[T]) {
+						multiplyPacked(left[g*packed:(g+1)*packed], any(a).(matrix[float32]), any(b).(matrix[float32]), any(c).(matrix[float32]))
+					}
+				}
 				if block > 1 { // of which tiles are whole planes
 					images := min(block, xs[0]-n)
 					cols := images * pos
@@ -195,13 +206,7 @@ func columns[T floating](col []T, cols int, x []T, channels int, in, out []int, 
 					line(seg, plane[off:off+in[last]], base[last]*w.stride[last]+shift, w.stride[last])
 				}
 				p += run
-				base[last] = 0
-				for k := last - 1; k >= 0; k-- {
-					if base[k]++; base[k] < out[k] {
-						break
-					}
-					base[k] = 0
-				}
+				next(base, out)
 			}
 		}
 	}
@@ -217,6 +222,10 @@ func columnsOfPlanes[T floating](col []T, cols int, x []T, channels int, in, out
 			for j := range w.size[1] {
 				row := col[at : at+p1-p0]
 				at += cols
+				if step == 1 && w.stride[0] == 1 && out[1] == width {
+					shifted(row, plane, p0, out[1], i*w.dilation[0]-w.begin[0], j*w.dilation[1]-w.begin[1])
+					continue
+				}
 				// Along a line of the output, positions lo <= p < hi read what is inside.
 				shift := j*w.dilation[1] - w.begin[1]
 				lo := max(0, (step-1-shift)/step)
@@ -253,6 +262,35 @@ func columnsOfPlanes[T floating](col []T, cols int, x []T, channels int, in, out
 	}
 }
 
+// shifted copies a plane of lines of such a width, moved by so many lines and columns, from position p0 on; zeros come in at its
+// ends. It is one copy of all lines, whose ends are cleared after.
+func shifted[T floating](dst, plane []T, p0, width, lines, columns int) {
+	from := p0 + lines*width + columns // where dst[0] lies in the plane
+	skip := min(max(-from, 0), len(dst))
+	n := skip
+	if at := from + skip; skip < len(dst) && at < len(plane) {
+		n += copy(dst[skip:], plane[at:])
+	}
+	clear(dst[:skip])
+	clear(dst[n:])
+	// Lines above and below the plane hold what columns moved there.
+	above, below := -lines*width-p0, len(plane)-lines*width-p0
+	clear(dst[:min(max(above, 0), len(dst))])
+	clear(dst[min(max(below, 0), len(dst)):])
+	if columns == 0 {
+		return
+	}
+	a, b := 0, min(-columns, width) // columns of a line that are not there
+	if columns > 0 {
+		a, b = max(width-columns, 0), width
+	}
+	for line := -(p0 % width); line < len(dst); line += width {
+		for i := max(line+a, 0); i < min(line+b, len(dst)); i++ {
+			dst[i] = 0
+		}
+	}
+}
+
 // line copies src[at], src[at+step], ... to dst, zeros where that is outside src.
 func line[T floating](dst, src []T, at, step int) {
 	i := 0
@@ -277,6 +315,18 @@ func line[T floating](dst, src []T, at, step int) {
 	clear(dst[n:])
 }
 
+// next moves coordinates to the beginning of the next line.
+func next(at, shape []int) {
+	last := len(shape) - 1
+	at[last] = 0
+	for k := last - 1; k >= 0; k-- {
+		if at[k]++; at[k] < shape[k] {
+			return
+		}
+		at[k] = 0
+	}
+}
+
 // unravel writes the coordinates of the i-th position of a shape, in row-major order.
 func unravel(at []int, i int, shape []int) {
 	for k := len(shape) - 1; k >= 0; k-- {
@@ -291,8 +341,8 @@ func slide[T floating](dst, x, weights []T, in, out []int, w window, p0 int) {
 	tap, base := make([]int, len(in)), make([]int, len(in))
 	for t, v := range weights {
 		unravel(tap, t, w.size)
+		unravel(base, p0, out)
 		for p := 0; p < len(dst); {
-			unravel(base, p0+p, out)
 			run := min(out[last]-base[last], len(dst)-p)
 			off, inside := 0, true
 			for k := 0; k < last; k++ {
@@ -305,15 +355,31 @@ func slide[T floating](dst, x, weights []T, in, out []int, w window, p0 int) {
 			}
 			if inside {
 				at := base[last]*w.stride[last] - w.begin[last] + tap[last]*w.dilation[last]
-				step, src := w.stride[last], x[off:off+in[last]]
-				for j := p; j < p+run; j++ {
-					if at >= 0 && at < len(src) {
-						dst[j] += v * src[at]
-					}
-					at += step
-				}
+				slideLine(dst[p:p+run], x[off:off+in[last]], v, at, w.stride[last])
 			}
 			p += run
+			next(base, out)
 		}
+	}
+}
+
+// slideLine adds v src[at], v src[at+step], ... to dst, nothing where that is outside src.
+func slideLine[T floating](dst, src []T, v T, at, step int) {
+	skip := 0
+	if at < 0 {
+		skip = (step - 1 - at) / step
+	}
+	if at += skip * step; skip >= len(dst) || at >= len(src) {
+		return
+	}
+	dst, src = dst[skip:], src[at:]
+	if step == 1 {
+		for i, x := range src[:min(len(src), len(dst))] {
+			dst[i] += v * x
+		}
+		return
+	}
+	for i := range min(len(dst), (len(src)+step-1)/step) {
+		dst[i] += v * src[i*step]
 	}
 }

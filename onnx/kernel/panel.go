@@ -4,13 +4,14 @@ import "sync"
 
 // A float32 matrix product the size of which is worth it is done in panels, as Goto and van de Geijn describe ("Anatomy of
 // high-performance matrix multiplication", 2008): the blocks of a and b that are in use are copied to lie in the order in which they
-// are read, and the innermost loop ([panelKernel]: AVX2 on amd64, NEON on arm64, Go elsewhere) keeps panelRows x panelCols sums in
-// registers. Every sum runs over the inner axis in its order, beginning with what c holds, so that it does not depend on how
-// a product is cut into parts.
+// are read, and the innermost loop ([panelKernel]: AVX-512 or AVX2 on amd64 as the processor has it, NEON on arm64, Go
+// elsewhere) keeps panelRows x panelCols sums in registers. Every sum runs over the inner axis in its order, beginning with what
+// c holds, so that it does not depend on how a product is cut into parts.
 const (
-	panelDepth = 256 // inner axis of a block: panelRows x panelDepth of a fits the first-level cache
-	panelWidth = 256 // columns of a block: panelDepth x panelWidth of b fits the second
-	panelLeast = 8   // fewer rows, columns or inner elements are not worth copying
+	panelHeight = 256 // rows of a block
+	panelDepth  = 256 // inner axis of a block: panelRows x panelDepth of a fits the first-level cache
+	panelWidth  = 256 // columns of a block: panelDepth x panelWidth of b fits the second
+	panelLeast  = 8   // fewer rows, columns or inner elements are not worth copying
 )
 
 // panels says whether a product of such a size is done in panels. It is asked of the whole product, never of parts of it.
@@ -20,44 +21,75 @@ func panels(m, n, k int) bool {
 
 // packs is memory for the copies.
 type packs struct {
-	a []float32 // [depth, panelRows]
+	a []float32 // [rows / panelRows, depth, panelRows]
 	b []float32 // [columns / panelCols, depth, panelCols]
 	c []float32 // [panelRows, panelCols], for tiles at the edges
 }
 
 var packPool = sync.Pool{New: func() any {
-	return &packs{a: make([]float32, panelDepth*panelRows), b: make([]float32, panelDepth*panelWidth), c: make([]float32, panelRows*panelCols)}
+	return &packs{a: make([]float32, panelDepth*panelHeight), b: make([]float32, panelDepth*panelWidth), c: make([]float32, panelRows*panelCols)}
 }}
 
 // multiplyPanels is multiply in panels, for any numbers: nothing is skipped.
-func multiplyPanels(a, b, c matrix[float32]) {
+func multiplyPanels(a, b, c matrix[float32]) { multiplyPacked(nil, a, b, c) }
+
+// packLeft copies a to dst, of packedLen numbers, for every product that a is the left operand of.
+func packLeft(dst []float32, a matrix[float32]) {
+	high := padRows(a.rows)
+	for l := 0; l < a.cols; l += panelDepth {
+		d := min(panelDepth, a.cols-l)
+		for r := 0; r < a.rows; r += panelRows {
+			packRows(dst[high*l+r*d:][:panelRows*d], a.part(r, l, min(panelRows, a.rows-r), d))
+		}
+	}
+}
+
+func padRows(rows int) int { return (rows + panelRows - 1) / panelRows * panelRows }
+
+// multiplyPacked is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it goes.
+func multiplyPacked(left []float32, a, b, c matrix[float32]) {
 	m, n, k := a.rows, b.cols, a.cols
 	p := packPool.Get().(*packs)
 	defer packPool.Put(p)
-	for j := 0; j < n; j += panelWidth {
-		w := min(panelWidth, n-j)
-		for l := 0; l < k; l += panelDepth {
-			d := min(panelDepth, k-l)
-			packColumns(p.b, b.part(l, j, d, w))
-			for i := 0; i < m; i += panelRows {
-				h := min(panelRows, m-i)
-				packRows(p.a, a.part(i, l, h, d))
-				for q := 0; q < w; q += panelCols {
-					v := min(panelCols, w-q)
-					tile := c.part(i, j+q, h, v)
-					bp := p.b[q*d : (q+panelCols)*d]
-					if h == panelRows && v == panelCols {
-						panelKernel(d, p.a[:d*panelRows], bp, tile.data, tile.stride)
-						continue
-					}
-					for r := range h {
-						copy(p.c[r*panelCols:], tile.data[r*tile.stride:r*tile.stride+v])
-					}
-					panelKernel(d, p.a[:d*panelRows], bp, p.c, panelCols)
-					for r := range h {
-						copy(tile.data[r*tile.stride:r*tile.stride+v], p.c[r*panelCols:])
-					}
-				}
+	high := padRows(m)
+	for l := 0; l < k; l += panelDepth {
+		d := min(panelDepth, k-l)
+		for i := 0; i < m; i += panelHeight {
+			h := min(panelHeight, m-i)
+			at := p.a[:padRows(h)*d]
+			if left != nil {
+				at = left[high*l+i*d:][:len(at)]
+			} else {
+				packLeft(at, a.part(i, l, h, d))
+			}
+			for j := 0; j < n; j += panelWidth {
+				w := min(panelWidth, n-j)
+				packColumns(p.b, b.part(l, j, d, w))
+				p.block(at, d, c.part(i, j, h, w))
+			}
+		}
+	}
+}
+
+// block adds the product of the copies, left and p.b, over d elements of the inner axis, to c.
+func (p *packs) block(left []float32, d int, c matrix[float32]) {
+	for i := 0; i < c.rows; i += panelRows {
+		h := min(panelRows, c.rows-i)
+		a := left[i*d : (i+panelRows)*d]
+		for q := 0; q < c.cols; q += panelCols {
+			v := min(panelCols, c.cols-q)
+			tile := c.part(i, q, h, v)
+			b := p.b[q*d : (q+panelCols)*d]
+			if h == panelRows && v == panelCols {
+				panelKernel(d, a, b, tile.data, tile.stride, v)
+				continue
+			}
+			for r := range h {
+				copy(p.c[r*panelCols:], tile.data[r*tile.stride:r*tile.stride+v])
+			}
+			panelKernel(d, a, b, p.c, panelCols, v)
+			for r := range h {
+				copy(tile.data[r*tile.stride:r*tile.stride+v], p.c[r*panelCols:])
 			}
 		}
 	}
@@ -73,6 +105,9 @@ func packRows(dst []float32, a matrix[float32]) {
 			for l, at := 0, r; l < d; l, at = l+1, at+panelRows {
 				dst[at] = 0
 			}
+		case r == 0 && a.rows == panelRows && !a.trans && panelRows == 8:
+			packEight(dst, a)
+			return
 		case a.trans:
 			for l, at, from := 0, r, r; l < d; l, at, from = l+1, at+panelRows, from+a.stride {
 				dst[at] = a.data[from]
@@ -84,6 +119,17 @@ func packRows(dst []float32, a matrix[float32]) {
 				at += panelRows
 			}
 		}
+	}
+}
+
+// packEight is packRows of eight rows.
+func packEight(dst []float32, a matrix[float32]) {
+	row := func(r int) []float32 { return a.data[r*a.stride:][:a.cols] }
+	r0, r1, r2, r3, r4, r5, r6, r7 := row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)
+	for l := range r0 {
+		to := (*[8]float32)(dst[8*l:])
+		to[0], to[1], to[2], to[3] = r0[l], r1[l], r2[l], r3[l]
+		to[4], to[5], to[6], to[7] = r4[l], r5[l], r6[l], r7[l]
 	}
 }
 

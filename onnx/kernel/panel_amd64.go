@@ -2,17 +2,35 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-const panelRows, panelCols = 6, 16
+const panelRows, panelCols = 8, 32
 
-var havePanels = cpu.X86.HasAVX2 && cpu.X86.HasFMA
+var (
+	havePanels = cpu.X86.HasAVX2 && cpu.X86.HasFMA
+	haveAVX512 = cpu.X86.HasAVX512F && havePanels
+)
 
-// panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with a stride.
-func panelKernel(k int, a, b, c []float32, stride int) {
-	_, _, _ = a[k*panelRows-1], b[k*panelCols-1], c[(panelRows-1)*stride+panelCols-1]
-	panel6x16(k, &a[0], &b[0], &c[0], stride)
+// panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with a stride, of which the first
+// w are wanted. The sums are the same to the bit with either instruction set.
+func panelKernel(k int, a, b, c []float32, stride, w int) {
+	_, _, _ = a[k*panelRows-1], b[k*panelCols-1], c[(panelRows-1)*stride+min(w+15, panelCols)/16*16-1]
+	switch {
+	case haveAVX512 && w > 16:
+		panel8x32(k, &a[0], &b[0], &c[0], stride)
+	case haveAVX512:
+		panel8x16(k, &a[0], &b[0], &c[0], stride)
+	default:
+		for j := 0; j < w; j += 16 {
+			panel4x16(k, &a[0], &b[j], &c[j], stride)
+			panel4x16(k, &a[4], &b[j], &c[4*stride+j], stride)
+		}
+	}
 }
 
-// panel6x16 needs AVX2 and FMA, and k of at least 1.
-//
 //go:noescape
-func panel6x16(k int, a, b, c *float32, stride int)
+func panel8x32(k int, a, b, c *float32, stride int)
+
+//go:noescape
+func panel8x16(k int, a, b, c *float32, stride int)
+
+//go:noescape
+func panel4x16(k int, a, b, c *float32, stride int)

@@ -6,7 +6,7 @@ const panelRows, panelCols = 4, 16
 const havePanels = true
 
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with a stride.
-func panelKernel(k int, a, b, c []float32, stride int) {
+func panelKernel(k int, a, b, c []float32, stride, _ int) {
 	_, _, _ = a[k*panelRows-1], b[k*panelCols-1], c[(panelRows-1)*stride+panelCols-1]
 	panel4x16(k, &a[0], &b[0], &c[0], stride)
 }

@@ -7,4 +7,4 @@ const panelRows, panelCols = 4, 4
 const havePanels = true
 
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with a stride.
-func panelKernel(k int, a, b, c []float32, stride int) { panelGo(k, a, b, c, stride) }
+func panelKernel(k int, a, b, c []float32, stride, _ int) { panelGo(k, a, b, c, stride) }

@@ -226,3 +226,56 @@ func TestConvByDefinition(t *testing.T) {
 		}
 	}
 }
+
+// Columns are what the definition says of every tap and position, for any part of the output.
+func TestColumns(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 400 {
+		in := []int{1 + r.IntN(6), 1 + r.IntN(6)}
+		pair := func(low, n int) []int { return []int{low + r.IntN(n), low + r.IntN(n)} }
+		w := window{autoPad: "NOTSET", size: pair(1, 4), stride: pair(1, 2), dilation: pair(1, 2), begin: pair(0, 4), end: pair(0, 4)}
+		w, out, err := w.fit(in)
+		if err != nil {
+			continue // the window is larger than the input
+		}
+		const channels = 2
+		x := laid(r, channels, in[0]*in[1], false)
+		x.stride = x.cols
+		pos, q := out[0]*out[1], w.size[0]*w.size[1]
+		p0 := r.IntN(pos)
+		p1 := p0 + 1 + r.IntN(pos-p0)
+		col := make([]float32, channels*q*(p1-p0))
+		for i := range col {
+			col[i] = 7
+		}
+		columns(col, p1-p0, x.data[:channels*x.cols], channels, in, out, w, p0, p1)
+		for i, got := range col {
+			c, tap, p := i/(p1-p0)/q, i/(p1-p0)%q, p0+i%(p1-p0)
+			y := p/out[1]*w.stride[0] - w.begin[0] + tap/w.size[1]*w.dilation[0]
+			z := p%out[1]*w.stride[1] - w.begin[1] + tap%w.size[1]*w.dilation[1]
+			want := float32(0)
+			if y >= 0 && y < in[0] && z >= 0 && z < in[1] {
+				want = x.data[c*in[0]*in[1]+y*in[1]+z]
+			}
+			if got != want {
+				t.Fatalf("input %v, %+v, positions %d to %d: channel %d, tap %d, position %d is %v, want %v", in, w, p0, p1, c, tap, p, got, want)
+			}
+		}
+	}
+}
+
+// AVX-512 and AVX2 give the same bits.
+func TestPanelsOnEitherInstructionSet(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	a, b := laid(r, 21, 300, false), laid(r, 300, 75, false)
+	first := dense(make([]float32, 21*75), 21, 75)
+	multiplyPanels(a, b, first)
+	if !narrower(t) {
+		t.Skip("this processor has one instruction set")
+	}
+	second := dense(make([]float32, 21*75), 21, 75)
+	multiplyPanels(a, b, second)
+	if !slices.Equal(first.data, second.data) {
+		t.Error("the products differ")
+	}
+}

@@ -52,12 +52,16 @@ func Works() []Work {
 	for _, n := range []int{100, 300, 1000} {
 		works = append(works, Work{fmt.Sprintf("one fit, %d points", n), func(ctx context.Context, b *Bench) ([]Contender, error) { return fits(ctx, b, "fit", n, 0, 1) }})
 	}
-	return append(works,
+	works = append(works,
 		Work{"80 heads, 100 pooled + 200 drawn points", func(ctx context.Context, b *Bench) ([]Contender, error) {
 			return fits(ctx, b, "heads", 100, 200, 80)
 		}},
 		Work{"10,000 points predicted by 200 heads", predictions},
 	)
+	for _, n := range nets() {
+		works = append(works, Work{n.name, engines(n)})
+	}
+	return works
 }
 
 // Measure is [Measure] of a work's contenders.
