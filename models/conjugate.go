@@ -93,14 +93,19 @@ func (c ConjugateConfig) checkValues(values map[string]*onnx.Tensor) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	for name, shape := range c.shapes() {
+	return checkShapes("conjugate predictor", c.shapes(), values)
+}
+
+// checkShapes says whether the parameters of a model are there, of their shapes and finite.
+func checkShapes(model string, shapes map[string][]int, values map[string]*onnx.Tensor) error {
+	for name, shape := range shapes {
 		t := values[name]
 		if t == nil || t.DType != onnx.Float32 || !slices.Equal(t.Shape, shape) {
-			return fmt.Errorf("conjugate predictor: parameter %q is %v; want float32 %v", name, t, shape)
+			return fmt.Errorf("%s: parameter %q is %v; want float32 %v", model, name, t, shape)
 		}
 		for i, v := range t.F32() {
 			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-				return fmt.Errorf("conjugate predictor: element %d of parameter %q is %v; want finite numbers", i, name, v)
+				return fmt.Errorf("%s: element %d of parameter %q is %v; want finite numbers", model, i, name, v)
 			}
 		}
 	}
@@ -196,25 +201,11 @@ func ConjugatePart(m *onnx.Model, outputs ...string) (*onnx.Model, error) {
 	if _, _, err := ConjugateValues(m); err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
 	}
-	part := onnx.Clone(m)
-	g := part.Graph
-	g.Outputs = nil
-	for _, name := range outputs {
-		v, ok := m.Graph.Output(name)
-		if !ok {
-			return nil, fmt.Errorf("conjugate predictor: the model has no output %q; make it anew with fmp train conjugate", name)
-		}
-		g.Outputs = append(g.Outputs, v)
+	part, err := cut(m, outputs...)
+	if err != nil {
+		return nil, fmt.Errorf("conjugate predictor: %w; make it anew with fmp train conjugate", err)
 	}
-	pass.RemoveUnused(g)
-	read := map[string]bool{}
-	for _, n := range g.Nodes {
-		for _, in := range n.Inputs {
-			read[in] = true
-		}
-	}
-	g.Inputs = slices.DeleteFunc(g.Inputs, func(v onnx.ValueInfo) bool { return !read[v.Name] })
-	return part, check.Model(part)
+	return part, nil
 }
 
 // ConjugateIntervals is the part that makes coordinates and intervals of class probabilities, for one round: features [n, dx] ->
@@ -366,12 +357,19 @@ func (g conjugate) client() {
 	b := g.b
 	points := b.Input("client_points", onnx.Float32, "clients", "m", g.Dx+g.C)
 	weights := b.Input("client_weights", onnx.Float32, "clients", "m")
-	labels := b.Mul(b.Slice(points, 2, g.Dx, g.Dx+g.C), b.Unsqueeze(weights, 2))
-	mass, mean := g.classMeans(g.phi(b.Slice(points, 2, 0, g.Dx)), labels)
-	names := b.Op("Expand", []build.Ref{b.Const(g.eye()), b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(g.C))})
+	mean, mass, names := g.means(points, weights)
 	b.Output(ConjCompressed, b.Concat(2, g.coordinates(mean), names))
 	b.Output(ConjCompressedPhi, b.Concat(2, mean, names))
 	b.Output(ConjMasses, mass)
+}
+
+// means are the class means of phi [clients, C, dx], masses [clients, C] and labels [clients, C, C] of clients' points.
+func (g conjugate) means(points, weights build.Ref) (mean, mass, names build.Ref) {
+	b := g.b
+	labels := b.Mul(b.Slice(points, 2, g.Dx, g.Dx+g.C), b.Unsqueeze(weights, 2))
+	mass, mean = g.classMeans(g.phi(b.Slice(points, 2, 0, g.Dx)), labels)
+	names = b.Op("Expand", []build.Ref{b.Const(g.eye()), b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(g.C))})
+	return mean, mass, names
 }
 
 func (g conjugate) eye() *onnx.Tensor {
@@ -535,16 +533,21 @@ func (l ConjugateLoss) Model() (*onnx.Model, []string, error) {
 	p := g.posterior(l.Set, mass, g.coordinates(mean))
 	w, bias := g.head(l.Set, p, g.sample(l.Set, p, latent))
 	z := g.logits(b.MatMul(g.coordinates(g.phi(targets)), g.refs[ConjMetric]), w, bias)
+	g.scores(z, truth, batches, l.Samples, l.Joint, g.refs[l.Set+ConjO1], g.refs[l.Set+ConjO2])
+	m, err := b.Model()
+	return m, params, err
+}
+
+// scores adds the outputs nll, joint and loss, which has a penalty on o1 and o2, of logits z [T, S, h, C].
+func (g conjugate) scores(z, truth, batches build.Ref, samples, joint int, o1, o2 build.Ref) {
+	b := g.b
 	lp := b.ReduceSum(b.Mul(b.Op("LogSoftmax", []build.Ref{z}, onnx.IntAttr("axis", 3)), b.Unsqueeze(truth, 1)), false, 3) // [T, S, h]
 	score := func(lp build.Ref, points int) build.Ref {
 		mix := b.Op("ReduceLogSumExp", []build.Ref{lp}, onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 0))
-		return b.Mul(b.F32(-1/float32(points)), b.Sub(b.ReduceMean(mix, false, 0, 1), b.F32(float32(math.Log(float64(l.Samples))))))
+		return b.Mul(b.F32(-1/float32(points)), b.Sub(b.ReduceMean(mix, false, 0, 1), b.F32(float32(math.Log(float64(samples))))))
 	}
-	nll, joint := score(lp, 1), score(b.MatMul(lp, batches), l.Joint)
-	o1, o2 := g.refs[l.Set+ConjO1], g.refs[l.Set+ConjO2]
-	b.Output("loss", b.Add(b.Add(nll, joint), b.Mul(b.F32(0.01), b.Add(b.Mul(o1, o1), b.Mul(o2, o2)))))
+	nll, all := score(lp, 1), score(b.MatMul(lp, batches), joint)
+	b.Output("loss", b.Add(b.Add(nll, all), b.Mul(b.F32(0.01), b.Add(b.Mul(o1, o1), b.Mul(o2, o2)))))
 	b.Output("nll", nll)
-	b.Output("joint", joint)
-	m, err := b.Model()
-	return m, params, err
+	b.Output("joint", all)
 }

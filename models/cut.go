@@ -121,3 +121,26 @@ func FeatureGraph(m *onnx.Model, f Manifest) (*onnx.Model, error) {
 	}
 	return out, check.Model(out)
 }
+
+// cut is what the named outputs of a model need of it.
+func cut(m *onnx.Model, outputs ...string) (*onnx.Model, error) {
+	part := onnx.Clone(m)
+	g := part.Graph
+	g.Outputs = nil
+	for _, name := range outputs {
+		v, ok := m.Graph.Output(name)
+		if !ok {
+			return nil, fmt.Errorf("the model has no output %q", name)
+		}
+		g.Outputs = append(g.Outputs, v)
+	}
+	pass.RemoveUnused(g)
+	read := map[string]bool{}
+	for _, n := range g.Nodes {
+		for _, in := range n.Inputs {
+			read[in] = true
+		}
+	}
+	g.Inputs = slices.DeleteFunc(g.Inputs, func(v onnx.ValueInfo) bool { return !read[v.Name] })
+	return part, check.Model(part)
+}

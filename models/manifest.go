@@ -24,10 +24,11 @@ const (
 	KindClassifier = "classifier"
 	KindOpen       = "open"
 	KindConjugate  = "conjugate"
+	KindPrivate    = "private"
 )
 
 // kinds lists the Kind constants.
-var kinds = []string{KindExtractor, KindPredictor, KindEmbedding, KindClient, KindClassifier, KindOpen, KindConjugate}
+var kinds = []string{KindExtractor, KindPredictor, KindEmbedding, KindClient, KindClassifier, KindOpen, KindConjugate, KindPrivate}
 
 // Manifest is what a model file says of itself in its metadata properties, each under "fmp." and the name
 // given here. A zero field is not written.
@@ -45,6 +46,9 @@ type Manifest struct {
 	// K (k) is the numbers of an uploaded or drawn point, where they are not the dx features: a conjugate predictor's
 	// coordinates.
 	K int
+	// Clip (clip) is the norm that points are clipped to, one by one, before a client sums them for a private round; 0 for models of
+	// other rounds.
+	Clip float64
 	// ClassMeans (class_means) says of an embedding or a client graph that its points are the means of classes, one a class,
 	// of mass 0 where the client has none of it.
 	ClassMeans bool
@@ -97,6 +101,9 @@ func (f Manifest) Write(m *onnx.Model) error {
 	}
 	if f.L2 != 0 {
 		put("l2", strconv.FormatFloat(f.L2, 'g', -1, 64))
+	}
+	if f.Clip != 0 {
+		put("clip", strconv.FormatFloat(f.Clip, 'g', -1, 64))
 	}
 	if f.ClassMeans {
 		put("class_means", "true")
@@ -153,10 +160,12 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 		}
 		*n.at = v
 	}
-	if s := get("l2"); s != "" {
-		var err error
-		if f.L2, err = strconv.ParseFloat(s, 64); err != nil || !(f.L2 > 0) || math.IsInf(f.L2, 0) {
-			return Manifest{}, fmt.Errorf("manifest: %sl2 is %q; want a number above 0", keyPrefix, s)
+	for key, at := range map[string]*float64{"l2": &f.L2, "clip": &f.Clip} {
+		if s := get(key); s != "" {
+			var err error
+			if *at, err = strconv.ParseFloat(s, 64); err != nil || !(*at > 0) || math.IsInf(*at, 0) {
+				return Manifest{}, fmt.Errorf("manifest: %s%s is %q; want a number above 0", keyPrefix, key, s)
+			}
 		}
 	}
 	switch s := get("class_means"); s {

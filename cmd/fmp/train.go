@@ -37,7 +37,7 @@ A training that was stopped goes on where it was when the same command is given 
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(), newTrainOpenCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
+	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(), newTrainPrivateCommand(), newTrainOpenCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
 	return cmd
 }
 

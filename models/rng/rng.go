@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math/rand/v2"
 )
 
@@ -30,4 +31,18 @@ func Normal(r *rand.Rand, dst []float32) {
 	for i := range dst {
 		dst[i] = float32(r.NormFloat64())
 	}
+}
+
+// Bytes is a stream as an io.Reader, for what takes its randomness as bytes.
+func Bytes(r *rand.Rand) io.Reader { return bytes{r} }
+
+type bytes struct{ r *rand.Rand }
+
+func (b bytes) Read(p []byte) (int, error) {
+	for i := 0; i < len(p); i += 8 {
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], b.r.Uint64())
+		copy(p[i:], word[:])
+	}
+	return len(p), nil
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"fmp/featurize/dataset"
+	"fmp/pipeline/privacy"
 )
 
 // Config holds every setting of a run. Its tags state each once, and defaults, checks, flags, shell completion, `fmp config`
@@ -31,6 +32,7 @@ type Config struct {
 	Predictor  Predictor  `yaml:"predictor" json:"predictor"`
 	Embedding  Embedding  `yaml:"embedding" json:"embedding"`
 	Open       OpenModel  `yaml:"open" json:"open"`
+	Privacy    Privacy    `yaml:"privacy" json:"privacy,omitzero"`
 	ERM        ERM        `yaml:"erm" json:"erm"`
 	Posterior  Posterior  `yaml:"posterior" json:"posterior"`
 	Protocol   string     `yaml:"protocol" json:"protocol" default:"shared" allowed:"shared|tuned|both" doc:"one L2 for all methods, or each method's own setting and temperature chosen on the corpus by NLL"`
@@ -130,6 +132,24 @@ type Embedding struct {
 // OpenModel is the predictor of tasks on classes that the corpus lacks.
 type OpenModel struct {
 	Model string `yaml:"model" json:"model" default:"default" allowed:"default|untrained|none|FILE" doc:"ONNX file of the open predictor; default: the shipped one of the corpus's data set, else untrained: the moments of the corpus, and scalars as training starts with"`
+}
+
+// Privacy says what a private round may give away. Its methods, FMP-DP, FMP-DP-plugin and FedPFT-DP, run where Epsilon is above 0.
+type Privacy struct {
+	Epsilon  float64 `yaml:"epsilon" json:"epsilon" default:"0" allowed:"0|0.01..20" doc:"epsilon of private rounds: what one unit can change, as a log likelihood ratio; 0 for none"`
+	Delta    float64 `yaml:"delta" json:"delta" default:"1e-5" allowed:"1e-12..1e-2" doc:"delta of private rounds: the probability with which epsilon does not hold"`
+	Unit     string  `yaml:"unit" json:"unit" default:"example" allowed:"example|client" doc:"what is protected: one image, or all of a client's"`
+	Relation string  `yaml:"relation" json:"relation" default:"add-remove" allowed:"add-remove|replace-one" doc:"how data that are to look alike differ"`
+	Noise    string  `yaml:"noise" json:"noise" default:"trusted" allowed:"trusted|two-servers|local" doc:"who adds the noise: the server once, each of two servers, or every client"`
+	Model    string  `yaml:"model" json:"model" default:"default" allowed:"default|FILE" doc:"ONNX file of the private predictor; default: the shipped one of the corpus's data set"`
+}
+
+// budget is the settings for clients of so many points; nil where there is no private round.
+func (p *Privacy) budget(points int) *privacy.Budget {
+	if p.Epsilon == 0 {
+		return nil
+	}
+	return &privacy.Budget{Epsilon: p.Epsilon, Delta: p.Delta, Unit: p.Unit, Relation: p.Relation, Noise: p.Noise, Points: points}
 }
 
 // ERM is the fit of the head.

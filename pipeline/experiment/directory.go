@@ -64,6 +64,9 @@ type Manifest struct {
 func Identity(c Config, models, data map[string]string) (string, error) {
 	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Dataset.Bad, c.Extractor.Batch = "", 0, "", "", "", 0
 	c.Extractor.Model, c.Conjugate.Model, c.Predictor.Model, c.Embedding.Model, c.Open.Model = "", "", "", "", "" // their digests are in models
+	if c.Privacy.Model = ""; c.Privacy.Epsilon == 0 {
+		c.Privacy = Privacy{} // of no private round nothing is read
+	}
 	c.Dataset.Name, c.Corpus.Dataset = c.Dataset.Label(), Dataset{Name: c.Corpus.Dataset}.Label()
 	b, err := json.Marshal(struct {
 		Config       Config

@@ -150,6 +150,10 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versi
 	if err != nil {
 		return nil, err
 	}
+	vm, err := p.private(c, eng, behind)
+	if err != nil {
+		return nil, err
+	}
 	p.Config = c
 	p.Manifest.Files = c.fileNames()
 	p.Manifest.Models = map[string]string{"extractor": x.ModelDigest(), "predictor": pm.Digest, "embedding": em.Digest}
@@ -163,6 +167,9 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versi
 	}
 	if cm.Digest != "" {
 		p.Manifest.Models["conjugate"] = cm.Digest
+	}
+	if vm.Digest != "" {
+		p.Manifest.Models["private"] = vm.Digest
 	}
 	p.Manifest.Data = map[string]string{"images": ds.Digest, "features": f.Digest}
 	if l.corpus != "" {
@@ -371,6 +378,42 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 		p.Manifest.Notes = append(p.Manifest.Notes, note+"; FMP and FMP-mean are left out")
 	}
 	return models.Manifest{}, nil
+}
+
+// private finds and loads the private predictor, where the settings ask for a private round. The one without noise beside it must have its
+// coordinates.
+func (p *Prepared) private(c Config, eng engine.Engine, behind models.Manifest) (models.Manifest, error) {
+	var none models.Manifest
+	if c.Privacy.Epsilon == 0 {
+		return none, nil
+	}
+	behind.C = 0 // its classes are the round's
+	var m *onnx.Model
+	var f models.Manifest
+	var err error
+	if c.Privacy.Model == "default" {
+		if m, f, err = shipped(c.corpus().Name, models.KindPrivate); err == nil {
+			err = models.Match(behind, f)
+		}
+		if err != nil {
+			return none, fmt.Errorf("setting privacy.model: no private predictor comes with the program that fits (%w); fmp train private makes one", err)
+		}
+	} else if m, f, err = p.model(models.KindPrivate, c.Privacy.Model, "", behind, nil); err != nil {
+		return none, err
+	}
+	if p.Conjugate != nil {
+		if err := models.SameCoordinates(m, p.Conjugate); err != nil {
+			return none, fmt.Errorf("setting privacy.model: %w", err)
+		}
+	}
+	v, err := sample.NewPrivate(eng, m)
+	if err != nil {
+		return none, err
+	}
+	p.close = append(p.close, v.Close)
+	v.Workers = c.threads()
+	p.Tools.Private = v
+	return f, nil
 }
 
 // open finds the predictor for tasks on classes that the corpus lacks. In closed scope there is none but a file's or a shipped

@@ -50,6 +50,8 @@ type Tools struct {
 	Conjugate ConjugateModel
 	// Open is nil where there is no open predictor.
 	Open *open.Predictor
+	// Private is nil where the settings ask for no private round.
+	Private posterior.Private
 	// Shared, where given, is what the run shares with others that go on beside it.
 	Shared *Shared
 
@@ -94,6 +96,12 @@ func (c *Config) methods() ([]posterior.Method, error) {
 		if m.Info().NeedsCorpus && c.Dataset.Splits.Corpus == 0 {
 			if len(c.Methods) > 0 {
 				return nil, fmt.Errorf("setting methods: %s needs statistics of a corpus and dataset.splits.corpus is 0: give the corpus a part, or leave the method out", m.Info().Name)
+			}
+			continue
+		}
+		if m.Info().Private && c.Privacy.Epsilon == 0 {
+			if len(c.Methods) > 0 {
+				return nil, fmt.Errorf("setting methods: %s is of private rounds and privacy.epsilon is 0: give one, or leave the method out", m.Info().Name)
 			}
 			continue
 		}
@@ -312,7 +320,7 @@ func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [
 func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int) (*posterior.Task, error) {
 	in := posterior.Input{
 		Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples, NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
-		Corpus: k.known, Limits: k.all, Seed: c.Seed, Stream: stream, Threads: threads,
+		Corpus: k.known, Private: k.Private, Privacy: c.Privacy.budget(c.Federation.Points), Limits: k.all, Seed: c.Seed, Stream: stream, Threads: threads,
 	}
 	var err error
 	if in.Uploads, err = k.Compressor.Compress(ctx, clients); err != nil {

@@ -19,6 +19,7 @@ import (
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
+	"fmp/pipeline/privacy"
 )
 
 // Theta is a head, D x C with the bias row last.
@@ -129,6 +130,9 @@ type Input struct {
 	Samples int     // S, posterior samples of an ensemble of the other methods; default 20
 	Fresh   int     // n', drawn points a sample; default 100
 	Corpus  *Corpus // what the server knows of its own corpus; needed by the methods that say so only
+	// Private and Privacy are what the methods of private rounds need; nil where there are none.
+	Private Private
+	Privacy *privacy.Budget
 	// Limits are the class means of every row of corpus and clients' part, as Conjugate reads them: what FMP's limit of
 	// infinite data is from. nil where coverage is not measured.
 	Limits  *point.Set
@@ -266,6 +270,8 @@ type Info struct {
 	Conjugate bool
 	// Draws says that it reads the predictor that draws points; Compresses that it reads the embedding's uploads.
 	Draws, Compresses bool
+	// Private says that the method is one of private rounds: it needs Input.Private and Input.Privacy.
+	Private bool
 }
 
 // Models are the kinds of model that the method reads: of an open form, where the task is in open scope, in place of the closed one.
@@ -275,6 +281,9 @@ func (i *Info) Models(open bool) []string {
 		out = append(out, models.KindOpen)
 	} else if i.Conjugate {
 		out = append(out, models.KindConjugate)
+	}
+	if i.Private {
+		out = append(out, models.KindPrivate)
 	}
 	if i.Draws {
 		out = append(out, models.KindPredictor)

@@ -135,8 +135,13 @@ func (c *Conjugate) Of(ctx context.Context, features []float32) ([]float32, erro
 }
 
 func (c *Conjugate) chunks(ctx context.Context, n, size int, do func(from, to int) error) error {
+	return chunks(ctx, c.Workers, n, size, do)
+}
+
+// chunks does n rows, so many at a time, on so many workers.
+func chunks(ctx context.Context, workers, n, size int, do func(from, to int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(c.Workers, 1))
+	g.SetLimit(max(workers, 1))
 	for from := 0; from < n; from += size {
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
@@ -294,10 +299,14 @@ func (c *Conjugate) thetas(ctx context.Context, part string, in map[string]*onnx
 	if err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
 	}
-	d, classes := c.config.K+1, c.config.C
-	all := out[part].F32()
+	return heads("conjugate predictor", out[part], n, c.config.K+1, c.config.C)
+}
+
+// heads are a predictor's output, n x d x classes, as such.
+func heads(model string, out *onnx.Tensor, n, d, classes int) ([]erm.Theta, error) {
+	all := out.F32()
 	if len(all) != n*d*classes {
-		return nil, fmt.Errorf("conjugate predictor: it gave %v; want %d x %d x %d", out[part], n, d, classes)
+		return nil, fmt.Errorf("%s: it gave %v; want %d x %d x %d", model, out, n, d, classes)
 	}
 	heads := make([]erm.Theta, n)
 	for s := range heads {
@@ -305,7 +314,7 @@ func (c *Conjugate) thetas(ctx context.Context, part string, in map[string]*onnx
 		for i := range heads[s].W {
 			v := float64(all[s*d*classes+i])
 			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return nil, fmt.Errorf("conjugate predictor: head %d holds %v; check the uploads for numbers out of range", s, v)
+				return nil, fmt.Errorf("%s: head %d holds %v; check the uploads for numbers out of range", model, s, v)
 			}
 			heads[s].W[i] = v
 		}

@@ -1,0 +1,264 @@
+package models
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+)
+
+// The private predictor is the conjugate one for class sums that were released with noise (pipeline/privacy): the same coordinates w, the
+// norm that clients clip them to, and scalars learned on rounds with noise. What the noise does to the posterior of the class means is
+// worked out before; its graph makes heads of their means m and variances v, which every sample has its own of:
+//
+//	mu_c     = m_c + sqrt(tau v_c) latent_c
+//	rho      = rho exp(c1 mean(v/beta))          the less is known, the less certain
+//	logit_c  = rho (wR . a_c - |a_c|^2/2) + rho/2 o1 tau sum_j v_cj |R_j|^2 + o2 sum_j log(1 + v_cj),  a_c = mu_c R
+//
+// The number of classes is that of the inputs.
+
+// PrivateSet is the prefix of the private predictor's scalars, beside which it has [PrivateC1] and [PrivateClip], both [].
+const (
+	PrivateSet  = "private/"
+	PrivateC1   = PrivateSet + "c1"
+	PrivateClip = "clip"
+)
+
+// Outputs of a private predictor's graph.
+const (
+	// features [n, dx] -> rows [n, k], the coordinates w that clients clip and sum, and coordinates [n, k], w R, which heads are on.
+	PrivateRows        = "rows"
+	PrivateCoordinates = ConjCoordinates
+	// mean, variance, latent [S, C, k] -> heads [S, k+1, C], bias last.
+	PrivateHeads = ConjHeads
+)
+
+// PrivateConfig is the sizes of a private predictor: features, and coordinates, which may be as many.
+type PrivateConfig struct {
+	Dx int `json:"dx"`
+	K  int `json:"k"`
+}
+
+// PrivateScalars are the names of the learned scalars.
+func PrivateScalars() []string {
+	return []string{PrivateSet + ConjLogRho, PrivateSet + ConjLogTau, PrivateSet + ConjLogB, PrivateSet + ConjLogitGamma, PrivateSet + ConjO1, PrivateSet + ConjO2, PrivateC1}
+}
+
+func (c PrivateConfig) shapes() map[string][]int {
+	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K}, ConjMetric: {c.K, c.K}, PrivateClip: {}}
+	for _, n := range PrivateScalars() {
+		s[n] = []int{}
+	}
+	return s
+}
+
+func (c PrivateConfig) checkValues(values map[string]*onnx.Tensor) error {
+	if c.Dx < 1 || c.Dx > maxWidth || c.K < 1 || c.K > c.Dx {
+		return fmt.Errorf("private predictor for dx %d and k %d; allowed are dx 1 to %d and k 1 to dx", c.Dx, c.K, maxWidth)
+	}
+	if err := checkShapes("private predictor", c.shapes(), values); err != nil {
+		return err
+	}
+	for _, name := range []string{PrivateClip, ConjRadius} {
+		if v := values[name].F32()[0]; !(v > 0) {
+			return fmt.Errorf("private predictor: parameter %q is %v; want a number above 0", name, v)
+		}
+	}
+	return nil
+}
+
+// NewPrivate builds the graph of a private predictor from its parameters.
+func NewPrivate(c PrivateConfig, values map[string]*onnx.Tensor) (*onnx.Model, error) {
+	if err := c.checkValues(values); err != nil {
+		return nil, err
+	}
+	g := newPrivate(c, "private", values, nil)
+	b := g.b
+	w := g.coordinates(g.phi(b.Input("features", onnx.Float32, "n", c.Dx)))
+	b.Output(PrivateRows, w)
+	b.Output(PrivateCoordinates, b.MatMul(w, g.refs[ConjMetric]))
+	in := func(name string) build.Ref { return b.Unsqueeze(b.Input(name, onnx.Float32, "S", "C", c.K), 0) }
+	weights, bias := g.noisyHead(moments{in("mean"), in("variance")}, in("latent"))
+	b.Output(PrivateHeads, b.Squeeze(b.Concat(2, weights, b.Unsqueeze(bias, 2)), 0))
+	m, err := b.Model()
+	if err != nil {
+		return nil, err
+	}
+	for name, t := range values { // those that nothing in the graph reads are read by the server's posterior, and by clients
+		if c.shapes()[name] != nil && m.Graph.Initializers[name] == nil {
+			m.Graph.Initializers[name] = t.Clone()
+		}
+	}
+	return m, Manifest{Kind: KindPrivate, Dx: c.Dx, K: c.K}.Write(m)
+}
+
+// private builds the graphs, by the conjugate predictor's means.
+type private struct {
+	conjugate
+	PrivateConfig
+}
+
+// newPrivate starts a graph whose parameters are initializers; those of constants are no parameters of a training.
+func newPrivate(c PrivateConfig, name string, values map[string]*onnx.Tensor, constants map[string]bool) private {
+	b := build.New(name)
+	g := private{conjugate{ConjugateConfig: ConjugateConfig{Dx: c.Dx, K: c.K}, b: b, refs: map[string]build.Ref{}}, c}
+	for _, name := range slices.Sorted(maps.Keys(c.shapes())) {
+		if constants[name] {
+			g.refs[name] = b.Const(values[name])
+		} else {
+			g.refs[name] = b.Param(name, values[name].Clone())
+		}
+	}
+	return g
+}
+
+// noisyHead is weights [T, S, k, C] on w R and biases [T, S, C] of moments and latent [T, S, C, k].
+func (g private) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref) {
+	b := g.b
+	tau := g.exp(PrivateSet + ConjLogTau)
+	mu := b.Add(p.mean, b.Mul(b.Sqrt(b.Mul(tau, p.variance)), latent))
+	unknown := b.ReduceMean(b.Div(p.variance, g.prior(PrivateSet)), true, 1, 2, 3) // [T, 1, 1, 1]
+	rho := b.Mul(g.exp(PrivateSet+ConjLogRho), b.Exp(b.Mul(g.refs[PrivateC1], unknown)))
+	a := b.MatMul(mu, g.refs[ConjMetric])
+	half := b.Mul(b.F32(0.5), b.Squeeze(rho, 3)) // [T, 1, 1]
+	square := b.ReduceSum(b.Mul(a, a), false, 3)
+	scale := b.Mul(half, b.Mul(tau, g.refs[PrivateSet+ConjO1]))
+	offset := b.Add(b.Mul(scale, b.Squeeze(b.MatMul(p.variance, g.sizes()), 3)),
+		b.Mul(g.refs[PrivateSet+ConjO2], b.ReduceSum(b.Log(b.Add(p.variance, b.F32(1))), false, 3)))
+	return b.Mul(rho, b.Transpose(a, 0, 1, 3, 2)), b.Sub(offset, b.Mul(half, square))
+}
+
+// PrivateValues are the parameters of a private predictor and its sizes. The tensors are the model's own.
+func PrivateValues(m *onnx.Model) (PrivateConfig, map[string]*onnx.Tensor, error) {
+	f, err := ReadManifest(m)
+	if err != nil {
+		return PrivateConfig{}, nil, err
+	}
+	c := PrivateConfig{Dx: f.Dx, K: f.K}
+	if f.Kind != KindPrivate {
+		return c, nil, fmt.Errorf("the model's manifest says kind %q; want %q, as fmp train private writes it", f.Kind, KindPrivate)
+	}
+	values := map[string]*onnx.Tensor{}
+	for name := range c.shapes() {
+		values[name] = m.Graph.Initializers[name]
+	}
+	return c, values, c.checkValues(values)
+}
+
+// PrivatePart cuts out of a private predictor what one of its outputs needs. The manifest stays the model's.
+func PrivatePart(m *onnx.Model, output string) (*onnx.Model, error) {
+	part, err := cut(m, output)
+	if err != nil {
+		return nil, fmt.Errorf("private predictor: %w; make it anew with fmp train private", err)
+	}
+	return part, nil
+}
+
+// SameCoordinates says whether a private predictor's coordinates are those of a conjugate one.
+func SameCoordinates(private, conjugate *onnx.Model) error {
+	_, p, err := PrivateValues(private)
+	if err != nil {
+		return err
+	}
+	_, c, err := ConjugateValues(conjugate)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{ConjCentre, ConjRadius, ConjMap, ConjOrigin} {
+		if !slices.Equal(p[name].Shape, c[name].Shape) || !slices.Equal(p[name].F32(), c[name].F32()) {
+			return fmt.Errorf("the private predictor has other coordinates than the conjugate predictor; train it anew with fmp train private --set conjugate.model=FILE")
+		}
+	}
+	return nil
+}
+
+// PrivatePrior is beta, the prior variances of class means, of a private predictor's parameters.
+func PrivatePrior(values map[string]*onnx.Tensor) []float64 {
+	at := func(name string) float64 { return float64(values[PrivateSet+name].F32()[0]) }
+	b, gamma := math.Exp(at(ConjLogB)), 1/(1+math.Exp(-at(ConjLogitGamma)))
+	log := values[ConjLogLambda].F32()
+	out, mean := make([]float64, len(log)), 0.0
+	for j, l := range log {
+		out[j] = math.Exp(float64(l))
+		mean += out[j] / float64(len(log))
+	}
+	for j, l := range out {
+		out[j] = b * ((1-gamma)*l + gamma*mean)
+	}
+	return out
+}
+
+// PrivateEmbedding is the client's part of a private predictor as an embedding for so many classes, which [ClientGraph] takes. Given one
+// labelled point it returns that point's coordinates w; what is done with them, and the norm to clip them to, the manifest says.
+func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, error) {
+	c, values, err := PrivateValues(m)
+	if err != nil {
+		return nil, err
+	}
+	if classes < 2 || classes > maxWidth {
+		return nil, fmt.Errorf("private predictor: a client graph of %d classes; allowed are 2 to %d", classes, maxWidth)
+	}
+	g := newPrivate(c, "private", values, nil).conjugate
+	g.C = classes
+	b := g.b
+	points := b.Input("points", onnx.Float32, "clients", "m", c.Dx+classes)
+	weights := b.Input("weights", onnx.Float32, "clients", "m")
+	mean, mass, labels := g.means(points, weights)
+	b.Output(ConjCompressed, b.Concat(2, g.coordinates(mean), labels))
+	b.Output(ConjMasses, mass)
+	e, err := b.Model()
+	if err != nil {
+		return nil, err
+	}
+	for name := range c.shapes() {
+		if name != ConjCentre && name != ConjRadius && name != ConjMap && name != ConjOrigin {
+			delete(e.Graph.Initializers, name)
+		}
+	}
+	f, err := ReadManifest(m)
+	if err != nil {
+		return nil, err
+	}
+	f.Kind, f.C, f.S, f.ClassMeans, f.Classes, f.Clip = KindEmbedding, classes, classes, true, names, float64(values[PrivateClip].F32()[0])
+	return e, f.Write(e)
+}
+
+// PrivateLoss is a graph of the training loss of a private predictor's scalars.
+type PrivateLoss struct {
+	PrivateConfig
+	Values map[string]*onnx.Tensor
+	// Samples is S, Joint the points of a batch of the joint score.
+	Samples, Joint int
+}
+
+// Model builds the loss of [ConjugateLoss], with inputs sums [T, C, k] and noise [T] (the variance of a sum), counts [T, S, C] (a draw of the classes'
+// counts each sample), targets [T, h, k] (coordinates w), target_labels [T, h, C], batches [T, h, B] and latent [T, S, C, k]; outputs
+// loss, nll and joint. The scalars are its parameters.
+func (l PrivateLoss) Model() (*onnx.Model, []string, error) {
+	if err := l.checkValues(l.Values); err != nil {
+		return nil, nil, err
+	}
+	params := PrivateScalars()
+	constants := map[string]bool{}
+	for name := range l.shapes() {
+		constants[name] = !slices.Contains(params, name)
+	}
+	g := newPrivate(l.PrivateConfig, "private-loss", l.Values, constants)
+	b := g.b
+	sums, noise := b.Input("sums", onnx.Float32, "tasks", "C", l.K), b.Input("noise", onnx.Float32, "tasks")
+	counts := b.Unsqueeze(b.Input("counts", onnx.Float32, "tasks", l.Samples, "C"), 3)
+	targets, truth := b.Input("targets", onnx.Float32, "tasks", "h", l.K), b.Input("target_labels", onnx.Float32, "tasks", "h", "C")
+	batches := b.Input("batches", onnx.Float32, "tasks", "h", "B")
+	latent := b.Input("latent", onnx.Float32, "tasks", l.Samples, "C", l.K)
+	share := b.Div(counts, b.Add(counts, b.Add(b.Unsqueeze(noise, 1, 2, 3), b.F32(minWeight)))) // n/(n + v_s)
+	variance := b.Div(b.F32(1), b.Add(b.Div(b.F32(1), g.prior(PrivateSet)), b.Mul(counts, share)))
+	mean := b.Mul(b.Mul(variance, share), b.Unsqueeze(sums, 1))
+	w, bias := g.noisyHead(moments{mean, variance}, latent)
+	z := g.logits(b.MatMul(targets, g.refs[ConjMetric]), w, bias)
+	g.scores(z, truth, batches, l.Samples, l.Joint, g.refs[PrivateSet+ConjO1], g.refs[PrivateSet+ConjO2])
+	m, err := b.Model()
+	return m, params, err
+}

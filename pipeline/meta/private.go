@@ -1,0 +1,283 @@
+package meta
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/optim"
+	"fmp/onnx/train"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/privacy"
+	"fmp/pipeline/task"
+)
+
+// PrivateConfig is how a private predictor is trained. Of Config, Clients, L2, Fresh, Warmup, Clip and EMA have no part in it; Steps defaults to
+// 200, Batch to 8 tasks, Samples to 32 and Rate to 0.05.
+type PrivateConfig struct {
+	Config
+	// Conjugate is the predictor whose coordinates, prior and metric the private one has.
+	Conjugate *onnx.Model
+}
+
+// Simulated rounds have so many points of all clients together, homogeneous or of few classes a client, are released at an epsilon between
+// the two (privateNoiseless of them without noise), and protect an image or a client. Points of a client are Config.Points, ten times or
+// a hundred times that where there are enough.
+const (
+	privateLow, privateHigh = 0.5, 16
+	privateNoiseless        = 0.1
+	privateDelta            = 1e-5
+	privateMostPoints       = 10_000
+)
+
+var privateClients = []int{5, 10, 20, 40, 100}
+
+// privateTarget is the held-out points of a simulated round, privateClip the quantile of |w| over the corpus at which points are clipped.
+const (
+	privateTarget = 200
+	privateClip   = 0.3
+)
+
+// StartPrivate is a private predictor's parameters before training: those of a conjugate predictor, and the norm to clip to.
+func StartPrivate(corpus *task.Bank, conjugate *onnx.Model) (models.PrivateConfig, map[string]*onnx.Tensor, error) {
+	c, from, err := models.ConjugateValues(conjugate)
+	if err != nil {
+		return models.PrivateConfig{}, nil, err
+	}
+	if corpus == nil || corpus.Dx != c.Dx {
+		return models.PrivateConfig{}, nil, fmt.Errorf("private predictor: no corpus of %d features; set dataset.splits.corpus above 0", c.Dx)
+	}
+	values := map[string]*onnx.Tensor{}
+	for _, name := range []string{models.ConjCentre, models.ConjRadius, models.ConjMap, models.ConjOrigin, models.ConjLogLambda, models.ConjMetric} {
+		values[name] = from[name].Clone()
+	}
+	for _, name := range []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2} {
+		values[models.PrivateSet+name] = from[models.ConjSample+name].Clone()
+	}
+	values[models.PrivateC1] = onnx.Scalar[float32](0)
+	values[models.PrivateClip] = onnx.Scalar(float32(clipNorm(values, corpus)))
+	return models.PrivateConfig{Dx: c.Dx, K: c.K}, values, nil
+}
+
+// clipNorm is the quantile of |w| that points are clipped to.
+func clipNorm(values map[string]*onnx.Tensor, corpus *task.Bank) float64 {
+	w := coordinates(values, corpus)
+	norms := make([]float64, corpus.Len())
+	for i := range norms {
+		for _, v := range w.RawRowView(i) {
+			norms[i] += v * v
+		}
+		norms[i] = math.Sqrt(norms[i])
+	}
+	slices.Sort(norms)
+	return max(norms[int(privateClip*float64(len(norms)))], 1e-6)
+}
+
+// TrainPrivate learns the scalars of a private predictor on simulated private rounds of the corpus, by Adam on the score of single held-out
+// points plus the joint score of ten of them. Metrics: loss, nll, joint; in validation nll and joint.
+func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
+	c.Fresh = 1 // no points are drawn
+	if c.Steps == 0 {
+		c.Steps = 200
+	}
+	if err := c.fill(8, 32, 0.05); err != nil {
+		return nil, err
+	}
+	t := &privateTrainee{PrivateConfig: &c}
+	var err error
+	if t.sizes, t.values, err = StartPrivate(c.Corpus, c.Conjugate); err != nil {
+		return nil, fmt.Errorf("training private predictor: %w", err)
+	}
+	if t.corpus, err = t.bank(c.Corpus); err != nil {
+		return nil, err
+	}
+	if c.Validation != nil {
+		if t.validation, err = t.bank(c.Validation); err != nil {
+			return nil, err
+		}
+	}
+	loss, params, err := t.loss()
+	if err != nil {
+		return nil, err
+	}
+	adam := optim.AdamW{Beta2: 0.99}
+	init := train.Params(loss, nil)
+	m, err := train.StepModel(loss, "loss", params, adam, optim.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if t.run, err = train.NewStep(c.Engine, m, adam, init); err != nil {
+		return nil, err
+	}
+	defer t.run.Close()
+	l := train.Loop{
+		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t.run, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
+		Run:           fmt.Sprintf("private seed %d steps %d batch %d samples %d rate %v points %d %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Points, c.Run),
+		ValidateEvery: c.ValidateEvery,
+	}
+	if c.Validation != nil {
+		l.Validate = t.validate
+	}
+	if err := l.Train(ctx); err != nil {
+		return nil, fmt.Errorf("training private predictor: %w", err)
+	}
+	return models.NewPrivate(t.sizes, t.now())
+}
+
+type privateTrainee struct {
+	*PrivateConfig
+	sizes              models.PrivateConfig
+	values             map[string]*onnx.Tensor
+	corpus, validation *task.Bank // in coordinates w
+	run                *train.Step
+}
+
+// bank is a bank's rows in coordinates w.
+func (t *privateTrainee) bank(b *task.Bank) (*task.Bank, error) {
+	w := tensor(coordinates(t.values, b))
+	return task.NewBank(w.F32(), t.sizes.K, b.Labels, b.C)
+}
+
+func (t *privateTrainee) loss() (*onnx.Model, []string, error) {
+	return models.PrivateLoss{PrivateConfig: t.sizes, Values: t.now(), Samples: t.Samples, Joint: metric.JointPoints}.Model()
+}
+
+// now is the parameters at present.
+func (t *privateTrainee) now() map[string]*onnx.Tensor {
+	out := map[string]*onnx.Tensor{}
+	for name, v := range t.values {
+		out[name] = v
+	}
+	if t.run != nil {
+		state := t.run.State()
+		for _, name := range models.PrivateScalars() {
+			out[name] = state[name].Clone()
+		}
+	}
+	return out
+}
+
+func (t *privateTrainee) step(ctx context.Context, i int, rate float64) (train.Metrics, error) {
+	batch, err := t.draw(ctx, t.corpus, t.Batch, "private", i)
+	if err != nil {
+		return nil, err
+	}
+	out, err := t.run.Run(i, rate, batch)
+	if err != nil {
+		return nil, err
+	}
+	m := train.Metrics{}
+	for _, name := range []string{"loss", "nll", "joint", optim.NormOutput} {
+		m[name] = float64(out[name].F32()[0])
+	}
+	return m, nil
+}
+
+// draw makes the inputs of the loss for some rounds, each of its own stream.
+func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int, stream ...any) (map[string]*onnx.Tensor, error) {
+	k, c := t.sizes.K, bank.C
+	target := min(privateTarget, bank.Len()/3)
+	in := map[string]*onnx.Tensor{
+		"sums": onnx.ZerosF32(tasks, c, k), "noise": onnx.ZerosF32(tasks), "counts": onnx.ZerosF32(tasks, t.Samples, c),
+		"targets": onnx.ZerosF32(tasks, target, k), "target_labels": onnx.ZerosF32(tasks, target, c),
+		"batches": onnx.ZerosF32(tasks, target, conjugateBatches), "latent": onnx.ZerosF32(tasks, t.Samples, c, k),
+	}
+	prior := models.PrivatePrior(t.now())
+	radius := float64(t.values[models.PrivateClip].F32()[0])
+	return in, parallel(ctx, t.Workers, tasks, func(_ context.Context, i int) error {
+		r := rng.New(t.Seed, append(append([]any{}, stream...), i)...)
+		totals, held, err := t.round(r, bank, target, radius)
+		if err != nil {
+			return err
+		}
+		for j, v := range totals.Sums {
+			in["sums"].F32()[i*c*k+j] = float32(v)
+		}
+		in["noise"].F32()[i] = float32(totals.SumVariance)
+		for j, n := range totals.DrawCounts(prior, t.Samples, r) {
+			in["counts"].F32()[i*t.Samples*c+j] = float32(n)
+		}
+		rows := in["targets"].F32()[i*target*k : (i+1)*target*k]
+		for j := range target {
+			z := held.Target.Row(j)
+			copy(rows[j*k:], z[:k])
+			copy(in["target_labels"].F32()[(i*target+j)*c:], z[k:])
+		}
+		for b, batch := range metric.NearBatches(r, rows, k, conjugateBatches) {
+			for _, j := range batch {
+				in["batches"].F32()[(i*target+j)*conjugateBatches+b]++
+			}
+		}
+		rng.Normal(r, in["latent"].F32()[i*t.Samples*c*k:(i+1)*t.Samples*c*k])
+		return nil
+	})
+}
+
+// round simulates a private round.
+func (t *privateTrainee) round(r *rand.Rand, bank *task.Bank, target int, radius float64) (*privacy.Totals, *task.Task, error) {
+	most := min(privateMostPoints, bank.Len()-target)
+	points := t.Points * []int{1, 1, 10, 100}[r.IntN(4)]
+	for points > max(most/2, 1) {
+		points = (points + 9) / 10
+	}
+	clients := min(privateClients[r.IntN(len(privateClients))], max(most/points, 1))
+	drawn, err := (&task.Sampler{Bank: bank, Points: points, Alphas: conjugateAlphas, Target: target, FixedLabels: t.FixedLabels}).Draw(r, clients)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := privacy.Budget{Delta: privateDelta, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Trusted, Points: points}
+	b.Epsilon = privateLow * math.Pow(privateHigh/privateLow, r.Float64())
+	if r.IntN(2) == 1 {
+		b.Unit = privacy.Client
+	}
+	sum := privacy.NewRelease(bank.C, t.sizes.K)
+	for _, set := range drawn.Clients {
+		w, labels := set.Labelled()
+		own, err := privacy.Sum(w, labels, bank.C, t.sizes.K, radius)
+		if err != nil {
+			return nil, nil, err
+		}
+		if b.Unit == privacy.Client {
+			own.Clip(b.ClientNorm(bank.C))
+		}
+		if err := sum.Add(own); err != nil {
+			return nil, nil, err
+		}
+	}
+	account := b.Spend(bank.C, clients)
+	if r.Float64() < privateNoiseless {
+		account.Deviation = 1
+	}
+	if err := sum.AddNoise(account.Deviation, rng.Bytes(r)); err != nil {
+		return nil, nil, err
+	}
+	return sum.Totals(radius, account.Variance()), drawn, nil
+}
+
+// validate scores the parameters at present on fixed rounds of the validation part.
+func (t *privateTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
+	loss, _, err := t.loss()
+	if err != nil {
+		return nil, err
+	}
+	s, err := t.Engine.Load(loss)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	batch, err := t.draw(ctx, t.validation, t.ValidationTasks, "private validation")
+	if err != nil {
+		return nil, err
+	}
+	out, err := engine.Eval(s, batch)
+	if err != nil {
+		return nil, err
+	}
+	return train.Metrics{"nll": float64(out["nll"].F32()[0]), "joint": float64(out["joint"].F32()[0])}, nil
+}

@@ -1,0 +1,159 @@
+package privacy
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// Release is class sums of clipped, rounded coordinates, and counts, before or after noise.
+type Release struct {
+	Classes, K int
+	// Values holds for each class K sums, in steps of R/Steps, and the count, in CountSteps a point.
+	Values []int64
+}
+
+// NewRelease is a release of nothing.
+func NewRelease(classes, k int) *Release {
+	return &Release{Classes: classes, K: k, Values: make([]int64, classes*(k+1))}
+}
+
+// Sum clips coordinates w (n x k, row-major) to norm radius, rounds them toward zero, and sums them by class. A label outside the
+// classes leaves its row out.
+func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, error) {
+	if classes < 1 || k < 1 || len(w) != len(labels)*k || !(radius > 0) {
+		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, norm %v; want %d coordinates, a class or more, and a norm above 0", len(w), len(labels), k, classes, radius, len(labels)*k)
+	}
+	if len(labels) > maxPoints {
+		return nil, fmt.Errorf("privacy: %d points; allowed are up to %d", len(labels), maxPoints)
+	}
+	out := NewRelease(classes, k)
+	steps := make([]int64, k)
+	for i, y := range labels {
+		if y < 0 || y >= classes {
+			continue
+		}
+		row := w[i*k : (i+1)*k]
+		var square float64
+		for j, v := range row {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				return nil, fmt.Errorf("privacy: coordinate %d of point %d is %v; want finite numbers: check the client graph", j, i, v)
+			}
+			square += float64(v) * float64(v)
+		}
+		by := Steps / math.Max(radius, math.Sqrt(square))
+		for j, v := range row {
+			steps[j] = int64(float64(v) * by)
+		}
+		cut(steps, Steps) // floating-point rounding may have left a hair more
+		to := out.Values[y*(k+1):][:k+1]
+		for j, v := range steps {
+			to[j] += v
+		}
+		to[k] += CountSteps
+	}
+	return out, nil
+}
+
+// cut shortens v, by whole numbers toward zero, until its norm is at most the whole number given.
+func cut(v []int64, norm uint64) {
+	for {
+		high, low := square(v)
+		mostHigh, mostLow := bits.Mul64(norm, norm)
+		if high < mostHigh || high == mostHigh && low <= mostLow {
+			return
+		}
+		by := float64(norm) / math.Sqrt(float64(high)*(1<<64)+float64(low)) * (1 - 1e-9)
+		for j, x := range v {
+			v[j] = int64(float64(x) * min(by, 1-1e-9))
+		}
+	}
+}
+
+// square is the squared norm, exactly.
+func square(v []int64) (high, low uint64) {
+	for _, x := range v {
+		u := uint64(max(x, -x))
+		h, l := bits.Mul64(u, u)
+		var carry uint64
+		low, carry = bits.Add64(low, l, 0)
+		high += h + carry
+	}
+	return high, low
+}
+
+// Clip cuts the whole release to a norm: what bounds a client where it is the unit.
+func (r *Release) Clip(norm uint64) { cut(r.Values, norm) }
+
+// AddNoise adds discrete Gaussian noise of standard deviation sigma to every number.
+func (r *Release) AddNoise(sigma uint64, random io.Reader) error {
+	s, err := NewSampler(sigma, random)
+	if err != nil {
+		return err
+	}
+	for i := range r.Values {
+		v, err := s.Next()
+		if err != nil {
+			return fmt.Errorf("privacy: no randomness: %w", err)
+		}
+		r.Values[i] += v
+	}
+	return nil
+}
+
+// maxEntry bounds the numbers of a release, so that those of 2^20 clients sum without overflow.
+const maxEntry = 1 << 42
+
+// Add adds another release.
+func (r *Release) Add(o *Release) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	if r.Classes != o.Classes || r.K != o.K {
+		return fmt.Errorf("privacy: a release of %d classes and %d coordinates beside one of %d and %d; use one client graph", o.Classes, o.K, r.Classes, r.K)
+	}
+	for i, v := range o.Values {
+		r.Values[i] += v
+	}
+	return nil
+}
+
+// Check says whether the release holds what it should.
+func (r *Release) Check() error {
+	if r.Classes < 1 || r.K < 1 || len(r.Values) != r.Classes*(r.K+1) {
+		return fmt.Errorf("privacy: a release of %d classes, %d coordinates and %d numbers; want classes x (coordinates + 1)", r.Classes, r.K, len(r.Values))
+	}
+	if i := slices.IndexFunc(r.Values, func(v int64) bool { return v > maxEntry || v < -maxEntry }); i >= 0 {
+		return fmt.Errorf("privacy: number %d of a release is %d; allowed are -2^42 to 2^42", i, r.Values[i])
+	}
+	return nil
+}
+
+// Totals are noisy class sums and counts in the coordinates' own scale, with what is known of their noise.
+type Totals struct {
+	Classes, K                 int
+	Sums                       []float64 // classes x K
+	Counts                     []float64
+	SumVariance, CountVariance float64
+}
+
+// Totals of a release whose numbers have noise of the given variance, in steps squared.
+func (r *Release) Totals(radius, variance float64) *Totals {
+	step := radius / Steps
+	t := &Totals{Classes: r.Classes, K: r.K, SumVariance: variance * step * step, CountVariance: variance / (CountSteps * CountSteps)}
+	for c := range r.Classes {
+		row := r.Values[c*(r.K+1):][:r.K+1]
+		for _, v := range row[:r.K] {
+			t.Sums = append(t.Sums, float64(v)*step)
+		}
+		t.Counts = append(t.Counts, float64(row[r.K])/CountSteps)
+	}
+	return t
+}
+
+// Variance is that of the noise in a total, in steps squared.
+func (a Account) Variance() float64 {
+	return float64(a.Releases) * float64(a.Deviation) * float64(a.Deviation)
+}

@@ -1,0 +1,128 @@
+package sample
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/pipeline/erm"
+)
+
+// Private runs a private predictor: coordinates that clients clip and sum, and heads of class means that are known through noise. It may
+// be used by several goroutines where its engine's sessions may.
+type Private struct {
+	// Workers is how many chunks of feature rows run at once; 0 means 1.
+	Workers int
+
+	config      models.PrivateConfig
+	manifest    models.Manifest
+	prior       []float64
+	clip        float64
+	coordinates *onnx.Model
+	parts       map[string]engine.Session
+}
+
+// NewPrivate prepares a private predictor for running.
+func NewPrivate(e engine.Engine, m *onnx.Model) (_ *Private, err error) {
+	p := &Private{parts: map[string]engine.Session{}}
+	var values map[string]*onnx.Tensor
+	if p.config, values, err = models.PrivateValues(m); err != nil {
+		return nil, err
+	}
+	if p.manifest, err = models.ReadManifest(m); err != nil {
+		return nil, fmt.Errorf("private predictor: %w", err)
+	}
+	p.prior, p.clip = models.PrivatePrior(values), float64(values[models.PrivateClip].F32()[0])
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	for _, output := range []string{models.PrivateRows, models.PrivateCoordinates, models.PrivateHeads} {
+		part, err := models.PrivatePart(m, output)
+		if err != nil {
+			return nil, err
+		}
+		if output == models.PrivateCoordinates {
+			p.coordinates = part
+		}
+		if p.parts[output], err = e.Load(part); err != nil {
+			return nil, fmt.Errorf("private predictor: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// Close releases the sessions.
+func (p *Private) Close() error {
+	var errs []error
+	for _, s := range p.parts {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Manifest is the predictor's.
+func (p *Private) Manifest() models.Manifest { return p.manifest }
+
+// Graph is that of [Private.Of], features [n, dx] to coordinates [n, k].
+func (p *Private) Graph() *onnx.Model { return p.coordinates }
+
+// K is the number of coordinates, Clip the norm that a point's are clipped to, and Prior the variances of class means in each.
+func (p *Private) K() int           { return p.config.K }
+func (p *Private) Clip() float64    { return p.clip }
+func (p *Private) Prior() []float64 { return p.prior }
+
+// Of are the coordinates w R of feature rows, which heads are on; Rows are w, which clients clip and sum.
+func (p *Private) Of(ctx context.Context, features []float32) ([]float32, error) {
+	return p.rows(ctx, models.PrivateCoordinates, features)
+}
+
+func (p *Private) Rows(ctx context.Context, features []float32) ([]float32, error) {
+	return p.rows(ctx, models.PrivateRows, features)
+}
+
+func (p *Private) rows(ctx context.Context, part string, features []float32) ([]float32, error) {
+	dx, k := p.config.Dx, p.config.K
+	if len(features)%dx != 0 {
+		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d", len(features), dx)
+	}
+	n := len(features) / dx
+	out := make([]float32, n*k)
+	return out, chunks(ctx, p.Workers, n, rowChunk, func(from, to int) error {
+		rows, err := engine.Eval(p.parts[part], map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)})
+		if err != nil {
+			return fmt.Errorf("private predictor: %w", err)
+		}
+		copy(out[from*k:], rows[part].F32())
+		return nil
+	})
+}
+
+// Heads are posterior samples, on the coordinates of [Private.Of], of class means of the given mean and variance in each sample, and of
+// latent, N(0, 1): samples x classes x k numbers each.
+func (p *Private) Heads(ctx context.Context, mean, variance []float64, latent []float32, samples, classes int) ([]erm.Theta, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	k := p.config.K
+	if n := samples * classes * k; n == 0 || len(mean) != n || len(variance) != n || len(latent) != n {
+		return nil, fmt.Errorf("private predictor: %d means, %d variances and %d numbers of latent for %d samples of %d classes; want samples x classes x %d", len(mean), len(variance), len(latent), samples, classes, k)
+	}
+	in := map[string]*onnx.Tensor{"latent": onnx.NewTensor(latent, samples, classes, k)}
+	for name, v := range map[string][]float64{"mean": mean, "variance": variance} {
+		t := onnx.ZerosF32(samples, classes, k)
+		for i, x := range v {
+			t.F32()[i] = float32(x)
+		}
+		in[name] = t
+	}
+	out, err := engine.Eval(p.parts[models.PrivateHeads], in)
+	if err != nil {
+		return nil, fmt.Errorf("private predictor: %w", err)
+	}
+	return heads("private predictor", out[models.PrivateHeads], samples, k+1, classes)
+}
