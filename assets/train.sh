@@ -4,13 +4,13 @@
 #
 #     assets/train.sh DATASET [KIND...]    (digits, digits-color, mnist, cifar10, cifar100; default: all kinds)
 #
-# KIND is conjugate (half a minute), predictor (two minutes), embedding (one) or client.
+# KIND is conjugate (half a minute), private (ten seconds), predictor (two minutes), embedding (one) or client.
 # Wants zstd for the last. Run from the root of the repository, with bin/fmp built and assets/models/DATASET/extractor.onnx there.
 # Logs and drawings of the trainings go to docs/results/training. Run again, it goes on where it was stopped.
 set -e
 data=${1:?name a data set}
 shift
-kinds=${*:-conjugate predictor embedding client}
+kinds=${*:-conjugate private predictor embedding client}
 conjugate=
 case $data in
 digits | digits-color) l2= ;;
@@ -35,6 +35,7 @@ for kind in $kinds; do
 	fi
 	case $kind in
 	conjugate) extra=$conjugate ;;
+	private) extra="--set conjugate.model=$dir/conjugate.onnx" ;;
 	predictor) extra="$l2 --latent 16 --noises 4 --steps 800 --rate 2e-3" ;;
 	*) extra="$l2 --steps 800 --predictor $dir/predictor.onnx" ;;
 	esac

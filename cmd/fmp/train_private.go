@@ -20,13 +20,13 @@ func newTrainPrivateCommand() *cobra.Command {
 		Long: `Train the predictor of private rounds, in which class sums are released with noise: it has the coordinates, prior and
 metric of a conjugate predictor (--set conjugate.model=FILE; default: the one that comes with the program), the norm
 that clients clip their points to, and seven scalars learned on simulated private rounds of the corpus, from 5 to
-100 clients and epsilon 0.5 to 16. About ten seconds.`,
+100 clients and epsilon 0.5 to 16. About ten seconds of two idle cores.`,
 		Example: `  fmp train private --dataset cifar10 -o private.onnx
   fmp train private --dataset mnist --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o private.onnx`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, runAliases, append([]string{"conjugate.model"}, metaSettings...)...)
-	f.bind(cmd, 200, 8, 32)
+	f.bind(cmd, 400, 8, 32)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
