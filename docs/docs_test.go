@@ -104,7 +104,7 @@ func thousands(n int64) string {
 // TestPageListsTheModels: the table of models is that of the files, each says how it was made, and all together
 // stay below 25 MB. With -update the table is written (make docs).
 func TestPageListsTheModels(t *testing.T) {
-	kinds := []string{models.KindExtractor, models.KindConjugate, models.KindPredictor, models.KindEmbedding, models.KindClient}
+	kinds := []string{models.KindExtractor, models.KindConjugate, models.KindPrivate, models.KindPredictor, models.KindEmbedding, models.KindClient}
 	order := []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"}
 	entries, err := os.ReadDir("../assets/models")
 	if err != nil {
@@ -124,7 +124,7 @@ func TestPageListsTheModels(t *testing.T) {
 	}
 	slices.SortStableFunc(dirs, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	var b strings.Builder
-	b.WriteString("| data set | classes | features | extractor | conjugate | predictor | embedding | client graph |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| data set | classes | features | extractor | conjugate | private | predictor | embedding | client graph |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	var all int64
 	for _, dir := range dirs {
 		sizes, classes, features := "", "-", "-"

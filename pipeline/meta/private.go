@@ -65,6 +65,15 @@ func StartPrivate(corpus *task.Bank, conjugate *onnx.Model) (models.PrivateConfi
 	return models.PrivateConfig{Dx: c.Dx, K: c.K}, values, nil
 }
 
+// UntrainedPrivate is the private predictor of [StartPrivate].
+func UntrainedPrivate(corpus *task.Bank, conjugate *onnx.Model) (*onnx.Model, error) {
+	c, values, err := StartPrivate(corpus, conjugate)
+	if err != nil {
+		return nil, err
+	}
+	return models.NewPrivate(c, values)
+}
+
 // clipNorm is the quantile of |w| that points are clipped to.
 func clipNorm(values map[string]*onnx.Tensor, corpus *task.Bank) float64 {
 	w := coordinates(values, corpus)

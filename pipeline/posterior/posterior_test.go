@@ -21,6 +21,7 @@ import (
 	"fmp/pipeline/meta"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
+	"fmp/pipeline/privacy"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/task"
 )
@@ -145,6 +146,16 @@ func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 	}
 	t.Cleanup(func() { k.Close() })
 	in.Conjugate = k
+	if model, err = meta.UntrainedPrivate(corpus, model); err != nil {
+		t.Fatal(err)
+	}
+	private, err := sample.NewPrivate(eng, model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { private.Close() })
+	in.Private = private
+	in.Privacy = &privacy.Budget{Epsilon: 8, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Trusted, Points: n}
 	if in.ClassMeans, err = k.Compress(context.Background(), in.Clients); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +205,7 @@ func TestMethodsOnGaussianClasses(t *testing.T) {
 		t.Logf("%-6s acc %.3f ece %.3f nll %.3f brier %.3f upload %6.0f %v %v", m.Info().Name, s.ACC, s.ECE, s.NLL, s.Brier, r.UploadBytes, took.Round(time.Millisecond), r.Diagnostics)
 	}
 	for _, k := range [][2]string{{"ANN", "LANN"}, {"BNN", "LBNN"}, {"MP", "LMP"}, {"FMP", "LMP"}, {"FMP-mean", "LMP"}, {"FMP-ISAB", "LMP"}, {"CANN", "LANN"}, {"FedCGS", "LANN"},
-		{"NCM", "LANN"}, {"LDA", "LANN"}, {"PLDA", "LANN"}, {"Regression", "LANN"}, {"GH-LDA", "LANN"}, {"GH-QDA", "LANN"}, {"Fed3R", "LANN"}, {"FedPFT", "LANN"}, {"PredBayes", "LANN"}} {
+		{"NCM", "LANN"}, {"LDA", "LANN"}, {"PLDA", "LANN"}, {"Regression", "LANN"}, {"GH-LDA", "LANN"}, {"GH-QDA", "LANN"}, {"Fed3R", "LANN"}, {"FedPFT", "LANN"}, {"PredBayes", "LANN"}, {"FMP-DP", "LANN"}} {
 		if got[k[0]].ACC < got[k[1]].ACC+0.05 {
 			t.Errorf("ACC of %s is %.3f, of %s %.3f; all clients' data should do clearly better than one client's", k[0], got[k[0]].ACC, k[1], got[k[1]].ACC)
 		}
@@ -227,7 +238,8 @@ func TestThreadsDoNotMatter(t *testing.T) {
 			}
 			// The conjugate predictor is one and the same, with sessions that cannot be compared.
 			same := cmp.Comparer(func(a, b *sample.Conjugate) bool { return a == b })
-			if d := cmp.Diff(r[0], r[1], cmp.Exporter(func(reflect.Type) bool { return true }), same); d != "" {
+			private := cmp.Comparer(func(a, b *sample.Private) bool { return a == b })
+			if d := cmp.Diff(r[0], r[1], cmp.Exporter(func(reflect.Type) bool { return true }), same, private); d != "" {
 				t.Errorf("%s with 1 and 2 threads differ: %s", m.Info().Name, d)
 			}
 		}

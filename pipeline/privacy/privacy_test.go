@@ -1,0 +1,324 @@
+package privacy
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"fmp/models/rng"
+)
+
+// TestSigma: the values of the analytic Gaussian mechanism at delta 1e-5 (design.md), and the definition of theorem 8 at many others;
+// it is below the classical sqrt(2 log(1.25/delta))/epsilon.
+func TestSigma(t *testing.T) {
+	for _, c := range []struct{ epsilon, want float64 }{{0.5, 7.032}, {1, 3.730}, {2, 1.993}, {4, 1.080}, {8, 0.600}} {
+		if got := Sigma(c.epsilon, 1e-5); math.Abs(got-c.want) > 2e-3 {
+			t.Errorf("epsilon %v: sigma %.4f, want %.3f", c.epsilon, got, c.want)
+		}
+	}
+	for _, epsilon := range []float64{minEpsilon, 0.1, 1, 5, maxEpsilon} {
+		for _, delta := range []float64{minDelta, 1e-9, 1e-5, maxDelta} {
+			s := Sigma(epsilon, delta)
+			if d := Delta(epsilon, s); !(d <= delta) || Delta(epsilon, s*0.9999) <= delta {
+				t.Errorf("epsilon %v, delta %v: sigma %v has delta %v, and the least has not", epsilon, delta, s, d)
+			}
+			if epsilon <= 1 && s >= math.Sqrt(2*math.Log(1.25/delta))/epsilon {
+				t.Errorf("epsilon %v, delta %v: sigma %v is above the classical one", epsilon, delta, s)
+			}
+			if e := Epsilon(s, delta); math.Abs(e-epsilon) > 1e-6*(1+epsilon) {
+				t.Errorf("epsilon of sigma(%v, %v) is %v", epsilon, delta, e)
+			}
+		}
+	}
+	// Two releases of epsilon 1 are one of more than 1 and less than 2.
+	s := Sigma(1, 1e-5) / math.Sqrt2
+	if e := Epsilon(s, 1e-5); !(e > 1 && e < 2) {
+		t.Errorf("two releases cost %v", e)
+	}
+}
+
+// TestDiscreteDelta: noise of whole numbers is as private as the mechanism says: the delta of a discrete Gaussian, summed over its
+// values, for the sensitivity and deviation of a round.
+func TestDiscreteDelta(t *testing.T) {
+	for _, epsilon := range []float64{0.5, 2, 8} {
+		b := Budget{Epsilon: epsilon, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Trusted}
+		sigma := float64(b.NoiseSteps(10))
+		shift := math.Floor(b.Sensitivity(10))
+		density := func(x float64) float64 { return math.Exp(-x * x / (2 * sigma * sigma)) }
+		var sum, delta float64
+		for x := math.Floor(-12 * sigma); x < 12*sigma; x++ {
+			sum += density(x)
+			delta += math.Max(0, density(x)-math.Exp(epsilon)*density(x+shift))
+		}
+		if delta /= sum; !(delta <= 1e-5*(1+1e-6)) || delta < 0.9e-5 {
+			t.Errorf("epsilon %v: discrete noise has delta %v", epsilon, delta)
+		}
+	}
+}
+
+// TestDiscreteGaussian: chi-square of 40,000 draws against exp(-x^2/2 sigma^2), narrow and wide, and moments of a wide one.
+func TestDiscreteGaussian(t *testing.T) {
+	const n = 40_000
+	for _, sigma := range []uint64{1, 3, 20} {
+		s, err := NewSampler(sigma, rng.Bytes(rng.New(1, "gaussian", sigma)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := map[int64]int{}
+		for range n {
+			v, err := s.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			count[v]++
+		}
+		width := float64(sigma)
+		p, sum := map[int64]float64{}, 0.0
+		for x := -int64(12 * sigma); x <= int64(12*sigma); x++ {
+			p[x] = math.Exp(-float64(x*x) / (2 * width * width))
+			sum += p[x]
+		}
+		var chi, rest, restWant, cells float64
+		for x, v := range p {
+			want := n * v / sum
+			if want < 8 {
+				rest, restWant = rest+float64(count[x]), restWant+want
+				continue
+			}
+			d := float64(count[x]) - want
+			chi, cells = chi+d*d/want, cells+1
+		}
+		chi += (rest - restWant) * (rest - restWant) / restWant
+		if above := 1 - (distuv.ChiSquared{K: cells}).CDF(chi); above < 1e-3 {
+			t.Errorf("sigma %d: chi-square %.1f on %v cells, probability %.2g", sigma, chi, cells, above)
+		}
+	}
+	const wide = 1 << 20
+	s, err := NewSampler(wide, rng.Bytes(rng.New(1, "wide")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var square, fourth float64
+	for range 4000 {
+		v, err := s.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := float64(v) / wide
+		square, fourth = square+x*x/4000, fourth+x*x*x*x/4000
+	}
+	if math.Abs(square-1) > 0.1 || math.Abs(fourth-3) > 0.6 {
+		t.Errorf("second and fourth moment %v and %v, want 1 and 3", square, fourth)
+	}
+}
+
+// TestNoRandomness: where randomness fails nothing is released.
+func TestNoRandomness(t *testing.T) {
+	r := NewRelease(2, 3)
+	if err := r.AddNoise(5, iotest.ErrReader(io.ErrUnexpectedEOF)); err == nil || !strings.Contains(err.Error(), "no randomness") {
+		t.Errorf("error %v", err)
+	}
+	for _, sigma := range []uint64{0, maxDeviation + 1} {
+		if _, err := NewSampler(sigma, rand.Reader); err == nil {
+			t.Errorf("a sampler of deviation %d", sigma)
+		}
+	}
+}
+
+// TestSensitivity: no point, whatever its coordinates, moves a release by more than the budget says, nor does a client.
+func TestSensitivity(t *testing.T) {
+	const k, classes = 7, 4
+	r := rng.New(1, "sensitivity")
+	norm := func(a, b *Release) (sum float64) {
+		for i := range a.Values {
+			d := float64(a.Values[i] - b.Values[i])
+			sum += d * d
+		}
+		return math.Sqrt(sum)
+	}
+	budget := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Trusted, Points: 12}
+	replace, client := budget, budget
+	replace.Relation, client.Unit = ReplaceOne, Client
+	largest := 0.0
+	for range 2000 {
+		w := make([]float32, 2*k)
+		scale := math.Exp(6 * r.NormFloat64())
+		for j := range w {
+			w[j] = float32(scale * r.NormFloat64())
+		}
+		if r.IntN(4) == 0 { // opposite points: the worst of replacements
+			for j := range k {
+				w[k+j] = -w[j]
+			}
+		}
+		of := func(w []float32, y ...int) *Release {
+			s, err := Sum(w, y, classes, k, 2.5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		one, other := of(w[:k], r.IntN(classes)), of(w[k:], r.IntN(classes))
+		if d := norm(one, NewRelease(classes, k)); d > budget.Sensitivity(classes) {
+			t.Fatalf("a point moves the release by %v, above %v", d, budget.Sensitivity(classes))
+		} else {
+			largest = max(largest, d)
+		}
+		if d := norm(one, other); d > replace.Sensitivity(classes) {
+			t.Fatalf("a replacement moves the release by %v, above %v", d, replace.Sensitivity(classes))
+		}
+		many := NewRelease(classes, k)
+		for range 100 {
+			if err := many.Add(one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		many.Clip(client.ClientNorm(classes))
+		if d := norm(many, NewRelease(classes, k)); d > client.Sensitivity(classes) {
+			t.Fatalf("a client moves the release by %v, above %v", d, client.Sensitivity(classes))
+		}
+	}
+	if largest < 0.99*budget.Sensitivity(classes) {
+		t.Errorf("the largest point moved the release by %v; the bound %v is loose", largest, budget.Sensitivity(classes))
+	}
+}
+
+func TestSumRefuses(t *testing.T) {
+	for _, c := range []struct {
+		w      []float32
+		labels []int
+		radius float64
+	}{{[]float32{1, 2, 3}, []int{0}, 1}, {[]float32{1, float32(math.NaN())}, []int{0}, 1}, {[]float32{1, float32(math.Inf(1))}, []int{1}, 1}, {[]float32{1, 2}, []int{0}, 0}} {
+		if _, err := Sum(c.w, c.labels, 2, 2, c.radius); err == nil {
+			t.Errorf("%v was summed", c)
+		}
+	}
+	s, err := Sum([]float32{3, 4, 3, 4}, []int{7, 1}, 2, 2, 5)
+	if err != nil || s.Values[2] != 0 || s.Values[5] != CountSteps || s.Values[3] != 3*Steps/5 {
+		t.Errorf("%v, %v: want one point of class 1 at (.6, .8) of the norm", s, err)
+	}
+}
+
+// TestAdd: releases of other sizes and numbers out of bounds are refused.
+func TestAdd(t *testing.T) {
+	a := NewRelease(2, 2)
+	wild := NewRelease(2, 2)
+	wild.Values[3] = maxEntry + 1
+	for _, o := range []*Release{NewRelease(2, 3), NewRelease(3, 2), wild, {Classes: 2, K: 2}} {
+		if err := a.Add(o); err == nil {
+			t.Errorf("%v was added", o)
+		}
+	}
+}
+
+func TestBudget(t *testing.T) {
+	good := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
+	if err := good.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*Budget){
+		"epsilon is 0":      func(b *Budget) { b.Epsilon = 0 },
+		"epsilon is NaN":    func(b *Budget) { b.Epsilon = math.NaN() },
+		"delta is 0.5":      func(b *Budget) { b.Delta = 0.5 },
+		`unit is "user"`:    func(b *Budget) { b.Unit = "user" },
+		`relation is ""`:    func(b *Budget) { b.Relation = "" },
+		`noise is "none"`:   func(b *Budget) { b.Noise = "none" },
+		"points is 0":       func(b *Budget) { b.Unit = Client },
+		"points is 2000000": func(b *Budget) { b.Points = 2_000_000 },
+	} {
+		b := good
+		change(&b)
+		if err := b.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one that says %q", err, want)
+		}
+	}
+	if got := good.String(); got != "epsilon 1, delta 1e-05 for one image added or removed, noise: local" {
+		t.Error(got)
+	}
+	if v := good.Spend(10, 50); v.Releases != 50 || v.Variance() != 50*float64(v.Deviation*v.Deviation) {
+		t.Errorf("account %+v", v)
+	}
+}
+
+// TestPosterior: expectations of the count, and of mean and variance of the class mean, against the reference (numpy; values of
+// robust_private.py's grid), by many samples.
+func TestPosterior(t *testing.T) {
+	data, err := os.ReadFile("testdata/posterior.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ref struct {
+		K      int
+		Beta   []float64
+		Rounds []struct {
+			Sums, Counts  []float64
+			SumVariance   float64 `json:"sum_variance"`
+			CountVariance float64 `json:"count_variance"`
+			Classes       []struct {
+				Count, Square  float64
+				Mean, Variance []float64
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &ref); err != nil {
+		t.Fatal(err)
+	}
+	const samples = 20_000
+	for i, r := range ref.Rounds {
+		classes := len(r.Counts)
+		totals := &Totals{Classes: classes, K: ref.K, Sums: r.Sums, Counts: r.Counts, SumVariance: r.SumVariance, CountVariance: r.CountVariance}
+		counts := totals.DrawCounts(ref.Beta, samples, rng.New(1, "posterior", i))
+		mean, variance := totals.Moments(ref.Beta, counts)
+		for c, want := range r.Classes {
+			var count, square float64
+			m, v := make([]float64, ref.K), make([]float64, ref.K)
+			for s := range samples {
+				n := counts[s*classes+c]
+				count, square = count+n/samples, square+n*n/samples
+				for j := range ref.K {
+					m[j] += mean[(s*classes+c)*ref.K+j] / samples
+					v[j] += variance[(s*classes+c)*ref.K+j] / samples
+				}
+			}
+			near := func(what string, got, want float64) {
+				if math.Abs(got-want) > 2e-3*(1+math.Abs(want)) {
+					t.Errorf("round %d, class %d: %s is %v, want %v", i, c, what, got, want)
+				}
+			}
+			near("count", count, want.Count)
+			near("squared count", square, want.Square)
+			for j := range ref.K {
+				near("mean", m[j], want.Mean[j])
+				near("variance", v[j], want.Variance[j])
+			}
+		}
+	}
+}
+
+// TestNoNoise: with next to no noise the posterior is that of known counts and means.
+func TestNoNoise(t *testing.T) {
+	r := NewRelease(2, 1)
+	r.Values = []int64{10 * Steps, 20 * CountSteps, -5 * Steps, 5 * CountSteps}
+	totals := r.Totals(2, 1)
+	beta := []float64{3}
+	counts := totals.DrawCounts(beta, 50, rng.New(1, "none"))
+	mean, variance := totals.Moments(beta, counts)
+	for s := range 50 {
+		if counts[2*s] != 20 || counts[2*s+1] != 5 {
+			t.Fatalf("counts %v", counts[2*s:2*s+2])
+		}
+		if v, m := 1/(1/3.0+20), mean[2*s]; math.Abs(variance[2*s]-v) > 1e-4 || math.Abs(m-v*20) > 1e-3 {
+			t.Fatalf("mean %v and variance %v", m, variance[2*s])
+		}
+	}
+	if p := totals.Points(); p.N != 2 || p.W[0] != 20 || p.Row(1)[0] != -2 {
+		t.Errorf("points %+v", p)
+	}
+}
