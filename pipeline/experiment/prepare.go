@@ -371,7 +371,7 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 	}
 	if p.Tools.Open == nil && len(c.Methods) == 0 {
 		for _, m := range posterior.All() {
-			if !m.Info().Conjugate {
+			if i := m.Info(); !i.Conjugate && !(i.Private && c.Privacy.Epsilon == 0) {
 				c.Methods = append(c.Methods, m.Info().Name)
 			}
 		}
