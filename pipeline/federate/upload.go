@@ -223,6 +223,9 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if len(data) > MaxBytes {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
 	}
+	if IsRelease(data) {
+		return nil, refuse("format", ReleaseFormat, "%d; the message is of a private round, and class means or points are wanted", Format)
+	}
 	var m uploadpb.Upload
 	if err := message.Unmarshal(data, &m, 0); err != nil {
 		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)

@@ -95,7 +95,7 @@ func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account,
 		totals  *privacy.Totals
 		account *privacy.Account
 	}
-	r, err := once(&t.memo, "released", func() (*round, error) {
+	r, err := once(t.memo, "released", func() (*round, error) {
 		if err := b.Check(); err != nil {
 			return nil, err
 		}
@@ -153,11 +153,11 @@ var fedpftDP = method{
 		Cite:  "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated learning with foundation models, arXiv:2402.01862",
 		Param: ParamL2, Grid: gridL2, Private: true},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
-		drawn, err := once(&t.memo, "fedpft-dp", func() (*point.Set, error) { return t.privateGaussians(ctx) })
+		drawn, err := once(t.memo, "fedpft-dp", func() (*point.Set, error) { return t.privateGaussians(ctx) })
 		if err != nil {
 			return nil, err
 		}
-		e, err := once(&t.memo, fmt.Sprint("fit/fedpft-dp/", s.L2, s.Tolerance), func() (Ensemble, error) {
+		e, err := once(t.memo, fmt.Sprint("fit/fedpft-dp/", s.L2, s.Tolerance), func() (Ensemble, error) {
 			return t.fits(ctx, []*point.Set{drawn}, s.L2, s)
 		})
 		if err != nil {

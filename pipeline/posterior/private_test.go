@@ -54,7 +54,7 @@ func TestPrivateRounds(t *testing.T) {
 	}
 	task := newTestTask(t, in)
 	for noise, want := range map[string]int{privacy.Trusted: 1, privacy.TwoServers: 2, privacy.Local: 20} {
-		b.Noise, task.memo = noise, memo{}
+		b.Noise, task.memo = noise, &memo{}
 		task.in.Privacy = &b
 		totals, account, err := task.released(context.Background())
 		if err != nil || account.Releases != want {

@@ -169,6 +169,161 @@ func (x *Upload) GetChecksum() []byte {
 	return nil
 }
 
+// Release is a client's message of a private round: class sums in whole numbers (package privacy), with noise where the client adds it. It
+// states no number of images.
+type Release struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of this format: 2, so that neither message is taken for the other.
+	Format uint32 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
+	Round  uint64 `protobuf:"varint,2,opt,name=round,proto3" json:"round,omitempty"`
+	Client string `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`
+	// sha256 of the client graph that made the coordinates: 32 bytes.
+	Model       []byte `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	Classes     uint32 `protobuf:"varint,5,opt,name=classes,proto3" json:"classes,omitempty"`
+	Coordinates uint32 `protobuf:"varint,6,opt,name=coordinates,proto3" json:"coordinates,omitempty"`
+	// int64, little-endian: for each class the sums of its coordinates, then its count.
+	Values []byte `protobuf:"bytes,7,opt,name=values,proto3" json:"values,omitempty"`
+	// What the release keeps to; package privacy states the choices.
+	Epsilon  float64 `protobuf:"fixed64,8,opt,name=epsilon,proto3" json:"epsilon,omitempty"`
+	Delta    float64 `protobuf:"fixed64,9,opt,name=delta,proto3" json:"delta,omitempty"`
+	Unit     string  `protobuf:"bytes,10,opt,name=unit,proto3" json:"unit,omitempty"`
+	Relation string  `protobuf:"bytes,11,opt,name=relation,proto3" json:"relation,omitempty"`
+	Noise    string  `protobuf:"bytes,12,opt,name=noise,proto3" json:"noise,omitempty"`
+	Points   uint32  `protobuf:"varint,13,opt,name=points,proto3" json:"points,omitempty"`
+	// sha256 of the fields above: 32 bytes.
+	Checksum      []byte `protobuf:"bytes,14,opt,name=checksum,proto3" json:"checksum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Release) Reset() {
+	*x = Release{}
+	mi := &file_pipeline_federate_uploadpb_upload_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Release) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Release) ProtoMessage() {}
+
+func (x *Release) ProtoReflect() protoreflect.Message {
+	mi := &file_pipeline_federate_uploadpb_upload_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Release.ProtoReflect.Descriptor instead.
+func (*Release) Descriptor() ([]byte, []int) {
+	return file_pipeline_federate_uploadpb_upload_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Release) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+func (x *Release) GetRound() uint64 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *Release) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *Release) GetModel() []byte {
+	if x != nil {
+		return x.Model
+	}
+	return nil
+}
+
+func (x *Release) GetClasses() uint32 {
+	if x != nil {
+		return x.Classes
+	}
+	return 0
+}
+
+func (x *Release) GetCoordinates() uint32 {
+	if x != nil {
+		return x.Coordinates
+	}
+	return 0
+}
+
+func (x *Release) GetValues() []byte {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *Release) GetEpsilon() float64 {
+	if x != nil {
+		return x.Epsilon
+	}
+	return 0
+}
+
+func (x *Release) GetDelta() float64 {
+	if x != nil {
+		return x.Delta
+	}
+	return 0
+}
+
+func (x *Release) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *Release) GetRelation() string {
+	if x != nil {
+		return x.Relation
+	}
+	return ""
+}
+
+func (x *Release) GetNoise() string {
+	if x != nil {
+		return x.Noise
+	}
+	return ""
+}
+
+func (x *Release) GetPoints() uint32 {
+	if x != nil {
+		return x.Points
+	}
+	return 0
+}
+
+func (x *Release) GetChecksum() []byte {
+	if x != nil {
+		return x.Checksum
+	}
+	return nil
+}
+
 var File_pipeline_federate_uploadpb_upload_proto protoreflect.FileDescriptor
 
 const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
@@ -187,7 +342,23 @@ const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
 	"\x05scale\x18\n" +
 	" \x01(\v2\x15.fmp.onnx.TensorProtoR\x05scale\x12-\n" +
 	"\x06masses\x18\v \x01(\v2\x15.fmp.onnx.TensorProtoR\x06masses\x12\x1a\n" +
-	"\bchecksum\x18\f \x01(\fR\bchecksumB Z\x1efmp/pipeline/federate/uploadpbb\x06proto3"
+	"\bchecksum\x18\f \x01(\fR\bchecksum\"\xe3\x02\n" +
+	"\aRelease\x12\x16\n" +
+	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
+	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x16\n" +
+	"\x06client\x18\x03 \x01(\tR\x06client\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\fR\x05model\x12\x18\n" +
+	"\aclasses\x18\x05 \x01(\rR\aclasses\x12 \n" +
+	"\vcoordinates\x18\x06 \x01(\rR\vcoordinates\x12\x16\n" +
+	"\x06values\x18\a \x01(\fR\x06values\x12\x18\n" +
+	"\aepsilon\x18\b \x01(\x01R\aepsilon\x12\x14\n" +
+	"\x05delta\x18\t \x01(\x01R\x05delta\x12\x12\n" +
+	"\x04unit\x18\n" +
+	" \x01(\tR\x04unit\x12\x1a\n" +
+	"\brelation\x18\v \x01(\tR\brelation\x12\x14\n" +
+	"\x05noise\x18\f \x01(\tR\x05noise\x12\x16\n" +
+	"\x06points\x18\r \x01(\rR\x06points\x12\x1a\n" +
+	"\bchecksum\x18\x0e \x01(\fR\bchecksumB Z\x1efmp/pipeline/federate/uploadpbb\x06proto3"
 
 var (
 	file_pipeline_federate_uploadpb_upload_proto_rawDescOnce sync.Once
@@ -201,15 +372,16 @@ func file_pipeline_federate_uploadpb_upload_proto_rawDescGZIP() []byte {
 	return file_pipeline_federate_uploadpb_upload_proto_rawDescData
 }
 
-var file_pipeline_federate_uploadpb_upload_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_pipeline_federate_uploadpb_upload_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_pipeline_federate_uploadpb_upload_proto_goTypes = []any{
 	(*Upload)(nil),             // 0: fmp.federate.Upload
-	(*onnxpb.TensorProto)(nil), // 1: fmp.onnx.TensorProto
+	(*Release)(nil),            // 1: fmp.federate.Release
+	(*onnxpb.TensorProto)(nil), // 2: fmp.onnx.TensorProto
 }
 var file_pipeline_federate_uploadpb_upload_proto_depIdxs = []int32{
-	1, // 0: fmp.federate.Upload.points:type_name -> fmp.onnx.TensorProto
-	1, // 1: fmp.federate.Upload.scale:type_name -> fmp.onnx.TensorProto
-	1, // 2: fmp.federate.Upload.masses:type_name -> fmp.onnx.TensorProto
+	2, // 0: fmp.federate.Upload.points:type_name -> fmp.onnx.TensorProto
+	2, // 1: fmp.federate.Upload.scale:type_name -> fmp.onnx.TensorProto
+	2, // 2: fmp.federate.Upload.masses:type_name -> fmp.onnx.TensorProto
 	3, // [3:3] is the sub-list for method output_type
 	3, // [3:3] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
@@ -228,7 +400,7 @@ func file_pipeline_federate_uploadpb_upload_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_federate_uploadpb_upload_proto_rawDesc), len(file_pipeline_federate_uploadpb_upload_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,130 @@
+package federate
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/proto"
+
+	"fmp/pipeline/federate/uploadpb"
+	"fmp/pipeline/privacy"
+)
+
+// ReleaseFormat is the version of the message of a private round.
+const ReleaseFormat = 2
+
+// Release is what a client sends to a private round.
+type Release struct {
+	// Round, Client and Model are as of [Upload].
+	Round  uint64
+	Client string
+	Model  string
+	// Budget is what the release keeps to, of which the noise is in Sums already if every client adds its own.
+	Budget privacy.Budget
+	Sums   *privacy.Release
+}
+
+// IsRelease says whether a message is of a private round, by its format alone.
+func IsRelease(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == ReleaseFormat }
+
+// Encode writes a release after the same checks that [DecodeRelease] makes.
+func (r *Release) Encode() ([]byte, error) {
+	model, err := hex.DecodeString(r.Model)
+	if err != nil {
+		return nil, refuse("model", fmt.Sprintf("%q", r.Model), "a sha256 in hexadecimal")
+	}
+	if r.Sums == nil {
+		return nil, refuse("values", "missing", "a release")
+	}
+	b := r.Budget
+	m := &uploadpb.Release{Format: ReleaseFormat, Round: r.Round, Client: r.Client, Model: model, Classes: uint32(r.Sums.Classes), Coordinates: uint32(r.Sums.K),
+		Epsilon: b.Epsilon, Delta: b.Delta, Unit: b.Unit, Relation: b.Relation, Noise: b.Noise, Points: uint32(b.Points)}
+	for _, v := range r.Sums.Values {
+		m.Values = binary.LittleEndian.AppendUint64(m.Values, uint64(v))
+	}
+	m.Checksum = releaseChecksum(m)
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encoding release: %w", err)
+	}
+	if _, err := DecodeRelease(data, Expect{}); err != nil { // what another reader would refuse must not leave this one
+		return nil, err
+	}
+	return data, nil
+}
+
+// DecodeRelease reads a message of a private round and checks it: size, checksum, every number against its bounds, the budget, and what
+// want says, of which Dx is the number of coordinates.
+func DecodeRelease(data []byte, want Expect) (*Release, error) {
+	if len(data) > MaxBytes {
+		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
+	}
+	if !IsRelease(data) {
+		return nil, fmt.Errorf("upload: not a message of a private round; those are made by fmp-edge with the client graph of a private round (fmp fuse --upload private)")
+	}
+	var m uploadpb.Release
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
+	}
+	if m.Format != ReleaseFormat {
+		return nil, refuse("format", m.Format, "%d; use programs of one release on both sides", ReleaseFormat)
+	}
+	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
+		return nil, refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
+	}
+	if len(m.Model) != sha256.Size {
+		return nil, refuse("model", fmt.Sprintf("a digest of %d bytes", len(m.Model)), "%d", sha256.Size)
+	}
+	for _, v := range []struct {
+		field          string
+		value, low, to uint32
+	}{{"classes", m.Classes, 2, MaxWidth}, {"coordinates", m.Coordinates, 1, MaxWidth}} {
+		if v.value < v.low || v.value > v.to {
+			return nil, refuse(v.field, v.value, "%d to %d", v.low, v.to)
+		}
+	}
+	if n := 8 * uint64(m.Classes) * (uint64(m.Coordinates) + 1); uint64(len(m.Values)) != n {
+		return nil, refuse("values", fmt.Sprintf("%d bytes", len(m.Values)), "%d for %d classes and %d coordinates", n, m.Classes, m.Coordinates)
+	}
+	if sum := releaseChecksum(&m); !bytes.Equal(sum, m.Checksum) {
+		return nil, refuse("checksum", hex.EncodeToString(m.Checksum[:min(len(m.Checksum), sha256.Size)]), "%s, that of the content; the message was damaged on its way", hex.EncodeToString(sum))
+	}
+	if len(m.Client) < 1 || len(m.Client) > MaxClient || !printable(m.Client) {
+		return nil, refuse("client", fmt.Sprintf("%d bytes", len(m.Client)), "1 to %d bytes of printable UTF-8", MaxClient)
+	}
+	r := &Release{Round: m.Round, Client: m.Client, Model: hex.EncodeToString(m.Model),
+		Budget: privacy.Budget{Epsilon: m.Epsilon, Delta: m.Delta, Unit: m.Unit, Relation: m.Relation, Noise: m.Noise, Points: int(m.Points)},
+		Sums:   privacy.NewRelease(int(m.Classes), int(m.Coordinates))}
+	for i := range r.Sums.Values {
+		r.Sums.Values[i] = int64(binary.LittleEndian.Uint64(m.Values[8*i:]))
+	}
+	if err := r.Budget.Check(); err != nil {
+		return nil, fmt.Errorf("upload: %w", err)
+	}
+	if err := r.Sums.Check(); err != nil {
+		return nil, fmt.Errorf("upload: %w", err)
+	}
+	u := Upload{Round: r.Round, Model: r.Model}
+	return r, u.matches(want, r.Sums.K, r.Sums.Classes, 0)
+}
+
+// releaseChecksum is the sha256 of every field but the checksum in the order of their numbers, as of [Upload].
+func releaseChecksum(m *uploadpb.Release) []byte {
+	h := sha256.New()
+	h.Write([]byte("fmp.federate.Release\n"))
+	number(h, uint64(m.Format), m.Round)
+	text(h, []byte(m.Client))
+	text(h, m.Model)
+	number(h, uint64(m.Classes), uint64(m.Coordinates))
+	text(h, m.Values)
+	number(h, math.Float64bits(m.Epsilon), math.Float64bits(m.Delta))
+	for _, s := range []string{m.Unit, m.Relation, m.Noise} {
+		text(h, []byte(s))
+	}
+	number(h, uint64(m.Points))
+	return h.Sum(nil)
+}

@@ -1,0 +1,91 @@
+package federate
+
+import (
+	"bytes"
+	"encoding/hex"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/pipeline/privacy"
+)
+
+func release() *Release {
+	r := &Release{Round: 3, Client: "shop-1", Model: hex.EncodeToString(bytes.Repeat([]byte{7}, 32)), Sums: privacy.NewRelease(3, 2),
+		Budget: privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Client, Relation: privacy.AddRemove, Noise: privacy.Local, Points: 20}}
+	for i := range r.Sums.Values {
+		r.Sums.Values[i] = int64(i*i) - 20
+	}
+	return r
+}
+
+// TestRelease: what is written is read, and what cannot be believed is refused by its field.
+func TestRelease(t *testing.T) {
+	want := release()
+	data, err := want.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeRelease(data, Expect{Model: want.Model, C: 3, Dx: 2, Round: &want.Round})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if _, err := Decode(data, Expect{}); err == nil || !strings.Contains(err.Error(), "format is 2") {
+		t.Errorf("an ordinary reader says %v", err)
+	}
+	other := uint64(4)
+	for field, w := range map[string]Expect{"round": {Round: &other}, "classes": {C: 4}, "dx": {Dx: 9}, "model": {Model: "x"}} {
+		if _, err := DecodeRelease(data, w); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("error %v; want one of %s", err, field)
+		}
+	}
+	damaged := bytes.Clone(data)
+	damaged[len(damaged)/2] ^= 1
+	if _, err := DecodeRelease(damaged, Expect{}); err == nil {
+		t.Error("a damaged message was read")
+	}
+	for name, change := range map[string]func(*Release){
+		"values":  func(r *Release) { r.Sums.Values = r.Sums.Values[:5] },
+		"number":  func(r *Release) { r.Sums.Values[1] = math.MaxInt64 },
+		"epsilon": func(r *Release) { r.Budget.Epsilon = math.NaN() },
+		"unit":    func(r *Release) { r.Budget.Unit = "house" },
+		"client":  func(r *Release) { r.Client = "" },
+		"classes": func(r *Release) { r.Sums = privacy.NewRelease(1, 2) },
+	} {
+		r := release()
+		change(r)
+		if _, err := r.Encode(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("error %v; want one that says %s", err, name)
+		}
+	}
+}
+
+// FuzzRelease: whatever comes is refused or is a release that is written to the same content.
+func FuzzRelease(f *testing.F) {
+	data, err := release().Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte{8, 2})
+	f.Add([]byte{8, 2, 40, 255, 255, 3, 48, 255, 255, 3})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := DecodeRelease(data, Expect{})
+		if err != nil {
+			return
+		}
+		again, err := r.Encode()
+		if err != nil {
+			t.Fatalf("a release that was read is not written: %v", err)
+		}
+		back, err := DecodeRelease(again, Expect{})
+		if err != nil || cmp.Diff(r, back) != "" {
+			t.Fatalf("read again: %v\n%s", err, cmp.Diff(r, back))
+		}
+	})
+}
