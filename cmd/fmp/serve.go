@@ -246,6 +246,7 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { failed <- svc.Run(work) }()
+	go watchRoster(work, r.Roster, svc, log)
 	if o.cert != "" {
 		scheme = "https"
 		go func() { failed <- srv.ServeTLS(l, o.cert, o.key) }()
@@ -261,6 +262,40 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 		return srv.Shutdown(end) // exit code 0: stopping is how a server ends
 	case err := <-failed:
 		return err
+	}
+}
+
+// rosterEvery is how often the roster's file is looked at.
+const rosterEvery = 2 * time.Second
+
+// watchRoster reads the roster again when its file has changed. One that cannot be read leaves the last in place.
+func watchRoster(ctx context.Context, path string, svc *service.Server, log *slog.Logger) {
+	stamp := func() string {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint(info.ModTime().UnixNano(), info.Size())
+	}
+	last := stamp()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(rosterEvery):
+		}
+		now := stamp()
+		if now == last {
+			continue
+		}
+		last = now
+		clients, err := identity.LoadRoster(path)
+		if err == nil {
+			err = svc.Admit(clients)
+		}
+		if err != nil {
+			log.Error("the roster changed and is not taken; the one before it holds", "error", err)
+		}
 	}
 }
 

@@ -102,7 +102,8 @@ type Round struct {
 	// GraphData is the client graph's file, and Client its manifest.
 	GraphData []byte
 	Client    models.Manifest
-	Clients   *identity.Roster
+	// Clients is the roster as it was when the round was loaded.
+	Clients *identity.Roster
 }
 
 // Load reads a round file and what it names.
@@ -141,13 +142,26 @@ func Load(path string) (*Round, error) {
 	if r.Clients, err = identity.LoadRoster(r.Roster); err != nil {
 		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
-	if r.Quorum == 0 {
-		r.Quorum = r.Clients.Len()
-	}
-	if n := r.Clients.Len(); r.Quorum > n || r.Least > n {
-		return nil, fmt.Errorf("round %s: quorum %d and least %d; the roster has %d clients", path, r.Quorum, r.Least, n)
+	if err := r.Suits(r.Clients); err != nil {
+		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
 	return r, nil
+}
+
+// Suits says whether a roster has clients enough for the round.
+func (r *Round) Suits(clients *identity.Roster) error {
+	if n := clients.Len(); r.Quorum > n || r.Least > n {
+		return fmt.Errorf("quorum %d and least %d; the roster has %d clients", r.Quorum, r.Least, n)
+	}
+	return nil
+}
+
+// Enough is how many uploads of so many clients the classifier is first made of.
+func (r *Round) Enough(clients int) int {
+	if r.Quorum == 0 {
+		return clients
+	}
+	return r.Quorum
 }
 
 // Parse reads a round file and checks every field.

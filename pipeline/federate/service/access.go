@@ -51,7 +51,7 @@ func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity
 		return client, nil, false
 	}
 	statement := identity.Statement{Purpose: purpose, Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Content: content}
-	if !identity.Verify(s.Round.Clients.Key(client), statement, signature) {
+	if !identity.Verify(s.clients.Load().Key(client), statement, signature) {
 		s.refuse(w, wire.WrongKey, "the roster of round %d has no client %.128q with a key that made this signature for the round's graph and this content", s.Round.Round, client)
 		return client, nil, false
 	}

@@ -38,7 +38,7 @@ func newMetrics(s *Server) *metrics {
 	}
 	r.MustRegister(m.taken, m.refused, m.failed, m.pooled, m.requests,
 		count("fmp_uploads_in", "Uploads that are in.", func() int { return len(s.in) }),
-		count("fmp_clients", "Clients of the roster.", func() int { return s.Round.Clients.Len() }),
+		count("fmp_clients", "Clients of the roster.", func() int { return s.clients.Load().Len() }),
 		count("fmp_clients_refused", "Clients with an upload in quarantine.", func() int { return len(s.refused) }),
 		count("fmp_versions", "Versions of the classifier.", func() int { return len(s.versions) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -60,7 +60,7 @@ func (s *Server) due() time.Duration {
 	toDeadline := s.Round.Deadline.Sub(now)
 	if len(s.versions) == 0 {
 		switch {
-		case n >= s.Round.Quorum:
+		case n >= s.quorum():
 			return 0
 		case toDeadline > 0:
 			return toDeadline

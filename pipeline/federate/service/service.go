@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fmp/onnx/engine"
@@ -58,6 +59,7 @@ const maxInFlight = 128
 type Server struct {
 	Config
 	metrics *metrics
+	clients atomic.Pointer[identity.Roster]
 	slots   chan struct{}
 	wake    chan struct{} // something came in
 
@@ -90,6 +92,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{Config: c, slots: make(chan struct{}, maxInFlight), wake: make(chan struct{}, 1), in: map[string]held{}, payloads: map[string]string{},
 		busy: map[string]bool{}, refused: map[string]store.Refusal{}}
+	s.clients.Store(c.Round.Clients)
 	s.metrics = newMetrics(s)
 	for r, err := range c.Store.Records(ctx) {
 		if err != nil {
@@ -124,6 +127,23 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	c.Log.Info("round ready", "round", c.Round.Round, "graph", c.Round.Client.Digest, "clients", c.Round.Clients.Len(), "in", len(s.in), "versions", len(s.versions), "deadline", c.Round.Deadline)
 	return s, nil
 }
+
+// Admit puts another roster in place of the round's. What is in stays in, whoever sent it; who is not in the new one can send no more.
+func (s *Server) Admit(clients *identity.Roster) error {
+	if err := s.Round.Suits(clients); err != nil {
+		return err
+	}
+	s.clients.Store(clients)
+	s.Log.Info("roster read again", "clients", clients.Len())
+	select {
+	case s.wake <- struct{}{}: // the quorum may be another
+	default:
+	}
+	return nil
+}
+
+// quorum is how many uploads the first classifier is made of.
+func (s *Server) quorum() int { return s.Round.Enough(s.clients.Load().Len()) }
 
 // remember puts a record into the index. The caller holds mu, or is alone.
 func (s *Server) remember(r *store.Record) {

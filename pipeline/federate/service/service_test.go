@@ -382,6 +382,51 @@ func TestUnauthorised(t *testing.T) {
 	}
 }
 
+// TestAdmit: with another roster in place of the first a new client may send, one that is gone may not, and what is in stays in; the
+// quorum of all clients follows; one that is too small for the round is refused and changes nothing.
+func TestAdmit(t *testing.T) {
+	f := newFixture(t, "least: 2\n")
+	for _, c := range []string{"a", "b"} {
+		if status, data := f.put(c, f.made(c, 1, nil)); status != 201 {
+			t.Fatalf("%d %s", status, data)
+		}
+	}
+	k, err := identity.New("new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.keys["new"] = k
+	roster := func(names ...string) *identity.Roster {
+		var text strings.Builder
+		for _, n := range names {
+			fmt.Fprintln(&text, f.keys[n].Line())
+		}
+		r, err := identity.ParseRoster([]byte(text.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if status, _ := f.put("new", f.made("new", 1, nil)); status != 403 {
+		t.Errorf("before it is in the roster: %d", status)
+	}
+	if err := f.srv.Admit(roster("a")); err == nil || !strings.Contains(err.Error(), "least 2") {
+		t.Errorf("a roster that is too small: %v", err)
+	}
+	if err := f.srv.Admit(roster("b", "c", "new")); err != nil {
+		t.Fatal(err)
+	}
+	if status, data := f.put("new", f.made("new", 1, nil)); status != 201 {
+		t.Errorf("the new client: %d %s", status, data)
+	}
+	if status, _ := f.put("a", f.made("a", 2, nil)); status != 403 {
+		t.Errorf("who is gone: %d", status)
+	}
+	if st := f.srv.Status(); st.In != 3 || st.Clients != 3 || st.Quorum != 3 || len(st.Missing) != 1 || f.srv.due() > 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
 func heavy(n int, total float64) []float32 {
 	w := make([]float32, n)
 	w[0] = float32(total)

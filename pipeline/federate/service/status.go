@@ -44,7 +44,7 @@ type MemberStatus struct {
 
 // Status reads the round's.
 func (s *Server) Status() Status {
-	st := Status{Description: s.description(), Clients: s.Round.Clients.Len(), Quorum: s.Round.Quorum, Members: []MemberStatus{}, Missing: []string{}, Refused: []store.Refusal{}}
+	st := Status{Description: s.description(), Clients: s.clients.Load().Len(), Quorum: s.quorum(), Members: []MemberStatus{}, Missing: []string{}, Refused: []store.Refusal{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.In, st.Versions, st.Failure = len(s.in), slices.Clone(s.versions), s.failure
@@ -67,7 +67,7 @@ func (s *Server) Status() Status {
 		return cmp.Or(cmp.Compare(min(honest(a), 0.5), min(honest(b), 0.5)), cmp.Compare(a.Client, b.Client))
 	})
 	st.Members = st.Members[:min(len(st.Members), maxListed)]
-	for _, name := range s.Round.Clients.Names() {
+	for _, name := range s.clients.Load().Names() {
 		if _, ok := s.in[name]; !ok && len(st.Missing) < maxListed {
 			st.Missing = append(st.Missing, name)
 		}
