@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 // measuredRound is what fmp bench round prints.
 type measuredRound struct {
 	Dataset    string              `json:"dataset"`
+	Open       bool                `json:"open"` // classes that neither extractor nor corpus has seen
 	Clients    int                 `json:"clients"`
 	Points     int                 `json:"points"`
 	Bad        int                 `json:"bad"`
@@ -23,6 +25,8 @@ type measuredRound struct {
 	Attacks    *stress.AttackTable `json:"attacks"`
 	Lost       []stress.ScoreRow   `json:"lost"`
 	Precisions []stress.ScoreRow   `json:"precisions"`
+	// Rivals send something else: Bytes are those of their numbers, without a message around them.
+	Rivals []stress.ScoreRow `json:"rivals"`
 	// Membership is what an upload gives away of single images.
 	Membership []stress.MembershipRow `json:"membership"`
 }
@@ -39,15 +43,19 @@ func newBenchRoundCommand() *cobra.Command {
 defence, with the median, the trimmed mean (20% off each end) and the geometric median of the clients' class means, with
 honesty as part of the posterior (what fmp serve and fmp pool do), and for an oracle that knows the bad clients. Bad clients
 may claim twice the images that the others have. Then the scores of rounds of which 0 to 50% of the clients never come, and of
-uploads of each element type with the bytes of a message, and how well an upload tells whether an image was among a client's
-(area under the ROC curve of the likelihood ratio; 0.5 is a guess).`,
+uploads of each element type with the bytes of a message, beside methods that send something else (with settings that all share;
+bytes of their numbers alone), and how well an upload tells whether an image was among a client's (area under the ROC curve of
+the likelihood ratio; 0.5 is a guess).
+
+With a corpus of other classes (corpus.classes, or corpus.dataset) it is all measured in open scope.`,
 		Example: `  fmp bench round --dataset cifar10
   fmp bench round --dataset mnist --alpha 0.1 --json
-  fmp bench round --dataset cifar10 --clients 100 --bad 20 --seeds 2`,
+  fmp bench round --dataset cifar10 --clients 100 --bad 20 --seeds 2
+  fmp bench round --dataset cifar100 --classes 40-59 --set corpus.classes=0-39 --extractor x.onnx --set open.model=open.onnx`,
 		Args: noArgs,
 	}
 	aliases := maps.Clone(runAliases)
-	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.name", "dataset.dir", "federation.clients", "federation.points", "conjugate.", "seeds", "seed")
+	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.", "federation.clients", "federation.points", "conjugate.", "seeds", "seed")
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.IntVar(&bad, "bad", 2, "clients that attack, fewer than half")
@@ -73,7 +81,7 @@ uploads of each element type with the bytes of a message, and how well an upload
 		defer p.Close()
 		c := p.Config
 		o := stress.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha, Bad: bad, Repeats: c.Seeds, Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads}
-		res := measuredRound{Dataset: c.Dataset.Name, Clients: o.Clients, Points: o.Points, Bad: bad, Alpha: alpha, Repeats: o.Repeats, Defences: stress.Defences}
+		res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients, Points: o.Points, Bad: bad, Alpha: alpha, Repeats: o.Repeats, Defences: stress.Defences}
 		if res.Attacks, err = stress.RunAttacks(cmd.Context(), p, o); err != nil {
 			return err
 		}
@@ -81,6 +89,9 @@ uploads of each element type with the bytes of a message, and how well an upload
 			return err
 		}
 		if res.Precisions, err = stress.RunPrecisions(cmd.Context(), p, o); err != nil {
+			return err
+		}
+		if res.Rivals, err = stress.RunRivals(cmd.Context(), p, o); err != nil {
 			return err
 		}
 		if res.Membership, err = stress.RunMembership(cmd.Context(), p, o, []int{10, 35, 100, 350, 1000}); err != nil {
@@ -98,11 +109,14 @@ uploads of each element type with the bytes of a message, and how well an upload
 // text is the tables in Markdown.
 func (r *measuredRound) text() string {
 	var b strings.Builder
-	partition := "homogeneous"
+	partition, scope := "homogeneous", ""
+	if r.Open {
+		scope = " (open scope)"
+	}
 	if r.Alpha > 0 {
 		partition = fmt.Sprintf("Dirichlet %g", r.Alpha)
 	}
-	fmt.Fprintf(&b, "%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset, partition, r.Clients, r.Points, r.Bad, r.Repeats)
+	fmt.Fprintf(&b, "%s%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset, scope, partition, r.Clients, r.Points, r.Bad, r.Repeats)
 	fmt.Fprintf(&b, "| accuracy under | %s | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+3))
 	line := func(name string, x []float64, more string) {
 		fmt.Fprintf(&b, "| %s |", name)
@@ -123,7 +137,7 @@ func (r *measuredRound) text() string {
 	for _, t := range []struct {
 		title string
 		rows  []stress.ScoreRow
-	}{{"clients", r.Lost}, {"upload", r.Precisions}} {
+	}{{"clients", r.Lost}, {"upload", append(slices.Clone(r.Precisions), r.Rivals...)}} {
 		fmt.Fprintf(&b, "\n| %s | bytes | ACC | NLL | ECE |\n| --- | --- | --- | --- | --- |\n", t.title)
 		for _, s := range t.rows {
 			bytes := "-"

@@ -307,6 +307,11 @@ func (d *Data) known(c Config) (*posterior.Corpus, error) {
 	return posterior.NewCorpus(d.Corpus.Features, d.Corpus.Dx, d.Corpus.Labels, d.Corpus.C)
 }
 
+// Task is the task of clients who hold the given rows of the clients' part, with all that the methods of a run read.
+func (p *Prepared) Task(ctx context.Context, rows [][]int, stream string) (*posterior.Task, error) {
+	return newTask(ctx, p.Config, p.Tools, p.Data.Clients, rows, stream, p.Config.threads())
+}
+
 // newTask gives every client its rows of the bank and compresses it.
 func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [][]int, stream string, threads int) (*posterior.Task, error) {
 	clients := make([]*point.Set, len(rows))

@@ -5,12 +5,14 @@ import (
 	"fmt"
 
 	"fmp/models/rng"
+	"fmp/pipeline/honesty"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 )
 
 // openUploads are what clients send in open scope: masses and class means of softened features, of the classes that they hold.
 type openUploads struct {
+	sets  []*point.Set // of each client
 	stats *open.Stats
 	bytes float64 // a client's, mean over clients
 	// novelty is that of the uploads, and limit where it says that classes are new, see open.Predictor.Novelty.
@@ -25,7 +27,13 @@ func (t *Task) openUploads() (*openUploads, error) {
 	return once(t.memo, "open/uploads", func() (*openUploads, error) {
 		u := &openUploads{}
 		sets := make([]*point.Set, len(t.in.Clients))
+		if t.in.Conjugate == nil && len(t.in.ClassMeans) > 0 { // as they were sent
+			sets = t.in.ClassMeans
+		}
 		for m, own := range t.in.Clients {
+			if sets[m] != nil {
+				continue
+			}
 			features, _ := own.Labelled()
 			rows, err := p.Of(context.Background(), features)
 			if err != nil {
@@ -48,6 +56,7 @@ func (t *Task) openUploads() (*openUploads, error) {
 				}
 			}
 		}
+		u.sets = sets
 		var err error
 		if u.stats, err = open.Pool(sets); err != nil {
 			return nil, err
@@ -57,10 +66,10 @@ func (t *Task) openUploads() (*openUploads, error) {
 	})
 }
 
-// scope is what clients upload where FMP takes its open form; nil where it takes the closed one, which is the one that judges clients'
-// honesty.
+// scope is what clients upload where FMP takes its open form; nil where it takes the closed one. Where clients' honesty is judged it is
+// what Input.Scope says: bad clients could make classes look new.
 func (t *Task) scope() (*openUploads, error) {
-	if t.in.Scope == ScopeClosed || t.in.Honesty || t.in.Open == nil && t.in.Scope != ScopeOpen {
+	if t.in.Scope == ScopeClosed || t.in.Honesty && t.in.Scope != ScopeOpen || t.in.Open == nil && t.in.Scope != ScopeOpen {
 		return nil, nil
 	}
 	u, err := t.openUploads()
@@ -103,12 +112,66 @@ func (t *Task) openForm(u *openUploads, mean bool) (*Result, error) {
 			noise[i] = stream.NormFloat64()
 		}
 	}
-	if t.part.Heads != nil {
+	each := t.c * t.in.Open.K()
+	switch {
+	case t.in.Honesty:
+		var e Ensemble
+		if e, r.Judgement, err = t.honestOpen(u, noise); err != nil {
+			return nil, err
+		}
+		r.Ensembles = []Ensemble{e}
+	case t.part.Heads != nil:
 		r.Ensembles = []Ensemble{t.part.Heads}
-	} else {
+	default:
 		from, to := t.part.of(t.in.Latents)
-		each := t.c * t.in.Open.K()
 		r.Ensembles = []Ensemble{q.Heads(noise[from*each : to*each])}
 	}
 	return r, nil
 }
+
+// honestOpen are the samples of the open form, each given the uploads of the clients that are honest in it.
+func (t *Task) honestOpen(u *openUploads, noise []float64) (Ensemble, *Judgement, error) {
+	claims, lambda, err := t.Claims()
+	if err != nil {
+		return nil, nil, err
+	}
+	states := t.part.States
+	if states == nil {
+		if states, err = honesty.Infer(context.Background(), claims, lambda, t.in.Seed, t.in.Threads); err != nil {
+			return nil, nil, err
+		}
+	}
+	j := &Judgement{Honest: states.Marginal(), Dispute: states.Dispute(claims)}
+	if t.part.Heads != nil {
+		return t.part.Heads, j, nil
+	}
+	from, to := t.part.of(t.in.Latents)
+	each := t.c * t.in.Open.K()
+	posteriors := map[*bool]*open.Posterior{} // by state
+	out := make(Ensemble, 0, to-from)
+	for s, z := range states.Draw(t.in.Latents, rng.New(t.in.Seed, t.in.Stream, "honesty"))[from:to] {
+		q := posteriors[&z[0]]
+		if q == nil {
+			var sets []*point.Set
+			for m, honest := range z {
+				if honest {
+					sets = append(sets, u.sets[m])
+				}
+			}
+			stats, err := open.Pool(sets)
+			if err != nil {
+				return nil, nil, err
+			}
+			if q, err = t.in.Open.Posterior(stats); err != nil {
+				return nil, nil, err
+			}
+			posteriors[&z[0]] = q
+		}
+		out = append(out, q.Heads(noise[(from+s)*each:(from+s+1)*each])...)
+	}
+	return out, j, nil
+}
+
+// openClaims are the coordinates in which honesty is judged in open scope, at most: those that tell the corpus's classes apart best. More say
+// little of new classes, and drop honest clients.
+const openClaims = 16

@@ -26,7 +26,7 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options, sizes
 	if err != nil {
 		return nil, err
 	}
-	bank := b.data.Clients
+	bank := b.p.Data.Clients
 	attacker, err := metric.NewAttacker(b.rows, len(b.rows)/len(b.labels), b.labels, bank.C)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options, sizes
 	if attacker == nil {
 		return nil, fmt.Errorf("membership: %d test images are too few to know classes by; raise dataset.test", len(b.labels))
 	}
-	all, err := b.k.Of(ctx, bank.Features)
+	all, err := b.of(ctx, bank.Features)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/metric"
+	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
@@ -29,71 +30,146 @@ type Options struct {
 // bench is a prepared run, its test rows in the heads' coordinates.
 type bench struct {
 	Options
-	k      experiment.ConjugateModel
-	data   *experiment.Data
+	p      *experiment.Prepared
+	k      experiment.ConjugateModel // nil in open scope
+	white  *open.Whitening           // nil in closed scope
 	rows   []float32
 	labels []int
 }
 
 func newBench(ctx context.Context, p *experiment.Prepared, o Options) (*bench, error) {
-	b := &bench{Options: o, k: p.Tools.Conjugate, data: p.Data, labels: p.Data.TestLabels}
-	if b.k == nil {
+	b := &bench{Options: o, p: p, labels: p.Data.TestLabels}
+	var err error
+	if p.Config.OpenScope() {
+		if p.Tools.Open == nil {
+			return nil, fmt.Errorf("no open predictor for this extractor; fmp train open makes one, and open.model names it")
+		}
+		if b.white, err = p.Tools.Open.Whitening(); err != nil {
+			return nil, err
+		}
+	} else if b.k = p.Tools.Conjugate; b.k == nil {
 		return nil, fmt.Errorf("no conjugate predictor for this data set; fmp train conjugate makes one")
 	}
 	if o.Test > 0 && o.Test < len(b.labels) {
 		b.labels = b.labels[:o.Test]
 	}
-	var err error
-	b.rows, err = b.k.Of(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx])
+	b.rows, err = b.of(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx])
 	return b, err
+}
+
+// of maps feature rows to the coordinates of heads and uploads.
+func (b *bench) of(ctx context.Context, features []float32) ([]float32, error) {
+	if b.white != nil {
+		return b.p.Tools.Open.Of(ctx, features)
+	}
+	return b.k.Of(ctx, features)
+}
+
+// partition is which images each client of a repeat holds.
+func (b *bench) partition(repeat int) ([][]int, error) {
+	return b.p.Data.Clients.Partition(rng.New(b.Seed, "clients", fmt.Sprintf("%v/%d", b.Alpha, repeat)), b.Clients, b.Points, b.Alpha)
 }
 
 // uploads are the class means of a repeat's clients.
 func (b *bench) uploads(ctx context.Context, repeat int) ([]*point.Set, error) {
-	rows, err := b.data.Clients.Partition(rng.New(b.Seed, "clients", fmt.Sprintf("%v/%d", b.Alpha, repeat)), b.Clients, b.Points, b.Alpha)
+	rows, err := b.partition(repeat)
 	if err != nil {
 		return nil, err
 	}
-	names := make([]int, b.data.Clients.C)
+	bank := b.p.Data.Clients
+	names := make([]int, bank.C)
 	for i := range names {
 		names[i] = i
 	}
-	sets := make([]*point.Set, len(rows))
+	out := make([]*point.Set, len(rows))
 	for i, r := range rows {
-		sets[i] = b.data.Clients.Points(r, names)
+		out[i] = bank.Points(r, names)
 	}
-	return b.k.Compress(ctx, sets)
+	if b.white == nil {
+		return b.k.Compress(ctx, out)
+	}
+	for i, own := range out {
+		features, labels := own.Labelled()
+		if features, err = b.of(ctx, features); err != nil {
+			return nil, err
+		}
+		if own, err = point.FromLabelled(features, b.p.Tools.Open.K(), labels, bank.C); err != nil {
+			return nil, err
+		}
+		means := open.Means(own)
+		out[i] = point.New(own.C, own.Dx, own.C)
+		for y, n := range means.Mass {
+			out[i].W[y] = float32(n)
+			row := out[i].Row(y)
+			row[own.Dx+y] = 1
+			for j, v := range means.Mean.RawRowView(y) {
+				row[j] = float32(v)
+			}
+		}
+		out[i] = out[i].Held()
+	}
+	return out, nil
 }
 
-// score is the FMP posterior's of uploads.
-func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
-	method, err := posterior.Lookup("FMP")
-	if err != nil {
-		return metric.Scores{}, nil, err
+// claims are uploads in coordinates in which a class has covariance I and class means lambda, where attacks are made.
+func (b *bench) claims(uploads []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
+	if b.white == nil {
+		return b.k.Claims(uploads)
 	}
-	t, err := posterior.NewTask(posterior.Input{Clients: sets, ClassMeans: sets, Conjugate: b.k, Latents: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat), Threads: b.Threads})
-	if err != nil {
-		return metric.Scores{}, nil, err
-	}
-	r, err := method.Run(ctx, t, posterior.DefaultSettings())
-	if err != nil {
-		return metric.Scores{}, nil, err
-	}
-	p, err := metric.Predict(ctx, r.Ensembles[0], b.rows, b.Threads)
-	if err != nil {
-		return metric.Scores{}, nil, err
-	}
-	s, err := metric.Score(p, b.labels)
-	return s, r.Judgement, err
+	u, err = b.white.Claims(uploads, len(b.white.Lambda))
+	return u, b.white.Lambda, err
 }
 
-// sets are uploads as points.
-func sets(u honesty.Uploads) []*point.Set {
+// sets are claims as uploads.
+func (b *bench) sets(u honesty.Uploads) ([]*point.Set, error) {
+	if b.white != nil {
+		return b.white.Sets(u)
+	}
 	out := make([]*point.Set, u.Clients)
 	for m := range out {
 		out[m] = u.Pool(func(client int) bool { return client == m })
 	}
-	return out
+	return out, nil
+}
+
+// score is the FMP posterior's of uploads.
+func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
+	in := posterior.Input{Clients: sets, ClassMeans: sets, Latents: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat), Threads: b.Threads}
+	if b.white != nil {
+		in.Open, in.Scope = b.p.Tools.Open, posterior.ScopeOpen
+	} else {
+		in.Conjugate = b.k
+	}
+	t, err := posterior.NewTask(in)
+	if err != nil {
+		return metric.Scores{}, nil, err
+	}
+	r, err := b.run(ctx, "FMP", t)
+	if err != nil {
+		return metric.Scores{}, nil, err
+	}
+	s, err := b.judge(ctx, r, b.rows)
+	return s, r.Judgement, err
+}
+
+// run runs a method of the registry with the settings that all share.
+func (b *bench) run(ctx context.Context, name string, t *posterior.Task) (*posterior.Result, error) {
+	method, err := posterior.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	settings := posterior.DefaultSettings()
+	settings.L2 = b.p.Config.ERM.L2
+	return method.Run(ctx, t, settings)
+}
+
+// judge scores a posterior's predictions of test rows.
+func (b *bench) judge(ctx context.Context, r *posterior.Result, rows []float32) (metric.Scores, error) {
+	p, err := metric.Predict(ctx, r.Ensembles[0], rows, b.Threads)
+	if err != nil {
+		return metric.Scores{}, err
+	}
+	return metric.Score(p, b.labels)
 }
 
 // Defences of the table of attacks, in its order.
@@ -135,7 +211,7 @@ func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Attack
 		if err != nil {
 			return nil, err
 		}
-		claims, lambda, err := b.k.Claims(good)
+		claims, lambda, err := b.claims(good)
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +222,10 @@ func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Attack
 				bad = o.Bad
 				u = Attacks[i-1].apply(claims, lambda, bad, slack*float64(o.Points), rng.New(o.Seed, "attack", repeat, i))
 			}
-			all := sets(u)
+			all, err := b.sets(u)
+			if err != nil {
+				return nil, err
+			}
 			for d, name := range Defences {
 				round, trust := all, true
 				switch name {
@@ -158,7 +237,9 @@ func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Attack
 					case "trimmed mean":
 						centre = coordinatewise(trimmed)
 					}
-					round = sets(robust(u, centre))
+					if round, err = b.sets(robust(u, centre)); err != nil {
+						return nil, err
+					}
 				case "honesty":
 					trust = false
 				case "oracle":
@@ -225,6 +306,45 @@ func RunLost(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow
 			row.add(s, o.Repeats)
 		}
 		out = append(out, row)
+	}
+	return out, nil
+}
+
+// Rivals of the table of uploads: what they send is the averages of their fits' samples, moments, and the feature rows themselves.
+var Rivals = []string{"CFMP", "FedCGS", "FedPFT", "ANN"}
+
+// RunRivals measures methods that send something else, with the settings that all share, in the bytes of their numbers as float32.
+func RunRivals(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow, error) {
+	b, err := newBench(ctx, p, o)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]ScoreRow, len(Rivals))
+	for repeat := range o.Repeats {
+		rows, err := b.partition(repeat)
+		if err != nil {
+			return nil, err
+		}
+		t, err := p.Task(ctx, rows, fmt.Sprint("stress/", repeat))
+		if err != nil {
+			return nil, err
+		}
+		for i, name := range Rivals {
+			r, err := b.run(ctx, name, t)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			test, err := r.Rows(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx])
+			if err != nil {
+				return nil, err
+			}
+			s, err := b.judge(ctx, r, test)
+			if err != nil {
+				return nil, err
+			}
+			out[i].Name, out[i].Bytes = name, out[i].Bytes+r.UploadBytes/float64(o.Repeats)
+			out[i].add(s, o.Repeats)
+		}
 	}
 	return out, nil
 }

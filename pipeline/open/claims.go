@@ -1,0 +1,131 @@
+package open
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/point"
+)
+
+// Whitening is the coordinates u in which the corpus's covariance within classes, with its mean variance in part, is I and that of its
+// class means diagonal, those that tell classes apart best first: what package honesty weighs uploads in where the task's classes are not the corpus's.
+type Whitening struct {
+	// Lambda [k] are the variances of class means.
+	Lambda []float64
+
+	centre     []float64
+	basis, inv *mat.Dense // phi - centre = basis u
+}
+
+// leastVariance bounds Lambda from below: directions in which the corpus's class means do not differ.
+const leastVariance = 1e-3
+
+// Whitening of the corpus's moments.
+func (p *Predictor) Whitening() (*Whitening, error) {
+	k := len(p.M0)
+	// The covariance within classes that the metric takes for true: with its mean variance in part, as directions in which corpus
+	// classes hardly vary are not so for others.
+	delta, mean := logistic(p.Scalars[LogitDelta]), mat.Trace(p.W)/float64(k)
+	within := mat.NewSymDense(k, nil)
+	within.ScaleSym(1-delta, p.W)
+	for i := range k {
+		within.SetSym(i, i, within.At(i, i)+delta*mean)
+	}
+	chol, ok := factor(within)
+	if !ok {
+		return nil, fmt.Errorf("open predictor: its covariance within classes is singular; make the model anew with fmp train open")
+	}
+	var l mat.TriDense
+	chol.LTo(&l)
+	half, whole := mat.NewDense(k, k, nil), mat.NewDense(k, k, nil)
+	if err := half.Solve(&l, p.B); err != nil {
+		return nil, fmt.Errorf("class means in the coordinates of the covariance within classes: %w", err)
+	}
+	if err := whole.Solve(&l, half.T()); err != nil {
+		return nil, fmt.Errorf("class means in the coordinates of the covariance within classes: %w", err)
+	}
+	between := mat.NewSymDense(k, nil)
+	for i := range k {
+		for j := i; j < k; j++ {
+			between.SetSym(i, j, (whole.At(i, j)+whole.At(j, i))/2)
+		}
+	}
+	var e mat.EigenSym
+	if !e.Factorize(between, true) {
+		return nil, fmt.Errorf("eigenvalues of the class means' covariance did not converge; check the model's moments")
+	}
+	var q, turn mat.Dense
+	e.VectorsTo(&q)
+	turn.CloneFrom(&q)
+	w := &Whitening{Lambda: make([]float64, k), centre: p.M0, basis: new(mat.Dense), inv: mat.NewDense(k, k, nil)}
+	for j, v := range e.Values(nil) { // which ascend
+		w.Lambda[k-1-j] = max(v, leastVariance)
+		for i := range k {
+			turn.Set(i, k-1-j, q.At(i, j))
+		}
+	}
+	w.basis.Mul(&l, &turn)
+	if err := half.Solve(l.T(), &turn); err != nil { // the inverse is Q'L^-1 = (L^-T Q)'
+		return nil, fmt.Errorf("inverse of the coordinates: %w", err)
+	}
+	w.inv.CloneFrom(half.T())
+	return w, nil
+}
+
+// Claims are clients' class means of the predictor's coordinates as package honesty weighs them, in the first most of u.
+func (w *Whitening) Claims(clients []*point.Set, most int) (honesty.Uploads, error) {
+	k := min(most, len(w.Lambda))
+	u := honesty.Uploads{Clients: len(clients), K: k}
+	for m, set := range clients {
+		if set.Dx != len(w.Lambda) || set.C != clients[0].C {
+			return u, fmt.Errorf("client %d sends %d coordinates and %d classes; the open predictor has %d coordinates, client 0 %d classes", m, set.Dx, set.C, len(w.Lambda), clients[0].C)
+		}
+		s := Means(set)
+		u.Classes = set.C
+		u.Masses = append(u.Masses, s.Mass...)
+		var white mat.Dense
+		for y, n := range s.Mass {
+			if n > 0 {
+				row := s.Mean.RawRowView(y)
+				for j := range row {
+					row[j] -= w.centre[j]
+				}
+			}
+		}
+		white.Mul(s.Mean, w.inv.T())
+		for y := range s.Mass {
+			u.Means = append(u.Means, white.RawRowView(y)[:k]...)
+		}
+	}
+	return u, nil
+}
+
+// Sets are claims of all coordinates as points of the predictor's, a class a point: the inverse of Claims.
+func (w *Whitening) Sets(u honesty.Uploads) ([]*point.Set, error) {
+	k := len(w.Lambda)
+	if u.K != k {
+		return nil, fmt.Errorf("claims of %d coordinates; want all %d", u.K, k)
+	}
+	out := make([]*point.Set, u.Clients)
+	for m := range out {
+		set := point.New(u.Classes, k, u.Classes)
+		var phi mat.Dense
+		phi.Mul(mat.NewDense(u.Classes, k, u.Means[m*u.Classes*k:][:u.Classes*k]), w.basis.T())
+		for y := range u.Classes {
+			n := u.Masses[m*u.Classes+y]
+			set.W[y] = float32(n)
+			row := set.Row(y)
+			row[k+y] = 1
+			for j, v := range phi.RawRowView(y) {
+				if n > 0 && !math.IsNaN(v) {
+					row[j] = float32(v + w.centre[j])
+				}
+			}
+		}
+		out[m] = set.Held()
+	}
+	return out, nil
+}

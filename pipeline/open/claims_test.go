@@ -1,0 +1,124 @@
+package open
+
+import (
+	"math"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/models/rng"
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/point"
+	"fmp/pipeline/task"
+)
+
+// TestClaims: on classes that the corpus lacks, claims are class means of covariance within classes of about I, their variances
+// descend, Sets is Claims' inverse, and a client that exchanges names is found where the others are kept.
+func TestClaims(t *testing.T) {
+	const k, known, classes, clients, each = 6, 12, 5, 8, 4
+	r := rng.New(7, "claims")
+	scale := []float64{3, 1, 1, .5, .5, .2} // of class means; the last is noise
+	rows := func(n int, centre []float64) []float32 {
+		out := make([]float32, n*k)
+		for i := range out {
+			out[i] = float32(centre[i%k] + r.NormFloat64())
+		}
+		return out
+	}
+	centre := func() []float64 {
+		c := make([]float64, k)
+		for j := range c {
+			c[j] = 2 * scale[j] * r.NormFloat64()
+		}
+		return c
+	}
+	var features []float32
+	var labels []int
+	for y := range known {
+		features = append(features, rows(60, centre())...)
+		for range 60 {
+			labels = append(labels, y)
+		}
+	}
+	bank, err := task.NewBank(features, k, labels, known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Untrained(bank, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := p.Whitening()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j := 1; j < k; j++ {
+		if !(w.Lambda[j] <= w.Lambda[j-1]) || !(w.Lambda[j] > 0) {
+			t.Errorf("lambda %v", w.Lambda)
+		}
+	}
+	var unit mat.Dense
+	unit.Mul(w.inv, w.basis)
+	for i := range k {
+		for j := range k {
+			if want := map[bool]float64{true: 1}[i == j]; math.Abs(unit.At(i, j)-want) > 1e-9 {
+				t.Fatalf("inverse times basis is %v at %d, %d", unit.At(i, j), i, j)
+			}
+		}
+	}
+	var centres [][]float64
+	for range classes {
+		centres = append(centres, centre())
+	}
+	sets := make([]*point.Set, clients)
+	for m := range sets {
+		var own []float32
+		var names []int
+		for y, c := range centres {
+			phi, err := p.Of(t.Context(), rows(each, c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			own = append(own, phi...)
+			if m == 0 {
+				y = (y + 1) % classes
+			}
+			for range each {
+				names = append(names, y)
+			}
+		}
+		if sets[m], err = point.FromLabelled(own, k, names, classes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := w.Claims(sets, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := w.Sets(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := w.Claims(back, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range all.Means {
+		if math.Abs(v-again.Means[i]) > 1e-4*(1+math.Abs(v)) {
+			t.Fatalf("mean %d is %v, and %v once more", i, v, again.Means[i])
+		}
+	}
+	few, err := w.Claims(sets, 3)
+	if err != nil || few.K != 3 || few.Means[3] != all.Means[k] {
+		t.Fatalf("three coordinates: %d, %v", few.K, err)
+	}
+	states, err := honesty.Infer(t.Context(), few, w.Lambda[:3], 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m, p := range states.Marginal() {
+		if (m == 0) != (p < .5) {
+			t.Errorf("client %d is honest with %v", m, p)
+		}
+	}
+}
