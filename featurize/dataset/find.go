@@ -56,6 +56,9 @@ func Find(name, setting string) (string, error) {
 		}
 		tried = append(tried, d)
 	}
+	if official && of.Files == nil {
+		return "", fmt.Errorf("%w in %s; get it from %s and give fmp data import FOLDER --name %s", ErrNotFound, strings.Join(tried, ", "), of.Home, name)
+	}
 	if official {
 		return "", fmt.Errorf("%w in %s; get it with `fmp data pull %s`, or name its folder with --dataset.dir", ErrNotFound, strings.Join(tried, ", "), name)
 	}

@@ -18,7 +18,7 @@ type Known struct {
 	Kind Kind
 	// Folders are the names that it is looked for under in the data folder; the first is where it is kept.
 	Folders []string
-	// Home is the page that describes it, Files what is published there.
+	// Home is the page that describes it, Files what is downloaded from there; none where the user fetches it (fmp data import).
 	Home  string
 	Files []File
 	// Unpack maps the files inside a tar.gz archive (by base name) that are wanted to their largest size; nil where the

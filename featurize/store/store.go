@@ -282,13 +282,13 @@ func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_,
 	if folder == "" {
 		folder = name
 	}
-	if s, err := dataset.LookupPublished(strings.ToLower(name)); err == nil {
+	if s, ok := dataset.Lookup(strings.ToLower(name)); ok && s.Kind != "" {
 		name, folder = s.Name, s.Folders[0]
 	}
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) {
 		return "", "", nil, fmt.Errorf("%q is no name for a data set; give one without separators", name)
 	}
-	if s, ok := dataset.Lookup(name); ok && s.Files == nil {
+	if s, ok := dataset.Lookup(name); ok && s.Kind == "" {
 		return "", "", nil, fmt.Errorf("%q is the name of a drawn data set; give another with --name", name)
 	}
 	to := filepath.Join(dir, folder)
