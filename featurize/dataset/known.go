@@ -168,10 +168,12 @@ func LookupPublished(name string) (Known, error) {
 }
 
 // BySet says what suits which data sets: "35 for mnist, 40 for cifar100 and 20 for others".
-func BySet(value func(Suits) string) string {
+func BySet(value func(Suits) string) string { return bySet(All(), value) }
+
+func bySet(known []Known, value func(Suits) string) string {
 	var values []string
 	sets := map[string][]string{}
-	for _, k := range All() {
+	for _, k := range known {
 		v := value(k.Suits)
 		if v == value(Others) {
 			continue
@@ -184,7 +186,7 @@ func BySet(value func(Suits) string) string {
 	var parts []string
 	long := false
 	for _, v := range values {
-		parts = append(parts, v+" for "+strings.Join(sets[v], " and "))
+		parts = append(parts, v+" for "+strings.ReplaceAll(suggest.Or(sets[v]...), " or ", " and "))
 		long = long || len(sets[v]) > 1
 	}
 	and := " and "

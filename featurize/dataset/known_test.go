@@ -28,10 +28,18 @@ func TestKnownIsComplete(t *testing.T) {
 }
 
 func TestBySet(t *testing.T) {
-	if got, want := BySet(func(s Suits) string { return strconv.Itoa(s.Points) }), "35 for mnist, 10 for cifar10, 40 for cifar100 and 20 for others"; got != want {
-		t.Errorf("%q; want %q", got, want)
+	known := func(points ...int) (out []Known) {
+		for i, p := range points {
+			out = append(out, Known{Name: string(rune('a' + i)), Suits: Suits{Points: p}})
+		}
+		return out
 	}
-	if got, want := BySet(func(s Suits) string { return strconv.FormatFloat(s.L2, 'g', -1, 64) }), "1 for digits and digits-color, 0.1 for mnist, 7 for cifar10 and cifar100, and 3 for others"; got != want {
-		t.Errorf("%q; want %q", got, want)
+	for _, c := range []struct {
+		points []int
+		want   string
+	}{{[]int{35, 20, 10}, "35 for a, 10 for c and 20 for others"}, {[]int{1, 7, 1, 1}, "1 for a, c and d, 7 for b, and 20 for others"}} {
+		if got := bySet(known(c.points...), func(s Suits) string { return strconv.Itoa(s.Points) }); got != c.want {
+			t.Errorf("%q; want %q", got, c.want)
+		}
 	}
 }
