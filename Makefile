@@ -53,8 +53,10 @@ fmt: ## format the sources
 
 # Pinned, so that everybody sees the same findings; the go tool fetches and builds it.
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
-lint: vet ## staticcheck as well
-	$(STATICCHECK) ./...
+GOLANGCI := v2.15.0
+lint: vet ## golangci-lint (.golangci.yml) where it is installed, else staticcheck alone
+	@if command -v golangci-lint > /dev/null; then golangci-lint run; \
+	else echo 'golangci-lint is not installed (go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)): staticcheck alone'; $(STATICCHECK) ./...; fi
 
 # What the client links, and the standard's operator tests; a processor of 64 bits runs programs of 32.
 test-386: ## the client's tests as on a machine of 32 bits (on amd64)
@@ -82,7 +84,7 @@ docs: build ## pages of every command and setting in docs, and the tables of mod
 	rm -f docs/commands/*.md
 	$(CLEAN) $(BIN)/fmp man --format markdown docs/commands
 	$(CLEAN) $(BIN)/fmp config --markdown > docs/settings.md.tmp && mv docs/settings.md.tmp docs/settings.md
-	$(GO) test ./docs -run "TestPageListsTheModels|TestResultsPage" -update
+	$(GO) test ./docs -run "TestPageListsTheModels|TestResultsPage|TestDrawings" -update
 	$(GO) run ./docs/fuzz -book docs/fuzz/book.txt -table docs/testing.md
 	$(GO) run ./docs/notices THIRD_PARTY.md
 

@@ -1,0 +1,151 @@
+package docs
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/onnx/atomicfile"
+)
+
+// rooms are the top folders from the highest to the lowest: packages use those of their own room and of rooms below it. assets, which are
+// files alone, are used by anybody above models.
+var rooms = []string{"cmd", "pipeline", "featurize", "assets", "models", "onnx"}
+
+// imports are the packages of the module that each of its packages imports, tests apart, by their path in the module.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "fmp/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		own := strings.TrimPrefix(words[0], "fmp/")
+		all[own] = nil
+		for _, w := range words[1:] {
+			if p, ok := strings.CutPrefix(w, "fmp/"); ok {
+				all[own] = append(all[own], p)
+			}
+		}
+	}
+	return all
+}
+
+// room is the top folder of a package.
+func room(pkg string) string {
+	top, _, _ := strings.Cut(pkg, "/")
+	return top
+}
+
+// TestArrowsPointDown: no package uses one of a room above its own.
+func TestArrowsPointDown(t *testing.T) {
+	for pkg, used := range imports(t) {
+		own := slices.Index(rooms, room(pkg))
+		if own < 0 {
+			continue // docs and examples
+		}
+		for _, u := range used {
+			if i := slices.Index(rooms, room(u)); i < own {
+				t.Errorf("%s uses %s, which lies above it", pkg, u)
+			}
+		}
+	}
+}
+
+// chart draws uses, which make no circle, as a Mermaid flowchart, without those that follow from others.
+func chart(uses map[string]map[string]bool) string {
+	reach := map[string]map[string]bool{}
+	var reached func(p string) map[string]bool
+	reached = func(p string) map[string]bool {
+		if reach[p] == nil {
+			reach[p] = map[string]bool{}
+			for u := range uses[p] {
+				reach[p][u] = true
+				maps.Copy(reach[p], reached(u))
+			}
+		}
+		return reach[p]
+	}
+	var b strings.Builder
+	b.WriteString("```mermaid\nflowchart TD\n")
+	id := strings.NewReplacer("/", "_", "-", "_")
+	for _, p := range slices.Sorted(maps.Keys(uses)) {
+		fmt.Fprintf(&b, "  %s[%q]\n", id.Replace(p), p)
+	}
+	for _, p := range slices.Sorted(maps.Keys(uses)) {
+		for _, u := range slices.Sorted(maps.Keys(uses[p])) {
+			direct := true
+			for v := range uses[p] {
+				direct = direct && !reached(v)[u]
+			}
+			if direct {
+				fmt.Fprintf(&b, "  %s --> %s\n", id.Replace(p), id.Replace(u))
+			}
+		}
+	}
+	b.WriteString("```\n")
+	return b.String()
+}
+
+// TestDrawings: the drawings in architecture.md are those of the packages as they are. With -update they are drawn (make docs).
+func TestDrawings(t *testing.T) {
+	all := imports(t)
+	grouped := func(name func(pkg string) string) map[string]map[string]bool {
+		uses := map[string]map[string]bool{}
+		for pkg, used := range all {
+			p := name(pkg)
+			if p == "" {
+				continue
+			}
+			if uses[p] == nil {
+				uses[p] = map[string]bool{}
+			}
+			for _, u := range used {
+				if u = name(u); u != "" && u != p {
+					uses[p][u] = true
+				}
+			}
+		}
+		return uses
+	}
+	inside := func(folder string) func(string) string {
+		return func(pkg string) string {
+			if room(pkg) == folder {
+				return pkg
+			}
+			return ""
+		}
+	}
+	page, err := os.ReadFile("architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(page)
+	for mark, name := range map[string]func(string) string{
+		"rooms": func(pkg string) string {
+			if !slices.Contains(rooms, room(pkg)) {
+				return ""
+			}
+			return room(pkg)
+		},
+		"pipeline": inside("pipeline"), "featurize": inside("featurize"), "onnx": inside("onnx"),
+	} {
+		has, from, to := between(t, text, mark)
+		want := chart(grouped(name))
+		if has != want && !*update {
+			t.Errorf("the drawing of %s in docs/architecture.md is not that of the packages; run make docs", mark)
+		}
+		text = text[:from] + want + text[to:]
+	}
+	if *update && text != string(page) {
+		if err := atomicfile.WriteBytes("architecture.md", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package docs
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// touched are the files of a diff.
+var touched = regexp.MustCompile(`(?m)^diff --git a/(\S+) `)
+
+// TestWalks: the walks of CONTRIBUTING.md apply to the sources as they are, touch five files at most, and what they add passes the tests
+// of its packages.
+func TestWalks(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("there is no git to apply a diff with")
+	}
+	for walk, packages := range map[string][]string{
+		"method": {"fmp/pipeline/posterior"}, "operator": {"fmp/onnx/kernel", "fmp/onnx/coverage"}, "dataset": {"fmp/featurize/dataset"},
+	} {
+		t.Run(walk, func(t *testing.T) {
+			root, err := filepath.Abs("..")
+			if err != nil {
+				t.Fatal(err)
+			}
+			diff := filepath.Join(root, "docs", "contributing", walk+".diff")
+			text, err := os.ReadFile(diff)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := touched.FindAllStringSubmatch(string(text), -1)
+			if len(files) == 0 || len(files) > 5 {
+				t.Errorf("%d files; 1 to 5 are wanted", len(files))
+			}
+			// The files alone are copied; the go tool lays them over the sources.
+			dir := t.TempDir()
+			overlay := map[string]map[string]string{"Replace": {}}
+			for _, f := range files {
+				from, to := filepath.Join(root, f[1]), filepath.Join(dir, f[1])
+				overlay["Replace"][from] = to
+				if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if old, err := os.ReadFile(from); err == nil { // else it is new
+					if err := os.WriteFile(to, old, 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			apply := exec.Command("git", "apply", "-C1", diff)
+			apply.Dir = dir
+			if out, err := apply.CombinedOutput(); err != nil {
+				t.Fatalf("%s.diff does not apply; make it anew: %v\n%s", walk, err, out)
+			}
+			if testing.Short() {
+				return
+			}
+			list, err := json.Marshal(overlay)
+			if err != nil {
+				t.Fatal(err)
+			}
+			place := filepath.Join(dir, "overlay.json")
+			if err := os.WriteFile(place, list, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command("go", append([]string{"test", "-short", "-overlay", place}, packages...)...).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
