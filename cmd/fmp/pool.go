@@ -68,7 +68,8 @@ clients of different names. Of more than ` + strconv.Itoa(pool.MostPoints) + ` p
 class means stay as they are.
 
 --rows makes the smaller form, which takes feature rows (float32, [n, dx]). An output called .npy gets the heads alone,
-float64, [samples, dx+1, classes], the bias row last; a prediction is then the mean of softmax([features, 1] head).`,
+float64, [samples, k+1, classes], the bias row last; a prediction is then the mean of softmax([w, 1] head), where w is
+the features (k = dx), or of a conjugate predictor their k coordinates, as its graph gives them.`,
 		Example: `  fmp pool *.upload --client-graph client.onnx -o classifier.onnx
   fmp pool *.upload --client-graph client.onnx --predictor predictor.onnx --samples 50
   fmp pool *.upload --client-graph client.onnx --on-bad skip --json`,
