@@ -9,7 +9,7 @@ import (
 //	out[n, co, p...] = b[co] + sum_{c, q} w[co, c, q] x[n, c + ci/group · g, p · stride - begin + q · dilation]
 //
 // Computed as a matrix product: columns of x under the window (im2col), a tile of output positions at a time so
-// that memory stays bounded, times w.
+// that memory stays bounded, times w. What follows it on each channel is done to every tile (after).
 func init() {
 	register(Def{Op: "Conv", Since: 1, Half: true, New: newConv})
 }
@@ -26,7 +26,7 @@ func newConv(s *Spec) (Kernel, error) {
 	if group < 1 {
 		return nil, fmt.Errorf("group %d: at least 1 is expected", group)
 	}
-	return numeric(s, convOf[float32](w, group), convOf[float64](w, group))
+	return numeric(s, convOf[float32](w, group, newAfter(s)), convOf[float64](w, group, nil))
 }
 
 // convShape checks x and w against each other and fits the window.
@@ -44,7 +44,7 @@ func convShape(w window, group int, xs, ws []int) (window, []int, error) {
 	return w.fit(xs[2:])
 }
 
-func convOf[T floating](win window, group int) Kernel {
+func convOf[T floating](win window, group int, then *after) Kernel {
 	var zero T
 	elem := 4
 	if _, ok := any(zero).(float64); ok {
@@ -76,6 +76,11 @@ func convOf[T floating](win window, group int) Kernel {
 		depthwise := cg == 1 && og == 1
 		k := cg * q
 		direct, times := pointwise(w), multiply[T]
+		finished := func(dst matrix[T], channel int) {
+			if then != nil {
+				then.apply(any(dst).(matrix[float32]), channel)
+			}
+		}
 		// Panels or not is a matter of the weights alone, so that an image's result does not depend on its batch.
 		inPanels := elem == 4 && !depthwise && panels(og, panelLeast, k)
 		if !inPanels && finite(dense(x, 1, len(x))) {
@@ -122,6 +127,7 @@ func convOf[T floating](win window, group int) Kernel {
 					dst := dense(sum[:og*cols], og, cols)
 					start(dst, bias, g*og)
 					times(weights, dense(col[:k*cols], k, cols), dst)
+					finished(dst, g*og)
 					for i := range images {
 						to := o[((n+i)*group+g)*og*pos:]
 						for r := range og {
@@ -142,6 +148,7 @@ func convOf[T floating](win window, group int) Kernel {
 					columns(col, p1-p0, src, cg, xs[2:], sp, w, p0, p1)
 					times(weights, dense(col[:k*(p1-p0)], k, p1-p0), dst)
 				}
+				finished(dst, g*og)
 			}
 		})
 		return nil

@@ -58,16 +58,12 @@ func batchNorm[T floating](eps float64) Kernel {
 		if len(xs) > 1 {
 			ch = xs[1]
 		}
-		a, b := make([]T, ch), make([]T, ch)
 		for i := 1; i < 5; i++ {
 			if c.In[i].Len() != ch {
 				return fmt.Errorf("input %d has %d elements for %d channels", i, c.In[i].Len(), ch)
 			}
 		}
-		for i := range a {
-			scale := toFloat64(c.In[1], i) / math.Sqrt(toFloat64(c.In[4], i)+eps)
-			a[i], b[i] = T(scale), T(toFloat64(c.In[2], i)-toFloat64(c.In[3], i)*scale)
-		}
+		a, b := normalizing[T](c.In, eps)
 		x := data[T](c.In[0])
 		out, err := c.Over(0, 0, c.In[0].DType, xs)
 		if err != nil {
@@ -91,6 +87,16 @@ func batchNorm[T floating](eps float64) Kernel {
 		})
 		return nil
 	}
+}
+
+// normalizing is a BatchNormalization with such inputs as v scale + shift, by channel.
+func normalizing[T floating](in []*onnx.Tensor, eps float64) (scale, shift []T) {
+	scale, shift = make([]T, in[1].Len()), make([]T, in[1].Len())
+	for i := range scale {
+		m := toFloat64(in[1], i) / math.Sqrt(toFloat64(in[4], i)+eps)
+		scale[i], shift[i] = T(m), T(toFloat64(in[2], i)-toFloat64(in[3], i)*m)
+	}
+	return scale, shift
 }
 
 // moments are the mean and the (biased) variance of a run.

@@ -9,8 +9,9 @@ import "sync"
 // c holds, so that it does not depend on how a product is cut into parts.
 const (
 	panelHeight = 256 // rows of a block
-	panelDepth  = 256 // inner axis of a block: panelRows x panelDepth of a fits the first-level cache
-	panelWidth  = 256 // columns of a block: panelDepth x panelWidth of b fits the second
+	panelDepth  = 384 // inner axis of a block: panelDepth x panelCols of b fits the first-level cache
+	panelWidth  = 256 // columns of a block: panelDepth x panelWidth of b fits the second, and so does all of a
+	fewRows     = 128  // of a product whose b is not worth copying
 	panelLeast  = 8   // fewer rows, columns or inner elements are not worth copying
 )
 
@@ -62,7 +63,14 @@ func multiplyPacked(left []float32, a, b, c matrix[float32]) {
 			} else {
 				packLeft(at, a.part(i, l, h, d))
 			}
-			for j := 0; j < n; j += panelWidth {
+			j := 0
+			if stridedPanels && m <= fewRows && !b.trans {
+				// What is read so few times is read where it lies.
+				for ; j+panelCols <= n; j += panelCols {
+					p.panel(at, b.data[l*b.stride+j:], b.stride, d, c.part(i, j, h, panelCols))
+				}
+			}
+			for ; j < n; j += panelWidth {
 				w := min(panelWidth, n-j)
 				packColumns(p.b, b.part(l, j, d, w))
 				p.block(at, d, c.part(i, j, h, w))
@@ -73,23 +81,32 @@ func multiplyPacked(left []float32, a, b, c matrix[float32]) {
 
 // block adds the product of the copies, left and p.b, over d elements of the inner axis, to c.
 func (p *packs) block(left []float32, d int, c matrix[float32]) {
+	for q := 0; q < c.cols; q += panelCols { // a panel of b stays in the first-level cache
+		p.panel(left, p.b[q*d:(q+panelCols)*d], panelCols, d, c.part(0, q, c.rows, min(panelCols, c.cols-q)))
+	}
+}
+
+// panel is block of one panel of b, whose rows lie bs apart.
+func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32]) {
+	v := c.cols
 	for i := 0; i < c.rows; i += panelRows {
 		h := min(panelRows, c.rows-i)
-		a := left[i*d : (i+panelRows)*d]
-		for q := 0; q < c.cols; q += panelCols {
-			v := min(panelCols, c.cols-q)
-			tile := c.part(i, q, h, v)
-			b := p.b[q*d : (q+panelCols)*d]
-			if h == panelRows && v == panelCols {
-				panelKernel(d, a, b, tile.data, tile.stride, v)
-				continue
-			}
+		to, stride := c.data[i*c.stride:], c.stride
+		edge := h < panelRows || v < panelCols
+		if edge {
 			for r := range h {
-				copy(p.c[r*panelCols:], tile.data[r*tile.stride:r*tile.stride+v])
+				copy(p.c[r*panelCols:], to[r*stride:r*stride+v])
 			}
-			panelKernel(d, a, b, p.c, panelCols, v)
+			to, stride = p.c, panelCols
+		}
+		if a := left[i*d : (i+panelRows)*d]; bs == panelCols {
+			panelKernel(d, a, b, to, stride, v)
+		} else {
+			panelStrided(d, a, b, bs, to, stride, v)
+		}
+		if edge {
 			for r := range h {
-				copy(tile.data[r*tile.stride:r*tile.stride+v], p.c[r*panelCols:])
+				copy(c.data[(i+r)*c.stride:(i+r)*c.stride+v], p.c[r*panelCols:])
 			}
 		}
 	}

@@ -1,17 +1,19 @@
 #include "textflag.h"
 
-// Tiles of c stay in registers while a, [k, 8], and b, [k, 32], are read once; k is at least 1.
+// Tiles of c stay in registers while a, [k, 8], and b, whose rows lie bs apart, are read once; k is at least 1.
 
-// func panel8x32(k int, a, b, c *float32, stride int)
+// func panel8x32(k int, a, b *float32, bs int, c *float32, stride int)
 //
 // AVX-512: Z0 to Z15 hold the eight rows of c, two registers each.
-TEXT ·panel8x32(SB), NOSPLIT, $0-40
+TEXT ·panel8x32(SB), NOSPLIT, $0-48
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), SI
 	MOVQ b+16(FP), DI
-	MOVQ c+24(FP), DX
-	MOVQ stride+32(FP), R8
+	MOVQ bs+24(FP), R10
+	MOVQ c+32(FP), DX
+	MOVQ stride+40(FP), R8
 	SHLQ $2, R8
+	SHLQ $2, R10
 
 	MOVQ    DX, R9
 	VMOVUPS (R9), Z0
@@ -66,7 +68,7 @@ loop:
 	VFMADD231PS  Z16, Z19, Z14
 	VFMADD231PS  Z17, Z19, Z15
 	ADDQ         $32, SI
-	ADDQ         $128, DI
+	ADDQ         R10, DI
 	DECQ         CX
 	JNZ          loop
 
@@ -96,16 +98,18 @@ loop:
 	VZEROUPPER
 	RET
 
-// func panel8x16(k int, a, b, c *float32, stride int)
+// func panel8x16(k int, a, b *float32, bs int, c *float32, stride int)
 //
 // AVX-512, the first 16 columns alone: Z0 to Z7 hold the eight rows of c.
-TEXT ·panel8x16(SB), NOSPLIT, $0-40
+TEXT ·panel8x16(SB), NOSPLIT, $0-48
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), SI
 	MOVQ b+16(FP), DI
-	MOVQ c+24(FP), DX
-	MOVQ stride+32(FP), R8
+	MOVQ bs+24(FP), R10
+	MOVQ c+32(FP), DX
+	MOVQ stride+40(FP), R8
 	SHLQ $2, R8
+	SHLQ $2, R10
 
 	MOVQ    DX, R9
 	VMOVUPS (R9), Z0
@@ -143,7 +147,7 @@ loop:
 	VFMADD231PS  Z16, Z17, Z6
 	VFMADD231PS  Z16, Z18, Z7
 	ADDQ         $32, SI
-	ADDQ         $128, DI
+	ADDQ         R10, DI
 	DECQ         CX
 	JNZ          loop
 
@@ -165,16 +169,18 @@ loop:
 	VZEROUPPER
 	RET
 
-// func panel4x16(k int, a, b, c *float32, stride int)
+// func panel4x16(k int, a, b *float32, bs int, c *float32, stride int)
 //
 // AVX2, four rows and 16 columns: Y0 to Y7 hold the rows of c, two registers each.
-TEXT ·panel4x16(SB), NOSPLIT, $0-40
+TEXT ·panel4x16(SB), NOSPLIT, $0-48
 	MOVQ k+0(FP), CX
 	MOVQ a+8(FP), SI
 	MOVQ b+16(FP), DI
-	MOVQ c+24(FP), DX
-	MOVQ stride+32(FP), R8
+	MOVQ bs+24(FP), R10
+	MOVQ c+32(FP), DX
+	MOVQ stride+40(FP), R8
 	SHLQ $2, R8
+	SHLQ $2, R10
 
 	MOVQ    DX, R9
 	VMOVUPS (R9), Y0
@@ -205,7 +211,7 @@ loop:
 	VFMADD231PS  Y8, Y11, Y6
 	VFMADD231PS  Y9, Y11, Y7
 	ADDQ         $32, SI
-	ADDQ         $128, DI
+	ADDQ         R10, DI
 	DECQ         CX
 	JNZ          loop
 

@@ -235,7 +235,7 @@ func newConvInteger(s *Spec) (Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := convOf[float64](w, s.int("group"))
+	k := convOf[float64](w, s.int("group"), nil)
 	return func(c *Call) error { return intProduct(c, k, c.in(2), c.in(3), 1, 0) }, nil
 }
 

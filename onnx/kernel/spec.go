@@ -22,6 +22,9 @@ type Spec struct {
 	// Body readies a graph of the node's for inputs of the given types; nil where there is no engine to run it.
 	Body func(g *onnx.Graph, in []onnx.DType) (*Body, error)
 
+	// After are the nodes, prepared, whose work a Conv does as well ([CanFollow]); its output is the last one's.
+	After []*Spec
+
 	attrs op.Values
 	used  map[string]bool
 	err   error

@@ -174,8 +174,14 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 	if err := pass.SortNodes(sorted); err != nil {
 		return nil, err
 	}
+	fused := map[*onnx.Node]bool{} // done by a convolution before
+	reader := soleReaders(g)
 	for queue := sorted.Nodes; len(queue) > 0; {
 		n := queue[0]
+		if fused[n] {
+			queue = queue[1:]
+			continue
+		}
 		if queue = queue[1:]; pass.IsRecurrent(n) {
 			spelt, err := c.recurrent(n, find, produced)
 			if err != nil {
@@ -223,6 +229,16 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 		for len(st.in) > 0 && st.in[len(st.in)-1] < 0 {
 			st.in, s.In, s.Const = st.in[:len(st.in)-1], s.In[:len(s.In)-1], s.Const[:len(s.Const)-1]
 		}
+		last := n
+		if n.Op == "Conv" && len(s.In) > 1 && s.In[0] == onnx.Float32 && s.Const[1] != nil {
+			for next := reader[n.Outputs[0]]; next != nil; next = reader[next.Outputs[0]] {
+				then := c.following(next, last.Outputs[0], find)
+				if then == nil || !kernel.CanFollow(s, then, s.Const[1].Shape[0]) {
+					break
+				}
+				s.After, fused[next], last = append(s.After, then), true, next
+			}
+		}
 		run, err := kernel.Prepare(s)
 		if err != nil {
 			var inner *UnsupportedError
@@ -240,7 +256,7 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 				st.in = append(st.in, p.slot[name])
 			}
 		}
-		for j, name := range n.Outputs {
+		for j, name := range last.Outputs {
 			if name == "" {
 				st.out = append(st.out, -1)
 				continue
@@ -308,6 +324,55 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 		}
 	}
 	return p, nil
+}
+
+// soleReaders finds the node that reads a value as its first input, where no other node and no output of the graph does.
+func soleReaders(g *onnx.Graph) map[string]*onnx.Node {
+	count, out := map[string]int{}, map[string]*onnx.Node{}
+	for _, o := range g.Outputs {
+		count[o.Name]++
+	}
+	for _, n := range g.Nodes {
+		for i, name := range n.Reads() {
+			if count[name]++; i == 0 && name == n.Input(0) && len(n.Outputs) == 1 {
+				out[name] = n
+			}
+		}
+	}
+	for name, times := range count {
+		if times > 1 {
+			delete(out, name)
+		}
+	}
+	return out
+}
+
+// following is a node on the float32 value called in, prepared; nil where it is not known well enough yet.
+func (c *compiler) following(n *onnx.Node, in string, find scope) *kernel.Spec {
+	if n.Domain != "" || n.Op != "BatchNormalization" && n.Op != "Relu" && n.Op != "Clip" {
+		return nil
+	}
+	s := &kernel.Spec{Node: n, Opset: c.opset}
+	for i, name := range n.Inputs {
+		d, t := onnx.Float32, (*onnx.Tensor)(nil)
+		if i > 0 {
+			d = onnx.Undefined
+			if name != "" {
+				var ok bool
+				if d, t, ok = find(name); !ok {
+					return nil
+				}
+			}
+		}
+		s.In, s.Const = append(s.In, d), append(s.Const, t)
+	}
+	if n.Input(0) != in {
+		return nil
+	}
+	if _, err := kernel.Prepare(s); err != nil {
+		return nil // by itself, it is refused
+	}
+	return s
 }
 
 // recurrent spells out a recurrent layer, under names that produced has none of and then has.

@@ -1,0 +1,108 @@
+package kernel
+
+import (
+	"math"
+
+	"fmp/onnx"
+)
+
+// after is what a convolution does to its output channel by channel, while that is in the cache: in this order a batch
+// normalisation, v scale + shift, and bounds. The arithmetic is that of the operators themselves, to the bit.
+type after struct {
+	scale, shift []float32 // by channel; nil: none
+	lo, hi       float32   // infinite: none
+	ends         bool      // whether there are bounds, behind which nothing more fits
+}
+
+// newAfter is what the nodes of s.After do.
+func newAfter(s *Spec) *after {
+	if len(s.After) == 0 {
+		return nil
+	}
+	a := &after{lo: float32(math.Inf(-1)), hi: float32(math.Inf(1))}
+	for _, next := range s.After {
+		a.add(next)
+	}
+	return a
+}
+
+func (a *after) add(next *Spec) {
+	switch next.Node.Op {
+	case "BatchNormalization":
+		a.scale, a.shift = normalizing[float32](next.Const, next.float("epsilon"))
+	case "Relu":
+		a.lo, a.ends = 0, true
+	case "Clip":
+		if lo := next.constant(1); lo != nil {
+			a.lo = data[float32](lo)[0]
+		}
+		if hi := next.constant(2); hi != nil {
+			a.hi = data[float32](hi)[0]
+		}
+		a.ends = true
+	}
+}
+
+// CanFollow says whether a convolution of so many channels, whose s.After has what follows it already, can do next's work as well:
+// one that [Prepare] took, on float32, with all but its first input known.
+func CanFollow(s, next *Spec, channels int) bool {
+	was := newAfter(s)
+	if was == nil {
+		was = &after{}
+	}
+	if next.In[0] != onnx.Float32 || was.ends {
+		return false
+	}
+	for i := 1; i < len(next.In); i++ {
+		if next.In[i] != onnx.Undefined && (next.In[i] != onnx.Float32 || next.constant(i) == nil) {
+			return false
+		}
+	}
+	switch next.Node.Op {
+	case "BatchNormalization":
+		for i := 1; i < 5; i++ {
+			if next.constant(i).Len() != channels {
+				return false
+			}
+		}
+		return was.scale == nil
+	case "Relu":
+		return true
+	case "Clip": // bounds were attributes once
+		if next.Opset < 11 {
+			return false
+		}
+		a := &after{lo: float32(math.Inf(-1)), hi: float32(math.Inf(1))}
+		for i := 1; i < len(next.In); i++ {
+			if t := next.constant(i); t != nil && t.Len() != 1 {
+				return false
+			}
+		}
+		a.add(next)
+		return a.lo <= a.hi
+	}
+	return false
+}
+
+// apply works on rows, of which the first is a channel's.
+func (a *after) apply(rows matrix[float32], channel int) {
+	for r := range rows.rows {
+		row := rows.data[r*rows.stride : r*rows.stride+rows.cols]
+		switch {
+		case a.scale == nil:
+			for i, v := range row {
+				row[i] = min(max(v, a.lo), a.hi)
+			}
+		case a.ends:
+			m, k := a.scale[channel+r], a.shift[channel+r]
+			for i, v := range row {
+				row[i] = min(max(m*v+k, a.lo), a.hi)
+			}
+		default:
+			m, k := a.scale[channel+r], a.shift[channel+r]
+			for i, v := range row {
+				row[i] = m*v + k
+			}
+		}
+	}
+}
