@@ -310,7 +310,7 @@ func RunLost(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow
 	return out, nil
 }
 
-// Rivals of the table of uploads: what they send is the averages of their fits' samples, moments, and the feature rows themselves.
+// Rivals of the table of uploads: they send samples of their own posteriors, moments of features or of classes, and the feature rows.
 var Rivals = []string{"CFMP", "FedCGS", "FedPFT", "ANN"}
 
 // RunRivals measures methods that send something else, with the settings that all share, in the bytes of their numbers as float32.
