@@ -136,6 +136,8 @@ type Origin struct {
 	L2       float64 `json:"l2,omitempty"`    // penalty of the fits; 0 for a method that fits none
 	Fresh    int     `json:"fresh,omitempty"` // points drawn for a sample; 0 for the limit of many
 	Round    uint64  `json:"round"`
+	// Private is what a private round spent (privacy.Account); nil for any other.
+	Private json.RawMessage `json:"private,omitempty"`
 	// Clients are the uploads, in their order.
 	Clients []OriginClient `json:"clients"`
 }

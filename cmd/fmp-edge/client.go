@@ -12,6 +12,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/point"
+	"fmp/pipeline/privacy"
 )
 
 // Bounds of this program.
@@ -167,6 +168,61 @@ func (c *client) compress(ctx context.Context, src imagefile.Source, skip bool) 
 	}
 	set, err = upload(out["points"], out["masses"], c.manifest)
 	return set, n, bad, err
+}
+
+// release makes the class sums of a private round from a source of labelled images. Coordinates are those that the embedding gives a set
+// of one image; they are clipped, rounded and summed here, whatever the graph says of masses.
+func (c *client) release(ctx context.Context, src imagefile.Source, skip bool) (sums *privacy.Release, n int, bad []error, err error) {
+	f := c.manifest
+	if c.extractor == nil || f.K < 1 {
+		return nil, 0, nil, fmt.Errorf("the client graph does not come apart into extractor and coordinates; make it with fmp fuse --upload private")
+	}
+	if k := src.Len(); k < 1 || k > maxItems {
+		return nil, 0, nil, fmt.Errorf("%d images; allowed are 1 to %d", k, maxItems)
+	}
+	var w []float32
+	var classes []int
+	d := f.Dx + f.C
+	bad, err = imagefile.Read(ctx, src, c.fit, chunk, skip, func(pixels []uint8, items []imagefile.Item) error {
+		labels := make([]int64, len(items))
+		for i, item := range items {
+			labels[i] = int64(item.Label)
+		}
+		feeds := map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, len(items), c.fit.H, c.fit.W, c.fit.Ch), "labels": onnx.NewTensor(labels, len(items))}
+		out, err := engine.Eval(c.extractor, feeds, models.ValueSet)
+		if err != nil {
+			return err
+		}
+		rows := out[models.ValueSet].F32()
+		if len(rows) != len(items)*d {
+			return fmt.Errorf("the extractor gave %d numbers for %d images of dx %d and %d classes; want %d", len(rows), len(items), f.Dx, f.C, len(items)*d)
+		}
+		for i, item := range items {
+			if item.Label < 0 || item.Label >= f.C {
+				continue
+			}
+			out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(rows[i*d:(i+1)*d], 1, 1, d), models.ValuePresent: onnx.NewTensor([]float32{1}, 1, 1)}, "points")
+			if err != nil {
+				return err
+			}
+			z := out["points"].F32()
+			if len(z) != f.C*(f.K+f.C) {
+				return fmt.Errorf("the model gave points %v; its manifest says %d coordinates and %d classes", out["points"], f.K, f.C)
+			}
+			w, classes = append(w, z[item.Label*(f.K+f.C):][:f.K]...), append(classes, item.Label)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, 0, nil, err
+	case len(bad) > 0 && !skip:
+		return nil, 0, nil, errors.Join(bad...)
+	case len(classes) == 0:
+		return nil, 0, nil, fmt.Errorf("none of the images can be used: %w", errors.Join(bad...))
+	}
+	sums, err = privacy.Sum(w, classes, f.C, f.K, f.Clip)
+	return sums, len(classes), bad, err
 }
 
 // upload checks what a graph gave against its manifest. Of class means only those of classes that the client holds are

@@ -45,6 +45,7 @@ var compressCommand = command{
 	example: `  fmp-edge compress --model client.onnx --client shop-17 -o shop-17.upload photos/
   fmp-edge compress --model client.onnx --client shop-17 -o shop-17.upload list.csv
   fmp-edge compress --model client.onnx --client a -o a.upload train-images-idx3-ubyte --labels train-labels-idx1-ubyte --count 50
+  fmp-edge compress --model private-client.onnx --client a -o a.upload --epsilon 4 photos/
   fmp-edge compress --model embedding.onnx --client a -o a.upload --rows features.npy --labels labels.npy
 
 SOURCE is a folder with one folder of PNG or JPEG images a class, named by the class or its number; a .csv of
@@ -63,6 +64,7 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 		threads := f.Int("threads", 0, "threads of one operator; 0 is one a core")
 		pixels := f.Int("max-pixels", 4_000_000, "largest image that is decoded, in pixels; each takes 4 bytes or more")
 		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
+		budget := budgetFlags(f)
 		asJSON := f.Bool("json", false, "print JSON")
 		return func(ctx context.Context, args []string, stdout, log io.Writer) error {
 			if *onBad != "fail" && *onBad != "skip" {
@@ -97,6 +99,9 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 				if err != nil {
 					return err
 				}
+				if budget.Epsilon != 0 {
+					return usagef("compress: --epsilon is of private rounds, which take images; --rows has feature rows")
+				}
 				points, f, err := compressRows(*model, *threads, x, y)
 				if err != nil {
 					return err
@@ -120,6 +125,12 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 				defer src.Close()
 				if others > 0 {
 					fmt.Fprintf(log, "fmp-edge: %d files under %s are neither .png nor .jpg nor .jpeg and were left out\n", others, args[0])
+				}
+				if (c.manifest.Clip > 0) != (budget.Epsilon != 0) {
+					return usagef("compress: --epsilon %v with %s; a client graph of a private round (fmp fuse --upload private) wants an epsilon above 0, any other none", budget.Epsilon, *model)
+				}
+				if c.manifest.Clip > 0 {
+					return c.writeRelease(ctx, src, *onBad == "skip", *budget, released{Upload: *out, Client: *name, Round: *round}, stdout, log, *asJSON)
 				}
 				var bad []error
 				if u.Points, u.N, bad, err = c.compress(ctx, src, *onBad == "skip"); err != nil {

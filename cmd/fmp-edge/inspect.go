@@ -15,6 +15,7 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/privacy"
 )
 
 // uploadInfo is what inspect says of an upload.
@@ -81,6 +82,22 @@ func inspectUpload(path, model string, asJSON bool, out io.Writer) error {
 	}
 	data, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {
+		return err
+	}
+	if federate.IsRelease(data) {
+		r, err := federate.DecodeRelease(data, want)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		w := released{Upload: path, Bytes: len(data), Client: r.Client, Round: r.Round, Model: r.Model, Classes: r.Sums.Classes, Coordinates: r.Sums.K, Budget: r.Budget}
+		if r.Budget.Noise == privacy.Local {
+			w.Noise = r.Budget.NoiseSteps(w.Classes)
+		}
+		if asJSON {
+			return printJSON(out, w)
+		}
+		_, err = fmt.Fprintf(out, "private:   %d bytes, valid\nclient:    %s, round %d\nmodel:     sha256 %s\nsums:      %d classes of %d coordinates, noise of %d steps added here\nspent:     %v\n",
+			w.Bytes, w.Client, w.Round, w.Model, w.Classes, w.Coordinates, w.Noise, w.Budget)
 		return err
 	}
 	u, err := federate.Decode(data, want)

@@ -28,6 +28,7 @@ const (
 	uploadClassMeans  = "class-means"
 	uploadCoordinates = "coordinates"
 	uploadPoints      = "points"
+	uploadPrivate     = "private"
 )
 
 func newFuseCommand() *cobra.Command {
@@ -46,23 +47,24 @@ standardised with the statistics of the data set's extractor part, which become 
 --upload says what an upload is made of. class-means: of each class that the client holds the mean of its softened
 features and how many images it is of, which any conjugate predictor behind this extractor reads. coordinates: the same
 in the coordinates of one conjugate predictor (--set conjugate.model=FILE), with the fewest bytes. points: what an
-embedding makes (--embedding), for the predictor of fmp train predictor. Without the flag, class-means where there is a
+embedding makes (--embedding), for the predictor of fmp train predictor. private: class sums in whole numbers for a round with
+differential privacy (docs/privacy.md), by the private predictor (--set privacy.model=FILE). Without the flag, class-means where there is a
 trained conjugate predictor for the extractor, and points where there is none or an --embedding is given.`,
 		Example: `  fmp fuse --dataset mnist -o client.onnx
   fmp fuse --dataset cifar10 --upload coordinates -o client.onnx
   fmp fuse --dataset ./photos --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o client.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "embedding.", "engine.")
+	s := bindSettings(cmd, &cfg, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "privacy.model", "embedding.", "engine.")
 	cmd.Flags().StringVarP(&out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
-	cmd.Flags().StringVar(&upload, "upload", "", "what uploads are made of: class-means, coordinates or points (see above)")
+	cmd.Flags().StringVar(&upload, "upload", "", "what uploads are made of: class-means, coordinates, points or private (see above)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		if upload != "" && !slices.Contains([]string{uploadClassMeans, uploadCoordinates, uploadPoints}, upload) {
-			return usageErrorf("--upload is %q; allowed are %s, %s and %s", upload, uploadClassMeans, uploadCoordinates, uploadPoints)
+		if upload != "" && !slices.Contains([]string{uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate}, upload) {
+			return usageErrorf("--upload is %q; allowed are %s, %s, %s and %s", upload, uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
 		}
 		cfg.Predictor.Model = "untrained" // a client has none
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
@@ -88,7 +90,17 @@ trained conjugate predictor for the extractor, and points where there is none or
 			}
 		}
 		embedding := p.Embedding
-		if upload != uploadPoints {
+		switch upload {
+		case uploadPoints:
+		case uploadPrivate:
+			private, err := p.PrivatePredictor()
+			if err != nil {
+				return usageError(err)
+			}
+			if embedding, err = models.PrivateEmbedding(private, len(p.Manifest.Classes), p.Manifest.Classes); err != nil {
+				return err
+			}
+		default:
 			if !p.ConjugateIsTrained() {
 				return usageErrorf("--upload %s wants a conjugate predictor that was trained behind the extractor; fmp train conjugate makes one, and --set conjugate.model=FILE names it", upload)
 			}

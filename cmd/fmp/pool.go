@@ -67,6 +67,10 @@ comes with the program as well, neither is needed. All uploads must come from on
 clients of different names. Of more than ` + strconv.Itoa(pool.MostPoints) + ` points, those of one class that are near each other are taken together: masses and
 class means stay as they are.
 
+Uploads of a private round (docs/privacy.md) are summed; where the server adds the noise, it is drawn once and the noisy sum kept in
+OUTPUT.sum, which is what the same command reads again. Their clients are not weighed by honesty, which needs single uploads
+without noise. The classifier's metadata say what was spent.
+
 --rows makes the smaller form, which takes feature rows (float32, [n, dx]). An output called .npy gets the heads alone,
 float64, [samples, k+1, classes], the bias row last; a prediction is then the mean of softmax([w, 1] head), where w is
 the features (k = dx), or of a conjugate predictor their k coordinates, as its graph gives them.`,
@@ -113,6 +117,16 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 		}
 		if flags.Changed("round") {
 			want.Round = &round
+		}
+		if pool.IsPrivate(args[0]) {
+			o := pool.Options{Predictor: cfg.Predictor.Model, Seed: cfg.Seed}
+			if s.given("posterior.samples") {
+				o.Samples = cfg.Posterior.Samples
+			}
+			if trust {
+				return usageErrorf("--trust is of rounds whose uploads are weighed by how well the others predict them; a private round hides what that needs")
+			}
+			return poolPrivate(cmd, args, privatePool{graph, f, want, o, cfg.Engine, out, ext, rows, withSamples, skip, asJSON})
 		}
 		uploads, bad := pool.ReadUploads(args, want)
 		if len(bad) > 0 && (!skip || len(uploads) == 0) {

@@ -380,35 +380,55 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 	return models.Manifest{}, nil
 }
 
-// private finds and loads the private predictor, where the settings ask for a private round. The one without noise beside it must have its
-// coordinates.
-func (p *Prepared) private(c Config, eng engine.Engine, behind models.Manifest) (models.Manifest, error) {
-	var none models.Manifest
-	if c.Privacy.Epsilon == 0 {
-		return none, nil
-	}
+// PrivatePredictor finds the private predictor that the settings name.
+func (p *Prepared) PrivatePredictor() (*onnx.Model, error) {
+	behind := p.Extractor.Manifest()
+	behind.Dx = p.Manifest.Sizes["dx"]
+	m, _, err := p.privateModel(p.Config, behind)
+	return m, err
+}
+
+// privateModel finds the private predictor behind an extractor. One without noise beside it must have its coordinates.
+func (p *Prepared) privateModel(c Config, behind models.Manifest) (m *onnx.Model, f models.Manifest, err error) {
 	behind.C = 0 // its classes are the round's
-	var m *onnx.Model
-	var f models.Manifest
-	var err error
 	if c.Privacy.Model == "default" {
 		if m, f, err = shipped(c.corpus().Name, models.KindPrivate); err == nil {
 			err = models.Match(behind, f)
 		}
 		if err != nil {
-			return none, fmt.Errorf("setting privacy.model: no private predictor comes with the program that fits (%w); fmp train private makes one", err)
+			return nil, f, fmt.Errorf("setting privacy.model: no private predictor comes with the program that fits (%w); fmp train private makes one", err)
 		}
-	} else if m, f, err = p.model(models.KindPrivate, c.Privacy.Model, "", behind, nil); err != nil {
-		return none, err
+	} else {
+		if m, f, err = models.Load(c.Privacy.Model); err != nil {
+			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
+		}
+		if f.Kind != models.KindPrivate {
+			return nil, f, fmt.Errorf("setting privacy.model: %s is %q by its manifest; want %s", c.Privacy.Model, f.Kind, models.KindPrivate)
+		}
+		if err := models.Match(behind, f); err != nil {
+			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
+		}
 	}
 	if p.Conjugate != nil {
 		if err := models.SameCoordinates(m, p.Conjugate); err != nil {
-			return none, fmt.Errorf("setting privacy.model: %w", err)
+			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
 		}
+	}
+	return m, f, nil
+}
+
+// private loads the private predictor, where the settings ask for a private round.
+func (p *Prepared) private(c Config, eng engine.Engine, behind models.Manifest) (models.Manifest, error) {
+	if c.Privacy.Epsilon == 0 {
+		return models.Manifest{}, nil
+	}
+	m, f, err := p.privateModel(c, behind)
+	if err != nil {
+		return f, err
 	}
 	v, err := sample.NewPrivate(eng, m)
 	if err != nil {
-		return none, err
+		return f, err
 	}
 	p.close = append(p.close, v.Close)
 	v.Workers = c.threads()

@@ -86,3 +86,21 @@ func ShippedBehind(client models.Manifest) (*onnx.Model, models.Manifest, error)
 	}
 	return nil, models.Manifest{}, fmt.Errorf("no %s predictor behind extractor %.12s comes with the program: %w", kind, client.Extractor, fs.ErrNotExist)
 }
+
+// ShippedPrivate is the private predictor that comes with the program for the extractor of a client graph's manifest. The error wraps
+// [fs.ErrNotExist] where there is none.
+func ShippedPrivate(client models.Manifest) (*onnx.Model, models.Manifest, error) {
+	for _, d := range assets.Datasets() {
+		m, f, err := shipped(d, models.KindPrivate)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, f, err
+		}
+		if client.Extractor != "" && f.Extractor == client.Extractor {
+			return m, f, nil
+		}
+	}
+	return nil, models.Manifest{}, fmt.Errorf("no private predictor behind extractor %.12s comes with the program; fmp train private makes one, and --predictor FILE names it: %w", client.Extractor, fs.ErrNotExist)
+}

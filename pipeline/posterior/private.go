@@ -36,7 +36,11 @@ var fmpDP = method{
 		if err != nil {
 			return nil, err
 		}
-		return t.noiseAware(ctx, totals, account)
+		r, err := NoiseAware(ctx, t.in.Private, totals, account, t.in.Latents, t.in.Seed, t.in.Stream)
+		if err == nil {
+			r.UploadBytes = t.releaseBytes()
+		}
+		return r, err
 	},
 }
 
@@ -50,7 +54,11 @@ var fmpDPPlugin = method{
 		}
 		if t.in.Conjugate == nil { // classes that the corpus lacks: the private predictor, told of no noise
 			plain, counts := totals.Plain(t.in.Latents)
-			return t.privateHeads(ctx, plain, account, counts)
+			r, err := privateHeads(ctx, t.in.Private, plain, account, counts, t.in.Seed, t.in.Stream)
+			if err == nil {
+				r.UploadBytes = t.releaseBytes()
+			}
+			return r, err
 		}
 		e, err := t.in.Conjugate.Heads(ctx, totals.Points(), t.latents(), t.in.Latents)
 		if err != nil {
@@ -60,21 +68,22 @@ var fmpDPPlugin = method{
 	},
 }
 
-// noiseAware samples FMP's posterior given totals of a private round, as FMP-DP does.
-func (t *Task) noiseAware(ctx context.Context, totals *privacy.Totals, account *privacy.Account) (*Result, error) {
-	counts := totals.DrawCounts(t.in.Private.Prior(), t.in.Latents, rng.New(t.in.Seed, t.in.Stream, "counts"))
-	return t.privateHeads(ctx, totals, account, counts)
+// NoiseAware samples FMP's posterior given the totals of a private round. The same totals, seed and stream give the same samples.
+func NoiseAware(ctx context.Context, p Private, totals *privacy.Totals, account *privacy.Account, samples int, seed uint64, stream string) (*Result, error) {
+	counts := totals.DrawCounts(p.Prior(), samples, rng.New(seed, stream, "counts"))
+	return privateHeads(ctx, p, totals, account, counts, seed, stream)
 }
 
-func (t *Task) privateHeads(ctx context.Context, totals *privacy.Totals, account *privacy.Account, counts []float64) (*Result, error) {
-	mean, variance := totals.Moments(t.in.Private.Prior(), counts)
+// privateHeads are the heads of class means given totals and every sample's counts.
+func privateHeads(ctx context.Context, p Private, totals *privacy.Totals, account *privacy.Account, counts []float64, seed uint64, stream string) (*Result, error) {
+	mean, variance := totals.Moments(p.Prior(), counts)
 	latent := make([]float32, len(mean))
-	rng.Normal(rng.New(t.in.Seed, t.in.Stream, "latent"), latent)
-	e, err := t.in.Private.Heads(ctx, mean, variance, latent, t.in.Latents, totals.Classes)
+	rng.Normal(rng.New(seed, stream, "latent"), latent)
+	e, err := p.Heads(ctx, mean, variance, latent, len(counts)/totals.Classes, totals.Classes)
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Ensembles: []Ensemble{e}, Coordinates: t.in.Private, UploadBytes: t.releaseBytes(), Diagnostics: spent(account)}, nil
+	return &Result{Ensembles: []Ensemble{e}, Coordinates: p, Diagnostics: spent(account)}, nil
 }
 
 // spent is an account as diagnostics.

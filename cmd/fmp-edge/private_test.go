@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/privacy"
+)
+
+// privateGraph writes the client graph of a private round behind the shipped extractor of the digits.
+func privateGraph(t *testing.T) string {
+	t.Helper()
+	x, xf, err := models.Load(model(t, models.KindExtractor))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := models.Load(model(t, models.KindPrivate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := models.PrivateEmbedding(m, 10, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ef, err := models.ReadManifest(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := models.ClientGraph(x, xf, e, ef, models.Preprocessing{Height: side, Width: side, Channels: 1, Mean: xf.Mean, Std: xf.Std})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "private-client.onnx")
+	if err := serde.Save(path, g); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestCompressPrivate: images become clipped sums in whole numbers; this client's noise is in them where it is asked for, and new each time;
+// the message states no number of images.
+func TestCompressPrivate(t *testing.T) {
+	graph, dir := privateGraph(t), t.TempDir()
+	im, labels := blobs(40)
+	head := []byte{0, 0, 8, 3, 0, 0, 0, 40, 0, 0, 0, side, 0, 0, 0, side}
+	write(t, filepath.Join(dir, "images"), append(head, im.Pix...))
+	y := binary.BigEndian.AppendUint32([]byte{0, 0, 8, 1}, 40)
+	for _, v := range labels {
+		y = append(y, byte(v))
+	}
+	write(t, filepath.Join(dir, "labels"), y)
+	compress := func(name string, args ...string) *federate.Release {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		run(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", path, filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels")}, args...)...)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := federate.DecodeRelease(data, federate.Expect{C: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := run(t, "inspect", path); !strings.Contains(text, "epsilon 4") {
+			t.Errorf("inspect says %s", text)
+		}
+		return r
+	}
+	plain := compress("plain", "--epsilon", "4", "--noise", "trusted")
+	k := plain.Sums.K
+	for c := range 10 {
+		row := plain.Sums.Values[c*(k+1):][:k+1]
+		var square float64
+		for _, v := range row[:k] {
+			square += float64(v) * float64(v)
+		}
+		if row[k] != 4*privacy.CountSteps || math.Sqrt(square) > 4*privacy.Steps || square == 0 {
+			t.Errorf("class %d: a count of %d and a sum of norm %v, of four images", c, row[k], math.Sqrt(square))
+		}
+	}
+	one, two := compress("one", "--epsilon", "4"), compress("two", "--epsilon", "4")
+	sigma := float64(one.Budget.NoiseSteps(10))
+	var noise, between float64
+	for i, v := range plain.Sums.Values {
+		noise += math.Pow(float64(one.Sums.Values[i]-v)/sigma, 2) / float64(len(plain.Sums.Values))
+		between += math.Pow(float64(one.Sums.Values[i]-two.Sums.Values[i])/sigma, 2) / float64(len(plain.Sums.Values))
+	}
+	if noise < 0.5 || noise > 1.7 || between < 1 || between > 3.4 {
+		t.Errorf("mean square of the noise %v, and of the difference of two %v, in sigma squared; want 1 and 2", noise, between)
+	}
+	client := compress("client", "--epsilon", "4", "--noise", "trusted", "--unit", "client", "--points", "40")
+	var square float64
+	for _, v := range client.Sums.Values {
+		square += float64(v) * float64(v)
+	}
+	if norm := math.Sqrt(square); norm > float64(client.Budget.ClientNorm(10)) {
+		t.Errorf("a client's vector of norm %v; %d is allowed", norm, client.Budget.ClientNorm(10))
+	}
+	source := []string{filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels"), "--client", "a", "-o", filepath.Join(dir, "no")}
+	for want, args := range map[string][]string{
+		"wants an epsilon": {"--model", graph},
+		"epsilon is 50":    {"--model", graph, "--epsilon", "50"},
+		"any other none":   {"--model", model(t, models.KindClient), "--epsilon", "1"},
+		"allows 30":        {"--model", graph, "--epsilon", "1", "--unit", "client", "--points", "30"},
+		"shares for each":  {"--model", graph, "--epsilon", "1", "--noise", "two-servers", "--points", "40"},
+	} {
+		var out, log bytes.Buffer
+		if code := execute(context.Background(), append(append([]string{"compress"}, source...), args...), &out, &log); code == exitOK || !strings.Contains(log.String(), want) {
+			t.Errorf("%v: exit code %d, %s; want one that says %q", args, code, log.String(), want)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "no")); err == nil {
+			t.Error("something was written")
+		}
+	}
+}

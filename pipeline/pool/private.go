@@ -1,0 +1,207 @@
+package pool
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/engine"
+	"fmp/onnx/regularfile"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/posterior"
+	"fmp/pipeline/privacy"
+	"fmp/pipeline/sample"
+)
+
+// Release is one client's message of a private round, read from a file and checked.
+type Release struct {
+	*federate.Release
+	Path, Digest string // sha256 of the file
+}
+
+// IsPrivate says whether a file is a message of a private round, by its beginning.
+func IsPrivate(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 2)
+	n, _ := f.Read(head)
+	return federate.IsRelease(head[:n])
+}
+
+// ReadReleases reads and checks the messages of one private round, each of another client, all of one graph and one budget. bad are the
+// errors of those that cannot be used.
+func ReadReleases(paths []string, want federate.Expect) (good []Release, bad []error) {
+	from := map[string]string{}
+	for _, path := range paths {
+		data, err := regularfile.ReadFile(path, federate.MaxBytes)
+		var r *federate.Release
+		if err == nil {
+			r, err = federate.DecodeRelease(data, want)
+		}
+		switch {
+		case err != nil:
+			err = fmt.Errorf("%s: %w", path, err)
+		case from[r.Client] != "":
+			err = fmt.Errorf("%s and %s are both of client %q; pool one of each, as two spend twice", from[r.Client], path, r.Client)
+		case len(good) > 0 && r.Budget != good[0].Budget:
+			err = fmt.Errorf("%s: its budget is %v; that of %s is %v, and a round has one", path, r.Budget, good[0].Path, good[0].Budget)
+		}
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		from[r.Client] = path
+		want.Model, want.Round, want.Dx, want.C = r.Model, &r.Round, r.Sums.K, r.Sums.Classes
+		good = append(good, Release{r, path, models.DigestBytes(data)})
+	}
+	return good, bad
+}
+
+// Private is the messages of a private round with all that is needed to pool them.
+type Private struct {
+	Releases []Release
+	Graph    *onnx.Model
+	Client   models.Manifest
+	Account  privacy.Account
+	Samples  int
+	Seed     uint64
+
+	predictor *onnx.Model
+	manifest  models.Manifest
+}
+
+// NewPrivate prepares a private round. The predictor is a file, or "default" (or empty): the one that comes with the program for the extractor.
+func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o Options) (*Private, error) {
+	if len(releases) == 0 {
+		return nil, errors.New("pool: no uploads; give at least one")
+	}
+	if graph == nil {
+		return nil, fmt.Errorf("pool: the uploads are of a private round: %w", ErrNoGraph)
+	}
+	p := &Private{Releases: releases, Graph: graph, Client: client, Samples: o.Samples, Seed: o.Seed}
+	if p.Samples == 0 {
+		p.Samples = experiment.Default().Conjugate.Samples
+	}
+	b := releases[0].Budget
+	if b.Noise == privacy.TwoServers {
+		return nil, fmt.Errorf("pool: the uploads are shares for two servers, of which one alone says nothing")
+	}
+	p.Account = b.Spend(releases[0].Sums.Classes, len(releases))
+	var err error
+	if o.Predictor == "" || o.Predictor == "default" {
+		p.predictor, p.manifest, err = experiment.ShippedPrivate(client)
+	} else {
+		p.predictor, p.manifest, err = models.Load(o.Predictor)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
+	}
+	if p.manifest.Kind != models.KindPrivate {
+		return nil, fmt.Errorf("pool: %s is %q by its manifest; uploads of a private round want a private predictor, the file that fmp train private writes", o.Predictor, p.manifest.Kind)
+	}
+	if client.Clip <= 0 || client.K != p.manifest.K {
+		return nil, fmt.Errorf("pool: the client graph has %d coordinates clipped to norm %v and the predictor %d; use models that were made for each other (fmp fuse --upload private)", client.K, client.Clip, p.manifest.K)
+	}
+	f := p.manifest
+	f.C = 0 // its classes are the round's
+	return p, models.Match(client, f)
+}
+
+// published is the noisy sum of a round as it is kept beside what was made of it.
+type published struct {
+	Inputs  string          `json:"inputs"` // sha256 of the messages' digests, in order
+	Values  []int64         `json:"values"`
+	Account privacy.Account `json:"account"`
+}
+
+const maxPublished = 64 << 20
+
+// Totals are the round's noisy sums. Where the server adds the noise (privacy.Trusted) it is drawn once, and the sum is kept in file: the same
+// messages pooled again give the same sum, as a second draw would spend the budget a second time.
+func (p *Private) Totals(file string) (*privacy.Totals, error) {
+	sum := privacy.NewRelease(p.Releases[0].Sums.Classes, p.Releases[0].Sums.K)
+	digests := make([]string, len(p.Releases))
+	for i, r := range p.Releases {
+		if err := sum.Add(r.Sums); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Path, err)
+		}
+		digests[i] = r.Digest
+	}
+	if p.Account.Noise == privacy.Trusted {
+		slices.Sort(digests)
+		of := sha256.Sum256([]byte(strings.Join(digests, "\n")))
+		inputs := hex.EncodeToString(of[:])
+		data, err := regularfile.ReadFile(file, maxPublished)
+		var was published
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if err := sum.AddNoise(p.Account.Deviation, rand.Reader); err != nil {
+				return nil, err
+			}
+			if data, err = json.Marshal(published{inputs, sum.Values, p.Account}); err != nil {
+				return nil, err
+			}
+			if err := atomicfile.WriteBytes(file, data); err != nil {
+				return nil, err
+			}
+		case err != nil:
+			return nil, err
+		default:
+			if err := json.Unmarshal(data, &was); err != nil || len(was.Values) != len(sum.Values) {
+				return nil, fmt.Errorf("%s is not the noisy sum of a private round; move it away", file)
+			}
+			if was.Inputs != inputs || was.Account != p.Account {
+				return nil, fmt.Errorf("%s is the noisy sum of other uploads or another budget; to publish a second one spends the budget again: choose another --output if that is meant", file)
+			}
+			sum.Values = was.Values
+		}
+	}
+	return sum.Totals(p.Client.Clip, p.Account.Variance()), nil
+}
+
+// Posterior samples the posterior given the totals.
+func (p *Private) Posterior(ctx context.Context, eng engine.Engine, totals *privacy.Totals) (*posterior.Result, error) {
+	v, err := sample.NewPrivate(eng, p.predictor)
+	if err != nil {
+		return nil, err
+	}
+	defer v.Close()
+	return posterior.NoiseAware(ctx, v, totals, &p.Account, p.Samples, p.Seed, "pool")
+}
+
+// Classifier is the model that predicts, with the account in its manifest; see [Round.Classifier].
+func (p *Private) Classifier(r *posterior.Result, rows, samples bool, command string) (*onnx.Model, error) {
+	var features *onnx.Model
+	if !rows {
+		var err error
+		if features, err = models.FeatureGraph(p.Graph, p.Client); err != nil {
+			return nil, err
+		}
+	}
+	account, err := json.Marshal(p.Account)
+	if err != nil {
+		return nil, err
+	}
+	o := models.Origin{Method: "FMP-DP", Client: p.Client.Digest, Predictor: p.manifest.Digest, Protocol: "shared", Round: p.Releases[0].Round, Private: account}
+	for _, u := range p.Releases { // names and digests; how many images a client has is not to be known
+		o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest})
+	}
+	f := p.Client
+	f.Seed, f.Command = p.Seed, command
+	return r.Classifier(features, samples, f, o)
+}

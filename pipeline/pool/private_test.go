@@ -1,0 +1,193 @@
+package pool
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/meta"
+	"fmp/pipeline/privacy"
+	"fmp/pipeline/sample"
+	"fmp/pipeline/task"
+)
+
+// private is the world's private predictor in a file, ready to run, and the client graph behind it.
+func (w *world) private(t *testing.T) (string, *sample.Private, *onnx.Model, models.Manifest) {
+	t.Helper()
+	conjugate, _, err := models.Load(w.predictor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
+	bank, err := task.NewBank(featuresOf(pix), dx, labels, classes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := meta.UntrainedPrivate(bank, conjugate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Extractor = "x"
+	if err := f.Write(m); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "private.onnx")
+	if err := serde.Save(path, m); err != nil {
+		t.Fatal(err)
+	}
+	p, err := sample.NewPrivate(w.eng, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	e, err := models.PrivateEmbedding(m, classes, []string{"left", "middle", "right"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ef, err := models.ReadManifest(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := build.New("extractor")
+	b.Output("h", b.Reshape(b.Input("image", onnx.Float32, "n", 1, 2, 3), -1, dx))
+	x, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef, models.Preprocessing{Height: 2, Width: 3, Channels: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cf, err := models.ReadManifest(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cf.Digest, err = models.Digest(g); err != nil {
+		t.Fatal(err)
+	}
+	return path, p, g, cf
+}
+
+func featuresOf(pix []uint8) []float32 {
+	out := make([]float32, len(pix))
+	for i, v := range pix {
+		out[i] = float32(v) / 255
+	}
+	return out
+}
+
+// TestPrivateRound: messages of a private round become a classifier that is right and says what was spent; noise of the server is
+// drawn once; what does not belong together is refused.
+func TestPrivateRound(t *testing.T) {
+	w := newWorld(t)
+	predictor, p, g, f := w.private(t)
+	test, truth := pixels(rng.New(1, "test"), 300, classes)
+	for _, noise := range []string{privacy.Local, privacy.Trusted} {
+		dir := t.TempDir()
+		b := privacy.Budget{Epsilon: 4, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: noise}
+		var paths []string
+		write := func(name string, b privacy.Budget) string {
+			t.Helper()
+			pix, labels := pixels(rng.New(1, "client", name), 150, classes)
+			rows, err := p.Rows(context.Background(), featuresOf(pix))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sums, err := privacy.Sum(rows, labels, classes, p.K(), p.Clip())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Noise == privacy.Local {
+				if err := sums.AddNoise(b.NoiseSteps(classes), rand.Reader); err != nil {
+					t.Fatal(err)
+				}
+			}
+			data, err := (&federate.Release{Client: name, Model: f.Digest, Budget: b, Sums: sums}).Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, fmt.Sprintf("%s-%v.upload", name, b.Epsilon))
+			if err := os.WriteFile(path, data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}
+		for i := range 4 {
+			paths = append(paths, write(fmt.Sprint("client ", i), b))
+		}
+		if !IsPrivate(paths[0]) || IsPrivate(predictor) {
+			t.Error("a message of a private round is not told from a model")
+		}
+		releases, bad := ReadReleases(paths, federate.Expect{Model: f.Digest})
+		if len(bad) != 0 || len(releases) != 4 {
+			t.Fatalf("%d releases, %v", len(releases), bad)
+		}
+		round, err := NewPrivate(releases, g, f, Options{Predictor: predictor, Seed: 3, Samples: 25})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "sum")
+		totals, err := round.Totals(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := round.Totals(file)
+		if err != nil || fmt.Sprint(again) != fmt.Sprint(totals) {
+			t.Errorf("the same round pooled again has other sums: %v, %v, %v", totals, again, err)
+		}
+		q, err := round.Posterior(context.Background(), w.eng, totals)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := round.Classifier(q, false, false, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mf, err := models.ReadManifest(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, err := models.ReadOrigin(mf); err != nil || o.Method != "FMP-DP" || !strings.Contains(string(o.Private), `"epsilon":4`) || o.Clients[0].N != 0 {
+			t.Errorf("origin %+v, %v", o, err)
+		}
+		got, right := w.eval(t, m, test, nil)["probabilities"].F32(), 0
+		for i, y := range truth {
+			if row := got[i*classes:][:classes]; row[y] == max(row[0], row[1], row[2]) {
+				right++
+			}
+		}
+		if right < 240 {
+			t.Errorf("%s: right on %d of 300", noise, right)
+		}
+		// Fewer clients are another sum, which is not drawn over the one that is there.
+		fewer, err := NewPrivate(releases[:3], g, f, Options{Predictor: predictor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fewer.Totals(file); (err == nil) != (noise == privacy.Local) {
+			t.Errorf("%s: a second sum beside the first: %v", noise, err)
+		}
+		other := b
+		other.Epsilon = 2
+		if _, bad := ReadReleases([]string{paths[0], write("client 9", other), paths[0]}, federate.Expect{}); len(bad) != 2 || !strings.Contains(bad[0].Error(), "a round has one") || !strings.Contains(bad[1].Error(), "both of client") {
+			t.Errorf("refusals %v", bad)
+		}
+		if _, err := NewPrivate(releases, g, f, Options{Predictor: w.predictor}); err == nil || !strings.Contains(err.Error(), "fmp train private") {
+			t.Errorf("a conjugate predictor: %v", err)
+		}
+	}
+}
