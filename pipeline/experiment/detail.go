@@ -123,20 +123,11 @@ func ReadDetail(dir string) (*Detail, error) {
 func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	c := p.Config
 	first := c.Partitions()[0]
-	stream := first.Name() + "/0"
-	rows, err := p.Data.Clients.Partition(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points, first.Alpha)
+	rows, stream, err := c.draw(p.Data.Clients, first, 0)
 	if err != nil {
 		return nil, err
 	}
-	clients := make([]*point.Set, len(rows))
-	for i, r := range rows {
-		clients[i] = p.Data.Clients.Points(r, nil)
-	}
-	uploads, err := p.Tools.Compressor.Compress(ctx, clients)
-	if err != nil {
-		return nil, err
-	}
-	t, err := p.Tools.task(ctx, c, clients, stream, threads)
+	t, err := newTask(ctx, c, p.Tools, p.Data.Clients, rows, stream, threads)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +147,7 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	if err := d.pick(ctx, res, p, threads); err != nil {
 		return nil, err
 	}
-	return d, d.view(ctx, p, clients, uploads, stream)
+	return d, d.view(ctx, p, t, stream)
 }
 
 // pick chooses the easy and the hard images and keeps what every posterior sample says of them.
@@ -264,7 +255,8 @@ func encodePNG(im *dataset.Images, i int) ([]byte, error) {
 }
 
 // view places the first client's points, its upload and drawn points in the plane.
-func (d *Detail) view(ctx context.Context, p *Prepared, clients, uploads []*point.Set, stream string) error {
+func (d *Detail) view(ctx context.Context, p *Prepared, t *posterior.Task, stream string) error {
+	clients, uploads := t.Clients(), t.Uploads()
 	bank := p.Data.Clients
 	n := min(bank.Len(), componentsLimit)
 	if n < 3 || bank.Dx < 2 {

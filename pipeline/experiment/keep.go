@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"fmp/models"
-	"fmp/models/rng"
 	"fmp/onnx/serde"
 )
 
@@ -60,8 +59,7 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 	f.TrainingData = fmt.Sprintf("clients' part of %s (images sha256 %s)", c.Dataset.Label(), p.Manifest.Data["images"])
 	var out []string
 	for _, part := range c.Partitions() {
-		stream := part.Name() + "/0"
-		rows, err := p.Data.Clients.Partition(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points, part.Alpha)
+		rows, stream, err := c.draw(p.Data.Clients, part, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -201,8 +201,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		if err := gctx.Err(); err != nil {
 			return err
 		}
-		stream := fmt.Sprintf("%s/%d", gr.partition.Name(), gr.repeat)
-		rows, err := data.Clients.Partition(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points, gr.partition.Alpha)
+		rows, stream, err := c.draw(data.Clients, gr.partition, gr.repeat)
 		if err != nil {
 			return err
 		}
@@ -310,6 +309,14 @@ func (d *Data) known(c Config) (*posterior.Corpus, error) {
 // Task is the task of clients who hold the given rows of the clients' part, with all that the methods of a run read.
 func (p *Prepared) Task(ctx context.Context, rows [][]int, stream string) (*posterior.Task, error) {
 	return newTask(ctx, p.Config, p.Tools, p.Data.Clients, rows, stream, p.Config.threads())
+}
+
+// draw makes the task of a partition and a repeat: the rows of the clients' part that each client holds, and the name of the
+// task's stream.
+func (c *Config) draw(bank *task.Bank, p Partition, repeat int) (rows [][]int, stream string, err error) {
+	stream = fmt.Sprintf("%s/%d", p.Name(), repeat)
+	rows, err = bank.Partition(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points, p.Alpha)
+	return rows, stream, err
 }
 
 // newTask gives every client its rows of the bank and compresses it.

@@ -63,8 +63,7 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 		}
 		sets = []*point.Set{all}
 	}
-	// The clients' own points stay with the clients: the method that runs here reads their uploads alone.
-	in := posterior.Input{Clients: sets, Samples: r.Samples, Latents: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: "pool", Threads: r.Threads}
+	in := posterior.Input{Samples: r.Samples, Latents: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: "pool", Threads: r.Threads}
 	if conjugate {
 		k, err := sample.NewConjugate(eng, r.predictor)
 		if err != nil {

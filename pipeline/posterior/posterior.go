@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -111,7 +112,9 @@ type Conjugate interface {
 
 // Input is one task.
 type Input struct {
-	Clients []*point.Set // each client's own points
+	// Clients are each client's own points. A server that has uploads alone leaves them out: methods that read class means or
+	// compressed points run without.
+	Clients []*point.Set
 	Uploads []*point.Set // each client's compressed points with masses; needed by FMP-ISAB and PRIOR only
 	Drawer  Drawer       // needed by the martingale posteriors only
 	// Conjugate and ClassMeans, each client's class means with masses, are what FMP and FMP-mean need. Latents is the number of
@@ -353,24 +356,26 @@ func NewTask(in Input) (*Task, error) {
 		in.Threads = runtime.GOMAXPROCS(0)
 	}
 	switch {
-	case len(in.Clients) == 0:
-		return nil, fmt.Errorf("posterior: no clients; a task needs at least one")
+	case len(in.Clients)+len(in.Uploads)+len(in.ClassMeans) == 0:
+		return nil, fmt.Errorf("posterior: no clients and no uploads; a task needs at least one")
 	case in.Samples < 1 || in.Samples > maxSamples:
 		return nil, fmt.Errorf("posterior: %d samples; allowed are 1 to %d", in.Samples, maxSamples)
 	case in.Latents < 1 || in.Latents > maxSamples:
 		return nil, fmt.Errorf("posterior: %d samples of the closed form; allowed are 1 to %d", in.Latents, maxSamples)
 	case in.Scope != "" && in.Scope != ScopeAuto && in.Scope != ScopeClosed && in.Scope != ScopeOpen:
 		return nil, fmt.Errorf("posterior: scope is %q; allowed are %q, %q and %q", in.Scope, ScopeAuto, ScopeClosed, ScopeOpen)
-	case in.Conjugate != nil && len(in.ClassMeans) != len(in.Clients):
+	case in.Conjugate != nil && len(in.Clients) > 0 && len(in.ClassMeans) != len(in.Clients):
 		return nil, fmt.Errorf("posterior: class means of %d of %d clients; want one set each", len(in.ClassMeans), len(in.Clients))
 	case in.Fresh < 1 || in.Fresh > maxFresh:
 		return nil, fmt.Errorf("posterior: %d fresh points; allowed are 1 to %d", in.Fresh, maxFresh)
-	case len(in.Uploads) != 0 && len(in.Uploads) != len(in.Clients):
+	case len(in.Clients) > 0 && len(in.Uploads) != 0 && len(in.Uploads) != len(in.Clients):
 		return nil, fmt.Errorf("posterior: %d uploads of %d clients; want one each, or none", len(in.Uploads), len(in.Clients))
-	case in.Clients[0] == nil:
+	}
+	first := slices.Concat(in.Clients, in.Uploads, in.ClassMeans)[0]
+	if first == nil {
 		return nil, fmt.Errorf("posterior: client 0 has no set")
 	}
-	t := &Task{in: in, dx: in.Clients[0].Dx, c: in.Clients[0].C, memo: &memo{}}
+	t := &Task{in: in, dx: first.Dx, c: first.C, memo: &memo{}}
 	for _, k := range []struct {
 		kind string
 		sets []*point.Set
@@ -401,6 +406,10 @@ func NewTask(in Input) (*Task, error) {
 	})
 	return t, nil
 }
+
+// Clients are the clients' own points, and Uploads their compressed ones, as the task was given them.
+func (t *Task) Clients() []*point.Set { return t.in.Clients }
+func (t *Task) Uploads() []*point.Set { return t.in.Uploads }
 
 // Classes is C; Dx the number of features; Samples S.
 func (t *Task) Classes() int { return t.c }
