@@ -1,11 +1,16 @@
 package service
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
 )
 
 func checkOpenAPI(t *testing.T, s *Server) {
@@ -18,6 +23,7 @@ func checkOpenAPI(t *testing.T, s *Server) {
 						Code struct{ Enum []string }
 					}
 				} `yaml:"Problem"`
+				All map[string]schema `yaml:",inline"`
 			}
 		}
 	}
@@ -67,6 +73,18 @@ func checkOpenAPI(t *testing.T, s *Server) {
 	if !slices.Equal(stated, are) {
 		t.Errorf("openapi.yaml states\n%s\nand the server has\n%s", strings.Join(stated, "\n"), strings.Join(are, "\n"))
 	}
+	schemas := doc.Components.Schemas.All
+	for name, v := range map[string]any{"Description": wire.Description{}, "Receipt": wire.Receipt{}, "Status": Status{}, "Version": struct {
+		store.Version
+		Members []store.Member `json:"members"`
+	}{}} {
+		says := slices.Sorted(maps.Keys(schemas[name].properties(schemas)))
+		is := fields(reflect.TypeOf(v))
+		slices.Sort(is)
+		if !slices.Equal(says, is) {
+			t.Errorf("openapi.yaml says that a %s has %v and it has %v", name, says, is)
+		}
+	}
 	var codes []string
 	for c := range refusals {
 		codes = append(codes, c)
@@ -76,4 +94,37 @@ func checkOpenAPI(t *testing.T, s *Server) {
 	if !slices.Equal(codes, enum) {
 		t.Errorf("openapi.yaml states the codes %v and the server has %v", enum, codes)
 	}
+}
+
+// schema is as much of one as the test reads.
+type schema struct {
+	Ref        string `yaml:"$ref"`
+	Properties map[string]yaml.Node
+	AllOf      []schema `yaml:"allOf"`
+}
+
+// properties are its own and those of the schemas that it takes over.
+func (s schema) properties(all map[string]schema) map[string]yaml.Node {
+	out := map[string]yaml.Node{}
+	maps.Copy(out, s.Properties)
+	for _, p := range append(s.AllOf, schema{Ref: s.Ref}) {
+		if name, ok := strings.CutPrefix(p.Ref, "#/components/schemas/"); ok {
+			p = all[name]
+		} else if p.Ref != "" || p.Properties == nil {
+			continue
+		}
+		maps.Copy(out, p.properties(all))
+	}
+	return out
+}
+
+// fields are the names that a struct has in JSON.
+func fields(t reflect.Type) []string {
+	var out []string
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			out = append(out, name)
+		}
+	}
+	return out
 }

@@ -339,6 +339,16 @@ func TestUnauthorised(t *testing.T) {
 			t.Errorf("%s: %d %s; want %d %s", c.name, status, data, c.status, c.code)
 		}
 	}
+	for _, r := range f.srv.routes() { // what only readers may, nobody else may, a client's signature included
+		if method, path, _ := strings.Cut(r.pattern, " "); r.readers {
+			path = strings.NewReplacer("{round}", "3", "{version}", "1", "{$}", "").Replace(path)
+			for _, change := range []func(*http.Request){nil, sign(f.keys["a"], nil), func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }} {
+				if status, data := f.request(method, path, nil, change); status != 401 || code(t, data) != wire.NoToken {
+					t.Errorf("%s without the token: %d %s", r.pattern, status, data)
+				}
+			}
+		}
+	}
 	// A message of another round, graph or client inside a signature that holds is refused for what it is.
 	for name, change := range map[string]func(*federate.Upload){
 		"round is 2":      func(u *federate.Upload) { u.Round = 2 },
