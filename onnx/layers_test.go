@@ -16,6 +16,8 @@ var layers = []string{
 	"modeltest inspect grad optim engine/pure engine/ort",
 	"coverage train engine/ort/orttest",
 	"conformance",
+	"differential",
+	"differential/run",
 }
 
 func goList(t *testing.T, args ...string) []string {

@@ -234,6 +234,41 @@ func (t *Tensor) Ints() ([]int, error) {
 	return nil, fmt.Errorf("a tensor of %v where int64 or int32 was expected", t.DType)
 }
 
+// At is element i of a tensor of numbers or booleans; of text it is not a number.
+func (t *Tensor) At(i int) float64 {
+	switch d := t.Data.(type) {
+	case []float32:
+		return float64(d[i])
+	case []float64:
+		return d[i]
+	case []int8:
+		return float64(d[i])
+	case []int16:
+		return float64(d[i])
+	case []int32:
+		return float64(d[i])
+	case []int64:
+		return float64(d[i])
+	case []uint8:
+		return float64(d[i])
+	case []uint16:
+		if t.DType == Uint16 {
+			return float64(d[i])
+		}
+		return float64(HalfToFloat32(t.DType, d[i]))
+	case []uint32:
+		return float64(d[i])
+	case []uint64:
+		return float64(d[i])
+	case []bool:
+		if d[i] {
+			return 1
+		}
+		return 0
+	}
+	return math.NaN()
+}
+
 // ClampInt is v as an int: the nearest one where it is beyond an int on a machine of 32 bits.
 func ClampInt(v int64) int { return int(min(max(v, math.MinInt), math.MaxInt)) }
 

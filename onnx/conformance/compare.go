@@ -28,7 +28,7 @@ func Compare(got, want *onnx.Tensor, tol Tolerance) error {
 	}
 	bad, worst, at := 0, -1.0, 0
 	for i, n := 0, want.Len(); i < n; i++ {
-		g, w := element(got, i), element(want, i)
+		g, w := got.At(i), want.At(i)
 		if g == w || math.IsNaN(g) && math.IsNaN(w) {
 			continue
 		}
@@ -44,61 +44,7 @@ func Compare(got, want *onnx.Tensor, tol Tolerance) error {
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d elements differ, the worst is number %d: %v where %v is expected", bad, want.Len(), at, element(got, at), element(want, at))
+		return fmt.Errorf("%d of %d elements differ, the worst is number %d: %v where %v is expected", bad, want.Len(), at, got.At(at), want.At(at))
 	}
 	return nil
-}
-
-// element reads element i of a numeric or boolean tensor.
-func element(t *onnx.Tensor, i int) float64 {
-	switch d := t.Data.(type) {
-	case []float32:
-		return float64(d[i])
-	case []float64:
-		return d[i]
-	case []int8:
-		return float64(d[i])
-	case []int16:
-		return float64(d[i])
-	case []int32:
-		return float64(d[i])
-	case []int64:
-		return float64(d[i])
-	case []uint8:
-		return float64(d[i])
-	case []uint16:
-		switch t.DType {
-		case onnx.Float16:
-			return float16(d[i])
-		case onnx.BFloat16:
-			return float64(math.Float32frombits(uint32(d[i]) << 16))
-		}
-		return float64(d[i])
-	case []uint32:
-		return float64(d[i])
-	case []uint64:
-		return float64(d[i])
-	case []bool:
-		if d[i] {
-			return 1
-		}
-	}
-	return 0
-}
-
-// float16 is the value of an IEEE 754 binary16 number.
-func float16(h uint16) float64 {
-	sign, exp, frac := 1.0, int(h>>10)&31, float64(h&0x3ff)
-	if h>>15 == 1 {
-		sign = -1
-	}
-	switch {
-	case exp == 0:
-		return sign * math.Ldexp(frac, -24)
-	case exp < 31:
-		return sign * math.Ldexp(1024+frac, exp-25)
-	case frac == 0:
-		return math.Inf(int(sign))
-	}
-	return math.NaN()
 }

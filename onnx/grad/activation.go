@@ -45,7 +45,7 @@ func init() {
 	})
 	// x tanh(softplus(x)).
 	unary("Mish", func(c *call, x, y string) string {
-		t := c.un("Tanh", c.un("Softplus", x))
+		t := c.as(c.un("Tanh", c.un("Softplus", x)), x)
 		return c.add(t, c.mul(c.mul(x, c.oneMinusSquare(t)), c.un("Sigmoid", x)))
 	})
 	register(vjpRelu, "Relu")

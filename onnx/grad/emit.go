@@ -2,6 +2,7 @@ package grad
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"fmp/onnx"
@@ -19,7 +20,9 @@ type emitter struct {
 	constants map[string]*onnx.Tensor // of the graph around, that this one reads
 	active    map[string]bool         // primal values that depend on what is differentiated for
 	made      map[string][]string     // key of an expression -> its outputs
+	kinds     map[string]onnx.DType   // element types of emitted values
 	next      map[string]int
+	shapes    map[string]bool // emitted values that are shapes, without a -1 among their sizes
 }
 
 func newEmitter(m *onnx.Model) (*emitter, error) {
@@ -29,7 +32,7 @@ func newEmitter(m *onnx.Model) (*emitter, error) {
 	}
 	e := &emitter{
 		opset: m.Opset(), graph: m.Graph, info: map[string]onnx.ValueInfo{}, taken: map[string]bool{},
-		made: map[string][]string{}, next: map[string]int{}, facts: facts, constants: map[string]*onnx.Tensor{},
+		made: map[string][]string{}, next: map[string]int{}, shapes: map[string]bool{}, kinds: map[string]onnx.DType{}, facts: facts, constants: map[string]*onnx.Tensor{},
 	}
 	g := m.Graph
 	for _, vs := range [][]onnx.ValueInfo{g.Values, g.Outputs, g.Inputs} {
@@ -114,6 +117,24 @@ func (e *emitter) opN(op string, in []string, n int, attrs ...onnx.Attr) []strin
 	}
 	node.Name = node.Outputs[0]
 	e.graph.Nodes = append(e.graph.Nodes, node)
+	switch op {
+	case "Shape", "Size", "NonZero":
+		e.kinds[node.Outputs[0]] = onnx.Int64
+	case "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or":
+		e.kinds[node.Outputs[0]] = onnx.Bool
+	case "Cast":
+		e.kinds[node.Outputs[0]] = onnx.DTypeOf(attrs[0].Int)
+	case "Where":
+		e.kinds[node.Outputs[0]] = e.dtype(in[1])
+	case "ConstantOfShape":
+		e.kinds[node.Outputs[0]] = attrs[0].Tensor.DType
+	default: // of the type of the first operand
+		if len(in) > 0 && in[0] != "" {
+			for _, o := range node.Outputs {
+				e.kinds[o] = e.dtype(in[0])
+			}
+		}
+	}
 	e.made[key.String()] = node.Outputs
 	return node.Outputs
 }
@@ -197,6 +218,9 @@ func (e *emitter) isFloat(v string) bool {
 // dtype is v's element type; one that is not known is taken to be float32.
 func (e *emitter) dtype(v string) onnx.DType {
 	if d := e.info[v].DType; d != onnx.Undefined {
+		return d
+	}
+	if d := e.kinds[v]; d != onnx.Undefined {
 		return d
 	}
 	return onnx.Float32
@@ -339,7 +363,14 @@ func (e *emitter) swapLast(x string, rank int) string {
 	return e.transpose(x, perm...)
 }
 
-func (e *emitter) reshape(x, shape string) string { return e.op("Reshape", []string{x, shape}) }
+// reshape gives x a shape; a size of 0 in it is one, and copies none.
+func (e *emitter) reshape(x, shape string) string {
+	d, known := e.constInts(shape)
+	if !known && e.shapes[shape] || known && slices.Contains(d, 0) && !slices.Contains(d, -1) {
+		return e.op("Reshape", []string{x, shape}, onnx.IntAttr("allowzero", 1))
+	}
+	return e.op("Reshape", []string{x, shape})
+}
 
 // reshapeLike gives x the shape of like.
 func (e *emitter) reshapeLike(x, like string) string {
@@ -388,7 +419,9 @@ func (e *emitter) shapeOf(v string) string {
 	if s, ok := e.sizes(v); ok {
 		return e.ints(s...)
 	}
-	return e.un("Shape", v)
+	s := e.un("Shape", v)
+	e.shapes[s] = true
+	return s
 }
 
 // dim is the size of one axis, as a vector of one.

@@ -94,7 +94,7 @@ func vjpTile(c *call) ([]string, error) {
 	for i := range axes {
 		axes[i] = 2 * i
 	}
-	return []string{c.sum(c.reshape(c.g(), shape), false, axes...)}, nil
+	return []string{c.sum(c.op("Reshape", []string{c.g(), shape}, onnx.IntAttr("allowzero", 1)), false, axes...)}, nil
 }
 
 func vjpDepthToSpace(c *call) ([]string, error) {

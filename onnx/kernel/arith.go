@@ -209,7 +209,7 @@ func newPow(s *Spec) (Kernel, error) {
 		conv := c.In[0].DType
 		out := Scratch[float64](c, b.Len())
 		for i := range out {
-			out[i] = toFloat64(b, i)
+			out[i] = b.At(i)
 		}
 		a, b2 := c.In[0], &onnx.Tensor{DType: onnx.Float64, Shape: b.Shape, Data: out}
 		shape, err := broadcast(a.Shape, b.Shape)

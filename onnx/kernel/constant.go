@@ -194,7 +194,7 @@ func newNonZero(s *Spec) (Kernel, error) {
 		in := c.In[0].Shape
 		var found []int
 		for i, n := 0, c.In[0].Len(); i < n; i++ {
-			if toFloat64(c.In[0], i) != 0 {
+			if c.In[0].At(i) != 0 {
 				found = append(found, i)
 			}
 		}

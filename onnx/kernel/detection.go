@@ -31,7 +31,7 @@ func newNonMaxSuppression(s *Spec) (Kernel, error) {
 			if t.Len() != 1 {
 				return 0, fmt.Errorf("input %d has shape %v where a scalar is expected", i, t.Shape)
 			}
-			return toFloat64(t, 0), nil
+			return t.At(0), nil
 		}
 		limit, err := scalar(2, 0)
 		if err != nil {

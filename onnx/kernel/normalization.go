@@ -93,8 +93,8 @@ func batchNorm[T floating](eps float64) Kernel {
 func normalizing[T floating](in []*onnx.Tensor, eps float64) (scale, shift []T) {
 	scale, shift = make([]T, in[1].Len()), make([]T, in[1].Len())
 	for i := range scale {
-		m := toFloat64(in[1], i) / math.Sqrt(toFloat64(in[4], i)+eps)
-		scale[i], shift[i] = T(m), T(toFloat64(in[2], i)-toFloat64(in[3], i)*m)
+		m := in[1].At(i) / math.Sqrt(in[4].At(i)+eps)
+		scale[i], shift[i] = T(m), T(in[2].At(i)-in[3].At(i)*m)
 	}
 	return scale, shift
 }

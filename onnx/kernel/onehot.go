@@ -21,7 +21,7 @@ func newOneHot(s *Spec) (Kernel, error) {
 		if c.In[1].Len() != 1 || c.In[2].Len() != 2 {
 			return fmt.Errorf("depth of shape %v and values of shape %v where one and two elements are expected", c.In[1].Shape, c.In[2].Shape)
 		}
-		d := toFloat64(c.In[1], 0)
+		d := c.In[1].At(0)
 		if !(d >= 1 && d <= 1<<30) {
 			return fmt.Errorf("depth %v is out of range", d)
 		}
@@ -34,7 +34,7 @@ func newOneHot(s *Spec) (Kernel, error) {
 		fill(out.Data, 0, out.Len(), c.In[2].Data, 0)
 		inner := product(in[ax:])
 		for i, n := 0, c.In[0].Len(); i < n; i++ {
-			f := toFloat64(c.In[0], i)
+			f := c.In[0].At(i)
 			if f < 0 {
 				f += d
 			}

@@ -96,9 +96,9 @@ func newQuantize(s *Spec) (Kernel, error) {
 			k := at(i)
 			z := 0.0
 			if zero != nil {
-				z = toFloat64(zero, k)
+				z = zero.At(k)
 			}
-			return math.RoundToEven(float64(float32(toFloat64(x, i))/float32(toFloat64(scale, k)))) + z
+			return math.RoundToEven(float64(float32(x.At(i))/float32(scale.At(k)))) + z
 		})
 		return nil
 	}, nil
@@ -130,9 +130,9 @@ func newDequantize(s *Spec) (Kernel, error) {
 			k := at(i)
 			z := 0.0
 			if zero != nil {
-				z = toFloat64(zero, k)
+				z = zero.At(k)
 			}
-			o[i] = float32((toFloat64(x, i) - z) * toFloat64(scale, k))
+			o[i] = float32((x.At(i) - z) * scale.At(k))
 		}
 		return nil
 	}, nil
@@ -147,18 +147,15 @@ func newDynamicQuantize(*Spec) (Kernel, error) {
 			lo, hi = min(lo, v), max(hi, v)
 		}
 		scale := (hi - lo) / 255
-		zero := 0.0
-		if scale != 0 {
-			zero = min(max(math.RoundToEven(float64(-lo/scale)), 0), 255)
+		if scale == 0 {
+			scale = 1 // of zeros alone; so does the ONNX Runtime
 		}
+		zero := min(max(math.RoundToEven(float64(-lo/scale)), 0), 255)
 		y, err := c.New(0, onnx.Uint8, c.In[0].Shape)
 		if err != nil {
 			return err
 		}
 		quantized(y, func(i int) float64 {
-			if scale == 0 {
-				return 0
-			}
 			return math.RoundToEven(float64(x[i]/scale)) + zero
 		})
 		s, err := c.New(1, onnx.Float32, nil)
@@ -186,7 +183,7 @@ func above(t, zero *onnx.Tensor, axis int) (*onnx.Tensor, error) {
 		return nil, err
 	}
 	for i := range out.F64() {
-		out.F64()[i] -= toFloat64(zero, at(i))
+		out.F64()[i] -= zero.At(at(i))
 	}
 	return out, nil
 }
@@ -267,8 +264,8 @@ func newQLinearMatMul(s *Spec) (Kernel, error) {
 		if err != nil {
 			return err
 		}
-		factor := toFloat64(c.In[1], 0) * toFloat64(c.In[4], 0) / toFloat64(c.In[6], 0)
-		zero := toFloat64(c.In[7], 0)
+		factor := c.In[1].At(0) * c.In[4].At(0) / c.In[6].At(0)
+		zero := c.In[7].At(0)
 		quantized(out, func(i int) float64 { return math.RoundToEven(r.F64()[i]*factor) + zero })
 		return nil
 	}, nil

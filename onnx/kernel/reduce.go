@@ -239,7 +239,7 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 		x, o := data[T](c.In[0]), data[T](out)
 		for i := range o {
 			var a T
-			first := true
+			first, sum := true, 0.0
 			switch {
 			case r.op == "ReduceProd":
 				a = 1
@@ -263,6 +263,8 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 					if first || v < a {
 						a = v
 					}
+				case "ReduceLogSumExp":
+					sum += math.Exp(float64(v))
 				default:
 					a += v
 				}
@@ -273,6 +275,10 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 				a /= T(p.count)
 			case "ReduceL2":
 				a = T(math.Sqrt(float64(a)))
+			case "ReduceLogSum":
+				a = T(math.Log(float64(a)))
+			case "ReduceLogSumExp":
+				a = T(math.Log(sum))
 			}
 			o[i] = a
 		}

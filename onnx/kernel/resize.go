@@ -55,7 +55,7 @@ func newUpsample(s *Spec) (Kernel, error) {
 func asFloats(t *onnx.Tensor) []float64 {
 	out := make([]float64, t.Len())
 	for i := range out {
-		out[i] = toFloat64(t, i)
+		out[i] = t.At(i)
 	}
 	return out
 }
@@ -216,7 +216,7 @@ func (r resizing) region(c *Call, ax []int, rank int) ([][2]float64, error) {
 		return nil, fmt.Errorf("tf_crop_and_resize takes a roi of %d numbers", 2*len(ax))
 	}
 	for i, a := range ax {
-		roi[a] = [2]float64{toFloat64(t, i), toFloat64(t, len(ax)+i)}
+		roi[a] = [2]float64{t.At(i), t.At(len(ax) + i)}
 	}
 	return roi, nil
 }
@@ -243,7 +243,7 @@ func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 		case "half_pixel":
 			x = (float64(i)+0.5)/scale - 0.5
 		case "pytorch_half_pixel":
-			if length > 1 {
+			if out > 1 {
 				x = (float64(i)+0.5)/scale - 0.5
 			}
 		case "half_pixel_symmetric":

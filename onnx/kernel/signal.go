@@ -44,9 +44,9 @@ func signal(t *onnx.Tensor) ([]complex128, error) {
 	parts := t.Shape[len(t.Shape)-1]
 	out := make([]complex128, t.Len()/parts)
 	for i := range out {
-		out[i] = complex(toFloat64(t, i*parts), 0)
+		out[i] = complex(t.At(i*parts), 0)
 		if parts == 2 {
-			out[i] += complex(0, toFloat64(t, i*parts+1))
+			out[i] += complex(0, t.At(i*parts+1))
 		}
 	}
 	return out, nil
@@ -178,7 +178,7 @@ func newSTFT(s *Spec) (Kernel, error) {
 				for k := range line {
 					line[k] = x[b*n+f*step+k]
 					if window != nil {
-						line[k] *= complex(toFloat64(window, k), 0)
+						line[k] *= complex(window.At(k), 0)
 					}
 				}
 				fft.Coefficients(freq, line)
@@ -242,13 +242,13 @@ func newMelWeightMatrix(s *Spec) (Kernel, error) {
 		}
 		bins, rows := sizes[0], sizes[1]/2+1
 		mel := func(hertz float64) float64 { return 2595 * math.Log10(1+hertz/700) }
-		low, high := mel(toFloat64(c.In[3], 0)), mel(toFloat64(c.In[4], 0))
+		low, high := mel(c.In[3].At(0)), mel(c.In[4].At(0))
 		corner := make([]int, bins+2)
 		for i := range corner {
 			hertz := 700 * (math.Pow(10, (low+float64(i)*(high-low)/float64(bins+2))/2595) - 1)
 			at := math.Floor(float64(sizes[1]+1) * hertz / float64(sizes[2]))
 			if !(at >= 0 && at < float64(rows)) {
-				return fmt.Errorf("the edges %v and %v reach row %v of %d", toFloat64(c.In[3], 0), toFloat64(c.In[4], 0), at, rows)
+				return fmt.Errorf("the edges %v and %v reach row %v of %d", c.In[3].At(0), c.In[4].At(0), at, rows)
 			}
 			corner[i] = int(at)
 		}

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"math"
 
 	"fmp/onnx"
 	"fmp/onnx/op"
@@ -51,43 +50,6 @@ func data[T any](t *onnx.Tensor) []T {
 
 // ints reads an int32 or int64 tensor (axes, shapes, indices) as ints.
 func ints(t *onnx.Tensor) ([]int, error) { return t.Ints() }
-
-// toFloat64 reads element i of any numeric or boolean tensor.
-func toFloat64(t *onnx.Tensor, i int) float64 {
-	switch d := t.Data.(type) {
-	case []float32:
-		return float64(d[i])
-	case []float64:
-		return d[i]
-	case []int8:
-		return float64(d[i])
-	case []int16:
-		return float64(d[i])
-	case []int32:
-		return float64(d[i])
-	case []int64:
-		return float64(d[i])
-	case []uint8:
-		return float64(d[i])
-	case []uint16:
-		if t.DType == onnx.Float16 {
-			return float64(HalfToFloat32(d[i]))
-		}
-		if t.DType == onnx.BFloat16 {
-			return float64(math.Float32frombits(uint32(d[i]) << 16))
-		}
-		return float64(d[i])
-	case []uint32:
-		return float64(d[i])
-	case []uint64:
-		return float64(d[i])
-	case []bool:
-		if d[i] {
-			return 1
-		}
-	}
-	return 0
-}
 
 // strides of a dense row-major tensor: stride_k = prod_{j>k} shape_j.
 func strides(shape []int) []int {

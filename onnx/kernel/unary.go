@@ -126,7 +126,7 @@ func predicate(f func(float64) bool) (Kernel, error) {
 		}
 		d := data[bool](out)
 		for i := range d {
-			d[i] = f(toFloat64(c.In[0], i))
+			d[i] = f(c.In[0].At(i))
 		}
 		return nil
 	}, nil

@@ -152,7 +152,7 @@ func inferNonZero(c *call) error {
 	}
 	rank := c.inf.unknownSize()
 	if x := c.in[0]; x.ranked() {
-		rank = constant(len(x.shape))
+		rank = constant(max(1, len(x.shape))) // a scalar is a vector of one to the engines
 	}
 	c.set(0, onnx.Int64, []expr{rank, c.inf.unknownSize()})
 	return nil

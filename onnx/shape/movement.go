@@ -347,7 +347,7 @@ func sliceBounds(n, start, end, step int) (int, int) {
 	if step > 0 {
 		return min(max(start, 0), n), min(max(end, 0), n)
 	}
-	return min(max(start, -1), n-1), min(max(end, -1), n-1)
+	return min(max(start, 0), n-1), min(max(end, -1), n-1)
 }
 
 func sliceCount(n, start, end, step int) int {

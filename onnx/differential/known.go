@@ -1,0 +1,119 @@
+package differential
+
+import (
+	"slices"
+	"strings"
+
+	"fmp/onnx"
+)
+
+// disagreement is a class of them: the check, the operator ("" for any) of the node that the detail names, or else of the last,
+// words of the detail, and what tells the case apart beside.
+type disagreement struct {
+	check, op, says, why string
+	when                 func(c *Case, n *onnx.Node) bool
+}
+
+// disagreements are those of the engines that are known, with their reason. What is ours to mend does not stand here.
+var disagreements = []disagreement{
+	{"engine", "", "cannot be handed to the ONNX Runtime", "the Go bindings of the ONNX Runtime have no scalars of half precision", nil},
+	{"engine", "", "Dilation not supported for AutoPadType", "the ONNX Runtime has no auto_pad SAME with dilations", nil},
+	{"engine", "", "does not support double", "the ONNX Runtime's recurrent layers are float32 alone", nil},
+	{"engine", "", "Ellipsis represents incompatible dimensions", "the ONNX Runtime does not sum over the axes of an ellipsis, which the equation leaves out", nil},
+	{"engine", "", "_inlfunc_", "the ONNX Runtime spells the operator out in others that do not take its element type", nil},
+	{"engine", "", "in node ()", "the ONNX Runtime spells the operator out in others that do not take its element type", nil},
+	{"engine", "", "has shape", "the ONNX Runtime leaves an axis of size 0 that is reduced as it is", func(c *Case, n *onnx.Node) bool {
+		return strings.HasPrefix(n.Op, "Reduce") && c.empty()
+	}},
+	{"engine", "Cast", "elements differ", "a negative number has no defined value as an unsigned integer", unsigned},
+	{"engine", "CastLike", "elements differ", "a negative number has no defined value as an unsigned integer", unsigned},
+	{"engine", "", "elements differ", "the ONNX Runtime takes 0 for the mean of no elements", func(c *Case, n *onnx.Node) bool {
+		return n.Op == "ReduceMean" && c.empty()
+	}},
+	{"engine", "MatMul", "cannot broadcast on dim 0", "the ONNX Runtime refuses the product of an empty batch and a vector", func(c *Case, _ *onnx.Node) bool { return c.empty() }},
+	{"engine", "Pad", "Unexpected mode of 3", "the ONNX Runtime refuses to wrap an empty tensor", func(c *Case, _ *onnx.Node) bool { return c.empty() }},
+	{"engine", "LpPool", "cannot reshape", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
+	{"engine", "MaxPool", "has shape", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
+	{"engine", "LpPool", "has shape", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
+	{"engine", "AveragePool", "has shape", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
+	{"engine", "Resize", "Number of elements of input 'sizes' (0)", "the ONNX Runtime needs to know how many sizes there are", nil},
+	{"engine", "Resize", "elements differ", "the ONNX Runtime copies where the result is as large as the input, whatever the scales", func(c *Case, n *onnx.Node) bool {
+		t := c.given(n.Input(2))
+		x := c.given(n.Input(0))
+		if x == nil {
+			return false
+		}
+		for i := range x.Shape {
+			if t == nil || int(t.F32()[i]*float32(x.Shape[i])) != x.Shape[i] {
+				return false
+			}
+		}
+		return true
+	}},
+	{"engine", "ConvTranspose", "has shape", "the ONNX Runtime makes less than auto_pad SAME asks for where the kernel is smaller than the stride", same},
+	{"engine", "MeanVarianceNormalization", "NaN is expected", "the ONNX Runtime divides by a variance of zero, to which the standard adds 1e-9", nil},
+	{"engine", "Resize", "elements differ", "the ONNX Runtime aligns corners to the rounded size where scales are given", func(c *Case, n *onnx.Node) bool {
+		a, _ := n.Attr("coordinate_transformation_mode")
+		return a.Str == "align_corners" && n.Input(2) != ""
+	}},
+}
+
+// unsigned says that a cast goes to an unsigned type.
+func unsigned(c *Case, n *onnx.Node) bool {
+	a, ok := n.Attr("to")
+	d := onnx.DTypeOf(a.Int)
+	if !ok {
+		if t := c.given(n.Input(1)); t != nil {
+			d = t.DType
+		}
+	}
+	return d == onnx.Uint8 || d == onnx.Uint16 || d == onnx.Uint32 || d == onnx.Uint64
+}
+
+// given is an input or initializer of the case, nil where a node makes the value.
+func (c *Case) given(name string) *onnx.Tensor {
+	if t := c.Feeds[name]; t != nil {
+		return t
+	}
+	return c.Model.Graph.Initializers[name]
+}
+
+// same says that a window is padded by auto_pad SAME.
+func same(_ *Case, n *onnx.Node) bool {
+	a, _ := n.Attr("auto_pad")
+	return strings.HasPrefix(a.Str, "SAME")
+}
+
+// empty says whether one of a case's tensors has no elements.
+func (c *Case) empty() bool {
+	for _, ts := range []map[string]*onnx.Tensor{c.Feeds, c.Model.Graph.Initializers} {
+		for _, t := range ts {
+			if t.Len() == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// blamed is the node whose output or name a detail mentions, else the last.
+func (c *Case) blamed(detail string) *onnx.Node {
+	for _, n := range c.Model.Graph.Nodes {
+		if strings.Contains(detail, "'"+n.Name+"'") || strings.Contains(detail, "("+n.Name+")") ||
+			slices.ContainsFunc(n.Outputs, func(o string) bool { return strings.Contains(detail, `"`+o+`"`) }) {
+			return n
+		}
+	}
+	return c.node()
+}
+
+// known is why a disagreement may be; "" where there is no reason.
+func known(c *Case, check, detail string) string {
+	n := c.blamed(detail)
+	for _, d := range disagreements {
+		if d.check == check && (d.op == "" || d.op == n.Op) && strings.Contains(detail, d.says) && (d.when == nil || d.when(c, n)) {
+			return d.why
+		}
+	}
+	return ""
+}

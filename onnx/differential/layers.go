@@ -1,0 +1,277 @@
+package differential
+
+import (
+	"slices"
+
+	"fmp/onnx"
+)
+
+// window draws the attributes of a window of n axes over sizes; the sizes are chosen so that it fits.
+func (g *generator) window(n int, dilated bool) (sizes []int, kernel []int, attrs []onnx.Attr) {
+	strides, dilations, pads := make([]int, n), make([]int, n), make([]int, 2*n)
+	for i := range n {
+		k, dil := 1+g.IntN(3), 1
+		if dilated && g.IntN(3) == 0 {
+			dil = 2
+		}
+		kernel = append(kernel, k)
+		strides[i], dilations[i] = 1+g.IntN(2), dil
+		extent := (k-1)*dil + 1
+		pads[i], pads[n+i] = g.IntN(k), g.IntN(k)
+		sizes = append(sizes, extent+g.IntN(4))
+	}
+	attrs = append(g.some(onnx.IntsAttr("strides", strides...)), onnx.IntsAttr("kernel_shape", kernel...))
+	if dilated {
+		attrs = append(attrs, onnx.IntsAttr("dilations", dilations...))
+	}
+	switch g.IntN(4) {
+	case 0:
+	case 1:
+		attrs = append(attrs, onnx.StrAttr("auto_pad", pick(g, "SAME_UPPER", "SAME_LOWER", "VALID")))
+	default:
+		attrs = append(attrs, onnx.IntsAttr("pads", pads...))
+	}
+	return sizes, kernel, attrs
+}
+
+var windows = join(
+	map[string]recipe{
+		"Conv": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+			sizes, kernel, attrs := g.window(1+g.IntN(2), true)
+			group, c, m := 1+g.IntN(2), 1+g.IntN(2), 1+g.IntN(2)
+			x := g.tensor(d, append([]int{1 + g.IntN(2), group * c}, sizes...)...)
+			w := g.tensor(d, append([]int{group * m, c}, kernel...)...)
+			return tensors{x, w, pick(g, nil, g.tensor(d, group*m))}, append(attrs, onnx.IntAttr("group", group)), 0
+		},
+		"ConvTranspose": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+			sizes, kernel, attrs := g.window(1+g.IntN(2), true)
+			group, c, m := 1+g.IntN(2), 1+g.IntN(2), 1+g.IntN(2)
+			x := g.tensor(d, append([]int{1 + g.IntN(2), group * c}, sizes...)...)
+			w := g.tensor(d, append([]int{group * c, m}, kernel...)...)
+			return tensors{x, w, pick(g, nil, g.tensor(d, group*m))}, append(attrs, onnx.IntAttr("group", group)), 0
+		},
+	},
+	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		sizes, _, attrs := g.window(1+g.IntN(2), g.opset >= 10)
+		x := g.tensor(d, append([]int{1 + g.IntN(2), 1 + g.IntN(2)}, sizes...)...)
+		if g.opset >= 10 {
+			attrs = append(attrs, g.some(onnx.IntAttr("ceil_mode", 1))...)
+		}
+		return tensors{x}, attrs, 1 + g.IntN(2)*boolInt(d.IsFloat())
+	}, "MaxPool"),
+	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		sizes, _, attrs := g.window(1+g.IntN(2), g.opset >= 19)
+		x := g.tensor(d, append([]int{1 + g.IntN(2), 1 + g.IntN(2)}, sizes...)...)
+		attrs = append(attrs, g.some(onnx.IntAttr("count_include_pad", 1), onnx.IntAttr("p", 1+g.IntN(3)))...)
+		if g.opset >= 10 {
+			attrs = append(attrs, g.some(onnx.IntAttr("ceil_mode", 1))...)
+		}
+		return tensors{x}, attrs, 0
+	}, "AveragePool", "LpPool"),
+	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		x, _, _ := g.along(d, 3, 4)
+		return tensors{x}, g.some(onnx.IntAttr("p", 1+g.IntN(3))), 0
+	}, "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"),
+)
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+var products = map[string]recipe{
+	"MatMul": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		m, k, n := 1+g.IntN(4), 1+g.IntN(4), 1+g.IntN(4)
+		batch := g.shape(0, 2)
+		a, b := append(slices.Clone(batch), m, k), append(g.broadcastable(batch), k, n)
+		if len(batch) == 0 && g.IntN(4) == 0 {
+			a = []int{k}
+		} else if g.IntN(6) == 0 {
+			b = []int{k}
+		}
+		return tensors{g.tensor(d, a...), g.tensor(d, b...)}, nil, 0
+	},
+	"Gemm": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		m, k, n := 1+g.IntN(4), 1+g.IntN(4), 1+g.IntN(4)
+		ta, tb := g.IntN(2), g.IntN(2)
+		a, b := []int{m, k}, []int{k, n}
+		if ta == 1 {
+			a = []int{k, m}
+		}
+		if tb == 1 {
+			b = []int{n, k}
+		}
+		attrs := append(g.some(onnx.FloatAttr("alpha", float32(1+g.IntN(3))), onnx.FloatAttr("beta", float32(g.IntN(3)))), onnx.IntAttr("transA", ta), onnx.IntAttr("transB", tb))
+		in := tensors{g.tensor(d, a...), g.tensor(d, b...), g.tensor(d, g.broadcastable([]int{m, n})...)}
+		if g.opset >= 11 && g.IntN(3) == 0 {
+			in = in[:2]
+		}
+		return in, attrs, 0
+	},
+	"Einsum": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		i, j, k, b := 1+g.IntN(3), 1+g.IntN(3), 1+g.IntN(3), 1+g.IntN(3)
+		t := func(s ...int) *onnx.Tensor { return g.tensor(d, s...) }
+		type form struct {
+			equation string
+			in       tensors
+		}
+		f := pick(g, form{"ij,jk->ik", tensors{t(i, j), t(j, k)}}, form{"bij,bjk->bik", tensors{t(b, i, j), t(b, j, k)}}, form{"ij->ji", tensors{t(i, j)}},
+			form{"ij->", tensors{t(i, j)}}, form{"ij->j", tensors{t(i, j)}}, form{"i,j->ij", tensors{t(i), t(j)}}, form{"...ij,...jk->...ik", tensors{t(b, i, j), t(j, k)}},
+			form{"ii->i", tensors{t(i, i)}}, form{"bij,bkj->bik", tensors{t(b, i, j), t(b, k, j)}}, form{"ij,ij->i", tensors{t(i, j), t(i, j)}}, form{"ij,jk,kb->ib", tensors{t(i, j), t(j, k), t(k, b)}},
+			form{"ij,jk", tensors{t(i, j), t(j, k)}}, form{"bi...->i...", tensors{t(b, i, j)}})
+		return f.in, []onnx.Attr{onnx.StrAttr("equation", f.equation)}, 0
+	},
+}
+
+// channels draws [batch, channels, sizes...] and a vector for each channel.
+func channels(count int, positive int, attrs ...func(g *generator) onnx.Attr) recipe {
+	return func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		x, _, _ := g.along(d, 3, 4)
+		in := tensors{x}
+		for i := range count {
+			v := g.tensor(d, x.Shape[1])
+			if i == positive {
+				for k := range v.Len() {
+					one := g.tensor(d, 1)
+					for one.At(0) <= 0.2 {
+						one = g.tensor(d, 1)
+					}
+					set(v, k, one)
+				}
+			}
+			in = append(in, v)
+		}
+		var as []onnx.Attr
+		for _, a := range attrs {
+			if g.IntN(2) == 0 {
+				as = append(as, a(g))
+			}
+		}
+		return in, as, 0
+	}
+}
+
+var normalizations = map[string]recipe{
+	"BatchNormalization":    channels(4, 3, number("epsilon", 1e-5, .1), number("momentum", .5, 1)),
+	"InstanceNormalization": channels(2, -1, number("epsilon", 1e-5, .1)),
+	"LRN": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		x, _, _ := g.along(d, 4, 4)
+		return tensors{x}, append(g.some(onnx.FloatAttr("alpha", .1), onnx.FloatAttr("beta", .6), onnx.FloatAttr("bias", 1.5)), onnx.IntAttr("size", 1+2*g.IntN(2))), 0
+	},
+	"MeanVarianceNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		x, _, _ := g.along(d, 4, 4)
+		return tensors{x}, nil, 0
+	},
+	"LpNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		x, a, _ := g.along(d, 1, 4)
+		return tensors{x}, append(g.some(onnx.IntAttr("p", 1+g.IntN(2))), onnx.IntAttr("axis", a)), 0
+	},
+	"LayerNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		x, a, k := g.along(d, 2, 4)
+		s := x.Shape[k:]
+		return tensors{x, g.tensor(d, s...), pick(g, nil, g.tensor(d, s...))}, append(g.some(onnx.FloatAttr("epsilon", .01)), onnx.IntAttr("axis", a)), 1
+	},
+	"GroupNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		if g.opset < 21 {
+			return none() // the ONNX Runtime reads scales of each channel in operator set 18 as well
+		}
+		groups := 1 + g.IntN(3)
+		c := groups * (1 + g.IntN(2))
+		return tensors{g.tensor(d, 1+g.IntN(2), c, 2, 1+g.IntN(3)), g.tensor(d, c), g.tensor(d, c)}, []onnx.Attr{onnx.IntAttr("num_groups", groups)}, 0
+	},
+	"NegativeLogLikelihoodLoss": loss, "SoftmaxCrossEntropyLoss": loss,
+}
+
+func loss(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+	x, _, _ := g.along(d, 2, 4)
+	s := append([]int{x.Shape[0]}, x.Shape[2:]...)
+	in := tensors{x, g.index(0, x.Shape[1], s...), nil}
+	if g.IntN(2) == 0 {
+		in[2] = scale(g, x.Shape[1])
+		if d != onnx.Float32 {
+			in[2] = nil
+		}
+	}
+	return in, g.some(onnx.StrAttr("reduction", pick(g, "none", "mean", "sum")), onnx.IntAttr("ignore_index", g.IntN(3))), 0
+}
+
+func scale(g *generator, shape ...int) *onnx.Tensor {
+	t := onnx.ZerosF32(shape...)
+	for i := range t.F32() {
+		t.F32()[i] = .05 + g.Float32()/4
+	}
+	return t
+}
+
+var quantized = map[string]recipe{
+	"QuantizeLinear": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		if d != onnx.Float32 {
+			return none()
+		}
+		x, a, k := g.along(d, 1, 4)
+		z := pick(g, onnx.Uint8, onnx.Int8)
+		if g.opset < 13 || g.IntN(2) == 0 {
+			return tensors{x, scale(g), pick(g, nil, g.tensor(z))}, nil, 0
+		}
+		return tensors{x, scale(g, x.Shape[k]), g.tensor(z, x.Shape[k])}, []onnx.Attr{onnx.IntAttr("axis", a)}, 0
+	},
+	"DequantizeLinear": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		x, a, k := g.along(d, 1, 4)
+		if g.opset < 13 || g.IntN(2) == 0 {
+			return tensors{x, scale(g)}, nil, 0
+		}
+		return tensors{x, scale(g, x.Shape[k])}, []onnx.Attr{onnx.IntAttr("axis", a)}, 0
+	},
+	"DynamicQuantizeLinear": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		return tensors{g.tensor(d, g.shape(1, 3)...)}, nil, 3
+	},
+	"MatMulInteger": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		m, k, n := 1+g.IntN(4), 1+g.IntN(4), 1+g.IntN(4)
+		e := pick(g, onnx.Uint8, onnx.Int8)
+		return tensors{g.tensor(d, m, k), g.tensor(e, k, n), pick(g, nil, g.tensor(d)), pick(g, nil, g.tensor(e))}, nil, 0
+	},
+	"QLinearMatMul": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		m, k, n := 1+g.IntN(4), 1+g.IntN(4), 1+g.IntN(4)
+		return tensors{g.tensor(d, m, k), scale(g), g.tensor(d), g.tensor(d, k, n), scale(g), g.tensor(d), scale(g), g.tensor(d)}, nil, 0
+	},
+	"ConvInteger": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		sizes, kernel, attrs := g.window(2, true)
+		c := 1 + g.IntN(2)
+		e := d
+		return tensors{g.tensor(d, append([]int{1, c}, sizes...)...), g.tensor(e, append([]int{1 + g.IntN(2), c}, kernel...)...), pick(g, nil, g.tensor(d))}, attrs, 0
+	},
+}
+
+func resize(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+	x := g.tensor(d, 1+g.IntN(2), 1+g.IntN(2), 1+g.IntN(5), 1+g.IntN(5))
+	mode := pick(g, "nearest", "linear", "cubic")
+	attrs := []onnx.Attr{onnx.StrAttr("mode", mode)}
+	if g.opset < 11 {
+		if mode == "cubic" {
+			return none()
+		}
+		return tensors{x, onnx.Vector(1, 1, float32(1+g.IntN(3)), float32(1+g.IntN(3)))}, attrs, 0
+	}
+	attrs = append(attrs, onnx.StrAttr("coordinate_transformation_mode", pick(g, "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")))
+	attrs = append(attrs, g.some(onnx.StrAttr("nearest_mode", pick(g, "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")), onnx.FloatAttr("cubic_coeff_a", -.5), onnx.IntAttr("exclude_outside", boolInt(mode == "cubic")))...)
+	roi := onnx.Vector[float32]()
+	if g.opset >= 13 {
+		roi = nil
+	}
+	if g.IntN(2) == 0 {
+		return tensors{x, roi, onnx.Vector(1, 1, pick(g, .5, 1, 1.5, 2, float32(.3+2*g.Float32())), pick(g, .5, 1, 1.5, 2, float32(.3+2*g.Float32())))}, attrs, 0
+	}
+	return tensors{x, roi, roi, vector([]int{x.Shape[0], x.Shape[1], 1 + g.IntN(8), 1 + g.IntN(8)})}, attrs, 0
+}
+
+func upsample(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+	x := g.tensor(d, 1+g.IntN(2), 1+g.IntN(2), 1+g.IntN(4), 1+g.IntN(4))
+	scales := []float32{1, 1, float32(1 + g.IntN(3)), float32(1 + g.IntN(3))}
+	attrs := []onnx.Attr{onnx.StrAttr("mode", pick(g, "nearest", "linear"))}
+	if g.opset < 9 {
+		return tensors{x}, append(attrs, onnx.FloatsAttr("scales", scales...)), 0
+	}
+	return tensors{x, onnx.Vector(scales...)}, attrs, 0
+}
