@@ -1,6 +1,11 @@
 package experiment
 
-import "time"
+import (
+	"cmp"
+	"time"
+
+	"fmp/pipeline/posterior"
+)
 
 // Step is how far a stage of a run is.
 type Step struct {
@@ -18,13 +23,6 @@ func even(stage string, done, total int) Step {
 		s.Share = float64(done) / float64(total)
 	}
 	return s
-}
-
-// usualCost is what a method costs, in fits of one head, before one was timed: on the digits, the default settings, one thread.
-// Others cost 2.
-var usualCost = map[string]float64{
-	"LANN": 20, "LBNN": 90, "LMP": 80, "ANN": 1, "BNN": 45, "MP": 12, "CANN": 1, "CBNN": 80, "CFMP": 20, "FMP": 18, "FMP-ISAB": 9,
-	"PredBayes": 5, "PRIOR": 80, "FMP-named": 9,
 }
 
 // work tells how much of the cells of a run is done, each weighed by what its method costs: by those that were timed, or else by
@@ -48,8 +46,8 @@ func (w *work) time(method string, took time.Duration) {
 // share is that of the work that is done.
 func (w *work) share() float64 {
 	usual := func(method string) float64 {
-		if c := usualCost[method]; c > 0 {
-			return c
+		if m, err := posterior.Lookup(method); err == nil {
+			return cmp.Or(m.Info().Cost, 2)
 		}
 		return 2
 	}

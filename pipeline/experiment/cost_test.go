@@ -30,21 +30,3 @@ func TestWork(t *testing.T) {
 	w.time("ANN", time.Second)
 	near(1, "all done")
 }
-
-// TestUsualCosts: they are of methods that there are.
-func TestUsualCosts(t *testing.T) {
-	c := Default()
-	methods, err := c.methods()
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := map[string]bool{}
-	for _, m := range methods {
-		known[m.Info().Name] = true
-	}
-	for name := range usualCost {
-		if !known[name] {
-			t.Errorf("%s has a usual cost and is no method", name)
-		}
-	}
-}

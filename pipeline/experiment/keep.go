@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"fmp/models"
@@ -16,9 +15,6 @@ import (
 
 // ModelsDir is the folder of a run directory with the classifiers that [KeepModels] writes.
 const ModelsDir = "models"
-
-// kept are the martingale posteriors: methods with one ensemble that a server makes, or would.
-var kept = []string{"MP", "CFMP", "FMP", "FMP-mean", "FMP-ISAB"}
 
 // KeepModels writes the classifiers of the first repeat of each martingale posterior of the run, as fmp pool writes them, into
 // the folder [ModelsDir]: PARTITION-PROTOCOL-METHOD.onnx. Those that are there are left as they are. It returns their paths.
@@ -68,7 +64,14 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 			return nil, err
 		}
 		for _, cell := range cells {
-			if cell.Repeat != 0 || cell.Partition != part.Name() || !slices.Contains(kept, cell.Method) {
+			if cell.Repeat != 0 || cell.Partition != part.Name() {
+				continue
+			}
+			m, s, _, err := cellSettings(c, cell, tuned)
+			if err != nil {
+				return nil, err
+			}
+			if !m.Info().Keep {
 				continue
 			}
 			path := filepath.Join(dir.file(ModelsDir), strings.Join([]string{cell.Partition, cell.Protocol, cell.Method}, "-")+".onnx")
@@ -76,10 +79,6 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 			if _, err := os.Stat(path); err == nil {
 				continue
 			} else if !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
-			}
-			m, s, _, err := cellSettings(c, cell, tuned)
-			if err != nil {
 				return nil, err
 			}
 			res, err := m.Run(ctx, t, s)

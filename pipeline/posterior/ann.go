@@ -4,7 +4,7 @@ import "context"
 
 // ann is one fit to everybody's points.
 var ann = method{
-	Info{Name: "ANN", Title: "one fit to all clients' points", Group: Centralised, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
+	Info{Name: "ANN", Family: Fits, Cost: 1, Title: "one fit to all clients' points", Group: Centralised, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
 		theta, err := t.pooledFit(ctx, s.L2, s)
 		if err != nil {

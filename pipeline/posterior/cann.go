@@ -10,7 +10,7 @@ import (
 
 // cann averages the clients' fits, each with its share l2 / M of the regulariser, so that the shares add up to ANN's.
 var cann = method{
-	Info{Name: "CANN", Title: "average of the clients' fits", Group: OneShot, Cite: citeZinkevich, Param: ParamL2, Grid: gridL2},
+	Info{Name: "CANN", Family: Fits, Cost: 1, Title: "average of the clients' fits", Group: OneShot, Cite: citeZinkevich, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
 		e, err := t.localFits(ctx, s.L2/float64(len(t.in.Clients)), s)
 		if err != nil {

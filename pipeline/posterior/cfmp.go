@@ -6,7 +6,7 @@ import "context"
 // precision favour clients that know nothing: where a class is absent the drawn points agree, and the samples with them.
 // The tuned protocol therefore tries equal weights too.
 var cfmp = method{
-	Info{Name: "CFMP", Title: "consensus of the clients' martingale posteriors", Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2, More: weightings, Draws: true},
+	Info{Name: "CFMP", Family: Martingales, Keep: true, Cost: 20, Title: "consensus of the clients' martingale posteriors", Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2, More: weightings, Draws: true},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
 		locals, err := t.localMartingales(ctx, s.L2/float64(len(t.in.Clients)), s)
 		if err != nil {

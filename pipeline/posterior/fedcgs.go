@@ -19,7 +19,7 @@ import (
 // (Hastie, Tibshirani and Friedman 2009, section 4.3), with pi_c = (n_c + 1/2) / (n + C/2), so that a class without
 // points stays possible. Such a class has the mean of all points.
 var fedcgs = method{
-	Info{Name: "FedCGS", Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot, Cite: citeFedCGS,
+	Info{Name: "FedCGS", Family: Discriminants, Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot, Cite: citeFedCGS,
 		Param: ParamShrinkage, Grid: gridShrinkage},
 	func(_ context.Context, t *Task, s Settings) (*Result, error) {
 		theta, err := t.statistics().discriminant(s.Shrinkage)

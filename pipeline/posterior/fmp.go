@@ -13,7 +13,7 @@ import (
 // many points drawn given the pooled class means, all from one latent, would be fitted to. Of classes that the corpus lacks it
 // takes its open form (open.go).
 var fmp = method{
-	Info{Name: "FMP", Title: "martingale posterior of the clients' class means, in closed form", Group: OneShot, Cite: citeFMP, Conjugate: true},
+	Info{Name: "FMP", Family: Federated, Keep: true, Cost: 18, Title: "martingale posterior of the clients' class means, in closed form", Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
 		if u, err := t.scope(); err != nil {
 			return nil, err
@@ -61,7 +61,7 @@ var fmp = method{
 
 // fmpMean is one head in place of FMP's samples, that of the posterior means, with scalars learned for it.
 var fmpMean = method{
-	Info{Name: "FMP-mean", Title: "the head of FMP's posterior means, with scalars of its own", Group: OneShot, Cite: citeFMP, Conjugate: true},
+	Info{Name: "FMP-mean", Keep: true, Title: "the head of FMP's posterior means, with scalars of its own", Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
 		if u, err := t.scope(); err != nil {
 			return nil, err

@@ -10,7 +10,7 @@ import (
 // fmpNamed is FMP of the clients' class means and the corpus' own, renamed to the task's classes by naming: what FMP
 // could do in closed scope if it knew that the classes are the corpus'. Like corpusOnly it shows what closed scope measures.
 var fmpNamed = method{
-	Info{Name: "FMP-named", Title: "FMP with the corpus' class means beside the clients', named by these", Group: Baseline,
+	Info{Name: "FMP-named", Cost: 9, Title: "FMP with the corpus' class means beside the clients', named by these", Group: Baseline,
 		Cite: citeFMP, Conjugate: true, NeedsCorpus: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
 		seen, err := t.pooledMeans()

@@ -4,7 +4,7 @@ import "context"
 
 // lann is each client's own fit: what a client has without the others.
 var lann = method{
-	Info{Name: "LANN", Title: "one fit to each client's points; mean over clients", Group: Local,
+	Info{Name: "LANN", Family: Fits, Cost: 20, Title: "one fit to each client's points; mean over clients", Group: Local,
 		Cite: citeFMP, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
 		e, err := t.localFits(ctx, s.L2, s)

@@ -4,7 +4,7 @@ import "context"
 
 // lbnn is each client's Bayesian softmax regression with prior N(0, I / l2).
 var lbnn = method{
-	Info{Name: "LBNN", Title: "Gaussian-prior posterior of each client's points; mean over clients", Group: Local,
+	Info{Name: "LBNN", Family: GaussianPriors, Cost: 90, Title: "Gaussian-prior posterior of each client's points; mean over clients", Group: Local,
 		Cite: "Neal 2011, MCMC using Hamiltonian dynamics, Handbook of Markov Chain Monte Carlo, ch. 5", Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
 		e, d, err := t.localGaussianPosteriors(ctx, s.L2, t.in.Samples, s)

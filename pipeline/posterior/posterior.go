@@ -253,11 +253,30 @@ const (
 	Baseline    Group = "baseline"
 )
 
-// Info describes a method.
+// Family is what relatives among the methods share; figures give them one colour.
+type Family string
+
+// The families that are told apart.
+const (
+	Fits           Family = "fits"
+	GaussianPriors Family = "Gaussian priors"
+	Martingales    Family = "martingale posteriors"
+	Federated      Family = "federated martingale posterior"
+	Discriminants  Family = "discriminants"
+)
+
+// Info describes a method: whatever is said of it anywhere is said here.
 type Info struct {
-	Name  string
-	Title string // what it does, in one line
-	Group Group
+	Name   string
+	Title  string // what it does, in one line
+	Group  Group
+	Family Family // empty: none that is told apart
+	// Control says that it only shows what the clients' data are worth, and competes with none.
+	Control bool
+	// Keep says that it makes one ensemble that a server has, or would have: fmp run --keep-models writes its classifier.
+	Keep bool
+	// Cost is what it costs before one was timed, in fits of one head: on the digits, the default settings, one thread. 0: 2.
+	Cost  float64
 	Cite  string // where it is from
 	Param string // the setting that the tuned protocol chooses; empty: the temperature alone
 	Grid  []float64

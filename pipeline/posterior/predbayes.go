@@ -21,7 +21,7 @@ import (
 // result is distilled into a single model: a softmax regression on rows of the server's corpus, of which the labels are
 // not used.
 var predbayes = method{
-	Info{Name: "PredBayes", Title: "mixture and product of the clients' posterior predictions, distilled", Group: OneShot,
+	Info{Name: "PredBayes", Cost: 5, Title: "mixture and product of the clients' posterior predictions, distilled", Group: OneShot,
 		Cite:  "beta-predictive Bayes: Hasan, Zhang, Guo, Chen and Poupart 2024, Calibrated one round federated learning with Bayesian inference in the predictive space, AAAI, arXiv:2312.09817",
 		Param: ParamBeta, Grid: []float64{0, 0.25, 0.5, 0.75, 1}, More: []Param{{ParamL2, []float64{0.1, 1, 10}}}, NeedsCorpus: true},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {

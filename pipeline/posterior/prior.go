@@ -16,7 +16,7 @@ import (
 // differ by a cyclic renaming of the classes, under which every class mean bears every name once.
 // Where Shuffles is below C the renamings are spread evenly.
 var prior = method{
-	Info{Name: "PRIOR", Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline, Cite: citeFMP, Follows: "FMP"},
+	Info{Name: "PRIOR", Control: true, Cost: 80, Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline, Cite: citeFMP, Follows: "FMP"},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
 		if t.in.Conjugate != nil {
 			return t.conjugatePrior(ctx, s)

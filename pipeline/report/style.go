@@ -32,21 +32,30 @@ var (
 // white, nor grey, which is the background's.
 var classColors = []color.RGBA{orange, skyBlue, green, blue, vermillion, purple, ink}
 
-// methodColor gives relatives one colour: fits, Gaussian priors, martingale posteriors; shapes tell groups apart.
+// methodColor gives a family of methods one colour; shapes tell groups apart.
 func methodColor(method string) color.Color {
-	switch method {
-	case "LANN", "ANN", "CANN":
+	switch info(method).Family {
+	case posterior.Fits:
 		return green
-	case "LBNN", "BNN", "CBNN":
+	case posterior.GaussianPriors:
 		return skyBlue
-	case "LMP", "MP", "CFMP":
+	case posterior.Martingales:
 		return blue
-	case "FMP":
+	case posterior.Federated:
 		return vermillion
-	case "FedCGS":
+	case posterior.Discriminants:
 		return purple
 	}
 	return grey
+}
+
+// info describes a method; nothing is known of those that an older program wrote of.
+func info(method string) posterior.Info {
+	m, err := posterior.Lookup(method)
+	if err != nil {
+		return posterior.Info{}
+	}
+	return m.Info()
 }
 
 // groupShape is the glyph of a group of methods.

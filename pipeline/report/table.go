@@ -132,7 +132,7 @@ type Row struct {
 }
 
 // Control says whether a method only shows what the clients' data are worth, and competes with none.
-func (r *Row) Control() bool { return r.Method == "PRIOR" }
+func (r *Row) Control() bool { return info(r.Method).Control }
 
 // Subject says whether a row is of the method that the program is for.
 func (r *Row) Subject() bool { return r.Method == "FMP" }
