@@ -15,6 +15,9 @@ import (
 	"fmp/pipeline/pool"
 )
 
+// poolGC is the garbage collector's target (GOGC) while a round is pooled.
+const poolGC = 25
+
 // retry is how long after a pooling that failed the next is tried.
 const retry = 30 * time.Second
 
@@ -85,6 +88,9 @@ func (s *Server) due() time.Duration {
 // Pool makes the next version of the classifier of what is in.
 func (s *Server) Pool(ctx context.Context) error {
 	start := time.Now()
+	// A round of many clients takes much more memory while it is pooled than before and after: it is collected early, and given back.
+	defer debug.FreeOSMemory()
+	defer debug.SetGCPercent(debug.SetGCPercent(poolGC))
 	var uploads []pool.Upload
 	for r, err := range s.Store.Records(ctx) {
 		if err != nil {
@@ -132,7 +138,6 @@ func (s *Server) Pool(ctx context.Context) error {
 	s.failure = ""
 	s.mu.Unlock()
 	s.metrics.pooled.Observe(time.Since(start).Seconds())
-	debug.FreeOSMemory() // a round of many clients takes much more while it is pooled than before and after
 	s.Log.Info("classifier made", "version", v.Number, "clients", v.Clients, "points", v.Points, "digest", v.Digest, "seconds", time.Since(start).Seconds())
 	return nil
 }
