@@ -62,16 +62,16 @@ const (
 
 // ConjugateConfig is the sizes of a conjugate predictor.
 type ConjugateConfig struct {
-	// Dx and C are the numbers of features and classes, K that of coordinates, 1 to Dx - 1: uploads of k and of dx numbers
-	// are told apart by their width.
+	// Dx and C are the numbers of features and classes, K that of coordinates, 1 to Dx. Uploads of k and of dx numbers
+	// are told apart by their width; where both are one, they are class means of phi.
 	Dx int `json:"dx"`
 	C  int `json:"c"`
 	K  int `json:"k"`
 }
 
 func (c ConjugateConfig) check() error {
-	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth || c.K < 1 || c.K >= c.Dx {
-		return fmt.Errorf("conjugate predictor for dx %d, C %d and k %d; allowed are dx 1 to %d, C 2 to %d and k 1 to dx - 1", c.Dx, c.C, c.K, maxWidth, maxWidth)
+	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth || c.K < 1 || c.K > c.Dx {
+		return fmt.Errorf("conjugate predictor for dx %d, C %d and k %d; allowed are dx 1 to %d, C 2 to %d and k 1 to dx", c.Dx, c.C, c.K, maxWidth, maxWidth)
 	}
 	return nil
 }
@@ -272,8 +272,11 @@ func (g conjugate) exp(name string) build.Ref { return g.b.Exp(g.refs[name]) }
 
 // phi softens the norm of features [..., dx].
 func (g conjugate) phi(h build.Ref) build.Ref {
-	b, r := g.b, g.refs[ConjRadius]
-	d := b.Sub(h, g.refs[ConjCentre])
+	return softened(g.b, h, g.refs[ConjCentre], g.refs[ConjRadius])
+}
+
+func softened(b *build.Builder, h, centre, r build.Ref) build.Ref {
+	d := b.Sub(h, centre)
 	return b.Div(d, b.Sqrt(b.Add(b.F32(1), b.Div(b.ReduceSum(b.Mul(d, d), true, -1), b.Mul(r, r)))))
 }
 

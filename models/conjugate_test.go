@@ -108,7 +108,7 @@ func TestConjugateParts(t *testing.T) {
 			t.Errorf("error %v does not name %s", err, name)
 		}
 	}
-	if _, err := NewConjugate(ConjugateConfig{Dx: 3, C: 4, K: 3}, k.values); err == nil || !strings.Contains(err.Error(), "k 3") {
+	if _, err := NewConjugate(ConjugateConfig{Dx: 3, C: 4, K: 4}, k.values); err == nil || !strings.Contains(err.Error(), "k 4") {
 		t.Errorf("error %v does not name k", err)
 	}
 }

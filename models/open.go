@@ -2,7 +2,9 @@ package models
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/build"
@@ -17,10 +19,16 @@ const (
 	OpenWithin     = "within"     // [k, k], covariance within classes
 	OpenBetween    = "between"    // [k, k], covariance of class means
 	OpenKnown      = "known"      // [K, k], the corpus's class means
+	OpenWidening   = "widening"   // [], h of the intervals
+	// OpenInterval is put before the names of the scalars that intervals have of their own.
+	OpenInterval = "interval/"
 )
 
 // OpenScalars are the learned scalars, in order, each an initializer [].
-var OpenScalars = []string{"log_nu0", "logit_delta", "log_eta", "log_b", "log_k0", "logit_gamma", "logit_s", "r0", "r1", "r2", "r3", "log_tau", "o1", "o2"}
+var OpenScalars = []string{"log_nu0", "logit_delta", "log_eta", "log_b", "log_k0", "logit_gamma", "logit_s", "r0", "r1", "r2", "r3", "log_tau", "o1", "o2", "log_kappa", "r4"}
+
+// OpenIntervalScalars are those that are learned again for the intervals, with tau = 1 and log_b = 0.
+var OpenIntervalScalars = []string{"r0", "o1", "o2"}
 
 // OpenParameters are the values of an open predictor: the posterior of classes that the corpus lacks (pipeline/open). Matrices are
 // row-major, of the shapes at the constants' names.
@@ -32,7 +40,9 @@ type OpenParameters struct {
 	Within     []float32
 	Between    []float32
 	Known      []float32
-	Scalars    [14]float32
+	Widening   float32
+	Scalars    [16]float32
+	Interval   [3]float32
 }
 
 func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
@@ -51,8 +61,12 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	if k < dx {
 		out[OpenProjection] = onnx.NewTensor(p.Projection, dx, k)
 	}
+	out[OpenWidening] = onnx.NewTensor([]float32{p.Widening})
 	for i, name := range OpenScalars {
 		out[name] = onnx.NewTensor([]float32{p.Scalars[i]})
+	}
+	for i, name := range OpenIntervalScalars {
+		out[OpenInterval+name] = onnx.NewTensor([]float32{p.Interval[i]})
 	}
 	for name, t := range out {
 		for i, v := range t.F32() {
@@ -61,8 +75,8 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 			}
 		}
 	}
-	if !(p.Radius > 0) {
-		return nil, fmt.Errorf("open predictor: the radius %s is %v; want a number above 0", OpenRadius, p.Radius)
+	if !(p.Radius > 0) || !(p.Widening > 0) {
+		return nil, fmt.Errorf("open predictor: %s is %v and %s is %v; want numbers above 0", OpenRadius, p.Radius, OpenWidening, p.Widening)
 	}
 	return out, nil
 }
@@ -77,15 +91,12 @@ func NewOpen(p OpenParameters) (*onnx.Model, error) {
 	}
 	b := build.New("open")
 	refs := map[string]build.Ref{}
-	for _, name := range append([]string{OpenCentre, OpenRadius, OpenOrigin, OpenWithin, OpenBetween, OpenKnown}, OpenScalars...) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		refs[name] = b.Param(name, values[name])
 	}
-	e := b.Sub(b.Input("features", onnx.Float32, "n", len(p.Centre)), refs[OpenCentre])
-	r := refs[OpenRadius]
-	norm := b.Div(b.ReduceSum(b.Mul(e, e), true, 1), b.Mul(r, r))
-	phi := b.Div(e, b.Sqrt(b.Add(norm, b.F32(1))))
+	phi := softened(b, b.Input("features", onnx.Float32, "n", len(p.Centre)), refs[OpenCentre], refs[OpenRadius])
 	if p.Projection != nil {
-		phi = b.MatMul(phi, b.Param(OpenProjection, values[OpenProjection]))
+		phi = b.MatMul(phi, refs[OpenProjection])
 	}
 	b.Output("coordinates", phi)
 	m, err := b.Model()
@@ -93,6 +104,60 @@ func NewOpen(p OpenParameters) (*onnx.Model, error) {
 		return nil, err
 	}
 	return m, Manifest{Kind: KindOpen, Dx: len(p.Centre), C: len(p.Known) / len(p.Origin)}.Write(m)
+}
+
+// OpenEmbedding is the client's part of an open predictor as an embedding, which [ClientGraph] and pipeline/compress take: class means
+// of phi, dx numbers, for as many classes as the clients have; one slot a class, mass 0 where a client has none of it. A conjugate
+// predictor behind the same extractor and corpus reads the same ([ConjugateEmbedding]).
+func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
+	p, err := OpenValues(m)
+	if err != nil {
+		return nil, err
+	}
+	f, err := ReadManifest(m)
+	if err != nil {
+		return nil, err
+	}
+	c := ConjugateConfig{Dx: len(p.Centre), C: classes, K: len(p.Centre)}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	b := build.New("embedding")
+	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{
+		ConjCentre: b.Param(ConjCentre, onnx.NewTensor(p.Centre, c.Dx)), ConjRadius: b.Param(ConjRadius, onnx.NewTensor([]float32{p.Radius})),
+	}}
+	mean, mass, names := g.means(b.Input("points", onnx.Float32, "clients", "m", c.Dx+c.C), b.Input("weights", onnx.Float32, "clients", "m"))
+	b.Output(ConjCompressed, b.Concat(2, mean, names))
+	b.Output(ConjMasses, mass)
+	e, err := b.Model()
+	if err != nil {
+		return nil, err
+	}
+	f.Kind, f.C, f.S, f.K, f.ClassMeans, f.Classes = KindEmbedding, classes, classes, 0, true, nil
+	return e, f.Write(e)
+}
+
+// SameSoftening says whether two models soften features about one centre and radius, by the initializers [ConjCentre] and [ConjRadius], give or
+// take what images left out of one of two corpora change (2% of the radius); true where one of them does not say.
+func SameSoftening(a, b *onnx.Model) bool {
+	of := func(m *onnx.Model) (c []float32, r float64) {
+		x, y := m.Graph.Initializers[ConjCentre], m.Graph.Initializers[ConjRadius]
+		if x == nil || y == nil || x.DType != onnx.Float32 || y.DType != onnx.Float32 || y.Len() != 1 {
+			return nil, 0
+		}
+		return x.F32(), float64(y.F32()[0])
+	}
+	x, r := of(a)
+	y, q := of(b)
+	if len(x) != len(y) || x == nil {
+		return true
+	}
+	off := 0.0
+	for i, v := range x {
+		off += math.Pow(float64(v-y[i]), 2)
+	}
+	const most = 0.02
+	return math.Sqrt(off) <= most*r && math.Abs(r-q) <= most*r
 }
 
 // OpenValues are the parameters of an open predictor's model.
@@ -109,23 +174,28 @@ func OpenValues(m *onnx.Model) (OpenParameters, error) {
 		t := m.Graph.Initializers[name]
 		if t == nil || t.DType != onnx.Float32 || len(t.Shape) != rank {
 			if err == nil {
-				err = fmt.Errorf("open predictor: parameter %q is %v; want float32 of rank %d", name, t, rank)
+				err = fmt.Errorf("open predictor: parameter %q is %v; want float32 of rank %d: make the model anew with fmp train open", name, t, rank)
 			}
 			return nil
 		}
 		return t.F32()
 	}
 	p.Centre, p.Origin, p.Within, p.Between, p.Known = get(OpenCentre, 1), get(OpenOrigin, 1), get(OpenWithin, 2), get(OpenBetween, 2), get(OpenKnown, 2)
-	if r := get(OpenRadius, 0); len(r) == 1 {
-		p.Radius = r[0]
+	one := func(name string) (v float32) {
+		if t := get(name, 0); len(t) == 1 {
+			v = t[0]
+		}
+		return v
 	}
+	p.Radius, p.Widening = one(OpenRadius), one(OpenWidening)
 	if m.Graph.Initializers[OpenProjection] != nil {
 		p.Projection = get(OpenProjection, 2)
 	}
 	for i, name := range OpenScalars {
-		if v := get(name, 0); len(v) == 1 {
-			p.Scalars[i] = v[0]
-		}
+		p.Scalars[i] = one(name)
+	}
+	for i, name := range OpenIntervalScalars {
+		p.Interval[i] = one(OpenInterval + name)
 	}
 	if err != nil {
 		return p, err

@@ -17,7 +17,7 @@ var runAliases = map[string]string{
 	"dataset": "dataset.name", "data-dir": "dataset.dir", "on-bad": "dataset.bad", "extractor": "extractor.model", "predictor": "predictor.model",
 	"embedding": "embedding.model", "preset": "extractor.preset", "resize": "extractor.resize", "clients": "federation.clients", "points": "federation.points",
 	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples", "fresh": "predictor.fresh",
-	"l2": "erm.l2", "engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "out": "output.dir",
+	"l2": "erm.l2", "scope": "posterior.scope", "engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "out": "output.dir",
 }
 
 // engineAliases are those of commands that only choose an engine.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/models"
+	"fmp/onnx"
 	"fmp/onnx/serde"
 	"fmp/pipeline/experiment"
 )
@@ -33,6 +34,7 @@ const (
 
 func newFuseCommand() *cobra.Command {
 	var out, upload string
+	var names []string
 	var asJSON bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
@@ -45,19 +47,24 @@ The images are those of the extractor's input size. Where the extractor is someb
 standardised with the statistics of the data set's extractor part, which become part of the graph.
 
 --upload says what an upload is made of. class-means: of each class that the client holds the mean of its softened
-features and how many images it is of, which any conjugate predictor behind this extractor reads. coordinates: the same
+features and how many images it is of, which conjugate and open predictors behind this extractor read. coordinates: the same
 in the coordinates of one conjugate predictor (--set conjugate.model=FILE), with the fewest bytes. points: what an
 embedding makes (--embedding), for the predictor of fmp train predictor. private: class sums in whole numbers for a round with
 differential privacy (docs/privacy.md), by the private predictor (--set privacy.model=FILE). Without the flag, class-means where there is a
-trained conjugate predictor for the extractor, and points where there is none or an --embedding is given.`,
+trained conjugate or open predictor for the extractor, and points where there is none or an --embedding is given.
+
+--class-names says which classes the clients have where the server has no image of them: the data set is then the corpus
+alone, and the open predictor (--set open.model=FILE, of fmp train open) reads the uploads.`,
 		Example: `  fmp fuse --dataset mnist -o client.onnx
   fmp fuse --dataset cifar10 --upload coordinates -o client.onnx
-  fmp fuse --dataset ./photos --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o client.onnx`,
+  fmp fuse --dataset ./photos --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o client.onnx
+  fmp fuse --dataset ./photos --extractor extractor.onnx --set open.model=open.onnx --class-names larch,spruce,fir -o client.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "privacy.model", "embedding.", "engine.")
+	s := bindSettings(cmd, &cfg, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "open.", "privacy.model", "embedding.", "engine.")
 	cmd.Flags().StringVarP(&out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
 	cmd.Flags().StringVar(&upload, "upload", "", "what uploads are made of: class-means, coordinates, points or private (see above)")
+	cmd.Flags().StringSliceVar(&names, "class-names", nil, "`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -85,28 +92,13 @@ trained conjugate predictor for the extractor, and points where there is none or
 		}
 		if upload == "" {
 			upload = uploadPoints
-			if p.ConjugateIsTrained() && !s.given("embedding.model") {
+			if (p.ConjugateIsTrained() || p.OpenIsTrained()) && !s.given("embedding.model") {
 				upload = uploadClassMeans
 			}
 		}
-		embedding := p.Embedding
-		switch upload {
-		case uploadPoints:
-		case uploadPrivate:
-			private, err := p.PrivatePredictor()
-			if err != nil {
-				return usageError(err)
-			}
-			if embedding, err = models.PrivateEmbedding(private, len(p.Manifest.Classes), p.Manifest.Classes); err != nil {
-				return err
-			}
-		default:
-			if !p.ConjugateIsTrained() {
-				return usageErrorf("--upload %s wants a conjugate predictor that was trained behind the extractor; fmp train conjugate makes one, and --set conjugate.model=FILE names it", upload)
-			}
-			if embedding, err = models.ConjugateEmbedding(p.Conjugate, upload == uploadClassMeans); err != nil {
-				return err
-			}
+		embedding, err := clientEmbedding(p, upload, names)
+		if err != nil {
+			return usageError(err)
 		}
 		e, err := models.ReadManifest(embedding)
 		if err != nil {
@@ -117,7 +109,10 @@ trained conjugate predictor for the extractor, and points where there is none or
 			mean, std = p.Stats.Mean, p.Stats.Std
 		}
 		x, pre := p.Extractor.Client(mean, std)
-		if len(e.Classes) == 0 {
+		switch {
+		case names != nil:
+			e.Classes = names
+		case len(e.Classes) == 0:
 			e.Classes = p.Manifest.Classes
 		}
 		m, err := models.ClientGraph(x, p.Extractor.Manifest(), embedding, e, pre)
@@ -148,4 +143,35 @@ trained conjugate predictor for the extractor, and points where there is none or
 		return err
 	}
 	return cmd
+}
+
+// clientEmbedding is what makes uploads of a client's features: for classes of these names or, where there are none, those of the data set.
+func clientEmbedding(p *experiment.Prepared, upload string, names []string) (*onnx.Model, error) {
+	if names != nil {
+		if slices.Contains(names, "") || len(names) < 2 || len(slices.Compact(slices.Sorted(slices.Values(names)))) < len(names) {
+			return nil, fmt.Errorf("--class-names are %q; want two names or more, each another", names)
+		}
+		if upload != uploadClassMeans || !p.OpenIsTrained() {
+			return nil, fmt.Errorf("--class-names wants uploads of class means and an open predictor that was trained behind the extractor; fmp train open makes one, and --set open.model=FILE names it")
+		}
+		return models.OpenEmbedding(p.Open, len(names))
+	}
+	switch {
+	case upload == uploadPoints:
+		return p.Embedding, nil
+	case upload == uploadPrivate:
+		private, err := p.PrivatePredictor()
+		if err != nil {
+			return nil, err
+		}
+		return models.PrivateEmbedding(private, len(p.Manifest.Classes), p.Manifest.Classes)
+	case p.ConjugateIsTrained():
+		if upload == uploadClassMeans && p.OpenIsTrained() && !models.SameSoftening(p.Conjugate, p.Open) {
+			return nil, fmt.Errorf("the conjugate predictor and the open one (open.model) soften features about different centres, those of two corpora; train both on one, or set open.model or conjugate.model to none")
+		}
+		return models.ConjugateEmbedding(p.Conjugate, upload == uploadClassMeans)
+	case upload == uploadClassMeans && p.OpenIsTrained():
+		return models.OpenEmbedding(p.Open, len(p.Manifest.Classes))
+	}
+	return nil, fmt.Errorf("--upload %s wants a conjugate predictor that was trained behind the extractor; fmp train conjugate makes one, and --set conjugate.model=FILE names it", upload)
 }

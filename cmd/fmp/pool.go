@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,8 +33,12 @@ type pooled struct {
 	Skipped []string `json:"skipped,omitempty"` // why, for each upload that was left out
 	Model   string   `json:"model"`             // sha256 of the client graph behind the uploads
 	Points  int      `json:"points"`
-	N       int      `json:"n"`               // real points behind them
-	Method  string   `json:"method"`          // row of the table of methods
+	N       int      `json:"n"`      // real points behind them
+	Method  string   `json:"method"` // row of the table of methods
+	// Scope is closed or open for uploads of class means: whether the predictor took their classes for the corpus's. Novelty is what
+	// told, about 1 for the corpus's classes; none where there was no choice.
+	Scope   string   `json:"scope,omitempty"`
+	Novelty *float64 `json:"novelty,omitempty"`
 	L2      float64  `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh   int      `json:"fresh,omitempty"` // 0: the limit of many
 	// Honest is the probability of each client, in the order of Clients, that its upload is what it says; none where nobody
@@ -46,7 +51,7 @@ type pooled struct {
 }
 
 // poolSettings are those that fmp pool reads.
-var poolSettings = []string{"seed", "predictor.", "erm.", "posterior.samples", "engine."}
+var poolSettings = []string{"seed", "predictor.", "open.", "erm.", "posterior.samples", "posterior.scope", "engine."}
 
 func newPoolCommand() *cobra.Command {
 	var client, out, onBad string
@@ -62,7 +67,9 @@ in (uint8, [n, height, width, channels]), class probabilities out, with their en
 predict, fmp evaluate, fmp-edge predict and any ONNX Runtime run it.
 
 The preprocessing and the extractor are taken from the client graph that made the uploads (--client-graph), the
-predictor from those that come with the program for that extractor (--predictor gives another). Where the client graph
+predictor from those that come with the program for that extractor (--predictor gives another; --set open.model=FILE the one
+for classes that the corpus lacks). Of class means the uploads say themselves whether their classes are the corpus's (closed scope) or
+new (open scope); --scope closed or open decides it for them. Where the client graph
 comes with the program as well, neither is needed. All uploads must come from one client graph, of one round, and from
 clients of different names. Of more than ` + strconv.Itoa(pool.MostPoints) + ` points, those of one class that are near each other are taken together: masses and
 class means stay as they are.
@@ -145,7 +152,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 			res.Clients = append(res.Clients, u.Client)
 			res.Points, res.N = res.Points+u.Points.N, res.N+u.N
 		}
-		o := pool.Options{Predictor: cfg.Predictor.Model, Tolerance: cfg.ERM.Tolerance, Seed: cfg.Seed, Threads: cfg.Engine.Threads, Trust: trust}
+		o := pool.Options{Predictor: cfg.Predictor.Model, Open: cfg.Open.Model, Scope: cfg.Posterior.Scope, Tolerance: cfg.ERM.Tolerance, Seed: cfg.Seed, Threads: cfg.Engine.Threads, Trust: trust}
 		// What suits the data set of the settings, which is none of this command's, is for the round to say.
 		if s.given("erm.l2") {
 			o.L2 = cfg.ERM.L2
@@ -175,6 +182,18 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 		if p.Judgement != nil {
 			res.Honest, res.Disputed = p.Judgement.Honest, disputed(p.Judgement, r.Client.Classes)
 		}
+		if r.Method() == "FMP" {
+			open, novelty := pool.Open(p)
+			if res.Scope = posterior.ScopeClosed; open {
+				res.Scope = posterior.ScopeOpen
+			}
+			if !math.IsNaN(novelty) {
+				res.Novelty = &novelty
+			}
+			if open && ext == ".npy" {
+				return usageErrorf("--output %s: the uploads are of classes that the corpus lacks (novelty %.2f), and heads of the open form are on coordinates of this round alone: write the classifier (.onnx), or give --scope closed", out, novelty)
+			}
+		}
 		heads := p.Ensembles[0].Tensor()
 		res.Shape, res.Classes, res.Method, res.L2, res.Fresh = heads.Shape, r.Client.Classes, r.Method(), r.L2, r.Fresh
 		if ext == ".npy" {
@@ -203,6 +222,13 @@ func (p *pooled) print(w io.Writer) error {
 		fmt.Fprintf(&b, "posterior:  %s (%d samples of %d x %d)\n", p.Output, p.Shape[0], p.Shape[1], p.Shape[2])
 	}
 	fmt.Fprintf(&b, "from:       %d uploads, %d points for n = %d\n", len(p.Clients), p.Points, p.N)
+	if p.Novelty != nil {
+		of := "the corpus's classes"
+		if p.Scope == posterior.ScopeOpen {
+			of = "classes that the corpus lacks"
+		}
+		fmt.Fprintf(&b, "scope:      %s: of %s (novelty %.2f, about 1 for the corpus's)\n", p.Scope, of, *p.Novelty)
+	}
 	for i, honest := range p.Honest {
 		if honest < 0.5 {
 			fmt.Fprintf(&b, "suspect:    %s is honest with probability %.2f\n", p.Clients[i], honest)

@@ -30,7 +30,7 @@ import (
 func pooledFrom(t *testing.T, dataset, out string, args ...string) {
 	t.Helper()
 	f := shippedManifest(t, dataset, models.KindClient)
-	all := []string{"pool", "--engine.name", "pure", "-o", out}
+	all := []string{"pool", "--scope", "closed", "--engine.name", "pure", "-o", out}
 	for i := range 3 {
 		all = append(all, madeUpload(t, f, filepath.Join(t.TempDir(), fmt.Sprint(i)), fmt.Sprint("client ", i), f.Digest, 0))
 	}

@@ -31,8 +31,8 @@ type Prepared struct {
 	Data     *Data
 	Tools    Tools
 	Manifest Manifest
-	// Conjugate, Predictor and Embedding are the models behind Tools; the first is nil where there is none.
-	Conjugate, Predictor, Embedding *onnx.Model
+	// Conjugate, Open, Predictor and Embedding are the models behind Tools; the first two are nil where there is none.
+	Conjugate, Open, Predictor, Embedding *onnx.Model
 	// Extractor is closed: its description is what is left of it. Stats standardised its features; nil where it does
 	// that itself.
 	Extractor *extractor.Extractor
@@ -40,8 +40,8 @@ type Prepared struct {
 	// Images are the test images behind Data.Test, for pictures in reports.
 	Images *dataset.Images
 
-	conjugateFrom string // the file that Conjugate was read from
-	close         []func() error
+	conjugateFrom, openFrom string // the files that Conjugate and Open were read from
+	close                   []func() error
 }
 
 // ConjugateIsTrained says whether there is a conjugate predictor that is more than the moments of this run's corpus: one that
@@ -49,6 +49,9 @@ type Prepared struct {
 func (p *Prepared) ConjugateIsTrained() bool {
 	return p.Conjugate != nil && p.conjugateFrom != untrainedSource
 }
+
+// OpenIsTrained says the same of the open predictor.
+func (p *Prepared) OpenIsTrained() bool { return p.Open != nil && p.openFrom != "(untrained)" }
 
 // Close releases the models.
 func (p *Prepared) Close() error {
@@ -461,6 +464,7 @@ func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, erro
 	if err != nil {
 		return f, err
 	}
+	p.Open, p.openFrom = m, f.Source
 	p.Tools.Open, err = open.FromModel(m)
 	return f, err
 }

@@ -56,6 +56,7 @@ type Tools struct {
 	Shared *Shared
 
 	all   *point.Set        // class means of every row of corpus and clients' part, as Conjugate reads them
+	soft  *point.Set        // the same as Open reads them
 	known *posterior.Corpus // moments of Data.Corpus, for the methods of the run
 }
 
@@ -280,6 +281,11 @@ func (k *Tools) limits(ctx context.Context, d *Data, test *posterior.Test, open 
 		}
 		k.all = means[0]
 	}
+	if k.Open != nil {
+		if k.soft, err = k.Open.Soften(all); err != nil {
+			return err
+		}
+	}
 	test.Limit, err = posterior.LimitHead(ctx, all)
 	return err
 }
@@ -342,6 +348,16 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 		in.Conjugate = k.Conjugate
 		if in.ClassMeans, err = k.Conjugate.Compress(ctx, clients); err != nil {
 			return nil, err
+		}
+	}
+	if k.Open != nil {
+		in.SoftLimits = k.soft
+		for _, c := range clients {
+			soft, err := k.Open.Soften(c)
+			if err != nil {
+				return nil, err
+			}
+			in.Soft = append(in.Soft, soft)
 		}
 	}
 	return posterior.NewTask(in)

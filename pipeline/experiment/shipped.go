@@ -68,10 +68,20 @@ func ShippedModel(digest string) (m *onnx.Model, f models.Manifest, dataset stri
 // ShippedBehind is the predictor that comes with the program for the extractor and the classes of a client graph's (or
 // an embedding's) manifest: the conjugate one for uploads of class means. The error wraps [fs.ErrNotExist] where there is none.
 func ShippedBehind(client models.Manifest) (*onnx.Model, models.Manifest, error) {
-	kind := models.KindPredictor
 	if client.ClassMeans {
-		kind = models.KindConjugate
+		return shippedBehind(client, models.KindConjugate)
 	}
+	return shippedBehind(client, models.KindPredictor)
+}
+
+// ShippedOpen is the open predictor that comes with the program for the extractor of a client graph's manifest, whatever its classes.
+// The error wraps [fs.ErrNotExist] where there is none.
+func ShippedOpen(client models.Manifest) (*onnx.Model, models.Manifest, error) {
+	client.C = 0
+	return shippedBehind(client, models.KindOpen)
+}
+
+func shippedBehind(client models.Manifest, kind string) (*onnx.Model, models.Manifest, error) {
 	for _, d := range assets.Datasets() {
 		m, f, err := shipped(d, kind)
 		if errors.Is(err, fs.ErrNotExist) {

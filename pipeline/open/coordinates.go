@@ -8,6 +8,8 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/mat"
+
+	"fmp/pipeline/point"
 )
 
 // Coordinates soften the norm of feature rows, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), and project them where there are many
@@ -77,15 +79,75 @@ func (c *Coordinates) Rows(features []float32) ([]float64, error) {
 	if len(features)%dx != 0 {
 		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d; use the extractor that the open predictor was trained behind", len(features), dx)
 	}
-	rows := c.rows(features)
+	return c.project(c.rows(features)), nil
+}
+
+// project turns softened rows, or their means, into coordinates.
+func (c *Coordinates) project(rows []float64) []float64 {
 	if c.Projection == nil {
-		return rows, nil
+		return rows
 	}
-	n, k := len(features)/dx, c.K()
+	dx, k := len(c.Centre), c.K()
+	n := len(rows) / dx
 	out := make([]float64, n*k)
 	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, blas64.General{Rows: n, Cols: dx, Stride: dx, Data: rows}, c.Projection.RawMatrix(),
 		0, blas64.General{Rows: n, Cols: k, Stride: k, Data: out})
+	return out
+}
+
+// Soften are the class means of a set's softened features, dx numbers a class that the set holds, with the class's mass: an
+// upload.
+func (c *Coordinates) Soften(set *point.Set) (*point.Set, error) {
+	dx := len(c.Centre)
+	if set.Dx != dx {
+		return nil, fmt.Errorf("points of %d features; the open predictor takes %d: use the extractor that it was trained behind", set.Dx, dx)
+	}
+	soft := point.New(set.N, dx, set.C)
+	copy(soft.W, set.W)
+	for i := range set.N {
+		row := soft.Row(i)
+		copy(row, narrow(c.rows(set.Row(i)[:dx])))
+		copy(row[dx:], set.Row(i)[dx:])
+	}
+	means := Means(soft)
+	out := point.New(set.C, dx, set.C)
+	for y, n := range means.Mass {
+		row := out.Row(y)
+		copy(row, narrow(means.Mean.RawRowView(y)))
+		row[dx+y], out.W[y] = 1, float32(n)
+	}
+	return out.Held(), nil
+}
+
+// Project turns uploads, class means of softened features, into those of the coordinates.
+func (c *Coordinates) Project(uploads []*point.Set) ([]*point.Set, error) {
+	dx, k := len(c.Centre), c.K()
+	out := make([]*point.Set, len(uploads))
+	for m, u := range uploads {
+		if u == nil || u.Dx != dx {
+			return nil, fmt.Errorf("upload %d does not have %d numbers a point; the open predictor takes class means of as many softened features", m, dx)
+		}
+		if c.Projection == nil {
+			out[m] = u
+			continue
+		}
+		out[m] = point.New(u.N, k, u.C)
+		copy(out[m].W, u.W)
+		for i := range u.N {
+			copy(out[m].Row(i), narrow(c.project(wide(u.Row(i)[:dx]))))
+			copy(out[m].Row(i)[k:], u.Row(i)[dx:])
+		}
+	}
 	return out, nil
+}
+
+// Pool adds uploads up, each class means of softened features, in the coordinates.
+func (c *Coordinates) Pool(uploads []*point.Set) (*Stats, error) {
+	sets, err := c.Project(uploads)
+	if err != nil {
+		return nil, err
+	}
+	return Pool(sets)
 }
 
 // rows are the softened rows, before the projection.

@@ -25,9 +25,9 @@ type Episode struct {
 const step = 1e-7
 
 // Loss is the negative log score of the ensemble on the held-out points, single and in batches (nats a point), and the gradient
-// of their sum in the scalars. The score's own gradient in the heads is exact; the heads', through eigenvectors and solves, is
+// of their sum in those scalars that learn lists; 0 in others. The score's own gradient in the heads is exact; the heads', through eigenvectors and solves, is
 // by differences, of which only those scalars that decide the metric cost a decomposition.
-func (e *Episode) Loss(t *Scalars) (nll, joint float64, gradient Scalars, err error) {
+func (e *Episode) Loss(t *Scalars, learn []int) (nll, joint float64, gradient Scalars, err error) {
 	g, err := e.Moments.geometry(t, e.Stats)
 	if err != nil {
 		return 0, 0, gradient, err
@@ -46,12 +46,12 @@ func (e *Episode) Loss(t *Scalars) (nll, joint float64, gradient Scalars, err er
 		return sum
 	}
 	at := along(theta, bias)
-	for i := range t {
+	for _, i := range learn {
 		moved := *t
 		moved[i] += step
 		near, turned := g, noise
 		switch i {
-		case LogNu0, LogitDelta, LogitGamma:
+		case LogNu0, LogKappa, LogitDelta, LogitGamma:
 			if near, err = e.Moments.geometry(&moved, e.Stats); err != nil {
 				return 0, 0, gradient, err
 			}

@@ -13,8 +13,10 @@ import (
 	"fmp/onnx/check"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/serde"
 	"fmp/pipeline/point"
+	"fmp/pipeline/sample"
 )
 
 // reference is a task and what an independent implementation in numpy makes of it, which solves with n B + W for every class
@@ -150,9 +152,9 @@ func TestParity(t *testing.T) {
 	}
 	near(t, "tr G V", q.Spread, ref.Trv)
 	near(t, "Q and rho", []float64{q.Separation, q.Rho}, []float64{ref.Q, ref.Rho})
-	head := q.MeanHead()
-	near(t, "head", head.W[:len(p.M0)*4], flat(ref.Theta))
-	near(t, "bias", head.Row(len(p.M0)), ref.Bias)
+	theta, bias := q.rows(q.Mean)
+	near(t, "head", mat.DenseCopyOf(theta.T()).RawMatrix().Data, flat(ref.Theta))
+	near(t, "bias", bias, ref.Bias)
 	p.Known = mat.NewDense(4, len(p.M0), flat(ref.Known4))
 	origin := make([]float64, len(p.M0)) // the reference takes the mean of the known class means
 	for c := range 4 {
@@ -182,11 +184,8 @@ func TestDraws(t *testing.T) {
 	for i := range noise {
 		noise[i] = r.NormFloat64()
 	}
-	heads := q.Heads(noise)
-	if len(heads) != samples {
-		t.Fatalf("%d heads", len(heads))
-	}
-	mean := q.MeanHead()
+	theta, _ := q.rows(q.draw(q.g.turned(noise)))
+	mean, _ := q.rows(q.Mean)
 	for y := range c {
 		want := 0.0 // trace of the covariance of theta_y = rho G mu_y
 		for j, v := range q.Variance.RawRowView(y) {
@@ -196,15 +195,71 @@ func TestDraws(t *testing.T) {
 			}
 		}
 		got, bias := 0.0, 0.0
-		for _, h := range heads {
+		for s := range samples {
 			for i := range k {
-				d := h.Row(i)[y] - mean.Row(i)[y]
+				d := theta.At(s*c+y, i) - mean.At(y, i)
 				got += d * d / samples
 				bias += d / samples
 			}
 		}
 		if math.Abs(got/want-1) > 0.1 || math.Abs(bias) > 5*math.Sqrt(want*float64(k)/samples) {
 			t.Errorf("class %d: spread of the heads %v, bias %v; want %v and 0", y, got, bias, want)
+		}
+	}
+}
+
+// TestRound: the conjugate predictor of a round says what the open form says, whatever is projected, from class means of softened
+// features; at their limit its intervals' head is that of the same coordinates.
+func TestRound(t *testing.T) {
+	ref, p, s := load(t)
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Interval, p.Widening = [3]float64{-0.3, 0.1, 0.2}, 1.5
+	m, q, err := p.Round(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := sample.NewConjugate(eng, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	var features []float32
+	for _, h := range ref.H[:20] {
+		features = append(features, narrow(h)...)
+	}
+	rows, err := k.Of(t.Context(), features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	phi, err := p.Rows(features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	soft := point.New(4, len(p.M0), 4) // the pooled class means are what the clients' add up to
+	for y, n := range s.Mass {
+		copy(soft.Row(y), narrow(s.Mean.RawRowView(y)))
+		soft.Row(y)[len(p.M0)+y], soft.W[y] = 1, float32(n)
+	}
+	head, err := k.Mean(t.Context(), soft.Held())
+	if err != nil {
+		t.Fatal(err)
+	}
+	theta, bias := q.rows(q.Mean)
+	for i := range 20 {
+		got, want := append([]float64(nil), head.Row(head.D-1)...), append([]float64(nil), bias...)
+		for j := range len(p.M0) {
+			for y := range 4 {
+				got[y] += float64(rows[i*len(p.M0)+j]) * head.Row(j)[y]
+				want[y] += phi[i*len(p.M0)+j] * theta.At(y, j)
+			}
+		}
+		for y := range 4 { // a head is what it says up to the same number for all classes
+			if math.Abs((got[y]-got[0])-(want[y]-want[0])) > 1e-3 {
+				t.Fatalf("row %d: logits %v; want %v", i, got, want)
+			}
 		}
 	}
 }
@@ -230,7 +285,7 @@ func TestModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars}).Model()
+		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars, Interval: [3]float64{-0.5, 0.25, 0.125}, Widening: 1.5}).Model()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,6 +304,7 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		near(t, "scalars", got.Scalars[:], p.Scalars[:])
+		near(t, "scalars of the intervals", append(got.Interval[:], got.Widening), []float64{-0.5, 0.25, 0.125, 1.5})
 		near(t, "W", full(got.W), full(m.W))
 		session, err := eng.Load(model)
 		if err != nil {
@@ -271,7 +327,10 @@ func TestModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		near(t, "head", b.MeanHead().W, a.MeanHead().W)
+		wantTheta, wantBias := a.rows(a.Mean)
+		gotTheta, gotBias := b.rows(b.Mean)
+		near(t, "heads", gotTheta.RawMatrix().Data, wantTheta.RawMatrix().Data)
+		near(t, "biases", gotBias, wantBias)
 	}
 }
 
@@ -309,7 +368,7 @@ func testGradient(t *testing.T, p *Predictor, s *Stats) {
 	for b := range 4 {
 		e.Batches = append(e.Batches, []int{b, b + 7, b + 11})
 	}
-	_, _, gradient, err := e.Loss(&p.Scalars)
+	_, _, gradient, err := e.Loss(&p.Scalars, every)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +377,7 @@ func testGradient(t *testing.T, p *Predictor, s *Stats) {
 		loss := func(by float64) float64 {
 			at := p.Scalars
 			at[i] += by
-			nll, joint, _, err := e.Loss(&at)
+			nll, joint, _, err := e.Loss(&at, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -337,6 +396,14 @@ func testGradient(t *testing.T, p *Predictor, s *Stats) {
 		t.Errorf("only %d scalars move the loss", moved)
 	}
 }
+
+// every lists all scalars.
+var every = func() (all []int) {
+	for i := range len(Scalars{}) {
+		all = append(all, i)
+	}
+	return all
+}()
 
 func BenchmarkLoss(b *testing.B) {
 	const c, k, n, samples = 20, 64, 200, 32
@@ -361,7 +428,7 @@ func BenchmarkLoss(b *testing.B) {
 	}
 	e := &Episode{Moments: &m, Stats: s, Rows: rows[400*k : (400+n)*k], Labels: labels[400 : 400+n], Noise: make([]float64, samples*30*k)}
 	for b.Loop() {
-		if _, _, _, err := e.Loss(&Start); err != nil {
+		if _, _, _, err := e.Loss(&Start, every); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
-	"fmp/pipeline/erm"
 )
 
 // geometry is what the metric's scalars decide of a task: the coordinates u in which W is I and the prior diagonal.
@@ -24,6 +23,7 @@ type geometry struct {
 	turn   *mat.Dense    // Q, see draw
 	lambda []float64     // prior variances at b = 1
 	tB, tW float64       // tr(G B0), tr(G W)
+	scale  float64       // s
 }
 
 func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
@@ -32,8 +32,9 @@ func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	k := len(m.M0)
 	g := &geometry{within: mat.NewSymDense(k, nil), metric: mat.NewSymDense(k, nil)}
-	nu0 := math.Exp(t[LogNu0])
-	g.within.ScaleSym(nu0, m.W)
+	nu0, kappa := math.Exp(t[LogNu0]), math.Exp(t[LogKappa])
+	g.scale = (kappa + mat.Trace(s.Scatter)/mat.Trace(m.W)) / (kappa + s.DF)
+	g.within.ScaleSym(nu0*g.scale, m.W)
 	g.within.AddSym(g.within, s.Scatter)
 	g.within.ScaleSym(1/(nu0+s.DF), g.within)
 
@@ -193,9 +194,12 @@ func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 		q.Separation += (v + share*q.Spread[y]) / float64(c)
 	}
 	perClass := total / float64(c)
-	q.Rho = math.Exp(t[R0] + t[R1]*math.Log(q.Separation+1e-3) + t[R2]*math.Log(float64(c)/10) + t[R3]*math.Log(perClass/20))
+	q.Rho = math.Exp(t[R0] + t[R1]*math.Log(q.Separation+1e-3) + t[R2]*math.Log(float64(c)/10) + t[R3]*math.Log(perClass/20) + t[R4]*math.Log(g.scale))
 	for y, v := range q.Spread {
-		q.offset[y] = q.Rho*t[O1]*q.Tau*v/2 + t[O2]*math.Log(1+v/float64(k))
+		q.offset[y] = q.Rho * t[O1] * q.Tau * v / 2
+		for _, v := range q.Variance.RawRowView(y) {
+			q.offset[y] += t[O2] * math.Log(1+v) / float64(k)
+		}
 	}
 	return q
 }
@@ -211,13 +215,6 @@ func (g *geometry) quadratic(u *mat.Dense) []float64 {
 	}
 	return out
 }
-
-// Heads draws one head for each posterior sample: noise holds samples x C x k draws of N(0, 1), one for each coordinate of each
-// class mean. Heads are on the coordinates.
-func (q *Posterior) Heads(noise []float64) []erm.Theta { return q.thetas(q.draw(q.g.turned(noise))) }
-
-// MeanHead is the head of the posterior means.
-func (q *Posterior) MeanHead() erm.Theta { return q.thetas(q.Mean)[0] }
 
 // turned is Q' applied to every row of noise. With it the square root of the posterior covariance is L Q diag(sqrt v) Q', smooth in the
 // scalars, where that of the eigenvectors alone turns with their signs, and with any two of about the same eigenvalue.
@@ -255,20 +252,4 @@ func (q *Posterior) rows(u *mat.Dense) (*mat.Dense, []float64) {
 		bias[i] = q.offset[i%c] - q.Rho*bias[i]/2 - floats.Dot(q.Centre, theta.RawRowView(i))
 	}
 	return theta, bias
-}
-
-func (q *Posterior) thetas(u *mat.Dense) []erm.Theta {
-	c, k := q.Mean.Dims()
-	rows, bias := q.rows(u)
-	out := make([]erm.Theta, len(bias)/c)
-	for s := range out {
-		out[s] = erm.NewTheta(k+1, c)
-		for y := range c {
-			for j, v := range rows.RawRowView(s*c + y) {
-				out[s].W[j*c+y] = v
-			}
-			out[s].W[k*c+y] = bias[s*c+y]
-		}
-	}
-	return out
 }

@@ -13,9 +13,9 @@ import (
 )
 
 // Scalars are the learned ones, in the order of [models.OpenScalars].
-type Scalars [14]float64
+type Scalars [16]float64
 
-// Their indices. The first three with Gamma decide the metric, on which the eigenvectors depend.
+// Their indices. LogNu0, LogKappa, LogitDelta and LogitGamma decide the metric, on which the eigenvectors depend.
 const (
 	LogNu0 = iota
 	LogitDelta
@@ -31,10 +31,24 @@ const (
 	LogTau
 	O1
 	O2
+	LogKappa
+	R4
 )
 
+// Relearned are the scalars that intervals have of their own; there tau = 1 and log b = 0.
+var Relearned = []int{R0, O1, O2}
+
+// ForIntervals is t as the intervals take it: the plain posterior, with the scalars of [Relearned].
+func (t Scalars) ForIntervals(relearned [3]float64) Scalars {
+	t[LogTau], t[LogB] = 0, 0
+	for i, j := range Relearned {
+		t[j] = relearned[i]
+	}
+	return t
+}
+
 // Start is where training begins.
-var Start = Scalars{LogNu0: math.Log(150), R0: -0.5, R1: -0.45}
+var Start = Scalars{LogNu0: math.Log(150), LogKappa: math.Log(20), R0: -0.5, R1: -0.45}
 
 // Moments are those of a corpus's softened features, k numbers a row.
 type Moments struct {
@@ -48,6 +62,9 @@ type Predictor struct {
 	Coordinates
 	Moments
 	Scalars Scalars
+	// Interval are the scalars of the intervals: those learned again, in the order of [Relearned], and Widening is h.
+	Interval [3]float64
+	Widening float64
 	// Known holds the class means of the corpus [classes, k].
 	Known *mat.Dense
 }
@@ -66,8 +83,51 @@ func Untrained(corpus *task.Bank, most int) (*Predictor, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Moments, p.Known, err = NewMoments(rows, p.K(), corpus.Labels, corpus.C)
-	return p, err
+	if p.Moments, p.Known, err = NewMoments(rows, p.K(), corpus.Labels, corpus.C); err != nil {
+		return nil, err
+	}
+	for i, j := range Relearned {
+		p.Interval[i] = Start[j]
+	}
+	return p, p.Widen(rows, corpus.Labels)
+}
+
+// Widen sets h to the mean over the corpus's classes of tr(G W_c G W_c)/tr(G W G W_c), W_c the covariance of class c: how much more
+// the errors of class means confuse classes than the covariance that all classes share says, given the coordinates of all rows.
+func (p *Predictor) Widen(rows []float64, labels []int) error {
+	k := p.K()
+	g, err := p.geometry(&p.Scalars, &Stats{Scatter: mat.NewSymDense(k, nil)})
+	if err != nil {
+		return err
+	}
+	classes, _ := p.Known.Dims()
+	count := make([]float64, classes)
+	for _, y := range labels {
+		count[y]++
+	}
+	own := make([]*mat.SymDense, classes)
+	for y := range own {
+		own[y] = mat.NewSymDense(k, nil)
+	}
+	d := mat.NewVecDense(k, nil)
+	for i, y := range labels {
+		for j, v := range p.Known.RawRowView(y) {
+			d.SetVec(j, rows[i*k+j]-v)
+		}
+		own[y].SymRankOne(own[y], 1/(count[y]-1), d)
+	}
+	var gw mat.Dense
+	gw.Mul(g.metric, g.within)
+	sum := 0.0
+	for _, w := range own {
+		var gc, one, two mat.Dense
+		gc.Mul(g.metric, w)
+		one.Mul(&gc, &gc)
+		two.Mul(&gw, &gc)
+		sum += mat.Trace(&one) / mat.Trace(&two)
+	}
+	p.Widening = sum / float64(classes)
+	return nil
 }
 
 // floor of the eigenvalues of B, as a share of the largest: class means of few classes leave directions out.
@@ -143,6 +203,10 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 	for i, s := range v.Scalars {
 		p.Scalars[i] = float64(s)
 	}
+	for i, s := range v.Interval {
+		p.Interval[i] = float64(s)
+	}
+	p.Widening = float64(v.Widening)
 	if _, ok := factor(p.W); !ok {
 		return nil, fmt.Errorf("open predictor: its covariance within classes is not positive definite; make the model anew with fmp train open")
 	}
@@ -158,6 +222,10 @@ func (p *Predictor) Model() (*onnx.Model, error) {
 	for i, s := range p.Scalars {
 		v.Scalars[i] = float32(s)
 	}
+	for i, s := range p.Interval {
+		v.Interval[i] = float32(s)
+	}
+	v.Widening = float32(p.Widening)
 	return models.NewOpen(v)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 
 	"fmp/models"
 	"fmp/onnx"
@@ -20,6 +21,10 @@ type Options struct {
 	// Predictor is a file, "default", the one that comes with the program for the extractor behind the uploads, or
 	// "untrained", a smoothed bootstrap of the uploads.
 	Predictor string
+	// Open is the open predictor for classes that the corpus lacks: a file, "default" (or empty), the one that comes with the program
+	// for the extractor behind the uploads, or "none". Scope says which of the two predictors reads class means: posterior.ScopeClosed,
+	// ScopeOpen or, by default, ScopeAuto, as the novelty of the uploads says.
+	Open, Scope string
 	// Samples is S (default 100 for a conjugate predictor, else 20); Fresh is n', the points drawn for a sample.
 	Samples, Fresh int
 	// L2 and Tolerance are those of the fits.
@@ -38,8 +43,10 @@ type Round struct {
 	Graph  *onnx.Model
 	Client models.Manifest
 
-	predictor *onnx.Model
+	predictor *onnx.Model     // nil where there is an open one alone
 	drawer    models.Manifest // the predictor's
+	open      *onnx.Model     // nil where there is none
+	openFrom  models.Manifest
 }
 
 // ErrNoGraph is wrapped where the client graph behind the uploads is not known.
@@ -69,14 +76,9 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 func (r *Round) openPredictor() (err error) {
 	switch r.Predictor {
 	case "", "default":
-		if r.predictor, r.drawer, err = experiment.ShippedBehind(r.Client); errors.Is(err, fs.ErrNotExist) {
-			kind, orElse := "conjugate", ""
-			if !r.Client.ClassMeans {
-				kind, orElse = "predictor", ", or take --predictor untrained, a smoothed bootstrap of the uploads"
-			}
-			return fmt.Errorf("pool: no predictor comes with the program for the extractor behind these uploads: give one with --predictor FILE (fmp train %s makes it)%s", kind, orElse)
+		if r.predictor, r.drawer, err = experiment.ShippedBehind(r.Client); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
-		return err
 	case "untrained":
 		if r.Client.ClassMeans {
 			return errors.New("pool: the uploads are class means, and the conjugate predictor that reads them takes its moments from a corpus: give one with --predictor FILE (fmp train conjugate makes it)")
@@ -86,22 +88,88 @@ func (r *Round) openPredictor() (err error) {
 		}
 		r.drawer, err = models.ReadManifest(r.predictor)
 		return err
+	default:
+		if r.predictor, r.drawer, err = models.Load(r.Predictor); err != nil {
+			return err
+		}
+		switch kind := r.drawer.Kind; {
+		case kind == models.KindOpen:
+			if r.Open != "" && r.Open != "default" && r.Open != "none" {
+				return fmt.Errorf("pool: %s and %s are both open predictors; give one of them", r.Predictor, r.Open)
+			}
+			r.Open, r.predictor, r.drawer = r.Predictor, nil, models.Manifest{}
+		case kind != models.KindPredictor && kind != models.KindConjugate:
+			return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train conjugate, open or predictor writes", r.Predictor, kind)
+		case kind == models.KindConjugate && !r.Client.ClassMeans:
+			return fmt.Errorf("pool: %s is a conjugate predictor, which reads class means, and the uploads are an embedding's points: give a predictor of fmp train predictor, or new client graphs (fmp fuse --upload class-means)", r.Predictor)
+		case kind == models.KindPredictor && r.Client.ClassMeans:
+			return fmt.Errorf("pool: %s reads an embedding's points, and the uploads are class means: give a conjugate predictor (fmp train conjugate), or new client graphs (fmp fuse --upload points)", r.Predictor)
+		case kind == models.KindConjugate && r.Client.K != 0 && r.Client.K != r.drawer.K:
+			return fmt.Errorf("pool: the uploads have %d coordinates and the predictor %s has %d; use models that were made for each other", r.Client.K, r.Predictor, r.drawer.K)
+		}
 	}
-	if r.predictor, r.drawer, err = models.Load(r.Predictor); err != nil {
+	if r.predictor != nil {
+		if err := models.Match(r.Client, r.drawer); err != nil {
+			return err
+		}
+		if r.drawer.Kind != models.KindConjugate {
+			return nil
+		}
+	}
+	if err := r.openOpen(); err != nil {
 		return err
 	}
-	switch kind := r.drawer.Kind; {
-	case kind != models.KindPredictor && kind != models.KindConjugate:
-		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train conjugate or fmp train predictor writes", r.Predictor, kind)
-	case kind == models.KindConjugate && !r.Client.ClassMeans:
-		return fmt.Errorf("pool: %s is a conjugate predictor, which reads class means, and the uploads are an embedding's points: give a predictor of fmp train predictor, or new client graphs (fmp fuse --upload class-means)", r.Predictor)
-	case kind == models.KindPredictor && r.Client.ClassMeans:
-		return fmt.Errorf("pool: %s reads an embedding's points, and the uploads are class means: give a conjugate predictor (fmp train conjugate), or new client graphs (fmp fuse --upload points)", r.Predictor)
-	case kind == models.KindConjugate && r.Client.K != 0 && r.Client.K != r.drawer.K:
-		return fmt.Errorf("pool: the uploads have %d coordinates and the predictor %s has %d; use models that were made for each other", r.Client.K, r.Predictor, r.drawer.K)
+	for _, m := range []*onnx.Model{r.predictor, r.open} {
+		if m != nil && r.Client.K == 0 && !models.SameSoftening(r.Graph, m) {
+			return errors.New("pool: the client graph and the predictor soften features about different centres, those of two corpora; fuse the client graph anew with the predictor at hand (fmp fuse)")
+		}
 	}
-	return models.Match(r.Client, r.drawer)
+	switch {
+	case r.Scope == posterior.ScopeOpen && r.open == nil:
+		return errors.New("pool: posterior.scope is open, and there is no open predictor for these uploads: give one with --set open.model=FILE (fmp train open makes it)")
+	case r.Scope == posterior.ScopeClosed && r.predictor == nil, r.predictor == nil && r.open == nil:
+		kind, orElse := "conjugate", ""
+		if r.Client.ClassMeans && r.open == nil {
+			orElse = " where the corpus has the clients' classes, fmp train open where it lacks them"
+		} else if !r.Client.ClassMeans {
+			kind, orElse = "predictor", ", or take --predictor untrained, a smoothed bootstrap of the uploads"
+		}
+		return fmt.Errorf("pool: no predictor comes with the program for the extractor behind these uploads: give one with --predictor FILE (fmp train %s makes it%s)", kind, orElse)
+	}
+	return nil
 }
+
+// openOpen finds the open predictor, which reads class means of softened features.
+func (r *Round) openOpen() (err error) {
+	means := r.Client.ClassMeans && r.Client.K == 0
+	switch r.Open {
+	case "none":
+		return nil
+	case "", "default":
+		if !means || r.Scope == posterior.ScopeClosed {
+			return nil
+		}
+		if r.open, r.openFrom, err = experiment.ShippedOpen(r.Client); errors.Is(err, fs.ErrNotExist) || err == nil && !models.SameSoftening(r.Graph, r.open) {
+			r.open, err = nil, nil
+		}
+		return err
+	}
+	if r.open, r.openFrom, err = models.Load(r.Open); err != nil {
+		return err
+	}
+	if r.openFrom.Kind != models.KindOpen {
+		return fmt.Errorf("pool: %s is %q by its manifest; open.model wants the file that fmp train open writes", r.Open, r.openFrom.Kind)
+	}
+	if !means {
+		return fmt.Errorf("pool: the open predictor %s reads class means of all features, and these uploads are other points; make new client graphs (fmp fuse --upload class-means)", r.Open)
+	}
+	client := r.Client
+	client.C = 0 // its classes are the corpus's
+	return models.Match(client, r.openFrom)
+}
+
+// closedForm says whether heads come in closed form, from class means.
+func (r *Round) closedForm() bool { return r.predictor == nil || r.drawer.Kind == models.KindConjugate }
 
 // settle fills in what nobody gave: for a shipped predictor what suits its data set, which need not be the penalty of its training;
 // for another what its manifest says.
@@ -111,7 +179,7 @@ func (r *Round) settle() error {
 		return err
 	}
 	c := experiment.Default()
-	if r.drawer.Kind == models.KindConjugate { // it draws nothing and fits nothing: heads are in closed form
+	if r.closedForm() { // it draws nothing and fits nothing: heads are in closed form
 		r.L2, r.Fresh = 0, 0
 		if r.Samples == 0 {
 			r.Samples = c.Conjugate.Samples
@@ -138,7 +206,7 @@ func (r *Round) settle() error {
 
 // Method is the row of the registry that goes with the predictor.
 func (r *Round) Method() string {
-	if r.drawer.Kind == models.KindConjugate {
+	if r.closedForm() {
 		return "FMP"
 	}
 	return "FMP-ISAB"
@@ -156,10 +224,23 @@ func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Re
 
 // Reach says how far out class means may be; nil for a predictor that takes other points.
 func (r *Round) Reach() (*sample.Reach, error) {
-	if r.drawer.Kind != models.KindConjugate {
+	switch {
+	case !r.closedForm():
 		return nil, nil
+	case r.predictor == nil:
+		return sample.NewReach(r.open)
 	}
 	return sample.NewReach(r.predictor)
+}
+
+// Open says whether a posterior of the round is of the open form, for classes that the corpus lacks, and the novelty of the uploads that
+// says so (NaN where nobody asked).
+func Open(p *posterior.Result) (open bool, novelty float64) {
+	novelty, ok := p.Diagnostics["novelty"]
+	if !ok {
+		novelty = math.NaN()
+	}
+	return p.Diagnostics["open"] == 1, novelty
 }
 
 // Classifier is the model that predicts, of a posterior of the round: the heads behind the client graph's preprocessing and
@@ -176,8 +257,12 @@ func (r *Round) Classifier(p *posterior.Result, rows, samples bool, command stri
 			return nil, err
 		}
 	}
+	from := r.drawer
+	if open, _ := Open(p); open {
+		from = r.openFrom
+	}
 	o := models.Origin{
-		Method: r.Method(), Client: r.Client.Digest, Predictor: r.drawer.Digest, Protocol: "shared",
+		Method: r.Method(), Client: r.Client.Digest, Predictor: from.Digest, Protocol: "shared",
 		L2: r.L2, Fresh: r.Fresh, Round: r.Uploads[0].Round,
 	}
 	for _, u := range r.Uploads {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"fmp/models"
 	"fmp/onnx/engine"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
@@ -53,10 +53,10 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 		points += u.Points.N
 	}
 	s := &Sampling{round: r, settings: posterior.DefaultSettings()}
-	conjugate := r.drawer.Kind == models.KindConjugate
-	s.judges = conjugate && !r.Trust && len(sets) > 1
-	// Honesty reads every client's.
-	if points > MostPoints && !s.judges {
+	s.close = func() {}
+	s.judges = r.closedForm() && !r.Trust && len(sets) > 1
+	// Honesty reads every client's, and the open form how clients differ.
+	if points > MostPoints && !s.judges && r.open == nil {
 		all, err := point.Group(MostPoints, sets...)
 		if err != nil {
 			return nil, err
@@ -64,13 +64,23 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 		sets = []*point.Set{all}
 	}
 	in := posterior.Input{Samples: r.Samples, Latents: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: "pool", Threads: r.Threads}
-	if conjugate {
-		k, err := sample.NewConjugate(eng, r.predictor)
-		if err != nil {
-			return nil, err
+	if r.closedForm() {
+		in.Scope, in.Honesty = r.Scope, s.judges
+		if r.open != nil {
+			var err error
+			if in.Open, err = open.FromModel(r.open); err != nil {
+				return nil, err
+			}
+			in.Soft = sets
 		}
-		s.close = func() { k.Close() }
-		in.Conjugate, in.ClassMeans, in.Honesty = k, sets, s.judges
+		if r.predictor != nil {
+			k, err := sample.NewConjugate(eng, r.predictor)
+			if err != nil {
+				return nil, err
+			}
+			s.close = func() { k.Close() }
+			in.Conjugate, in.ClassMeans = k, sets
+		}
 	} else {
 		drawer, err := sample.New(eng, r.predictor)
 		if err != nil {

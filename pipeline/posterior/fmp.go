@@ -15,41 +15,39 @@ import (
 var fmp = method{
 	Info{Name: "FMP", Family: Federated, Keep: true, Cost: 18, Title: "martingale posterior of the clients' class means, in closed form", Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
-		if u, err := t.scope(); err != nil {
+		f, err := t.form()
+		if err != nil {
 			return nil, err
-		} else if u != nil {
-			return t.openForm(u, false)
 		}
 		var e Ensemble
 		var seen *point.Set // what intervals are given
 		var judged *Judgement
-		var err error
 		if t.in.Honesty {
-			e, judged, err = t.honestHeads(ctx)
-		} else if seen, err = t.pooledMeans(); err == nil {
+			f, e, judged, err = t.honestHeads(ctx, f)
+		} else if seen, err = f.pooled(); err == nil {
 			if e = t.part.Heads; e == nil {
 				from, to := t.part.of(t.in.Latents)
-				size := t.in.Conjugate.LatentSize()
-				e, err = t.in.Conjugate.Heads(ctx, seen, t.latents()[from*size:to*size], to-from)
+				size := f.LatentSize()
+				e, err = f.Heads(ctx, seen, t.latents(f)[from*size:to*size], to-from)
 			}
 		}
 		if err != nil {
 			return nil, err
 		}
-		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: t.in.Conjugate, Means: t.in.Conjugate, UploadBytes: t.classMeanBytes(), Diagnostics: t.noveltyDiagnostics()}
-		if t.in.Latents > 1 {
-			if judged != nil { // intervals are given one set of clients: those that are likelier honest than not
-				seen = judged.trusted
-			}
-			r.Intervals = &conjugateIntervals{t.in.Conjugate, seen, t.latents(), t.strata()}
+		if judged != nil { // intervals are given one set of clients: those that are likelier honest than not
+			seen = judged.trusted
 		}
-		if t.in.Limits != nil {
-			limit, err := t.in.Conjugate.Heads(ctx, t.in.Limits, make([]float32, t.in.Conjugate.LatentSize()), 1)
+		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate, Means: f.Conjugate, UploadBytes: f.bytes(), Diagnostics: f.diagnostics}
+		if t.in.Latents > 1 {
+			r.Intervals = &conjugateIntervals{f.Conjugate, seen, t.latents(f), t.strata()}
+		}
+		if f.all != nil {
+			limit, err := f.Heads(ctx, f.all, make([]float32, f.LatentSize()), 1)
 			if err != nil {
 				return nil, fmt.Errorf("limit of infinite data: %w", err)
 			}
 			r.Limit = &limit[0]
-			of, err := t.in.Conjugate.IntervalLimit(ctx, t.in.Limits)
+			of, err := f.IntervalLimit(ctx, f.all)
 			if err != nil {
 				return nil, fmt.Errorf("limit of infinite data: %w", err)
 			}
@@ -63,34 +61,25 @@ var fmp = method{
 var fmpMean = method{
 	Info{Name: "FMP-mean", Keep: true, Title: "the head of FMP's posterior means, with scalars of its own", Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
-		if u, err := t.scope(); err != nil {
-			return nil, err
-		} else if u != nil {
-			return t.openForm(u, true)
-		}
-		seen, err := t.pooledMeans()
+		f, err := t.form()
 		if err != nil {
 			return nil, err
 		}
-		theta, err := t.in.Conjugate.Mean(ctx, seen)
+		seen, err := f.pooled()
 		if err != nil {
 			return nil, err
 		}
-		return &Result{Ensembles: []Ensemble{{theta}}, Coordinates: t.in.Conjugate, Means: t.in.Conjugate, UploadBytes: t.classMeanBytes()}, nil
+		theta, err := f.Mean(ctx, seen)
+		if err != nil {
+			return nil, err
+		}
+		return &Result{Ensembles: []Ensemble{{theta}}, Coordinates: f.Conjugate, Means: f.Conjugate, UploadBytes: f.bytes()}, nil
 	},
 }
 
-// pooledMeans is the union of the clients' class means.
-func (t *Task) pooledMeans() (*point.Set, error) {
-	if t.in.Conjugate == nil {
-		return nil, fmt.Errorf("no conjugate predictor; fmp train conjugate makes one, and conjugate.model names it")
-	}
-	return point.Pool(t.in.ClassMeans...)
-}
-
 // latents is the task's stream of one latent a sample; without latents, one of 0.
-func (t *Task) latents() []float32 {
-	out := make([]float32, t.in.Latents*t.in.Conjugate.LatentSize())
+func (t *Task) latents(k Conjugate) []float32 {
+	out := make([]float32, t.in.Latents*k.LatentSize())
 	if t.in.NoLatent {
 		return out
 	}
@@ -128,14 +117,4 @@ func (k *conjugateIntervals) Graph(level float64) (*onnx.Model, error) {
 		return nil, nil
 	}
 	return p.IntervalGraph(k.seen, k.latent, k.uniform, level)
-}
-
-// classMeanBytes is the mean size of an upload of class means: of each class that a client holds the numbers, label and
-// mass.
-func (t *Task) classMeanBytes() float64 {
-	var n int
-	for _, u := range t.in.ClassMeans {
-		n += u.N * (u.Dx + 2)
-	}
-	return float32Bytes(n) / float64(len(t.in.ClassMeans))
 }

@@ -13,7 +13,11 @@ var fmpNamed = method{
 	Info{Name: "FMP-named", Cost: 9, Title: "FMP with the corpus' class means beside the clients', named by these", Group: Baseline,
 		Cite: citeFMP, Conjugate: true, NeedsCorpus: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
-		seen, err := t.pooledMeans()
+		f, err := t.form()
+		if err != nil {
+			return nil, err
+		}
+		seen, err := f.pooled()
 		if err != nil {
 			return nil, err
 		}
@@ -45,10 +49,10 @@ var fmpNamed = method{
 		if err != nil {
 			return nil, err
 		}
-		e, err := t.in.Conjugate.Heads(ctx, all, t.latents(), t.in.Latents)
+		e, err := f.Heads(ctx, all, t.latents(f), t.in.Latents)
 		if err != nil {
 			return nil, err
 		}
-		return &Result{Ensembles: []Ensemble{e}, Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes()}, nil
+		return &Result{Ensembles: []Ensemble{e}, Coordinates: f.Conjugate, UploadBytes: f.bytes()}, nil
 	},
 }

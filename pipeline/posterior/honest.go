@@ -20,16 +20,20 @@ type Judgement struct {
 
 // honestHeads are FMP's samples, each given the uploads of the clients that are honest in it (package honesty). Where every
 // client is honest in every sample they are those that FMP has without.
-func (t *Task) honestHeads(ctx context.Context) (Ensemble, *Judgement, error) {
+func (t *Task) honestHeads(ctx context.Context, f *form) (*form, Ensemble, *Judgement, error) {
 	u, lambda, err := t.Claims()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	states := t.part.States
 	if states == nil {
 		if states, err = honesty.Infer(ctx, u, lambda, t.in.Seed, t.in.Threads); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
+	}
+	j := &Judgement{Honest: states.Marginal(), Dispute: states.Dispute(u)}
+	if f, err = t.among(f, j.Honest); err != nil {
+		return nil, nil, nil, err
 	}
 	out := t.part.Heads
 	if out == nil {
@@ -40,24 +44,26 @@ func (t *Task) honestHeads(ctx context.Context) (Ensemble, *Judgement, error) {
 		for s, z := range drawn {
 			same[&z[0]] = append(same[&z[0]], s)
 		}
-		latents, size := t.latents(), t.in.Conjugate.LatentSize()
+		latents, size := t.latents(f), f.LatentSize()
 		out = make(Ensemble, len(drawn))
 		for _, samples := range same {
-			seen := u.Pool(func(m int) bool { return drawn[samples[0]][m] })
+			seen, err := f.pool(&u, func(m int) bool { return drawn[samples[0]][m] })
+			if err != nil {
+				return nil, nil, nil, err
+			}
 			var latent []float32
 			for _, s := range samples {
 				latent = append(latent, latents[(from+s)*size:(from+s+1)*size]...)
 			}
-			heads, err := t.in.Conjugate.Heads(ctx, seen, latent, len(samples))
+			heads, err := f.Heads(ctx, seen, latent, len(samples))
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
 			for i, s := range samples {
 				out[s] = heads[i]
 			}
 		}
 	}
-	j := &Judgement{Honest: states.Marginal(), Dispute: states.Dispute(u)}
-	j.trusted = u.Pool(func(m int) bool { return j.Honest[m] >= 0.5 })
-	return out, j, nil
+	j.trusted, err = f.pool(&u, func(m int) bool { return j.Honest[m] >= 0.5 })
+	return f, out, j, err
 }

@@ -1,175 +1,120 @@
 package posterior
 
 import (
-	"context"
 	"fmt"
 
-	"fmp/models/rng"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
+	"fmp/pipeline/sample"
 )
 
-// openUploads are what clients send in open scope: masses and class means of softened features, of the classes that they hold.
-type openUploads struct {
-	sets  []*point.Set // of each client
-	stats *open.Stats
-	bytes float64 // a client's, mean over clients
-	// novelty is that of the uploads, and limit where it says that classes are new, see open.Predictor.Novelty.
-	novelty, limit float64
+// form is what FMP reads clients' class means by: the conjugate predictor (closed form) or, of classes that the corpus
+// lacks, the one that the open form makes of the round's own uploads (package open).
+type form struct {
+	Conjugate
+	open        bool
+	means       []*point.Set // the clients' class means as it reads them
+	all         *point.Set   // those of every row there is; nil where coverage is not measured
+	diagnostics map[string]float64
 }
 
-func (t *Task) openUploads() (*openUploads, error) {
-	p := t.in.Open
-	if p == nil {
-		return nil, fmt.Errorf("the open form needs a predictor; fmp train open makes one")
+// form picks one: as Input.Scope says or, where both are at hand, as the novelty of the uploads says. Bad clients can make classes look
+// new; both forms judge them.
+func (t *Task) form() (*form, error) {
+	closed := &form{Conjugate: t.in.Conjugate, means: t.in.ClassMeans, all: t.in.Limits}
+	if t.in.Open == nil || t.in.Scope == ScopeClosed {
+		switch {
+		case t.in.Scope == ScopeOpen:
+			return nil, fmt.Errorf("the open form needs a predictor; fmp train open makes one")
+		case t.in.Conjugate == nil:
+			return nil, fmt.Errorf("no conjugate predictor; fmp train conjugate makes one, and conjugate.model names it")
+		}
+		return closed, nil
 	}
-	return once(t.memo, "open/uploads", func() (*openUploads, error) {
-		u := &openUploads{}
-		sets := make([]*point.Set, len(t.in.Clients))
-		if t.in.Conjugate == nil && len(t.in.ClassMeans) > 0 { // as they were sent
-			sets = t.in.ClassMeans
-		}
-		for m, own := range t.in.Clients {
-			if sets[m] != nil {
-				continue
-			}
-			features, _ := own.Labelled()
-			rows, err := p.Of(context.Background(), features)
-			if err != nil {
-				return nil, err
-			}
-			sets[m] = point.New(own.N, p.K(), t.c)
-			copy(sets[m].W, own.W)
-			held := make([]bool, t.c)
-			for i := range own.N {
-				to := sets[m].Row(i)
-				copy(to, rows[i*p.K():(i+1)*p.K()])
-				copy(to[p.K():], own.Row(i)[own.Dx:])
-				for y, v := range to[p.K():] {
-					held[y] = held[y] || v > 0
-				}
-			}
-			for _, h := range held {
-				if h { // a class mean, its mass and its label
-					u.bytes += float32Bytes(p.K()+2) / float64(len(t.in.Clients))
-				}
-			}
-		}
-		u.sets = sets
-		var err error
-		if u.stats, err = open.Pool(sets); err != nil {
+	return once(t.memo, "form", func() (*form, error) {
+		stats, err := t.in.Open.Pool(t.in.Soft)
+		if err != nil {
 			return nil, err
 		}
-		u.novelty, u.limit, err = p.Novelty(u.stats)
-		return u, err
+		novelty, limit, err := t.in.Open.Novelty(stats)
+		if err != nil {
+			return nil, err
+		}
+		if t.in.Scope != ScopeOpen && t.in.Conjugate != nil && novelty <= limit {
+			closed.diagnostics = map[string]float64{"novelty": novelty, "open": 0}
+			return closed, nil
+		}
+		return t.openForm(stats, novelty)
 	})
 }
 
-// scope is what clients upload where FMP takes its open form; nil where it takes the closed one. Where clients' honesty is judged it is
-// what Input.Scope says: bad clients could make classes look new.
-func (t *Task) scope() (*openUploads, error) {
-	if t.in.Scope == ScopeClosed || t.in.Honesty && t.in.Scope != ScopeOpen || t.in.Open == nil && t.in.Scope != ScopeOpen {
-		return nil, nil
-	}
-	u, err := t.openUploads()
-	if err != nil || t.in.Scope == ScopeOpen || t.in.Conjugate == nil || u.novelty > u.limit {
-		return u, err
-	}
-	return nil, nil
-}
-
-// noveltyDiagnostics says why FMP took its closed form; nil where nothing was measured.
-func (t *Task) noveltyDiagnostics() map[string]float64 {
-	if t.in.Scope == ScopeClosed || t.in.Honesty || t.in.Open == nil {
-		return nil
-	}
-	u, err := t.openUploads()
-	if err != nil {
-		return nil // scope has said so
-	}
-	return map[string]float64{"novelty": u.novelty, "open": 0}
-}
-
-// openForm is the martingale posterior of tasks on classes that the corpus lacks (package open), or the head of its mean.
-func (t *Task) openForm(u *openUploads, mean bool) (*Result, error) {
-	q, err := t.in.Open.Posterior(u.stats)
+// openForm is the open form of a round of the given uploads.
+func (t *Task) openForm(s *open.Stats, novelty float64) (*form, error) {
+	m, q, err := t.in.Open.Round(s)
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{
-		Coordinates: &t.in.Open.Coordinates, UploadBytes: u.bytes,
-		Diagnostics: map[string]float64{"novelty": u.novelty, "open": 1, "separation": q.Separation, "rho": q.Rho},
+	// The pure engine's sessions are memory alone: nobody needs to close one for each task.
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		return nil, err
 	}
-	if mean {
-		r.Ensembles = []Ensemble{{q.MeanHead()}}
-		return r, nil
+	k, err := sample.NewConjugate(eng, m)
+	if err != nil {
+		return nil, err
 	}
-	noise := make([]float64, t.in.Latents*t.c*t.in.Open.K())
-	stream := rng.New(t.in.Seed, t.in.Stream, "latent")
-	for i := range noise {
-		if !t.in.NoLatent {
-			noise[i] = stream.NormFloat64()
-		}
-	}
-	each := t.c * t.in.Open.K()
-	switch {
-	case t.in.Honesty:
-		var e Ensemble
-		if e, r.Judgement, err = t.honestOpen(u, noise); err != nil {
-			return nil, err
-		}
-		r.Ensembles = []Ensemble{e}
-	case t.part.Heads != nil:
-		r.Ensembles = []Ensemble{t.part.Heads}
-	default:
-		from, to := t.part.of(t.in.Latents)
-		r.Ensembles = []Ensemble{q.Heads(noise[from*each : to*each])}
-	}
-	return r, nil
+	k.Workers = t.in.Threads
+	return &form{k, true, t.in.Soft, t.in.SoftLimits, map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
 }
 
-// honestOpen are the samples of the open form, each given the uploads of the clients that are honest in it.
-func (t *Task) honestOpen(u *openUploads, noise []float64) (Ensemble, *Judgement, error) {
-	claims, lambda, err := t.Claims()
-	if err != nil {
-		return nil, nil, err
-	}
-	states := t.part.States
-	if states == nil {
-		if states, err = honesty.Infer(context.Background(), claims, lambda, t.in.Seed, t.in.Threads); err != nil {
-			return nil, nil, err
+// among is the form of a round whose clients are judged: the open one is made again of the uploads of those that are likelier
+// honest than not, so that others have no part in its coordinates.
+func (t *Task) among(f *form, honest []float64) (*form, error) {
+	var sets []*point.Set
+	for m, p := range honest {
+		if p >= 0.5 {
+			sets = append(sets, f.means[m])
 		}
 	}
-	j := &Judgement{Honest: states.Marginal(), Dispute: states.Dispute(claims)}
-	if t.part.Heads != nil {
-		return t.part.Heads, j, nil
+	if !f.open || len(sets) == 0 || len(sets) == len(f.means) {
+		return f, nil
 	}
-	from, to := t.part.of(t.in.Latents)
-	each := t.c * t.in.Open.K()
-	posteriors := map[*bool]*open.Posterior{} // by state
-	out := make(Ensemble, 0, to-from)
-	for s, z := range states.Draw(t.in.Latents, rng.New(t.in.Seed, t.in.Stream, "honesty"))[from:to] {
-		q := posteriors[&z[0]]
-		if q == nil {
-			var sets []*point.Set
-			for m, honest := range z {
-				if honest {
-					sets = append(sets, u.sets[m])
-				}
-			}
-			stats, err := open.Pool(sets)
-			if err != nil {
-				return nil, nil, err
-			}
-			if q, err = t.in.Open.Posterior(stats); err != nil {
-				return nil, nil, err
-			}
-			posteriors[&z[0]] = q
+	return once(t.memo, "form/honest", func() (*form, error) {
+		stats, err := t.in.Open.Pool(sets)
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, q.Heads(noise[(from+s)*each:(from+s+1)*each])...)
+		return t.openForm(stats, f.diagnostics["novelty"])
+	})
+}
+
+// pooled is the union of the clients' class means.
+func (f *form) pooled() (*point.Set, error) { return point.Pool(f.means...) }
+
+// pool is the union of some clients' class means, which u holds in the closed form's coordinates.
+func (f *form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
+	if !f.open {
+		return u.Pool(of), nil
 	}
-	return out, j, nil
+	var sets []*point.Set
+	for m, set := range f.means {
+		if of(m) {
+			sets = append(sets, set)
+		}
+	}
+	return point.Pool(sets...)
+}
+
+// bytes is the mean size of an upload: of each class that a client holds the numbers, label and mass.
+func (f *form) bytes() float64 {
+	var n int
+	for _, u := range f.means {
+		n += u.N * (u.Dx + 2)
+	}
+	return float32Bytes(n) / float64(len(f.means))
 }
 
 // openClaims are the coordinates in which honesty is judged in open scope, at most: those that tell the corpus's classes apart best. More say

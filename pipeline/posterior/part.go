@@ -37,19 +37,23 @@ type claims struct {
 // Claims are the clients' class means as package honesty weighs them, with the variances of class means between the corpus's classes.
 func (t *Task) Claims() (honesty.Uploads, []float64, error) {
 	c, err := once(t.memo, "claims", func() (c claims, err error) {
-		u, err := t.scope()
+		f, err := t.form()
 		if err != nil {
 			return c, err
 		}
-		if u == nil {
-			c.uploads, c.lambda, err = t.in.Conjugate.Claims(t.in.ClassMeans)
+		if !f.open {
+			c.uploads, c.lambda, err = f.Claims(f.means)
 			return c, err
 		}
 		w, err := t.in.Open.Whitening()
 		if err != nil {
 			return c, err
 		}
-		c.uploads, err = w.Claims(u.sets, openClaims)
+		sets, err := t.in.Open.Project(f.means)
+		if err != nil {
+			return c, err
+		}
+		c.uploads, err = w.Claims(sets, openClaims)
 		c.lambda = w.Lambda[:c.uploads.K]
 		return c, err
 	})

@@ -128,11 +128,15 @@ type Input struct {
 	Honesty bool
 	// Open is what FMP and FMP-mean need on classes that the corpus lacks; nil where there is none. Scope says which of the two
 	// they take: ScopeClosed (Conjugate), ScopeOpen, or ScopeAuto (default): as the uploads say.
-	Open    *open.Predictor
-	Scope   string
-	Samples int     // S, posterior samples of an ensemble of the other methods; default 20
-	Fresh   int     // n', drawn points a sample; default 100
-	Corpus  *Corpus // what the server knows of its own corpus; needed by the methods that say so only
+	Open  *open.Predictor
+	Scope string
+	// Soft are each client's class means of softened features (open.Predictor.Soften), which Open reads, and SoftLimits those of every
+	// row there is; nil where there is no Open, or coverage is not measured.
+	Soft       []*point.Set
+	SoftLimits *point.Set
+	Samples    int     // S, posterior samples of an ensemble of the other methods; default 20
+	Fresh      int     // n', drawn points a sample; default 100
+	Corpus     *Corpus // what the server knows of its own corpus; needed by the methods that say so only
 	// Private and Privacy are what the methods of private rounds need; nil where there are none.
 	Private Private
 	Privacy *privacy.Budget
@@ -375,7 +379,7 @@ func NewTask(in Input) (*Task, error) {
 		in.Threads = runtime.GOMAXPROCS(0)
 	}
 	switch {
-	case len(in.Clients)+len(in.Uploads)+len(in.ClassMeans) == 0:
+	case len(in.Clients)+len(in.Uploads)+len(in.ClassMeans)+len(in.Soft) == 0:
 		return nil, fmt.Errorf("posterior: no clients and no uploads; a task needs at least one")
 	case in.Samples < 1 || in.Samples > maxSamples:
 		return nil, fmt.Errorf("posterior: %d samples; allowed are 1 to %d", in.Samples, maxSamples)
@@ -385,12 +389,14 @@ func NewTask(in Input) (*Task, error) {
 		return nil, fmt.Errorf("posterior: scope is %q; allowed are %q, %q and %q", in.Scope, ScopeAuto, ScopeClosed, ScopeOpen)
 	case in.Conjugate != nil && len(in.Clients) > 0 && len(in.ClassMeans) != len(in.Clients):
 		return nil, fmt.Errorf("posterior: class means of %d of %d clients; want one set each", len(in.ClassMeans), len(in.Clients))
+	case in.Open != nil && len(in.Clients) > 0 && len(in.Soft) != len(in.Clients):
+		return nil, fmt.Errorf("posterior: class means of softened features of %d of %d clients; want one set each", len(in.Soft), len(in.Clients))
 	case in.Fresh < 1 || in.Fresh > maxFresh:
 		return nil, fmt.Errorf("posterior: %d fresh points; allowed are 1 to %d", in.Fresh, maxFresh)
 	case len(in.Clients) > 0 && len(in.Uploads) != 0 && len(in.Uploads) != len(in.Clients):
 		return nil, fmt.Errorf("posterior: %d uploads of %d clients; want one each, or none", len(in.Uploads), len(in.Clients))
 	}
-	first := slices.Concat(in.Clients, in.Uploads, in.ClassMeans)[0]
+	first := slices.Concat(in.Clients, in.Uploads, in.ClassMeans, in.Soft)[0]
 	if first == nil {
 		return nil, fmt.Errorf("posterior: client 0 has no set")
 	}
@@ -411,12 +417,14 @@ func NewTask(in Input) (*Task, error) {
 			}
 		}
 	}
-	for m, s := range in.ClassMeans {
-		if s == nil || s.N == 0 {
-			return nil, fmt.Errorf("posterior: the class means of client %d have no points; give each at least one", m)
-		}
-		if err := erm.CheckSet(s); err != nil {
-			return nil, fmt.Errorf("posterior: class means of client %d: %w", m, err)
+	for _, sets := range [][]*point.Set{in.ClassMeans, in.Soft} {
+		for m, s := range sets {
+			if s == nil || s.N == 0 {
+				return nil, fmt.Errorf("posterior: the class means of client %d have no points; give each at least one", m)
+			}
+			if err := erm.CheckSet(s); err != nil {
+				return nil, fmt.Errorf("posterior: class means of client %d: %w", m, err)
+			}
 		}
 	}
 	t.pooled = sync.OnceValue(func() *point.Set {

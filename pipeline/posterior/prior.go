@@ -18,7 +18,7 @@ import (
 var prior = method{
 	Info{Name: "PRIOR", Control: true, Cost: 80, Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline, Cite: citeFMP, Follows: "FMP"},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {
-		if t.in.Conjugate != nil {
+		if t.closedForm() {
 			return t.conjugatePrior(ctx, s)
 		}
 		seen, err := t.pooledUploads()
@@ -38,9 +38,12 @@ var prior = method{
 	},
 }
 
-// leader is the method that one follows: without a conjugate predictor FMP-ISAB is what PRIOR shuffles.
+// closedForm says whether FMP can be run: there is a conjugate predictor, or an open one.
+func (t *Task) closedForm() bool { return t.in.Conjugate != nil || t.in.Open != nil }
+
+// leader is the method that one follows: without either predictor FMP-ISAB is what PRIOR shuffles.
 func (t *Task) leader(name string) string {
-	if name == fmp.info.Name && t.in.Conjugate == nil {
+	if name == fmp.info.Name && !t.closedForm() {
 		return fmpISAB.info.Name
 	}
 	return name
@@ -48,14 +51,18 @@ func (t *Task) leader(name string) string {
 
 // conjugatePrior is the same of the closed form.
 func (t *Task) conjugatePrior(ctx context.Context, s Settings) (*Result, error) {
-	seen, err := t.pooledMeans()
+	f, err := t.form()
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Coordinates: t.in.Conjugate, UploadBytes: t.classMeanBytes()}
+	seen, err := f.pooled()
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Coordinates: f.Conjugate, UploadBytes: f.bytes()}
 	cycle := min(s.Shuffles, t.c)
 	for k := range s.Shuffles {
-		e, err := t.in.Conjugate.Heads(ctx, t.shuffle(seen, k, cycle), t.latents(), t.in.Latents)
+		e, err := f.Heads(ctx, t.shuffle(seen, k, cycle), t.latents(f), t.in.Latents)
 		if err != nil {
 			return nil, fmt.Errorf("shuffle %d: %w", k, err)
 		}

@@ -60,7 +60,7 @@ var fmpDPPlugin = method{
 			}
 			return r, err
 		}
-		e, err := t.in.Conjugate.Heads(ctx, totals.Points(), t.latents(), t.in.Latents)
+		e, err := t.in.Conjugate.Heads(ctx, totals.Points(), t.latents(t.in.Conjugate), t.in.Latents)
 		if err != nil {
 			return nil, err
 		}

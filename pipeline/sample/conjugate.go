@@ -64,7 +64,7 @@ func NewConjugate(e engine.Engine, m *onnx.Model) (_ *Conjugate, err error) {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	embedding, err := models.ConjugateEmbedding(m, false)
+	embedding, err := models.ConjugateEmbedding(m, c.config.K == c.config.Dx)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (c *Conjugate) context(seen *point.Set) (map[string]*onnx.Tensor, error) {
 	if seen.C != c.config.C || seen.Dx != k && seen.Dx != c.config.Dx {
 		return nil, fmt.Errorf("conjugate predictor: the uploads have %d numbers a point and %d classes, the predictor takes %d coordinates or %d features, and %d classes; use models that were made for each other", seen.Dx, seen.C, k, c.config.Dx, c.config.C)
 	}
-	if seen.Dx != k {
+	if seen.Dx == c.config.Dx { // also where k is dx
 		seen = c.project(seen)
 	}
 	return map[string]*onnx.Tensor{"points": onnx.NewTensor(seen.Z, 1, seen.N, k+seen.C), "weights": onnx.NewTensor(seen.W, 1, seen.N)}, nil

@@ -20,8 +20,14 @@ type Reach struct {
 	gram   mat.Cholesky // V'V
 }
 
-// NewReach reads a conjugate predictor.
+// NewReach reads a conjugate predictor, or an open one, whose uploads are class means of phi alone.
 func NewReach(m *onnx.Model) (*Reach, error) {
+	if f, err := models.ReadManifest(m); err != nil {
+		return nil, err
+	} else if f.Kind == models.KindOpen {
+		p, err := models.OpenValues(m)
+		return &Reach{dx: len(p.Centre), k: len(p.Centre), radius: float64(p.Radius)}, err
+	}
 	config, values, err := models.ConjugateValues(m)
 	if err != nil {
 		return nil, err

@@ -134,11 +134,11 @@ func (b *bench) sets(u honesty.Uploads) ([]*point.Set, error) {
 
 // score is the FMP posterior's of uploads.
 func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
-	in := posterior.Input{Clients: sets, ClassMeans: sets, Latents: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat), Threads: b.Threads}
+	in := posterior.Input{Clients: sets, Latents: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat), Threads: b.Threads}
 	if b.white != nil {
-		in.Open, in.Scope = b.p.Tools.Open, posterior.ScopeOpen
+		in.Open, in.Soft, in.Scope = b.p.Tools.Open, sets, posterior.ScopeOpen
 	} else {
-		in.Conjugate = b.k
+		in.Conjugate, in.ClassMeans = b.k, sets
 	}
 	t, err := posterior.NewTask(in)
 	if err != nil {
@@ -148,7 +148,13 @@ func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust 
 	if err != nil {
 		return metric.Scores{}, nil, err
 	}
-	s, err := b.judge(ctx, r, b.rows)
+	rows := b.rows
+	if b.white != nil { // the open form's heads are on coordinates of the round
+		if rows, err = r.Rows(ctx, b.p.Data.Test[:len(b.labels)*b.p.Data.Clients.Dx]); err != nil {
+			return metric.Scores{}, nil, err
+		}
+	}
+	s, err := b.judge(ctx, r, rows)
 	return s, r.Judgement, err
 }
 

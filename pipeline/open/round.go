@@ -1,0 +1,71 @@
+package open
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/models"
+	"fmp/onnx"
+)
+
+// least is the smallest prior variance of a coordinate, in units of the variance within classes.
+const least = 1e-6
+
+// Round is the conjugate predictor (models.NewConjugate) that the open form is once uploads are in: its coordinates are those in
+// which W is I and the prior diagonal, its metric, prior and temperature what the uploads say. Class means of
+// softened features are what it reads.
+func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
+	q, err := p.Posterior(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	of := p.Scalars.ForIntervals(p.Interval)
+	plain := p.posterior(&of, q.g, s)
+	dx, k := len(p.Centre), p.K()
+	turn := mat.DenseCopyOf(q.g.inv.T()) // u = (phi - mt) E^-T
+	var origin mat.Dense
+	origin.Mul(mat.NewDense(1, k, q.Centre), turn)
+	if p.Projection != nil {
+		turn = new(mat.Dense)
+		turn.Mul(p.Projection, q.g.inv.T())
+	}
+	inner := mat.NewSymDense(k, nil)
+	for i := range k {
+		for j := i; j < k; j++ {
+			inner.SetSym(i, j, (q.g.inner.At(i, j)+q.g.inner.At(j, i))/2)
+		}
+	}
+	chol, ok := factor(inner) // A = LL'
+	if !ok {
+		return nil, nil, fmt.Errorf("the metric of the round is singular; check the uploads for numbers out of range")
+	}
+	var root mat.TriDense
+	chol.LTo(&root)
+	log := make([]float64, k)
+	for j, v := range q.g.lambda {
+		log[j] = math.Log(math.Max(plain.B*v, least))
+	}
+	values := map[string]*onnx.Tensor{
+		models.ConjCentre: onnx.NewTensor(narrow(p.Centre), dx), models.ConjRadius: onnx.Scalar(float32(p.Radius)),
+		models.ConjMap: onnx.NewTensor(narrow(turn.RawMatrix().Data), dx, k), models.ConjOrigin: onnx.NewTensor(narrow(origin.RawMatrix().Data), k),
+		models.ConjMetric: onnx.NewTensor(narrow(mat.DenseCopyOf(&root).RawMatrix().Data), k, k), models.ConjLogLambda: onnx.NewTensor(narrow(log), k),
+		models.ConjWidening: onnx.Scalar(float32(p.Widening)),
+	}
+	for set, t := range map[string]*Scalars{models.ConjSample: &p.Scalars, models.ConjMean: &p.Scalars, models.ConjInterval: &of} {
+		r := q
+		if set == models.ConjInterval {
+			r = plain
+		}
+		for name, v := range map[string]float64{
+			models.ConjLogRho: math.Log(r.Rho), models.ConjLogTau: t[LogTau], models.ConjLogB: math.Log(r.B / plain.B), models.ConjLogitGamma: -30,
+			models.ConjO1: t[O1], models.ConjO2: t[O2] / float64(k),
+		} {
+			values[set+name] = onnx.Scalar(float32(v))
+		}
+	}
+	classes, _ := s.Mean.Dims()
+	m, err := models.NewConjugate(models.ConjugateConfig{Dx: dx, C: classes, K: k}, values)
+	return m, q, err
+}
