@@ -50,6 +50,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		newPoolCommand(),
 		newPredictCommand(),
 		newEvaluateCommand(),
+		newAuditCommand(),
 		newKeysCommand(),
 		newServeCommand(),
 		newWorkerCommand(),

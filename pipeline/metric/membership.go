@@ -2,6 +2,8 @@ package metric
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/mat"
 
@@ -54,9 +56,15 @@ func (a *Attacker) white(rest *mat.Dense) (*mat.Dense, error) {
 //
 // whose likelihood ratio falls with |n m - x|^2 in the metric of W. The area is about Phi(sqrt(k / 2n)).
 func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, err error) {
+	auc, _, members, err = a.Rates(rows, labels)
+	return auc, members, err
+}
+
+// Rates are [Attacker.AUC], and the rate of members found where one in a hundred of the others is taken for one.
+func (a *Attacker) Rates(rows []float32, labels []int) (auc, tpr float64, members int, err error) {
 	k := len(a.known.Centre)
 	if len(rows) != len(labels)*k {
-		return 0, 0, fmt.Errorf("membership: %d numbers for %d rows of %d", len(rows), len(labels), k)
+		return 0, 0, 0, fmt.Errorf("membership: %d numbers for %d rows of %d", len(rows), len(labels), k)
 	}
 	own := moment.Rows(rows, k)
 	for i, y := range labels {
@@ -67,7 +75,7 @@ func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, 
 	}
 	in, err := a.white(own)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	for c, n := range a.known.Count {
 		if n == 0 {
@@ -93,15 +101,34 @@ func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, 
 			}
 			return out
 		}
-		area, err := AUROC(scores(in, labels), scores(a.others, a.labels))
+		mine, theirs := scores(in, labels), scores(a.others, a.labels)
+		area, err := AUROC(mine, theirs)
 		if err != nil {
-			return 0, 0, fmt.Errorf("membership: %w", err)
+			return 0, 0, 0, fmt.Errorf("membership: %w", err)
 		}
 		auc += float64(held) * area
+		tpr += float64(held) * TruePositives(mine, theirs, 0.01)
 		members += held
 	}
 	if members > 0 {
 		auc /= float64(members)
+		tpr /= float64(members)
 	}
-	return auc, members, nil
+	return auc, tpr, members, nil
+}
+
+// TruePositives is the share of positives above the threshold that at most the given share of negatives is above.
+func TruePositives(positives, negatives []float64, rate float64) float64 {
+	if len(positives) == 0 || len(negatives) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(negatives))
+	threshold := sorted[len(sorted)-1-int(rate*float64(len(sorted)))]
+	above := 0
+	for _, v := range positives {
+		if v > threshold {
+			above++
+		}
+	}
+	return float64(above) / float64(len(positives))
 }

@@ -1,0 +1,29 @@
+package assets_test
+
+import (
+	"testing"
+
+	"fmp/assets"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/serde"
+)
+
+// TestPrivateCoordinates: a shipped private predictor has the coordinates of the conjugate predictor beside it.
+func TestPrivateCoordinates(t *testing.T) {
+	for _, set := range assets.Datasets() {
+		var m [2]*onnx.Model
+		for i, kind := range []string{models.KindPrivate, models.KindConjugate} {
+			data, err := assets.Model(set, kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m[i], err = serde.Unmarshal(data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := models.SameCoordinates(m[0], m[1]); err != nil {
+			t.Errorf("%s: %v; assets/train.sh %s private", set, err, set)
+		}
+	}
+}

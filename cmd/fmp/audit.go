@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/pipeline/audit"
+	"fmp/pipeline/experiment"
+)
+
+// audited is what fmp audit prints of one partition of a run.
+type audited struct {
+	Dataset   string         `json:"dataset"`
+	Partition string         `json:"partition"`
+	Clients   int            `json:"clients"`
+	Rounds    int            `json:"rounds"`
+	Plain     *audit.Plain   `json:"plain,omitempty"`
+	Private   *audit.Private `json:"private,omitempty"`
+}
+
+func newAuditCommand() *cobra.Command {
+	var rounds int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "audit RUN",
+		Short: "Attack what the clients of a run send: membership inference, and the epsilon that it proves",
+		Long: `Draw rounds as those of a run directory, and attack them. Class means without noise are attacked as somebody does who knows the
+classes and asks of an image whether it was behind an upload; beside stands the theory for N images behind a mean of k
+coordinates, two normal distributions d' = sqrt(k/N) apart. Of a private run the release is attacked by somebody who knows
+everything but, of each of twice as many images (or clients) as the round has, a coin that decided whether it is in; beside
+stands the best that anybody can do against the noise, d' = 1/sigma, and the lower bound on epsilon that the right guesses prove
+(Steinke, Nasr and Jagielski 2023): it must not be above the epsilon that the run states.`,
+		Example: `  fmp audit runs/cifar10-1a2b3c4d
+  fmp audit docs/results/privacy/runs/RUN --rounds 50 --json`,
+		Args: exactArgs("RUN"),
+	}
+	cfg := experiment.Default()
+	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
+	cmd.Flags().IntVar(&rounds, "rounds", 20, "rounds that are drawn and attacked, 1 to 10000")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		if rounds < 1 || rounds > 10_000 {
+			return usageErrorf("--rounds is %d; allowed are 1 to 10000", rounds)
+		}
+		c, err := experiment.ReadConfig(args[0])
+		if err != nil {
+			return usageError(err)
+		}
+		c.Engine, c.Scores.Other, c.Scores.Corruptions = cfg.Engine, nil, false
+		eng, err := openEngine(cmd.Context(), c.Engine, 1, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer eng.Close()
+		p, err := experiment.Prepare(cmd.Context(), c, eng, nil, nil)
+		if err != nil {
+			return usageError(err)
+		}
+		defer p.Close()
+		var out []audited
+		for _, part := range c.Partitions() {
+			a := audited{Dataset: p.Config.Dataset.Label(), Partition: part.Name(), Clients: p.Config.Federation.Clients, Rounds: rounds}
+			o := audit.Options{Rounds: rounds, Seed: c.Seed}
+			if p.Tools.Conjugate != nil {
+				if a.Plain, err = audit.RunPlain(cmd.Context(), p, part.Alpha, o); err != nil {
+					return err
+				}
+			}
+			if c.Privacy.Epsilon > 0 {
+				if a.Private, err = audit.RunPrivate(cmd.Context(), p, part.Alpha, o); err != nil {
+					return err
+				}
+			}
+			if a.Plain == nil && a.Private == nil {
+				return usageErrorf("%s: the run has neither class means in coordinates of a conjugate predictor nor a private round", args[0])
+			}
+			out = append(out, a)
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), out)
+		}
+		var b strings.Builder
+		for _, a := range out {
+			fmt.Fprintf(&b, "%s, %s, %d clients, %d rounds\n%-34s %6s %10s   %s\n", a.Dataset, a.Partition, a.Clients, a.Rounds, "", "AUC", "TPR at 1%", "in theory")
+			line := func(name string, k audit.Attack) {
+				fmt.Fprintf(&b, "%-34s %6.3f %10.3f   %.3f, %.3f (d' = %.2f)\n", name, k.AUC, k.TPR, k.TheoryAUC, k.TheoryTPR, k.TheoryD)
+			}
+			if a.Plain != nil {
+				line(fmt.Sprintf("class means, %.3g images each", a.Plain.Behind), a.Plain.Attack)
+			}
+			if v := a.Private; v != nil {
+				line(fmt.Sprintf("private, epsilon %g, %s", v.Budget.Epsilon, v.Budget.Unit), v.Attack)
+				fmt.Fprintf(&b, "%d of %d guesses on %d canaries are right: epsilon is at least %.3f (confidence %g); stated is %g\n", v.Right, v.Guesses, v.Canaries, v.Epsilon, v.Confidence, v.Budget.Epsilon)
+			}
+		}
+		_, err = fmt.Fprint(cmd.OutOrStdout(), b.String())
+		return err
+	}
+	return cmd
+}

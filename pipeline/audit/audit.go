@@ -1,0 +1,297 @@
+// Package audit attacks what clients send: membership inference on class means without noise, and on the release of a private round, with the
+// epsilon that the attack proves.
+package audit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"fmp/models/rng"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/privacy"
+	"fmp/pipeline/task"
+)
+
+// Options say how much is attacked.
+type Options struct {
+	// Rounds are attacked, 1 to 10,000, each with clients of its own.
+	Rounds int
+	Seed   uint64
+}
+
+// Attack is what membership inference found, and what theory says of it.
+type Attack struct {
+	// AUC is the area under the ROC curve, TPR the rate of members found where one in a hundred of the others is taken for one.
+	AUC float64 `json:"auc"`
+	TPR float64 `json:"tpr_at_1"`
+	// TheoryAUC and TheoryTPR are those of two normal distributions of variance 1 whose means are TheoryD apart.
+	TheoryD   float64 `json:"theory_d"`
+	TheoryAUC float64 `json:"theory_auc"`
+	TheoryTPR float64 `json:"theory_tpr_at_1"`
+}
+
+func (a *Attack) theory(d float64) {
+	n := distuv.UnitNormal
+	a.TheoryD, a.TheoryAUC, a.TheoryTPR = d, n.CDF(d/math.Sqrt2), n.CDF(d-n.Quantile(0.99))
+}
+
+// Plain is the attack on class means without noise.
+type Plain struct {
+	Attack
+	// Points is the images of a client, and Behind how many of one class are behind a mean, on average over images.
+	Points int     `json:"points"`
+	Behind float64 `json:"behind"`
+}
+
+// Private is the attack on the release of a private round. The attacker knows every canary, and of each only the coin is not known
+// that decided whether it is in; it guesses the coins of the tenth of them that it is surest of.
+type Private struct {
+	Attack
+	Budget   privacy.Budget `json:"budget"`
+	Canaries int            `json:"canaries"`
+	Guesses  int            `json:"guesses"`
+	Right    int            `json:"right"`
+	// Epsilon is the lower bound that this proves, at Confidence.
+	Epsilon    float64 `json:"epsilon_lower"`
+	Confidence float64 `json:"confidence"`
+}
+
+// confidence of lower bounds.
+const confidence = 0.95
+
+// RunPlain attacks rounds without noise as somebody does who knows the classes from test images (metric.Attacker), each client's upload in turn; theory is
+// d' = sqrt(k/N) for N points behind a mean of k coordinates.
+func RunPlain(ctx context.Context, p *experiment.Prepared, alpha float64, o Options) (*Plain, error) {
+	k := p.Tools.Conjugate
+	if k == nil {
+		return nil, fmt.Errorf("audit: no conjugate predictor, whose class means are to be attacked; set conjugate.model")
+	}
+	test, err := k.Of(ctx, p.Data.Test)
+	if err != nil {
+		return nil, err
+	}
+	bank, c := p.Data.Clients, p.Config.Federation
+	width := len(test) / len(p.Data.TestLabels)
+	attacker, err := metric.NewAttacker(test, width, p.Data.TestLabels, bank.C)
+	if err != nil {
+		return nil, err
+	}
+	if attacker == nil {
+		return nil, fmt.Errorf("audit: %d test images are too few to know classes by; raise dataset.test", len(p.Data.TestLabels))
+	}
+	all, err := k.Of(ctx, bank.Features)
+	if err != nil {
+		return nil, err
+	}
+	out := &Plain{Points: c.Points}
+	var members, d float64
+	for round := range o.Rounds {
+		clients, err := bank.Partition(rng.New(o.Seed, "audit", "clients", round), c.Clients, c.Points, alpha)
+		if err != nil {
+			return nil, err
+		}
+		for _, rows := range clients {
+			var w []float32
+			labels, count := make([]int, len(rows)), make([]float64, bank.C)
+			for i, r := range rows {
+				w, labels[i] = append(w, all[r*width:(r+1)*width]...), bank.Labels[r]
+				count[labels[i]]++
+			}
+			auc, tpr, of, err := attacker.Rates(w, labels)
+			if err != nil {
+				return nil, err
+			}
+			out.AUC, out.TPR, members = out.AUC+float64(of)*auc, out.TPR+float64(of)*tpr, members+float64(of)
+			for _, y := range labels {
+				out.Behind += count[y] / float64(c.Clients*c.Points*o.Rounds)
+				d += math.Sqrt(float64(width)/count[y]) / float64(c.Clients*c.Points*o.Rounds)
+			}
+		}
+	}
+	if members == 0 {
+		return nil, fmt.Errorf("audit: the test images have no class of the clients'")
+	}
+	out.AUC, out.TPR = out.AUC/members, out.TPR/members
+	out.theory(d)
+	return out, nil
+}
+
+// RunPrivate audits the release of private rounds. Units of twice the clients (or twice each client's images) are canaries, in by coins. With u the
+// canary's part of the release, S the release and C the covariance of S - E S over coins and noise, the score is u' C^-1 (S - E S), the
+// likelihood ratio's. Theory is the best that any attacker can do against noise of sigma: d' = 1/sigma.
+func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Options) (*Private, error) {
+	c := p.Config
+	v := p.Tools.Private
+	if v == nil || c.Privacy.Epsilon == 0 {
+		return nil, fmt.Errorf("audit: the run is not private; set privacy.epsilon")
+	}
+	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: c.Privacy.Unit, Relation: c.Privacy.Relation, Noise: c.Privacy.Noise, Points: c.Federation.Points}
+	bank := p.Data.Clients
+	w, err := v.Rows(ctx, bank.Features)
+	if err != nil {
+		return nil, err
+	}
+	out := &Private{Budget: b, Confidence: confidence}
+	account := b.Spend(bank.C, c.Federation.Clients)
+	var in, not []float64
+	for round := range o.Rounds {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		r := rng.New(o.Seed, "audit", "canaries", round)
+		units, groups, err := canaries(p, bank, w, b, alpha, round, o.Seed)
+		if err != nil {
+			return nil, err
+		}
+		type guess struct {
+			score float64
+			in    bool
+		}
+		var guesses []guess
+		for _, group := range groups { // canaries whose parts are in one release
+			total := privacy.NewRelease(bank.C, v.K())
+			coins := make([]bool, len(group))
+			for i, u := range group {
+				if coins[i] = r.IntN(2) == 1; coins[i] {
+					if err := total.Add(units[u]); err != nil {
+						return nil, err
+					}
+				}
+			}
+			releases := account.Releases
+			if b.Noise == privacy.Local {
+				releases = 1 // the attacker sees every client's
+			}
+			for range releases {
+				if err := total.AddNoise(account.Deviation, rng.Bytes(r)); err != nil {
+					return nil, err
+				}
+			}
+			scores, err := score(units, group, total, float64(releases)*float64(account.Deviation)*float64(account.Deviation))
+			if err != nil {
+				return nil, err
+			}
+			for i, s := range scores {
+				guesses = append(guesses, guess{s, coins[i]})
+				if coins[i] {
+					in = append(in, s)
+				} else {
+					not = append(not, s)
+				}
+			}
+		}
+		slices.SortStableFunc(guesses, func(a, b guess) int { return -cmp.Compare(math.Abs(a.score), math.Abs(b.score)) })
+		out.Canaries += len(guesses)
+		for _, g := range guesses[:max(1, len(guesses)/10)] {
+			out.Guesses++
+			if (g.score > 0) == g.in {
+				out.Right++
+			}
+		}
+	}
+	if out.AUC, err = metric.AUROC(in, not); err != nil {
+		return nil, err
+	}
+	out.TPR = metric.TruePositives(in, not, 0.01)
+	out.theory(1 / account.Sigma)
+	out.Epsilon = LowerBound(out.Canaries, out.Guesses, out.Right, b.Delta, confidence)
+	return out, nil
+}
+
+// canaries are the parts of twice as many units as a round has, and which of them are in one release: all, or, where clients add their own
+// noise, those of each client.
+func canaries(p *experiment.Prepared, bank *task.Bank, w []float32, b privacy.Budget, alpha float64, round int, seed uint64) (units []*privacy.Release, groups [][]int, err error) {
+	c, k := p.Config.Federation, p.Tools.Private.K()
+	clients, points := c.Clients, 2*c.Points
+	if b.Unit == privacy.Client {
+		clients, points = 2*c.Clients, c.Points
+	}
+	if need, have := clients*points, bank.Len(); need > have {
+		return nil, nil, fmt.Errorf("audit: canaries are twice a round's images, %d, and the clients' part has %d; lower federation.clients or federation.points", need, have)
+	}
+	rows, err := bank.Partition(rng.New(seed, "audit", "clients", round), clients, points, alpha)
+	if err != nil {
+		return nil, nil, err
+	}
+	sum := func(rows ...int) (*privacy.Release, error) {
+		var x []float32
+		var labels []int
+		for _, r := range rows {
+			x, labels = append(x, w[r*k:(r+1)*k]...), append(labels, bank.Labels[r])
+		}
+		return privacy.Sum(x, labels, bank.C, k, p.Tools.Private.Clip())
+	}
+	var all []int
+	for _, of := range rows {
+		first := len(units)
+		if b.Unit == privacy.Client {
+			u, err := sum(of...)
+			if err != nil {
+				return nil, nil, err
+			}
+			u.Clip(b.ClientNorm(bank.C))
+			units = append(units, u)
+		} else {
+			for _, r := range of {
+				u, err := sum(r)
+				if err != nil {
+					return nil, nil, err
+				}
+				units = append(units, u)
+			}
+		}
+		var own []int
+		for i := first; i < len(units); i++ {
+			own, all = append(own, i), append(all, i)
+		}
+		if b.Noise == privacy.Local {
+			groups = append(groups, own)
+		}
+	}
+	if b.Noise != privacy.Local {
+		groups = [][]int{all}
+	}
+	return units, groups, nil
+}
+
+// score is u' C^-1 (S - E S) of each canary of a group, above 0 where it is likelier in.
+func score(units []*privacy.Release, group []int, total *privacy.Release, variance float64) ([]float64, error) {
+	n := len(total.Values)
+	rest := mat.NewVecDense(n, nil)
+	for i, v := range total.Values {
+		rest.SetVec(i, float64(v))
+	}
+	cov := mat.NewSymDense(n, nil)
+	for i := range n {
+		cov.SetSym(i, i, variance)
+	}
+	parts := make([]*mat.VecDense, len(group))
+	for i, u := range group {
+		parts[i] = mat.NewVecDense(n, nil)
+		for j, v := range units[u].Values {
+			parts[i].SetVec(j, float64(v))
+		}
+		rest.AddScaledVec(rest, -0.5, parts[i])
+		cov.SymRankOne(cov, 0.25, parts[i])
+	}
+	var chol mat.Cholesky
+	if !chol.Factorize(cov) {
+		return nil, fmt.Errorf("audit: the covariance of the release is singular")
+	}
+	var solved mat.VecDense
+	if err := chol.SolveVecTo(&solved, rest); err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	out := make([]float64, len(group))
+	for i, u := range parts {
+		out[i] = mat.Dot(u, &solved)
+	}
+	return out, nil
+}

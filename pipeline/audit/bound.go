@@ -1,0 +1,52 @@
+package audit
+
+import (
+	"math"
+)
+
+// LowerBound is the epsilon that an audit proves, at the given confidence: each of canaries units was in the data or not by a fair coin of its own, the
+// auditor guessed some of the coins and was right about so many. It is the largest epsilon for which that many right guesses have
+// a probability below 1 - confidence if the mechanism were (epsilon, delta)-differentially private (Steinke, Nasr and Jagielski 2023, Privacy
+// auditing with one (1) training run, theorem 5.2), or 0.
+func LowerBound(canaries, guesses, right int, delta, confidence float64) float64 {
+	low, high := 0.0, 50.0
+	if chance(canaries, guesses, right, 0, delta) > 1-confidence {
+		return 0
+	}
+	for range 60 {
+		mid := (low + high) / 2
+		if chance(canaries, guesses, right, mid, delta) <= 1-confidence {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// chance bounds the probability of that many right guesses: the binomial tail at e^epsilon/(1 + e^epsilon), and what delta adds,
+// 2 m delta max_i P(v - i <= W < v)/i.
+func chance(canaries, guesses, right int, epsilon, delta float64) float64 {
+	q := 1 / (1 + math.Exp(-epsilon))
+	mass := func(k int) float64 {
+		if k < 0 || k > guesses {
+			return 0
+		}
+		n, x := float64(guesses), float64(k)
+		return math.Exp(lgamma(n+1) - lgamma(x+1) - lgamma(n-x+1) + x*math.Log(q) + (n-x)*math.Log1p(-q))
+	}
+	var tail, below, most float64
+	for k := right; k <= guesses; k++ {
+		tail += mass(k)
+	}
+	for i := 1; i <= right; i++ {
+		below += mass(right - i)
+		most = max(most, below/float64(i))
+	}
+	return min(tail+2*float64(canaries)*delta*most, 1)
+}
+
+func lgamma(x float64) float64 {
+	v, _ := math.Lgamma(x)
+	return v
+}
