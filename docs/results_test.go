@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/docs/kept"
 	"fmp/onnx/atomicfile"
 	"fmp/pipeline/experiment"
 	"fmp/pipeline/report"
@@ -27,18 +28,19 @@ var (
 	consensus     = []string{"CANN", "CBNN", "CFMP"}
 )
 
-// kept is a run in docs/results.
-type kept struct {
+// keptRun is a run in docs/results.
+type keptRun struct {
 	dir         string
 	config      experiment.Config
 	manifest    *experiment.Manifest
+	tuned       *experiment.Tuned
 	tables      []report.Table
 	differences []report.Difference // FMP less the others
 }
 
-func readKept(t *testing.T, parts ...string) *kept {
+func readKept(t *testing.T, parts ...string) *keptRun {
 	t.Helper()
-	k := kept{dir: filepath.Join(append([]string{"results"}, parts...)...)}
+	k := keptRun{dir: filepath.Join(append([]string{"results"}, parts...)...)}
 	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("the run %s is not kept; the page of results says how it is made", k.dir)
 	}
@@ -47,6 +49,9 @@ func readKept(t *testing.T, parts ...string) *kept {
 		t.Fatal(err)
 	}
 	if k.manifest, err = experiment.ReadManifest(k.dir); err != nil {
+		t.Fatal(err)
+	}
+	if k.tuned, err = experiment.ReadTuned(k.dir); err != nil {
 		t.Fatal(err)
 	}
 	rs, err := experiment.ReadResults(k.dir)
@@ -63,7 +68,7 @@ func readKept(t *testing.T, parts ...string) *kept {
 }
 
 // table is the one of a partition's alpha (0: homogeneous) and protocol.
-func (k *kept) table(t *testing.T, alpha float64, protocol string) *report.Table {
+func (k *keptRun) table(t *testing.T, alpha float64, protocol string) *report.Table {
 	t.Helper()
 	for i := range k.tables {
 		if k.tables[i].Alpha == alpha && k.tables[i].Protocol == protocol {
@@ -86,7 +91,7 @@ func rowOf(t *testing.T, tab *report.Table, method string) *report.Row {
 }
 
 // less is FMP's figures less another method's.
-func (k *kept) less(t *testing.T, tab *report.Table, method string) report.Difference {
+func (k *keptRun) less(t *testing.T, tab *report.Table, method string) report.Difference {
 	t.Helper()
 	for _, d := range k.differences {
 		if d.Partition == tab.Partition && d.Protocol == tab.Protocol && d.Second == method {
@@ -109,10 +114,10 @@ func verdict(met bool, format string, values ...any) string {
 // TestResultsPage: the tables of results are those of the kept runs, each of which was of
 // ten repeats at least and names no place of a machine. With -update the tables are written (make docs).
 func TestResultsPage(t *testing.T) {
-	table1, figure2 := map[string]*kept{}, map[string]*kept{}
+	table1, figure2 := map[string]*keptRun{}, map[string]*keptRun{}
 	for _, d := range letterSets {
 		table1[d], figure2[d] = readKept(t, "table1", d), readKept(t, "figure2", d)
-		for _, k := range []*kept{table1[d], figure2[d]} {
+		for _, k := range []*keptRun{table1[d], figure2[d]} {
 			if k.config.Dataset.Name != d || k.config.Tasks.Labels != "permuted" || k.config.Seeds < 10 {
 				t.Errorf("%s is of %s, labels %s, %d repeats", k.dir, k.config.Dataset.Name, k.config.Tasks.Labels, k.config.Seeds)
 			}
@@ -128,6 +133,7 @@ func TestResultsPage(t *testing.T) {
 	write(t, "results/README.md", "figure2", figure2Text(t, figure2))
 	write(t, "results/README.md", "aims", aimsText(t, table1, figure2))
 	write(t, "results/README.md", "ablation", ablationText(t))
+	write(t, "results/README.md", "conjugate", conjugateText(t))
 	write(t, "results/README.md", "results-table", frontText(t, table1))
 }
 
@@ -151,7 +157,7 @@ func write(t *testing.T, path, name, text string) {
 	}
 }
 
-func table1Text(t *testing.T, runs map[string]*kept) string {
+func table1Text(t *testing.T, runs map[string]*keptRun) string {
 	var b bytes.Buffer
 	for _, d := range letterSets {
 		if err := report.Markdown(&b, runs[d].tables); err != nil {
@@ -163,7 +169,7 @@ func table1Text(t *testing.T, runs map[string]*kept) string {
 }
 
 // differencesText is FMP less each other method.
-func differencesText(t *testing.T, runs map[string]*kept) string {
+func differencesText(t *testing.T, runs map[string]*keptRun) string {
 	var b strings.Builder
 	for _, protocol := range []string{"shared", "tuned"} {
 		fmt.Fprintf(&b, "FMP less the other, %s settings:\n\n| other |", protocol)
@@ -184,9 +190,9 @@ func differencesText(t *testing.T, runs map[string]*kept) string {
 	return b.String()
 }
 
-func alphas(k *kept) []float64 { return k.config.Federation.Alpha }
+func alphas(k *keptRun) []float64 { return k.config.Federation.Alpha }
 
-func figure2Text(t *testing.T, runs map[string]*kept) string {
+func figure2Text(t *testing.T, runs map[string]*keptRun) string {
 	var b strings.Builder
 	for i, d := range letterSets {
 		for _, protocol := range []string{"shared", "tuned"} {
@@ -210,7 +216,7 @@ func figure2Text(t *testing.T, runs map[string]*kept) string {
 }
 
 // aimsText holds the figures against what the project set out to reach.
-func aimsText(t *testing.T, table1, figure2 map[string]*kept) string {
+func aimsText(t *testing.T, table1, figure2 map[string]*keptRun) string {
 	var b strings.Builder
 	b.WriteString("| aim | settings |")
 	for _, title := range letterTitles {
@@ -218,16 +224,16 @@ func aimsText(t *testing.T, table1, figure2 map[string]*kept) string {
 	}
 	b.WriteString("\n| --- | --- |" + strings.Repeat(" --- |", len(letterSets)) + "\n")
 	protocols := []string{"shared", "tuned"}
-	line := func(aim, protocol string, runs map[string]*kept, cell func(k *kept) string) {
+	line := func(aim, protocol string, runs map[string]*keptRun, cell func(k *keptRun) string) {
 		fmt.Fprintf(&b, "| %s | %s |", aim, protocol)
 		for _, d := range letterSets {
 			fmt.Fprintf(&b, " %s |", cell(runs[d]))
 		}
 		b.WriteString("\n")
 	}
-	each := func(aim string, runs map[string]*kept, alpha func(k *kept) []float64, cell func(k *kept, tabs []*report.Table) string) {
+	each := func(aim string, runs map[string]*keptRun, alpha func(k *keptRun) []float64, cell func(k *keptRun, tabs []*report.Table) string) {
 		for _, p := range protocols {
-			line(aim, p, runs, func(k *kept) string {
+			line(aim, p, runs, func(k *keptRun) string {
 				var tabs []*report.Table
 				for _, a := range alpha(k) {
 					tabs = append(tabs, k.table(t, a, p))
@@ -236,26 +242,26 @@ func aimsText(t *testing.T, table1, figure2 map[string]*kept) string {
 			})
 		}
 	}
-	even := func(*kept) []float64 { return []float64{0} }
-	skewed := func(*kept) []float64 { return []float64{0.1} }
+	even := func(*keptRun) []float64 { return []float64{0} }
+	skewed := func(*keptRun) []float64 { return []float64{0.1} }
 
-	each("FMP's ACC at least the printed", table1, even, func(k *kept, tabs []*report.Table) string {
+	each("FMP's ACC at least the printed", table1, even, func(k *keptRun, tabs []*report.Table) string {
 		r := rowOf(t, tabs[0], "FMP")
 		return verdict(r.ACC.Mean >= r.Printed.ACC, "%.4f (printed %.4f)", r.ACC.Mean, r.Printed.ACC)
 	})
-	each("FMP's ECE at most the printed", table1, even, func(k *kept, tabs []*report.Table) string {
+	each("FMP's ECE at most the printed", table1, even, func(k *keptRun, tabs []*report.Table) string {
 		r := rowOf(t, tabs[0], "FMP")
 		return verdict(r.ECE.Mean <= r.Printed.ECE, "%.4f (printed %.4f)", r.ECE.Mean, r.Printed.ECE)
 	})
-	line("LANN's ACC within 0.03 of the printed, which fixes the points per client", "shared", table1, func(k *kept) string {
+	line("LANN's ACC within 0.03 of the printed, which fixes the points per client", "shared", table1, func(k *keptRun) string {
 		r := rowOf(t, k.table(t, 0, "shared"), "LANN")
 		return verdict(math.Abs(r.ACC.Mean-r.Printed.ACC) <= 0.03, "%.4f (printed %.4f)", r.ACC.Mean, r.Printed.ACC)
 	})
-	each("ACC of MP less FMP at most 0.010", table1, even, func(k *kept, tabs []*report.Table) string {
+	each("ACC of MP less FMP at most 0.010", table1, even, func(k *keptRun, tabs []*report.Table) string {
 		d := k.less(t, tabs[0], "MP")
 		return verdict(-d.ACC.Mean <= 0.010, "%+.4f ± %.4f", -d.ACC.Mean, d.ACC.Half)
 	})
-	each("FMP's ECE at most half of CANN's, CBNN's, CFMP's", table1, even, func(k *kept, tabs []*report.Table) string {
+	each("FMP's ECE at most half of CANN's, CBNN's, CFMP's", table1, even, func(k *keptRun, tabs []*report.Table) string {
 		own, worst, name := rowOf(t, tabs[0], "FMP").ECE.Mean, 0.0, ""
 		for _, m := range consensus {
 			if q := own / rowOf(t, tabs[0], m).ECE.Mean; q > worst {
@@ -264,11 +270,11 @@ func aimsText(t *testing.T, table1, figure2 map[string]*kept) string {
 		}
 		return verdict(worst <= 0.5, "%.2f of %s's", worst, name)
 	})
-	each("FMP's NLL below FedCGS's, ACC at most 0.01 below", table1, even, func(k *kept, tabs []*report.Table) string {
+	each("FMP's NLL below FedCGS's, ACC at most 0.01 below", table1, even, func(k *keptRun, tabs []*report.Table) string {
 		d := k.less(t, tabs[0], "FedCGS")
 		return verdict(d.NLL.Mean < 0 && d.ACC.Mean >= -0.01, "NLL %+.3f, ACC %+.4f", d.NLL.Mean, d.ACC.Mean)
 	})
-	each("FMP's ECE the lowest of the one-shot methods, or the difference's interval holds 0", table1, even, func(k *kept, tabs []*report.Table) string {
+	each("FMP's ECE the lowest of the one-shot methods, or the difference's interval holds 0", table1, even, func(k *keptRun, tabs []*report.Table) string {
 		worst, name := math.Inf(-1), ""
 		met := true
 		for _, m := range append([]string{"FedCGS"}, consensus...) {
@@ -280,7 +286,7 @@ func aimsText(t *testing.T, table1, figure2 map[string]*kept) string {
 		}
 		return verdict(met, "%s", name)
 	})
-	each("FMP's NLL the best of the one-shot methods", table1, even, func(k *kept, tabs []*report.Table) string {
+	each("FMP's NLL the best of the one-shot methods", table1, even, func(k *keptRun, tabs []*report.Table) string {
 		worst, name := math.Inf(-1), ""
 		for _, m := range append([]string{"FedCGS"}, consensus...) {
 			d := k.less(t, tabs[0], m)
@@ -290,15 +296,15 @@ func aimsText(t *testing.T, table1, figure2 map[string]*kept) string {
 		}
 		return verdict(worst <= 0, "%s", name)
 	})
-	each("Dirichlet 0.1: FMP's ACC above CANN's by 0.10", figure2, skewed, func(k *kept, tabs []*report.Table) string {
+	each("Dirichlet 0.1: FMP's ACC above CANN's by 0.10", figure2, skewed, func(k *keptRun, tabs []*report.Table) string {
 		d := k.less(t, tabs[0], "CANN")
 		return verdict(d.ACC.Mean >= 0.10, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
 	})
-	each("Dirichlet 0.1: FMP's ACC at most 0.01 below MP's", figure2, skewed, func(k *kept, tabs []*report.Table) string {
+	each("Dirichlet 0.1: FMP's ACC at most 0.01 below MP's", figure2, skewed, func(k *keptRun, tabs []*report.Table) string {
 		d := k.less(t, tabs[0], "MP")
 		return verdict(d.ACC.Mean >= -0.01, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
 	})
-	each("Dirichlet, every α: FMP's ACC the best of the letter's one-shot methods", figure2, alphas, func(k *kept, tabs []*report.Table) string {
+	each("Dirichlet, every α: FMP's ACC the best of the letter's one-shot methods", figure2, alphas, func(k *keptRun, tabs []*report.Table) string {
 		least, name := math.Inf(1), ""
 		for _, tab := range tabs {
 			for _, m := range consensus {
@@ -309,7 +315,7 @@ func aimsText(t *testing.T, table1, figure2 map[string]*kept) string {
 		}
 		return verdict(least >= 0, "%s", name)
 	})
-	each("Dirichlet, every α: FMP's ECE the lowest of them", figure2, alphas, func(k *kept, tabs []*report.Table) string {
+	each("Dirichlet, every α: FMP's ECE the lowest of them", figure2, alphas, func(k *keptRun, tabs []*report.Table) string {
 		most, name := math.Inf(-1), ""
 		for _, tab := range tabs {
 			for _, m := range consensus {
@@ -320,14 +326,14 @@ func aimsText(t *testing.T, table1, figure2 map[string]*kept) string {
 		}
 		return verdict(most <= 0, "%s", name)
 	})
-	line("prior only within 0.05 of chance, throughout", "both", table1, func(k *kept) string {
+	line("prior only within 0.05 of chance, throughout", "both", table1, func(k *keptRun) string {
 		far := 0.0
 		for _, tab := range slices.Concat(k.tables, figure2[k.config.Dataset.Name].tables) {
 			far = max(far, math.Abs(rowOf(t, &tab, "PRIOR").ACC.Mean-tab.Chance))
 		}
 		return verdict(far <= 0.05, "%.4f off at most", far)
 	})
-	line("relative gap of MP's and FMP's parameters at most 0.35 on CIFAR-10, validation tasks", "-", table1, func(k *kept) string {
+	line("relative gap of MP's and FMP's parameters at most 0.35 on CIFAR-10, validation tasks", "-", table1, func(k *keptRun) string {
 		gap := lastGap(t, filepath.Join("results", "training", k.config.Dataset.Name+"-embedding.jsonl"))
 		if k.config.Dataset.Name != "cifar10" {
 			return fmt.Sprintf("%.3f", gap)
@@ -363,52 +369,114 @@ func lastGap(t *testing.T, path string) float64 {
 	return gap
 }
 
-// ablations are the kept runs of results/ablation, what each is, and the run that it is compared with.
+// ablations are the kept runs of the letter's predictor in results/ablation, what each is, and the run that it is compared with.
 var ablations = []struct{ dir, what, base string }{
-	{"default", "the shipped models: masses, permuted names, identity path, s = 10, n' = 100, S = 20", ""},
-	{"samples-5", "S = 5", "default"},
+	{"default", "the shipped models: a latent of 16 columns and the joint score, masses, permuted names, identity path, s = 10, n' = 100, S = 20", ""},
+	{"samples-1", "S = 1", "default"},
 	{"samples-80", "S = 80", "default"},
 	{"fresh-25", "n' = 25", "default"},
 	{"fresh-400", "n' = 400", "default"},
 	{"weights-constant", "uploaded points of weight n/s each", "default"},
 	{"untrained-embedding", "class means for uploads (the embedding as it is initialised)", "default"},
 	{"untrained", "and the predictor as it is initialised", "default"},
-	{"steps-1000", "shorter trainings: 1,000 steps each", "default"},
-	{"published", "those, with the published blocks (no identity path)", "steps-1000"},
-	{"labels-fixed", "those, with fixed names of classes", "steps-1000"},
-	{"size-5", "those, with s = 5", "steps-1000"},
-	{"size-20", "those, with s = 20", "steps-1000"},
+	{"both", "300 steps of the predictor, uploads of class means: latent and joint score", ""},
+	{"latent", "those, the latent alone", "both"},
+	{"joint", "those, the joint score alone", "both"},
+	{"neither", "those, neither: the letter's form", "both"},
+	{"published", "those, with the published blocks (no identity path)", "both"},
+	{"labels-fixed", "those, with fixed names of classes", "both"},
 }
 
-// ablationText is one line an ablation, with paired differences.
+// bothPartitions are those of the ablations.
+var bothPartitions = []string{"homogeneous", "dirichlet-0.1"}
+
+// ablationCells are NLL and joint NLL of a method on both partitions, with paired differences to base where there is one.
+func ablationCells(t *testing.T, rs []experiment.Record, method string, nll, joint figure, base []experiment.Record, baseMethod string) string {
+	t.Helper()
+	var b strings.Builder
+	for _, partition := range bothPartitions {
+		for _, f := range []struct{ own, base figure }{{nll, kept.NLL}, {joint, kept.Joint}} {
+			own := kept.Select(rs, partition, method, f.own)
+			v, err := kept.Less(own, nil)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", method, partition, err)
+			}
+			if len(own) < 10 {
+				t.Errorf("%s, %s has %d repeats", method, partition, len(own))
+			}
+			fmt.Fprintf(&b, " %.4f |", v.Mean)
+			if base == nil {
+				b.WriteString(" |")
+				continue
+			}
+			d, err := kept.Less(own, kept.Select(base, partition, baseMethod, f.base))
+			if err != nil {
+				t.Fatalf("%s, %s: %v", method, partition, err)
+			}
+			fmt.Fprintf(&b, " %+.4f ± %.4f |", d.Mean, d.Half)
+		}
+	}
+	return b.String()
+}
+
+type figure = func(*experiment.Record) (float64, bool)
+
+func recordsOf(t *testing.T, parts ...string) []experiment.Record {
+	t.Helper()
+	rs, err := experiment.ReadResults(filepath.Join(append([]string{"results"}, parts...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rs
+}
+
+const ablationColumns = " NLL | less %s | joint NLL | less %[1]s | α = 0.1: NLL | less %[1]s | joint NLL | less %[1]s |"
+
+// ablationText is one line an ablation of the letter's predictor.
 func ablationText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| | what | FMP ACC | ECE | NLL | prior only ACC | less FMP of | ACC | ECE | NLL |\n| --- | --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |\n")
+	fmt.Fprintf(&b, "| | what | base |%s prior only ACC |\n| --- | --- | --- |%s ---: |\n", fmt.Sprintf(ablationColumns, "base"), strings.Repeat(" ---: |", 8))
 	for _, a := range ablations {
-		k := readKept(t, "ablation", a.dir)
-		tab := k.table(t, 0, "shared")
-		r, control := rowOf(t, tab, "FMP"), rowOf(t, tab, "PRIOR")
-		fmt.Fprintf(&b, "| `%s` | %s | %.4f ± %.4f | %.4f ± %.4f | %.3f ± %.3f | %.3f |", a.dir, a.what, r.ACC.Mean, r.ACC.Half, r.ECE.Mean, r.ECE.Half, r.NLL.Mean, r.NLL.Half, control.ACC.Mean)
-		if a.base == "" {
-			b.WriteString(" | | | |\n")
-			continue
-		}
-		ds, err := report.CompareRuns(k.dir, filepath.Join("results", "ablation", a.base), nil)
+		rs := recordsOf(t, "ablation", a.dir)
+		control, err := kept.Less(kept.Select(rs, "homogeneous", "PRIOR", func(r *experiment.Record) (float64, bool) { return r.ACC, true }), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(ds, func(d report.Difference) bool { return d.First == "FMP" })
-		if i < 0 {
-			t.Fatalf("%s and %s have no FMP in common", k.dir, a.base)
+		var base []experiment.Record
+		name := ""
+		if a.base != "" {
+			base, name = recordsOf(t, "ablation", a.base), "`"+a.base+"`"
 		}
-		d := ds[i]
-		fmt.Fprintf(&b, " `%s` | %+.4f ± %.4f | %+.4f ± %.4f | %+.3f ± %.3f |\n", a.base, d.ACC.Mean, d.ACC.Half, d.ECE.Mean, d.ECE.Half, d.NLL.Mean, d.NLL.Half)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |%s %.3f |\n", a.dir, a.what, name, ablationCells(t, rs, "FMP-ISAB", kept.NLL, kept.Joint, base, "FMP-ISAB"), control.Mean)
+	}
+	return b.String()
+}
+
+// conjugateText is what the parts of the conjugate predictor are worth, a table a data set: raw figures of the kept runs in closed
+// scope, and of those of the ablation.
+func conjugateText(t *testing.T) string {
+	var b strings.Builder
+	for i, d := range letterSets {
+		closed := recordsOf(t, "closed", d)
+		fmt.Fprintf(&b, "**%s**\n\n| |%s\n| --- |%s\n", letterTitles[i], fmt.Sprintf(ablationColumns, "FMP"), strings.Repeat(" ---: |", 8))
+		line := func(what string, rs []experiment.Record, method string, nll, joint figure, base []experiment.Record) {
+			fmt.Fprintf(&b, "| %s |%s\n", what, ablationCells(t, rs, method, nll, joint, base, "FMP"))
+		}
+		line("FMP, S = 100", closed, "FMP", kept.NLL, kept.Joint, nil)
+		for _, s := range []int{20, 5, 1} {
+			line(fmt.Sprintf("S = %d", s), closed, "FMP", kept.First(s, false), kept.First(s, true), closed)
+		}
+		line("no latent, the same scalars", recordsOf(t, "ablation", "latent-none-"+d), "FMP", kept.NLL, kept.Joint, closed)
+		line("no latent, scalars of its own (FMP-mean)", closed, "FMP-mean", kept.NLL, kept.Joint, closed)
+		line("coordinates and metric not learned, scalars learned", recordsOf(t, "ablation", "metric-fixed-"+d), "FMP", kept.NLL, kept.Joint, closed)
+		line("drawn by attention (FMP-ISAB)", closed, "FMP-ISAB", kept.NLL, kept.Joint, closed)
+		b.WriteString("\n")
 	}
 	return b.String()
 }
 
 // frontText is Table I beside the letter's.
-func frontText(t *testing.T, runs map[string]*kept) string {
+func frontText(t *testing.T, runs map[string]*keptRun) string {
 	var b strings.Builder
 	b.WriteString("| method |")
 	for _, title := range letterTitles {

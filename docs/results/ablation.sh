@@ -1,62 +1,56 @@
 #!/bin/sh
-# The ablation of the page of results, on CIFAR-10: run from the root of the repository with bin/fmp built. Models
-# go to the folder given (default: ablation-models), runs to docs/results/ablation. Run again, it goes on where it
-# was stopped. The kept runs are of the program at commit 611aaa1, whose FMP is today's row FMP-ISAB, and the page reads
-# them by that name: check that commit out to make them again.
+# The ablations of the page of results: run from the root of the repository with bin/fmp built. Models go to the folder
+# given (default: ablation-models), runs to docs/results/ablation. Run again, it goes on where it was stopped. Some minutes
+# on two idle cores. The runs in closed scope (fmp run --config closed) are what the conjugate predictor's are compared with.
 set -e
 models=${1:-ablation-models}
-extractor=assets/models/cifar10/extractor.onnx
 mkdir -p "$models"
 
-# train NAME PREDICTOR-FLAGS -- EMBEDDING-FLAGS: 1000 steps each.
-train() {
-	name=$1
-	shift
-	predictor= embedding= part=predictor
-	for a in "$@"; do
-		if [ "$a" = -- ]; then part=embedding
-		elif [ $part = predictor ]; then predictor="$predictor $a"
-		else embedding="$embedding $a"; fi
-	done
-	p=$models/$name-predictor.onnx e=$models/$name-embedding.onnx
-	common="--dataset cifar10 --extractor $extractor --steps 1000"
-	# shellcheck disable=SC2086
-	test -f "$p" || bin/fmp train predictor $common $predictor -o "$p"
-	# shellcheck disable=SC2086
-	test -f "$e" || bin/fmp train embedding $common --predictor "$p" $embedding -o "$e"
-}
-
-# run NAME FLAGS: ten repeats.
+# run NAME DATASET METHODS FLAGS: ten repeats of homogeneous and skewed clients.
 run() {
-	name=$1
-	shift
-	bin/fmp run --dataset cifar10 --seeds 10 --methods MP,FMP,PRIOR --out "docs/results/ablation/$name" "$@"
+	name=$1 data=$2 methods=$3
+	shift 3
+	bin/fmp run --config closed --protocol shared --dataset "$data" --methods "$methods" --out "docs/results/ablation/$name" "$@"
 }
 
-trained() {
-	name=$1
-	shift
-	run "$name" --predictor "$models/$name-predictor.onnx" --embedding "$models/$name-embedding.onnx" "$@"
-}
-
-run default
-run samples-5 --samples 5
-run samples-80 --samples 80
-run fresh-25 --fresh 25
-run fresh-400 --fresh 400
-run weights-constant --set embedding.weights=constant
-run untrained-embedding --embedding untrained
-run untrained --embedding untrained --predictor untrained
-
-train steps-1000 --
-trained steps-1000
-train published --published -- --published
-trained published
-train labels-fixed --set tasks.labels=fixed -- --set tasks.labels=fixed
-trained labels-fixed --set tasks.labels=fixed
-# The same predictor as steps-1000, and uploads of other sizes.
-for s in 5 20; do
-	test -f "$models/size-$s-predictor.onnx" || cp "$models/steps-1000-predictor.onnx" "$models/size-$s-predictor.onnx"
-	train size-$s -- --set embedding.size=$s
-	trained size-$s
+# The conjugate predictor without its latent, and with coordinates and metric left what the moments of the corpus say.
+for data in mnist cifar10 cifar100; do
+	run "latent-none-$data" $data FMP --set conjugate.latent=none
+	test -f "$models/$data-fixed.onnx" || bin/fmp train conjugate --dataset $data --extractor assets/models/$data/extractor.onnx --fixed-metric -o "$models/$data-fixed.onnx"
+	run "metric-fixed-$data" $data FMP --set conjugate.model="$models/$data-fixed.onnx"
 done
+
+# The letter's predictor, on CIFAR-10.
+isab() {
+	name=$1
+	shift
+	run "$name" cifar10 MP,FMP-ISAB,PRIOR --conjugate.model none "$@"
+}
+
+# short NAME FLAGS: a predictor of 300 steps, trained as assets/train.sh does but for the flags, on uploads of class means.
+short() {
+	name=$1
+	shift
+	p=$models/$name.onnx
+	test -f "$p" || bin/fmp train predictor --dataset cifar10 --extractor assets/models/cifar10/extractor.onnx --l2 5 --noises 4 --rate 2e-3 --steps 300 "$@" -o "$p"
+	case $name in
+	labels-fixed) isab "$name" --predictor "$p" --embedding untrained --set tasks.labels=fixed ;;
+	*) isab "$name" --predictor "$p" --embedding untrained ;;
+	esac
+}
+
+isab default
+isab samples-1 --samples 1
+isab samples-80 --samples 80
+isab fresh-25 --fresh 25
+isab fresh-400 --fresh 400
+isab weights-constant --set embedding.weights=constant
+isab untrained-embedding --embedding untrained
+isab untrained --embedding untrained --predictor untrained
+
+short both --latent 16
+short latent --latent 16 --joint -1
+short joint
+short neither --joint -1
+short published --latent 16 --published
+short labels-fixed --latent 16 --set tasks.labels=fixed

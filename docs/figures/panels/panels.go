@@ -47,7 +47,11 @@ func New(title string) *plot.Plot {
 
 // Save writes the plots in a row to a file, whose extension says how (.svg, .png).
 func Save(path string, plots []*plot.Plot) error {
-	const side, height = 2.2 * vg.Inch, 2.4 * vg.Inch
+	return SaveSized(path, 2.2*vg.Inch, 2.4*vg.Inch, plots)
+}
+
+// SaveSized is Save with plots of a width and height.
+func SaveSized(path string, side, height vg.Length, plots []*plot.Plot) error {
 	c, err := draw.NewFormattedCanvas(side*vg.Length(len(plots)), height, strings.TrimPrefix(filepath.Ext(path), "."))
 	if err != nil {
 		return err

@@ -1,0 +1,219 @@
+// The program latent draws what the common latent of a sample is worth, from the kept runs in closed scope and those of the
+// ablation without it: docs/results/latent.svg.
+//
+//	go run ./docs/figures/latent docs/results docs/results/latent.svg
+package main
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"fmp/docs/figures/panels"
+	"fmp/docs/kept"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/metric"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: latent RESULTS-DIRECTORY FILE.svg (or .png)")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "latent:", err)
+		os.Exit(1)
+	}
+}
+
+// sets and partitions of the kept runs, and what they are called.
+var (
+	sets       = []string{"mnist", "cifar10", "cifar100"}
+	titles     = []string{"MNIST", "CIFAR-10", "CIFAR-100"}
+	partitions = []string{"homogeneous", "dirichlet-0.1"}
+	clients    = []string{"hom.", "α = 0.1"}
+)
+
+// records are those of a kept run.
+func records(root, scope, name string) ([]experiment.Record, error) {
+	return experiment.ReadResults(filepath.Join(root, scope, name))
+}
+
+// A line is one category of a panel: what FMP without its latent, with the same scalars and with scalars of its own (FMP-mean), has
+// above FMP.
+type line struct {
+	label      string
+	same, mean metric.Interval
+}
+
+// differences are lines of a figure for the data sets and partitions in which a repeat has it.
+func differences(root string, figure func(*experiment.Record) (float64, bool)) ([]line, error) {
+	var out []line
+	for i, set := range sets {
+		closed, err := records(root, "closed", set)
+		if err != nil {
+			return nil, err
+		}
+		none, err := records(root, "ablation", "latent-none-"+set)
+		if err != nil {
+			return nil, err
+		}
+		for j, partition := range partitions {
+			own := kept.Select(closed, partition, "FMP", figure)
+			if len(own) < 2 {
+				continue
+			}
+			l := line{label: titles[i] + ", " + clients[j]}
+			if l.same, err = kept.Less(kept.Select(none, partition, "FMP", figure), own); err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", set, partition, err)
+			}
+			if l.mean, err = kept.Less(kept.Select(closed, partition, "FMP-mean", figure), own); err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", set, partition, err)
+			}
+			if figureOfSome := len(own) < len(kept.Select(closed, partition, "FMP", kept.NLL)); figureOfSome {
+				l.label += fmt.Sprintf(", %d tasks", len(own))
+			}
+			out = append(out, l)
+		}
+	}
+	return out, nil
+}
+
+// run draws the three panels.
+func run(root, path string) error {
+	joint, err := differences(root, kept.Joint)
+	if err != nil {
+		return err
+	}
+	absent, err := differences(root, kept.Absent(kept.NLL))
+	if err != nil {
+		return err
+	}
+	first, err := forest("1. joint NLL without the latent, less with", joint)
+	if err != nil {
+		return err
+	}
+	second, err := forest("2. NLL likewise, where a class is absent", absent)
+	if err != nil {
+		return err
+	}
+	third, err := bySamples(root)
+	if err != nil {
+		return err
+	}
+	return panels.SaveSized(path, 3.6*vg.Inch, 2.9*vg.Inch, []*plot.Plot{first, second, third})
+}
+
+// forest is one line a category from top to bottom, intervals from left to right.
+func forest(title string, lines []line) (*plot.Plot, error) {
+	p := panels.New(title)
+	p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = 8, 8
+	var ticks []plot.Tick
+	series := []struct {
+		name  string
+		at    float64
+		of    func(line) metric.Interval
+		shape draw.GlyphDrawer
+		color color.Color
+	}{
+		{"same scalars", 0.15, func(l line) metric.Interval { return l.same }, draw.CircleGlyph{}, panels.Palette[1]},
+		{"its own (FMP-mean)", -0.15, func(l line) metric.Interval { return l.mean }, draw.PyramidGlyph{}, panels.Palette[0]},
+	}
+	for _, s := range series {
+		points := errors{}
+		for i, l := range lines {
+			x := s.of(l)
+			points.XYs = append(points.XYs, plotter.XY{X: x.Mean, Y: float64(-i) + s.at})
+			points.XErrors = append(points.XErrors, struct{ Low, High float64 }{x.Half, x.Half})
+		}
+		bars, err := plotter.NewXErrorBars(points)
+		if err != nil {
+			return nil, err
+		}
+		bars.Color = s.color
+		bars.CapWidth = 3
+		marks, err := plotter.NewScatter(points)
+		if err != nil {
+			return nil, err
+		}
+		marks.GlyphStyle = draw.GlyphStyle{Color: s.color, Shape: s.shape, Radius: 2.5}
+		p.Add(bars, marks)
+		p.Legend.Add(s.name, marks)
+	}
+	for i, l := range lines {
+		ticks = append(ticks, plot.Tick{Value: float64(-i), Label: l.label})
+	}
+	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
+	p.Y.Min, p.Y.Max = float64(-len(lines))-0.4, 0.5
+	p.X.Min = math.Min(p.X.Min, 0)
+	zero, err := plotter.NewLine(plotter.XYs{{X: 0, Y: p.Y.Min}, {X: 0, Y: p.Y.Max}})
+	if err != nil {
+		return nil, err
+	}
+	zero.Color, zero.Dashes = color.Gray{120}, []vg.Length{2, 2}
+	p.Add(zero)
+	legend(p)
+	return p, nil
+}
+
+// legend is of small letters.
+func legend(p *plot.Plot) {
+	p.Legend.TextStyle = panels.Style(8, color.Black)
+	p.Legend.TextStyle.XAlign, p.Legend.TextStyle.YAlign = draw.XLeft, draw.YBottom
+	p.Legend.Padding = vg.Points(2)
+}
+
+// errors are points with intervals along x.
+type errors struct {
+	plotter.XYs
+	plotter.XErrors
+}
+
+// bySamples is the joint NLL of the first S samples, less that of all.
+func bySamples(root string) (*plot.Plot, error) {
+	p := panels.New("3. joint NLL of S samples, less of 100")
+	p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = 8, 8
+	p.X.Scale = plot.LogScale{}
+	p.X.Label.Text, p.X.Label.TextStyle = "S", panels.Style(8, color.Black)
+	var ticks []plot.Tick
+	for i, set := range sets {
+		rs, err := records(root, "closed", set)
+		if err != nil {
+			return nil, err
+		}
+		for j, partition := range partitions {
+			all := kept.Select(rs, partition, "FMP", kept.Joint)
+			var xys plotter.XYs
+			ticks = ticks[:0]
+			for _, s := range []int{1, 2, 5, 10, 20, 40, 100} {
+				x, err := kept.Less(kept.Select(rs, partition, "FMP", kept.First(s, true)), all)
+				if err != nil {
+					return nil, fmt.Errorf("%s, %s, %d samples: %w", set, partition, s, err)
+				}
+				xys = append(xys, plotter.XY{X: float64(s), Y: x.Mean})
+				ticks = append(ticks, plot.Tick{Value: float64(s), Label: fmt.Sprint(s)})
+			}
+			l, err := plotter.NewLine(xys)
+			if err != nil {
+				return nil, err
+			}
+			l.Color, l.Width = panels.Palette[i], vg.Points(1.2)
+			if j == 0 {
+				l.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
+			}
+			p.Add(l)
+			p.Legend.Add(titles[i]+", "+clients[j], l)
+		}
+	}
+	p.X.Tick.Marker = plot.ConstantTicks(ticks)
+	p.Legend.Top = true
+	legend(p)
+	return p, nil
+}
