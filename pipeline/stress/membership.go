@@ -13,7 +13,7 @@ import (
 // was among them.
 type MembershipRow struct {
 	N int `json:"n"`
-	// AUC is of telling these from test images of their class (metric.Attacker): 0.5 is a guess, 1 is certainty.
+	// AUC is of telling these from images of their class that are in no client (metric.Attacker): 0.5 is a guess, 1 is certainty.
 	AUC float64 `json:"auc"`
 }
 
@@ -27,38 +27,43 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options, sizes
 		return nil, err
 	}
 	bank := b.p.Data.Clients
-	attacker, err := metric.NewAttacker(b.rows, len(b.rows)/len(b.labels), b.labels, bank.C)
-	if err != nil {
-		return nil, err
-	}
-	if attacker == nil {
-		return nil, fmt.Errorf("membership: %d test images are too few to know classes by; raise dataset.test", len(b.labels))
-	}
 	all, err := b.of(ctx, bank.Features)
 	if err != nil {
 		return nil, err
 	}
 	k := len(all) / bank.Len()
+	pick := func(at []int) (rows []float32, labels []int) {
+		for _, r := range at {
+			rows, labels = append(rows, all[r*k:(r+1)*k]...), append(labels, bank.Labels[r])
+		}
+		return rows, labels
+	}
 	var out []MembershipRow
 	for _, n := range sizes {
-		if n > bank.Len() {
+		if 2*n > bank.Len() {
 			continue
 		}
 		var sum, members float64
 		for repeat := 0; members < membershipPoints; repeat++ {
-			rows, labels := make([]float32, 0, n*k), make([]int, n)
-			for i, r := range rng.New(o.Seed, "membership", n, repeat).Perm(bank.Len())[:n] {
-				rows, labels[i] = append(rows, all[r*k:(r+1)*k]...), bank.Labels[r]
-			}
-			auc, of, err := attacker.AUC(rows, labels)
+			perm := rng.New(o.Seed, "membership", n, repeat).Perm(bank.Len())
+			others, labels := pick(perm[n:])
+			attacker, err := metric.NewAttacker(others, k, labels, bank.C)
 			if err != nil {
 				return nil, err
 			}
-			if of == 0 {
-				return nil, fmt.Errorf("membership: the test images have no class of the clients'")
+			if attacker == nil {
+				return nil, fmt.Errorf("membership: %d images are too few to know classes by; enlarge dataset.splits.clients", len(labels))
 			}
-			sum += float64(of) * auc
-			members += float64(of)
+			own, of := pick(perm[:n])
+			auc, told, err := attacker.AUC(own, of)
+			if err != nil {
+				return nil, err
+			}
+			if told == 0 {
+				return nil, fmt.Errorf("membership: the others have no class of the client's")
+			}
+			sum += float64(told) * auc
+			members += float64(told)
 		}
 		out = append(out, MembershipRow{n, sum / members})
 	}
