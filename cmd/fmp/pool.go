@@ -221,7 +221,11 @@ func (p *pooled) print(w io.Writer) error {
 	} else {
 		fmt.Fprintf(&b, "posterior:  %s (%d samples of %d x %d)\n", p.Output, p.Shape[0], p.Shape[1], p.Shape[2])
 	}
-	fmt.Fprintf(&b, "from:       %d uploads, %d points for n = %d\n", len(p.Clients), p.Points, p.N)
+	uploads := "1 upload"
+	if len(p.Clients) != 1 {
+		uploads = fmt.Sprintf("%d uploads", len(p.Clients))
+	}
+	fmt.Fprintf(&b, "from:       %s, %d points for n = %d\n", uploads, p.Points, p.N)
 	if p.Novelty != nil {
 		of := "the corpus's classes"
 		if p.Scope == posterior.ScopeOpen {

@@ -110,3 +110,10 @@ func TestTrainErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestTrainExtractorPointsToEpochs: the other trainings count steps.
+func TestTrainExtractorPointsToEpochs(t *testing.T) {
+	if code, _, stderr := runFMP(t, "train", "extractor", "--steps", "100", "-o", filepath.Join(t.TempDir(), "x.onnx")); code != exitUsage || !strings.Contains(stderr, "give --epochs") {
+		t.Errorf("--steps: exit code %d, %s", code, stderr)
+	}
+}
