@@ -74,7 +74,7 @@ vuln: ## known vulnerabilities of what is linked (govulncheck), where their data
 	  $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) ./...; \
 	else echo 'make vuln: the database of vulnerabilities at $(VULNDB) cannot be reached from here: nothing was checked'; fi
 
-FUZZ ?= -time 3s
+FUZZ ?= -time 3s -jobs 2
 fuzz: ## every fuzz target for a few seconds
 	nice $(GO) run ./docs/fuzz $(FUZZ)
 

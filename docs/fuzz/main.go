@@ -23,7 +23,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"fmp/onnx/atomicfile"
 )
@@ -33,6 +36,7 @@ func main() {
 		length = flag.Duration("time", 0, "how long to run each target; with -book, what the book has of it counts")
 		least  = flag.Int("least", 0, "executions below which a target runs on beyond -time, up to four times as long")
 		book   = flag.String("book", "", "file to add the fuzzer's last lines to, or to write the table from")
+		jobs   = flag.Int("jobs", 1, "targets that run at the same time")
 		only   = flag.String("run", "", "regular expression on \"PACKAGE TARGET\"; all targets by default")
 		table  = flag.String("table", "", "page to write the book's table into, and nothing else")
 	)
@@ -41,7 +45,7 @@ func main() {
 	if *table != "" {
 		err = writeTable(*book, *table)
 	} else {
-		err = run(*length, *least, *book, *only)
+		err = run(*length, *least, *jobs, *book, *only)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fuzz:", err)
@@ -83,7 +87,7 @@ func targets(root string) ([]target, error) {
 	return all, err
 }
 
-func run(length time.Duration, least int, book, only string) error {
+func run(length time.Duration, least, jobs int, book, only string) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
@@ -106,11 +110,13 @@ func run(length time.Duration, least int, book, only string) error {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b target) int { return cmp.Compare(had[a].execs, had[b].execs) })
-	failed := 0
-	for _, t := range all {
-		if !pattern.MatchString(t.String()) {
-			continue
-		}
+	if jobs < 1 {
+		return fmt.Errorf("-jobs is %d; allowed is 1 or more", jobs)
+	}
+	var failed atomic.Int32
+	var g errgroup.Group
+	g.SetLimit(jobs)
+	one := func(t target) error {
 		h := had[t]
 		// Three more stretches are for executions.
 		for more := 0; more < 4 && (h.time < length || h.execs < least); more++ {
@@ -120,9 +126,9 @@ func run(length time.Duration, least int, book, only string) error {
 			}
 			line, err := fuzz(t, max(stretch, time.Second).Round(time.Second).String())
 			if err != nil {
-				failed++
+				failed.Add(1)
 				fmt.Printf("%s: %v\n", t, err)
-				break
+				return nil
 			}
 			fmt.Printf("%s: %s\n", t, line)
 			if err := note(book, t, line); err != nil {
@@ -132,9 +138,18 @@ func run(length time.Duration, least int, book, only string) error {
 				return err
 			}
 		}
+		return nil
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d targets failed; what they failed on is in testdata/fuzz of their packages", failed)
+	for _, t := range all {
+		if pattern.MatchString(t.String()) {
+			g.Go(func() error { return one(t) })
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if n := failed.Load(); n > 0 {
+		return fmt.Errorf("%d targets failed; what they failed on is in testdata/fuzz of their packages", n)
 	}
 	return nil
 }
