@@ -164,7 +164,7 @@ func run(t *testing.T, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Te
 	return out
 }
 
-// agree says where two runtimes differ by more than 1e-5 of the output's largest element, or of 1.
+// agree returns where two runtimes differ by more than 1e-5 of the output's largest element, or of 1.
 func agree(got, want *onnx.Tensor) error {
 	if fmt.Sprint(got.DType, got.Shape) != fmt.Sprint(want.DType, want.Shape) {
 		return fmt.Errorf("%v and %v", got, want)

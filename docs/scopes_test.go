@@ -13,7 +13,7 @@ import (
 	"fmp/pipeline/report"
 )
 
-// isRival says whether a row is a one-shot rival of FMP: its server has uploads, and the corpus that all of them may use.
+// isRival reports whether a row is a one-shot rival of FMP: its server has uploads, and the corpus that all of them may use.
 func isRival(r *report.Row) bool {
 	return r.Group == "one-shot federated" && !strings.HasPrefix(r.Method, "FMP")
 }

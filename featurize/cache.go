@@ -89,7 +89,7 @@ func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, p
 	return rows, nil
 }
 
-// starts says whether a chunk begins after n images, train of which are training images.
+// starts reports whether a chunk begins after n images, train of which are training images.
 func starts(n, chunk, train int) bool {
 	if n >= train {
 		n -= train

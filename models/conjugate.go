@@ -96,7 +96,7 @@ func (c ConjugateConfig) checkValues(values map[string]*onnx.Tensor) error {
 	return checkShapes("conjugate predictor", c.shapes(), values)
 }
 
-// checkShapes says whether the parameters of a model are there, of their shapes and finite.
+// checkShapes reports whether the parameters of a model are there, of their shapes and finite.
 func checkShapes(model string, shapes map[string][]int, values map[string]*onnx.Tensor) error {
 	for name, shape := range shapes {
 		t := values[name]

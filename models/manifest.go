@@ -237,7 +237,7 @@ func (f Manifest) name() string {
 	return kind
 }
 
-// Match says whether two models can work together: numbers that both state (dx, classes) and the extractor that
+// Match reports whether two models can work together: numbers that both state (dx, classes) and the extractor that
 // both were trained behind must agree. The error names both sides.
 func Match(a, b Manifest) error {
 	for _, n := range []struct {

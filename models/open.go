@@ -137,7 +137,7 @@ func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 	return e, f.Write(e)
 }
 
-// SameSoftening says whether two models soften features about one centre and radius, by the initializers [ConjCentre] and [ConjRadius], give or
+// SameSoftening reports whether two models soften features about one centre and radius, by the initializers [ConjCentre] and [ConjRadius], give or
 // take what images left out of one of two corpora change (2% of the radius); true where one of them does not say.
 func SameSoftening(a, b *onnx.Model) bool {
 	of := func(m *onnx.Model) (c []float32, r float64) {

@@ -157,7 +157,7 @@ func PrivatePart(m *onnx.Model, output string) (*onnx.Model, error) {
 	return part, nil
 }
 
-// SameCoordinates says whether a private predictor's coordinates are those of a conjugate one.
+// SameCoordinates reports whether a private predictor's coordinates are those of a conjugate one.
 func SameCoordinates(private, conjugate *onnx.Model) error {
 	_, p, err := PrivateValues(private)
 	if err != nil {

@@ -200,7 +200,7 @@ func Known(n int) Dim { return Dim{Size: n} }
 // Symbolic is an axis whose size is named but only known when the model runs.
 func Symbolic(name string) Dim { return Dim{Size: -1, Symbol: name} }
 
-// IsKnown says whether the size is fixed.
+// IsKnown reports whether the size is fixed.
 func (d Dim) IsKnown() bool { return d.Size >= 0 }
 
 // Shape makes a shape from ints (known sizes) and strings (symbols). It panics on other types.
@@ -219,7 +219,7 @@ func Shape(dims ...any) []Dim {
 	return out
 }
 
-// Conflicts says why a value of type and shape a cannot be used as b; nil where it can, as far as is known.
+// Conflicts returns why a value of type and shape a cannot be used as b; nil where it can, as far as is known.
 func Conflicts(a, b ValueInfo) error {
 	if a.DType != b.DType && a.DType != Undefined && b.DType != Undefined {
 		return fmt.Errorf("element types %v and %v differ", a.DType, b.DType)

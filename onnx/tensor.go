@@ -48,7 +48,7 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", int32(d))
 }
 
-// Known says whether d is an element type that a tensor can have.
+// Known reports whether d is an element type that a tensor can have.
 func (d DType) Known() bool { return d != Undefined && dtypeNames[d] != "" }
 
 // Size is the number of bytes of one element; 0 for String and unknown types.
@@ -66,7 +66,7 @@ func (d DType) Size() int {
 	return 0
 }
 
-// IsFloat says whether d is a floating-point type.
+// IsFloat reports whether d is a floating-point type.
 func (d DType) IsFloat() bool {
 	return d == Float32 || d == Float64 || d == Float16 || d == BFloat16
 }
@@ -318,7 +318,7 @@ func (t *Tensor) Reshape(shape ...int) (*Tensor, error) {
 
 func (t *Tensor) String() string { return fmt.Sprintf("%v%v", t.DType, t.Shape) }
 
-// CheckTensor says whether DType, Shape and Data of a tensor agree.
+// CheckTensor reports whether DType, Shape and Data of a tensor agree.
 func CheckTensor(t *Tensor) error {
 	if t == nil {
 		return fmt.Errorf("nil tensor")

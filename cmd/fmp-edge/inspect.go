@@ -152,7 +152,7 @@ func describe(vs []onnx.ValueInfo) []string {
 	return out
 }
 
-// unusable says why compress would not take a model; empty where it would.
+// unusable returns why compress would not take a model; empty where it would.
 func unusable(path string, m *onnx.Model, f models.Manifest) string {
 	switch f.Kind {
 	case models.KindClient:

@@ -121,7 +121,7 @@ The same upload may be sent again at any time: the receipt is the same.`,
 	},
 }
 
-// belongs says whether an upload is one of a client for a round.
+// belongs reports whether an upload is one of a client for a round.
 func belongs(u *federate.Upload, d *wire.Description, key *identity.Key) error {
 	switch {
 	case u.Round != d.Round:

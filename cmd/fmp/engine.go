@@ -38,7 +38,7 @@ func openEngine(ctx context.Context, cfg experiment.Engine, threads int, stderr 
 	return nil, usageErrorf("engine.name is %q; allowed are auto, ort, pure", cfg.Name)
 }
 
-// libraryIsNeeded says whether the settings or the environment ask for the ONNX Runtime by name, so that the
+// libraryIsNeeded reports whether the settings or the environment ask for the ONNX Runtime by name, so that the
 // pure engine must not take its place.
 func libraryIsNeeded(cfg experiment.Engine) bool {
 	if cfg.Name == "pure" {

@@ -46,7 +46,7 @@ func isTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// wantColor says whether output to w may be coloured: a terminal, and no NO_COLOR (https://no-color.org).
+// wantColor reports whether output to w may be coloured: a terminal, and no NO_COLOR (https://no-color.org).
 func wantColor(w any) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
 
 // report says that done of total steps of a stage are done; total 0 means that the end is not known. It may

@@ -142,7 +142,7 @@ func (o *serveFlags) check() error {
 	return nil
 }
 
-// checkStore says what is wrong with where NATS is, for a server that leaves work to workers or does not, and reads the token.
+// checkStore returns what is wrong with where NATS is, for a server that leaves work to workers or does not, and reads the token.
 func checkStore(o *store.Options, tokenFile string, workers bool) error {
 	if o.Replicas < 1 || o.Replicas > 5 || (o.Replicas > 1 && o.URL == "") {
 		return fmt.Errorf("--nats-replicas %d; allowed are 1 to 5, and more than 1 with --nats", o.Replicas)
@@ -161,7 +161,7 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 	return err
 }
 
-// isLoopback says whether an address is this machine's alone.
+// isLoopback reports whether an address is this machine's alone.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -156,14 +156,14 @@ func (s *settings) keys() []string {
 
 func (s *settings) known(key string) bool { return slices.Contains(s.keys(), key) }
 
-// isRead says whether the command reads a setting.
+// isRead reports whether the command reads a setting.
 func (s *settings) isRead(key string) bool {
 	return len(s.reads) == 0 || slices.ContainsFunc(s.reads, func(r string) bool {
 		return r == key || strings.HasSuffix(r, ".") && strings.HasPrefix(key, r)
 	})
 }
 
-// given says whether a resolved setting was given by somebody.
+// given reports whether a resolved setting was given by somebody.
 func (s *settings) given(key string) bool {
 	return slices.ContainsFunc(s.list, func(x setting) bool { return x.Key == key && x.Source != "default" && x.Source != sourceSuited })
 }

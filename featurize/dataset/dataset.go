@@ -197,7 +197,7 @@ func FromDrawn(name string, set *digits.Set) *Dataset {
 	return &Dataset{Name: name, Classes: strings.Split("0123456789", ""), Train: part(set.Train), Test: part(set.Test)}
 }
 
-// Check says what is inconsistent in a data set: parts of different image sizes, labels without a class,
+// Check returns what is inconsistent in a data set: parts of different image sizes, labels without a class,
 // a part without images, a class that no training image has.
 func (ds *Dataset) Check() error {
 	if len(ds.Classes) < 2 || len(ds.Classes)+len(ds.ExtraClasses) > MaxClasses {
@@ -283,7 +283,7 @@ func hashInts(h hash.Hash, v ...int) {
 	h.Write(b)
 }
 
-// isDir says whether path is an existing folder.
+// isDir reports whether path is an existing folder.
 func isDir(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir()

@@ -83,7 +83,7 @@ type Status struct {
 	Missing string `json:"missing,omitempty"`
 }
 
-// List tells of every data set of [Names], and of other folders in the data folders that hold one.
+// List returns every data set of [Names], and of other folders in the data folders that hold one.
 func List(setting string) []Status {
 	var out []Status
 	taken := map[string]bool{}
@@ -152,7 +152,7 @@ const (
 	KindFolder   Kind = "folder"
 )
 
-// Detect tells the format of the data set in a folder by the names of its files.
+// Detect returns the format of the data set in a folder by the names of its files.
 func Detect(dir string) (Kind, error) {
 	if !isDir(dir) {
 		return "", fmt.Errorf("%w: no folder %s", ErrNotFound, dir)

@@ -256,7 +256,7 @@ func (x *Extractor) ModelDigest() string { return x.manifest.Digest }
 // Manifest is what the model says of itself; its Kind is empty for a drop-in model.
 func (x *Extractor) Manifest() models.Manifest { return x.manifest }
 
-// Standardised says whether the model's own features are standardised already: our extractors' are, with
+// Standardised reports whether the model's own features are standardised already: our extractors' are, with
 // statistics of the part that they were trained on.
 func (x *Extractor) Standardised() bool { return x.manifest.Kind == models.KindExtractor }
 

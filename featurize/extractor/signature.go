@@ -12,7 +12,7 @@ import (
 // maxInputSide bounds the height and width that a model may ask for.
 const maxInputSide = 2048
 
-// signature is how a model takes images and gives features.
+// signature is how a model takes images and returns features.
 type signature struct {
 	input  string
 	dtype  onnx.DType // Float32 or Uint8
@@ -190,7 +190,7 @@ func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) stri
 	return ""
 }
 
-// isConstant says whether a value is an initializer, a Constant, or made from one by an operator that keeps
+// isConstant reports whether a value is an initializer, a Constant, or made from one by an operator that keeps
 // its elements.
 func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 	for range 8 {

@@ -9,7 +9,7 @@ type orientation int
 
 const upright orientation = 1
 
-// swaps says whether height and width change places.
+// swaps reports whether height and width change places.
 func (o orientation) swaps() bool { return o >= 5 }
 
 // stored is the pixel, in a stored picture of w x h, that is shown at x, y.

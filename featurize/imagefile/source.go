@@ -34,7 +34,7 @@ type Item struct {
 	Label int    // 0 to C-1, or Unlabelled
 }
 
-// Source gives images one after the other.
+// Source returns images one after the other.
 type Source interface {
 	Len() int
 	// Next writes the pixels of the next image, brought into shape. A *BadImage error is of this one alone.
@@ -48,7 +48,7 @@ type BadImage struct{ Err error }
 func (e *BadImage) Error() string { return e.Err.Error() }
 func (e *BadImage) Unwrap() error { return e.Err }
 
-// MisuseError says that a source was asked for in a way that makes no sense.
+// MisuseError means that a source was asked for in a way that makes no sense.
 type MisuseError struct{ text string }
 
 func (e *MisuseError) Error() string { return e.text }

@@ -25,7 +25,7 @@ import (
 
 func sqrt(v float64) float64 { return math.Sqrt(max(v, 0)) }
 
-// ErrStart says that the model to start from is not of the network that is to be trained.
+// ErrStart means that the model to start from is not of the network that is to be trained.
 var ErrStart = errors.New("the model to start from does not fit")
 
 // Config is what decides the outcome of a training run.
@@ -98,7 +98,7 @@ type Run struct {
 	Progress   func(train.Progress)
 }
 
-// Result is what a training run gives. Both extractors share all weights but those of the standardisation.
+// Result is what a training run returns. Both extractors share all weights but those of the standardisation.
 type Result struct {
 	Model     *onnx.Model // image to features, with its manifest
 	Accuracy  float64     // of its own linear head on the test images; NaN where there are none

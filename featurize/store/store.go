@@ -68,7 +68,7 @@ func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (stri
 	return to, nil
 }
 
-// complete says whether all that a data set has is in folder to and can be read.
+// complete reports whether all that a data set has is in folder to and can be read.
 func complete(ctx context.Context, s dataset.Known, to string) bool {
 	var names []string
 	for n := range s.Unpack {
@@ -324,7 +324,7 @@ func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_,
 	return name, to, bad, err
 }
 
-// inside says whether path is dir or lies in it.
+// inside reports whether path is dir or lies in it.
 func inside(path, dir string) bool {
 	a, err := filepath.Abs(path)
 	b, err2 := filepath.Abs(dir)

@@ -19,7 +19,7 @@ const (
 	MaxDepth = 100
 )
 
-// Check says whether the documents in data are YAML with at most [MaxNodes] nodes and no key twice in a mapping. It
+// Check reports whether the documents in data are YAML with at most [MaxNodes] nodes and no key twice in a mapping. It
 // takes at most about 1,000 bytes of memory for each of data's; the caller bounds the size of data.
 func Check(data []byte) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))

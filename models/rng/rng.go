@@ -1,4 +1,4 @@
-// Package rng gives every use of randomness its own named stream of the run's seed, so that the same
+// Package rng provides every use of randomness with a named stream of its own of the run's seed, so that the same
 // seed gives the same figures in whatever order, and on however many threads, the streams are read.
 package rng
 

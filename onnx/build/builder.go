@@ -204,7 +204,7 @@ func (b *Builder) Slice(x Ref, axis, start, end int) Ref {
 	return b.Op("Slice", []Ref{x, b.Axes(start), b.Axes(end), b.Axes(axis)})
 }
 
-// Reshape gives x the constant shape dims; -1 is worked out, 0 keeps the input's size.
+// Reshape reshapes x to the constant shape dims; -1 is worked out, 0 keeps the input's size.
 func (b *Builder) Reshape(x Ref, dims ...int) Ref {
 	return b.Op("Reshape", []Ref{x, b.Axes(dims...)})
 }

@@ -15,7 +15,7 @@ const (
 	maxMetadataBytes = 1 << 22 // of one value
 )
 
-// Model says what is wrong with a model: names that are given twice or never, nodes out of order,
+// Model returns what is wrong with a model: names that are given twice or never, nodes out of order,
 // operator sets and operators that are not understood, nodes that give an operator inputs, outputs, element types or
 // attributes that it does not have, tensors that do not hold what they say, outputs without a type.
 // Errors name node and operator, and what was probably meant. It does not look at shapes; package shape does.

@@ -7,7 +7,7 @@ import (
 	"fmp/onnx"
 )
 
-// Compare says where two tensors differ by more than the tolerance: the worst element, and how many there are.
+// Compare returns where two tensors differ by more than the tolerance: the worst element, and how many there are.
 func Compare(got, want *onnx.Tensor, tol Tolerance) error {
 	if got == nil {
 		return fmt.Errorf("missing")

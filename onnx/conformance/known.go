@@ -20,7 +20,7 @@ var known = []struct{ prefix, why string }{
 	{"test_resize_downsample_scales_linear_align_corners", "the ONNX Runtime aligns corners to the rounded size; its own tests leave this out"},
 }
 
-// Known says why a sound engine may fail the named test of the standard's collection; "" where there is no excuse.
+// Known returns why a sound engine may fail the named test of the standard's collection; "" where there is no excuse.
 func Known(name string) string {
 	base := name[strings.LastIndexByte(name, '/')+1:]
 	for _, k := range known {

@@ -38,7 +38,7 @@ func Operators() []string {
 	})
 }
 
-// Has says whether an operator has a part.
+// Has reports whether an operator has a part.
 func Has(name string, part Part) bool {
 	switch part {
 	case Shape:
@@ -49,7 +49,7 @@ func Has(name string, part Part) bool {
 	return slices.Contains(grad.Operators(), name) || grad.IsConstant(name) || recurrent(name)
 }
 
-// recurrent says whether the pure engine and the gradient spell an operator out in others.
+// recurrent reports whether the pure engine and the gradient spell an operator out in others.
 func recurrent(name string) bool { return pass.IsRecurrent(&onnx.Node{Op: name}) }
 
 // Missing is why an operator lacks a part; "" where it has it.

@@ -84,7 +84,7 @@ func same(_ *Case, n *onnx.Node) bool {
 	return strings.HasPrefix(a.Str, "SAME")
 }
 
-// empty says whether one of a case's tensors has no elements.
+// empty reports whether one of a case's tensors has no elements.
 func (c *Case) empty() bool {
 	for _, ts := range []map[string]*onnx.Tensor{c.Feeds, c.Model.Graph.Initializers} {
 		for _, t := range ts {

@@ -321,7 +321,7 @@ func checkWRT(e *emitter, g *onnx.Graph, names []string) error {
 	return nil
 }
 
-// gives says whether a value is an input, an initializer or a node's output.
+// gives reports whether a value is an input, an initializer or a node's output.
 func gives(g *onnx.Graph, name string) bool {
 	_, isInput := g.Input(name)
 	return isInput || g.Initializers[name] != nil || slices.ContainsFunc(g.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Outputs, name) })
@@ -366,7 +366,7 @@ func activeValues(e *emitter, nodes []*onnx.Node, wrt []string) map[string]bool 
 	return active
 }
 
-// Supports says whether every node of m can be differentiated, from its outputs to every floating-point input and
+// Supports reports whether every node of m can be differentiated, from its outputs to every floating-point input and
 // initializer: it applies each node's rule, as [Build] does. The error names each operator that is refused once, with a
 // node that uses it and the reason.
 func Supports(m *onnx.Model) error {

@@ -36,7 +36,7 @@ func (c *call) out(i int) string {
 	return ""
 }
 
-// wants says whether the cotangent of input i is asked for.
+// wants reports whether the cotangent of input i is asked for.
 func (c *call) wants(i int) bool { return i < len(c.want) && c.want[i] }
 
 // g is the cotangent of output 0, zeros where none arrived.
@@ -71,7 +71,7 @@ func register(r rule, ops ...string) {
 	}
 }
 
-// IsConstant says whether the gradient of an operator of the standard set is zero: its outputs do not vary with its
+// IsConstant reports whether the gradient of an operator of the standard set is zero: its outputs do not vary with its
 // floating-point inputs, or only in jumps.
 func IsConstant(op string) bool { return constantRule[op] }
 

@@ -110,7 +110,7 @@ func gemm[T floating](a, b, c matrix[T]) {
 	}
 }
 
-// finite says whether a matrix holds neither infinities nor NaN: x * 0 is 0 for all others.
+// finite reports whether a matrix holds neither infinities nor NaN: x * 0 is 0 for all others.
 func finite[T floating](m matrix[T]) bool {
 	r, k := m.stored()
 	var sum T

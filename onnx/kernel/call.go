@@ -89,7 +89,7 @@ func (c *Call) free() {
 // Env is what the call shares with those of its session.
 func (c *Call) Env() *Env { return c.env }
 
-// wants says whether output i is to be computed.
+// wants reports whether output i is to be computed.
 func (c *Call) wants(i int) bool { return i < len(c.Want) && c.Want[i] }
 
 // in is input i, nil where it is left out.

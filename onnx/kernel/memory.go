@@ -109,7 +109,7 @@ func (p *Pool) Get(d onnx.DType, n int) (any, error) {
 	return nil, fmt.Errorf("no buffer of element type %v", d)
 }
 
-// Put gives a buffer from Get back.
+// Put returns a buffer from Get to the pool.
 func (p *Pool) Put(b any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

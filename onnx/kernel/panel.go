@@ -11,11 +11,11 @@ const (
 	panelHeight = 256 // rows of a block
 	panelDepth  = 384 // inner axis of a block: panelDepth x panelCols of b fits the first-level cache
 	panelWidth  = 256 // columns of a block: panelDepth x panelWidth of b fits the second, and so does all of a
-	fewRows     = 128  // of a product whose b is not worth copying
+	fewRows     = 128 // of a product whose b is not worth copying
 	panelLeast  = 8   // fewer rows, columns or inner elements are not worth copying
 )
 
-// panels says whether a product of such a size is done in panels. It is asked of the whole product, never of parts of it.
+// panels reports whether a product of such a size is done in panels. It is asked of the whole product, never of parts of it.
 func panels(m, n, k int) bool {
 	return havePanels && m >= panelLeast && n >= panelLeast && k >= panelLeast
 }

@@ -30,7 +30,7 @@ type Spec struct {
 	err   error
 }
 
-// has says whether input i is given.
+// has reports whether input i is given.
 func (s *Spec) has(i int) bool { return i < len(s.In) && s.In[i] != onnx.Undefined }
 
 // constant is input i's value where it is known.
@@ -50,7 +50,7 @@ func (s *Spec) attr(name string, kind onnx.AttrKind) op.Values {
 	return s.attrs
 }
 
-// hasAttr says whether the node itself gives an attribute.
+// hasAttr reports whether the node itself gives an attribute.
 func (s *Spec) hasAttr(name string) bool { return s.attrs.Has(name) }
 
 // Attributes, with the operator's default where the node has none, and else the zero value.

@@ -8,7 +8,7 @@ import (
 	"fmp/onnx"
 )
 
-// Arity says whether a node has as many inputs and outputs as its operator has.
+// Arity reports whether a node has as many inputs and outputs as its operator has.
 func (s *Schema) Arity(n *onnx.Node) error {
 	if err := checkOperands("input", "inputs", n.Inputs, s.In, s.Input); err != nil {
 		return err

@@ -12,7 +12,7 @@ type Values struct {
 // Attrs reads the attributes of a node of a model of the given operator set version.
 func Attrs(n *onnx.Node, opset int) Values { return Values{n, Lookup(n.Domain, n.Op, opset)} }
 
-// Has says whether the node itself gives the attribute.
+// Has reports whether the node itself gives the attribute.
 func (v Values) Has(name string) bool {
 	_, ok := v.node.Attr(name)
 	return ok

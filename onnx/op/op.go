@@ -60,7 +60,7 @@ type Types uint64
 // others stands for the types that package onnx does not hold: sequences, maps, complex numbers, 8 bits and less.
 const others Types = 1
 
-// Has says whether the set holds d.
+// Has reports whether the set holds d.
 func (t Types) Has(d onnx.DType) bool {
 	return d > onnx.Undefined && d < 64 && t&(1<<d) != 0
 }

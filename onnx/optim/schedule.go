@@ -2,7 +2,7 @@ package optim
 
 import "math"
 
-// Schedule gives the learning rate of step t (from 0) of total.
+// Schedule returns the learning rate of step t (from 0) of total.
 type Schedule func(t, total int) float64
 
 // Constant is the same rate at every step.

@@ -9,7 +9,7 @@ import (
 	"fmp/onnx/op"
 )
 
-// IsRecurrent says whether a node is one of the recurrent layers that [Recurrent] spells out.
+// IsRecurrent reports whether a node is one of the recurrent layers that [Recurrent] spells out.
 func IsRecurrent(n *onnx.Node) bool { return n.Domain == "" && cells[n.Op].gates != "" }
 
 // cell is a recurrent layer's step: from the gates' inputs (a letter a gate, in the order of the weights) and the state to
@@ -294,7 +294,7 @@ func (r *recurrent) direction(x string, i int, backward bool, acts []string) (y,
 	return y, h, c, nil
 }
 
-// apart says whether the recurrent bias of gate k is added to the product with the state alone: that of the GRU's candidate
+// apart reports whether the recurrent bias of gate k is added to the product with the state alone: that of the GRU's candidate
 // which is reset after the product.
 func (r *recurrent) apart(k int) bool {
 	return r.node.Op == "GRU" && k == 2 && r.attrs.Int("linear_before_reset") != 0

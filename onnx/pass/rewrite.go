@@ -9,7 +9,7 @@ import (
 	"fmp/onnx"
 )
 
-// Rename gives values of a graph new names, in its nodes and subgraphs, inputs, outputs and initializers.
+// Rename renames values of a graph, in its nodes and subgraphs, inputs, outputs and initializers.
 // Names that the map lacks stay. It is the caller's to see that the new names are free.
 func Rename(g *onnx.Graph, names map[string]string) {
 	renameGraph(g, func(s string) string {

@@ -97,7 +97,7 @@ func compareTensors(t *testing.T, name string, got, want *onnx.Tensor) {
 	}
 }
 
-// fits says whether a tensor has an inferred type; symbols are checked against each other by meaning.
+// fits reports whether a tensor has an inferred type; symbols are checked against each other by meaning.
 func fits(v onnx.ValueInfo, x *onnx.Tensor) error {
 	shape := make([]any, len(x.Shape))
 	for i, d := range x.Shape {

@@ -124,7 +124,7 @@ func renameReads(n *onnx.Node, to map[string]string) {
 	}
 }
 
-// isRandom says whether a node gives another result each time.
+// isRandom reports whether a node gives another result each time.
 func isRandom(n *onnx.Node) bool {
 	switch n.Op {
 	case "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout":
@@ -133,7 +133,7 @@ func isRandom(n *onnx.Node) bool {
 	return false
 }
 
-// idle says whether a node's first output is its first input unchanged.
+// idle reports whether a node's first output is its first input unchanged.
 func idle(n *onnx.Node) bool {
 	if n.Domain != "" || len(n.Outputs) > 1 && n.Outputs[1] != "" {
 		return false

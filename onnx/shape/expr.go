@@ -184,7 +184,7 @@ func floorDiv(a, b int) int {
 	return q
 }
 
-// bounded says whether e is within the limits of an expression.
+// bounded reports whether e is within the limits of an expression.
 func (e expr) bounded() bool {
 	if len(e) > maxExprTerms {
 		return false

@@ -105,7 +105,7 @@ var random = map[string]bool{
 	"RandomNormal": true, "RandomUniform": true, "RandomNormalLike": true, "RandomUniformLike": true, "Multinomial": true, "Bernoulli": true,
 }
 
-// defined says whether the operator's definition settles the result: engines differ where it does not. Weights that are
+// defined reports whether the operator's definition settles the result: engines differ where it does not. Weights that are
 // stored in half precision stay so, too: their Cast is how the file is kept small.
 func defined(c *call, in []*onnx.Tensor) bool {
 	if c.node.Op == "Dropout" {

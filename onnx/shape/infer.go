@@ -460,13 +460,13 @@ func init() {
 	)
 }
 
-// HasRule says whether there is a rule for an operator of the standard set.
+// HasRule reports whether there is a rule for an operator of the standard set.
 func HasRule(op string) bool { return rules[op] != nil }
 
-// Moves says whether an operator only moves or makes elements, and computes none.
+// Moves reports whether an operator only moves or makes elements, and computes none.
 func Moves(op string) bool { return movementRules[op] != nil || shapeRules[op] != nil }
 
-// Elementwise says whether an operator computes each element of its result from one of each operand.
+// Elementwise reports whether an operator computes each element of its result from one of each operand.
 func Elementwise(op string) bool { return elementwiseRules[op] != nil }
 
 // each gives one rule to several operators.
@@ -561,7 +561,7 @@ func (c *call) ints(i int) ([]int, bool) {
 }
 
 // argOrAttr is a list of integers that is an attribute before opset since and input i from then on.
-// given says whether the node has it at all, known whether its value is.
+// given reports whether the node has it at all, known whether its value is.
 func (c *call) argOrAttr(name string, i, since int) (v []int, given, known bool) {
 	if c.opset < since {
 		return c.attrs.Ints(name), c.attrs.Has(name), true

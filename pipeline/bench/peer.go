@@ -18,7 +18,7 @@ import (
 // packages (make bench-peers).
 type Peers string
 
-// Ready says whether the folder has both.
+// Ready reports whether the folder has both.
 func (p Peers) Ready() bool {
 	for _, path := range []string{p.python(), p.script()} {
 		if _, err := os.Stat(path); err != nil {

@@ -90,7 +90,7 @@ func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, erro
 	return c, err
 }
 
-// TakesRows says whether the classifier is of feature rows.
+// TakesRows reports whether the classifier is of feature rows.
 func (c *Classifier) TakesRows() bool { return c.Fit.H == 0 }
 
 // Close releases the session.

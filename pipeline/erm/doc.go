@@ -16,5 +16,5 @@
 // Where points are fewer than rows of the head, the fit is made in coordinates of their span.
 //
 // The minimiser is a differentiable function of points, labels and weights (the implicit function theorem);
-// Backward gives the vector-Jacobian product with the same conjugate gradient.
+// Backward returns the vector-Jacobian product with the same conjugate gradient.
 package erm

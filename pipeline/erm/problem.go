@@ -69,7 +69,7 @@ func FromSets(l2 float64, sets ...*point.Set) (*Problem, error) {
 	return p, nil
 }
 
-// CheckSet says what keeps a set from being fitted to, naming the point.
+// CheckSet returns what keeps a set from being fitted to, naming the point.
 func CheckSet(s *point.Set) error {
 	if s.N < 0 || s.Dx < 1 || s.C < 1 || len(s.Z) != s.N*(s.Dx+s.C) || len(s.W) != s.N {
 		return fmt.Errorf("set of %d points (dx %d, C %d) with %d numbers and %d weights; want N (dx + C) numbers and N weights", s.N, s.Dx, s.C, len(s.Z), len(s.W))
@@ -116,7 +116,7 @@ func (p *Problem) checkSizes() error {
 	return nil
 }
 
-// Check says what is wrong with a problem that was not made by FromSets.
+// Check returns what is wrong with a problem that was not made by FromSets.
 func (p *Problem) Check() error {
 	if err := p.checkSizes(); err != nil {
 		return err

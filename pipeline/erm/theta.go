@@ -15,7 +15,7 @@ func NewTheta(d, c int) Theta { return Theta{D: d, C: c, W: make([]float64, d*c)
 // Row is the C weights of feature i (i = D-1: the biases). It shares memory with the head.
 func (t Theta) Row(i int) []float64 { return t.W[i*t.C : (i+1)*t.C] }
 
-// checkFinite says what keeps a head, called kind in the error, from being used with p.
+// checkFinite returns what keeps a head, called kind in the error, from being used with p.
 func (t Theta) checkFinite(kind string, p *Problem) error {
 	if t.D != p.D() || t.C != p.C || len(t.W) != p.D()*p.C {
 		return fmt.Errorf("erm: %s is %d x %d with %d numbers; these points want %d x %d (dx + 1 by classes)", kind, t.D, t.C, len(t.W), p.D(), p.C)

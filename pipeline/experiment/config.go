@@ -64,7 +64,7 @@ type Corpus struct {
 	Classes string `yaml:"classes" json:"classes" default:"" doc:"classes of extractor and corpus where they are not the tasks', as in dataset.classes; empty means all, or dataset.classes where corpus.dataset is empty too"`
 }
 
-// OpenScope says whether the server's corpus is of another data set or of other classes than the tasks.
+// OpenScope reports whether the server's corpus is of another data set or of other classes than the tasks.
 func (c *Config) OpenScope() bool { return c.Corpus != Corpus{} }
 
 // corpus is the data set of the server's corpus.
@@ -200,7 +200,7 @@ type Output struct {
 	Dir string `yaml:"dir" json:"dir" default:"" doc:"run directory; empty means runs/DATASET-DIGEST, which the settings decide"`
 }
 
-// Suit gives the settings that were left at 0 the values that suit the data set ([dataset.Suits]), and dataset.classes in closed scope
+// Suit sets the settings that were left at 0 to the values that suit the data set ([dataset.Suits]), and dataset.classes in closed scope
 // alone; it returns their keys.
 func (c *Config) Suit() []string {
 	known, _ := dataset.Lookup(c.Dataset.Name)

@@ -184,21 +184,21 @@ func (d *Directory) take() error {
 	return nil
 }
 
-// unfinished says whether a name is what atomicfile writes to before a file of the given name ("": any) is there.
+// unfinished reports whether a name is what atomicfile writes to before a file of the given name ("": any) is there.
 func unfinished(name, of string) bool {
 	return strings.HasPrefix(name, "."+of) && strings.HasSuffix(name, ".tmp") || name == atomicfile.LockFile
 }
 
 func (d *Directory) file(name string) string { return filepath.Join(d.Path, name) }
 
-// Done says whether a cell's figures are in the journal.
+// Done reports whether a cell's figures are in the journal.
 func (d *Directory) Done(c Cell) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.done[c]
 }
 
-// Finished says whether the directory has the results of a finished run.
+// Finished reports whether the directory has the results of a finished run.
 func (d *Directory) Finished() bool {
 	_, err := os.Stat(d.file(ResultsFile))
 	return err == nil

@@ -40,7 +40,7 @@ func (d Dataset) Label() string {
 	return filepath.Base(d.Name)
 }
 
-// inside says whether a path says nothing of the machine: empty, a name, or inside the working folder.
+// inside reports whether a path says nothing of the machine: empty, a name, or inside the working folder.
 func inside(path string) bool { return path == "" || filepath.IsLocal(path) }
 
 // fileNames are the names, without folders, of the models that the settings give as files.

@@ -44,7 +44,7 @@ type Prepared struct {
 	close                   []func() error
 }
 
-// ConjugateIsTrained says whether there is a conjugate predictor that is more than the moments of this run's corpus: one that
+// ConjugateIsTrained reports whether there is a conjugate predictor that is more than the moments of this run's corpus: one that
 // a server can have as well.
 func (p *Prepared) ConjugateIsTrained() bool {
 	return p.Conjugate != nil && p.conjugateFrom != untrainedSource

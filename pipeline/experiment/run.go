@@ -60,7 +60,7 @@ type Tools struct {
 	known *posterior.Corpus // moments of Data.Corpus, for the methods of the run
 }
 
-// Progress hears how far a stage is. It may be called from several goroutines.
+// Progress is called with how far a stage is. It may be called from several goroutines.
 type Progress func(Step)
 
 // Cells lists the cells of a run in the order of its results: partition, repeat, protocol, method.

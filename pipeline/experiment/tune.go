@@ -32,7 +32,7 @@ type Choice struct {
 	posterior.Choice
 }
 
-// AtEnd says whether the value is the first or the last of those tried, so that one beyond might have been better.
+// AtEnd reports whether the value is the first or the last of those tried, so that one beyond might have been better.
 func (c *Choice) AtEnd() bool {
 	return len(c.Grid) > 0 && (c.Value == c.Grid[0] || c.Value == c.Grid[len(c.Grid)-1])
 }

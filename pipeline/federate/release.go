@@ -28,7 +28,7 @@ type Release struct {
 	Sums   *privacy.Release
 }
 
-// IsRelease says whether a message is of a private round, by its format alone.
+// IsRelease reports whether a message is of a private round, by its format alone.
 func IsRelease(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == ReleaseFormat }
 
 // Encode writes a release after the same checks that [DecodeRelease] makes.

@@ -205,7 +205,7 @@ func Decode(data []byte, want Expect) (*Upload, error) {
 	return u, err
 }
 
-// isModel says whether data are an ONNX model, which is likelier to be given for an upload by mistake than any other file.
+// isModel reports whether data are an ONNX model, which is likelier to be given for an upload by mistake than any other file.
 func isModel(data []byte) bool {
 	// ModelProto begins with ir_version (field 1), as an upload does with its format; no upload's is so high.
 	const oldestIR, newestIR = 3, 20
@@ -320,7 +320,7 @@ func (u *Upload) matches(want Expect, dx, c, s int) error {
 	return nil
 }
 
-// checkTensor says whether a tensor has one of the types and the shape, and its data whole in raw_data.
+// checkTensor reports whether a tensor has one of the types and the shape, and its data whole in raw_data.
 func checkTensor(field string, p *onnxpb.TensorProto, shape []int, types ...onnx.DType) error {
 	if p == nil {
 		return refuse(field, "missing", "a tensor")
@@ -367,7 +367,7 @@ func brief(dims []int64) any {
 	return dims
 }
 
-// checkScale says whether the scale has one of its three shapes, which it returns, or is rightly missing.
+// checkScale reports whether the scale has one of its three shapes, which it returns, or is rightly missing.
 func checkScale(p *onnxpb.TensorProto, wanted bool, s int) ([]int, error) {
 	if !wanted {
 		if p != nil {
@@ -441,7 +441,7 @@ func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto, shape []int
 	return min(tolerance, 0.5), nil
 }
 
-// check says whether names, numbers, labels and masses are what they should be.
+// check reports whether names, numbers, labels and masses are what they should be.
 func (u *Upload) check(labels, masses float64) error {
 	if len(u.Client) < 1 || len(u.Client) > MaxClient || !printable(u.Client) {
 		shown := u.Client

@@ -36,7 +36,7 @@ var palette = []color.Color{
 	color.RGBA{0xcc, 0x79, 0xa7, 0xff}, color.RGBA{0x00, 0x00, 0x00, 0xff},
 }
 
-// drawable says whether the axes stand a value: the search for ticks does not end where the ends of an axis are too far
+// drawable reports whether the axes stand a value: the search for ticks does not end where the ends of an axis are too far
 // apart or too close together, for which reason values also lose what float32 does not hold.
 func drawable(v float64) bool { return math.Abs(v) <= 1e30 && (v == 0 || math.Abs(v) >= 1e-30) }
 

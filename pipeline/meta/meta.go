@@ -128,7 +128,7 @@ func (c *Config) sampler(b *task.Bank, target int) *task.Sampler {
 	return &task.Sampler{Bank: b, Points: c.Points, Alphas: c.Alphas, Target: target, FixedLabels: c.FixedLabels}
 }
 
-// checkModel says whether a model is of the kind and for the points of the corpus.
+// checkModel reports whether a model is of the kind and for the points of the corpus.
 func (c *Config) checkModel(m *onnx.Model, kind string) (models.Manifest, error) {
 	f, err := models.ReadManifest(m)
 	if err != nil {

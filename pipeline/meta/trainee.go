@@ -120,7 +120,7 @@ func (f *frozen) run(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error
 	return engine.Eval(f.forward, in)
 }
 
-// vjp gives the gradients with respect to the inputs chosen, under their names.
+// vjp returns the gradients with respect to the inputs chosen, under their names.
 func (f *frozen) vjp(in, cotangents map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	out, err := engine.Eval(f.reverse, shard(in, cotangents))
 	if err != nil {

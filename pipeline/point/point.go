@@ -85,7 +85,7 @@ func Pool(sets ...*Set) (*Set, error) {
 	return out, nil
 }
 
-// alike says whether sets have one dx and C.
+// alike reports whether sets have one dx and C.
 func alike(sets []*Set) error {
 	for i, s := range sets {
 		if s.Dx != sets[0].Dx || s.C != sets[0].C {

@@ -168,7 +168,7 @@ func (r *Round) openOpen() (err error) {
 	return models.Match(client, r.openFrom)
 }
 
-// closedForm says whether heads come in closed form, from class means.
+// closedForm reports whether heads come in closed form, from class means.
 func (r *Round) closedForm() bool { return r.predictor == nil || r.drawer.Kind == models.KindConjugate }
 
 // settle fills in what nobody gave: for a shipped predictor what suits its data set, which need not be the penalty of its training;
@@ -233,7 +233,7 @@ func (r *Round) Reach() (*sample.Reach, error) {
 	return sample.NewReach(r.predictor)
 }
 
-// Open says whether a posterior of the round is of the open form, for classes that the corpus lacks, and the novelty of the uploads that
+// Open reports whether a posterior of the round is of the open form, for classes that the corpus lacks, and the novelty of the uploads that
 // says so (NaN where nobody asked).
 func Open(p *posterior.Result) (open bool, novelty float64) {
 	novelty, ok := p.Diagnostics["novelty"]

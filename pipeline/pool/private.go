@@ -31,7 +31,7 @@ type Release struct {
 	Path, Digest string // sha256 of the file
 }
 
-// IsPrivate says whether a file is a message of a private round, by its beginning.
+// IsPrivate reports whether a file is a message of a private round, by its beginning.
 func IsPrivate(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -101,7 +101,7 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	return s, nil
 }
 
-// Close gives the predictor back to the engine.
+// Close returns the predictor to the engine.
 func (s *Sampling) Close() { s.close() }
 
 // Do does a part.

@@ -28,7 +28,7 @@ type Coverage struct {
 // Intervals are a method's own intervals of class probabilities. A method without them has quantiles of what its heads
 // say.
 type Intervals interface {
-	// Of gives the ends of intervals of the given level, n x C each, for feature rows (n x dx, row-major).
+	// Of returns the ends of intervals of the given level, n x C each, for feature rows (n x dx, row-major).
 	Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error)
 }
 

@@ -192,7 +192,7 @@ func DefaultSettings() Settings {
 		Chains: 2, Warmup: 100, Draws: 200, Shuffles: 10}
 }
 
-// Check says what is wrong with the settings.
+// Check returns what is wrong with the settings.
 func (s Settings) Check() error {
 	switch {
 	case !(s.L2 > 0) || math.IsInf(s.L2, 0):

@@ -38,7 +38,7 @@ var prior = method{
 	},
 }
 
-// closedForm says whether FMP can be run: there is a conjugate predictor, or an open one.
+// closedForm reports whether FMP can be run: there is a conjugate predictor, or an open one.
 func (t *Task) closedForm() bool { return t.in.Conjugate != nil || t.in.Open != nil }
 
 // leader is the method that one follows: without either predictor FMP-ISAB is what PRIOR shuffles.

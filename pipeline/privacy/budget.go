@@ -57,7 +57,7 @@ type Budget struct {
 	Points int `json:"points,omitempty" yaml:"points,omitempty"`
 }
 
-// Check says all that is wrong.
+// Check returns all that is wrong.
 func (b Budget) Check() error {
 	var errs []error
 	fail := func(key string, value any, allowed string, args ...any) {

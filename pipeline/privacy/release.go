@@ -120,7 +120,7 @@ func (r *Release) Add(o *Release) error {
 	return nil
 }
 
-// Check says whether the release holds what it should.
+// Check reports whether the release holds what it should.
 func (r *Release) Check() error {
 	if r.Classes < 1 || r.K < 1 || len(r.Values) != r.Classes*(r.K+1) {
 		return fmt.Errorf("privacy: a release of %d classes, %d coordinates and %d numbers; want classes x (coordinates + 1)", r.Classes, r.K, len(r.Values))

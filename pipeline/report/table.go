@@ -131,10 +131,10 @@ type Row struct {
 	byRepeat map[int][columns]float64
 }
 
-// Control says whether a method only shows what the clients' data are worth, and competes with none.
+// Control reports whether a method only shows what the clients' data are worth, and competes with none.
 func (r *Row) Control() bool { return info(r.Method).Control }
 
-// Subject says whether a row is of the method that the program is for.
+// Subject reports whether a row is of the method that the program is for.
 func (r *Row) Subject() bool { return r.Method == "FMP" }
 
 // Tables sums up the records of a run, which are in the order that it writes them in, over their repeats.
@@ -312,7 +312,7 @@ func markBest(rows []*Row, column int) error {
 	return nil
 }
 
-// better says whether figure a is better than b by more than the figures that are shown.
+// better reports whether figure a is better than b by more than the figures that are shown.
 func better(column int, a, b float64) bool {
 	a, b = math.Round(a*1e4), math.Round(b*1e4)
 	if column == columnACC {

@@ -142,7 +142,7 @@ func (r *Row) label() string {
 // untrainedNote explains a word of labels.
 const untrainedNote = "(untrained): a model that the method reads was not trained for these images; fmp train makes one."
 
-// untrained says whether some row's label says so.
+// untrained reports whether some row's label says so.
 func untrained(ts []Table) bool {
 	return slices.ContainsFunc(ts, func(t Table) bool { return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Untrained }) })
 }
@@ -150,7 +150,7 @@ func untrained(ts []Table) bool {
 // bestNote explains bold figures.
 const bestNote = "Bold: the best of its group, and those whose paired difference from it has an interval that holds zero."
 
-// tuned says whether a table's settings were tuned per method.
+// tuned reports whether a table's settings were tuned per method.
 func (t *Table) tuned() bool { return t.Protocol == "tuned" }
 
 // setting is what was tuned of a method.

@@ -124,7 +124,7 @@ func fetch(ctx context.Context, dir string, files []libraryFile, say func(string
 	return path, nil
 }
 
-// present says whether every file is in dir with its digest; os.ErrNotExist where one is not there.
+// present reports whether every file is in dir with its digest; os.ErrNotExist where one is not there.
 func present(dir string, files []libraryFile) error {
 	for _, f := range files {
 		r, err := regularfile.Open(filepath.Join(dir, f.name))

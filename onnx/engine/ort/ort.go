@@ -213,7 +213,7 @@ func appendProvider(so *ortgo.SessionOptions, name string) error {
 	return fmt.Errorf("engine.provider is %q; allowed are %s", name, strings.Join(ProviderNames(), ", "))
 }
 
-// ProviderStatus says whether an execution provider works with the loaded library on this machine.
+// ProviderStatus reports whether an execution provider works with the loaded library on this machine.
 type ProviderStatus struct {
 	Name  string `json:"name"`
 	Works bool   `json:"works"`

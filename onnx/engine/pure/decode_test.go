@@ -168,7 +168,7 @@ func unmarshal(d *decoder.Model, data []byte) (err error) {
 	return nil
 }
 
-// decodable says whether onnx-go reads a tensor faithfully.
+// decodable reports whether onnx-go reads a tensor faithfully.
 func decodable(t *onnx.Tensor) bool {
 	switch t.DType {
 	case onnx.Float32, onnx.Float64, onnx.Int32, onnx.Int64:

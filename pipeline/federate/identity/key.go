@@ -63,7 +63,7 @@ func (k *Key) String() string { return k.Line() }
 // Format does so for every verb.
 func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.Line()) }
 
-// CheckName says whether a name may be a client's: 1 to [MaxName] bytes of printable UTF-8 that neither begin nor end with
+// CheckName reports whether a name may be a client's: 1 to [MaxName] bytes of printable UTF-8 that neither begin nor end with
 // a space.
 func CheckName(name string) error {
 	ok := len(name) >= 1 && len(name) <= MaxName && utf8.ValidString(name) && name != "." && name != ".."

@@ -39,7 +39,7 @@ func (s Statement) bytes() []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(s.Time))
 }
 
-// Verify says whether signature is that of the statement by the private half of key.
+// Verify reports whether signature is that of the statement by the private half of key.
 func Verify(key ed25519.PublicKey, s Statement, signature []byte) bool {
 	return len(key) == ed25519.PublicKeySize && ed25519.Verify(key, s.bytes(), signature)
 }

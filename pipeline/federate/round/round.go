@@ -148,7 +148,7 @@ func Load(path string) (*Round, error) {
 	return r, nil
 }
 
-// Suits says whether a roster has clients enough for the round.
+// Suits reports whether a roster has clients enough for the round.
 func (r *Round) Suits(clients *identity.Roster) error {
 	if n := clients.Len(); r.Quorum > n || r.Least > n {
 		return fmt.Errorf("quorum %d and least %d; the roster has %d clients", r.Quorum, r.Least, n)

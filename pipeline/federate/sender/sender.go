@@ -45,7 +45,7 @@ const (
 	maxGraph = 256 << 20
 )
 
-// ErrClosed says that the round's deadline has passed, or would before the server can be asked again.
+// ErrClosed means that the round's deadline has passed, or would before the server can be asked again.
 var ErrClosed = errors.New("the round is closed")
 
 // Client speaks to one server. Make it with New.
@@ -162,7 +162,7 @@ func (c *Client) do(req *http.Request) (int, []byte, error) {
 	return resp.StatusCode, nil, c.refusal(resp, data)
 }
 
-// certificate says whether the server's certificate is at fault, which no further attempt mends.
+// certificate reports whether the server's certificate is at fault, which no further attempt mends.
 func certificate(err error) bool {
 	var v *tls.CertificateVerificationError
 	return errors.As(err, &v)

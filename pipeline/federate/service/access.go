@@ -32,7 +32,7 @@ func (s *Server) readers(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// isRound says whether a request is about this round, and refuses it otherwise.
+// isRound reports whether a request is about this round, and refuses it otherwise.
 func (s *Server) isRound(w http.ResponseWriter, r *http.Request) bool {
 	n, err := strconv.ParseUint(r.PathValue("round"), 10, 64)
 	if err != nil || n != s.Round.Round {
@@ -42,7 +42,7 @@ func (s *Server) isRound(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// signed says whether a request carries the signature of the client in its path over a statement, and refuses it otherwise. It
+// signed reports whether a request carries the signature of the client in its path over a statement, and refuses it otherwise. It
 // says no more of a name that the roster lacks than of a key that is not the name's.
 func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity.Purpose, content string) (client string, signature []byte, ok bool) {
 	client = r.PathValue("client")

@@ -62,7 +62,7 @@ type Store struct {
 	replicas int
 }
 
-// ErrBusy says that the folder of the server inside the program belongs to another process.
+// ErrBusy means that the folder of the server inside the program belongs to another process.
 var ErrBusy = errors.New("another fmp serve is at work in this folder")
 
 // Name of the state of a round: rounds of one number behind different graphs are different ones.
@@ -235,7 +235,7 @@ func (s *Store) Conn() *nats.Conn { return s.conn }
 func (s *Store) Name() string     { return s.name }
 func (s *Store) Replicas() int    { return s.replicas }
 
-// Ready says whether the servers answer.
+// Ready reports whether the servers answer.
 func (s *Store) Ready(ctx context.Context) error {
 	if !s.conn.IsConnected() {
 		return fmt.Errorf("store: NATS is %v", s.conn.Status())
@@ -284,7 +284,7 @@ func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 	return nil
 }
 
-// ErrNone says that there is nothing of that name.
+// ErrNone means that there is nothing of that name.
 var ErrNone = errors.New("nothing of that name")
 
 // Object reads what PutObject kept.

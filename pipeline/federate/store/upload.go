@@ -51,7 +51,7 @@ func decodeRecord(value []byte) (*Record, error) {
 	return r, nil
 }
 
-// ErrTaken says that another record of this client is there.
+// ErrTaken means that another record of this client is there.
 var ErrTaken = errors.New("another upload of this client is there")
 
 // Put keeps a client's record: the first where revision is 0, else in place of that revision. Where another came before it,

@@ -62,7 +62,7 @@ const (
 	Closed = "closed"
 )
 
-// Check says whether a description can be used.
+// Check reports whether a description can be used.
 func (d *Description) Check() error {
 	if b, err := hex.DecodeString(d.Graph); err != nil || len(b) != 32 {
 		return fmt.Errorf("the round's description has the graph %.80q; want a sha256 in hexadecimal", d.Graph)
@@ -100,7 +100,7 @@ func (r *Receipt) Sign(k *identity.Key) {
 	r.Signature = base64.StdEncoding.EncodeToString(k.Sign(r.statement()))
 }
 
-// Verify says whether the receipt is signed with the given key (base64) of the server.
+// Verify reports whether the receipt is signed with the given key (base64) of the server.
 func (r *Receipt) Verify(server string) error {
 	key, err := base64.StdEncoding.DecodeString(server)
 	if err != nil || len(key) != ed25519.PublicKeySize {

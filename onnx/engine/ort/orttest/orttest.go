@@ -1,4 +1,4 @@
-// Package orttest gives tests the ONNX Runtime where it is, and skips them where it is not: no library, or a test built
+// Package orttest provides tests with the ONNX Runtime where it is, and skips them where it is not: no library, or a test built
 // without cgo, as for a machine of 32 bits.
 package orttest
 
