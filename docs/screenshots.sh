@@ -39,4 +39,4 @@ shot report-desktop.png "$page" 1200 1815
 sed 's/<style>/<style>details, body > figure { display: none } h2 + figure { display: block }/' "$page" >"$work/lower.html"
 shot report-images.png "$work/lower.html" 1200 1250
 shot report-phone-dark.png "$page" 400 1600 dark
-shot terminal.png "$work/terminal.html" 960 760
+shot terminal.png "$work/terminal.html" 960 1330
