@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"fmp/onnx/message"
 	"fmp/pipeline/federate/uploadpb"
 	"fmp/pipeline/privacy"
 )
@@ -67,7 +68,7 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		return nil, fmt.Errorf("upload: not a message of a private round; those are made by fmp-edge with the client graph of a private round (fmp fuse --upload private)")
 	}
 	var m uploadpb.Release
-	if err := proto.Unmarshal(data, &m); err != nil {
+	if err := message.Unmarshal(data, &m, 0); err != nil {
 		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
 	}
 	if m.Format != ReleaseFormat {
