@@ -53,7 +53,8 @@ figures (results.jsonl, results.csv), tables (table.md, table.tex), plots and re
 them and needs no network. A run that was stopped goes on where it was when the same command is given again.
 The same settings and seed give the same results.jsonl, byte for byte, with any number of threads.
 
---config takes a settings file, or the name of one that comes with the program (demo, table1, figure2).`,
+--config takes a settings file, or the name of one that comes with the program (demo; closed and open: every method in closed and
+open scope; table1, figure2: the letter's; privacy: private rounds).`,
 		Example: `  fmp run
   fmp run --dataset mnist --extractor extractor.onnx --extractor.mean 0.1307 --extractor.std 0.3081
   fmp run --alpha 0.1,0.5 --partition both --seeds 10 --methods FMP,CANN,FedCGS
