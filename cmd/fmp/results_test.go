@@ -4,10 +4,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fmp/pipeline/experiment"
+	"fmp/pipeline/report"
 )
 
 // madeUpRun is a finished run directory of two methods with given accuracies.
@@ -52,10 +56,21 @@ func TestResults(t *testing.T) {
 		}
 		return out
 	}
-	if out := ok("list", root); !strings.Contains(out, "6/6") || !strings.Contains(out, "0.8100") || !strings.Contains(out, "0.6100") {
+	line := regexp.MustCompile(`(?m)^\S+a +\d{4}-\d\d-\d\d  digits +shipped +CANN,FMP +homogeneous +shared +0\.8100 `)
+	if out := ok("list", root); !line.MatchString(out) || !strings.Contains(out, "0.6100") || strings.Contains(out, "cells done") {
 		t.Errorf("list printed %s", out)
 	}
-	if code, out, errs := runFMP(t, "results", "list", root, "--dataset", "digitz"); code != exitOK || strings.Contains(out, "6/6") || !strings.Contains(errs, "did you mean digits?") {
+	var listed []struct {
+		Path, Dataset, Extractor string
+		Date                     time.Time
+		Methods                  []string
+		Tables                   []report.Table
+	}
+	if err := json.Unmarshal([]byte(ok("list", root, "--json")), &listed); err != nil || len(listed) != 2 || listed[0].Path != a || listed[0].Extractor != "shipped" ||
+		time.Since(listed[0].Date) > time.Hour || !slices.Equal(listed[0].Methods, []string{"CANN", "FMP"}) || len(listed[0].Tables) != 1 {
+		t.Errorf("list --json printed %+v (%v)", listed, err)
+	}
+	if code, out, errs := runFMP(t, "results", "list", root, "--dataset", "digitz"); code != exitOK || strings.Contains(out, "0.8100") || !strings.Contains(errs, "did you mean digits?") {
 		t.Errorf("the filter let through %s and said %s", out, errs)
 	}
 	for _, args := range [][]string{{"list", root}, {"compare", a}, {"export", a, "-o", filepath.Join(root, "filtered.md")}} {
