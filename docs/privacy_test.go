@@ -1,0 +1,84 @@
+package docs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/report"
+)
+
+// privateRuns are the kept private rounds, by their settings.
+func privateRuns(t *testing.T) []*kept {
+	t.Helper()
+	var out []*kept
+	for _, set := range []string{"mnist", "cifar10", "cifar100"} {
+		for _, clients := range []int{10, 100} {
+			for _, unit := range []string{"example", "client"} {
+				for _, epsilon := range []int{1, 4} {
+					k := readKept(t, "privacy", "runs", fmt.Sprintf("name=%s,clients=%d,epsilon=%d,unit=%s", set, clients, epsilon, unit))
+					if c := k.config; c.Dataset.Name != set || c.Federation.Clients != clients || c.Privacy.Unit != unit || c.Privacy.Epsilon != float64(epsilon) || c.Seeds < 10 {
+						t.Errorf("%s has other settings than its name", k.dir)
+					}
+					out = append(out, k)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"two-servers-1", "local-1", "local-4"} {
+		out = append(out, readKept(t, "privacy", name))
+	}
+	return out
+}
+
+// TestPrivacyPage: the table of the page on privacy is of the kept runs. With -update it is written (make docs).
+func TestPrivacyPage(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| data, clients x images | noise | ε | unit | α | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL | plug-in: ACC / NLL | FMP-DP less it: NLL | FedPFT-DP: ACC / NLL |\n| --- | --- | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: | --- |\n")
+	worse, total, near := 0, 0, 0
+	for _, k := range privateRuns(t) {
+		rs, err := experiment.ReadResults(k.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		differences, err := report.CompareMethods(rs, "FMP-DP")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range k.tables {
+			tab := &k.tables[i]
+			if tab.Repeats != k.config.Seeds {
+				t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition, tab.Repeats, k.config.Seeds)
+			}
+			row := func(method string) *report.Row { return rowOf(t, tab, method) }
+			alpha := "-"
+			if a, ok := strings.CutPrefix(tab.Partition, "dirichlet-"); ok {
+				alpha = a
+			}
+			none, dp, plugin, rival := row("FMP"), row("FMP-DP"), row("FMP-DP-plugin"), row("FedPFT-DP")
+			var less report.Difference
+			for _, d := range differences {
+				if d.Partition == tab.Partition && d.Second == "FMP-DP-plugin" {
+					less = d
+				}
+			}
+			if less.NLL.N != tab.Repeats {
+				t.Fatalf("%s, %s: FMP-DP and its plug-in were not compared", k.dir, tab.Partition)
+			}
+			c := k.config
+			fmt.Fprintf(&b, "| %s, %d x %d | %s | %g | %s | %s | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f ± %.3f | %.3f | %.3f / %.2f | %+.3f ± %.3f | %.3f / %.2f |\n",
+				c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Privacy.Noise, c.Privacy.Epsilon, c.Privacy.Unit, alpha, none.ACC.Mean, none.NLL.Mean, dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half,
+				dp.JointNear.Mean, plugin.ACC.Mean, plugin.NLL.Mean, less.NLL.Mean, less.NLL.Half, rival.ACC.Mean, rival.NLL.Mean)
+			total++
+			if less.NLL.Mean-less.NLL.Half > 0 {
+				worse++
+			}
+			if none.ACC.Mean-dp.ACC.Mean <= 0.01 {
+				near++
+			}
+		}
+	}
+	fmt.Fprintf(&b, "\nOf the %d rows, the posterior that knows the noise has a higher NLL than the plug-in, by more than the paired interval, in %d; its accuracy is within .01 of no noise in %d.\n", total, worse, near)
+	write(t, "privacy.md", "private-rounds", b.String())
+}
