@@ -10,9 +10,9 @@ import (
 )
 
 // privateRuns are the kept private rounds, by their settings.
-func privateRuns(t *testing.T) []*kept {
+func privateRuns(t *testing.T) []*keptRun {
 	t.Helper()
-	var out []*kept
+	var out []*keptRun
 	for _, set := range []string{"mnist", "cifar10", "cifar100"} {
 		for _, clients := range []int{10, 100} {
 			for _, unit := range []string{"example", "client"} {
