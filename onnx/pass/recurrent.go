@@ -387,10 +387,13 @@ func (c *cellNodes) gate(k int, h string) string {
 	return c.add(c.x[k], c.op("MatMul", []string{h, c.rec[k]}))
 }
 
+// rest is 1 - v.
+func (c *cellNodes) rest(v string) string { return c.op("Sub", []string{c.number(1, c.d), v}) }
+
 // H = f(x + H R).
 func stepRNN(c *cellNodes) { c.h = c.act(0, c.gate(0, c.h)) }
 
-// z = f(·), r = f(·), candidate = g(x + (r H) R) or g(x + r (H R + b)), H = candidate + z (H - candidate).
+// z = f(·), r = f(·), candidate = g(x + (r H) R) or g(x + r (H R + b)), H = (1 - z) candidate + z H.
 func stepGRU(c *cellNodes) {
 	e := &c.emit
 	z, r := c.act(0, c.gate(0, c.h)), c.act(0, c.gate(1, c.h))
@@ -405,7 +408,7 @@ func stepGRU(c *cellNodes) {
 		v = c.gate(2, e.mul(r, c.h))
 	}
 	v = c.act(1, v)
-	c.h = e.add(v, e.mul(z, e.op("Sub", []string{c.h, v})))
+	c.h = e.add(e.mul(c.rest(z), v), e.mul(z, c.h))
 }
 
 // i = f(· + P C), o = f(· + P C'), forget = f(· + P C) or 1 - i, C' = forget C + i g(·), H = o h(C').
@@ -421,7 +424,7 @@ func stepLSTM(c *cellNodes) {
 	i, g := c.act(0, gate(0, 0, c.c)), c.act(1, gate(3, -1, ""))
 	var next string
 	if c.attrs.Int("input_forget") != 0 {
-		next = e.add(c.c, e.mul(i, e.op("Sub", []string{g, c.c})))
+		next = e.add(e.mul(c.rest(i), c.c), e.mul(i, g))
 	} else {
 		next = e.add(e.mul(c.act(0, gate(2, 2, c.c)), c.c), e.mul(i, g))
 	}

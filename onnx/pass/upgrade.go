@@ -333,6 +333,10 @@ func upgradeSoftmax13(u *upgrader, n *onnx.Node) error {
 		n,
 		&onnx.Node{Name: out, Op: "Reshape", Inputs: []string{rows, shape}, Outputs: []string{out}},
 	)
+	if u.to >= 14 { // a size of 0 is one, and copies none
+		last := u.nodes[len(u.nodes)-1]
+		last.Attrs = append(last.Attrs, onnx.IntAttr("allowzero", 1))
+	}
 	return nil
 }
 
