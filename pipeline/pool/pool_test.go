@@ -21,6 +21,7 @@ import (
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
 )
@@ -319,6 +320,153 @@ func TestParts(t *testing.T) {
 		}
 		if whole.Judgement != nil && !slices.Equal(whole.Judgement.Honest, parts.Judgement.Honest) {
 			t.Errorf("%s: honest %v and %v", name, whole.Judgement.Honest, parts.Judgement.Honest)
+		}
+	}
+}
+
+// strange are images of classes of another kind than those of pixels: bright at one end, in the middle of a row, or nowhere.
+func strange(r *rand.Rand, n int) (pix []uint8, labels []int) {
+	bright := [][dx]float64{{200, 200, 40, 40, 40, 200}, {40, 200, 40, 200, 200, 40}, {60, 60, 60, 60, 60, 60}}
+	pix, labels = make([]uint8, n*dx), make([]int, n)
+	for i := range n {
+		labels[i] = i % len(bright)
+		for j := range dx {
+			pix[i*dx+j] = uint8(min(max(bright[labels[i]][j]+20*r.NormFloat64(), 0), 255))
+		}
+	}
+	return pix, labels
+}
+
+// TestOpen: uploads of the corpus's classes are read in closed form, others in the open one, as their novelty says or as is asked for;
+// the open form needs no conjugate predictor, its classifier knows images that nobody had and has intervals around what it says.
+func TestOpen(t *testing.T) {
+	w := newWorld(t)
+	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
+	features := make([]float32, len(pix))
+	for i, v := range pix {
+		features[i] = float32(v) / 255
+	}
+	bank, err := task.NewBank(features, dx, labels, classes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := open.Untrained(bank, dx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := p.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mf, err := models.ReadManifest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mf.Extractor = "x"
+	if err := mf.Write(m); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "open.onnx")
+	if err := serde.Save(file, m); err != nil {
+		t.Fatal(err)
+	}
+	g, f := w.client(t, true)
+	known := w.uploads(t, g, f, 12, 15, 9)
+	var fresh []Upload
+	for i := range 3 {
+		pix, labels := strange(rng.New(1, "strange", i), 30)
+		r := w.eval(t, g, pix, labels)
+		u := federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: 30, Points: (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(), W: r["masses"].F32()}).Held()}
+		fresh = append(fresh, Upload{Upload: &u})
+	}
+	test, truth := strange(rng.New(1, "strange test"), 300)
+	for _, c := range []struct {
+		name    string
+		uploads []Upload
+		o       Options
+		want    bool
+	}{
+		{"classes of the corpus", known, Options{Predictor: w.predictor, Open: file}, false},
+		{"new classes", fresh, Options{Predictor: w.predictor, Open: file}, true},
+		{"no conjugate predictor", fresh, Options{Predictor: file}, true},
+		{"closed", fresh, Options{Predictor: w.predictor, Open: file, Scope: "closed"}, false},
+		{"open", known, Options{Predictor: w.predictor, Open: file, Scope: "open"}, true},
+		{"every client trusted", fresh, Options{Predictor: file, Trust: true}, true},
+	} {
+		c.o.Seed, c.o.Samples = 3, 25
+		r, err := New(c.uploads, g, f, c.o)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		p, err := r.Posterior(t.Context(), w.eng)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if is, novelty := Open(p); is != c.want {
+			t.Errorf("%s: open is %v, novelty %v", c.name, is, novelty)
+		}
+		if !c.want || &c.uploads[0] != &fresh[0] {
+			continue
+		}
+		m, err := r.Classifier(p, false, false, "")
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		out := w.eval(t, m, test, nil)
+		got, low, high := out["probabilities"].F32(), out["low"].F32(), out["high"].F32()
+		right, around := 0, 0
+		for i, y := range truth {
+			if slices.Index(got[i*classes:(i+1)*classes], slices.Max(got[i*classes:(i+1)*classes])) == y {
+				right++
+			}
+			if at := i*classes + y; low[at] <= got[at] && got[at] <= high[at] && low[at] < high[at] {
+				around++
+			}
+		}
+		if right < 290 || around < 270 {
+			t.Errorf("%s: right on %d of 300, %d intervals around what is said", c.name, right, around)
+		}
+		o, err := models.ReadManifest(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if from, err := models.ReadOrigin(o); err != nil || from.Predictor != r.openFrom.Digest {
+			t.Errorf("%s: origin %+v, %v", c.name, from, err)
+		}
+	}
+	other := make([]float32, len(features)) // another corpus
+	for i, v := range features {
+		other[i] = v*1.2 + 0.1
+	}
+	if bank, err = task.NewBank(other, dx, labels, classes); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = open.Untrained(bank, dx); err != nil {
+		t.Fatal(err)
+	}
+	if m, err = p.Model(); err != nil {
+		t.Fatal(err)
+	}
+	strangeFile := filepath.Join(t.TempDir(), "other.onnx")
+	if err := serde.Save(strangeFile, m); err != nil {
+		t.Fatal(err)
+	}
+	narrow := f
+	narrow.K = 1
+	for _, c := range []struct {
+		want   string
+		client models.Manifest
+		o      Options
+	}{
+		{"soften features about different centres", f, Options{Predictor: strangeFile}},
+		{"both open predictors", f, Options{Predictor: file, Open: file}},
+		{"there is no open predictor", f, Options{Predictor: w.predictor, Open: "none", Scope: "open"}},
+		{"reads class means of all features", narrow, Options{Predictor: file}},
+		{"fmp train conjugate", f, Options{Predictor: file, Scope: "closed"}},
+		{"open.model wants", f, Options{Predictor: w.predictor, Open: w.predictor}},
+	} {
+		if _, err := New(fresh, g, c.client, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v; want one that says %q", err, c.want)
 		}
 	}
 }

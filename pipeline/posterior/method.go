@@ -20,7 +20,7 @@ func (m method) Run(ctx context.Context, t *Task, s Settings) (*Result, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", m.info.Name, err)
 	}
-	if len(t.in.Clients) == 0 && !(m.info.Conjugate && len(t.in.ClassMeans) > 0) && !(m.info.Compresses && len(t.in.Uploads) > 0) {
+	if len(t.in.Clients) == 0 && !(m.info.Conjugate && len(t.in.ClassMeans)+len(t.in.Soft) > 0) && !(m.info.Compresses && len(t.in.Uploads) > 0) {
 		return nil, fmt.Errorf("%s: the clients' own points are not here, and the method reads them", m.info.Name)
 	}
 	r, err := m.run(ctx, t, s)
