@@ -1,0 +1,158 @@
+// The program scaling draws the figure of docs/speed.md: how processor time grows with the points, features and classes of a fit,
+// and with the points drawn. Every point is the least of three runs on one thread; dashed lines grow in proportion.
+//
+//	go run ./docs/figures/scaling docs/figures/scaling.svg
+//
+// It prints the numbers as well, and takes a minute.
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"fmp/assets"
+	"fmp/docs/figures/panels"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+	"fmp/onnx/serde"
+	"fmp/pipeline/bench"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/point"
+	"fmp/pipeline/sample"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: scaling FILE.svg (or .png)")
+		os.Exit(2)
+	}
+	if err := run(context.Background(), os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "scaling:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, path string) error {
+	var plots []*plot.Plot
+	for _, c := range []struct {
+		title string
+		sizes []int
+		make  func(ctx context.Context, size int) (func() error, error)
+	}{
+		{"fit: points", []int{100, 300, 1000, 3000, 10_000, 30_000, 100_000}, func(ctx context.Context, n int) (func() error, error) { return fit(ctx, n, 64, 10) }},
+		{"fit of 1,000: features", []int{32, 64, 128, 256, 512, 1024}, func(ctx context.Context, d int) (func() error, error) { return fit(ctx, 1000, d, 10) }},
+		{"fit of 2,000: classes", []int{3, 10, 30, 100, 300, 1000}, func(ctx context.Context, k int) (func() error, error) { return fit(ctx, 2000, 64, k) }},
+		{"points drawn by attention", []int{100, 300, 1000, 3000, 10_000}, draws},
+	} {
+		p, err := curve(ctx, c.title, c.sizes, c.make)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.title, err)
+		}
+		plots = append(plots, p)
+	}
+	return panels.Save(path, plots)
+}
+
+// curve measures the work of every size.
+func curve(ctx context.Context, title string, sizes []int, work func(context.Context, int) (func() error, error)) (*plot.Plot, error) {
+	p := panels.New(title)
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: 0}, plot.LogTicks{Prec: 1}
+	p.Y.Label.Text = "seconds"
+	p.Y.Label.TextStyle = panels.Style(9, panels.Palette[8])
+	var at plotter.XYs
+	for _, n := range sizes {
+		do, err := work(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		c := bench.Timed("fmp", do)
+		least := math.Inf(1)
+		for range 3 {
+			took, err := c.Once()
+			if err != nil {
+				return nil, err
+			}
+			least = min(least, took.Seconds())
+		}
+		fmt.Printf("%s\t%d\t%.3g s\n", title, n, least)
+		at = append(at, plotter.XY{X: float64(n), Y: math.Max(least, 1e-6)})
+	}
+	line, marks, err := plotter.NewLinePoints(at)
+	if err != nil {
+		return nil, err
+	}
+	line.Color, marks.Color = panels.Palette[0], panels.Palette[0]
+	last := at[len(at)-1]
+	straight, err := plotter.NewLine(plotter.XYs{{X: at[0].X, Y: last.Y * at[0].X / last.X}, last})
+	if err != nil {
+		return nil, err
+	}
+	straight.Dashes, straight.Color = []vg.Length{vg.Points(3), vg.Points(3)}, panels.Palette[8]
+	p.Add(straight, line, marks)
+	return p, nil
+}
+
+// labelled is n points of k classes whose means lie as far apart as an extractor's do.
+func labelled(n, d, k int) *point.Set {
+	r := rng.New(1, "scaling", n, d, k)
+	means := make([]float32, k*d)
+	rng.Normal(r, means)
+	s := point.New(n, d, k)
+	for i := range n {
+		row := s.Row(i)
+		rng.Normal(r, row[:d])
+		for j := range d {
+			row[j] += 2 / float32(math.Sqrt(float64(d))) * means[i%k*d+j]
+		}
+		row[d+i%k] = 1
+	}
+	return s
+}
+
+func fit(ctx context.Context, n, d, k int) (func() error, error) {
+	p, err := erm.FromSets(3, labelled(n, d, k))
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, err := erm.SolveAll(ctx, []*erm.Problem{p}, erm.Options{Tolerance: 1e-6, Threads: 1})
+		return err
+	}, nil
+}
+
+func draws(ctx context.Context, fresh int) (func() error, error) {
+	data, err := assets.Model("cifar10", models.KindPredictor)
+	if err != nil {
+		return nil, err
+	}
+	m, err := serde.Unmarshal(data)
+	if err != nil {
+		return nil, err
+	}
+	e, err := ort.New(engine.Options{Threads: 1, Context: ctx})
+	if err != nil {
+		return nil, err
+	}
+	p, err := sample.New(e, m)
+	if err != nil {
+		return nil, err
+	}
+	noise, err := p.Noise(rng.New(1, "scaling", "noise"), 1, fresh)
+	if err != nil {
+		return nil, err
+	}
+	seen := labelled(100, 64, 10)
+	return func() error {
+		_, err := p.Draw(ctx, seen, noise, 1)
+		return err
+	}, nil
+}
