@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,9 +87,15 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 				return nil, fmt.Errorf("%s: %w", cell, err)
 			}
 			o := models.Origin{Method: cell.Method, Predictor: p.Manifest.Models["predictor"], Protocol: cell.Protocol}
-			if m.Info().Conjugate {
+			switch {
+			case res.Spent != nil:
+				o.Predictor = p.Manifest.Models["private"]
+				if o.Private, err = json.Marshal(res.Spent); err != nil {
+					return nil, err
+				}
+			case m.Info().Conjugate:
 				o.Predictor = p.Manifest.Models["conjugate"]
-			} else {
+			default:
 				o.L2, o.Fresh = s.L2, c.Predictor.Fresh
 			}
 			for i, r := range rows {

@@ -58,6 +58,8 @@ type Result struct {
 	Means Coordinates
 	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so on.
 	Diagnostics map[string]float64
+	// Spent is what a private round spent; nil for any other.
+	Spent *privacy.Account
 	// UploadBytes is what one client sends (mean over clients), float32 payload without framing; 0 for
 	// local methods.
 	UploadBytes float64

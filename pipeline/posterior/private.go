@@ -30,7 +30,7 @@ const citePrivate = "Bernstein and Sheldon 2018, Differentially private Bayesian
 
 // fmpDP is FMP of class sums with differential privacy: its posterior knows the noise that was added (package privacy).
 var fmpDP = method{
-	Info{Name: "FMP-DP", Title: "FMP of differentially private class sums, by a posterior that knows the noise", Group: OneShot, Cite: citePrivate, Private: true},
+	Info{Name: "FMP-DP", Title: "FMP of differentially private class sums, by a posterior that knows the noise", Group: OneShot, Cite: citePrivate, Private: true, Keep: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
 		totals, account, err := t.released(ctx)
 		if err != nil {
@@ -64,7 +64,7 @@ var fmpDPPlugin = method{
 		if err != nil {
 			return nil, err
 		}
-		return &Result{Ensembles: []Ensemble{e}, Coordinates: t.in.Conjugate, UploadBytes: t.releaseBytes(), Diagnostics: spent(account)}, nil
+		return &Result{Ensembles: []Ensemble{e}, Coordinates: t.in.Conjugate, UploadBytes: t.releaseBytes(), Diagnostics: spent(account), Spent: account}, nil
 	},
 }
 
@@ -83,7 +83,7 @@ func privateHeads(ctx context.Context, p Private, totals *privacy.Totals, accoun
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Ensembles: []Ensemble{e}, Coordinates: p, Diagnostics: spent(account)}, nil
+	return &Result{Ensembles: []Ensemble{e}, Coordinates: p, Diagnostics: spent(account), Spent: account}, nil
 }
 
 // spent is an account as diagnostics.

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+)
+
+// TestAudit: the audit of a private run finds members of class means and proves less than the run states; the classifier that the run keeps
+// says what was spent.
+func TestAudit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a run on the digits")
+	}
+	emptyCache(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	ok := func(args ...string) string {
+		t.Helper()
+		code, out, log := runFMP(t, args...)
+		if code != exitOK {
+			t.Fatalf("fmp %v: exit code %d: %s", args, code, log)
+		}
+		return out
+	}
+	ok("run", "--dataset.test", "1000", "--seeds", "1", "--clients", "8", "--points", "10", "--methods", "FMP,FMP-DP", "--privacy.epsilon", "8", "--scores.coverage=false", "--out", dir, "--keep-models")
+	if code, _, _ := runFMP(t, "audit", filepath.Dir(dir)); code != exitMissing {
+		t.Errorf("the audit of a folder that is no run: exit code %d", code)
+	}
+	_, f, err := models.Load(filepath.Join(dir, "models", "homogeneous-shared-FMP-DP.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := models.ReadOrigin(f); err != nil || !strings.Contains(string(o.Private), `"epsilon":8`) {
+		t.Errorf("origin %+v, %v", o, err)
+	}
+	var out []audited
+	if err := json.Unmarshal([]byte(ok("audit", dir, "--rounds", "5", "--json")), &out); err != nil {
+		t.Fatal(err)
+	}
+	a := out[0]
+	if a.Plain == nil || a.Plain.AUC < 0.7 || a.Private == nil || a.Private.AUC < 0.55 || a.Private.AUC > 0.95 {
+		t.Fatalf("audit %+v", a)
+	}
+	if v := a.Private; !(v.Epsilon < 8) || v.Canaries != 8*20*5 || v.AUC > v.TheoryAUC+0.05 {
+		t.Errorf("private %+v", v)
+	}
+}
