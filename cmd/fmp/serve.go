@@ -33,6 +33,7 @@ import (
 	"fmp/pipeline/federate/work"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 )
 
@@ -210,13 +211,16 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 	}
 	defer st.Close()
 	if o.workers {
-		var predictor []byte
-		if r.Predictor != "" {
-			if predictor, err = os.ReadFile(r.Predictor); err != nil {
+		m := work.Models{Graph: r.GraphData}
+		for path, to := range map[string]*[]byte{r.Predictor: &m.Predictor, r.Open: &m.Open} {
+			if path == "" || path == round.NoOpen {
+				continue
+			}
+			if *to, err = os.ReadFile(path); err != nil {
 				return usageError(err)
 			}
 		}
-		if pooling.queue, err = work.NewQueue(ctx, st, r.Round, r.GraphData, predictor, pooling.options); err != nil {
+		if pooling.queue, err = work.NewQueue(ctx, st, r.Round, m, pooling.options); err != nil {
 			return err
 		}
 	}
@@ -322,7 +326,7 @@ type pooling struct {
 }
 
 func newPooling(r *round.Round, cfg experiment.Config, eng engine.Engine) (*pooling, error) {
-	p := &pooling{eng: eng, client: r.Client, options: pool.Options{Predictor: r.Predictor, Seed: cfg.Seed, Threads: cfg.Engine.Threads}}
+	p := &pooling{eng: eng, client: r.Client, options: pool.Options{Predictor: r.Predictor, Open: r.Open, Scope: r.Scope, Seed: cfg.Seed, Threads: cfg.Engine.Threads}}
 	var err error
 	if p.graph, err = serde.Unmarshal(r.GraphData); err != nil {
 		return nil, err
@@ -365,6 +369,8 @@ type summary struct {
 	Samples  int    `json:"samples"`
 	Suspects int    `json:"suspects"` // clients that are honest with less than one half
 	Disputed string `json:"disputed,omitempty"`
+	// Scope says whether class means were read as of the corpus's classes (closed) or of new ones (open).
+	Scope string `json:"scope,omitempty"`
 }
 
 func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
@@ -401,6 +407,12 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 		}
 	}
 	s := summary{Samples: len(post.Ensembles[0])}
+	if r.Method() == "FMP" {
+		s.Scope = posterior.ScopeClosed
+		if open, _ := pool.Open(post); open {
+			s.Scope = posterior.ScopeOpen
+		}
+	}
 	if j := post.Judgement; j != nil {
 		made.Honest = j.Honest
 		for _, p := range j.Honest {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"fmp/models"
@@ -28,7 +31,7 @@ func newWorkerCommand() *cobra.Command {
 		Short: "Sample posteriors for fmp serve --workers, and make runs for fmp grid --workers",
 		Long: `Take sampling jobs of rounds (fmp serve --workers) from the queue on NATS servers, any number of workers on any machine. One
 round's sampling is several jobs: chains of who is honest, and samples ten at a time. A job whose worker is killed goes to
-another after a few seconds. The posterior is sample for sample what the server would make itself, if both run the same
+another after a few seconds; servers that are away are waited for. The posterior is sample for sample what the server would make itself, if both run the same
 release on the same engine.
 
 Runs of fmp grid --workers are taken too. Data sets and models are this machine's, found as fmp run finds them.`,
@@ -54,14 +57,24 @@ Runs of fmp grid --workers are taken too. Data sets and models are this machine'
 			return err
 		}
 		defer eng.Close()
+		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		conn, err := store.Connect(o, "fmp worker")
+		for errors.Is(err, nats.ErrNoServers) { // they may be started after it, or again
+			log.Warn("waiting for the servers", "error", err)
+			select {
+			case <-cmd.Context().Done():
+				return nil
+			case <-time.After(time.Second):
+			}
+			conn, err = store.Connect(o, "fmp worker")
+		}
 		if err != nil {
 			return missingError(err)
 		}
 		defer conn.Close()
-		w := &work.Worker{Conn: conn, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)), Open: func(uploads []pool.Upload, graph, predictor []byte, o pool.Options) (work.Sampler, error) {
+		w := &work.Worker{Conn: conn, Log: log, Open: func(uploads []pool.Upload, m work.Models, o pool.Options) (work.Sampler, error) {
 			o.Threads = cfg.Engine.Threads
-			return openSampling(eng, uploads, graph, predictor, o)
+			return openSampling(eng, uploads, m, o)
 		}, Experiment: func(ctx context.Context, settings []byte) (map[string][]byte, error) {
 			return runRemote(ctx, settings, cfg.Engine, cmd.ErrOrStderr())
 		}}
@@ -71,9 +84,9 @@ Runs of fmp grid --workers are taken too. Data sets and models are this machine'
 	return cmd
 }
 
-// openSampling makes the sampling of a job ready, with its predictor in a file of its own.
-func openSampling(eng engine.Engine, uploads []pool.Upload, graph, predictor []byte, o pool.Options) (_ *pool.Sampling, err error) {
-	g, err := serde.Unmarshal(graph)
+// openSampling makes the sampling of a job ready, with its predictors in files of their own.
+func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models, o pool.Options) (_ *pool.Sampling, err error) {
+	g, err := serde.Unmarshal(m.Graph)
 	if err != nil {
 		return nil, err
 	}
@@ -81,15 +94,21 @@ func openSampling(eng engine.Engine, uploads []pool.Upload, graph, predictor []b
 	if err != nil {
 		return nil, err
 	}
-	client.Digest = models.DigestBytes(graph)
-	if predictor != nil {
-		dir, err := os.MkdirTemp("", "fmp-worker")
-		if err != nil {
-			return nil, err
+	client.Digest = models.DigestBytes(m.Graph)
+	dir, err := os.MkdirTemp("", "fmp-worker")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	for name, f := range map[string]struct {
+		data []byte
+		to   *string
+	}{"predictor.onnx": {m.Predictor, &o.Predictor}, "open.onnx": {m.Open, &o.Open}} {
+		if f.data == nil {
+			continue
 		}
-		defer os.RemoveAll(dir)
-		o.Predictor = filepath.Join(dir, "predictor.onnx")
-		if err := os.WriteFile(o.Predictor, predictor, 0o600); err != nil {
+		*f.to = filepath.Join(dir, name)
+		if err := os.WriteFile(*f.to, f.data, 0o600); err != nil {
 			return nil, err
 		}
 	}

@@ -34,6 +34,10 @@ type File struct {
 	Graph string `yaml:"client_graph"`
 	// Predictor is the model that the uploads are pooled with, as fmp pool takes it.
 	Predictor string `yaml:"predictor"`
+	// Open is the open predictor for classes that the corpus lacks, as fmp pool takes it: a file, or "none". Scope says which of the two
+	// predictors reads the uploads: "auto" (default), "closed" or "open".
+	Open  string `yaml:"open"`
+	Scope string `yaml:"scope"`
 	// Roster is the file of clients that may send.
 	Roster string `yaml:"roster"`
 	// Deadline of uploads.
@@ -72,6 +76,9 @@ type Bounds struct {
 	// Norm of a point's features; above 0. Default: what the predictor says that features can have, or none.
 	Norm float64 `yaml:"norm"`
 }
+
+// NoOpen in place of a file says that there is no open predictor.
+const NoOpen = "none"
 
 // Duration is a time.Duration that is written as 90s or 2h.
 type Duration time.Duration
@@ -122,8 +129,8 @@ func Load(path string) (*Round, error) {
 		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
 	r := &Round{File: *file}
-	for _, p := range []*string{&r.Graph, &r.Predictor, &r.Roster, &r.Labelled} {
-		if *p != "" && !filepath.IsAbs(*p) {
+	for _, p := range []*string{&r.Graph, &r.Predictor, &r.Open, &r.Roster, &r.Labelled} {
+		if *p != "" && *p != NoOpen && !filepath.IsAbs(*p) {
 			*p = filepath.Join(filepath.Dir(path), *p)
 		}
 	}
@@ -216,6 +223,8 @@ func (f *File) fill() error {
 	}
 	want(len(f.Title) <= maxTitle, "title", fmt.Sprintf("%d bytes long", len(f.Title)), fmt.Sprintf("up to %d bytes", maxTitle))
 	want(f.Graph != "", "client_graph", "missing", "the client graph that fmp fuse wrote")
+	scopes := []string{"", "auto", "closed", "open"}
+	want(slices.Contains(scopes, f.Scope), "scope", f.Scope, "auto, closed, open")
 	want(f.Roster != "", "roster", "missing", "the roster that fmp keys wrote")
 	want(!f.Deadline.IsZero() && f.Deadline.Year() < 2200, "deadline", f.Deadline, "a time, such as 2030-01-31T18:00:00Z")
 	want(f.Quorum >= 0 && f.Quorum <= identity.MaxClients, "quorum", f.Quorum, fmt.Sprintf("0 (all of the roster) to %d", identity.MaxClients))

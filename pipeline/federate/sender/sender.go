@@ -256,6 +256,12 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 			f, err = os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
 		}
 	}
+	if errors.Is(err, fs.ErrNotExist) { // another process put its part in place between the two calls
+		if sum, e := digestOf(path); e == nil && sum == d.Graph {
+			f.Close()
+			return path, nil
+		}
+	}
 	if err != nil {
 		return "", fmt.Errorf("client graph: %w", err)
 	}

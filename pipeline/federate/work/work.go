@@ -46,11 +46,12 @@ type Sampling struct {
 	// Store and Replicas say where uploads are and the results go.
 	Store    string `json:"store"`
 	Replicas int    `json:"replicas"`
-	// Round and Graph are those of the uploads; the graph's file is the object Graph, that of a predictor of the round's own is
-	// the object Predictor.
+	// Round and Graph are those of the uploads; the graph's file is the object Graph, those of predictors of the round's own are
+	// the objects Predictor and Open.
 	Round     uint64       `json:"round"`
 	Graph     string       `json:"graph"`
 	Predictor string       `json:"predictor,omitempty"`
+	Open      string       `json:"open,omitempty"`
 	Options   pool.Options `json:"options"`
 	// Members is the object with the uploads to pool.
 	Members string `json:"members"`
@@ -103,25 +104,31 @@ func makeStream(ctx context.Context, js jetstream.JetStream, replicas int) (jets
 	return s, nil
 }
 
-// NewQueue prepares the jobs of a round: graph and predictor (nil for one that comes with the program) are kept where workers find
-// them.
-func NewQueue(ctx context.Context, st *store.Store, round uint64, graph, predictor []byte, o pool.Options) (*Queue, error) {
+// Models are the files of a round: the client graph, and predictors of its own; nil for one that comes with the program.
+type Models struct{ Graph, Predictor, Open []byte }
+
+// NewQueue prepares the jobs of a round: its models are kept where workers find them.
+func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models, o pool.Options) (*Queue, error) {
 	of, err := newQueue(ctx, st)
 	if err != nil {
 		return nil, err
 	}
 	o.Threads = 0 // the worker's own
-	if predictor != nil {
-		o.Predictor = ""
+	q := &Queue{queue: of, job: Sampling{Store: st.Name(), Replicas: st.Replicas(), Round: round}}
+	for _, f := range []struct {
+		data []byte
+		to   *string
+		path *string
+	}{{m.Graph, &q.job.Graph, new(string)}, {m.Predictor, &q.job.Predictor, &o.Predictor}, {m.Open, &q.job.Open, &o.Open}} {
+		if f.data == nil {
+			continue
+		}
+		*f.to, *f.path = models.DigestBytes(f.data), ""
+		if err := st.PutObject(ctx, *f.to, f.data); err != nil {
+			return nil, err
+		}
 	}
-	q := &Queue{queue: of, job: Sampling{Store: st.Name(), Replicas: st.Replicas(), Round: round, Graph: models.DigestBytes(graph), Options: o}}
-	if err := st.PutObject(ctx, q.job.Graph, graph); err != nil {
-		return nil, err
-	}
-	if predictor != nil {
-		q.job.Predictor = models.DigestBytes(predictor)
-		return q, st.PutObject(ctx, q.job.Predictor, predictor)
-	}
+	q.job.Options = o
 	return q, nil
 }
 
@@ -234,9 +241,8 @@ func (q *queue) result(ctx context.Context, id string) (r result, err error) {
 // Worker is the other side.
 type Worker struct {
 	Conn *nats.Conn
-	// Open makes a sampling ready: the uploads in their order, the graph's file, that of a predictor (nil for one that comes with the
-	// program).
-	Open func(uploads []pool.Upload, graph, predictor []byte, o pool.Options) (Sampler, error)
+	// Open makes a sampling ready, of the uploads in their order.
+	Open func(uploads []pool.Upload, m Models, o pool.Options) (Sampler, error)
 	// Experiment makes a run of the given settings and returns the files of its directory.
 	Experiment func(ctx context.Context, settings []byte) (map[string][]byte, error)
 	Log        *slog.Logger
@@ -251,19 +257,27 @@ type Sampler interface {
 	Close()
 }
 
-// Run takes jobs until the context ends.
+// Run takes jobs until the context ends. It waits for servers that are away or have no queue yet.
 func (w *Worker) Run(ctx context.Context, replicas int) error {
 	js, err := jetstream.New(w.Conn)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
-	s, err := makeStream(ctx, js, replicas)
-	if err != nil {
-		return fmt.Errorf("worker: %w", err)
-	}
-	c, err := s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: consumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: Silence})
-	if err != nil {
-		return fmt.Errorf("worker: %w", err)
+	var c jetstream.Consumer
+	for {
+		s, err := makeStream(ctx, js, replicas)
+		if err == nil {
+			c, err = s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: consumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: Silence})
+		}
+		if err == nil {
+			break
+		}
+		w.Log.Warn("no queue yet", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
 	}
 	w.Log.Info("worker ready")
 	for ctx.Err() == nil {
@@ -394,12 +408,14 @@ func (w *Worker) sampling(ctx context.Context, st *store.Store, job Job) (_ Samp
 		}
 		return data
 	}
-	graph, predictor, list := read(job.Graph), read(job.Predictor), read(job.Members)
+	m, list := Models{read(job.Graph), read(job.Predictor), read(job.Open)}, read(job.Members)
 	if err != nil {
 		return nil, err
 	}
-	if models.DigestBytes(graph) != job.Graph || (predictor != nil && models.DigestBytes(predictor) != job.Predictor) {
-		return nil, errors.New("a model in the store is not the one that the job names")
+	for want, data := range map[string][]byte{job.Graph: m.Graph, job.Predictor: m.Predictor, job.Open: m.Open} {
+		if data != nil && models.DigestBytes(data) != want {
+			return nil, errors.New("a model in the store is not the one that the job names")
+		}
 	}
 	var members []store.Member
 	if err := json.Unmarshal(list, &members); err != nil {
@@ -429,5 +445,5 @@ func (w *Worker) sampling(ctx context.Context, st *store.Store, job Job) (_ Samp
 			return nil, fmt.Errorf("the upload of %q was replaced", members[i].Client)
 		}
 	}
-	return w.Open(uploads, graph, predictor, job.Options)
+	return w.Open(uploads, m, job.Options)
 }

@@ -92,8 +92,8 @@ func TestRedelivered(t *testing.T) {
 	}
 	graph, predictor := []byte("graph"), []byte("predictor")
 	st, url, uploads := open(t, graph)
-	o := pool.Options{Samples: 7, Seed: 3, Predictor: "/a/place/of/the/server.onnx", Threads: 5}
-	q, err := NewQueue(t.Context(), st, 1, graph, predictor, o)
+	o := pool.Options{Samples: 7, Seed: 3, Predictor: "/a/place/of/the/server.onnx", Open: "/another.onnx", Threads: 5}
+	q, err := NewQueue(t.Context(), st, 1, Models{graph, predictor, []byte("open")}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +103,8 @@ func TestRedelivered(t *testing.T) {
 	var opened []string
 	work := func(do func(context.Context) error) *Worker {
 		w := connect(t, url)
-		w.Open = func(uploads []pool.Upload, graph, predictor []byte, o pool.Options) (Sampler, error) {
-			given := fmt.Sprintf("%s %s %s %s %+v", uploads[0].Client, uploads[1].Digest, graph, predictor, o)
+		w.Open = func(uploads []pool.Upload, m Models, o pool.Options) (Sampler, error) {
+			given := fmt.Sprintf("%s %s %s %+v", uploads[0].Client, uploads[1].Digest, m, o)
 			mu.Lock()
 			opened = append(opened, given)
 			mu.Unlock()
@@ -155,8 +155,8 @@ func TestRedelivered(t *testing.T) {
 	case <-time.After(60 * time.Second):
 		t.Fatal("the jobs were not done")
 	}
-	o.Predictor, o.Threads = "", 0
-	want := fmt.Sprintf("a %s graph predictor %+v", uploads[1].Digest, o)
+	o.Predictor, o.Open, o.Threads = "", "", 0
+	want := fmt.Sprintf("a %s {graph predictor open} %+v", uploads[1].Digest, o)
 	if len(opened) != 2 || opened[0] != want || opened[1] != want { // once a worker, not once a job
 		t.Errorf("opened %q; want %q by both", opened, want)
 	}
