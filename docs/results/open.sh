@@ -10,12 +10,13 @@ cd "$(dirname "$0")/../.."
 name=${1:?name a run}
 models="--extractor docs/results/open/cifar100-0-39.onnx --set open.model=docs/results/open/cifar100-0-39-open.onnx"
 cifar10="--dataset cifar10 --set dataset.classes=0 --set dataset.splits.test=0 --set corpus.dataset=cifar100"
+few="--set tuning.tasks=4" # in place of the 16 of assets/configs/open.yaml
 case $name in
-cifar100-20) args="$models" ;;
+cifar100-20) args="$models $few" ;;
 cifar100-10) args="$models --classes 40-49" ;;
-cifar100-5) args="$models --classes 40-44" ;;
+cifar100-5) args="$models --classes 40-44 $few" ;;
 cifar10-10) args="$models $cifar10 --points 10" ;;
-cifar10-40) args="$models $cifar10 --points 40" ;;
+cifar10-40) args="$models $cifar10 --points 40 $few" ;;
 digits) args="--dataset digits --set dataset.classes=0 --set dataset.splits.test=0 --set corpus.dataset=mnist --set corpus.classes=0" ;;
 points-5) args="$models --points 5" ;;
 clients-100) args="$models --clients 100" ;;
