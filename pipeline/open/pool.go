@@ -27,12 +27,7 @@ func Pool(uploads []*point.Set) (*Stats, error) {
 	}
 	k, c := uploads[0].Dx, uploads[0].C
 	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, k, nil), Scatter: mat.NewSymDense(k, nil)}
-	type cell struct {
-		class int
-		mass  float64
-		mean  []float64
-	}
-	var cells []cell
+	cells := 0
 	for m, u := range uploads {
 		if u == nil || u.Dx != k || u.C != c {
 			return nil, fmt.Errorf("upload %d is not of %d coordinates and %d classes, as the first is", m, k, c)
@@ -43,7 +38,7 @@ func Pool(uploads []*point.Set) (*Stats, error) {
 				continue
 			}
 			x := own.Mean.RawRowView(y)
-			cells = append(cells, cell{y, own.Mass[y], x})
+			cells++
 			s.Mass[y] += own.Mass[y]
 			mean := s.Mean.RawRowView(y)
 			for j, v := range x {
@@ -65,14 +60,20 @@ func Pool(uploads []*point.Set) (*Stats, error) {
 		return nil, fmt.Errorf("the uploads have no mass; give some points a weight above 0")
 	}
 	d := mat.NewVecDense(k, nil)
-	for _, x := range cells {
-		mean := s.Mean.RawRowView(x.class)
-		for j, v := range x.mean {
-			d.SetVec(j, v-mean[j])
+	for _, u := range uploads { // once more, so that a round of any size is held once
+		own := Means(u)
+		for y, n := range own.Mass {
+			if n == 0 {
+				continue
+			}
+			mean := s.Mean.RawRowView(y)
+			for j, v := range own.Mean.RawRowView(y) {
+				d.SetVec(j, v-mean[j])
+			}
+			s.Scatter.SymRankOne(s.Scatter, n, d)
 		}
-		s.Scatter.SymRankOne(s.Scatter, x.mass, d)
 	}
-	s.DF = float64(len(cells) - present)
+	s.DF = float64(cells - present)
 	return s, nil
 }
 
