@@ -1,6 +1,7 @@
 package differential
 
 import (
+	"math"
 	"slices"
 
 	"fmp/onnx"
@@ -151,7 +152,7 @@ var movement = map[string]recipe{
 		}
 		var starts, ends, steps []int
 		for range axes {
-			starts, ends = append(starts, g.IntN(11)-5), append(ends, pick(g, g.IntN(11)-5, 1<<40, -1<<40))
+			starts, ends = append(starts, g.IntN(11)-5), append(ends, pick(g, g.IntN(11)-5, math.MaxInt32, -math.MaxInt32))
 			steps = append(steps, pick(g, 1, 1, 2, -1, -2, 3))
 		}
 		if g.opset < 10 {

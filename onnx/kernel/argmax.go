@@ -31,7 +31,7 @@ func arg[T number](axis int, keep, last, largest bool) Kernel {
 		if err != nil {
 			return err
 		}
-		if in[ax] == 0 {
+		if in[ax] == 0 && product(in[:ax])*product(in[ax+1:]) > 0 {
 			return fmt.Errorf("axis %d of shape %v is empty", ax, in)
 		}
 		p, err := planReduce(in, []int{ax})

@@ -259,7 +259,11 @@ func powKernel(c *Call, d onnx.DType) error {
 
 func powInt(a int64, b float64) int64 {
 	if b != math.Trunc(b) || b < 0 || b > 1<<20 {
-		return int64(math.Pow(float64(a), b))
+		p := math.Pow(float64(a), b)
+		if !(p > math.MinInt64 && p < math.MaxInt64) {
+			return math.MinInt64 // what is no integer; x86 makes the same of it, and other processors something else
+		}
+		return int64(p)
 	}
 	r := int64(1)
 	for n := int64(b); n > 0; n >>= 1 {

@@ -237,6 +237,7 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 			return err
 		}
 		x, o := data[T](c.In[0]), data[T](out)
+		lo, hi := integerLimits(onnx.TypeOf[T]())
 		for i := range o {
 			var a T
 			first, sum := true, 0.0
@@ -276,9 +277,9 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 			case "ReduceL2":
 				a = T(math.Sqrt(float64(a)))
 			case "ReduceLogSum":
-				a = T(math.Log(float64(a)))
+				a = bounded[T](math.Log(float64(a)), lo, hi) // of 0: the least number, on every machine
 			case "ReduceLogSumExp":
-				a = T(math.Log(sum))
+				a = bounded[T](math.Log(sum), lo, hi)
 			}
 			o[i] = a
 		}

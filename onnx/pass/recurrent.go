@@ -42,6 +42,21 @@ func Recurrent(n *onnx.Node, opset int, d onnx.DType, hidden int, fresh func(bas
 	if r.base == "" {
 		r.base = strings.ToLower(n.Op)
 	}
+	give := func(out, v string) {
+		r.nodes = append(r.nodes, &onnx.Node{Name: out, Op: "Identity", Inputs: []string{v}, Outputs: []string{out}})
+	}
+	if d == onnx.Float16 || d == onnx.BFloat16 { // computed in float32 and rounded once
+		n = onnx.CloneNode(n)
+		for i, in := range n.Inputs {
+			if in != "" && i != 4 {
+				n.Inputs[i] = r.op("Cast", []string{in}, onnx.IntAttr("to", int(onnx.Float32)))
+			}
+		}
+		r.node, r.d = n, onnx.Float32
+		give = func(out, v string) {
+			r.nodes = append(r.nodes, &onnx.Node{Name: out, Op: "Cast", Inputs: []string{v}, Outputs: []string{out}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(d))}})
+		}
+	}
 	directions := []bool{false} // whether it runs backward
 	switch dir := attrs.Str("direction"); dir {
 	case "forward", "":
@@ -104,7 +119,7 @@ func Recurrent(n *onnx.Node, opset int, d onnx.DType, hidden int, fresh func(bas
 			}
 			v = r.op("Transpose", []string{v}, onnx.IntsAttr("perm", perm...))
 		}
-		r.nodes = append(r.nodes, &onnx.Node{Name: n.Outputs[i], Op: "Identity", Inputs: []string{v}, Outputs: []string{n.Outputs[i]}})
+		give(n.Outputs[i], v)
 	}
 	join(0, ys, 1, 0, 1, -1, int64(hidden))
 	join(1, hs, 0, 1, -1, int64(hidden))
