@@ -233,7 +233,7 @@ var ruleCases = []ruleCase{
 	{op: "LayerNormalization", in: []arg{normal(3, 4), weight(4), weight(4)}},
 	{op: "LayerNormalization", note: "axis 1", in: []arg{normal(2, 3, 4), weight(3, 4)}, attrs: []onnx.Attr{attr("axis", 1)}},
 	{op: "InstanceNormalization", in: []arg{normal(2, 3, 3, 4), weight(3), weight(3)}},
-	{op: "GroupNormalization", opset: 21, in: []arg{arg{shape: []int{2, 4, 2, 3}, draw: normal().draw, fixed: true}, weight(4), weight(4)}, attrs: []onnx.Attr{attr("num_groups", 2)}},
+	{op: "GroupNormalization", opset: 21, in: []arg{{shape: []int{2, 4, 2, 3}, draw: normal().draw, fixed: true}, weight(4), weight(4)}, attrs: []onnx.Attr{attr("num_groups", 2)}},
 	{op: "LpNormalization", in: []arg{away(3, 4)}, attrs: []onnx.Attr{attr("axis", 1)}},
 	{op: "LpNormalization", note: "p 1", in: []arg{away(3, 4)}, attrs: []onnx.Attr{attr("axis", 0), attr("p", 1)}},
 
