@@ -77,7 +77,7 @@ func TestDataErrors(t *testing.T) {
 		{[]string{"data", "show", "--dataset", truncated}, exitUsage, "truncated"},
 		{[]string{"data", "show", "--dataset", "mnist", "--dataset.dir", dir}, exitMissing, "fmp data pull mnist"},
 		{[]string{"data", "show", "--part", "both"}, exitUsage, "train and test"},
-		{[]string{"data", "pull", "imagenet"}, exitUsage, "mnist, cifar10, cifar100"},
+		{[]string{"data", "pull", "imagenet"}, exitUsage, "mnist, cifar10 or cifar100"},
 		{[]string{"data", "pull", "minst"}, exitUsage, "did you mean mnist?"},
 		{[]string{"data", "show", "--dataset", "cifar-10", "--dataset.dir", dir}, exitMissing, "did you mean cifar10?"},
 		{[]string{"data", "pull"}, exitUsage, "name of a data set"},

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -33,7 +32,7 @@ type Release struct {
 
 // IsPrivate reports whether a file is a message of a private round, by its beginning.
 func IsPrivate(path string) bool {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return false
 	}
