@@ -50,6 +50,54 @@ func scopeText(t *testing.T, title string, k *keptRun) string {
 	return b.String()
 }
 
+// bestRival is the rival with the least mean NLL of a table, or the least joint NLL, and that figure.
+func bestRival(t *testing.T, tab *report.Table, joint bool) (best *report.Row, figure float64) {
+	for r := range tab.Rows {
+		row := &tab.Rows[r]
+		x := row.NLL.Mean
+		if joint {
+			x = row.JointNear.Mean
+		}
+		if isRival(row) && (best == nil || x < figure) {
+			best, figure = row, x
+		}
+	}
+	if best == nil {
+		t.Fatal("a table without a rival")
+	}
+	return best, figure
+}
+
+// measuredText is README's table: FMP and its best rival in NLL with homogeneous and with skewed clients, a line a run.
+func measuredText(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| classes | accuracy, even \\| skewed | NLL | less the best tuned rival's |\n| --- | --- | --- | --- |\n")
+	for _, m := range []struct{ scope, run, title string }{
+		{"open", "cifar100-20", "20 of CIFAR-100, **seen by nobody before**"},
+		{"open", "cifar10-40", "CIFAR-10 behind a CIFAR-100 model, **likewise**"},
+		{"closed", "cifar10", "CIFAR-10, known to the server"},
+		{"closed", "cifar100", "20 of CIFAR-100, known to the server"},
+		{"closed", "mnist", "MNIST, known to the server"},
+	} {
+		k := readKept(t, m.scope, m.run)
+		var acc, nll, less []string
+		for i := range k.tables {
+			tab := &k.tables[i]
+			if tab.Protocol != "tuned" {
+				continue
+			}
+			own := rowOf(t, tab, "FMP")
+			best, _ := bestRival(t, tab, false)
+			d := k.less(t, tab, best.Method).NLL
+			acc = append(acc, fmt.Sprintf("%.3f", own.ACC.Mean))
+			nll = append(nll, fmt.Sprintf("%.3f", own.NLL.Mean))
+			less = append(less, fmt.Sprintf("%+.4f ± %.4f (%s)", d.Mean, d.Half, best.Method))
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.title, strings.Join(acc, " \\| "), strings.Join(nll, " \\| "), strings.Join(less, " \\| "))
+	}
+	return b.String()
+}
+
 // bestText is a line for each partition of each run: FMP beside the rival with the least mean NLL, and the one with the least
 // joint NLL, each tuned, and what FMP's intervals hold.
 func bestText(t *testing.T, titles []string, runs []*keptRun) string {
@@ -64,21 +112,7 @@ func bestText(t *testing.T, titles []string, runs []*keptRun) string {
 			own := rowOf(t, tab, "FMP")
 			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f |", titles[i], tab.Partition, own.NLL.Mean, own.JointNear.Mean)
 			for _, joint := range []bool{false, true} {
-				figure := func(f *report.Figures) float64 {
-					if joint {
-						return f.JointNear.Mean
-					}
-					return f.NLL.Mean
-				}
-				var best *report.Row
-				for r := range tab.Rows {
-					if row := &tab.Rows[r]; isRival(row) && (best == nil || figure(&row.Figures) < figure(&best.Figures)) {
-						best = row
-					}
-				}
-				if best == nil {
-					t.Fatalf("%s has no rival", k.dir)
-				}
+				best, figure := bestRival(t, tab, joint)
 				d := k.less(t, tab, best.Method)
 				x := d.NLL
 				if joint {
@@ -91,7 +125,7 @@ func bestText(t *testing.T, titles []string, runs []*keptRun) string {
 				case x.Mean-x.Half > 0:
 					word = "**missed**"
 				}
-				fmt.Fprintf(&b, " %s %.4f | %+.4f ± %.4f, %s |", best.Method, figure(&best.Figures), x.Mean, x.Half, word)
+				fmt.Fprintf(&b, " %s %.4f | %+.4f ± %.4f, %s |", best.Method, figure, x.Mean, x.Half, word)
 			}
 			for _, c := range []metric.Interval{own.CoverTop, own.CoverUncertain} {
 				cover := "-"
@@ -220,6 +254,9 @@ func shiftsText(t *testing.T, k *keptRun) string {
 	}
 	return b.String()
 }
+
+// TestMeasured: README's table is that of the kept runs.
+func TestMeasured(t *testing.T) { write(t, "../README.md", "measured", measuredText(t)) }
 
 // TestScopes: the tables of open and closed scope are those of the kept runs, each of ten repeats.
 func TestScopes(t *testing.T) {
