@@ -551,10 +551,13 @@ func TestPredict(t *testing.T) {
 	if got := predictions(t, run(t, "predict", "--json", "--on-bad", "skip", "--model", c, dir)); len(got) != n {
 		t.Errorf("%d predictions beside bad images", len(got))
 	}
+	none := t.TempDir()
+	write(t, filepath.Join(none, "bad.png"), []byte("no image"))
 	for _, k := range []struct {
 		code int
 		args []string
 	}{
+		{exitFailed, []string{"--on-bad", "skip", "--model", c, none}}, {exitUsage, []string{"--on-bad", "ignore", "--model", c, none}},
 		{exitUsage, []string{"--model", c}}, {exitUsage, []string{"--model", c, "--json", "--csv", dir}}, {exitUsage, []string{"--model", c, "--reject", "2", dir}},
 		{exitMissing, []string{"--model", c + "x", dir}}, {exitMissing, []string{"--model", c, dir + "x"}}, {exitFailed, []string{"--model", model(t, models.KindClient), dir}},
 		{exitFailed, []string{"--model", c, filepath.Dir(c)}},

@@ -86,11 +86,22 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 	if code != exitOK || !strings.Contains(out, "of 150 images of 10 classes") || !strings.Contains(out, "confusion") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
+	if err := os.MkdirAll(at("bad/3"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"bad/3/one.png", "bad/3/two.jpg"} {
+		if err := os.WriteFile(at(name), []byte("no picture"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct {
 		code int
 		want string
 		args []string
 	}{
+		{exitUsage, "one.png", []string{run.Models[0], at("bad")}},
+		{exitUsage, "two.jpg", []string{run.Models[0], at("bad")}},
+		{exitUsage, "--on-bad", []string{run.Models[0], at("bad"), "--on-bad", "ignore"}},
 		{exitUsage, "--labels", []string{run.Models[0], images}},
 		{exitMissing, "gone", []string{run.Models[0], at("gone")}},
 		{exitMissing, "gone.onnx", []string{at("gone.onnx"), images}},

@@ -234,6 +234,47 @@ func TestClassifierFile(t *testing.T) {
 		}
 	})
 
+	t.Run("refused", func(t *testing.T) {
+		classifier, photos := path("classifier.onnx"), filepath.Join(dir, "photos")
+		bad := filepath.Join(dir, "bad")
+		if err := os.MkdirAll(bad, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"one.png", "two.jpg"} {
+			if err := os.WriteFile(filepath.Join(bad, name), []byte("no picture"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range []struct {
+			code int
+			want []string
+			args []string
+		}{
+			{exitUsage, []string{"one.png", "two.jpg"}, []string{classifier, bad}},
+			{exitUsage, []string{"one.png", "two.jpg"}, []string{classifier, bad, "--on-bad", "skip"}},
+			{exitUsage, []string{"--on-bad", "ignore"}, []string{classifier, photos, "--on-bad", "ignore"}},
+			{exitUsage, []string{"--reject", "1.5"}, []string{classifier, photos, "--reject", "1.5"}},
+			{exitUsage, []string{"json", "csv"}, []string{classifier, photos, "--json", "--csv"}},
+			{exitUsage, []string{"want the classifier"}, []string{shipped(t, models.KindClient), photos}},
+			{exitUsage, []string{"images", "rows"}, []string{path("rows.onnx"), photos}},
+			{exitUsage, []string{"rows", "--rows"}, []string{classifier, path("features.npy")}},
+			{exitUsage, []string{"not a readable PNG or JPEG"}, []string{classifier, filepath.Join(bad, "one.png")}},
+			{exitMissing, []string{"gone"}, []string{classifier, path("gone")}},
+			{exitMissing, []string{"gone.onnx"}, []string{path("gone.onnx"), photos}},
+			{exitMissing, []string{"gone.npy"}, []string{path("rows.onnx"), path("gone.npy")}},
+		} {
+			code, out, errs := runFMP(t, append([]string{"predict"}, c.args...)...)
+			if code != c.code || out != "" {
+				t.Errorf("%v: exit code %d, want %d; printed %q, %q", c.args, code, c.code, out, errs)
+			}
+			for _, w := range c.want {
+				if !strings.Contains(errs, w) {
+					t.Errorf("%v: said %q, want %q in it", c.args, errs, w)
+				}
+			}
+		}
+	})
+
 	t.Run("python", func(t *testing.T) {
 		python, err := exec.LookPath("python3")
 		if err != nil || exec.Command(python, "-c", "import onnxruntime").Run() != nil {
@@ -286,11 +327,13 @@ func TestPoolSettles(t *testing.T) {
 		want string
 	}{
 		{[]string{upload, "--predictor", wrong}, "goes with extractor"},
+		{[]string{upload, "--predictor", wrong, "--client-graph", shipped(t, models.KindEmbedding)}, "goes with extractor"},
 		{[]string{foreign}, "--client-graph"},
 		{[]string{upload, "-o", filepath.Join(dir, "x.txt")}, ".onnx"},
 		{[]string{upload, "--on-bad", "ignore"}, "--on-bad"},
 		{[]string{upload, filepath.Join(dir, "empty")}, "empty"},
 		{[]string{upload, wrong}, "an ONNX model"},
+		{[]string{upload, filepath.Join(dir, "empty"), wrong}, "an ONNX model"}, // the second bad one is named too
 		{[]string{upload, "--set", "federation.points=3"}, "does not read"},
 		{[]string{filepath.Join(dir, "empty"), "--on-bad", "skip"}, "empty"},
 		{[]string{upload, "--predictor", shipped(t, models.KindEmbedding)}, "wants a predictor"},

@@ -41,8 +41,9 @@ A training that was stopped goes on where it was when the same command is given 
 	return cmd
 }
 
-// metaSettings are what the trainings behind an extractor read: how tasks are drawn of which data.
-var metaSettings = []string{"seed", "dataset.", "extractor.", "federation.clients", "federation.points", "engine."}
+// metaSettings are what all trainings behind an extractor read. Those that draw tasks of so many clients, or of so many points a client,
+// read federation.clients or federation.points besides.
+var metaSettings = []string{"seed", "dataset.", "extractor.", "engine."}
 
 // metaFlags are the flags that the trainings of predictor and embedding share.
 type metaFlags struct {

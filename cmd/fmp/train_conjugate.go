@@ -26,7 +26,7 @@ of the point head (2/5); those of the intervals (1/2). About a minute.`,
   fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, metaSettings...)
+	s := bindSettings(cmd, &cfg, runAliases, append([]string{"federation.clients", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 300, 4, 64)
 	cmd.Flags().Float64Var(&t.Shrinkage, "shrinkage", 0, "share, 0 to 1, of the covariance within classes replaced by a multiple of the identity where metric and coordinates start")
 	cmd.Flags().BoolVar(&t.FixedMetric, "fixed-metric", false, "leave coordinates and metric what the moments of the corpus say: learn the scalars alone")

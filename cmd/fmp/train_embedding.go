@@ -29,7 +29,7 @@ have given. The log's gap is their distance divided by the norm of the latter.
   fmp train embedding --predictor predictor.onnx --blocks 0 --hidden 0`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, append([]string{"predictor.", "erm.l2", "tasks.labels", "embedding.size", "embedding.weights"}, metaSettings...)...)
+	s := bindSettings(cmd, &cfg, runAliases, append([]string{"predictor.", "erm.l2", "tasks.labels", "embedding.size", "embedding.weights", "federation.clients", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 2500, 4, 1)
 	f.bindOptimizer(cmd, 2e-3)
 	fl := cmd.Flags()

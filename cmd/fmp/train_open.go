@@ -29,7 +29,7 @@ extractors learn from other images of the same classes), the result states its p
   fmp train open --dataset mnist -o open.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases)
+	s := bindSettings(cmd, &cfg, runAliases, append([]string{"federation.clients"}, metaSettings...)...)
 	f.bind(cmd, 300, 4, 32)
 	cmd.Flags().IntVar(&t.Coordinates, "coordinates", open.MostCoordinates, "most coordinates; features beyond are projected onto their principal directions")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

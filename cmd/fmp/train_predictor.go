@@ -29,7 +29,7 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
   fmp train predictor --published`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, append([]string{"predictor.fresh", "erm.l2", "tasks.labels", "embedding.size", "embedding.weights"}, metaSettings...)...)
+	s := bindSettings(cmd, &cfg, runAliases, append([]string{"predictor.fresh", "erm.l2", "tasks.labels", "embedding.size", "embedding.weights", "federation.clients", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 1500, 4, 2)
 	f.bindOptimizer(cmd, 1e-3)
 	fl := cmd.Flags()

@@ -25,7 +25,7 @@ that clients clip their points to, and seven scalars learned on simulated privat
   fmp train private --dataset mnist --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o private.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, append([]string{"conjugate.model"}, metaSettings...)...)
+	s := bindSettings(cmd, &cfg, runAliases, append([]string{"conjugate.model", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 400, 8, 32)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {

@@ -103,6 +103,13 @@ func TestTrainErrors(t *testing.T) {
 		{[]string{"train", "predictor", "extra"}, "no arguments"},
 		{[]string{"train", "embedding", "--stps", "3"}, "--steps"},
 		{[]string{"fuse", "--embeding", "x"}, "--embeding"},
+		{[]string{"fuse", "--set", "federation.clients=3"}, "does not read"},
+		{[]string{"train", "open", "--set", "posterior.samples=3"}, "does not read"},
+		{[]string{"train", "open", "--set", "federation.points=3"}, "does not read"},
+		{[]string{"train", "private", "--clients", "3"}, "--clients"},
+		{[]string{"train", "conjugate", "--set", "erm.l2=3"}, "does not read"},
+		{[]string{"train", "predictor", "--set", "federation.alpha=1"}, "does not read"},
+		{[]string{"train", "embedding", "--seeds", "3"}, "--seeds"},
 	} {
 		code, _, errs := runFMP(t, c.args...)
 		if code != exitUsage || !strings.Contains(errs, c.want) {

@@ -4,6 +4,7 @@ package classify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -134,13 +135,16 @@ func (p *Prediction) Top() (first, second int) {
 }
 
 // Images classifies the images of a source, in its order, and hands them to do a batch at a time. Images that cannot be
-// read are returned as bad; they are left out if skip is set, and otherwise an error of the caller's.
+// read are returned as bad; they are left out if skip is set, and otherwise an error of the caller's. It is an error if that
+// leaves none.
 func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool, do func([]Prediction) error) (bad []error, err error) {
 	if c.TakesRows() {
 		return nil, fmt.Errorf("the classifier takes feature rows; fmp pool without --rows makes one that takes images")
 	}
-	return imagefile.Read(ctx, src, c.Fit, c.Batch, skip, func(pixels []uint8, items []imagefile.Item) error {
+	read := 0
+	bad, err = imagefile.Read(ctx, src, c.Fit, c.Batch, skip, func(pixels []uint8, items []imagefile.Item) error {
 		size := c.Fit.Size()
+		read += len(items)
 		return c.run(onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch), "images", items, func(ps []Prediction) error {
 			for i := range ps {
 				ps[i].Pixels = pixels[i*size : (i+1)*size]
@@ -148,6 +152,10 @@ func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool
 			return do(ps)
 		})
 	})
+	if err == nil && skip && len(bad) > 0 && read == 0 {
+		err = fmt.Errorf("none of the images can be read: %w", errors.Join(bad...))
+	}
+	return bad, err
 }
 
 // Rows classifies feature rows, [n, dx] of float32, by their numbers. labels may be nil.
