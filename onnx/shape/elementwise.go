@@ -246,7 +246,7 @@ func inferWhere(c *call) error {
 	c.set(0, d, shape)
 	p, x, y := c.in[0].data, c.in[1].data, c.in[2].data
 	n := max(len(p), len(x), len(y))
-	if p == nil || x == nil || y == nil || len(shape) > 1 || n == 0 {
+	if len(shape) > 1 || min(len(p), len(x), len(y)) == 0 {
 		return nil
 	}
 	pick := func(d []expr, i int) expr {

@@ -30,6 +30,7 @@ func TestFollowFoldsConstants(t *testing.T) {
 		{"cast of a fraction", &onnx.Node{Op: "Cast", Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Int64))}}, []*onnx.Tensor{onnx.Vector[float32](-1.5, 2.5)}, ints(-1, 2)},
 		{"cast out of range is left", &onnx.Node{Op: "Cast", Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Uint8))}}, []*onnx.Tensor{onnx.Vector[float32](-1)}, nil},
 		{"where", &onnx.Node{Op: "Where"}, []*onnx.Tensor{onnx.Vector(true, false), ints(1), ints(8, 9)}, ints(1, 9)},
+		{"where of nothing", &onnx.Node{Op: "Where"}, []*onnx.Tensor{onnx.Vector(true), ints(), ints(8)}, onnx.NewTensor([]int64{}, 0)},
 		{"float32 rounds once", &onnx.Node{Op: "Div"}, []*onnx.Tensor{onnx.Vector[float32](1), onnx.Vector[float32](3)}, onnx.Vector[float32](1.0 / 3)},
 		{"constant of shape", &onnx.Node{Op: "ConstantOfShape", Attrs: []onnx.Attr{onnx.TensorAttr("value", onnx.Vector[int64](4))}}, []*onnx.Tensor{ints(2)}, ints(4, 4)},
 		{"product", &onnx.Node{Op: "ReduceProd"}, []*onnx.Tensor{ints(2, 3, 7)}, ints(42)},
