@@ -248,6 +248,17 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
+// The ONNX Runtime gives a scalar where inference says [1 0]: an error, and no value that a caller could take.
+func TestUnexpectedScalar(t *testing.T) {
+	m := onnx.NewModel(&onnx.Graph{Name: "test", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 0)}}, Outputs: []onnx.ValueInfo{{Name: "y"}},
+		Nodes: []*onnx.Node{{Op: "ReduceSumSquare", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{onnx.IntAttr("keepdims", 0), onnx.IntAttr("noop_with_empty_axes", 1)}}}})
+	m.Opsets[""] = 18
+	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
+	if out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 0)}); err == nil || !strings.Contains(err.Error(), "no dimensions") {
+		t.Errorf("got %v and %v", out, err)
+	}
+}
+
 // What the ONNX Runtime says when a node fails comes as one line, with the node and without a place in
 // its C++ source.
 func TestErrorsOfNodes(t *testing.T) {

@@ -3,6 +3,7 @@ package ort
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"sort"
@@ -216,7 +217,8 @@ func (s *session) run(feeds, fetch map[string]*onnx.Tensor) error {
 	err := s.evaluate(in, out)
 	got := make([]*onnx.Tensor, s.fetched)
 	for i, v := range out {
-		if mine[i] || v == nil {
+		// Beside an error onnxruntime_go may leave a typed nil.
+		if mine[i] || v == nil || reflect.ValueOf(v).IsNil() {
 			continue
 		}
 		t, uerr := unwrap(v)
