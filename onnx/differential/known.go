@@ -1,6 +1,7 @@
 package differential
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -22,8 +23,8 @@ var disagreements = []disagreement{
 	{"engine", "", "Ellipsis represents incompatible dimensions", "the ONNX Runtime does not sum over the axes of an ellipsis, which the equation leaves out", nil},
 	{"engine", "", "_inlfunc_", "the ONNX Runtime spells the operator out in others that do not take its element type", nil},
 	{"engine", "", "in node ()", "the ONNX Runtime spells the operator out in others that do not take its element type", nil},
-	{"engine", "", "has shape", "the ONNX Runtime leaves an axis of size 0 that is reduced as it is", func(c *Case, n *onnx.Node) bool {
-		return strings.HasPrefix(n.Op, "Reduce") && c.empty()
+	{"engine", "", "has shape", unreduced, func(c *Case, n *onnx.Node) bool {
+		return (strings.HasPrefix(n.Op, "Reduce") || strings.HasPrefix(n.Op, "Arg")) && c.empty()
 	}},
 	{"engine", "Cast", "elements differ", "a negative number has no defined value as an unsigned integer", unsigned},
 	{"engine", "CastLike", "elements differ", "a negative number has no defined value as an unsigned integer", unsigned},
@@ -60,10 +61,51 @@ var disagreements = []disagreement{
 	}},
 	{"engine", "ConvTranspose", "has shape", "the ONNX Runtime makes less than auto_pad SAME asks for where the kernel is smaller than the stride", same},
 	{"engine", "MeanVarianceNormalization", "NaN is expected", "the ONNX Runtime divides by a variance of zero, to which the standard adds 1e-9", nil},
+	{"engine", "", "where NaN is expected", softplus, activates},
+	{"engine", "", "Inf is expected", softplus, activates},
+	{"engine", "", "cannot reshape [0]", unreduced, func(c *Case, n *onnx.Node) bool { return strings.HasPrefix(n.Op, "Reduce") && c.empty() }},
+	{"engine", "", "The shape has no dimensions", "the ONNX Runtime reduces an empty tensor in spite of noop_with_empty_axes", func(c *Case, _ *onnx.Node) bool { return c.empty() }},
+	{"engine", "", "cannot reshape", "the ONNX Runtime infers one window more in ceil_mode than it computes", func(_ *Case, n *onnx.Node) bool {
+		ceil, _ := n.Attr("ceil_mode")
+		return ceil.Int == 1
+	}},
+	{"engine", "ArgMax", "is empty", noPosition, nil},
+	{"engine", "ArgMin", "is empty", noPosition, nil},
+	{"engine", "Slice", "has shape", "the ONNX Runtime takes the largest integer for the beginning where a slice goes backward", backward},
+	{"engine", "GroupNormalization", "elements differ", "the ONNX Runtime computes the variance of float64 in float32, from the mean of the squares", func(c *Case, n *onnx.Node) bool {
+		t := c.given(n.Input(0))
+		return t != nil && t.DType == onnx.Float64
+	}},
 	{"engine", "Resize", "elements differ", "the ONNX Runtime aligns corners to the rounded size where scales are given", func(c *Case, n *onnx.Node) bool {
 		a, _ := n.Attr("coordinate_transformation_mode")
 		return a.Str == "align_corners" && n.Input(2) != ""
 	}},
+}
+
+const (
+	softplus   = "the ONNX Runtime's Softplus in recurrent layers, log(1 + exp(x)), overflows above 88"
+	unreduced  = "the ONNX Runtime leaves an axis of size 0 that is reduced as it is"
+	noPosition = "an axis of size 0 has no position to name, and the ONNX Runtime names one"
+)
+
+// activates says that a recurrent layer has Softplus among its activations.
+func activates(_ *Case, n *onnx.Node) bool {
+	a, _ := n.Attr("activations")
+	return slices.Contains(a.Strs, "Softplus")
+}
+
+// backward says that a slice goes backward along an axis with the largest integer as its end.
+func backward(c *Case, n *onnx.Node) bool {
+	ends, steps := c.given(n.Input(2)), c.given(n.Input(4))
+	if ends == nil || steps == nil {
+		return false
+	}
+	for i := range steps.Len() {
+		if steps.At(i) < 0 && ends.At(i) >= math.MaxInt32 {
+			return true
+		}
+	}
+	return false
 }
 
 // unsigned says that a cast goes to an unsigned type.
