@@ -86,7 +86,6 @@ var missing = []struct {
 
 	{Gradient, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Gradient, texts, "text has no gradient"},
-	{Gradient, "DFT STFT", "no rule yet; grad names the node"},
 	{Gradient, integers, "its values are integers"},
 	{Gradient, "DequantizeLinear DynamicQuantizeLinear QuantizeLinear", "quantised values: differentiate the model before it is quantised"},
 	{Gradient, "Scatter", "grad upgrades it to ScatterElements first, which has one"},

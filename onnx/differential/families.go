@@ -12,7 +12,7 @@ import (
 func Families() []string { return slices.Sorted(maps.Keys(families)) }
 
 // differentiable are the families whose gradients are looked at.
-var differentiable = []string{"control", "elementwise", "indexing", "matmul", "mixed", "movement", "normalization", "recurrent", "reduction", "window"}
+var differentiable = []string{"control", "elementwise", "indexing", "matmul", "mixed", "movement", "normalization", "recurrent", "reduction", "signal", "window"}
 
 // families holds the operators of each family with their recipes.
 var families = map[string]map[string]recipe{

@@ -280,6 +280,19 @@ var ruleCases = []ruleCase{
 	{op: "Resize", note: "half pixel", in: []arg{normal(1, 2, 2, 3), absent, constant(onnx.Vector[float32](1, 1, 3, 2))}},
 	{op: "Resize", note: "sizes", static: true, in: []arg{normal(1, 2, 2, 3), absent, absent, indices(1, 2, 4, 9)}},
 
+	// Transforms; complex numbers are pairs on the last axis.
+	{op: "DFT", in: []arg{normal(2, 5, 3, 1)}},
+	{op: "DFT", note: "complex", in: []arg{normal(2, 3, 4, 2)}, attrs: []onnx.Attr{attr("axis", 2)}},
+	{op: "DFT", note: "inverse", in: []arg{normal(2, 5, 2)}, attrs: []onnx.Attr{attr("inverse", 1)}},
+	{op: "DFT", note: "one side", in: []arg{normal(2, 6, 1)}, attrs: []onnx.Attr{attr("onesided", 1)}},
+	{op: "DFT", note: "cut", in: []arg{normal(2, 6, 2), constant(onnx.Scalar(int64(4)))}},
+	{op: "DFT", note: "filled", in: []arg{normal(2, 3, 1), constant(onnx.Scalar(int64(5)))}, attrs: []onnx.Attr{attr("onesided", 1)}},
+	{op: "DFT", note: "axis as an input", opset: 20, in: []arg{normal(4, 2, 1), absent, constant(onnx.Scalar(int64(0)))}},
+	{op: "DFT", note: "axis by default", opset: 20, in: []arg{normal(2, 4, 2), constant(onnx.Scalar(int64(3)))}, attrs: []onnx.Attr{attr("inverse", 1)}},
+	{op: "STFT", in: []arg{normal(2, 9, 1), constant(onnx.Scalar(int64(2))), normal(4)}},
+	{op: "STFT", note: "two sides, gaps", in: []arg{normal(2, 9, 1), constant(onnx.Scalar(int64(4))), normal(3), constant(onnx.Scalar(int64(3)))}, attrs: []onnx.Attr{attr("onesided", 0)}},
+	{op: "STFT", note: "no window", in: []arg{normal(1, 7, 1), constant(onnx.Scalar(int64(1))), absent, constant(onnx.Scalar(int64(5)))}},
+
 	// Indexing.
 	{op: "Slice", in: []arg{normal(4, 5), indices(1), indices(3)}},
 	{op: "Slice", note: "axes", in: []arg{normal(4, 5), indices(1, 0), indices(1000, 2), indices(1, 0)}},
