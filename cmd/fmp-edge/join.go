@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
 )
 
 // sent is what join and send print.
@@ -30,16 +32,20 @@ type sent struct {
 type connection struct {
 	key, ca, receipt *string
 	wait             *time.Duration
+	private          *bool
+	maxEpsilon       *float64
 	asJSON           *bool
 }
 
 func connectionFlags(f *pflag.FlagSet) *connection {
 	return &connection{
-		key:     f.String("key", "", "key file of this client, as fmp-edge key or fmp keys writes it"),
-		ca:      f.String("ca", "", "file of certificates to trust in place of the system's"),
-		receipt: f.String("receipt", "", "receipt to write (default: KEY.ROUND.receipt.json)"),
-		wait:    f.Duration("wait", 24*time.Hour, "how long to wait for a server that does not answer, before the deadline is known"),
-		asJSON:  f.Bool("json", false, "print JSON"),
+		key:        f.String("key", "", "key file of this client, as fmp-edge key or fmp keys writes it"),
+		ca:         f.String("ca", "", "file of certificates to trust in place of the system's"),
+		receipt:    f.String("receipt", "", "receipt to write (default: KEY.ROUND.receipt.json)"),
+		wait:       f.Duration("wait", 24*time.Hour, "how long to wait for a server that does not answer, before the deadline is known"),
+		private:    f.Bool("private", false, "send to a private round alone (docs/privacy.md)"),
+		maxEpsilon: f.Float64("max-epsilon", 0, "largest epsilon of a private round that is sent to; 0 is any"),
+		asJSON:     f.Bool("json", false, "print JSON"),
 	}
 }
 
@@ -52,6 +58,9 @@ func (c *connection) beside(round uint64, kind string) string {
 func (c *connection) open(ctx context.Context, command, url string, log io.Writer) (*sender.Client, *identity.Key, *wire.Description, error) {
 	if *c.key == "" {
 		return nil, nil, nil, usagef("%s: --key is missing; fmp-edge key makes one", command)
+	}
+	if !(*c.maxEpsilon >= 0) || math.IsInf(*c.maxEpsilon, 0) {
+		return nil, nil, nil, usagef("%s: --max-epsilon %v; allowed are numbers above 0", command, *c.maxEpsilon)
 	}
 	if *c.wait < time.Second || *c.wait > 366*24*time.Hour {
 		return nil, nil, nil, usagef("%s: --wait %v; allowed are 1s to a year", command, *c.wait)
@@ -69,6 +78,14 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	d, err := s.Describe(ctx)
 	if err != nil {
 		return nil, nil, nil, err
+	}
+	switch b := d.Privacy; {
+	case b == nil && (*c.private || *c.maxEpsilon > 0):
+		return nil, nil, nil, fmt.Errorf("%s: round %d is not private, and --private or --max-epsilon asks for one that is; nothing was sent", command, d.Round)
+	case b != nil && *c.maxEpsilon > 0 && b.Epsilon > *c.maxEpsilon:
+		return nil, nil, nil, fmt.Errorf("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent", command, d.Round, b.Epsilon, *c.maxEpsilon)
+	case b != nil:
+		s.Log("round %d is private: %v", d.Round, b)
 	}
 	return s, key, d, nil
 }
@@ -105,7 +122,7 @@ The same upload may be sent again at any time: the receipt is the same.`,
 			if len(args) != 2 {
 				return usagef("send: %d arguments; want the server's address and an upload", len(args))
 			}
-			u, data, err := readUpload(args[1], federate.Expect{})
+			u, data, err := readUpload(args[1])
 			if err != nil {
 				return err
 			}
@@ -121,8 +138,16 @@ The same upload may be sent again at any time: the receipt is the same.`,
 	},
 }
 
+// message is what both kinds of upload say of themselves.
+type message struct {
+	Round         uint64
+	Client, Model string
+	N             int             // images, where it says
+	Budget        *privacy.Budget // of a private round
+}
+
 // belongs reports whether an upload is one of a client for a round.
-func belongs(u *federate.Upload, d *wire.Description, key *identity.Key) error {
+func belongs(u *message, d *wire.Description, key *identity.Key) error {
 	switch {
 	case u.Round != d.Round:
 		return fmt.Errorf("the upload is for round %d; the server's round is %d", u.Round, d.Round)
@@ -130,12 +155,18 @@ func belongs(u *federate.Upload, d *wire.Description, key *identity.Key) error {
 		return fmt.Errorf("the upload was made by model %s; the round's client graph is %s", u.Model, d.Graph)
 	case u.Client != key.Name:
 		return fmt.Errorf("the upload is of client %q; the key is %q's", u.Client, key.Name)
+	case u.Budget == nil && d.Privacy != nil:
+		return fmt.Errorf("the upload is a plain one and round %d is private (%v); it is not sent: compress with the round's budget, or join", d.Round, d.Privacy)
+	case u.Budget != nil && d.Privacy == nil:
+		return fmt.Errorf("the upload is of a private round (%v) and round %d is not private", u.Budget, d.Round)
+	case u.Budget != nil && *u.Budget != *d.Privacy:
+		return fmt.Errorf("the upload's budget is %v; that of round %d is %v", u.Budget, d.Round, d.Privacy)
 	}
 	return nil
 }
 
 // readUpload reads and checks an upload.
-func readUpload(path string, want federate.Expect) (*federate.Upload, []byte, error) {
+func readUpload(path string) (*message, []byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading upload: %w", err)
@@ -145,25 +176,36 @@ func readUpload(path string, want federate.Expect) (*federate.Upload, []byte, er
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading upload %s: %w", path, err)
 	}
-	u, err := federate.Decode(data, want)
+	if federate.IsRelease(data) {
+		r, err := federate.DecodeRelease(data, federate.Expect{})
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return &message{r.Round, r.Client, r.Model, 0, &r.Budget}, data, nil
+	}
+	u, err := federate.Decode(data, federate.Expect{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return u, data, nil
+	return &message{u.Round, u.Client, u.Model, u.N, nil}, data, nil
 }
 
 // decided are the flags of compress that the round decides, or that join has no use for.
-var decided = []string{"model", "client", "round", "output", "rows", "json"}
+var decided = []string{"model", "client", "round", "output", "rows", "json", "epsilon", "delta", "unit", "relation", "noise", "points"}
 
 var joinCommand = command{
 	name: "join", args: "URL --key FILE SOURCE",
 	short: "Take part in a round: fetch the client graph, compress the images, send the upload, keep the receipt",
 	example: `  fmp-edge join https://server:8443 --key shop-17.key photos/
   fmp-edge join https://server:8443 --key shop-17.key --ca server.crt list.csv
+  fmp-edge join https://server:8443 --key shop-17.key --private --max-epsilon 2 photos/
 
 SOURCE is as for compress. The graph is fetched once and kept; it is used only if its sha256 is the round's. The upload
 is kept beside the key: after a restart it is sent as it is, and --fresh makes it anew. The command comes back, at growing
-intervals, until the server has the upload or the round's deadline has passed (exit code 4).`,
+intervals, until the server has the upload or the round's deadline has passed (exit code 4).
+
+In a private round the upload is noisy class sums that keep to the epsilon that the round states, and the noise is added here
+unless the round says that the server does (noise: trusted). --private refuses a round that is not private.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		c := connectionFlags(f)
 		cache := f.String("cache", "", "folder for client graphs (default: fmp/graphs in the user's folder for caches)")
@@ -184,13 +226,19 @@ intervals, until the server has the upload or the round's deadline has passed (e
 				return err
 			}
 			path := c.beside(d.Round, "upload")
-			u, data, err := readUpload(path, federate.Expect{})
+			u, data, err := readUpload(path)
 			made := err == nil && belongs(u, d, key) == nil
 			if d.State == wire.Closed {
 				if made {
 					return c.deliver(ctx, s, key, d, path, data, out) // it may be in, with a reply that was lost
 				}
+				if d.Now.Before(d.Deadline) {
+					return fmt.Errorf("%w: its classifier is made, and a private round makes one", sender.ErrClosed)
+				}
 				return fmt.Errorf("%w since %s", sender.ErrClosed, d.Deadline.Format(time.RFC3339))
+			}
+			if d.Privacy != nil && err == nil && u.Budget != nil && (*fresh || !made) {
+				return fmt.Errorf("%s is an upload of a private round already (round %d, %v), which may have been sent: another of the same images spends a budget a second time; if that is meant, or it never left this machine, move the file away", path, u.Round, u.Budget)
 			}
 			if made && !*fresh {
 				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier; --fresh makes it anew\n", path)
@@ -211,6 +259,10 @@ intervals, until the server has the upload or the round's deadline has passed (e
 			if p := making.Lookup("precision"); !p.Changed && len(d.Precisions) > 0 {
 				set["precision"] = d.Precisions[0]
 			}
+			if b := d.Privacy; b != nil {
+				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon), fmt.Sprint(b.Delta), fmt.Sprint(b.Points)
+				set["unit"], set["relation"], set["noise"] = b.Unit, b.Relation, b.Noise
+			}
 			for name, value := range set {
 				if err := making.Set(name, value); err != nil {
 					return fmt.Errorf("join: --%s %s: %w", name, value, err)
@@ -219,8 +271,11 @@ intervals, until the server has the upload or the round's deadline has passed (e
 			if err := compress(ctx, args[1:], io.Discard, log); err != nil {
 				return err
 			}
-			if u, data, err = readUpload(path, federate.Expect{}); err != nil {
+			if u, data, err = readUpload(path); err != nil {
 				return err
+			}
+			if err := belongs(u, d, key); err != nil {
+				return errors.Join(err, os.Remove(path))
 			}
 			if u.N > d.MaxPoints {
 				return errors.Join(fmt.Errorf("%d images; the round allows %d: give fewer", u.N, d.MaxPoints), os.Remove(path))

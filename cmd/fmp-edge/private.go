@@ -32,7 +32,7 @@ type released struct {
 func budgetFlags(f *pflag.FlagSet) *privacy.Budget {
 	b := &privacy.Budget{}
 	f.Float64Var(&b.Epsilon, "epsilon", 0, "epsilon of a private round; a client graph of one (fmp fuse --upload private) wants it")
-	f.Float64Var(&b.Delta, "delta", 1e-5, "delta of a private round")
+	f.Float64Var(&b.Delta, "delta", privacy.DefaultDelta, "delta of a private round")
 	f.StringVar(&b.Unit, "unit", privacy.Example, "what a private round protects: example or client")
 	f.StringVar(&b.Relation, "relation", privacy.AddRemove, "neighbours of a private round: add-remove or replace-one")
 	f.StringVar(&b.Noise, "noise", privacy.Local, "who adds the noise of a private round: local (this client) or trusted (the server, which then sees the sums)")

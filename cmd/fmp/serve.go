@@ -34,6 +34,7 @@ import (
 	"fmp/pipeline/metric"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
+	"fmp/pipeline/privacy"
 	"fmp/pipeline/sample"
 )
 
@@ -69,6 +70,8 @@ The page at / says who is in, who is missing and what was refused.
 
 State is kept in --state, by a NATS JetStream server inside this program, or on NATS servers elsewhere (--nats). A receipt is
 given only for what is kept: the program may be killed at any time and started again. --sync outlives a power cut as well.
+
+A round file that states privacy makes the round private (docs/privacy.md): uploads are noisy class sums that keep to its epsilon.
 
 On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsewhere --tls-cert, --tls-key and --token-file
 (what readers of status, classifier and predictions must give) are needed. A roster is needed everywhere.`,
@@ -200,6 +203,9 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 		return err
 	}
 	defer eng.Close()
+	if o.workers && r.Privacy != nil {
+		return usageErrorf("serve: --workers is of rounds that are not private; a private one is sampled here in a moment")
+	}
 	pooling, err := newPooling(r, cfg, eng)
 	if err != nil {
 		return usageError(err)
@@ -228,7 +234,13 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 	if r.Labelled != "" {
 		sampling = measured(eng, r.Labelled, sampling)
 	}
-	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: sampling, Check: pooling.check, Engine: eng})
+	private := func(ctx context.Context, releases []pool.Release) (*service.Pooled, error) {
+		return pooling.private(ctx, releases, sums{ctx, st})
+	}
+	if r.Labelled != "" {
+		private = measured(eng, r.Labelled, private)
+	}
+	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: sampling, Private: private, Check: pooling.check, Engine: eng})
 	if err != nil {
 		return err
 	}
@@ -345,6 +357,11 @@ func newPooling(r *round.Round, cfg experiment.Config, eng engine.Engine) (*pool
 	}
 	p.options.Trust = !*r.Honesty
 	// What does not go together is said before the first client comes.
+	if b := r.Privacy; b != nil {
+		example := &federate.Release{Round: r.Round, Model: r.Client.Digest, Budget: *b, Sums: privacy.NewRelease(r.Client.C, r.Client.K)}
+		_, err := pool.NewPrivate([]pool.Release{{Release: example}}, p.graph, p.client, p.options)
+		return p, err
+	}
 	example, err := pool.New([]pool.Upload{{Upload: &federate.Upload{Round: r.Round, Model: r.Client.Digest}}}, p.graph, p.client, p.options)
 	if err != nil {
 		return nil, err
@@ -393,18 +410,9 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 	if err != nil {
 		return nil, err
 	}
-	made := &service.Pooled{}
-	for _, form := range []struct {
-		rows bool
-		to   *[]byte
-	}{{false, &made.Classifier}, {true, &made.Rows}} {
-		m, err := r.Classifier(post, form.rows, false, "fmp serve")
-		if err != nil {
-			return nil, err
-		}
-		if *form.to, err = serde.Marshal(m); err != nil {
-			return nil, err
-		}
+	made, err := bothForms(r, post)
+	if err != nil {
+		return nil, err
 	}
 	s := summary{Samples: len(post.Ensembles[0])}
 	if r.Method() == "FMP" {
@@ -426,9 +434,29 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 	return made, nil
 }
 
+// bothForms are the classifier of images and the one of feature rows.
+func bothForms(r interface {
+	Classifier(p *posterior.Result, rows, samples bool, command string) (*onnx.Model, error)
+}, post *posterior.Result) (*service.Pooled, error) {
+	made := &service.Pooled{}
+	for _, form := range []struct {
+		rows bool
+		to   *[]byte
+	}{{false, &made.Classifier}, {true, &made.Rows}} {
+		m, err := r.Classifier(post, form.rows, false, "fmp serve")
+		if err != nil {
+			return nil, err
+		}
+		if *form.to, err = serde.Marshal(m); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
 // measured adds to the summary of what is sampled how the classifier does on a folder of the server's own images.
-func measured(eng engine.Engine, folder string, sampling func(context.Context, []pool.Upload) (*service.Pooled, error)) func(context.Context, []pool.Upload) (*service.Pooled, error) {
-	return func(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
+func measured[U any](eng engine.Engine, folder string, sampling func(context.Context, []U) (*service.Pooled, error)) func(context.Context, []U) (*service.Pooled, error) {
+	return func(ctx context.Context, uploads []U) (*service.Pooled, error) {
 		made, err := sampling(ctx, uploads)
 		if err != nil {
 			return nil, err

@@ -130,9 +130,25 @@ type published struct {
 
 const maxPublished = 64 << 20
 
-// Totals are the round's noisy sums. Where the server adds the noise (privacy.Trusted) it is drawn once, and the sum is kept in file: the same
+// Keeper keeps noisy sums of rounds in which the server adds the noise.
+type Keeper interface {
+	// Sum is what was kept for a set of uploads, which inputs is the digest of; fs.ErrNotExist where nothing was.
+	Sum(inputs string) ([]byte, error)
+	Keep(inputs string, data []byte) error
+}
+
+// SumFile keeps one noisy sum, whatever it is of, in a file.
+type SumFile string
+
+// Sum reads the file.
+func (f SumFile) Sum(string) ([]byte, error) { return regularfile.ReadFile(string(f), maxPublished) }
+
+// Keep writes the file.
+func (f SumFile) Keep(_ string, data []byte) error { return atomicfile.WriteBytes(string(f), data) }
+
+// Totals are the round's noisy sums. Where the server adds the noise (privacy.Trusted) it is drawn once, and the sum is kept: the same
 // messages pooled again give the same sum, as a second draw would spend the budget a second time.
-func (p *Private) Totals(file string) (*privacy.Totals, error) {
+func (p *Private) Totals(keeper Keeper) (*privacy.Totals, error) {
 	sum := privacy.NewRelease(p.Releases[0].Sums.Classes, p.Releases[0].Sums.K)
 	digests := make([]string, len(p.Releases))
 	for i, r := range p.Releases {
@@ -145,7 +161,7 @@ func (p *Private) Totals(file string) (*privacy.Totals, error) {
 		slices.Sort(digests)
 		of := sha256.Sum256([]byte(strings.Join(digests, "\n")))
 		inputs := hex.EncodeToString(of[:])
-		data, err := regularfile.ReadFile(file, maxPublished)
+		data, err := keeper.Sum(inputs)
 		var was published
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -155,17 +171,17 @@ func (p *Private) Totals(file string) (*privacy.Totals, error) {
 			if data, err = json.Marshal(published{inputs, sum.Values, p.Account}); err != nil {
 				return nil, err
 			}
-			if err := atomicfile.WriteBytes(file, data); err != nil {
+			if err := keeper.Keep(inputs, data); err != nil {
 				return nil, err
 			}
 		case err != nil:
 			return nil, err
 		default:
 			if err := json.Unmarshal(data, &was); err != nil || len(was.Values) != len(sum.Values) {
-				return nil, fmt.Errorf("%s is not the noisy sum of a private round; move it away", file)
+				return nil, fmt.Errorf("%v is not the noisy sum of a private round; move it away", keeper)
 			}
 			if was.Inputs != inputs || was.Account != p.Account {
-				return nil, fmt.Errorf("%s is the noisy sum of other uploads or another budget; to publish a second one spends the budget again: choose another --output if that is meant", file)
+				return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget; to publish a second one spends the budget again: choose another --output if that is meant", keeper)
 			}
 			sum.Values = was.Values
 		}

@@ -44,6 +44,9 @@ const (
 	maxPoints              = 1_000_000
 )
 
+// DefaultDelta is the delta of a budget that states none.
+const DefaultDelta = 1e-5
+
 // Budget is what one release may give away, of what, and to whom.
 type Budget struct {
 	Epsilon float64 `json:"epsilon" yaml:"epsilon"` // 0.01 to 20

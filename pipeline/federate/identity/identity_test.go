@@ -48,19 +48,20 @@ func TestKeyFile(t *testing.T) {
 
 func TestStatements(t *testing.T) {
 	k, other := key(t, "a"), key(t, "b")
-	base := Statement{Upload, 3, "a", "graph", "content", 5}
+	base := Statement{Upload, 3, "a", "graph", "content", 5, ""}
 	sig := k.Sign(base)
 	if !Verify(k.Public(), base, sig) {
 		t.Fatal("a key does not verify what it signed")
 	}
 	for name, s := range map[string]Statement{
-		"purpose": {Receipt, 3, "a", "graph", "content", 5},
-		"round":   {Upload, 4, "a", "graph", "content", 5},
-		"client":  {Upload, 3, "b", "graph", "content", 5},
-		"graph":   {Upload, 3, "a", "graph2", "content", 5},
-		"content": {Upload, 3, "a", "graph", "contents", 5},
-		"time":    {Upload, 3, "a", "graph", "content", 6},
-		"moved":   {Upload, 3, "ag", "raph", "content", 5},
+		"purpose": {Receipt, 3, "a", "graph", "content", 5, ""},
+		"round":   {Upload, 4, "a", "graph", "content", 5, ""},
+		"client":  {Upload, 3, "b", "graph", "content", 5, ""},
+		"graph":   {Upload, 3, "a", "graph2", "content", 5, ""},
+		"content": {Upload, 3, "a", "graph", "contents", 5, ""},
+		"time":    {Upload, 3, "a", "graph", "content", 6, ""},
+		"spent":   {Upload, 3, "a", "graph", "content", 5, "epsilon=1"},
+		"moved":   {Upload, 3, "ag", "raph", "content", 5, ""},
 	} {
 		if Verify(k.Public(), s, sig) {
 			t.Errorf("%s: the signature holds for another statement", name)

@@ -16,6 +16,8 @@ type Statement struct {
 	Graph, Content string
 	// Time, in nanoseconds since 1970, is when the server took an upload; 0 elsewhere.
 	Time int64
+	// Spent is what a receipt of a private round says of its budget; empty elsewhere.
+	Spent string
 }
 
 // Purpose of a statement.
@@ -28,7 +30,7 @@ const (
 	Receipt Purpose = "receipt"
 )
 
-// bytes are a title and each field, texts after their length, numbers as little-endian uint64.
+// bytes are a title and each field, texts after their length, numbers as little-endian uint64; what is spent comes last, and only where there is any.
 func (s Statement) bytes() []byte {
 	b := []byte("fmp federation statement 1\n")
 	for _, t := range []string{string(s.Purpose), s.Client, s.Graph, s.Content} {
@@ -36,7 +38,12 @@ func (s Statement) bytes() []byte {
 		b = append(b, t...)
 	}
 	b = binary.LittleEndian.AppendUint64(b, s.Round)
-	return binary.LittleEndian.AppendUint64(b, uint64(s.Time))
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.Time))
+	if s.Spent != "" {
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(s.Spent)))
+		b = append(b, s.Spent...)
+	}
+	return b
 }
 
 // Verify reports whether signature is that of the statement by the private half of key.

@@ -4,6 +4,7 @@ package round
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"fmp/models"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/privacy"
 )
 
 // maxBytes bounds a round file.
@@ -58,6 +60,8 @@ type File struct {
 	Bounds Bounds `yaml:"bounds"`
 	// Honesty says whether clients are weighed by how well the others predict them. Default true.
 	Honesty *bool `yaml:"honesty"`
+	// Privacy makes the round private: uploads are noisy class sums that keep to this budget, with the defaults of fmp-edge compress.
+	Privacy *privacy.Budget `yaml:"privacy"`
 	// Seed, Samples, Fresh and L2 are those of fmp pool; where left out its defaults.
 	Seed    *uint64  `yaml:"seed"`
 	Samples *int     `yaml:"samples"`
@@ -140,6 +144,12 @@ func Load(path string) (*Round, error) {
 	if r.Client.Kind != models.KindClient {
 		return nil, fmt.Errorf("round %s: client_graph %s is of kind %q; want a client graph, as fmp fuse writes it", path, r.Graph, r.Client.Kind)
 	}
+	if private := r.Client.Clip > 0; private != (r.Privacy != nil) {
+		if private {
+			return nil, fmt.Errorf("round %s: client_graph %s is of a private round and the file states no privacy; give it privacy: {epsilon: ...}, or another graph", path, r.Graph)
+		}
+		return nil, fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain uploads; want the one that fmp fuse --upload private writes", path, r.Graph)
+	}
 	if r.GraphData, err = os.ReadFile(r.Graph); err != nil {
 		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
@@ -211,9 +221,10 @@ func (f *File) fill() error {
 	if len(f.Precisions) == 0 {
 		f.Precisions = []federate.Precision{federate.Single, federate.Half, federate.Int8}
 	}
+	private := f.fillPrivacy()
 	if f.Honesty == nil {
 		f.Honesty = new(bool)
-		*f.Honesty = true
+		*f.Honesty = f.Privacy == nil
 	}
 	var faults []error
 	want := func(ok bool, key string, value any, allowed string) {
@@ -245,6 +256,34 @@ func (f *File) fill() error {
 	}
 	if f.L2 != nil {
 		want(*f.L2 > 0 && !math.IsInf(*f.L2, 0), "l2", *f.L2, "finite numbers above 0")
+	}
+	return errors.Join(append(faults, private)...)
+}
+
+// fillPrivacy puts in the defaults of a private round and says what does not go with it.
+func (f *File) fillPrivacy() error {
+	b := f.Privacy
+	if b == nil {
+		return nil
+	}
+	if b.Delta == 0 {
+		b.Delta = privacy.DefaultDelta
+	}
+	b.Unit, b.Relation, b.Noise = cmp.Or(b.Unit, privacy.Example), cmp.Or(b.Relation, privacy.AddRemove), cmp.Or(b.Noise, privacy.Local)
+	faults := []error{b.Check()}
+	for _, k := range []struct {
+		given    bool
+		key, why string
+	}{
+		{b.Noise == privacy.TwoServers, "privacy.noise: two-servers", "shares for two servers are not made by these programs; take local or trusted"},
+		{f.Honesty != nil && *f.Honesty, "honesty: true", "honesty compares single uploads without noise, which a private round has none of"},
+		{f.Replace, "replace: true", "a second upload of a client spends its budget a second time"},
+		{f.Open != "" && f.Open != NoOpen || f.Scope == "open", "open", "the private predictor is for the corpus's classes"},
+		{f.Fresh != nil || f.L2 != nil || f.Bounds.Norm != 0, "fresh, l2 or bounds.norm", "those are of points, and a private upload has sums"},
+	} {
+		if k.given {
+			faults = append(faults, fmt.Errorf("%s does not go with this private round: %s", k.key, k.why))
+		}
 	}
 	return errors.Join(faults...)
 }

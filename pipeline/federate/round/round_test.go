@@ -18,31 +18,45 @@ func TestParse(t *testing.T) {
 		t.Errorf("defaults %+v", f)
 	}
 	for text, want := range map[string]string{
-		"":                                          "empty",
-		"round: 1":                                  "client_graph is missing",
-		good + "round: 2":                           "already",
-		good + "colour: red":                        "colour",
-		good + "---\n" + good:                       "more than one document",
-		"round: -1\n" + good[9:]:                    "uint64",
-		good + "quorum: -1":                         "quorum is -1",
-		good + "least: -2":                          "least is -2",
-		good + "again: 1":                           "no duration",
-		good + "again: 10ms":                        "again is 10ms",
-		good + "bounds: {points: -5}":               "bounds.points is -5",
-		good + "bounds: {bytes: 100}":               "bounds.bytes is 100",
-		good + "bounds: {bytes: 8388608}":           "bounds.bytes is 8388608",
-		good + "bounds: {norm: -1}":                 "bounds.norm is -1",
-		good + "bounds: {norm: .inf}":               "bounds.norm",
-		good + "precisions: [float8]":               "precisions is [float8]",
-		good + "precisions: [int8, int8]":           "each once",
-		good + "samples: 0":                         "samples is 0",
-		good + "fresh: 1000000":                     "fresh is",
-		good + "l2: 0":                              "l2 is 0",
-		good + "title: " + strings.Repeat("x", 201): "title is 201 bytes long",
+		"":                                           "empty",
+		"round: 1":                                   "client_graph is missing",
+		good + "round: 2":                            "already",
+		good + "colour: red":                         "colour",
+		good + "---\n" + good:                        "more than one document",
+		"round: -1\n" + good[9:]:                     "uint64",
+		good + "quorum: -1":                          "quorum is -1",
+		good + "least: -2":                           "least is -2",
+		good + "again: 1":                            "no duration",
+		good + "again: 10ms":                         "again is 10ms",
+		good + "bounds: {points: -5}":                "bounds.points is -5",
+		good + "bounds: {bytes: 100}":                "bounds.bytes is 100",
+		good + "bounds: {bytes: 8388608}":            "bounds.bytes is 8388608",
+		good + "bounds: {norm: -1}":                  "bounds.norm is -1",
+		good + "bounds: {norm: .inf}":                "bounds.norm",
+		good + "precisions: [float8]":                "precisions is [float8]",
+		good + "precisions: [int8, int8]":            "each once",
+		good + "samples: 0":                          "samples is 0",
+		good + "fresh: 1000000":                      "fresh is",
+		good + "l2: 0":                               "l2 is 0",
+		good + "privacy: {}":                         "epsilon is 0",
+		good + "privacy: {epsilon: 50}":              "epsilon is 50",
+		good + "privacy: {epsilon: 1, delta: 1}":     "delta is 1",
+		good + "privacy: {epsilon: 1, unit: house}":  `unit is "house"`,
+		good + "privacy: {epsilon: 1, unit: client}": "points is 0",
+		good + "privacy: {epsilon: 1, noise: two-servers, points: 9}": "shares for two servers",
+		good + "privacy: {epsilon: 1, color: red}":                    "color",
+		good + "honesty: true\nprivacy: {epsilon: 1}":                 "honesty compares single uploads",
+		good + "replace: true\nprivacy: {epsilon: 1}":                 "a second time",
+		good + "scope: open\nprivacy: {epsilon: 1}":                   "the corpus's classes",
+		good + "l2: 1\nprivacy: {epsilon: 1}":                         "has sums",
+		good + "title: " + strings.Repeat("x", 201):                   "title is 201 bytes long",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
+	}
+	if f, err := Parse([]byte(good + "privacy: {epsilon: 2}")); err != nil || f.Privacy.String() != "epsilon 2, delta 1e-05 for one image added or removed, noise: local" || *f.Honesty {
+		t.Errorf("a private round %+v, %v", f, err)
 	}
 	for when, want := range map[string]string{"2029-12-31T23:59:59Z": "open", "2030-01-01T00:00:00Z": "closed"} {
 		at, err := time.Parse(time.RFC3339, when)
@@ -56,12 +70,13 @@ func TestParse(t *testing.T) {
 func FuzzRound(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(good + "bounds: {points: 5, bytes: 4096}\nprecisions: [int8]\nagain: 2h\nlate: true\n"))
+	f.Add([]byte(good + "privacy: {epsilon: 2, unit: client, points: 40, relation: replace-one, noise: trusted}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := Parse(data)
 		if err != nil {
 			return
 		}
-		if r.Graph == "" || r.Roster == "" || r.Deadline.IsZero() || r.Quorum < 0 || r.Least < 1 || r.Bounds.Points < 1 || r.Bounds.Bytes < minBytes || r.Bounds.Bytes > topBytes || !(r.Bounds.Norm >= 0) || len(r.Precisions) == 0 {
+		if r.Graph == "" || r.Roster == "" || r.Deadline.IsZero() || r.Quorum < 0 || r.Least < 1 || r.Bounds.Points < 1 || r.Bounds.Bytes < minBytes || r.Bounds.Bytes > topBytes || !(r.Bounds.Norm >= 0) || len(r.Precisions) == 0 || (r.Privacy != nil && (r.Privacy.Check() != nil || *r.Honesty)) {
 			t.Fatalf("read %+v", r)
 		}
 	})

@@ -398,6 +398,9 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	if r.Round != d.Round || r.Client != key.Name || r.Graph != d.Graph || r.Upload != digest {
 		return nil, fmt.Errorf("the receipt is for upload %.80s of %.128q in round %d; sent was %s of %q in round %d", r.Upload, r.Client, r.Round, digest, key.Name, d.Round)
 	}
+	if (r.Spent == nil) != (d.Privacy == nil) || r.Spent != nil && *r.Spent != *d.Privacy {
+		return nil, fmt.Errorf("the receipt says that %v was spent; the round states %v", r.Spent, d.Privacy)
+	}
 	return r, r.Verify(d.ServerKey)
 }
 

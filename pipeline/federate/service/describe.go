@@ -7,19 +7,33 @@ import (
 	"time"
 
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
 )
 
 func (s *Server) description() wire.Description {
 	f := s.Round
 	now := s.Now()
 	d := wire.Description{
-		Round: f.Round, Title: f.Title, State: f.Now(now), Now: now.UTC(), Deadline: f.Deadline.UTC(), Graph: f.Client.Digest, GraphBytes: int64(len(f.GraphData)),
-		Classes: f.Client.Classes, MaxPoints: f.Bounds.Points, MaxBytes: f.Bounds.Bytes, Replace: f.Replace, ServerKey: base64.StdEncoding.EncodeToString(s.Key.Public()),
+		Round: f.Round, Title: f.Title, State: s.state(now), Now: now.UTC(), Deadline: f.Deadline.UTC(), Graph: f.Client.Digest, GraphBytes: int64(len(f.GraphData)),
+		Classes: f.Client.Classes, MaxPoints: f.Bounds.Points, MaxBytes: f.Bounds.Bytes, Replace: f.Replace, Privacy: f.Privacy, ServerKey: base64.StdEncoding.EncodeToString(s.Key.Public()),
 	}
 	for _, p := range f.Precisions {
 		d.Precisions = append(d.Precisions, string(p))
 	}
 	return d
+}
+
+// state is the round's at a time. Where the server adds the noise, a round ends with its first classifier: a second, of other uploads, would
+// spend the budget again.
+func (s *Server) state(now time.Time) string {
+	if b := s.Round.Privacy; b != nil && b.Noise == privacy.Trusted {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.versions) > 0 {
+			return wire.Closed
+		}
+	}
+	return s.Round.Now(now)
 }
 
 // rounds lists the one round that there is.

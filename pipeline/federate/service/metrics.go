@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"fmp/pipeline/privacy"
 )
 
 // metrics are the server's, for Prometheus.
@@ -41,9 +43,23 @@ func newMetrics(s *Server) *metrics {
 		count("fmp_clients", "Clients of the roster.", func() int { return s.clients.Load().Len() }),
 		count("fmp_clients_refused", "Clients with an upload in quarantine.", func() int { return len(s.refused) }),
 		count("fmp_versions", "Versions of the classifier.", func() int { return len(s.versions) }),
+		privacyGauge(s.Round.Privacy),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
+}
+
+// privacyGauge says what uploads of the round keep to.
+func privacyGauge(b *privacy.Budget) prometheus.Collector {
+	o := prometheus.GaugeOpts{Name: "fmp_round_epsilon", Help: "Epsilon of a private round; 0 where the round is not private."}
+	var epsilon float64
+	if b != nil {
+		epsilon = b.Epsilon
+		o.ConstLabels = prometheus.Labels{"delta": strconv.FormatFloat(b.Delta, 'g', -1, 64), "unit": b.Unit, "relation": b.Relation, "noise": b.Noise}
+	}
+	g := prometheus.NewGauge(o)
+	g.Set(epsilon)
+	return g
 }
 
 // observe times a route.

@@ -11,6 +11,7 @@ import (
 
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
 )
 
 func checkOpenAPI(t *testing.T, s *Server) {
@@ -74,7 +75,7 @@ func checkOpenAPI(t *testing.T, s *Server) {
 		t.Errorf("openapi.yaml states\n%s\nand the server has\n%s", strings.Join(stated, "\n"), strings.Join(are, "\n"))
 	}
 	schemas := doc.Components.Schemas.All
-	for name, v := range map[string]any{"Description": wire.Description{}, "Receipt": wire.Receipt{}, "Status": Status{}, "Version": struct {
+	for name, v := range map[string]any{"Description": wire.Description{}, "Privacy": privacy.Budget{}, "Receipt": wire.Receipt{}, "Status": Status{}, "Version": struct {
 		store.Version
 		Members []store.Member `json:"members"`
 	}{}} {

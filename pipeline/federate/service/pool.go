@@ -13,6 +13,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/privacy"
 )
 
 // poolGC is the garbage collector's target (GOGC) while a round is pooled.
@@ -72,6 +73,9 @@ func (s *Server) due() time.Duration {
 		}
 		return long
 	}
+	if b := s.Round.Privacy; b != nil && b.Noise == privacy.Trusted {
+		return long // one classifier is all that the budget is for
+	}
 	changed := n != len(s.pooled)
 	for client, h := range s.in {
 		if changed {
@@ -92,9 +96,19 @@ func (s *Server) Pool(ctx context.Context) error {
 	defer debug.FreeOSMemory()
 	defer debug.SetGCPercent(debug.SetGCPercent(poolGC))
 	var uploads []pool.Upload
+	var releases []pool.Release
+	private := s.Round.Privacy != nil
 	for r, err := range s.Store.Records(ctx) {
 		if err != nil {
 			return fmt.Errorf("pooling: %w", err)
+		}
+		if private {
+			u, err := s.believePrivate(r.Receipt.Client, r.Data)
+			if err != nil {
+				return fmt.Errorf("pooling: the upload of %q as it is kept: %w", r.Receipt.Client, err)
+			}
+			releases = append(releases, pool.Release{Release: u, Path: r.Receipt.Client, Digest: r.Receipt.Upload})
+			continue
 		}
 		u, err := federate.Decode(r.Data, federate.Expect{Model: s.Round.Client.Digest, Round: &s.Round.Round})
 		if err != nil {
@@ -102,23 +116,34 @@ func (s *Server) Pool(ctx context.Context) error {
 		}
 		uploads = append(uploads, pool.Upload{Upload: u, Digest: r.Receipt.Upload})
 	}
-	if len(uploads) == 0 {
+	n := len(uploads) + len(releases)
+	if n == 0 {
 		return fmt.Errorf("pooling: no uploads are in")
 	}
 	// The order in which they came makes no difference.
 	slices.SortFunc(uploads, func(a, b pool.Upload) int { return cmp.Compare(a.Client, b.Client) })
-	made, err := s.Config.Pool(ctx, uploads)
+	slices.SortFunc(releases, func(a, b pool.Release) int { return cmp.Compare(a.Client, b.Client) })
+	var made *Pooled
+	var err error
+	if private {
+		made, err = s.Private(ctx, releases)
+	} else {
+		made, err = s.Config.Pool(ctx, uploads)
+	}
 	if err != nil {
-		return fmt.Errorf("pooling %d uploads: %w", len(uploads), err)
+		return fmt.Errorf("pooling %d uploads: %w", n, err)
 	}
 	summary, err := json.Marshal(made.Summary)
 	if err != nil {
 		return fmt.Errorf("pooling: %w", err)
 	}
 	s.mu.Lock()
-	v := store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(), Digest: models.DigestBytes(made.Classifier), Bytes: len(made.Classifier), Clients: len(uploads), Summary: summary}
+	v := store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(), Digest: models.DigestBytes(made.Classifier), Bytes: len(made.Classifier), Clients: n, Summary: summary}
 	s.mu.Unlock()
-	members := make([]store.Member, len(uploads))
+	members := make([]store.Member, len(uploads), n)
+	for _, r := range releases {
+		members = append(members, store.Member{Client: r.Client, Upload: r.Digest, Honest: 1})
+	}
 	for i, u := range uploads {
 		v.Points += int64(u.N)
 		members[i] = store.Member{Client: u.Client, Upload: u.Digest, Honest: 1}

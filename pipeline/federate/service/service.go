@@ -41,6 +41,8 @@ type Config struct {
 	Store *store.Store
 	// Pool makes the classifier of uploads, which are in the order of their clients' names.
 	Pool func(ctx context.Context, uploads []pool.Upload) (*Pooled, error)
+	// Private is Pool of a private round.
+	Private func(ctx context.Context, releases []pool.Release) (*Pooled, error)
 	// Check, where there is one, refuses an upload that Decode and the round's bounds let through.
 	Check func(*federate.Upload) error
 	// Engine makes predictions; nil: there are none.

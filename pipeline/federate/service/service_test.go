@@ -78,6 +78,9 @@ func newFixture(t testing.TB, extra string) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if strings.Contains(extra, "privacy:") {
+		graph = privateGraph(t)
+	}
 	for name, data := range map[string][]byte{"roster.txt": []byte(roster.String()), "client.onnx": graph,
 		"round.yaml": []byte("round: 3\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: " + deadline + "\n" + extra)} {
 		if err := atomicfile.WriteBytes(filepath.Join(f.dir, name), data); err != nil {
@@ -101,7 +104,10 @@ func (f *fixture) start() {
 	if f.store, err = store.Open(f.t.Context(), store.Name(f.round.Round, f.round.Client.Digest), store.Options{Dir: filepath.Join(f.dir, "state")}); err != nil {
 		f.t.Fatal(err)
 	}
-	f.srv, err = New(f.t.Context(), Config{Round: f.round, Key: f.key, Store: f.store, Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers",
+	private := func(_ context.Context, releases []pool.Release) (*Pooled, error) {
+		return &Pooled{Classifier: fmt.Append(nil, len(releases))}, nil
+	}
+	f.srv, err = New(f.t.Context(), Config{Private: private, Round: f.round, Key: f.key, Store: f.store, Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers",
 		Pool: func(_ context.Context, uploads []pool.Upload) (*Pooled, error) {
 			f.pools++
 			var text strings.Builder

@@ -97,7 +97,7 @@ func (s *Server) release(client string) {
 // accept decides on an upload whose signature holds.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest string, signature, data []byte) {
 	now := s.Now()
-	state := s.Round.Now(now)
+	state := s.state(now)
 	s.mu.Lock()
 	old, known := s.in[client]
 	s.mu.Unlock()
@@ -107,16 +107,18 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 	}
 	switch {
 	case state == wire.Closed:
+		if s.Round.Now(now) != wire.Closed {
+			s.refuse(w, wire.RoundClosed, "the classifier of private round %d is made; another, of more uploads, would spend its budget again", s.Round.Round)
+			return
+		}
 		s.refuse(w, wire.RoundClosed, "the deadline of round %d was %s", s.Round.Round, s.Round.Deadline.Format(time.RFC3339))
 		return
 	case known && (!s.Round.Replace || state != wire.Open):
 		s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s, and the round does not replace uploads", client, old.upload, old.time.Format(time.RFC3339))
 		return
 	}
-	u, err := s.believe(client, data)
-	payload := ""
+	payload, n, err := s.read(client, digest, data)
 	if err == nil {
-		payload = payloadDigest(u)
 		// The payload is this client's from now on, or it was another's.
 		s.mu.Lock()
 		if other, taken := s.payloads[payload]; taken && other != client {
@@ -130,8 +132,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 		s.quarantine(w, r, store.Refusal{Client: client, Time: now, Upload: digest, Reason: err.Error()}, data)
 		return
 	}
-	record := &store.Record{Signature: signature, Payload: payload, N: u.N, Data: data, Receipt: wire.Receipt{
-		Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Upload: digest, Bytes: len(data), Time: now.UTC()}}
+	record := &store.Record{Signature: signature, Payload: payload, N: n, Data: data, Receipt: wire.Receipt{
+		Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Upload: digest, Bytes: len(data), Time: now.UTC(), Spent: s.Round.Privacy}}
 	record.Receipt.Sign(s.Key)
 	err = s.Store.Put(r.Context(), record, old.revision)
 	if errors.Is(err, store.ErrTaken) {
@@ -163,7 +165,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 	count := len(s.in)
 	s.mu.Unlock()
 	s.metrics.taken.Inc()
-	s.Log.Info("upload taken", "client", client, "upload", digest, "bytes", len(data), "n", u.N, "in", count, "replaced", known)
+	s.Log.Info("upload taken", "client", client, "upload", digest, "bytes", len(data), "n", n, "in", count, "replaced", known)
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -179,6 +181,39 @@ func (s *Server) again(w http.ResponseWriter, r *http.Request, client string) {
 		return
 	}
 	reply(w, http.StatusOK, stored.Receipt)
+}
+
+// read checks a message of the kind that the round asks for: the digest of its payload, and the images that it claims, of which a message of a
+// private round claims none. Nor is the payload of one held against others', as the answer would say what is in them.
+func (s *Server) read(client, digest string, data []byte) (payload string, n int, err error) {
+	private := federate.IsRelease(data)
+	switch budget := s.Round.Privacy; {
+	case budget != nil && !private:
+		return "", 0, fmt.Errorf("upload: it is a plain one, and round %d is private (%v): make one with the noise and budget that the round states (fmp-edge join)", s.Round.Round, budget)
+	case budget == nil && private:
+		return "", 0, fmt.Errorf("upload: it is of a private round, and round %d is not private", s.Round.Round)
+	case private:
+		r, err := s.believePrivate(client, data)
+		if err == nil && r.Budget != *budget {
+			err = fmt.Errorf("upload: its budget is %v; that of round %d is %v", r.Budget, s.Round.Round, budget)
+		}
+		return digest, 0, err
+	}
+	u, err := s.believe(client, data)
+	if err != nil {
+		return "", 0, err
+	}
+	return payloadDigest(u), u.N, nil
+}
+
+// believePrivate decodes a message of a private round and holds it against the round.
+func (s *Server) believePrivate(client string, data []byte) (*federate.Release, error) {
+	f := s.Round.Client
+	r, err := federate.DecodeRelease(data, federate.Expect{Model: f.Digest, Round: &s.Round.Round, Dx: f.K, C: f.C})
+	if err == nil && r.Client != client {
+		err = fmt.Errorf("upload: client is %q; it was sent as %q", r.Client, client)
+	}
+	return r, err
 }
 
 // believe decodes an upload and holds it against the round and its bounds.
@@ -242,6 +277,9 @@ func (s *Server) quarantine(w http.ResponseWriter, r *http.Request, refusal stor
 	refusal.Count = s.refused[refusal.Client].Count + 1
 	s.refused[refusal.Client] = refusal
 	s.mu.Unlock()
+	if s.Round.Privacy != nil {
+		data = nil // what it may give away of its client is not to lie about
+	}
 	if err := s.Store.Refuse(r.Context(), refusal, data); err != nil {
 		s.Log.Error("quarantine failed", "client", refusal.Client, "error", err)
 	}

@@ -1,7 +1,7 @@
 // Package wire is what client and server say to each other over HTTP: a round's description, receipts and refusals. The
 // package service writes them and the package sender reads them; openapi.yaml of package service states them.
 //
-// It stands on the standard library alone, as it is part of the program for small devices.
+// It stands on the standard library and package privacy alone, as it is part of the program for small devices.
 package wire
 
 import (
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/privacy"
 )
 
 const (
@@ -51,6 +52,8 @@ type Description struct {
 	MaxBytes  int `json:"max_bytes"`
 	// Replace says whether a client may send another upload in place of its first while the round is open.
 	Replace bool `json:"replace"`
+	// Privacy is what every upload of a private round keeps to; none in other rounds.
+	Privacy *privacy.Budget `json:"privacy,omitempty"`
 	// ServerKey verifies receipts: Ed25519, base64.
 	ServerKey string `json:"server_key"`
 }
@@ -73,6 +76,11 @@ func (d *Description) Check() error {
 	if d.GraphBytes < 1 || d.MaxBytes < 1 || d.Deadline.IsZero() || d.Now.IsZero() {
 		return fmt.Errorf("the round's description has a graph of %d bytes, uploads of %d, now %v and the deadline %v; want all four", d.GraphBytes, d.MaxBytes, d.Now, d.Deadline)
 	}
+	if d.Privacy != nil {
+		if err := d.Privacy.Check(); err != nil {
+			return fmt.Errorf("the round's description: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -85,13 +93,19 @@ type Receipt struct {
 	Upload string    `json:"upload"`
 	Bytes  int       `json:"bytes"`
 	Time   time.Time `json:"time"`
+	// Spent is what the upload keeps to in a private round, whose budget this client's data have spent with it.
+	Spent *privacy.Budget `json:"spent,omitempty"`
 	// Server is the key (base64) that Signature (base64) is made with, over all of the above but Bytes and Server.
 	Server    string `json:"server"`
 	Signature string `json:"signature"`
 }
 
 func (r *Receipt) statement() identity.Statement {
-	return identity.Statement{Purpose: identity.Receipt, Round: r.Round, Client: r.Client, Graph: r.Graph, Content: r.Upload, Time: r.Time.UnixNano()}
+	s := identity.Statement{Purpose: identity.Receipt, Round: r.Round, Client: r.Client, Graph: r.Graph, Content: r.Upload, Time: r.Time.UnixNano()}
+	if b := r.Spent; b != nil {
+		s.Spent = fmt.Sprintf("epsilon=%v delta=%v unit=%s relation=%s noise=%s points=%d", b.Epsilon, b.Delta, b.Unit, b.Relation, b.Noise, b.Points)
+	}
+	return s
 }
 
 // Sign fills in the server's key and signature.

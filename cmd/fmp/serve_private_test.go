@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/onnx/serde"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/round"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/pool"
+	"fmp/pipeline/privacy"
+)
+
+// TestServePrivate: a private round with the programs as users have them: the client makes what the round asks for and refuses what it was told
+// to, the receipt and the classifier say what was spent, and the classifier predicts.
+func TestServePrivate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs the programs")
+	}
+	for _, noise := range []string{privacy.Local, privacy.Trusted} {
+		t.Run(noise, func(t *testing.T) {
+			f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: images/c002\nprivacy: {epsilon: 8, noise: "+noise+"}\n")
+			plain, err := os.ReadFile(f.path("client.onnx"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.write("plain.onnx", plain)
+			f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))
+			f.serve()
+			if code, out := f.join(f.address, "c000", "--max-epsilon", "4"); code == 0 || !strings.Contains(out, "--max-epsilon allows 4") {
+				t.Errorf("exit code %d: %s", code, out)
+			}
+			edge := func(args ...string) (int, string) {
+				c := exec.Command(filepath.Join(f.bin, "fmp-edge"), args...)
+				out, err := c.CombinedOutput()
+				if err != nil && c.ProcessState == nil {
+					t.Fatal(err)
+				}
+				return c.ProcessState.ExitCode(), string(out)
+			}
+			key := f.path("keys/c000.key")
+			for upload, want := range map[string][]string{
+				"plain.onnx":  {"made by model"},
+				"client.onnx": {"its budget", "--epsilon", "2"},
+			} {
+				file := f.path(upload + ".upload")
+				if code, out := edge(append([]string{"compress", "--model", f.path(upload), "--client", "c000", "--round", "7", "-o", file, f.path("images/c000")}, want[1:]...)...); code != 0 {
+					t.Fatal(out)
+				}
+				if code, out := edge("send", "http://"+f.address, file, "--key", key); code == 0 || !strings.Contains(out, strings.TrimPrefix(want[0], "its ")) {
+					t.Errorf("%s: exit code %d: %s", upload, code, out)
+				}
+			}
+			if n := f.status(); n.In != 0 || len(n.Refused) != 0 {
+				t.Errorf("the server saw something of that: %+v", n)
+			}
+			for _, c := range []string{"c000", "c001"} {
+				if code, out := f.join(f.address, c, "--private", "--max-epsilon", "8"); code != 0 || !strings.Contains(out, "is private: epsilon 8") {
+					t.Fatalf("exit code %d: %s", code, out)
+				}
+			}
+			if code, out := f.join(f.address, "c000", "--fresh"); code == 0 || !strings.Contains(out, "second time") && !strings.Contains(out, "sent:") {
+				t.Errorf("a second release: exit code %d: %s", code, out)
+			}
+			var receipt wire.Receipt
+			data, err := os.ReadFile(f.path("keys/c000.7.receipt.json"))
+			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil || receipt.Spent.Epsilon != 8 || receipt.Spent.Noise != noise {
+				t.Errorf("receipt %s, %v", data, err)
+			}
+			classifier := f.published(1)
+			m, err := serde.Unmarshal(classifier)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mf, err := models.ReadManifest(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o, err := models.ReadOrigin(mf); err != nil || o.Method != "FMP-DP" || !strings.Contains(string(o.Private), `"epsilon":8`) || len(o.Clients) != 2 {
+				t.Errorf("origin %+v, %v", o, err)
+			}
+			f.write("served.onnx", classifier)
+			if out := f.fmp("predict", f.path("served.onnx"), f.path("images/c002"), "--json", "--engine.name", "pure"); strings.Count(out, "probabilities") < 10 {
+				t.Errorf("predictions: %s", out)
+			}
+			var version struct {
+				Spent    privacy.Account
+				Accuracy float64
+			}
+			if err := json.Unmarshal(f.status().Versions[0].Summary, &version); err != nil || version.Spent.Epsilon != 8 || version.Spent.Releases != map[string]int{privacy.Local: 2, privacy.Trusted: 1}[noise] {
+				t.Errorf("the version says %+v, %v", version, err)
+			}
+		})
+	}
+}
+
+// TestPrivateSums: the server's noise is drawn once for a set of uploads, however often that is pooled, and anew for another set.
+func TestPrivateSums(t *testing.T) {
+	dir := t.TempDir()
+	graph := filepath.Join(dir, "client.onnx")
+	execute := newRootCommand()
+	execute.SetArgs([]string{"fuse", "--dataset", "digits", "--upload", "private", "-o", graph})
+	execute.SetOut(new(bytes.Buffer))
+	if err := execute.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	m, f, err := models.Load(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Trusted}
+	off := false
+	samples := 10
+	data, err := os.ReadFile(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b, Honesty: &off, Samples: &samples}, GraphData: data, Client: f}, experiment.Default(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(t.Context(), store.Name(7, f.Digest), store.Options{Dir: filepath.Join(dir, "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	totals := func(digests ...string) []float64 {
+		t.Helper()
+		var releases []pool.Release
+		for _, d := range digests {
+			releases = append(releases, pool.Release{Digest: d, Release: &federate.Release{Round: 7, Client: d, Model: f.Digest, Budget: b, Sums: privacy.NewRelease(f.C, f.K)}})
+		}
+		r, err := pool.NewPrivate(releases, m, f, p.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.Totals(sums{t.Context(), st})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(s.Sums, s.Counts...)
+	}
+	first, again, other := totals("a", "b"), totals("b", "a"), totals("a", "b", "c")
+	same, equal := true, 0
+	for i, v := range first {
+		same = same && v == again[i]
+		if v == other[i] {
+			equal++
+		}
+	}
+	if !same || equal > len(first)/10 {
+		t.Errorf("pooled again %v and %v; another set has %d of %d numbers in common", first, again, equal, len(first))
+	}
+}

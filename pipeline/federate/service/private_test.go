@@ -1,0 +1,151 @@
+package service
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"fmp/assets"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
+)
+
+// privateGraph is the client graph of a private round behind the shipped extractor of the digits.
+func privateGraph(t testing.TB) []byte {
+	t.Helper()
+	load := func(kind string) (*onnx.Model, models.Manifest) {
+		data, err := assets.Model("digits", kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := serde.Unmarshal(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := models.ReadManifest(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Digest = models.DigestBytes(data)
+		return m, f
+	}
+	x, xf := load(models.KindExtractor)
+	p, _ := load(models.KindPrivate)
+	e, err := models.PrivateEmbedding(p, 10, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ef, err := models.ReadManifest(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := models.ClientGraph(x, xf, e, ef, models.Preprocessing{Height: 28, Width: 28, Channels: 1, Mean: xf.Mean, Std: xf.Std})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := serde.Marshal(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// released is a message of a private round with nothing in it.
+func (f *fixture) released(client string, change func(*federate.Release)) []byte {
+	f.t.Helper()
+	m := f.round.Client
+	k := max(m.K, 1)
+	r := &federate.Release{Round: 3, Client: client, Model: m.Digest, Sums: privacy.NewRelease(m.C, k),
+		Budget: privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}}
+	if change != nil {
+		change(r)
+	}
+	data, err := r.Encode()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return data
+}
+
+// TestPrivate: a private round says what it is everywhere, takes uploads of its own budget alone, signs what was spent, and keeps nothing of what
+// it refuses.
+func TestPrivate(t *testing.T) {
+	f := newFixture(t, "quorum: 2\nprivacy: {epsilon: 1}\n")
+	for want, data := range map[string][]byte{
+		"it is a plain one":     f.made("a", 1, func(u *federate.Upload) { u.Model = f.round.Client.Digest }),
+		"its budget is epsilon": f.released("a", func(r *federate.Release) { r.Budget.Epsilon = 2 }),
+		"noise: trusted; that":  f.released("a", func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }),
+		"round is 4":            f.released("a", func(r *federate.Release) { r.Round = 4 }),
+		`client is "b"`:         f.released("b", nil),
+		"dx is":                 f.released("a", func(r *federate.Release) { r.Sums = privacy.NewRelease(r.Sums.Classes, r.Sums.K+1) }),
+		"classes":               f.released("a", func(r *federate.Release) { r.Sums = privacy.NewRelease(r.Sums.Classes-1, r.Sums.K) }),
+	} {
+		if status, reply := f.put("a", data); status != http.StatusUnprocessableEntity || code(t, reply) != wire.BadUpload || !strings.Contains(string(reply), strings.ReplaceAll(want, `"`, `\"`)) {
+			t.Errorf("%s: %d %s", want, status, reply)
+		}
+	}
+	plain := newFixture(t, "")
+	if status, reply := plain.put("a", plain.released("a", nil)); status != http.StatusUnprocessableEntity || !strings.Contains(string(reply), "is not private") {
+		t.Errorf("a private upload to a plain round: %d %s", status, reply)
+	}
+	status, data := f.put("a", f.released("a", nil))
+	var r wire.Receipt
+	if err := json.Unmarshal(data, &r); err != nil || status != http.StatusCreated || r.Spent == nil || *r.Spent != *f.round.Privacy {
+		t.Fatalf("%d %s", status, data)
+	}
+	server := base64.StdEncoding.EncodeToString(f.key.Public())
+	if err := r.Verify(server); err != nil {
+		t.Error(err)
+	}
+	r.Spent.Epsilon = 0.5
+	if err := r.Verify(server); err == nil {
+		t.Error("a receipt with another epsilon verifies")
+	}
+	if r.Spent = nil; r.Verify(server) == nil {
+		t.Error("a receipt without what was spent verifies")
+	}
+	for path, want := range map[string]string{
+		"/":               "This round is private: epsilon 1, delta 1e-05",
+		"/metrics":        `fmp_round_epsilon{delta="1e-05",noise="local",relation="add-remove",unit="example"} 1`,
+		wire.RoundPath(3): `"privacy":{"epsilon":1,"delta":0.00001,"unit":"example","relation":"add-remove","noise":"local"}`,
+	} {
+		if status, data := f.request("GET", path, nil, reader); status != 200 || !strings.Contains(string(data), want) {
+			t.Errorf("%s: %d %s; want %s", path, status, data, want)
+		}
+	}
+}
+
+// TestTrusted: where the server adds the noise a round has one classifier, and takes nothing after it.
+func TestTrusted(t *testing.T) {
+	f := newFixture(t, "quorum: 2\nlate: true\nprivacy: {epsilon: 1, noise: trusted}\n")
+	send := func(client string) (int, []byte) {
+		return f.put(client, f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
+	}
+	for _, c := range []string{"a", "b"} {
+		if status, data := send(c); status != http.StatusCreated {
+			t.Fatalf("%d %s", status, data)
+		}
+	}
+	if err := f.srv.Pool(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a restart changes nothing
+		if status, data := send("c"); status != http.StatusGone || !strings.Contains(string(data), "is made") {
+			t.Errorf("after the classifier: %d %s", status, data)
+		}
+		if status, data := send("a"); status != http.StatusOK {
+			t.Errorf("the same again: %d %s", status, data)
+		}
+		if f.srv.due() < long || f.srv.Status().State != wire.Closed || f.srv.Status().Versions[0].Clients != 2 {
+			t.Errorf("due in %v, %+v", f.srv.due(), f.srv.Status())
+		}
+		f.stop()
+		f.start()
+	}
+}
