@@ -554,3 +554,42 @@ func TestBuildRefusesUnknownNames(t *testing.T) {
 		t.Error("a nil model was accepted")
 	}
 }
+
+// In training Dropout draws its mask once: the gradient passes what that run kept, scaled as the result is.
+func TestDropoutsGradientPassesWhatWasKept(t *testing.T) {
+	const n, ratio = 64, 0.25
+	g := &onnx.Graph{
+		Name:         "dropout",
+		Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(n)}},
+		Outputs:      []onnx.ValueInfo{{Name: "y"}},
+		Initializers: map[string]*onnx.Tensor{"ratio": onnx.Scalar[float32](ratio), "training": onnx.Scalar(true)},
+		Nodes:        []*onnx.Node{{Name: "node", Op: "Dropout", Inputs: []string{"x", "ratio", "training"}, Outputs: []string{"y"}}},
+	}
+	m := onnx.NewModel(g)
+	gm, err := Build(m, Options{WRT: []string{"x"}, Prefix: "bar_", KeepOutputs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, bar := onnx.ZerosF32(n), onnx.ZerosF32(n)
+	for i := range n {
+		x.F32()[i], bar.F32()[i] = float32(i+1), float32(i+2)
+	}
+	out, err := engine.Eval(load(t, orttest.New(t), gm), map[string]*onnx.Tensor{"x": x, "bar_y": bar})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for i, y := range out["y"].F32() {
+		want := float32(0)
+		if y != 0 {
+			kept++
+			want = bar.F32()[i] / (1 - ratio)
+		}
+		if got := out["bar_x"].F32()[i]; math.Abs(float64(got-want)) > 1e-4 {
+			t.Errorf("element %d: the result is %v and the gradient %v, want %v", i, y, got, want)
+		}
+	}
+	if kept == 0 || kept == n {
+		t.Errorf("%d of %d elements were kept", kept, n)
+	}
+}
