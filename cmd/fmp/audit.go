@@ -26,7 +26,7 @@ func newAuditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit RUN",
 		Short: "Attack what the clients of a run send: membership inference, and the epsilon that it proves",
-		Long: `Draw rounds as those of a run directory, and attack them. Class means without noise are attacked as somebody does who knows the
+		Long: `Draw rounds as those of a run directory, and attack them. Class means without noise are attacked as by somebody who knows the
 classes and asks of an image whether it was behind an upload; beside stands the theory for N images behind a mean of k
 coordinates, two normal distributions d' = sqrt(k/N) apart. Of a private run the release is attacked by somebody who knows
 everything but, of each of twice as many images (or clients) as the round has, a coin that decided whether it is in; beside

@@ -31,7 +31,7 @@ func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a data set's shipped models on both engines, side by side",
-		Long: `Run the four models that come with the program for a data set, with the sizes of a run's defaults, on the ONNX
+		Long: `Run extractor, embedding, predictor (of attention blocks) and client graph of a data set, as they come with the program, with the sizes of a run's defaults, on the ONNX
 Runtime and on the pure Go engine, and print how long one call takes and the ratio of the two. Times
 depend on what else the machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 		Example: `  fmp bench

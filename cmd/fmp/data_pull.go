@@ -18,7 +18,7 @@ func newDataPullCommand() *cobra.Command {
 		Short: "Download a data set's official files, check them, and unpack them",
 		Long: `Download ` + suggest.Or(dataset.Published()...) + ` from where they are published into the data folder. Every file is checked
 against its published checksum and must be readable before it appears under its name. A download that was stopped
-goes on where it was when the same command is given again; a data set that is there already is left as it is.`,
+resumes when the same command is given again; a data set that is there already is left as it is.`,
 		Example: `  fmp data pull mnist
   fmp data pull cifar10 --dataset.dir /data`,
 		Args: exactArgs("the name of a data set"),

@@ -21,7 +21,7 @@ func newDataShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Tell what a data set holds, and draw a contact sheet of its images",
-		Long: `Tell the number of images, their size, the classes and the parts of a data set. With --out a PNG is written,
+		Long: `Print the number of images, their size, the classes and the parts of a data set. With --out a PNG is written,
 with one row of images for each class.`,
 		Example: `  fmp data show --dataset digits-color -o sheet.png
   fmp data show --dataset ./photos --json`,

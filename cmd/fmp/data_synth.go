@@ -27,7 +27,7 @@ by clutter; those of the test images are in other typefaces than those of the tr
 
 Written are train-images, train-labels, t10k-images and t10k-labels (IDX; images in colour have a fourth dimension)
 and classes.txt. With --photos they are PNG and JPEG files in train/CLASS and test/CLASS, four times as large, some
-of them stored lying on their side as telephones do. fmp reads either back by the folder's path.`,
+of them stored lying on their side as phones do. fmp reads either back by the folder's path.`,
 		Example: `  fmp data synth --out digits --seed 1
   fmp data synth --out photos --photos --train 60 --test 200
   fmp data synth --out colour --variant digits-color --train 5000 --test 1000`,

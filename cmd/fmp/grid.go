@@ -42,7 +42,7 @@ values for each key that varies. Every combination gets a run directory of its o
 Several runs go on at the same time, on --threads threads together; those on the same images behind the same
 extractor load them once. No figure depends on the number of threads.
 
-A grid that was stopped, by Ctrl-C or worse, goes on where it was when the same command is given again: finished
+A grid that was stopped, by Ctrl-C or worse, resumes when the same command is given again: finished
 cells are not done again, and half-finished ones count for nothing. A run that fails is reported with its
 settings, and the others go on; the exit code is then that of the first failure, and the same command tries
 the failed ones again.

@@ -29,11 +29,11 @@ func newKeysCommand() *cobra.Command {
 		Use:   "keys NAME...",
 		Short: "Make keys for the clients of a federation, and the roster that a round lets in",
 		Long: `Make an Ed25519 key for each client named, in a file of its own that its owner alone can read, and add its public half
-to the roster: the file of clients that a round lets in. Give each client its key file, by a safe road, and delete it
+to the roster: the file of clients that a round lets in. Give each client its key file over a safe channel, and delete it
 here. Better still, let each client make its own (fmp-edge key): then no key leaves its machine, and the line that
 fmp-edge key prints is added to the roster as it is.
 
-A roster is text, one client a line: ed25519 PUBLIC-KEY NAME. Who is to be let in no more is taken out of it; a running
+A roster is text, one client a line: ed25519 PUBLIC-KEY NAME. To shut a client out, remove its line; a running
 fmp serve reads it when it starts, and nothing is lost by a restart.`,
 		Example: `  fmp keys ward-1 ward-2 ward-3 --dir keys
   fmp keys shop-17 --dir keys --roster roster.txt`,

@@ -50,7 +50,7 @@ disagreement of the posterior samples.
 
 The run directory (--out) gets the resolved settings (config.yaml), versions and digests (run.json), the
 figures (results.jsonl, results.csv), tables (table.md, table.tex), plots and report.html, which holds all of
-them and needs no network. A run that was stopped goes on where it was when the same command is given again.
+them and needs no network. A run that was stopped resumes when the same command is given again.
 The same settings and seed give the same results.jsonl, byte for byte, with any number of threads.
 
 --config takes a settings file, or the name of one that comes with the program (demo; closed and open: every method in closed and

@@ -24,12 +24,13 @@ import (
 func newTrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train",
-		Short: "Train extractor, predictor and embedding on the ONNX Runtime that everybody has",
+		Short: "Train extractors, predictors and embeddings on the ONNX Runtime that everybody has",
 		Long: `Train a model: a forward graph is turned into a gradient graph of ordinary ONNX operators, so that the stock
-ONNX Runtime does the work. First an extractor, then the conjugate predictor behind it, and, for the letter's own
-predictor of attention blocks, predictor and embedding.
+ONNX Runtime does the work. First an extractor, then the conjugate predictor behind it; for classes that the
+corpus lacks the open predictor, for differential privacy the private one, and, for the letter's own predictor of attention
+blocks, predictor and embedding.
 
-A training that was stopped goes on where it was when the same command is given again.`,
+A training that was stopped resumes when the same command is given again.`,
 		Example: `  fmp train extractor --dataset mnist --dx 32 -o extractor.onnx
   fmp train conjugate --dataset mnist --extractor extractor.onnx -o conjugate.onnx
   fmp train predictor --dataset mnist --extractor extractor.onnx -o predictor.onnx

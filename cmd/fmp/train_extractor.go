@@ -34,7 +34,7 @@ func newTrainExtractorCommand() *cobra.Command {
 		Use:   "extractor",
 		Short: "Train a residual network on a data set's extractor part and write its features as an ONNX model",
 		Long: `Train a small residual network to classify the extractor part of a data set (the first half
-of its training images, and the classes that --classes leaves out) and writes the model that maps images to
+of its training images, and the classes that --classes leaves out) and write the model that maps images to
 features of mean 0 and standard deviation 1. Test images are used for the printed accuracy alone. On two cores
 MNIST takes a minute, CIFAR-10 about forty.
 

@@ -60,7 +60,7 @@ func WriteTable(w io.Writer, engines map[string][]Result) {
 	fmt.Fprintln(w, "model of many operators that one of them makes unsupported is counted against all. Unsupported means refused,")
 	fmt.Fprintln(w, "by node and operator, before anything runs. The pure engine computes half-precision floats in float32.")
 	fmt.Fprintln(w)
-	fmt.Fprintln(w, "Every operator's inputs, types, attributes and defaults are known (package onnx/op). Beside that it has a rule for")
+	fmt.Fprintln(w, "Every operator's inputs, types, attributes and defaults are known (package onnx/op). Besides, it has a rule for")
 	fmt.Fprintln(w, "types and shapes, a kernel of the pure engine for some operator sets, which folds constants as well, and a gradient")
 	fmt.Fprintln(w, "(zero: its results do not vary with its floating-point inputs, or only in jumps); a dash has its reason below.")
 	fmt.Fprintln(w)
