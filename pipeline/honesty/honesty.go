@@ -272,7 +272,15 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 		}
 	}
 	h.cells, h.e = make([][]cell, u.Clients), make([]float64, u.Clients)
+	held := 0
+	for _, n := range u.Masses {
+		if n != 0 {
+			held++
+		}
+	}
+	cells := make([]cell, 0, held) // of all clients, one after another
 	for m := range u.Clients {
+		first := len(cells)
 		for c := range u.Classes {
 			n := u.Masses[m*u.Classes+c]
 			if !(n >= 0) || math.IsInf(n, 0) {
@@ -295,8 +303,9 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 				l.broad -= 0.5 * (v*v/(rubbish*s) + math.Log(rubbish*s) + log2pi)
 			}
 			h.e[m] += 0.5*float64(u.K)*(math.Log(l.a)-log2pi) - 0.5*l.a*norm
-			h.cells[m] = append(h.cells[m], l)
+			cells = append(cells, l)
 		}
+		h.cells[m] = cells[first:]
 	}
 	return h, nil
 }

@@ -75,16 +75,24 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 	return w, nil
 }
 
-// Claims are clients' class means of the predictor's coordinates as package honesty weighs them, in the first most of u.
-func (w *Whitening) Claims(clients []*point.Set, most int) (honesty.Uploads, error) {
+// Claims are clients' class means of the predictor's coordinates, each client's made when it is read, as package honesty weighs them, in the
+// first most of u.
+func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error), most int) (honesty.Uploads, error) {
 	k := min(most, len(w.Lambda))
-	u := honesty.Uploads{Clients: len(clients), K: k}
-	for m, set := range clients {
-		if set.Dx != len(w.Lambda) || set.C != clients[0].C {
-			return u, fmt.Errorf("client %d sends %d coordinates and %d classes; the open predictor has %d coordinates, client 0 %d classes", m, set.Dx, set.C, len(w.Lambda), clients[0].C)
+	u := honesty.Uploads{Clients: clients, K: k}
+	for m := range clients {
+		set, err := client(m)
+		if err != nil {
+			return u, err
+		}
+		if m == 0 {
+			u.Classes = set.C
+			u.Masses, u.Means = make([]float64, 0, clients*set.C), make([]float64, 0, clients*set.C*k)
+		}
+		if set.Dx != len(w.Lambda) || set.C != u.Classes {
+			return u, fmt.Errorf("client %d sends %d coordinates and %d classes; the open predictor has %d coordinates, client 0 %d classes", m, set.Dx, set.C, len(w.Lambda), u.Classes)
 		}
 		s := Means(set)
-		u.Classes = set.C
 		u.Masses = append(u.Masses, s.Mass...)
 		var white mat.Dense
 		for y, n := range s.Mass {

@@ -91,7 +91,7 @@ func TestClaims(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := w.Claims(sets, k)
+	all, err := w.Claims(len(sets), Each(sets), k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := w.Claims(back, k)
+	again, err := w.Claims(len(back), Each(back), k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestClaims(t *testing.T) {
 			t.Fatalf("mean %d is %v, and %v once more", i, v, again.Means[i])
 		}
 	}
-	few, err := w.Claims(sets, 3)
+	few, err := w.Claims(len(sets), Each(sets), 3)
 	if err != nil || few.K != 3 || few.Means[3] != all.Means[k] {
 		t.Fatalf("three coordinates: %d, %v", few.K, err)
 	}

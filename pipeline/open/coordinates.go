@@ -119,35 +119,27 @@ func (c *Coordinates) Soften(set *point.Set) (*point.Set, error) {
 	return out.Held(), nil
 }
 
-// Project turns uploads, class means of softened features, into those of the coordinates.
-func (c *Coordinates) Project(uploads []*point.Set) ([]*point.Set, error) {
+// Project turns upload m, class means of softened features, into those of the coordinates.
+func (c *Coordinates) Project(m int, u *point.Set) (*point.Set, error) {
 	dx, k := len(c.Centre), c.K()
-	out := make([]*point.Set, len(uploads))
-	for m, u := range uploads {
-		if u == nil || u.Dx != dx {
-			return nil, fmt.Errorf("upload %d does not have %d numbers a point; the open predictor takes class means of as many softened features", m, dx)
-		}
-		if c.Projection == nil {
-			out[m] = u
-			continue
-		}
-		out[m] = point.New(u.N, k, u.C)
-		copy(out[m].W, u.W)
-		for i := range u.N {
-			copy(out[m].Row(i), narrow(c.project(wide(u.Row(i)[:dx]))))
-			copy(out[m].Row(i)[k:], u.Row(i)[dx:])
-		}
+	if u == nil || u.Dx != dx {
+		return nil, fmt.Errorf("upload %d does not have %d numbers a point; the open predictor takes class means of as many softened features", m, dx)
+	}
+	if c.Projection == nil {
+		return u, nil
+	}
+	out := point.New(u.N, k, u.C)
+	copy(out.W, u.W)
+	for i := range u.N {
+		copy(out.Row(i), narrow(c.project(wide(u.Row(i)[:dx]))))
+		copy(out.Row(i)[k:], u.Row(i)[dx:])
 	}
 	return out, nil
 }
 
 // Pool adds uploads up, each class means of softened features, in the coordinates.
 func (c *Coordinates) Pool(uploads []*point.Set) (*Stats, error) {
-	sets, err := c.Project(uploads)
-	if err != nil {
-		return nil, err
-	}
-	return Pool(sets)
+	return pool(len(uploads), func(m int) (*point.Set, error) { return c.Project(m, uploads[m]) })
 }
 
 // rows are the softened rows, before the projection.

@@ -22,13 +22,34 @@ type Stats struct {
 // Pool adds uploads up: each is a set of class means of softened features with their labels and masses. An upload's
 // points are told to classes by their labels' shares; one of no mass does not count.
 func Pool(uploads []*point.Set) (*Stats, error) {
-	if len(uploads) == 0 || uploads[0] == nil {
+	return pool(len(uploads), Each(uploads))
+}
+
+// Each reads uploads that are held already.
+func Each(uploads []*point.Set) func(m int) (*point.Set, error) {
+	return func(m int) (*point.Set, error) { return uploads[m], nil }
+}
+
+// pool is Pool of uploads that are made when they are read: a round of any size is held once.
+func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
+	if uploads == 0 {
 		return nil, fmt.Errorf("no uploads to pool; give one at least")
 	}
-	k, c := uploads[0].Dx, uploads[0].C
+	first, err := upload(0)
+	if err != nil {
+		return nil, err
+	}
+	if first == nil {
+		return nil, fmt.Errorf("no uploads to pool; give one at least")
+	}
+	k, c := first.Dx, first.C
 	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, k, nil), Scatter: mat.NewSymDense(k, nil)}
 	cells := 0
-	for m, u := range uploads {
+	for m := range uploads {
+		u, err := upload(m)
+		if err != nil {
+			return nil, err
+		}
 		if u == nil || u.Dx != k || u.C != c {
 			return nil, fmt.Errorf("upload %d is not of %d coordinates and %d classes, as the first is", m, k, c)
 		}
@@ -60,7 +81,11 @@ func Pool(uploads []*point.Set) (*Stats, error) {
 		return nil, fmt.Errorf("the uploads have no mass; give some points a weight above 0")
 	}
 	d := mat.NewVecDense(k, nil)
-	for _, u := range uploads { // once more, so that a round of any size is held once
+	for m := range uploads {
+		u, err := upload(m)
+		if err != nil {
+			return nil, err
+		}
 		own := Means(u)
 		for y, n := range own.Mass {
 			if n == 0 {

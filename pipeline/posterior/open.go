@@ -91,8 +91,12 @@ func (t *Task) among(f *form, honest []float64) (*form, error) {
 	})
 }
 
+// mostMeans is how many class means heads are given: of more, those of one class that are near each other become one, which moves neither
+// masses nor means of classes and keeps what follows from growing with the number of clients.
+const mostMeans = 8192
+
 // pooled is the union of the clients' class means.
-func (f *form) pooled() (*point.Set, error) { return point.Pool(f.means...) }
+func (f *form) pooled() (*point.Set, error) { return point.Group(mostMeans, f.means...) }
 
 // pool is the union of some clients' class means, which u holds in the closed form's coordinates.
 func (f *form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
@@ -105,7 +109,7 @@ func (f *form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, e
 			sets = append(sets, set)
 		}
 	}
-	return point.Pool(sets...)
+	return point.Group(mostMeans, sets...)
 }
 
 // bytes is the mean size of an upload: of each class that a client holds the numbers, label and mass.

@@ -1,6 +1,9 @@
 package posterior
 
-import "fmp/pipeline/honesty"
+import (
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/point"
+)
 
 // Part is some of a posterior's samples: what one of several machines makes of a task. Random numbers are those of the whole, so that
 // parts laid side by side are the posterior.
@@ -49,11 +52,7 @@ func (t *Task) Claims() (honesty.Uploads, []float64, error) {
 		if err != nil {
 			return c, err
 		}
-		sets, err := t.in.Open.Project(f.means)
-		if err != nil {
-			return c, err
-		}
-		c.uploads, err = w.Claims(sets, openClaims)
+		c.uploads, err = w.Claims(len(f.means), func(m int) (*point.Set, error) { return t.in.Open.Project(m, f.means[m]) }, openClaims)
 		c.lambda = w.Lambda[:c.uploads.K]
 		return c, err
 	})

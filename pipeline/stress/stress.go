@@ -116,7 +116,7 @@ func (b *bench) claims(uploads []*point.Set) (u honesty.Uploads, lambda []float6
 	if b.white == nil {
 		return b.k.Claims(uploads)
 	}
-	u, err = b.white.Claims(uploads, len(b.white.Lambda))
+	u, err = b.white.Claims(len(uploads), open.Each(uploads), len(b.white.Lambda))
 	return u, b.white.Lambda, err
 }
 
