@@ -154,7 +154,9 @@ func run(length time.Duration, least, jobs int, book, only string) error {
 	return nil
 }
 
-var lastLine = regexp.MustCompile(`fuzz: elapsed: (\S+), execs: (\d+) `)
+// lastLine is a line of the fuzzer with the time and the executions. In a short run over many inputs of earlier ones those
+// inputs, with which it gathers what they cover, can be all that it comes to.
+var lastLine = regexp.MustCompile(`fuzz: elapsed: (\S+), (?:execs: (\d+) |gathering baseline coverage: (\d+)/\d+ completed)`)
 
 // memory is a folder that lies in memory on Linux: most of the time of targets that read files went to the disk's.
 const memory = "/dev/shm"
@@ -215,7 +217,7 @@ func (r *record) add(line string) error {
 	if err != nil {
 		return err
 	}
-	n, err := strconv.Atoi(m[2])
+	n, err := strconv.Atoi(m[2] + m[3])
 	if err != nil {
 		return err
 	}

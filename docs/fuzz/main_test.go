@@ -8,9 +8,10 @@ import (
 
 func TestTable(t *testing.T) {
 	got, err := Table([]byte("# a book\na FuzzX: fuzz: elapsed: 10m0s, execs: 1000 (1/sec), new interesting: 1 (total: 2)\na FuzzX: found: a panic\n" +
-		"b/c FuzzY: fuzz: elapsed: 1h30m3s, execs: 1234567 (1/sec)\na FuzzX: fuzz: elapsed: 30s, execs: 1 (0/sec)\nd FuzzZ: found: nothing\n"))
+		"b/c FuzzY: fuzz: elapsed: 1h30m3s, execs: 1234567 (1/sec)\na FuzzX: fuzz: elapsed: 30s, execs: 1 (0/sec)\nd FuzzZ: found: nothing\n" +
+		"d FuzzZ: fuzz: elapsed: 3s, gathering baseline coverage: 136/231 completed\n"))
 	want := "| target | minutes | executions | found and mended |\n| --- | ---: | ---: | --- |\n| `b/c` FuzzY | 90.0 | 1,234,567 | none |\n" +
-		"| `a` FuzzX | 10.5 | 1,001 | a panic |\n| `d` FuzzZ | 0.0 | 0 | nothing |\n"
+		"| `a` FuzzX | 10.5 | 1,001 | a panic |\n| `d` FuzzZ | 0.1 | 136 | nothing |\n"
 	if err != nil || got != want {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
