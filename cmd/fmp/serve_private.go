@@ -21,7 +21,7 @@ func (s sums) String() string { return "the state of the round" }
 
 // Sum is what was kept for a set of uploads.
 func (s sums) Sum(inputs string) ([]byte, error) {
-	data, err := s.store.Object(s.ctx, "sum-"+inputs)
+	data, err := s.store.Object(s.ctx, "sum-"+inputs, pool.MaxPublished)
 	if errors.Is(err, store.ErrNone) {
 		err = fs.ErrNotExist
 	}

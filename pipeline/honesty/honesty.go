@@ -120,6 +120,24 @@ type States struct {
 	P []float64
 }
 
+// Check returns what keeps states, made elsewhere, from being those of so many clients.
+func (s *States) Check(clients int) error {
+	if len(s.P) == 0 || len(s.P) != len(s.Honest) {
+		return fmt.Errorf("honesty: %d states with %d probabilities; want as many, and at least one", len(s.Honest), len(s.P))
+	}
+	sum := 0.0
+	for q, p := range s.P {
+		if len(s.Honest[q]) != clients || !(p >= 0) {
+			return fmt.Errorf("honesty: state %d is of %d clients and has probability %v; want %d clients and 0 to 1", q, len(s.Honest[q]), p, clients)
+		}
+		sum += p
+	}
+	if math.Abs(sum-1) > 1e-6 {
+		return fmt.Errorf("honesty: the states' probabilities sum to %v; want 1", sum)
+	}
+	return nil
+}
+
 // Marginal is the probability of each client to be honest.
 func (s *States) Marginal() []float64 {
 	out := make([]float64, len(s.Honest[0]))
@@ -527,6 +545,9 @@ func (h *model) logPosterior(z []bool) float64 {
 	return out
 }
 
+// Proposals is how many states a chain proposes.
+const Proposals = 2
+
 // Propose runs the annealed Gibbs chains from to to-1 of [Chains] over the clients and returns, of each chain, its last state and the
 // mode beside it. What a chain proposes does not depend on which others run.
 func Propose(ctx context.Context, u Uploads, lambda []float64, seed uint64, from, to, threads int) ([][]bool, error) {
@@ -540,7 +561,7 @@ func Propose(ctx context.Context, u Uploads, lambda []float64, seed uint64, from
 	if err != nil {
 		return nil, fmt.Errorf("honesty: %w", err)
 	}
-	out := make([][]bool, 2*(to-from))
+	out := make([][]bool, Proposals*(to-from))
 	g, work := errgroup.WithContext(ctx)
 	g.SetLimit(goroutines(threads))
 	for i := from; i < to; i++ {
@@ -556,12 +577,12 @@ func Propose(ctx context.Context, u Uploads, lambda []float64, seed uint64, from
 				}
 				h.sweep(z, power*min(1, 0.03*math.Pow(1/0.03, float64(t)/(0.6*sweeps))), r)
 			}
-			out[2*(i-from)] = slices.Clone(z)
+			out[Proposals*(i-from)] = slices.Clone(z)
 			// Of many clients a draw has some that are improbable one by one: the mode beside it is proposed as well.
 			for range greedy {
 				h.sweep(z, power, nil)
 			}
-			out[2*(i-from)+1] = z
+			out[Proposals*(i-from)+1] = z
 			return nil
 		})
 	}
@@ -587,8 +608,8 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 			out = append(out, z)
 		}
 	}
-	for kind := range 2 {
-		for i := kind; i < len(proposed); i += 2 {
+	for kind := range Proposals {
+		for i := kind; i < len(proposed); i += Proposals {
 			if len(proposed[i]) != h.clients {
 				return nil, fmt.Errorf("a chain proposed a state of %d clients, and there are %d", len(proposed[i]), h.clients)
 			}

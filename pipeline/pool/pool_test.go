@@ -19,10 +19,13 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/serde"
+	"fmp/pipeline/erm"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/honesty"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
 	"fmp/pipeline/task"
 )
 
@@ -320,6 +323,54 @@ func TestParts(t *testing.T) {
 		}
 		if whole.Judgement != nil && !slices.Equal(whole.Judgement.Honest, parts.Judgement.Honest) {
 			t.Errorf("%s: honest %v and %v", name, whole.Judgement.Honest, parts.Judgement.Honest)
+		}
+	}
+}
+
+// TestHostileParts: parts that are not of the round, and pieces that are not what was asked for, are errors.
+func TestHostileParts(t *testing.T) {
+	w := newWorld(t)
+	g, f := w.client(t, true)
+	r, err := New(w.uploads(t, g, f, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16), g, f, Options{Predictor: w.predictor, Samples: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Sampling(w.eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for want, p := range map[string]Part{
+		"samples 0 to 6; there are 5": {To: 6},
+		"samples 3 to 3":              {From: 3, To: 3},
+		"chains 0 to 99":              {Chains: true, To: 99},
+		"who is honest: false":        {To: 5},
+		"of 2 clients":                {To: 5, States: &honesty.States{Honest: [][]bool{{true, true}}, P: []float64{1}}},
+	} {
+		if _, err := s.Do(t.Context(), p); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v; want one that says %q", p, err, want)
+		}
+	}
+	for want, spoil := range map[string]func(p *Piece){
+		"the parts hold 4 samples of 5": func(p *Piece) { p.Heads = p.Heads[:min(4, len(p.Heads))] },
+		"head 0 is 7 x 3":               func(p *Piece) { p.Heads = slices.Repeat(posterior.Ensemble{erm.NewTheta(7, classes)}, len(p.Heads)) },
+		"the parts hold 0 proposals":    func(p *Piece) { p.Proposed = nil },
+		"a state of 1 clients":          func(p *Piece) { p.Proposed = slices.Repeat([][]bool{{true}}, len(p.Proposed)) },
+	} {
+		_, err := s.Posterior(t.Context(), func(ctx context.Context, parts []Part) ([]*Piece, error) {
+			var out []*Piece
+			for _, p := range parts {
+				made, err := s.Do(ctx, p)
+				if err != nil {
+					return nil, err
+				}
+				spoil(made)
+				out = append(out, made)
+			}
+			return out, nil
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one that says %q", err, want)
 		}
 	}
 }

@@ -128,7 +128,7 @@ type published struct {
 	Account privacy.Account `json:"account"`
 }
 
-const maxPublished = 64 << 20
+const MaxPublished = 64 << 20
 
 // Keeper keeps noisy sums of rounds in which the server adds the noise.
 type Keeper interface {
@@ -141,7 +141,7 @@ type Keeper interface {
 type SumFile string
 
 // Sum reads the file.
-func (f SumFile) Sum(string) ([]byte, error) { return regularfile.ReadFile(string(f), maxPublished) }
+func (f SumFile) Sum(string) ([]byte, error) { return regularfile.ReadFile(string(f), MaxPublished) }
 
 // Keep writes the file.
 func (f SumFile) Keep(_ string, data []byte) error { return atomicfile.WriteBytes(string(f), data) }

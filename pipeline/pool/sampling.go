@@ -117,6 +117,14 @@ func (s *Sampling) Do(ctx context.Context, p Part) (*Piece, error) {
 	if p.From < 0 || p.From >= p.To || p.To > s.round.Samples {
 		return nil, fmt.Errorf("pool: samples %d to %d; there are %d", p.From, p.To, s.round.Samples)
 	}
+	if s.judges != (p.States != nil) {
+		return nil, fmt.Errorf("pool: a part with states of who is honest: %v; in this round: %v", p.States != nil, s.judges)
+	}
+	if p.States != nil {
+		if err := p.States.Check(len(s.round.Uploads)); err != nil {
+			return nil, fmt.Errorf("pool: %w", err)
+		}
+	}
 	r, err := s.method.Run(ctx, s.task.Of(posterior.Part{From: p.From, To: p.To, States: p.States}), s.settings)
 	if err != nil {
 		return nil, err
@@ -156,6 +164,9 @@ func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, p
 			}
 			for _, m := range made {
 				proposed = append(proposed, m.Proposed...)
+			}
+			if len(proposed) != honesty.Proposals*n {
+				return nil, fmt.Errorf("pool: the parts hold %d proposals of %d chains; want %d a chain", len(proposed), n, honesty.Proposals)
 			}
 		}
 		if whole.States, err = honesty.Weigh(ctx, u, lambda, proposed, s.round.Threads); err != nil {

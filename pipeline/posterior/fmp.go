@@ -25,7 +25,7 @@ var fmp = method{
 		if t.in.Honesty {
 			f, e, judged, err = t.honestHeads(ctx, f)
 		} else if seen, err = f.pooled(); err == nil {
-			if e = t.part.Heads; e == nil {
+			if e, err = t.made(f.LatentSize()/t.c + 1); err == nil && e == nil {
 				from, to := t.part.of(t.in.Latents)
 				size := f.LatentSize()
 				e, err = f.Heads(ctx, seen, t.latents(f)[from*size:to*size], to-from)

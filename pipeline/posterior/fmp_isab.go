@@ -11,11 +11,12 @@ var fmpISAB = method{
 		if err != nil {
 			return nil, err
 		}
-		e := t.part.Heads
-		if e == nil {
-			if e, err = t.martingale(ctx, "uploads", seen, s, baseNoise); err != nil {
-				return nil, err
-			}
+		e, err := t.made(t.dx + 1)
+		if err == nil && e == nil {
+			e, err = t.martingale(ctx, "uploads", seen, s, baseNoise)
+		}
+		if err != nil {
+			return nil, err
 		}
 		return &Result{Ensembles: []Ensemble{e}, UploadBytes: t.uploadBytes()}, nil
 	},

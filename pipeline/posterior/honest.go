@@ -35,7 +35,10 @@ func (t *Task) honestHeads(ctx context.Context, f *form) (*form, Ensemble, *Judg
 	if f, err = t.among(f, j.Honest); err != nil {
 		return nil, nil, nil, err
 	}
-	out := t.part.Heads
+	out, err := t.made(f.LatentSize()/t.c + 1)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	if out == nil {
 		from, to := t.part.of(t.in.Latents)
 		drawn := states.Draw(t.in.Latents, rng.New(t.in.Seed, t.in.Stream, "honesty"))[from:to]

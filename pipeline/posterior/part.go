@@ -1,6 +1,8 @@
 package posterior
 
 import (
+	"fmt"
+
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 )
@@ -29,6 +31,16 @@ func (t *Task) Of(p Part) *Task {
 	part := *t
 	part.part = p
 	return &part
+}
+
+// made are the heads that were made in parts before, of so many rows; nil where there are none.
+func (t *Task) made(rows int) (Ensemble, error) {
+	for i, h := range t.part.Heads {
+		if h.D != rows || h.C != t.c || len(h.W) != rows*t.c {
+			return nil, fmt.Errorf("head %d is %d x %d; the task's are %d x %d", i, h.D, h.C, rows, t.c)
+		}
+	}
+	return t.part.Heads, nil
 }
 
 // claims are the clients' class means as honesty weighs them.

@@ -27,6 +27,8 @@ import (
 const (
 	// maxPayload bounds one message of the server inside the program: 8 MiB, twice the largest upload that a round may allow.
 	maxPayload = 8 << 20
+	// maxClassifier and maxMembers bound what is kept of a version.
+	maxClassifier, maxMembers = 2 << 30, 512 << 20
 	// startTime bounds how long the server inside the program takes to start, recovery included.
 	startTime = 2 * time.Minute
 	// patience is how long an answer of the servers is waited for where the caller sets no deadline: a disk may be busy for long.
@@ -287,8 +289,8 @@ func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 // ErrNone means that there is nothing of that name.
 var ErrNone = errors.New("nothing of that name")
 
-// Object reads what PutObject kept.
-func (s *Store) Object(ctx context.Context, name string) ([]byte, error) {
+// Object reads what PutObject kept, of most bytes at most.
+func (s *Store) Object(ctx context.Context, name string, most int64) ([]byte, error) {
 	r, err := s.objects.Get(ctx, name)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
 		return nil, fmt.Errorf("store: %s: %w", name, ErrNone)
@@ -297,7 +299,10 @@ func (s *Store) Object(ctx context.Context, name string) ([]byte, error) {
 		return nil, fmt.Errorf("store: reading %s: %w", name, err)
 	}
 	defer r.Close()
-	data, err := io.ReadAll(r)
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("more than %d bytes", most)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("store: reading %s: %w", name, err)
 	}
@@ -377,10 +382,10 @@ func (s *Store) Versions(ctx context.Context) ([]Version, error) {
 
 // Classifier is a version's file, and the one that takes feature rows, nil where there is none.
 func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows []byte, err error) {
-	if classifier, err = s.Object(ctx, classifierName(version)); err != nil {
+	if classifier, err = s.Object(ctx, classifierName(version), maxClassifier); err != nil {
 		return nil, nil, err
 	}
-	if rows, err = s.Object(ctx, rowsName(version)); errors.Is(err, ErrNone) {
+	if rows, err = s.Object(ctx, rowsName(version), maxClassifier); errors.Is(err, ErrNone) {
 		err = nil
 	}
 	return classifier, rows, err
@@ -388,7 +393,7 @@ func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows [
 
 // Members are the uploads in a version, in the order of their clients' names.
 func (s *Store) Members(ctx context.Context, version int) ([]Member, error) {
-	data, err := s.Object(ctx, membersName(version))
+	data, err := s.Object(ctx, membersName(version), maxMembers)
 	if err != nil {
 		return nil, err
 	}

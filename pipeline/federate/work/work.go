@@ -4,10 +4,7 @@
 package work
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,48 +29,7 @@ const (
 	Silence = 4 * Beat
 )
 
-// Job is a part of one sampling, or one run of a grid: everything that it depends on, by digest.
-type Job struct {
-	ID string `json:"id"`
-	Sampling
-	// Input is the object with what is to be done: the pool.Part, or the settings of a run.
-	Input string `json:"input"`
-	Run   bool   `json:"run,omitempty"`
-}
-
-// Sampling is what the jobs of one sampling have in common.
-type Sampling struct {
-	// Store and Replicas say where uploads are and the results go.
-	Store    string `json:"store"`
-	Replicas int    `json:"replicas"`
-	// Round and Graph are those of the uploads; the graph's file is the object Graph, those of predictors of the round's own are
-	// the objects Predictor and Open.
-	Round     uint64       `json:"round"`
-	Graph     string       `json:"graph"`
-	Predictor string       `json:"predictor,omitempty"`
-	Open      string       `json:"open,omitempty"`
-	Options   pool.Options `json:"options"`
-	// Members is the object with the uploads to pool.
-	Members string `json:"members"`
-}
-
-// result is what a worker leaves.
-type result struct {
-	Error string
-	Piece pool.Piece
-	Files map[string][]byte // of a run's directory
-}
-
 func resultName(id string) string { return "result-" + id }
-
-// encode is a value as bytes, decode reads them.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	err := gob.NewEncoder(&b).Encode(v)
-	return b.Bytes(), err
-}
-
-func decode(data []byte, v any) error { return gob.NewDecoder(bytes.NewReader(data)).Decode(v) }
 
 // queue is the side of those who want something done.
 type queue struct {
@@ -143,13 +99,13 @@ func (q *Queue) Do(ctx context.Context, uploads []pool.Upload, parts []pool.Part
 		return nil, err
 	}
 	of := q.job
-	of.Members = fmt.Sprintf("job-members-%x.json", sha256.Sum256(list))
+	of.Members = membersName(list)
 	if err := q.store.PutObject(ctx, of.Members, list); err != nil {
 		return nil, err
 	}
 	var jobs []Job
 	for _, p := range parts {
-		data, err := encode(p)
+		data, err := encodePart(p)
 		if err != nil {
 			return nil, err
 		}
@@ -177,19 +133,19 @@ func (q *Queue) Do(ctx context.Context, uploads []pool.Upload, parts []pool.Part
 
 // ask puts a job into the queue, unless a worker had finished it before this program was started again.
 func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
-	j.Input = fmt.Sprintf("input-%x", sha256.Sum256(input))
+	j.Format, j.Input = format, inputName(input)
+	j.ID = j.digest()
 	text, err := json.Marshal(j)
 	if err != nil {
 		return j, err
 	}
-	j.ID = fmt.Sprintf("%x", sha256.Sum256(text))
+	if _, err := decodeJob(text); err != nil { // what a worker would refuse must not leave this program
+		return j, err
+	}
 	if _, err := q.result(ctx, j.ID); !errors.Is(err, store.ErrNone) {
 		return j, err
 	}
 	if err := q.store.PutObject(ctx, j.Input, input); err != nil {
-		return j, err
-	}
-	if text, err = json.Marshal(j); err != nil {
 		return j, err
 	}
 	if _, err := q.js.Publish(ctx, subject, text); err != nil {
@@ -199,13 +155,13 @@ func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
 }
 
 // wait is a job's result, once a worker has left it.
-func (q *queue) wait(ctx context.Context, j Job) (result, error) {
+func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 	for {
 		r, err := q.result(ctx, j.ID)
 		switch {
 		case err == nil && r.Error != "":
 			// The next attempt is to ask again.
-			return r, errors.Join(fmt.Errorf("job %.12s: the worker says: %s", j.ID, r.Error), q.store.DeleteObject(ctx, resultName(j.ID)))
+			return r, errors.Join(fmt.Errorf("job %.12s: worker: %s", j.ID, r.Error), q.store.DeleteObject(ctx, resultName(j.ID)))
 		case !errors.Is(err, store.ErrNone):
 			return r, err
 		}
@@ -227,15 +183,16 @@ func (q *queue) forget(ctx context.Context, j Job) error {
 	return nil
 }
 
-// result reads what a worker left; store.ErrNone where nobody has yet.
-func (q *queue) result(ctx context.Context, id string) (r result, err error) {
-	data, err := q.store.Object(ctx, resultName(id))
+// result reads what a worker left; store.ErrNone where nobody has yet. What cannot be read is an answer that says so: the job may
+// be asked for again.
+func (q *queue) result(ctx context.Context, id string) (a answer, err error) {
+	data, err := q.store.Object(ctx, resultName(id), maxAnswer)
 	if err == nil {
-		if err = decode(data, &r); err != nil {
-			err = fmt.Errorf("job %s: %w", id, err)
+		if a, err = decodeAnswer(data); err != nil {
+			return answer{Error: "what it left cannot be read: " + err.Error()}, nil
 		}
 	}
-	return r, err
+	return a, err
 }
 
 // Worker is the other side.
@@ -313,15 +270,15 @@ func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 			}
 		}
 	}()
-	var job Job
-	if err := json.Unmarshal(m.Data(), &job); err != nil {
-		w.Log.Error("a job that cannot be read", "error", err)
+	job, err := decodeJob(m.Data())
+	if err != nil {
+		w.Log.Error("a job that is not done", "error", err)
 		_ = m.Term()
 		return
 	}
 	w.Log.Info("job taken", "job", job.ID, "round", job.Round)
 	start := time.Now()
-	err := w.do(ctx, job)
+	err = w.do(ctx, job)
 	if ctx.Err() != nil {
 		_ = m.Nak() // another worker may have it at once
 		return
@@ -343,18 +300,20 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 	if err != nil {
 		return err
 	}
-	if _, err := st.Object(ctx, resultName(job.ID)); !errors.Is(err, store.ErrNone) {
+	if _, err := st.Object(ctx, resultName(job.ID), maxAnswer); !errors.Is(err, store.ErrNone) {
 		return err // another worker was thought dead, and was not
 	}
-	input, err := st.Object(ctx, job.Input)
+	input, err := st.Object(ctx, job.Input, maxInput)
 	if errors.Is(err, store.ErrNone) {
 		return nil // nobody waits for this any more
 	}
 	if err != nil {
 		return err
 	}
-	var r result
-	if job.Run {
+	var r answer
+	if inputName(input) != job.Input {
+		err = fmt.Errorf("%s in the store is another", job.Input)
+	} else if job.Run {
 		r.Files, err = w.Experiment(ctx, input)
 	} else {
 		var piece *pool.Piece
@@ -366,9 +325,9 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		r = result{Error: err.Error()}
+		r = answer{Error: err.Error()}
 	}
-	text, err := encode(r)
+	text, err := r.encode()
 	if err != nil {
 		return err
 	}
@@ -377,9 +336,9 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 
 // part does a part; the sampling stays open for the next.
 func (w *Worker) part(ctx context.Context, st *store.Store, job Job, data []byte) (*pool.Piece, error) {
-	var p pool.Part
-	if err := decode(data, &p); err != nil {
-		return nil, fmt.Errorf("%s: %w", job.Input, err)
+	p, err := decodePart(data)
+	if err != nil {
+		return nil, err
 	}
 	if w.open == nil || w.last != job.Sampling {
 		w.Close()
@@ -401,14 +360,14 @@ func (w *Worker) Close() {
 }
 
 func (w *Worker) sampling(ctx context.Context, st *store.Store, job Job) (_ Sampler, err error) {
-	read := func(name string) []byte {
+	get := func(name string, most int64) []byte {
 		var data []byte
 		if err == nil && name != "" {
-			data, err = st.Object(ctx, name)
+			data, err = st.Object(ctx, name, most)
 		}
 		return data
 	}
-	m, list := Models{read(job.Graph), read(job.Predictor), read(job.Open)}, read(job.Members)
+	m, list := Models{get(job.Graph, maxModel), get(job.Predictor, maxModel), get(job.Open, maxModel)}, get(job.Members, maxMembers)
 	if err != nil {
 		return nil, err
 	}
@@ -417,9 +376,12 @@ func (w *Worker) sampling(ctx context.Context, st *store.Store, job Job) (_ Samp
 			return nil, errors.New("a model in the store is not the one that the job names")
 		}
 	}
+	if membersName(list) != job.Members {
+		return nil, fmt.Errorf("%s in the store is another", job.Members)
+	}
 	var members []store.Member
 	if err := json.Unmarshal(list, &members); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", job.Members, err)
 	}
 	at := make(map[string]int, len(members))
 	for i, m := range members {

@@ -79,7 +79,7 @@ func (s *sampler) Do(ctx context.Context, p pool.Part) (*pool.Piece, error) {
 	for i := range w {
 		w[i] = float64(p.From+i) + p.States.P[0]
 	}
-	return &pool.Piece{Heads: posterior.Ensemble{{D: 1, C: len(w), W: w}}, Proposed: [][]bool{{true, len(s.given) > 0}}}, nil
+	return &pool.Piece{Heads: posterior.Ensemble{{D: 1, C: len(w), W: w}}}, nil
 }
 
 func (*sampler) Close() {}
@@ -113,6 +113,11 @@ func TestRedelivered(t *testing.T) {
 		go func() { _ = w.Run(ctx, 1) }()
 		return w
 	}
+	for _, text := range []string{"gob", `{"format":1,"id":"","store":"fmp-test"}`} { // nobody's; workers go on
+		if _, err := q.js.Publish(ctx, subject, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	taken := make(chan struct{})
 	dying := work(func(ctx context.Context) error {
 		close(taken)
@@ -123,7 +128,7 @@ func TestRedelivered(t *testing.T) {
 		pieces []*pool.Piece
 		err    error
 	}
-	states := &honesty.States{P: []float64{0.1}}
+	states := &honesty.States{Honest: [][]bool{{true, true}, {true, false}}, P: []float64{0.125, 0.875}}
 	parts := []pool.Part{{From: 0, To: 3, States: states}, {From: 3, To: 5, States: states}, {From: 5, To: 7, States: states}}
 	answers := make(chan answer, 1)
 	go func() {
@@ -147,7 +152,7 @@ func TestRedelivered(t *testing.T) {
 			t.Fatal(a.err)
 		}
 		for i, p := range parts {
-			if w := a.pieces[i].Heads[0].W; len(w) != p.To-p.From || w[0] != float64(p.From)+0.1 {
+			if w := a.pieces[i].Heads[0].W; len(w) != p.To-p.From || w[0] != float64(p.From)+0.125 {
 				t.Errorf("piece %d is %v", i, w)
 			}
 		}
@@ -169,5 +174,50 @@ func TestRedelivered(t *testing.T) {
 	}
 	if _, err := q.Do(ctx, uploads, parts[1:2]); err != nil {
 		t.Errorf("asked for again: %v", err)
+	}
+}
+
+// TestUnreadable: an answer that cannot be read is an error that says so, and the job may be asked for again; an input that is another's
+// is not done.
+func TestUnreadable(t *testing.T) {
+	st, url, _ := open(t, []byte("graph"))
+	g, err := NewGrid(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := g.Ask(t.Context(), []byte("settings"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.PutObject(t.Context(), resultName(job.ID), []byte("gob")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Wait(t.Context(), job); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("error %v; want one that says that the answer cannot be read", err)
+	}
+	if _, err := g.result(t.Context(), job.ID); !errors.Is(err, store.ErrNone) {
+		t.Errorf("the answer is still there: %v", err)
+	}
+	w := connect(t, url)
+	w.Experiment = func(_ context.Context, settings []byte) (map[string][]byte, error) {
+		return map[string][]byte{"run.json": settings}, nil
+	}
+	if err := st.PutObject(t.Context(), job.Input, []byte("other settings")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.do(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Wait(t.Context(), job); err == nil || !strings.Contains(err.Error(), "in the store is another") {
+		t.Errorf("error %v; want one that says that the input is another", err)
+	}
+	if job, err = g.Ask(t.Context(), []byte("settings")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.do(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := g.Wait(t.Context(), job); err != nil || string(files["run.json"]) != "settings" {
+		t.Errorf("files %v, %v", files, err)
 	}
 }

@@ -1,0 +1,220 @@
+package work
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx"
+	"fmp/onnx/alloctest"
+	"fmp/onnx/onnxpb"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate/workpb"
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/pool"
+	"fmp/pipeline/posterior"
+)
+
+var examplePart = pool.Part{From: 10, To: 20, States: &honesty.States{Honest: [][]bool{{true, true, false}, {true, true, true}}, P: []float64{0.25, 0.75}}}
+
+// TestMessages: what is written is read back, bit for bit.
+func TestMessages(t *testing.T) {
+	for _, p := range []pool.Part{{Chains: true, To: 3}, {From: 10, To: 20}, examplePart} {
+		data, err := encodePart(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decodePart(data); err != nil || !cmp.Equal(got, p) {
+			t.Errorf("part %+v: %+v, %v", p, got, err)
+		}
+	}
+	for _, a := range []answer{
+		{Error: "no such thing"},
+		{Piece: pool.Piece{Proposed: [][]bool{{true, false}, {false, true}}}},
+		{Piece: pool.Piece{Heads: posterior.Ensemble{{D: 2, C: 2, W: []float64{1, math.Copysign(0, -1), 5e-324, math.Pi}}, {D: 2, C: 2, W: []float64{1, 2, 3, 4}}}}},
+		{Files: map[string][]byte{"run.json": []byte("{}"), "results.csv": []byte("a,b\n")}},
+	} {
+		data, err := a.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decodeAnswer(data); err != nil || !cmp.Equal(got, a) {
+			t.Errorf("answer %+v: %+v, %v", a, got, err)
+		}
+	}
+	if a, err := (answer{Error: strings.Repeat("x", 1<<20) + "\xff"}).encode(); err != nil || len(a) > maxError+100 {
+		t.Errorf("a long error becomes %d bytes, %v", len(a), err)
+	}
+}
+
+func tensorOf[T onnx.Element](t testing.TB, data []T, shape ...int) *onnxpb.TensorProto {
+	p, err := serde.TensorToProto("t", onnx.NewTensor(data, shape...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestHostileMessages: parts and answers that are not what they should be are refused before memory is taken for what they claim.
+func TestHostileMessages(t *testing.T) {
+	huge := tensorOf(t, []bool{true}, 1, 1)
+	huge.Dims = []int64{1 << 20, 1 << 20}
+	states := func(change func(m *workpb.Part)) proto.Message {
+		m := &workpb.Part{Format: format, To: 1, Honest: tensorOf(t, []bool{true, false, true, true}, 2, 2), Probability: tensorOf(t, []float64{0.5, 0.5}, 2)}
+		change(m)
+		return m
+	}
+	heads := func(w ...float64) *onnxpb.TensorProto { return tensorOf(t, w, 1, 1, len(w)) }
+	for want, m := range map[string]proto.Message{
+		"format 2":                        &workpb.Part{Format: 2, To: 1},
+		"5 to 5":                          &workpb.Part{Format: format, From: 5, To: 5},
+		"to 4294967295":                   &workpb.Part{Format: format, To: math.MaxUint32},
+		"more than 2147483647 elements":   states(func(m *workpb.Part) { m.Honest = huge }),
+		"honest is float64":               states(func(m *workpb.Part) { m.Honest = m.Probability }),
+		"of 2 dimensions":                 states(func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{true}, 1) }),
+		"honest: tensor: missing":         states(func(m *workpb.Part) { m.Honest = nil }),
+		"probability: tensor: missing":    states(func(m *workpb.Part) { m.Probability = nil }),
+		"dimensions of at least 1":        states(func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{}, 2, 0) }),
+		"2 states with 1 probabilities":   states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{1}, 1) }),
+		"probability NaN":                 states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{math.NaN(), 1}, 2) }),
+		"probability -1":                  states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{-1, 2}, 2) }),
+		"sum to +Inf":                     states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{math.Inf(1), 1}, 2) }),
+		"sum to 3":                        states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{1, 2}, 2) }),
+		"answer: format 7":                &workpb.Answer{Format: 7, Error: "x"},
+		"0 of error, proposed":            &workpb.Answer{Format: format},
+		"2 of error, proposed":            &workpb.Answer{Format: format, Error: "x", Heads: heads(1)},
+		"not finite":                      &workpb.Answer{Format: format, Heads: heads(1, math.NaN())},
+		"finite":                          &workpb.Answer{Format: format, Heads: heads(math.Inf(-1))},
+		"heads is float32":                &workpb.Answer{Format: format, Heads: tensorOf(t, []float32{1}, 1, 1, 1)},
+		"heads is float64 of shape [1 1]": &workpb.Answer{Format: format, Heads: tensorOf(t, []float64{1}, 1, 1)},
+		"proposed is bool of shape [2]":   &workpb.Answer{Format: format, Proposed: tensorOf(t, []bool{true, true}, 2)},
+		`file "a"`:                        &workpb.Answer{Format: format, Files: []*workpb.File{{Name: "a", Data: []byte("x")}, {Name: "a"}}},
+		`file ""`:                         &workpb.Answer{Format: format, Files: []*workpb.File{{}}},
+		"17 files":                        &workpb.Answer{Format: format, Files: make([]*workpb.File, 17)},
+	} {
+		data, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, part := m.(*workpb.Part)
+		alloctest.AtMost(t, 1<<20, func() {
+			if part {
+				_, err = decodePart(data)
+			} else {
+				_, err = decodeAnswer(data)
+			}
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one that says %q", err, want)
+		}
+	}
+	for _, data := range [][]byte{[]byte("gob"), {0x08, 0x01, 0xfa, 0x7f, 0x00}, {0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}} {
+		if p, err := decodePart(data); err == nil {
+			t.Errorf("part of %x: %+v", data, p)
+		}
+		if a, err := decodeAnswer(data); err == nil {
+			t.Errorf("answer of %x: %+v", data, a)
+		}
+	}
+	if _, err := decodePart(make([]byte, maxInput+1)); err == nil || !strings.Contains(err.Error(), "allowed are") {
+		t.Errorf("a part that is too long: %v", err)
+	}
+}
+
+// TestHostileJobs: a job of another version, one that was changed, and one that would have a worker read its own files are refused.
+func TestHostileJobs(t *testing.T) {
+	graph := fmt.Sprintf("%064x", 1)
+	good := Job{Format: format, Sampling: Sampling{Store: "fmp-1-0123", Replicas: 1, Round: 1, Graph: graph, Members: membersName(nil), Options: pool.Options{Samples: 5}}, Input: inputName(nil)}
+	encode := func(j Job, sign bool) []byte {
+		if sign {
+			j.ID = j.digest()
+		}
+		text, err := json.Marshal(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if j, err := decodeJob(encode(good, true)); err != nil || j.Sampling != good.Sampling {
+		t.Fatalf("%+v, %v", j, err)
+	}
+	for want, change := range map[string]func(j *Job){
+		"format is 2":            func(j *Job) { j.Format = 2 },
+		"store is ../x":          func(j *Job) { j.Store = "../x" },
+		"replicas is 9":          func(j *Job) { j.Replicas = 9 },
+		"input is result-1":      func(j *Job) { j.Input = "result-1" },
+		"graph is other":         func(j *Job) { j.Graph = "other" },
+		"members is /etc/passwd": func(j *Job) { j.Members = "/etc/passwd" },
+		"predictor is a.onnx":    func(j *Job) { j.Predictor = "a.onnx" },
+		"open is a.onnx":         func(j *Job) { j.Open = "a.onnx" },
+		"options.predictor is":   func(j *Job) { j.Options.Predictor = "/root/key" },
+		"options.open is":        func(j *Job) { j.Options.Open = "/root/key" },
+		"options.threads is 9":   func(j *Job) { j.Options.Threads = 9 },
+	} {
+		j := good
+		change(&j)
+		if _, err := decodeJob(encode(j, true)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one that says %q", err, want)
+		}
+	}
+	j := good
+	j.ID = j.digest()
+	j.Options.Samples = 6
+	for want, data := range map[string][]byte{
+		"id is":         encode(j, false),
+		"unknown field": []byte(`{"format":1,"other":2}`),
+		"bytes":         append(encode(good, true), make([]byte, maxJob)...),
+		"job:":          []byte("x"),
+	} {
+		if _, err := decodeJob(data); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one that says %q", err, want)
+		}
+	}
+}
+
+// FuzzMessages: jobs, parts and answers are read or refused, and what is read is written as it was.
+func FuzzMessages(f *testing.F) {
+	part, err := encodePart(examplePart)
+	if err != nil {
+		f.Fatal(err)
+	}
+	heads, err := (answer{Piece: pool.Piece{Heads: posterior.Ensemble{{D: 1, C: 2, W: []float64{1, 2}}}}}).encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	files, err := (answer{Files: map[string][]byte{"a": []byte("b")}}).encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, data := range [][]byte{part, heads, files, []byte(`{"format":1}`)} {
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, err := decodeJob(data); err == nil {
+			t.Fatalf("a job was made up: %s", data) // its id is a sha256
+		}
+		if p, err := decodePart(data); err == nil {
+			text, err := encodePart(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := decodePart(text); err != nil || !cmp.Equal(again, p) {
+				t.Fatalf("%+v becomes %+v, %v", p, again, err)
+			}
+		}
+		if a, err := decodeAnswer(data); err == nil {
+			text, err := a.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := decodeAnswer(text); err != nil || !cmp.Equal(again, a) {
+				t.Fatalf("%+v becomes %+v, %v", a, again, err)
+			}
+		}
+	})
+}
