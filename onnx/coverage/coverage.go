@@ -101,6 +101,8 @@ func Cell(name string, part Part) string {
 		return "–"
 	case part == Kernel && recurrent(name):
 		return fmt.Sprintf("%d-%d", onnx.MinOpset, onnx.MaxOpset)
+	case part == Kernel && name == "Scan": // that of operator set 8 is spelt out in those of 9
+		return fmt.Sprintf("8-%d", onnx.MaxOpset)
 	case part == Kernel:
 		return kernel.Opsets(name)
 	case part == Gradient && grad.IsConstant(name):

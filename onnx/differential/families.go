@@ -363,7 +363,10 @@ var signals = join(
 			}
 			a := 1 + g.IntN(len(s)-2)
 			inverse := g.IntN(2) == 0
-			attrs := []onnx.Attr{onnx.BoolAttr("inverse", inverse), onnx.BoolAttr("onesided", !inverse && s[len(s)-1] == 1 && g.IntN(2) == 0)}
+			attrs := []onnx.Attr{onnx.BoolAttr("inverse", inverse), onnx.BoolAttr("onesided", inverse == (s[len(s)-1] == 2) && g.IntN(2) == 0)}
+			if inverse { // the ONNX Runtime does not come back from an inverse transform of one bin to the length that follows from it, 0
+				s[a] = max(2, s[a])
+			}
 			in := tensors{g.tensor(d, s...), pick(g, nil, onnx.Scalar(int64(1+g.IntN(6))))}
 			if g.opset < 20 {
 				return in, append(attrs, onnx.IntAttr("axis", a)), 0

@@ -35,8 +35,11 @@ var movement = map[string]recipe{
 	"Squeeze": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		s := g.shape(1, 4)
 		axes := g.axes(len(s))
-		for _, a := range axes {
-			s[(a+len(s))%len(s)] = 1
+		for i, a := range axes {
+			at := (a + len(s)) % len(s)
+			if s[at] = 1; g.opset < 11 { // the ONNX Runtime infers another shape for axes counted from the end, which there are from 11 on
+				axes[i] = at
+			}
 		}
 		if len(axes) == 0 {
 			return tensors{g.tensor(d, s...)}, nil, 0

@@ -21,7 +21,7 @@ func TestGradientsThroughGraphsWithin(t *testing.T) {
 			continue // these have kinks; package differential looks for them
 		}
 		t.Run(name, func(t *testing.T) {
-			m := onnx.NewModel(c.Graph)
+			m := c.Model()
 			if err := shape.Infer(m); err != nil {
 				t.Fatal(err)
 			}

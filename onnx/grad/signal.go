@@ -12,8 +12,8 @@ func init() {
 }
 
 // dft emits a transform of x [..., 1 or 2] along an axis that is not its last, to a length that is a scalar.
-func (e *emitter) dft(x, length string, axis int, inverse bool) string {
-	in, attrs := []string{x, length}, []onnx.Attr{onnx.BoolAttr("inverse", inverse)}
+func (e *emitter) dft(x, length string, axis int, attrs ...onnx.Attr) string {
+	in := []string{x, length}
 	if e.opset < 20 {
 		attrs = append(attrs, onnx.IntAttr("axis", axis))
 	} else {
@@ -26,11 +26,23 @@ func (e *emitter) dft(x, length string, axis int, inverse bool) string {
 // transform the other way, which divides by n where the first does not. What one side leaves out is filled with zeros.
 func (e *emitter) adjointDFT(g, n string, axis int, inverse bool) string {
 	length := e.cast(n, e.dtype(g))
-	if bar := e.dft(g, n, axis, !inverse); inverse {
+	if bar := e.dft(g, n, axis, onnx.BoolAttr("inverse", !inverse)); inverse {
 		return e.div(bar, length)
 	} else {
 		return e.mul(bar, length)
 	}
+}
+
+// adjointRealDFT is the transpose of the inverse transform of one side to n real numbers: g's own transform of one side, divided by n,
+// and twice that for the bins whose conjugates are not given, all but the first and, where n is even, the last.
+func (e *emitter) adjointRealDFT(g, n string, axis, rank int) string {
+	whole := func(v int64) string { return e.constant(onnx.Scalar(v)) }
+	bar := e.dft(g, n, axis, onnx.BoolAttr("onesided", true))
+	bins := e.squeeze(e.op("Gather", []string{e.un("Shape", bar), e.ints(axis)}), 0)
+	k := e.op("Range", []string{whole(0), bins, whole(1)})
+	once := e.op("Or", []string{e.op("Equal", []string{k, whole(0)}), e.op("Equal", []string{e.mul(k, whole(2)), n})})
+	times := e.cast(e.where(once, whole(1), whole(2)), e.dtype(g))
+	return e.div(e.mul(bar, e.unsqueeze(times, span(1, rank-axis)...)), e.cast(n, e.dtype(g)))
 }
 
 // vjpDFT turns the transform round, and cuts or fills the axis to the input's size.
@@ -57,11 +69,21 @@ func vjpDFT(c *call) ([]string, error) {
 	if axis < 0 || axis >= r-1 {
 		return nil, fmt.Errorf("axis %d of a tensor of rank %d", axis, r)
 	}
-	n := c.in(1)
-	if n == "" {
+	inverse, n := c.attrs.Bool("inverse"), c.in(1)
+	real := inverse && c.attrs.Bool("onesided")
+	switch {
+	case n == "" && real:
+		n = c.squeeze(c.intOp("Mul", c.intOp("Sub", c.dim(x, axis), c.ints(1)), c.ints(2)), 0)
+	case n == "":
 		n = c.squeeze(c.dim(x, axis), 0)
 	}
-	bar := c.adjointDFT(c.g(), n, axis, c.attrs.Int("inverse") != 0)
+	bar := ""
+	if real {
+		n = c.cast(n, onnx.Int64)
+		bar = c.adjointRealDFT(c.g(), n, axis, r)
+	} else {
+		bar = c.adjointDFT(c.g(), n, axis, inverse)
+	}
 	// The end of the axis, and the imaginary parts of what is real, are cut off by padding of less than 0.
 	zeros := c.ints(make([]int, r)...)
 	ends := make([]string, r)
@@ -72,6 +94,9 @@ func vjpDFT(c *call) ([]string, error) {
 		length := c.reshape(c.cast(n, onnx.Int64), c.ints(1))
 		if v, ok := c.constInts(n); ok {
 			length = c.ints(v...)
+		}
+		if real {
+			length = c.intOp("Add", c.intOp("Div", length, c.ints(2)), c.ints(1))
 		}
 		ends[axis] = c.intOp("Sub", c.dim(x, axis), length)
 	}

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"math/cmplx"
 
 	"gonum.org/v1/gonum/dsp/fourier"
 
@@ -52,22 +53,25 @@ func signal(t *onnx.Tensor) ([]complex128, error) {
 	return out, nil
 }
 
-// DFT: axis (1 before opset 20, then -2), inverse = 0 divides by the length, onesided = 0 keeps the first half and one;
-// dft_length (the axis' size) cuts the input or fills it with zeros.
+// DFT: axis (1 before opset 20, then -2); inverse = 0, which divides by the length; onesided = 0 keeps the bins up to half of
+// the length. Inverse and one-sided, those bins are all that is read, the others are their conjugates, and the result is real.
+// dft_length (the axis' size; twice one less than the bins that are given) cuts the input or fills it with zeros.
 func newDFT(s *Spec) (Kernel, error) {
 	axis, inverse, onesided := -2, s.bool("inverse"), s.bool("onesided")
 	if s.Opset < 20 {
 		axis = s.int("axis")
-	}
-	if inverse && onesided {
-		return nil, fmt.Errorf("an inverse transform of one side is not supported")
 	}
 	return func(c *Call) error {
 		x, err := signal(c.In[0])
 		if err != nil {
 			return err
 		}
-		shape := c.In[0].Shape[:len(c.In[0].Shape)-1]
+		shape, parts := c.In[0].Shape[:len(c.In[0].Shape)-1], 2
+		if inverse && onesided {
+			if parts = 1; c.In[0].Shape[len(shape)] != 2 {
+				return fmt.Errorf("the input has shape %v; an inverse transform of one side needs complex numbers (2 on the last axis)", c.In[0].Shape)
+			}
+		}
 		at := axis
 		if t := c.in(2); t != nil {
 			if at, err = whole(t, "axis"); err != nil {
@@ -79,6 +83,9 @@ func newDFT(s *Spec) (Kernel, error) {
 			return fmt.Errorf("axis %d of an input of shape %v", at, c.In[0].Shape)
 		}
 		length := shape[ax]
+		if parts == 1 {
+			length = 2 * (length - 1)
+		}
 		if t := c.in(1); t != nil {
 			if length, err = whole(t, "dft_length"); err != nil {
 				return err
@@ -87,14 +94,16 @@ func newDFT(s *Spec) (Kernel, error) {
 		if length < 1 || length > MaxTensorBytes/16 {
 			return fmt.Errorf("a transform of length %d", length)
 		}
-		bins := length
-		if onesided {
+		bins, read := length, min(shape[ax], length)
+		if parts == 1 {
+			read = min(shape[ax], length/2+1)
+		} else if onesided {
 			bins = length/2 + 1
 		}
 		shape = append([]int{}, shape...)
 		have := shape[ax]
 		shape[ax] = bins
-		out, err := c.New(0, c.In[0].DType, append(shape, 2))
+		out, err := c.New(0, c.In[0].DType, append(shape, parts))
 		if err != nil {
 			return err
 		}
@@ -104,8 +113,11 @@ func newDFT(s *Spec) (Kernel, error) {
 		for o := range product(shape[:ax]) {
 			for i := range inner {
 				clear(line)
-				for k := range min(have, length) {
+				for k := range read {
 					line[k] = x[(o*have+k)*inner+i]
+					if parts == 1 && k > 0 {
+						line[length-k] = cmplx.Conj(line[k])
+					}
 				}
 				if inverse {
 					fft.Sequence(freq, line)
@@ -116,7 +128,13 @@ func newDFT(s *Spec) (Kernel, error) {
 					fft.Coefficients(freq, line)
 				}
 				for k, v := range freq[:bins] {
-					setComplex(out, (o*bins+k)*inner+i, v)
+					if at := (o*bins+k)*inner + i; parts == 2 {
+						setComplex(out, at, v)
+					} else if d := out.F32(); d != nil {
+						d[at] = float32(real(v))
+					} else {
+						out.F64()[at] = real(v)
+					}
 				}
 			}
 		}

@@ -103,19 +103,27 @@ func Control() map[string]Case {
 	for i := range seq.F32() {
 		seq.F32()[i] = float32(i%7)/5 - .5
 	}
+	batches := func(lengths string, attrs ...onnx.Attr) *onnx.Graph {
+		return Graph("n:int64[2] h0:float32[2,2] x:float32[2,4,3] w:float32[3]", "hn:float32[2,2] y:float32", nil,
+			Node("Scan", lengths+" h0 x", "hn y", append(attrs, onnx.IntAttr("num_scan_inputs", 1), Body("body", Graph("h:float32[2] xt:float32[3]", "h2:float32[2] yt:float32[2]", nil,
+				Node("Mul", "xt w", "p"), Node("ReduceSum", "p", "s", onnx.IntAttr("keepdims", 0)), Node("Add", "s h", "q"), Node("Tanh", "q", "h2"), Node("Mul", "h2 h", "yt"))))...))
+	}
+	lengths, states := onnx.Vector[int64](3, 1), f([]int{2, 2}, .1, -.3, .2, .7)
 	yes, no, n := onnx.Scalar(true), onnx.Scalar(false), onnx.Scalar[int64]
 	type feeds = map[string]*onnx.Tensor
 	return map[string]Case{
-		"If true":           {choice, feeds{"x": x, "which": yes}},
-		"If false":          {choice, feeds{"x": x, "which": no}},
-		"Loop":              {power("turns"), feeds{"x": x, "w": w, "turns": n(4)}},
-		"Loop of no turns":  {power("turns"), feeds{"x": x, "w": w, "turns": n(0)}},
-		"Loop until":        {until, feeds{"x": x, "w": f([]int{3}, 1.5, -1.2, 1.8)}},
-		"Scan":              {scan(onnx.IntsAttr("scan_input_axes", 1)), feeds{"h0": h0, "x": seq, "w": w}},
-		"Scan backward":     {scan(onnx.IntsAttr("scan_input_axes", -2), onnx.IntsAttr("scan_input_directions", 1), onnx.IntsAttr("scan_output_axes", -1)), feeds{"h0": h0, "x": seq, "w": w}},
-		"Scan to the front": {scan(onnx.IntsAttr("scan_input_axes", 1), onnx.IntsAttr("scan_output_directions", 1), onnx.IntsAttr("scan_output_axes", 1)), feeds{"h0": h0, "x": seq, "w": w}},
-		"nested true":       {nested, feeds{"x": x, "which": yes, "turns": n(3)}},
-		"nested false":      {nested, feeds{"x": x, "which": no, "turns": n(2)}},
+		"If true":                              {choice, feeds{"x": x, "which": yes}, 0},
+		"If false":                             {choice, feeds{"x": x, "which": no}, 0},
+		"Loop":                                 {power("turns"), feeds{"x": x, "w": w, "turns": n(4)}, 0},
+		"Loop of no turns":                     {power("turns"), feeds{"x": x, "w": w, "turns": n(0)}, 0},
+		"Loop until":                           {until, feeds{"x": x, "w": f([]int{3}, 1.5, -1.2, 1.8)}, 0},
+		"Scan":                                 {scan(onnx.IntsAttr("scan_input_axes", 1)), feeds{"h0": h0, "x": seq, "w": w}, 0},
+		"Scan backward":                        {scan(onnx.IntsAttr("scan_input_axes", -2), onnx.IntsAttr("scan_input_directions", 1), onnx.IntsAttr("scan_output_axes", -1)), feeds{"h0": h0, "x": seq, "w": w}, 0},
+		"Scan to the front":                    {scan(onnx.IntsAttr("scan_input_axes", 1), onnx.IntsAttr("scan_output_directions", 1), onnx.IntsAttr("scan_output_axes", 1)), feeds{"h0": h0, "x": seq, "w": w}, 0},
+		"Scan of batches":                      {batches("_"), feeds{"n": lengths, "h0": states, "x": seq, "w": w}, 8},
+		"Scan of batches backward, of lengths": {batches("n", onnx.IntsAttr("directions", 1)), feeds{"n": lengths, "h0": states, "x": seq, "w": w}, 8},
+		"nested true":                          {nested, feeds{"x": x, "which": yes, "turns": n(3)}, 0},
+		"nested false":                         {nested, feeds{"x": x, "which": no, "turns": n(2)}, 0},
 	}
 }
 
@@ -160,7 +168,7 @@ func Recurrent() map[string]Case {
 			out, outs = out+" yc:float32", outs+" yc"
 		}
 		attrs = append(attrs, onnx.StrAttr("direction", direction), onnx.IntAttr("hidden_size", hidden))
-		cases[strings.TrimSpace(op+" "+direction+" "+name)] = Case{Graph(in, out, nil, Node(op, names, outs, attrs...)), feeds}
+		cases[strings.TrimSpace(op+" "+direction+" "+name)] = Case{Graph(in, out, nil, Node(op, names, outs, attrs...)), feeds, 0}
 	}
 	for _, op := range []string{"RNN", "GRU", "LSTM"} {
 		for _, direction := range []string{"forward", "reverse", "bidirectional"} {
@@ -184,4 +192,14 @@ func Recurrent() map[string]Case {
 type Case struct {
 	Graph *onnx.Graph
 	Feeds map[string]*onnx.Tensor
+	Opset int64 // 0: that of [onnx.NewModel]
+}
+
+// Model is the graph as a model of its operator set.
+func (c Case) Model() *onnx.Model {
+	m := onnx.NewModel(c.Graph)
+	if c.Opset > 0 {
+		m.Opsets[""] = c.Opset
+	}
+	return m
 }

@@ -160,7 +160,7 @@ func init() {
 	axesToInput := toInput("axes", 1)
 	upgrades = map[int]map[string]func(u *upgrader, n *onnx.Node) error{
 		9: {
-			"BatchNormalization": upgradeBatchNormalization9, "Upsample": upgradeUpsample9, "Scan": refuseUpgrade("its inputs and outputs changed"),
+			"BatchNormalization": upgradeBatchNormalization9, "Upsample": upgradeUpsample9, "Scan": upgradeScan9,
 		},
 		10: {
 			"Slice": upgradeSlice10, "TopK": upgradeTopK10, "Upsample": upgradeUpsample10, "Dropout": upgradeDropout10,

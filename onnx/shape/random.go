@@ -71,8 +71,9 @@ func inferDFT(c *call) error {
 		return nil
 	}
 	out := slices.Clone(x.shape)
+	real := c.attrs.Bool("inverse") && c.attrs.Bool("onesided")
 	if len(out) > 0 {
-		out[len(out)-1] = constant(2)
+		out[len(out)-1] = constant(2 - boolInt(real))
 	}
 	at, known := c.attrs.Int("axis"), true
 	if c.opset >= 20 {
@@ -92,10 +93,13 @@ func inferDFT(c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.has(1) {
+	switch {
+	case c.has(1):
 		out[at] = c.number(1)
+	case real:
+		out[at] = out[at].minus(constant(1)).times(constant(2))
 	}
-	if c.attrs.Bool("onesided") {
+	if c.attrs.Bool("onesided") && !real {
 		out[at] = c.half(out[at])
 	}
 	c.set(0, x.dtype, out)

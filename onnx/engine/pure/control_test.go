@@ -21,7 +21,7 @@ func TestControlFlow(t *testing.T) {
 	maps.Copy(cases, modeltest.Recurrent())
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := onnx.NewModel(c.Graph)
+			m := c.Model()
 			want := run(t, reference, m, c.Feeds)
 			s, err := own.Load(m)
 			if err != nil {

@@ -48,8 +48,8 @@ func compile(m *onnx.Model) (*plan, error) {
 		}
 		m = &inlined
 	}
-	if v := m.Opset(); v >= onnx.MinOpset && v < 9 && slices.ContainsFunc(m.Graph.Nodes, pass.IsRecurrent) {
-		m = onnx.Clone(m) // recurrent layers are spelt out in operators of set 9
+	if v := m.Opset(); v >= onnx.MinOpset && v < 9 && spelt(m.Graph) {
+		m = onnx.Clone(m)
 		if err := pass.Upgrade(m, 9); err != nil {
 			return nil, err
 		}
@@ -65,6 +65,13 @@ func compile(m *onnx.Model) (*plan, error) {
 	}
 	c := &compiler{opset: opset, budget: onnx.NewBudget(m)}
 	return c.graph(m.Graph, nil, nil)
+}
+
+// spelt says that a graph holds, at any depth, what is spelt out in operators of set 9.
+func spelt(g *onnx.Graph) bool {
+	return slices.ContainsFunc(g.Nodes, func(n *onnx.Node) bool {
+		return pass.IsRecurrent(n) || n.Domain == "" && n.Op == "Scan" || slices.ContainsFunc(n.Subgraphs(), spelt)
+	})
 }
 
 // compiler plans the graphs of one model.
