@@ -51,9 +51,11 @@ type servedLoad struct {
 	// Memory of the server (resident, MiB) before the first upload, after the last, and after the classifier; 0 where the system does not say.
 	MemoryBefore float64 `json:"memory_before_mib"`
 	MemoryAfter  float64 `json:"memory_after_mib"`
-	// PoolSeconds is from the last receipt to the classifier, MemoryPooled what the server then holds, and MemoryPeak the most that
-	// it ever held; 0 without --pool.
+	// PoolSeconds is from the last receipt to the classifier, PoolCPU what the server's processors worked for it (on a machine that is
+	// shared the first says more of the others), MemoryPooled what the server then holds, and MemoryPeak the most that it ever held; 0
+	// without --pool.
 	PoolSeconds  float64 `json:"pool_seconds,omitempty"`
+	PoolCPU      float64 `json:"pool_cpu_seconds,omitempty"`
 	MemoryPooled float64 `json:"memory_pooled_mib,omitempty"`
 	MemoryPeak   float64 `json:"memory_peak_mib,omitempty"`
 	Restart      float64 `json:"restart_seconds"` // until ready again, after kill -9
@@ -99,7 +101,7 @@ and the server share this machine.`,
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, %.0f MiB after\nrestart:  %.2f s after kill -9, nothing lost\n",
 			res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.Again, res.P50, res.P99, res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
 		if err == nil && pool {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pooling:  %.1f s, at most %.0f MiB, %.0f MiB after it\n", res.PoolSeconds, res.MemoryPeak, res.MemoryPooled)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pooling:  %.1f s (%.1f s of processors), at most %.0f MiB, %.0f MiB after it\n", res.PoolSeconds, res.PoolCPU, res.MemoryPeak, res.MemoryPooled)
 		}
 		return err
 	}
@@ -162,6 +164,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, pool bool) error
 	slices.Sort(took)
 	res.P50, res.P99, res.Max = took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
 	if pool {
+		worked := serverCPU(dir)
 		for {
 			resp, err := client.Get(url + wire.RoundPath(benchRound) + "/classifier.onnx")
 			if err != nil {
@@ -178,7 +181,8 @@ func (res *servedLoad) measure(ctx context.Context, dir string, pool bool) error
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
-		res.PoolSeconds, res.MemoryPooled, res.MemoryPeak = time.Since(start).Seconds()-res.Seconds, serverMemory(dir, "VmRSS"), serverMemory(dir, "VmHWM")
+		res.PoolSeconds, res.PoolCPU = time.Since(start).Seconds()-res.Seconds, serverCPU(dir)-worked
+		res.MemoryPooled, res.MemoryPeak = serverMemory(dir, "VmRSS"), serverMemory(dir, "VmHWM")
 	}
 	kill()
 	start = time.Now()
@@ -332,15 +336,20 @@ func startServer(ctx context.Context, dir string, sync bool) (url string, kill f
 	return "", nil, errors.Join(fmt.Errorf("bench serve: the server did not start: %s", text), ctx.Err())
 }
 
-// serverMemory is the resident size of the server in MiB, now (VmRSS) or the largest so far (VmHWM), where the system says it.
-func serverMemory(dir, which string) float64 {
+// aboutServer is what the system says of the server's process in a file of /proc; nil where it does not.
+func aboutServer(dir, file string) []byte {
 	pid, err := os.ReadFile(filepath.Join(dir, "pid"))
 	if err != nil {
-		return 0
+		return nil
 	}
-	text, err := os.ReadFile(filepath.Join("/proc", string(pid), "status"))
-	m := regexp.MustCompile(which + `:\s+(\d+) kB`).FindSubmatch(text)
-	if err != nil || m == nil {
+	text, _ := os.ReadFile(filepath.Join("/proc", string(pid), file))
+	return text
+}
+
+// serverMemory is the resident size of the server in MiB, now (VmRSS) or the largest so far (VmHWM), where the system says it.
+func serverMemory(dir, which string) float64 {
+	m := regexp.MustCompile(which + `:\s+(\d+) kB`).FindSubmatch(aboutServer(dir, "status"))
+	if m == nil {
 		return 0
 	}
 	kb, err := strconv.ParseFloat(string(m[1]), 64)
@@ -348,4 +357,24 @@ func serverMemory(dir, which string) float64 {
 		return 0
 	}
 	return kb / 1024
+}
+
+// serverCPU is the seconds that processors have worked for the server, in it and for it, where the system says it.
+func serverCPU(dir string) float64 {
+	const perSecond = 100 // ticks, on every Linux
+	// The name, in brackets, may hold anything; of what follows the 12th and 13th are ticks.
+	_, rest, _ := bytes.Cut(aboutServer(dir, "stat"), []byte(") "))
+	fields := bytes.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	var sum float64
+	for _, f := range fields[11:13] {
+		v, err := strconv.ParseFloat(string(f), 64)
+		if err != nil {
+			return 0
+		}
+		sum += v
+	}
+	return sum / perSecond
 }

@@ -109,14 +109,7 @@ func (c *Coordinates) Soften(set *point.Set) (*point.Set, error) {
 		copy(row, narrow(c.rows(set.Row(i)[:dx])))
 		copy(row[dx:], set.Row(i)[dx:])
 	}
-	means := Means(soft)
-	out := point.New(set.C, dx, set.C)
-	for y, n := range means.Mass {
-		row := out.Row(y)
-		copy(row, narrow(means.Mean.RawRowView(y)))
-		row[dx+y], out.W[y] = 1, float32(n)
-	}
-	return out.Held(), nil
+	return Means(soft).Set(), nil
 }
 
 // Project turns upload m, class means of softened features, into those of the coordinates.

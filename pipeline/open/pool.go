@@ -102,20 +102,23 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 	return s, nil
 }
 
-// Means are the masses and class means of one set: what a client sends. Scatter and DF are left out.
-func Means(set *point.Set) *Stats {
-	s := &Stats{Mass: make([]float64, set.C), Mean: mat.NewDense(set.C, set.Dx, nil)}
-	for i := range set.N {
-		row := set.Row(i)
-		for y, share := range row[set.Dx:] {
-			w := float64(set.W[i]) * float64(share)
-			if w == 0 {
-				continue
-			}
-			s.Mass[y] += w
-			mean := s.Mean.RawRowView(y)
-			for j, v := range row[:set.Dx] {
-				mean[j] += w * float64(v)
+// Means are the masses and class means of the union of sets of one kind; of one set what a client sends. Scatter and DF are left out.
+func Means(sets ...*point.Set) *Stats {
+	c, dx := sets[0].C, sets[0].Dx
+	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, dx, nil)}
+	for _, set := range sets {
+		for i := range set.N {
+			row := set.Row(i)
+			for y, share := range row[dx:] {
+				w := float64(set.W[i]) * float64(share)
+				if w == 0 {
+					continue
+				}
+				s.Mass[y] += w
+				mean := s.Mean.RawRowView(y)
+				for j, v := range row[:dx] {
+					mean[j] += w * float64(v)
+				}
 			}
 		}
 	}
@@ -128,6 +131,18 @@ func Means(set *point.Set) *Stats {
 		}
 	}
 	return s
+}
+
+// Set is the class means as points, one of each class with mass.
+func (s *Stats) Set() *point.Set {
+	c, dx := s.Mean.Dims()
+	out := point.New(c, dx, c)
+	for y, n := range s.Mass {
+		row := out.Row(y)
+		copy(row, narrow(s.Mean.RawRowView(y)))
+		row[dx+y], out.W[y] = 1, float32(n)
+	}
+	return out.Held()
 }
 
 // present counts the classes with mass, and total is the mass of all.

@@ -24,7 +24,7 @@ var fmp = method{
 		var judged *Judgement
 		if t.in.Honesty {
 			f, e, judged, err = t.honestHeads(ctx, f)
-		} else if seen, err = f.pooled(); err == nil {
+		} else if seen, err = f.pool(nil, func(int) bool { return true }); err == nil {
 			if e, err = t.made(f.LatentSize()/t.c + 1); err == nil && e == nil {
 				from, to := t.part.of(t.in.Latents)
 				size := f.LatentSize()

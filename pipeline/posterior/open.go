@@ -91,25 +91,31 @@ func (t *Task) among(f *form, honest []float64) (*form, error) {
 	})
 }
 
-// mostMeans is how many class means heads are given: of more, those of one class that are near each other become one, which moves neither
-// masses nor means of classes and keeps what follows from growing with the number of clients.
+// mostMeans is how many class means are held together. Heads and intervals read their masses and means by class alone: of more they
+// are given one point a class, so that what follows does not grow with the number of clients.
 const mostMeans = 8192
 
-// pooled is the union of the clients' class means.
+// pooled is the union of the clients' class means, for methods that may read it point by point: of more than mostMeans, those of one
+// class that are near each other become one.
 func (f *form) pooled() (*point.Set, error) { return point.Group(mostMeans, f.means...) }
 
-// pool is the union of some clients' class means, which u holds in the closed form's coordinates.
+// pool is what heads read of the class means of some clients, which u, if not nil, holds in the closed form's coordinates.
 func (f *form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
-	if !f.open {
+	if u != nil && !f.open {
 		return u.Pool(of), nil
 	}
 	var sets []*point.Set
+	points := 0
 	for m, set := range f.means {
 		if of(m) {
 			sets = append(sets, set)
+			points += set.N
 		}
 	}
-	return point.Group(mostMeans, sets...)
+	if points > mostMeans {
+		return open.Means(sets...).Set(), nil
+	}
+	return point.Pool(sets...)
 }
 
 // bytes is the mean size of an upload: of each class that a client holds the numbers, label and mass.

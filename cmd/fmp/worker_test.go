@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"fmp/assets"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/serde"
+	"fmp/pipeline/experiment"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/federate/work"
+	"fmp/pipeline/point"
+	"fmp/pipeline/pool"
+	"fmp/pipeline/posterior"
+)
+
+// TestWorkersOpen: of classes that the corpus lacks, workers sample the open form with the predictor of the program and with a round's
+// own, chains of who is honest among the jobs; the classifiers are byte for byte those of one process.
+func TestWorkersOpen(t *testing.T) {
+	const clients = 12 // more than honesty.Exact: chains propose who is honest
+	graph, err := assets.Model("digits", models.KindClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := serde.Unmarshal(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := models.ReadManifest(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Digest = models.DigestBytes(graph)
+	predictor, _, err := experiment.ShippedOpen(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(t.TempDir(), "open.onnx")
+	if err := serde.Save(own, predictor); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := store.Options{Dir: t.TempDir(), Listen: l.Addr().String(), Token: "a token of the test's own"}
+	l.Close()
+	st, err := store.Open(t.Context(), "fmp-test", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	var uploads []pool.Upload
+	for m := range clients {
+		name := fmt.Sprintf("client-%02d", m)
+		s := point.New(f.S, f.Dx, f.C)
+		for c := range f.S { // class means of new classes, in places of their own
+			row := s.Row(c)
+			rng.Normal(rng.New(1, "class", c), row[:f.Dx])
+			noise := make([]float32, f.Dx)
+			rng.Normal(rng.New(1, name, c), noise)
+			for j := range f.Dx {
+				row[j] = 0.2*row[j] + 0.1*noise[j]
+			}
+			row[f.Dx+c%f.C], s.W[c] = 1, 2
+		}
+		u := &federate.Upload{Round: 1, Client: name, Model: f.Digest, N: 2 * f.S, Points: s}
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest := models.DigestBytes(data)
+		if err := st.Put(t.Context(), &store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data}, 0); err != nil {
+			t.Fatal(err)
+		}
+		uploads = append(uploads, pool.Upload{Upload: u, Digest: digest})
+	}
+	open := func() engine.Engine {
+		e, err := pure.New(engine.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 2 {
+		o := store.Options{URL: "nats://" + o.Listen, Token: o.Token}
+		conn, err := store.Connect(o, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		eng := open()
+		w := &work.Worker{Conn: conn, Log: slog.New(slog.DiscardHandler), Open: func(uploads []pool.Upload, m work.Models, o pool.Options) (work.Sampler, error) {
+			o.Threads = 1
+			return openSampling(eng, uploads, m, o)
+		}}
+		go func() { _ = w.Run(ctx, 1) }()
+	}
+	for name, c := range map[string]struct {
+		path string
+		data []byte
+	}{"the program's": {}, "the round's own": {own, file}} {
+		p := &pooling{graph: g, client: f, eng: open(), options: pool.Options{Open: c.path, Scope: posterior.ScopeOpen, Samples: 25, Seed: 3}}
+		alone, err := p.pool(ctx, uploads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := alone.Summary.(summary); s.Scope != posterior.ScopeOpen || s.Samples != 25 || len(alone.Honest) != clients {
+			t.Fatalf("%s: summary %+v, P(honest) %v", name, s, alone.Honest)
+		}
+		if p.queue, err = work.NewQueue(ctx, st, 1, work.Models{Graph: graph, Open: c.data}, p.options); err != nil {
+			t.Fatal(err)
+		}
+		spread, err := p.pool(ctx, uploads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(alone.Classifier, spread.Classifier) || !bytes.Equal(alone.Rows, spread.Rows) {
+			t.Errorf("%s: the classifier that workers sampled is not that of one process", name)
+		}
+	}
+}
