@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -198,26 +199,26 @@ func (s *settings) unknown(key, where string) error {
 
 // resolve reads every source, decodes and validates the settings into the target. Its errors are the
 // user's (exit code 2).
-func (s *settings) resolve() error { return usageError(s.resolveAll()) }
-
-func (s *settings) resolveAll() error {
-	v := viper.New()
-	source := map[string]string{}
-	raw := map[string]any{}
-	for _, f := range s.fields {
-		v.SetDefault(f.Key, f.Value.Interface())
-		source[f.Key] = "default"
-	}
-	var errs []error
-
+func (s *settings) resolve() error {
 	if s.file == "" {
 		s.file = os.Getenv("FMP_CONFIG")
 	}
+	var file *viper.Viper
 	if s.file != "" {
-		file, err := readConfigFile(s.file)
-		if err != nil {
-			return err
+		var err error
+		if file, err = readConfigFile(s.file); err != nil {
+			return usageError(err)
 		}
+	}
+	return usageError(s.merge(file))
+}
+
+// merge puts what a settings file holds, nil for none, the environment and the flags over the defaults.
+func (s *settings) merge(file *viper.Viper) error {
+	source := map[string]string{}
+	raw := map[string]any{}
+	var errs []error
+	if file != nil {
 		where := "file " + s.file
 		for _, key := range file.AllKeys() {
 			val := file.Get(key)
@@ -292,16 +293,15 @@ func (s *settings) resolveAll() error {
 		return errors.Join(errs...)
 	}
 
-	for key, val := range raw {
-		v.Set(key, val)
-	}
 	s.list = nil
 	for _, f := range s.fields {
-		if err := decodeSetting(v.Get(f.Key), f.Value); err != nil {
-			errs = append(errs, fmt.Errorf("setting %s (%s): %w", f.Key, source[f.Key], err))
-			continue
+		if val, given := raw[f.Key]; given {
+			if err := decodeSetting(val, f.Value); err != nil {
+				errs = append(errs, fmt.Errorf("setting %s (%s): %w", f.Key, source[f.Key], err))
+				continue
+			}
 		}
-		s.list = append(s.list, setting{f.Key, f.Value.Interface(), source[f.Key], f.Allowed(), f.Doc})
+		s.list = append(s.list, setting{f.Key, f.Value.Interface(), cmp.Or(source[f.Key], "default"), f.Allowed(), f.Doc})
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
@@ -345,8 +345,14 @@ func readConfigFile(path string) (*viper.Viper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("settings file: %w", err)
 	}
+	return parseConfig(path, data)
+}
+
+// parseConfig reads the settings file of that name, which tells YAML, JSON and TOML apart.
+func parseConfig(path string, data []byte) (*viper.Viper, error) {
 	v := viper.New()
 	v.SetConfigFile(path)
+	var err error
 	if strings.HasPrefix(strings.ToLower(filepath.Ext(path)), ".y") {
 		err = yamlfile.Check(data)
 	}
@@ -359,9 +365,9 @@ func readConfigFile(path string) (*viper.Viper, error) {
 	return v, nil
 }
 
-func envName(key string) string {
-	return envPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key))
-}
+var underscores = strings.NewReplacer(".", "_", "-", "_")
+
+func envName(key string) string { return envPrefix + strings.ToUpper(underscores.Replace(key)) }
 
 // decodeSetting puts val, as a file, the environment or a flag gave it, into a field. Nothing is rounded or
 // guessed: 1.5 is no integer, and true is no number.

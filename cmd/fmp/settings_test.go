@@ -204,20 +204,21 @@ func FuzzSettingsFile(f *testing.F) {
 	f.Add("federation.alpha: [0.1, .inf, .nan]\n")
 	f.Add("a: &a [*a]\n")
 	f.Add("seed: 99999999999999999999\nseeds: !!binary x\n")
-	p := filepath.Join(f.TempDir(), "f.yaml")
+	defaults := experiment.Default()
 	var cfg experiment.Config
 	s := bindSettings(&cobra.Command{}, &cfg, runAliases) // once: cobra keeps every flag's completion for good
 	f.Fuzz(func(t *testing.T, content string) {
 		if len(content) > 1<<11 { // FuzzCheck has those; here they take the fuzzer's time
 			t.Skip()
 		}
-		if err := os.WriteFile(p, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		cfg = experiment.Default()
-		s.file = p
+		cfg = defaults
 		var err error
-		alloctest.AtMost(t, 2000*(len(content)+yamlfile.MaxNodes), func() { err = s.resolve() })
+		alloctest.AtMost(t, 2000*(len(content)+yamlfile.MaxNodes), func() {
+			file, parsed := parseConfig("f.yaml", []byte(content))
+			if err = parsed; err == nil {
+				err = s.merge(file)
+			}
+		})
 		if err == nil {
 			if err := cfg.Validate(); err != nil {
 				t.Errorf("settings passed that are not valid: %v", err)

@@ -32,6 +32,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == compileCommand {
+		os.Exit(compile(os.Args[2:]))
+	}
 	var (
 		length = flag.Duration("time", 0, "how long to run each target; with -book, what the book has of it counts")
 		least  = flag.Int("least", 0, "executions below which a target runs on beyond -time, up to four times as long")
@@ -164,7 +167,11 @@ const memory = "/dev/shm"
 // fuzz runs one target with one worker and returns the last line that the fuzzer prints. Inputs are made smaller in ten attempts
 // each: by default a minute goes to every input that found something new.
 func fuzz(t target, length string) (string, error) {
-	c := exec.Command("go", "test", "./"+t.pkg, "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", length, "-parallel", "1", "-fuzzminimizetime", "10x")
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	c := exec.Command("go", "test", "./"+t.pkg, "-toolexec", fmt.Sprintf("'%s' %s", self, compileCommand), "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", length, "-parallel", "1", "-fuzzminimizetime", "10x")
 	if s, err := os.Stat(memory); err == nil && s.IsDir() {
 		c.Env = append(os.Environ(), "TMPDIR="+memory)
 	}

@@ -106,18 +106,26 @@ func ReadDetail(dir string) (*Detail, error) {
 	if err != nil {
 		return nil, fmt.Errorf("details: %w", err)
 	}
-	var d Detail
-	if err := json.Unmarshal(b, &d); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, DetailFile), err)
+	d, err := parseDetail(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; remove the file and run again", filepath.Join(dir, DetailFile), err)
+	}
+	return d, nil
+}
+
+func parseDetail(b []byte) (*Detail, error) {
+	d := new(Detail)
+	if err := json.Unmarshal(b, d); err != nil {
+		return nil, err
 	}
 	for _, e := range append(slices.Clone(d.Easy), d.Hard...) {
 		for _, c := range append([]int{e.Label}, e.Top...) {
 			if c < 0 || c >= len(d.Classes) || len(e.Mean) != len(d.Classes) {
-				return nil, fmt.Errorf("%s: image %d has class %d of %d; remove the file and run again", DetailFile, e.Index, c, len(d.Classes))
+				return nil, fmt.Errorf("image %d has class %d of %d", e.Index, c, len(d.Classes))
 			}
 		}
 	}
-	return &d, nil
+	return d, nil
 }
 
 func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {

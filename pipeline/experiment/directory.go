@@ -401,11 +401,16 @@ func ReadManifest(dir string) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run directory %s: %w", dir, err)
 	}
-	var m Manifest
-	if err := json.Unmarshal(data, &m); err != nil {
+	m, err := parseManifest(data)
+	if err != nil {
 		return nil, fmt.Errorf("run directory %s: %s: %w", dir, RunFile, err)
 	}
-	return &m, nil
+	return m, nil
+}
+
+func parseManifest(data []byte) (*Manifest, error) {
+	m := new(Manifest)
+	return m, json.Unmarshal(data, m)
 }
 
 // ReadConfig reads the resolved settings of a run directory.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
@@ -22,6 +23,7 @@ type Setting struct {
 	// Value is the field of the configuration that holds it.
 	Value reflect.Value
 
+	index   []int  // where the field is
 	init    string // the default's text
 	allowed []allowed
 }
@@ -54,26 +56,36 @@ func Default() Config {
 }
 
 // Settings lists the settings of c in the order of its fields.
-func (c *Config) Settings() []Setting { return settingsOf(reflect.ValueOf(c).Elem(), "", nil) }
+func (c *Config) Settings() []Setting {
+	out, v := slices.Clone(stated()), reflect.ValueOf(c).Elem()
+	for i := range out {
+		out[i].Value = v.FieldByIndex(out[i].index)
+	}
+	return out
+}
 
 // keys are those of all settings.
 func keys() []string {
 	var out []string
-	for _, s := range new(Config).Settings() {
+	for _, s := range stated() {
 		out = append(out, s.Key)
 	}
 	return out
 }
 
-func settingsOf(v reflect.Value, prefix string, out []Setting) []Setting {
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
+// stated are the settings as the tags state them, without values: the tags are read once.
+var stated = sync.OnceValue(func() []Setting { return settingsOf(reflect.TypeFor[Config](), "", nil, nil) })
+
+func settingsOf(t reflect.Type, prefix string, at []int, out []Setting) []Setting {
+	for i := range t.NumField() {
+		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		index := append(slices.Clone(at), i)
 		if f.Type.Kind() == reflect.Struct {
-			out = settingsOf(v.Field(i), prefix+name+".", out)
+			out = settingsOf(f.Type, prefix+name+".", index, out)
 			continue
 		}
-		s := Setting{Key: prefix + name, Doc: f.Tag.Get("doc"), Value: v.Field(i), init: f.Tag.Get("default")}
+		s := Setting{Key: prefix + name, Doc: f.Tag.Get("doc"), index: index, init: f.Tag.Get("default")}
 		for what, value := range suited {
 			if strings.Contains(s.Doc, "{"+what+"}") {
 				s.Doc = strings.ReplaceAll(s.Doc, "{"+what+"}", dataset.BySet(value))

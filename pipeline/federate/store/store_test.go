@@ -169,6 +169,9 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte("{}\n"))
 	f.Add([]byte("x"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<12 { // a receipt has some hundred bytes; longer strings and messages take the fuzzer's time
+			t.Skip()
+		}
 		if _, err := decodeRecord(data); err != nil {
 			return
 		}
