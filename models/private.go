@@ -15,15 +15,17 @@ import (
 // worked out before; its graph makes heads of their means m and variances v, which every sample has its own of:
 //
 //	mu_c     = m_c + sqrt(tau v_c) latent_c
-//	rho      = rho exp(c1 mean(v/beta))          the less is known, the less certain
+//	rho      = rho exp(c1 u + c2 u^2), u = mean(v/beta): means shrink as less is known
 //	logit_c  = rho (wR . a_c - |a_c|^2/2) + rho/2 o1 tau sum_j v_cj |R_j|^2 + o2 sum_j log(1 + v_cj),  a_c = mu_c R
 //
-// The number of classes is that of the inputs.
+// rho and beta are the conjugate predictor's, so that where the noise hardly matters heads are what they are without: one rho learned for every
+// amount of noise is too certain there. The number of classes is that of the inputs.
 
-// PrivateSet is the prefix of the private predictor's scalars, beside which it has [PrivateC1] and [PrivateClip], both [].
+// PrivateSet is the prefix of the private predictor's scalars, beside which it has [PrivateC1], [PrivateC2] and [PrivateClip], all [].
 const (
 	PrivateSet  = "private/"
 	PrivateC1   = PrivateSet + "c1"
+	PrivateC2   = PrivateSet + "c2"
 	PrivateClip = "clip"
 )
 
@@ -44,11 +46,12 @@ type PrivateConfig struct {
 
 // PrivateScalars are the names of the learned scalars.
 func PrivateScalars() []string {
-	return []string{PrivateSet + ConjLogRho, PrivateSet + ConjLogTau, PrivateSet + ConjLogB, PrivateSet + ConjLogitGamma, PrivateSet + ConjO1, PrivateSet + ConjO2, PrivateC1}
+	return []string{PrivateSet + ConjLogTau, PrivateSet + ConjO1, PrivateSet + ConjO2, PrivateC1, PrivateC2}
 }
 
 func (c PrivateConfig) shapes() map[string][]int {
-	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K}, ConjMetric: {c.K, c.K}, PrivateClip: {}}
+	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K}, ConjMetric: {c.K, c.K},
+		PrivateSet + ConjLogRho: {}, PrivateSet + ConjLogB: {}, PrivateSet + ConjLogitGamma: {}, PrivateClip: {}}
 	for _, n := range PrivateScalars() {
 		s[n] = []int{}
 	}
@@ -121,7 +124,7 @@ func (g private) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref
 	tau := g.exp(PrivateSet + ConjLogTau)
 	mu := b.Add(p.mean, b.Mul(b.Sqrt(b.Mul(tau, p.variance)), latent))
 	unknown := b.ReduceMean(b.Div(p.variance, g.prior(PrivateSet)), true, 1, 2, 3) // [T, 1, 1, 1]
-	rho := b.Mul(g.exp(PrivateSet+ConjLogRho), b.Exp(b.Mul(g.refs[PrivateC1], unknown)))
+	rho := b.Exp(b.Add(g.refs[PrivateSet+ConjLogRho], b.Mul(unknown, b.Add(g.refs[PrivateC1], b.Mul(g.refs[PrivateC2], unknown)))))
 	a := b.MatMul(mu, g.refs[ConjMetric])
 	half := b.Mul(b.F32(0.5), b.Squeeze(rho, 3)) // [T, 1, 1]
 	square := b.ReduceSum(b.Mul(a, a), false, 3)

@@ -20,8 +20,8 @@ func privateCase(t *testing.T) (PrivateConfig, map[string]*onnx.Tensor, *onnx.Mo
 	for _, name := range []string{ConjCentre, ConjMap, ConjOrigin, ConjLogLambda, ConjMetric} {
 		rng.Normal(r, values[name].F32())
 	}
-	for i, name := range append(PrivateScalars(), ConjRadius, PrivateClip) {
-		values[name] = onnx.Scalar(0.2 * float32(i+1))
+	for i, name := range append(PrivateScalars(), PrivateSet+ConjLogRho, PrivateSet+ConjLogB, PrivateSet+ConjLogitGamma, ConjRadius, PrivateClip) {
+		values[name] = onnx.Scalar(0.1 * float32(i+1))
 	}
 	m, err := NewPrivate(c, values)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestPrivateHeads(t *testing.T) {
 			v[i] = v[i] * v[i]
 			u += float64(v[i]) / beta[i%k] / float64(n)
 		}
-		rho := math.Exp(at(ConjLogRho) + at("c1")*u)
+		rho := math.Exp(at(ConjLogRho) + at("c1")*u + at("c2")*u*u)
 		tau := math.Exp(at(ConjLogTau))
 		for _, out := range []*onnx.Tensor{eval(t, part, feeds)[PrivateHeads], evalPure(t, part, feeds)[PrivateHeads]} {
 			for s := range samples {

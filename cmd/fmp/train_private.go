@@ -19,7 +19,7 @@ func newTrainPrivateCommand() *cobra.Command {
 		Short: "Train the private predictor, for rounds with differential privacy",
 		Long: `Train the predictor of private rounds, in which class sums are released with noise: it has the coordinates, prior and
 metric of a conjugate predictor (--set conjugate.model=FILE; default: the one that comes with the program), the norm
-that clients clip their points to, and seven scalars learned on simulated private rounds of the corpus, from 5 to
+that clients clip their points to, and five scalars learned on simulated private rounds of the corpus, from 5 to
 100 clients and epsilon 0.5 to 16. About ten seconds of two idle cores.`,
 		Example: `  fmp train private --dataset cifar10 -o private.onnx
   fmp train private --dataset mnist --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o private.onnx`,

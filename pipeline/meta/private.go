@@ -60,7 +60,7 @@ func StartPrivate(corpus *task.Bank, conjugate *onnx.Model) (models.PrivateConfi
 	for _, name := range []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2} {
 		values[models.PrivateSet+name] = from[models.ConjSample+name].Clone()
 	}
-	values[models.PrivateC1] = onnx.Scalar[float32](0)
+	values[models.PrivateC1], values[models.PrivateC2] = onnx.Scalar[float32](0), onnx.Scalar[float32](0)
 	values[models.PrivateClip] = onnx.Scalar(float32(clipNorm(values, corpus)))
 	return models.PrivateConfig{Dx: c.Dx, K: c.K}, values, nil
 }
