@@ -107,8 +107,9 @@ func TestRandomOperators(t *testing.T) {
 	}
 }
 
+var ops = kernel.Ops()
+
 func tryOperator(t *testing.T, seed uint64) {
-	ops := kernel.Ops()
 	r := rand.New(rand.NewPCG(seed, 1))
 	op := ops[r.IntN(len(ops))]
 	m := onnx.NewModel(&onnx.Graph{Name: op, Initializers: map[string]*onnx.Tensor{}})
