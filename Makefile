@@ -15,10 +15,13 @@ help: ## list the targets
 setup: $(BIN)/fmp ## fetch and verify the ONNX Runtime library, once
 	$(BIN)/fmp setup
 
+# Gonum's plots as SVG and PNG alone, without writers of PDF, EPS and TeX that nothing calls.
+SMALL := -tags minimal
+
 .PHONY: $(BIN)/fmp
 $(BIN)/fmp: # go build knows best whether there is anything to do
 	@mkdir -p $(BIN)
-	$(GO) build $(VCS) -trimpath -ldflags="-s -w" -o $(BIN)/fmp ./cmd/fmp
+	$(GO) build $(VCS) -trimpath -ldflags="-s -w" $(SMALL) -o $(BIN)/fmp ./cmd/fmp
 
 EDGE := $(VCS) -trimpath -ldflags="-s -w"
 

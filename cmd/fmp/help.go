@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -70,25 +72,44 @@ func helpWidth() int {
 	return 100
 }
 
-// helpTemplate is cobra's usage, with settings apart from other flags.
-const helpTemplate = `Usage:{{if and .Runnable (not .HasAvailableSubCommands)}}
-  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
-  {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
-
-Examples:
-{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{if eq (len .Groups) 0}}
-
-Commands:{{range $cmds}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{else}}{{range $group := .Groups}}
-
-{{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) (or .IsAvailableCommand (eq .Name "help")))}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{end}}{{with helpFlags . false}}
-
-Flags:
-{{.}}{{end}}{{with helpFlags . true}}
-
-Settings (also in a settings file and the environment; fmp config shows where each comes from):
-{{.}}{{end}}{{if .HasAvailableSubCommands}}
-
-"{{.CommandPath}} COMMAND --help" explains a command.{{end}}
-`
+// usage is cobra's, with settings apart from other flags; in Go, since a program that links text/template keeps every
+// exported method.
+func usage(cmd *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("Usage:")
+	parent := cmd.HasAvailableSubCommands()
+	if parent {
+		fmt.Fprintf(&b, "\n  %s COMMAND", cmd.CommandPath())
+	} else if cmd.Runnable() {
+		fmt.Fprintf(&b, "\n  %s", cmd.UseLine())
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\n\nExamples:\n%s", cmd.Example)
+	}
+	commands := func(title, group string) {
+		fmt.Fprintf(&b, "\n\n%s", title)
+		for _, c := range cmd.Commands() {
+			if c.GroupID == group && (c.IsAvailableCommand() || c.Name() == "help") {
+				fmt.Fprintf(&b, "\n  %-*s %s", c.NamePadding(), c.Name(), c.Short)
+			}
+		}
+	}
+	for _, g := range cmd.Groups() {
+		commands(g.Title, g.ID)
+	}
+	if parent && len(cmd.Groups()) == 0 {
+		commands("Commands:", "")
+	}
+	if flags := helpFlags(cmd, false); flags != "" {
+		fmt.Fprintf(&b, "\n\nFlags:\n%s", flags)
+	}
+	if settings := helpFlags(cmd, true); settings != "" {
+		fmt.Fprintf(&b, "\n\nSettings (also in a settings file and the environment; fmp config shows where each comes from):\n%s", settings)
+	}
+	if parent {
+		fmt.Fprintf(&b, "\n\n\"%s COMMAND --help\" explains a command.", cmd.CommandPath())
+	}
+	b.WriteByte('\n')
+	_, err := io.WriteString(cmd.OutOrStderr(), b.String())
+	return err
+}

@@ -63,8 +63,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 	)
 	root.SetHelpCommand(newHelpCommand())
 	addCompletion(root)
-	cobra.AddTemplateFunc("helpFlags", helpFlags)
-	root.SetUsageTemplate(helpTemplate)
+	root.SetUsageFunc(usage)
 	groupCommands(root)
 	return root
 }

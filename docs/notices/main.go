@@ -172,6 +172,7 @@ func list(root, program, system string, mods map[string]*module) error {
 			Module   *struct {
 				Path, Version, Dir string
 				Main               bool
+				Replace            *struct{ Version string }
 			}
 		}
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
@@ -179,7 +180,7 @@ func list(root, program, system string, mods map[string]*module) error {
 		} else if err != nil {
 			return fmt.Errorf("listing what %s is made of on %s: %w", program, system, err)
 		}
-		if p.Standard || p.Module == nil || p.Module.Main {
+		if p.Standard || p.Module == nil || p.Module.Main || p.Module.Replace != nil && p.Module.Replace.Version == "" { // a folder in place of a module is ours
 			continue
 		}
 		m := mods[p.Module.Path]

@@ -2,10 +2,15 @@ package report
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/parquet-go/parquet-go"
 
 	"fmp/pipeline/experiment"
@@ -41,18 +46,47 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 	}
 }
 
+// TestParquetReadsBack: what is written is what a reader of the whole format reads, whatever is null.
 func TestParquetReadsBack(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var drawn []ExportRow
+	for i := range 5000 {
+		r := ExportRow{Run: strings.Repeat("é", rng.IntN(40)), Method: fmt.Sprint(i), Repeat: rng.Int32() - 1<<30, ACC: rng.NormFloat64(), Temperature: math.Inf(1)}
+		if rng.IntN(3) > 0 {
+			v := rng.NormFloat64()
+			r.JointNear = &v
+		}
+		if i > 2000 && i < 4000 {
+			r.AURC = new(float64)
+		}
+		drawn = append(drawn, r)
+	}
+	for _, want := range [][]ExportRow{nil, drawn[:1], drawn[:20], drawn} {
+		var b bytes.Buffer
+		if err := writeParquet(&b, want); err != nil {
+			t.Fatal(err)
+		}
+		got, err := parquet.Read[ExportRow](bytes.NewReader(b.Bytes()), int64(b.Len()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+			t.Fatalf("%d rows: %s", len(want), d)
+		}
+	}
+	if err := writeParquet(io.Discard, []struct {
+		X bool `parquet:"x"`
+	}{{}}); err == nil || !strings.Contains(err.Error(), "column x") {
+		t.Errorf("a type that is not written: %v", err)
+	}
 	rs := records("digits")
 	var b bytes.Buffer
 	if err := Parquet(&b, []string{"one"}, [][]experiment.Record{rs}); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := parquet.Read[ExportRow](bytes.NewReader(b.Bytes()), int64(b.Len()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(rows) != len(rs) {
-		t.Fatalf("%d rows of %d records", len(rows), len(rs))
+	if err != nil || len(rows) != len(rs) {
+		t.Fatalf("%d rows of %d records, %v", len(rows), len(rs), err)
 	}
 	for i, r := range rows {
 		if r.Run != "one" || r.Method != rs[i].Method || r.ACC != rs[i].ACC || *r.JointNear != rs[i].Uncertainty.Joint.Near || int(r.Repeat) != rs[i].Repeat {

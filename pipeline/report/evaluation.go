@@ -1,26 +1,20 @@
 package report
 
 import (
-	_ "embed" // the page's template
-	"encoding/base64"
 	"fmt"
-	"html/template"
 	"io"
 	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/posterior"
 )
-
-//go:embed evaluation.html
-var evaluationSource string
-
-var evaluationPage = template.Must(template.Must(template.New("evaluation").Parse(evaluationSource)).Parse(styleSource))
 
 // matrixClasses is the most classes whose confusions are shown as a matrix; of more, the most frequent are listed.
 const matrixClasses = 20
@@ -126,42 +120,8 @@ func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
 	return p, nil
 }
 
-type evaluationData struct {
-	Title, Summary string
-	Scores         []evaluationScore
-	Figures        []pageFigure
-	ByClass        []evaluate.Class
-	Classes        []string
-	Matrix         []matrixRow
-	Confused       []evaluate.Confused
-	Examples       []exampleList
-	Facts          []pageFact
-}
-
-type matrixRow struct {
-	Name  string
-	Cells []matrixCell
-}
-
-type matrixCell struct {
-	Count int
-	Shade template.CSS
-}
-
-type exampleList struct {
-	Title  string
-	Images []exampleImage
-}
-
-type exampleImage struct {
-	Image                          template.URL
-	Truth, Says, Percent, Measures string
-	Wrong                          bool
-}
-
 // EvaluationPage writes the self-contained page of an evaluation.
 func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
-	d := evaluationData{Title: title, Summary: evaluationSummary(r), Scores: evaluationScores(r), ByClass: r.ByClass, Facts: originFacts(r)}
 	reliability, err := reliabilityPlot(&Row{Method: "FMP", Group: string(posterior.OneShot)}, r.Curve)
 	if err != nil {
 		return err
@@ -172,50 +132,75 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 	if err != nil {
 		return err
 	}
-	f, err := inlined(&Figure{Title: "Are the probabilities to be believed?", Panels: true, Plots: [][]*plot.Plot{{reliability, risk}}, Width: 8 * vg.Inch, Height: 3.2 * vg.Inch,
-		Caption: fmt.Sprintf("Left: accuracy against confidence in %d bins; on the diagonal the classifier is right as often as it says. Bars: the share of the images in each bin. Right: the error rate where only the surest images are answered and the rest is left to people.", metric.Bins)})
+	figure, err := inlinedAll([]*Figure{{Title: "Are the probabilities to be believed?", Panels: true, Plots: [][]*plot.Plot{{reliability, risk}}, Width: 8 * vg.Inch, Height: 3.2 * vg.Inch,
+		Caption: fmt.Sprintf("Left: accuracy against confidence in %d bins; on the diagonal the classifier is right as often as it says. Bars: the share of the images in each bin. Right: the error rate where only the surest images are answered and the rest is left to people.", metric.Bins)}}, h.H2)
 	if err != nil {
 		return err
 	}
-	d.Figures = []pageFigure{f}
+	prose := h.Style("text-align:left;white-space:normal")
+	body := g.Group{
+		table("", []string{"score", "", "what it is"}, h.TBody(g.Map(evaluationScores(r), func(s evaluationScore) g.Node {
+			return row(td(s.Name), td(s.Value), h.Td(prose, g.Text(s.Meaning)))
+		}))),
+		figure,
+		h.H2(g.Text("By class")),
+		table("", []string{"class", "images", "recall", "precision"}, rows(r.ByClass, func(c evaluate.Class) []string {
+			return []string{c.Name, fmt.Sprint(c.Images), fmt.Sprintf("%.3f", c.Recall), fmt.Sprintf("%.3f", c.Precision)}
+		})),
+	}
 	if len(r.Classes) <= matrixClasses {
-		d.Classes = r.Classes
-		for i, row := range r.Confusion {
-			m := matrixRow{Name: r.Classes[i]}
-			for j, k := range row {
-				shade := "transparent"
-				if k > 0 && r.ByClass[i].Images > 0 {
-					rgb := "213,94,0" // vermillion for mistakes, blue for what is right
-					if i == j {
-						rgb = "0,114,178"
-					}
-					shade = fmt.Sprintf("rgba(%s,%.2f)", rgb, 0.1+0.5*float64(k)/float64(r.ByClass[i].Images))
-				}
-				m.Cells = append(m.Cells, matrixCell{k, template.CSS(shade)})
-			}
-			d.Matrix = append(d.Matrix, m)
-		}
-	} else {
-		d.Confused = r.Confusions(20)
+		body = append(body, confusionMatrix(r))
+	} else if cs := r.Confusions(20); len(cs) > 0 {
+		body = append(body, h.H2(g.Text("Most frequent mistakes")), table("", []string{"true class", "called", "images"}, rows(cs, func(c evaluate.Confused) []string {
+			return []string{c.Truth, c.Says, fmt.Sprint(c.Images)}
+		})))
 	}
 	for _, l := range []struct {
 		title string
 		of    []evaluate.Example
 	}{{"Surest mistakes", r.Mistakes}, {"Least sure", r.Unsure}, {"Surest", r.Sure}} {
-		list := exampleList{Title: l.title}
-		for _, e := range l.of {
-			x := exampleImage{Truth: e.Truth, Says: e.Says, Wrong: e.Says != e.Truth, Percent: fmt.Sprintf("%.1f%%", 100*e.Probability), Measures: fmt.Sprintf("%s, disagreement %.3f nats", e.File, e.Disagreement)}
-			if e.PNG != nil {
-				x.Image = template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(e.PNG))
-			}
-			list.Images = append(list.Images, x)
+		if len(l.of) > 0 {
+			body = append(body, h.H2(g.Text(l.title)), h.Div(h.Class("examples"), g.Map(l.of, evaluatedImage)))
 		}
-		d.Examples = append(d.Examples, list)
 	}
-	if err := evaluationPage.Execute(w, d); err != nil {
+	body = append(body, h.H2(g.Text("What the classifier was made from")), folded(true, "Clients, models and settings", factList(originFacts(r))))
+	if err := document(title, evaluationSummary(r), body).Render(w); err != nil {
 		return fmt.Errorf("report of the evaluation: %w", err)
 	}
 	return nil
+}
+
+// confusionMatrix is the table of true and stated classes, the darker the larger its share of the true class.
+func confusionMatrix(r *evaluate.Result) g.Node {
+	var lines g.Group
+	for i, counts := range r.Confusion {
+		cells := g.Group{td(r.Classes[i])}
+		for j, k := range counts {
+			shade := "transparent"
+			if k > 0 && r.ByClass[i].Images > 0 {
+				rgb := "213,94,0" // vermillion for mistakes, blue for what is right
+				if i == j {
+					rgb = "0,114,178"
+				}
+				shade = fmt.Sprintf("rgba(%s,%.2f)", rgb, 0.1+0.5*float64(k)/float64(r.ByClass[i].Images))
+			}
+			cells = append(cells, h.Td(h.Style("background:"+shade), g.Text(fmt.Sprint(k))))
+		}
+		lines = append(lines, row(cells))
+	}
+	return g.Group{h.H2(g.Text("Confusion")), h.P(g.Text("Rows: the true class; columns: what the classifier says.")),
+		table("matrix", append([]string{""}, r.Classes...), h.TBody(lines))}
+}
+
+// evaluatedImage is an image beside what it is and what the classifier says.
+func evaluatedImage(e evaluate.Example) g.Node {
+	var shown g.Node
+	if e.PNG != nil {
+		shown = image(e.PNG, "image of class "+e.Truth)
+	}
+	return h.Div(h.Class("example"), shown, h.Div(h.Style("grid-column:auto"),
+		g.Text("true: "), h.B(g.Text(e.Truth)), h.Br(), g.Text("says: "), h.B(g.If(e.Says != e.Truth, h.Class("wrong")), g.Text(e.Says)),
+		g.Text(fmt.Sprintf(" (%.1f%%)", 100*e.Probability)), h.Br(), h.Small(g.Text(fmt.Sprintf("%s, disagreement %.3f nats", e.File, e.Disagreement)))))
 }
 
 // originFacts are what a classifier was made from.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/parquet-go/parquet-go"
-
 	"fmp/pipeline/experiment"
 )
 
@@ -62,7 +60,7 @@ func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
 			rows = append(rows, row)
 		}
 	}
-	if err := parquet.Write(w, rows); err != nil {
+	if err := writeParquet(w, rows); err != nil {
 		return fmt.Errorf("writing Parquet: %w", err)
 	}
 	return nil

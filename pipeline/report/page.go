@@ -1,252 +1,259 @@
 package report
 
 import (
-	_ "embed" // the page's template
-	"encoding/base64"
 	"fmt"
-	"html/template"
 	"io"
 	"maps"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
 	"gonum.org/v1/plot/vg"
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"fmp/pipeline/experiment"
 )
 
-//go:embed page.html
-var pageSource string
-
-//go:embed style.html
-var styleSource string
-
-var page = template.Must(template.Must(template.New("page").Parse(pageSource)).Parse(styleSource))
-
-// pageData is what the template shows.
-type pageData struct {
-	Title, Summary string
-	Tables         []pageTable
-	Figures        []pageFigure // of the whole run
-	Easy, Hard     []pageExample
-	Tuning         []pageChoice
-	Costs          []pageCost
-	Config         string
-	Facts          []pageFact
-	Notes          []string
-	Level          float64
-	Best           string // what bold says
-	Untrained      string // and what (untrained) does
-}
-
-type pageTable struct {
-	Sentence   string
-	Title      string
-	Headings   []string
-	Span       int // columns in all
-	HasPrinted bool
-	Tuned      bool
-	Groups     []pageGroup
-	Grids      []sideTable
-	Figures    []pageFigure
-	Open       bool
-}
-
-type pageGroup struct {
-	Name string
-	Rows []pageRow
-}
-
-type pageRow struct {
-	Label, Upload, Printed, Value string
-	Subject                       bool
-	Cells                         []pageCell
-}
-
-type pageCell struct {
-	Value, Half string
-	Best        bool
-}
-
-type pageFigure struct {
-	Title, Caption string
-	SVG            []template.HTML
-	Class          string
-}
-
-// pageChoice is one line of what the tuned protocol chose.
-type pageChoice struct {
-	Partition, Method, Param, Value, From, NLL string
-	AtEnd                                      bool
-}
-
-type pageExample struct {
-	Image                 template.URL
-	Truth, Says, Measures string
-	SVG                   template.HTML
-}
-
-// pageCost is one line of what methods took.
-type pageCost struct{ Method, Tuning, Running, Share string }
-
 type pageFact struct{ Name, Value string }
 
 // inlined renders a figure for the page.
-func inlined(f *Figure) (pageFigure, error) {
-	out := pageFigure{Title: f.Title, Caption: f.Caption, Class: "one"}
+func inlined(f *Figure) (g.Node, error) {
+	var svgs g.Group
+	add := func(svg string, err error) error {
+		svgs = append(svgs, h.Div(g.Raw(svg)))
+		return err
+	}
+	class := ""
 	switch {
 	case f.Tiles:
-		out.Class = "tiles"
+		class = "tiles"
 	case f.Panels:
-		out.Class = "panels"
+		class = "panels"
 	default:
-		s, err := f.inline(f.Title)
-		out.SVG = []template.HTML{s}
-		return out, err
+		class = "one"
+		if err := add(f.inline(f.Title)); err != nil {
+			return nil, err
+		}
 	}
-	w, h := f.Width/vg.Length(len(f.Plots[0])), f.Height/vg.Length(len(f.Plots))
-	for _, row := range f.Plots {
-		for _, p := range row {
+	if f.Tiles || f.Panels {
+		width, height := f.Width/vg.Length(len(f.Plots[0])), f.Height/vg.Length(len(f.Plots))
+		for _, p := range slices.Concat(f.Plots...) {
 			if p == nil {
 				continue
 			}
-			s, err := inline(p, w, h, f.Title+": "+p.Title.Text)
-			if err != nil {
-				return out, err
+			if err := add(inline(p, width, height, f.Title+": "+p.Title.Text)); err != nil {
+				return nil, err
 			}
-			out.SVG = append(out.SVG, s)
 		}
+	}
+	return h.Figure(h.Div(h.Class(class), svgs), h.FigCaption(g.Text(f.Caption))), nil
+}
+
+// inlinedAll renders figures, each under its title as a heading.
+func inlinedAll(fs []*Figure, heading func(...g.Node) g.Node) (g.Group, error) {
+	var out g.Group
+	for _, f := range fs {
+		x, err := inlined(f)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, heading(g.Text(f.Title)), x)
 	}
 	return out, nil
 }
 
 // Page writes the self-contained page of a run.
 func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, tuned *experiment.Tuned, costs []experiment.Cost, detail *experiment.Detail, byTable [][]*Figure, whole []*Figure) error {
-	d := pageData{Title: "fmp: " + c.Dataset.Label(), Notes: m.Notes, Level: Level * 100, Best: bestNote,
-		Summary: fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes.", c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"])}
+	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. ± is the half-width of the %g%% t-interval over repeats. %s",
+		c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"], Level*100, bestNote)
 	if untrained(ts) {
-		d.Untrained = untrainedNote
+		summary += " " + untrainedNote
 	}
+	var body g.Group
 	for i := range ts {
-		t, err := tableForPage(&ts[i], byTable[i])
+		t, err := tableForPage(&ts[i], byTable[i], i == 0)
 		if err != nil {
 			return err
 		}
-		t.Open = i == 0
-		d.Tables = append(d.Tables, t)
+		body = append(body, t)
 	}
-	for _, c := range tuned.Choices {
-		chosen := Row{Param: c.Param, Value: c.Value, Temperature: c.Temperature, More: c.More}
-		x := pageChoice{Partition: c.Partition, Method: c.Method, Param: c.Param, Value: chosen.setting(), AtEnd: c.AtEnd()}
-		if n := len(c.Grid); n > 0 {
-			x.From = fmt.Sprintf("%d values, %g to %g", n, c.Grid[0], c.Grid[n-1])
-		}
-		if len(c.NLL) > 0 {
-			x.NLL = fmt.Sprintf("%.4f", slices.Min(c.NLL))
-		}
-		d.Tuning = append(d.Tuning, x)
+	figures, err := inlinedAll(whole, h.H2)
+	if err != nil {
+		return err
 	}
-	for _, c := range costs {
-		d.Costs = append(d.Costs, pageCost{c.Method, fmt.Sprintf("%.2f", c.Tuning), fmt.Sprintf("%.2f", c.Running), fmt.Sprintf("%.1f%%", 100*c.Share)})
-	}
-	for _, f := range whole {
-		x, err := inlined(f)
-		if err != nil {
-			return err
-		}
-		d.Figures = append(d.Figures, x)
-	}
+	body = append(body, figures)
 	if detail != nil {
-		for _, l := range []struct {
-			from []experiment.Example
-			to   *[]pageExample
-		}{{detail.Easy, &d.Easy}, {detail.Hard, &d.Hard}} {
-			for i := range l.from {
-				x, err := exampleForPage(&l.from[i], detail.Classes)
-				if err != nil {
-					return err
-				}
-				*l.to = append(*l.to, x)
-			}
+		x, err := examplesForPage(detail)
+		if err != nil {
+			return err
+		}
+		body = append(body, x)
+	}
+	body = append(body, h.H2(g.Text("Settings and versions")))
+	if len(m.Notes) > 0 {
+		body = append(body, h.Ul(g.Map(m.Notes, func(n string) g.Node { return h.Li(g.Text(n)) })))
+	}
+	if len(tuned.Choices) > 0 {
+		body = append(body, folded(false, "What the tuned settings were chosen from",
+			h.P(g.Text("Each method's setting with the least NLL on held-out rows of tasks drawn from the meta-training corpus, of the run's size and partition. The values tried go on where the best is at an end, and grow finer around it.")),
+			table("", []string{"method", "partition", "setting", "chosen", "held-out NLL", "of"}, rows(tuned.Choices, choiceCells))))
+	}
+	if len(costs) > 0 {
+		body = append(body, folded(false, "What each method cost",
+			h.P(g.Text("Seconds of the clock, over all partitions and repeats: choosing its settings, and running and scoring it. What methods share (fits, drawn points) counts for the one that came first.")),
+			table("", []string{"method", "tuning, s", "running, s", "share"}, rows(costs, func(c experiment.Cost) []string {
+				return []string{c.Method, fmt.Sprintf("%.2f", c.Tuning), fmt.Sprintf("%.2f", c.Running), fmt.Sprintf("%.1f%%", 100*c.Share)}
+			}))))
+	}
+	var facts []pageFact
+	for _, of := range []map[string]string{m.Versions, m.Models, m.Data} {
+		for _, k := range slices.Sorted(maps.Keys(of)) {
+			facts = append(facts, pageFact{k, of[k]})
 		}
 	}
-	y, err := yaml.Marshal(c)
+	settings, err := yaml.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("report: settings: %w", err)
 	}
-	d.Config = string(y)
-	for _, g := range []map[string]string{m.Versions, m.Models, m.Data} {
-		for _, k := range slices.Sorted(maps.Keys(g)) {
-			d.Facts = append(d.Facts, pageFact{k, g[k]})
-		}
-	}
-	d.Facts = append(d.Facts, pageFact{"identity of the run", m.Identity})
-	if err := page.Execute(w, d); err != nil {
+	body = append(body, folded(false, "Versions and digests", factList(append(facts, pageFact{"identity of the run", m.Identity}))),
+		folded(false, "Settings (config.yaml)", h.Pre(g.Text(string(settings)))))
+	if err := document("fmp: "+c.Dataset.Label(), summary, body).Render(w); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
 }
 
-func tableForPage(t *Table, figures []*Figure) (pageTable, error) {
-	out := pageTable{Title: t.title(), Sentence: t.sentence(), Tuned: t.tuned(), Grids: t.sideTables()}
-	shown := t.columns()
-	for _, c := range shown {
-		out.Headings = append(out.Headings, headings[c])
+// choiceCells are one line of what the tuned protocol chose.
+func choiceCells(c experiment.Choice) []string {
+	chosen := Row{Param: c.Param, Value: c.Value, Temperature: c.Temperature, More: c.More}
+	value, nll, from := chosen.setting(), "", ""
+	if c.AtEnd() {
+		value += " (at the end of what was tried)"
 	}
-	out.Span = len(shown) + 4
-	group := ""
-	for _, r := range t.Rows {
-		if r.Group != group {
-			group = r.Group
-			out.Groups = append(out.Groups, pageGroup{Name: r.Group})
-		}
-		row := pageRow{Label: r.label(), Subject: r.Subject(), Upload: byteSize(r.UploadBytes)}
-		if out.Tuned {
-			row.Value = r.setting()
-		}
-		for _, c := range shown {
-			iv := r.interval(c)
-			x := pageCell{Value: mean(*iv), Best: r.best[c]}
-			if iv.N > 1 {
-				x.Half = fmt.Sprintf("±%.4f", iv.Half)
-			}
-			row.Cells = append(row.Cells, x)
-		}
-		if r.Printed != nil {
-			out.HasPrinted = true
-			row.Printed = fmt.Sprintf("%.4f / %.4f", r.Printed.ACC, r.Printed.ECE)
-		}
-		g := &out.Groups[len(out.Groups)-1]
-		if r.Control() && t.Chance > 0 {
-			g.Name += fmt.Sprintf(" (chance %.2f)", t.Chance)
-		}
-		g.Rows = append(g.Rows, row)
+	if len(c.NLL) > 0 {
+		nll = fmt.Sprintf("%.4f", slices.Min(c.NLL))
 	}
-	for _, f := range figures {
-		x, err := inlined(f)
-		if err != nil {
-			return out, err
-		}
-		out.Figures = append(out.Figures, x)
+	if n := len(c.Grid); n > 0 {
+		from = fmt.Sprintf("%d values, %g to %g", n, c.Grid[0], c.Grid[n-1])
 	}
-	return out, nil
+	return []string{c.Method, c.Partition, c.Param, value, nll, from}
 }
 
-func exampleForPage(e *experiment.Example, classes []string) (pageExample, error) {
+// tableForPage is a table's section: its rows by group, its side tables and its figures.
+func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
+	shown, tuned := t.columns(), t.tuned()
+	printed := slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Printed != nil })
+	head := []string{"method"}
+	for _, c := range shown {
+		head = append(head, headings[c])
+	}
+	head = append(head, "upload")
+	if tuned {
+		head = append(head, "setting")
+	}
+	if printed {
+		head = append(head, "printed ACC / ECE")
+	}
+	var groups g.Group
+	for of := t.Rows; len(of) > 0; {
+		n := slices.IndexFunc(of, func(r Row) bool { return r.Group != of[0].Group })
+		if n < 0 {
+			n = len(of)
+		}
+		name := of[0].Group
+		lines := g.Map(of[:n], func(r Row) g.Node {
+			if r.Control() && t.Chance > 0 {
+				name += fmt.Sprintf(" (chance %.2f)", t.Chance)
+			}
+			cells := g.Group{g.If(r.Subject(), h.Class("subject")), td(r.label())}
+			for _, c := range shown {
+				iv := r.interval(c)
+				half := ""
+				if iv.N > 1 {
+					half = fmt.Sprintf("±%.4f", iv.Half)
+				}
+				cells = append(cells, h.Td(g.If(r.best[c], h.Class("best")), g.Text(mean(*iv)+" "), h.Small(g.Text(half))))
+			}
+			cells = append(cells, td(byteSize(r.UploadBytes)))
+			if tuned {
+				cells = append(cells, td(r.setting()))
+			}
+			if printed {
+				text := ""
+				if r.Printed != nil {
+					text = fmt.Sprintf("%.4f / %.4f", r.Printed.ACC, r.Printed.ECE)
+				}
+				cells = append(cells, td(text))
+			}
+			return row(cells)
+		})
+		groups = append(groups, h.TBody(row(h.Class("group"), h.Th(h.ColSpan(fmt.Sprint(len(head))), h.Scope("rowgroup"), g.Text(name))), lines))
+		of = of[n:]
+	}
+	inlined, err := inlinedAll(figures, h.H3)
+	if err != nil {
+		return nil, err
+	}
+	sentence := t.sentence()
+	return folded(open, t.title(),
+		g.If(sentence != "", h.P(g.Text(sentence))),
+		table("", head, groups),
+		g.If(tuned, h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen on the meta-training corpus by NLL; no test image took part. All that was tried: see below."))),
+		g.Map(t.sideTables(), func(s sideTable) g.Node {
+			return g.Group{h.H3(g.Text(s.Title)),
+				table("", append([]string{"method"}, s.Headings...), rows(s.Rows, func(r sideRow) []string { return append([]string{r.Label}, r.Cells...) }))}
+		}),
+		inlined), nil
+}
+
+// examplesForPage shows the images that FMP is surest and least sure of.
+func examplesForPage(d *experiment.Detail) (g.Node, error) {
+	if len(d.Easy) == 0 {
+		return nil, nil
+	}
+	list := func(of []experiment.Example) (g.Node, error) {
+		var out g.Group
+		for i := range of {
+			x, err := exampleForPage(&of[i], d.Classes)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, x)
+		}
+		return h.Div(h.Class("examples"), out), nil
+	}
+	hard, err := list(d.Hard)
+	if err != nil {
+		return nil, err
+	}
+	easy, err := list(d.Easy)
+	if err != nil {
+		return nil, err
+	}
+	return g.Group{
+		h.H2(g.Text("Which images is it sure of, and which not?")),
+		h.P(g.Text("Every dot is one posterior sample of FMP and its probability for a class: "), h.Span(h.Class("key"), g.Text("▲ the true class")), g.Text(", "),
+			h.Span(h.Class("key2"), g.Text("● another")), g.Text(". Where the dots are spread, the samples disagree: the uploads do not settle it.")),
+		h.H3(g.Text("Unsure: the images of largest disagreement")), hard,
+		h.H3(g.Text("Sure: the images of least entropy")), easy,
+	}, nil
+}
+
+func exampleForPage(e *experiment.Example, classes []string) (g.Node, error) {
 	p, err := spreadPlot(e, classes)
 	if err != nil {
-		return pageExample{}, err
+		return nil, err
+	}
+	svg, err := inline(p, 2.4*vg.Inch, 1.1*vg.Inch, fmt.Sprintf("posterior samples for test image %d", e.Index))
+	if err != nil {
+		return nil, err
 	}
 	says := 0
 	if len(e.Top) > 0 {
 		says = e.Top[0]
 	}
-	out := pageExample{
-		Image:    template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(e.PNG)),
-		Truth:    classes[e.Label],
-		Says:     fmt.Sprintf("%s (%.0f%%)", classes[says], 100*e.Mean[says]),
-		Measures: fmt.Sprintf("test image %d, disagreement %.3f nats", e.Index, e.Disagreement),
-	}
-	out.SVG, err = inline(p, 2.4*vg.Inch, 1.1*vg.Inch, fmt.Sprintf("posterior samples for test image %d", e.Index))
-	return out, err
+	truth := classes[e.Label]
+	return h.Div(h.Class("example"), image(e.PNG, "test image of class "+truth), g.Raw(svg),
+		h.Div(g.Text("true: "), h.B(g.Text(truth)), g.Text(fmt.Sprintf("; FMP says %s (%.0f%%)", classes[says], 100*e.Mean[says])), h.Br(),
+			h.Small(g.Text(fmt.Sprintf("test image %d, disagreement %.3f nats", e.Index, e.Disagreement))))), nil
 }

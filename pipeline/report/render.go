@@ -3,7 +3,7 @@ package report
 import (
 	"bytes"
 	"fmt"
-	"html/template"
+	"html"
 	"image/color"
 	"io"
 	"regexp"
@@ -85,12 +85,12 @@ var (
 
 // inline is the figure, or one plot of it, as an SVG element for a page: as wide as its place, with the page's
 // font, and with the page's own foregrounds in place of ink and faint.
-func inline(p *plot.Plot, w, h vg.Length, label string) (template.HTML, error) {
+func inline(p *plot.Plot, w, h vg.Length, label string) (string, error) {
 	f := Figure{Name: label, Plots: [][]*plot.Plot{{p}}, Width: w, Height: h}
 	return f.inline(label)
 }
 
-func (f *Figure) inline(label string) (template.HTML, error) {
+func (f *Figure) inline(label string) (string, error) {
 	c := vgsvg.New(f.Width, f.Height)
 	f.draw(c)
 	var b bytes.Buffer
@@ -102,8 +102,8 @@ func (f *Figure) inline(label string) (template.HTML, error) {
 	if m == nil {
 		return "", fmt.Errorf("figure %s: the SVG has no head with a viewBox", f.Name)
 	}
-	s = svgHead.ReplaceAllString(s, fmt.Sprintf(`<svg role="img" aria-label="%s" %s>`, template.HTMLEscapeString(label), m[1]))
+	s = svgHead.ReplaceAllString(s, fmt.Sprintf(`<svg role="img" aria-label="%s" %s>`, html.EscapeString(label), m[1]))
 	s = svgFont.ReplaceAllString(s, "font-family:inherit")
 	s = strings.NewReplacer("#222221", "var(--ink)", "#D0D0D1", "var(--faint)", "#d0d0d1", "var(--faint)").Replace(s)
-	return template.HTML(s), nil
+	return s, nil
 }

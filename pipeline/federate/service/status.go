@@ -2,12 +2,8 @@ package service
 
 import (
 	"cmp"
-	_ "embed"
-	"encoding/json"
-	"html/template"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"fmp/pipeline/federate/store"
@@ -83,50 +79,5 @@ func (s *Server) Status() Status {
 func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	if s.isRound(w, r) {
 		reply(w, http.StatusOK, s.Status())
-	}
-}
-
-//go:embed page.html
-var pageSource string
-
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"short":       func(digest string) string { return digest[:min(len(digest), 12)] },
-	"when":        func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"share":       func(a, b int) int { return 100 * a / max(b, 1) },
-	"last":        func(v []store.Version) *store.Version { return &v[len(v)-1] },
-	"facts":       facts,
-	"suspect":     func(p *float64) bool { return *p < 0.5 },
-	"probability": func(p *float64) string { return strconv.FormatFloat(*p, 'f', 2, 64) },
-}).Parse(pageSource))
-
-// fact is a line of a version's summary.
-type fact struct{ Name, Value string }
-
-// facts are the plain values of a summary, in the order of their names.
-func facts(summary json.RawMessage) []fact {
-	var m map[string]json.RawMessage
-	if json.Unmarshal(summary, &m) != nil {
-		return nil
-	}
-	var out []fact
-	for k, v := range m {
-		var f float64
-		var text string
-		switch {
-		case json.Unmarshal(v, &f) == nil:
-			out = append(out, fact{k, strconv.FormatFloat(f, 'g', 6, 64)})
-		case json.Unmarshal(v, &text) == nil:
-			out = append(out, fact{k, text})
-		}
-	}
-	slices.SortFunc(out, func(a, b fact) int { return cmp.Compare(a.Name, b.Name) })
-	return out
-}
-
-// page is the status for people.
-func (s *Server) page(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	if err := pageTemplate.Execute(w, s.Status()); err != nil {
-		s.Log.Error("status page", "error", err)
 	}
 }

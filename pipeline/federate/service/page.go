@@ -1,0 +1,170 @@
+package service
+
+import (
+	_ "embed" // the page's style
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+)
+
+//go:embed page.css
+var style string
+
+// page is the status for people.
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	st := s.Status()
+	if err := st.html().Render(w); err != nil {
+		s.Log.Error("status page", "error", err)
+	}
+}
+
+// html is a page that asks for nothing else. Names and reasons are what clients wrote: elements escape them.
+func (st *Status) html() g.Node {
+	title := fmt.Sprintf("Round %d", st.Round)
+	heading := title
+	if st.Title != "" {
+		heading += ": " + st.Title
+	}
+	round := wire.RoundPath(st.Round)
+	return h.Doctype(h.HTML(h.Lang("en"),
+		h.Head(
+			h.Meta(h.Charset("utf-8")),
+			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
+			h.TitleEl(g.Textf("%s: %d of %d in", title, st.In, st.Clients)),
+			h.StyleEl(g.Raw(style)),
+		),
+		g.Text("\n"),
+		h.Body(
+			h.H1(g.Text(heading)),
+			h.P(st.phase(), g.Textf(" It is %s.", when(st.Now))),
+			h.P(h.ID("in"), h.Strong(g.Text(strconv.Itoa(st.In))), g.Textf(" of %d clients are in; the classifier is made at %d, or at the deadline.", st.Clients, st.Quorum)),
+			h.Progress(h.Max(strconv.Itoa(st.Clients)), h.Value(strconv.Itoa(st.In)), g.Textf("%d %%", 100*st.In/max(st.Clients, 1))),
+			g.If(st.Privacy != nil, h.P(h.ID("private"), g.Textf("This round is private: %v. What is in is noisy class sums, or sums that get their noise here; nobody's honesty is judged and nobody's images are counted.", st.Privacy))),
+			g.If(st.Failure != "", h.P(h.Class("bad"), g.Text("The last pooling failed: "+st.Failure))),
+			section("Classifier", "None yet.", st.classifier(round)),
+			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.", list(st.Refused, []g.Node{
+				h.Th(g.Text("client")), h.Th(g.Text("why")), number(h.Th, "times"), h.Th(g.Text("last"))}, refusedRow)),
+			section(fmt.Sprintf("In (%d)", st.In), "Nobody yet.", list(st.Members, []g.Node{
+				h.Th(g.Text("client")), number(h.Th, "images"), number(h.Th, "P(honest)"), h.Th(g.Text("since")), h.Th(h.Class("spare"), g.Text("upload"))}, st.memberRow)),
+			section("Missing", "Nobody.", names(st.Missing)),
+			h.P(g.Text("Lists end at 1,000 clients; "), h.A(h.Href(round+"/status"), g.Text("as JSON")), g.Text(", "),
+				h.A(h.Href("/metrics"), g.Text("metrics")), g.Text(", "), h.A(h.Href("/v1/openapi.yaml"), g.Text("interface")), g.Text(".")),
+		),
+	))
+}
+
+// phase says whether uploads are taken.
+func (st *Status) phase() g.Node {
+	switch {
+	case st.State == wire.Open:
+		return g.Group{h.Span(h.Class("good"), g.Text("Open")), g.Textf(" until %s.", when(st.Deadline))}
+	case st.State == wire.Late:
+		return g.Textf("Past its deadline (%s); late uploads count.", when(st.Deadline))
+	case st.Privacy != nil && len(st.Versions) > 0:
+		return g.Text("Closed: its classifier is made.")
+	}
+	return g.Textf("Closed since %s.", when(st.Deadline))
+}
+
+// classifier is the last version, and links to those before.
+func (st *Status) classifier(round string) g.Group {
+	if len(st.Versions) == 0 {
+		return nil
+	}
+	v := st.Versions[len(st.Versions)-1]
+	images := ""
+	if st.Privacy == nil {
+		images = fmt.Sprintf(", %d images", v.Points)
+	}
+	out := g.Group{h.P(g.Textf("Version %d, made %s of %d uploads%s: ", v.Number, when(v.Time), v.Clients, images),
+		h.A(h.Href(round+"/classifier.onnx"), g.Text("classifier.onnx")), g.Textf(", %d bytes, sha256 ", v.Bytes), h.Code(g.Text(v.Digest)), g.Text("."))}
+	if facts := facts(v.Summary); len(facts) > 0 {
+		out = append(out, h.Table(facts))
+	}
+	if len(st.Versions) > 1 {
+		out = append(out, h.P(g.Text("Earlier: "), g.Map(st.Versions, func(v store.Version) g.Node {
+			return g.Group{h.A(h.Href(fmt.Sprintf("%s/classifier.onnx?version=%d", round, v.Number)), g.Text(strconv.Itoa(v.Number))), g.Textf(" (%d) ", v.Clients)}
+		})))
+	}
+	return out
+}
+
+// facts are the plain values of a summary, a row each, in the order of their names.
+func facts(summary json.RawMessage) g.Group {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(summary, &m) != nil {
+		return nil
+	}
+	var out g.Group
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		var f float64
+		var text string
+		switch {
+		case json.Unmarshal(m[k], &f) == nil:
+			text = strconv.FormatFloat(f, 'g', 6, 64)
+		case json.Unmarshal(m[k], &text) != nil:
+			continue
+		}
+		out = append(out, h.Tr(h.Th(g.Text(k)), h.Td(g.Text(text))))
+	}
+	return out
+}
+
+func refusedRow(r store.Refusal) g.Node {
+	return h.Tr(h.Class("refused"), h.Td(g.Text(r.Client)), h.Td(g.Text(r.Reason)), number(h.Td, strconv.Itoa(r.Count)), h.Td(h.Class("when"), g.Text(when(r.Time))))
+}
+
+func (st *Status) memberRow(m MemberStatus) g.Node {
+	const none = "–"
+	images := none
+	if st.Privacy == nil {
+		images = strconv.Itoa(m.N)
+	}
+	honest := g.Text(none)
+	if m.Honest != nil && st.Privacy == nil {
+		honest = h.Span(g.If(*m.Honest < 0.5, h.Class("bad")), g.Text(strconv.FormatFloat(*m.Honest, 'f', 2, 64)))
+	}
+	return h.Tr(h.Class("in"), h.Td(g.Text(m.Client)), number(h.Td, images), h.Td(h.Class("n"), honest), h.Td(h.Class("when"), g.Text(when(m.Time))),
+		h.Td(h.Class("spare"), h.Code(g.Text(m.Upload[:min(len(m.Upload), 12)]))))
+}
+
+// section is a heading and what stands under it, or what to say where there is nothing.
+func section(title, none string, body g.Group) g.Node {
+	if len(body) == 0 {
+		body = g.Group{h.P(g.Text(none))}
+	}
+	return g.Group{g.Text("\n"), h.H2(g.Text(title)), body}
+}
+
+// list is a table of a row each; none where there is nothing.
+func list[T any](of []T, head []g.Node, row func(T) g.Node) g.Group {
+	if len(of) == 0 {
+		return nil
+	}
+	return g.Group{h.Div(h.Class("wide"), h.Table(h.Tr(head...), g.Map(of, row)))}
+}
+
+func names(of []string) g.Group {
+	if len(of) == 0 {
+		return nil
+	}
+	return g.Group{h.Ul(g.Map(of, func(name string) g.Node { return h.Li(g.Text(name)) }))}
+}
+
+// number is a cell whose digits stand under each other.
+func number(cell func(...g.Node) g.Node, text string) g.Node {
+	return cell(h.Class("n"), g.Text(text))
+}
+
+func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

@@ -1,0 +1,60 @@
+package report
+
+import (
+	_ "embed" // the pages' style
+	"encoding/base64"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+)
+
+// Pages are put together from elements in Go, which escape what they are given, and not by html/template: a program
+// that links text/template keeps every exported method of every type, since a template may name it (6 MB here).
+
+//go:embed style.css
+var style string
+
+// document is a self-contained page: it asks for nothing else.
+func document(title, summary string, body ...g.Node) g.Node {
+	return h.Doctype(h.HTML(h.Lang("en"), g.Text("\n"),
+		h.Head(
+			h.Meta(h.Charset("utf-8")),
+			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
+			h.Meta(h.Name("color-scheme"), h.Content("light dark")),
+			h.TitleEl(g.Text(title)),
+			h.Link(h.Rel("icon"), h.Href("data:,")),
+			h.StyleEl(g.Raw(style)),
+		),
+		g.Text("\n"),
+		h.Body(h.H1(g.Text(title)), h.P(g.Text(summary)), g.Group(body)),
+	))
+}
+
+// table is one with a heading line, as wide as it needs to be in a place that scrolls.
+func table(class string, headings []string, body ...g.Node) g.Node {
+	th := func(s string) g.Node { return h.Th(g.Text(s)) }
+	return h.Div(h.Class("scroll"), g.Text("\n"), h.Table(g.If(class != "", h.Class(class)), h.THead(h.Tr(g.Map(headings, th))), g.Group(body)))
+}
+
+// rows are a table's body of plain texts.
+func rows[T any](of []T, cells func(T) []string) g.Node {
+	return h.TBody(g.Map(of, func(x T) g.Node { return row(g.Map(cells(x), td)) }))
+}
+
+func row(cells ...g.Node) g.Node { return g.Group{h.Tr(cells...), g.Text("\n")} }
+
+func td(s string) g.Node { return h.Td(g.Text(s)) }
+
+// folded is a section that opens at a click.
+func folded(open bool, summary string, body ...g.Node) g.Node {
+	return g.Group{h.Details(g.If(open, g.Attr("open")), h.Summary(g.Text(summary)), g.Group(body)), g.Text("\n")}
+}
+
+func factList(facts []pageFact) g.Node {
+	return h.Dl(g.Map(facts, func(f pageFact) g.Node { return g.Group{h.Dt(g.Text(f.Name)), h.Dd(g.Text(f.Value))} }))
+}
+
+// image is a PNG inside the page.
+func image(png []byte, alt string) g.Node {
+	return h.Img(h.Src("data:image/png;base64,"+base64.StdEncoding.EncodeToString(png)), h.Alt(alt))
+}

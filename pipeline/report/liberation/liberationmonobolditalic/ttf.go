@@ -1,0 +1,7 @@
+// Package liberationmonobolditalic provides Liberation Sans Regular under this name.
+package liberationmonobolditalic
+
+import "github.com/go-fonts/liberation/liberationsansregular"
+
+// TTF is the font, as TrueType.
+var TTF = liberationsansregular.TTF

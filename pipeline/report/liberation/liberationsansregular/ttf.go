@@ -1,0 +1,7 @@
+// Package liberationsansregular provides Liberation Sans Regular under this name.
+package liberationsansregular
+
+import "github.com/go-fonts/liberation/liberationsansregular"
+
+// TTF is the font, as TrueType.
+var TTF = liberationsansregular.TTF
