@@ -403,13 +403,18 @@ func (g conjugate) draws(p moments, mass, mean, mu build.Ref) {
 	b.Output(ConjContextMasses, b.Squeeze(mass, 0))
 }
 
+// normalTenth is how many standard deviations a normal variable is off its mean by in a tenth of all draws.
+const normalTenth = 1.6448536
+
 // intervals adds the bounds of class probabilities at w [n, k].
 //
 // Quantiles of the heads' own probabilities are too narrow: classes differ in their covariance, and the error of a class mean points
 // where points of the class are scattered, so the variance of the means is widened as if n were n/h; and a point of the set to be
 // classified lies near its own class mean, which the data do not know yet: where that pulls little (d_c <= 1), d_c times the
 // class's mean probability is added to its logit, else for each sample one class is drawn from the mean probabilities and its
-// class mean is conditioned on the point. The bounds are mean -+ width times the standard deviation of the log odds over samples.
+// class mean is conditioned on the point. The bounds are mean -+ width times the standard deviation of the log odds over samples. Where
+// classes are hard to tell, the one that infinite data put first lies above its own mean: samples say how far, each for the class that
+// it puts first, and where a tenth of them lie further off than a normal's tenth, width is so many times as large.
 func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	b, set := g.b, ConjInterval
 	uniform := b.Input("uniform", onnx.Float32, "S")
@@ -458,7 +463,14 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	middle = b.Squeeze(middle, 0)
 	samples := b.Cast(b.Op("Size", []build.Ref{uniform}), onnx.Float32)
 	spread := b.Sqrt(b.Div(b.ReduceSum(b.Mul(off, off), false, 0), b.Sub(samples, b.F32(1))))
-	low, high := b.Sub(middle, b.Mul(width, spread)), b.Add(middle, b.Mul(width, spread))
+	first := b.Cast(b.Op("GreaterOrEqual", []build.Ref{odds, b.Op("ReduceMax", []build.Ref{odds}, onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 1))}), onnx.Float32)
+	scale := b.Op("Max", []build.Ref{spread, b.F32(minWeight)})
+	away := b.Op("ReduceMax", []build.Ref{b.Mul(first, b.Op("Abs", []build.Ref{b.Div(off, scale)}))}, onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 0)) // [S, n]
+	tenth := b.Add(b.Div(b.Op("Shape", []build.Ref{uniform}), b.Axes(10)), b.Axes(1))
+	outer := b.OpN("TopK", []build.Ref{away, tenth}, 2, onnx.IntAttr("axis", 0))[0]
+	reach := b.Op("ReduceMin", []build.Ref{outer}, onnx.IntsAttr("axes", 0), onnx.IntAttr("keepdims", 0)) // [n]
+	half := b.Mul(b.Mul(width, spread), b.Unsqueeze(b.Op("Max", []build.Ref{b.Mul(b.F32(1/normalTenth), reach), b.F32(1)}), 1))
+	low, high := b.Sub(middle, half), b.Add(middle, half)
 	b.Output(ConjLogOddsLow, low)
 	b.Output(ConjLogOddsHigh, high)
 	b.Output(ConjLow, b.Op("Sigmoid", []build.Ref{low}))

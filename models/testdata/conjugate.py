@@ -69,8 +69,23 @@ class Fixed:
 
 interval = dict(shared, **scalars['interval'])
 from scipy.stats import t as student  # noqa: E402
-low, high = ref.cfmp_intervals(interval, n, xbar, features, latent, h, Fixed())
+def log_odds(z):
+    """The reference's, kept: what its intervals are the mean and spread of."""
+    seen.append(kept(z))
+    return seen[-1]
+
+seen, kept = [], ref.log_odds
+ref.log_odds = log_odds
+ref.cfmp_intervals(interval, n, xbar, features, latent, h, Fixed())
+odds = seen[-1]
+middle, spread = odds.mean(0), odds.std(0, ddof=1)
+off = np.abs(odds - middle) / spread                                        # [S,N,C]; of the class that each sample puts first:
+first = np.take_along_axis(off, odds.argmax(-1)[..., None], -1)[..., 0]
+reach = np.sort(first, 0)[-(S // 10 + 1)]                                   # a tenth of the samples lie further off
+assert reach.min() < 1.6448536 < reach.max(), reach
 half = student.ppf(.95, S - 1) * np.sqrt(1 + 1 / S)
+ends = half * spread * np.maximum(reach / 1.6448536, 1)[:, None]
+low, high = 1 / (1 + np.exp(ends - middle)), 1 / (1 + np.exp(-ends - middle))
 pulls = np.exp(interval['logrho']) * ((ref.cfmp_prior(interval) / (1 + n[:, None] / h * ref.cfmp_prior(interval))) @ np.diag(shared['R'] @ shared['R'].T))
 assert pulls.min() < 1 < pulls.max(), pulls                                 # both mends of the pull take part
 

@@ -19,6 +19,8 @@
 // A posterior sample draws all mu_c at once, and its heads are the limit of a fit to infinitely many points drawn from them.
 // The scalars (nu0, delta, ..., o2) are trained by leaving classes of the corpus out (pipeline/meta).
 //
+// Intervals of class probabilities have r0, o1 and o2 of their own, and take h of corpus and uploads (widening.go).
+//
 // The generalized eigenvectors of B and W, of which one decomposition a task suffices, make gains and posterior covariances
 // diagonal: with E'W^-1 E = I and E'W^-1 B W^-1 E = diag(lambda), mu_c - mt = E u_c, K_c is lambda n_c/(lambda n_c + 1).
 package open

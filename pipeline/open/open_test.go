@@ -433,3 +433,68 @@ func BenchmarkLoss(b *testing.B) {
 		}
 	}
 }
+
+// TestWidening: of classes that differ in their covariance, few class means give the h that the covariances say, on average; a round in
+// which no class has three of them takes the corpus's.
+func TestWidening(t *testing.T) {
+	_, p, s := load(t)
+	k := len(p.M0)
+	g, err := p.geometry(&p.Scalars, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const classes, cells, rounds = 10, 4, 400
+	r := rand.New(rand.NewPCG(1, 2))
+	roots := make([]*mat.Dense, classes) // W_c = A_c A_c'
+	var of, by float64
+	for y := range roots {
+		roots[y] = mat.NewDense(k, k, nil)
+		for j := range k {
+			roots[y].Set(j, j, math.Exp(0.5*r.NormFloat64()))
+			roots[y].Set(j, r.IntN(k), r.NormFloat64())
+		}
+		var w, gw, gc, one, two mat.Dense
+		w.Mul(roots[y], roots[y].T())
+		gc.Mul(g.metric, &w)
+		gw.Mul(g.metric, g.within)
+		one.Mul(&gc, &gc)
+		two.Mul(&gw, &gc)
+		of += mat.Trace(&one)
+		by += mat.Trace(&two)
+	}
+	mean := 0.0
+	for range rounds {
+		var uploads []*point.Set
+		for range cells {
+			u := point.New(classes, k, classes)
+			for y := range classes {
+				var x mat.VecDense
+				e := make([]float64, k)
+				for j := range e {
+					e[j] = r.NormFloat64() / math.Sqrt(2) // class means of two points
+				}
+				x.MulVec(roots[y], mat.NewVecDense(k, e))
+				copy(u.Row(y), narrow(x.RawVector().Data))
+				u.Row(y)[k+y], u.W[y] = 1, 2
+			}
+			uploads = append(uploads, u)
+		}
+		stats, err := Pool(uploads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, pairs := g.widening(stats.Own)
+		if want := float64(classes * (cells - 2) * (cells + 1) / 2); pairs != want {
+			t.Fatalf("%v pairs; want %v", pairs, want)
+		}
+		mean += h / rounds
+	}
+	if want := excess * of / by; math.Abs(mean/want-1) > 0.1 {
+		t.Errorf("h is %v on average; want %v", mean, want)
+	}
+	few := *s
+	few.Own = nil
+	if h := p.widening(g, &few); h != p.Widening {
+		t.Errorf("h of a round that says nothing is %v; want the corpus's, %v", h, p.Widening)
+	}
+}

@@ -17,7 +17,18 @@ type Stats struct {
 	// degrees of freedom: class means sent less classes present.
 	Scatter *mat.SymDense
 	DF      float64
+	// Own are the scatters that Scatter adds up, of the first mostOwn classes: what tells how classes differ in their covariance.
+	Own []Scatter
 }
+
+// Scatter is that of one class, and its degrees of freedom.
+type Scatter struct {
+	Of *mat.SymDense
+	DF float64
+}
+
+// mostOwn bounds the memory of a round of many classes.
+const mostOwn = 64
 
 // Pool adds uploads up: each is a set of class means of softened features with their labels and masses. An upload's
 // points are told to classes by their labels' shares; one of no mass does not count.
@@ -44,6 +55,10 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 	}
 	k, c := first.Dx, first.C
 	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, k, nil), Scatter: mat.NewSymDense(k, nil)}
+	s.Own = make([]Scatter, min(c, mostOwn))
+	for y := range s.Own {
+		s.Own[y] = Scatter{mat.NewSymDense(k, nil), -1}
+	}
 	cells := 0
 	for m := range uploads {
 		u, err := upload(m)
@@ -95,8 +110,16 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 			for j, v := range own.Mean.RawRowView(y) {
 				d.SetVec(j, v-mean[j])
 			}
-			s.Scatter.SymRankOne(s.Scatter, n, d)
+			into := s.Scatter
+			if y < len(s.Own) {
+				into = s.Own[y].Of
+				s.Own[y].DF++
+			}
+			into.SymRankOne(into, n, d)
 		}
+	}
+	for _, o := range s.Own {
+		s.Scatter.AddSym(s.Scatter, o.Of)
 	}
 	s.DF = float64(cells - present)
 	return s, nil

@@ -62,7 +62,7 @@ type Predictor struct {
 	Coordinates
 	Moments
 	Scalars Scalars
-	// Interval are the scalars of the intervals: those learned again, in the order of [Relearned], and Widening is h.
+	// Interval are the scalars of the intervals: those learned again, in the order of [Relearned], and Widening is h of the corpus.
 	Interval [3]float64
 	Widening float64
 	// Known holds the class means of the corpus [classes, k].
@@ -92,8 +92,7 @@ func Untrained(corpus *task.Bank, most int) (*Predictor, error) {
 	return p, p.Widen(rows, corpus.Labels)
 }
 
-// Widen sets h to the mean over the corpus's classes of tr(G W_c G W_c)/tr(G W G W_c), W_c the covariance of class c: how much more
-// the errors of class means confuse classes than the covariance that all classes share says, given the coordinates of all rows.
+// Widen sets h by the classes of the corpus, given the coordinates of all rows (widening.go).
 func (p *Predictor) Widen(rows []float64, labels []int) error {
 	k := p.K()
 	g, err := p.geometry(&p.Scalars, &Stats{Scatter: mat.NewSymDense(k, nil)})
@@ -101,32 +100,22 @@ func (p *Predictor) Widen(rows []float64, labels []int) error {
 		return err
 	}
 	classes, _ := p.Known.Dims()
-	count := make([]float64, classes)
-	for _, y := range labels {
-		count[y]++
-	}
-	own := make([]*mat.SymDense, classes)
+	own := make([]Scatter, classes)
 	for y := range own {
-		own[y] = mat.NewSymDense(k, nil)
+		own[y] = Scatter{mat.NewSymDense(k, nil), -1}
 	}
 	d := mat.NewVecDense(k, nil)
 	for i, y := range labels {
 		for j, v := range p.Known.RawRowView(y) {
 			d.SetVec(j, rows[i*k+j]-v)
 		}
-		own[y].SymRankOne(own[y], 1/(count[y]-1), d)
+		own[y].Of.SymRankOne(own[y].Of, 1, d)
+		own[y].DF++
 	}
-	var gw mat.Dense
-	gw.Mul(g.metric, g.within)
-	sum := 0.0
-	for _, w := range own {
-		var gc, one, two mat.Dense
-		gc.Mul(g.metric, w)
-		one.Mul(&gc, &gc)
-		two.Mul(&gw, &gc)
-		sum += mat.Trace(&one) / mat.Trace(&two)
+	p.Widening = 1
+	if h, weight := g.widening(own); weight > 0 {
+		p.Widening = h
 	}
-	p.Widening = sum / float64(classes)
 	return nil
 }
 

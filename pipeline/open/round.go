@@ -51,7 +51,7 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 		models.ConjCentre: onnx.NewTensor(narrow(p.Centre), dx), models.ConjRadius: onnx.Scalar(float32(p.Radius)),
 		models.ConjMap: onnx.NewTensor(narrow(turn.RawMatrix().Data), dx, k), models.ConjOrigin: onnx.NewTensor(narrow(origin.RawMatrix().Data), k),
 		models.ConjMetric: onnx.NewTensor(narrow(mat.DenseCopyOf(&root).RawMatrix().Data), k, k), models.ConjLogLambda: onnx.NewTensor(narrow(log), k),
-		models.ConjWidening: onnx.Scalar(float32(p.Widening)),
+		models.ConjWidening: onnx.Scalar(float32(p.widening(q.g, s))),
 	}
 	for set, t := range map[string]*Scalars{models.ConjSample: &p.Scalars, models.ConjMean: &p.Scalars, models.ConjInterval: &of} {
 		r := q
