@@ -443,6 +443,43 @@ func TestTuningSeesTheCorpusOnly(t *testing.T) {
 	}
 }
 
+// TestTuningGoesOn: a run stopped while it tunes goes on with the next method, and chooses what one in one go does.
+func TestTuningGoesOn(t *testing.T) {
+	c, d := small(), clusters(t, 4, 6, 300, 60)
+	c.Methods, c.Protocol, c.Seeds = []string{"ANN", "CANN", "FMP", "FedCGS", "PRIOR"}, "tuned", 1
+	one, two := t.TempDir(), t.TempDir()
+	if _, err := execute(t, t.Context(), c, d, one, nil); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if _, err := execute(t, ctx, c, d, two, func(s Step) {
+		if s.Stage == "tuning" && s.Done >= 3 {
+			cancel()
+		}
+	}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a cancelled run gave %v", err)
+	}
+	first := -1
+	if _, err := execute(t, t.Context(), c, d, two, func(s Step) {
+		if s.Stage == "tuning" && first < 0 {
+			if first = s.Done; s.Total != 8 {
+				t.Errorf("%d choices to make; want 8", s.Total)
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if first < 3 || first > 7 {
+		t.Errorf("tuning went on at choice %d; it was stopped at 3 or soon after", first)
+	}
+	for _, name := range []string{TuningFile, ResultsFile} {
+		if !bytes.Equal(read(t, one, name), read(t, two, name)) {
+			t.Errorf("%s differs between a run in one go and one stopped while it tuned", name)
+		}
+	}
+}
+
 // TestLeftoversOfAKilledRunAreRemoved: what a killed program was writing, in plots as well, is removed when the run goes on.
 func TestLeftoversOfAKilledRunAreRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")

@@ -64,17 +64,10 @@ func (t *Tuned) choice(partition, method string) (*Choice, error) {
 
 // tune chooses every method's own setting and temperature by NLL on held-out rows of tasks drawn from the corpus, of the
 // same size and partition as the run's. Test images take no part. What an earlier run of the same directory
-// chose is read back.
+// chose is read back; each choice is kept as it is made, so that a run that is stopped goes on with the next.
 func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, threads int, progress Progress) (*Tuned, error) {
 	if !slices.Contains(c.Protocols(), "tuned") {
 		return &Tuned{}, nil
-	}
-	out, err := ReadTuned(dir.Path)
-	if err != nil || len(out.Choices) > 0 {
-		return out, err
-	}
-	if data.Corpus == nil {
-		return nil, fmt.Errorf("tuning: this data set has no meta-training corpus: set dataset.splits.corpus above 0 or protocol to shared")
 	}
 	all, err := c.methods()
 	if err != nil {
@@ -91,20 +84,63 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 			methods = append(methods, m)
 		}
 	}
-	partitions := c.Partitions()
-	workers, inner := tools.Shared.plan(threads, len(partitions)*len(methods))
-	out.Choices = make([]Choice, len(partitions)*len(methods))
-	var mu sync.Mutex
-	done, progressed := 0, newWork()
-	for _, m := range methods {
-		progressed.total[m.Info().Name] = len(partitions)
+	was, err := ReadTuned(dir.Path)
+	if err != nil {
+		return nil, err
 	}
-	progress(Step{Stage: "tuning", Total: len(out.Choices)})
+	partitions := c.Partitions()
+	choices := make([]*Choice, len(partitions)*len(methods)) // nil: not made yet
+	missing := make([][]int, len(partitions))                // methods without a choice
+	done, progressed := 0, newWork()
+	for pi, p := range partitions {
+		for mi, m := range methods {
+			name := m.Info().Name
+			progressed.total[name]++
+			choice, err := was.choice(p.Name(), name)
+			if err != nil {
+				missing[pi] = append(missing[pi], mi)
+				continue
+			}
+			choices[pi*len(methods)+mi] = choice
+			done++
+			progressed.done[name]++
+		}
+	}
+	// made is what was chosen so far.
+	made := func() *Tuned {
+		out := &Tuned{}
+		for _, c := range choices {
+			if c != nil {
+				out.Choices = append(out.Choices, *c)
+			}
+		}
+		for _, c := range slices.Clone(out.Choices) {
+			for _, f := range followers {
+				if f.Follows == c.Method {
+					c.Method = f.Name
+					out.Choices = append(out.Choices, c)
+				}
+			}
+		}
+		return out
+	}
+	if done == len(choices) {
+		return made(), nil
+	}
+	if data.Corpus == nil {
+		return nil, fmt.Errorf("tuning: this data set has no meta-training corpus: set dataset.splits.corpus above 0 or protocol to shared")
+	}
+	workers, inner := tools.Shared.plan(threads, len(choices)-done)
+	var mu sync.Mutex
+	progress(Step{Stage: "tuning", Done: done, Total: len(choices), Share: progressed.share()})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers)
 	for pi, p := range partitions {
+		if len(missing[pi]) == 0 {
+			continue
+		}
 		var held []posterior.Held
 		err := tools.Shared.Do(ctx, inner, func() (err error) {
 			held, err = heldTasks(ctx, c, data, tools, p, inner)
@@ -117,7 +153,8 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 			}
 			return nil, fmt.Errorf("tuning: %w", err)
 		}
-		for mi, m := range methods {
+		for _, mi := range missing[pi] {
+			m := methods[mi]
 			g.Go(func() error {
 				var choice posterior.Choice
 				var took time.Duration
@@ -133,12 +170,15 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 				if err := dir.Tuned(p.Name(), m.Info().Name, took); err != nil {
 					return err
 				}
-				out.Choices[pi*len(methods)+mi] = Choice{Partition: p.Name(), Choice: choice}
 				mu.Lock()
 				defer mu.Unlock()
+				choices[pi*len(methods)+mi] = &Choice{Partition: p.Name(), Choice: choice}
+				if err := writeJSON(dir.file(TuningFile), made()); err != nil {
+					return err
+				}
 				done++
 				progressed.time(m.Info().Name, took)
-				progress(Step{"tuning", done, len(out.Choices), progressed.share()})
+				progress(Step{"tuning", done, len(choices), progressed.share()})
 				return nil
 			})
 		}
@@ -146,15 +186,7 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	for _, c := range slices.Clone(out.Choices) {
-		for _, f := range followers {
-			if f.Follows == c.Method {
-				c.Method = f.Name
-				out.Choices = append(out.Choices, c)
-			}
-		}
-	}
-	return out, writeJSON(dir.file(TuningFile), out)
+	return made(), nil
 }
 
 // heldTasks draws the tasks of the corpus that one partition is tuned on.
