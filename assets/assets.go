@@ -4,7 +4,6 @@ package assets
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -12,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"fmp/assets/planes"
 )
 
 //go:embed configs
@@ -59,23 +60,33 @@ func Datasets() []string {
 	return out
 }
 
-// Model is the shipped model of a data set: kind is extractor, conjugate, open, predictor, embedding or client, the file
-// models/DATASET/KIND.onnx. A client graph, which repeats the extractor, is kept as what it adds to it (zstd
-// --patch-from, 3 KB for 2 MB). The error wraps [fs.ErrNotExist] where none is shipped.
+// maxModel bounds a shipped model's bytes.
+const maxModel = 64 << 20
+
+// Model is the shipped model of a data set: kind is extractor, conjugate, open, private, predictor, embedding or client, the file
+// models/DATASET/KIND.onnx. Large ones are kept packed ([planes]), and a client graph, which repeats the extractor, as what
+// it adds to it (zstd --patch-from, 3 KB for 2 MB). The error wraps [fs.ErrNotExist] where none is shipped.
 func Model(dataset, kind string) ([]byte, error) {
+	missing := fmt.Errorf("no %s for data set %q comes with the program: %w", kind, dataset, fs.ErrNotExist)
 	if !slices.Contains(Datasets(), dataset) {
-		return nil, fmt.Errorf("no %s for data set %q comes with the program: %w", kind, dataset, fs.ErrNotExist)
+		return nil, missing
 	}
 	file := path.Join("models", dataset, kind+".onnx")
-	b, err := models.ReadFile(file)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return b, err
+	if b, err := models.ReadFile(file); err == nil {
+		return b, nil
+	}
+	if packed, err := models.ReadFile(file + ".planes"); err == nil {
+		b, err := planes.Unpack(packed, maxModel)
+		if err != nil {
+			return nil, fmt.Errorf("the shipped %s for %s: %w", kind, dataset, err)
+		}
+		return b, nil
 	}
 	patch, err := models.ReadFile(file + ".zst")
 	if err != nil {
-		return nil, fmt.Errorf("no %s for data set %q comes with the program: %w", kind, dataset, fs.ErrNotExist)
+		return nil, missing
 	}
-	extractor, err := models.ReadFile(path.Join("models", dataset, "extractor.onnx"))
+	extractor, err := Model(dataset, "extractor")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +95,8 @@ func Model(dataset, kind string) ([]byte, error) {
 		return nil, err
 	}
 	defer dec.Close()
-	if b, err = dec.DecodeAll(patch, nil); err != nil {
+	b, err := dec.DecodeAll(patch, nil)
+	if err != nil {
 		return nil, fmt.Errorf("the shipped %s for %s: %w", kind, dataset, err)
 	}
 	return b, nil

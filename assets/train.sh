@@ -5,7 +5,8 @@
 #     assets/train.sh DATASET [KIND...]    (digits, digits-color, mnist, cifar10, cifar100; default: all kinds)
 #
 # KIND is conjugate (half a minute), private (ten seconds), predictor (two minutes), embedding (one) or client.
-# Wants zstd for the last. Run from the root of the repository, with bin/fmp built and assets/models/DATASET/extractor.onnx there.
+# Wants zstd for the last. Run from the root of the repository, with bin/fmp built and assets/models/DATASET/extractor.onnx there, or
+# as it is kept (packed, FILE.planes; `go run ./assets/pack FILE` turns one into the other).
 # Logs and drawings of the trainings go to docs/results/training. Run again, it goes on where it was stopped.
 set -e
 data=${1:?name a data set}
@@ -23,6 +24,9 @@ esac
 dir=assets/models/$data
 extractor=$dir/extractor.onnx
 licence=$(head -n 1 LICENSE)
+packed=$(ls "$dir"/*.onnx.planes 2>/dev/null || true)
+# shellcheck disable=SC2086
+go run ./assets/pack $packed
 test -f "$extractor" || { echo "$extractor is missing; fmp train extractor --dataset $data makes it" >&2; exit 1; }
 logs=docs/results/training
 mkdir -p "$logs"
@@ -43,4 +47,7 @@ for kind in $kinds; do
 	bin/fmp train "$kind" --dataset "$data" --extractor "$extractor" $extra --licence "$licence" -o "$dir/$kind.onnx"
 	mv "$dir/$kind.onnx.jsonl" "$logs/$data-$kind.jsonl"
 	mv "$dir/$kind.onnx.svg" "$logs/$data-$kind.svg"
+done
+for file in $packed; do
+	go run ./assets/pack "${file%.planes}"
 done

@@ -16,7 +16,7 @@ run() {
 # The conjugate predictor without its latent, and with coordinates and metric left what the moments of the corpus say.
 for data in mnist cifar10 cifar100; do
 	run "latent-none-$data" $data FMP --set conjugate.latent=none
-	test -f "$models/$data-fixed.onnx" || bin/fmp train conjugate --dataset $data --extractor assets/models/$data/extractor.onnx --fixed-metric -o "$models/$data-fixed.onnx"
+	test -f "$models/$data-fixed.onnx" || bin/fmp train conjugate --dataset $data --fixed-metric -o "$models/$data-fixed.onnx"
 	run "metric-fixed-$data" $data FMP --set conjugate.model="$models/$data-fixed.onnx"
 done
 
@@ -32,7 +32,7 @@ short() {
 	name=$1
 	shift
 	p=$models/$name.onnx
-	test -f "$p" || bin/fmp train predictor --dataset cifar10 --extractor assets/models/cifar10/extractor.onnx --l2 5 --noises 4 --rate 2e-3 --steps 300 "$@" -o "$p"
+	test -f "$p" || bin/fmp train predictor --dataset cifar10 --l2 5 --noises 4 --rate 2e-3 --steps 300 "$@" -o "$p"
 	case $name in
 	labels-fixed) isab "$name" --predictor "$p" --embedding untrained --set tasks.labels=fixed ;;
 	*) isab "$name" --predictor "$p" --embedding untrained ;;
