@@ -336,10 +336,17 @@ type state struct {
 	e    float64
 	mean []float64 // [classes, k]
 	v    []float64 // [classes, k]
+	// dets are the log determinants of v + iv of each class, of the last cell's iv: most cells of a client have one mass, and they are
+	// what takes longest. They hold until the next moments.
+	iv   float64
+	dets []logDet
 }
 
+// logDet is the logarithm of a product of many factors: those of parts that would have left the range, and of the rest.
+type logDet struct{ parts, rest float64 }
+
 func (h *model) start(z []bool) *state {
-	st := &state{h: h, n: make([]float64, h.classes), s: make([]float64, h.classes*h.k), mean: make([]float64, h.classes*h.k), v: make([]float64, h.classes*h.k)}
+	st := &state{h: h, n: make([]float64, h.classes), s: make([]float64, h.classes*h.k), mean: make([]float64, h.classes*h.k), v: make([]float64, h.classes*h.k), dets: make([]logDet, h.classes)}
 	for m, honest := range z {
 		if honest {
 			st.add(m, 1)
@@ -366,6 +373,7 @@ func (st *state) add(m int, sign float64) {
 
 // moments computes those of a class: v = λ/(1 + nλ), mean = v s.
 func (st *state) moments(c int) {
+	st.iv = math.NaN()
 	k := st.h.k
 	n := max(st.n[c], 0) // rounding, where all have gone
 	for j, l := range st.h.lambda {
@@ -389,20 +397,29 @@ func (st *state) honest() float64 {
 // components writes a cell's log densities: of each class, of a fresh class, of rubbish.
 func (st *state) components(l *cell, out []float64) {
 	k := st.h.k
-	for c := range st.h.classes {
-		mean, v := st.mean[c*k:][:k], st.v[c*k:][:k]
-		q, logs, product := 0.0, 0.0, 1.0
-		for j, x := range l.x {
-			w := v[j] + l.iv
-			d := x - mean[j]
-			q += d * d / w
-			// One logarithm of many factors; they are taken out before they leave the range.
-			if product *= w; product < 1e-200 || product > 1e200 {
-				logs += math.Log(product)
-				product = 1
+	if l.iv != st.iv {
+		st.iv = l.iv
+		for c := range st.dets {
+			logs, product := 0.0, 1.0
+			for _, v := range st.v[c*k:][:k] {
+				// One logarithm of many factors; they are taken out before they leave the range.
+				if product *= v + l.iv; product < 1e-200 || product > 1e200 {
+					logs += math.Log(product)
+					product = 1
+				}
 			}
+			st.dets[c] = logDet{logs, math.Log(product)}
 		}
-		out[c] = -0.5 * (q + logs + math.Log(product) + float64(k)*log2pi)
+	}
+	x := l.x[:k]
+	for c, det := range st.dets {
+		mean, v := st.mean[c*k:][:k], st.v[c*k:][:k]
+		q := 0.0
+		for j, x := range x {
+			d := x - mean[j]
+			q += d * d / (v[j] + l.iv)
+		}
+		out[c] = -0.5 * (q + det.parts + det.rest + float64(k)*log2pi)
 	}
 	out[st.h.classes], out[st.h.classes+1] = l.fresh, l.broad
 }
