@@ -1,8 +1,6 @@
 package onnx
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // OpName identifies an operator.
 type OpName struct{ Domain, Name string }
@@ -14,17 +12,39 @@ func (o OpName) String() string {
 	return o.Domain + "." + o.Name
 }
 
+// Called is a node's name, that of its first output where it has none, "?" where that is left out as well.
+func (n *Node) Called() string {
+	for _, name := range append([]string{n.Name}, n.Outputs...) {
+		if name != "" {
+			return name
+		}
+	}
+	return "?"
+}
+
 // Label names a node and its operator for messages.
 func (n *Node) Label() string {
-	name := n.Name
-	if name == "" && len(n.Outputs) > 0 {
-		name = n.Outputs[0]
+	return fmt.Sprintf("node %q (%v)", n.Called(), OpName{n.Domain, n.Op})
+}
+
+// AddNames adds the names of all values of a graph, and of the graphs within its nodes, to a set.
+func (g *Graph) AddNames(to map[string]bool) {
+	for _, v := range g.Inputs {
+		to[v.Name] = true
 	}
-	op := n.Op
-	if n.Domain != "" {
-		op = n.Domain + "." + op
+	for name := range g.Initializers {
+		to[name] = true
 	}
-	return fmt.Sprintf("node %q (%s)", name, op)
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			if o != "" {
+				to[o] = true
+			}
+		}
+		for _, s := range n.Subgraphs() {
+			s.AddNames(to)
+		}
+	}
 }
 
 // Subgraphs lists the graphs among a node's attributes.

@@ -68,7 +68,7 @@ var disagreements = []disagreement{
 	{"engine", "MeanVarianceNormalization", "NaN is expected", "the ONNX Runtime divides by a variance of zero, to which the standard adds 1e-9", nil},
 	{"engine", "", "where NaN is expected", softplus, overflows},
 	{"engine", "", "Inf is expected", softplus, overflows},
-	{"engine", "", "cannot reshape [0]", unreduced, func(c *Case, n *onnx.Node) bool { return strings.HasPrefix(n.Op, "Reduce") && c.empty() }},
+	{"engine", "", "cannot reshape [", unreduced, func(c *Case, n *onnx.Node) bool { return strings.HasPrefix(n.Op, "Reduce") && c.empty() }},
 	{"engine", "", "The shape has no dimensions", "the ONNX Runtime reduces an empty tensor in spite of noop_with_empty_axes", func(c *Case, _ *onnx.Node) bool { return c.empty() }},
 	{"engine", "", "cannot reshape", "the ONNX Runtime infers one window more in ceil_mode than it computes", func(c *Case, n *onnx.Node) bool { return beyond(c, n, true) }},
 	{"engine", "ArgMax", "is empty", noPosition, nil},

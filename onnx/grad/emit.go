@@ -40,31 +40,11 @@ func newEmitter(m *onnx.Model) (*emitter, error) {
 			e.info[v.Name] = v
 		}
 	}
-	claimAll(g, e.taken)
+	g.AddNames(e.taken)
 	for name, t := range g.Initializers {
 		e.info[name] = onnx.ValueInfo{Name: name, DType: t.DType, Shape: knownShape(t.Shape)}
 	}
 	return e, nil
-}
-
-// claimAll takes the names of all values of a graph and of those within its nodes.
-func claimAll(g *onnx.Graph, taken map[string]bool) {
-	for _, v := range g.Inputs {
-		taken[v.Name] = true
-	}
-	for name := range g.Initializers {
-		taken[name] = true
-	}
-	for _, n := range g.Nodes {
-		for _, o := range n.Outputs {
-			if o != "" {
-				taken[o] = true
-			}
-		}
-		for _, s := range n.Subgraphs() {
-			claimAll(s, taken)
-		}
-	}
 }
 
 func knownShape(s []int) []onnx.Dim {

@@ -104,7 +104,7 @@ func prepare(m *onnx.Model) (*onnx.Model, error) {
 		c.IR = max(c.IR, onnx.DefaultIR)
 	}
 	taken := map[string]bool{}
-	claimAll(c.Graph, taken)
+	c.Graph.AddNames(taken)
 	return c, infer(c, taken)
 }
 
@@ -213,7 +213,7 @@ func pullBack(e *emitter, n *onnx.Node, active map[string]bool, cot *cotangents)
 	}
 	gs, err := r(c)
 	if err != nil {
-		return fmt.Errorf("%s %q: %w", n.Op, nodeName(n), err)
+		return fmt.Errorf("%s %q: %w", n.Op, n.Called(), err)
 	}
 	for _, x := range c.extra {
 		e.as(x.cot, x.name)
@@ -238,22 +238,10 @@ func missingRule(n *onnx.Node) error {
 	if !standard(n.Domain) {
 		op = n.Domain + "." + op
 	}
-	return fmt.Errorf("node %q: %w for operator %s; differentiate for values after it, or replace it in the model", nodeName(n), errNoRule, op)
+	return fmt.Errorf("node %q: %w for operator %s; differentiate for values after it, or replace it in the model", n.Called(), errNoRule, op)
 }
 
 func standard(domain string) bool { return domain == "" || domain == "ai.onnx" }
-
-func nodeName(n *onnx.Node) string {
-	if n.Name != "" {
-		return n.Name
-	}
-	for _, o := range n.Outputs {
-		if o != "" {
-			return o
-		}
-	}
-	return ""
-}
 
 // cotangents holds the sum of what has arrived at each value.
 type cotangents struct {

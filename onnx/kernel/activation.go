@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -167,7 +168,7 @@ func newPRelu(s *Spec) (Kernel, error) {
 		return nil, err
 	}
 	return func(c *Call) error {
-		if out, err := broadcast(c.In[0].Shape, c.In[1].Shape); err != nil || !sameShape(out, c.In[0].Shape) {
+		if out, err := broadcast(c.In[0].Shape, c.In[1].Shape); err != nil || !slices.Equal(out, c.In[0].Shape) {
 			return fmt.Errorf("slope of shape %v cannot be broadcast to the input's %v", c.In[1].Shape, c.In[0].Shape)
 		}
 		return k(c)

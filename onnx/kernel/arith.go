@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -42,7 +43,7 @@ func sameShapeOnly(next func(*Spec) (Kernel, error)) func(*Spec) (Kernel, error)
 			return nil, err
 		}
 		return func(c *Call) error {
-			if !sameShape(c.In[0].Shape, c.In[1].Shape) {
+			if !slices.Equal(c.In[0].Shape, c.In[1].Shape) {
 				return fmt.Errorf("shapes %v and %v differ and the node does not broadcast", c.In[0].Shape, c.In[1].Shape)
 			}
 			return k(c)

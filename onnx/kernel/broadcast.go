@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -187,9 +188,9 @@ func binary[A, O any](c *Call, d onnx.DType, cost int, row func(dst []O, a, b []
 	}
 	var out *onnx.Tensor
 	switch {
-	case d == a.DType && c.Overwrite[0] && sameShape(a.Shape, shape):
+	case d == a.DType && c.Overwrite[0] && slices.Equal(a.Shape, shape):
 		out, err = c.Over(0, 0, d, shape)
-	case d == b.DType && c.Overwrite[1] && sameShape(b.Shape, shape):
+	case d == b.DType && c.Overwrite[1] && slices.Equal(b.Shape, shape):
 		out, err = c.Over(0, 1, d, shape)
 	default:
 		out, err = c.New(0, d, shape)

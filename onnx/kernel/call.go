@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"fmp/onnx"
@@ -133,7 +134,7 @@ func (c *Call) View(i, j int, shape []int) error {
 
 // Over makes output i in the buffer of input j where that may be overwritten and fits, else in a new one.
 func (c *Call) Over(i, j int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
-	if in := c.In[j]; c.Overwrite[j] && in.DType == d && sameShape(in.Shape, shape) {
+	if in := c.In[j]; c.Overwrite[j] && in.DType == d && slices.Equal(in.Shape, shape) {
 		c.Out[i], c.Alias[i] = in, j
 		c.Overwrite[j] = false // no second output may take it
 		return in, nil

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -218,7 +219,7 @@ func (t *turns) finish(first int, axes []int, backward []bool) error {
 		}
 		inner := product(one[axis:])
 		for at, v := range all {
-			if !sameShape(v.Shape, one) {
+			if !slices.Equal(v.Shape, one) {
 				return fmt.Errorf("a scanned value has shape %v in turn %d and had %v in the first", v.Shape, at, one)
 			}
 			if backward != nil && backward[k] {

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Conv: group = 1, window attributes as in newWindow; x [n, ci, in...], w [co, ci/group, size...], b [co]:
@@ -37,7 +38,7 @@ func convShape(w window, group int, xs, ws []int) (window, []int, error) {
 	if xs[1] != ws[1]*group || ws[0]%group != 0 {
 		return w, nil, fmt.Errorf("input %v, weights %v and group %d do not match: %d channels where the weights take %d", xs, ws, group, xs[1], ws[1]*group)
 	}
-	if w.size != nil && !sameShape(w.size, ws[2:]) {
+	if w.size != nil && !slices.Equal(w.size, ws[2:]) {
 		return w, nil, fmt.Errorf("kernel_shape %v differs from the weights' %v", w.size, ws[2:])
 	}
 	w.size = ws[2:]

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -38,7 +39,7 @@ func newConvTranspose(s *Spec) (Kernel, error) {
 func (t transposedConv) fitTransposed(in, size []int) (window, []int, error) {
 	r := len(in)
 	w := t.window
-	if w.size != nil && !sameShape(w.size, size) {
+	if w.size != nil && !slices.Equal(w.size, size) {
 		return w, nil, fmt.Errorf("kernel_shape %v differs from the weights' %v", w.size, size)
 	}
 	w.size = size

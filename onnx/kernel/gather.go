@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -130,7 +131,7 @@ func newGatherND(s *Spec) (Kernel, error) {
 			return fmt.Errorf("indices of shape %v and batch_dims %d for a tensor of shape %v", is, batch, in)
 		}
 		d := is[len(is)-1]
-		if batch+d > len(in) || !sameShape(in[:batch], is[:batch]) {
+		if batch+d > len(in) || !slices.Equal(in[:batch], is[:batch]) {
 			return fmt.Errorf("indices of shape %v and batch_dims %d do not address a tensor of shape %v", is, batch, in)
 		}
 		idx, err := ints(c.In[1])

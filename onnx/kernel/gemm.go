@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Gemm: alpha = 1, beta = 1, transA = 0, transB = 0:
@@ -64,7 +65,7 @@ func (g gemmSpec) shape(a, b []int) (m, n, k int, err error) {
 func gemmStart[T number](c *Call, m, n int, beta T) ([]T, error) {
 	shape := []int{m, n}
 	if c.in(2) != nil {
-		if s, err := broadcast(c.In[2].Shape, shape); err != nil || !sameShape(s, shape) {
+		if s, err := broadcast(c.In[2].Shape, shape); err != nil || !slices.Equal(s, shape) {
 			return nil, fmt.Errorf("input C of shape %v cannot be broadcast to %v", c.In[2].Shape, shape)
 		}
 	}

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss: reduction = mean, sum or none; ignore_index; scores [n, c, d...],
@@ -40,7 +41,7 @@ type lossSpec struct {
 func loss[T floating](l lossSpec) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
-		if len(xs) < 2 || !sameShape(c.In[1].Shape, append(append([]int{}, xs[:1]...), xs[2:]...)) {
+		if len(xs) < 2 || !slices.Equal(c.In[1].Shape, append(append([]int{}, xs[:1]...), xs[2:]...)) {
 			return fmt.Errorf("scores of shape %v and labels of shape %v do not match", xs, c.In[1].Shape)
 		}
 		labels, err := ints(c.In[1])

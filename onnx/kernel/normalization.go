@@ -214,10 +214,10 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 			if t == nil {
 				return nil, nil
 			}
-			if sameShape(t.Shape, norm) {
+			if slices.Equal(t.Shape, norm) {
 				return data[T](t), nil
 			}
-			if b, err := broadcast(t.Shape, norm); err != nil || !sameShape(b, norm) {
+			if b, err := broadcast(t.Shape, norm); err != nil || !slices.Equal(b, norm) {
 				return nil, fmt.Errorf("input %d of shape %v cannot be broadcast to the normalised axes %v", i, t.Shape, norm)
 			}
 			full := Scratch[T](c, product(norm))

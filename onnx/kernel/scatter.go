@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -97,7 +98,7 @@ func newScatterElements(s *Spec) (Kernel, error) {
 		if err := elementShapes(in, is, axis); err != nil {
 			return err
 		}
-		if !sameShape(is, c.In[2].Shape) {
+		if !slices.Equal(is, c.In[2].Shape) {
 			return fmt.Errorf("updates of shape %v for indices of shape %v", c.In[2].Shape, is)
 		}
 		ax, _ := axisOf(axis, len(in))
@@ -132,7 +133,7 @@ func newScatterND(s *Spec) (Kernel, error) {
 			return fmt.Errorf("indices of shape %v do not address a tensor of shape %v", is, in)
 		}
 		d := is[len(is)-1]
-		if want := append(append([]int{}, is[:len(is)-1]...), in[d:]...); !sameShape(want, c.In[2].Shape) {
+		if want := append(append([]int{}, is[:len(is)-1]...), in[d:]...); !slices.Equal(want, c.In[2].Shape) {
 			return fmt.Errorf("updates of shape %v where %v is expected", c.In[2].Shape, want)
 		}
 		idx, err := ints(c.In[1])

@@ -70,18 +70,6 @@ func product(shape []int) int {
 	return n
 }
 
-func sameShape(a, b []int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // axisOf makes a possibly negative axis non-negative: -rank <= axis < rank.
 func axisOf(axis, rank int) (int, error) {
 	if axis < -rank || axis >= rank {

@@ -120,7 +120,7 @@ func compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 	}
 	renames := func(m *onnx.Graph, own map[string]bool, fixed map[string]string) map[string]string {
 		names := map[string]bool{}
-		valueNames(m, names)
+		m.AddNames(names)
 		out := map[string]string{}
 		for _, name := range slices.Sorted(maps.Keys(names)) {
 			switch to, ok := fixed[name]; {

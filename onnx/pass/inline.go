@@ -20,7 +20,7 @@ func Inline(m *onnx.Model) error {
 		return nil
 	}
 	in := &inliner{functions: map[onnx.OpName]*onnx.Function{}, names: newNames(), opsets: onnx.Clone(m).Opsets}
-	valueNames(m.Graph, in.names.taken)
+	m.Graph.AddNames(in.names.taken)
 	for _, f := range m.Functions {
 		in.functions[onnx.OpName{Domain: f.Domain, Name: f.Name}] = f
 	}

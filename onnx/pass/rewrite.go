@@ -49,24 +49,6 @@ func renameNode(n *onnx.Node, to func(string) string) {
 	}
 }
 
-// valueNames adds every name that a graph and its subgraphs give to a value.
-func valueNames(g *onnx.Graph, into map[string]bool) {
-	for _, v := range g.Inputs {
-		into[v.Name] = true
-	}
-	for name := range g.Initializers {
-		into[name] = true
-	}
-	for _, n := range g.Nodes {
-		for _, o := range n.Outputs {
-			into[o] = true
-		}
-		for _, s := range n.Subgraphs() {
-			valueNames(s, into)
-		}
-	}
-}
-
 // names hands out names that nothing has.
 type names struct {
 	taken map[string]bool

@@ -72,7 +72,7 @@ func foldConstants(m *onnx.Model, budget *onnx.Budget) error {
 	for _, o := range g.Outputs {
 		if t, ok := g.Initializers[o.Name]; ok {
 			taken := newNames()
-			valueNames(g, taken.taken)
+			g.AddNames(taken.taken)
 			name := taken.unique(o.Name + "/value")
 			delete(g.Initializers, o.Name)
 			g.Initializers[name] = t

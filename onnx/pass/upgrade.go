@@ -58,7 +58,7 @@ func Upgrade(m *onnx.Model, to int) error {
 		return err
 	}
 	u := &upgrader{names: newNames(), to: to}
-	valueNames(c.Graph, u.names.taken)
+	c.Graph.AddNames(u.names.taken)
 	for v := from + 1; v <= to; v++ {
 		types, err := shape.Types(c)
 		if err != nil {

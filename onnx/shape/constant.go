@@ -14,9 +14,6 @@ var shapeRules = map[string]rule{
 }
 
 func inferShape(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	if !x.ranked() {
 		c.set(0, onnx.Int64, []expr{c.inf.unknownSize()})
@@ -40,9 +37,6 @@ func inferShape(c *call) error {
 }
 
 func inferSize(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	c.set(0, onnx.Int64, []expr{})
 	if x := c.in[0]; x.ranked() {
 		c.follow([]expr{product(x.shape)})
@@ -93,9 +87,6 @@ func (c *call) size(e expr) expr {
 }
 
 func inferConstantOfShape(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	v := onnx.Scalar[float32](0)
 	if a, ok := c.node.Attr("value"); ok && a.Tensor != nil {
 		v = a.Tensor
@@ -118,9 +109,6 @@ func inferConstantOfShape(c *call) error {
 }
 
 func inferRange(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
 	d, err := sameType(c.in...)
 	if err != nil {
 		return err
@@ -147,9 +135,6 @@ func inferRange(c *call) error {
 }
 
 func inferNonZero(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	rank := c.inf.unknownSize()
 	if x := c.in[0]; x.ranked() {
 		rank = constant(max(1, len(x.shape))) // a scalar is a vector of one to the engines
@@ -165,13 +150,10 @@ func inferLike(c *call) error {
 		d = onnx.DTypeOf(int64(t))
 	}
 	c.set(0, d, c.arg(0).shape)
-	return c.need(1)
+	return nil
 }
 
 func inferOneHot(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, c.in[2].dtype, nil)
 	if !x.ranked() {

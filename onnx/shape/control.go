@@ -31,9 +31,6 @@ func (c *call) body(name string, inputs []*fact) (*inference, *onnx.Graph, error
 }
 
 func inferIf(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	branches := []string{"then_branch", "else_branch"}
 	if d := c.in[0].data; len(d) == 1 {
 		// A condition that is known leaves one branch.

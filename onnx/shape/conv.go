@@ -70,9 +70,6 @@ func inferConv(c *call) error {
 			return err
 		}
 	}
-	if err := c.need(weight + 1); err != nil {
-		return err
-	}
 	c.set(0, d, nil)
 	in, w := c.in[x].shape, c.in[weight].shape
 	if in == nil {
@@ -126,9 +123,6 @@ func inferConv(c *call) error {
 
 // inferConvTranspose: weight [C, M/group, k1, ...]; output size (in-1) stride + output_padding + extent - pads.
 func inferConvTranspose(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	d, err := sameType(c.in...)
 	if err != nil {
 		return err

@@ -8,9 +8,6 @@ import (
 )
 
 func inferEinsum(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	d, err := sameType(c.in...)
 	if err != nil {
 		return err

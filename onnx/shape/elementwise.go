@@ -20,9 +20,6 @@ var elementwiseRules = merge(map[string]rule{
 ), each(inferComparison, "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), each(inferVariadic, "Max", "Min", "Mean", "Sum"))
 
 func inferUnary(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.arg(0)
 	c.same(0, x)
 	switch c.node.Op {
@@ -55,9 +52,6 @@ func mapData(d []expr, f func(expr) expr) []expr {
 
 // inferBinary broadcasts; opset 6 and below, with its axis attribute, is not followed.
 func inferBinary(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	d, err := sameType(c.in[0], c.in[1])
 	if err != nil {
 		return err
@@ -123,9 +117,6 @@ func (c *call) followBinary(f func(a, b expr) expr) {
 }
 
 func inferComparison(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	if _, err := sameType(c.in[0], c.in[1]); err != nil {
 		return err
 	}
@@ -170,9 +161,6 @@ func inferComparison(c *call) error {
 }
 
 func inferVariadic(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	d, err := sameType(c.in...)
 	if err != nil {
 		return err
@@ -208,9 +196,6 @@ func inferVariadic(c *call) error {
 }
 
 func inferPow(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	shape, err := c.broadcast(c.in[0].shape, c.in[1].shape)
 	c.set(0, c.in[0].dtype, shape)
 	return err
@@ -218,9 +203,6 @@ func inferPow(c *call) error {
 
 // inferPRelu: the slope is broadcast to the input, not the other way.
 func inferPRelu(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	if _, err := c.broadcast(c.in[0].shape, c.in[1].shape); err != nil {
 		return err
 	}
@@ -229,9 +211,6 @@ func inferPRelu(c *call) error {
 }
 
 func inferWhere(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
 	d, err := sameType(c.in[1], c.in[2])
 	if err != nil {
 		return err
@@ -272,13 +251,10 @@ func inferWhere(c *call) error {
 
 func inferPredicate(c *call) error {
 	c.set(0, onnx.Bool, c.arg(0).shape)
-	return c.need(1)
+	return nil
 }
 
 func inferCast(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	to := c.attrs.DType("to")
 	if !to.Known() {
 		return fmt.Errorf("attribute to is %d, which is no element type", to)
@@ -292,7 +268,7 @@ func inferCast(c *call) error {
 
 func inferCastLike(c *call) error {
 	c.set(0, c.arg(1).dtype, c.arg(0).shape)
-	return c.need(2)
+	return nil
 }
 
 func boolInt(v bool) int {

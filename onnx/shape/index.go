@@ -7,9 +7,6 @@ import (
 )
 
 func inferGather(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	x, idx := c.in[0], c.in[1]
 	c.set(0, x.dtype, nil)
 	if !x.ranked() {
@@ -48,9 +45,6 @@ func inferGather(c *call) error {
 }
 
 func inferGatherElements(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	x, idx := c.in[0], c.in[1]
 	if x.ranked() && idx.ranked() && len(x.shape) != len(idx.shape) {
 		return fmt.Errorf("data and indices are of rank %d and %d; they must be the same", len(x.shape), len(idx.shape))
@@ -65,9 +59,6 @@ func inferGatherElements(c *call) error {
 }
 
 func inferGatherND(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	x, idx := c.in[0], c.in[1]
 	c.set(0, x.dtype, nil)
 	if !x.ranked() || len(idx.shape) == 0 {
@@ -87,9 +78,6 @@ func inferGatherND(c *call) error {
 }
 
 func inferCompress(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, []expr{c.inf.unknownSize()})
 	if _, ok := c.node.Attr("axis"); !ok {
@@ -111,13 +99,10 @@ func inferCompress(c *call) error {
 // inferNonMaxSuppression: as many [batch, class, box] as are chosen.
 func inferNonMaxSuppression(c *call) error {
 	c.set(0, onnx.Int64, []expr{c.inf.unknownSize(), constant(3)})
-	return c.need(2)
+	return nil
 }
 
 func inferUnique(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x, n := c.in[0], c.inf.unknownSize()
 	c.set(0, x.dtype, []expr{n})
 	c.set(1, onnx.Int64, []expr{n})

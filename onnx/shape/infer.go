@@ -392,7 +392,11 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 		c.out[i] = &fact{}
 	}
 	r, known := rules[n.Op]
-	if known && n.Domain == "" && !inf.local["\x00"+n.Op] {
+	schema := op.Lookup("", n.Op, inf.opset)
+	if known && schema != nil && !schema.Deprecated && n.Domain == "" && !inf.local["\x00"+n.Op] {
+		if err := schema.Arity(n); err != nil {
+			return c.wrap(err)
+		}
 		if err := r(c); err != nil {
 			return c.wrap(err)
 		}
@@ -537,16 +541,6 @@ func (c *call) follow(data []expr) {
 	if data != nil && len(data) <= maxFollowed && len(c.out) > 0 {
 		c.out[0].data = slices.Clone(data)
 	}
-}
-
-// need fails unless the node has at least n inputs that are not left out.
-func (c *call) need(n int) error {
-	for i := range n {
-		if !c.has(i) {
-			return fmt.Errorf("input %d is missing; the operator needs %d", i, n)
-		}
-	}
-	return nil
 }
 
 // ints is input i as known integers.

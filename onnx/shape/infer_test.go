@@ -6,6 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/op"
 	"fmp/onnx/serde"
 	"fmp/onnx/shape"
 )
@@ -160,5 +161,39 @@ func TestInferIsStable(t *testing.T) {
 	}
 	if string(first) != string(second) {
 		t.Error("inferring twice changes the model")
+	}
+}
+
+// A node with fewer inputs than its operator has, in any operator set, is refused by its name and never a crash.
+func TestTooFewInputs(t *testing.T) {
+	for _, name := range op.Names("") {
+		for opset := 1; opset <= onnx.MaxOpset; opset++ {
+			s := op.Lookup("", name, opset)
+			if s == nil || s.Deprecated || !shape.HasRule(name) {
+				continue
+			}
+			least := 0
+			for i, p := range s.In {
+				if !p.Optional {
+					least = i + 1
+				}
+				if p.Variadic {
+					least = i + p.Least
+				}
+			}
+			for n := range least + 1 {
+				node := &onnx.Node{Name: "node", Op: name, Outputs: []string{"y"}}
+				g := &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}, Nodes: []*onnx.Node{node}, Outputs: []onnx.ValueInfo{{Name: "y"}}}
+				for i := range n {
+					node.Inputs = append(node.Inputs, string(rune('a'+i)))
+					g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: node.Inputs[i], DType: onnx.Float32})
+				}
+				m := onnx.NewModel(g)
+				m.Opsets[""] = int64(opset)
+				if err := shape.Infer(m); n < least && (err == nil || !strings.Contains(err.Error(), `"node"`)) {
+					t.Errorf("%s of operator set %d with %d of %d inputs: the error is %v", name, opset, n, least, err)
+				}
+			}
+		}
 	}
 }

@@ -13,9 +13,6 @@ var matmulRules = map[string]rule{
 }
 
 func inferMatMul(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	d, err := sameType(c.in[0], c.in[1])
 	if err != nil {
 		return err
@@ -60,9 +57,6 @@ func (c *call) matmul(d onnx.DType, a, b []expr) error {
 
 // inferGemm: alpha A' B' + beta C, A' [m, k], B' [k, n], C broadcast to [m, n].
 func inferGemm(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	d, err := sameType(c.in...)
 	if err != nil {
 		return err
@@ -104,23 +98,14 @@ func inferGemm(c *call) error {
 }
 
 func inferMatMulInteger(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	return c.matmul(onnx.Int32, c.in[0].shape, c.in[1].shape)
 }
 
 func inferQLinearMatMul(c *call) error {
-	if err := c.need(8); err != nil {
-		return err
-	}
 	return c.matmul(c.in[7].dtype, c.in[0].shape, c.in[3].shape)
 }
 
 func inferDet(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	if !x.ranked() {

@@ -20,10 +20,7 @@ var movementRules = map[string]rule{
 }
 
 func inferReshape(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
-	x, want := c.in[0], c.in[1]
+	x, want := c.in[0], c.arg(1) // an attribute before operator set 5
 	c.set(0, x.dtype, nil)
 	if want.data == nil {
 		if len(want.shape) == 1 {
@@ -97,9 +94,6 @@ func inferReshape(c *call) error {
 }
 
 func inferFlatten(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, c.unknownSizes(2))
 	if !x.ranked() {
@@ -117,9 +111,6 @@ func inferFlatten(c *call) error {
 }
 
 func inferTranspose(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	if !x.ranked() {
@@ -148,9 +139,6 @@ func inferTranspose(c *call) error {
 }
 
 func inferConcat(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	d, err := sameType(c.in...)
 	if err != nil {
 		return err
@@ -215,9 +203,6 @@ func inferConcat(c *call) error {
 }
 
 func inferSplit(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	for i := range c.out {
 		c.set(i, x.dtype, nil)
@@ -366,9 +351,6 @@ func sliceCount(n, start, end, step int) int {
 }
 
 func inferSlice(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	if !x.ranked() {
@@ -385,9 +367,6 @@ func inferSlice(c *call) error {
 		}
 		axes = c.attrs.Ints("axes")
 	} else {
-		if err := c.need(3); err != nil {
-			return err
-		}
 		starts, ends = c.indices(1), c.indices(2)
 		ok := true
 		if c.has(3) {
@@ -475,9 +454,6 @@ func (c *call) anything(n int) []expr {
 }
 
 func inferSqueeze(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	c.follow(x.data)
@@ -511,9 +487,6 @@ func inferSqueeze(c *call) error {
 }
 
 func inferUnsqueeze(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	axes, given, known := c.argOrAttr("axes", 1, 13)
@@ -554,9 +527,6 @@ func inferUnsqueeze(c *call) error {
 }
 
 func inferExpand(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	shape, err := c.given(c.in[1])
@@ -584,9 +554,6 @@ func inferExpand(c *call) error {
 }
 
 func inferTile(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	if !x.ranked() {
@@ -612,9 +579,6 @@ func inferTile(c *call) error {
 }
 
 func inferPad(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	if !x.ranked() {
@@ -669,9 +633,6 @@ func inferSpaceToDepth(c *call) error { return c.blocks(-1) }
 
 // blocks moves blocks of b x b between channels and space of [N, C, H, W].
 func (c *call) blocks(direction int) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	if !x.ranked() {

@@ -17,9 +17,6 @@ var normalizationRules = map[string]rule{
 
 // inferAxiswise checks the axis. Before opset 13 the default axis of the softmaxes was 1, not the last.
 func inferAxiswise(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.same(0, x)
 	a := c.attrs.Int("axis")
@@ -32,9 +29,6 @@ func inferAxiswise(c *call) error {
 
 // inferChannelwise checks vectors of parameters against axis 1.
 func inferChannelwise(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.same(0, x)
 	if !x.ranked() {
@@ -59,9 +53,6 @@ func inferChannelwise(c *call) error {
 }
 
 func inferBatchNormalization(c *call) error {
-	if err := c.need(5); err != nil {
-		return err
-	}
 	if x := c.in[0].shape; len(x) == 1 {
 		// A vector has one channel.
 		c.same(0, c.in[0])
@@ -76,9 +67,6 @@ func inferBatchNormalization(c *call) error {
 }
 
 func inferLayerNormalization(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.same(0, x)
 	stash := c.attrs.DType("stash_type")
@@ -113,9 +101,6 @@ func inferLayerNormalization(c *call) error {
 }
 
 func inferDropout(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	c.same(0, c.in[0])
 	mask := onnx.Bool
 	if c.opset < 10 {
@@ -127,9 +112,6 @@ func inferDropout(c *call) error {
 
 // inferLoss: scores [N, C, D1, ...], targets [N, D1, ...] -> a scalar, or the targets' shape without reduction.
 func inferLoss(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	x, y := c.in[0], c.in[1]
 	if x.ranked() && y.ranked() && len(x.shape) != len(y.shape)+1 {
 		return fmt.Errorf("scores and targets are of rank %d and %d; the scores have one more", len(x.shape), len(y.shape))

@@ -8,9 +8,6 @@ import (
 )
 
 func inferPool(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	in := c.in[0].shape
 	c.set(0, c.in[0].dtype, nil)
 	c.set(1, onnx.Int64, nil)
@@ -36,9 +33,6 @@ func inferPool(c *call) error {
 }
 
 func inferGlobalPool(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.same(0, x)
 	if x.ranked() && len(x.shape) < 3 {
@@ -51,9 +45,6 @@ func inferGlobalPool(c *call) error {
 }
 
 func inferMaxUnpool(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	in := c.in[0].shape
 	c.set(0, c.in[0].dtype, nil)
 	if in == nil {
@@ -81,9 +72,6 @@ func inferMaxUnpool(c *call) error {
 }
 
 func inferRoiPool(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	c.set(0, c.in[0].dtype, nil)
 	p := c.attrs.Ints("pooled_shape")
 	if len(p) != 2 || len(c.in[0].shape) != 4 || len(c.in[1].shape) != 2 {
@@ -94,9 +82,6 @@ func inferRoiPool(c *call) error {
 }
 
 func inferRoiAlign(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
 	c.set(0, c.in[0].dtype, nil)
 	if len(c.in[0].shape) != 4 || len(c.in[1].shape) != 2 {
 		return nil

@@ -21,9 +21,6 @@ func inferRandom(c *call) error {
 }
 
 func inferMultinomial(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	d := c.attrs.DType("dtype")
 	batch := c.inf.unknownSize()
 	if s := c.in[0].shape; len(s) == 2 {
@@ -34,9 +31,6 @@ func inferMultinomial(c *call) error {
 }
 
 func inferWindow(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	n := c.inf.unknownSize()
 	if d := c.in[0].data; len(d) == 1 {
 		n = c.size(d[0])
@@ -62,9 +56,6 @@ func (c *call) half(n expr) expr {
 }
 
 func inferDFT(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	if !x.ranked() {
 		c.set(0, x.dtype, nil)
@@ -107,9 +98,6 @@ func inferDFT(c *call) error {
 }
 
 func inferSTFT(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	batch, length := c.inf.unknownSize(), c.inf.unknownSize()
 	if s := c.in[0].shape; len(s) > 0 {
 		batch = s[0]
@@ -127,9 +115,6 @@ func inferSTFT(c *call) error {
 }
 
 func inferMel(c *call) error {
-	if err := c.need(5); err != nil {
-		return err
-	}
 	c.set(0, c.attrs.DType("output_datatype"), []expr{c.half(c.number(1)), c.number(0)})
 	return nil
 }

@@ -10,9 +10,6 @@ var recurrentRules = map[string]rule{"RNN": inferRecurrent, "GRU": inferRecurren
 // inferRecurrent: X [seq, batch, in] -> Y [seq, dirs, batch, hidden], Y_h and Y_c [dirs, batch, hidden];
 // with layout 1 the batch comes first.
 func inferRecurrent(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
 	d, err := sameType(c.in[0], c.in[1], c.in[2])
 	if err != nil {
 		return err

@@ -9,9 +9,6 @@ import (
 
 // inferResize: sizes are given, or floor(size x scale). Upsample has only scales (an attribute at opset 7).
 func inferResize(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	if !x.ranked() {
@@ -88,9 +85,6 @@ func inferResize(c *call) error {
 
 // inferGridSample: input [N, C, D1, ...], grid [N, O1, ..., n] -> [N, C, O1, ...].
 func inferGridSample(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	x, grid := c.in[0].shape, c.in[1].shape
 	c.set(0, c.in[0].dtype, nil)
 	if x == nil || grid == nil {
@@ -109,9 +103,6 @@ func inferGridSample(c *call) error {
 }
 
 func inferAffineGrid(c *call) error {
-	if err := c.need(2); err != nil {
-		return err
-	}
 	size, err := c.given(c.in[1])
 	c.set(0, c.in[0].dtype, nil)
 	if err != nil || len(size) < 3 {

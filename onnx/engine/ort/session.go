@@ -248,7 +248,7 @@ func (s *session) run(feeds, fetch map[string]*onnx.Tensor) error {
 			fetch[o.info.Name] = r
 			continue
 		}
-		if t.DType != r.DType || !sameShape(t.Shape, r.Shape) {
+		if t.DType != r.DType || !slices.Equal(t.Shape, r.Shape) {
 			return fmt.Errorf("output %q is %v and the tensor given for it is %v; give one of that type and shape, or nil", o.info.Name, r, t)
 		}
 		if err := copyInto(t, r); err != nil {
@@ -388,18 +388,6 @@ func nameList(vs []onnx.ValueInfo) string {
 	}
 	sort.Strings(names)
 	return strings.Join(names, ", ")
-}
-
-func sameShape(a, b []int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // plainError is an error of the ONNX Runtime in one line, without onnxruntime_go's words about which call

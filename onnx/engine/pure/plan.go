@@ -156,7 +156,7 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 				continue
 			}
 			if _, dup := p.slot[o]; dup || produced[o] {
-				return nil, fmt.Errorf("node %q (%s): the value %q is given twice", nodeName(n), n.Op, o)
+				return nil, fmt.Errorf("%s: the value %q is given twice", n.Label(), o)
 			}
 			produced[o] = true
 		}
@@ -164,7 +164,7 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 	// Names first: an operator that is not supported at all is the clearest thing to say.
 	var refused []Unsupported
 	refuse := func(n *onnx.Node, reason string) {
-		refused = append(refused, Unsupported{Node: nodeName(n), Op: n.Op, Domain: n.Domain, Reason: reason})
+		refused = append(refused, Unsupported{Node: n.Called(), Op: n.Op, Domain: n.Domain, Reason: reason})
 	}
 	for _, n := range g.Nodes {
 		switch {
@@ -227,7 +227,7 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 			}
 			k, ok := p.slot[name]
 			if !ok {
-				return nil, fmt.Errorf("node %q (%s) reads %q, which nothing gives a value", nodeName(n), n.Op, name)
+				return nil, fmt.Errorf("%s reads %q, which nothing gives a value", n.Label(), name)
 			}
 			st.in = append(st.in, k)
 			s.In, s.Const = append(s.In, types[k]), append(s.Const, p.constants[k])
@@ -270,7 +270,7 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 			}
 			k, err := define(name, s.Out[j])
 			if err != nil {
-				return nil, fmt.Errorf("node %q (%s): %w", nodeName(n), n.Op, err)
+				return nil, fmt.Errorf("%s: %w", n.Label(), err)
 			}
 			st.out = append(st.out, k)
 		}

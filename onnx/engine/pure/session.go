@@ -2,6 +2,7 @@ package pure
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"fmp/onnx"
@@ -86,7 +87,7 @@ func (f *frame) run(in []*onnx.Tensor) error {
 			return err
 		}
 		if err := f.step(&p.steps[i], f.calls[i]); err != nil {
-			return fmt.Errorf("node %q (%s): %w", nodeName(p.steps[i].node), p.steps[i].node.Op, err)
+			return fmt.Errorf("%s: %w", p.steps[i].node.Label(), err)
 		}
 	}
 	return nil
@@ -138,7 +139,7 @@ func (s *session) Run(feeds, fetch map[string]*onnx.Tensor) (err error) {
 	}
 	for name, dst := range fetch {
 		v := s.values[p.slot[name]].tensor
-		if dst != nil && (dst.DType != v.DType || !equalShape(dst.Shape, v.Shape)) {
+		if dst != nil && (dst.DType != v.DType || !slices.Equal(dst.Shape, v.Shape)) {
 			return fmt.Errorf("engine pure: output %q is %v, the tensor given for it is %v", name, v, dst)
 		}
 	}
@@ -224,18 +225,6 @@ func shapeString(dims []onnx.Dim) string {
 		}
 	}
 	return out + "]"
-}
-
-func equalShape(a, b []int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // step runs one node and releases what nobody reads after it.

@@ -48,18 +48,6 @@ func (e *UnsupportedError) Error() string {
 	return b.String()
 }
 
-func nodeName(n *onnx.Node) string {
-	if n.Name != "" {
-		return n.Name
-	}
-	for _, o := range n.Outputs {
-		if o != "" {
-			return o
-		}
-	}
-	return "?"
-}
-
 // Supports lists what the engine cannot run of a model, nil where it can run it all.
 func Supports(m *onnx.Model) []Unsupported {
 	if _, err := compile(m); err != nil {
