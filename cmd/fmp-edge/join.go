@@ -19,6 +19,7 @@ import (
 	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/privacy/prio"
 )
 
 // sent is what join and send print.
@@ -31,16 +32,26 @@ type sent struct {
 // connection is the flags of the commands that speak to a server.
 type connection struct {
 	key, ca, receipt *string
+	helper           *string
 	wait             *time.Duration
 	private          *bool
 	maxEpsilon       *float64
 	asJSON           *bool
+
+	second *second // of a round with two servers
+}
+
+// second is the helper of a private round with two servers.
+type second struct {
+	*sender.Client
+	round *wire.Description
 }
 
 func connectionFlags(f *pflag.FlagSet) *connection {
 	return &connection{
 		key:        f.String("key", "", "key file of this client, as fmp-edge key or fmp keys writes it"),
 		ca:         f.String("ca", "", "file of certificates to trust in place of the system's"),
+		helper:     f.String("helper", "", "address of the helper of a private round with two servers, from elsewhere than the first server"),
 		receipt:    f.String("receipt", "", "receipt to write (default: KEY.ROUND.receipt.json)"),
 		wait:       f.Duration("wait", 24*time.Hour, "how long to wait for a server that does not answer, before the deadline is known"),
 		private:    f.Bool("private", false, "send to a private round alone (docs/privacy.md)"),
@@ -87,11 +98,79 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	case b != nil:
 		s.Log("round %d is private: %v", d.Round, b)
 	}
-	return s, key, d, nil
+	return s, key, d, c.openHelper(ctx, command, s, d)
+}
+
+// openHelper asks the helper for its round where there are two servers, and reports where the two do not agree. Its address is not asked of the leader, which could
+// name itself.
+func (c *connection) openHelper(ctx context.Context, command string, leader *sender.Client, d *wire.Description) error {
+	two := d.Server != ""
+	switch {
+	case !two && *c.helper == "":
+		return nil
+	case !two:
+		return fmt.Errorf("%s: --helper is given and round %d has one server alone; nothing was sent", command, d.Round)
+	case *c.helper == "":
+		return usagef("%s: round %d has two servers (noise: %s); give --helper with the address of the other, from elsewhere than this one", command, d.Round, d.Privacy.Noise)
+	}
+	s, err := sender.New(*c.helper, *c.ca)
+	if err != nil {
+		return &usageError{fmt.Errorf("%s: --helper: %w", command, err)}
+	}
+	s.Wait, s.Log = leader.Wait, leader.Log
+	h, err := s.Describe(ctx)
+	if err != nil {
+		return fmt.Errorf("--helper: %w", err)
+	}
+	if d.Server != wire.Leader || h.Server != wire.Helper || h.ServerKey == d.ServerKey || h.Round != d.Round || h.Graph != d.Graph || h.Privacy == nil || *h.Privacy != *d.Privacy {
+		return fmt.Errorf("%s: the first server is %q of round %d with client graph %s and privacy %v, and --helper is %q of round %d with %s and %v; want the leader and the helper of one round, with keys of their own: nothing was sent",
+			command, d.Server, d.Round, d.Graph, d.Privacy, h.Server, h.Round, h.Graph, h.Privacy)
+	}
+	c.second = &second{s, h}
+	return nil
+}
+
+// sendHelper sends the helper's share of an upload, which the leader asks the helper about, and keeps its receipt.
+func (c *connection) sendHelper(ctx context.Context, key *identity.Key, upload string) error {
+	if c.second == nil {
+		return nil
+	}
+	_, data, err := readShares(upload, c.second.round, key)
+	if err != nil {
+		return err
+	}
+	r, err := c.second.Send(ctx, c.second.round, key, data)
+	if err != nil {
+		return fmt.Errorf("the helper: %w", err)
+	}
+	return sender.SaveReceipt(c.beside(c.second.round.Round, "helper.receipt.json"), r)
+}
+
+// readShares reads the two shares of a round with two servers, and returns the helper's.
+func readShares(upload string, d *wire.Description, key *identity.Key) (*message, []byte, error) {
+	leader, _, err := readUpload(upload)
+	if err != nil {
+		return nil, nil, err
+	}
+	path := helperFile(upload)
+	helper, data, err := readUpload(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := belongs(helper, d, key); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if leader.Share == nil || leader.Share.Server != prio.Leader || helper.Share.Server != prio.Helper || helper.Share.Nonce != leader.Share.Nonce {
+		return nil, nil, fmt.Errorf("%s and %s are not the shares of one upload for leader and helper", upload, path)
+	}
+	return helper, data, nil
 }
 
 // deliver sends an upload, keeps the receipt, and says so.
 func (c *connection) deliver(ctx context.Context, s *sender.Client, key *identity.Key, d *wire.Description, path string, data []byte, out io.Writer) error {
+	if err := c.sendHelper(ctx, key, path); err != nil {
+		return err
+	}
 	r, err := s.Send(ctx, d, key, data)
 	if err != nil {
 		return err
@@ -144,6 +223,7 @@ type message struct {
 	Client, Model string
 	N             int             // images, where it says
 	Budget        *privacy.Budget // of a private round
+	Share         *prio.Share     // of one with two servers
 }
 
 // belongs reports whether an upload is one of a client for a round.
@@ -181,13 +261,13 @@ func readUpload(path string) (*message, []byte, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
-		return &message{r.Round, r.Client, r.Model, 0, &r.Budget}, data, nil
+		return &message{r.Round, r.Client, r.Model, 0, &r.Budget, r.Share}, data, nil
 	}
 	u, err := federate.Decode(data, federate.Expect{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &message{u.Round, u.Client, u.Model, u.N, nil}, data, nil
+	return &message{u.Round, u.Client, u.Model, u.N, nil, nil}, data, nil
 }
 
 // decided are the flags of compress that the round decides, or that join has no use for.
@@ -199,13 +279,15 @@ var joinCommand = command{
 	example: `  fmp-edge join https://server:8443 --key shop-17.key photos/
   fmp-edge join https://server:8443 --key shop-17.key --ca server.crt list.csv
   fmp-edge join https://server:8443 --key shop-17.key --private --max-epsilon 2 photos/
+  fmp-edge join https://server:8443 --helper https://helper.example:8443 --key shop-17.key photos/
 
 SOURCE is as for compress. The graph is fetched once and kept; it is used only if its sha256 is the round's. The upload
 is kept beside the key: after a restart it is sent as it is, and --fresh makes it anew. The command comes back, at growing
 intervals, until the server has the upload or the round's deadline has passed (exit code 4).
 
 In a private round the upload is noisy class sums that keep to the epsilon that the round states, and the noise is added here
-unless the round says that the server does (noise: trusted). --private refuses a round that is not private.`,
+unless the round says that servers do (noise: trusted, two-servers). --private refuses a round that is not private. Where there are two
+servers each gets a share of the sums, which says nothing without the other's: give the address of the second with --helper.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		c := connectionFlags(f)
 		cache := f.String("cache", "", "folder for client graphs (default: fmp/graphs in the user's folder for caches)")
@@ -228,6 +310,10 @@ unless the round says that the server does (noise: trusted). --private refuses a
 			path := c.beside(d.Round, "upload")
 			u, data, err := readUpload(path)
 			made := err == nil && belongs(u, d, key) == nil
+			if made && c.second != nil {
+				_, _, e := readShares(path, c.second.round, key)
+				made = e == nil
+			}
 			if d.State == wire.Closed {
 				if made {
 					return c.deliver(ctx, s, key, d, path, data, out) // it may be in, with a reply that was lost

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"math"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/privacy/prio"
 )
 
 // privateGraph writes the client graph of a private round behind the shipped extractor of the digits.
@@ -105,13 +107,61 @@ func TestCompressPrivate(t *testing.T) {
 	if norm := math.Sqrt(square); norm > float64(client.Budget.ClientNorm(10)) {
 		t.Errorf("a client's vector of norm %v; %d is allowed", norm, client.Budget.ClientNorm(10))
 	}
+	// For two servers: a share of the same sums for each, without noise.
+	leader := compress("leader", "--epsilon", "4", "--noise", "two-servers", "--points", "40")
+	data, err := os.ReadFile(filepath.Join(dir, helperFile("leader")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	helper, err := federate.DecodeRelease(data, federate.Expect{Model: leader.Model})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := leader.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var check [2]*prio.Checking
+	var messages [2][]byte
+	for i, r := range []*federate.Release{leader, helper} {
+		if check[i], err = scheme.Begin(new(prio.Key), r.Share); err == nil {
+			messages[i], err = check[i].Message()
+		}
+		if err != nil || r.Share.Server != i {
+			t.Fatal(r.Share.Server, err)
+		}
+	}
+	total := [2]*prio.Sum{scheme.NewSum(), scheme.NewSum()}
+	for i := range total {
+		out, err := check[i].Finish(messages[1-i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		total[i].Add(out)
+		if err := total[i].AddNoise(1, rand.Reader); err != nil {
+			t.Fatal(err)
+		}
+	}
+	theirs, err := total[prio.Helper].Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := total[prio.Leader].Open(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range opened.Values {
+		if d := v - plain.Sums.Values[i]; d > 20 || d < -20 { // fourteen deviations of the noise of two
+			t.Errorf("number %d of the opened sum is %d, of the client's %d", i, v, plain.Sums.Values[i])
+		}
+	}
 	source := []string{filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels"), "--client", "a", "-o", filepath.Join(dir, "no")}
 	for want, args := range map[string][]string{
 		"wants an epsilon": {"--model", graph},
 		"epsilon is 50":    {"--model", graph, "--epsilon", "50"},
 		"any other none":   {"--model", model(t, models.KindClient), "--epsilon", "1"},
 		"allows 30":        {"--model", graph, "--epsilon", "1", "--unit", "client", "--points", "30"},
-		"shares for each":  {"--model", graph, "--epsilon", "1", "--noise", "two-servers", "--points", "40"},
+		"points is 0":      {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
 	} {
 		var out, log bytes.Buffer
 		if code := execute(context.Background(), append(append([]string{"compress"}, source...), args...), &out, &log); code == exitOK || !strings.Contains(log.String(), want) {

@@ -68,7 +68,7 @@ func poolPrivate(cmd *cobra.Command, args []string, o privatePool) error {
 		return err
 	}
 	defer eng.Close()
-	totals, err := p.Totals(pool.SumFile(o.out + ".sum"))
+	totals, err := p.Totals(pool.SumFile(o.out+".sum"), nil)
 	if err != nil {
 		return usageError(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -35,6 +36,7 @@ import (
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/privacy/prio"
 	"fmp/pipeline/sample"
 )
 
@@ -44,7 +46,8 @@ const maxToken = 4 << 10
 // serveFlags are those of fmp serve that are no settings.
 type serveFlags struct {
 	round, listen, state, cert, key, token string
-	selfSigned, jsonLog, workers           bool
+	helper, helperCA, secret               string
+	selfSigned, jsonLog, workers, asHelper bool
 	store                                  store.Options
 	natsToken                              string
 }
@@ -72,12 +75,16 @@ State is kept in --state, by a NATS JetStream server inside this program, or on 
 given only for what is kept: the program may be killed at any time and started again. --sync outlives a power cut as well.
 
 A round file that states privacy makes the round private (docs/privacy.md): uploads are noisy class sums that keep to its epsilon.
+With noise: two-servers it takes two servers of one round file, run by people who do not share what they hold: --as-helper, and --helper
+with the address of that one. Neither sees a client's sums; what is opened is the sum of all, with the noise of both.
 
 On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsewhere --tls-cert, --tls-key and --token-file
 (what readers of status, classifier and predictions must give) are needed. A roster is needed everywhere.`,
 		Example: `  fmp serve --round round.yaml
   fmp serve --round round.yaml --tls-self-signed
   fmp serve --round round.yaml --listen :8443 --tls-cert server.crt --tls-key server.key --token-file readers.token
+  fmp serve --round round.yaml --as-helper --servers-secret-file pair.secret --listen :8444 --tls-cert h.crt --tls-key h.key --token-file readers.token
+  fmp serve --round round.yaml --helper https://helper:8444 --servers-secret-file pair.secret --tls-self-signed
   fmp serve --round round.yaml --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --nats-creds fmp.creds --nats-replicas 3`,
 		Args: noArgs,
 	}
@@ -95,6 +102,10 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
 	f.StringVar(&o.store.Listen, "nats-listen", "", "loopback `HOST:PORT` on which the NATS server inside lets workers in (with --nats-token-file)")
 	f.BoolVar(&o.store.Sync, "sync", false, "give receipts only once the disk has the upload, so that they outlive a power cut")
 	f.BoolVar(&o.workers, "workers", false, "leave the sampling to fmp worker")
+	f.StringVar(&o.helper, "helper", "", "`URL` of the helper of a private round with noise: two-servers, of which this server is then the leader")
+	f.StringVar(&o.helperCA, "helper-ca", "", "`FILE` of certificates to trust for it")
+	f.BoolVar(&o.asHelper, "as-helper", false, "be the helper of such a round: hold the other shares, and open nothing")
+	f.StringVar(&o.secret, "servers-secret-file", "", "`FILE` with the secret that leader and helper both know, and clients do not")
 	f.BoolVar(&o.jsonLog, "log-json", false, "write the log as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -206,6 +217,10 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 	if o.workers && r.Privacy != nil {
 		return usageErrorf("serve: --workers is of rounds that are not private; a private one is sampled here in a moment")
 	}
+	helper, secret, err := o.twoServers(r.Privacy)
+	if err != nil {
+		return usageError(err)
+	}
 	pooling, err := newPooling(r, cfg, eng)
 	if err != nil {
 		return usageError(err)
@@ -234,13 +249,28 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 	if r.Labelled != "" {
 		sampling = measured(eng, r.Labelled, sampling)
 	}
-	private := func(ctx context.Context, releases []pool.Release) (*service.Pooled, error) {
-		return pooling.private(ctx, releases, sums{ctx, st})
+	private := func(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error)) (*service.Pooled, error) {
+		sampling := func(ctx context.Context, releases []pool.Release) (*service.Pooled, error) {
+			return pooling.private(ctx, releases, open, sums{ctx, st})
+		}
+		if r.Labelled != "" {
+			sampling = measured(eng, r.Labelled, sampling)
+		}
+		return sampling(ctx, releases)
 	}
-	if r.Labelled != "" {
-		private = measured(eng, r.Labelled, private)
+	if b := r.Privacy; b != nil && b.Noise == privacy.TwoServers {
+		scheme, err := prio.New(*b, r.Client.C, r.Client.K, "")
+		if err != nil {
+			return usageError(err)
+		}
+		log.Info("numbers of a client are proved to be in range; one that lies may choose any there", "bits", scheme.Bits, "as_images", math.Ceil(scheme.WorstNorm()/math.Hypot(privacy.Steps, privacy.CountSteps)), "leader_share_bytes", scheme.LeaderBytes())
 	}
-	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: sampling, Private: private, Check: pooling.check, Engine: eng})
+	if helper != nil {
+		if err := agree(ctx, helper, r, log); err != nil {
+			return usageError(err)
+		}
+	}
+	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: sampling, Private: private, Secret: secret, Helper: helper, Check: pooling.check, Engine: eng})
 	if err != nil {
 		return err
 	}
@@ -358,7 +388,7 @@ func newPooling(r *round.Round, cfg experiment.Config, eng engine.Engine) (*pool
 	p.options.Trust = !*r.Honesty
 	// What does not go together is said before the first client comes.
 	if b := r.Privacy; b != nil {
-		example := &federate.Release{Round: r.Round, Model: r.Client.Digest, Budget: *b, Sums: privacy.NewRelease(r.Client.C, r.Client.K)}
+		example := &federate.Release{Round: r.Round, Model: r.Client.Digest, Budget: *b, Sums: &privacy.Release{Classes: r.Client.C, K: r.Client.K}}
 		_, err := pool.NewPrivate([]pool.Release{{Release: example}}, p.graph, p.client, p.options)
 		return p, err
 	}

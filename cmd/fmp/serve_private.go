@@ -3,10 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
+	"time"
 
+	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
 )
@@ -33,6 +38,40 @@ func (s sums) Keep(inputs string, data []byte) error {
 	return s.store.PutObject(s.ctx, "sum-"+inputs, data)
 }
 
+// twoServers is the helper, where the round has two servers and this is the leader, and the secret that they have in common.
+func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, error) {
+	two := b != nil && b.Noise == privacy.TwoServers
+	if !two && (o.helper != "" || o.helperCA != "" || o.asHelper || o.secret != "") {
+		return nil, "", errors.New("serve: --helper, --helper-ca, --as-helper and --servers-secret-file are of rounds whose file says privacy: {noise: two-servers}")
+	}
+	if two && ((o.helper != "") == o.asHelper || o.secret == "" || o.asHelper && o.helperCA != "") {
+		return nil, "", errors.New("serve: a round with noise: two-servers wants --helper URL at the leader or --as-helper at the helper, and --servers-secret-file at both")
+	}
+	secret, err := readToken(o.secret)
+	if err != nil || o.helper == "" {
+		return nil, secret, err
+	}
+	h, err := service.NewHelper(o.helper, o.helperCA, secret)
+	return h, secret, err
+}
+
+// agree asks the helper what its round is, and says where that is another. One that does not answer yet is waited for when it is needed.
+func agree(ctx context.Context, h *service.Helper, r *round.Round, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	d, err := h.Describe(ctx, r.Round)
+	var p *wire.Problem
+	switch {
+	case errors.As(err, &p):
+		return fmt.Errorf("serve: %w; leader and helper serve the same round file", err)
+	case err != nil:
+		log.Warn("the helper does not answer yet", "error", err)
+	case d.Server != wire.Helper || d.Graph != r.Client.Digest || d.Privacy == nil || *d.Privacy != *r.Privacy:
+		return fmt.Errorf("serve: --helper is %q of round %d with client graph %s and privacy %v; here they are %s and %v: serve the same round file on both, and --as-helper there", d.Server, d.Round, d.Graph, d.Privacy, r.Client.Digest, r.Privacy)
+	}
+	return nil
+}
+
 // privateSummary is what a version of a private round says of how it was made.
 type privateSummary struct {
 	Samples int             `json:"samples"`
@@ -40,12 +79,12 @@ type privateSummary struct {
 }
 
 // private makes the classifier of a private round, as fmp pool does.
-func (p *pooling) private(ctx context.Context, releases []pool.Release, keeper pool.Keeper) (*service.Pooled, error) {
+func (p *pooling) private(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error), keeper pool.Keeper) (*service.Pooled, error) {
 	r, err := pool.NewPrivate(releases, p.graph, p.client, p.options)
 	if err != nil {
 		return nil, err
 	}
-	totals, err := r.Totals(keeper)
+	totals, err := r.Totals(keeper, open)
 	if err != nil {
 		return nil, err
 	}

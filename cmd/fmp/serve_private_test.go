@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"fmp/models"
 	"fmp/onnx/serde"
@@ -103,6 +106,98 @@ func TestServePrivate(t *testing.T) {
 	}
 }
 
+// TestServeTwoServers: a round of two servers with the programs as users have them, each server killed while clients come and once more after the sum was opened:
+// nothing is lost, and nothing opened again.
+func TestServeTwoServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs the programs")
+	}
+	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nprivacy: {epsilon: 8, noise: two-servers, points: 10}\n")
+	f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))
+	f.write("pair.secret", []byte("the two servers know this\n"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	helper := *f
+	helper.address = l.Addr().String()
+	l.Close()
+	t.Cleanup(helper.kill)
+	secret := []string{"--servers-secret-file", f.path("pair.secret")}
+	lead := func() { f.serve(append(secret, "--helper", "http://"+helper.address)...) }
+	help := func() { helper.serve(append(secret, "--as-helper", "--state", f.path("helper"))...) }
+	if out, err := exec.Command(filepath.Join(f.bin, "fmp"), "serve", "--round", f.path("round.yaml")).CombinedOutput(); err == nil || !strings.Contains(string(out), "--as-helper") {
+		t.Errorf("a server that is neither: %s, %v", out, err)
+	}
+	help()
+	lead()
+	for want, args := range map[string][]string{
+		"give --helper":         nil,
+		"leader and the helper": {"--helper", "http://" + f.address},
+	} {
+		if code, out := f.join(f.address, "c000", args...); code == 0 || !strings.Contains(out, want) {
+			t.Errorf("%v: exit code %d: %s", args, code, out)
+		}
+	}
+	// Each server in turn is away when a client comes, which waits until it is back.
+	for i, away := range []struct {
+		server *federation
+		start  func()
+	}{{&helper, help}, {f, lead}} {
+		name := f.names[i]
+		if _, err := os.Stat(f.path("keys/" + name + ".7.upload")); err == nil {
+			t.Fatal("an upload was made for nobody")
+		}
+		done := make(chan string)
+		started := make(chan struct{})
+		go func() {
+			close(started)
+			code, out := f.join(f.address, name, "--helper", "http://"+helper.address, "--private")
+			done <- fmt.Sprint(code, " ", out)
+		}()
+		<-started
+		time.Sleep(50 * time.Millisecond)
+		away.server.kill()
+		time.Sleep(500 * time.Millisecond)
+		away.start()
+		if out := <-done; !strings.HasPrefix(out, "0 ") {
+			t.Fatalf("%s: exit code %s", name, out)
+		}
+		for _, r := range []string{"receipt.json", "helper.receipt.json"} {
+			var receipt wire.Receipt
+			data, err := os.ReadFile(f.path("keys/" + name + ".7." + r))
+			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil || receipt.Spent.Noise != privacy.TwoServers {
+				t.Errorf("receipt %s, %v", data, err)
+			}
+		}
+	}
+	classifier := f.published(1)
+	m, err := serde.Unmarshal(classifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mf, err := models.ReadManifest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := models.ReadOrigin(mf); err != nil || !strings.Contains(string(o.Private), `"noise":"two-servers"`) || !strings.Contains(string(o.Private), `"releases":2`) || len(o.Clients) != 2 {
+		t.Errorf("origin %s, %v", o.Private, err)
+	}
+	f.kill()
+	helper.kill()
+	help()
+	lead()
+	if !bytes.Equal(f.published(1), classifier) || len(f.status().Versions) != 1 {
+		t.Error("after a restart it is another classifier")
+	}
+	if code, out := f.join(f.address, "c002", "--helper", "http://"+helper.address); code != 4 {
+		t.Errorf("after the sum was opened: exit code %d: %s", code, out)
+	}
+	if code, out := f.join(f.address, "c000", "--helper", "http://"+helper.address); code != 0 || !strings.Contains(out, "sent:") {
+		t.Errorf("who is in: exit code %d: %s", code, out)
+	}
+}
+
 // TestPrivateSums: the server's noise is drawn once for a set of uploads, however often that is pooled, and anew for another set.
 func TestPrivateSums(t *testing.T) {
 	dir := t.TempDir()
@@ -143,7 +238,7 @@ func TestPrivateSums(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := r.Totals(sums{t.Context(), st})
+		s, err := r.Totals(sums{t.Context(), st}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

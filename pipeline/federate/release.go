@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"math"
 
 	"google.golang.org/protobuf/proto"
@@ -13,6 +14,7 @@ import (
 	"fmp/onnx/message"
 	"fmp/pipeline/federate/uploadpb"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/privacy/prio"
 )
 
 // ReleaseFormat is the version of the message of a private round.
@@ -27,6 +29,32 @@ type Release struct {
 	// Budget is what the release keeps to, of which the noise is in Sums already if every client adds its own.
 	Budget privacy.Budget
 	Sums   *privacy.Release
+	// Share is there where the noise comes from two servers, and Sums then says their sizes alone.
+	Share *prio.Share
+}
+
+// Scheme is how the release's sums are shared between two servers. What is shared is bound to round, client, client graph and budget.
+func (r *Release) Scheme() (*prio.Scheme, error) {
+	return prio.New(r.Budget, r.Sums.Classes, r.Sums.K, fmt.Sprintf("fmp private round %d\nclient %q\ngraph %s\n%v, points: %d", r.Round, r.Client, r.Model, r.Budget, r.Budget.Points))
+}
+
+// Split makes the releases that the leader and the helper get of one that is to be shared.
+func (r *Release) Split(random io.Reader) ([]*Release, error) {
+	s, err := r.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	shares, err := s.Split(r.Sums, random)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Release
+	for i := range shares {
+		own := *r
+		own.Sums, own.Share = &privacy.Release{Classes: r.Sums.Classes, K: r.Sums.K}, &shares[i]
+		out = append(out, &own)
+	}
+	return out, nil
 }
 
 // IsRelease reports whether a message is of a private round, by its format alone.
@@ -46,6 +74,9 @@ func (r *Release) Encode() ([]byte, error) {
 		Epsilon: b.Epsilon, Delta: b.Delta, Unit: b.Unit, Relation: b.Relation, Noise: b.Noise, Points: uint32(b.Points)}
 	for _, v := range r.Sums.Values {
 		m.Values = binary.LittleEndian.AppendUint64(m.Values, uint64(v))
+	}
+	if h := r.Share; h != nil {
+		m.Server, m.Nonce, m.PublicShare, m.InputShare = uint32(h.Server), h.Nonce[:], h.Public, h.Input
 	}
 	m.Checksum = releaseChecksum(m)
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
@@ -88,8 +119,17 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 			return nil, refuse(v.field, v.value, "%d to %d", v.low, v.to)
 		}
 	}
-	if n := 8 * uint64(m.Classes) * (uint64(m.Coordinates) + 1); uint64(len(m.Values)) != n {
-		return nil, refuse("values", fmt.Sprintf("%d bytes", len(m.Values)), "%d for %d classes and %d coordinates", n, m.Classes, m.Coordinates)
+	n := 8 * uint64(m.Classes) * (uint64(m.Coordinates) + 1)
+	if m.Noise == privacy.TwoServers {
+		n = 0
+		if len(m.Nonce) != prio.NonceSize {
+			return nil, refuse("nonce", fmt.Sprintf("%d bytes", len(m.Nonce)), "%d", prio.NonceSize)
+		}
+	} else if m.Server != 0 || len(m.Nonce)+len(m.PublicShare)+len(m.InputShare) > 0 {
+		return nil, refuse("share", "there", "none with noise %.20q", m.Noise)
+	}
+	if uint64(len(m.Values)) != n {
+		return nil, refuse("values", fmt.Sprintf("%d bytes", len(m.Values)), "%d for %d classes and %d coordinates, noise: %s", n, m.Classes, m.Coordinates, m.Noise)
 	}
 	if sum := releaseChecksum(&m); !bytes.Equal(sum, m.Checksum) {
 		return nil, refuse("checksum", hex.EncodeToString(m.Checksum[:min(len(m.Checksum), sha256.Size)]), "%s, that of the content; the message was damaged on its way", hex.EncodeToString(sum))
@@ -99,15 +139,27 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 	}
 	r := &Release{Round: m.Round, Client: m.Client, Model: hex.EncodeToString(m.Model),
 		Budget: privacy.Budget{Epsilon: m.Epsilon, Delta: m.Delta, Unit: m.Unit, Relation: m.Relation, Noise: m.Noise, Points: int(m.Points)},
-		Sums:   privacy.NewRelease(int(m.Classes), int(m.Coordinates))}
-	for i := range r.Sums.Values {
-		r.Sums.Values[i] = int64(binary.LittleEndian.Uint64(m.Values[8*i:]))
-	}
+		Sums:   &privacy.Release{Classes: int(m.Classes), K: int(m.Coordinates)}}
 	if err := r.Budget.Check(); err != nil {
 		return nil, fmt.Errorf("upload: %w", err)
 	}
-	if err := r.Sums.Check(); err != nil {
-		return nil, fmt.Errorf("upload: %w", err)
+	if m.Noise == privacy.TwoServers {
+		r.Share = &prio.Share{Server: int(m.Server), Nonce: [prio.NonceSize]byte(m.Nonce), Public: m.PublicShare, Input: m.InputShare}
+		s, err := r.Scheme()
+		if err == nil {
+			err = s.Check(r.Share)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("upload: %w", err)
+		}
+	} else {
+		r.Sums.Values = make([]int64, n/8)
+		for i := range r.Sums.Values {
+			r.Sums.Values[i] = int64(binary.LittleEndian.Uint64(m.Values[8*i:]))
+		}
+		if err := r.Sums.Check(); err != nil {
+			return nil, fmt.Errorf("upload: %w", err)
+		}
 	}
 	u := Upload{Round: r.Round, Model: r.Model}
 	return r, u.matches(want, r.Sums.K, r.Sums.Classes, 0)
@@ -127,5 +179,11 @@ func releaseChecksum(m *uploadpb.Release) []byte {
 		text(h, []byte(s))
 	}
 	number(h, uint64(m.Points))
+	if m.Noise == privacy.TwoServers {
+		number(h, uint64(m.Server))
+		for _, b := range [][]byte{m.Nonce, m.PublicShare, m.InputShare} {
+			text(h, b)
+		}
+	}
 	return h.Sum(nil)
 }

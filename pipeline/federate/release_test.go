@@ -2,6 +2,7 @@ package federate
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/hex"
 	"math"
 	"strings"
@@ -65,10 +66,68 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// TestShares: the two messages of a client are read, are of one nonce, and each is refused where anything of it or of its bindings is changed.
+func TestShares(t *testing.T) {
+	r := release()
+	r.Budget.Noise = privacy.TwoServers
+	pair, err := r.Split(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pair[0].Share.Nonce != pair[1].Share.Nonce {
+		t.Error("two nonces")
+	}
+	for i, want := range pair {
+		data, err := want.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodeRelease(data, Expect{Model: want.Model, C: 3, Dx: 2, Round: &want.Round})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" || got.Share.Server != i {
+			t.Error(d)
+		}
+	}
+	for name, change := range map[string]func(*Release){
+		"values":     func(r *Release) { r.Sums = release().Sums },
+		"server 2":   func(r *Release) { r.Share.Server = 2 },
+		"want 64":    func(r *Release) { r.Share.Public = r.Share.Public[1:] },
+		"a share of": func(r *Release) { r.Share.Input = r.Share.Input[1:] },
+		"points":     func(r *Release) { r.Budget.Points = 0 },
+		"nonce":      func(r *Release) { r.Share = nil },
+		"share":      func(r *Release) { r.Budget.Noise, r.Sums = privacy.Local, release().Sums },
+	} {
+		own := *pair[0]
+		share := *own.Share
+		own.Share = &share
+		change(&own)
+		if _, err := own.Encode(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("error %v; want one that says %s", err, name)
+		}
+	}
+	if r.Sums.Values[0] = 1 << 40; true {
+		if _, err := r.Split(rand.Reader); err == nil {
+			t.Error("a number beyond the range was shared")
+		}
+	}
+}
+
 // FuzzRelease: whatever comes is refused or is a release that is written to the same content.
 func FuzzRelease(f *testing.F) {
 	data, err := release().Encode()
 	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	r := release()
+	r.Budget.Noise = privacy.TwoServers
+	pair, err := r.Split(rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if data, err = pair[1].Encode(); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(data)

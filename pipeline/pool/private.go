@@ -97,8 +97,8 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o
 		p.Samples = experiment.Default().Conjugate.Samples
 	}
 	b := releases[0].Budget
-	if b.Noise == privacy.TwoServers {
-		return nil, fmt.Errorf("pool: the uploads are shares for two servers, of which one alone says nothing")
+	if b.Noise == privacy.TwoServers && releases[0].Share != nil {
+		return nil, fmt.Errorf("pool: the uploads are shares for two servers, of which one alone says nothing: serve the round (fmp serve --helper URL), and send each server its own")
 	}
 	p.Account = b.Spend(releases[0].Sums.Classes, len(releases))
 	var err error
@@ -146,18 +146,21 @@ func (f SumFile) Sum(string) ([]byte, error) { return regularfile.ReadFile(strin
 // Keep writes the file.
 func (f SumFile) Keep(_ string, data []byte) error { return atomicfile.WriteBytes(string(f), data) }
 
-// Totals are the round's noisy sums. Where the server adds the noise (privacy.Trusted) it is drawn once, and the sum is kept: the same
-// messages pooled again give the same sum, as a second draw would spend the budget a second time.
-func (p *Private) Totals(keeper Keeper) (*privacy.Totals, error) {
+// Totals are the round's noisy sums. Where servers add the noise it is drawn once, and the sum is kept: the same messages pooled again give the same sum, as a
+// second draw would spend the budget a second time. Of two servers the releases hold no sums, and open returns the noisy one; it is nil elsewhere.
+func (p *Private) Totals(keeper Keeper, open func() (*privacy.Release, error)) (*privacy.Totals, error) {
 	sum := privacy.NewRelease(p.Releases[0].Sums.Classes, p.Releases[0].Sums.K)
 	digests := make([]string, len(p.Releases))
 	for i, r := range p.Releases {
+		digests[i] = r.Digest
+		if open != nil {
+			continue
+		}
 		if err := sum.Add(r.Sums); err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Path, err)
 		}
-		digests[i] = r.Digest
 	}
-	if p.Account.Noise == privacy.Trusted {
+	if p.Account.Noise != privacy.Local {
 		slices.Sort(digests)
 		of := sha256.Sum256([]byte(strings.Join(digests, "\n")))
 		inputs := hex.EncodeToString(of[:])
@@ -165,7 +168,12 @@ func (p *Private) Totals(keeper Keeper) (*privacy.Totals, error) {
 		var was published
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			if err := sum.AddNoise(p.Account.Deviation, rand.Reader); err != nil {
+			if open != nil {
+				sum, err = open()
+			} else {
+				err = sum.AddNoise(p.Account.Deviation, rand.Reader)
+			}
+			if err != nil {
 				return nil, err
 			}
 			if data, err = json.Marshal(published{inputs, sum.Values, p.Account}); err != nil {

@@ -141,11 +141,11 @@ func TestPrivateRound(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := filepath.Join(dir, "sum")
-		totals, err := round.Totals(SumFile(file))
+		totals, err := round.Totals(SumFile(file), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := round.Totals(SumFile(file))
+		again, err := round.Totals(SumFile(file), nil)
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(totals) {
 			t.Errorf("the same round pooled again has other sums: %v, %v, %v", totals, again, err)
 		}
@@ -178,7 +178,7 @@ func TestPrivateRound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fewer.Totals(SumFile(file)); (err == nil) != (noise == privacy.Local) {
+		if _, err := fewer.Totals(SumFile(file), nil); (err == nil) != (noise == privacy.Local) {
 			t.Errorf("%s: a second sum beside the first: %v", noise, err)
 		}
 		other := b

@@ -176,6 +176,15 @@ func (b Budget) ClientNorm(classes int) uint64 {
 	return uint64(0.7 * math.Sqrt(n*(1+n/float64(classes))) * math.Hypot(Steps, CountSteps))
 }
 
+// MaxNumber is the largest number, in steps and without its sign, that the sums of a client of Points images have: the most that a range proof is to allow.
+func (b Budget) MaxNumber(classes int) uint64 {
+	most := uint64(b.Points) * Steps
+	if b.Unit == Client {
+		most = min(most, b.ClientNorm(classes))
+	}
+	return most
+}
+
 // NoiseSteps is the standard deviation in steps, a whole number, of what one source adds to every number of a release.
 func (b Budget) NoiseSteps(classes int) uint64 {
 	return uint64(math.Ceil(Sigma(b.Epsilon, b.Delta) * b.Sensitivity(classes)))

@@ -21,6 +21,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/privacy/prio"
 )
 
 // maxBytes bounds a round file.
@@ -105,6 +106,7 @@ const (
 	maxTitle           = 200
 	maxSamples         = 10_000
 	maxFresh           = 100_000
+	headBytes          = 1 << 10 // what a message of a private round has beside its share, at most
 )
 
 // Round is a round that can be served: the file's numbers with their defaults, and what its paths hold.
@@ -149,6 +151,15 @@ func Load(path string) (*Round, error) {
 			return nil, fmt.Errorf("round %s: client_graph %s is of a private round and the file states no privacy; give it privacy: {epsilon: ...}, or another graph", path, r.Graph)
 		}
 		return nil, fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain uploads; want the one that fmp fuse --upload private writes", path, r.Graph)
+	}
+	if b := r.Privacy; b != nil && b.Noise == privacy.TwoServers {
+		s, err := prio.New(*b, r.Client.C, r.Client.K, "")
+		if err != nil {
+			return nil, fmt.Errorf("round %s: %w", path, err)
+		}
+		if n := s.LeaderBytes() + headBytes; n > r.Bounds.Bytes {
+			return nil, fmt.Errorf("round %s: a share of %d classes and %d coordinates with up to %d images a client has %d bytes, and bounds.bytes allows %d: raise it to %d, or lower privacy.points", path, r.Client.C, r.Client.K, b.Points, n, r.Bounds.Bytes, n)
+		}
 	}
 	if r.GraphData, err = os.ReadFile(r.Graph); err != nil {
 		return nil, fmt.Errorf("round %s: %w", path, err)
@@ -275,7 +286,7 @@ func (f *File) fillPrivacy() error {
 		given    bool
 		key, why string
 	}{
-		{b.Noise == privacy.TwoServers, "privacy.noise: two-servers", "shares for two servers are not made by these programs; take local or trusted"},
+		{b.Noise == privacy.TwoServers && f.Late, "late: true", "two servers open one sum, at quorum or at the deadline"},
 		{f.Honesty != nil && *f.Honesty, "honesty: true", "honesty compares single uploads without noise, which a private round has none of"},
 		{f.Replace, "replace: true", "a second upload of a client spends its budget a second time"},
 		{f.Open != "" && f.Open != NoOpen || f.Scope == "open", "open", "the private predictor is for the corpus's classes"},

@@ -63,31 +63,36 @@ type Client struct {
 // New is a client of the server at an address: https://HOST:PORT, or http:// on loopback. ca, where not empty, is a file of
 // certificates to trust in place of the system's. Proxies are those of the environment (HTTPS_PROXY, NO_PROXY).
 func New(address, ca string) (*Client, error) {
+	h, base, err := HTTP(address, ca)
+	return &Client{base: base, Wait: 24 * time.Hour, http: h}, err
+}
+
+// HTTP is what requests to a server are made with, and its address as paths are appended to it.
+func HTTP(address, ca string) (*http.Client, string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-		return nil, fmt.Errorf("server %q; want https://HOST:PORT", address)
+		return nil, "", fmt.Errorf("server %q; want https://HOST:PORT", address)
 	}
 	if u.User != nil {
-		return nil, errors.New("the server's address holds a password; a client is known by its key alone")
+		return nil, "", errors.New("the server's address holds a password; a client is known by its key alone")
 	}
 	if u.Scheme == "http" && !loopback(u.Hostname()) {
-		return nil, fmt.Errorf("server %s: plain HTTP is for loopback alone; use https://", address)
+		return nil, "", fmt.Errorf("server %s: plain HTTP is for loopback alone; use https://", address)
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = requestTime
 	if ca != "" {
 		pem, err := os.ReadFile(ca)
 		if err != nil {
-			return nil, fmt.Errorf("certificates: %w", err)
+			return nil, "", fmt.Errorf("certificates: %w", err)
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("certificates %s: no certificate in PEM", ca)
+			return nil, "", fmt.Errorf("certificates %s: no certificate in PEM", ca)
 		}
 		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	return &Client{base: strings.TrimSuffix(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), Wait: 24 * time.Hour,
-		http: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, strings.TrimSuffix(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), nil
 }
 
 func loopback(host string) bool {

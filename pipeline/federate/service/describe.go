@@ -15,7 +15,7 @@ func (s *Server) description() wire.Description {
 	now := s.Now()
 	d := wire.Description{
 		Round: f.Round, Title: f.Title, State: s.state(now), Now: now.UTC(), Deadline: f.Deadline.UTC(), Graph: f.Client.Digest, GraphBytes: int64(len(f.GraphData)),
-		Classes: f.Client.Classes, MaxPoints: f.Bounds.Points, MaxBytes: f.Bounds.Bytes, Replace: f.Replace, Privacy: f.Privacy, ServerKey: base64.StdEncoding.EncodeToString(s.Key.Public()),
+		Classes: f.Client.Classes, MaxPoints: f.Bounds.Points, MaxBytes: f.Bounds.Bytes, Replace: f.Replace, Privacy: f.Privacy, Server: s.role(), ServerKey: base64.StdEncoding.EncodeToString(s.Key.Public()),
 	}
 	for _, p := range f.Precisions {
 		d.Precisions = append(d.Precisions, string(p))
@@ -23,13 +23,13 @@ func (s *Server) description() wire.Description {
 	return d
 }
 
-// state is the round's at a time. Where the server adds the noise, a round ends with its first classifier: a second, of other uploads, would
+// state is the round's at a time. Where servers add the noise, a round ends with its first classifier: a second, of other uploads, would
 // spend the budget again.
 func (s *Server) state(now time.Time) string {
-	if b := s.Round.Privacy; b != nil && b.Noise == privacy.Trusted {
+	if b := s.Round.Privacy; b != nil && b.Noise != privacy.Local {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if len(s.versions) > 0 {
+		if len(s.versions) > 0 || s.settled {
 			return wire.Closed
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"fmp/models"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
 )
@@ -60,11 +61,14 @@ const long = time.Hour
 func (s *Server) due() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.role() == wire.Helper {
+		return long // the leader asks for what it wants
+	}
 	now, n := s.Now(), len(s.in)
 	toDeadline := s.Round.Deadline.Sub(now)
 	if len(s.versions) == 0 {
 		switch {
-		case n >= s.quorum():
+		case n >= s.quorum() || s.settled:
 			return 0
 		case toDeadline > 0:
 			return toDeadline
@@ -73,7 +77,7 @@ func (s *Server) due() time.Duration {
 		}
 		return long
 	}
-	if b := s.Round.Privacy; b != nil && b.Noise == privacy.Trusted {
+	if b := s.Round.Privacy; b != nil && b.Noise != privacy.Local {
 		return long // one classifier is all that the budget is for
 	}
 	changed := n != len(s.pooled)
@@ -98,9 +102,19 @@ func (s *Server) Pool(ctx context.Context) error {
 	var uploads []pool.Upload
 	var releases []pool.Release
 	private := s.Round.Privacy != nil
+	var open func() (*privacy.Release, error)
+	if s.twoServers() {
+		var err error
+		if releases, open, err = s.members(ctx); err != nil {
+			return fmt.Errorf("pooling: %w", err)
+		}
+	}
 	for r, err := range s.Store.Records(ctx) {
 		if err != nil {
 			return fmt.Errorf("pooling: %w", err)
+		}
+		if open != nil {
+			break
 		}
 		if private {
 			u, err := s.believePrivate(r.Receipt.Client, r.Data)
@@ -126,7 +140,7 @@ func (s *Server) Pool(ctx context.Context) error {
 	var made *Pooled
 	var err error
 	if private {
-		made, err = s.Private(ctx, releases)
+		made, err = s.Private(ctx, releases, open)
 	} else {
 		made, err = s.Config.Pool(ctx, uploads)
 	}

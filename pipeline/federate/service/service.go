@@ -20,6 +20,7 @@ import (
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/privacy"
 )
 
 // Pooled is what pooling makes of uploads.
@@ -41,8 +42,11 @@ type Config struct {
 	Store *store.Store
 	// Pool makes the classifier of uploads, which are in the order of their clients' names.
 	Pool func(ctx context.Context, uploads []pool.Upload) (*Pooled, error)
-	// Private is Pool of a private round.
-	Private func(ctx context.Context, releases []pool.Release) (*Pooled, error)
+	// Private is Pool of a private round. Where that has two servers the releases hold no sums, and open, which is nil elsewhere, returns the noisy one.
+	Private func(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error)) (*Pooled, error)
+	// Secret is what the two servers of a private round both know, and clients do not. Helper is the other one, at the leader; nil at the helper.
+	Secret string
+	Helper *Helper
 	// Check, where there is one, refuses an upload that Decode and the round's bounds let through.
 	Check func(*federate.Upload) error
 	// Engine makes predictions; nil: there are none.
@@ -74,6 +78,8 @@ type Server struct {
 	pooled   map[string]string // client: upload, in the last version
 	honest   map[string]float64
 	failure  string // why the last pooling failed; empty where it did not
+	settled  bool   // of two servers: which clients are in the sum; nothing more is taken
+	opening  sync.Mutex
 
 	serving *served // the classifier of the last version
 }
@@ -101,6 +107,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, fmt.Errorf("reading the round's state: %w", err)
 		}
 		s.remember(r)
+	}
+	if err := s.recallSum(ctx); err != nil {
+		return nil, fmt.Errorf("reading the round's state: %w", err)
 	}
 	refusals, err := c.Store.Refusals(ctx)
 	if err != nil {
@@ -204,6 +213,8 @@ func (s *Server) routes() []route {
 		{"GET /v1/rounds/{round}/graph", false, s.graph},
 		{"PUT /v1/rounds/{round}/uploads/{client}", false, s.upload},
 		{"GET /v1/rounds/{round}/uploads/{client}/receipt", false, s.receipt},
+		{"POST /v1/rounds/{round}/uploads/{client}/proof", false, s.peer(s.proof)},
+		{"POST /v1/rounds/{round}/sum", false, s.peer(s.sum)},
 		{"GET /v1/rounds/{round}/status", true, s.status},
 		{"GET /v1/rounds/{round}/versions", true, s.listVersions},
 		{"GET /v1/rounds/{round}/versions/{version}", true, s.version},
@@ -255,6 +266,8 @@ var refusals = map[string]struct {
 	wire.NotYet:       {http.StatusNotFound, "No classifier yet"},
 	wire.NoVersion:    {http.StatusNotFound, "No such version"},
 	wire.OtherUpload:  {http.StatusConflict, "Another upload of this client is in"},
+	wire.NoShare:      {http.StatusConflict, "No share of this client is there"},
+	wire.SumOpened:    {http.StatusConflict, "Another sum was opened"},
 	wire.RoundClosed:  {http.StatusGone, "The round is closed"},
 	wire.TooLarge:     {http.StatusRequestEntityTooLarge, "Too large"},
 	wire.BadUpload:    {http.StatusUnprocessableEntity, "The upload is refused"},

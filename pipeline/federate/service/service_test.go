@@ -29,6 +29,7 @@ import (
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/point"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/privacy"
 )
 
 // fixture is a server of a round in a folder of its own, by a clock of its own.
@@ -42,6 +43,9 @@ type fixture struct {
 	http  *httptest.Server
 	store *store.Store
 	pools int // calls of the pooling
+	// of two servers: the leader's helper, and the sums that were opened
+	helper *Helper
+	opened []*privacy.Release
 
 	mu  sync.Mutex
 	now time.Time
@@ -104,10 +108,17 @@ func (f *fixture) start() {
 	if f.store, err = store.Open(f.t.Context(), store.Name(f.round.Round, f.round.Client.Digest), store.Options{Dir: filepath.Join(f.dir, "state")}); err != nil {
 		f.t.Fatal(err)
 	}
-	private := func(_ context.Context, releases []pool.Release) (*Pooled, error) {
+	private := func(_ context.Context, releases []pool.Release, open func() (*privacy.Release, error)) (*Pooled, error) {
+		if open != nil {
+			sum, err := open()
+			if err != nil {
+				return nil, err
+			}
+			f.opened = append(f.opened, sum)
+		}
 		return &Pooled{Classifier: fmt.Append(nil, len(releases))}, nil
 	}
-	f.srv, err = New(f.t.Context(), Config{Private: private, Round: f.round, Key: f.key, Store: f.store, Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers",
+	f.srv, err = New(f.t.Context(), Config{Private: private, Secret: twoSecret, Helper: f.helper, Round: f.round, Key: f.key, Store: f.store, Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers",
 		Pool: func(_ context.Context, uploads []pool.Upload) (*Pooled, error) {
 			f.pools++
 			var text strings.Builder

@@ -108,7 +108,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 	switch {
 	case state == wire.Closed:
 		if s.Round.Now(now) != wire.Closed {
-			s.refuse(w, wire.RoundClosed, "the classifier of private round %d is made; another, of more uploads, would spend its budget again", s.Round.Round)
+			s.refuse(w, wire.RoundClosed, "the classifier of private round %d is made, or being made; another, of more uploads, would spend its budget again", s.Round.Round)
 			return
 		}
 		s.refuse(w, wire.RoundClosed, "the deadline of round %d was %s", s.Round.Round, s.Round.Deadline.Format(time.RFC3339))
@@ -132,7 +132,20 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 		s.quarantine(w, r, store.Refusal{Client: client, Time: now, Upload: digest, Reason: err.Error()}, data)
 		return
 	}
-	record := &store.Record{Signature: signature, Payload: payload, N: n, Data: data, Receipt: wire.Receipt{
+	var peer []byte
+	if s.role() == wire.Leader {
+		release, err := s.believePrivate(client, data)
+		if err == nil {
+			peer, err = s.prove(r.Context(), release)
+		}
+		if err != nil {
+			if !s.refuseProof(w, client, err) {
+				s.quarantine(w, r, store.Refusal{Client: client, Time: now, Upload: digest, Reason: err.Error()}, nil)
+			}
+			return
+		}
+	}
+	record := &store.Record{Peer: peer, Signature: signature, Payload: payload, N: n, Data: data, Receipt: wire.Receipt{
 		Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Upload: digest, Bytes: len(data), Time: now.UTC(), Spent: s.Round.Privacy}}
 	record.Receipt.Sign(s.Key)
 	err = s.Store.Put(r.Context(), record, old.revision)
@@ -194,8 +207,11 @@ func (s *Server) read(client, digest string, data []byte) (payload string, n int
 		return "", 0, fmt.Errorf("upload: it is of a private round, and round %d is not private", s.Round.Round)
 	case private:
 		r, err := s.believePrivate(client, data)
-		if err == nil && r.Budget != *budget {
+		switch {
+		case err == nil && r.Budget != *budget:
 			err = fmt.Errorf("upload: its budget is %v; that of round %d is %v", r.Budget, s.Round.Round, budget)
+		case err == nil && s.twoServers() && r.Share.Server != s.serverOf():
+			err = fmt.Errorf("upload: it is the share for server %d of two; this one is the %s, server %d", r.Share.Server, s.role(), s.serverOf())
 		}
 		return digest, 0, err
 	}

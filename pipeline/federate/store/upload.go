@@ -24,6 +24,8 @@ type Record struct {
 	Payload string `json:"payload"`
 	// N is the number of real points that the upload claims.
 	N int `json:"n"`
+	// Peer is the other server's part of the proof of a share, once it has been checked; of a private round with two servers alone.
+	Peer []byte `json:"peer,omitempty"`
 	// Data is the message.
 	Data []byte `json:"-"`
 	// Revision of the value in the store; not part of it.

@@ -169,8 +169,8 @@ func (x *Upload) GetChecksum() []byte {
 	return nil
 }
 
-// Release is a client's message of a private round: class sums in whole numbers (package privacy), with noise where the client adds it. It
-// states no number of images.
+// Release is a client's message of a private round: class sums in whole numbers (package privacy), with noise where the client adds it, or, where two
+// servers do, a share of them (package prio). It states no number of images.
 type Release struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of this format: 2, so that neither message is taken for the other.
@@ -190,8 +190,14 @@ type Release struct {
 	Relation string  `protobuf:"bytes,11,opt,name=relation,proto3" json:"relation,omitempty"`
 	Noise    string  `protobuf:"bytes,12,opt,name=noise,proto3" json:"noise,omitempty"`
 	Points   uint32  `protobuf:"varint,13,opt,name=points,proto3" json:"points,omitempty"`
-	// sha256 of the fields above: 32 bytes.
-	Checksum      []byte `protobuf:"bytes,14,opt,name=checksum,proto3" json:"checksum,omitempty"`
+	// sha256 of the other fields: 32 bytes.
+	Checksum []byte `protobuf:"bytes,14,opt,name=checksum,proto3" json:"checksum,omitempty"`
+	// In place of values where noise is two-servers: which of the two the share is for, 0 the leader and 1 the helper; the nonce (16 bytes) and the public part
+	// that the two messages have in common; and the share.
+	Server        uint32 `protobuf:"varint,15,opt,name=server,proto3" json:"server,omitempty"`
+	Nonce         []byte `protobuf:"bytes,16,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	PublicShare   []byte `protobuf:"bytes,17,opt,name=public_share,json=publicShare,proto3" json:"public_share,omitempty"`
+	InputShare    []byte `protobuf:"bytes,18,opt,name=input_share,json=inputShare,proto3" json:"input_share,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -324,6 +330,34 @@ func (x *Release) GetChecksum() []byte {
 	return nil
 }
 
+func (x *Release) GetServer() uint32 {
+	if x != nil {
+		return x.Server
+	}
+	return 0
+}
+
+func (x *Release) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+func (x *Release) GetPublicShare() []byte {
+	if x != nil {
+		return x.PublicShare
+	}
+	return nil
+}
+
+func (x *Release) GetInputShare() []byte {
+	if x != nil {
+		return x.InputShare
+	}
+	return nil
+}
+
 var File_pipeline_federate_uploadpb_upload_proto protoreflect.FileDescriptor
 
 const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
@@ -342,7 +376,7 @@ const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
 	"\x05scale\x18\n" +
 	" \x01(\v2\x15.fmp.onnx.TensorProtoR\x05scale\x12-\n" +
 	"\x06masses\x18\v \x01(\v2\x15.fmp.onnx.TensorProtoR\x06masses\x12\x1a\n" +
-	"\bchecksum\x18\f \x01(\fR\bchecksum\"\xe3\x02\n" +
+	"\bchecksum\x18\f \x01(\fR\bchecksum\"\xd5\x03\n" +
 	"\aRelease\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x16\n" +
@@ -358,7 +392,12 @@ const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
 	"\brelation\x18\v \x01(\tR\brelation\x12\x14\n" +
 	"\x05noise\x18\f \x01(\tR\x05noise\x12\x16\n" +
 	"\x06points\x18\r \x01(\rR\x06points\x12\x1a\n" +
-	"\bchecksum\x18\x0e \x01(\fR\bchecksumB Z\x1efmp/pipeline/federate/uploadpbb\x06proto3"
+	"\bchecksum\x18\x0e \x01(\fR\bchecksum\x12\x16\n" +
+	"\x06server\x18\x0f \x01(\rR\x06server\x12\x14\n" +
+	"\x05nonce\x18\x10 \x01(\fR\x05nonce\x12!\n" +
+	"\fpublic_share\x18\x11 \x01(\fR\vpublicShare\x12\x1f\n" +
+	"\vinput_share\x18\x12 \x01(\fR\n" +
+	"inputShareB Z\x1efmp/pipeline/federate/uploadpbb\x06proto3"
 
 var (
 	file_pipeline_federate_uploadpb_upload_proto_rawDescOnce sync.Once

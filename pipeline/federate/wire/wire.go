@@ -54,6 +54,8 @@ type Description struct {
 	Replace bool `json:"replace"`
 	// Privacy is what every upload of a private round keeps to; none in other rounds.
 	Privacy *privacy.Budget `json:"privacy,omitempty"`
+	// Server is which of the two servers of a private round this is, "leader" or "helper"; none in other rounds.
+	Server string `json:"server,omitempty"`
 	// ServerKey verifies receipts: Ed25519, base64.
 	ServerKey string `json:"server_key"`
 }
@@ -63,6 +65,12 @@ const (
 	Open   = "open"
 	Late   = "late"
 	Closed = "closed"
+)
+
+// The servers of a private round that has two. A client sends a share to the helper, then one to the leader, which makes the classifier.
+const (
+	Leader = "leader"
+	Helper = "helper"
 )
 
 // Check reports whether a description can be used.
@@ -80,6 +88,9 @@ func (d *Description) Check() error {
 		if err := d.Privacy.Check(); err != nil {
 			return fmt.Errorf("the round's description: %w", err)
 		}
+	}
+	if two := d.Privacy != nil && d.Privacy.Noise == privacy.TwoServers; two != (d.Server == Leader || d.Server == Helper) {
+		return fmt.Errorf("the round's description says that its server is %.20q, with privacy %v; want %s or %s where there are two, and nothing elsewhere", d.Server, d.Privacy, Leader, Helper)
 	}
 	return nil
 }
@@ -148,6 +159,8 @@ const (
 	NotYet       = "not-yet"       // 404: no classifier yet
 	NoVersion    = "no-version"    // 404: no such version of the classifier
 	OtherUpload  = "other-upload"  // 409: other bytes of this client are in
+	NoShare      = "no-share"      // 409: the helper has no share of this client, or another
+	SumOpened    = "sum-opened"    // 409: the helper gave its share of the sum of other clients
 	RoundClosed  = "round-closed"  // 410
 	TooLarge     = "too-large"     // 413
 	BadUpload    = "bad-upload"    // 422: refused and quarantined

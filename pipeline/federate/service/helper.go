@@ -1,0 +1,120 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"fmp/pipeline/federate/sender"
+	"fmp/pipeline/federate/wire"
+)
+
+// Bounds of what the two servers of a private round send each other.
+const (
+	// helperTime bounds one request; the helper's share of a sum of many clients takes longest.
+	helperTime = 10 * time.Minute
+	// maxProof bounds a message about one client's proof, maxSum the helper's share of the sum, and maxMember what a list of clients has for each.
+	maxProof, maxSum, maxMember = 4 << 20, 64 << 20, 1 << 10
+)
+
+// proofCheck asks the helper about a client's share, and answers.
+type proofCheck struct {
+	// Nonce of the client's two messages; Message is the asking server's part of the proof.
+	Nonce   []byte `json:"nonce,omitempty"`
+	Message []byte `json:"message"`
+}
+
+// sumOf asks the helper for its share of the sum of these clients, in the order of their names.
+type sumOf struct {
+	Clients []shared `json:"clients"`
+}
+
+// shared is a client whose numbers are in a sum, by the nonce of its messages.
+type shared struct {
+	Client string `json:"client"`
+	Nonce  []byte `json:"nonce"`
+}
+
+// noisyShare is the helper's answer.
+type noisyShare struct {
+	Share []byte `json:"share"`
+}
+
+// Helper is the helper of a private round with two servers, as the leader speaks to it.
+type Helper struct {
+	url, token string
+	http       *http.Client
+}
+
+// NewHelper is the helper at an address (https://HOST:PORT, or http:// on loopback), which knows the same secret. ca is as of sender.New.
+func NewHelper(address, ca, secret string) (*Helper, error) {
+	c, base, err := sender.HTTP(address, ca)
+	if err != nil {
+		return nil, fmt.Errorf("helper: %w", err)
+	}
+	c.Timeout = helperTime
+	return &Helper{base, peerToken(secret), c}, nil
+}
+
+// Describe asks what the helper's round is.
+func (h *Helper) Describe(ctx context.Context, round uint64) (*wire.Description, error) {
+	var d wire.Description
+	if err := h.call(ctx, http.MethodGet, wire.RoundPath(round), nil, &d, wire.MaxJSON); err != nil {
+		return nil, err
+	}
+	return &d, nil
+}
+
+// check sends this server's part of a client's proof and returns the helper's.
+func (h *Helper) check(ctx context.Context, round uint64, client string, c proofCheck) ([]byte, error) {
+	var answer proofCheck
+	err := h.call(ctx, http.MethodPost, wire.UploadPath(round, client)+"/proof", c, &answer, maxProof)
+	return answer.Message, err
+}
+
+// sum returns the helper's share of the clients' sum, with its noise.
+func (h *Helper) sum(ctx context.Context, round uint64, of sumOf) ([]byte, error) {
+	var answer noisyShare
+	err := h.call(ctx, http.MethodPost, wire.RoundPath(round)+"/sum", of, &answer, maxSum)
+	return answer.Share, err
+}
+
+// call sends JSON and reads JSON; a refusal is a *wire.Problem.
+func (h *Helper) call(ctx context.Context, method, path string, body, answer any, most int64) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("helper: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, h.url+path, bytes.NewReader(data))
+	if err != nil {
+		return fmt.Errorf("helper: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+h.token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := h.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("helper: %w", err)
+	}
+	defer resp.Body.Close()
+	if data, err = io.ReadAll(io.LimitReader(resp.Body, most+1)); err != nil {
+		return fmt.Errorf("helper: %w", err)
+	}
+	if int64(len(data)) > most {
+		return fmt.Errorf("helper: an answer of more than %d bytes", most)
+	}
+	if resp.StatusCode >= 300 {
+		p := &wire.Problem{}
+		if json.Unmarshal(data, p) != nil || p.Code == "" {
+			return fmt.Errorf("helper: it answered %s", resp.Status)
+		}
+		return fmt.Errorf("helper: %w", p)
+	}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return fmt.Errorf("helper: its answer is not the JSON it should be: %w", err)
+	}
+	return nil
+}

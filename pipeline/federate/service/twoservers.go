@@ -1,0 +1,383 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/pool"
+	"fmp/pipeline/privacy"
+	"fmp/pipeline/privacy/prio"
+)
+
+// A private round with two servers. A client sends a share of its sums to the helper, then one to the leader. The leader takes it once the two have checked
+// the proof of its range together: /uploads/{client}/proof at the helper, which keeps the leader's part of the proof as the leader keeps the helper's. When
+// the round is pooled the leader writes down which clients are in the sum, for good; asks the helper for its share of their sum (/sum), to which the helper has
+// added its noise, and which it gives of one set of clients alone; adds its own noise to its own share; and opens the sum of the two.
+
+// peerToken is how the leader shows the helper that it knows their secret.
+func peerToken(secret string) string {
+	b, err := hkdf.Key(sha256.New, []byte(secret), nil, "fmp leader's token", 32)
+	if err != nil { // a length beyond hkdf's
+		panic(err)
+	}
+	return hex.EncodeToString(b)
+}
+
+// twoServers reports whether the round has a leader and a helper.
+func (s *Server) twoServers() bool {
+	return s.Round.Privacy != nil && s.Round.Privacy.Noise == privacy.TwoServers
+}
+
+// role is the server's in a round with two; empty in others.
+func (s *Server) role() string {
+	switch {
+	case !s.twoServers():
+		return ""
+	case s.Helper == nil:
+		return wire.Helper
+	}
+	return wire.Leader
+}
+
+// serverOf is whom a share has to be for.
+func (s *Server) serverOf() int {
+	if s.role() == wire.Helper {
+		return prio.Helper
+	}
+	return prio.Leader
+}
+
+// Objects of the store: the clients of the sum, once that is settled, and the helper's noisy share of it.
+const (
+	batchObject  = "two-servers-clients"
+	openedObject = "two-servers-share"
+	maxOpened    = 512 << 20 // a million clients and the largest share
+)
+
+// recallSum reads whether the sum's clients are settled: at the leader, or by the leader.
+func (s *Server) recallSum(ctx context.Context) error {
+	if !s.twoServers() {
+		return nil
+	}
+	name := batchObject
+	if s.role() == wire.Helper {
+		name = openedObject
+	}
+	_, err := s.Store.Object(ctx, name, maxOpened)
+	if err != nil && !errors.Is(err, store.ErrNone) {
+		return err
+	}
+	s.settled = err == nil
+	return nil
+}
+
+// begin starts the check of a share.
+func (s *Server) begin(r *federate.Release) (*prio.Checking, []byte, error) {
+	scheme, err := r.Scheme()
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := prio.KeyOf(s.Secret, r.Round, r.Model)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := scheme.Begin(key, r.Share)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err := c.Message()
+	return c, own, err
+}
+
+// prove checks the proof of a client's share with the helper and returns the helper's part of it.
+func (s *Server) prove(ctx context.Context, r *federate.Release) ([]byte, error) {
+	c, own, err := s.begin(r)
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := s.Helper.check(ctx, r.Round, r.Client, proofCheck{r.Share.Nonce[:], own})
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.Finish(theirs)
+	return theirs, err
+}
+
+// refuseProof answers a client whose share could not be checked, and reports whether it did: where the share is at fault, the caller does.
+func (s *Server) refuseProof(w http.ResponseWriter, client string, err error) bool {
+	var p *wire.Problem
+	switch {
+	case errors.Is(err, prio.ErrProof), errors.As(err, &p) && p.Code == wire.BadUpload:
+		return false
+	case errors.As(err, &p) && (p.Code == wire.NoShare || p.Code == wire.RoundClosed):
+		s.refuse(w, p.Code, "the helper: %s", p.Detail)
+	default:
+		s.Log.Error("the helper did not check a share", "client", client, "error", err)
+		s.refuse(w, wire.Unavailable, "the helper of this round does not answer; nothing was lost, send again")
+	}
+	return true
+}
+
+// peer lets a request of the leader through.
+func (s *Server) peer(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !s.isRound(w, r) {
+			return
+		}
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if s.role() != wire.Helper || !ok || subtle.ConstantTimeCompare([]byte(token), []byte(peerToken(s.Secret))) != 1 {
+			s.refuse(w, wire.NoToken, "this is for the leader of a round of which this server is the helper")
+			return
+		}
+		next(w, r)
+	}
+}
+
+// body reads a request's JSON of a bounded size.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, most int64, v any) bool {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
+		s.refuse(w, wire.BadRequest, "the request cannot be read: %v", err)
+	}
+	return err == nil
+}
+
+// share reads a client's share as the helper keeps it.
+func (s *Server) share(ctx context.Context, client string, nonce []byte) (*store.Record, *federate.Release, error) {
+	stored, err := s.Store.Get(ctx, client)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := s.believePrivate(client, stored.Data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !slices.Equal(r.Share.Nonce[:], nonce) {
+		return nil, nil, fmt.Errorf("another share of %q is here: %w", client, store.ErrNone)
+	}
+	return stored, r, nil
+}
+
+// proof is the helper's part of the check of a client's share. The same question again has the same answer; another about the same share has none.
+func (s *Server) proof(w http.ResponseWriter, r *http.Request) {
+	client := r.PathValue("client")
+	var c proofCheck
+	if !s.body(w, r, maxProof, &c) {
+		return
+	}
+	stored, release, err := s.share(r.Context(), client, c.Nonce)
+	switch {
+	case errors.Is(err, store.ErrNone):
+		s.refuse(w, wire.NoShare, "no share of %.128q with this nonce is here; a client sends to the helper first", client)
+		return
+	case err != nil:
+		s.fail(w, r, err)
+		return
+	case stored.Peer != nil && !slices.Equal(stored.Peer, c.Message):
+		s.refuse(w, wire.OtherUpload, "the share of %.128q was checked against another part of the proof", client)
+		return
+	case stored.Peer == nil && s.closed():
+		s.refuse(w, wire.RoundClosed, "the sum of round %d is settled without %.128q", s.Round.Round, client)
+		return
+	}
+	check, own, err := s.begin(release)
+	if err == nil {
+		_, err = check.Finish(c.Message)
+	}
+	if err != nil {
+		s.quarantine(w, r, store.Refusal{Client: client, Time: s.Now(), Upload: stored.Receipt.Upload, Reason: err.Error()}, nil)
+		return
+	}
+	if stored.Peer == nil {
+		stored.Peer = c.Message
+		if err := s.Store.Put(r.Context(), stored, stored.Revision); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		s.mu.Lock()
+		s.remember(stored)
+		s.mu.Unlock()
+	}
+	reply(w, http.StatusOK, proofCheck{Message: own})
+}
+
+// closed reports whether the sum's clients are settled.
+func (s *Server) closed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settled
+}
+
+// opened is the helper's noisy share as it is kept: of which clients, and the bytes.
+type opened struct {
+	Of    sumOf      `json:"of"`
+	Share noisyShare `json:"share"`
+}
+
+// sum gives the leader the helper's share of a sum, with the helper's noise: of one set of clients, the same at every time of asking, and never of another.
+func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
+	var of sumOf
+	if !s.body(w, r, maxMember*(1+int64(s.clients.Load().Len())), &of) {
+		return
+	}
+	s.opening.Lock() // one at a time, so that one set alone is kept
+	defer s.opening.Unlock()
+	var was opened
+	data, err := s.Store.Object(r.Context(), openedObject, maxOpened)
+	if err == nil {
+		err = json.Unmarshal(data, &was)
+	}
+	switch {
+	case err == nil && !slices.EqualFunc(was.Of.Clients, of.Clients, func(a, b shared) bool { return a.Client == b.Client && slices.Equal(a.Nonce, b.Nonce) }):
+		s.refuse(w, wire.SumOpened, "the sum of %d clients of round %d was given; one of other clients would spend the budget again", len(was.Of.Clients), s.Round.Round)
+		return
+	case err == nil:
+		reply(w, http.StatusOK, was.Share)
+		return
+	case !errors.Is(err, store.ErrNone):
+		s.fail(w, r, err)
+		return
+	}
+	if len(of.Clients) < s.Round.Least || !slices.IsSortedFunc(of.Clients, func(a, b shared) int { return cmp.Or(cmp.Compare(a.Client, b.Client), -1) }) {
+		s.refuse(w, wire.BadRequest, "a sum of %d clients; want %d or more, each once, in the order of their names", len(of.Clients), s.Round.Least)
+		return
+	}
+	sum, err := s.addShares(r.Context(), of)
+	switch {
+	case errors.Is(err, store.ErrNone):
+		s.refuse(w, wire.NoShare, "%v", err)
+		return
+	case err != nil:
+		s.fail(w, r, err)
+		return
+	}
+	if err = sum.AddNoise(s.Round.Privacy.NoiseSteps(s.Round.Client.C), rand.Reader); err == nil {
+		was.Of = of
+		was.Share.Share, err = sum.Bytes()
+	}
+	if err == nil {
+		data, err = json.Marshal(was)
+	}
+	if err == nil {
+		err = s.Store.PutObject(r.Context(), openedObject, data)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.mu.Lock()
+	s.settled = true
+	s.mu.Unlock()
+	s.Log.Info("share of the sum given, with this server's noise", "clients", len(of.Clients))
+	reply(w, http.StatusOK, was.Share)
+}
+
+// addShares is this server's share of the sum of the clients, each of which was checked.
+func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
+	var sum *prio.Sum
+	for _, m := range of.Clients {
+		stored, r, err := s.share(ctx, m.Client, m.Nonce)
+		if err != nil {
+			return nil, err
+		}
+		if stored.Peer == nil {
+			return nil, fmt.Errorf("the share of %q was not checked: %w", m.Client, store.ErrNone)
+		}
+		c, _, err := s.begin(r)
+		if err != nil {
+			return nil, fmt.Errorf("the share of %q: %w", m.Client, err)
+		}
+		out, err := c.Finish(stored.Peer)
+		if err != nil {
+			return nil, fmt.Errorf("the share of %q: %w", m.Client, err)
+		}
+		if sum == nil {
+			scheme, err := r.Scheme()
+			if err != nil {
+				return nil, err
+			}
+			sum = scheme.NewSum()
+		}
+		sum.Add(out)
+	}
+	return sum, nil
+}
+
+// settle says, at the leader, which clients are in the sum: those that are in when it is first asked, and from then on the same.
+func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
+	s.mu.Lock()
+	s.settled = true // nothing more is taken
+	s.mu.Unlock()
+	data, err := s.Store.Object(ctx, batchObject, maxOpened)
+	if err == nil {
+		return of, json.Unmarshal(data, &of)
+	}
+	if !errors.Is(err, store.ErrNone) {
+		return of, err
+	}
+	for stored, err := range s.Store.Records(ctx) {
+		if err != nil {
+			return of, err
+		}
+		r, err := s.believePrivate(stored.Receipt.Client, stored.Data)
+		if err != nil {
+			return of, fmt.Errorf("the share of %q as it is kept: %w", stored.Receipt.Client, err)
+		}
+		of.Clients = append(of.Clients, shared{r.Client, r.Share.Nonce[:]})
+	}
+	slices.SortFunc(of.Clients, func(a, b shared) int { return cmp.Compare(a.Client, b.Client) })
+	if data, err = json.Marshal(of); err != nil {
+		return of, err
+	}
+	return of, s.Store.PutObject(ctx, batchObject, data)
+}
+
+// members are the clients of the sum as the pooling takes them, and open adds this server's noise to its share of their sum and opens it with the helper's.
+func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.Release, error), error) {
+	of, err := s.settle(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	f := s.Round
+	var out []pool.Release
+	for _, m := range of.Clients {
+		stored, err := s.Store.Get(ctx, m.Client)
+		if err != nil {
+			return nil, nil, err
+		}
+		out = append(out, pool.Release{Path: m.Client, Digest: stored.Receipt.Upload,
+			Release: &federate.Release{Round: f.Round, Client: m.Client, Model: f.Client.Digest, Budget: *f.Privacy, Sums: &privacy.Release{Classes: f.Client.C, K: f.Client.K}}})
+	}
+	return out, func() (*privacy.Release, error) {
+		theirs, err := s.Helper.sum(ctx, f.Round, of)
+		if err != nil {
+			return nil, err
+		}
+		own, err := s.addShares(ctx, of)
+		if err != nil {
+			return nil, err
+		}
+		if err := own.AddNoise(f.Privacy.NoiseSteps(f.Client.C), rand.Reader); err != nil {
+			return nil, err
+		}
+		return own.Open(theirs)
+	}, nil
+}

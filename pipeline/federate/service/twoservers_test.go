@@ -1,0 +1,350 @@
+package service
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
+)
+
+const (
+	twoSecret  = "known to the servers alone"
+	twoServers = "quorum: 3\nleast: 2\nprivacy: {epsilon: 1, noise: two-servers, points: 10}\n"
+)
+
+// pair is leader and helper of one round. The helper is reached through a proxy, so that it may go and come back.
+type pair struct {
+	leader, helper *fixture
+	up             bool // whether the helper is reached
+	lose           bool // whether its answers are lost
+}
+
+func newPair(t testing.TB) *pair {
+	p := &pair{helper: newFixture(t, twoServers), up: true}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !p.up:
+			http.Error(w, "nobody is here", http.StatusBadGateway)
+		case p.lose:
+			p.helper.srv.Handler().ServeHTTP(httptest.NewRecorder(), r)
+			http.Error(w, "lost", http.StatusBadGateway)
+		default:
+			p.helper.srv.Handler().ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(proxy.Close)
+	p.leader = newFixture(t, twoServers)
+	p.leader.stop()
+	p.leader.keys, p.leader.round.Clients = p.helper.keys, p.helper.round.Clients
+	var err error
+	if p.leader.helper, err = NewHelper(proxy.URL, "", twoSecret); err != nil {
+		t.Fatal(err)
+	}
+	p.leader.start()
+	return p
+}
+
+// sums are a client's, other for every client.
+func (p *pair) sums(client string) *privacy.Release {
+	f := p.leader.round.Client
+	r := privacy.NewRelease(f.C, f.K)
+	for i := range r.Values {
+		r.Values[i] = int64((i*37+int(client[0])*101)%20_000) - 10_000
+	}
+	return r
+}
+
+// shares are a client's messages for leader and helper.
+func (p *pair) shares(client string, change func(leader, helper *federate.Release)) (leader, helper []byte) {
+	t := p.leader.t
+	f := p.leader.round
+	r := &federate.Release{Round: 3, Client: client, Model: f.Client.Digest, Sums: p.sums(client), Budget: *f.Privacy}
+	out, err := r.Split(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out[1].Share.Public = bytes.Clone(out[1].Share.Public)
+	if change != nil {
+		change(out[0], out[1])
+	}
+	var data [2][]byte
+	for i := range out {
+		if data[i], err = out[i].Encode(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return data[0], data[1]
+}
+
+// join sends both.
+func (p *pair) join(client string) {
+	t := p.leader.t
+	t.Helper()
+	l, h := p.shares(client, nil)
+	if status, reply := p.helper.put(client, h); status != http.StatusCreated {
+		t.Fatalf("helper: %d %s", status, reply)
+	}
+	if status, reply := p.leader.put(client, l); status != http.StatusCreated {
+		t.Fatalf("leader: %d %s", status, reply)
+	}
+}
+
+// isSum reports whether a sum is that of the clients and noise of two servers.
+func (p *pair) isSum(t *testing.T, got *privacy.Release, clients ...string) {
+	t.Helper()
+	want := privacy.NewRelease(got.Classes, got.K)
+	for _, c := range clients {
+		if err := want.Add(p.sums(c)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sigma := float64(p.leader.round.Privacy.NoiseSteps(got.Classes))
+	var square float64
+	for i, v := range got.Values {
+		square += math.Pow(float64(v-want.Values[i])/sigma, 2) / float64(len(got.Values))
+	}
+	if square < 1.2 || square > 3.2 { // 2 expected, of a hundred numbers
+		t.Errorf("mean square of the noise %.2f in one server's variance; want 2", square)
+	}
+}
+
+// TestTwoServers: neither server takes what is the other's or cannot be proved; the sum is that of the clients whose shares both have, with the noise of both; it
+// is of one set of clients, whichever server is restarted when, and whatever gets lost.
+func TestTwoServers(t *testing.T) {
+	p := newPair(t)
+	for f, want := range map[*fixture]string{p.leader: `"server":"leader"`, p.helper: `"server":"helper"`} {
+		if _, data := f.request("GET", wire.RoundPath(3), nil, nil); !strings.Contains(string(data), want) {
+			t.Errorf("%s; want %s", data, want)
+		}
+	}
+	refused := func(f *fixture, client string, data []byte, status int, c, want string) {
+		t.Helper()
+		if got, reply := f.put(client, data); got != status || code(t, reply) != c || !strings.Contains(string(reply), want) {
+			t.Errorf("%d %s; want %d %s %s", got, reply, status, c, want)
+		}
+	}
+	l, h := p.shares("a", nil)
+	refused(p.leader, "a", h, 422, wire.BadUpload, "this one is the leader")
+	refused(p.helper, "a", l, 422, wire.BadUpload, "this one is the helper")
+	refused(p.leader, "a", l, 409, wire.NoShare, "sends to the helper first")
+	refused(p.leader, "a", p.leader.released("a", func(r *federate.Release) { r.Budget.Points = 10 }), 422, wire.BadUpload, "its budget")
+
+	// A number that is not the client's, as a client would forge it: the leader's share, checksummed again.
+	forged, h := p.shares("a", func(l, _ *federate.Release) { l.Share.Input[0] ^= 1 })
+	if status, reply := p.helper.put("a", h); status != 201 {
+		t.Fatalf("%d %s", status, reply)
+	}
+	refused(p.leader, "a", forged, 422, wire.BadUpload, "in range")
+	again, _ := p.shares("a", nil) // another nonce than the helper's
+	refused(p.leader, "a", again, 409, wire.NoShare, "with this nonce")
+	if n := len(p.leader.srv.Status().Members) + len(p.leader.opened); n != 0 {
+		t.Errorf("%d of what was refused is in", n)
+	}
+
+	// The helper is away, and its answer lost: the client is to come again, and is in then, after restarts of both.
+	p.join("b")
+	l, h = p.shares("c", nil)
+	if status, reply := p.helper.put("c", h); status != 201 {
+		t.Fatalf("%d %s", status, reply)
+	}
+	p.up = false
+	refused(p.leader, "c", l, 503, wire.Unavailable, "send again")
+	p.up, p.lose = true, true
+	refused(p.leader, "c", l, 503, wire.Unavailable, "send again")
+	p.lose = false
+	for _, f := range []*fixture{p.helper, p.leader} {
+		f.stop()
+		f.start()
+	}
+	if status, reply := p.leader.put("c", l); status != 201 {
+		t.Fatalf("%d %s", status, reply)
+	}
+
+	// "a" has a share at the helper alone: its absence needs nothing of anybody.
+	p.up = false
+	if err := p.leader.srv.Pool(t.Context()); err == nil {
+		t.Fatal("a sum was opened without the helper")
+	}
+	refused(p.leader, "d/e f", func() []byte { l, _ := p.shares("d/e f", nil); return l }(), 410, wire.RoundClosed, "being made")
+	p.up, p.lose = true, true // the helper gives its share, and the answer is lost
+	if err := p.leader.srv.Pool(t.Context()); err == nil || len(p.leader.opened) != 0 {
+		t.Fatalf("%v, %v", err, p.leader.opened)
+	}
+	p.lose = false
+	kept, err := p.helper.store.Object(t.Context(), openedObject, maxOpened)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*fixture{p.helper, p.leader} {
+		f.stop()
+		f.start()
+	}
+	if p.leader.srv.due() > 0 {
+		t.Error("a leader that was stopped while it opened a sum does not go on")
+	}
+	if err := p.leader.srv.Pool(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.leader.opened) != 1 {
+		t.Fatalf("%d sums were opened", len(p.leader.opened))
+	}
+	p.isSum(t, p.leader.opened[0], "b", "c")
+	if v := p.leader.srv.Status().Versions; len(v) != 1 || v[0].Clients != 2 || v[0].Points != 0 {
+		t.Errorf("versions %+v", v)
+	}
+	now, err := p.helper.store.Object(t.Context(), openedObject, maxOpened)
+	if err != nil || !bytes.Equal(now, kept) {
+		t.Error("the helper's share changed")
+	}
+	if p.leader.srv.due() < long || p.helper.srv.due() < long {
+		t.Error("another classifier is due")
+	}
+	for _, f := range []*fixture{p.leader, p.helper} {
+		if f.srv.Status().State != wire.Closed {
+			t.Error("the round is not closed")
+		}
+	}
+}
+
+// TestLeaderAsks: the helper answers the leader alone, of shares that were checked, and of one set of them.
+func TestLeaderAsks(t *testing.T) {
+	p := newPair(t)
+	for _, c := range []string{"a", "b", "c"} {
+		p.join(c)
+	}
+	nonce := func(client string) []byte {
+		stored, err := p.helper.store.Get(t.Context(), client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := federate.DecodeRelease(stored.Data, federate.Expect{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Share.Nonce[:]
+	}
+	of := func(clients ...string) (s sumOf) {
+		for _, c := range clients {
+			s.Clients = append(s.Clients, shared{c, nonce(c)})
+		}
+		return s
+	}
+	problem := func(err error, want string) {
+		t.Helper()
+		var p *wire.Problem
+		if !errors.As(err, &p) || p.Code != want {
+			t.Errorf("error %v; want %s", err, want)
+		}
+	}
+	ask := p.leader.helper
+	stranger, err := NewHelper(p.helper.http.URL, "", "another secret altogether")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = stranger.sum(t.Context(), 3, of("a", "b"))
+	problem(err, wire.NoToken)
+	_, err = stranger.check(t.Context(), 3, "a", proofCheck{nonce("a"), []byte("x")})
+	problem(err, wire.NoToken)
+	self, err := NewHelper(p.leader.http.URL, "", twoSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = self.sum(t.Context(), 3, of("a", "b"))
+	problem(err, wire.NoToken) // a leader is nobody's helper
+	_, err = ask.sum(t.Context(), 4, of("a", "b"))
+	problem(err, wire.NoRound)
+	_, err = ask.check(t.Context(), 3, "a", proofCheck{nonce("a"), []byte("another part")})
+	problem(err, wire.OtherUpload)
+	_, err = ask.sum(t.Context(), 3, of("a"))
+	problem(err, wire.BadRequest) // fewer than least
+	_, err = ask.sum(t.Context(), 3, of("b", "a"))
+	problem(err, wire.BadRequest)
+	_, err = ask.sum(t.Context(), 3, of("a", "a"))
+	problem(err, wire.BadRequest)
+	wrong := of("a", "b")
+	wrong.Clients[1].Nonce = nonce("a")
+	_, err = ask.sum(t.Context(), 3, wrong)
+	problem(err, wire.NoShare)
+	_, h := p.shares("d/e f", nil)
+	if status, reply := p.helper.put("d/e f", h); status != 201 {
+		t.Fatalf("%d %s", status, reply)
+	}
+	_, err = ask.sum(t.Context(), 3, of("a", "d/e f"))
+	problem(err, wire.NoShare) // not checked
+	one, err := ask.sum(t.Context(), 3, of("a", "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := ask.sum(t.Context(), 3, of("a", "b"))
+	if err != nil || !bytes.Equal(one, same) {
+		t.Errorf("asked again it is another share, %v", err)
+	}
+	_, err = ask.sum(t.Context(), 3, of("a", "b", "c"))
+	problem(err, wire.SumOpened)
+	_, err = ask.check(t.Context(), 3, "d/e f", proofCheck{nonce("d/e f"), []byte("x")})
+	problem(err, wire.RoundClosed)
+}
+
+// TestShareOfAnother: a share is its client's: another that signs it is refused, as is one of another round.
+func TestShareOfAnother(t *testing.T) {
+	p := newPair(t)
+	l, h := p.shares("a", nil)
+	steal := func(data []byte) []byte {
+		r, err := federate.DecodeRelease(data, federate.Expect{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Client = "b"
+		if data, err = r.Encode(); err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	if status, reply := p.helper.put("b", steal(h)); status != 201 { // one share alone does not show it
+		t.Fatalf("%d %s", status, reply)
+	}
+	if status, reply := p.leader.put("b", steal(l)); status != 422 || !strings.Contains(string(reply), "in range") {
+		t.Errorf("%d %s", status, reply)
+	}
+	if _, err := p.leader.store.Get(t.Context(), "b"); !errors.Is(err, store.ErrNone) {
+		t.Errorf("it is in: %v", err)
+	}
+}
+
+// FuzzLeaderAsks: whatever comes from who knows the secret is answered, refused or found wrong, and opens nothing that was not checked.
+func FuzzLeaderAsks(f *testing.F) {
+	p := newPair(f)
+	_, h := p.shares("a", nil)
+	if status, reply := p.helper.put("a", h); status != 201 {
+		f.Fatalf("%d %s", status, reply)
+	}
+	token := peerToken(twoSecret)
+	handler := p.helper.srv.Handler()
+	good, _ := json.Marshal(sumOf{Clients: []shared{{"a", make([]byte, 16)}, {"b", nil}}})
+	f.Add(true, good)
+	check, _ := json.Marshal(proofCheck{make([]byte, 16), []byte{1, 2}})
+	f.Add(false, check)
+	f.Fuzz(func(t *testing.T, sum bool, body []byte) {
+		path := wire.UploadPath(3, "a") + "/proof"
+		if sum {
+			path = wire.RoundPath(3) + "/sum"
+		}
+		r := httptest.NewRequest("POST", path, bytes.NewReader(body))
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if w.Code < 400 || w.Code >= 500 {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
+}

@@ -1,0 +1,298 @@
+// Package prio splits the class sums of a client of a private round into two shares, one for each of two servers, with a proof that every number
+// is in range, and adds up shares: Prio3SumVec of the VDAF draft (draft-irtf-cfrg-vdaf; Corrigan-Gibbs and Boneh 2017, Prio), as
+// github.com/cloudflare/circl implements it. One share alone is random numbers; the servers learn of a client that its numbers are in range, and of all
+// clients the sum, to which each of them has added noise before it is opened.
+//
+// It is part of the program for small devices.
+package prio
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/bits"
+
+	"github.com/cloudflare/circl/vdaf/prio3/arith/fp128"
+	"github.com/cloudflare/circl/vdaf/prio3/sumvec"
+
+	"fmp/pipeline/privacy"
+)
+
+// The two servers, by the names that the draft for aggregation (draft-ietf-ppm-dap) has for them. What a client sends to the leader is long, what it sends to the
+// helper short.
+const (
+	Leader  = 0
+	Helper  = 1
+	servers = 2
+)
+
+// Sizes in bytes.
+const (
+	NonceSize  = 16
+	PublicSize = servers * seedSize
+	seedSize   = 32
+)
+
+// maxElements bounds the field elements, of 16 bytes, of a leader's share.
+const maxElements = 1 << 20
+
+// noiseOffset is added by each server with its noise, so that what is opened is not negative: noise of up to 2^50 steps, when deviations are 2^40 at most.
+const noiseOffset = 1 << 50
+
+// Key is what the servers share and clients do not know: proofs are checked at points that it draws.
+type Key = sumvec.VerifyKey
+
+// KeyOf is the servers' key for a round, from a secret that both were given and the sha256 of the round's client graph.
+func KeyOf(secret string, round uint64, graph string) (*Key, error) {
+	b, err := hkdf.Key(sha256.New, []byte(secret), nil, fmt.Sprintf("fmp prio3 verify key round %d graph %s", round, graph), len(Key{}))
+	if err != nil {
+		return nil, fmt.Errorf("two servers: %w", err)
+	}
+	return (*Key)(b), nil
+}
+
+// Scheme is how the sums of one client of one round are shared. Numbers are in [-2^(Bits-1), 2^(Bits-1)).
+type Scheme struct {
+	Classes, K int
+	// Bits of a number.
+	Bits int
+
+	vdaf *sumvec.SumVec
+}
+
+// New is the scheme of a client's sums under a budget, whose Points bound the numbers. What is shared under one context, the round's and the
+// client's, is refused under any other.
+func New(b privacy.Budget, classes, k int, context string) (*Scheme, error) {
+	if err := b.Check(); err != nil {
+		return nil, err
+	}
+	if b.Noise != privacy.TwoServers {
+		return nil, fmt.Errorf("two servers: the noise of the round is %s", b.Noise)
+	}
+	s := &Scheme{Classes: classes, K: k, Bits: 1 + bits.Len64(b.MaxNumber(classes))}
+	return s, s.open(context, chunkLength(s.numbers()*s.Bits))
+}
+
+func (s *Scheme) open(context string, chunk int) error {
+	if n := s.numbers() * s.Bits; s.Classes < 1 || s.K < 1 || n > maxElements {
+		return fmt.Errorf("two servers: %d classes of %d coordinates, %d bits each; allowed are %d bits in all", s.Classes, s.K, s.Bits, maxElements)
+	}
+	var err error
+	if s.vdaf, err = sumvec.New(servers, uint(s.numbers()), uint(s.Bits), uint(chunk), []byte(context)); err != nil {
+		return fmt.Errorf("two servers: %w", err)
+	}
+	return nil
+}
+
+// chunkLength balances the proof's two parts, as the draft advises.
+func chunkLength(n int) int { return max(int(math.Sqrt(float64(n))), 1) }
+
+func (s *Scheme) numbers() int  { return s.Classes * (s.K + 1) }
+func (s *Scheme) offset() int64 { return 1 << (s.Bits - 1) }
+
+// WorstNorm is the L2 norm, in steps, that numbers in range can have: what a client that lies can move the sum by.
+func (s *Scheme) WorstNorm() float64 {
+	return float64(s.offset()) * math.Sqrt(float64(s.numbers()))
+}
+
+// Share is what a client sends to one of the servers.
+type Share struct {
+	// Server is [Leader] or [Helper].
+	Server int
+	// Nonce is the client's, the same in both shares, as is Public, by which each server checks the other's part of the proof's randomness.
+	Nonce  [NonceSize]byte
+	Public []byte
+	// Input is the share of numbers and proof, or the seed of it.
+	Input []byte
+}
+
+// LeaderBytes is how long the leader's share is.
+func (s *Scheme) LeaderBytes() int {
+	p := s.vdaf.Params()
+	return int(p.MeasurementLength()+p.ProofLength())*fp128.Size + seedSize
+}
+
+// Check reports whether a share has the lengths of one.
+func (s *Scheme) Check(sh *Share) error {
+	if sh.Server != Leader && sh.Server != Helper {
+		return fmt.Errorf("two servers: a share for server %d; want %d (leader) or %d (helper)", sh.Server, Leader, Helper)
+	}
+	want := 2 * seedSize
+	if sh.Server == Leader {
+		want = s.LeaderBytes()
+	}
+	if len(sh.Public) != PublicSize || len(sh.Input) != want {
+		return fmt.Errorf("two servers: a share of %d and %d bytes; want %d and %d for %d numbers of %d bits", len(sh.Public), len(sh.Input), PublicSize, want, s.numbers(), s.Bits)
+	}
+	return nil
+}
+
+// Split makes the shares of sums with the randomness of a reader (crypto/rand's). Sums that are out of range are refused.
+func (s *Scheme) Split(sums *privacy.Release, random io.Reader) (*[servers]Share, error) {
+	if err := sums.Check(); err != nil {
+		return nil, err
+	}
+	if sums.Classes != s.Classes || sums.K != s.K {
+		return nil, fmt.Errorf("two servers: sums of %d classes and %d coordinates; want %d and %d", sums.Classes, sums.K, s.Classes, s.K)
+	}
+	numbers := make([]uint64, len(sums.Values))
+	for i, v := range sums.Values {
+		if v < -s.offset() || v >= s.offset() {
+			return nil, fmt.Errorf("two servers: number %d of the sums is %d; %d bits allow %d to %d", i, v, s.Bits, -s.offset(), s.offset()-1)
+		}
+		numbers[i] = uint64(v + s.offset())
+	}
+	var nonce [NonceSize]byte
+	p := s.vdaf.Params()
+	seeds := make([]byte, p.RandSize())
+	for _, b := range [][]byte{nonce[:], seeds} {
+		if _, err := io.ReadFull(random, b); err != nil {
+			return nil, fmt.Errorf("two servers: no randomness: %w", err)
+		}
+	}
+	return s.split(numbers, nonce, seeds)
+}
+
+func (s *Scheme) split(numbers []uint64, nonce [NonceSize]byte, seeds []byte) (*[servers]Share, error) {
+	public, inputs, err := s.vdaf.Shard(numbers, (*sumvec.Nonce)(&nonce), seeds)
+	if err != nil {
+		return nil, fmt.Errorf("two servers: sharing: %w", err)
+	}
+	var out [servers]Share
+	for i := range out {
+		input, err := inputs[i].MarshalBinary()
+		if err != nil {
+			return nil, fmt.Errorf("two servers: sharing: %w", err)
+		}
+		out[i] = Share{i, nonce, public, input}
+	}
+	return &out, nil
+}
+
+// ErrProof means that the two servers' parts do not prove that every number is in range.
+var ErrProof = errors.New("the shares do not prove that every number is in range")
+
+// Checking is a share while its proof is being checked.
+type Checking struct {
+	scheme *Scheme
+	server int
+	state  *sumvec.PrepState
+	own    *sumvec.PrepShare
+}
+
+// Begin makes what the other server needs of this one to check a share's proof, under the servers' key.
+func (s *Scheme) Begin(key *Key, sh *Share) (*Checking, error) {
+	if err := s.Check(sh); err != nil {
+		return nil, err
+	}
+	p := s.vdaf.Params()
+	var input sumvec.InputShare
+	if err := input.New(&p, uint(sh.Server)).UnmarshalBinary(sh.Input); err != nil {
+		return nil, fmt.Errorf("two servers: the share: %w", ErrProof)
+	}
+	c := &Checking{scheme: s, server: sh.Server}
+	nonce := sumvec.Nonce(sh.Nonce)
+	var err error
+	if c.state, c.own, err = s.vdaf.PrepInit(key, &nonce, uint8(sh.Server), sh.Public, input); err != nil {
+		return nil, fmt.Errorf("two servers: %w (%w)", ErrProof, err)
+	}
+	return c, nil
+}
+
+// Message is for the other server.
+func (c *Checking) Message() ([]byte, error) { return c.own.MarshalBinary() }
+
+// Finish checks the proof with the other server's [Checking.Message], and returns this server's share of the client's numbers.
+func (c *Checking) Finish(other []byte) (*sumvec.OutShare, error) {
+	p := c.scheme.vdaf.Params()
+	theirs := new(sumvec.PrepShare).New(&p)
+	if err := theirs.UnmarshalBinary(other); err != nil {
+		return nil, fmt.Errorf("two servers: the other server's part of the proof has %d bytes: %w", len(other), ErrProof)
+	}
+	parts := []sumvec.PrepShare{*c.own, *theirs}
+	if c.server == Helper {
+		parts[0], parts[1] = parts[1], parts[0]
+	}
+	m, err := c.scheme.vdaf.PrepSharesToPrep(parts)
+	if err != nil {
+		return nil, fmt.Errorf("two servers: %w (%w)", ErrProof, err)
+	}
+	out, err := c.scheme.vdaf.PrepNext(c.state, m)
+	if err != nil {
+		return nil, fmt.Errorf("two servers: %w (%w)", ErrProof, err)
+	}
+	return out, nil
+}
+
+// Sum is one server's share of the sum of clients' numbers.
+type Sum struct {
+	scheme  *Scheme
+	share   sumvec.AggShare
+	clients int
+}
+
+// NewSum is a share of nothing.
+func (s *Scheme) NewSum() *Sum { return &Sum{scheme: s, share: s.vdaf.AggregateInit()} }
+
+// Add adds a client's share.
+func (a *Sum) Add(out *sumvec.OutShare) {
+	a.scheme.vdaf.AggregateUpdate(&a.share, out)
+	a.clients++
+}
+
+// AddNoise adds this server's discrete Gaussian noise of standard deviation sigma to every number: once, before the share leaves it.
+func (a *Sum) AddNoise(sigma uint64, random io.Reader) error {
+	noise := privacy.NewRelease(a.scheme.Classes, a.scheme.K)
+	if err := noise.AddNoise(sigma, random); err != nil {
+		return err
+	}
+	return a.shift(noise.Values)
+}
+
+// shift adds whole numbers, and noiseOffset to each.
+func (a *Sum) shift(values []int64) error {
+	raw := make([]byte, 0, len(values)*fp128.Size)
+	for _, v := range values {
+		if v < -noiseOffset || v > noiseOffset {
+			return fmt.Errorf("two servers: noise of %d steps; allowed are up to 2^50", v)
+		}
+		raw = binary.LittleEndian.AppendUint64(raw, uint64(v+noiseOffset)) // a field element is 16 bytes, little-endian
+		raw = binary.LittleEndian.AppendUint64(raw, 0)
+	}
+	p := a.scheme.vdaf.Params()
+	out := new(sumvec.OutShare).New(&p)
+	if err := out.UnmarshalBinary(raw); err != nil {
+		return fmt.Errorf("two servers: %w", err)
+	}
+	a.scheme.vdaf.AggregateUpdate(&a.share, out)
+	return nil
+}
+
+// Bytes is the share on the wire.
+func (a *Sum) Bytes() ([]byte, error) { return a.share.MarshalBinary() }
+
+// Open adds the other server's share to this one, each of which has noise, and returns the noisy sum.
+func (a *Sum) Open(other []byte) (*privacy.Release, error) {
+	s := a.scheme
+	p := s.vdaf.Params()
+	theirs := new(sumvec.AggShare).New(&p)
+	if err := theirs.UnmarshalBinary(other); err != nil {
+		return nil, fmt.Errorf("two servers: the other server's share of the sum has %d bytes: %w", len(other), err)
+	}
+	total, err := s.vdaf.Unshard([]sumvec.AggShare{a.share, *theirs}, uint(a.clients))
+	if err != nil {
+		return nil, fmt.Errorf("two servers: the shares of the sum do not go together: %w", err)
+	}
+	out := privacy.NewRelease(s.Classes, s.K)
+	for i, v := range *total {
+		out.Values[i] = int64(v) - int64(a.clients)*s.offset() - servers*noiseOffset
+	}
+	if err := out.Check(); err != nil {
+		return nil, fmt.Errorf("two servers: the shares of the sum do not go together: %w", err)
+	}
+	return out, nil
+}

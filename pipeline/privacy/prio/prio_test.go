@@ -1,0 +1,418 @@
+package prio
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudflare/circl/vdaf/prio3/sumvec"
+
+	"fmp/pipeline/privacy"
+)
+
+func budget(unit string, points int) privacy.Budget {
+	return privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: unit, Relation: privacy.AddRemove, Noise: privacy.TwoServers, Points: points}
+}
+
+func scheme(t testing.TB, context string) *Scheme {
+	t.Helper()
+	s, err := New(budget(privacy.Example, 10), 3, 4, context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// sums are those of a client, each with a sign of its own, up to the bound.
+func sums(s *Scheme, client int) *privacy.Release {
+	r := privacy.NewRelease(s.Classes, s.K)
+	for i := range r.Values {
+		r.Values[i] = int64((i+1)*(client+7)*997%10_240) * int64(1-2*((i+client)%2))
+	}
+	return r
+}
+
+var key = Key{1, 2, 3}
+
+// checked runs both servers on a pair of shares.
+func checked(s *Scheme, pair *[2]Share) (out [2]*sumvec.OutShare, err error) {
+	var c [2]*Checking
+	var m [2][]byte
+	for i := range c {
+		if c[i], err = s.Begin(&key, &pair[i]); err != nil {
+			return out, err
+		}
+		if m[i], err = c[i].Message(); err != nil {
+			return out, err
+		}
+	}
+	for i := range c {
+		if out[i], err = c[i].Finish(m[1-i]); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// TestSum: the sum that is opened is the plain sum, to the last number, where no noise is added, and where it is the plain sum and that noise.
+func TestSum(t *testing.T) {
+	const clients = 20
+	s := scheme(t, "")
+	want := privacy.NewRelease(s.Classes, s.K)
+	leader, helper := s.NewSum(), s.NewSum()
+	for m := range clients {
+		own := sums(s, m)
+		if err := want.Add(own); err != nil {
+			t.Fatal(err)
+		}
+		c := scheme(t, string(rune('a'+m)))
+		pair, err := c.Split(own, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := checked(c, pair)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader.Add(out[Leader])
+		helper.Add(out[Helper])
+	}
+	zero := make([]int64, len(want.Values))
+	noise := slices.Clone(zero)
+	for i := range noise {
+		noise[i] = int64(i*i) - 40
+	}
+	open := func(own []int64) []int64 {
+		t.Helper()
+		l := &Sum{scheme: s, share: s.vdaf.AggregateInit(), clients: leader.clients}
+		b, err := leader.Bytes()
+		if err == nil {
+			err = l.share.UnmarshalBinary(b)
+		}
+		if err == nil {
+			err = l.shift(own)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err = helper.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.Open(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Values
+	}
+	if err := helper.shift(zero); err != nil {
+		t.Fatal(err)
+	}
+	if got := open(zero); !slices.Equal(got, want.Values) {
+		t.Errorf("opened %v, want %v", got, want.Values)
+	}
+	for i, v := range open(noise) {
+		if v != want.Values[i]+noise[i] {
+			t.Errorf("number %d with noise %d is %d, without %d", i, noise[i], v, want.Values[i])
+		}
+	}
+	if err := leader.shift([]int64{math.MaxInt64}); err == nil {
+		t.Error("noise without bound was added")
+	}
+}
+
+// TestRefuses: a proof that does not hold is refused by both servers, whatever of it was changed, and a share under another context, key or nonce is.
+func TestRefuses(t *testing.T) {
+	s := scheme(t, "round 1, a")
+	fresh := func() *[2]Share {
+		pair, err := s.Split(sums(s, 1), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range pair { // circl's shares have one array in common
+			pair[i].Public = bytes.Clone(pair[i].Public)
+		}
+		return pair
+	}
+	if _, err := checked(s, fresh()); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(p *[2]Share){
+		"a number of the leader's": func(p *[2]Share) { p[Leader].Input[0] ^= 1 },
+		"the leader's proof":       func(p *[2]Share) { p[Leader].Input[len(p[Leader].Input)-40] ^= 1 },
+		"the helper's seed":        func(p *[2]Share) { p[Helper].Input[3] ^= 1 },
+		"the public part":          func(p *[2]Share) { p[Leader].Public[3] ^= 1; p[Helper].Public[3] ^= 1 },
+		"one public part":          func(p *[2]Share) { p[Helper].Public[3] ^= 1 },
+		"a nonce":                  func(p *[2]Share) { p[Leader].Nonce[0] ^= 1 },
+		"another's share":          func(p *[2]Share) { p[Helper] = fresh()[Helper] },
+		"an element beyond the field": func(p *[2]Share) {
+			for i := range 16 {
+				p[Leader].Input[i] = 255
+			}
+		},
+	} {
+		p := fresh()
+		change(p)
+		if _, err := checked(s, p); !errors.Is(err, ErrProof) {
+			t.Errorf("%s changed: %v", name, err)
+		}
+	}
+	if _, err := checked(scheme(t, "round 2, a"), fresh()); !errors.Is(err, ErrProof) {
+		t.Errorf("under another context: %v", err)
+	}
+	if p := fresh(); true {
+		p[Leader], p[Helper] = p[Helper], p[Leader]
+		if _, err := s.Begin(&key, &p[Leader]); err != nil { // the helper's share says whose it is
+			t.Errorf("the helper's share: %v", err)
+		}
+		p[Leader].Server = Leader
+		if _, err := s.Begin(&key, &p[Leader]); err == nil {
+			t.Error("the helper's share was taken for the leader's")
+		}
+	}
+	own := sums(s, 0)
+	own.Values[2] = s.offset()
+	if _, err := s.Split(own, rand.Reader); err == nil || !strings.Contains(err.Error(), "16383") {
+		t.Errorf("a number out of range: %v", err)
+	}
+	own.Values[2] = -s.offset() // the other end is in
+	if _, err := s.Split(own, rand.Reader); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Split(privacy.NewRelease(2, 2), rand.Reader); err == nil {
+		t.Error("sums of other sizes were shared")
+	}
+}
+
+// TestRange: bits follow from what clients may have, and what one that lies can do from the bits.
+func TestRange(t *testing.T) {
+	for _, c := range []struct {
+		unit   string
+		points int
+		bits   int
+		worst  float64
+	}{
+		{privacy.Example, 10, 15, 16_384 * 10},
+		{privacy.Example, 1000, 21, 1 << 20 * 10},
+		{privacy.Client, 10, 13, 4096 * 10},
+	} {
+		s, err := New(budget(c.unit, c.points), 10, 9, "")
+		if err != nil || s.Bits != c.bits || s.WorstNorm() != c.worst {
+			t.Errorf("%s of %d points: %v, %v; want %d bits and %v", c.unit, c.points, s, err, c.bits, c.worst)
+		}
+	}
+	if _, err := New(budget(privacy.Example, 1_000_000), 1000, 999, ""); err == nil || !strings.Contains(err.Error(), "allowed") {
+		t.Errorf("too many numbers: %v", err)
+	}
+	if _, err := New(privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}, 2, 1, ""); err == nil {
+		t.Error("a round of local noise has a scheme")
+	}
+	a, _ := KeyOf("secret", 1, "g")
+	b, _ := KeyOf("secret", 2, "g")
+	c, _ := KeyOf("other", 1, "g")
+	if *a == *b || *a == *c {
+		t.Error("two rounds, or two secrets, have one key")
+	}
+}
+
+// TestNoise: the noise of a server has the deviation that was asked for, and hides its share's sum.
+func TestNoise(t *testing.T) {
+	s, err := New(budget(privacy.Example, 10), 40, 24, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := s.NewSum(), s.NewSum()
+	for _, x := range []*Sum{a, b} {
+		if err := x.AddNoise(1000, rand.Reader); err != nil {
+			t.Fatal(err)
+		}
+	}
+	theirs, err := b.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.Open(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var square float64
+	for _, v := range r.Values {
+		square += float64(v) * float64(v) / float64(len(r.Values))
+	}
+	if sd := math.Sqrt(square / 2); sd < 900 || sd > 1100 { // 1,000 numbers: 2% of standard error
+		t.Errorf("deviation %v, want 1000", sd)
+	}
+	if _, err := a.Open(theirs[1:]); err == nil {
+		t.Error("half a share was opened")
+	}
+}
+
+// TestVectors: the test vectors of the VDAF draft, of two servers, come out of this package's own path: shares, messages and sum.
+func TestVectors(t *testing.T) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cloudflare/circl").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(filepath.Join(strings.TrimSpace(string(dir)), "vdaf", "prio3", "testdata", "Prio3SumVec_0.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		Sum       []int64  `json:"agg_result"`
+		SumShares []string `json:"agg_shares"`
+		Context   string   `json:"ctx"`
+		Key       string   `json:"verify_key"`
+		Bits      int      `json:"bits"`
+		Length    int      `json:"length"`
+		Chunk     int      `json:"chunk_length"`
+		Shares    int      `json:"shares"`
+		Clients   []struct {
+			Numbers  []uint64   `json:"measurement"`
+			Inputs   []string   `json:"input_shares"`
+			Nonce    string     `json:"nonce"`
+			Messages [][]string `json:"prep_shares"`
+			Public   string     `json:"public_share"`
+			Rand     string     `json:"rand"`
+		} `json:"prep"`
+	}
+	if err := json.NewDecoder(z).Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	raw := func(s string) []byte {
+		b, err := hex.DecodeString(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if v.Shares != servers || len(v.Clients) == 0 {
+		t.Fatalf("%d shares, %d clients", v.Shares, len(v.Clients))
+	}
+	s := &Scheme{Classes: v.Length / 2, K: 1, Bits: v.Bits}
+	if err := s.open(string(raw(v.Context)), v.Chunk); err != nil {
+		t.Fatal(err)
+	}
+	key := Key(raw(v.Key))
+	total := [2]*Sum{s.NewSum(), s.NewSum()}
+	for _, c := range v.Clients {
+		pair, err := s.split(c.Numbers, [NonceSize]byte(raw(c.Nonce)), raw(c.Rand))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var check [2]*Checking
+		var messages [2][]byte
+		for i := range pair {
+			if !bytes.Equal(pair[i].Input, raw(c.Inputs[i])) || !bytes.Equal(pair[i].Public, raw(c.Public)) {
+				t.Errorf("the share of server %d is another than the draft's", i)
+			}
+			if check[i], err = s.Begin(&key, &pair[i]); err != nil {
+				t.Fatal(err)
+			}
+			if messages[i], err = check[i].Message(); err != nil || !bytes.Equal(messages[i], raw(c.Messages[0][i])) {
+				t.Errorf("the message of server %d is another than the draft's, %v", i, err)
+			}
+		}
+		for i := range pair {
+			out, err := check[i].Finish(messages[1-i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			total[i].Add(out)
+		}
+	}
+	var bytesOf [2][]byte
+	for i, a := range total {
+		if bytesOf[i], err = a.Bytes(); err != nil || !bytes.Equal(bytesOf[i], raw(v.SumShares[i])) {
+			t.Errorf("the share of the sum of server %d is another than the draft's, %v", i, err)
+		}
+	}
+	for _, a := range total {
+		if err := a.shift(make([]int64, v.Length)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	theirs, err := total[Helper].Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := total[Leader].Open(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range r.Values { // the draft's numbers have no offset
+		if n+int64(len(v.Clients))*s.offset() != v.Sum[i] {
+			t.Errorf("number %d of the sum is %d, want %d", i, n+int64(len(v.Clients))*s.offset(), v.Sum[i])
+		}
+	}
+}
+
+// FuzzShare: whatever a client and the other server send is an error or one of the shares that were made.
+func FuzzShare(f *testing.F) {
+	s := scheme(f, "")
+	pair, err := s.Split(sums(s, 1), rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	c, err := s.Begin(&key, &pair[Leader])
+	if err != nil {
+		f.Fatal(err)
+	}
+	m, err := c.Message()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(pair[Helper].Input, pair[Helper].Public, m)
+	f.Add(pair[Helper].Input[:3], []byte{}, m[:9])
+	f.Fuzz(func(t *testing.T, input, public, other []byte) {
+		sh := &Share{Server: Helper, Nonce: pair[Helper].Nonce, Public: public, Input: input}
+		c, err := s.Begin(&key, sh)
+		if err != nil {
+			return
+		}
+		if _, err := c.Finish(other); err == nil && !(bytes.Equal(input, pair[Helper].Input) && bytes.Equal(public, pair[Helper].Public) && bytes.Equal(other, m)) {
+			t.Error("a forged share was taken")
+		}
+	})
+}
+
+func BenchmarkClient(b *testing.B) {
+	s, err := New(budget(privacy.Example, 100), 10, 9, "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := privacy.NewRelease(10, 9)
+	b.Run("split", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := s.Split(r, rand.Reader); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	pair, err := s.Split(r, rand.Reader)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("check on both servers", func(b *testing.B) {
+		b.ReportMetric(float64(len(pair[0].Input)), "leader_B")
+		for b.Loop() {
+			if _, err := checked(s, pair); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
