@@ -1,6 +1,7 @@
 package service
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,7 +117,10 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) {
 		}
 		if rows {
 			x, err := numbers[float32](in.Data, n*c.Manifest.Dx, -math.MaxFloat32, math.MaxFloat32)
-			return nil, onnx.NewTensor(x, n, c.Manifest.Dx), err
+			if err != nil {
+				return nil, nil, err
+			}
+			return nil, onnx.NewTensor(x, n, c.Manifest.Dx), nil
 		}
 		size := c.Fit.Size()
 		x, err := numbers[uint8](in.Data, n*size, 0, 255)
@@ -199,40 +203,42 @@ func (t *tensor) check(want []int64, kind string) (int, error) {
 	return int(t.Shape[0]), nil
 }
 
-// numbers reads n numbers between two bounds, flat or nested in lists.
+// numbers reads n numbers between two bounds, flat or nested in lists, and no further than that.
 func numbers[T uint8 | float32](data json.RawMessage, n int, low, high float64) ([]T, error) {
-	var v any
-	if err := json.Unmarshal(data, &v); err != nil {
-		return nil, inputf("data: %v", err)
-	}
-	out := make([]T, 0, n)
-	var walk func(v any, depth int) error
-	walk = func(v any, depth int) error {
-		switch v := v.(type) {
-		case []any:
-			if depth > 8 {
-				return inputf("data: nested more than 8 deep")
+	d := json.NewDecoder(bytes.NewReader(data))
+	var out []T
+	for depth := 0; ; {
+		t, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, inputf("data: %v", err)
+		}
+		switch v := t.(type) {
+		case json.Delim:
+			switch v {
+			case '[':
+				depth++
+			case ']':
+				depth--
+			default:
+				return nil, inputf("data: %v is no number", v)
 			}
-			for _, e := range v {
-				if err := walk(e, depth+1); err != nil {
-					return err
-				}
+			if depth > 8 {
+				return nil, inputf("data: nested more than 8 deep")
 			}
 		case float64:
 			if !(v >= low && v <= high) {
-				return inputf("data: %v; allowed are %v to %v", v, low, high)
+				return nil, inputf("data: %v; allowed are %v to %v", v, low, high)
 			}
 			if len(out) == n {
-				return inputf("data: more than the %d numbers of its shape", n)
+				return nil, inputf("data: more than the %d numbers of its shape", n)
 			}
 			out = append(out, T(v))
 		default:
-			return inputf("data: %v is no number", v)
+			return nil, inputf("data: %.40v is no number", v)
 		}
-		return nil
-	}
-	if err := walk(v, 0); err != nil {
-		return nil, err
 	}
 	if len(out) != n {
 		return nil, inputf("data: %d numbers; want %d for its shape", len(out), n)

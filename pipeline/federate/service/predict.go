@@ -222,27 +222,20 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 			return m, nil, nil
 		}
 	case "application/json":
-		var body struct {
-			Features [][]float32 `json:"features"`
-		}
-		d := json.NewDecoder(r.Body)
-		d.DisallowUnknownFields()
-		if err := d.Decode(&body); err != nil {
+		rows, err := featureRows(r.Body)
+		if err != nil {
 			s.badBody(w, err)
 			return
 		}
 		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
-			if n := len(body.Features); n < 1 || n > maxPredictItems {
-				return nil, nil, inputf("features has %d rows; allowed are 1 to %d", n, maxPredictItems)
-			}
-			x := make([]float32, 0, len(body.Features)*c.Manifest.Dx)
-			for i, row := range body.Features {
+			x := make([]float32, 0, len(rows)*c.Manifest.Dx)
+			for i, row := range rows {
 				if len(row) != c.Manifest.Dx {
 					return nil, nil, inputf("features[%d] has %d numbers; want dx, %d", i, len(row), c.Manifest.Dx)
 				}
 				x = append(x, row...)
 			}
-			return nil, onnx.NewTensor(x, len(body.Features), c.Manifest.Dx), nil
+			return nil, onnx.NewTensor(x, len(rows), c.Manifest.Dx), nil
 		}
 	default:
 		s.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json", kind)
@@ -266,6 +259,42 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(text.Bytes())
+}
+
+// featureRows reads {"features": [[...], ...]}, 1 to maxPredictItems rows, and no further than that.
+func featureRows(body io.Reader) (rows [][]float32, err error) {
+	d := json.NewDecoder(body)
+	for _, want := range []json.Token{json.Delim('{'), "features", json.Delim('[')} {
+		if t, err := d.Token(); err != nil {
+			return nil, err
+		} else if t != want {
+			return nil, fmt.Errorf("%.40v where %v is wanted; send {\"features\": [[...], ...]}", t, want)
+		}
+	}
+	for d.More() {
+		if len(rows) == maxPredictItems {
+			return nil, fmt.Errorf("features has more than %d rows", maxPredictItems)
+		}
+		var row []float32
+		if err := d.Decode(&row); err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	for _, want := range []json.Token{json.Delim(']'), json.Delim('}')} {
+		if t, err := d.Token(); err != nil {
+			return nil, err
+		} else if t != want {
+			return nil, fmt.Errorf("%.40v after the rows of features; send nothing else", t)
+		}
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more after the object of features; send nothing else")
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("features has no rows; allowed are 1 to %d", maxPredictItems)
+	}
+	return rows, nil
 }
 
 // parts are the files of a form.

@@ -1,0 +1,162 @@
+package service
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/png"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/alloctest"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate/store"
+)
+
+// serving is a fixture whose round has a classifier of images and one of feature rows, of heads drawn at random.
+func serving(t testing.TB) (f *fixture, dx int) {
+	f = newFixture(t, "")
+	g, err := serde.Unmarshal(f.round.GraphData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := f.round.Client
+	features, err := models.FeatureGraph(g, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heads := make([]float64, 3*(m.Dx+1)*m.C)
+	r := rng.New(3, "heads")
+	for i := range heads {
+		heads[i] = 0.5 * r.NormFloat64()
+	}
+	var files [2][]byte
+	for i, front := range []*onnx.Model{features, nil} {
+		c, err := models.NewClassifier(models.ClassifierParts{Features: front, Heads: onnx.NewTensor(heads, 3, m.Dx+1, m.C)}, models.Manifest{Classes: m.Classes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[i], err = serde.Marshal(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.srv.Engine, err = pure.New(engine.Options{Threads: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.srv.serve(store.Version{Number: 1}, files[0], files[1]); err != nil {
+		t.Fatal(err)
+	}
+	return f, m.Dx
+}
+
+// ask sends a request for predictions as a reader.
+func (f *fixture) ask(path, kind string, body []byte) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", path, bytes.NewReader(body))
+	r.Header.Set("Content-Type", kind)
+	r.Header.Set("Authorization", "Bearer for readers")
+	w := httptest.NewRecorder()
+	f.srv.Handler().ServeHTTP(w, r)
+	return w
+}
+
+const inferPath = "/v2/models/classifier/infer"
+
+func rows(n, dx int) string {
+	return "[" + strings.TrimSuffix(strings.Repeat("["+strings.TrimSuffix(strings.Repeat("0.5,", dx), ",")+"],", n), ",") + "]"
+}
+
+// TestPredictions: images and rows get answers by both interfaces, with the same probabilities; what is neither is refused with its reason.
+func TestPredictions(t *testing.T) {
+	f, dx := serving(t)
+	infer := func(shape, data string) []byte {
+		return fmt.Appendf(nil, `{"id": "7", "inputs": [{"name": "features", "shape": %s, "datatype": "FP32", "data": %s}]}`, shape, data)
+	}
+	w := f.ask("/v1/predict", "application/json", []byte(`{"features": `+rows(2, dx)+`}`))
+	var own struct {
+		Predictions []struct{ Probabilities []float32 }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &own); err != nil || w.Code != 200 || len(own.Predictions) != 2 {
+		t.Fatalf("rows: %d %s, %v", w.Code, w.Body, err)
+	}
+	for _, data := range []string{rows(2, dx), strings.NewReplacer("[[", "[", "]]", "]", "],[", ",").Replace(rows(2, dx))} {
+		w := f.ask(inferPath, "application/json", infer(fmt.Sprintf("[2, %d]", dx), data))
+		var got struct {
+			ID      string
+			Outputs []struct {
+				Name string
+				Data []float32
+			}
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || got.ID != "7" || got.Outputs[0].Name != "probabilities" {
+			t.Fatalf("rows by the Open Inference Protocol: %d %s, %v", w.Code, w.Body, err)
+		}
+		for i, v := range own.Predictions[1].Probabilities {
+			if got.Outputs[0].Data[len(own.Predictions[0].Probabilities)+i] != v {
+				t.Errorf("probability %d is %v and %v", i, v, got.Outputs[0].Data)
+			}
+		}
+	}
+	var picture bytes.Buffer
+	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 28, 28))); err != nil {
+		t.Fatal(err)
+	}
+	if w := f.ask("/v1/predict", "image/png", picture.Bytes()); w.Code != 200 {
+		t.Errorf("an image: %d %s", w.Code, w.Body)
+	}
+	for _, c := range []struct{ path, kind, body, want string }{
+		{"/v1/predict", "application/json", `{"features": ` + rows(1, dx+1) + `}`, "want dx"},
+		{"/v1/predict", "application/json", `{"features": ` + rows(maxPredictItems+1, 1) + `}`, "more than 1024 rows"},
+		{"/v1/predict", "application/json", `{"features": []}`, "no rows"},
+		{"/v1/predict", "application/json", `{"rows": []}`, "where features is wanted"},
+		{"/v1/predict", "application/json", `{"features": [[1]], "more": 1}`, "send nothing else"},
+		{"/v1/predict", "application/json", `{"features": [[1]]} {}`, "send nothing else"},
+		{"/v1/predict", "application/json", `{"features": [["x"]]}`, "cannot unmarshal"},
+		{"/v1/predict", "application/json", `{"features": [[1e39]]}`, "cannot unmarshal"},
+		{"/v1/predict", "image/png", "x", "image"},
+		{"/v1/predict", "text/plain", "x", "want image/png"},
+		{inferPath, "application/json", string(infer("[1, 3]", "[1, 2, 3]")), "has shape [1 3]"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), "[1]")), "1 numbers; want"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), rows(2, dx))), "more than the"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `["x"]`)), "is no number"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `{}`)), "is no number"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[1e300]`)), "allowed are"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[[[[[[[[[1]]]]]]]]]`)), "8 deep"},
+		{inferPath, "application/json", `{"inputs": []}`, "want one"},
+	} {
+		if w := f.ask(c.path, c.kind, []byte(c.body)); w.Code != 400 || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s %.60s: %d %s; want 400 and %q", c.path, c.body, w.Code, w.Body, c.want)
+		}
+	}
+	// What is over a bound is not read further, and takes no more memory than it is long.
+	long := []byte(`{"features": [` + strings.Repeat("[],", 1<<20))
+	alloctest.AtMost(t, 4<<20, func() { f.ask("/v1/predict", "application/json", long) })
+	long = infer(fmt.Sprintf("[1, %d]", dx), "["+strings.Repeat("0,", 1<<20)+"0]")
+	alloctest.AtMost(t, 5*len(long), func() { f.ask(inferPath, "application/json", long) })
+}
+
+// FuzzPredict: whatever a reader asks, the answer is a prediction or says what is wrong with the request.
+func FuzzPredict(f *testing.F) {
+	x, dx := serving(f)
+	f.Add(false, "application/json", []byte(`{"features": `+rows(1, dx)+`}`))
+	f.Add(true, "", fmt.Appendf(nil, `{"inputs": [{"name": "features", "shape": [1, %d], "datatype": "FP32", "data": %s}]}`, dx, rows(1, dx)))
+	f.Add(true, "", []byte(`{"inputs": [{"name": "images", "shape": [1, 28, 28, 1], "datatype": "UINT8", "data": [255]}], "outputs": [{"name": "entropy"}]}`))
+	f.Add(false, "multipart/form-data; boundary=x", []byte("--x\r\nContent-Disposition: form-data; name=\"a\"; filename=\"b\"\r\n\r\nGIF89a\r\n--x--\r\n"))
+	f.Add(false, "image/png", []byte("\x89PNG\r\n\x1a\n"))
+	f.Fuzz(func(t *testing.T, infer bool, kind string, body []byte) {
+		path := map[bool]string{false: "/v1/predict", true: inferPath}[infer]
+		w := x.ask(path, kind, body)
+		if w.Code != 200 && w.Code != 400 && w.Code != 413 {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+		if !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%s: the answer is no JSON: %s", path, w.Body)
+		}
+	})
+}
