@@ -29,9 +29,10 @@ func TestServePrivate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs the programs")
 	}
-	for _, noise := range []string{privacy.Local, privacy.Trusted} {
-		t.Run(noise, func(t *testing.T) {
-			f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: images/c002\nprivacy: {epsilon: 8, noise: "+noise+"}\n")
+	for _, b := range []privacy.Budget{{Noise: privacy.Local, Unit: privacy.Example}, {Noise: privacy.Trusted, Unit: privacy.Example}, {Noise: privacy.Local, Unit: privacy.Client}, {Noise: privacy.Trusted, Unit: privacy.Client}} {
+		noise := b.Noise
+		t.Run(noise+" noise for a "+b.Unit, func(t *testing.T) {
+			f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: images/c002\nprivacy: {epsilon: 8, points: 10, noise: "+noise+", unit: "+b.Unit+"}\n")
 			plain, err := os.ReadFile(f.path("client.onnx"))
 			if err != nil {
 				t.Fatal(err)
@@ -76,7 +77,7 @@ func TestServePrivate(t *testing.T) {
 			}
 			var receipt wire.Receipt
 			data, err := os.ReadFile(f.path("keys/c000.7.receipt.json"))
-			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil || receipt.Spent.Epsilon != 8 || receipt.Spent.Noise != noise {
+			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil || receipt.Spent.Epsilon != 8 || receipt.Spent.Noise != noise || receipt.Spent.Unit != b.Unit {
 				t.Errorf("receipt %s, %v", data, err)
 			}
 			classifier := f.published(1)
@@ -99,7 +100,7 @@ func TestServePrivate(t *testing.T) {
 				Spent    privacy.Account
 				Accuracy float64
 			}
-			if err := json.Unmarshal(f.status().Versions[0].Summary, &version); err != nil || version.Spent.Epsilon != 8 || version.Spent.Releases != map[string]int{privacy.Local: 2, privacy.Trusted: 1}[noise] {
+			if err := json.Unmarshal(f.status().Versions[0].Summary, &version); err != nil || version.Spent.Epsilon != 8 || version.Spent.Unit != b.Unit || version.Spent.Releases != map[string]int{privacy.Local: 2, privacy.Trusted: 1}[noise] {
 				t.Errorf("the version says %+v, %v", version, err)
 			}
 		})

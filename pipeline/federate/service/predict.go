@@ -52,6 +52,7 @@ func openClassifier(eng engine.Engine, data []byte) (*classify.Classifier, error
 	if err != nil {
 		return nil, err
 	}
+	f.Digest = models.DigestBytes(data)
 	return classify.New(eng, m, f)
 }
 

@@ -80,9 +80,10 @@ func TestPredictions(t *testing.T) {
 	}
 	w := f.ask("/v1/predict", "application/json", []byte(`{"features": `+rows(2, dx)+`}`))
 	var own struct {
+		Model       string
 		Predictions []struct{ Probabilities []float32 }
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &own); err != nil || w.Code != 200 || len(own.Predictions) != 2 {
+	if err := json.Unmarshal(w.Body.Bytes(), &own); err != nil || w.Code != 200 || len(own.Predictions) != 2 || len(own.Model) != 64 {
 		t.Fatalf("rows: %d %s, %v", w.Code, w.Body, err)
 	}
 	for _, data := range []string{rows(2, dx), strings.NewReplacer("[[", "[", "]]", "]", "],[", ",").Replace(rows(2, dx))} {
