@@ -46,14 +46,13 @@ func Examine(ctx context.Context, heads []erm.Theta, features []float32, labels 
 		}
 	}
 	share := 1 / float64(len(heads))
-	err := eachHead(ctx, heads, features, threads, func(from, n int, logits iter.Seq2[int, dense.Columns]) {
-		p := dense.Columns{C: c, N: dense.Padded(n), Stride: predictRows, Data: make([]float64, c*predictRows)}
-		top, sum := make([]float64, predictRows), make([]float64, predictRows)
+	err := eachHead(ctx, heads, features, threads, func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace) {
+		p := dense.Columns{C: c, N: dense.Padded(n), Stride: predictRows, Data: b.p}
 		for s, l := range logits {
-			dense.Softmax(l, p, top, sum)
+			dense.Softmax(l, p, b.top, b.sum)
 			entropy := out.Entropy[from : from+n]
 			for i := range entropy {
-				entropy[i] += share * (top[i] + math.Log(sum[i])) // -log p = top + log sum - logit
+				entropy[i] += share * (b.top[i] + math.Log(b.sum[i])) // -log p = top + log sum - logit
 			}
 			for k := range c {
 				row, logit := p.Data[k*predictRows:][:n], l.Data[k*predictRows:][:n]

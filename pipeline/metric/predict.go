@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"runtime"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/blas"
@@ -34,11 +35,11 @@ func Predict(ctx context.Context, heads []erm.Theta, features []float32, threads
 		out.N, out.C = len(features)/(heads[0].D-1), heads[0].C
 		out.P = make([]float64, out.N*out.C)
 	}
-	err := eachHead(ctx, heads, features, threads, func(from, n int, logits iter.Seq2[int, dense.Columns]) {
-		sum := dense.Columns{C: out.C, N: dense.Padded(n), Stride: predictRows, Data: make([]float64, out.C*predictRows)}
-		scratch := make([]float64, 2*predictRows)
+	err := eachHead(ctx, heads, features, threads, func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace) {
+		sum := dense.Columns{C: out.C, N: dense.Padded(n), Stride: predictRows, Data: b.p}
+		clear(sum.Data)
 		for _, l := range logits {
-			dense.AddSoftmax(l, sum, scratch[:predictRows], scratch[predictRows:])
+			dense.AddSoftmax(l, sum, b.top, b.sum)
 		}
 		for i := range n {
 			for c := range out.C {
@@ -59,9 +60,20 @@ const (
 	predictLogits = 480
 )
 
+// blockSpace is what one goroutine predicts blocks of points with; p (C x predictRows), top and sum are for softmaxes.
+type blockSpace struct {
+	x, logits, p, top, sum []float64
+	points                 dense.Packed
+}
+
+func newBlockSpace(d, c, heads int) *blockSpace {
+	numbers := func(n int) []float64 { return make([]float64, n*predictRows) }
+	return &blockSpace{x: numbers(d), logits: numbers(heads * c), p: numbers(c), top: numbers(1), sum: numbers(1)}
+}
+
 // eachHead calls do for every block of points, with the place of its first one and their number, and the logits of the heads
 // at them: C x n, one class a row, which do may overwrite. At most threads goroutines (0: one a processor) call do.
-func eachHead(ctx context.Context, heads []erm.Theta, features []float32, threads int, do func(from, n int, logits iter.Seq2[int, dense.Columns])) error {
+func eachHead(ctx context.Context, heads []erm.Theta, features []float32, threads int, do func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace)) error {
 	if len(heads) == 0 {
 		return fmt.Errorf("predict: the ensemble is empty; give at least one head")
 	}
@@ -93,36 +105,39 @@ func eachHead(ctx context.Context, heads []erm.Theta, features []float32, thread
 	}
 	n := len(features) / dx
 	most := max(1, predictLogits/c) // heads at a time
+	most = min(most, len(heads))
+	blocks := (n + predictRows - 1) / predictRows
 	g, work := errgroup.WithContext(ctx)
-	g.SetLimit(threads)
-	for from := 0; from < n; from += predictRows {
-		rows := min(predictRows, n-from)
+	var taken atomic.Int64
+	for range min(threads, blocks) {
 		g.Go(func() error {
-			if err := work.Err(); err != nil {
-				return err
-			}
-			x := make([]float64, rows*d)
-			for i := range rows {
-				for j, v := range features[(from+i)*dx : (from+i+1)*dx] {
-					x[i*d+j] = float64(v)
+			b := newBlockSpace(d, c, most)
+			for from := predictRows * int(taken.Add(1)-1); from < n; from = predictRows * int(taken.Add(1)-1) {
+				if err := work.Err(); err != nil {
+					return err
 				}
-				x[i*d+dx] = 1
-			}
-			points := dense.Pack(blas.Trans, blas64.General{Rows: rows, Cols: d, Stride: d, Data: x}, nil)
-			logits := make([]float64, min(most, len(heads))*c*predictRows)
-			do(from, rows, func(yield func(int, dense.Columns) bool) {
-				for s := range heads {
-					if s%most == 0 {
-						k := min(most, len(heads)-s) * c
-						clear(logits)
-						points.Mul(blas.NoTrans, blas64.General{Rows: k, Cols: d, Stride: d, Data: stacked[s*c*d:]},
-							blas64.General{Rows: k, Cols: rows, Stride: predictRows, Data: logits})
+				rows := min(predictRows, n-from)
+				for i := range rows {
+					for j, v := range features[(from+i)*dx : (from+i+1)*dx] {
+						b.x[i*d+j] = float64(v)
 					}
-					if !yield(s, dense.Columns{C: c, N: dense.Padded(rows), Stride: predictRows, Data: logits[s%most*c*predictRows:]}) {
-						return
-					}
+					b.x[i*d+dx] = 1
 				}
-			})
+				b.points = dense.Pack(blas.Trans, blas64.General{Rows: rows, Cols: d, Stride: d, Data: b.x}, b.points.Buffer())
+				do(from, rows, func(yield func(int, dense.Columns) bool) {
+					for s := range heads {
+						if s%most == 0 {
+							k := min(most, len(heads)-s) * c
+							clear(b.logits)
+							b.points.Mul(blas.NoTrans, blas64.General{Rows: k, Cols: d, Stride: d, Data: stacked[s*c*d:]},
+								blas64.General{Rows: k, Cols: rows, Stride: predictRows, Data: b.logits})
+						}
+						if !yield(s, dense.Columns{C: c, N: dense.Padded(rows), Stride: predictRows, Data: b.logits[s%most*c*predictRows:]}) {
+							return
+						}
+					}
+				}, b)
+			}
 			return nil
 		})
 	}

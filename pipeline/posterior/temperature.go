@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -25,6 +26,21 @@ type logits struct {
 	c         int
 	ensembles [][]ensembleLogits
 	truth     []int
+}
+
+// logitsSpace is what logits.nll works in.
+type logitsSpace struct{ z, top, total, p []float64 }
+
+var logitsSpaces = sync.Pool{New: func() any { return new(logitsSpace) }}
+
+func (b *logitsSpace) resize(c, n int) {
+	if cap(b.z) < c*n {
+		b.z = make([]float64, c*n)
+	}
+	if cap(b.p) < n {
+		b.top, b.total, b.p = make([]float64, n), make([]float64, n), make([]float64, n)
+	}
+	b.z, b.top, b.total, b.p = b.z[:c*n], b.top[:n], b.total[:n], b.p[:n]
 }
 
 // ensembleLogits are one head's.
@@ -79,8 +95,10 @@ func newLogits(ctx context.Context, r *Result, k Held) (*logits, error) {
 // nll is the mean NLL at temperature t: of the one ensemble, or mean over several.
 func (l *logits) nll(t float64) float64 {
 	n := dense.Padded(len(l.truth))
-	z := dense.Columns{C: l.c, N: n, Stride: n, Data: make([]float64, l.c*n)}
-	top, total, p := make([]float64, n), make([]float64, n), make([]float64, n)
+	b := logitsSpaces.Get().(*logitsSpace)
+	defer logitsSpaces.Put(b)
+	b.resize(l.c, n)
+	z, p := dense.Columns{C: l.c, N: n, Stride: n, Data: b.z}, b.p
 	var sum float64
 	for _, heads := range l.ensembles {
 		clear(p)
@@ -88,7 +106,7 @@ func (l *logits) nll(t float64) float64 {
 			for i, v := range narrow {
 				z.Data[i] = float64(v) / t
 			}
-			dense.Softmax(z, z, top, total)
+			dense.Softmax(z, z, b.top, b.total)
 			for i, y := range l.truth {
 				p[i] += z.Data[y*n+i]
 			}
