@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -32,16 +33,22 @@ import (
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/point"
+	"fmp/pipeline/privacy"
+	"fmp/pipeline/privacy/prio"
 )
 
 // servedLoad is what fmp bench serve prints.
 type servedLoad struct {
-	Clients   int     `json:"clients"`
-	Bytes     int     `json:"bytes"` // of one upload
-	Parallel  int     `json:"parallel"`
-	Sync      bool    `json:"sync"`
-	Seconds   float64 `json:"seconds"`
-	PerSecond float64 `json:"uploads_per_second"`
+	Clients int `json:"clients"`
+	Bytes   int `json:"bytes"` // of one upload
+	// Of a private round with two servers: bytes of the helper's share, milliseconds that a client takes to make the two, and memory of the helper.
+	HelperBytes  int     `json:"helper_bytes,omitempty"`
+	ShareMS      float64 `json:"share_ms,omitempty"`
+	MemoryHelper float64 `json:"memory_helper_mib,omitempty"`
+	Parallel     int     `json:"parallel"`
+	Sync         bool    `json:"sync"`
+	Seconds      float64 `json:"seconds"`
+	PerSecond    float64 `json:"uploads_per_second"`
 	// Again counts requests that the server put off (503, 429) and that were sent again.
 	Again int64 `json:"again"`
 	// Milliseconds from the first request to the receipt.
@@ -65,15 +72,18 @@ const benchRound = 1
 
 func newBenchServeCommand() *cobra.Command {
 	var clients, parallel int
-	var sync, pool, asJSON bool
+	var sync, pool, two, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Measure fmp serve: signed uploads a second, their latency, memory, restart",
 		Long: `Start fmp serve in a folder of its own, send it one signed upload of each of many clients over loopback, all of them other
 ones, and print how many a second got their receipt, how long each took, and the server's memory. Then kill it (-9), start it
 again and see that nothing is lost. Keys, uploads and signatures are made before the clock starts; a client of the benchmark
-and the server share this machine.`,
-		Example: "  fmp bench serve\n  fmp bench serve --clients 100000 --pool --json",
+and the server share this machine.
+
+With --two-servers the round is a private one with a leader and a helper (docs/privacy.md), both on this machine: each client sends a share of the
+sums of ten images to either, and has its receipts once the two have checked its proof.`,
+		Example: "  fmp bench serve\n  fmp bench serve --clients 100000 --pool --json\n  fmp bench serve --clients 1000 --two-servers --pool",
 		Args:    noArgs,
 	}
 	f := cmd.Flags()
@@ -81,6 +91,7 @@ and the server share this machine.`,
 	f.IntVar(&parallel, "parallel", 64, "uploads at once")
 	f.BoolVar(&sync, "sync", false, "with fmp serve --sync")
 	f.BoolVar(&pool, "pool", false, "wait for the classifier of all of them as well")
+	f.BoolVar(&two, "two-servers", false, "a private round with two servers")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if clients < 1 || clients > 200_000 || parallel < 1 || parallel > 1024 {
@@ -92,7 +103,7 @@ and the server share this machine.`,
 		}
 		defer os.RemoveAll(dir)
 		res := servedLoad{Clients: clients, Parallel: parallel, Sync: sync}
-		if err := res.measure(cmd.Context(), dir, pool); err != nil {
+		if err := res.measure(cmd.Context(), dir, two, pool); err != nil {
 			return err
 		}
 		if asJSON {
@@ -100,6 +111,9 @@ and the server share this machine.`,
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, %.0f MiB after\nrestart:  %.2f s after kill -9, nothing lost\n",
 			res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.Again, res.P50, res.P99, res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
+		if err == nil && two {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "helper:   %d bytes of each client, %.0f MiB; a client makes its two shares in %.1f ms\n", res.HelperBytes, res.MemoryHelper, res.ShareMS)
+		}
 		if err == nil && pool {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pooling:  %.1f s (%.1f s of processors), at most %.0f MiB, %.0f MiB after it\n", res.PoolSeconds, res.PoolCPU, res.MemoryPeak, res.MemoryPooled)
 		}
@@ -108,22 +122,44 @@ and the server share this machine.`,
 	return cmd
 }
 
-// request is one of the load: path, headers and body.
+// loadRequest is one of the load: the server that it goes to, path, headers and body.
 type loadRequest struct {
+	server                  int
 	path, signature, digest string
 	body                    []byte
 }
 
-func (res *servedLoad) measure(ctx context.Context, dir string, pool bool) error {
-	requests, err := res.prepare(dir, pool)
+// The servers of a load.
+const loadLeader, loadHelper = prio.Leader, prio.Helper
+
+func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) error {
+	requests, err := res.prepare(ctx, dir, two, pool)
 	if err != nil {
 		return err
 	}
-	url, kill, err := startServer(ctx, dir, res.Sync)
+	args := []string{"--round", filepath.Join(dir, "round.yaml")}
+	if res.Sync {
+		args = append(args, "--sync")
+	}
+	var helper string
+	if two {
+		args = append(args, "--servers-secret-file", filepath.Join(dir, "secret"))
+		at := filepath.Join(dir, "helper")
+		address, kill, err := startServer(ctx, at, append(args, "--as-helper"))
+		if err != nil {
+			return err
+		}
+		defer kill()
+		defer func() { res.MemoryHelper = serverMemory(at, "VmHWM") }()
+		helper = address
+		args = append(args, "--helper", helper)
+	}
+	url, kill, err := startServer(ctx, dir, args)
 	if err != nil {
 		return err
 	}
 	defer func() { kill() }()
+	urls := [...]string{loadLeader: url, loadHelper: helper}
 	res.MemoryBefore = serverMemory(dir, "VmRSS")
 	took := make([]float64, len(requests))
 	var next atomic.Int64
@@ -141,9 +177,11 @@ func (res *servedLoad) measure(ctx context.Context, dir string, pool bool) error
 					return
 				}
 				at := time.Now()
-				if err := requests[i].send(ctx, client, url, &res.Again); err != nil {
-					errs <- fmt.Errorf("bench serve: upload %d: %w", i, err)
-					return
+				for _, r := range requests[i] {
+					if err := r.send(ctx, client, urls[r.server], &res.Again); err != nil {
+						errs <- fmt.Errorf("bench serve: upload %d: %w", i, err)
+						return
+					}
 				}
 				took[i] = float64(time.Since(at).Microseconds()) / 1000
 			}
@@ -186,7 +224,7 @@ func (res *servedLoad) measure(ctx context.Context, dir string, pool bool) error
 	}
 	kill()
 	start = time.Now()
-	if url, kill, err = startServer(ctx, dir, res.Sync); err != nil {
+	if url, kill, err = startServer(ctx, dir, args); err != nil {
 		return err
 	}
 	res.Restart = time.Since(start).Seconds()
@@ -202,14 +240,23 @@ func (res *servedLoad) measure(ctx context.Context, dir string, pool bool) error
 	return nil
 }
 
-// prepare makes the round's files and the requests.
-func (res *servedLoad) prepare(dir string, pool bool) ([]loadRequest, error) {
-	graph, err := assets.Model("digits", models.KindClient)
-	if err != nil {
-		return nil, err
-	}
+// prepare makes the round's files and the requests of each client, in their order.
+func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) ([][]loadRequest, error) {
 	path := filepath.Join(dir, "client.onnx")
-	if err := atomicfile.WriteBytes(path, graph); err != nil {
+	round := fmt.Sprintf("round: %d\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: 2199-01-01T00:00:00Z\n", benchRound)
+	var err error
+	if two {
+		round += "privacy: {epsilon: 1, noise: two-servers, points: 10}\n"
+		if err = atomicfile.WriteBytes(filepath.Join(dir, "secret"), []byte(rand.Text())); err == nil {
+			err = fuse(ctx, path)
+		}
+	} else {
+		var graph []byte
+		if graph, err = assets.Model("digits", models.KindClient); err == nil {
+			err = atomicfile.WriteBytes(path, graph)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	_, f, err := models.Load(path)
@@ -224,7 +271,8 @@ func (res *servedLoad) prepare(dir string, pool bool) ([]loadRequest, error) {
 		}
 		fmt.Fprintln(&roster, absent.Line())
 	}
-	requests := make([]loadRequest, res.Clients)
+	requests := make([][]loadRequest, res.Clients)
+	var making time.Duration
 	centres := make([]float32, f.S*f.Dx)
 	rng.Normal(rng.New(1, "centres"), centres)
 	for i := range requests {
@@ -234,6 +282,20 @@ func (res *servedLoad) prepare(dir string, pool bool) ([]loadRequest, error) {
 			return nil, err
 		}
 		fmt.Fprintln(&roster, k.Line())
+		if two {
+			start := time.Now()
+			shares, err := loadShares(name, f)
+			if err != nil {
+				return nil, err
+			}
+			making += time.Since(start)
+			for _, server := range []int{loadHelper, loadLeader} {
+				requests[i] = append(requests[i], loadUpload(k, f, server, shares[server]))
+			}
+			res.Bytes, res.HelperBytes = len(shares[loadLeader]), len(shares[loadHelper])
+			res.ShareMS = making.Seconds() * 1000 / float64(i+1)
+			continue
+		}
 		s := point.New(f.S, f.Dx, f.C)
 		r := rng.New(1, name)
 		for c := range f.S {
@@ -249,15 +311,58 @@ func (res *servedLoad) prepare(dir string, pool bool) ([]loadRequest, error) {
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.Sum256(body)
-		signature := k.Sign(identity.Statement{Purpose: identity.Upload, Round: benchRound, Client: name, Graph: f.Digest, Content: fmt.Sprintf("%x", sum)})
-		requests[i] = loadRequest{wire.UploadPath(benchRound, name), wire.Scheme + " " + base64.StdEncoding.EncodeToString(signature), "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":", body}
+		requests[i] = []loadRequest{loadUpload(k, f, loadLeader, body)}
 		res.Bytes = len(body)
 	}
 	if err := atomicfile.WriteBytes(filepath.Join(dir, "roster.txt"), roster.Bytes()); err != nil {
 		return nil, err
 	}
-	return requests, atomicfile.WriteBytes(filepath.Join(dir, "round.yaml"), fmt.Appendf(nil, "round: %d\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: 2199-01-01T00:00:00Z\n", benchRound))
+	return requests, atomicfile.WriteBytes(filepath.Join(dir, "round.yaml"), []byte(round))
+}
+
+// loadUpload is a client's signed upload to a server.
+func loadUpload(k *identity.Key, f models.Manifest, server int, body []byte) loadRequest {
+	sum := sha256.Sum256(body)
+	signature := k.Sign(identity.Statement{Purpose: identity.Upload, Round: benchRound, Client: k.Name, Graph: f.Digest, Content: fmt.Sprintf("%x", sum)})
+	return loadRequest{server, wire.UploadPath(benchRound, k.Name), wire.Scheme + " " + base64.StdEncoding.EncodeToString(signature), "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":", body}
+}
+
+// loadShares are a client's messages for leader and helper, of the sums of ten images.
+func loadShares(name string, f models.Manifest) (messages [2][]byte, err error) {
+	const images = 10
+	r := rng.New(1, name)
+	w, labels := make([]float32, images*f.K), make([]int, images)
+	rng.Normal(r, w)
+	for i := range labels {
+		labels[i] = r.IntN(f.C)
+	}
+	sums, err := privacy.Sum(w, labels, f.C, f.K, f.Clip)
+	if err != nil {
+		return messages, err
+	}
+	b := privacy.Budget{Epsilon: 1, Delta: privacy.DefaultDelta, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.TwoServers, Points: images}
+	pair, err := (&federate.Release{Round: benchRound, Client: name, Model: f.Digest, Budget: b, Sums: sums}).Split(rand.Reader)
+	if err != nil {
+		return messages, err
+	}
+	for i, share := range pair {
+		if messages[i], err = share.Encode(); err != nil {
+			return messages, err
+		}
+	}
+	return messages, nil
+}
+
+// fuse writes the client graph of a private round.
+func fuse(ctx context.Context, path string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, self, "fuse", "--dataset", "digits", "--upload", "private", "-o", path).CombinedOutput(); err != nil {
+		return fmt.Errorf("bench serve: %w: %s", err, out)
+	}
+	return nil
 }
 
 // patience is how long a request that the server puts off is sent again, as fmp-edge would until the deadline.
@@ -297,17 +402,16 @@ func (l *loadRequest) once(ctx context.Context, client *http.Client, url string)
 	return resp.StatusCode, text, err
 }
 
-// startServer runs fmp serve in a folder and returns its address once it is ready, and what kills it.
-func startServer(ctx context.Context, dir string, sync bool) (url string, kill func(), err error) {
+// startServer runs fmp serve with its state and log in a folder, and returns its address once it is ready, and what kills it.
+func startServer(ctx context.Context, dir string, args []string) (url string, kill func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", nil, err
 	}
-	args := []string{"serve", "--round", filepath.Join(dir, "round.yaml"), "--listen", "127.0.0.1:0"}
-	if sync {
-		args = append(args, "--sync")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, args...)
+	cmd := exec.CommandContext(ctx, self, append([]string{"serve", "--listen", "127.0.0.1:0", "--state", filepath.Join(dir, "state")}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return "", nil, err

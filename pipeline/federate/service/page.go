@@ -50,7 +50,8 @@ func (st *Status) html() g.Node {
 			h.P(st.phase(), g.Textf(" It is %s.", when(st.Now))),
 			h.P(h.ID("in"), h.Strong(g.Text(strconv.Itoa(st.In))), g.Textf(" of %d clients are in; the classifier is made at %d, or at the deadline.", st.Clients, st.Quorum)),
 			h.Progress(h.Max(strconv.Itoa(st.Clients)), h.Value(strconv.Itoa(st.In)), g.Textf("%d %%", 100*st.In/max(st.Clients, 1))),
-			g.If(st.Privacy != nil, h.P(h.ID("private"), g.Textf("This round is private: %v. What is in is noisy class sums, or sums that get their noise here; nobody's honesty is judged and nobody's images are counted.", st.Privacy))),
+			g.If(st.Privacy != nil, h.P(h.ID("private"), g.Textf("This round is private: %v. What is in is %s; nobody's honesty is judged and nobody's images are counted.", st.Privacy, st.whatIsIn()))),
+			g.If(st.Privacy == nil && !st.Honesty, h.P(g.Text("Nobody's honesty is judged in this round."))),
 			g.If(st.Failure != "", h.P(h.Class("bad"), g.Text("The last pooling failed: "+st.Failure))),
 			section("Classifier", "None yet.", st.classifier(round)),
 			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.", list(st.Refused, []g.Node{
@@ -168,3 +169,11 @@ func number(cell func(...g.Node) g.Node, text string) g.Node {
 }
 
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// whatIsIn says what a private round's uploads are.
+func (st *Status) whatIsIn() string {
+	if st.Server != "" {
+		return "shares of class sums, which say nothing without those of the other server (this one is the " + st.Server + ")"
+	}
+	return "noisy class sums, or sums that get their noise here"
+}

@@ -135,7 +135,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	c.Log.Info("round ready", "round", c.Round.Round, "graph", c.Round.Client.Digest, "clients", c.Round.Clients.Len(), "in", len(s.in), "versions", len(s.versions), "deadline", c.Round.Deadline)
+	c.Log.Info("round ready", "round", c.Round.Round, "graph", c.Round.Client.Digest, "clients", c.Round.Clients.Len(), "honesty", *c.Round.Honesty, "private", c.Round.Privacy != nil, "in", len(s.in), "versions", len(s.versions), "deadline", c.Round.Deadline)
 	return s, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
@@ -162,6 +163,9 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, most int64, v any)
 
 // share reads a client's share as the helper keeps it.
 func (s *Server) share(ctx context.Context, client string, nonce []byte) (*store.Record, *federate.Release, error) {
+	if err := identity.CheckName(client); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", err, store.ErrNone)
+	}
 	stored, err := s.Store.Get(ctx, client)
 	if err != nil {
 		return nil, nil, err

@@ -123,8 +123,11 @@ func (p *pair) isSum(t *testing.T, got *privacy.Release, clients ...string) {
 func TestTwoServers(t *testing.T) {
 	p := newPair(t)
 	for f, want := range map[*fixture]string{p.leader: `"server":"leader"`, p.helper: `"server":"helper"`} {
-		if _, data := f.request("GET", wire.RoundPath(3), nil, nil); !strings.Contains(string(data), want) {
-			t.Errorf("%s; want %s", data, want)
+		if _, data := f.request("GET", wire.RoundPath(3), nil, nil); !strings.Contains(string(data), want) || !strings.Contains(string(data), `"honesty":false`) {
+			t.Errorf("%s; want %s, and no honesty", data, want)
+		}
+		if _, data := f.request("GET", "/", nil, reader); !strings.Contains(string(data), "shares of class sums") {
+			t.Errorf("the page does not say what is in: %s", data)
 		}
 	}
 	refused := func(f *fixture, client string, data []byte, status int, c, want string) {
@@ -332,6 +335,7 @@ func FuzzLeaderAsks(f *testing.F) {
 	handler := p.helper.srv.Handler()
 	good, _ := json.Marshal(sumOf{Clients: []shared{{"a", make([]byte, 16)}, {"b", nil}}})
 	f.Add(true, good)
+	f.Add(true, []byte(`{"clients":[{},{"client":"0"}]}`))
 	check, _ := json.Marshal(proofCheck{make([]byte, 16), []byte{1, 2}})
 	f.Add(false, check)
 	f.Fuzz(func(t *testing.T, sum bool, body []byte) {

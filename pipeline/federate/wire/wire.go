@@ -52,6 +52,8 @@ type Description struct {
 	MaxBytes  int `json:"max_bytes"`
 	// Replace says whether a client may send another upload in place of its first while the round is open.
 	Replace bool `json:"replace"`
+	// Honesty says whether clients are weighed by how well the others predict them, which takes single uploads without noise: false in private rounds.
+	Honesty bool `json:"honesty"`
 	// Privacy is what every upload of a private round keeps to; none in other rounds.
 	Privacy *privacy.Budget `json:"privacy,omitempty"`
 	// Server is which of the two servers of a private round this is, "leader" or "helper"; none in other rounds.
