@@ -521,6 +521,35 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
+// TestGraph: the client graph comes whole, from where a client that lost its connection left off, or not at all to one that has it.
+func TestGraph(t *testing.T) {
+	f := newFixture(t, "")
+	whole := f.round.GraphData
+	tag := `"` + f.round.Client.Digest + `"`
+	for _, c := range []struct {
+		headers map[string]string
+		status  int
+		want    []byte
+	}{
+		{nil, 200, whole},
+		{map[string]string{"Range": "bytes=1000-"}, 206, whole[1000:]},
+		{map[string]string{"Range": "bytes=10-19", "If-Range": tag}, 206, whole[10:20]},
+		{map[string]string{"Range": "bytes=10-19", "If-Range": `"another"`}, 200, whole},
+		{map[string]string{"If-None-Match": tag}, 304, nil},
+		{map[string]string{"If-None-Match": `"another"`}, 200, whole},
+		{map[string]string{"Range": fmt.Sprintf("bytes=%d-", len(whole))}, 416, nil},
+	} {
+		status, data := f.request("GET", wire.GraphPath(3), nil, func(r *http.Request) {
+			for k, v := range c.headers {
+				r.Header.Set(k, v)
+			}
+		})
+		if status != c.status || c.status != 416 && !bytes.Equal(data, c.want) {
+			t.Errorf("%v: %d and %d bytes; want %d and %d", c.headers, status, len(data), c.status, len(c.want))
+		}
+	}
+}
+
 // TestOpenAPI: the interface's file names the routes that there are and no others, and every reason of a refusal.
 func TestOpenAPI(t *testing.T) {
 	checkOpenAPI(t, newFixture(t, "").srv)

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/pem"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// TestProxies: a client behind the proxy of its environment, which alone knows the way to the server, joins a round of a server behind a
+// proxy of its own that has the certificate.
+func TestProxies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs the programs")
+	}
+	f := newFederation(t, 1, "deadline: 2100-01-01T00:00:00Z\n")
+	f.serve()
+	front := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: f.address}))
+	defer front.Close()
+	f.write("front.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})) // for example.com
+	var asked atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect || r.Host != "example.com:443" {
+			t.Errorf("the proxy is asked %s %s", r.Method, r.Host)
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		asked.Add(1)
+		to, err := net.Dial("tcp", front.Listener.Addr().String())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		from, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		go func() { _, _ = io.Copy(to, from); to.Close() }()
+		_, _ = io.Copy(from, to)
+		from.Close()
+	}))
+	defer proxy.Close()
+	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), "join", "https://example.com", "--ca", f.path("front.crt"), "--key", f.path("keys/c000.key"), "--cache", f.path("cache"), f.path("images/c000"))
+	cmd.Env = append(os.Environ(), "HTTPS_PROXY="+proxy.URL, "NO_PROXY=")
+	out, err := cmd.CombinedOutput()
+	if err != nil || asked.Load() == 0 || !strings.Contains(string(out), "receipt:") {
+		t.Errorf("%v, %d through the proxy: %s", err, asked.Load(), out)
+	}
+	if st := f.status(); st.In != 1 {
+		t.Errorf("%d in", st.In)
+	}
+}
+
+// TestServeGuards: off loopback nothing listens without a certificate and the readers' token, workers come in with a token alone, and no
+// secret stands on the command line.
+func TestServeGuards(t *testing.T) {
+	token, short := filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "short")
+	for path, text := range map[string]string{token: "a token of the test's own", short: "guess"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tls := []string{"--tls-cert", "a.crt", "--tls-key", "a.key"}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"is not loopback", []string{"--listen", ":8443"}},
+		{"is not loopback", []string{"--listen", "0.0.0.0:8443", "--token-file", token}},
+		{"is not loopback", append([]string{"--listen", "[::]:8443"}, tls...)},
+		{"is not loopback", []string{"--listen", "192.0.2.1:8443", "--tls-self-signed", "--token-file", token}},
+		{"want 16 to", append([]string{"--listen", ":8443", "--token-file", short}, tls...)},
+		{"--tls-cert with --tls-key", []string{"--tls-cert", "a.crt"}},
+		{"--tls-cert with --tls-key", append([]string{"--tls-self-signed"}, tls...)},
+		{"want an address of loopback", []string{"--nats-listen", ":4222", "--nats-token-file", token}},
+		{"want an address of loopback", []string{"--nats-listen", "127.0.0.1:4222"}},
+		{"holds a password", []string{"--nats", "nats://user:password@n1:4222"}},
+		{"--workers wants", []string{"--workers"}},
+		{"allowed are 1 to 5", []string{"--nats-replicas", "3"}},
+	} {
+		code, out, errs := runFMP(t, append([]string{"serve", "--round", "round.yaml"}, c.args...)...)
+		if code != exitUsage || !strings.Contains(errs, c.want) || out != "" {
+			t.Errorf("%v: exit code %d: %s; want %d and %q", c.args, code, errs, exitUsage, c.want)
+		}
+	}
+}
