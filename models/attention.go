@@ -54,12 +54,12 @@ type Block struct {
 	query, key, keyBias, feed, project Init
 }
 
-// Published is the block of Lee et al. 2019 of width d.
+// Published returns the block of Lee et al. 2019 of width d.
 func Published(d, heads int) Block {
 	return Block{Dim: d, Heads: heads, LayerNorm: true, Residual: ResidualQuery, Project: true}
 }
 
-// Identity is the identity-initialised block of width d whose first keep coordinates start as a convex
+// Identity returns the identity-initialised block of width d whose first keep coordinates start as a convex
 // combination of the points attended to (design: "what is known to work").
 func Identity(d, keep int, beta float32) Block {
 	return Block{Dim: d, Heads: 1, Residual: ResidualProjected, IdentityValue: true, Keep: keep, Beta: beta}
@@ -180,13 +180,13 @@ func zeroColumns(init Init, n int) Init {
 	}
 }
 
-// SAB is the set attention block MAB(X, X) (equation 8).
+// SAB returns the set attention block MAB(X, X) (equation 8).
 func SAB(w Weights, c Block, x, logWeight build.Ref) build.Ref {
 	out, _ := c.MAB(w, x, x, logWeight)
 	return out
 }
 
-// ISAB is the induced set attention block MAB(Q, MAB(I, X)) (equations 9 and 10, where Q is X itself). The inner
+// ISAB returns the induced set attention block MAB(Q, MAB(I, X)) (equations 9 and 10, where Q is X itself). The inner
 // block's parameters are named inner/..., the outer's outer/....
 func ISAB(w Weights, inner, outer Block, query, inducing, x, logWeight build.Ref) build.Ref {
 	h, _ := inner.MAB(w.Scope("inner"), inducing, x, logWeight)
@@ -194,7 +194,7 @@ func ISAB(w Weights, inner, outer Block, query, inducing, x, logWeight build.Ref
 	return out
 }
 
-// PMA is pooling by multihead attention MAB(S, X) over k learned seeds S (equation 11), with the parameter
+// PMA returns pooling by multihead attention MAB(S, X) over k learned seeds S (equation 11), with the parameter
 // seeds [k, d]. Logits are those of [Block.MAB].
 func PMA(w Weights, c Block, k int, seeds Init, x, logWeight build.Ref) (out, logits build.Ref) {
 	s := w.b.Unsqueeze(w.Param("seeds", seeds, k, c.Dim), 0)

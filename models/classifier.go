@@ -150,7 +150,7 @@ type OriginClient struct {
 	N      int    `json:"n"` // images behind it
 }
 
-// ReadOrigin is what a classifier's manifest says of where it comes from.
+// ReadOrigin returns what a classifier's manifest says of where it comes from.
 func ReadOrigin(f Manifest) (Origin, error) {
 	var o Origin
 	if f.Config == "" {

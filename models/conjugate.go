@@ -179,7 +179,7 @@ func NewConjugate(c ConjugateConfig, values map[string]*onnx.Tensor) (*onnx.Mode
 	return m, Manifest{Kind: KindConjugate, Dx: c.Dx, C: c.C, K: c.K}.Write(m)
 }
 
-// ConjugateValues are the parameters of a conjugate predictor and its sizes. The tensors are the model's own.
+// ConjugateValues returns the parameters of a conjugate predictor and its sizes. The tensors are the model's own.
 func ConjugateValues(m *onnx.Model) (ConjugateConfig, map[string]*onnx.Tensor, error) {
 	f, err := ReadManifest(m)
 	if err != nil {
@@ -208,7 +208,7 @@ func ConjugatePart(m *onnx.Model, outputs ...string) (*onnx.Model, error) {
 	return part, nil
 }
 
-// ConjugateIntervals is the part that makes coordinates and intervals of class probabilities, for one round: features [n, dx] ->
+// ConjugateIntervals returns the part that makes coordinates and intervals of class probabilities, for one round: features [n, dx] ->
 // coordinates [n, k], low, high [n, C], with the part's other inputs built in.
 func ConjugateIntervals(m *onnx.Model, given map[string]*onnx.Tensor) (*onnx.Model, error) {
 	part, err := ConjugatePart(m, ConjCoordinates, ConjLow, ConjHigh)
@@ -233,7 +233,7 @@ func ConjugateIntervals(m *onnx.Model, given map[string]*onnx.Tensor) (*onnx.Mod
 	return part, check.Model(part)
 }
 
-// ConjugateEmbedding is the client's part of a conjugate predictor as an embedding, which [ClientGraph] and
+// ConjugateEmbedding returns the client's part of a conjugate predictor as an embedding, which [ClientGraph] and
 // pipeline/compress take: one slot a class, mass 0 where the client has none of it. By default points are class means
 // of w, k numbers; with phi those of phi, dx numbers, which a server can read that has another predictor as well.
 func ConjugateEmbedding(m *onnx.Model, phi bool) (*onnx.Model, error) {

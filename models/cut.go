@@ -87,7 +87,7 @@ func SplitPredictor(m *onnx.Model, f Manifest) (induce, attend *onnx.Model) {
 	return induce, attend
 }
 
-// FeatureGraph is the part of a fused client graph that needs no labels:
+// FeatureGraph returns the part of a fused client graph that needs no labels:
 //
 //	images   [n, H, W, Ch] uint8   raw pixels
 //	features [n, dx] float32       what the extractor makes of them, standardised where the graph does that

@@ -50,7 +50,7 @@ const (
 	standardize = "standardize"
 )
 
-// DefaultExtractor is the configuration for a data set's image size: three stages for images of 32 pixels, two for
+// DefaultExtractor returns the configuration for a data set's image size: three stages for images of 32 pixels, two for
 // smaller ones.
 func DefaultExtractor(channels, height, width, dx int) Extractor {
 	e := Extractor{Channels: channels, Height: height, Width: width, Dx: dx}
@@ -105,7 +105,7 @@ func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
 	return b.Model()
 }
 
-// Values are the parameters and running statistics that a model made by [Extractor.Model] holds, by the names that
+// Values returns the parameters and running statistics that a model made by [Extractor.Model] holds, by the names that
 // [Extractor.Loss] gives them: what a training run that goes on from that model starts from. The head is not among
 // them.
 func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
@@ -135,7 +135,7 @@ func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
 	return wanted, nil
 }
 
-// Statistics are the running statistics' first values, by the names of the training graph's inputs.
+// Statistics returns the running statistics' first values, by the names of the training graph's inputs.
 func (e Extractor) Statistics() map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{}
 	for _, s := range e.norms() {

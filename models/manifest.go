@@ -218,7 +218,7 @@ func (f Manifest) check() error {
 	return nil
 }
 
-// PointWidth is the numbers of an uploaded or drawn point beside its label: k, or dx.
+// PointWidth returns the numbers of an uploaded or drawn point beside its label: k, or dx.
 func (f Manifest) PointWidth() int {
 	if f.K != 0 {
 		return f.K
@@ -260,7 +260,7 @@ func Match(a, b Manifest) error {
 	return nil
 }
 
-// Digest is the sha256, in hexadecimal, of a model's bytes as [serde.Save] writes them.
+// Digest returns the sha256, in hexadecimal, of a model's bytes as [serde.Save] writes them.
 func Digest(m *onnx.Model) (string, error) {
 	data, err := serde.Marshal(m)
 	if err != nil {
@@ -269,7 +269,7 @@ func Digest(m *onnx.Model) (string, error) {
 	return DigestBytes(data), nil
 }
 
-// DigestBytes is the sha256, in hexadecimal, of a model file's content.
+// DigestBytes returns the sha256, in hexadecimal, of a model file's content.
 func DigestBytes(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])

@@ -106,7 +106,7 @@ func NewOpen(p OpenParameters) (*onnx.Model, error) {
 	return m, Manifest{Kind: KindOpen, Dx: len(p.Centre), C: len(p.Known) / len(p.Origin)}.Write(m)
 }
 
-// OpenEmbedding is the client's part of an open predictor as an embedding, which [ClientGraph] and pipeline/compress take: class means
+// OpenEmbedding returns the client's part of an open predictor as an embedding, which [ClientGraph] and pipeline/compress take: class means
 // of phi, dx numbers, for as many classes as the clients have; one slot a class, mass 0 where a client has none of it. A conjugate
 // predictor behind the same extractor and corpus reads the same ([ConjugateEmbedding]).
 func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
@@ -160,7 +160,7 @@ func SameSoftening(a, b *onnx.Model) bool {
 	return math.Sqrt(off) <= most*r && math.Abs(r-q) <= most*r
 }
 
-// OpenValues are the parameters of an open predictor's model.
+// OpenValues returns the parameters of an open predictor's model.
 func OpenValues(m *onnx.Model) (OpenParameters, error) {
 	var p OpenParameters
 	f, err := ReadManifest(m)

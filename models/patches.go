@@ -25,7 +25,7 @@ type Patches struct {
 	Projection, Offset *onnx.Tensor
 }
 
-// Cells is the number of pooling windows, along the height and the width together.
+// Cells returns the number of pooling windows, along the height and the width together.
 func (p Patches) Cells() int {
 	side := p.Filters.Shape[2]
 	return ((p.Height - side + 1) / p.Pool) * ((p.Width - side + 1) / p.Pool)

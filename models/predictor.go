@@ -121,7 +121,7 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 	return m, Manifest{Kind: KindPredictor, Dx: c.Dx, C: c.C, D: d, Fresh: c.Fresh, Latent: c.Latent, Seed: seed, Config: string(cfg)}.Write(m)
 }
 
-// Noise is samples x fresh x d numbers from N(0, 1) for the noise input of the manifest's predictor. Rows of a sample share their
+// Noise returns samples x fresh x d numbers from N(0, 1) for the noise input of the manifest's predictor. Rows of a sample share their
 // first Latent columns, which are those of its first row.
 func (f Manifest) Noise(r *rand.Rand, samples, fresh int) []float32 {
 	e := make([]float32, samples*fresh*f.D)

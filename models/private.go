@@ -44,7 +44,7 @@ type PrivateConfig struct {
 	K  int `json:"k"`
 }
 
-// PrivateScalars are the names of the learned scalars.
+// PrivateScalars returns the names of the learned scalars.
 func PrivateScalars() []string {
 	return []string{PrivateSet + ConjLogTau, PrivateSet + ConjO1, PrivateSet + ConjO2, PrivateC1, PrivateC2}
 }
@@ -134,7 +134,7 @@ func (g private) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref
 	return b.Mul(rho, b.Transpose(a, 0, 1, 3, 2)), b.Sub(offset, b.Mul(half, square))
 }
 
-// PrivateValues are the parameters of a private predictor and its sizes. The tensors are the model's own.
+// PrivateValues returns the parameters of a private predictor and its sizes. The tensors are the model's own.
 func PrivateValues(m *onnx.Model) (PrivateConfig, map[string]*onnx.Tensor, error) {
 	f, err := ReadManifest(m)
 	if err != nil {
@@ -178,7 +178,7 @@ func SameCoordinates(private, conjugate *onnx.Model) error {
 	return nil
 }
 
-// PrivatePrior is beta, the prior variances of class means, of a private predictor's parameters.
+// PrivatePrior returns beta, the prior variances of class means, of a private predictor's parameters.
 func PrivatePrior(values map[string]*onnx.Tensor) []float64 {
 	at := func(name string) float64 { return float64(values[PrivateSet+name].F32()[0]) }
 	b, gamma := math.Exp(at(ConjLogB)), 1/(1+math.Exp(-at(ConjLogitGamma)))
@@ -194,7 +194,7 @@ func PrivatePrior(values map[string]*onnx.Tensor) []float64 {
 	return out
 }
 
-// PrivateEmbedding is the client's part of a private predictor as an embedding for so many classes, which [ClientGraph] takes. Given one
+// PrivateEmbedding returns the client's part of a private predictor as an embedding for so many classes, which [ClientGraph] takes. Given one
 // labelled point it returns that point's coordinates w; what is done with them, and the norm to clip them to, the manifest says.
 func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, error) {
 	c, values, err := PrivateValues(m)

@@ -41,7 +41,7 @@ func (w Weights) Param(name string, init Init, shape ...int) build.Ref {
 	return w.b.Param(name, onnx.NewTensor(data, shape...))
 }
 
-// Linear is x W + b for W of shape [in, out] and b of shape [out], named name/weight and name/bias. A nil
+// Linear returns x W + b for W of shape [in, out] and b of shape [out], named name/weight and name/bias. A nil
 // bias leaves b out.
 func (w Weights) Linear(name string, x build.Ref, in, out int, weight, bias Init) build.Ref {
 	l := w.Scope(name)
@@ -99,7 +99,7 @@ func Eye(scale func(i int) float32) Init {
 	}
 }
 
-// Scaled is init times v.
+// Scaled returns init times v.
 func Scaled(init Init, v float32) Init {
 	return func(r *rand.Rand, t []float32, shape []int) {
 		init(r, t, shape)

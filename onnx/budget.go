@@ -8,7 +8,7 @@ type Budget struct {
 	Work  float64 // elementary operations
 }
 
-// NewBudget is what a model may spend: 32 MiB and 8 times the bytes of its initializers (weights of 8 bits become
+// NewBudget returns what a model may spend: 32 MiB and 8 times the bytes of its initializers (weights of 8 bits become
 // float32 and are transposed), and 2^28 operations and 64 for each of these bytes.
 func NewBudget(m *Model) *Budget {
 	bytes := 0.0

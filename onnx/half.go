@@ -4,7 +4,7 @@ import (
 	"math"
 )
 
-// HalfToFloat32 is the value of a Float16 (IEEE 754 binary16) or BFloat16 element, exactly; for other types
+// HalfToFloat32 returns the value of a Float16 (IEEE 754 binary16) or BFloat16 element, exactly; for other types
 // it is not a number.
 func HalfToFloat32(d DType, bits uint16) float32 {
 	switch d {
@@ -24,7 +24,7 @@ func HalfToFloat32(d DType, bits uint16) float32 {
 	return float32(math.NaN())
 }
 
-// Float32ToFloat16 is the Float16 (IEEE 754 binary16) nearest to v, the even one of two that are equally near;
+// Float32ToFloat16 returns the Float16 (IEEE 754 binary16) nearest to v, the even one of two that are equally near;
 // what is beyond 65504 after rounding becomes infinity.
 func Float32ToFloat16(v float32) uint16 {
 	bits := math.Float32bits(v)

@@ -28,7 +28,7 @@ func NewModel(g *Graph) *Model {
 	}
 }
 
-// Opset is the version of the standard operator set that the model imports, 0 where it imports none.
+// Opset returns the version of the standard operator set that the model imports, 0 where it imports none.
 func (m *Model) Opset() int64 {
 	if v, ok := m.Opsets[""]; ok {
 		return v
@@ -172,7 +172,7 @@ func (n *Node) Attr(name string) (Attr, bool) {
 	return Attr{}, false
 }
 
-// Input is the i-th input's name, "" where the node has fewer.
+// Input returns the i-th input's name, "" where the node has fewer.
 func (n *Node) Input(i int) string {
 	if i < len(n.Inputs) {
 		return n.Inputs[i]
@@ -194,10 +194,10 @@ type Dim struct {
 	Symbol string
 }
 
-// Known is an axis of fixed size.
+// Known returns an axis of fixed size.
 func Known(n int) Dim { return Dim{Size: n} }
 
-// Symbolic is an axis whose size is named but only known when the model runs.
+// Symbolic returns an axis whose size is named but only known when the model runs.
 func Symbolic(name string) Dim { return Dim{Size: -1, Symbol: name} }
 
 // IsKnown reports whether the size is fixed.
@@ -250,7 +250,7 @@ func (v ValueInfo) String() string {
 	return v.DType.String() + "[" + strings.Join(parts, ",") + "]"
 }
 
-// String is the size, the symbol, or "?".
+// String returns the size, the symbol, or "?".
 func (d Dim) String() string {
 	switch {
 	case d.IsKnown():

@@ -33,7 +33,7 @@ var dtypeNames = map[DType]string{
 	Float16: "float16", Float64: "float64", Uint32: "uint32", Uint64: "uint64", BFloat16: "bfloat16",
 }
 
-// DTypeOf is the element type of a number in a file, Undefined where it names none.
+// DTypeOf returns the element type of a number in a file, Undefined where it names none.
 func DTypeOf(v int64) DType {
 	if _, ok := dtypeNames[DType(v)]; !ok || v != int64(DType(v)) {
 		return Undefined
@@ -51,7 +51,7 @@ func (d DType) String() string {
 // Known reports whether d is an element type that a tensor can have.
 func (d DType) Known() bool { return d != Undefined && dtypeNames[d] != "" }
 
-// Size is the number of bytes of one element; 0 for String and unknown types.
+// Size returns the number of bytes of one element; 0 for String and unknown types.
 func (d DType) Size() int {
 	switch d {
 	case Bool, Uint8, Int8:
@@ -100,7 +100,7 @@ func Elements(shape []int) (int, error) {
 	return n, nil
 }
 
-// TypeOf is the DType that holds elements of type T.
+// TypeOf returns the DType that holds elements of type T.
 func TypeOf[T Element]() DType {
 	var z T
 	switch any(z).(type) {
@@ -140,10 +140,10 @@ func NewTensor[T Element](data []T, shape ...int) *Tensor {
 	return t
 }
 
-// Scalar is a tensor of rank 0.
+// Scalar returns a tensor of rank 0.
 func Scalar[T Element](v T) *Tensor { return NewTensor([]T{v}) }
 
-// Vector is a tensor of rank 1.
+// Vector returns a tensor of rank 1.
 func Vector[T Element](v ...T) *Tensor { return NewTensor(v, len(v)) }
 
 // Zeros allocates a tensor of zero elements (empty strings).
@@ -193,7 +193,7 @@ func ZerosF32(shape ...int) *Tensor {
 	return t
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (t *Tensor) Len() int {
 	n := 1
 	for _, d := range t.Shape {
@@ -202,19 +202,19 @@ func (t *Tensor) Len() int {
 	return n
 }
 
-// F32 is the elements of a Float32 tensor, nil for another type.
+// F32 returns the elements of a Float32 tensor, nil for another type.
 func (t *Tensor) F32() []float32 { d, _ := t.Data.([]float32); return d }
 
-// F64 is the elements of a Float64 tensor, nil for another type.
+// F64 returns the elements of a Float64 tensor, nil for another type.
 func (t *Tensor) F64() []float64 { d, _ := t.Data.([]float64); return d }
 
-// I64 is the elements of an Int64 tensor, nil for another type.
+// I64 returns the elements of an Int64 tensor, nil for another type.
 func (t *Tensor) I64() []int64 { d, _ := t.Data.([]int64); return d }
 
-// U8 is the elements of a Uint8 tensor, nil for another type.
+// U8 returns the elements of a Uint8 tensor, nil for another type.
 func (t *Tensor) U8() []uint8 { d, _ := t.Data.([]uint8); return d }
 
-// Ints is the elements of an Int64 or Int32 tensor as ints, as shapes and axes are given. On a machine of
+// Ints returns the elements of an Int64 or Int32 tensor as ints, as shapes and axes are given. On a machine of
 // 32 bits a number beyond an int, such as the end of an open slice, becomes the largest or smallest int.
 func (t *Tensor) Ints() ([]int, error) {
 	switch d := t.Data.(type) {
@@ -234,7 +234,7 @@ func (t *Tensor) Ints() ([]int, error) {
 	return nil, fmt.Errorf("a tensor of %v where int64 or int32 was expected", t.DType)
 }
 
-// At is element i of a tensor of numbers or booleans; of text it is not a number.
+// At returns element i of a tensor of numbers or booleans; of text it is not a number.
 func (t *Tensor) At(i int) float64 {
 	switch d := t.Data.(type) {
 	case []float32:
@@ -269,7 +269,7 @@ func (t *Tensor) At(i int) float64 {
 	return math.NaN()
 }
 
-// ClampInt is v as an int: the nearest one where it is beyond an int on a machine of 32 bits.
+// ClampInt returns v as an int: the nearest one where it is beyond an int on a machine of 32 bits.
 func ClampInt(v int64) int { return int(min(max(v, math.MinInt), math.MaxInt)) }
 
 // Clone copies a tensor and its data.
@@ -304,7 +304,7 @@ func (t *Tensor) Clone() *Tensor {
 	return c
 }
 
-// Reshape is the same data under another shape of as many elements; the data is shared.
+// Reshape returns the same data under another shape of as many elements; the data is shared.
 func (t *Tensor) Reshape(shape ...int) (*Tensor, error) {
 	n, err := Elements(shape)
 	if err != nil {

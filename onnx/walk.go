@@ -12,7 +12,7 @@ func (o OpName) String() string {
 	return o.Domain + "." + o.Name
 }
 
-// Called is a node's name, that of its first output where it has none, "?" where that is left out as well.
+// Called returns a node's name, that of its first output where it has none, "?" where that is left out as well.
 func (n *Node) Called() string {
 	for _, name := range append([]string{n.Name}, n.Outputs...) {
 		if name != "" {

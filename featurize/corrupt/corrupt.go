@@ -92,7 +92,7 @@ var kinds = []kind{
 	{"jpeg", [Severities]float64{80, 65, 58, 50, 40}, func(im *picture, s float64, _ *rand.Rand) error { return im.compress(int(s)) }},
 }
 
-// Names are the kinds of corruption.
+// Names returns the kinds of corruption.
 func Names() []string {
 	var out []string
 	for _, k := range kinds {
@@ -101,7 +101,7 @@ func Names() []string {
 	return out
 }
 
-// Apply is images with the corruption called name at a severity of 1 to Severities; randomness comes from r, image by image.
+// Apply returns images with the corruption called name at a severity of 1 to Severities; randomness comes from r, image by image.
 func Apply(images *dataset.Images, name string, severity int, r *rand.Rand) (*dataset.Images, error) {
 	if severity < 1 || severity > Severities {
 		return nil, fmt.Errorf("corruption %s: severity %d; allowed are 1 to %d", name, severity, Severities)
@@ -115,7 +115,7 @@ func Apply(images *dataset.Images, name string, severity int, r *rand.Rand) (*da
 	return nil, fmt.Errorf("no corruption %q; there are %s", name, strings.Join(Names(), ", "))
 }
 
-// Inverted is images with black and white exchanged: what no class of theirs looks like.
+// Inverted returns images with black and white exchanged: what no class of theirs looks like.
 func Inverted(images *dataset.Images) *dataset.Images {
 	out := *images
 	out.Pix = make([]uint8, len(images.Pix))
@@ -125,7 +125,7 @@ func Inverted(images *dataset.Images) *dataset.Images {
 	return &out
 }
 
-// Noise is n images of the same shape with independent uniform pixels.
+// Noise returns n images of the same shape with independent uniform pixels.
 func Noise(images *dataset.Images, n int, r *rand.Rand) *dataset.Images {
 	out := &dataset.Images{N: n, H: images.H, W: images.W, Ch: images.Ch, Pix: make([]uint8, n*images.H*images.W*images.Ch)}
 	for i := range out.Pix {
@@ -134,7 +134,7 @@ func Noise(images *dataset.Images, n int, r *rand.Rand) *dataset.Images {
 	return out
 }
 
-// Shaped is images, resized and in colours as those of another data set.
+// Shaped returns the images of a data set, resized and in colours as those of another data set.
 func Shaped(images, like *dataset.Images) *dataset.Images {
 	fit := imagefile.Fit{H: like.H, W: like.W, Ch: like.Ch, Resize: imagefile.Stretch}
 	out := &dataset.Images{N: images.N, H: like.H, W: like.W, Ch: like.Ch, Pix: make([]uint8, images.N*fit.Size())}

@@ -35,7 +35,7 @@ type Images struct {
 	Pix         []uint8
 }
 
-// At is image i, [H, W, Ch]. It shares memory with the set.
+// At returns image i, [H, W, Ch]. It shares memory with the set.
 func (im *Images) At(i int) []uint8 {
 	s := im.H * im.W * im.Ch
 	return im.Pix[i*s : (i+1)*s : (i+1)*s]
@@ -289,7 +289,7 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// Range is the images with index r.From <= i < r.To and their labels. It shares memory with the part.
+// Range returns the images with index r.From <= i < r.To and their labels. It shares memory with the part.
 func (p *Part) Range(r Range) (*Part, error) {
 	if r.From < 0 || r.From > r.To || r.To > p.N {
 		return nil, fmt.Errorf("images %d to %d were asked for; there are %d", r.From, r.To-1, p.N)

@@ -30,7 +30,7 @@ func Dirs(setting string) []string {
 	return out
 }
 
-// Find is the folder that holds the data set called name: the path itself where name is one (it holds a
+// Find returns the folder that holds the data set called name: the path itself where name is one (it holds a
 // separator or is "."), else a folder in one of [Dirs], or the folder of the setting where that holds the files itself.
 func Find(name, setting string) (string, error) {
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {

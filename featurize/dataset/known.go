@@ -150,7 +150,7 @@ func names(want func(Known) bool) []string {
 	return out
 }
 
-// Lookup is what is known of a data set, by its name.
+// Lookup returns what is known of a data set, by its name.
 func Lookup(name string) (Known, bool) {
 	i := slices.IndexFunc(All(), func(k Known) bool { return k.Name == name })
 	if i < 0 {
@@ -159,7 +159,7 @@ func Lookup(name string) (Known, bool) {
 	return All()[i], true
 }
 
-// LookupPublished is what is known of a data set that can be downloaded.
+// LookupPublished returns what is known of a data set that can be downloaded.
 func LookupPublished(name string) (Known, error) {
 	if k, ok := Lookup(name); ok && k.Files != nil {
 		return k, nil

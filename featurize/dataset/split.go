@@ -22,7 +22,7 @@ type Range struct {
 	To   int `json:"to"`
 }
 
-// Len is the number of images.
+// Len returns the number of images.
 func (r Range) Len() int { return r.To - r.From }
 
 // Indices lists the images.

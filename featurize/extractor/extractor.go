@@ -222,7 +222,7 @@ func (x *Extractor) manifestResize() string {
 	return string(x.fit.Resize)
 }
 
-// Fit is the shape that the model at path wants images in, with its side-car; height and width are 0 where one of them is open. It
+// Fit returns the shape that the model at path wants images in, with its side-car; height and width are 0 where one of them is open. It
 // is an error only where the file cannot be read: [Open] says what else is wrong.
 func Fit(path string, o Options) (imagefile.Fit, error) {
 	m, manifest, err := models.Load(path)
@@ -241,19 +241,19 @@ func Fit(path string, o Options) (imagefile.Fit, error) {
 	return imagefile.Fit{H: sig.h, W: sig.w, Ch: sig.ch, Resize: imagefile.Resize(o.Resize)}, nil
 }
 
-// Dx is the number of features of an image.
+// Dx returns the number of features of an image.
 func (x *Extractor) Dx() int { return x.dx }
 
-// Batch is the number of images of one call.
+// Batch returns the number of images of one call.
 func (x *Extractor) Batch() int { return x.opt.Batch }
 
 // Digest names the model, its preprocessing, batch and engine.
 func (x *Extractor) Digest() string { return x.digest }
 
-// ModelDigest is the SHA-256 of the model file, which predictors and embeddings trained behind it name.
+// ModelDigest returns the SHA-256 of the model file, which predictors and embeddings trained behind it name.
 func (x *Extractor) ModelDigest() string { return x.manifest.Digest }
 
-// Manifest is what the model says of itself; its Kind is empty for a drop-in model.
+// Manifest returns what the model says of itself; its Kind is empty for a drop-in model.
 func (x *Extractor) Manifest() models.Manifest { return x.manifest }
 
 // Standardised reports whether the model's own features are standardised already: our extractors' are, with
@@ -435,7 +435,7 @@ func half(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// Client is the model, pruned to its features, and what a fused client graph has to do before it
+// Client returns the model, pruned to its features, and what a fused client graph has to do before it
 // (models.ClientGraph), which takes images of the model's own input size. mean and std, where given, are those of
 // each feature.
 func (x *Extractor) Client(mean, std []float32) (*onnx.Model, models.Preprocessing) {

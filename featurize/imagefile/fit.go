@@ -7,7 +7,7 @@ import (
 	"fmp/onnx"
 )
 
-// FitOf is the shape of the images that a client graph or a classifier takes, by its input and its manifest.
+// FitOf returns the shape of the images that a client graph or a classifier takes, by its input and its manifest.
 func FitOf(images onnx.ValueInfo, f models.Manifest) (Fit, error) {
 	var fit Fit
 	if images.DType != onnx.Uint8 || len(images.Shape) != 4 {

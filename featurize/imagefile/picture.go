@@ -132,7 +132,7 @@ type Fit struct {
 	Resize   Resize
 }
 
-// Size is the number of pixels times channels.
+// Size returns the number of pixels times channels.
 func (f Fit) Size() int { return f.H * f.W * f.Ch }
 
 // Pixels turns src upright, resizes it, and writes [H, W, Ch], row-major, into dst. Transparent pixels show white. Colour
@@ -212,7 +212,7 @@ func (p *rgb) RGBA64At(x, y int) color.RGBA64 {
 	return color.RGBA64{uint16(v[0]) * 0x101, uint16(v[1]) * 0x101, uint16(v[2]) * 0x101, 0xffff}
 }
 
-// Grey is the grey of a colour (ITU-R BT.601), which leaves greys as they are.
+// Grey returns the grey of a colour (ITU-R BT.601), which leaves greys as they are.
 func Grey(r, g, b uint8) uint8 {
 	return uint8((299*int(r) + 587*int(g) + 114*int(b) + 500) / 1000)
 }

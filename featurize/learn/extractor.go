@@ -54,7 +54,7 @@ type Config struct {
 	Seed      uint64            `json:"seed"`
 }
 
-// DefaultConfig is what we found to work for a data set of this kind on two cores.
+// DefaultConfig returns what we found to work for a data set of this kind on two cores.
 func DefaultConfig(ds *dataset.Dataset, dx int) Config {
 	if dx == 0 {
 		dx = 64

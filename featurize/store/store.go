@@ -19,7 +19,7 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// Dir is the data folder that is written to: the setting, else the first that is searched.
+// Dir returns the data folder that is written to: the setting, else the first that is searched.
 func Dir(setting string) (string, error) {
 	dirs := dataset.Dirs(setting)
 	if len(dirs) == 0 {

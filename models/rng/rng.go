@@ -10,7 +10,7 @@ import (
 	"math/rand/v2"
 )
 
-// New is the stream of seed with the given name. Parts of the name are joined by "/"; streams of
+// New returns the stream of seed with the given name. Parts of the name are joined by "/"; streams of
 // different names are independent:
 //
 //	rng.New(seed, "task", 3, "noise")
@@ -33,7 +33,7 @@ func Normal(r *rand.Rand, dst []float32) {
 	}
 }
 
-// Bytes is a stream as an io.Reader, for what takes its randomness as bytes.
+// Bytes returns a stream as an io.Reader, for what takes its randomness as bytes.
 func Bytes(r *rand.Rand) io.Reader { return bytes{r} }
 
 type bytes struct{ r *rand.Rand }

@@ -41,7 +41,7 @@ func New(name string) *Builder {
 	}}
 }
 
-// Scope is a builder of the same graph that puts prefix and "/" before the names it makes.
+// Scope returns a builder of the same graph that puts prefix and "/" before the names it makes.
 func (b *Builder) Scope(prefix string) *Builder {
 	return &Builder{root: b.root, prefix: b.prefix + prefix + "/"}
 }
@@ -103,10 +103,10 @@ func (b *Builder) Const(t *onnx.Tensor) Ref {
 	return Ref(name)
 }
 
-// F32 is a float32 scalar constant.
+// F32 returns a float32 scalar constant.
 func (b *Builder) F32(v float32) Ref { return b.Const(onnx.Scalar(v)) }
 
-// Axes is an int64 vector constant: axes, shapes, starts and ends.
+// Axes returns an int64 vector constant: axes, shapes, starts and ends.
 func (b *Builder) Axes(v ...int) Ref {
 	d := make([]int64, len(v))
 	for i, x := range v {
@@ -166,22 +166,31 @@ func (b *Builder) Model() (*onnx.Model, error) {
 
 // The operators that nearly every graph uses, by their ONNX names.
 
+// Add adds elementwise; shapes are broadcast.
 func (b *Builder) Add(x, y Ref) Ref { return b.Op("Add", []Ref{x, y}) }
 
+// Sub subtracts elementwise; shapes are broadcast.
 func (b *Builder) Sub(x, y Ref) Ref { return b.Op("Sub", []Ref{x, y}) }
 
+// Mul multiplies elementwise; shapes are broadcast.
 func (b *Builder) Mul(x, y Ref) Ref { return b.Op("Mul", []Ref{x, y}) }
 
+// Div divides elementwise; shapes are broadcast.
 func (b *Builder) Div(x, y Ref) Ref { return b.Op("Div", []Ref{x, y}) }
 
+// MatMul multiplies matrices, the last two axes, over the axes before them, which are broadcast.
 func (b *Builder) MatMul(x, y Ref) Ref { return b.Op("MatMul", []Ref{x, y}) }
 
+// Relu is max(x, 0) elementwise.
 func (b *Builder) Relu(x Ref) Ref { return b.Op("Relu", []Ref{x}) }
 
+// Exp is e^x elementwise.
 func (b *Builder) Exp(x Ref) Ref { return b.Op("Exp", []Ref{x}) }
 
+// Log is the natural logarithm elementwise.
 func (b *Builder) Log(x Ref) Ref { return b.Op("Log", []Ref{x}) }
 
+// Sqrt is the square root elementwise.
 func (b *Builder) Sqrt(x Ref) Ref { return b.Op("Sqrt", []Ref{x}) }
 
 // Softmax normalises over one axis (opset 13 meaning).
@@ -199,7 +208,7 @@ func (b *Builder) Concat(axis int, xs ...Ref) Ref {
 	return b.Op("Concat", xs, onnx.IntAttr("axis", axis))
 }
 
-// Slice keeps starts[i] <= index < ends[i] on axes[i]; an end over the size means the size.
+// Slice keeps start <= index < end on one axis; an end over the size means the size.
 func (b *Builder) Slice(x Ref, axis, start, end int) Ref {
 	return b.Op("Slice", []Ref{x, b.Axes(start), b.Axes(end), b.Axes(axis)})
 }

@@ -52,7 +52,7 @@ func Has(name string, part Part) bool {
 // recurrent reports whether the pure engine and the gradient spell an operator out in others.
 func recurrent(name string) bool { return pass.IsRecurrent(&onnx.Node{Op: name}) }
 
-// Missing is why an operator lacks a part; "" where it has it.
+// Missing returns why an operator lacks a part; "" where it has it.
 func Missing(name string, part Part) string {
 	for _, m := range missing {
 		if m.part == part && slices.Contains(strings.Fields(m.operators), name) {

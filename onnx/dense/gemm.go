@@ -15,7 +15,7 @@ const Width = 8
 // all rows of the left operand pass.
 const depth = 256
 
-// Padded is n rounded up to a multiple of Width.
+// Padded returns n rounded up to a multiple of Width.
 func Padded(n int) int { return (n + Width - 1) / Width * Width }
 
 // Packed is a matrix laid out to be the right operand of products.
@@ -39,7 +39,7 @@ func Pack(t blas.Transpose, b blas64.General, buf []float64) Packed {
 	return p
 }
 
-// Buffer is the memory behind p, for the next Pack.
+// Buffer returns the memory behind p, for the next Pack.
 func (p Packed) Buffer() []float64 { return p.panels }
 
 // pack copies rows from l to l+d and columns from j to j+w of b, as read, to dst: [Padded(w) / Width, d, Width].

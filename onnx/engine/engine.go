@@ -45,7 +45,7 @@ type Options struct {
 	Context context.Context
 }
 
-// Stopped is the error of a run that o.Context ended, nil where it has not.
+// Stopped returns the error of a run that o.Context ended, nil where it has not.
 func (o Options) Stopped() error {
 	if o.Context == nil || o.Context.Err() == nil {
 		return nil

@@ -3,7 +3,7 @@
 //
 // Terms. The primal graph computes the outputs y from inputs and initializers. The cotangent of a value
 // v, written v̄ here and grad_v in the result, is ∂⟨ȳ, y⟩/∂v for cotangents ȳ of the outputs that the
-// caller supplies; it has v's type and shape. A rule gives, for one operator, the cotangents of a node's
+// caller supplies; it has v's type and shape. A rule returns, for one operator, the cotangents of a node's
 // inputs from those of its outputs: its vector-Jacobian product. A value is active where it depends on
 // something that is differentiated for, through floating-point values alone.
 //
@@ -36,7 +36,7 @@ type Options struct {
 	// WRT are the values differentiated for: inputs, initializers or intermediate values of a
 	// floating-point type. At least one.
 	WRT []string
-	// KeepOutputs leaves the model's own outputs in the result, so that one run gives both.
+	// KeepOutputs leaves the model's own outputs in the result, so that one run computes both.
 	KeepOutputs bool
 	// ParamsAsInputs turns the initializers among WRT into inputs, as training needs them. By default they
 	// stay initializers.

@@ -87,7 +87,7 @@ func (c *Call) free() {
 	c.scratch = c.scratch[:0]
 }
 
-// Env is what the call shares with those of its session.
+// Env returns what the call shares with those of its session.
 func (c *Call) Env() *Env { return c.env }
 
 // wants reports whether output i is to be computed.
@@ -154,7 +154,7 @@ func (c *Call) buffer(d onnx.DType, n int) (any, error) {
 	return b, nil
 }
 
-// Scratch is memory of as many elements as shape says, with arbitrary contents, that lives until the kernel
+// Scratch returns memory of as many elements as shape says, with arbitrary contents, that lives until the kernel
 // returns. It may be called from several goroutines.
 func Scratch[T onnx.Element](c *Call, shape ...int) []T {
 	n, err := onnx.Elements(shape)

@@ -165,7 +165,7 @@ func gatherOf[T any](c *Call, dst []T, shape []int, src []T, offset int, stride 
 // Copy copies the elements of src to dst, which has the same element type and shape.
 func Copy(dst, src *onnx.Tensor) { copyRange(dst.Data, 0, src.Data, 0, src.Len()) }
 
-// Capacity is the number of elements that a slice of elements can hold.
+// Capacity returns the number of elements that a slice of elements can hold.
 func Capacity(data any) int {
 	switch d := data.(type) {
 	case []float32:

@@ -65,7 +65,7 @@ func (l *freeList[T]) put(b []T) {
 	l.free[i] = b
 }
 
-// Get is a slice of n elements of the Go type that holds d, with arbitrary contents.
+// Get returns a slice of n elements of the Go type that holds d, with arbitrary contents.
 func (p *Pool) Get(d onnx.DType, n int) (any, error) {
 	size := int64(d.Size())
 	if d == onnx.String {

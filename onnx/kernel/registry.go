@@ -47,7 +47,7 @@ func Ops() []string {
 	return names
 }
 
-// Opsets is the opsets an operator is implemented for, as "7-12, 13-21".
+// Opsets returns the operator sets that an operator is implemented for, as "7-12, 13-21".
 func Opsets(op string) string {
 	var parts []string
 	for _, d := range registry[op] {

@@ -195,7 +195,7 @@ type Case struct {
 	Opset int64 // 0: that of [onnx.NewModel]
 }
 
-// Model is the graph as a model of its operator set.
+// Model returns the graph as a model of its operator set.
 func (c Case) Model() *onnx.Model {
 	m := onnx.NewModel(c.Graph)
 	if c.Opset > 0 {

@@ -8,7 +8,7 @@ import (
 	"fmp/onnx/build"
 )
 
-// Doubler is a model whose one node calls scale(x) = x * factor + x through a second function.
+// Doubler returns a model whose one node calls scale(x) = x * factor + x through a second function.
 func Doubler(t *testing.T) *onnx.Model {
 	t.Helper()
 	factor := onnx.Attr{Name: "value_float", Kind: onnx.AttrFloat, Ref: "factor"}
@@ -34,7 +34,7 @@ func Doubler(t *testing.T) *onnx.Model {
 	return m
 }
 
-// Linear is y = x w over "batch" rows, with metadata.
+// Linear returns a model of y = x w over "batch" rows, with metadata.
 func Linear(t *testing.T, name, in, out string, from, to int, meta map[string]string) *onnx.Model {
 	t.Helper()
 	b := build.New(name)

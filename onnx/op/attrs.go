@@ -3,7 +3,7 @@ package op
 import "fmp/onnx"
 
 // Values reads a node's attributes, with the defaults of its operator's definition where the node has none. A read
-// of an attribute that has no default either, or that is of another kind, gives the zero value.
+// of an attribute that has no default either, or that is of another kind, returns the zero value.
 type Values struct {
 	node   *onnx.Node
 	schema *Schema
@@ -31,22 +31,22 @@ func (v Values) get(name string, kind onnx.AttrKind) onnx.Attr {
 	return onnx.Attr{}
 }
 
-// Int is an integer attribute. On a machine of 32 bits a number beyond an int becomes the nearest int.
+// Int returns an integer attribute; 0 where there is none. On a machine of 32 bits a number beyond an int becomes the nearest int.
 func (v Values) Int(name string) int { return onnx.ClampInt(v.get(name, onnx.AttrInt).Int) }
 
-// Bool is an integer attribute that stands for yes (not 0) or no (0).
+// Bool reports whether an integer attribute is not 0.
 func (v Values) Bool(name string) bool { return v.get(name, onnx.AttrInt).Int != 0 }
 
-// DType is an integer attribute that names an element type; a number that names none is Undefined.
+// DType returns the element type that an integer attribute names, Undefined where it names none.
 func (v Values) DType(name string) onnx.DType { return onnx.DTypeOf(v.get(name, onnx.AttrInt).Int) }
 
-// Float is a float attribute.
+// Float returns a float attribute.
 func (v Values) Float(name string) float32 { return v.get(name, onnx.AttrFloat).Float }
 
-// Str is a string attribute.
+// Str returns a string attribute.
 func (v Values) Str(name string) string { return v.get(name, onnx.AttrString).Str }
 
-// Ints is an attribute that is a list of integers, each as [Values.Int] gives it; nil where there is none.
+// Ints returns an attribute that is a list of integers, each as [Values.Int] returns it; nil where there is none.
 func (v Values) Ints(name string) []int {
 	a := v.get(name, onnx.AttrInts)
 	if a.Kind != onnx.AttrInts {
@@ -59,11 +59,11 @@ func (v Values) Ints(name string) []int {
 	return out
 }
 
-// Floats is an attribute that is a list of floats, nil where there is none. It must not be changed.
+// Floats returns an attribute that is a list of floats, nil where there is none. It must not be changed.
 func (v Values) Floats(name string) []float32 { return v.get(name, onnx.AttrFloats).Floats }
 
-// Strs is an attribute that is a list of strings, nil where there is none. It must not be changed.
+// Strs returns an attribute that is a list of strings, nil where there is none. It must not be changed.
 func (v Values) Strs(name string) []string { return v.get(name, onnx.AttrStrings).Strs }
 
-// Tensor is a tensor attribute, nil where there is none. It must not be changed.
+// Tensor returns a tensor attribute, nil where there is none. It must not be changed.
 func (v Values) Tensor(name string) *onnx.Tensor { return v.get(name, onnx.AttrTensor).Tensor }

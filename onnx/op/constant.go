@@ -2,7 +2,7 @@ package op
 
 import "fmp/onnx"
 
-// Constant is the value of a Constant node; nil where it has none that we hold.
+// Constant returns the value of a Constant node; nil where it has none of a type that a [onnx.Tensor] holds.
 func Constant(n *onnx.Node) *onnx.Tensor {
 	for _, a := range n.Attrs {
 		switch a.Name {

@@ -90,7 +90,7 @@ var schemas = sync.OnceValue(func() map[key][]*Schema {
 	return s
 })
 
-// Lookup is the operator as operator set version opset has it; nil where no version of it is known that is as old.
+// Lookup returns the schema of an operator in version opset of its domain's operator set; nil where the operator is not known or came later.
 // What it returns is shared and must not be changed.
 func Lookup(domain, name string, opset int) *Schema {
 	var found *Schema
@@ -102,7 +102,7 @@ func Lookup(domain, name string, opset int) *Schema {
 	return found
 }
 
-// Of is the schema of a node's operator in a model of the given operator sets; nil where it is not known.
+// Of returns the schema of a node's operator in a model of the given operator sets; nil where it is not known.
 func Of(n *onnx.Node, opsets map[string]int64) *Schema {
 	v, ok := opsets[n.Domain]
 	if !ok && n.Domain == "" {
@@ -126,10 +126,10 @@ func Names(domain string) []string {
 	return names
 }
 
-// Input is the formal parameter of input i; ok is false where there are not as many.
+// Input returns the formal parameter of input i; ok is false where there are not as many.
 func (s *Schema) Input(i int) (p Param, ok bool) { return at(s.In, i) }
 
-// Output is the formal parameter of output i; ok is false where there are not as many.
+// Output returns the formal parameter of output i; ok is false where there are not as many.
 func (s *Schema) Output(i int) (p Param, ok bool) { return at(s.Out, i) }
 
 func at(ps []Param, i int) (Param, bool) {

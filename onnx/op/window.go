@@ -6,7 +6,7 @@ import (
 )
 
 // Window is what the attributes of a convolution or pooling say of its spatial axes, with defaults filled
-// in. Pads are given begin of all axes, then end of all.
+// in. Pads holds the beginnings of all axes, then their ends.
 type Window struct {
 	Kernel, Strides, Dilations, Pads []int
 	AutoPad                          string // NOTSET, VALID, SAME_UPPER or SAME_LOWER
@@ -66,10 +66,10 @@ func WindowOf(attrs Values, n int, kernel []int) (Window, error) {
 	return w, nil
 }
 
-// Extent is the number of input positions that the kernel spans on axis i.
+// Extent returns the number of input positions that the kernel spans on axis i.
 func (w Window) Extent(i int) int { return (w.Kernel[i]-1)*w.Dilations[i] + 1 }
 
-// SamePads is the begin and end padding of auto_pad SAME_UPPER or SAME_LOWER for axis i of size in.
+// SamePads returns the begin and end padding of auto_pad SAME_UPPER or SAME_LOWER for axis i of size in.
 func (w Window) SamePads(in, i int) (begin, end int) {
 	s := w.Strides[i]
 	total := max(0, ((in+s-1)/s-1)*s+w.Extent(i)-in)

@@ -136,7 +136,7 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 	return nil
 }
 
-// Model is the update alone: inputs p and grad_p for every parameter, its state and the scalars.
+// Model returns the model of the update alone: its inputs are p and grad_p for every parameter, their state and the scalars.
 func Model(params []onnx.ValueInfo, o Optimizer, opt Options) (*onnx.Model, error) {
 	g := &onnx.Graph{Name: "update", Initializers: map[string]*onnx.Tensor{}}
 	var names []string
@@ -251,10 +251,10 @@ func (f *fragment) mix(x, y string, a float64) string {
 	return f.op("Add", []string{f.op("Mul", []string{x, f.num(a)}), f.op("Mul", []string{y, f.num(1 - a)})})
 }
 
-// State is the momentum.
+// State returns the prefix of the momentum.
 func (o SGD) State() []string { return []string{"m_"} }
 
-// Scalars are the rate alone.
+// Scalars returns the rate alone.
 func (o SGD) Scalars(_ int, rate float64) map[string]float32 {
 	return map[string]float32{RateInput: float32(rate)}
 }
@@ -286,10 +286,10 @@ func (o AdamW) betas() (b1, b2, eps float64) {
 	return b1, b2, eps
 }
 
-// State is the first and second moment.
+// State returns the prefixes of the first and the second moment.
 func (o AdamW) State() []string { return []string{"m_", "v_"} }
 
-// Scalars are the rate and the corrections 1/(1-β^t) of the moments' bias.
+// Scalars returns the rate and the corrections 1/(1-β^t) of the moments' bias.
 func (o AdamW) Scalars(t int, rate float64) map[string]float32 {
 	b1, b2, _ := o.betas()
 	return map[string]float32{

@@ -1,4 +1,4 @@
-// Package shape works out the element types and shapes of a model's values from those of its inputs: one rule an
+// Package shape infers the element types and shapes of a model's values from those of its inputs: one rule an
 // operator, families of operators by file.
 //
 // Shapes are polynomials of the inputs' symbols (expr.go), and small integer values are followed through the graph, so
@@ -15,12 +15,12 @@ import (
 	"fmp/onnx/op"
 )
 
-// Infer works out element types and shapes of every value and fills Graph.Values and the types of
+// Infer infers element types and shapes of every value and fills Graph.Values and the types of
 // Graph.Outputs. Shapes are known sizes, symbols of the inputs ("batch"), expressions of them
 // ("batch*n", "floor((H + 1)/2)") where they follow, and unknown otherwise. Small integer values are
 // followed as well, so that shapes computed in the graph (Shape, Gather, Concat, Reshape) come out.
 //
-// An operator without a rule gives outputs of unknown type, or what the file says of them. A certain
+// The outputs of an operator without a rule are of unknown type, or what the file says of them. A certain
 // contradiction, such as a MatMul whose inner sizes differ, is an error that names node, operator and
 // shapes. What a file says of intermediate values and outputs never overrides what follows from its
 // inputs.
@@ -54,7 +54,7 @@ func Infer(m *onnx.Model) error {
 	return nil
 }
 
-// Types works out the element type and shape of every value of the graph by name: inputs, initializers
+// Types infers the element type and shape of every value of the graph by name: inputs, initializers
 // and node outputs. The model is not changed. See [Infer].
 func Types(m *onnx.Model) (map[string]onnx.ValueInfo, error) {
 	if m == nil || m.Graph == nil {
@@ -84,7 +84,7 @@ func Follow(m *onnx.Model, limit int, budget *onnx.Budget) (*Facts, error) {
 	return &Facts{inf}, nil
 }
 
-// Constant is a value that is the same in every run, nil where it is not or is not known.
+// Constant returns a value that is the same in every run, nil where it is not or is not known.
 func (f *Facts) Constant(name string) *onnx.Tensor { return f.inf.lookup(name).constant() }
 
 // Heavy is a node whose operands are the same in every run and whose result is beyond the budget.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Nearest is the candidate closest to name by edit distance, whatever the case of letters; "" where none is
+// Nearest returns the candidate closest to name by edit distance, whatever the case of letters; "" where none is
 // close: more than two edits, or more than a third of the name's length for long names. Ties go to the first
 // in alphabetical order.
 func Nearest(name string, candidates []string) string {
@@ -49,7 +49,7 @@ func editDistance(a, b string) int {
 	return d[len(x)][len(y)]
 }
 
-// DidYouMean is the clause "; did you mean NAME?" for the end of an error message, and "" where no candidate is
+// DidYouMean returns the clause "; did you mean NAME?" for the end of an error message, and "" where no candidate is
 // close to name.
 func DidYouMean(name string, candidates []string) string {
 	if near := Nearest(name, candidates); near != "" {

@@ -67,7 +67,7 @@ func NewSplit(eng engine.Engine, gradient *onnx.Model, params []string, o optim.
 	return s, nil
 }
 
-// Params are the current parameters, to be fed to models of the caller's. They are live: [Split.Update]
+// Params returns the current parameters, to be fed to models of the caller's. They are live: [Split.Update]
 // changes them.
 func (s *Split) Params() map[string]*onnx.Tensor {
 	out := make(map[string]*onnx.Tensor, len(s.params))
@@ -180,7 +180,7 @@ func (s *Split) NotFinite() string {
 	return ""
 }
 
-// State is everything that is carried; the tensors are live.
+// State returns everything that is carried; the tensors are live.
 func (s *Split) State() map[string]*onnx.Tensor {
 	out := maps.Clone(s.state.now)
 	maps.Copy(out, s.running.now)

@@ -9,7 +9,7 @@ import (
 	"fmp/onnx/optim"
 )
 
-// Params are a model's trainable values: the float32 initializers that keep is true for (nil: all).
+// Params returns a model's trainable values: the float32 initializers that keep is true for (nil: all).
 func Params(m *onnx.Model, keep func(name string) bool) map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{}
 	for name, t := range m.Graph.Initializers {
@@ -96,7 +96,7 @@ func (s *Step) Run(t int, rate float64, batch map[string]*onnx.Tensor) (map[stri
 	return out, nil
 }
 
-// State is everything that is carried. The tensors are the live ones: the step after next overwrites them.
+// State returns everything that is carried. The tensors are the live ones: the step after next overwrites them.
 func (s *Step) State() map[string]*onnx.Tensor { return s.state.now }
 
 // SetState replaces everything that is carried.

@@ -43,7 +43,7 @@ func New(e engine.Engine, m *onnx.Model) (*Compressor, error) {
 	return &Compressor{session: s, manifest: f}, nil
 }
 
-// Manifest is the embedding's.
+// Manifest returns the embedding's manifest.
 func (c *Compressor) Manifest() models.Manifest { return c.manifest }
 
 // Close releases the session.

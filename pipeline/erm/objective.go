@@ -20,7 +20,7 @@ func NewObjective(p *Problem) *Objective {
 	return o
 }
 
-// Dim is C D.
+// Dim returns the number of weights, C D.
 func (o *Objective) Dim() int { return o.w.c * o.w.d }
 
 // Gradient writes grad J at t to grad and returns J. Numbers beyond float64's range come out as they are: NaN or
@@ -42,7 +42,7 @@ func (o *Objective) Slope(t, grad []float64) {
 	w.adjoint(w.a, t, grad)
 }
 
-// Probabilities are the softmaxes of the points at t, one class a row. They are overwritten by the next call.
+// Probabilities returns the softmaxes of the points at t, one class a row. They are overwritten by the next call.
 func (o *Objective) Probabilities(t []float64) dense.Columns {
 	w := &o.w
 	w.forward(t, w.logits)
@@ -51,7 +51,7 @@ func (o *Objective) Probabilities(t []float64) dense.Columns {
 	return p
 }
 
-// Gram is X' diag(v) X, D x D, for v of N numbers.
+// Gram returns X' diag(v) X, D x D, for v of N numbers.
 func (o *Objective) Gram(v []float64) *mat.SymDense {
 	w := &o.w
 	g := make([]float64, w.d*w.d)
@@ -59,7 +59,7 @@ func (o *Objective) Gram(v []float64) *mat.SymDense {
 	return mat.NewSymDense(w.d, g)
 }
 
-// Hessian is the Hessian of J at t, C D x C D.
+// Hessian returns the Hessian of J at t, C D x C D.
 func (o *Objective) Hessian(t []float64) *mat.SymDense {
 	w := &o.w
 	p := o.Probabilities(t)

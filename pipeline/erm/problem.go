@@ -18,7 +18,7 @@ type Problem struct {
 	Start    *Theta    // where to begin (warm start); nil: at zero
 }
 
-// D is the number of rows of the head: Dx + 1.
+// D returns the number of rows of the head: Dx + 1.
 func (p *Problem) D() int { return p.Dx + 1 }
 
 // maxElements bounds any one matrix of a problem (8 GiB of float64).
@@ -27,7 +27,7 @@ const maxElements = 1 << 30
 // simplexSlack is how far the sum of a label's float32 probabilities may be from 1.
 const simplexSlack = 1e-3
 
-// FromSets is the door between graphs and fits, where float32 becomes float64: the problem of all points of the
+// FromSets returns the door between graphs and fits, where float32 becomes float64: the problem of all points of the
 // sets together, in order, with their weights.
 //
 // Sets of different dx or C, NaN or infinite numbers, negative weights, labels off the simplex, and l2 that is

@@ -9,10 +9,10 @@ type Theta struct {
 	W    []float64
 }
 
-// NewTheta is the head of zeros, under which every class is equally likely.
+// NewTheta returns the head of zeros, under which every class is equally likely.
 func NewTheta(d, c int) Theta { return Theta{D: d, C: c, W: make([]float64, d*c)} }
 
-// Row is the C weights of feature i (i = D-1: the biases). It shares memory with the head.
+// Row returns the C weights of feature i (i = D-1: the biases). It shares memory with the head.
 func (t Theta) Row(i int) []float64 { return t.W[i*t.C : (i+1)*t.C] }
 
 // checkFinite returns what keeps a head, called kind in the error, from being used with p.

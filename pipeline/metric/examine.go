@@ -90,7 +90,7 @@ func (a *Answers) Add(b *Answers) {
 	a.LogLikelihood = append(a.LogLikelihood, b.LogLikelihood...)
 }
 
-// Entropies are the entropy of every point's prediction, and the part of it that is disagreement: the mutual
+// Entropies returns the entropy of every point's prediction, and the part of it that is disagreement: the mutual
 // information of label and head, which is the entropy of the mean less the mean of the entropies (Houlsby et al.
 // 2011, arXiv 1112.5745). Both are in nats; one head never disagrees.
 func (a *Answers) Entropies() (total, disagreement []float64) {
@@ -102,7 +102,7 @@ func (a *Answers) Entropies() (total, disagreement []float64) {
 	return total, disagreement
 }
 
-// Entropy is the entropy of a distribution, in nats.
+// Entropy returns the entropy of a distribution, in nats.
 func Entropy(p []float64) float64 {
 	var h float64
 	for _, v := range p {

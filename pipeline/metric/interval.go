@@ -20,7 +20,7 @@ type Interval struct {
 func (i Interval) Lo() float64 { return i.Mean - i.Half }
 func (i Interval) Hi() float64 { return i.Mean + i.Half }
 
-// Estimate is the mean of x with its level (say 0.95) confidence interval by Student's t with len(x)-1 degrees
+// Estimate returns the mean of x with its level (say 0.95) confidence interval by Student's t with len(x)-1 degrees
 // of freedom. One value has no spread: SD and Half are then 0 and N says so.
 func Estimate(x []float64, level float64) (Interval, error) {
 	if len(x) == 0 {
@@ -40,7 +40,7 @@ func Estimate(x []float64, level float64) (Interval, error) {
 	return out, nil
 }
 
-// Paired is the interval of a[i] - b[i], for two methods that saw the same task in repeat i.
+// Paired returns the interval of a[i] - b[i], for two methods that saw the same task in repeat i.
 func Paired(a, b []float64, level float64) (Interval, error) {
 	if len(a) != len(b) {
 		return Interval{}, fmt.Errorf("paired interval: %d and %d values; pairs need as many of each", len(a), len(b))

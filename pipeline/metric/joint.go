@@ -123,7 +123,7 @@ func leastOf(n, k int, value func(int) float64) []int {
 	return at
 }
 
-// JointNLL is the joint score of heads whose log-likelihoods of the true labels are given, one row of N a head, on
+// JointNLL returns the joint score of heads whose log-likelihoods of the true labels are given, one row of N a head, on
 // batches of points.
 func JointNLL(logLikelihood [][]float64, batches [][]int) float64 {
 	sums := make([]float64, len(logLikelihood))
@@ -146,7 +146,7 @@ func JointNLL(logLikelihood [][]float64, batches [][]int) float64 {
 	return total / float64(len(batches))
 }
 
-// Score are both joint scores.
+// Score returns both joint scores.
 func (b *Batches) Score(logLikelihood [][]float64) Joint {
 	return Joint{Random: JointNLL(logLikelihood, b.Random), Near: JointNLL(logLikelihood, b.Near)}
 }

@@ -48,7 +48,7 @@ func (a *Attacker) white(rest *mat.Dense) (*mat.Dense, error) {
 	return mat.DenseCopyOf(out.T()), nil
 }
 
-// AUC is the area under the ROC curve of telling the rows behind one upload's class means from others of their class, the
+// AUC returns the area under the ROC curve of telling the rows behind one upload's class means from others of their class, the
 // mean over classes, and their number; a class that only one side has does not count. 0.5 gives nothing away, 1 everything. For
 // Gaussian classes the test is the best there is: of a mean m of n points less mu_c,
 //
@@ -117,7 +117,7 @@ func (a *Attacker) Rates(rows []float32, labels []int) (auc, tpr float64, member
 	return auc, tpr, members, nil
 }
 
-// TruePositives is the share of positives above the threshold that at most the given share of negatives is above.
+// TruePositives returns the share of positives above the threshold that at most the given share of negatives is above.
 func TruePositives(positives, negatives []float64, rate float64) float64 {
 	if len(positives) == 0 || len(negatives) == 0 {
 		return math.NaN()

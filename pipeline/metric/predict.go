@@ -22,10 +22,10 @@ type Probabilities struct {
 	P    []float64
 }
 
-// Row is the C probabilities of point i. It shares memory.
+// Row returns the C probabilities of point i. It shares memory.
 func (p *Probabilities) Row(i int) []float64 { return p.P[i*p.C : (i+1)*p.C] }
 
-// Predict is the posterior predictive of an ensemble of heads: the mean of their softmaxes.
+// Predict returns the posterior predictive of an ensemble of heads: the mean of their softmaxes.
 //
 // features holds n x dx numbers, row-major, with dx = D-1 of the heads. At most threads goroutines share the
 // rows (0: one a processor); the heads are always added in their order, so the figures do not depend on it.

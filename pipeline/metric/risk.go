@@ -54,7 +54,7 @@ func Confusion(p *Probabilities, labels []int) [][]int {
 	return out
 }
 
-// Wilson is the interval of a probability that showed in hits of n trials (Wilson 1927), at the given level.
+// Wilson returns the interval of a probability that showed in hits of n trials (Wilson 1927), at the given level.
 func Wilson(hits, n int, level float64) (lo, hi float64) {
 	z := distuv.UnitNormal.Quantile((1 + level) / 2)
 	k, q := float64(n), float64(hits)/float64(n)

@@ -149,7 +149,7 @@ func adaptiveECE(p *Probabilities, labels []int) float64 {
 	return sum / float64(p.N)
 }
 
-// AUROC is the area under the ROC curve: the probability that a positive scores above a negative, ties counted half.
+// AUROC returns the area under the ROC curve: the probability that a positive scores above a negative, ties counted half.
 func AUROC(positives, negatives []float64) (float64, error) {
 	if len(positives) == 0 || len(negatives) == 0 {
 		return 0, fmt.Errorf("AUROC: %d positives and %d negatives; want one of each at least", len(positives), len(negatives))
@@ -189,7 +189,7 @@ func AUROC(positives, negatives []float64) (float64, error) {
 	return area / float64(len(positives)) / float64(len(negatives)), nil
 }
 
-// Coverage is the share of numbers of limit that lie in their interval, low to high.
+// Coverage returns the share of numbers of limit that lie in their interval, low to high.
 func Coverage(low, high, limit []float64) (float64, error) {
 	if len(low) != len(limit) || len(high) != len(limit) || len(limit) == 0 {
 		return 0, fmt.Errorf("coverage: %d and %d ends of intervals for %d numbers; want one of each a number, and one number at least", len(low), len(high), len(limit))

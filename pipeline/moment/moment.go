@@ -55,7 +55,7 @@ func Of(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 	return m, nil
 }
 
-// Between is the covariance of the class means, denominator C - 1, less what they owe to sampling from classes of the covariance
+// Between returns the covariance of the class means, denominator C - 1, less what they owe to sampling from classes of the covariance
 // within that is given: its product with the mean of 1/n_c. It may have negative eigenvalues.
 func (m *Classes) Between(within mat.Symmetric) *mat.SymDense {
 	c, k := m.Means.Dims()
@@ -75,7 +75,7 @@ func (m *Classes) Between(within mat.Symmetric) *mat.SymDense {
 	return out
 }
 
-// Rows is a matrix of rows of k numbers in single precision.
+// Rows returns a matrix of rows of k numbers in single precision.
 func Rows(values []float32, k int) *mat.Dense {
 	out := mat.NewDense(len(values)/k, k, nil)
 	data := out.RawMatrix().Data

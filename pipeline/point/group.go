@@ -1,6 +1,6 @@
 package point
 
-// Group is a set of about most points at most (one a class at least) that stands for the union of sets: points of one class, by
+// Group returns a set of about most points at most (one a class at least) that stands for the union of sets: points of one class, by
 // most probable label, that are near each other become their mean, with their mass. Masses and means, of features and of
 // labels, of every class and of the whole are kept; spread within a group is lost. Sets of no more points than that
 // together are pooled as they are.

@@ -13,7 +13,7 @@ type Set struct {
 	W        []float32
 }
 
-// New is a set of n zero points of weight 1.
+// New returns a set of n zero points of weight 1.
 func New(n, dx, c int) *Set {
 	s := &Set{N: n, Dx: dx, C: c, Z: make([]float32, n*(dx+c)), W: make([]float32, n)}
 	for i := range s.W {
@@ -40,13 +40,13 @@ func FromLabelled(features []float32, dx int, labels []int, c int) (*Set, error)
 	return s, nil
 }
 
-// Row is point i: its features, then its label. It shares memory with the set.
+// Row returns point i: its features, then its label. It shares memory with the set.
 func (s *Set) Row(i int) []float32 {
 	d := s.Dx + s.C
 	return s.Z[i*d : (i+1)*d]
 }
 
-// Mass is the sum of the weights.
+// Mass returns the sum of the weights.
 func (s *Set) Mass() float64 {
 	var m float64
 	for _, w := range s.W {
@@ -55,7 +55,7 @@ func (s *Set) Mass() float64 {
 	return m
 }
 
-// Held is the set without its points of weight 0.
+// Held returns the set without its points of weight 0.
 func (s *Set) Held() *Set {
 	out, d := &Set{Dx: s.Dx, C: s.C}, s.Dx+s.C
 	for i, w := range s.W {
@@ -66,7 +66,7 @@ func (s *Set) Held() *Set {
 	return out
 }
 
-// Pool is the union of sets, in order.
+// Pool returns the union of sets, in order.
 func Pool(sets ...*Set) (*Set, error) {
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("points: nothing to pool; give at least one set")
@@ -106,7 +106,7 @@ func top(label []float32) int {
 	return y
 }
 
-// Labelled is the set as feature rows (N x Dx, row-major, copied) and the most probable class of each
+// Labelled returns the set as feature rows (N x Dx, row-major, copied) and the most probable class of each
 // label, the lowest where several are.
 func (s *Set) Labelled() (features []float32, labels []int) {
 	features = make([]float32, 0, s.N*s.Dx)

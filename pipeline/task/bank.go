@@ -43,7 +43,7 @@ func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
 	return b, nil
 }
 
-// Choose is the bank of the rows of the given classes, in the order of the rows; classes[i] is called i there.
+// Choose returns the bank of the rows of the given classes, in the order of the rows; classes[i] is called i there.
 func (b *Bank) Choose(classes []int) (*Bank, error) {
 	label := make([]int, b.C)
 	for i := range label {
@@ -65,13 +65,13 @@ func (b *Bank) Choose(classes []int) (*Bank, error) {
 	return NewBank(features, b.Dx, labels, len(classes))
 }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (b *Bank) Len() int { return len(b.Labels) }
 
-// Row is the features of row i, sharing memory with the bank.
+// Row returns the features of row i, sharing memory with the bank.
 func (b *Bank) Row(i int) []float32 { return b.Features[i*b.Dx : (i+1)*b.Dx] }
 
-// Points are the given rows as points of weight 1, class c called names[c]; a nil names keeps the labels.
+// Points returns the given rows as points of weight 1, class c called names[c]; a nil names keeps the labels.
 func (b *Bank) Points(rows, names []int) *point.Set {
 	s := point.New(len(rows), b.Dx, b.C)
 	for i, r := range rows {

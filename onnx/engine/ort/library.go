@@ -73,7 +73,7 @@ func FindLibrary(setting string) (path string, tried []string, err error) {
 		ErrNoLibrary, strings.Join(tried, ", "), LibraryEnv)
 }
 
-// CacheDir is the folder that [Fetch] puts the library into: fmp/onnxruntime/VERSION in
+// CacheDir returns the folder that [Fetch] puts the library into: fmp/onnxruntime/VERSION in
 // $XDG_CACHE_HOME, or in the system's folder for caches.
 func CacheDir() (string, error) {
 	base := os.Getenv("XDG_CACHE_HOME")

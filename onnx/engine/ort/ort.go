@@ -93,7 +93,7 @@ func load(path string) error {
 	return nil
 }
 
-// Version is the version of the loaded library, "" before an engine was made.
+// Version returns the version of the loaded library, "" before an engine was made.
 func Version() string {
 	envMu.Lock()
 	defer envMu.Unlock()
@@ -103,10 +103,10 @@ func Version() string {
 	return ortgo.GetVersion()
 }
 
-// Name is "ort".
+// Name returns "ort".
 func (e *Engine) Name() string { return "ort" }
 
-// Library is the path of the library in use.
+// Library returns the path of the library in use.
 func (e *Engine) Library() string { return e.library }
 
 // Close does nothing: the library stays loaded for the life of the process.
@@ -187,7 +187,7 @@ var providers = []struct {
 	}},
 }
 
-// ProviderNames are the allowed values of engine.provider.
+// ProviderNames returns the allowed values of engine.provider.
 func ProviderNames() []string {
 	var names []string
 	for _, p := range providers {

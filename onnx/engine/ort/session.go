@@ -130,10 +130,10 @@ func described(vs []onnx.ValueInfo) bool {
 	return !slices.ContainsFunc(vs, func(v onnx.ValueInfo) bool { return v.DType == onnx.Undefined || v.Shape == nil })
 }
 
-// Inputs are the model's inputs.
+// Inputs returns the model's inputs.
 func (s *session) Inputs() []onnx.ValueInfo { return s.inputs }
 
-// Outputs are the model's outputs.
+// Outputs returns the model's outputs.
 func (s *session) Outputs() []onnx.ValueInfo {
 	out := make([]onnx.ValueInfo, len(s.outputs))
 	for i, o := range s.outputs {
