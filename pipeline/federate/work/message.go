@@ -83,16 +83,20 @@ var (
 	aMembers = regexp.MustCompile(`^job-members-[0-9a-f]{64}\.json$`)
 )
 
+// errRelease is of a job that a worker of another release may do.
+var errRelease = errors.New("job of another release")
+
 // decodeJob reads a job and checks every field. A job names no file of the machine that does it.
 func decodeJob(data []byte) (Job, error) {
 	var j Job
 	if len(data) > maxJob {
 		return j, fmt.Errorf("job: %d bytes; allowed are %d", len(data), maxJob)
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&j); err != nil {
+	if err := json.Unmarshal(data, &j); err != nil {
 		return j, fmt.Errorf("job: %w", err)
+	}
+	if j.Format != format {
+		return j, fmt.Errorf("%w: format is %d; this one's is %d", errRelease, j.Format, format)
 	}
 	o := j.Options
 	for _, c := range []struct {
@@ -101,7 +105,6 @@ func decodeJob(data []byte) (Job, error) {
 		value   any
 		allowed string
 	}{
-		{j.Format == format, "format", j.Format, fmt.Sprintf("%d; use programs of one release on both sides", format)},
 		{j.ID == j.digest(), "id", j.ID, "the sha256 of the other fields"},
 		{aStore.MatchString(j.Store), "store", j.Store, aStore.String()},
 		{j.Replicas >= 1 && j.Replicas <= 5, "replicas", j.Replicas, "1 to 5"},

@@ -272,8 +272,12 @@ func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	}()
 	job, err := decodeJob(m.Data())
 	if err != nil {
-		w.Log.Error("a job that is not done", "error", err)
-		_ = m.Term()
+		w.Log.Error("a job that is not done here", "error", err)
+		if errors.Is(err, errRelease) {
+			_ = m.NakWithDelay(Silence) // another worker's
+		} else {
+			_ = m.Term()
+		}
 		return
 	}
 	w.Log.Info("job taken", "job", job.ID, "round", job.Round)

@@ -113,7 +113,7 @@ func TestRedelivered(t *testing.T) {
 		go func() { _ = w.Run(ctx, 1) }()
 		return w
 	}
-	for _, text := range []string{"gob", `{"format":1,"id":"","store":"fmp-test"}`} { // nobody's; workers go on
+	for _, text := range []string{"gob", `{"format":1,"id":"","store":"fmp-test"}`, `{"format":2}`} { // nobody's, and another release's; workers go on
 		if _, err := q.js.Publish(ctx, subject, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -174,6 +174,13 @@ func TestRedelivered(t *testing.T) {
 	}
 	if _, err := q.Do(ctx, uploads, parts[1:2]); err != nil {
 		t.Errorf("asked for again: %v", err)
+	}
+	s, err := q.js.Stream(ctx, stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.CachedInfo().State.Msgs; n != 1 {
+		t.Errorf("%d jobs are left; want the one of another release", n)
 	}
 }
 
