@@ -287,8 +287,10 @@ func (d *Detail) view(ctx context.Context, p *Prepared, t *posterior.Task, strea
 	for _, v := range vars {
 		sum += v
 	}
-	for k := range d.View.Explained {
-		d.View.Explained[k] = vars[k] / sum
+	if sum > 0 { // else all rows are equal, and no axis explains anything
+		for k := range d.View.Explained {
+			d.View.Explained[k] = vars[k] / sum
+		}
 	}
 	place := func(s *point.Set) []Placed {
 		_, labels := s.Labelled()

@@ -12,18 +12,18 @@ import (
 	"fmp/featurize/dataset"
 )
 
-func TestInspectPicksImagesAndPlacesPoints(t *testing.T) {
-	c, d := small(), clusters(t, 4, 6, 300, 60)
+// inspected is what [Inspect] writes, in the folder path, of a small run on the data.
+func inspected(t *testing.T, c *Config, d *Data, path string) *Detail {
+	t.Helper()
 	c.Federation.Partition = "homogeneous"
 	c.Suit()
 	im := &dataset.Images{N: 60, H: 2, W: 3, Ch: 3, Pix: make([]uint8, 60*2*3*3)}
 	for i := range im.N {
 		im.At(i)[0] = uint8(i)
 	}
-	p := &Prepared{Config: c, Data: d, Tools: Tools{Compressor: classMeans{}, Drawer: bootstrap{}}, Images: im,
+	p := &Prepared{Config: *c, Data: d, Tools: Tools{Compressor: classMeans{}, Drawer: bootstrap{}}, Images: im,
 		Manifest: Manifest{Identity: "x", Classes: []string{"a", "b", "c", "d"}}}
-	path := t.TempDir()
-	dir, err := Open(path, c, p.Manifest)
+	dir, err := Open(path, *c, p.Manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +35,24 @@ func TestInspectPicksImagesAndPlacesPoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return got
+}
+
+// Features that are all equal, as of a dead extractor, have no axes, and the file is written all the same.
+func TestInspectEqualRows(t *testing.T) {
+	c, d := small(), clusters(t, 4, 6, 300, 60)
+	for i := range d.Clients.Len() {
+		clear(d.Clients.Row(i))
+	}
+	if got := inspected(t, &c, d, t.TempDir()); got.View.Explained != [2]float64{} {
+		t.Errorf("explained %v", got.View.Explained)
+	}
+}
+
+func TestInspectPicksImagesAndPlacesPoints(t *testing.T) {
+	c, d := small(), clusters(t, 4, 6, 300, 60)
+	path := t.TempDir()
+	got := inspected(t, &c, d, path)
 	if len(got.Easy) != 4 || len(got.Hard) != 4 { // one a class
 		t.Fatalf("%d easy and %d hard images", len(got.Easy), len(got.Hard))
 	}
