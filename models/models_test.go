@@ -345,7 +345,7 @@ func TestConfigurationErrors(t *testing.T) {
 	}{
 		{"dx 0", func() error { _, err := NewPredictor(PredictorConfig{C: 3}, 1); return err }},
 		{"C 1", func() error { _, err := NewEmbedding(EmbeddingConfig{Dx: 3, C: 1}, 1); return err }},
-		{"at least 8", func() error { _, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 7}, 1); return err }},
+		{"dim is 7; allowed are 8 to", func() error { _, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 7}, 1); return err }},
 		{"must divide", func() error {
 			_, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 10, Heads: 3, Published: true}, 1)
 			return err
@@ -391,7 +391,7 @@ func TestNoise(t *testing.T) {
 	if plain := f.Noise(rng.New(1, "noise"), samples, fresh); plain[f.D] == plain[0] {
 		t.Error("without a latent rows share numbers")
 	}
-	if _, err := NewPredictor(PredictorConfig{Dx: 3, C: 2, Dim: 6, Latent: 6}, 1); err == nil || !strings.Contains(err.Error(), "share 6 of 6") {
+	if _, err := NewPredictor(PredictorConfig{Dx: 3, C: 2, Dim: 6, Latent: 6}, 1); err == nil || !strings.Contains(err.Error(), "latent is 6; allowed are 0 to 5") {
 		t.Errorf("a latent of all columns: %v", err)
 	}
 }

@@ -63,11 +63,17 @@ func (c *PredictorConfig) fill() error {
 	if !(c.Beta > 0 && c.Beta <= 1000) {
 		return fmt.Errorf("predictor with beta %v; allowed are numbers above 0 up to 1000", c.Beta)
 	}
-	if !c.Published && c.Dim < dz+1 {
-		return fmt.Errorf("predictor of width %d for points of %d numbers; the identity path needs a width of at least %d", c.Dim, dz, dz+1)
+	low := 1
+	if !c.Published {
+		low = dz + 1 // the identity path carries a point and one number more
 	}
-	if c.Latent < 0 || c.Latent >= c.Dim {
-		return fmt.Errorf("predictor whose points share %d of %d columns of noise; allowed are 0 to one less than these", c.Latent, c.Dim)
+	for _, n := range []struct {
+		what           string
+		is, low, above int
+	}{{"dim", c.Dim, low, maxSize}, {"heads", c.Heads, 1, maxSize}, {"hidden", c.Hidden, 0, maxSize}, {"latent", c.Latent, 0, c.Dim - 1}} {
+		if n.is < n.low || n.is > n.above {
+			return fmt.Errorf("predictor: %s is %d; allowed are %d to %d", n.what, n.is, n.low, n.above)
+		}
 	}
 	if c.Fresh < 1 || c.Fresh > maxSize {
 		return fmt.Errorf("predictor with %d fresh points by default; allowed are 1 to %d", c.Fresh, maxSize)

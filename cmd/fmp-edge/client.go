@@ -116,25 +116,42 @@ func openClient(path string, threads int) (*client, error) {
 	return c, nil
 }
 
-// compress makes the points of an upload from a source of labelled images, n of them. Images that cannot be read are left
-// out if skip is set, and named; else they are an error.
-func (c *client) compress(ctx context.Context, src imagefile.Source, skip bool) (set *point.Set, n int, bad []error, err error) {
+// images reads labelled images, step at a time, and hands each lot to use as the graph takes it. Images that cannot be read are left
+// out if skip is set, and named; else they are an error, as it is where none is left.
+func (c *client) images(ctx context.Context, src imagefile.Source, step int, skip bool, use func(feeds map[string]*onnx.Tensor, items []imagefile.Item) error) (bad []error, err error) {
 	if k := src.Len(); k < 1 || k > maxItems {
-		return nil, 0, nil, fmt.Errorf("%d images; allowed are 1 to %d", k, maxItems)
+		return nil, fmt.Errorf("%d images; allowed are 1 to %d", k, maxItems)
 	}
-	step := chunk
-	if c.extractor == nil {
-		step = src.Len()
-	}
-	d := c.manifest.Dx + c.manifest.C
-	var points, present []float32
+	n := 0
 	bad, err = imagefile.Read(ctx, src, c.fit, step, skip, func(pixels []uint8, items []imagefile.Item) error {
 		labels := make([]int64, len(items))
 		for i, item := range items {
 			labels[i] = int64(item.Label)
 		}
 		n += len(items)
-		feeds := map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, len(items), c.fit.H, c.fit.W, c.fit.Ch), "labels": onnx.NewTensor(labels, len(items))}
+		return use(map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, len(items), c.fit.H, c.fit.W, c.fit.Ch), "labels": onnx.NewTensor(labels, len(items))}, items)
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(bad) > 0 && !skip:
+		return nil, errors.Join(bad...)
+	case n == 0:
+		return nil, fmt.Errorf("none of the images can be read: %w", errors.Join(bad...))
+	}
+	return bad, nil
+}
+
+// compress makes the points of an upload from a source of labelled images, n of them, and names those left out.
+func (c *client) compress(ctx context.Context, src imagefile.Source, skip bool) (set *point.Set, n int, bad []error, err error) {
+	step := chunk
+	if c.extractor == nil {
+		step = src.Len()
+	}
+	d := c.manifest.Dx + c.manifest.C
+	var points, present []float32
+	bad, err = c.images(ctx, src, step, skip, func(feeds map[string]*onnx.Tensor, items []imagefile.Item) error {
+		n += len(items)
 		if c.extractor == nil {
 			out, err := engine.Eval(c.whole, feeds, "points", "masses")
 			if err != nil {
@@ -153,10 +170,6 @@ func (c *client) compress(ctx context.Context, src imagefile.Source, skip bool) 
 	switch {
 	case err != nil:
 		return nil, 0, nil, err
-	case len(bad) > 0 && !skip:
-		return nil, 0, nil, errors.Join(bad...)
-	case n == 0:
-		return nil, 0, nil, fmt.Errorf("none of the images can be read: %w", errors.Join(bad...))
 	case c.extractor == nil:
 		return set, n, bad, nil
 	case len(points) != n*d || len(present) != n:
@@ -177,18 +190,10 @@ func (c *client) release(ctx context.Context, src imagefile.Source, skip bool) (
 	if c.extractor == nil || f.K < 1 {
 		return nil, 0, nil, fmt.Errorf("the client graph does not come apart into extractor and coordinates; make it with fmp fuse --upload private")
 	}
-	if k := src.Len(); k < 1 || k > maxItems {
-		return nil, 0, nil, fmt.Errorf("%d images; allowed are 1 to %d", k, maxItems)
-	}
 	var w []float32
 	var classes []int
 	d := f.Dx + f.C
-	bad, err = imagefile.Read(ctx, src, c.fit, chunk, skip, func(pixels []uint8, items []imagefile.Item) error {
-		labels := make([]int64, len(items))
-		for i, item := range items {
-			labels[i] = int64(item.Label)
-		}
-		feeds := map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, len(items), c.fit.H, c.fit.W, c.fit.Ch), "labels": onnx.NewTensor(labels, len(items))}
+	bad, err = c.images(ctx, src, chunk, skip, func(feeds map[string]*onnx.Tensor, items []imagefile.Item) error {
 		out, err := engine.Eval(c.extractor, feeds, models.ValueSet)
 		if err != nil {
 			return err
@@ -216,10 +221,8 @@ func (c *client) release(ctx context.Context, src imagefile.Source, skip bool) (
 	switch {
 	case err != nil:
 		return nil, 0, nil, err
-	case len(bad) > 0 && !skip:
-		return nil, 0, nil, errors.Join(bad...)
 	case len(classes) == 0:
-		return nil, 0, nil, fmt.Errorf("none of the images can be used: %w", errors.Join(bad...))
+		return nil, 0, nil, fmt.Errorf("none of the images is of a class of the model")
 	}
 	sums, err = privacy.Sum(w, classes, f.C, f.K, f.Clip)
 	return sums, len(classes), bad, err

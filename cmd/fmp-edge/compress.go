@@ -97,14 +97,14 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 				}
 				x, y, err := readRows(*rows, *labels, math.MaxInt32)
 				if err != nil {
-					return err
+					return refused("compress", err)
 				}
 				if budget.Epsilon != 0 {
 					return usagef("compress: --epsilon is of private rounds, which take images; --rows has feature rows")
 				}
 				points, f, err := compressRows(*model, *threads, x, y)
 				if err != nil {
-					return err
+					return refused("compress", err)
 				}
 				u.Points, u.N, u.Model = points, len(y), f.Digest
 			} else {
@@ -113,14 +113,14 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 				}
 				c, err := openClient(*model, *threads)
 				if err != nil {
-					return err
+					return refused("compress", err)
 				}
 				src, others, err := imagefile.Open(args[0], imagefile.Options{
 					Fit: c.fit, Classes: imagefile.Classes{Names: c.manifest.Classes, N: c.manifest.C},
 					Labels: *labels, Skip: *skip, Count: *count, MaxPixels: *pixels, MaxItems: maxItems,
 				})
 				if err != nil {
-					return misused("compress", err)
+					return refused("compress", err)
 				}
 				defer src.Close()
 				if others > 0 {
@@ -134,7 +134,7 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 				}
 				var bad []error
 				if u.Points, u.N, bad, err = c.compress(ctx, src, *onBad == "skip"); err != nil {
-					return err
+					return refused("compress", err)
 				}
 				for _, err := range bad {
 					fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
@@ -143,7 +143,7 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 			}
 			data, err := u.Encode()
 			if err != nil {
-				return err
+				return refused("compress", err)
 			}
 			if err := ctx.Err(); err != nil {
 				return err

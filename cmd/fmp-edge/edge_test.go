@@ -383,26 +383,26 @@ func TestRefused(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"extractor", exitFailed, `kind "extractor"`, []string{"--model", ext, dir}},
-		{"embedding for images", exitFailed, `kind "embedding"`, []string{"--model", embedding, dir}},
-		{"foreign model", exitFailed, "fmp.kind", []string{"--model", foreignPath, dir}},
-		{"client graph for rows", exitFailed, `kind "client"`, []string{"--model", client, "--rows", rows, "--labels", ys}},
-		{"rows of another dx", exitFailed, "[3 5]", []string{"--model", embedding, "--rows", rows, "--labels", ys}},
+		{"extractor", exitUsage, `kind "extractor"`, []string{"--model", ext, dir}},
+		{"embedding for images", exitUsage, `kind "embedding"`, []string{"--model", embedding, dir}},
+		{"foreign model", exitUsage, "fmp.kind", []string{"--model", foreignPath, dir}},
+		{"client graph for rows", exitUsage, `kind "client"`, []string{"--model", client, "--rows", rows, "--labels", ys}},
+		{"rows of another dx", exitUsage, "[3 5]", []string{"--model", embedding, "--rows", rows, "--labels", ys}},
 		{"no model", exitMissing, "missing.onnx", []string{"--model", filepath.Join(dir, "missing.onnx"), dir}},
 		{"no source", exitUsage, "0 sources", []string{"--model", client}},
-		{"unknown class", exitFailed, `"eleven" is no class`, []string{"--model", client, strange}},
-		{"empty folder", exitFailed, "no PNG or JPEG", []string{"--model", client, t.TempDir()}},
-		{"large image", exitFailed, "--max-pixels", []string{"--model", client, "--max-pixels", "1000", large}},
-		{"broken image", exitFailed, "a.png", []string{"--model", client, broken}},
-		{"list without labels", exitFailed, "path,label", []string{"--model", client, file("a.csv", "a.png\n")}},
-		{"list of unknown class", exitFailed, "record 1", []string{"--model", client, file("a.csv", "a.png,10\n")}},
+		{"unknown class", exitUsage, `"eleven" is no class`, []string{"--model", client, strange}},
+		{"empty folder", exitUsage, "no PNG or JPEG", []string{"--model", client, t.TempDir()}},
+		{"large image", exitUsage, "--max-pixels", []string{"--model", client, "--max-pixels", "1000", large}},
+		{"broken image", exitUsage, "a.png", []string{"--model", client, broken}},
+		{"list without labels", exitUsage, "path,label", []string{"--model", client, file("a.csv", "a.png\n")}},
+		{"list of unknown class", exitUsage, "record 1", []string{"--model", client, file("a.csv", "a.png,10\n")}},
 		{"list of a missing image", exitMissing, "gone.png", []string{"--model", client, file("a.csv", "gone.png,1\n")}},
 		{"IDX without labels", exitUsage, "--labels", []string{"--model", client, idx}},
-		{"IDX cut short", exitFailed, "truncated", []string{"--model", client, idx, "--labels", idxLabels}},
-		{"IDX without so many", exitFailed, "3 images are wanted", []string{"--model", client, idx, "--labels", idxLabels, "--count", "3"}},
+		{"IDX cut short", exitUsage, "truncated", []string{"--model", client, idx, "--labels", idxLabels}},
+		{"IDX without so many", exitUsage, "3 images are wanted", []string{"--model", client, idx, "--labels", idxLabels, "--count", "3"}},
 		{"one image", exitUsage, "has no label", []string{"--model", client, filepath.Join(large, "1", "a.png")}},
-		{"list with semicolons", exitFailed, "comma", []string{"--model", client, file("a.csv", "path;label\na.png;1\n")}},
-		{"other files alone", exitFailed, "(1 files there", []string{"--model", client, filepath.Dir(filepath.Dir(file("1/a.gif", "GIF89a")))}},
+		{"list with semicolons", exitUsage, "comma", []string{"--model", client, file("a.csv", "path;label\na.png;1\n")}},
+		{"other files alone", exitUsage, "(1 files there", []string{"--model", client, filepath.Dir(filepath.Dir(file("1/a.gif", "GIF89a")))}},
 		{"device for an output", exitFailed, "no regular file", []string{"--model", client, "-o", os.DevNull, dir}},
 		{"folder for an output", exitFailed, "it is a folder", []string{"--model", client, "-o", t.TempDir(), dir}},
 		{"threads", exitUsage, "--threads -1", []string{"--model", client, "--threads", "-1", dir}},
@@ -545,7 +545,7 @@ func TestPredict(t *testing.T) {
 		write(t, filepath.Join(dir, name), []byte("no image"))
 	}
 	var log bytes.Buffer
-	if code := execute(t.Context(), []string{"predict", "--model", c, dir}, io.Discard, &log); code != exitFailed || !strings.Contains(log.String(), "bad.png") || !strings.Contains(log.String(), "worse.jpg") {
+	if code := execute(t.Context(), []string{"predict", "--model", c, dir}, io.Discard, &log); code != exitUsage || !strings.Contains(log.String(), "bad.png") || !strings.Contains(log.String(), "worse.jpg") {
 		t.Errorf("bad images: exit code %d: %s", code, log.String())
 	}
 	if got := predictions(t, run(t, "predict", "--json", "--on-bad", "skip", "--model", c, dir)); len(got) != n {
@@ -557,10 +557,10 @@ func TestPredict(t *testing.T) {
 		code int
 		args []string
 	}{
-		{exitFailed, []string{"--on-bad", "skip", "--model", c, none}}, {exitUsage, []string{"--on-bad", "ignore", "--model", c, none}},
+		{exitUsage, []string{"--on-bad", "skip", "--model", c, none}}, {exitUsage, []string{"--on-bad", "ignore", "--model", c, none}},
 		{exitUsage, []string{"--model", c}}, {exitUsage, []string{"--model", c, "--json", "--csv", dir}}, {exitUsage, []string{"--model", c, "--reject", "2", dir}},
-		{exitMissing, []string{"--model", c + "x", dir}}, {exitMissing, []string{"--model", c, dir + "x"}}, {exitFailed, []string{"--model", model(t, models.KindClient), dir}},
-		{exitFailed, []string{"--model", c, filepath.Dir(c)}},
+		{exitMissing, []string{"--model", c + "x", dir}}, {exitMissing, []string{"--model", c, dir + "x"}}, {exitUsage, []string{"--model", model(t, models.KindClient), dir}},
+		{exitUsage, []string{"--model", c, filepath.Dir(c)}},
 	} {
 		if code := execute(t.Context(), append([]string{"predict"}, k.args...), io.Discard, io.Discard); code != k.code {
 			t.Errorf("%v: exit code %d, want %d", k.args, code, k.code)

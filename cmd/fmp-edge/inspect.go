@@ -61,9 +61,9 @@ var inspectCommand = command{
 				return usagef("inspect: %d files; want one upload or model", len(args))
 			}
 			if strings.EqualFold(filepath.Ext(args[0]), ".onnx") {
-				return inspectModel(args[0], *asJSON, out)
+				return refused("inspect", inspectModel(args[0], *asJSON, out))
 			}
-			return inspectUpload(args[0], *model, *asJSON, out)
+			return refused("inspect", inspectUpload(args[0], *model, *asJSON, out))
 		}
 	},
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/sender"
@@ -78,7 +79,7 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	}
 	key, err := identity.Load(*c.key)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, refused(command, err)
 	}
 	s, err := sender.New(url, *c.ca)
 	if err != nil {
@@ -92,9 +93,9 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	}
 	switch b := d.Privacy; {
 	case b == nil && (*c.private || *c.maxEpsilon > 0):
-		return nil, nil, nil, fmt.Errorf("%s: round %d is not private, and --private or --max-epsilon asks for one that is; nothing was sent", command, d.Round)
+		return nil, nil, nil, usagef("%s: round %d is not private, and --private or --max-epsilon asks for one that is; nothing was sent", command, d.Round)
 	case b != nil && *c.maxEpsilon > 0 && b.Epsilon > *c.maxEpsilon:
-		return nil, nil, nil, fmt.Errorf("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent", command, d.Round, b.Epsilon, *c.maxEpsilon)
+		return nil, nil, nil, usagef("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent", command, d.Round, b.Epsilon, *c.maxEpsilon)
 	case b != nil:
 		s.Log("round %d is private: %v", d.Round, b)
 	}
@@ -203,14 +204,14 @@ The same upload may be sent again at any time: the receipt is the same.`,
 			}
 			u, data, err := readUpload(args[1])
 			if err != nil {
-				return err
+				return refused("send", err)
 			}
 			s, key, d, err := c.open(ctx, "send", args[0], log)
 			if err != nil {
 				return err
 			}
 			if err := belongs(u, d, key); err != nil {
-				return fmt.Errorf("%s: %w", args[1], err)
+				return usagef("%s: %w", args[1], err)
 			}
 			return c.deliver(ctx, s, key, d, args[1], data, out)
 		}
@@ -247,14 +248,9 @@ func belongs(u *message, d *wire.Description, key *identity.Key) error {
 
 // readUpload reads and checks an upload.
 func readUpload(path string) (*message, []byte, error) {
-	f, err := os.Open(path)
+	data, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading upload: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, federate.MaxBytes+1))
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading upload %s: %w", path, err)
 	}
 	if federate.IsRelease(data) {
 		r, err := federate.DecodeRelease(data, federate.Expect{})
@@ -324,7 +320,7 @@ servers each gets a share of the sums, which says nothing without the other's: g
 				return fmt.Errorf("%w since %s", sender.ErrClosed, d.Deadline.Format(time.RFC3339))
 			}
 			if d.Privacy != nil && err == nil && u.Budget != nil && (*fresh || !made) {
-				return fmt.Errorf("%s is an upload of a private round already (round %d, %v), which may have been sent: another of the same images spends a budget a second time; if that is meant, or it never left this machine, move the file away", path, u.Round, u.Budget)
+				return usagef("%s is an upload of a private round already (round %d, %v), which may have been sent: another of the same images spends a budget a second time; if that is meant, or it never left this machine, move the file away", path, u.Round, u.Budget)
 			}
 			if made && !*fresh {
 				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier; --fresh makes it anew\n", path)
@@ -364,7 +360,7 @@ servers each gets a share of the sums, which says nothing without the other's: g
 				return errors.Join(err, os.Remove(path))
 			}
 			if u.N > d.MaxPoints {
-				return errors.Join(fmt.Errorf("%d images; the round allows %d: give fewer", u.N, d.MaxPoints), os.Remove(path))
+				return errors.Join(usagef("join: %d images; the round allows %d: give fewer", u.N, d.MaxPoints), os.Remove(path))
 			}
 			return c.deliver(ctx, s, key, d, path, data, out)
 		}

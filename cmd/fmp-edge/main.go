@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -38,7 +39,7 @@ const (
 	memoryLimit = 48 << 20
 )
 
-// usageError is a fault of the command line.
+// usageError is a fault of the command line or of what it names.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -46,13 +47,16 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// misused is err, as a fault of the command line where it is one.
-func misused(command string, err error) error {
+// refused marks err as a fault of what the command was given; nil stays nil. A full disk and a reader who went away are none.
+func refused(command string, err error) error {
+	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EPIPE) {
+		return err
+	}
 	var m *imagefile.MisuseError
 	if errors.As(err, &m) {
 		return usagef("%s: %w", command, err)
 	}
-	return err
+	return &usageError{err}
 }
 
 // command is one of the program's.
@@ -86,23 +90,22 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 		}
 	}()
 	err := dispatch(ctx, args, out, log)
-	var usage *usageError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(log, "fmp-edge: interrupted")
 		return exitInterrupted
-	case errors.As(err, &usage):
-		fmt.Fprintf(log, "fmp-edge: %v\n", err)
-		return exitUsage
 	}
 	fmt.Fprintf(log, "fmp-edge: %v\n", err)
+	var usage *usageError
 	switch {
 	case errors.Is(err, sender.ErrClosed):
 		return exitClosed
 	case errors.Is(err, fs.ErrNotExist):
 		return exitMissing
+	case errors.As(err, &usage):
+		return exitUsage
 	}
 	return exitFailed
 }
@@ -144,7 +147,7 @@ func help(out io.Writer) error {
 	for _, c := range commands() {
 		text += fmt.Sprintf("  %-10s %s\n", c.name, c.short)
 	}
-	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed or input refused, 2 wrong usage, 3 a file is missing, 4 the round is closed, 130 interrupted.\n"
+	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 a file is missing, 4 the round is closed, 130 interrupted.\n"
 	_, err := io.WriteString(out, text)
 	return err
 }

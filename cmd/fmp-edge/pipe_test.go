@@ -40,6 +40,8 @@ func TestNamedPipesAreRefused(t *testing.T) {
 		"an upload":          {"inspect", pipe("got.upload")},
 		"a measured model":   {"bench", "--model", pipe("bench.onnx")},
 		"an inspected model": {"inspect", pipe("inspect.onnx")},
+		"an upload to send":  {"send", "http://127.0.0.1:1", pipe("sent.upload"), "--key", list},
+		"a key":              {"join", "http://127.0.0.1:1", dir, "--key", pipe("a.key")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			type said struct {

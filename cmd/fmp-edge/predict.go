@@ -57,29 +57,29 @@ disagreement of the classifier's heads (mutual information in nats).`,
 				format = classify.CSV
 			}
 			if err := boundedModel(*model); err != nil {
-				return err
+				return refused("predict", err)
 			}
 			e, err := pure.New(engine.Options{Threads: *threads})
 			if err != nil {
-				return err
+				return refused("predict", err)
 			}
 			c, err := classify.Open(e, *model)
 			if err != nil {
-				return err
+				return refused("predict", err)
 			}
 			p, err := classify.NewPrinter(out, c, format, *reject)
 			if err != nil {
-				return err
+				return refused("predict", err)
 			}
 			if strings.HasSuffix(strings.ToLower(args[0]), ".npy") {
 				if err := predictRows(ctx, c, args[0], p); err != nil {
-					return err
+					return refused("predict", err)
 				}
 				return p.Close()
 			}
 			src, others, err := c.Source(args[0], imagefile.Options{Optional: true, Skip: *skip, Count: *count, MaxPixels: *pixels})
 			if err != nil {
-				return misused("predict", err)
+				return refused("predict", err)
 			}
 			defer src.Close()
 			if others > 0 {
@@ -87,10 +87,10 @@ disagreement of the classifier's heads (mutual information in nats).`,
 			}
 			bad, err := c.Images(ctx, src, *onBad == "skip", p.Print)
 			if err != nil {
-				return err
+				return refused("predict", err)
 			}
 			if len(bad) > 0 && *onBad == "fail" {
-				return errors.Join(bad...)
+				return refused("predict", errors.Join(bad...))
 			}
 			for _, err := range bad {
 				fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)

@@ -51,13 +51,13 @@ func (c *client) writeRelease(ctx context.Context, src imagefile.Source, skip bo
 	}
 	sums, n, bad, err := c.release(ctx, src, skip)
 	if err != nil {
-		return err
+		return refused("compress", err)
 	}
 	for _, err := range bad {
 		fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
 	}
 	if b.Points > 0 && n > b.Points {
-		return fmt.Errorf("%d images; the round allows %d of a client: give fewer", n, b.Points)
+		return usagef("compress: %d images; the round allows %d of a client: give fewer", n, b.Points)
 	}
 	f := c.manifest
 	if b.Unit == privacy.Client {

@@ -32,6 +32,9 @@ const (
 	uploadPrivate     = "private"
 )
 
+// parts are what an upload of each kind is a list of.
+var parts = map[string]string{uploadClassMeans: "class means", uploadCoordinates: "class means", uploadPoints: "points", uploadPrivate: "class sums"}
+
 func newFuseCommand() *cobra.Command {
 	var out, upload string
 	var names []string
@@ -115,12 +118,15 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
 		case len(e.Classes) == 0:
 			e.Classes = p.Manifest.Classes
 		}
-		m, err := models.ClientGraph(x, p.Extractor.Manifest(), embedding, e, pre)
+		f := p.Extractor.Manifest()
+		if names != nil {
+			f.C = 0 // the classes that it learned are not the clients'
+		}
+		m, err := models.ClientGraph(x, f, embedding, e, pre)
 		if err != nil {
 			return usageError(err)
 		}
-		f, err := models.ReadManifest(m)
-		if err != nil {
+		if f, err = models.ReadManifest(m); err != nil {
 			return err
 		}
 		f.Command = strings.TrimPrefix(f.Command+"; fmp "+strings.Join(os.Args[1:], " "), "; ")
@@ -138,8 +144,8 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), res)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %s, %d of %d numbers at most\n",
-			out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, upload, f.S, f.PointWidth())
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %s, at most %d %s of %d numbers each\n",
+			out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, upload, f.S, parts[upload], f.PointWidth())
 		return err
 	}
 	return cmd

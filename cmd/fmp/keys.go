@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
 )
 
@@ -43,7 +43,7 @@ fmp serve reads it when it starts, and nothing is lost by a restart.`,
 	cmd.Flags().StringVar(&roster, "roster", "roster.txt", "`FILE` of the roster; clients are added to one that is there")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		text, err := os.ReadFile(roster)
+		text, err := regularfile.ReadFile(roster, identity.MaxRoster)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return usageError(err)
 		}

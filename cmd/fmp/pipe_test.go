@@ -69,6 +69,9 @@ func TestNamedPipesAreRefused(t *testing.T) {
 		"a grid":           {"grid", pipe("grid.yaml")},
 		"a run's manifest": {"results", "show", filepath.Dir(pipe("run", "run.json"))},
 		"an archive":       {"data", "import", pipe("cifar-10-binary.tar.gz")},
+		"a round":          {"serve", "--round", pipe("round.yaml")},
+		"a token":          {"serve", "--round", model, "--token-file", pipe("token")},
+		"a roster":         {"keys", "a", "--dir", filepath.Join(dir, "keys"), "--roster", pipe("roster.txt")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))

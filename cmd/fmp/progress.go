@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -107,7 +108,8 @@ func pace(done int, share, left float64, took time.Duration) string {
 	if took <= 0 || done <= 0 {
 		return ""
 	}
-	text := fmt.Sprintf(", %.3g/s", float64(done)/took.Seconds())
+	rate, _ := strconv.ParseFloat(fmt.Sprintf("%.3g", float64(done)/took.Seconds()), 64)
+	text := fmt.Sprintf(", %s/s", strconv.FormatFloat(rate, 'f', -1, 64))
 	if share > 0 && left > 0 {
 		text += fmt.Sprintf(", %s left", time.Duration(left/share*float64(took)).Round(time.Second))
 	}

@@ -32,6 +32,19 @@ func TestProgressInALog(t *testing.T) {
 	}
 }
 
+// TestPace: rates are plain numbers of three digits.
+func TestPace(t *testing.T) {
+	for _, c := range []struct {
+		done int
+		took time.Duration
+		want string
+	}{{228_123, 10 * time.Second, ", 22800/s"}, {15, 10 * time.Second, ", 1.5/s"}, {1, 3 * time.Second, ", 0.333/s"}, {1, 10 * time.Hour, ", 0.0000278/s"}, {0, time.Second, ""}, {1, 0, ""}} {
+		if got := pace(c.done, 0, 1, c.took); got != c.want {
+			t.Errorf("%d in %v: %q; want %q", c.done, c.took, got, c.want)
+		}
+	}
+}
+
 func TestProgressBar(t *testing.T) {
 	var out bytes.Buffer
 	p := newProgress(&out)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -22,6 +21,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/experiment"
@@ -121,14 +121,9 @@ func readToken(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	f, err := os.Open(path)
+	data, err := regularfile.ReadFile(path, maxToken+2) // a line's end besides
 	if err != nil {
 		return "", fmt.Errorf("token: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxToken+1))
-	if err != nil {
-		return "", fmt.Errorf("token %s: %w", path, err)
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < 16 || len(token) > maxToken {
@@ -237,7 +232,7 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 			if path == "" || path == round.NoOpen {
 				continue
 			}
-			if *to, err = os.ReadFile(path); err != nil {
+			if *to, err = regularfile.ReadFile(path, serde.MaxFileBytes); err != nil {
 				return usageError(err)
 			}
 		}

@@ -94,6 +94,21 @@ func otherExtractor(t *testing.T) string {
 	return p
 }
 
+// TestFuseClassNames: behind an extractor that learned ten classes the clients may have others.
+func TestFuseClassNames(t *testing.T) {
+	graph := filepath.Join(t.TempDir(), "client.onnx")
+	code, out, errs := runFMP(t, "fuse", "--dataset", "digits", "--class-names", "larch,spruce,fir", "-o", graph)
+	if code != exitOK || !strings.Contains(out, "class-means, at most 3 class means of 32 numbers each") {
+		t.Fatalf("exit code %d: %s%s", code, out, errs)
+	}
+	if _, f, err := models.Load(graph); err != nil || f.C != 3 || f.Classes[2] != "fir" {
+		t.Errorf("%d classes %v, %v", f.C, f.Classes, err)
+	}
+	if code, _, errs := runFMP(t, "fuse", "--dataset", "digits", "--class-names", "larch,larch", "-o", graph); code != exitUsage || !strings.Contains(errs, "each another") {
+		t.Errorf("one name twice: exit code %d: %s", code, errs)
+	}
+}
+
 func TestTrainErrors(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -110,6 +125,8 @@ func TestTrainErrors(t *testing.T) {
 		{[]string{"train", "conjugate", "--set", "erm.l2=3"}, "does not read"},
 		{[]string{"train", "predictor", "--set", "federation.alpha=1"}, "does not read"},
 		{[]string{"train", "embedding", "--seeds", "3"}, "--seeds"},
+		{[]string{"train", "predictor", "--latent", "-4"}, "latent is -4; allowed are 0 to 105"},
+		{[]string{"train", "predictor", "--dim", "5"}, "dim is 5; allowed are 43 to"},
 	} {
 		code, _, errs := runFMP(t, c.args...)
 		if code != exitUsage || !strings.Contains(errs, c.want) {

@@ -1,7 +1,6 @@
 package extractor
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 
 	"fmp/featurize/imagefile"
 	"fmp/featurize/yamlfile"
@@ -139,20 +136,8 @@ func parseSidecar(data []byte) (Options, error) {
 	if len(data) > maxSidecar {
 		return o, fmt.Errorf("more than %d bytes", maxSidecar)
 	}
-	if err := yamlfile.Check(data); err != nil {
-		return o, err
-	}
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	d.KnownFields(true)
-	if err := d.Decode(&o); err != nil && !errors.Is(err, io.EOF) {
-		var mistakes *yaml.TypeError // its own text names our Go type and has several lines
-		if errors.As(err, &mistakes) && len(mistakes.Errors) > 0 {
-			err = errors.New(strings.ReplaceAll(strings.Join(mistakes.Errors, "; "), " in type extractor.Options", ""))
-		}
+	if err := yamlfile.Decode(data, &o); err != nil && !errors.Is(err, io.EOF) {
 		return Options{}, fmt.Errorf("%w; allowed keys are mean, std, scale, channels, resize, preset, layout, input, output, side and batch", err)
-	}
-	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return Options{}, fmt.Errorf("more than one YAML document")
 	}
 	return o, o.check()
 }

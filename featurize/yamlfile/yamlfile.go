@@ -8,8 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"fmp/onnx/suggest"
 )
 
 const (
@@ -36,6 +42,101 @@ func Check(data []byte) error {
 			return err
 		}
 	}
+}
+
+// Decode is [Check], and then decodes data's document into the struct that v points to, over what it holds. Data without a
+// document are [io.EOF]; a second document and a key that the struct has no field for are errors, of one line and without the names of Go types.
+func Decode(data []byte, v any) error {
+	if err := Check(data); err != nil {
+		return err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(v); err != nil {
+		return plain(err, reflect.TypeOf(v).Elem())
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return errors.New("there is more than one document (a line of ---); want one")
+	}
+	return nil
+}
+
+// How the decoder words an unknown key, and a value of another type.
+var (
+	unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+	wrongType    = regexp.MustCompile("cannot unmarshal !!(\\S+)(?: `(.*)`)? into (.+)")
+)
+
+// plain words the decoder's complaints about a document for t on one line, with the likeliest key.
+func plain(err error, t reflect.Type) error {
+	var date *time.ParseError
+	if errors.As(err, &date) {
+		return fmt.Errorf("%q; want %s", date.Value, wanted("time.Time"))
+	}
+	var complaint *yaml.TypeError
+	if !errors.As(err, &complaint) {
+		return err
+	}
+	known := keys(t, nil)
+	const shown = 5
+	var parts []string
+	for i, l := range complaint.Errors {
+		if i == shown {
+			parts = append(parts, fmt.Sprintf("and %d more", len(complaint.Errors)-i))
+			break
+		}
+		l = unknownField.ReplaceAllStringFunc(l, func(m string) string {
+			name := unknownField.FindStringSubmatch(m)[1]
+			return fmt.Sprintf("unknown key %q%s", name, suggest.DidYouMean(name, known))
+		})
+		l = wrongType.ReplaceAllStringFunc(l, func(m string) string {
+			p := wrongType.FindStringSubmatch(m)
+			if p[2] != "" {
+				return fmt.Sprintf("%q; want %s", p[2], wanted(p[3]))
+			}
+			return fmt.Sprintf("%s; want %s", map[string]string{"seq": "a list", "map": "a group of keys"}[p[1]], wanted(p[3]))
+		})
+		parts = append(parts, l)
+	}
+	return errors.New(strings.Join(parts, "; "))
+}
+
+// wanted says what a Go type is to the writer of a file.
+func wanted(t string) string {
+	switch {
+	case strings.HasPrefix(t, "[]"):
+		return "a list"
+	case strings.HasPrefix(t, "int"):
+		return "a whole number"
+	case strings.HasPrefix(t, "uint"):
+		return "a whole number of at least 0"
+	case strings.HasPrefix(t, "float"):
+		return "a number"
+	case t == "bool":
+		return "true or false"
+	case t == "time.Time":
+		return "a time, such as 2030-01-31T18:00:00Z"
+	case t == "string":
+		return "a text"
+	}
+	return "a group of keys"
+}
+
+// keys are the names of t's fields in a file, and of those of the structs in it.
+func keys(t reflect.Type, out []string) []string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return out
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); name != "" {
+			out = keys(f.Type, append(out, name))
+		}
+	}
+	return out
 }
 
 // walker counts nodes. size holds the count of each that has an anchor; 0 while it is being counted.

@@ -46,6 +46,41 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestDecode(t *testing.T) {
+	type inner struct {
+		L2 float64 `yaml:"l2"`
+	}
+	for text, want := range map[string]string{
+		"seed: 3\nerm: {l2: 2}\n":              "",
+		"":                                     "EOF",
+		"sed: 3\n":                             `line 1: unknown key "sed"; did you mean seed?`,
+		"erm: {l3: 3}\ncolour: red\n":          `line 1: unknown key "l3"; did you mean l2?; line 2: unknown key "colour"`,
+		"seed: -1\n":                           `line 1: "-1"; want a whole number of at least 0`,
+		"late: maybe\nerm: 3\nmethods: ANN\n":  `line 1: "maybe"; want true or false; line 2: "3"; want a group of keys; line 3: "ANN"; want a list`,
+		"title: [a]\nerm: {l2: {}}\n":          `line 1: a list; want a text; line 2: a group of keys; want a number`,
+		"date: tomorrow\n":                     `"tomorrow"; want a time, such as 2030-01-31T18:00:00Z`,
+		"seed: 1\n---\nseed: 2\n":              "more than one document",
+		"seed: 1\nseed: 2\n":                   "stands on line 1 already",
+		"a: 1\nb: 1\nc: 1\nd: 1\ne: 1\nf: 1\n": "and 1 more",
+	} {
+		v := struct {
+			Seed    uint64    `yaml:"seed"`
+			Late    bool      `yaml:"late"`
+			Title   string    `yaml:"title"`
+			Date    time.Time `yaml:"date"`
+			Methods []string  `yaml:"methods"`
+			ERM     *inner    `yaml:"erm"`
+		}{Title: "kept"}
+		err := Decode([]byte(text), &v)
+		if want == "" && (err != nil || v.Seed != 3 || v.ERM.L2 != 2 || v.Title != "kept") {
+			t.Errorf("%q: %+v, %v", text, v, err)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%q: error %v; want %q on one line", text, err, want)
+		}
+	}
+}
+
 // One key many times takes the decoder itself a gigabyte for twelve kilobytes.
 func TestCheckIsCheap(t *testing.T) {
 	for name, text := range map[string]string{

@@ -428,12 +428,8 @@ func ReadConfig(dir string) (Config, error) {
 
 // ParseConfig reads settings of which none is left out, as config.yaml has them.
 func ParseConfig(data []byte) (c Config, err error) {
-	if err := yamlfile.Check(data); err != nil {
-		return c, err
-	}
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	d.KnownFields(true)
-	return c, d.Decode(&c)
+	err = yamlfile.Decode(data, &c)
+	return c, err
 }
 
 // ReadResults reads the records of a finished run.

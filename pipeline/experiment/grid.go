@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -47,17 +46,12 @@ func ParseGrid(data []byte) (*Grid, error) {
 	if len(data) > MaxGridBytes {
 		return nil, fmt.Errorf("grid of %d bytes; at most %d are read", len(data), MaxGridBytes)
 	}
-	if err := yamlfile.Check(data); err != nil {
-		return nil, fmt.Errorf("grid: %w", err)
-	}
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	d.KnownFields(true)
 	var g Grid
-	if err := d.Decode(&g); err != nil {
+	if err := yamlfile.Decode(data, &g); err != nil {
 		if errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("grid: the file is empty; give settings and vary")
 		}
-		return nil, fmt.Errorf("grid: allowed are settings and vary: %w", keyError(err))
+		return nil, fmt.Errorf("grid: allowed are settings and vary: %w", err)
 	}
 	known := keys()
 	total := 1
@@ -76,36 +70,8 @@ func ParseGrid(data []byte) (*Grid, error) {
 	return &g, nil
 }
 
-// unknownField is how the decoder words an unknown key, and lineNumber where it stands.
-var (
-	unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
-	lineNumber   = regexp.MustCompile(`(?m)\bline \d+: `)
-)
-
-// keyError words the decoder's complaint on one line, without the names of Go types and with the likeliest key.
-func keyError(err error) error {
-	var complaint *yaml.TypeError
-	if !errors.As(err, &complaint) {
-		return err
-	}
-	names := []string{"settings", "vary"}
-	for _, k := range keys() {
-		names = append(names, strings.Split(k, ".")...)
-	}
-	const shown = 5
-	var lines []string
-	for i, l := range complaint.Errors {
-		if i == shown {
-			lines = append(lines, fmt.Sprintf("and %d more", len(complaint.Errors)-i))
-			break
-		}
-		lines = append(lines, unknownField.ReplaceAllStringFunc(l, func(m string) string {
-			name := unknownField.FindStringSubmatch(m)[1]
-			return fmt.Sprintf("unknown key %q%s", name, suggest.DidYouMean(name, names))
-		}))
-	}
-	return errors.New(strings.Join(lines, "; "))
-}
+// lineNumber is where the decoder says that a complaint stands.
+var lineNumber = regexp.MustCompile(`(?m)\bline \d+: `)
 
 // Runs lists the combinations, keys in alphabetical order and the last one varying fastest. Every
 // configuration is checked before any is returned.
@@ -166,11 +132,9 @@ func (g *Grid) Runs() ([]GridRun, error) {
 
 // strictYAML decodes onto what c holds; unknown keys are errors.
 func strictYAML(data []byte, c *Config) error {
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	d.KnownFields(true)
-	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+	if err := yamlfile.Decode(data, c); err != nil && !errors.Is(err, io.EOF) {
 		// The lines are those of a part of the file, written anew.
-		return fmt.Errorf("%s; `fmp config` lists the settings", lineNumber.ReplaceAllString(keyError(err).Error(), ""))
+		return fmt.Errorf("%s; `fmp config` lists the settings", lineNumber.ReplaceAllString(err.Error(), ""))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package meta
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 
 	"fmp/models"
@@ -155,8 +156,8 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 	if c.Coupling == 0 {
 		c.Coupling = 1
 	}
-	if c.Local < 0 || c.Local > 1 || c.Alone < 0 {
-		return f, fmt.Errorf("training predictor: local %v, alone %v; allowed are 0 to 1, and numbers from 0", c.Local, c.Alone)
+	if !(c.Local >= 0 && c.Local <= 1 && c.Alone >= 0) || math.IsInf(c.Alone+c.Joint+c.Coupling, 0) || math.IsNaN(c.Joint+c.Coupling) {
+		return f, fmt.Errorf("training predictor: local %v, alone %v, joint %v, coupling %v; allowed are 0 to 1, numbers from 0, and numbers", c.Local, c.Alone, c.Joint, c.Coupling)
 	}
 	if c.Corpus == nil {
 		return f, fmt.Errorf("training predictor: no corpus given")

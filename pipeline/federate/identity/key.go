@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"unicode"
 	"unicode/utf8"
+
+	"fmp/onnx/regularfile"
 )
 
 const (
@@ -124,14 +126,9 @@ func SaveSecret(path string, data []byte) (err error) {
 
 // Load reads a key file.
 func Load(path string) (*Key, error) {
-	f, err := os.Open(path)
+	data, err := regularfile.ReadFile(path, maxKeyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading key: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxKeyBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading key %s: %w", path, err)
 	}
 	k, err := Parse(data)
 	if err != nil {

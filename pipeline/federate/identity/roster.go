@@ -6,17 +6,17 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
+
+	"fmp/onnx/regularfile"
 )
 
 const (
 	// MaxClients bounds a roster.
 	MaxClients = 1_000_000
-	// maxRoster bounds its file: 256 MiB.
-	maxRoster = 256 << 20
+	// MaxRoster bounds its file: 256 MiB.
+	MaxRoster = 256 << 20
 	// algorithm begins a roster's lines.
 	algorithm = "ed25519"
 )
@@ -42,14 +42,9 @@ func line(name string, key ed25519.PublicKey) string {
 
 // LoadRoster reads a roster file.
 func LoadRoster(path string) (*Roster, error) {
-	f, err := os.Open(path)
+	data, err := regularfile.ReadFile(path, MaxRoster)
 	if err != nil {
 		return nil, fmt.Errorf("reading roster: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxRoster+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading roster %s: %w", path, err)
 	}
 	r, err := ParseRoster(data)
 	if err != nil {
@@ -65,8 +60,8 @@ func LoadRoster(path string) (*Roster, error) {
 // where a name may hold spaces; empty lines and those that begin with # are left out. A name or a key that stands there
 // twice is an error: who holds one key is one client.
 func ParseRoster(data []byte) (*Roster, error) {
-	if len(data) > maxRoster {
-		return nil, fmt.Errorf("more than %d bytes", maxRoster)
+	if len(data) > MaxRoster {
+		return nil, fmt.Errorf("more than %d bytes", MaxRoster)
 	}
 	r := &Roster{keys: map[string]ed25519.PublicKey{}}
 	held := map[string]string{}

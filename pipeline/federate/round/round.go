@@ -3,13 +3,11 @@
 package round
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -18,8 +16,10 @@ import (
 
 	"fmp/featurize/yamlfile"
 	"fmp/models"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
 )
@@ -121,14 +121,9 @@ type Round struct {
 
 // Load reads a round file and what it names.
 func Load(path string) (*Round, error) {
-	f, err := os.Open(path)
+	data, err := regularfile.ReadFile(path, maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading round: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading round %s: %w", path, err)
 	}
 	file, err := Parse(data)
 	if err != nil {
@@ -161,7 +156,7 @@ func Load(path string) (*Round, error) {
 			return nil, fmt.Errorf("round %s: a share of %d classes and %d coordinates with up to %d images a client has %d bytes, and bounds.bytes allows %d: raise it to %d, or lower privacy.points", path, r.Client.C, r.Client.K, b.Points, n, r.Bounds.Bytes, n)
 		}
 	}
-	if r.GraphData, err = os.ReadFile(r.Graph); err != nil {
+	if r.GraphData, err = regularfile.ReadFile(r.Graph, wire.MaxGraph); err != nil {
 		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
 	if got := models.DigestBytes(r.GraphData); got != r.Client.Digest {
@@ -197,20 +192,12 @@ func Parse(data []byte) (*File, error) {
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("more than %d bytes", maxBytes)
 	}
-	if err := yamlfile.Check(data); err != nil {
-		return nil, err
-	}
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	d.KnownFields(true)
 	f := &File{}
-	if err := d.Decode(f); err != nil {
+	if err := yamlfile.Decode(data, f); err != nil {
 		if errors.Is(err, io.EOF) {
-			return nil, errors.New("the file is empty; docs/federate.md shows one")
+			err = errors.New("the file is empty")
 		}
-		return nil, err
-	}
-	if err := d.Decode(new(File)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one document; a round file is one")
+		return nil, fmt.Errorf("%w; docs/federate.md shows a round file", err)
 	}
 	return f, f.fill()
 }

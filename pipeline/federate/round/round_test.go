@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 		good + "round: 2":                                  "already",
 		good + "colour: red":                               "colour",
 		good + "---\n" + good:                              "more than one document",
-		"round: -1\n" + good[9:]:                           "uint64",
+		"round: -1\n" + good[9:]:                           `"-1"; want a whole number of at least 0`,
 		good + "quorum: -1":                                "quorum is -1",
 		good + "least: -2":                                 "least is -2",
 		good + "again: 1":                                  "no duration",

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
 )
@@ -38,12 +39,11 @@ const (
 	Top  = time.Minute
 )
 
-const (
-	// requestTime bounds one attempt of everything but the graph, of which each read has as long.
-	requestTime = time.Minute
-	// maxGraph bounds a client graph: 256 MiB.
-	maxGraph = 256 << 20
-)
+// requestTime bounds one attempt of everything but the graph, of which each read has as long.
+const requestTime = time.Minute
+
+// maxCertificates bounds a file of certificates to trust: 4 MiB, above the largest bundles of an operating system.
+const maxCertificates = 4 << 20
 
 // ErrClosed means that the round's deadline has passed, or would before the server can be asked again.
 var ErrClosed = errors.New("the round is closed")
@@ -82,7 +82,7 @@ func HTTP(address, ca string) (*http.Client, string, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = requestTime
 	if ca != "" {
-		pem, err := os.ReadFile(ca)
+		pem, err := regularfile.ReadFile(ca, maxCertificates)
 		if err != nil {
 			return nil, "", fmt.Errorf("certificates: %w", err)
 		}
@@ -236,8 +236,8 @@ func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 // Graph fetches the round's client graph into a folder, under its digest, and returns its path. What is there already is
 // verified and not fetched again; a fetch that was cut short goes on where it ended.
 func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (string, error) {
-	if d.GraphBytes > maxGraph {
-		return "", fmt.Errorf("the client graph has %d bytes; allowed are %d", d.GraphBytes, maxGraph)
+	if d.GraphBytes > wire.MaxGraph {
+		return "", fmt.Errorf("the client graph has %d bytes; allowed are %d", d.GraphBytes, wire.MaxGraph)
 	}
 	path := filepath.Join(dir, d.Graph+".onnx")
 	if sum, err := digestOf(path); err == nil && sum == d.Graph {
@@ -296,13 +296,13 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 }
 
 func digestOf(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, io.LimitReader(f, maxGraph+1)); err != nil {
+	if _, err := io.Copy(h, io.LimitReader(f, wire.MaxGraph+1)); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

@@ -24,6 +24,8 @@ import (
 const (
 	// MaxJSON bounds a description, a receipt and a refusal that are read.
 	MaxJSON = 64 << 10
+	// MaxGraph bounds a client graph: 256 MiB.
+	MaxGraph = 256 << 20
 	// Scheme of the Authorization header: "Fmp-Ed25519 SIGNATURE", the signature in base64.
 	Scheme = "Fmp-Ed25519"
 	// TypeUpload and TypeProblem are the media types of an upload and of a refusal (RFC 9457).
