@@ -44,15 +44,23 @@ type PrivateConfig struct {
 	K  int `json:"k"`
 }
 
-// PrivateScalars returns the names of the learned scalars.
-func PrivateScalars() []string {
-	return []string{PrivateSet + ConjLogTau, PrivateSet + ConjO1, PrivateSet + ConjO2, PrivateC1, PrivateC2}
+// PrivateScalars returns the names of the learned scalars: all of them, or those that a conjugate predictor does not give.
+func PrivateScalars(all bool) []string {
+	own := []string{PrivateSet + ConjLogTau, PrivateSet + ConjO1, PrivateSet + ConjO2, PrivateC1, PrivateC2}
+	if all {
+		return append(own, privateKept()...)
+	}
+	return own
+}
+
+// privateKept returns the names of the scalars that are the conjugate predictor's.
+func privateKept() []string {
+	return []string{PrivateSet + ConjLogRho, PrivateSet + ConjLogB, PrivateSet + ConjLogitGamma}
 }
 
 func (c PrivateConfig) shapes() map[string][]int {
-	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K}, ConjMetric: {c.K, c.K},
-		PrivateSet + ConjLogRho: {}, PrivateSet + ConjLogB: {}, PrivateSet + ConjLogitGamma: {}, PrivateClip: {}}
-	for _, n := range PrivateScalars() {
+	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K}, ConjMetric: {c.K, c.K}, PrivateClip: {}}
+	for _, n := range PrivateScalars(true) {
 		s[n] = []int{}
 	}
 	return s
@@ -235,6 +243,8 @@ type PrivateLoss struct {
 	Values map[string]*onnx.Tensor
 	// Samples is S, Joint the points of a batch of the joint score.
 	Samples, Joint int
+	// All scalars are parameters, temperature and prior among them.
+	All bool
 }
 
 // Model builds the loss of [ConjugateLoss], with inputs sums [T, C, k] and noise [T] (the variance of a sum), counts [T, S, C] (a draw of the classes'
@@ -244,7 +254,7 @@ func (l PrivateLoss) Model() (*onnx.Model, []string, error) {
 	if err := l.checkValues(l.Values); err != nil {
 		return nil, nil, err
 	}
-	params := PrivateScalars()
+	params := PrivateScalars(l.All)
 	constants := map[string]bool{}
 	for name := range l.shapes() {
 		constants[name] = !slices.Contains(params, name)

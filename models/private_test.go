@@ -20,7 +20,7 @@ func privateCase(t *testing.T) (PrivateConfig, map[string]*onnx.Tensor, *onnx.Mo
 	for _, name := range []string{ConjCentre, ConjMap, ConjOrigin, ConjLogLambda, ConjMetric} {
 		rng.Normal(r, values[name].F32())
 	}
-	for i, name := range append(PrivateScalars(), PrivateSet+ConjLogRho, PrivateSet+ConjLogB, PrivateSet+ConjLogitGamma, ConjRadius, PrivateClip) {
+	for i, name := range append(PrivateScalars(true), ConjRadius, PrivateClip) {
 		values[name] = onnx.Scalar(0.1 * float32(i+1))
 	}
 	m, err := NewPrivate(c, values)

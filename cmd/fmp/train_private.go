@@ -20,20 +20,28 @@ func newTrainPrivateCommand() *cobra.Command {
 		Long: `Train the predictor of private rounds, in which class sums are released with noise: it has the coordinates, prior and
 metric of a conjugate predictor (--set conjugate.model=FILE; default: the one that comes with the program), the norm
 that clients clip their points to, and five scalars learned on simulated private rounds of the corpus, from 5 to
-100 clients and epsilon 0.5 to 16. About ten seconds of two idle cores.`,
+100 clients and epsilon 0.5 to 16. About ten seconds of two idle cores.
+
+With --coordinates it is one for classes that the corpus lacks: no conjugate predictor, but so many coordinates, those in which the corpus's
+classes differ most, and all scalars learned by leaving classes out. Every coordinate more carries noise of its own.`,
 		Example: `  fmp train private --dataset cifar10 -o private.onnx
+  fmp train private --dataset cifar100 --classes 0-39 --extractor cifar100-0-39.onnx --coordinates 12 -o private.onnx
   fmp train private --dataset mnist --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o private.onnx`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, runAliases, append([]string{"conjugate.model", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 400, 8, 32)
+	cmd.Flags().IntVar(&t.Coordinates, "coordinates", 0, "coordinates of a predictor for classes that the corpus lacks; 0: one for its classes, with the conjugate predictor's")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
 		cfg.Open.Model, cfg.Predictor.Model, cfg.Embedding.Model = "none", "untrained", "untrained"
 		return f.run(cmd, cfg, func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
-			if p.Conjugate == nil {
+			if t.Coordinates < 0 || t.Coordinates >= c.Corpus.Dx {
+				return nil, usageErrorf("train private: --coordinates %d; allowed are 0 to %d, one less than the features", t.Coordinates, c.Corpus.Dx-1)
+			}
+			if p.Conjugate == nil && t.Coordinates == 0 {
 				return nil, usageErrorf("no conjugate predictor; fmp train conjugate makes one, and --set conjugate.model=FILE names it")
 			}
 			t.Config, t.Conjugate = c, p.Conjugate

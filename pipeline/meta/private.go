@@ -24,6 +24,9 @@ type PrivateConfig struct {
 	Config
 	// Conjugate is the predictor whose coordinates, prior and metric the private one has.
 	Conjugate *onnx.Model
+	// Coordinates, above 0, makes one for classes that the corpus lacks, in place of Conjugate: so many coordinates, those in which the classes of the corpus differ
+	// most, and all scalars learned by leaving classes out, coordinates of half of the classes and rounds of the others.
+	Coordinates int
 }
 
 // Simulated rounds have so many points of all clients together, homogeneous or of few classes a client, are released at an epsilon between
@@ -99,11 +102,18 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 		return nil, err
 	}
 	t := &privateTrainee{PrivateConfig: &c}
+	all := c.Corpus
 	var err error
+	rounds := all
+	if c.Coordinates > 0 {
+		if rounds, err = c.leaveOut(); err != nil {
+			return nil, fmt.Errorf("training private predictor: %w", err)
+		}
+	}
 	if t.sizes, t.values, err = StartPrivate(c.Corpus, c.Conjugate); err != nil {
 		return nil, fmt.Errorf("training private predictor: %w", err)
 	}
-	if t.corpus, err = t.bank(c.Corpus); err != nil {
+	if t.corpus, err = t.bank(rounds); err != nil {
 		return nil, err
 	}
 	if c.Validation != nil {
@@ -127,7 +137,7 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	defer t.run.Close()
 	l := train.Loop{
 		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t.run, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
-		Run:           fmt.Sprintf("private seed %d steps %d batch %d samples %d rate %v points %d %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Points, c.Run),
+		Run:           fmt.Sprintf("private seed %d steps %d batch %d samples %d rate %v points %d coordinates %d %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Points, c.Coordinates, c.Run),
 		ValidateEvery: c.ValidateEvery,
 	}
 	if c.Validation != nil {
@@ -136,7 +146,54 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	if err := l.Train(ctx); err != nil {
 		return nil, fmt.Errorf("training private predictor: %w", err)
 	}
-	return models.NewPrivate(t.sizes, t.now())
+	values := t.now()
+	if c.Coordinates > 0 { // coordinates, prior and clipping norm of all of the corpus
+		scalars := values
+		m, err := conjugateOf(all, c.Coordinates)
+		if err != nil {
+			return nil, err
+		}
+		if _, values, err = StartPrivate(all, m); err != nil {
+			return nil, err
+		}
+		for _, name := range models.PrivateScalars(true) {
+			values[name] = scalars[name]
+		}
+	}
+	return models.NewPrivate(t.sizes, values)
+}
+
+// leaveOut cuts the corpus's classes in halves: corpus and coordinates are of one from now on, and rounds, those of validation too, of the other.
+func (c *PrivateConfig) leaveOut() (rounds *task.Bank, err error) {
+	classes := rng.New(c.Seed, "private", "classes").Perm(c.Corpus.C)
+	half := len(classes) / 2
+	if half < 2 || len(classes)-half < 2 {
+		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and more", len(classes))
+	}
+	if rounds, err = c.Corpus.Choose(classes[:half]); err != nil {
+		return nil, err
+	}
+	rest, err := c.Corpus.Choose(classes[half:])
+	if err != nil {
+		return nil, err
+	}
+	if c.Validation != nil {
+		if c.Validation, err = c.Validation.Choose(classes[:half]); err != nil {
+			return nil, err
+		}
+	}
+	c.Corpus = rest
+	c.Conjugate, err = conjugateOf(rest, c.Coordinates)
+	return rounds, err
+}
+
+// conjugateOf is an untrained conjugate predictor of so many coordinates.
+func conjugateOf(corpus *task.Bank, k int) (*onnx.Model, error) {
+	values, err := StartConjugate(corpus, k, 0)
+	if err != nil {
+		return nil, err
+	}
+	return models.NewConjugate(models.ConjugateConfig{Dx: corpus.Dx, C: corpus.C, K: k}, values)
 }
 
 type privateTrainee struct {
@@ -154,7 +211,7 @@ func (t *privateTrainee) bank(b *task.Bank) (*task.Bank, error) {
 }
 
 func (t *privateTrainee) loss() (*onnx.Model, []string, error) {
-	return models.PrivateLoss{PrivateConfig: t.sizes, Values: t.now(), Samples: t.Samples, Joint: metric.JointPoints}.Model()
+	return models.PrivateLoss{PrivateConfig: t.sizes, Values: t.now(), Samples: t.Samples, Joint: metric.JointPoints, All: t.Coordinates > 0}.Model()
 }
 
 // now is the parameters at present.
@@ -165,7 +222,7 @@ func (t *privateTrainee) now() map[string]*onnx.Tensor {
 	}
 	if t.run != nil {
 		state := t.run.State()
-		for _, name := range models.PrivateScalars() {
+		for _, name := range models.PrivateScalars(t.Coordinates > 0) {
 			out[name] = state[name].Clone()
 		}
 	}

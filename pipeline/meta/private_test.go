@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"fmp/models"
 	"fmp/onnx/train"
 )
 
@@ -60,5 +62,48 @@ func TestTrainPrivate(t *testing.T) {
 	}
 	if !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
 		t.Error("an interrupted training gives another model")
+	}
+}
+
+// TestTrainPrivateLeavingOut: a predictor for other classes has the coordinates that were asked for, of all classes, and scalars that were learned on classes left out.
+func TestTrainPrivateLeavingOut(t *testing.T) {
+	c := PrivateConfig{Config: config(t, 40), Coordinates: 2}
+	c.Batch, c.Samples, c.Points, c.ValidationTasks, c.ValidateEvery = 4, 8, 6, 24, 10
+	c.Corpus = blobs(t, "corpus", 900, 4, 6)
+	c.Validation = blobs(t, "validation", 300, 4, 6)
+	c.Log = filepath.Join(t.TempDir(), "log.jsonl")
+	m, err := TrainPrivate(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := validations(t, c.Log)
+	if first, last := v[0]["nll"].(float64), v[len(v)-1]["nll"].(float64); !(last < first) {
+		t.Errorf("nll went from %v to %v", first, last)
+	}
+	sizes, values, err := models.PrivateValues(m)
+	if err != nil || sizes.K != 2 {
+		t.Fatal(sizes, err)
+	}
+	all, err := conjugateOf(c.Corpus, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, start, err := StartPrivate(c.Corpus, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{models.ConjMap, models.ConjLogLambda, models.PrivateClip} {
+		if !cmp.Equal(start[name].F32(), values[name].F32()) {
+			t.Errorf("%s is not that of all classes", name)
+		}
+	}
+	for _, name := range models.PrivateScalars(true) {
+		if start[name].F32()[0] == values[name].F32()[0] {
+			t.Errorf("%s was not learned", name)
+		}
+	}
+	c.Corpus, c.Validation = blobs(t, "corpus", 90, 4, 3), nil
+	if _, err := TrainPrivate(context.Background(), c); err == nil || !strings.Contains(err.Error(), "takes 4 and more") {
+		t.Errorf("three classes: %v", err)
 	}
 }
