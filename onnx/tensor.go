@@ -3,6 +3,7 @@ package onnx
 import (
 	"fmt"
 	"math"
+	"reflect"
 )
 
 // DType is an element type, with the numbers of ONNX's TensorProto.DataType.
@@ -101,34 +102,25 @@ func Elements(shape []int) (int, error) {
 }
 
 // TypeOf returns the DType that holds elements of type T.
-func TypeOf[T Element]() DType {
-	var z T
-	switch any(z).(type) {
-	case float32:
-		return Float32
-	case float64:
-		return Float64
-	case int8:
-		return Int8
-	case int16:
-		return Int16
-	case int32:
-		return Int32
-	case int64:
-		return Int64
-	case uint8:
-		return Uint8
-	case uint16:
-		return Uint16
-	case uint32:
-		return Uint32
-	case uint64:
-		return Uint64
-	case bool:
-		return Bool
-	}
-	return String
+func TypeOf[T Element]() DType { return dtypes[reflect.TypeFor[[]T]()] }
+
+// sliceTypes holds the Go type of the data of each element type; dtypes is its inverse, without the halves, whose elements are their bits.
+var sliceTypes = map[DType]reflect.Type{
+	Float32: reflect.TypeFor[[]float32](), Float64: reflect.TypeFor[[]float64](), Float16: reflect.TypeFor[[]uint16](), BFloat16: reflect.TypeFor[[]uint16](),
+	Int8: reflect.TypeFor[[]int8](), Int16: reflect.TypeFor[[]int16](), Int32: reflect.TypeFor[[]int32](), Int64: reflect.TypeFor[[]int64](),
+	Uint8: reflect.TypeFor[[]uint8](), Uint16: reflect.TypeFor[[]uint16](), Uint32: reflect.TypeFor[[]uint32](), Uint64: reflect.TypeFor[[]uint64](),
+	Bool: reflect.TypeFor[[]bool](), String: reflect.TypeFor[[]string](),
 }
+
+var dtypes = func() map[reflect.Type]DType {
+	m := map[reflect.Type]DType{}
+	for d, t := range sliceTypes {
+		if d != Float16 && d != BFloat16 {
+			m[t] = d
+		}
+	}
+	return m
+}()
 
 // NewTensor wraps data (not copied) in a tensor. It panics where the shape does not fit the data:
 // use it for data the program made itself, [CheckTensor] for data from outside.
@@ -152,36 +144,11 @@ func Zeros(d DType, shape ...int) (*Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tensor{DType: d, Shape: append([]int{}, shape...)}
-	switch d {
-	case Float32:
-		t.Data = make([]float32, n)
-	case Float64:
-		t.Data = make([]float64, n)
-	case Int8:
-		t.Data = make([]int8, n)
-	case Int16:
-		t.Data = make([]int16, n)
-	case Int32:
-		t.Data = make([]int32, n)
-	case Int64:
-		t.Data = make([]int64, n)
-	case Uint8:
-		t.Data = make([]uint8, n)
-	case Uint16, Float16, BFloat16:
-		t.Data = make([]uint16, n)
-	case Uint32:
-		t.Data = make([]uint32, n)
-	case Uint64:
-		t.Data = make([]uint64, n)
-	case Bool:
-		t.Data = make([]bool, n)
-	case String:
-		t.Data = make([]string, n)
-	default:
+	typ, ok := sliceTypes[d]
+	if !ok {
 		return nil, fmt.Errorf("no tensor of element type %v", d)
 	}
-	return t, nil
+	return &Tensor{DType: d, Shape: append([]int{}, shape...), Data: reflect.MakeSlice(typ, n, n).Interface()}, nil
 }
 
 // ZerosF32 allocates a float32 tensor of zeros; it panics on an impossible shape.
@@ -275,31 +242,10 @@ func ClampInt(v int64) int { return int(min(max(v, math.MinInt), math.MaxInt)) }
 // Clone copies a tensor and its data.
 func (t *Tensor) Clone() *Tensor {
 	c := &Tensor{DType: t.DType, Shape: append([]int{}, t.Shape...)}
-	switch d := t.Data.(type) {
-	case []float32:
-		c.Data = append([]float32{}, d...)
-	case []float64:
-		c.Data = append([]float64{}, d...)
-	case []int8:
-		c.Data = append([]int8{}, d...)
-	case []int16:
-		c.Data = append([]int16{}, d...)
-	case []int32:
-		c.Data = append([]int32{}, d...)
-	case []int64:
-		c.Data = append([]int64{}, d...)
-	case []uint8:
-		c.Data = append([]uint8{}, d...)
-	case []uint16:
-		c.Data = append([]uint16{}, d...)
-	case []uint32:
-		c.Data = append([]uint32{}, d...)
-	case []uint64:
-		c.Data = append([]uint64{}, d...)
-	case []bool:
-		c.Data = append([]bool{}, d...)
-	case []string:
-		c.Data = append([]string{}, d...)
+	if d := reflect.ValueOf(t.Data); d.IsValid() {
+		own := reflect.MakeSlice(d.Type(), d.Len(), d.Len())
+		reflect.Copy(own, d)
+		c.Data = own.Interface()
 	}
 	return c
 }
@@ -327,42 +273,14 @@ func CheckTensor(t *Tensor) error {
 	if err != nil {
 		return err
 	}
-	var have int
-	var want DType
-	switch d := t.Data.(type) {
-	case []float32:
-		have, want = len(d), Float32
-	case []float64:
-		have, want = len(d), Float64
-	case []int8:
-		have, want = len(d), Int8
-	case []int16:
-		have, want = len(d), Int16
-	case []int32:
-		have, want = len(d), Int32
-	case []int64:
-		have, want = len(d), Int64
-	case []uint8:
-		have, want = len(d), Uint8
-	case []uint16:
-		have, want = len(d), Uint16
-		if t.DType == Float16 || t.DType == BFloat16 {
-			want = t.DType
-		}
-	case []uint32:
-		have, want = len(d), Uint32
-	case []uint64:
-		have, want = len(d), Uint64
-	case []bool:
-		have, want = len(d), Bool
-	case []string:
-		have, want = len(d), String
-	default:
+	want, ok := dtypes[reflect.TypeOf(t.Data)]
+	if !ok {
 		return fmt.Errorf("tensor data is a %T, which holds no ONNX element type", t.Data)
 	}
-	if want != t.DType {
+	if sliceTypes[t.DType] != sliceTypes[want] {
 		return fmt.Errorf("tensor says %v but holds %v", t.DType, want)
 	}
+	have := reflect.ValueOf(t.Data).Len()
 	if have != n {
 		return fmt.Errorf("tensor of shape %v needs %d elements and holds %d", t.Shape, n, have)
 	}

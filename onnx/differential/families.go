@@ -2,6 +2,7 @@ package differential
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 
 	"fmp/onnx"
@@ -108,28 +109,7 @@ func nonzero(r recipe) recipe {
 
 // set copies the one element of v to element i of t.
 func set(t *onnx.Tensor, i int, v *onnx.Tensor) {
-	switch d := t.Data.(type) {
-	case []float32:
-		d[i] = v.Data.([]float32)[0]
-	case []float64:
-		d[i] = v.Data.([]float64)[0]
-	case []int8:
-		d[i] = v.Data.([]int8)[0]
-	case []int16:
-		d[i] = v.Data.([]int16)[0]
-	case []int32:
-		d[i] = v.Data.([]int32)[0]
-	case []int64:
-		d[i] = v.Data.([]int64)[0]
-	case []uint8:
-		d[i] = v.Data.([]uint8)[0]
-	case []uint16:
-		d[i] = v.Data.([]uint16)[0]
-	case []uint32:
-		d[i] = v.Data.([]uint32)[0]
-	case []uint64:
-		d[i] = v.Data.([]uint64)[0]
-	}
+	reflect.ValueOf(t.Data).Index(i).Set(reflect.ValueOf(v.Data).Index(0))
 }
 
 var castable = []onnx.DType{onnx.Float32, onnx.Float64, onnx.Float16, onnx.Int8, onnx.Int16, onnx.Int32, onnx.Int64, onnx.Uint8, onnx.Uint16, onnx.Uint32, onnx.Uint64, onnx.Bool}

@@ -165,23 +165,13 @@ func (e *emitter) constInts(v string) ([]int, bool) {
 	return d, err == nil
 }
 
-// constScalar is the value of v where it is a constant floating-point number.
+// constScalar is the value of v where it is a constant number.
 func (e *emitter) constScalar(v string) (float64, bool) {
 	t, ok := e.constOf(v)
-	if !ok || t.Len() != 1 {
+	if !ok || t.Len() != 1 || t.DType == onnx.String {
 		return 0, false
 	}
-	switch d := t.Data.(type) {
-	case []float32:
-		return float64(d[0]), true
-	case []float64:
-		return d[0], true
-	case []int64:
-		return float64(d[0]), true
-	case []int32:
-		return float64(d[0]), true
-	}
-	return 0, false
+	return t.At(0), true
 }
 
 func (e *emitter) valueInfo(v string) onnx.ValueInfo {

@@ -1,6 +1,10 @@
 package kernel
 
-import "fmp/onnx"
+import (
+	"reflect"
+
+	"fmp/onnx"
+)
 
 // copyRange copies n elements src[s:] to dst[d:]; both are slices of one element type.
 func copyRange(dst any, d int, src any, s, n int) {
@@ -69,34 +73,7 @@ func fillRange[T any](dst []T, v T) {
 }
 
 // clearData sets all elements to zero (false, "").
-func clearData(t *onnx.Tensor) {
-	switch d := t.Data.(type) {
-	case []float32:
-		clear(d)
-	case []float64:
-		clear(d)
-	case []int8:
-		clear(d)
-	case []int16:
-		clear(d)
-	case []int32:
-		clear(d)
-	case []int64:
-		clear(d)
-	case []uint8:
-		clear(d)
-	case []uint16:
-		clear(d)
-	case []uint32:
-		clear(d)
-	case []uint64:
-		clear(d)
-	case []bool:
-		clear(d)
-	case []string:
-		clear(d)
-	}
-}
+func clearData(t *onnx.Tensor) { reflect.ValueOf(t.Data).Clear() }
 
 // gather fills the dense tensor out with src read from offset with the given strides:
 //

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"reflect"
 	"sort"
 	"sync"
 
@@ -150,31 +151,9 @@ func (p *Pool) Forget(b any) {
 }
 
 func bufferBytes(b any) int64 {
-	switch b := b.(type) {
-	case []float32:
-		return 4 * int64(len(b))
-	case []float64:
-		return 8 * int64(len(b))
-	case []int8:
-		return int64(len(b))
-	case []int16:
-		return 2 * int64(len(b))
-	case []int32:
-		return 4 * int64(len(b))
-	case []int64:
-		return 8 * int64(len(b))
-	case []uint8:
-		return int64(len(b))
-	case []uint16:
-		return 2 * int64(len(b))
-	case []uint32:
-		return 4 * int64(len(b))
-	case []uint64:
-		return 8 * int64(len(b))
-	case []bool:
-		return int64(len(b))
-	case []string:
-		return 16 * int64(len(b))
+	v := reflect.ValueOf(b)
+	if !v.IsValid() {
+		return 0
 	}
-	return 0
+	return int64(v.Len()) * int64(v.Type().Elem().Size())
 }

@@ -3,7 +3,6 @@ package serde
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"fmp/onnx"
 	"fmp/onnx/onnxpb"
@@ -51,7 +50,9 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 		if len(p.RawData) != n*d.Size() {
 			return fail("%d bytes of raw data for %d elements of %v", len(p.RawData), n, d)
 		}
-		decodeRaw(t, p.RawData)
+		if _, err := binary.Decode(p.RawData, binary.LittleEndian, t.Data); err != nil {
+			return fail("%w", err)
+		}
 		return t, nil
 	}
 	switch out := t.Data.(type) {
@@ -116,54 +117,6 @@ func storedElements(p *onnxpb.TensorProto, d onnx.DType) int {
 	return len(p.Int32Data)
 }
 
-func decodeRaw(t *onnx.Tensor, raw []byte) {
-	le := binary.LittleEndian
-	switch out := t.Data.(type) {
-	case []float32:
-		for i := range out {
-			out[i] = math.Float32frombits(le.Uint32(raw[4*i:]))
-		}
-	case []float64:
-		for i := range out {
-			out[i] = math.Float64frombits(le.Uint64(raw[8*i:]))
-		}
-	case []int64:
-		for i := range out {
-			out[i] = int64(le.Uint64(raw[8*i:]))
-		}
-	case []uint64:
-		for i := range out {
-			out[i] = le.Uint64(raw[8*i:])
-		}
-	case []int32:
-		for i := range out {
-			out[i] = int32(le.Uint32(raw[4*i:]))
-		}
-	case []uint32:
-		for i := range out {
-			out[i] = le.Uint32(raw[4*i:])
-		}
-	case []int16:
-		for i := range out {
-			out[i] = int16(le.Uint16(raw[2*i:]))
-		}
-	case []uint16:
-		for i := range out {
-			out[i] = le.Uint16(raw[2*i:])
-		}
-	case []int8:
-		for i := range out {
-			out[i] = int8(raw[i])
-		}
-	case []uint8:
-		copy(out, raw)
-	case []bool:
-		for i := range out {
-			out[i] = raw[i] != 0
-		}
-	}
-}
-
 // TensorToProto writes a tensor as a TensorProto with raw little-endian data (strings in string_data).
 func TensorToProto(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 	if err := onnx.CheckTensor(t); err != nil {
@@ -179,55 +132,9 @@ func TensorToProto(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 		}
 		return p, nil
 	}
-	raw := make([]byte, 0, t.Len()*t.DType.Size())
-	le := binary.LittleEndian
-	switch in := t.Data.(type) {
-	case []float32:
-		for _, v := range in {
-			raw = le.AppendUint32(raw, math.Float32bits(v))
-		}
-	case []float64:
-		for _, v := range in {
-			raw = le.AppendUint64(raw, math.Float64bits(v))
-		}
-	case []int64:
-		for _, v := range in {
-			raw = le.AppendUint64(raw, uint64(v))
-		}
-	case []uint64:
-		for _, v := range in {
-			raw = le.AppendUint64(raw, v)
-		}
-	case []int32:
-		for _, v := range in {
-			raw = le.AppendUint32(raw, uint32(v))
-		}
-	case []uint32:
-		for _, v := range in {
-			raw = le.AppendUint32(raw, v)
-		}
-	case []int16:
-		for _, v := range in {
-			raw = le.AppendUint16(raw, uint16(v))
-		}
-	case []uint16:
-		for _, v := range in {
-			raw = le.AppendUint16(raw, v)
-		}
-	case []int8:
-		for _, v := range in {
-			raw = append(raw, byte(v))
-		}
-	case []uint8:
-		raw = append(raw, in...)
-	case []bool:
-		for _, v := range in {
-			b := byte(0)
-			if v {
-				b = 1
-			}
-			raw = append(raw, b)
-		}
+	raw, err := binary.Append(make([]byte, 0, t.Len()*t.DType.Size()), binary.LittleEndian, t.Data)
+	if err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
 	p.RawData = raw
 	return p, nil

@@ -126,18 +126,9 @@ func defined(c *call, in []*onnx.Tensor) bool {
 	if to == onnx.Uint8 || to == onnx.Uint16 || to == onnx.Uint32 || to == onnx.Uint64 {
 		low = -1
 	}
-	switch d := in[0].Data.(type) {
-	case []float32:
-		for _, v := range d {
-			if x := float64(v); !(x > low && x < high) {
-				return false
-			}
-		}
-	case []float64:
-		for _, x := range d {
-			if !(x > low && x < high) {
-				return false
-			}
+	for i := 0; in[0].DType.IsFloat() && i < in[0].Len(); i++ {
+		if x := in[0].At(i); !(x > low && x < high) {
+			return false
 		}
 	}
 	return true

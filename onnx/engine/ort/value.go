@@ -2,6 +2,7 @@ package ort
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -125,34 +126,10 @@ func (p *pool) close() {
 // firstElement is where the elements of t lie, nil where there are none or they cannot be shared: a
 // string's bytes, and a scalar's element, which onnxruntime_go copies.
 func firstElement(t *onnx.Tensor) unsafe.Pointer {
-	if len(t.Shape) == 0 {
+	if len(t.Shape) == 0 || t.DType == onnx.String {
 		return nil
 	}
-	switch d := t.Data.(type) {
-	case []float32:
-		return unsafe.Pointer(unsafe.SliceData(d))
-	case []float64:
-		return unsafe.Pointer(unsafe.SliceData(d))
-	case []int8:
-		return unsafe.Pointer(unsafe.SliceData(d))
-	case []int16:
-		return unsafe.Pointer(unsafe.SliceData(d))
-	case []int32:
-		return unsafe.Pointer(unsafe.SliceData(d))
-	case []int64:
-		return unsafe.Pointer(unsafe.SliceData(d))
-	case []uint8:
-		return unsafe.Pointer(unsafe.SliceData(d))
-	case []uint16:
-		return unsafe.Pointer(unsafe.SliceData(d))
-	case []uint32:
-		return unsafe.Pointer(unsafe.SliceData(d))
-	case []uint64:
-		return unsafe.Pointer(unsafe.SliceData(d))
-	case []bool:
-		return unsafe.Pointer(unsafe.SliceData(d))
-	}
-	return nil
+	return reflect.ValueOf(t.Data).UnsafePointer()
 }
 
 // wrap makes a tensor of the ONNX Runtime from t. t has been checked.
@@ -300,40 +277,10 @@ func unwrap(v ortgo.Value) (*onnx.Tensor, error) {
 
 // copyInto copies the elements of src to dst, which has the same type and as many elements.
 func copyInto(dst, src *onnx.Tensor) error {
-	switch d := dst.Data.(type) {
-	case []float32:
-		return copySlice(d, src)
-	case []float64:
-		return copySlice(d, src)
-	case []int8:
-		return copySlice(d, src)
-	case []int16:
-		return copySlice(d, src)
-	case []int32:
-		return copySlice(d, src)
-	case []int64:
-		return copySlice(d, src)
-	case []uint8:
-		return copySlice(d, src)
-	case []uint16:
-		return copySlice(d, src)
-	case []uint32:
-		return copySlice(d, src)
-	case []uint64:
-		return copySlice(d, src)
-	case []bool:
-		return copySlice(d, src)
-	case []string:
-		return copySlice(d, src)
+	d, s := reflect.ValueOf(dst.Data), reflect.ValueOf(src.Data)
+	if d.Type() != s.Type() || d.Len() != s.Len() {
+		return fmt.Errorf("%v does not fit a tensor of %d elements of %v", src, d.Len(), d.Type().Elem())
 	}
-	return fmt.Errorf("elements of type %T cannot be fetched", dst.Data)
-}
-
-func copySlice[T any](dst []T, src *onnx.Tensor) error {
-	s, ok := src.Data.([]T)
-	if !ok || len(s) != len(dst) {
-		return fmt.Errorf("%v does not fit a tensor of %d elements of %T", src, len(dst), dst)
-	}
-	copy(dst, s)
+	reflect.Copy(d, s)
 	return nil
 }
