@@ -70,6 +70,14 @@ func readLog(data []byte) (map[string]plotter.XYs, error) {
 	return series, sc.Err()
 }
 
+// widenAxis gives an axis a range where its values are all but one: gonum's own widening, by 1, is lost in large ones and its ticks
+// panic.
+func widenAxis(a *plot.Axis) {
+	if size := max(math.Abs(a.Min), math.Abs(a.Max)); a.Max-a.Min < 1e-6*size {
+		a.Min, a.Max = a.Min-1e-3*size, a.Max+1e-3*size
+	}
+}
+
 // DrawLog draws a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and those below 1e-30 other
 // than 0, are left out.
 func DrawLog(log, svg string) error {
@@ -104,6 +112,8 @@ func DrawLog(log, svg string) error {
 			drawn++
 		}
 		if drawn > 0 {
+			widenAxis(&p.X)
+			widenAxis(&p.Y)
 			plots = append(plots, p)
 		}
 	}

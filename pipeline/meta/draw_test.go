@@ -46,6 +46,20 @@ func TestDrawLog(t *testing.T) {
 	}
 }
 
+// TestDrawLogOfOneLargeValue: fuzzing found the panic of an axis whose range was nothing.
+func TestDrawLogOfOneLargeValue(t *testing.T) {
+	for _, log := range []string{`{"kind":"train","step":1,"loss":1e20}`, `{"kind":"train","step":1e25,"loss":-3e29}`, `{"kind":"train","step":0,"loss":0}`,
+		`{"kind":"train","step":1,"loss":1e20}` + "\n" + `{"kind":"train","step":2,"loss":1.0000001e20}`} {
+		file := filepath.Join(t.TempDir(), "log")
+		if err := os.WriteFile(file, []byte(log), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := DrawLog(file, file+".svg"); err != nil {
+			t.Errorf("%s: %v", log, err)
+		}
+	}
+}
+
 // FuzzDrawLog reads whatever a log holds, to values that can be drawn, and draws one in sixteen of those that are read, since
 // that takes a hundred times as long: an SVG file or an error, soon.
 func FuzzDrawLog(f *testing.F) {
