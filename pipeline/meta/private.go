@@ -41,6 +41,10 @@ const (
 
 var privateClients = []int{5, 10, 20, 40, 100}
 
+// privateWidths are how many times as wide as the corpus's the classes of a round are where classes are left out, as those are that the extractor
+// has not learned (see openWidest).
+var privateWidths = []float64{1, 1.2, 1.4}
+
 // privateTarget is the held-out points of a simulated round, privateClip the quantile of |w| over the corpus at which points are clipped.
 const (
 	privateTarget = 200
@@ -115,6 +119,16 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	}
 	if t.corpus, err = t.bank(rounds); err != nil {
 		return nil, err
+	}
+	if c.Coordinates > 0 {
+		for _, by := range privateWidths {
+			b, err := t.bank(rounds)
+			if err != nil {
+				return nil, err
+			}
+			widen(b, by)
+			t.wide = append(t.wide, b)
+		}
 	}
 	if c.Validation != nil {
 		if t.validation, err = t.bank(c.Validation); err != nil {
@@ -200,7 +214,8 @@ type privateTrainee struct {
 	*PrivateConfig
 	sizes              models.PrivateConfig
 	values             map[string]*onnx.Tensor
-	corpus, validation *task.Bank // in coordinates w
+	corpus, validation *task.Bank   // in coordinates w
+	wide               []*task.Bank // the corpus by privateWidths
 	run                *train.Step
 }
 
@@ -230,7 +245,11 @@ func (t *privateTrainee) now() map[string]*onnx.Tensor {
 }
 
 func (t *privateTrainee) step(ctx context.Context, i int, rate float64) (train.Metrics, error) {
-	batch, err := t.draw(ctx, t.corpus, t.Batch, "private", i)
+	bank := t.corpus
+	if len(t.wide) > 0 {
+		bank = t.wide[i%len(t.wide)]
+	}
+	batch, err := t.draw(ctx, bank, t.Batch, "private", i)
 	if err != nil {
 		return nil, err
 	}
