@@ -57,24 +57,42 @@ def lbfgs():
     return fit, f"scipy {scipy.__version__}, L-BFGS-B"
 
 
-kind, _, solver = work.partition(":")
-if kind in ("fit", "heads"):
-    fit, version = lbfgs() if solver == "scipy" else logistic(solver)
-    l2 = float(load("l2"))
-    problems = [problem(i) for i in range(int(load("count")))]
+def features():
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(load("model").tobytes(), options, providers=["CPUExecutionProvider"])
+    name, x, batch = session.get_inputs()[0].name, load("x"), int(load("batch"))
 
     def once():
-        for p in problems:
-            fit(*p, l2)
-elif kind == "product":
-    a, b = load("x"), load("y")
-    version = f"numpy {np.__version__}, {np.show_config(mode='dicts')['Build Dependencies']['blas']['name']}"
+        for i in range(0, len(x), batch):
+            session.run(None, {name: x[i : i + batch]})
 
-    def once():
-        a @ b
-else:
-    sys.exit(f"no work {work!r}; there are fit:SOLVER, heads:SOLVER and product")
+    return once, f"onnxruntime {onnxruntime.__version__} from Python"
 
+
+def setting():
+    """What is done, once, and who does it."""
+    kind, _, how = work.partition(":")
+    if kind in ("fit", "heads"):
+        fit, version = lbfgs() if how == "scipy" else logistic(how)
+        l2 = float(load("l2"))
+        problems = [problem(i) for i in range(int(load("count")))]
+        return lambda: [fit(*p, l2) for p in problems], version
+    if kind == "product":
+        a, b = load("x"), load("y")
+        return lambda: a @ b, f"numpy {np.__version__}, {np.show_config(mode='dicts')['Build Dependencies']['blas']['name']}"
+    if kind == "features":
+        return features()
+    sys.exit(f"no work {work!r}; there are fit:SOLVER, heads:SOLVER, product and features")
+
+
+try:
+    once, version = setting()
+except ModuleNotFoundError as e:
+    print("missing:", e.name, flush=True)
+    sys.exit()
 once()
 print(version, flush=True)
 for _ in sys.stdin:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -33,13 +34,13 @@ func newBenchPeersCommand() *cobra.Command {
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "peers",
-		Short: "Measure fits and predictions beside scikit-learn, scipy and the ONNX Runtime",
-		Long: `Do the work of a task (fits, heads on shared points, predictions) and the same with other programs, in turns on one
-thread, and print the processor time that it takes, medians, least and most, and how many times as long the others take. A product of matrices says how
-fast the machine is.
+		Short: "Measure fits, predictions, networks and training beside other programs",
+		Long: `Do the work of a task (fits, heads on shared points, predictions, networks on the pure engine, features, a step of training) and the same with
+other programs, in turns on one thread, and print the processor time that it takes, medians, least and most, and how many times as long the others
+take. A product of matrices says how fast the machine is.
 
-scikit-learn, scipy and numpy are run by the scripts in the source tree's bench/peers, in a virtual environment that make bench-peers
-makes; without them their rows are missing. ort is the ONNX Runtime, with a graph of the same.`,
+scikit-learn, scipy, numpy and Python's onnxruntime are run by the script in the source tree's bench/peers, in a virtual environment that
+make bench-peers makes; without them their rows are missing. ort is the ONNX Runtime, with a graph of the same.`,
 		Example: `  fmp bench peers
   fmp bench peers --runs 15 --json`,
 		Args: noArgs,
@@ -73,6 +74,9 @@ makes; without them their rows are missing. ort is the ONNX Runtime, with a grap
 				return err
 			}
 			out.Works = append(out.Works, peerResult{w.Name, r})
+		}
+		if len(b.Missing) > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "left out, as the virtual environment of %s lacks them: %s\n", folder, strings.Join(b.Missing, ", "))
 		}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), out)

@@ -10,10 +10,22 @@ import (
 type buffer struct {
 	tensor *onnx.Tensor
 	pix    []uint8 // one image at the model's size, [h, w, ch]
+	// What a pixel of each channel and value is fed as, for models of either type.
+	bytes  [][256]uint8
+	floats [][256]float32
 }
 
 func (x *Extractor) buffer() *buffer {
-	return &buffer{pix: make([]uint8, x.sig.h*x.sig.w*x.sig.ch)}
+	b := &buffer{pix: make([]uint8, x.sig.h*x.sig.w*x.sig.ch), bytes: make([][256]uint8, x.sig.ch), floats: make([][256]float32, x.sig.ch)}
+	for c := range x.sig.ch {
+		for p := range 256 {
+			b.bytes[c][p] = uint8(p)
+			if x.mean != nil {
+				b.floats[c][p] = (float32(p)/255 - x.mean[c]) / x.std[c]
+			}
+		}
+	}
+	return b
 }
 
 // feed makes the model's input for images from..to-1: resized, converted in channels, scaled and laid out.
@@ -49,26 +61,24 @@ func (x *Extractor) feed(images *dataset.Images, from, to int, buf *buffer) (*on
 			}
 		}
 		if s.dtype == onnx.Uint8 {
-			arrange(buf.tensor.U8()[i*size:(i+1)*size], buf.pix, s, func(p uint8, _ int) uint8 { return p })
+			arrange(buf.tensor.U8()[i*size:(i+1)*size], buf.pix, s, buf.bytes)
 		} else {
-			arrange(buf.tensor.F32()[i*size:(i+1)*size], buf.pix, s, func(p uint8, c int) float32 {
-				return (float32(p)/255 - x.mean[c]) / x.std[c]
-			})
+			arrange(buf.tensor.F32()[i*size:(i+1)*size], buf.pix, s, buf.floats)
 		}
 	}
 	return buf.tensor, nil
 }
 
-// arrange writes pixels [h, w, ch] in the model's layout, each through f.
-func arrange[T uint8 | float32](dst []T, pix []uint8, s *signature, f func(p uint8, c int) T) {
+// arrange writes pixels [h, w, ch] in the model's layout, each as its channel's table has it.
+func arrange[T uint8 | float32](dst []T, pix []uint8, s *signature, table [][256]T) {
 	plane := s.h * s.w
-	for k := range plane {
-		for c := range s.ch {
-			at := c*plane + k
-			if s.nhwc {
-				at = k*s.ch + c
-			}
-			dst[at] = f(pix[k*s.ch+c], c)
+	for c := range s.ch {
+		fed, at, step := &table[c], c*plane, 1
+		if s.nhwc {
+			at, step = c, s.ch
+		}
+		for k := range plane {
+			dst[at+k*step] = fed[pix[k*s.ch+c]]
 		}
 	}
 }

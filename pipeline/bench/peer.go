@@ -31,6 +31,11 @@ func (p Peers) Ready() bool {
 func (p Peers) python() string { return filepath.Join(string(p), "venv", "bin", "python") }
 func (p Peers) script() string { return filepath.Join(string(p), "peer.py") }
 
+// MissingPackage is one that the virtual environment lacks.
+type MissingPackage struct{ Package string }
+
+func (e *MissingPackage) Error() string { return "the peers' virtual environment has no " + e.Package }
+
 // Start is a process that does a work on the files of a folder, on one thread, when it is asked to.
 func (p Peers) Start(ctx context.Context, work, folder string) (Contender, error) {
 	cmd := exec.CommandContext(ctx, p.python(), p.script(), work, folder)
@@ -60,6 +65,9 @@ func (p Peers) Start(ctx context.Context, work, folder string) (Contender, error
 	name, err := next()
 	if err != nil {
 		return Contender{}, err
+	}
+	if missing, ok := strings.CutPrefix(name, "missing: "); ok {
+		return Contender{}, errors.Join(&MissingPackage{missing}, in.Close(), cmd.Wait())
 	}
 	return Contender{
 		Name: name,

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -37,6 +38,8 @@ type Work struct {
 type Bench struct {
 	Peers  Peers         // used where they are Ready
 	Engine engine.Engine // of one thread
+	// Missing are the packages that the peers' virtual environment lacks: those works are left out.
+	Missing []string
 }
 
 // Sizes of the works: those of a task of CIFAR-10.
@@ -61,7 +64,10 @@ func Works() []Work {
 	for _, n := range nets() {
 		works = append(works, Work{n.name, engines(n)})
 	}
-	return works
+	return append(works,
+		Work{fmt.Sprintf("features of %d images, extractor of CIFAR-10, %d at once", images, atOnce), features},
+		Work{fmt.Sprintf("training step of that extractor, batch %d", trainBatch), trainingStep},
+	)
 }
 
 // Measure is [Measure] of a work's contenders.
@@ -200,6 +206,12 @@ func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onn
 	}
 	for _, work := range works {
 		c, err := b.Peers.Start(ctx, work, dir)
+		if missing := new(MissingPackage); errors.As(err, &missing) {
+			if !slices.Contains(b.Missing, missing.Package) {
+				b.Missing = append(b.Missing, missing.Package)
+			}
+			continue
+		}
 		if err != nil {
 			return out, err
 		}

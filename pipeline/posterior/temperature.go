@@ -99,12 +99,13 @@ func (l *logits) nll(t float64) float64 {
 	defer logitsSpaces.Put(b)
 	b.resize(l.c, n)
 	z, p := dense.Columns{C: l.c, N: n, Stride: n, Data: b.z}, b.p
+	inverse := 1 / t
 	var sum float64
 	for _, heads := range l.ensembles {
 		clear(p)
 		for _, narrow := range heads {
 			for i, v := range narrow {
-				z.Data[i] = float64(v) / t
+				z.Data[i] = float64(v) * inverse
 			}
 			dense.Softmax(z, z, b.top, b.total)
 			for i, y := range l.truth {

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"context"
+
+	"fmp/assets"
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/grad"
+	"fmp/onnx/optim"
+	"fmp/onnx/serde"
+	"fmp/onnx/train"
+)
+
+const (
+	side       = 32  // of CIFAR-10's images
+	trainBatch = 128 // of a training step
+	images     = 500 // whose features are made
+	atOnce     = 250
+)
+
+// pictures are n images of random pixels, and what an extractor with the given mean and standard deviation is fed.
+func pictures(n int, mean, std []float32) (*dataset.Images, *onnx.Tensor) {
+	im := &dataset.Images{N: n, H: side, W: side, Ch: 3, Pix: make([]uint8, n*side*side*3)}
+	fed := onnx.ZerosF32(n, 3, side, side)
+	r := rng.New(1, "bench", "pictures")
+	for i := range im.Pix {
+		im.Pix[i] = uint8(r.IntN(256))
+		at, c := i/3, i%3
+		pixel := at % (side * side)
+		fed.F32()[(at/(side*side)*3+c)*side*side+pixel] = (float32(im.Pix[i])/255 - mean[c]) / std[c]
+	}
+	return im, fed
+}
+
+// features are of the extractor of CIFAR-10: from pixels as fmp makes them, and by the runtime from what it is fed.
+func features(ctx context.Context, b *Bench) ([]Contender, error) {
+	data, err := assets.Model("cifar10", models.KindExtractor)
+	if err != nil {
+		return nil, err
+	}
+	m, err := serde.Unmarshal(data)
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := models.ReadManifest(m)
+	if err != nil {
+		return nil, err
+	}
+	im, fed := pictures(images, manifest.Mean, manifest.Std)
+	x, err := extractor.New(b.Engine, m, manifest, extractor.Options{Batch: atOnce}, *im)
+	if err != nil {
+		return nil, err
+	}
+	ours := Timed("fmp, from pixels", func() error {
+		_, err := x.Features(ctx, im, nil)
+		return err
+	})
+	ours.Close = x.Close
+	out := []Contender{ours}
+	bare, err := b.Engine.Load(m)
+	if err != nil {
+		return out, err
+	}
+	c := Timed(b.Engine.Name()+", a bare session", func() error {
+		for from := 0; from < images; from += atOnce {
+			size := 3 * side * side
+			part := onnx.NewTensor(fed.F32()[from*size:(from+atOnce)*size], atOnce, 3, side, side)
+			if _, err := engine.Eval(bare, map[string]*onnx.Tensor{m.Graph.Inputs[0].Name: part}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.Close = bare.Close
+	return b.with(ctx, append(out, c), map[string]*onnx.Tensor{"x": fed, "model": onnx.NewTensor(data, len(data)), "batch": onnx.NewTensor([]int64{atOnce})}, "features")
+}
+
+// trainingStep is one of CIFAR-10's extractor, by stochastic gradient descent with Nesterov's momentum.
+func trainingStep(_ context.Context, b *Bench) ([]Contender, error) {
+	network := models.DefaultExtractor(3, side, side, dx)
+	loss, err := network.Loss(classes, 1)
+	if err != nil {
+		return nil, err
+	}
+	params := models.Parameters(loss)
+	gradient, err := grad.Build(loss, grad.Options{
+		Outputs: []string{models.LossOutput}, WRT: params, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true, Prefix: optim.GradPrefix,
+	})
+	if err != nil {
+		return nil, err
+	}
+	init := network.Statistics()
+	for _, p := range params {
+		init[p] = loss.Graph.Initializers[p]
+	}
+	s, err := train.NewSplit(b.Engine, gradient, params, optim.SGD{Momentum: 0.9, Nesterov: true, WeightDecay: 1e-3}, optim.Options{ClipNorm: 5}, init, 1)
+	if err != nil {
+		return nil, err
+	}
+	_, fed := pictures(trainBatch, []float32{0.5, 0.5, 0.5}, []float32{0.25, 0.25, 0.25})
+	target := onnx.ZerosF32(trainBatch, classes)
+	for i := range trainBatch {
+		target.F32()[i*classes+i%classes] = 1
+	}
+	feeds := map[string]*onnx.Tensor{models.ImageInput: fed, models.TargetInput: target, models.AllowedInput: onnx.ZerosF32(trainBatch, classes)}
+	t := 0
+	ours := Timed("fmp, on "+b.Engine.Name(), func() error {
+		if _, err := s.Accumulate(feeds); err != nil {
+			return err
+		}
+		_, err := s.Update(t, 0.01, true)
+		t++
+		return err
+	})
+	ours.Close = s.Close
+	return []Contender{ours}, nil
+}
