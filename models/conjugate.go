@@ -181,13 +181,10 @@ func NewConjugate(c ConjugateConfig, values map[string]*onnx.Tensor) (*onnx.Mode
 
 // ConjugateValues returns the parameters of a conjugate predictor and its sizes. The tensors are the model's own.
 func ConjugateValues(m *onnx.Model) (ConjugateConfig, map[string]*onnx.Tensor, error) {
-	f, err := ReadManifest(m)
-	if err != nil {
-		return ConjugateConfig{}, nil, err
-	}
+	f, err := manifestOf(m, KindConjugate)
 	c := ConjugateConfig{Dx: f.Dx, C: f.C, K: f.K}
-	if f.Kind != KindConjugate {
-		return c, nil, fmt.Errorf("the model's manifest says kind %q; want %q, as fmp train conjugate writes it", f.Kind, KindConjugate)
+	if err != nil {
+		return c, nil, err
 	}
 	values := map[string]*onnx.Tensor{}
 	for name := range c.shapes() {

@@ -237,6 +237,15 @@ func (f Manifest) name() string {
 	return kind
 }
 
+// manifestOf reads the manifest of a model that must be of a kind, of those that fmp train makes by that name.
+func manifestOf(m *onnx.Model, kind string) (Manifest, error) {
+	f, err := ReadManifest(m)
+	if err == nil && f.Kind != kind {
+		err = fmt.Errorf("the model's manifest says kind %q; want %q, as fmp train %s writes it", f.Kind, kind, kind)
+	}
+	return f, err
+}
+
 // Match reports whether two models can work together: numbers that both state (dx, classes) and the extractor that
 // both were trained behind must agree. The error names both sides.
 func Match(a, b Manifest) error {

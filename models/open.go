@@ -163,12 +163,9 @@ func SameSoftening(a, b *onnx.Model) bool {
 // OpenValues returns the parameters of an open predictor's model.
 func OpenValues(m *onnx.Model) (OpenParameters, error) {
 	var p OpenParameters
-	f, err := ReadManifest(m)
+	_, err := manifestOf(m, KindOpen)
 	if err != nil {
 		return p, err
-	}
-	if f.Kind != KindOpen {
-		return p, fmt.Errorf("the model's manifest says kind %q; want %q, as fmp train open writes it", f.Kind, KindOpen)
 	}
 	get := func(name string, rank int) []float32 {
 		t := m.Graph.Initializers[name]

@@ -144,13 +144,10 @@ func (g private) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref
 
 // PrivateValues returns the parameters of a private predictor and its sizes. The tensors are the model's own.
 func PrivateValues(m *onnx.Model) (PrivateConfig, map[string]*onnx.Tensor, error) {
-	f, err := ReadManifest(m)
-	if err != nil {
-		return PrivateConfig{}, nil, err
-	}
+	f, err := manifestOf(m, KindPrivate)
 	c := PrivateConfig{Dx: f.Dx, K: f.K}
-	if f.Kind != KindPrivate {
-		return c, nil, fmt.Errorf("the model's manifest says kind %q; want %q, as fmp train private writes it", f.Kind, KindPrivate)
+	if err != nil {
+		return c, nil, err
 	}
 	values := map[string]*onnx.Tensor{}
 	for name := range c.shapes() {

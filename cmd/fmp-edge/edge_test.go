@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/assets"
+	"fmp/assets/assetstest"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/featurize/imagefile"
@@ -39,18 +39,7 @@ import (
 const side = 28 // of the digits' images
 
 // model writes one of the shipped models of the digits to a file.
-func model(t testing.TB, kind string) string {
-	t.Helper()
-	data, err := assets.Model("digits", kind)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), kind+".onnx")
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+func model(t testing.TB, kind string) string { return assetstest.File(t, "digits", kind) }
 
 // blobs are n grey images of side x side pixels, smooth as strokes are, with labels 0 to 9 in turn.
 func blobs(n int) (*dataset.Images, []int) {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/assets/assetstest"
 	"fmp/models"
-	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
@@ -21,30 +21,8 @@ import (
 // privateGraph writes the client graph of a private round behind the shipped extractor of the digits.
 func privateGraph(t *testing.T) string {
 	t.Helper()
-	x, xf, err := models.Load(model(t, models.KindExtractor))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, _, err := models.Load(model(t, models.KindPrivate))
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := models.PrivateEmbedding(m, 10, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ef, err := models.ReadManifest(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := models.ClientGraph(x, xf, e, ef, models.Preprocessing{Height: side, Width: side, Channels: 1, Mean: xf.Mean, Std: xf.Std})
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "private-client.onnx")
-	if err := serde.Save(path, g); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, assetstest.PrivateClient(t))
 	return path
 }
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/assets"
+	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx/npy"
@@ -20,18 +20,7 @@ import (
 )
 
 // shipped writes a shipped model of the digits to a file.
-func shipped(t *testing.T, kind string) string {
-	t.Helper()
-	data, err := assets.Model("digits", kind)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), kind+".onnx")
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+func shipped(t *testing.T, kind string) string { return assetstest.File(t, "digits", kind) }
 
 // centres are where the classes of made-up uploads lie.
 func centres(f models.Manifest) []float32 {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/assets"
+	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
@@ -20,7 +20,6 @@ import (
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
-	"fmp/onnx/serde"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/metric"
@@ -40,20 +39,7 @@ func pooledFrom(t *testing.T, dataset, out string, args ...string) {
 }
 
 func shippedManifest(t *testing.T, dataset, kind string) models.Manifest {
-	t.Helper()
-	data, err := assets.Model(dataset, kind)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := serde.Unmarshal(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := models.ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Digest = models.DigestBytes(data)
+	_, f := assetstest.Load(t, dataset, kind)
 	return f
 }
 
@@ -75,18 +61,7 @@ func TestClassifierFile(t *testing.T) {
 	images := onnx.NewTensor(pixels, n, side, side, 3)
 
 	// The reference: features from the client graph, heads in float64.
-	data, err := assets.Model("digits-color", models.KindClient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := serde.Unmarshal(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := models.ReadManifest(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client, f := assetstest.Load(t, "digits-color", models.KindClient)
 	front, err := models.FeatureGraph(client, f)
 	if err != nil {
 		t.Fatal(err)
@@ -119,14 +94,7 @@ func TestClassifierFile(t *testing.T) {
 		d, c := stack.Shape[1], stack.Shape[2]
 		heads[i] = erm.Theta{D: d, C: c, W: stack.F64()[i*d*c : (i+1)*d*c]}
 	}
-	data, err = assets.Model("digits-color", models.KindConjugate)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conjugate, err := serde.Unmarshal(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conjugate, _ := assetstest.Load(t, "digits-color", models.KindConjugate)
 	coordinates, err := models.ConjugatePart(conjugate, models.ConjCoordinates)
 	if err != nil {
 		t.Fatal(err)
@@ -308,14 +276,7 @@ func TestPoolSettles(t *testing.T) {
 	}
 	foreign := madeUpload(t, f, filepath.Join(dir, "foreign"), "b", strings.Repeat("ab", 32), 0)
 	mnist := madeUpload(t, mf, filepath.Join(dir, "mnist"), "b", mf.Digest, 0)
-	wrong := filepath.Join(dir, "mnist.onnx")
-	data, err := assets.Model("mnist", models.KindPredictor)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(wrong, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wrong := assetstest.File(t, "mnist", models.KindPredictor)
 	pool := func(args ...string) (int, string, string, bool) {
 		out := filepath.Join(t.TempDir(), "c.onnx")
 		code, text, errs := runFMP(t, append([]string{"pool", "--engine", "pure", "--json", "--rows", "-o", out}, args...)...)

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"fmp/assets"
+	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx/engine"
@@ -30,19 +30,7 @@ import (
 // own, chains of who is honest among the jobs; the classifiers are byte for byte those of one process.
 func TestWorkersOpen(t *testing.T) {
 	const clients = 12 // more than honesty.Exact: chains propose who is honest
-	graph, err := assets.Model("digits", models.KindClient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := serde.Unmarshal(graph)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := models.ReadManifest(g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Digest = models.DigestBytes(graph)
+	g, f := assetstest.Load(t, "digits", models.KindClient)
 	predictor, _, err := experiment.ShippedOpen(f)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +115,7 @@ func TestWorkersOpen(t *testing.T) {
 		if s := alone.Summary.(summary); s.Scope != posterior.ScopeOpen || s.Samples != 25 || len(alone.Honest) != clients {
 			t.Fatalf("%s: summary %+v, P(honest) %v", name, s, alone.Honest)
 		}
-		if p.queue, err = work.NewQueue(ctx, st, 1, work.Models{Graph: graph, Open: c.data}, p.options); err != nil {
+		if p.queue, err = work.NewQueue(ctx, st, 1, work.Models{Graph: assetstest.Data(t, "digits", models.KindClient), Open: c.data}, p.options); err != nil {
 			t.Fatal(err)
 		}
 		spread, err := p.pool(ctx, uploads)

@@ -124,8 +124,8 @@ func run(length time.Duration, least, jobs int, book, only string) error {
 		// Three more stretches are for executions.
 		for more := 0; more < 4 && (h.time < length || h.execs < least); more++ {
 			stretch := length - h.time
-			if stretch <= 0 { // as long as the rest takes at the pace so far
-				stretch = min(length, time.Duration(float64(least-h.execs)/float64(h.execs+1)*float64(h.time))+10*time.Second)
+			if stretch <= 0 { // as long as the rest takes at the pace so far, and a minute in which inputs of earlier runs are gone over
+				stretch = min(length, time.Duration(float64(least-h.execs)/float64(h.execs+1)*float64(h.time))+time.Minute)
 			}
 			line, err := fuzz(t, max(stretch, time.Second).Round(time.Second).String())
 			if err != nil {

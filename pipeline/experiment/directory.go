@@ -62,21 +62,26 @@ type Manifest struct {
 // Identity is the digest of the settings that decide the figures, and of the models and data. Where the
 // results go, how many threads make them, where library, data and models lie and what was to become of bad images do not take part.
 func Identity(c Config, models, data map[string]string) (string, error) {
+	b, err := json.Marshal(struct {
+		Config       Config
+		Models, Data map[string]string
+	}{c.deciding(), models, data}) // encoding/json writes maps in the order of their keys
+	if err != nil {
+		return "", fmt.Errorf("digest of the settings: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// deciding is c with nothing in the settings that [Identity] leaves out.
+func (c Config) deciding() Config {
 	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Dataset.Bad, c.Extractor.Batch = "", 0, "", "", "", 0
 	c.Extractor.Model, c.Conjugate.Model, c.Predictor.Model, c.Embedding.Model, c.Open.Model = "", "", "", "", "" // their digests are in models
 	if c.Privacy.Model = ""; c.Privacy.Epsilon == 0 {
 		c.Privacy = Privacy{} // of no private round nothing is read
 	}
 	c.Dataset.Name, c.Corpus.Dataset = c.Dataset.Label(), Dataset{Name: c.Corpus.Dataset}.Label()
-	b, err := json.Marshal(struct {
-		Config       Config
-		Models, Data map[string]string
-	}{c, models, data}) // encoding/json writes maps in the order of their keys
-	if err != nil {
-		return "", fmt.Errorf("digest of the settings: %w", err)
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:]), nil
+	return c
 }
 
 // Directory is an open run directory. No other process can open it meanwhile.
@@ -468,12 +473,8 @@ func writeJSON(path string, v any) error {
 func differences(dir string, old *Manifest, c Config, m Manifest) string {
 	var out []string
 	if was, err := ReadConfig(dir); err == nil {
-		a, b := flatten(was), flatten(c.Portable())
+		a, b := flatten(was.deciding()), flatten(c.Portable().deciding())
 		for _, k := range slices.Sorted(maps.Keys(b)) {
-			switch k {
-			case "output.dir", "engine.threads", "engine.library", "dataset.dir", "dataset.bad", "extractor.batch", "extractor.model", "predictor.model", "embedding.model", "open.model":
-				continue
-			}
 			if a[k] != b[k] {
 				out = append(out, fmt.Sprintf("%s is %s there and %s here", k, a[k], b[k]))
 			}

@@ -236,11 +236,16 @@ func (t *conjugateTrainee) step(ctx context.Context, i int, rate float64) (train
 	if err != nil {
 		return nil, err
 	}
+	return scoresOf(out), nil
+}
+
+// scoresOf are what a step of a training by both scores gave.
+func scoresOf(out map[string]*onnx.Tensor) train.Metrics {
 	m := train.Metrics{}
 	for _, name := range []string{"loss", "nll", "joint", optim.NormOutput} {
 		m[name] = float64(out[name].F32()[0])
 	}
-	return m, nil
+	return m
 }
 
 // draw makes the inputs of the loss for some tasks, each of its own stream.

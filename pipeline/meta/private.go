@@ -257,11 +257,7 @@ func (t *privateTrainee) step(ctx context.Context, i int, rate float64) (train.M
 	if err != nil {
 		return nil, err
 	}
-	m := train.Metrics{}
-	for _, name := range []string{"loss", "nll", "joint", optim.NormOutput} {
-		m[name] = float64(out[name].F32()[0])
-	}
-	return m, nil
+	return scoresOf(out), nil
 }
 
 // draw makes the inputs of the loss for some rounds, each of its own stream.

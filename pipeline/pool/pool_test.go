@@ -97,6 +97,12 @@ func (w *world) client(t *testing.T, phi bool) (*onnx.Model, models.Manifest) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return clientGraph(t, e)
+}
+
+// clientGraph is the client graph of an embedding behind an extractor that gives the pixels.
+func clientGraph(t *testing.T, e *onnx.Model) (*onnx.Model, models.Manifest) {
+	t.Helper()
 	ef, err := models.ReadManifest(e)
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
-	"fmp/onnx/build"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/meta"
@@ -58,27 +57,7 @@ func (w *world) private(t *testing.T) (string, *sample.Private, *onnx.Model, mod
 	if err != nil {
 		t.Fatal(err)
 	}
-	ef, err := models.ReadManifest(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := build.New("extractor")
-	b.Output("h", b.Reshape(b.Input("image", onnx.Float32, "n", 1, 2, 3), -1, dx))
-	x, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef, models.Preprocessing{Height: 2, Width: 3, Channels: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cf, err := models.ReadManifest(g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cf.Digest, err = models.Digest(g); err != nil {
-		t.Fatal(err)
-	}
+	g, cf := clientGraph(t, e)
 	return path, p, g, cf
 }
 

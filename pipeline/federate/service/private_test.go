@@ -7,54 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/assets"
-	"fmp/models"
-	"fmp/onnx"
-	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
 )
-
-// privateGraph is the client graph of a private round behind the shipped extractor of the digits.
-func privateGraph(t testing.TB) []byte {
-	t.Helper()
-	load := func(kind string) (*onnx.Model, models.Manifest) {
-		data, err := assets.Model("digits", kind)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := serde.Unmarshal(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := models.ReadManifest(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.Digest = models.DigestBytes(data)
-		return m, f
-	}
-	x, xf := load(models.KindExtractor)
-	p, _ := load(models.KindPrivate)
-	e, err := models.PrivateEmbedding(p, 10, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ef, err := models.ReadManifest(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := models.ClientGraph(x, xf, e, ef, models.Preprocessing{Height: 28, Width: 28, Channels: 1, Mean: xf.Mean, Std: xf.Std})
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := serde.Marshal(g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
 
 // released is a message of a private round with nothing in it.
 func (f *fixture) released(client string, change func(*federate.Release)) []byte {

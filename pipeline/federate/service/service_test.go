@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"fmp/assets"
+	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx/atomicfile"
@@ -78,12 +78,10 @@ func newFixture(t testing.TB, extra string) *fixture {
 		f.keys[name] = k
 		fmt.Fprintln(&roster, k.Line())
 	}
-	graph, err := assets.Model("digits", models.KindClient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var err error
+	graph := assetstest.Data(t, "digits", models.KindClient)
 	if strings.Contains(extra, "privacy:") {
-		graph = privateGraph(t)
+		graph = assetstest.PrivateClient(t)
 	}
 	for name, data := range map[string][]byte{"roster.txt": []byte(roster.String()), "client.onnx": graph,
 		"round.yaml": []byte("round: 3\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: " + deadline + "\n" + extra)} {

@@ -1,0 +1,67 @@
+// Package assetstest hands tests the models that come with the program.
+package assetstest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"fmp/assets"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/serde"
+)
+
+// Data is the file of a shipped model.
+func Data(t testing.TB, dataset, kind string) []byte {
+	t.Helper()
+	data, err := assets.Model(dataset, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// File writes a shipped model to a file of the test's own and returns its path.
+func File(t testing.TB, dataset, kind string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), kind+".onnx")
+	if err := os.WriteFile(path, Data(t, dataset, kind), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Load reads a shipped model and its manifest, digest included.
+func Load(t testing.TB, dataset, kind string) (*onnx.Model, models.Manifest) {
+	t.Helper()
+	m, f, err := models.Load(File(t, dataset, kind))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, f
+}
+
+// PrivateClient is the file of the client graph of a private round behind the digits' extractor, as fmp fuse --upload private writes it.
+func PrivateClient(t testing.TB) []byte {
+	t.Helper()
+	x, f := Load(t, "digits", models.KindExtractor)
+	p, _ := Load(t, "digits", models.KindPrivate)
+	e, err := models.PrivateEmbedding(p, f.C, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ef, err := models.ReadManifest(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := models.ClientGraph(x, f, e, ef, models.Preprocessing{Height: 28, Width: 28, Channels: 1, Mean: f.Mean, Std: f.Std})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := serde.Marshal(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
