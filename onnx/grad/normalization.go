@@ -11,6 +11,7 @@ func init() {
 	register(vjpLayerNormalization, "LayerNormalization")
 	register(vjpInstanceNormalization, "InstanceNormalization")
 	register(vjpGroupNormalization, "GroupNormalization")
+	register(vjpMeanVarianceNormalization, "MeanVarianceNormalization")
 	register(vjpLpNormalization, "LpNormalization")
 }
 
@@ -180,6 +181,22 @@ func vjpInstanceNormalization(c *call) ([]string, error) {
 		out[2] = c.sum(g, false, others...)
 	}
 	return out, nil
+}
+
+// vjpMeanVarianceNormalization: the deviation of values that are all equal is 1e-9, as the operator has it.
+func vjpMeanVarianceNormalization(c *call) ([]string, error) {
+	r, err := c.rank(c.in(0))
+	if err != nil {
+		return nil, err
+	}
+	axes := c.attrs.Ints("axes")
+	for i, a := range axes {
+		if a < 0 {
+			axes[i] = a + r
+		}
+	}
+	hat, s, n := c.normalized(c.in(0), axes, 1e-18)
+	return []string{c.normalizedVJP(c.g(), hat, s, n, axes)}, nil
 }
 
 // vjpGroupNormalization (Wu and He 2018): statistics over the channels of a group and all positions. Scale and

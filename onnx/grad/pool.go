@@ -11,6 +11,7 @@ func init() {
 	register(vjpAveragePool, "AveragePool")
 	register(vjpGlobalAveragePool, "GlobalAveragePool")
 	register(vjpGlobalMaxPool, "GlobalMaxPool")
+	register(vjpGlobalLpPool, "GlobalLpPool")
 }
 
 // vjpMaxPool sends each cotangent to the element that the node's second output says was the largest.
@@ -196,4 +197,15 @@ func vjpGlobalMaxPool(c *call) ([]string, error) {
 	}
 	attains := c.mask(c.op("Equal", []string{x, c.out(0)}), x)
 	return []string{c.mul(c.div(c.g(), c.sum(attains, true, span(2, r)...)), attains)}, nil
+}
+
+// vjpGlobalLpPool: the norm y has the slope sign(x) (|x|/y)^(p-1), taken for 0 where all is 0.
+func vjpGlobalLpPool(c *call) ([]string, error) {
+	x, y := c.in(0), c.out(0)
+	slope := c.un("Sign", x)
+	if p := c.attrs.Int("p"); p != 1 {
+		norm := c.where(c.op("Equal", []string{y, c.num(0, x)}), c.num(1, x), y)
+		slope = c.mul(slope, c.op("Pow", []string{c.div(c.un("Abs", x), norm), c.num(float64(p-1), x)}))
+	}
+	return []string{c.mul(c.g(), slope)}, nil
 }

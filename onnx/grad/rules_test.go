@@ -237,6 +237,18 @@ var ruleCases = []ruleCase{
 	{op: "LpNormalization", in: []arg{away(3, 4)}, attrs: []onnx.Attr{attr("axis", 1)}},
 	{op: "LpNormalization", note: "p 1", in: []arg{away(3, 4)}, attrs: []onnx.Attr{attr("axis", 0), attr("p", 1)}},
 
+	{op: "MeanVarianceNormalization", in: []arg{normal(3, 2, 2, 3)}},
+	{op: "MeanVarianceNormalization", note: "axes", in: []arg{normal(3, 4)}, attrs: []onnx.Attr{ints("axes", -1)}},
+	{op: "GlobalLpPool", in: []arg{away(2, 3, 4)}},
+	{op: "GlobalLpPool", note: "p 1", in: []arg{away(2, 3, 2, 2)}, attrs: []onnx.Attr{attr("p", 1)}},
+	{op: "GlobalLpPool", note: "p 3", in: []arg{away(2, 3, 4)}, attrs: []onnx.Attr{attr("p", 3)}},
+	{op: "NegativeLogLikelihoodLoss", in: []arg{normal(3, 4), indices(1, 0, 3)}},
+	{op: "NegativeLogLikelihoodLoss", note: "weights, one ignored", in: []arg{normal(3, 4, 2), grid([]int{3, 2}, 1, 0, 3, -7, 2, 1), constant(onnx.Vector[float32](.5, 2, 1, .2))}, attrs: []onnx.Attr{attr("ignore_index", -7)}},
+	{op: "NegativeLogLikelihoodLoss", note: "each", in: []arg{normal(3, 4, 2), grid([]int{3, 2}, 1, 0, 3, 2, 2, 1)}, attrs: []onnx.Attr{onnx.StrAttr("reduction", "none")}},
+	{op: "SoftmaxCrossEntropyLoss", in: []arg{normal(3, 4), indices(1, 0, 3)}},
+	{op: "SoftmaxCrossEntropyLoss", note: "of int32 labels, two outputs", in: []arg{normal(3, 4, 2), constant(onnx.NewTensor([]int32{1, 0, 3, 2, 2, 1}, 3, 2))}, outputs: 2},
+	{op: "SoftmaxCrossEntropyLoss", note: "sum, weights, one ignored", in: []arg{normal(3, 4), indices(1, 2, 3), constant(onnx.Vector[float32](.5, 2, 1, .2))}, attrs: []onnx.Attr{attr("ignore_index", 2), onnx.StrAttr("reduction", "sum")}},
+
 	{op: "Mod", in: []arg{fixedValues([]int{2, 3}, 2.3, -2.4, 5.2, -5.5, .4, 7.3), fixedValues([]int{3}, 1.5, -1.1, 2)}, attrs: []onnx.Attr{attr("fmod", 1)}},
 	{op: "Shrink", in: []arg{away(3, 4)}, attrs: []onnx.Attr{onnx.FloatAttr("lambd", 0.05), onnx.FloatAttr("bias", 0.02)}},
 

@@ -1,0 +1,62 @@
+package grad
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+)
+
+func init() {
+	register(vjpLoss, "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+}
+
+// vjpLoss differentiates a loss of scores [n, c, d...] at labels [n, d...] for the scores:
+//
+//	∂/∂logp[n, k, d] = -ū[n, d] weights[label] [k = label, label ≠ ignore_index]
+//
+// with ū the loss's cotangent, divided by the sum of weights[label] where the mean is taken. SoftmaxCrossEntropyLoss, whose second
+// output is logp, goes through the log softmax as well.
+func vjpLoss(c *call) ([]string, error) {
+	x, labels, weights := c.in(0), c.cast(c.in(1), onnx.Int64), c.in(2)
+	if c.wants(2) {
+		return nil, fmt.Errorf("the weights of classes have no gradient; make them a constant")
+	}
+	whole := func(v int) string { return c.constant(onnx.Scalar(int64(v))) }
+	each := "" // the weight of each label, 0 where it is ignored
+	if c.attrs.Has("ignore_index") {
+		ignored := c.op("Equal", []string{labels, whole(c.attrs.Int("ignore_index"))})
+		labels = c.where(ignored, whole(0), labels)
+		each = c.mask(c.un("Not", ignored), x)
+	}
+	if weights != "" {
+		w := c.op("Gather", []string{weights, labels})
+		if each != "" {
+			w = c.mul(w, each)
+		}
+		each = w
+	}
+	u := c.g()
+	if c.attrs.Str("reduction") == "mean" {
+		total := c.cast(c.un("Size", labels), c.dtype(x))
+		if each != "" {
+			total = c.sumAll(each)
+		}
+		u = c.div(u, total)
+	}
+	if each != "" {
+		u = c.mul(u, each)
+	}
+	if c.attrs.Str("reduction") != "none" { // as one for each label
+		u = c.op("Expand", []string{u, c.un("Shape", labels)})
+	}
+	onOff := c.cast(c.constant(onnx.Vector[float32](0, -1)), c.dtype(x))
+	bar := c.mul(c.op("OneHot", []string{labels, c.dim(x, 1), onOff}, onnx.IntAttr("axis", 1)), c.unsqueeze(u, 1))
+	if c.node.Op == "SoftmaxCrossEntropyLoss" {
+		if len(c.cot) > 1 && c.cot[1] != "" {
+			bar = c.add(bar, c.cot[1])
+		}
+		p := c.op("Softmax", []string{x}, onnx.IntAttr("axis", 1))
+		bar = c.sub(bar, c.mul(p, c.sum(bar, true, 1)))
+	}
+	return []string{c.as(bar, x)}, nil
+}
