@@ -52,7 +52,7 @@ var benchCommand = command{
 			start := time.Now()
 			c, err := openClient(*model, *threads)
 			if err != nil {
-				return err
+				return refused("bench", err)
 			}
 			b := benched{Images: *images, Threads: *threads, Load: ms(time.Since(start))}
 			var times []float64

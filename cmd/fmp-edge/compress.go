@@ -99,8 +99,10 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 				if err != nil {
 					return refused("compress", err)
 				}
-				if budget.Epsilon != 0 {
-					return usagef("compress: --epsilon is of private rounds, which take images; --rows has feature rows")
+				for _, name := range budgetNames {
+					if f.Changed(name) {
+						return usagef("compress: --%s is of private rounds, which take images; --rows has feature rows", name)
+					}
 				}
 				points, f, err := compressRows(*model, *threads, x, y)
 				if err != nil {
@@ -126,10 +128,16 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 				if others > 0 {
 					fmt.Fprintf(log, "fmp-edge: %d files under %s are neither .png nor .jpg nor .jpeg and were left out\n", others, args[0])
 				}
-				if (c.manifest.Clip > 0) != (budget.Epsilon != 0) {
-					return usagef("compress: --epsilon %v with %s; a client graph of a private round (fmp fuse --upload private) wants an epsilon above 0, any other none", budget.Epsilon, *model)
+				private := c.manifest.Clip > 0
+				if private && !f.Changed("epsilon") {
+					return usagef("compress: %s is the client graph of a private round: give --epsilon, and --delta, --unit, --relation, --noise and --points as the round has them", *model)
 				}
-				if c.manifest.Clip > 0 {
+				for _, name := range budgetNames { // an upload that is taken for a private one is the worst that can happen
+					if !private && f.Changed(name) {
+						return usagef("compress: --%s is of private rounds, and %s is not the client graph of one (fmp fuse --upload private makes that): its upload would be a plain one", name, *model)
+					}
+				}
+				if private {
 					return c.writeRelease(ctx, src, *onBad == "skip", *budget, released{Upload: *out, Client: *name, Round: *round}, stdout, log, *asJSON)
 				}
 				var bad []error

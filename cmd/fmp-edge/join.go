@@ -267,7 +267,7 @@ func readUpload(path string) (*message, []byte, error) {
 }
 
 // decided are the flags of compress that the round decides, or that join has no use for.
-var decided = []string{"model", "client", "round", "output", "rows", "json", "epsilon", "delta", "unit", "relation", "noise", "points"}
+var decided = append([]string{"model", "client", "round", "output", "rows", "json"}, budgetNames...)
 
 var joinCommand = command{
 	name: "join", args: "URL --key FILE SOURCE",

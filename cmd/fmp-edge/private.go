@@ -32,6 +32,9 @@ type released struct {
 	Noise uint64 `json:"noise_steps"`
 }
 
+// budgetNames are the names of the flags of a private round.
+var budgetNames = []string{"epsilon", "delta", "unit", "relation", "noise", "points"}
+
 // budgetFlags are those of a private round.
 func budgetFlags(f *pflag.FlagSet) *privacy.Budget {
 	b := &privacy.Budget{}

@@ -135,14 +135,17 @@ func TestCompressPrivate(t *testing.T) {
 	}
 	source := []string{filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels"), "--client", "a", "-o", filepath.Join(dir, "no")}
 	for want, args := range map[string][]string{
-		"wants an epsilon": {"--model", graph},
-		"epsilon is 50":    {"--model", graph, "--epsilon", "50"},
-		"any other none":   {"--model", model(t, models.KindClient), "--epsilon", "1"},
-		"allows 30":        {"--model", graph, "--epsilon", "1", "--unit", "client", "--points", "30"},
-		"points is 0":      {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
+		"give --epsilon":               {"--model", graph},
+		"epsilon is 0":                 {"--model", graph, "--epsilon", "0"},
+		"example or client":            {"--model", graph, "--epsilon", "1", "--unit", "person"},
+		"--delta is of private rounds": {"--model", model(t, models.KindClient), "--delta", "1e-6"},
+		"epsilon is 50":                {"--model", graph, "--epsilon", "50"},
+		"would be a plain one":         {"--model", model(t, models.KindClient), "--epsilon", "1"},
+		"allows 30":                    {"--model", graph, "--epsilon", "1", "--unit", "client", "--points", "30"},
+		"points is 0":                  {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
 	} {
 		var out, log bytes.Buffer
-		if code := execute(context.Background(), append(append([]string{"compress"}, source...), args...), &out, &log); code == exitOK || !strings.Contains(log.String(), want) {
+		if code := execute(context.Background(), append(append([]string{"compress"}, source...), args...), &out, &log); code != exitUsage || !strings.Contains(log.String(), want) {
 			t.Errorf("%v: exit code %d, %s; want one that says %q", args, code, log.String(), want)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "no")); err == nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -125,6 +126,13 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 // flagError words cobra's complaint about a flag, with the nearest flag where one was mistyped.
 func flagError(cmd *cobra.Command, err error) error {
 	msg := err.Error()
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		want := map[string]string{"bool": "true or false", "int": "a whole number", "uint64": "a whole number of at least 0", "float64": "a number", "duration": "a time such as 90s, 10m or 2h"}[bad.GetFlag().Value.Type()]
+		if want != "" {
+			return usageErrorf("--%s is %q; want %s", bad.GetFlag().Name, clip(bad.GetValue()), want)
+		}
+	}
 	if name, ok := strings.CutPrefix(msg, "unknown flag: --"); ok {
 		if name == "steps" && cmd.Flags().Lookup("epochs") != nil {
 			return usageErrorf("unknown flag --steps of %s, which counts passes over the images: give --epochs", cmd.CommandPath())

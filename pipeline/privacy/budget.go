@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"fmp/onnx/suggest"
 )
 
 // Units that a release protects: one image, or all images of one client.
@@ -77,7 +79,7 @@ func (b Budget) Check() error {
 		allowed    []string
 	}{{"unit", b.Unit, Units}, {"relation", b.Relation, Relations}, {"noise", b.Noise, Sources}} {
 		if !slices.Contains(c.allowed, c.value) {
-			fail(c.key, fmt.Sprintf("%q", c.value), "%v", c.allowed)
+			fail(c.key, fmt.Sprintf("%q", c.value), "%s", suggest.Or(c.allowed...))
 		}
 	}
 	if b.Points < 0 || b.Points > maxPoints || b.Points == 0 && (b.Unit == Client || b.Noise == TwoServers) {
