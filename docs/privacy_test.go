@@ -82,3 +82,29 @@ func TestPrivacyPage(t *testing.T) {
 	fmt.Fprintf(&b, "\nOf the %d rows, the posterior that knows the noise has a higher NLL than the plug-in, by more than the paired interval, in %d; its accuracy is within .01 of no noise in %d.\n", total, worse, near)
 	write(t, "privacy.md", "private-rounds", b.String())
 }
+
+// TestPrivacyOpenTable: the table of rounds on classes that the corpus lacks is of the kept runs.
+func TestPrivacyOpenTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| ε | α | k | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL | plug-in: ACC / NLL | sums of a client |\n| ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: |\n")
+	for _, epsilon := range []int{1, 4} {
+		for part := range 2 {
+			for _, k := range []int{5, 12, 19, 39} {
+				kept := readKept(t, "privacy", "open", fmt.Sprintf("k=%d,epsilon=%d", k, epsilon))
+				c := kept.config
+				if c.Privacy.Epsilon != float64(epsilon) || c.Privacy.Model != fmt.Sprintf("docs/results/privacy/open/private-%d.onnx", k) || c.Corpus.Classes != "0-39" || c.Dataset.Classes != "40-59" || c.Seeds < 10 {
+					t.Errorf("%s has other settings than its name", kept.dir)
+				}
+				tab := &kept.tables[part]
+				alpha := "-"
+				if a, ok := strings.CutPrefix(tab.Partition, "dirichlet-"); ok {
+					alpha = a
+				}
+				none, dp, plugin := rowOf(t, tab, "FMP"), rowOf(t, tab, "FMP-DP"), rowOf(t, tab, "FMP-DP-plugin")
+				fmt.Fprintf(&b, "| %d | %s | %d | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f ± %.3f | %.3f | %.3f / %.2f | %.1f KB |\n", epsilon, alpha, k, none.ACC.Mean, none.NLL.Mean,
+					dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half, dp.JointNear.Mean, plugin.ACC.Mean, plugin.NLL.Mean, dp.UploadBytes/1000)
+			}
+		}
+	}
+	write(t, "privacy.md", "private-open", b.String())
+}

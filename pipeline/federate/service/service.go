@@ -79,7 +79,7 @@ type Server struct {
 	honest   map[string]float64
 	failure  string // why the last pooling failed; empty where it did not
 	settled  bool   // of two servers: which clients are in the sum; nothing more is taken
-	opening  sync.Mutex
+	opening  sync.RWMutex
 
 	serving *served // the classifier of the last version
 }

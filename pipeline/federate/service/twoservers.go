@@ -327,9 +327,11 @@ func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
 
 // settle says, at the leader, which clients are in the sum: those that are in when it is first asked, and from then on the same.
 func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
+	s.opening.Lock() // who is being taken is taken first
 	s.mu.Lock()
-	s.settled = true // nothing more is taken
+	s.settled = true
 	s.mu.Unlock()
+	s.opening.Unlock()
 	data, err := s.Store.Object(ctx, batchObject, maxOpened)
 	if err == nil {
 		return of, json.Unmarshal(data, &of)

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"fmp/pipeline/federate"
@@ -351,4 +353,38 @@ func FuzzLeaderAsks(f *testing.F) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	})
+}
+
+// TestReceiptAndSum: whoever gets a receipt of the leader while the sum is being settled is in the sum.
+func TestReceiptAndSum(t *testing.T) {
+	p := newPair(t)
+	p.join("a")
+	p.join("b")
+	var group sync.WaitGroup
+	var in atomic.Int64
+	in.Store(2)
+	for _, c := range []string{"c", "d/e f"} {
+		l, h := p.shares(c, nil)
+		if status, reply := p.helper.put(c, h); status != 201 {
+			t.Fatalf("%d %s", status, reply)
+		}
+		group.Go(func() {
+			switch status, reply := p.leader.put(c, l); status {
+			case http.StatusCreated:
+				in.Add(1)
+			case http.StatusGone:
+			default:
+				t.Errorf("%d %s", status, reply)
+			}
+		})
+	}
+	group.Go(func() {
+		if err := p.leader.srv.Pool(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	group.Wait()
+	if v := p.leader.srv.Status().Versions; len(v) != 1 || v[0].Clients != int(in.Load()) {
+		t.Errorf("%d receipts, %+v", in.Load(), v)
+	}
 }

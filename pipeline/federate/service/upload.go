@@ -145,6 +145,14 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 			return
 		}
 	}
+	if peer != nil { // what has a receipt is in the sum: whose are in it is settled before this, or after it is kept
+		s.opening.RLock()
+		defer s.opening.RUnlock()
+		if s.closed() {
+			s.refuse(w, wire.RoundClosed, "the sum of private round %d is settled", s.Round.Round)
+			return
+		}
+	}
 	record := &store.Record{Peer: peer, Signature: signature, Payload: payload, N: n, Data: data, Receipt: wire.Receipt{
 		Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Upload: digest, Bytes: len(data), Time: now.UTC(), Spent: s.Round.Privacy}}
 	record.Receipt.Sign(s.Key)
