@@ -293,7 +293,7 @@ func featureRows(body io.Reader) (rows [][]float32, err error) {
 		return nil, errors.New("there is more after the object of features; send nothing else")
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("features has no rows; allowed are 1 to %d", maxPredictItems)
+		return nil, fmt.Errorf("features has 0 rows; allowed are 1 to %d", maxPredictItems)
 	}
 	return rows, nil
 }

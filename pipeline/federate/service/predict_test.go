@@ -114,7 +114,7 @@ func TestPredictions(t *testing.T) {
 	for _, c := range []struct{ path, kind, body, want string }{
 		{"/v1/predict", "application/json", `{"features": ` + rows(1, dx+1) + `}`, "want dx"},
 		{"/v1/predict", "application/json", `{"features": ` + rows(maxPredictItems+1, 1) + `}`, "more than 1024 rows"},
-		{"/v1/predict", "application/json", `{"features": []}`, "no rows"},
+		{"/v1/predict", "application/json", `{"features": []}`, "0 rows"},
 		{"/v1/predict", "application/json", `{"rows": []}`, "where features is wanted"},
 		{"/v1/predict", "application/json", `{"features": [[1]], "more": 1}`, "send nothing else"},
 		{"/v1/predict", "application/json", `{"features": [[1]]} {}`, "send nothing else"},
