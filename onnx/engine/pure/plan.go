@@ -161,7 +161,7 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 			produced[o] = true
 		}
 	}
-	// Names first: an operator that is not supported at all is the clearest thing to say.
+	// Names and numbers of operands first: an operator that is not supported at all is the clearest thing to say.
 	var refused []Unsupported
 	refuse := func(n *onnx.Node, reason string) {
 		refused = append(refused, Unsupported{Node: n.Called(), Op: n.Op, Domain: n.Domain, Reason: reason})
@@ -172,6 +172,12 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 			refuse(n, "operators of this domain are not supported")
 		case kernel.Opsets(n.Op) == "" && !pass.IsRecurrent(n):
 			refuse(n, "the operator is not supported")
+		default:
+			if schema := op.Lookup(n.Domain, n.Op, c.opset); schema != nil {
+				if err := schema.Arity(n); err != nil {
+					refuse(n, err.Error())
+				}
+			}
 		}
 	}
 	if refused != nil {
