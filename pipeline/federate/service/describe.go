@@ -23,10 +23,13 @@ func (s *Server) description() wire.Description {
 	return d
 }
 
-// state is the round's at a time. Where servers add the noise, a round ends with its first classifier: a second, of other uploads, would
-// spend the budget again.
+// once reports whether the round ends with its first classifier, as it does where servers add the noise: a second, of other
+// uploads, would spend the budget again.
+func (s *Server) once() bool { return s.Round.Privacy != nil && s.Round.Privacy.Noise != privacy.Local }
+
+// state is the round's at a time.
 func (s *Server) state(now time.Time) string {
-	if b := s.Round.Privacy; b != nil && b.Noise != privacy.Local {
+	if s.once() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.versions) > 0 || s.settled {

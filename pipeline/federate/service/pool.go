@@ -77,7 +77,7 @@ func (s *Server) due() time.Duration {
 		}
 		return long
 	}
-	if b := s.Round.Privacy; b != nil && b.Noise != privacy.Local {
+	if s.once() {
 		return long // one classifier is all that the budget is for
 	}
 	changed := n != len(s.pooled)
@@ -108,6 +108,13 @@ func (s *Server) Pool(ctx context.Context) error {
 		if releases, open, err = s.members(ctx); err != nil {
 			return fmt.Errorf("pooling: %w", err)
 		}
+	} else if s.once() {
+		s.close()
+		defer func() { // nothing was published where it failed: the round is as it was
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.settled = len(s.versions) > 0
+		}()
 	}
 	for r, err := range s.Store.Records(ctx) {
 		if err != nil {
@@ -168,14 +175,14 @@ func (s *Server) Pool(ctx context.Context) error {
 	if err := s.Store.Publish(ctx, v, made.Classifier, made.Rows, members); err != nil {
 		return fmt.Errorf("pooling: %w", err)
 	}
-	if err := s.serve(v, made.Classifier, made.Rows); err != nil {
-		return fmt.Errorf("pooling: %w", err)
-	}
 	s.mu.Lock()
 	s.versions = append(s.versions, v)
 	s.recall(members)
 	s.failure = ""
 	s.mu.Unlock()
+	if err := s.serve(v, made.Classifier, made.Rows); err != nil {
+		return fmt.Errorf("pooling: %w", err)
+	}
 	s.metrics.pooled.Observe(time.Since(start).Seconds())
 	s.Log.Info("classifier made", "version", v.Number, "clients", v.Clients, "points", v.Points, "digest", v.Digest, "seconds", time.Since(start).Seconds())
 	return nil

@@ -105,3 +105,36 @@ func TestTrusted(t *testing.T) {
 		f.start()
 	}
 }
+
+// TestReceiptAndNoise: whoever gets a receipt while the one classifier of a round is made is in it, and a round whose pooling
+// fails stays open.
+func TestReceiptAndNoise(t *testing.T) {
+	f := newFixture(t, "quorum: 2\nlate: true\nprivacy: {epsilon: 1, noise: trusted}\n")
+	send := func(client string) int {
+		status, data := f.put(client, f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
+		if status != http.StatusCreated && status != http.StatusGone {
+			t.Errorf("%d %s", status, data)
+		}
+		return status
+	}
+	if err := f.srv.Pool(t.Context()); err == nil {
+		t.Error("a classifier was made of nothing")
+	}
+	for _, c := range []string{"a", "b"} {
+		if status := send(c); status != http.StatusCreated {
+			t.Fatal(status)
+		}
+	}
+	in := 2
+	sent := make(chan int)
+	go func() { sent <- send("c") }()
+	if err := f.srv.Pool(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if <-sent == http.StatusCreated {
+		in++
+	}
+	if v := f.srv.Status().Versions; len(v) != 1 || v[0].Clients != in {
+		t.Errorf("%d receipts, %+v", in, v)
+	}
+}

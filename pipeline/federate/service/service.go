@@ -78,7 +78,7 @@ type Server struct {
 	pooled   map[string]string // client: upload, in the last version
 	honest   map[string]float64
 	failure  string // why the last pooling failed; empty where it did not
-	settled  bool   // of two servers: which clients are in the sum; nothing more is taken
+	settled  bool   // in a round of one classifier: who is in it; nothing more is taken
 	opening  sync.RWMutex
 
 	serving *served // the classifier of the last version

@@ -223,7 +223,16 @@ func (s *Server) proof(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, proofCheck{Message: own})
 }
 
-// closed reports whether the sum's clients are settled.
+// close settles who is in: those that are, with whoever is being taken.
+func (s *Server) close() {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled = true
+}
+
+// closed reports whether it is settled who is in.
 func (s *Server) closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,11 +336,7 @@ func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
 
 // settle says, at the leader, which clients are in the sum: those that are in when it is first asked, and from then on the same.
 func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
-	s.opening.Lock() // who is being taken is taken first
-	s.mu.Lock()
-	s.settled = true
-	s.mu.Unlock()
-	s.opening.Unlock()
+	s.close()
 	data, err := s.Store.Object(ctx, batchObject, maxOpened)
 	if err == nil {
 		return of, json.Unmarshal(data, &of)

@@ -145,11 +145,11 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 			return
 		}
 	}
-	if peer != nil { // what has a receipt is in the sum: whose are in it is settled before this, or after it is kept
+	if s.once() { // what has a receipt is in the classifier: whose are in it is settled before this, or after it is kept
 		s.opening.RLock()
 		defer s.opening.RUnlock()
 		if s.closed() {
-			s.refuse(w, wire.RoundClosed, "the sum of private round %d is settled", s.Round.Round)
+			s.refuse(w, wire.RoundClosed, "who is in the classifier of private round %d is settled", s.Round.Round)
 			return
 		}
 	}
