@@ -34,8 +34,8 @@ const openSplits = 8
 const (
 	openLeast, openMost = 5, 20
 	openHard            = 0.3
-	openWide            = 0.5
-	openWidest          = 1.4
+	openWide            = 0.25
+	openWidest          = 1.2
 	openTarget          = 200 // held-out points
 	openBatches         = 40  // of the joint score
 )
