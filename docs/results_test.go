@@ -26,7 +26,7 @@ import (
 var (
 	letterSets    = []string{"mnist", "cifar10", "cifar100"}
 	letterTitles  = []string{"MNIST", "CIFAR-10", "CIFAR-100"}
-	figure2Sets   = []string{"mnist", "cifar10", "cifar100"}                                                                                               // of which Figure 2 was run
+	figure2Sets   = []string{"mnist", "cifar10", "cifar100"}                                                                          // of which Figure 2 was run
 	letterMethods = []string{"LANN", "LBNN", "LMP", "ANN", "BNN", "MP", "CANN", "CBNN", "CFMP", "FMP", "FMP-ISAB", "FedCGS", "PRIOR"} // of the settings figure2
 	consensus     = []string{"CANN", "CBNN", "CFMP"}
 )
