@@ -310,6 +310,9 @@ servers each gets a share of the sums, which says nothing without the other's: g
 				_, _, e := readShares(path, c.second.round, key)
 				made = e == nil
 			}
+			if d.Privacy != nil && err == nil && u.Budget != nil && (*fresh || !made && d.State != wire.Closed) {
+				return usagef("%s is an upload of a private round already (round %d, %v), which may have been sent: another of the same images spends a budget a second time; if that is meant, or it never left this machine, move the file away", path, u.Round, u.Budget)
+			}
 			if d.State == wire.Closed {
 				if made {
 					return c.deliver(ctx, s, key, d, path, data, out) // it may be in, with a reply that was lost
@@ -318,9 +321,6 @@ servers each gets a share of the sums, which says nothing without the other's: g
 					return fmt.Errorf("%w: its classifier is made, and a private round makes one", sender.ErrClosed)
 				}
 				return fmt.Errorf("%w since %s", sender.ErrClosed, d.Deadline.Format(time.RFC3339))
-			}
-			if d.Privacy != nil && err == nil && u.Budget != nil && (*fresh || !made) {
-				return usagef("%s is an upload of a private round already (round %d, %v), which may have been sent: another of the same images spends a budget a second time; if that is meant, or it never left this machine, move the file away", path, u.Round, u.Budget)
 			}
 			if made && !*fresh {
 				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier; --fresh makes it anew\n", path)
