@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -59,7 +60,7 @@ Runs of fmp grid --workers are taken too. Data sets and models are this machine'
 		defer eng.Close()
 		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		conn, err := store.Connect(o, "fmp worker")
-		for errors.Is(err, nats.ErrNoServers) { // they may be started after it, or again
+		for away(err) {
 			log.Warn("waiting for the servers", "error", err)
 			select {
 			case <-cmd.Context().Done():
@@ -82,6 +83,12 @@ Runs of fmp grid --workers are taken too. Data sets and models are this machine'
 		return w.Run(cmd.Context(), o.Replicas)
 	}
 	return cmd
+}
+
+// away reports whether servers could not be reached, or ended while they were: they may be started after a worker, or again.
+func away(err error) bool {
+	var network *net.OpError
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) || errors.As(err, &network)
 }
 
 // openSampling makes the sampling of a job ready, with its predictors in files of their own.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/models/rng"
@@ -125,5 +127,36 @@ func TestWorkersOpen(t *testing.T) {
 		if !bytes.Equal(alone.Classifier, spread.Classifier) || !bytes.Equal(alone.Rows, spread.Rows) {
 			t.Errorf("%s: the classifier that workers sampled is not that of one process", name)
 		}
+	}
+}
+
+// TestAway: a worker waits for servers that are not there, and for those that end while it is let in; not where it is refused.
+func TestAway(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { // resets what connects to it
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.(*net.TCPConn).SetLinger(0)
+			_, _ = c.Write([]byte("INFO {}\r\n"))
+			c.Close()
+		}
+	}()
+	for range 20 {
+		if _, err := store.Connect(store.Options{URL: "nats://" + l.Addr().String()}, "test"); !away(err) {
+			t.Errorf("%T %v", err, err)
+		}
+	}
+	l.Close()
+	if _, err := store.Connect(store.Options{URL: "nats://" + l.Addr().String()}, "test"); !away(err) {
+		t.Errorf("%T %v", err, err)
+	}
+	if away(nats.ErrAuthorization) || away(nil) {
+		t.Error("a worker waits where it is refused or let in")
 	}
 }
