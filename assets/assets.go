@@ -1,5 +1,4 @@
-// Package assets holds what the program carries inside: settings files by name, and the trained models of
-// the data sets that it knows.
+// Package assets embeds what the program ships with: settings files by name, and the trained models of the data sets that it knows.
 package assets
 
 import (
@@ -21,7 +20,7 @@ var configs embed.FS
 //go:embed models
 var models embed.FS
 
-// ConfigNames lists the settings files that come with the program.
+// ConfigNames lists the names of the settings files that come with the program.
 func ConfigNames() []string {
 	entries, err := configs.ReadDir("configs")
 	if err != nil {
@@ -36,7 +35,7 @@ func ConfigNames() []string {
 	return out
 }
 
-// Config is the settings file called name (YAML), such as "demo".
+// Config returns the settings file (YAML) called name, such as "demo".
 func Config(name string) ([]byte, error) {
 	b, err := configs.ReadFile("configs/" + name + ".yaml")
 	if err != nil {
@@ -45,7 +44,7 @@ func Config(name string) ([]byte, error) {
 	return b, nil
 }
 
-// Datasets lists the data sets that models come with the program for.
+// Datasets lists the data sets for which models come with the program.
 func Datasets() []string {
 	entries, err := models.ReadDir("models")
 	if err != nil {
@@ -60,12 +59,12 @@ func Datasets() []string {
 	return out
 }
 
-// maxModel bounds a shipped model's bytes.
+// maxModel bounds the size of a shipped model, in bytes.
 const maxModel = 64 << 20
 
-// Model is the shipped model of a data set: kind is extractor, conjugate, open, private, predictor, embedding or client, the file
-// models/DATASET/KIND.onnx. Large ones are kept packed ([planes]), and a client graph, which repeats the extractor, as what
-// it adds to it (zstd --patch-from, 3 KB for 2 MB). The error wraps [fs.ErrNotExist] where none is shipped.
+// Model returns the shipped model of a data set, the file models/DATASET/KIND.onnx; kind is extractor, conjugate, open,
+// private, predictor, embedding or client. Large models are stored packed ([planes]), and a client graph, which repeats the
+// extractor, as its difference from it (zstd --patch-from, 3 KB for 2 MB). The error wraps [fs.ErrNotExist] where none is shipped.
 func Model(dataset, kind string) ([]byte, error) {
 	missing := fmt.Errorf("no %s for data set %q comes with the program: %w", kind, dataset, fs.ErrNotExist)
 	if !slices.Contains(Datasets(), dataset) {

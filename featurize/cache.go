@@ -21,10 +21,10 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// saveEvery is how often unfinished features are saved.
+// saveEvery is the interval at which unfinished features are saved.
 const saveEvery = 20 * time.Second
 
-// cachePath is the file of a data set's features, training images before test images; "" for none.
+// cachePath returns the cache file of a data set's features, training images before test images; "" without a cache.
 func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
 	switch dir {
 	case "none":
@@ -40,9 +40,8 @@ func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
 	return filepath.Join(dir, hex.EncodeToString(sum[:])[:32]+".npy")
 }
 
-// extract computes the features of training and test images, [all, dx], in chunks of whole batches. Where
-// there is a cache, what is done is saved now and then beside it, and when ctx ends; the next call goes on
-// from there, to the same features.
+// extract computes the features of training and test images, [all, dx], in chunks of whole batches. With a cache, partial
+// results are saved beside it every saveEvery and when ctx ends; the next call resumes from them and returns the same features.
 func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, path string, progress func(done, total int)) ([]float32, error) {
 	dx, total := x.Dx(), ds.Train.N+ds.Test.N
 	chunk := 8 * x.Batch()
@@ -78,13 +77,13 @@ func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, p
 		}
 		rows = append(rows, more...)
 		if time.Since(saved) > saveEvery && len(rows) < total*dx {
-			// Where it cannot be saved, only the chance to go on from here is lost.
+			// If this cannot be saved, only the chance to resume is lost.
 			_ = saveRows(partial, rows, dx)
 			saved = time.Now()
 		}
 	}
 	if partial != "" {
-		_ = errors.Join(os.Remove(partial), os.Remove(sumPath(partial))) // there is none after a short run
+		_ = errors.Join(os.Remove(partial), os.Remove(sumPath(partial))) // a short run has saved none
 	}
 	return rows, nil
 }
@@ -97,15 +96,15 @@ func starts(n, chunk, train int) bool {
 	return n%chunk == 0
 }
 
-// sumPath is the file beside a cache that holds its SHA-256, in the form of sha256sum.
+// sumPath returns the path of the file beside a cache that holds its SHA-256, in the format of sha256sum.
 func sumPath(path string) string { return path + ".sha256" }
 
 func sumLine(h hash.Hash, path string) string {
 	return hex.EncodeToString(h.Sum(nil)) + "  " + filepath.Base(path) + "\n"
 }
 
-// loadRows reads n rows of dx features (any number of rows for n -1). nil is what cannot be used; note then says why where
-// there is a file: one that was damaged gives other results, and nothing else would tell.
+// loadRows reads n rows of dx features (any number of rows for n -1). It returns nil rows where the cache cannot be used,
+// and a note with the reason where the file exists: a damaged one would change results unnoticed.
 func loadRows(path string, n, dx int) (rows []float32, note string) {
 	if path == "" {
 		return nil, ""
@@ -128,7 +127,7 @@ func loadRows(path string, n, dx int) (rows []float32, note string) {
 	return t.F32(), ""
 }
 
-// saveRows writes rows, then their digest: a cache that was not finished has none that matches.
+// saveRows writes rows, then their digest: an unfinished cache has no digest that matches.
 func saveRows(path string, rows []float32, dx int) error {
 	if path == "" {
 		return nil

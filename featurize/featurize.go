@@ -1,5 +1,5 @@
-// Package featurize takes the road from raw images to feature rows: a data set (featurize/dataset), an
-// extractor (featurize/extractor), a cache of its features on disk, and their standardisation.
+// Package featurize computes feature rows from raw images: a data set (featurize/dataset), an extractor
+// (featurize/extractor), a cache of its features on disk, and their standardisation.
 package featurize
 
 import (
@@ -21,19 +21,19 @@ type Part struct {
 	Labels   []int
 }
 
-// Features is a data set seen through an extractor.
+// Features holds the features of a data set, computed by an extractor.
 type Features struct {
 	Dx      int
 	Classes []string
-	// Train holds all training images in the order of the data set; Splits says which are whose.
+	// Train holds all training images in the order of the data set; Splits divides them.
 	Train, Test Part
 	Splits      dataset.Splits
-	// Stats standardised the features; nil where the extractor does that itself.
+	// Stats are the statistics that standardised the features; nil where the extractor does so itself.
 	Stats *Stats
-	// Digest names extractor, preprocessing, data set and statistics.
+	// Digest identifies the extractor, preprocessing, data set and statistics.
 	Digest string
 	Notes  []string
-	// Cached says that the features were read from the cache.
+	// Cached reports whether the features were read from the cache.
 	Cached bool
 }
 
@@ -46,21 +46,21 @@ func (f *Features) Select(r dataset.Range) Part {
 	}
 }
 
-// Config says what to do besides extracting.
+// Config holds the options of [Run].
 type Config struct {
 	// Fractions are the parts of the training images; zero means [dataset.DefaultFractions].
 	Fractions dataset.Fractions
-	// Stats, where given, standardise features in place of those of the extractor part: of tasks whose extractor learned
-	// from other images.
+	// Stats, if not nil, standardise the features in place of the statistics of the extractor part, for tasks whose
+	// extractor was trained on other images.
 	Stats *Stats
-	// Cache is the folder of cached features; "" means fmp/features in the user's cache folder, "none" none.
+	// Cache is the folder of cached features; "" means fmp/features in the user's cache folder, "none" disables the cache.
 	Cache string
-	// Progress, where given, hears of the images done; it may be called from several goroutines.
+	// Progress, if not nil, is called with the number of images done, possibly from several goroutines.
 	Progress func(done, total int)
 }
 
-// Run computes, or reads from the cache, the features of a data set's training and test images. The
-// features of a model that is not of our making are standardised with the statistics of the extractor part.
+// Run computes, or reads from the cache, the features of a data set's training and test images. The features of a
+// third-party model are standardised with the statistics of the extractor part.
 func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Config) (*Features, error) {
 	if c.Fractions == (dataset.Fractions{}) {
 		c.Fractions = dataset.DefaultFractions
@@ -111,8 +111,8 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 	return f, nil
 }
 
-// statistics are those of the extractor part, or, where it is too small, of the corpus as well, and the images that
-// they are of.
+// statistics returns the statistics of the extractor part or, where it is too small, of the corpus as well, and the range of
+// images that they were computed from.
 func (f *Features) statistics() (*Stats, dataset.Range, error) {
 	splits := f.Splits
 	part := splits.Extractor
@@ -126,7 +126,7 @@ func (f *Features) statistics() (*Stats, dataset.Range, error) {
 	return NewStats(f.Train.Features[part.From*f.Dx:part.To*f.Dx], f.Dx), part, nil
 }
 
-// cause is what an error began with, such as "permission denied": notes are shared, and name no folder.
+// cause returns the innermost error, such as "permission denied": notes are shared, and name no folder.
 func cause(err error) error {
 	for {
 		inner := errors.Unwrap(err)
@@ -137,8 +137,8 @@ func cause(err error) error {
 	}
 }
 
-// maxFeature bounds the magnitude of a feature, standardised where it is: squares of larger ones, summed, leave float32, and
-// every figure would be NaN.
+// maxFeature bounds the magnitude of a feature, after any standardisation: sums of squares of larger ones overflow float32,
+// and every figure would be NaN.
 const maxFeature = 1e9
 
 // minStats is the least number of images that features are standardised over.

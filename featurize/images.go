@@ -12,7 +12,7 @@ import (
 )
 
 // Rows computes, or reads from the cache folder (see [Config]), the features of further images of a data set's shape,
-// standardised by stats, where given.
+// standardised by stats if that is not nil.
 func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor, stats *Stats, cache string, progress func(done, total int)) ([]float32, error) {
 	h := sha256.New()
 	for _, v := range []int{images.N, images.H, images.W, images.Ch} {
@@ -28,7 +28,7 @@ func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor, s
 		if rows, err = x.Features(ctx, images, progress); err != nil {
 			return nil, fmt.Errorf("features of %d images: %w", images.N, err)
 		}
-		// Without a cache the features are as right, and will be computed again.
+		// The features are right without a cache; they will be computed again.
 		_ = saveRows(path, rows, x.Dx())
 	}
 	if stats != nil {

@@ -2,7 +2,7 @@ package featurize
 
 import "math"
 
-// Stats are the mean and standard deviation of each feature over some images.
+// Stats are the mean and standard deviation of each feature over a set of images.
 type Stats struct {
 	Mean []float32 `json:"mean"`
 	Std  []float32 `json:"std"`

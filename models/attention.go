@@ -7,10 +7,10 @@ import (
 	"fmp/onnx/build"
 )
 
-// Residual says how a block's query enters its output beside what it attends to.
+// Residual selects what a block adds to its attention output.
 type Residual string
 
-// Residuals.
+// Values of [Residual].
 const (
 	// ResidualQuery adds the query itself: the published block.
 	ResidualQuery Residual = "query"
@@ -26,7 +26,7 @@ const (
 //	MAB = N(H + rFF(H))
 //
 // where Multihead concatenates, over heads j, softmax(beta Qj Kj^T / sqrt(d)) Vj with Qj = Q Wq_j, Kj = K Wk_j
-// + bk_j, Vj = K Wv_j + bv_j, N is layer normalisation or nothing, R is chosen by Residual, and rFF is relu of
+// + bk_j, Vj = K Wv_j + bv_j, N is layer normalisation or the identity, R is chosen by Residual, and rFF is relu of
 // a linear map, or with Hidden > 0 two linear maps with a relu between them.
 //
 // The published block has several heads, LayerNorm, Residual "query" and Project. The identity-initialised
@@ -34,9 +34,9 @@ const (
 type Block struct {
 	// Dim is the width d of queries, keys and output.
 	Dim int `json:"dim"`
-	// Heads divides Dim.
+	// Heads is the number of attention heads; it must divide Dim.
 	Heads     int      `json:"heads"`
-	LayerNorm bool     `json:"layer_norm"`
+	LayerNorm bool     `json:"layer_norm"` // N is layer normalisation, otherwise the identity
 	Residual  Residual `json:"residual"`
 	// Project multiplies the concatenated heads by an output matrix Wo (equation 4).
 	Project bool `json:"project"`
@@ -44,13 +44,12 @@ type Block struct {
 	IdentityValue bool `json:"identity_value"`
 	// Keep is the number of leading coordinates on which a projected residual starts at zero.
 	Keep int `json:"keep"`
-	// Beta is the starting value of the learned factor on the logits; 0 leaves the factor out.
+	// Beta is the initial value of the learned factor on the logits; 0 omits the factor.
 	Beta float32 `json:"beta"`
-	// Hidden is the width inside a feed-forward part of two layers, whose second layer starts at zero; 0 is one
-	// layer.
+	// Hidden is the hidden width of a two-layer feed-forward part, whose second layer starts at zero; 0 means one layer.
 	Hidden int `json:"hidden"`
 
-	// Starting values that differ from the habitual ones; nil keeps those.
+	// Initialisers that replace the defaults; nil keeps the default.
 	query, key, keyBias, feed, project Init
 }
 
@@ -59,8 +58,8 @@ func Published(d, heads int) Block {
 	return Block{Dim: d, Heads: heads, LayerNorm: true, Residual: ResidualQuery, Project: true}
 }
 
-// Identity returns the identity-initialised block of width d whose first keep coordinates start as a convex
-// combination of the points attended to (design: "what is known to work").
+// Identity returns the identity-initialised block of width d whose first keep coordinates start as a convex combination of
+// the points attended to.
 func Identity(d, keep int, beta float32) Block {
 	return Block{Dim: d, Heads: 1, Residual: ResidualProjected, IdentityValue: true, Keep: keep, Beta: beta}
 }
@@ -90,10 +89,9 @@ func orElse(init, otherwise Init) Init {
 	return otherwise
 }
 
-// MAB builds the block: q [batch or 1, nq, d] attends to k [batch or 1, nk, d] and gives out [batch, nq, d].
-// logWeight, where given, is [batch or 1, 1, nk] and is added to the logits of every query, so that a point of
-// weight w counts as w points. Logits, [batch, heads, nq, nk] or without the axis of heads where there is one
-// head, are those before the weights.
+// MAB builds the block: q [batch or 1, nq, d] attends to k [batch or 1, nk, d]; the output is [batch, nq, d]. logWeight,
+// where given, is [batch or 1, 1, nk] and is added to the logits of every query, so that a point of weight w counts as w
+// points. The returned logits, [batch, heads, nq, nk] or, with one head, [batch, nq, nk], exclude logWeight.
 func (c Block) MAB(w Weights, q, k, logWeight build.Ref) (out, logits build.Ref) {
 	b, d := w.b, c.Dim
 	if !c.check(b) {
@@ -107,7 +105,7 @@ func (c Block) MAB(w Weights, q, k, logWeight build.Ref) (out, logits build.Ref)
 	ks := w.Linear("k", k, d, d, orElse(c.key, FanIn(d)), orElse(c.keyBias, FanIn(d)))
 	vs := w.Linear("v", k, d, d, value, valueBias)
 
-	// The logits' scale is applied to the queries, the smallest of the factors.
+	// The logits' scale is applied to the queries, the smallest of the operands.
 	scale := b.F32(float32(1 / math.Sqrt(float64(d))))
 	if c.Beta != 0 {
 		scale = b.Mul(w.Param("beta", Constant(c.Beta)), scale)
@@ -168,7 +166,7 @@ func (c Block) rowFeedForward(w Weights, h build.Ref) build.Ref {
 	return w.Linear("o1", h, c.Hidden, c.Dim, Constant(0), Constant(0))
 }
 
-// zeroColumns is init with the first n output coordinates set to zero.
+// zeroColumns returns init with the first n output coordinates set to zero.
 func zeroColumns(init Init, n int) Init {
 	return func(r *rand.Rand, t []float32, shape []int) {
 		init(r, t, shape)

@@ -10,37 +10,37 @@ import (
 	"fmp/onnx/pass"
 )
 
-// maxHeads bounds the samples of a classifier.
+// maxHeads bounds the number of posterior samples (heads) of a classifier.
 const maxHeads = 10_000
 
-// minProbability is what probabilities are clipped to before their logarithm, for entropies: p log p is 0 there.
+// minProbability is the lower bound of probabilities under the logarithm of an entropy: p log p is 0 there.
 const minProbability = 1e-30
 
-// ClassifierParts are what a classifier is made of.
+// ClassifierParts are the parts that a classifier is built from.
 type ClassifierParts struct {
 	// Features turns images into features ([FeatureGraph]). Without it the classifier takes feature rows.
 	Features *onnx.Model
-	// Coordinates turns features into the rows that the heads are on, [n, dx] to [n, k]; nil where these are the
-	// features themselves (k = dx). That is its first output; further ones, such as low and high, become the classifier's.
+	// Coordinates maps features [n, dx] to the heads' inputs [n, k], its first output; nil where the heads take the features
+	// themselves (k = dx). Further outputs, such as low and high, become the classifier's.
 	Coordinates *onnx.Model
 	// Heads are samples of the posterior, [S, k+1, C], float64, the row of biases last.
 	Heads *onnx.Tensor
-	// Samples makes the single heads' probabilities an output.
+	// Samples adds the probabilities of each head as an output.
 	Samples bool
 }
 
 // NewClassifier builds the model that predicts: preprocessing, extractor, coordinates, S heads and the mean of their
 // softmaxes in one graph.
 //
-//	images [n, H, W, Ch] uint8        raw pixels; or features [n, dx] float32 in the smaller form
+//	images [n, H, W, Ch] uint8        raw pixels; or features [n, dx] float32 where Features is nil
 //	probabilities [n, C] float32      p = mean over s of p_s, p_s = softmax([rows, 1] heads_s)
-//	entropy [n] float32               H(p) = -sum p log p, in nats: all that is uncertain
-//	mutual_information [n] float32    H(p) - mean over s of H(p_s), in nats: the part that is the heads' disagreement
+//	entropy [n] float32               H(p) = -sum p log p, in nats: the total uncertainty
+//	mutual_information [n] float32    H(p) - mean over s of H(p_s), in nats: the part due to the heads' disagreement
 //	                                  (Houlsby et al. 2011, arXiv:1112.5745), which more data would lower
-//	low, high [n, C] float32          ends of 90% intervals of what p would be with infinite data; where the method has them
-//	samples [n, S, C] float32         p_s; where asked for
+//	low, high [n, C] float32          bounds of 90% intervals for p given infinite data; only where the method has them
+//	samples [n, S, C] float32         p_s; only with Samples
 //
-// f gives the manifest what only the caller knows; Kind, Dx, C and S are filled in.
+// f supplies the manifest fields that only the caller knows; Kind, Dx, C and S are filled in.
 func NewClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 	m, err := newClassifier(p, f)
 	if err != nil {
@@ -123,20 +123,20 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 	return m, f.Write(m)
 }
 
-// Origin says what a classifier was made from: the manifest's Config of a classifier, as JSON.
+// Origin is the provenance of a classifier, stored as JSON in its manifest's Config.
 type Origin struct {
-	// Method is the row of the registry of methods that made the heads.
+	// Method is the name, in the registry of methods, of the method that made the heads.
 	Method string `json:"method"`
-	// Client is the sha256 of the client graph behind the uploads, Predictor that of the predictor; empty for a model
-	// that is no file.
+	// Client is the sha256 of the client graph that made the uploads, Predictor that of the predictor; empty for a model
+	// that was not read from a file.
 	Client    string `json:"client_graph,omitempty"`
 	Predictor string `json:"predictor,omitempty"`
-	// Protocol says whose settings were used: "shared", one for all methods, or "tuned".
+	// Protocol is "shared", one choice of settings for all methods, or "tuned".
 	Protocol string  `json:"protocol"`
 	L2       float64 `json:"l2,omitempty"`    // penalty of the fits; 0 for a method that fits none
-	Fresh    int     `json:"fresh,omitempty"` // points drawn for a sample; 0 for the limit of many
+	Fresh    int     `json:"fresh,omitempty"` // points drawn per sample; 0 for the limit of infinitely many
 	Round    uint64  `json:"round"`
-	// Private is what a private round spent (privacy.Account); nil for any other.
+	// Private is the privacy account (privacy.Account) of a private round; nil for other rounds.
 	Private json.RawMessage `json:"private,omitempty"`
 	// Clients are the uploads, in their order.
 	Clients []OriginClient `json:"clients"`
@@ -145,12 +145,12 @@ type Origin struct {
 // OriginClient is one client of an [Origin].
 type OriginClient struct {
 	Name string `json:"name"`
-	// Upload is the sha256 of the upload's file; empty where it never was one.
+	// Upload is the sha256 of the upload's file; empty for an upload that was never a file.
 	Upload string `json:"upload,omitempty"`
-	N      int    `json:"n"` // images behind it
+	N      int    `json:"n"` // number of images that the upload summarises
 }
 
-// ReadOrigin returns what a classifier's manifest says of where it comes from.
+// ReadOrigin returns the provenance in a classifier's manifest.
 func ReadOrigin(f Manifest) (Origin, error) {
 	var o Origin
 	if f.Config == "" {

@@ -9,35 +9,36 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Preprocessing says how uint8 pixels become the input of an extractor, and what happens to its features.
+// Preprocessing describes how uint8 pixels become the input of an extractor, and how its features are standardised.
 type Preprocessing struct {
-	// Height, Width and Channels are those of the images.
+	// Height and Width are the images' size in pixels, Channels their number of channels.
 	Height, Width, Channels int
-	// Mean and Std, one a channel, belong to pixels scaled to 0..1; empty means 0 and 1.
+	// Mean and Std, one number per channel, apply to pixels scaled to 0..1; empty means 0 and 1.
 	Mean, Std []float32
 	// NHWC says that the extractor takes [batch, H, W, Ch]; otherwise it takes [batch, Ch, H, W].
 	NHWC bool
-	// Raw feeds the uint8 pixels as they are.
+	// Raw feeds the uint8 pixels unchanged.
 	Raw bool
-	// BGR says that the extractor takes blue first; images and labels stay RGB. Mean and Std are in the extractor's order.
+	// BGR says that the extractor takes the channels in the order blue, green, red; images stay RGB. Mean and Std are in the
+	// extractor's order.
 	BGR bool
-	// Resize is how images of another shape are to be brought to this one before: crop or pad; empty means stretch.
+	// Resize is how images of another shape are brought to this one beforehand: crop or pad; empty means stretch.
 	Resize string
 	// Input and Output name the extractor's image input and features output; empty means the only one. Features of
 	// rank 3 are averaged over the middle axis, those of rank 4 over the pixels.
 	Input, Output string
-	// FeatureMean and FeatureStd, dx numbers each, standardise the features; empty where the extractor does.
+	// FeatureMean and FeatureStd, dx numbers each, standardise the features; empty where the extractor does so itself.
 	FeatureMean, FeatureStd []float32
 }
 
-// ClientGraph fuses preprocessing, extractor and embedding into all that a client needs:
+// ClientGraph fuses preprocessing, extractor and embedding into the one graph that a client runs:
 //
 //	images [n, H, W, Ch] uint8   raw pixels
 //	labels [n] int64             classes 0 to C-1; an image of any other label is left out
-//	points [s, dx+C], masses [s] the upload (k+C where the embedding gives points of another width)
+//	points [s, dx+C], masses [s] the upload (k+C where the embedding's points have k coordinates)
 //
-// x and e are the manifests of extractor and embedding; those that do not match are an error. The result's
-// manifest has kind client and names the extractor's digest.
+// x and e are the manifests of extractor and embedding; a mismatch is an error. The result's manifest has kind client and
+// names the extractor's digest.
 func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Manifest, p Preprocessing) (*onnx.Model, error) {
 	m, err := clientGraph(extractor, x, embedding, e, p)
 	if err != nil {
@@ -100,7 +101,7 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	if err != nil {
 		return nil, err
 	}
-	// The embedding's own output is called masses, as the upload's is to be.
+	// The embedding's own outputs have the names that the upload's need.
 	out := onnx.Clone(m)
 	pass.Rename(out.Graph, map[string]string{"masses": "embedded_masses", "compressed": "embedded_points"})
 	if m, err = pass.Compose(out, upload, map[string]string{"batch_points": "embedded_points", "batch_masses": "embedded_masses"}); err != nil {
@@ -121,7 +122,7 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	return m, f.Write(m)
 }
 
-// only fills in a name where there is one to choose.
+// only sets an empty name to that of the only value in from; several values are an error.
 func only(name *string, from []onnx.ValueInfo, what string) error {
 	if *name != "" {
 		return nil

@@ -15,7 +15,7 @@ import (
 
 // The conjugate predictor. In coordinates w in which a class is N(mu_c, I) around its mean and the means are
 // N(0, diag lambda), the posterior of the means given the clients' class means is Gaussian, a posterior sample is one draw
-// of all class means, and the classifier that infinitely many points drawn from it would be fitted to is known in closed form:
+// of all class means, and the classifier that would be fitted to infinitely many points drawn from it has a closed form:
 //
 //	phi(h)  = (h - c) / sqrt(1 + |h - c|^2/r^2)                      features with their norm softened
 //	w       = phi(h) V - m0                                           coordinates, k of them
@@ -33,7 +33,7 @@ import (
 // Names of the conjugate predictor's parameters: initializers of its graph.
 const (
 	ConjCentre    = "c"          // [dx], mean of the corpus
-	ConjRadius    = "r"          // [], mean distance from it
+	ConjRadius    = "r"          // [], mean distance of the corpus from c
 	ConjMap       = "V"          // [dx, k]
 	ConjOrigin    = "m0"         // [k]
 	ConjLogLambda = "log_lambda" // [k]
@@ -41,10 +41,10 @@ const (
 	ConjWidening  = "widening"   // [], h of the intervals
 )
 
-// Conjugate scalars come in three sets, each under its prefix.
+// Prefixes of the three sets of scalars of a conjugate predictor.
 const (
-	// ConjSample are those of the posterior samples, ConjMean those of a point head from the posterior means,
-	// and ConjInterval those of the intervals of probabilities.
+	// ConjSample is the prefix of the scalars of the posterior samples, ConjMean of those of a point head from the posterior
+	// means, and ConjInterval of those of the intervals of probabilities.
 	ConjSample   = "sample/"
 	ConjMean     = "mean/"
 	ConjInterval = "interval/"
@@ -60,10 +60,10 @@ const (
 	ConjO2         = "o2"
 )
 
-// ConjugateConfig is the sizes of a conjugate predictor.
+// ConjugateConfig holds the sizes of a conjugate predictor.
 type ConjugateConfig struct {
-	// Dx and C are the numbers of features and classes, K that of coordinates, 1 to Dx. Uploads of k and of dx numbers
-	// are told apart by their width; where both are one, they are class means of phi.
+	// Dx and C are the numbers of features and classes, K that of coordinates, 1 to Dx. Uploads of k and of dx numbers are
+	// told apart by their width; where k = dx, they are taken as class means of phi.
 	Dx int `json:"dx"`
 	C  int `json:"c"`
 	K  int `json:"k"`
@@ -76,7 +76,7 @@ func (c ConjugateConfig) check() error {
 	return nil
 }
 
-// shapes are the parameters' by name.
+// shapes returns the parameters' shapes by name.
 func (c ConjugateConfig) shapes() map[string][]int {
 	s := map[string][]int{
 		ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K}, ConjMetric: {c.K, c.K}, ConjWidening: {},
@@ -96,7 +96,7 @@ func (c ConjugateConfig) checkValues(values map[string]*onnx.Tensor) error {
 	return checkShapes("conjugate predictor", c.shapes(), values)
 }
 
-// checkShapes reports whether the parameters of a model are there, of their shapes and finite.
+// checkShapes returns an error unless all parameters of a model are present, finite and of the given shapes.
 func checkShapes(model string, shapes map[string][]int, values map[string]*onnx.Tensor) error {
 	for name, shape := range shapes {
 		t := values[name]
@@ -112,32 +112,33 @@ func checkShapes(model string, shapes map[string][]int, values map[string]*onnx.
 	return nil
 }
 
-// Parts of a conjugate predictor's graph, by the outputs that make them: what [ConjugatePart] cuts out. Every
-// part takes the inputs that its outputs need.
+// Outputs of a conjugate predictor's graph, which [ConjugatePart] cuts out. Every part takes only the inputs that its outputs need.
 const (
-	// features [n, dx] -> coordinates [n, k], the rows w R that heads are on.
+	// ConjCoordinates: features [n, dx] -> coordinates [n, k], the rows w R that the heads take.
 	ConjCoordinates = "coordinates"
-	// client_points [clients, m, dx+C], client_weights [clients, m] (0: padding) -> the upload, one point a class: compressed
-	// [clients, C, k+C] (class means of w, then labels), or, for a server that may have another predictor,
-	// compressed_phi [clients, C, dx+C] (class means of phi), and masses [clients, C].
+	// ConjCompressed and the next two: client_points [clients, m, dx+C], client_weights [clients, m] (0: padding) -> the
+	// upload, one point per class: compressed [clients, C, k+C] (class means of w, then labels), or, for a server that may
+	// have another predictor, compressed_phi [clients, C, dx+C] (class means of phi), and masses [clients, C].
 	ConjCompressed    = "compressed"
 	ConjCompressedPhi = "compressed_phi"
 	ConjMasses        = "masses"
-	// points [1, N, k+C], weights [1, N] (the pooled uploads), latent [S, C, k] ~ N(0, 1) -> heads [S, k+1, C] on the
-	// coordinates, bias last: the posterior samples in the limit of infinitely many drawn points.
+	// ConjHeads: points [1, N, k+C], weights [1, N] (the pooled uploads), latent [S, C, k] ~ N(0, 1) -> heads [S, k+1, C] on
+	// the coordinates, bias last: the posterior samples in the limit of infinitely many drawn points.
 	ConjHeads = "heads"
-	// The same and noise [S, f, k] ~ N(0, 1) -> drawn [S, 2f, k+C], antithetic points in the heads' coordinates with labels in turn, and
-	// drawn_weights [S, 2f]; context [C, k+C] and context_masses [C] are the pooled uploads in these coordinates.
+	// ConjDrawn and the next three: the same inputs and noise [S, f, k] ~ N(0, 1) -> drawn [S, 2f, k+C], antithetic points
+	// in the heads' coordinates with labels in turn, and drawn_weights [S, 2f]; context [C, k+C] and context_masses [C] are
+	// the pooled uploads in these coordinates.
 	ConjDrawn         = "drawn"
 	ConjDrawnWeights  = "drawn_weights"
 	ConjContext       = "context"
 	ConjContextMasses = "context_masses"
-	// points, weights -> mean_head [1, k+1, C], the head of the posterior means.
+	// ConjMeanHead: points, weights -> mean_head [1, k+1, C], the head of the posterior means.
 	ConjMeanHead = "mean_head"
-	// features, points, weights, latent, uniform [S] in (0, 1), width [] -> low, high [n, C], an interval of each class
-	// probability, and the same of log p/(1-p): log_odds_low, log_odds_high. Samples are few and skewed, so width is a quantile of
-	// Student's t with S - 1 degrees of freedom times sqrt(1 + 1/S). What the intervals are to hold is the limit of infinite
-	// data, the probabilities of interval_head [1, k+1, C] given the class means of very many points.
+	// ConjLow and the rest: features, points, weights, latent, uniform [S] in (0, 1), width [] -> low, high [n, C], an
+	// interval of each class probability, and the same of log p/(1-p): log_odds_low, log_odds_high. Samples are few and
+	// skewed, so width is a quantile of Student's t with S - 1 degrees of freedom times sqrt(1 + 1/S). The intervals are
+	// meant to cover the limit of infinite data: the probabilities of interval_head [1, k+1, C] given the class means of
+	// very many points.
 	ConjLow          = "low"
 	ConjHigh         = "high"
 	ConjLogOddsLow   = "log_odds_low"
@@ -145,8 +146,7 @@ const (
 	ConjIntervalHead = "interval_head"
 )
 
-// NewConjugate builds the graph of a conjugate predictor from its parameters, all of them in one graph: the parts
-// are those of [ConjugatePart].
+// NewConjugate builds the graph of a conjugate predictor, with all its outputs, from its parameters; [ConjugatePart] cuts parts out of it.
 func NewConjugate(c ConjugateConfig, values map[string]*onnx.Tensor) (*onnx.Model, error) {
 	if err := c.checkValues(values); err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func NewConjugate(c ConjugateConfig, values map[string]*onnx.Tensor) (*onnx.Mode
 	return m, Manifest{Kind: KindConjugate, Dx: c.Dx, C: c.C, K: c.K}.Write(m)
 }
 
-// ConjugateValues returns the parameters of a conjugate predictor and its sizes. The tensors are the model's own.
+// ConjugateValues returns the sizes and the parameters of a conjugate predictor. The tensors are shared with the model.
 func ConjugateValues(m *onnx.Model) (ConjugateConfig, map[string]*onnx.Tensor, error) {
 	f, err := manifestOf(m, KindConjugate)
 	c := ConjugateConfig{Dx: f.Dx, C: f.C, K: f.K}
@@ -193,7 +193,7 @@ func ConjugateValues(m *onnx.Model) (ConjugateConfig, map[string]*onnx.Tensor, e
 	return c, values, c.checkValues(values)
 }
 
-// ConjugatePart cuts out of a conjugate predictor what the named outputs need. The manifest stays the model's.
+// ConjugatePart returns the part of a conjugate predictor that computes the named outputs, with the model's manifest.
 func ConjugatePart(m *onnx.Model, outputs ...string) (*onnx.Model, error) {
 	if _, _, err := ConjugateValues(m); err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
@@ -205,8 +205,8 @@ func ConjugatePart(m *onnx.Model, outputs ...string) (*onnx.Model, error) {
 	return part, nil
 }
 
-// ConjugateIntervals returns the part that makes coordinates and intervals of class probabilities, for one round: features [n, dx] ->
-// coordinates [n, k], low, high [n, C], with the part's other inputs built in.
+// ConjugateIntervals returns the part that computes coordinates and intervals of class probabilities for one round: features
+// [n, dx] -> coordinates [n, k], low, high [n, C]. The part's other inputs, given, are built in as constants.
 func ConjugateIntervals(m *onnx.Model, given map[string]*onnx.Tensor) (*onnx.Model, error) {
 	part, err := ConjugatePart(m, ConjCoordinates, ConjLow, ConjHigh)
 	if err != nil {
@@ -231,8 +231,8 @@ func ConjugateIntervals(m *onnx.Model, given map[string]*onnx.Tensor) (*onnx.Mod
 }
 
 // ConjugateEmbedding returns the client's part of a conjugate predictor as an embedding, which [ClientGraph] and
-// pipeline/compress take: one slot a class, mass 0 where the client has none of it. By default points are class means
-// of w, k numbers; with phi those of phi, dx numbers, which a server can read that has another predictor as well.
+// pipeline/compress take: one slot per class, of mass 0 where the client has no point of it. By default points are class
+// means of w, k numbers; with phi, of phi, dx numbers, which a server with another predictor can read as well.
 func ConjugateEmbedding(m *onnx.Model, phi bool) (*onnx.Model, error) {
 	f, err := ReadManifest(m)
 	if err != nil {
@@ -255,14 +255,14 @@ func ConjugateEmbedding(m *onnx.Model, phi bool) (*onnx.Model, error) {
 	return e, f.Write(e)
 }
 
-// conjugate builds the graphs. Everything has a leading axis of tasks, of size T: 1 but in training.
+// conjugate builds the graphs. All values have a leading axis of T tasks; T is 1 except in training.
 type conjugate struct {
 	ConjugateConfig
 	b    *build.Builder
 	refs map[string]build.Ref
 }
 
-// moments are the posterior's: mean and variance [T, C, k] of the class means.
+// moments are the posterior mean and variance [T, C, k] of the class means.
 type moments struct{ mean, variance build.Ref }
 
 func (g conjugate) exp(name string) build.Ref { return g.b.Exp(g.refs[name]) }
@@ -277,18 +277,18 @@ func softened(b *build.Builder, h, centre, r build.Ref) build.Ref {
 	return b.Div(d, b.Sqrt(b.Add(b.F32(1), b.Div(b.ReduceSum(b.Mul(d, d), true, -1), b.Mul(r, r)))))
 }
 
-// coordinates are w for phi, [..., k].
+// coordinates returns w [..., k] of phi.
 func (g conjugate) coordinates(phi build.Ref) build.Ref {
 	return g.b.Sub(g.b.MatMul(phi, g.refs[ConjMap]), g.refs[ConjOrigin])
 }
 
-// pool is the masses [T, C] and means [T, C, width] of labelled, weighted points [T, N, width+C].
+// pool returns the masses [T, C] and means [T, C, width] of labelled, weighted points [T, N, width+C].
 func (g conjugate) pool(points, weights build.Ref, width int) (mass, mean build.Ref) {
 	b := g.b
 	return g.classMeans(b.Slice(points, 2, 0, width), b.Mul(b.Slice(points, 2, width, width+g.C), b.Unsqueeze(weights, 2)))
 }
 
-// classMeans are those of rows [T, N, width] with weighted labels [T, N, C].
+// classMeans returns the masses and means of rows [T, N, width] with weighted labels [T, N, C].
 func (g conjugate) classMeans(rows, labels build.Ref) (mass, mean build.Ref) {
 	b := g.b
 	mass = b.ReduceSum(labels, false, 1)
@@ -296,7 +296,7 @@ func (g conjugate) classMeans(rows, labels build.Ref) (mass, mean build.Ref) {
 	return mass, b.Div(sums, b.Unsqueeze(b.Op("Max", []build.Ref{mass, b.F32(1e-9)}), 2))
 }
 
-// prior is beta, [k].
+// prior returns beta, [k].
 func (g conjugate) prior(set string) build.Ref {
 	b := g.b
 	lambda, gamma := g.exp(ConjLogLambda), b.Op("Sigmoid", []build.Ref{g.refs[set+ConjLogitGamma]})
@@ -304,7 +304,7 @@ func (g conjugate) prior(set string) build.Ref {
 	return b.Mul(g.exp(set+ConjLogB), mixed)
 }
 
-// posterior of the class means given masses [T, C] and means [T, C, k] of w.
+// posterior returns the moments of the class means given masses [T, C] and means [T, C, k] of w.
 func (g conjugate) posterior(set string, mass, mean build.Ref) moments {
 	b, beta := g.b, g.prior(set)
 	nb := b.Mul(b.Unsqueeze(mass, 2), beta)
@@ -312,20 +312,20 @@ func (g conjugate) posterior(set string, mass, mean build.Ref) moments {
 	return moments{b.Mul(b.Div(nb, shrunk), mean), b.Div(beta, shrunk)}
 }
 
-// sample is the class means [T, S, C, k] of latent, [T or 1, S, C, k].
+// sample returns the class means [T, S, C, k] of latent, [T or 1, S, C, k].
 func (g conjugate) sample(set string, p moments, latent build.Ref) build.Ref {
 	b := g.b
 	spread := b.Sqrt(b.Mul(g.exp(set+ConjLogTau), p.variance))
 	return b.Add(b.Unsqueeze(p.mean, 1), b.Mul(b.Unsqueeze(spread, 1), latent))
 }
 
-// sizes are |R_j|^2 as [k, 1].
+// sizes returns |R_j|^2 as [k, 1].
 func (g conjugate) sizes() build.Ref {
 	r := g.refs[ConjMetric]
 	return g.b.ReduceSum(g.b.Mul(r, r), true, 1)
 }
 
-// offset of the logits, [T, C].
+// offset returns the logits' offsets, [T, C].
 func (g conjugate) offset(set string, p moments) build.Ref {
 	b := g.b
 	scale := b.Mul(b.F32(0.5), b.Mul(b.Mul(g.exp(set+ConjLogRho), g.exp(set+ConjLogTau)), g.refs[set+ConjO1]))
@@ -334,7 +334,7 @@ func (g conjugate) offset(set string, p moments) build.Ref {
 	return b.Add(one, two)
 }
 
-// head is weights [T, S, k, C] on w R and biases [T, S, C] of class means mu [T, S, C, k].
+// head returns weights [T, S, k, C] on w R and biases [T, S, C] for class means mu [T, S, C, k].
 func (g conjugate) head(set string, p moments, mu build.Ref) (weights, bias build.Ref) {
 	return g.headWith(set, mu, g.offset(set, p))
 }
@@ -347,12 +347,12 @@ func (g conjugate) headWith(set string, mu, offset build.Ref) (weights, bias bui
 	return b.Mul(rho, b.Transpose(a, 0, 1, 3, 2)), bias
 }
 
-// logits [T, S, n, C] of rows [T, n, k] in the heads' coordinates.
+// logits returns the logits [T, S, n, C] of rows [T, n, k] in the heads' coordinates.
 func (g conjugate) logits(rows, weights, bias build.Ref) build.Ref {
 	return g.b.Add(g.b.MatMul(g.b.Unsqueeze(rows, 1), weights), g.b.Unsqueeze(bias, 2))
 }
 
-// client adds the part that makes uploads.
+// client adds the part that computes uploads.
 func (g conjugate) client() {
 	b := g.b
 	points := b.Input("client_points", onnx.Float32, "clients", "m", g.Dx+g.C)
@@ -363,7 +363,7 @@ func (g conjugate) client() {
 	b.Output(ConjMasses, mass)
 }
 
-// means are the class means of phi [clients, C, dx], masses [clients, C] and labels [clients, C, C] of clients' points.
+// means returns the class means of phi [clients, C, dx], masses [clients, C] and labels [clients, C, C] of clients' points.
 func (g conjugate) means(points, weights build.Ref) (mean, mass, names build.Ref) {
 	b := g.b
 	labels := b.Mul(b.Slice(points, 2, g.Dx, g.Dx+g.C), b.Unsqueeze(weights, 2))
@@ -380,8 +380,8 @@ func (g conjugate) eye() *onnx.Tensor {
 	return t
 }
 
-// draws adds the points that a fit would take. Their classes come in turn, so that labels add no noise; a class's weight
-// is the exponential of its offset, which the fit turns into the offset.
+// draws adds the points that a fit would take. Their classes alternate in a fixed order, so that labels add no noise; a
+// class's weight is the exponential of its offset, which the fit turns back into the offset.
 func (g conjugate) draws(p moments, mass, mean, mu build.Ref) {
 	b := g.b
 	noise := b.Input("noise", onnx.Float32, "S", "f", g.K)
@@ -400,18 +400,19 @@ func (g conjugate) draws(p moments, mass, mean, mu build.Ref) {
 	b.Output(ConjContextMasses, b.Squeeze(mass, 0))
 }
 
-// normalTenth is how many standard deviations a normal variable is off its mean by in a tenth of all draws.
+// normalTenth is the number of standard deviations that a normal variable exceeds, in absolute value, in a tenth of all draws.
 const normalTenth = 1.6448536
 
 // intervals adds the bounds of class probabilities at w [n, k].
 //
-// Quantiles of the heads' own probabilities are too narrow: classes differ in their covariance, and the error of a class mean points
-// where points of the class are scattered, so the variance of the means is widened as if n were n/h; and a point of the set to be
-// classified lies near its own class mean, which the data do not know yet: where that pulls little (d_c <= 1), d_c times the
-// class's mean probability is added to its logit, else for each sample one class is drawn from the mean probabilities and its
-// class mean is conditioned on the point. The bounds are mean -+ width times the standard deviation of the log odds over samples. Where
-// classes are hard to tell, the one that infinite data put first lies above its own mean: samples say how far, each for the class that
-// it puts first, and where a tenth of them lie further off than a normal's tenth, width is so many times as large.
+// Quantiles of the heads' own probabilities are too narrow, for two reasons. Classes differ in their covariance, and the
+// error of a class mean lies in the directions in which the points of the class scatter; the variance of the means is
+// therefore widened as if n were n/h. And a point to be classified lies near its own class mean, which the data do not
+// determine yet: where that effect is small (d_c <= 1), d_c times the class's mean probability is added to its logit;
+// otherwise one class is drawn for each sample from the mean probabilities, and its class mean is conditioned on the point.
+// The bounds are mean -+ width times the standard deviation of the log odds over samples. Where classes are hard to tell
+// apart, the one that infinite data rank first lies above its own mean: the samples show by how much, each for the class
+// that it ranks first, and where a tenth of them lie further off than a normal's tenth, width is multiplied by the ratio.
 func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	b, set := g.b, ConjInterval
 	uniform := b.Input("uniform", onnx.Float32, "S")
@@ -446,7 +447,7 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	gain := b.Div(wide, b.Add(wide, b.F32(1)))                           // K_c, [C, k]
 	centre := b.Squeeze(p.mean, 0)                                       // m_c, [C, k]
 	kept := b.Mul(b.Sqrt(b.Sub(b.F32(1), gain)), b.Sub(mu, centre))      // [S, C, k]
-	still := b.Add(b.Mul(b.Sub(b.F32(1), gain), centre), kept)           // what does not depend on the point
+	still := b.Add(b.Mul(b.Sub(b.F32(1), gain), centre), kept)           // the part that does not depend on the point
 	moved := b.Add(b.MatMul(own, still), b.Mul(b.MatMul(own, gain), at)) // the drawn class's mean, [S, n, k]
 	a := b.MatMul(moved, metric)                                         // in the heads' coordinates
 	dot := b.Sub(b.ReduceSum(b.Mul(rows, a), true, 2), b.Mul(b.F32(0.5), b.ReduceSum(b.Mul(a, a), true, 2)))
@@ -474,8 +475,8 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	b.Output(ConjHigh, b.Op("Sigmoid", []build.Ref{high}))
 }
 
-// logOdds is log p/(1-p) of logits along the last axis. The rest of the largest probability is summed without it: 1 - p
-// would have no digits where p is close to 1.
+// logOdds returns log p/(1-p) of logits along the last axis. For the largest probability, 1 - p is computed as the sum of
+// the others: the difference would have no correct digits where p is close to 1.
 func (g conjugate) logOdds(z build.Ref) build.Ref {
 	b := g.b
 	top := b.Sub(z, b.Op("ReduceMax", []build.Ref{z}, onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 1)))
@@ -483,28 +484,28 @@ func (g conjugate) logOdds(z build.Ref) build.Ref {
 	is := b.Cast(b.Op("GreaterOrEqual", []build.Ref{top, b.F32(0)}), onnx.Float32)
 	others := b.ReduceSum(b.Mul(e, b.Sub(b.F32(1), is)), true, 2)
 	ties := b.ReduceSum(is, true, 2)
-	// Beside a class that is not the largest there are the others, less itself, and all largest ones.
+	// For a class that is not the largest, the rest are the others, less itself, and all largest ones.
 	rest := b.Add(b.Sub(others, b.Mul(e, b.Sub(b.F32(1), is))), b.Sub(ties, is))
 	return b.Sub(top, b.Log(b.Op("Max", []build.Ref{rest, b.F32(minWeight)})))
 }
 
-// ConjugateLoss says what a graph of the training loss is made of.
+// ConjugateLoss configures the graph of the training loss.
 type ConjugateLoss struct {
 	ConjugateConfig
-	// Values are the parameters at the start.
+	// Values are the initial parameters.
 	Values map[string]*onnx.Tensor
-	// Set is the scalars that the heads are made with, a prefix such as [ConjSample].
+	// Set is the prefix, such as [ConjSample], of the scalars that the heads use.
 	Set string
-	// Learn are the scalars of the set that are learned, by their names within it.
+	// Learn lists the scalars of the set that are learned, by their names without the prefix.
 	Learn []string
-	// Moves are factors of matrices that are learned too: such a parameter is its value plus the factor times a
-	// learned one of its shape that starts at zero, so that one rate of Adam serves all.
+	// Moves lists the matrices that are learned too, each with a factor: the parameter is its initial value plus the factor
+	// times a learned matrix of its shape that starts at zero, so that one learning rate of Adam suits all.
 	Moves map[string]float64
-	// Samples is S, Joint the points of a batch of the joint score.
+	// Samples is S, Joint the number J of points in a batch of the joint score.
 	Samples, Joint int
 }
 
-// ConjMove is put before the name of what a matrix is moved by.
+// ConjMove is the prefix of the name of the learned matrix that is added to a parameter (see [ConjugateLoss].Moves).
 const ConjMove = "move/"
 
 // Model builds the loss
@@ -550,7 +551,7 @@ func (l ConjugateLoss) Model() (*onnx.Model, []string, error) {
 	return m, params, err
 }
 
-// scores adds the outputs nll, joint and loss, which has a penalty on o1 and o2, of logits z [T, S, h, C].
+// scores adds the outputs nll, joint and loss, which includes a penalty on o1 and o2, for logits z [T, S, h, C].
 func (g conjugate) scores(z, truth, batches build.Ref, samples, joint int, o1, o2 build.Ref) {
 	b := g.b
 	lp := b.ReduceSum(b.Mul(b.Op("LogSoftmax", []build.Ref{z}, onnx.IntAttr("axis", 3)), b.Unsqueeze(truth, 1)), false, 3) // [T, S, h]

@@ -10,16 +10,16 @@ import (
 	"fmp/onnx/shape"
 )
 
-// The values between extractor and embedding in a fused client graph: the labelled points [1, n, dx+C], and which of
-// them count [1, n].
+// Names of the values between extractor and embedding in a fused client graph: the labelled points [1, n, dx+C], and a mask
+// [1, n] of those that count.
 const (
 	ValueSet     = "set"
 	ValuePresent = "present"
 )
 
-// SplitClient cuts a fused client graph in two: images and labels to set and present, and these to points and masses.
-// Run in two parts the extractor may take a few images at a time. Both are nil where the graph, somebody else's
-// perhaps, lacks the values to cut at.
+// SplitClient cuts a fused client graph in two: images and labels to set and present, and these to points and masses, so
+// that the extractor can run on a few images at a time. Both are nil where the graph, perhaps a third party's, lacks the
+// values to cut at.
 func SplitClient(m *onnx.Model, f Manifest) (front, embedding *onnx.Model) {
 	n := onnx.Symbolic("n")
 	cut := []onnx.ValueInfo{
@@ -47,13 +47,13 @@ func SplitClient(m *onnx.Model, f Manifest) (front, embedding *onnx.Model) {
 	return front, embedding
 }
 
-// SplitPredictor cuts a predictor Z' = MAB(E, MAB(E, g(Z))) in two, so that a draw of many points may go by parts. Both
-// take some of its rows of noise, [batch, fresh, d]:
+// SplitPredictor cuts a predictor Z' = MAB(E, MAB(E, g(Z))) in two, so that many points can be drawn in chunks. Both parts
+// take a chunk of the rows of noise, [batch, fresh, d]:
 //
 //	induce  points, weights, noise to keys and values  [batch, fresh, d]    of the outer block, for those rows
 //	attend  noise, keys, values to drawn               [batch, fresh, dx+C]  where keys and values are those of all rows
 //
-// Both are nil where the graph, somebody else's perhaps, lacks the outer block's maps to keys and values.
+// Both are nil where the graph, perhaps a third party's, lacks the outer block's maps to keys and values.
 func SplitPredictor(m *onnx.Model, f Manifest) (induce, attend *onnx.Model) {
 	noise, ok := m.Graph.Input("noise")
 	if !ok {
@@ -72,7 +72,7 @@ func SplitPredictor(m *onnx.Model, f Manifest) (induce, attend *onnx.Model) {
 	part := func(g func(*onnx.Graph)) *onnx.Model {
 		p := onnx.Clone(m)
 		g(p.Graph)
-		p.Graph.Values = nil // they say of the queries that there are as many as keys
+		p.Graph.Values = nil // their shapes state as many queries as keys
 		pass.RemoveUnused(p.Graph)
 		pass.Rename(p.Graph, map[string]string{cut[0].Name: "keys", cut[1].Name: "values"})
 		return p
@@ -90,7 +90,7 @@ func SplitPredictor(m *onnx.Model, f Manifest) (induce, attend *onnx.Model) {
 // FeatureGraph returns the part of a fused client graph that needs no labels:
 //
 //	images   [n, H, W, Ch] uint8   raw pixels
-//	features [n, dx] float32       what the extractor makes of them, standardised where the graph does that
+//	features [n, dx] float32       the extractor's features, standardised where the graph does so
 func FeatureGraph(m *onnx.Model, f Manifest) (*onnx.Model, error) {
 	maker := map[string]*onnx.Node{}
 	for _, n := range m.Graph.Nodes {
@@ -122,7 +122,7 @@ func FeatureGraph(m *onnx.Model, f Manifest) (*onnx.Model, error) {
 	return out, check.Model(out)
 }
 
-// cut is what the named outputs of a model need of it.
+// cut returns the part of a model that computes its named outputs.
 func cut(m *onnx.Model, outputs ...string) (*onnx.Model, error) {
 	part := onnx.Clone(m)
 	g := part.Graph

@@ -1,8 +1,8 @@
-// Package models says what each graph of the program is: attention blocks, the predictor of fresh points,
-// the embedding of client data, the fused client graph, and the manifest that a saved model carries.
+// Package models defines the program's graphs: attention blocks, predictors, the embedding of client data, the fused client
+// graph, the classifier and feature extractors, and the manifest that a saved model carries.
 //
 // The blocks are those of Lee et al., Set Transformer (ICML 2019, arXiv:1810.00825): [Block] is the multihead
-// attention block MAB, and [SAB], [ISAB] and [PMA] are made of it. One configuration gives the published
+// attention block MAB, and [SAB], [ISAB] and [PMA] are built from it. One configuration gives the published
 // block, another the identity-initialised one that starts as a smoothed bootstrap of its context.
 //
 // Notation: dx features, C classes, a point z = [h, y] of dz = dx + C numbers, blocks of width d, sets of n

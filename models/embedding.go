@@ -10,16 +10,15 @@ import (
 	"fmp/onnx/build"
 )
 
-// EmbeddingConfig is what an embedding of client data is built from. The zero value of a field means its
-// default.
+// EmbeddingConfig configures an embedding of client data. The zero value of a field means its default.
 type EmbeddingConfig struct {
 	// Dx and C are the numbers of features and classes.
 	Dx int `json:"dx"`
 	C  int `json:"c"`
 	// Size is s, the number of compressed points; default C.
 	Size int `json:"size"`
-	// ConstantWeights gives every compressed point the weight n/s; by default each point is divided among the
-	// seeds, and a compressed point's mass is what its seed takes.
+	// ConstantWeights gives every compressed point the weight n/s; by default each point is divided among the seeds, and the
+	// mass of a compressed point is the sum of its seed's shares.
 	ConstantWeights bool `json:"constant_weights"`
 	// Dim is the width d of the blocks; default Dx + C + 64.
 	Dim int `json:"dim"`
@@ -29,9 +28,8 @@ type EmbeddingConfig struct {
 	Heads int `json:"heads"`
 	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
 	Hidden int `json:"hidden"`
-	// Blocks is the number of set attention blocks between the per-point layer and the pooling, which make f a
-	// function of the whole set; default 0. With the identity path they start as attention among the points
-	// of a label, and want Hidden set.
+	// Blocks is the number of set attention blocks between the per-point layer and the pooling, which make f a function of
+	// the whole set; default 0. With the identity path they start as attention among the points of a label; set Hidden with them.
 	Blocks int `json:"blocks"`
 }
 
@@ -69,11 +67,11 @@ func (c *EmbeddingConfig) fill() error {
 //
 //	points     [batch, n, dx+C]  the client's points
 //	weights    [batch, n]        1 for a point, 0 for padding
-//	compressed [batch, s, dx+C]  features, then a point of the simplex
+//	compressed [batch, s, dx+C]  features, then a point on the probability simplex
 //	masses     [batch, s]        they sum to the sum of weights
 //
-// Seed i starts out attending to label i mod C, so that with the identity path the untrained embedding
-// returns class means, and the masses are the class counts, nearly. Parameters start from streams of seed.
+// Seed i starts out attending to label i mod C, so that with the identity path the untrained embedding returns approximately
+// the class means, with masses close to the class counts. Initial values are drawn from streams of seed.
 func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
@@ -113,12 +111,11 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 	return m, Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, D: d, S: c.Size, Seed: seed, Config: string(cfg)}.Write(m)
 }
 
-// labelMates is a set attention block in which a point starts out attending to the points of its own label, and
-// adds what the per-point layer made of those to its own learned coordinates, the two halves of them exchanged;
-// the point itself passes through unchanged. Labels are named anew in every task, so what a label's points look
-// like can only be read off the set. Comparing itself with them, a point can tell how typical of its label it is,
-// which decides how much it weighs in the fit that the upload has to reproduce: the residuals of easy points
-// vanish there.
+// labelMates is a set attention block in which a point starts out attending to the points of its own label, and adds what
+// the per-point layer computed for those to its own learned coordinates, the two halves of them exchanged; the point itself
+// passes through unchanged. Labels are renumbered in every task, so the appearance of a label's points can only be learned
+// from the set. By comparing itself with them, a point can tell how typical of its label it is, which decides how much it
+// weighs in the fit that the upload has to reproduce: the residuals of easy points vanish there.
 func labelMates(d, dx, c, hidden int) Block {
 	dz := dx + c
 	half := (d - dz) / 2
@@ -148,8 +145,8 @@ func labelMates(d, dx, c, hidden int) Block {
 	}
 }
 
-// labelPooling is the pooling block that starts out comparing labels: queries and keys are the coordinates
-// themselves, without the features and with little of the learned ones.
+// labelPooling is the pooling block that starts out comparing labels: queries and keys are the coordinates themselves,
+// without the features and with a small weight on the learned ones.
 func labelPooling(d, dx, c int) Block {
 	p := Identity(d, dx+c, 1)
 	p.Residual = ResidualNone
@@ -179,8 +176,8 @@ func labelSeeds(dx, c int) Init {
 	}
 }
 
-// masses divides each point among the seeds by a softmax of its logits over them (averaged over heads) and sums
-// what each seed takes; with ConstantWeights it divides the sum of weights evenly.
+// masses divides each point among the seeds by a softmax of its logits over them (averaged over heads) and sums each seed's
+// shares; with ConstantWeights it divides the sum of weights evenly.
 func masses(b *build.Builder, logits, weights build.Ref, c EmbeddingConfig) build.Ref {
 	if c.ConstantWeights {
 		even := make([]float32, c.Size)

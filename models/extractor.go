@@ -22,17 +22,17 @@ import (
 // in the exported model.
 type Extractor struct {
 	Channels int    `json:"channels"` // of the image: 1 or 3
-	Height   int    `json:"height"`
-	Width    int    `json:"width"`
-	Widths   []int  `json:"widths"`
+	Height   int    `json:"height"`   // of the image, pixels
+	Width    int    `json:"width"`    // of the image, pixels
+	Widths   []int  `json:"widths"`   // channels of each stage
 	Residual []bool `json:"residual"` // one for each width after the first
-	Dx       int    `json:"dx"`
-	// Mirror makes the exported model take the mean over an image and its mirror image, before the matrix. It costs a second
-	// pass and changes nothing in training.
+	Dx       int    `json:"dx"`       // number of features
+	// Mirror makes the exported model average over an image and its mirror image, before the matrix. It doubles the cost of
+	// a forward pass and does not affect training.
 	Mirror bool `json:"mirror,omitempty"`
 }
 
-// Names that extractor graphs use.
+// Names of the inputs and outputs of extractor graphs.
 const (
 	ImageInput     = "image"    // [batch, Channels, Height, Width], normalised
 	TargetInput    = "target"   // [batch, classes], label probabilities
@@ -42,7 +42,7 @@ const (
 	LossOutput     = "loss"     // scalar
 )
 
-// How much of the old running statistics a training step keeps, and what keeps variances from zero.
+// The weight of the old running statistics in a training step, and the constant added to variances.
 const (
 	normMomentum = 0.95
 	normEpsilon  = 1e-5
@@ -83,9 +83,9 @@ func (e Extractor) check() error {
 	return nil
 }
 
-// Loss builds the training graph: inputs image, target, allowed and the running statistics, output loss, the mean
-// cross-entropy of a linear head on the features, and the new running statistics (named new_ and the input). Statistics start
-// from [Extractor.Statistics].
+// Loss builds the training graph: inputs image, target, allowed and the running statistics; outputs loss, the mean
+// cross-entropy of a linear head on the features, and the new running statistics (named new_ and the input). Statistics
+// start from [Extractor.Statistics].
 func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
 	if err := e.check(); err != nil {
 		return nil, err
@@ -105,9 +105,8 @@ func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
 	return b.Model()
 }
 
-// Values returns the parameters and running statistics that a model made by [Extractor.Model] holds, by the names that
-// [Extractor.Loss] gives them: what a training run that goes on from that model starts from. The head is not among
-// them.
+// Values returns the parameters and running statistics of a model made by [Extractor.Model], under their names in
+// [Extractor.Loss], for a training run that continues from that model. The head is not included.
 func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
 	if err := e.check(); err != nil {
 		return nil, err
@@ -135,7 +134,7 @@ func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
 	return wanted, nil
 }
 
-// Statistics returns the running statistics' first values, by the names of the training graph's inputs.
+// Statistics returns the initial running statistics, by the names of the training graph's inputs.
 func (e Extractor) Statistics() map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{}
 	for _, s := range e.norms() {
@@ -149,7 +148,7 @@ func (e Extractor) Statistics() map[string]*onnx.Tensor {
 }
 
 // Model builds the inference graph, image to features, from the parameters and statistics of a training run.
-// With classes > 0 it has the output logits too.
+// With classes > 0 it also has the output logits.
 func (e Extractor) Model(values map[string]*onnx.Tensor, classes int) (*onnx.Model, error) {
 	if err := e.check(); err != nil {
 		return nil, err
@@ -176,15 +175,15 @@ func (e Extractor) Model(values map[string]*onnx.Tensor, classes int) (*onnx.Mod
 	return m, nil
 }
 
-// SetStandardization makes features of the given mean and standard deviation leave an extractor model, made by
-// [Extractor.Model], with mean 0 and standard deviation 1.
+// SetStandardization changes the standardisation of an extractor model made by [Extractor.Model], so that features that had
+// the given mean and standard deviation get mean 0 and standard deviation 1.
 func SetStandardization(m *onnx.Model, mean, std []float64) error {
 	mt, vt := m.Graph.Initializers[standardize+"/mean"], m.Graph.Initializers[standardize+"/var"]
 	if mt == nil || vt == nil || len(mean) != mt.Len() || len(std) != mt.Len() {
 		return fmt.Errorf("extractor: %d means and %d standard deviations do not fit the model's standardisation", len(mean), len(std))
 	}
 	for i := range mean {
-		// The features as they left so far were (raw - mean) / sqrt(var + epsilon).
+		// The features so far were (raw - mean) / sqrt(var + epsilon).
 		s := math.Sqrt(float64(vt.F32()[i]) + normEpsilon)
 		if !(std[i] > 0) {
 			return fmt.Errorf("extractor: feature %d has standard deviation %v; it is the same for every image", i, std[i])
@@ -214,7 +213,7 @@ func (e Extractor) norms() []normSize {
 	return append(out, normSize{standardize, e.Dx})
 }
 
-// network builds the layers of either graph.
+// network builds the layers of the training and the inference graph.
 type network struct {
 	Extractor
 	b        *build.Builder
@@ -292,8 +291,8 @@ func (n network) norm(name string, x build.Ref, size int, scale, shift build.Ref
 	return out[0]
 }
 
-// head is a linear classifier of the features. Its logits are divided by sqrt(dx): features of unit variance would
-// otherwise make it learn so much faster than the layers below that high rates diverge.
+// head is a linear classifier of the features. Its logits are divided by sqrt(dx): otherwise features of unit variance would
+// make it learn so much faster than the layers below that high rates diverge.
 func (n network) head(features build.Ref, classes int) build.Ref {
 	logits := n.w.Linear("head", features, n.Dx, classes, Gaussian(0.5), Constant(0))
 	return n.b.Mul(logits, n.b.F32(float32(1/math.Sqrt(float64(n.Dx)))))

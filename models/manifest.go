@@ -15,7 +15,7 @@ import (
 	"fmp/onnx/serde"
 )
 
-// Kinds of model.
+// Kinds of model, the values of [Manifest].Kind.
 const (
 	KindExtractor  = "extractor"
 	KindPredictor  = "predictor"
@@ -30,52 +30,50 @@ const (
 // kinds lists the Kind constants.
 var kinds = []string{KindExtractor, KindPredictor, KindEmbedding, KindClient, KindClassifier, KindOpen, KindConjugate, KindPrivate}
 
-// Manifest is what a model file says of itself in its metadata properties, each under "fmp." and the name
-// given here. A zero field is not written.
+// Manifest describes a model in the metadata properties of its file, each under "fmp." and the name given here in
+// parentheses. A zero field is not written.
 type Manifest struct {
-	Kind string // kind: one of the Kind constants
+	Kind string // (kind) one of the Kind constants
 	// Dx (dx), C (classes) and D (d) are the numbers of features, classes and the width of the blocks and noise;
 	// S (s) is an embedding's number of compressed points, or a classifier's of heads; Fresh (fresh) the number of
 	// points that a predictor draws by default.
 	Dx, C, D, S, Fresh int
-	// Latent (latent) is how many leading columns of a predictor's noise all rows of one sample share; 0 is fresh noise for
-	// every point.
+	// Latent (latent) is the number of leading columns of a predictor's noise that all rows of one sample share; 0 means
+	// independent noise for every point.
 	Latent int
-	// L2 (l2) is the penalty of the fits that a predictor was trained for.
+	// L2 (l2) is the L2 penalty of the fits that a predictor was trained for.
 	L2 float64
-	// K (k) is the numbers of an uploaded or drawn point, where they are not the dx features: a conjugate predictor's
-	// coordinates.
+	// K (k) is the number of coordinates of an uploaded or drawn point, where these are not the dx features: a conjugate
+	// predictor's coordinates.
 	K int
-	// Clip (clip) is the norm that points are clipped to, one by one, before a client sums them for a private round; 0 for models of
+	// Clip (clip) is the norm that each point is clipped to before a client sums them for a private round; 0 for models of
 	// other rounds.
 	Clip float64
-	// ClassMeans (class_means) says of an embedding or a client graph that its points are the means of classes, one a class,
-	// of mass 0 where the client has none of it.
+	// ClassMeans (class_means) says that the points of an embedding or a client graph are class means, one per class, of
+	// mass 0 where the client has no point of it.
 	ClassMeans bool
-	// Mean and Std (mean, std) belong to pixels scaled to 0..1, one number per channel; Layout (layout) is NCHW
-	// or NHWC.
+	// Mean and Std (mean, std) apply to pixels scaled to 0..1, one number per channel; Layout (layout) is NCHW or NHWC.
 	Mean, Std []float32
 	Layout    string
 	// Resize (resize) is how images of another shape are brought to the model's: crop or pad; empty means stretch.
 	Resize string
 	// Classes (class_names) are the classes' names, in order.
 	Classes []string
-	// Extractor (extractor_digest) is the digest of the extractor behind which the model was trained; empty for
-	// one that is tied to none.
+	// Extractor (extractor_digest) is the digest of the extractor behind which the model was trained; empty for a model that depends on none.
 	Extractor string
-	// Licence (licence), TrainingData (training_data), Command (command), Seed (seed) and Config (config, JSON)
-	// say where the model comes from.
+	// Licence (licence), TrainingData (training_data), Command (command), Seed (seed) and Config (config, JSON) are the
+	// model's provenance.
 	Licence, TrainingData, Command string
 	Seed                           uint64
 	Config                         string
 
-	// Source and Digest are the file that the manifest was read from and its sha256; they are not written.
+	// Source is the path of the file that the manifest was read from, Digest its sha256; they are not written.
 	Source, Digest string
 }
 
 const keyPrefix = "fmp."
 
-// Write replaces the manifest in a model's metadata; properties of others stay.
+// Write replaces the manifest in a model's metadata; other properties are kept.
 func (f Manifest) Write(m *onnx.Model) error {
 	if err := f.check(); err != nil {
 		return err
@@ -142,8 +140,8 @@ func (f *Manifest) numbers() []number {
 	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}, {"latent", &f.Latent}, {"k", &f.K}}
 }
 
-// ReadManifest reads a model's manifest. A model without one, such as somebody else's extractor, gives a
-// Manifest with an empty Kind; a malformed one is an error.
+// ReadManifest reads a model's manifest. For a model without one, such as a third-party extractor, it returns a Manifest
+// with an empty Kind; a malformed one is an error.
 func ReadManifest(m *onnx.Model) (Manifest, error) {
 	var f Manifest
 	get := func(key string) string { return m.Metadata[keyPrefix+key] }
@@ -218,7 +216,7 @@ func (f Manifest) check() error {
 	return nil
 }
 
-// PointWidth returns the numbers of an uploaded or drawn point beside its label: k, or dx.
+// PointWidth returns the width of an uploaded or drawn point without its label: k where set, otherwise dx.
 func (f Manifest) PointWidth() int {
 	if f.K != 0 {
 		return f.K
@@ -237,7 +235,7 @@ func (f Manifest) name() string {
 	return kind
 }
 
-// manifestOf reads the manifest of a model that must be of a kind, of those that fmp train makes by that name.
+// manifestOf reads the manifest of a model and returns an error unless it is of the given kind.
 func manifestOf(m *onnx.Model, kind string) (Manifest, error) {
 	f, err := ReadManifest(m)
 	if err == nil && f.Kind != kind {
@@ -246,7 +244,7 @@ func manifestOf(m *onnx.Model, kind string) (Manifest, error) {
 	return f, err
 }
 
-// Match reports whether two models can work together: numbers that both state (dx, classes) and the extractor that
+// Match returns an error unless two models can work together: sizes that both state (dx, classes) and the extractor that
 // both were trained behind must agree. The error names both sides.
 func Match(a, b Manifest) error {
 	for _, n := range []struct {

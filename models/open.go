@@ -10,28 +10,28 @@ import (
 	"fmp/onnx/build"
 )
 
-// Names of the open predictor's parameters: initializers of its graph, of which the coordinates read the first three.
+// Names of the open predictor's parameters, initializers of its graph. The coordinates use the first three.
 const (
 	OpenCentre     = "c"          // [dx], mean of the corpus
-	OpenRadius     = "r"          // [], mean distance from it
+	OpenRadius     = "r"          // [], mean distance of the corpus from c
 	OpenProjection = "projection" // [dx, k], where k < dx
 	OpenOrigin     = "m0"         // [k], mean of the corpus's class means
 	OpenWithin     = "within"     // [k, k], covariance within classes
 	OpenBetween    = "between"    // [k, k], covariance of class means
 	OpenKnown      = "known"      // [K, k], the corpus's class means
 	OpenWidening   = "widening"   // [], h of the intervals
-	// OpenInterval is put before the names of the scalars that intervals have of their own.
+	// OpenInterval is the prefix of the scalars that the intervals have of their own.
 	OpenInterval = "interval/"
 )
 
 // OpenScalars are the learned scalars, in order, each an initializer [].
 var OpenScalars = []string{"log_nu0", "logit_delta", "log_eta", "log_b", "log_k0", "logit_gamma", "logit_s", "r0", "r1", "r2", "r3", "log_tau", "o1", "o2", "log_kappa", "r4"}
 
-// OpenIntervalScalars are those that are learned again for the intervals, with tau = 1 and log_b = 0.
+// OpenIntervalScalars are the scalars that are learned separately for the intervals, with tau = 1 and log_b = 0.
 var OpenIntervalScalars = []string{"r0", "o1", "o2"}
 
-// OpenParameters are the values of an open predictor: the posterior of classes that the corpus lacks (pipeline/open). Matrices are
-// row-major, of the shapes at the constants' names.
+// OpenParameters are the parameters of an open predictor: the posterior of classes that the corpus lacks (pipeline/open).
+// Matrices are row-major; the shapes are given with the names above.
 type OpenParameters struct {
 	Centre     []float32
 	Radius     float32
@@ -81,9 +81,9 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	return out, nil
 }
 
-// NewOpen builds an open predictor. Its graph maps features [n, dx] to the coordinates [n, k] that clients' class means and heads
-// are on, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), projected where k < dx; the other parameters are read by the
-// server's linear algebra.
+// NewOpen builds an open predictor. Its graph maps features [n, dx] to the coordinates [n, k] of clients' class means and of
+// the heads, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), projected where k < dx; the other parameters are read by the server's
+// linear algebra.
 func NewOpen(p OpenParameters) (*onnx.Model, error) {
 	values, err := p.tensors()
 	if err != nil {
@@ -106,9 +106,10 @@ func NewOpen(p OpenParameters) (*onnx.Model, error) {
 	return m, Manifest{Kind: KindOpen, Dx: len(p.Centre), C: len(p.Known) / len(p.Origin)}.Write(m)
 }
 
-// OpenEmbedding returns the client's part of an open predictor as an embedding, which [ClientGraph] and pipeline/compress take: class means
-// of phi, dx numbers, for as many classes as the clients have; one slot a class, mass 0 where a client has none of it. A conjugate
-// predictor behind the same extractor and corpus reads the same ([ConjugateEmbedding]).
+// OpenEmbedding returns the client's part of an open predictor as an embedding, which [ClientGraph] and pipeline/compress
+// take: class means of phi, dx numbers, for as many classes as the clients have; one slot per class, of mass 0 where a
+// client has no point of it. A conjugate predictor behind the same extractor and corpus reads the same points
+// ([ConjugateEmbedding]).
 func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 	p, err := OpenValues(m)
 	if err != nil {
@@ -137,8 +138,9 @@ func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 	return e, f.Write(e)
 }
 
-// SameSoftening reports whether two models soften features about one centre and radius, by the initializers [ConjCentre] and [ConjRadius], give or
-// take what images left out of one of two corpora change (2% of the radius); true where one of them does not say.
+// SameSoftening reports whether two models soften features with the same centre and radius (initializers [ConjCentre] and
+// [ConjRadius]), within the difference that a few images left out of one of two corpora make (2% of the radius). It returns
+// true where either model lacks them.
 func SameSoftening(a, b *onnx.Model) bool {
 	of := func(m *onnx.Model) (c []float32, r float64) {
 		x, y := m.Graph.Initializers[ConjCentre], m.Graph.Initializers[ConjRadius]

@@ -11,7 +11,7 @@ import (
 // and a linear projection (Coates, Ng and Lee, AISTATS 2011, with max pooling and a projection in place of
 // sums over quadrants). It is learned in seconds without gradients, see featurize/patches.
 type Patches struct {
-	// Height, Width and Channels are the images'.
+	// Height and Width are the images' size in pixels, Channels their number of channels.
 	Height, Width, Channels int
 	// Filters are [k, Channels, side, side]; Threshold is subtracted from their responses, of which the
 	// positive part is kept. Absolute takes the responses' absolute values first, so that dark on light and
@@ -21,18 +21,17 @@ type Patches struct {
 	Absolute  bool
 	// Pool is the side and stride of the windows that keep their maximum.
 	Pool int
-	// Projection is [k * cells, dx] and Offset [dx]; nil gives the pooled responses themselves.
+	// Projection is [k * cells, dx] and Offset [dx]; nil returns the pooled responses themselves.
 	Projection, Offset *onnx.Tensor
 }
 
-// Cells returns the number of pooling windows, along the height and the width together.
+// Cells returns the number of pooling windows of an image, over both axes.
 func (p Patches) Cells() int {
 	side := p.Filters.Shape[2]
 	return ((p.Height - side + 1) / p.Pool) * ((p.Width - side + 1) / p.Pool)
 }
 
-// Model builds the graph: image [batch, Channels, Height, Width] of pixels scaled to 0..1 in, features
-// [batch, dx] out.
+// Model builds the graph from image [batch, Channels, Height, Width], pixels scaled to 0..1, to features [batch, dx].
 func (p Patches) Model() (*onnx.Model, error) {
 	if p.Filters == nil || len(p.Filters.Shape) != 4 || p.Filters.Shape[1] != p.Channels || p.Pool < 1 || p.Cells() < 1 {
 		return nil, fmt.Errorf("patches: filters %v and pooling %d do not fit images of %dx%dx%d", p.Filters, p.Pool, p.Height, p.Width, p.Channels)

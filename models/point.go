@@ -2,19 +2,18 @@ package models
 
 import "fmp/onnx/build"
 
-// Bounds on what a graph may be built of; they keep a hostile or mistaken configuration from asking for all
-// the memory there is.
+// Bounds on the sizes of a graph; they keep a hostile or mistaken configuration from exhausting memory.
 const (
 	maxWidth = 1 << 14
 	maxSize  = 1 << 14
 )
 
-// minWeight is what weights are clipped to before their logarithm enters attention logits: no real mass is
-// so small, and a point of it gets no attention that float32 can tell from none.
+// minWeight is the lower bound of weights under the logarithm that enters attention logits: no real mass is so small, and a
+// point of this weight gets no attention that float32 can distinguish from none.
 const minWeight = 1e-30
 
-// lift is z -> [z, mlp(z)], the per-point layer g of the predictor and f of the embedding; without identity it
-// is z -> mlp(z). mlp has one hidden layer of twice its output's width.
+// lift maps z to [z, mlp(z)], the per-point layer g of the predictor and f of the embedding; without identity it maps z to
+// mlp(z). mlp has one hidden layer of twice its output's width.
 func lift(w Weights, z build.Ref, dz, d int, identity bool) build.Ref {
 	out := d
 	if identity {
@@ -39,7 +38,7 @@ func decode(w Weights, o build.Ref, d, dx, c int, identity bool) build.Ref {
 	return w.b.Concat(2, w.b.Slice(o, 2, 0, dx), w.b.Softmax(label, 2))
 }
 
-// logWeights is log(max(weights, minWeight)) as [batch, 1, n].
+// logWeights returns log(max(weights, minWeight)) as [batch, 1, n].
 func logWeights(b *build.Builder, weights build.Ref) build.Ref {
 	return b.Unsqueeze(b.Log(b.Op("Max", []build.Ref{weights, b.F32(minWeight)})), 1)
 }

@@ -11,8 +11,7 @@ import (
 	"fmp/onnx/build"
 )
 
-// PredictorConfig is what a predictor of fresh points is built from. The zero value of a field means its
-// default.
+// PredictorConfig configures a predictor of fresh points. The zero value of a field means its default.
 type PredictorConfig struct {
 	// Dx and C are the numbers of features and classes.
 	Dx int `json:"dx"`
@@ -26,17 +25,16 @@ type PredictorConfig struct {
 	Heads int `json:"heads"`
 	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
 	Hidden int `json:"hidden"`
-	// Beta is the starting value of the learned factor on the identity path's attention logits; default 2. At
-	// 6, the other value that was tried, an untrained draw is nearly one point of the context: more diverse, less
-	// calibrated, and, what matters here, a draw for an upload has nothing to do with that for the data.
+	// Beta is the initial value of the learned factor on the identity path's attention logits; default 2. At 6, the other
+	// value that was tried, an untrained draw is nearly one point of the context: more diverse, less calibrated, and, more
+	// important here, the draw for an upload is unrelated to that for the data.
 	Beta float32 `json:"beta"`
-	// IgnoreMasses leaves the context's weights out (the published form): every point counts once, and
-	// padding is not possible.
+	// IgnoreMasses leaves the context's weights out (the published form): every point counts once, and padding is not possible.
 	IgnoreMasses bool `json:"ignore_masses"`
-	// Fresh is the number of points to draw that the manifest proposes; default 100.
+	// Fresh is the default number of points per draw, written to the manifest; default 100.
 	Fresh int `json:"fresh"`
-	// Latent is how many leading columns of the noise all rows of one sample share, so that its points err together; default
-	// 0, the published form: every point from noise of its own.
+	// Latent is the number of leading columns of the noise that all rows of one sample share, so that the errors of its
+	// points are correlated; default 0, the published form: independent noise for every point.
 	Latent int `json:"latent,omitempty"`
 }
 
@@ -65,7 +63,7 @@ func (c *PredictorConfig) fill() error {
 	}
 	low := 1
 	if !c.Published {
-		low = dz + 1 // the identity path carries a point and one number more
+		low = dz + 1 // the identity path carries a point and one more number
 	}
 	for _, n := range []struct {
 		what           string
@@ -87,10 +85,10 @@ func (c *PredictorConfig) fill() error {
 //	points  [contexts, n, dx+C]   the context; contexts is batch, or 1 for the same context in every draw
 //	weights [contexts, n]         its masses; 0 is padding
 //	noise   [batch, fresh, d]     N(0, 1); the first Latent columns the same in all rows of a sample
-//	drawn   [batch, fresh, dx+C]  features, then a point of the simplex
+//	drawn   [batch, fresh, dx+C]  features, then a point on the probability simplex
 //
-// A weight w counts as w points. With the identity path the untrained predictor is a smoothed bootstrap of its
-// context. Parameters start from streams of seed.
+// A weight w counts as w points. With the identity path the untrained predictor is a smoothed bootstrap of its context.
+// Initial values are drawn from streams of seed.
 func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
@@ -105,7 +103,7 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 	if !c.Published {
 		block = Identity(d, dz, c.Beta)
 		block.Heads = c.Heads
-		// Queries this wide, with beta, make the attention of a random query pick out few points.
+		// Queries of this scale, with beta, make a random query attend to few points.
 		block.query = Gaussian(1.7 / math.Sqrt(float64(d)))
 	}
 	block.Hidden = c.Hidden
@@ -127,8 +125,8 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 	return m, Manifest{Kind: KindPredictor, Dx: c.Dx, C: c.C, D: d, Fresh: c.Fresh, Latent: c.Latent, Seed: seed, Config: string(cfg)}.Write(m)
 }
 
-// Noise returns samples x fresh x d numbers from N(0, 1) for the noise input of the manifest's predictor. Rows of a sample share their
-// first Latent columns, which are those of its first row.
+// Noise returns samples x fresh x d numbers from N(0, 1), row-major, for the noise input of the manifest's predictor. The
+// rows of a sample share the first Latent columns of its first row.
 func (f Manifest) Noise(r *rand.Rand, samples, fresh int) []float32 {
 	e := make([]float32, samples*fresh*f.D)
 	rng.Normal(r, e)

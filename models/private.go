@@ -10,18 +10,20 @@ import (
 	"fmp/onnx/build"
 )
 
-// The private predictor is the conjugate one for class sums that were released with noise (pipeline/privacy): the same coordinates w, the
-// norm that clients clip them to, and scalars learned on rounds with noise. What the noise does to the posterior of the class means is
-// worked out before; its graph makes heads of their means m and variances v, which every sample has its own of:
+// The private predictor is the conjugate one for class sums that were released with noise (pipeline/privacy): the same
+// coordinates w, the norm that clients clip them to, and scalars learned on rounds with noise. The effect of the noise on
+// the posterior of the class means is computed outside the graph, which makes heads from their means m and variances v,
+// separate ones for every sample:
 //
 //	mu_c     = m_c + sqrt(tau v_c) latent_c
 //	rho      = rho exp(c1 u + c2 u^2), u = mean(v/beta): means shrink as less is known
 //	logit_c  = rho (wR . a_c - |a_c|^2/2) + rho/2 o1 tau sum_j v_cj |R_j|^2 + o2 sum_j log(1 + v_cj),  a_c = mu_c R
 //
-// rho and beta are the conjugate predictor's, so that where the noise hardly matters heads are what they are without: one rho learned for every
-// amount of noise is too certain there. The number of classes is that of the inputs.
+// rho and beta are the conjugate predictor's, so that where the noise is negligible the heads are those without noise: a
+// single rho learned for all amounts of noise is overconfident there. The number of classes is that of the inputs.
 
-// PrivateSet is the prefix of the private predictor's scalars, beside which it has [PrivateC1], [PrivateC2] and [PrivateClip], all [].
+// PrivateSet is the prefix of the private predictor's scalars; its further ones are [PrivateC1], [PrivateC2] and
+// [PrivateClip], all [].
 const (
 	PrivateSet  = "private/"
 	PrivateC1   = PrivateSet + "c1"
@@ -31,20 +33,21 @@ const (
 
 // Outputs of a private predictor's graph.
 const (
-	// features [n, dx] -> rows [n, k], the coordinates w that clients clip and sum, and coordinates [n, k], w R, which heads are on.
+	// PrivateRows and PrivateCoordinates: features [n, dx] -> rows [n, k], the coordinates w that clients clip and sum, and
+	// coordinates [n, k], w R, which the heads take.
 	PrivateRows        = "rows"
 	PrivateCoordinates = ConjCoordinates
-	// mean, variance, latent [S, C, k] -> heads [S, k+1, C], bias last.
+	// PrivateHeads: mean, variance, latent [S, C, k] -> heads [S, k+1, C], bias last.
 	PrivateHeads = ConjHeads
 )
 
-// PrivateConfig is the sizes of a private predictor: features, and coordinates, which may be as many.
+// PrivateConfig holds the sizes of a private predictor: Dx features and K coordinates, at most as many.
 type PrivateConfig struct {
 	Dx int `json:"dx"`
 	K  int `json:"k"`
 }
 
-// PrivateScalars returns the names of the learned scalars: all of them, or those that a conjugate predictor does not give.
+// PrivateScalars returns the names of the learned scalars: all of them, or only those not taken from a conjugate predictor.
 func PrivateScalars(all bool) []string {
 	own := []string{PrivateSet + ConjLogTau, PrivateSet + ConjO1, PrivateSet + ConjO2, PrivateC1, PrivateC2}
 	if all {
@@ -53,7 +56,7 @@ func PrivateScalars(all bool) []string {
 	return own
 }
 
-// privateKept returns the names of the scalars that are the conjugate predictor's.
+// privateKept returns the names of the scalars taken from the conjugate predictor.
 func privateKept() []string {
 	return []string{PrivateSet + ConjLogRho, PrivateSet + ConjLogB, PrivateSet + ConjLogitGamma}
 }
@@ -106,13 +109,13 @@ func NewPrivate(c PrivateConfig, values map[string]*onnx.Tensor) (*onnx.Model, e
 	return m, Manifest{Kind: KindPrivate, Dx: c.Dx, K: c.K}.Write(m)
 }
 
-// private builds the graphs, by the conjugate predictor's means.
+// private builds the graphs, with the methods of conjugate.
 type private struct {
 	conjugate
 	PrivateConfig
 }
 
-// newPrivate starts a graph whose parameters are initializers; those of constants are no parameters of a training.
+// newPrivate starts a graph whose parameters are initializers; those in constants are excluded from training.
 func newPrivate(c PrivateConfig, name string, values map[string]*onnx.Tensor, constants map[string]bool) private {
 	b := build.New(name)
 	g := private{conjugate{ConjugateConfig: ConjugateConfig{Dx: c.Dx, K: c.K}, b: b, refs: map[string]build.Ref{}}, c}
@@ -126,7 +129,7 @@ func newPrivate(c PrivateConfig, name string, values map[string]*onnx.Tensor, co
 	return g
 }
 
-// noisyHead is weights [T, S, k, C] on w R and biases [T, S, C] of moments and latent [T, S, C, k].
+// noisyHead returns weights [T, S, k, C] on w R and biases [T, S, C] for moments and latent [T, S, C, k].
 func (g private) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref) {
 	b := g.b
 	tau := g.exp(PrivateSet + ConjLogTau)
@@ -142,7 +145,7 @@ func (g private) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref
 	return b.Mul(rho, b.Transpose(a, 0, 1, 3, 2)), b.Sub(offset, b.Mul(half, square))
 }
 
-// PrivateValues returns the parameters of a private predictor and its sizes. The tensors are the model's own.
+// PrivateValues returns the sizes and the parameters of a private predictor. The tensors are shared with the model.
 func PrivateValues(m *onnx.Model) (PrivateConfig, map[string]*onnx.Tensor, error) {
 	f, err := manifestOf(m, KindPrivate)
 	c := PrivateConfig{Dx: f.Dx, K: f.K}
@@ -156,7 +159,7 @@ func PrivateValues(m *onnx.Model) (PrivateConfig, map[string]*onnx.Tensor, error
 	return c, values, c.checkValues(values)
 }
 
-// PrivatePart cuts out of a private predictor what one of its outputs needs. The manifest stays the model's.
+// PrivatePart returns the part of a private predictor that computes one of its outputs, with the model's manifest.
 func PrivatePart(m *onnx.Model, output string) (*onnx.Model, error) {
 	part, err := cut(m, output)
 	if err != nil {
@@ -165,7 +168,7 @@ func PrivatePart(m *onnx.Model, output string) (*onnx.Model, error) {
 	return part, nil
 }
 
-// SameCoordinates reports whether a private predictor's coordinates are those of a conjugate one.
+// SameCoordinates returns an error unless a private predictor's coordinates are those of a conjugate one.
 func SameCoordinates(private, conjugate *onnx.Model) error {
 	_, p, err := PrivateValues(private)
 	if err != nil {
@@ -183,7 +186,7 @@ func SameCoordinates(private, conjugate *onnx.Model) error {
 	return nil
 }
 
-// PrivatePrior returns beta, the prior variances of class means, of a private predictor's parameters.
+// PrivatePrior returns beta, the prior variances [k] of class means, from a private predictor's parameters.
 func PrivatePrior(values map[string]*onnx.Tensor) []float64 {
 	at := func(name string) float64 { return float64(values[PrivateSet+name].F32()[0]) }
 	b, gamma := math.Exp(at(ConjLogB)), 1/(1+math.Exp(-at(ConjLogitGamma)))
@@ -199,8 +202,9 @@ func PrivatePrior(values map[string]*onnx.Tensor) []float64 {
 	return out
 }
 
-// PrivateEmbedding returns the client's part of a private predictor as an embedding for so many classes, which [ClientGraph] takes. Given one
-// labelled point it returns that point's coordinates w; what is done with them, and the norm to clip them to, the manifest says.
+// PrivateEmbedding returns the client's part of a private predictor as an embedding for the given number of classes, which
+// [ClientGraph] takes. Given one labelled point it returns that point's coordinates w; the manifest says how they are used
+// and the norm to clip them to.
 func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, error) {
 	c, values, err := PrivateValues(m)
 	if err != nil {
@@ -234,19 +238,19 @@ func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, 
 	return e, f.Write(e)
 }
 
-// PrivateLoss is a graph of the training loss of a private predictor's scalars.
+// PrivateLoss configures the graph of the training loss of a private predictor's scalars.
 type PrivateLoss struct {
 	PrivateConfig
-	Values map[string]*onnx.Tensor
-	// Samples is S, Joint the points of a batch of the joint score.
+	Values map[string]*onnx.Tensor // the initial parameters
+	// Samples is S, Joint the number J of points in a batch of the joint score.
 	Samples, Joint int
-	// All scalars are parameters, temperature and prior among them.
+	// All makes every scalar a parameter, temperature and prior included.
 	All bool
 }
 
-// Model builds the loss of [ConjugateLoss], with inputs sums [T, C, k] and noise [T] (the variance of a sum), counts [T, S, C] (a draw of the classes'
-// counts each sample), targets [T, h, k] (coordinates w), target_labels [T, h, C], batches [T, h, B] and latent [T, S, C, k]; outputs
-// loss, nll and joint. The scalars are its parameters.
+// Model builds the loss of [ConjugateLoss], with inputs sums [T, C, k] and noise [T] (the variance of a sum), counts [T, S,
+// C] (one draw of the class counts for each sample), targets [T, h, k] (coordinates w), target_labels [T, h, C], batches [T,
+// h, B] and latent [T, S, C, k]; outputs loss, nll and joint. The scalars are its parameters.
 func (l PrivateLoss) Model() (*onnx.Model, []string, error) {
 	if err := l.checkValues(l.Values); err != nil {
 		return nil, nil, err

@@ -18,18 +18,18 @@ type Weights struct {
 	path string
 }
 
-// NewWeights makes parameters for the graph that b builds.
+// NewWeights returns Weights that add parameters, initialised from seed, to the graph that b builds.
 func NewWeights(b *build.Builder, seed uint64) Weights { return Weights{b: b, seed: seed} }
 
-// Scope puts name and "/" before the names of parameters and nodes.
+// Scope returns w with name and "/" put before the names of parameters and nodes.
 func (w Weights) Scope(name string) Weights {
 	return Weights{b: w.b.Scope(name), seed: w.seed, path: w.path + name + "/"}
 }
 
-// An Init fills a new parameter of the given shape.
+// Init fills a new parameter t of the given shape with its initial value.
 type Init func(r *rand.Rand, t []float32, shape []int)
 
-// Param adds a parameter.
+// Param adds a parameter of the given shape.
 func (w Weights) Param(name string, init Init, shape ...int) build.Ref {
 	n, err := onnx.Elements(shape)
 	if err != nil {
@@ -87,7 +87,7 @@ func Gaussian(std float64) Init {
 	}
 }
 
-// FanIn is an Init: U(-1/sqrt(in), 1/sqrt(in)), the habitual one of a linear layer with in inputs.
+// FanIn is an Init: U(-1/sqrt(in), 1/sqrt(in)), the usual one for a linear layer with in inputs.
 func FanIn(in int) Init { return Uniform(1 / math.Sqrt(float64(in))) }
 
 // Eye is an Init for a square matrix: scale[i] at [i, i], zero elsewhere.

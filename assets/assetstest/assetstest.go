@@ -1,4 +1,4 @@
-// Package assetstest hands tests the models that come with the program.
+// Package assetstest gives tests access to the models that come with the program.
 package assetstest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"fmp/onnx/serde"
 )
 
-// Data is the file of a shipped model.
+// Data returns the contents of a shipped model's file.
 func Data(t testing.TB, dataset, kind string) []byte {
 	t.Helper()
 	data, err := assets.Model(dataset, kind)
@@ -42,7 +42,8 @@ func Load(t testing.TB, dataset, kind string) (*onnx.Model, models.Manifest) {
 	return m, f
 }
 
-// PrivateClient is the file of the client graph of a private round behind the digits' extractor, as fmp fuse --upload private writes it.
+// PrivateClient returns the file of the client graph of a private round behind the digits' extractor, as fmp fuse --upload
+// private writes it.
 func PrivateClient(t testing.TB) []byte {
 	t.Helper()
 	x, f := Load(t, "digits", models.KindExtractor)

@@ -1,6 +1,7 @@
-// Package planes compresses files of floating-point numbers: the first bytes of all groups of four, then the second ones and so on,
-// go through Zstandard. Signs and exponents, which are far from random, then stand together; float32 and float16 alike lose a fifth
-// to a seventh, where the numbers as they lie would lose half of that. (The shuffle of HDF5 and Blosc.)
+// Package planes compresses files of floating-point numbers: the first bytes of all groups of four, then the second ones and
+// so on, are compressed with Zstandard. Signs and exponents, which are far from random, are then adjacent; float32 and
+// float16 alike shrink by a fifth to a seventh, about twice as much as without the reordering. (This is the byte shuffle of
+// HDF5 and Blosc.)
 package planes
 
 import (
@@ -12,7 +13,7 @@ import (
 // stride is the size of a group in bytes.
 const stride = 4
 
-// Pack returns what [Unpack] makes b of.
+// Pack returns b compressed, for [Unpack].
 func Pack(b []byte) ([]byte, error) {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -28,7 +29,7 @@ func Pack(b []byte) ([]byte, error) {
 	return enc.EncodeAll(sorted, nil), nil
 }
 
-// Unpack returns what was packed, of at most limit bytes; what was damaged is an error.
+// Unpack decompresses the output of [Pack], at most limit bytes; damaged data are an error.
 func Unpack(packed []byte, limit int) ([]byte, error) {
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)))
 	if err != nil {

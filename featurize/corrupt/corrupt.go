@@ -1,7 +1,7 @@
-// Package corrupt spoils images in five severities, to see whether probabilities stay true where accuracy falls
-// (Hendrycks and Dietterich 2019, "Benchmarking neural network robustness to common corruptions and perturbations",
-// arXiv 1903.12261). The corruptions are of the kinds of that benchmark and about of the strengths that it has for images of
-// 32 x 32; the images are our own and not its files. Its weather and its motions are left out.
+// Package corrupt corrupts images at five severities, to test whether probabilities stay calibrated as accuracy falls
+// (Hendrycks and Dietterich 2019, "Benchmarking neural network robustness to common corruptions and perturbations", arXiv
+// 1903.12261). The corruptions are of the kinds of that benchmark, at about its strengths for images of 32 x 32 pixels; the
+// images are computed here, not read from its files. Its weather and motion corruptions are left out.
 package corrupt
 
 import (
@@ -18,11 +18,11 @@ import (
 	"fmp/featurize/imagefile"
 )
 
-// Severities are 1, the mildest, to Severities.
+// Severities is the number of severities; they are numbered from 1, the mildest.
 const Severities = 5
 
-// kind is one corruption: a strength a severity, and what it does to an image [H, W, Ch] of values 0 to 1, in place. Values
-// beyond 0 and 1 are cut off afterwards.
+// kind is one corruption: a strength for each severity, and a function that corrupts an image [H, W, Ch] of values 0 to 1 in
+// place. Values are clipped to 0..1 afterwards.
 type kind struct {
 	name     string
 	strength [Severities]float64
@@ -42,14 +42,14 @@ var kinds = []kind{
 		}
 		return nil
 	}},
-	// Photons at this many a unit of light.
+	// The number of photons per unit of intensity.
 	{"shot-noise", [Severities]float64{500, 250, 100, 75, 50}, func(im *picture, s float64, r *rand.Rand) error {
 		for i, v := range im.v {
 			im.v[i] = distuv.Poisson{Lambda: max(v*s, 1e-9), Src: r}.Rand() / s
 		}
 		return nil
 	}},
-	// The share of values that become black or white.
+	// The share of values that are set to black or white.
 	{"impulse-noise", [Severities]float64{0.01, 0.02, 0.03, 0.05, 0.07}, func(im *picture, s float64, r *rand.Rand) error {
 		for i := range im.v {
 			if r.Float64() < s {
@@ -58,7 +58,7 @@ var kinds = []kind{
 		}
 		return nil
 	}},
-	// Standard deviation in pixels of an image 32 wide.
+	// The standard deviation in pixels of an image 32 pixels wide.
 	{"gaussian-blur", [Severities]float64{0.4, 0.6, 0.7, 0.8, 1}, func(im *picture, s float64, _ *rand.Rand) error {
 		im.blur(s * float64(im.w) / 32)
 		return nil
@@ -76,23 +76,23 @@ var kinds = []kind{
 		}
 		return nil
 	}},
-	// Light that is added.
+	// The intensity that is added.
 	{"brightness", [Severities]float64{0.05, 0.1, 0.15, 0.2, 0.3}, func(im *picture, s float64, _ *rand.Rand) error {
 		for i := range im.v {
 			im.v[i] += s
 		}
 		return nil
 	}},
-	// The share of the width and height that is left; less than in the benchmark, whose mildest two differ by alignment alone.
+	// The share of the width and height that remains; less than in the benchmark, whose mildest two differ by alignment alone.
 	{"pixelate", [Severities]float64{0.75, 0.65, 0.55, 0.45, 0.35}, func(im *picture, s float64, _ *rand.Rand) error {
 		im.pixelate(s)
 		return nil
 	}},
-	// The quality of a JPEG.
+	// The JPEG quality.
 	{"jpeg", [Severities]float64{80, 65, 58, 50, 40}, func(im *picture, s float64, _ *rand.Rand) error { return im.compress(int(s)) }},
 }
 
-// Names returns the kinds of corruption.
+// Names returns the names of the kinds of corruption.
 func Names() []string {
 	var out []string
 	for _, k := range kinds {
@@ -101,7 +101,8 @@ func Names() []string {
 	return out
 }
 
-// Apply returns images with the corruption called name at a severity of 1 to Severities; randomness comes from r, image by image.
+// Apply returns images with the corruption called name at a severity from 1 to Severities; random numbers are drawn from r,
+// image by image. An unknown name or severity is an error.
 func Apply(images *dataset.Images, name string, severity int, r *rand.Rand) (*dataset.Images, error) {
 	if severity < 1 || severity > Severities {
 		return nil, fmt.Errorf("corruption %s: severity %d; allowed are 1 to %d", name, severity, Severities)
@@ -115,7 +116,7 @@ func Apply(images *dataset.Images, name string, severity int, r *rand.Rand) (*da
 	return nil, fmt.Errorf("no corruption %q; there are %s", name, strings.Join(Names(), ", "))
 }
 
-// Inverted returns images with black and white exchanged: what no class of theirs looks like.
+// Inverted returns images with every value v replaced by 255 - v, as inputs unlike any of their classes.
 func Inverted(images *dataset.Images) *dataset.Images {
 	out := *images
 	out.Pix = make([]uint8, len(images.Pix))
@@ -134,7 +135,7 @@ func Noise(images *dataset.Images, n int, r *rand.Rand) *dataset.Images {
 	return out
 }
 
-// Shaped returns the images of a data set, resized and in colours as those of another data set.
+// Shaped returns images resized and converted to the size and channels of like.
 func Shaped(images, like *dataset.Images) *dataset.Images {
 	fit := imagefile.Fit{H: like.H, W: like.W, Ch: like.Ch, Resize: imagefile.Stretch}
 	out := &dataset.Images{N: images.N, H: like.H, W: like.W, Ch: like.Ch, Pix: make([]uint8, images.N*fit.Size())}
@@ -160,14 +161,14 @@ func each(images *dataset.Images, do func(*picture) error) (*dataset.Images, err
 	return &out, nil
 }
 
-// pixels writes the values, cut off at 0 and 1.
+// pixels writes the values, clipped to 0..1, as bytes.
 func (p *picture) pixels(to []uint8) {
 	for j, v := range p.v {
 		to[j] = uint8(math.Round(255 * min(max(v, 0), 1)))
 	}
 }
 
-// blur convolves rows, then columns, with a Gaussian of three standard deviations; pixels beyond the edge are the edge's.
+// blur convolves rows, then columns, with a Gaussian cut off at three standard deviations; edge pixels are repeated beyond the edge.
 func (p *picture) blur(sd float64) {
 	reach := int(math.Ceil(3 * sd))
 	kernel := make([]float64, 2*reach+1)

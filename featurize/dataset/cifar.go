@@ -68,7 +68,7 @@ func openCIFAR100(dir string) (*Dataset, error) {
 		return nil, err
 	}
 	ds := &Dataset{Classes: names[:100], Train: *train, Test: *test, Notes: notes}
-	// Classes at the end that no training image has are not offered.
+	// Trailing classes without training images are dropped.
 	top := 0
 	for _, y := range train.Labels {
 		top = max(top, y)
@@ -85,8 +85,8 @@ func openCIFAR100(dir string) (*Dataset, error) {
 	return ds, nil
 }
 
-// ReadCIFAR reads a file of binary records with labelBytes label bytes, the last of which counts and must
-// be below classes. Pixels are returned interleaved, [n, 32, 32, 3].
+// ReadCIFAR reads a file of binary records with labelBytes label bytes, the last of which is the label and must be below
+// classes. Pixels are returned interleaved, [n, 32, 32, 3].
 func ReadCIFAR(path string, labelBytes, classes int) (*Part, error) {
 	var p *Part
 	err := imagefile.ReadFile(path, func(r io.Reader, size int64) (err error) {

@@ -9,15 +9,15 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// countClasses is the number of classes that a choice of one whole number asks for, the first ones; false where the
-// choice is a list.
+// countClasses returns the number of classes that a choice of one whole number keeps, counted from the first; false where
+// the choice is a list.
 func countClasses(choice string) (int, bool) {
 	n, err := strconv.Atoi(strings.TrimSpace(choice))
 	return n, err == nil
 }
 
 // parseClasses reads a choice among the classes called names: their names, numbers from 0 and ranges of numbers (20-39),
-// separated by commas. A name comes before a number, where a folder is called 7. It returns their numbers in
+// separated by commas. A name takes precedence over a number, as for a folder called 7. It returns their numbers in
 // ascending order.
 func parseClasses(choice string, names []string) ([]int, error) {
 	var out []int
@@ -62,9 +62,9 @@ func parseClasses(choice string, names []string) ([]int, error) {
 	return out, nil
 }
 
-// choose keeps the chosen classes ("" or "0": all; a whole number: the first so many; else see parseClasses), named
-// anew from 0 in the order of the data set. The training images of the others move to Extra, except those of
-// the excluded classes, which are dropped; so are the test images of both.
+// choose keeps the chosen classes ("" or "0": all; a whole number: that many, from the first; otherwise see parseClasses),
+// renumbered from 0 in the order of the data set. The training images of the others move to Extra, except those of the
+// excluded classes, which are dropped; so are the test images of both.
 func (ds *Dataset) choose(choice, exclude string) error {
 	all := len(ds.Classes)
 	keep := make([]bool, all)
@@ -151,7 +151,7 @@ func (p *Part) pick(label []int, keep func(y int) bool) (Part, error) {
 	return Part{Images: *im, Labels: labels}, nil
 }
 
-// holdOut moves the last share of the training images of every class without test images to the test images.
+// holdOut moves the last share of the training images of every class without test images to the test set.
 func (ds *Dataset) holdOut(share float64) error {
 	if !(share >= 0 && share < 1) {
 		return fmt.Errorf("dataset.splits.test is %v; allowed are 0 to below 1", share)

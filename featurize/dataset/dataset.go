@@ -56,7 +56,7 @@ func (im *Images) Select(idx []int) (*Images, error) {
 // Part is a labelled set of images.
 type Part struct {
 	Images
-	Labels []int
+	Labels []int // one per image
 }
 
 // Subset copies the images with the given indices, in that order, and their labels.
@@ -78,42 +78,42 @@ type Dataset struct {
 	Classes []string // names of the labels of Train and Test
 	Train   Part
 	Test    Part
-	// Extra holds the training images of classes that were not chosen: nothing but the training of a
-	// feature extractor may use them. Its labels count on from len(Classes).
+	// Extra holds the training images of classes that were not chosen; only the training of a feature extractor may use
+	// them. Its labels continue from len(Classes).
 	Extra        Part
 	ExtraClasses []string
-	// Notes say what a reader of the results should know: files that are missing, images that were resized. They
-	// name folders without their path, so that results can be shared.
+	// Notes are what a reader of the results should know: missing files, resized images. They name folders without their
+	// path, so that results can be shared.
 	Notes []string
 	// Bad are the files of images that cannot be read and were left out (see Options.Skip).
 	Bad []string
-	// Digest is the SHA-256, in hexadecimal, of names, sizes, pixels and labels of all parts.
+	// Digest is the SHA-256, in hexadecimal, of the names, sizes, pixels and labels of all parts.
 	Digest string
 }
 
-// Options choose a data set.
+// Options select a data set.
 type Options struct {
 	// Name is a data set of [Names], the name of a folder in the data folder, or the path of a folder.
 	// Default: "digits".
 	Name string
 	// Dir is the data folder (setting dataset.dir); "" searches $FMP_DATA, then the user's cache.
 	Dir string
-	// Classes says which classes to keep: a number keeps the first so many, a list of names, numbers from 0 and ranges
-	// ("cat,dog", "0,3,7-9") those; "" or "0" keeps all. The others go into Extra.
+	// Classes selects the classes to keep: a number keeps that many from the first; a list of names, numbers from 0 and
+	// ranges ("cat,dog", "0,3,7-9") keeps those; "" or "0" keeps all. The others go into Extra.
 	Classes string
-	// Exclude lists classes in the same way that go nowhere: not even the training of an extractor sees them.
+	// Exclude lists, in the same form, classes that are dropped: not even the training of an extractor uses them.
 	Exclude string
-	// Test is the share of the training images, the last of each class, that serve as test images of classes that
-	// have none, from 0 (default) to below 1.
+	// Test is the share, from 0 (default) to below 1, of the training images of a class without test images that become its
+	// test images: the last ones.
 	Test float64
-	// Fit is what images in folders are resized to, and how; a height and width of 0 keep a common size. Its channels are
-	// not used: images stay grey where all are.
+	// Fit is the size that images in folders are resized to, and how; a height and width of 0 keep a common size. Its
+	// channels are not used: images stay grey where all are.
 	Fit imagefile.Fit
-	// Skip leaves out images of a folder that cannot be read, and a note names them; without it they are an error that does.
+	// Skip leaves out images of a folder that cannot be read and names them in a note; without it they are an error that names them.
 	Skip bool
 	// Seed is the seed of the drawn data sets (default 0). Ignored by those read from files.
 	Seed uint64
-	// Progress, where given, hears of long work: done of total.
+	// Progress, if not nil, is called during long work with what is done and the total.
 	Progress func(done, total int)
 }
 
@@ -185,7 +185,7 @@ func drawn(ctx context.Context, v digits.Variant, o Options) (*Dataset, error) {
 	return FromDrawn(o.Name, set), nil
 }
 
-// FromDrawn wraps drawn digits as a data set; its Digest is left open.
+// FromDrawn wraps drawn digits as a data set; its Digest is left empty.
 func FromDrawn(name string, set *digits.Set) *Dataset {
 	part := func(p digits.Part) Part {
 		labels := make([]int, len(p.Labels))
@@ -197,8 +197,8 @@ func FromDrawn(name string, set *digits.Set) *Dataset {
 	return &Dataset{Name: name, Classes: strings.Split("0123456789", ""), Train: part(set.Train), Test: part(set.Test)}
 }
 
-// Check returns what is inconsistent in a data set: parts of different image sizes, labels without a class,
-// a part without images, a class that no training image has.
+// Check returns an error for an inconsistent data set: parts of different image sizes, labels without a class, a part
+// without images, a class without training images.
 func (ds *Dataset) Check() error {
 	if len(ds.Classes) < 2 || len(ds.Classes)+len(ds.ExtraClasses) > MaxClasses {
 		return fmt.Errorf("it has %d classes; allowed are 2 to %d", len(ds.Classes), MaxClasses)

@@ -11,7 +11,7 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// ErrNotFound is wrapped by the error of [Find] where no folder holds the data set.
+// ErrNotFound is wrapped by the error that [Find] returns where no folder holds the data set.
 var ErrNotFound = errors.New("not found")
 
 // Dirs lists the data folders in the order they are searched: the setting alone where it is given,
@@ -74,16 +74,16 @@ func Find(name, setting string) (string, error) {
 		ErrNotFound, strings.Join(tried, ", "), strings.Join(known, ", "), name, suggest.DidYouMean(name, known))
 }
 
-// Status is whether a data set can be read, and from where.
+// Status says whether a data set can be read, and from where.
 type Status struct {
 	Name    string `json:"name"`
 	Present bool   `json:"present"`
-	Where   string `json:"where"`          // a folder, or "drawn from a seed"
-	Kind    Kind   `json:"kind,omitempty"` // format of the files
-	Missing string `json:"missing,omitempty"`
+	Where   string `json:"where"`             // a folder, or "drawn from a seed"
+	Kind    Kind   `json:"kind,omitempty"`    // format of the files
+	Missing string `json:"missing,omitempty"` // why it cannot be read
 }
 
-// List returns every data set of [Names], and of other folders in the data folders that hold one.
+// List returns the status of every data set of [Names], and of other folders in the data folders that hold one.
 func List(setting string) []Status {
 	var out []Status
 	taken := map[string]bool{}
@@ -144,7 +144,7 @@ func imported(dir string) []string {
 // Kind is a format of data set files.
 type Kind string
 
-// The formats that are read.
+// The formats that can be read.
 const (
 	KindIDX      Kind = "idx"
 	KindCIFAR10  Kind = "cifar10"
@@ -152,7 +152,7 @@ const (
 	KindFolder   Kind = "folder"
 )
 
-// Detect returns the format of the data set in a folder by the names of its files.
+// Detect determines the format of the data set in a folder from the names of its files.
 func Detect(dir string) (Kind, error) {
 	if !isDir(dir) {
 		return "", fmt.Errorf("%w: no folder %s", ErrNotFound, dir)

@@ -33,7 +33,7 @@ const (
 	// MaxImageSide bounds the height and width of an image before it is decoded.
 	MaxImageSide = imagefile.MaxSide
 	maxFiles     = 1_000_000
-	// The share of a folder's images that become test images where it has no train and test folders, as 1/testShare.
+	// testShare: one in testShare of a folder's images becomes a test image where there are no train and test folders.
 	testShare = 5
 )
 
@@ -49,16 +49,15 @@ type imageFile struct {
 	test  bool
 }
 
-// decodedAtOnce bounds what images take in memory while they are decoded, all goroutines together, but for one that takes more
-// by itself: 256 MiB.
+// decodedAtOnce bounds the memory of images that are being decoded by all goroutines together, except for a single image
+// that needs more: 256 MiB.
 const decodedAtOnce = 256 << 20
 
-// openFolder reads images sorted into one folder a class: train/CLASS/... and test/CLASS/..., or CLASS/...,
-// of which one in five becomes a test image. Images are ordered, and the test images chosen, by a hash of
-// class and file name, so that both stay the same when files are added. Grey if all images are; images are
-// resized to fit, or where its size is 0 and theirs differ to the median height and width, at most
-// 256, by Catmull-Rom interpolation; transparent pixels show white. Where images cannot be read, the error names them all;
-// with skip they are left out, and a note names them.
+// openFolder reads images sorted into one folder per class: train/CLASS/... and test/CLASS/..., or CLASS/..., of which one
+// in five becomes a test image. Images are ordered, and the test images chosen, by a hash of class and file name, so that
+// both stay the same when files are added. Images are grey if all files are. They are resized to fit; where its size is 0
+// and theirs differ, to the median height and width, at most 256, by Catmull-Rom interpolation; transparent pixels show
+// white. Where images cannot be read, the error names them all; with skip they are left out, and a note names them.
 func openFolder(ctx context.Context, dir string, fit imagefile.Fit, skip bool, progress func(done, total int)) (*Dataset, error) {
 	if fit.H < 0 || fit.W < 0 || fit.H > MaxSide || fit.W > MaxSide || (fit.H == 0) != (fit.W == 0) {
 		return nil, fmt.Errorf("images are to be resized to %dx%d pixels; allowed are 1 to %d a side, or 0 for both", fit.H, fit.W, MaxSide)
@@ -271,7 +270,7 @@ func chooseTest(files []imageFile, classes int) {
 	}
 }
 
-// readHeaders reads the files' sizes, or why they cannot be read.
+// readHeaders reads the files' sizes, or the error for a file that cannot be read.
 func readHeaders(ctx context.Context, files []imageFile) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -306,7 +305,7 @@ func DecodeFile(path string) (image.Image, error) { return imagefile.DecodeFile(
 // Decode decodes a PNG or JPEG image after checking its size.
 func Decode(data []byte) (image.Image, error) { return imagefile.Decode(data) }
 
-// commonSize is the size and channels that all images that can be read are brought to; 1x1 where there are none.
+// commonSize returns the size and channels that all readable images are brought to; 1x1 where there are none.
 func commonSize(files []imageFile) (h, w, ch int, same bool) {
 	var hs, ws []int
 	ch, same = 1, true

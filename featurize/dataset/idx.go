@@ -19,7 +19,7 @@ const idxMaxImages = 10_000_000
 
 var idxFiles = []string{"train-images", "train-labels", "t10k-images", "t10k-labels"}
 
-// findIDX is the file of the given part in dir, plain before gzipped, "" where there is none.
+// findIDX returns the file of the given part in dir, preferring a plain one to a gzipped one; "" where there is none.
 func findIDX(dir, part string) string {
 	for _, dims := range []string{"1", "3", "4"} {
 		for _, sep := range []string{"-", "."} {
@@ -69,8 +69,7 @@ func openIDX(dir string) (*Dataset, error) {
 	return ds, nil
 }
 
-// ReadIDXImages reads a file of images: 3 dimensions (grey) or 4 (the last one 1 or 3 channels), gzipped
-// where its name ends in .gz.
+// ReadIDXImages reads a file of images: 3 dimensions (grey) or 4 (the last one 1 or 3 channels), gzipped where its name ends in .gz.
 func ReadIDXImages(path string) (*Images, error) {
 	var im *Images
 	err := imagefile.ReadFile(path, func(r io.Reader, size int64) (err error) { im, err = decodeIDXImages(r, size); return })
@@ -168,8 +167,8 @@ func writeIDX(path string, shape []int, data []byte) error {
 	})
 }
 
-// classNames reads one name a line; where the file is missing or has fewer than n names, the classes are
-// called by their numbers, and a note says so if the file is there.
+// classNames reads one name per line; where the file is missing or has fewer than n names, the classes are named by their
+// numbers, and a note says so if the file exists.
 func classNames(path string, n int) ([]string, []string, error) {
 	names, err := readLines(path, MaxClasses)
 	switch {

@@ -10,19 +10,19 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// Known is all that the program knows of a data set with a name of its own; what is said of data sets in help, settings,
-// tables and pages comes from the list of [All]. A model for it is what assets/models has under its name.
+// Known describes a data set that the program knows by name; help, settings, tables and pages take what they say of data
+// sets from the list of [All]. Its models are those in assets/models under its name.
 type Known struct {
 	Name string
-	// Kind is the format of its files; empty for those that are drawn.
+	// Kind is the format of its files; empty for drawn data sets.
 	Kind Kind
-	// Folders are the names that it is looked for under in the data folder; the first is where it is kept.
+	// Folders are the names under which it is looked for in the data folder; it is stored under the first.
 	Folders []string
-	// Home is the page that describes it, Files what is downloaded from there; none where the user fetches it (fmp data import).
+	// Home is the page that describes it, Files what is downloaded; empty where the user fetches it (fmp data import).
 	Home  string
 	Files []File
-	// Unpack maps the files inside a tar.gz archive (by base name) that are wanted to their largest size; nil where the
-	// files are used as they are.
+	// Unpack maps the wanted files in a tar.gz archive (by base name) to their maximum size in bytes; nil where the files
+	// are used as they are.
 	Unpack map[string]int64
 	Suits  Suits
 	// Letter is Table I of the letter (arXiv 2605.18554), homogeneous clients, by method; nil where the letter has none.
@@ -31,32 +31,32 @@ type Known struct {
 
 // File is one file of a data set as it is published.
 type File struct {
-	Name string   // what it is kept as
+	Name string   // name under which it is stored
 	URLs []string // where it is published, tried in turn
 	MD5  string   // checksum as published, hexadecimal
-	// SHA256 is what a file with that MD5, which can be forged today, must have besides, hexadecimal.
+	// SHA256, in hexadecimal, is checked as well, since MD5 can be forged.
 	SHA256 string
 	Max    int64 // bound on its size in bytes
 }
 
-// Suits are the settings that suit a data set, those that its shipped models were trained for.
+// Suits holds the settings that suit a data set, those that its shipped models were trained for.
 type Suits struct {
-	// Classes are those kept of it in closed scope where none are asked for; empty: all.
+	// Classes are those kept in closed scope by default; empty: all.
 	Classes string
-	// L2 is erm.l2: about where the meta-training corpus is most likely to the methods that see all points (ANN, BNN, MP and
-	// FMP).
+	// L2 is erm.l2: about where the likelihood of the meta-training corpus is highest under the methods that see all points
+	// (ANN, BNN, MP and FMP).
 	L2 float64
-	// Points is federation.points: with those of the letter's data sets a client alone, behind our extractors, is about as
-	// accurate as in the letter's Table I, which does not say its sizes.
+	// Points is federation.points: with those of the letter's data sets, a client alone, with our extractors, is about as
+	// accurate as in Table I of the letter, which does not state its sizes.
 	Points int
-	// Fresh is predictor.fresh.
+	// Fresh is predictor.fresh, the points drawn per sample.
 	Fresh int
 }
 
-// Others suit data sets without a name of their own.
+// Others holds the settings for data sets that the program does not know by name.
 var Others = Suits{L2: 3, Points: 20, Fresh: 100}
 
-// Figures are accuracy and expected calibration error.
+// Figures are accuracy and expected calibration error, both from 0 to 1.
 type Figures struct {
 	ACC float64 `json:"acc"`
 	ECE float64 `json:"ece"`
@@ -76,10 +76,10 @@ func mnistFile(name, md5, sha256 string) File {
 	return File{Name: name, URLs: []string{lecun + name, lecunToo + name}, MD5: md5, SHA256: sha256, Max: 64 * mib}
 }
 
-// All lists the data sets that have a name of their own.
+// All lists the data sets that the program knows by name.
 //
-// The MD5 checksums of CIFAR stand on its home page; those of MNIST, whose page gives none, are the ones that torchvision and its
-// mirrors publish. Nobody publishes SHA-256 at the source; those here are what many projects that fetch these files hold them to.
+// The MD5 checksums of CIFAR are stated on its home page; those of MNIST, whose page has none, are the ones that torchvision
+// and its mirrors publish. No source publishes SHA-256 sums; those here are the ones that many projects check these files against.
 func All() []Known {
 	return []Known{
 		{Name: string(digits.Grey), Suits: Suits{L2: 1, Points: 20, Fresh: 100}},
@@ -134,7 +134,7 @@ func All() []Known {
 	}
 }
 
-// Names lists the data sets that have a name of their own.
+// Names lists the names of the data sets of [All].
 func Names() []string { return names(func(Known) bool { return true }) }
 
 // Published lists those of [Names] that can be downloaded.
@@ -150,7 +150,7 @@ func names(want func(Known) bool) []string {
 	return out
 }
 
-// Lookup returns what is known of a data set, by its name.
+// Lookup returns the entry of [All] with the given name, and whether there is one.
 func Lookup(name string) (Known, bool) {
 	i := slices.IndexFunc(All(), func(k Known) bool { return k.Name == name })
 	if i < 0 {
@@ -159,7 +159,7 @@ func Lookup(name string) (Known, bool) {
 	return All()[i], true
 }
 
-// LookupPublished returns what is known of a data set that can be downloaded.
+// LookupPublished returns the entry of a data set that can be downloaded; any other name is an error.
 func LookupPublished(name string) (Known, error) {
 	if k, ok := Lookup(name); ok && k.Files != nil {
 		return k, nil
@@ -167,7 +167,7 @@ func LookupPublished(name string) (Known, error) {
 	return Known{}, fmt.Errorf("no download is known for data set %q; known are %s%s", name, suggest.Or(Published()...), suggest.DidYouMean(name, Published()))
 }
 
-// BySet says what suits which data sets: "35 for mnist, 40 for cifar100 and 20 for others".
+// BySet describes in words which value applies to which data sets: "35 for mnist, 40 for cifar100 and 20 for others".
 func BySet(value func(Suits) string) string { return bySet(All(), value) }
 
 func bySet(known []Known, value func(Suits) string) string {

@@ -17,17 +17,16 @@ import (
 	"fmp/onnx/atomicfile"
 )
 
-// How [WritePhotos] writes images: magnified, as JPEG of this quality in turn with PNG, and every so many JPEGs lying on
-// its side.
+// How [WritePhotos] writes images: the magnification, the JPEG quality (JPEG and PNG alternate), and one in how many JPEGs
+// is stored rotated.
 const (
 	photoScale   = 4
 	photoQuality = 92
 	photoTurned  = 3
 )
 
-// WritePhotos writes a data set as people have photographs: DIR/train/CLASS/0001.png and 0002.jpg, four times as large in
-// each direction, and of the JPEGs every third as a telephone held upright stores it, lying on its side with an orientation
-// in its EXIF data that says so.
+// WritePhotos writes a data set in the form of users' photographs: DIR/train/CLASS/0001.png and 0002.jpg, magnified four
+// times in each direction, and every third JPEG as a phone held upright stores it, rotated, with its orientation in the EXIF data.
 func WritePhotos(dir string, ds *Dataset) error {
 	for _, k := range []struct {
 		name string
@@ -67,7 +66,7 @@ func WritePhotos(dir string, ds *Dataset) error {
 	return nil
 }
 
-// lying is a picture turned by 90 degrees to the left: turned back to the right it is upright.
+// lying returns a picture rotated by 90 degrees to the left: rotated back to the right it is upright.
 func lying(im *image.NRGBA) *image.NRGBA {
 	w, h := im.Rect.Dx(), im.Rect.Dy()
 	out := image.NewNRGBA(image.Rect(0, 0, h, w))
@@ -79,7 +78,7 @@ func lying(im *image.NRGBA) *image.NRGBA {
 	return out
 }
 
-// onItsSide puts EXIF data behind the first two bytes of a JPEG: orientation 6, to be turned by 90 degrees to the right.
+// onItsSide inserts EXIF data after the first two bytes of a JPEG: orientation 6, to be rotated by 90 degrees to the right.
 func onItsSide(jpeg []byte) []byte {
 	be := binary.BigEndian
 	tiff := append([]byte("Exif\x00\x00MM\x00*"), 0, 0, 0, 8, 0, 1) // one entry

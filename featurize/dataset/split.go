@@ -34,8 +34,8 @@ func (r Range) Indices() []int {
 	return out
 }
 
-// Splits are three disjoint parts of a data set's training images. The extractor may besides learn from
-// all of Dataset.Extra. Test images belong to none: they are for the reported figures only.
+// Splits are three disjoint parts of a data set's training images. The extractor may also learn from all of Dataset.Extra.
+// Test images belong to none: they are used for the reported figures only.
 type Splits struct {
 	Extractor Range `json:"extractor"`
 	Corpus    Range `json:"corpus"`

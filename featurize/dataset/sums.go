@@ -18,14 +18,14 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// SumsFile is the file in a data set's folder that lists the SHA-256 of all others, as sha256sum writes it and sha256sum -c
-// reads it. Where there is one, files that differ from it are refused: they were damaged since they were put there.
+// SumsFile is the file in a data set's folder that lists the SHA-256 of all others, in the format of sha256sum, which
+// sha256sum -c reads. Where it exists, files that differ from it are refused as damaged.
 const SumsFile = "SHA256SUMS"
 
 // maxSums bounds a list of checksums: 64 MiB.
 const maxSums = 64 << 20
 
-// WriteSums lists the files of a folder.
+// WriteSums writes the [SumsFile] of a folder.
 func WriteSums(ctx context.Context, dir string) error {
 	var b bytes.Buffer
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -52,7 +52,7 @@ func WriteSums(ctx context.Context, dir string) error {
 	return nil
 }
 
-// checkSums holds the files of a folder against its list. Files that are not there, or not in the list, are not its matter.
+// checkSums checks the files of a folder against its list. Missing and unlisted files are ignored.
 func checkSums(ctx context.Context, dir string) error {
 	list := filepath.Join(dir, SumsFile)
 	data, err := regularfile.ReadFile(list, maxSums)

@@ -14,7 +14,7 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// digest names what a Config draws.
+// digest identifies what a Config draws.
 func (c Config) digest() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "digits %d %s %d %d %d", Version, c.Variant, c.Seed, c.Train, c.Test)
@@ -22,8 +22,8 @@ func (c Config) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Cached is Draw, kept as a file in the user's cache folder under the digest of the Config. A file that is
-// damaged is drawn anew; a cache that cannot be written is done without, for drawing takes seconds.
+// Cached returns what [Draw] returns, cached in a file in the user's cache folder under the digest of the Config. A damaged
+// file is drawn anew; a cache that cannot be written is ignored, since drawing takes seconds.
 func Cached(ctx context.Context, c Config) (*Set, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -45,7 +45,7 @@ func Cached(ctx context.Context, c Config) (*Set, error) {
 	return s, nil
 }
 
-// The file is the parts' pixels and labels followed by the SHA-256 of what stands before.
+// writeCache writes the parts' pixels and labels, followed by the SHA-256 of what precedes it.
 func writeCache(path string, s *Set) error {
 	return atomicfile.Write(path, func(w io.Writer) error {
 		h := sha256.New()

@@ -1,6 +1,6 @@
-// Package digits draws the default data set: printed digits in many typefaces, rotated, sheared, warped,
-// eroded or thickened, blurred, and crossed by clutter. Everything is drawn by this package from a seed.
-// Training and test images use different typefaces, so that a test asks for more than memory.
+// Package digits draws the default data set: printed digits in many typefaces, rotated, sheared, warped, eroded or
+// thickened, blurred, and overlaid with clutter. Everything is drawn by this package from a seed. Training and test images
+// use different typefaces, so that test images measure more than memorisation.
 package digits
 
 import (
@@ -14,7 +14,7 @@ import (
 	"fmp/models/rng"
 )
 
-// Version changes whenever the same seed gives other images.
+// Version changes whenever the same seed yields other images.
 const Version = 2
 
 // Variant is a form of the data set.
@@ -26,13 +26,13 @@ const (
 	Color Variant = "digits-color"
 )
 
-// VariantByName finds a variant by the name of its data set.
+// VariantByName returns the variant whose data set has the given name, and whether there is one.
 func VariantByName(name string) (Variant, bool) {
 	v := Variant(name)
 	return v, v == Grey || v == Color
 }
 
-// Sizes of the two parts unless a Config says otherwise, and the most that either may hold.
+// The default sizes of the two parts, and the maximum size of either.
 const (
 	DefaultTrain = 16_000
 	DefaultTest  = 4_000
@@ -44,7 +44,7 @@ type Config struct {
 	Variant     Variant // "" means Grey
 	Seed        uint64
 	Train, Test int // number of images; 0 means DefaultTrain and DefaultTest
-	// Progress, where given, hears how many images are drawn; it may be called from several goroutines.
+	// Progress, if not nil, is called with the number of images drawn, possibly from several goroutines.
 	Progress func(done, total int)
 }
 
@@ -81,7 +81,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// side and channels of a variant.
+// size returns the side in pixels and the channels of a variant.
 func (v Variant) size() (side, channels int) {
 	if v == Color {
 		return 32, 3

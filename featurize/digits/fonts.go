@@ -13,7 +13,7 @@ import (
 
 // outlines are the ten digits of every face, as fonts draw them at 256 pixels an em: a line "split, typeface, style", then
 // for each digit a path in the commands of SVG (M, L, Q and C, absolute), in sixty-fourths of a pixel. The whole fonts would
-// be 6 MB of the program.
+// add 6 MB to the program.
 //
 //go:embed outlines.txt
 var outlines string
@@ -32,7 +32,7 @@ type pt struct{ x, y float64 }
 // height 1 and is centred at the origin.
 type outline [][]pt
 
-// faces are all that come with the program.
+// faces returns all faces that come with the program.
 var faces = sync.OnceValues(func() ([]face, error) {
 	lines := strings.Split(strings.TrimSuffix(outlines, "\n"), "\n")
 	if len(lines)%11 != 0 {

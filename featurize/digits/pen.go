@@ -9,8 +9,8 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// How far digits are disturbed. Chosen so that a linear model on features of 20 clients' points is right on
-// nine images in ten or a few more, and one client's alone clearly less often.
+// Bounds of the random distortions, chosen so that a linear model on features of 20 clients' points is right on nine images
+// in ten or a few more, and one client's alone clearly less often.
 const (
 	maxTurn    = 0.42 // rotation, radians either way
 	maxShear   = 0.35
@@ -44,9 +44,9 @@ func uniform(r *rand.Rand, a float64) float64 { return a * (2*r.Float64() - 1) }
 
 func between(r *rand.Rand, lo, hi float64) float64 { return lo + (hi-lo)*r.Float64() }
 
-// place is a random map of the plane from a glyph's coordinates to the big image's pixels: stretch, shear,
-// turn, size and shift, then an elastic warp. The warp moves the outline by a random displacement given at
-// the knots of a grid and blended smoothly between them, after Simard, Steinkraus and Platt (ICDAR 2003).
+// place returns a random map of the plane from a glyph's coordinates to the big image's pixels: stretch, shear, rotation,
+// size and shift, then an elastic warp. The warp moves the outline by random displacements at the knots of a grid,
+// interpolated smoothly between them, after Simard, Steinkraus and Platt (ICDAR 2003).
 func (p *pen) place(r *rand.Rand, width float64) func(pt) pt {
 	side := float64(p.big)
 	h := side * between(r, minHeight, maxHeight)
@@ -97,7 +97,7 @@ func (p *pen) fill(o outline, move func(pt) pt) {
 	p.ras.Draw(p.mask, p.mask.Bounds(), image.Opaque, image.Point{})
 }
 
-// width of an outline of height 1.
+// width returns the width of an outline of height 1.
 func (o outline) width() float64 {
 	w := 0.0
 	for _, c := range o {
@@ -108,7 +108,7 @@ func (o outline) width() float64 {
 	return w
 }
 
-// digit leaves a disturbed digit in the mask: the placed outline, then stroke noise.
+// digit draws a distorted digit into the mask: the placed outline, then stroke noise.
 func (p *pen) digit(r *rand.Rand, o outline) {
 	p.fill(o, p.place(r, o.width()))
 	switch k := r.IntN(10); {
@@ -126,7 +126,7 @@ func (p *pen) digit(r *rand.Rand, o outline) {
 	}
 }
 
-// mass is the ink in the mask.
+// mass returns the total ink in the mask.
 func (p *pen) mass() float64 {
 	sum := 0
 	for _, v := range p.mask.Pix {
@@ -177,7 +177,7 @@ func (p *pen) blur() {
 	p.mask, p.temp = p.temp, p.mask
 }
 
-// down averages the mask to the image's size; values 0 to 1.
+// down averages the mask down to the image's size; values are 0 to 1.
 func (p *pen) down(dst []float64) {
 	for y := range p.side {
 		for x := range p.side {
@@ -192,7 +192,7 @@ func (p *pen) down(dst []float64) {
 	}
 }
 
-// clutter leaves a random stroke or blob in the mask, mostly off the centre.
+// clutter draws a random stroke or blob into the mask, mostly off the centre.
 func (p *pen) clutter(r *rand.Rand) {
 	side := float64(p.big)
 	at := func() pt { return pt{between(r, 0, side), between(r, 0, side)} }
@@ -308,7 +308,7 @@ func (p *pen) color(r *rand.Rand, o outline, dst []uint8) {
 	}
 }
 
-// strengthen scales ink so that its strongest pixel is peak: a thin stroke survives erosion and blur.
+// strengthen scales ink so that its strongest pixel equals peak: a thin stroke survives erosion and blur.
 func strengthen(ink []float64, peak float64) {
 	top := 0.0
 	for _, v := range ink {
@@ -322,8 +322,7 @@ func strengthen(ink []float64, peak float64) {
 	}
 }
 
-// texture is a background [side, side, 3] of values 0 to 1: two colours blended by a wave, smooth noise,
-// checks or a gradient.
+// texture returns a background [side, side, 3] of values 0 to 1: two colours blended by a wave, smooth noise, checks or a gradient.
 func (p *pen) texture(r *rand.Rand) []float64 {
 	var a, b [3]float64
 	for c := range 3 {
@@ -343,7 +342,7 @@ func (p *pen) texture(r *rand.Rand) []float64 {
 	return out
 }
 
-// pattern is a random function from the unit square to 0..1.
+// pattern returns a random function from the unit square to 0..1.
 func (p *pen) pattern(r *rand.Rand) func(x, y float64) float64 {
 	sin, cos := math.Sincos(between(r, 0, 2*math.Pi))
 	freq, phase := between(r, 1, 7), between(r, 0, 2*math.Pi)

@@ -1,5 +1,5 @@
-// Package extractor turns images into feature rows by running an ONNX image model, ours or anybody's: any
-// input size, 1 or 3 channels, NCHW or NHWC, float32 or uint8 pixels, a fixed or open batch.
+// Package extractor turns images into feature rows by running an ONNX image model, our own or a third party's: any input
+// size, 1 or 3 channels, NCHW or NHWC, float32 or uint8 pixels, a fixed or open batch.
 package extractor
 
 import (
@@ -28,7 +28,7 @@ import (
 type Extractor struct {
 	opt      Options
 	sig      signature
-	fit      imagefile.Fit // what images are brought to
+	fit      imagefile.Fit // shape that images are brought to
 	bgr      bool          // blue first
 	manifest models.Manifest
 	model    *onnx.Model // pruned to the features
@@ -42,8 +42,8 @@ type Extractor struct {
 	notes    []string
 }
 
-// Open loads the model file at path, with its manifest and side-car, for images of the given size, and runs
-// it once on a blank image, so that a model that cannot work is refused here.
+// Open loads the model file at path, with its manifest and side-car file, for images of the given size, and runs it once on
+// a blank image, so that a model that cannot work is refused here.
 func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Extractor, error) {
 	m, manifest, err := models.Load(path)
 	if err != nil {
@@ -128,7 +128,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	for i := 0; i < workers && (i == 0 || !x.shared); i++ {
 		s, err := eng.Load(x.model)
 		if err != nil {
-			if why := check.Model(x.model); why != nil { // says what to do about it, where an engine does not
+			if why := check.Model(x.model); why != nil { // says what to do about it, as an engine may not
 				err = fmt.Errorf("%w (%w)", err, why)
 			}
 			return nil, errors.Join(err, x.Close())
@@ -141,7 +141,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 		return nil, errors.Join(fmt.Errorf("trying the model on a blank image: %w", err), x.Close())
 	}
 	if manifest.Kind == "" {
-		// First, as the rest is of less weight.
+		// First, as the most important note.
 		x.notes = append([]string{fmt.Sprintf("features are %q, %s%s", sig.output, sig.why, over)}, x.notes...)
 	}
 	x.dx = len(probe)
@@ -151,7 +151,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	return x, nil
 }
 
-// setScale resolves mean and std to one number a channel.
+// setScale resolves mean and std to one number per channel.
 func (x *Extractor) setScale() error {
 	ch := x.sig.ch
 	if x.sig.dtype == onnx.Uint8 {
@@ -187,7 +187,7 @@ func (x *Extractor) setScale() error {
 	return err
 }
 
-// makeDigest names all that the features of an image depend on.
+// makeDigest hashes all that the features of an image depend on.
 func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error) {
 	model := x.manifest.Digest
 	if model == "" {
@@ -214,7 +214,7 @@ func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error)
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// manifestResize is how images are resized, as manifests say it: nothing for stretch.
+// manifestResize returns the resize mode as manifests state it: "" for stretch.
 func (x *Extractor) manifestResize() string {
 	if x.fit.Resize == imagefile.Stretch {
 		return ""
@@ -222,8 +222,8 @@ func (x *Extractor) manifestResize() string {
 	return string(x.fit.Resize)
 }
 
-// Fit returns the shape that the model at path wants images in, with its side-car; height and width are 0 where one of them is open. It
-// is an error only where the file cannot be read: [Open] says what else is wrong.
+// Fit returns the shape of the images that the model at path takes, with its side-car file applied; height and width are 0
+// where one of them is open. It returns an error only where the file cannot be read: [Open] reports what else is wrong.
 func Fit(path string, o Options) (imagefile.Fit, error) {
 	m, manifest, err := models.Load(path)
 	if err != nil {
@@ -244,23 +244,23 @@ func Fit(path string, o Options) (imagefile.Fit, error) {
 // Dx returns the number of features of an image.
 func (x *Extractor) Dx() int { return x.dx }
 
-// Batch returns the number of images of one call.
+// Batch returns the number of images per call.
 func (x *Extractor) Batch() int { return x.opt.Batch }
 
-// Digest names the model, its preprocessing, batch and engine.
+// Digest returns a digest of the model, its preprocessing, batch and engine.
 func (x *Extractor) Digest() string { return x.digest }
 
-// ModelDigest returns the SHA-256 of the model file, which predictors and embeddings trained behind it name.
+// ModelDigest returns the SHA-256 of the model file, which predictors and embeddings trained behind it record.
 func (x *Extractor) ModelDigest() string { return x.manifest.Digest }
 
-// Manifest returns what the model says of itself; its Kind is empty for a drop-in model.
+// Manifest returns the model's manifest; its Kind is empty for a third-party model.
 func (x *Extractor) Manifest() models.Manifest { return x.manifest }
 
-// Standardised reports whether the model's own features are standardised already: our extractors' are, with
-// statistics of the part that they were trained on.
+// Standardised reports whether the model standardises its features itself: our extractors do, with the statistics of the
+// part that they were trained on.
 func (x *Extractor) Standardised() bool { return x.manifest.Kind == models.KindExtractor }
 
-// Notes say what was decided for the user: which output holds the features, which scaling was assumed.
+// Notes returns what was decided for the user: which output holds the features, which scaling was assumed.
 func (x *Extractor) Notes() []string { return x.notes }
 
 // Close releases the sessions.
@@ -273,8 +273,8 @@ func (x *Extractor) Close() error {
 	return errors.Join(errs...)
 }
 
-// Features computes the features of all images: [N, dx], row-major. Progress, where given, hears of the
-// images done and may be called from several goroutines. Features that are not finite are an error.
+// Features computes the features of all images: [N, dx], row-major. Progress, if not nil, is called with the number of
+// images done, possibly from several goroutines. Features that are not finite are an error.
 func (x *Extractor) Features(ctx context.Context, images *dataset.Images, progress func(done, total int)) ([]float32, error) {
 	n := images.N
 	if int64(n)*int64(x.dx) > onnx.MaxElements {
@@ -394,7 +394,7 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 	return out, over, nil
 }
 
-// float32s is a tensor's elements as float32.
+// float32s returns a tensor's elements as float32.
 func float32s(t *onnx.Tensor) ([]float32, error) {
 	switch v := t.Data.(type) {
 	case []float32:
@@ -435,9 +435,8 @@ func half(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// Client returns the model, pruned to its features, and what a fused client graph has to do before it
-// (models.ClientGraph), which takes images of the model's own input size. mean and std, where given, are those of
-// each feature.
+// Client returns the model, pruned to its features, and the preprocessing that a fused client graph puts before it
+// (models.ClientGraph); the graph takes images of the model's own input size. mean and std, where given, are those of each feature.
 func (x *Extractor) Client(mean, std []float32) (*onnx.Model, models.Preprocessing) {
 	return x.model, models.Preprocessing{
 		Height: x.sig.h, Width: x.sig.w, Channels: x.sig.ch, Mean: x.mean, Std: x.std, NHWC: x.sig.nhwc,

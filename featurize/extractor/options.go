@@ -17,28 +17,26 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// DefaultBatch is the number of images of one call unless the options or the model say otherwise.
+// DefaultBatch is the number of images per call unless the options or the model say otherwise.
 const DefaultBatch = 64
 
-// Options say how a model that is not of our making is to be fed. What is left zero is taken from the
-// side-car file (see [Sidecar]), then from the model's manifest, then from the model's own inputs and
-// outputs.
+// Options say how images are fed to a third-party model. Zero fields are taken from the side-car file (see [Sidecar]), then
+// from the model's manifest, then from the model's own inputs and outputs.
 type Options struct {
-	// Batch is the number of images of one call, 1 to 65536 (default [DefaultBatch]); a model with a fixed batch
-	// uses its own.
+	// Batch is the number of images per call, 1 to 65536 (default [DefaultBatch]); a model with a fixed batch uses its own.
 	Batch int `yaml:"batch"`
-	// Mean and Std, one per channel of the model's input or one for all, belong to pixels scaled to 0..1: the
-	// model is fed (pixel/255 - mean) / std. Default 0 and 1; for -1 to 1 give mean 0.5 and std 0.5.
+	// Mean and Std, one number per channel of the model's input or one for all, apply to pixels scaled to 0..1: the model is
+	// fed (pixel/255 - mean) / std. Default 0 and 1; for -1 to 1 set mean 0.5 and std 0.5.
 	Mean []float64 `yaml:"mean"`
 	Std  []float64 `yaml:"std"`
-	// Scale is "0-1" (default) or "0-255": what Mean and Std belong to, and what pixels are fed as where they are left out.
+	// Scale is the range of pixels that Mean and Std apply to, "0-1" (default) or "0-255"; without them, the range that the model is fed.
 	Scale string `yaml:"scale"`
 	// Channels is "rgb" (default) or "bgr", for a model that takes blue first. Mean and Std are in the model's order.
 	Channels string `yaml:"channels"`
 	// Resize is how images of another shape are brought to the model's: "stretch" (default), "crop" or "pad".
 	Resize string `yaml:"resize"`
-	// Preset names what families of models were trained with ([Presets]); it fills in what is left open of Mean, Std, Scale and
-	// Channels.
+	// Preset names the preprocessing of a family of models ([Presets]); it supplies those of Mean, Std, Scale and Channels
+	// that are not set.
 	Preset string `yaml:"preset"`
 	// Layout is "NCHW", "NHWC", or "" or "auto" to read it from the input's shape. Case does not matter.
 	Layout string `yaml:"layout"`
@@ -63,7 +61,7 @@ var Presets = map[string]Options{
 	"0-255":    {Mean: []float64{0}, Std: []float64{1}, Scale: Scale255},
 }
 
-// PresetNames lists them in order.
+// PresetNames lists the names of [Presets] in alphabetical order.
 func PresetNames() []string { return slices.Sorted(maps.Keys(Presets)) }
 
 // Values of Scale and Channels.
@@ -74,7 +72,7 @@ const (
 	BGR      = "bgr"
 )
 
-// settle fills in the preset and brings Mean and Std to pixels of 0 to 1.
+// settle applies the preset and converts Mean and Std to pixels of 0 to 1.
 func (o Options) settle() (Options, error) {
 	if o.Preset != "" {
 		p := Presets[o.Preset]
@@ -110,8 +108,8 @@ func (o Options) settle() (Options, error) {
 // maxSidecar bounds a side-car file: 64 KiB.
 const maxSidecar = 64 << 10
 
-// Sidecar reads the options that lie beside a model: model.onnx.yaml, or model.yaml, a YAML mapping with
-// the keys mean, std, scale, channels, resize, preset, layout, input, output, side and batch. Without such a file the options are zero and
+// Sidecar reads the options in the file beside a model: model.onnx.yaml, or model.yaml, a YAML mapping with the keys mean,
+// std, scale, channels, resize, preset, layout, input, output, side and batch. Without such a file the options are zero and
 // the path is empty.
 func Sidecar(model string) (Options, string, error) {
 	for _, p := range []string{model + ".yaml", strings.TrimSuffix(model, filepath.Ext(model)) + ".yaml"} {
@@ -142,7 +140,7 @@ func parseSidecar(data []byte) (Options, error) {
 	return o, o.check()
 }
 
-// over takes from b what o leaves open.
+// over returns o with the fields that it leaves open taken from b.
 func (o Options) over(b Options) Options {
 	if o.Batch == 0 {
 		o.Batch = b.Batch

@@ -10,7 +10,7 @@ import (
 type buffer struct {
 	tensor *onnx.Tensor
 	pix    []uint8 // one image at the model's size, [h, w, ch]
-	// What a pixel of each channel and value is fed as, for models of either type.
+	// The value that is fed for a pixel of each channel and value, for models of either type.
 	bytes  [][256]uint8
 	floats [][256]float32
 }
@@ -28,8 +28,8 @@ func (x *Extractor) buffer() *buffer {
 	return b
 }
 
-// feed makes the model's input for images from..to-1: resized, converted in channels, scaled and laid out.
-// A model with a fixed batch gets copies of the last image to fill it.
+// feed makes the model's input for images from..to-1: resized, converted in channels, scaled and laid out. A model with a
+// fixed batch gets copies of the last image to fill it.
 func (x *Extractor) feed(images *dataset.Images, from, to int, buf *buffer) (*onnx.Tensor, error) {
 	s := &x.sig
 	n := to - from
@@ -69,7 +69,7 @@ func (x *Extractor) feed(images *dataset.Images, from, to int, buf *buffer) (*on
 	return buf.tensor, nil
 }
 
-// arrange writes pixels [h, w, ch] in the model's layout, each as its channel's table has it.
+// arrange writes pixels [h, w, ch] in the model's layout, each mapped by its channel's table.
 func arrange[T uint8 | float32](dst []T, pix []uint8, s *signature, table [][256]T) {
 	plane := s.h * s.w
 	for c := range s.ch {

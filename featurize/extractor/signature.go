@@ -17,14 +17,14 @@ type signature struct {
 	input  string
 	dtype  onnx.DType // Float32 or Uint8
 	nhwc   bool
-	batch  int // 0 where any will do
-	h, w   int // 0 where any will do
+	batch  int // 0 where it is open
+	h, w   int // 0 where they are open
 	ch     int
 	output string
 	why    string // how output was chosen, for the notes
 }
 
-// read works out a model's signature, images having dataCh channels.
+// read determines a model's signature for images of dataCh channels.
 func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	var s signature
 	in, err := imageInput(m, o.Input)
@@ -103,13 +103,12 @@ func imageInput(m *onnx.Model, name string) (onnx.ValueInfo, error) {
 	return ins[0], nil
 }
 
-// Names that exporters give to features.
+// Names that exporters commonly use for features.
 var featureNames = []string{"features", "feature", "embedding", "embeddings", "image_features", "image_embeds", "representation"}
 
-// featureValue chooses the value that holds the features. In order: the one asked for; an output with one of
-// featureNames; for a single output that a last linear layer makes (a classifier's scores, perhaps through
-// a softmax), what goes into that layer; a single output as it is. Anything else is an error that lists
-// the candidates.
+// featureValue chooses the value that holds the features. In order: the one asked for; an output with one of featureNames;
+// for a single output that a last linear layer computes (a classifier's scores, perhaps through a softmax), the input of
+// that layer; a single output as it is. Anything else is an error that lists the candidates.
 func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 	maker := map[string]*onnx.Node{}
 	for _, n := range g.Nodes {
@@ -151,8 +150,8 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 	return out, "the only output", nil
 }
 
-// classifierHead is what the last linear layer reads, where out is made by one: Gemm, or MatMul with Add, by
-// constant weights, followed by nothing but softmax, sigmoid, reshaping and the like. Else "".
+// classifierHead returns the input of the last linear layer where one computes out: Gemm, or MatMul with Add, by constant
+// weights, followed by nothing but softmax, sigmoid, reshaping and the like. Otherwise it returns "".
 func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) string {
 	for range len(g.Nodes) {
 		n := maker[out]
@@ -244,8 +243,8 @@ func evaluates(m *onnx.Model) error {
 	return nil
 }
 
-// prune is the model with value as its only output and without the nodes and weights that value does not
-// need. The original is left as it is.
+// prune returns the model with value as its only output, without the nodes and weights that value does not need. The
+// original is not changed.
 func prune(m *onnx.Model, value string) *onnx.Model {
 	g := *m.Graph
 	need := map[string]bool{value: true}

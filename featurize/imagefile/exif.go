@@ -2,17 +2,17 @@ package imagefile
 
 import "encoding/binary"
 
-// Orientation of a picture as it is stored, with the numbers of EXIF 2.32 (tag 0x0112): 1 is upright; the others
-// say how to turn and mirror it so that it is. Telephones store photographs as the sensor lies and say here how it was
-// held.
+// orientation is the orientation of a picture as it is stored, with the numbers of EXIF 2.32 (tag 0x0112): 1 is upright; the
+// others say how to rotate and mirror it to make it so. Phones store photographs in the orientation of the sensor and record
+// here how they were held.
 type orientation int
 
 const upright orientation = 1
 
-// swaps reports whether height and width change places.
+// swaps reports whether height and width are exchanged.
 func (o orientation) swaps() bool { return o >= 5 }
 
-// stored is the pixel, in a stored picture of w x h, that is shown at x, y.
+// stored returns the pixel, in a stored picture of w x h, that is shown at x, y.
 func (o orientation) stored(x, y, w, h int) (int, int) {
 	switch o {
 	case 2:
@@ -33,7 +33,7 @@ func (o orientation) stored(x, y, w, h int) (int, int) {
 	return x, y
 }
 
-// exifWithin is how far into a file the EXIF data of a JPEG begin at the latest: one segment of 64 KiB may lie before.
+// exifWithin bounds where in a file the EXIF data of a JPEG begin, in bytes: one segment of 64 KiB may precede them.
 const exifWithin = 1 << 17
 
 // readOrientation finds the orientation in the EXIF data of a JPEG (segment APP1) or PNG (chunk eXIf) file; upright

@@ -12,13 +12,13 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// IDXUbyte is the only element type that is read: unsigned bytes.
+// IDXUbyte is the only element type that is supported: unsigned bytes.
 //
 // The IDX format (http://yann.lecun.com/exdb/mnist/): two zero bytes, the element type (8: unsigned byte),
 // the number of dimensions, each dimension as a big-endian uint32, then the elements.
 const IDXUbyte = 0x08
 
-// ReadFile hands decode the contents of a regular file, unpacked where its name ends in .gz, and their size, -1
+// ReadFile calls decode with the contents of a regular file, decompressed where its name ends in .gz, and their size, -1
 // where it is gzipped.
 func ReadFile(path string, decode func(r io.Reader, size int64) error) error {
 	f, err := regularfile.Open(path)
@@ -46,7 +46,7 @@ func ReadFile(path string, decode func(r io.Reader, size int64) error) error {
 	return nil
 }
 
-// IDXHeader reads the dimensions of an IDX file of unsigned bytes; their number is minDims to maxDims.
+// IDXHeader reads the dimensions of an IDX file of unsigned bytes; their number must be minDims to maxDims.
 func IDXHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
 	var magic [4]byte
 	if _, err := io.ReadFull(r, magic[:]); err != nil {
@@ -63,14 +63,14 @@ func IDXHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
 		if _, err := io.ReadFull(r, b[:]); err != nil {
 			return nil, fmt.Errorf("truncated: the header names %d dimensions: %w", n, err)
 		}
-		// No dimension of such a size is read by anyone, and on a machine of 32 bits it would be negative.
+		// No caller accepts a dimension of such a size, and on a 32-bit machine it would be negative.
 		dims[i] = int(min(binary.BigEndian.Uint32(b[:]), 1<<31-1))
 	}
 	return dims, nil
 }
 
-// ReadExactly reads n bytes and makes sure that no more follow. Memory grows with what is really there,
-// not with what a header promises, where the size of the source is not known (-1).
+// ReadExactly reads n bytes and returns an error if more follow. Where the size of the source is not known (-1), memory
+// grows with the data that are there, not with what a header promises.
 func ReadExactly(r io.Reader, n int, size int64) ([]byte, error) {
 	var data []byte
 	if size >= int64(n) {
@@ -93,7 +93,7 @@ func ReadExactly(r io.Reader, n int, size int64) ([]byte, error) {
 	return data, nil
 }
 
-// atEnd makes sure that nothing follows: not even gigabytes of it are read. Where r unpacks, its checksum is looked at.
+// atEnd returns an error if anything follows, without reading all of it. Where r decompresses, the checksum is verified.
 func atEnd(r io.Reader) error {
 	var more [1]byte
 	switch _, err := io.ReadFull(r, more[:]); {

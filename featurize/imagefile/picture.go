@@ -1,6 +1,6 @@
-// Package imagefile reads images and labels from files: PNG, JPEG and IDX. All files are treated as hostile: sizes
-// are checked against stated bounds before memory is taken for them. It needs little beside the standard library,
-// as it is part of the program for small devices; featurize/dataset makes data sets of what it reads.
+// Package imagefile reads images and labels from files: PNG, JPEG and IDX. All files are treated as hostile: sizes are
+// checked against stated bounds before memory is allocated for them. It depends on little besides the standard library, as
+// it is part of the program for small devices; featurize/dataset makes data sets of what it reads.
 package imagefile
 
 import (
@@ -21,7 +21,7 @@ import (
 
 // Bounds on picture files.
 const (
-	// MaxBytes bounds a file: 64 MiB.
+	// MaxBytes bounds the size of a file: 64 MiB.
 	MaxBytes = 64 << 20
 	// MaxPixels bounds the pixels of an image before it is decoded: 50 million.
 	MaxPixels = 50_000_000
@@ -29,10 +29,10 @@ const (
 	MaxSide = 20_000
 )
 
-// ErrSize is wrapped where an image has no pixels, or more than are decoded.
+// ErrSize is wrapped by the error for an image without pixels, or with more than the bound.
 var ErrSize = errors.New("an image of such a size is not decoded")
 
-// Header reads an image's size, as it is to be shown, and refuses what would take too much memory to decode.
+// Header reads an image's size as displayed, and refuses an image that would take too much memory to decode.
 func Header(r io.Reader) (image.Config, error) {
 	b := bufio.NewReaderSize(r, exifWithin)
 	head, _ := b.Peek(exifWithin) // shorter for a short file
@@ -54,7 +54,7 @@ func header(r io.Reader, pixels int) (image.Config, error) {
 	return c, nil
 }
 
-// turned is a picture as it is stored, with what makes it upright; [Fit.Pixels] turns it.
+// turned is a picture as it is stored, with its orientation; [Fit.Pixels] turns it upright.
 type turned struct {
 	image.Image
 	by orientation
@@ -63,7 +63,7 @@ type turned struct {
 // DecodeFile reads a PNG or JPEG image after checking its size. Its orientation (EXIF) is left to [Fit.Pixels].
 func DecodeFile(path string) (image.Image, error) { return DecodeFileWithin(path, MaxPixels) }
 
-// DecodeFileWithin is DecodeFile with a bound of its own on the pixels, for devices of little memory.
+// DecodeFileWithin is DecodeFile with the given bound on the number of pixels, for devices with little memory.
 func DecodeFileWithin(path string, pixels int) (image.Image, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -105,11 +105,11 @@ func decode(data []byte, limit, pixels int) (image.Image, error) {
 // Resize is how an image of another shape is brought to a model's height and width.
 type Resize string
 
-// The ways to resize, all by Catmull-Rom interpolation.
+// The ways to resize; all use Catmull-Rom interpolation.
 const (
-	// Stretch scales each axis by a factor of its own. The default.
+	// Stretch scales each axis by its own factor. It is the default.
 	Stretch Resize = "stretch"
-	// Crop takes the largest part in the middle that has the model's shape.
+	// Crop takes the largest central part that has the model's aspect ratio.
 	Crop Resize = "crop"
 	// Pad keeps the whole image and adds equal black margins.
 	Pad Resize = "pad"
@@ -126,17 +126,17 @@ func ParseResize(s string) (Resize, error) {
 	return "", fmt.Errorf("resize is %q; allowed are %s, %s and %s", s, Stretch, Crop, Pad)
 }
 
-// Fit is the shape that images are brought to: the one road from a picture to a model's pixels.
+// Fit is the shape that images are brought to, and how: the single conversion from a picture to a model's pixels.
 type Fit struct {
 	H, W, Ch int // Ch is 1 (grey) or 3 (RGB)
 	Resize   Resize
 }
 
-// Size returns the number of pixels times channels.
+// Size returns H * W * Ch, the number of bytes of an image.
 func (f Fit) Size() int { return f.H * f.W * f.Ch }
 
-// Pixels turns src upright, resizes it, and writes [H, W, Ch], row-major, into dst. Transparent pixels show white. Colour
-// becomes grey by 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), grey becomes three equal channels.
+// Pixels turns src upright, resizes it, and writes [H, W, Ch], row-major, into dst. Transparent pixels show white. Colour is
+// converted to grey by 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), grey to three equal channels.
 func (f Fit) Pixels(src image.Image, dst []uint8) {
 	o := upright
 	if t, ok := src.(turned); ok {
@@ -188,7 +188,7 @@ func (f Fit) Pixels(src image.Image, dst []uint8) {
 	}
 }
 
-// Raw lets raw pixels, [h, w, ch], be read as an image.
+// Raw returns raw pixels, [h, w, ch], as an image that shares their memory.
 func Raw(pix []uint8, h, w, ch int) image.Image {
 	if ch == 1 {
 		return &image.Gray{Pix: pix, Stride: w, Rect: image.Rect(0, 0, w, h)}
@@ -196,7 +196,7 @@ func Raw(pix []uint8, h, w, ch int) image.Image {
 	return &rgb{h: h, w: w, pix: pix}
 }
 
-// rgb is pixels of three channels without the fourth that the standard library's pictures have.
+// rgb holds pixels of three channels, without the fourth of the standard library's images.
 type rgb struct {
 	h, w int
 	pix  []uint8
@@ -206,7 +206,7 @@ func (p *rgb) ColorModel() color.Model { return color.RGBAModel }
 func (p *rgb) Bounds() image.Rectangle { return image.Rect(0, 0, p.w, p.h) }
 func (p *rgb) At(x, y int) color.Color { return p.RGBA64At(x, y) }
 
-// RGBA64At is At without an allocation, which package draw looks for.
+// RGBA64At is At without an allocation; package draw uses it where it exists.
 func (p *rgb) RGBA64At(x, y int) color.RGBA64 {
 	v := p.pix[3*(y*p.w+x):]
 	return color.RGBA64{uint16(v[0]) * 0x101, uint16(v[1]) * 0x101, uint16(v[2]) * 0x101, 0xffff}

@@ -25,7 +25,7 @@ const (
 	maxIDX = 1_000_000
 )
 
-// Unlabelled is the label of an image that has none, or one that the model does not know.
+// Unlabelled is the label of an image that has no label, or one that the model does not know.
 const Unlabelled = -1
 
 // Item is an image of a source.
@@ -34,44 +34,43 @@ type Item struct {
 	Label int    // 0 to C-1, or Unlabelled
 }
 
-// Source returns images one after the other.
+// Source returns images one by one.
 type Source interface {
-	Len() int
-	// Next writes the pixels of the next image, brought into shape. A *BadImage error is of this one alone.
+	Len() int // number of images
+	// Next writes the pixels of the next image, brought to the source's shape. A *BadImage error concerns this image only.
 	Next(dst []uint8) (Item, error)
 	Close() error
 }
 
-// BadImage is an image that cannot be read; those behind it can.
+// BadImage is the error for an image that cannot be read; those after it can.
 type BadImage struct{ Err error }
 
 func (e *BadImage) Error() string { return e.Err.Error() }
 func (e *BadImage) Unwrap() error { return e.Err }
 
-// MisuseError means that a source was asked for in a way that makes no sense.
+// MisuseError is the error for a source or options that cannot be used together.
 type MisuseError struct{ text string }
 
 func (e *MisuseError) Error() string { return e.text }
 
 func misuse(format string, args ...any) error { return &MisuseError{fmt.Sprintf(format, args...)} }
 
-// Options say how a source is read.
+// Options say how to read a source.
 type Options struct {
 	Fit Fit
-	// Classes are those that folders and lists name.
+	// Classes are those that folders and lists may name.
 	Classes Classes
-	// Optional lets images have no label: a single image, files beside the folders, a list of paths.
+	// Optional allows images without a label: a single image, files beside the folders, a list of paths.
 	Optional bool
-	// Labels is the IDX file with the labels of an IDX file's images; Skip and Count choose among them (Count 0: all
-	// that follow).
+	// Labels is the IDX file with the labels of an IDX file's images; Skip and Count select among them (Count 0: all that follow).
 	Labels      string
 	Skip, Count int
-	// MaxPixels bounds an image before it is decoded (default [MaxPixels]); MaxItems the images of a source.
+	// MaxPixels bounds the pixels of an image before it is decoded (default [MaxPixels]); MaxItems the number of images in a source.
 	MaxPixels, MaxItems int
 }
 
-// Open opens a folder of PNG or JPEG images (one folder a class), a list of them (.csv of path,label), an IDX file of
-// images, or, where labels are optional, one image. others counts files under a folder that are no images.
+// Open opens a folder of PNG or JPEG images (one folder per class), a list of them (.csv of path,label), an IDX file of
+// images, or, where labels are optional, one image. others counts the files in a folder that are not images.
 func Open(path string, o Options) (src Source, others int, err error) {
 	if o.MaxPixels == 0 {
 		o.MaxPixels = MaxPixels
@@ -113,9 +112,9 @@ func Open(path string, o Options) (src Source, others int, err error) {
 	return p, others, nil
 }
 
-// Read hands do the images of a source in its order, at most n at a time: their pixels, one after another, and what they
-// are. Images that cannot be read are left out and returned as bad; do has then seen the others if skip is set, and
-// perhaps some of them if not.
+// Read passes the images of a source to do in their order, at most n at a time: their pixels, one after another, and their
+// items. Images that cannot be read are left out and returned as bad; do has then seen all others if skip is set, and
+// perhaps only some of them if not.
 func Read(ctx context.Context, src Source, f Fit, n int, skip bool, do func(pixels []uint8, items []Item) error) (bad []error, err error) {
 	size := f.Size()
 	pixels, items := make([]uint8, n*size), make([]Item, 0, n)
@@ -133,7 +132,7 @@ func Read(ctx context.Context, src Source, f Fit, n int, skip bool, do func(pixe
 		}
 		at := len(items)
 		if len(bad) > 0 && !skip {
-			at, items = 0, items[:0] // the rest is read to name all that is bad
+			at, items = 0, items[:0] // the rest is read to report every bad image
 		}
 		item, err := src.Next(pixels[at*size : (at+1)*size])
 		var one *BadImage
@@ -166,7 +165,7 @@ func (c Classes) label(name string) (int, error) {
 	if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < c.N {
 		return i, nil
 	}
-	// Names that are the numbers need not be said twice.
+	// Names that equal the numbers need not be listed twice.
 	known := ""
 	for i, n := range c.Names {
 		if n != strconv.Itoa(i) {
@@ -269,8 +268,8 @@ func listFolder(dir string, o Options) (files []Item, others int, err error) {
 	return files, others, nil
 }
 
-// readList reads lines of path,label, of path alone where labels are optional; a first line of just that is a title. Paths
-// are relative to the list.
+// readList reads lines of path,label, or of path alone where labels are optional; a first line of just these words is a
+// header. Paths are relative to the list's folder.
 func readList(r io.Reader, dir string, o Options) ([]Item, error) {
 	b := bufio.NewReader(io.LimitReader(r, maxList+1))
 	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // the byte order mark of spreadsheets

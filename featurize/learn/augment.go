@@ -6,10 +6,10 @@ import (
 	"fmp/featurize/dataset"
 )
 
-// Augment says how training images are varied, each anew whenever it is seen.
+// Augment says how training images are varied, anew each time they are seen.
 type Augment struct {
 	Flip   bool `json:"flip"`   // mirror left and right, half the time
-	Shift  int  `json:"shift"`  // move by up to so many pixels along both axes
+	Shift  int  `json:"shift"`  // move by up to this many pixels along each axis
 	Cutout int  `json:"cutout"` // blank a square of this side (DeVries and Taylor 2017, arXiv:1708.04552); 0 none
 }
 
@@ -26,8 +26,7 @@ func newScale(mean, std []float32) scale {
 	return s
 }
 
-// put writes image i, varied, to dst as [Ch, H, W]. What is moved in from outside and what is cut out is the
-// mean: zero.
+// put writes image i, varied, to dst as [Ch, H, W]. Pixels moved in from outside and pixels cut out are set to the mean, zero.
 func (a Augment) put(dst []float32, images *dataset.Images, i int, s scale, r *rand.Rand) {
 	h, w, ch := images.H, images.W, images.Ch
 	flip := a.Flip && r.IntN(2) == 0
@@ -67,7 +66,7 @@ func (a Augment) put(dst []float32, images *dataset.Images, i int, s scale, r *r
 	}
 }
 
-// pixelStatistics are the mean and standard deviation of each channel over images whose pixels are scaled to 0..1.
+// pixelStatistics returns the mean and standard deviation of each channel over images whose pixels are scaled to 0..1.
 func pixelStatistics(images *dataset.Images) (mean, std []float32) {
 	ch := images.Ch
 	sum, square := make([]int64, ch), make([]int64, ch)

@@ -1,5 +1,5 @@
-// Package learn trains feature extractors: a small residual network (models.Extractor) learns to classify
-// the extractor part of a data set, on any engine, and leaves as an ONNX model of its features.
+// Package learn trains feature extractors: a small residual network (models.Extractor) learns to classify the extractor part
+// of a data set, on any engine, and is exported as an ONNX model of its features.
 package learn
 
 import (
@@ -25,36 +25,36 @@ import (
 
 func sqrt(v float64) float64 { return math.Sqrt(max(v, 0)) }
 
-// ErrStart means that the model to start from is not of the network that is to be trained.
+// ErrStart means that the model to start from has another network than the one to be trained.
 var ErrStart = errors.New("the model to start from does not fit")
 
-// Config is what decides the outcome of a training run.
+// Config holds all settings that determine the result of a training run.
 type Config struct {
 	Network models.Extractor `json:"network"`
-	// Epochs over the extractor part; Batch images a step, an even number that Shards divides.
+	// Epochs is the number of passes over the extractor part, Batch the images per step, an even number that Shards divides.
 	Epochs int `json:"epochs"`
 	Batch  int `json:"batch"`
-	// Shards are the parts of a batch that are run at once, each with batch statistics of its own. They, and not
-	// the number of threads, decide the order of sums: the same on any machine.
+	// Shards is the number of parts of a batch that run at once, each with its own batch statistics. It, and not the number
+	// of threads, determines the order of summation, so that results are the same on any machine.
 	Shards int `json:"shards"`
-	// Rate is the highest learning rate, after Warmup epochs; it falls to 0 along half a cosine.
+	// Rate is the highest learning rate, reached after Warmup epochs; it then falls to 0 along half a cosine.
 	Rate        float64 `json:"rate"`
 	Warmup      float64 `json:"warmup"`
 	Momentum    float64 `json:"momentum"`
 	WeightDecay float64 `json:"weight_decay"`
-	// Smoothing is the share of a label's mass that is spread over all classes (Szegedy et al. 2016).
+	// Smoothing is the share of a label's probability that is spread over all classes (Szegedy et al. 2016).
 	Smoothing float64 `json:"smoothing"`
 	Augment   Augment `json:"augment"`
-	// Start, where not nil, is an extractor of the same network that the training goes on from; StartDigest names it.
+	// Start, if not nil, is an extractor of the same network that the training continues from; StartDigest identifies it.
 	Start       *onnx.Model `json:"-"`
 	StartDigest string      `json:"start,omitempty"`
-	// Auxiliary is the share of every batch that comes from the auxiliary data.
+	// Auxiliary is the share of every batch taken from the auxiliary data.
 	Auxiliary float64           `json:"auxiliary"`
 	Fractions dataset.Fractions `json:"fractions"`
 	Seed      uint64            `json:"seed"`
 }
 
-// DefaultConfig returns what we found to work for a data set of this kind on two cores.
+// DefaultConfig returns settings that were found to work for a data set of this kind on two cores.
 func DefaultConfig(ds *dataset.Dataset, dx int) Config {
 	if dx == 0 {
 		dx = 64
@@ -89,7 +89,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// Run is where a training run keeps its files and whom it tells.
+// Run holds the settings of a training run that do not affect its result: files, threads and progress.
 type Run struct {
 	Workers    int    // shards run at once; default 1
 	Checkpoint string // file; "" keeps none
@@ -98,11 +98,11 @@ type Run struct {
 	Progress   func(train.Progress)
 }
 
-// Result is what a training run returns. Both extractors share all weights but those of the standardisation.
+// Result is the outcome of a training run. Both extractors share all weights but those of the standardisation.
 type Result struct {
 	Model     *onnx.Model // image to features, with its manifest
 	Accuracy  float64     // of its own linear head on the test images; NaN where there are none
-	Images    int         // different training images of the data set itself
+	Images    int         // number of distinct training images of the data set itself
 	Auxiliary *onnx.Model // the same for the auxiliary data set; nil where there was none
 	// AuxiliaryAccuracy is that of the auxiliary data set's own head on its test images.
 	AuxiliaryAccuracy float64
@@ -116,8 +116,8 @@ type source struct {
 	from, to int   // the joint head's classes that its images may have
 }
 
-// sources cuts the extractor part out of ds and, where there is auxiliary data, all that it offers: its own extractor
-// part and its spare classes. ds may have spare classes too.
+// sources returns the extractor part of ds and, where there is auxiliary data, all that it offers: its own extractor part
+// and its spare classes. ds may have spare classes too.
 func sources(ds *dataset.Dataset, aux *dataset.Dataset, f dataset.Fractions) (main, other []source, classes int, err error) {
 	cut := func(d *dataset.Dataset, first int) ([]source, int, error) {
 		splits, err := d.Splits(f)
@@ -157,7 +157,7 @@ func sources(ds *dataset.Dataset, aux *dataset.Dataset, f dataset.Fractions) (ma
 	return main, other, classes, nil
 }
 
-// pool is a list of sources as one.
+// pool combines a list of sources into one.
 type pool struct {
 	sources []source
 	n       int
@@ -181,7 +181,7 @@ func (p pool) at(i int) (source, int) {
 	return source{}, 0
 }
 
-// order deals a pool's images out without end, every epoch in a new order.
+// order enumerates a pool's images without end, in a new order every epoch.
 type order struct {
 	n     int
 	seed  uint64
@@ -200,9 +200,9 @@ func (o *order) at(k int) int {
 // notAllowed is added to the logits of classes that an image cannot have.
 const notAllowed = -1e4
 
-// Extractor trains an extractor on the extractor part of ds. aux, where not nil and Config.Auxiliary is more than
-// 0, lends its own extractor part and spare classes: an image is told apart from others of its own data set only. Test
-// images are used for the accuracies of Result alone.
+// Extractor trains an extractor on the extractor part of ds. aux, where not nil and Config.Auxiliary is more than 0, adds
+// its own extractor part and spare classes: an image is classified among the classes of its own data set only. Test images
+// are used only for the accuracies in Result.
 func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset, c Config, run Run) (*Result, error) {
 	start := time.Now()
 	if err := c.check(); err != nil {
@@ -265,7 +265,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		return nil, err
 	}
 	defer split.Close()
-	// Mirroring changes the model that leaves, not the training: a run may go on with it or without.
+	// Mirroring changes the exported model, not the training: a run may continue with it or without.
 	same := c
 	same.Network.Mirror = false
 	trained, err := json.Marshal(same)
@@ -353,7 +353,7 @@ type trainer struct {
 	orders      [2]*order
 }
 
-// batch makes the shards of step t: the same ones whenever it is asked.
+// batch makes the shards of step t, the same ones on every call.
 func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 	if t.orders[0] == nil {
 		t.orders = [2]*order{{n: t.main.n, seed: t.c.Seed, name: "main"}, {n: t.other.n, seed: t.c.Seed, name: "auxiliary"}}
@@ -395,8 +395,8 @@ func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 	return shards, nil
 }
 
-// accuracy is the share of test images whose class the trained head, of the given number of classes, ranks first among the
-// data set's own, which start at first.
+// accuracy returns the share of test images whose class the trained head, of the given number of classes, ranks first among
+// the data set's own, which start at first.
 func accuracy(ctx context.Context, eng engine.Engine, c Config, state map[string]*onnx.Tensor, manifest models.Manifest, classes, first int, ds *dataset.Dataset) (float64, error) {
 	m, err := c.Network.Model(state, classes)
 	if err != nil {
@@ -431,7 +431,7 @@ func accuracy(ctx context.Context, eng engine.Engine, c Config, state map[string
 	return float64(right) / float64(len(ds.Test.Labels)), nil
 }
 
-// finish makes the model that leaves: features standardised over the extractor part, images as they are.
+// finish makes the exported model: features standardised over the extractor part, images unchanged.
 func finish(ctx context.Context, eng engine.Engine, c Config, state map[string]*onnx.Tensor, manifest models.Manifest, part *dataset.Images) (*onnx.Model, error) {
 	m, err := c.Network.Model(state, 0)
 	if err != nil {

@@ -19,20 +19,20 @@ import (
 	"fmp/onnx/engine"
 )
 
-// Options are the sizes of the extractor; zero fields take the defaults.
+// Options are the sizes of the extractor; zero fields take their defaults.
 type Options struct {
 	Filters int // default 96
 	Side    int // of a filter, pixels; default 7
 	Grid    int // pooling windows along each axis; default 4
 	Dx      int // features; default 12
-	Samples int // patches that are clustered; default 20000
-	Images  int // most images that the projection is learned from; default 8000
+	Samples int // number of patches that are clustered; default 20000
+	Images  int // maximum number of images that the projection is learned from; default 8000
 	Rounds  int // of clustering; default 15
 	// Ridge is added to the within-class covariance, relative to its largest eigenvalue; default 0.002.
 	Ridge   float64
 	Workers int // batches in flight; the result does not depend on it
 	Seed    uint64
-	// Progress, where given, hears of the images done.
+	// Progress, if not nil, is called with the number of images done.
 	Progress func(done, total int)
 }
 
@@ -54,10 +54,10 @@ func (o Options) withDefaults() Options {
 // threshold is subtracted from responses of standard deviation 1 over patches.
 const threshold = 0.5
 
-// Learn makes an extractor from labelled images: spherical k-means on whitened patches gives the filters
-// (Coates and Ng, Learning feature representations with k-means, 2012); the projection is onto the leading
-// directions of the total covariance after whitening within classes, the first of which are Fisher's linear
-// discriminants. Features are standardised over the images. The same Options give the same model.
+// Learn trains an extractor on labelled images: spherical k-means on whitened patches yields the filters (Coates and Ng,
+// Learning feature representations with k-means, 2012); the projection is onto the leading directions of the total
+// covariance after whitening within classes, the first of which are Fisher's linear discriminants. Features are standardised
+// over the images. The same Options yield the same model.
 func Learn(ctx context.Context, eng engine.Engine, part *dataset.Part, classes int, o Options) (*onnx.Model, error) {
 	o = o.withDefaults()
 	if part.N < 10*classes || part.N < 100 {
@@ -87,13 +87,13 @@ func Learn(ctx context.Context, eng engine.Engine, part *dataset.Part, classes i
 	return p.Model()
 }
 
-// filters clusters whitened patches; each filter's response has mean 0 and deviation 1 over the patches.
+// filters clusters whitened patches; each filter's response has mean 0 and standard deviation 1 over the patches.
 func filters(ctx context.Context, part *dataset.Part, o Options) (*onnx.Tensor, error) {
 	r := rng.New(o.Seed, "patches")
 	d := part.Ch * o.Side * o.Side
 	x := mat.NewDense(o.Samples, d, nil)
 	for i := range o.Samples {
-		// A patch without contrast says nothing; look for another a few times.
+		// A patch without contrast carries no information; look for another a few times.
 		for range 20 {
 			if cut(part, r, o.Side, x.RawRowView(i)) > 0.05 {
 				break
@@ -151,7 +151,7 @@ func filters(ctx context.Context, part *dataset.Part, o Options) (*onnx.Tensor, 
 			}
 		}
 		for j := range o.Filters {
-			if unit(centres.RawRowView(j)) == 0 { // nothing came to this centre
+			if unit(centres.RawRowView(j)) == 0 { // no patch was assigned to this centre
 				copy(centres.RawRowView(j), u.RawRowView(r.IntN(o.Samples)))
 			}
 		}
@@ -176,7 +176,7 @@ func filters(ctx context.Context, part *dataset.Part, o Options) (*onnx.Tensor, 
 	return onnx.NewTensor(out, o.Filters, part.Ch, o.Side, o.Side), nil
 }
 
-// cut puts a random patch into dst, [channels, side, side] less its mean, and returns its deviation.
+// cut copies a random patch, [channels, side, side] less its mean, into dst and returns its standard deviation.
 func cut(part *dataset.Part, r *rand.Rand, side int, dst []float64) float64 {
 	im := part.At(r.IntN(part.N))
 	y0, x0 := r.IntN(part.H-side+1), r.IntN(part.W-side+1)
@@ -336,13 +336,13 @@ func project(p *models.Patches, x *mat.Dense, labels []int, classes int, o Optio
 	return nil
 }
 
-// conditioned says that a solve gave an answer and warned of the matrix's condition, which the ridge bounds.
+// conditioned reports whether a solve succeeded with a warning about the matrix's condition, which the ridge bounds.
 func conditioned(err error) bool {
 	var c mat.Condition
 	return errors.As(err, &c)
 }
 
-// square is the mean of x_i x_i^T over the rows of x.
+// square returns the mean of x_i x_i^T over the rows of x.
 func square(x *mat.Dense) *mat.SymDense {
 	n, d := x.Dims()
 	var g mat.Dense
@@ -356,7 +356,7 @@ func square(x *mat.Dense) *mat.SymDense {
 	return s
 }
 
-// largest is an eigenvalue's estimate by power iteration.
+// largest estimates the largest eigenvalue by power iteration.
 func largest(s *mat.SymDense) float64 {
 	d := s.SymmetricDim()
 	v := mat.NewVecDense(d, nil)

@@ -19,14 +19,14 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// Downloader fetches files over HTTP. The zero value is ready.
+// Downloader fetches files over HTTP. The zero value is ready to use.
 type Downloader struct {
 	Client *http.Client // default http.DefaultClient
 	// Tries is how often each address is tried (default 3), Pause the wait before the second try (default 1s,
 	// doubled each time), Stall how long a server may send nothing (default 60s).
 	Tries        int
 	Pause, Stall time.Duration
-	// Progress, where given, hears of the bytes that are there; total is -1 where the server does not say.
+	// Progress, if not nil, is called with the bytes of a file that are there; total is -1 where the server does not state it.
 	Progress func(name string, done, total int64)
 }
 
@@ -58,12 +58,12 @@ func (d *Downloader) withDefaults() *Downloader {
 	return &c
 }
 
-// errFinal marks what another try of the same address cannot mend.
+// errFinal marks an error that another try of the same address would not fix.
 var errFinal = errors.New("not tried again")
 
-// Fetch downloads f into dir and returns its path. What is there already and has the right checksum is
-// kept; what was interrupted goes on where it stopped; what has the wrong checksum is removed. The file
-// appears under its name only when it is whole and checked.
+// Fetch downloads f into dir and returns its path. A file that is there already with the right checksum is kept; an
+// interrupted download resumes where it stopped; a file with the wrong checksum is removed. The file appears under its name
+// only when it is complete and checked.
 func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (string, error) {
 	d = d.withDefaults()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -111,7 +111,7 @@ func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (str
 	return "", fmt.Errorf("downloading %s: %w", f.Name, errs[len(errs)-1])
 }
 
-// get brings part to the whole length of the file at url, from where it ends.
+// get downloads the rest of the file at url into part, from where part ends.
 func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -201,7 +201,7 @@ func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) 
 	return nil
 }
 
-// cause is why ctx was cancelled, if it was by us, else err.
+// cause returns why ctx was cancelled, if it was by us, otherwise err.
 func cause(ctx context.Context, err error) error {
 	if c := context.Cause(ctx); c != nil {
 		return c
@@ -228,7 +228,7 @@ func contentRange(s string) (from, size int64, ok bool) {
 	return from, size, err == nil
 }
 
-// check holds a file against its checksums.
+// check verifies a file's checksums.
 func check(f dataset.File, path string) error {
 	r, err := regularfile.Open(path)
 	if err != nil {

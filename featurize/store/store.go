@@ -1,5 +1,5 @@
-// Package store keeps data sets in the data folder: it downloads the official archives, checks them,
-// unpacks them, and takes in what the user has.
+// Package store manages the data sets in the data folder: it downloads the official archives, checks and unpacks them, and
+// imports data sets that the user has.
 package store
 
 import (
@@ -19,7 +19,7 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// Dir returns the data folder that is written to: the setting, else the first that is searched.
+// Dir returns the data folder to write to: the setting, otherwise the first that is searched.
 func Dir(setting string) (string, error) {
 	dirs := dataset.Dirs(setting)
 	if len(dirs) == 0 {
@@ -28,8 +28,8 @@ func Dir(setting string) (string, error) {
 	return dirs[0], nil
 }
 
-// Pull downloads a published data set into the data folder and returns the data set's folder. A data set that is there
-// already is left as it is. Nothing appears under its name before every file is checked and readable.
+// Pull downloads a published data set into the data folder and returns the data set's folder. A data set that is already
+// there is left unchanged. Nothing appears under its name before every file is checked and readable.
 func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (string, error) {
 	to := filepath.Join(dir, s.Folders[0])
 	if complete(ctx, s, to) {
@@ -64,11 +64,11 @@ func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (stri
 			return "", fmt.Errorf("removing a download that is no longer needed: %w", err)
 		}
 	}
-	_ = os.Remove(downloads) // kept where it still holds something
+	_ = os.Remove(downloads) // kept if it is not empty
 	return to, nil
 }
 
-// complete reports whether all that a data set has is in folder to and can be read.
+// complete reports whether all files of a data set are in folder to and can be read.
 func complete(ctx context.Context, s dataset.Known, to string) bool {
 	var names []string
 	for n := range s.Unpack {
@@ -100,7 +100,7 @@ func readable(ctx context.Context, dir, to string) error {
 	return nil
 }
 
-// place fills a temporary folder beside to and gives it the name to. What stood there before is replaced only then.
+// place fills a temporary folder beside to and gives it the name to. What was there before is replaced only then.
 func place(ctx context.Context, to string, fill func(tmp string) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -142,7 +142,7 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	if err := fill(fresh); err != nil {
 		return err
 	}
-	// A list that came along says more: it is older than the copy.
+	// A list that came with the data is better evidence: it is older than the copy.
 	if _, err := os.Stat(filepath.Join(fresh, dataset.SumsFile)); errors.Is(err, os.ErrNotExist) {
 		if err := dataset.WriteSums(ctx, fresh); err != nil {
 			return err
@@ -162,8 +162,8 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	return nil
 }
 
-// unpack takes the wanted files, by base name, out of a tar.gz archive. Other entries are passed over; links
-// and folders are never made; a file over its size, or given twice, is an error.
+// unpack extracts the wanted files, by base name, from a tar.gz archive. Other entries are skipped; links and folders are
+// never created; a file over its maximum size, or present twice, is an error.
 func unpack(ctx context.Context, archive, to string, want map[string]int64) error {
 	f, err := regularfile.Open(archive)
 	if err != nil {
@@ -236,10 +236,10 @@ func copyFile(from, to string) error {
 	return write(to, in)
 }
 
-// Import copies a data set that the user has, a folder in any format that is read or an official archive
-// of CIFAR, into the data folder, and returns its name and folder there. name "" takes the official name of
-// CIFAR's files, else the folder's own. A data set of that name is replaced only where replace says so. Images that cannot
-// be read are an error that names them all; with skip they are left out and returned.
+// Import copies a data set that the user has, a folder in any supported format or an official archive of CIFAR, into the
+// data folder, and returns its name and folder there. An empty name means the official name for CIFAR's files, otherwise the
+// folder's own. An existing data set of that name is replaced only if replace is set. Images that cannot be read are an
+// error that names them all; with skip they are left out and returned.
 func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_, _ string, bad []string, err error) {
 	st, err := os.Stat(from)
 	if err != nil {
@@ -335,7 +335,7 @@ func inside(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// copyTree copies regular files but for those of without; links and hidden files are left out.
+// copyTree copies regular files except those in without; links and hidden files are left out.
 func copyTree(ctx context.Context, from, to string, without []string) error {
 	return filepath.WalkDir(from, func(path string, e os.DirEntry, err error) error {
 		if err != nil {

@@ -1,6 +1,6 @@
-// Package yamlfile guards YAML files that users write, before they are decoded into settings. The decoder compares every
-// key of a mapping with every other and keeps a message for each pair that is equal, so that ten kilobytes of one key
-// repeated take a gigabyte; aliases multiply what a file holds. Neither passes [Check].
+// Package yamlfile checks YAML files that users write before they are decoded into settings. The decoder compares every key
+// of a mapping with every other and keeps a message for each equal pair, so that ten kilobytes of one repeated key take a
+// gigabyte; aliases multiply the contents of a file. [Check] rejects both.
 package yamlfile
 
 import (
@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// MaxNodes bounds the keys, values, lists and mappings of a file, counted as often as aliases repeat them.
+	// MaxNodes bounds the number of keys, values, lists and mappings of a file, counted as often as aliases repeat them.
 	MaxNodes = 20_000
-	// MaxDepth bounds how deeply they are nested.
+	// MaxDepth bounds the nesting depth of nodes.
 	MaxDepth = 100
 )
 
-// Check reports whether the documents in data are YAML with at most [MaxNodes] nodes and no key twice in a mapping. It
-// takes at most about 1,000 bytes of memory for each of data's; the caller bounds the size of data.
+// Check returns an error unless the documents in data are YAML with at most [MaxNodes] nodes and no duplicate key in a
+// mapping. It uses at most about 1,000 bytes of memory per byte of data; the caller bounds the size of data.
 func Check(data []byte) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	w := walker{size: map[*yaml.Node]int{}}
@@ -44,8 +44,9 @@ func Check(data []byte) error {
 	}
 }
 
-// Decode is [Check], and then decodes data's document into the struct that v points to, over what it holds. Data without a
-// document are [io.EOF]; a second document and a key that the struct has no field for are errors, of one line and without the names of Go types.
+// Decode runs [Check], and then decodes the document in data into the struct that v points to; fields that it does not name
+// keep their values. Data without a document return [io.EOF]; a second document and a key that the struct has no field for
+// are errors, on one line and without the names of Go types.
 func Decode(data []byte, v any) error {
 	if err := Check(data); err != nil {
 		return err
@@ -61,13 +62,13 @@ func Decode(data []byte, v any) error {
 	return nil
 }
 
-// How the decoder words an unknown key, and a value of another type.
+// The decoder's messages for an unknown key and for a value of another type.
 var (
 	unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
 	wrongType    = regexp.MustCompile("cannot unmarshal !!(\\S+)(?: `(.*)`)? into (.+)")
 )
 
-// plain words the decoder's complaints about a document for t on one line, with the likeliest key.
+// plain rewrites the decoder's errors about a document for t on one line, with the likeliest key.
 func plain(err error, t reflect.Type) error {
 	var date *time.ParseError
 	if errors.As(err, &date) {
@@ -101,7 +102,7 @@ func plain(err error, t reflect.Type) error {
 	return errors.New(strings.Join(parts, "; "))
 }
 
-// wanted says what a Go type is to the writer of a file.
+// wanted describes a Go type to the writer of a file.
 func wanted(t string) string {
 	switch {
 	case strings.HasPrefix(t, "[]"):
@@ -122,7 +123,7 @@ func wanted(t string) string {
 	return "a group of keys"
 }
 
-// keys are the names of t's fields in a file, and of those of the structs in it.
+// keys returns the names of t's fields in a file, and those of the structs in it.
 func keys(t reflect.Type, out []string) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -1,5 +1,5 @@
-// Package rng provides every use of randomness with a named stream of its own of the run's seed, so that the same
-// seed gives the same figures in whatever order, and on however many threads, the streams are read.
+// Package rng derives a named stream from the run's seed for every use of randomness, so that the same seed gives the same
+// figures in whatever order, and on however many threads, the streams are read.
 package rng
 
 import (
@@ -33,7 +33,7 @@ func Normal(r *rand.Rand, dst []float32) {
 	}
 }
 
-// Bytes returns a stream as an io.Reader, for what takes its randomness as bytes.
+// Bytes returns a stream as an io.Reader, for consumers of random bytes.
 func Bytes(r *rand.Rand) io.Reader { return bytes{r} }
 
 type bytes struct{ r *rand.Rand }
