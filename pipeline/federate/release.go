@@ -17,28 +17,29 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// ReleaseFormat is the version of the message of a private round.
+// ReleaseFormat is the version of the message of a private round that Encode writes and DecodeRelease reads.
 const ReleaseFormat = 2
 
-// Release is what a client sends to a private round.
+// Release is the message that a client sends to a private round.
 type Release struct {
-	// Round, Client and Model are as of [Upload].
+	// Round, Client and Model are as in [Upload].
 	Round  uint64
 	Client string
 	Model  string
-	// Budget is what the release keeps to, of which the noise is in Sums already if every client adds its own.
+	// Budget is the privacy budget of the release. With local noise, Sums already contains the noise.
 	Budget privacy.Budget
 	Sums   *privacy.Release
-	// Share is there where the noise comes from two servers, and Sums then says their sizes alone.
+	// Share is set if the noise is added by two servers; Sums then holds the dimensions alone.
 	Share *prio.Share
 }
 
-// Scheme is how the release's sums are shared between two servers. What is shared is bound to round, client, client graph and budget.
+// Scheme returns the secret sharing of the release's sums between two servers. Shares are bound to round, client, client graph and
+// budget.
 func (r *Release) Scheme() (*prio.Scheme, error) {
 	return prio.New(r.Budget, r.Sums.Classes, r.Sums.K, fmt.Sprintf("fmp private round %d\nclient %q\ngraph %s\n%v, points: %d", r.Round, r.Client, r.Model, r.Budget, r.Budget.Points))
 }
 
-// Split makes the releases that the leader and the helper get of one that is to be shared.
+// Split returns the releases for the leader and the helper, each with its share of the sums.
 func (r *Release) Split(random io.Reader) ([]*Release, error) {
 	s, err := r.Scheme()
 	if err != nil {
@@ -57,10 +58,10 @@ func (r *Release) Split(random io.Reader) ([]*Release, error) {
 	return out, nil
 }
 
-// IsRelease reports whether a message is of a private round, by its format alone.
+// IsRelease reports whether a message belongs to a private round, judged by its format field alone.
 func IsRelease(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == ReleaseFormat }
 
-// Encode writes a release after the same checks that [DecodeRelease] makes.
+// Encode returns the encoded release, after the same checks that [DecodeRelease] makes.
 func (r *Release) Encode() ([]byte, error) {
 	model, err := hex.DecodeString(r.Model)
 	if err != nil {
@@ -83,14 +84,14 @@ func (r *Release) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding release: %w", err)
 	}
-	if _, err := DecodeRelease(data, Expect{}); err != nil { // what another reader would refuse must not leave this one
+	if _, err := DecodeRelease(data, Expect{}); err != nil { // never send what a reader would reject
 		return nil, err
 	}
 	return data, nil
 }
 
-// DecodeRelease reads a message of a private round and checks it: size, checksum, every number against its bounds, the budget, and what
-// want says, of which Dx is the number of coordinates.
+// DecodeRelease decodes a message of a private round and checks it: size, checksum, every number against its bounds, the budget, and
+// the expectations in want, where Dx is the number of coordinates.
 func DecodeRelease(data []byte, want Expect) (*Release, error) {
 	if len(data) > MaxBytes {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
@@ -165,7 +166,7 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 	return r, u.matches(want, r.Sums.K, r.Sums.Classes, 0)
 }
 
-// releaseChecksum is the sha256 of every field but the checksum in the order of their numbers, as of [Upload].
+// releaseChecksum returns the SHA-256 of every field but the checksum, in the order of the field numbers, encoded as for [Upload].
 func releaseChecksum(m *uploadpb.Release) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.federate.Release\n"))

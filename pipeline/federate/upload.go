@@ -1,7 +1,7 @@
-// Package federate is what travels from a client to the server: an upload of fictitious points and their masses,
-// one protobuf message, checked field by field before any of it is believed.
+// Package federate defines the messages that clients send to the server: an upload of fictitious points and their masses, one protobuf
+// message, every field of which is validated before it is used.
 //
-// The package stands on the standard library and protobuf alone, as it is part of the program for small devices.
+// The package depends on the standard library and protobuf alone, as it is part of the program for small devices.
 package federate
 
 import (
@@ -30,19 +30,19 @@ const Format = 1
 
 // Bounds on an upload.
 const (
-	// MaxBytes bounds a message: 16 MiB. Decoding takes memory of a small multiple of the message, and no more.
+	// MaxBytes is the maximum size of a message: 16 MiB. Decoding allocates a small multiple of the message's size at most.
 	MaxBytes = 16 << 20
-	// MaxSize bounds the points of an upload.
+	// MaxSize is the maximum number of points of an upload.
 	MaxSize = 1 << 16
-	// MaxWidth bounds features and classes, each.
+	// MaxWidth is the maximum number of features, and of classes.
 	MaxWidth = 1 << 16
-	// MaxN bounds the real points behind an upload.
+	// MaxN is the maximum number of real points behind an upload.
 	MaxN = 1_000_000_000
-	// MaxClient bounds the bytes of a client's name.
+	// MaxClient is the maximum length of a client's name in bytes.
 	MaxClient = 128
 )
 
-// Tolerances of what is read, for labels (sums of probabilities) and for masses (their sum, relative to n).
+// Tolerances in decoding: of labels (sums of probabilities) and of masses (their sum, relative to n).
 const (
 	labelTolerance32 = 1e-4
 	labelTolerance16 = 1e-2
@@ -53,45 +53,45 @@ const (
 // Precision is the element type of an upload's points.
 type Precision string
 
-// The precisions. Half and Int8 make an upload two and nearly four times smaller than Single; their labels are
-// brought back onto the simplex when they are read. Int8 has one scale for the features and one for the label of
-// each point, of half of which it is off at most. Masses are float32 with all of them.
+// Precisions of an upload. Half and Int8 make it two and nearly four times smaller than Single; labels are projected back onto the
+// simplex when they are decoded. Int8 has one scale for the features and one for the label of each point; its rounding error is at
+// most half a scale. Masses are float32 in all precisions.
 const (
 	Single Precision = "float32"
 	Half   Precision = "float16"
 	Int8   Precision = "int8"
 )
 
-// Upload is what a client says.
+// Upload is a client's message to a round.
 type Upload struct {
-	// Round of the federation, counted from 0.
+	// Round is the number of the round in the federation, from 0.
 	Round uint64
-	// Client is its name: 1 to MaxClient bytes of printable UTF-8.
+	// Client is the client's name: 1 to MaxClient bytes of printable UTF-8.
 	Client string
-	// Model is the sha256, in hexadecimal, of the model file that made the points.
+	// Model is the SHA-256, in hexadecimal, of the model file that made the points.
 	Model string
 	// N is the number of real points behind the upload, 1 to MaxN.
 	N int
 	// Points are the fictitious points; their weights, the masses, sum to N.
 	Points *point.Set
-	// Precision of the points on the wire: what Encode is to write (default Single), or what Decode found.
+	// Precision is that of the points on the wire: what Encode writes (default Single), or what Decode found.
 	Precision Precision
 }
 
-// ToSet is the upload's points with their masses as weights. It shares memory with the upload.
+// ToSet returns the upload's points with their masses as weights. It shares memory with the upload.
 func (u *Upload) ToSet() *point.Set { return u.Points }
 
-// Expect is what the reader of an upload knows beforehand; what is left zero is not compared.
+// Expect is what the reader of an upload knows beforehand; zero fields are not compared.
 type Expect struct {
 	// Model is the digest of the client graph of this federation.
 	Model string
-	// Dx, C and S are features, classes and points.
+	// Dx, C and S are the numbers of features, classes and points.
 	Dx, C, S int
-	// Round, where not nil, is the round that is being gathered.
+	// Round, if not nil, is the round that is being collected.
 	Round *uint64
 }
 
-// FieldError is a field of an upload that cannot be believed.
+// FieldError reports an invalid field of an upload.
 type FieldError struct {
 	Field   string
 	Value   any
@@ -106,8 +106,8 @@ func refuse(field string, value any, allowed string, args ...any) error {
 	return &FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)}
 }
 
-// Encode writes an upload after the same checks that Decode makes. The same upload gives the same content, and
-// so the same checksum, on every machine.
+// Encode returns the encoded upload, after the same checks that Decode makes. The same upload has the same content, and so the same
+// checksum, on every machine.
 func (u *Upload) Encode() ([]byte, error) {
 	if u.Points == nil {
 		return nil, refuse("points", "missing", "a set of points")
@@ -160,14 +160,14 @@ func (u *Upload) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding upload: %w", err)
 	}
-	// What another reader would refuse must not leave this one.
+	// Never send what a reader would reject.
 	if _, err := Decode(data, Expect{}); err != nil {
 		return nil, err
 	}
 	return data, nil
 }
 
-// quantise rounds features and labels to whole multiples of a scale each, -127 to 127 of them.
+// quantise rounds features and labels to integer multiples, -127 to 127, of a scale each.
 func quantise(s *point.Set) (q []int8, scale []float32) {
 	q, scale = make([]int8, len(s.Z)), make([]float32, 2*s.N)
 	for i := range s.N {
@@ -191,9 +191,9 @@ func quantise(s *point.Set) (q []int8, scale []float32) {
 	return q, scale
 }
 
-// Decode reads a message and checks it: size, checksum, each number against its bounds, tensors against the
-// numbers, points finite, labels on the simplex, masses of at least 0 that sum to n, and what want says. The
-// error, a *FieldError but for a message that is none, says which field, what it was, and what is allowed.
+// Decode decodes a message and checks it: size, checksum, every number against its bounds, tensors against the numbers, finite points,
+// labels on the simplex, nonnegative masses that sum to n, and the expectations in want. The error is a *FieldError, which names the
+// field, its value and what is allowed, unless data are not a message at all.
 func Decode(data []byte, want Expect) (*Upload, error) {
 	if len(data) == 0 {
 		return nil, refuse("size", "0 bytes, the file is empty", "1 to %d", MaxBytes)
@@ -205,15 +205,15 @@ func Decode(data []byte, want Expect) (*Upload, error) {
 	return u, err
 }
 
-// isModel reports whether data are an ONNX model, which is likelier to be given for an upload by mistake than any other file.
+// isModel reports whether data are an ONNX model, the file most likely to be given for an upload by mistake.
 func isModel(data []byte) bool {
-	// ModelProto begins with ir_version (field 1), as an upload does with its format; no upload's is so high.
+	// ModelProto begins with ir_version (field 1), as an upload begins with its format, which is never so high.
 	const oldestIR, newestIR = 3, 20
 	if len(data) < 2 || data[0] != 0x08 || data[1] < oldestIR || data[1] > newestIR {
 		return false
 	}
 	if len(data) > MaxBytes {
-		return true // cut off by the reader
+		return true // truncated by the reader
 	}
 	m, err := serde.Unmarshal(data)
 	return err == nil && m.Graph != nil
@@ -255,7 +255,7 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err := u.matches(want, int(m.Dx), int(m.Classes), s); err != nil {
 		return nil, err
 	}
-	// Tensors: the headers first, no memory is taken before they agree with the data that is there.
+	// Tensors: headers first; no memory is allocated before they agree with the size of the data.
 	if err := checkTensor("points", m.Points, []int{s, d}, onnx.Float32, onnx.Float16, onnx.Int8); err != nil {
 		return nil, err
 	}
@@ -301,7 +301,7 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	return u, nil
 }
 
-// matches compares with what the reader knows.
+// matches compares the message with the reader's expectations.
 func (u *Upload) matches(want Expect, dx, c, s int) error {
 	if want.Model != "" && u.Model != want.Model {
 		return refuse("model", u.Model, "%s, the model of this federation; give every client the same file", want.Model)
@@ -320,7 +320,7 @@ func (u *Upload) matches(want Expect, dx, c, s int) error {
 	return nil
 }
 
-// checkTensor reports whether a tensor has one of the types and the shape, and its data whole in raw_data.
+// checkTensor returns an error unless a tensor has one of the types, the shape, and all of its data in raw_data.
 func checkTensor(field string, p *onnxpb.TensorProto, shape []int, types ...onnx.DType) error {
 	if p == nil {
 		return refuse(field, "missing", "a tensor")
@@ -350,7 +350,7 @@ func checkTensor(field string, p *onnxpb.TensorProto, shape []int, types ...onnx
 	return nil
 }
 
-// elements may be up to 2^33, which is beyond an int of 32 bits.
+// elements returns the number of elements, up to 2^33, which exceeds an int of 32 bits.
 func elements(shape []int) int64 {
 	n := int64(1)
 	for _, d := range shape {
@@ -359,7 +359,7 @@ func elements(shape []int) int64 {
 	return n
 }
 
-// brief keeps an error short whatever was sent.
+// brief shortens the dimensions for an error message.
 func brief(dims []int64) any {
 	if len(dims) > 8 {
 		return fmt.Sprintf("%d numbers", len(dims))
@@ -367,7 +367,7 @@ func brief(dims []int64) any {
 	return dims
 }
 
-// checkScale reports whether the scale has one of its three shapes, which it returns, or is rightly missing.
+// checkScale returns the scale's shape, one of three, or nil if the scale is rightly absent; any other is an error.
 func checkScale(p *onnxpb.TensorProto, wanted bool, s int) ([]int, error) {
 	if !wanted {
 		if p != nil {
@@ -388,7 +388,7 @@ func checkScale(p *onnxpb.TensorProto, wanted bool, s int) ([]int, error) {
 	return shape, checkTensor("scale", p, shape, onnx.Float32)
 }
 
-// numbers are a checked tensor's elements as float32.
+// numbers returns the elements of a checked tensor as float32.
 func numbers(field string, p *onnxpb.TensorProto) ([]float32, error) {
 	t, err := serde.TensorFromProto(p)
 	if err != nil {
@@ -404,7 +404,7 @@ func numbers(field string, p *onnxpb.TensorProto) ([]float32, error) {
 	return t.F32(), nil
 }
 
-// dequantise fills in Z. It returns how far from 1 a label's sum may be: half a scale a class.
+// dequantise sets Z and returns the tolerance of a label's sum around 1: half a scale per class.
 func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto, shape []int) (tolerance float64, err error) {
 	f, err := numbers("scale", scale)
 	if err != nil {
@@ -441,7 +441,7 @@ func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto, shape []int
 	return min(tolerance, 0.5), nil
 }
 
-// check reports whether names, numbers, labels and masses are what they should be.
+// check validates names, numbers, labels and masses.
 func (u *Upload) check(labels, masses float64) error {
 	if len(u.Client) < 1 || len(u.Client) > MaxClient || !printable(u.Client) {
 		shown := u.Client
@@ -497,7 +497,7 @@ func printable(s string) bool {
 	return true
 }
 
-// ontoSimplex takes the rounding of a narrow type out of the labels: negative ones become 0, each sums to 1.
+// ontoSimplex removes the rounding of a narrow type from the labels: negative values become 0, and each label sums to 1.
 func ontoSimplex(s *point.Set) {
 	for i := range s.N {
 		y := s.Row(i)[s.Dx:]
@@ -512,8 +512,8 @@ func ontoSimplex(s *point.Set) {
 	}
 }
 
-// checksum is the sha256 of the content: every field but the checksum in the order of their numbers, numbers as
-// little-endian uint64, texts and bytes after their length, tensors as type, dims and raw data.
+// checksum returns the SHA-256 of the content: every field but the checksum in the order of the field numbers, numbers as
+// little-endian uint64, strings and bytes preceded by their length, tensors as type, dims and raw data.
 func checksum(m *uploadpb.Upload) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.federate.Upload\n"))

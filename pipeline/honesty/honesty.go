@@ -1,26 +1,27 @@
-// Package honesty says how probable it is that each client of a round uploaded what it computed from images of the classes
-// that it names, as part of the posterior: every posterior sample draws who is honest, and reads the uploads of those.
+// Package honesty estimates the probability that each client of a round is honest, that is, that it uploaded what it computed from
+// images of the classes that it names. The estimate is part of the posterior: every posterior sample draws a state, the set of honest
+// clients, and uses their uploads only.
 //
-// Uploads are class means in coordinates in which a class's points have covariance I and class means are N(0, diag(λ))
-// (package posterior's conjugate form). A cell is a client and a class with mass N > 0; its precision
+// Uploads are class means in coordinates in which a class's points have covariance I and class means are N(0, diag(λ)) (package
+// posterior's conjugate form). A cell is a client and a class with mass N > 0; its precision
 //
 //	a = 1 / (2.5/N + 0.3)
 //
 // lets no cell count for more than 3.3 points. With z_m = 1 for an honest client and μ_c shared by the honest ones,
 //
 //	honest:  x_mc ~ N(μ_c, 1/a),  μ_c ~ N(0, λ)      integrated out
-//	bad:     x_mc ~ .6  N(m_c, v_c + 1/a)            this cell is right after all (attacks on one class)
+//	bad:     x_mc ~ .6  N(m_c, v_c + 1/a)            this cell is correct after all (attacks on one class)
 //	              + .3  Σ_{j≠c} T_cj N(m_j, v_j + 1/a)   another class's (flipped labels)
 //	              + .05 N(0, λ + 1/a)                a class that nobody holds
-//	              + .05 N(0, 30 (λ + 1/a))           rubbish
+//	              + .05 N(0, 30 (λ + 1/a))           garbage
 //
-// where (m, v) are the moments of μ given the honest uploads, and T_c ~ Dirichlet(.3/(C−1)) is shared by all bad clients, so
-// that colluders pay for their target once (integrated by a variational bound). A class that one client alone holds has
-// (m_c, v_c) = (0, λ): three of the densities agree there, so that its holder is not suspected for it. The likelihood counts
-// with power .5, a client is honest with probability .95 beforehand, and fewer than half are bad. The numbers were fitted on
+// where (m, v) are the moments of μ given the honest uploads, and T_c ~ Dirichlet(.3/(C−1)) is shared by all bad clients, so that
+// colluders pay for their target once (integrated out with a variational bound). A class that a single client holds has (m_c, v_c) =
+// (0, λ): three of the densities coincide there, so that its holder is not suspected for it. The likelihood is tempered with power .5,
+// the prior probability that a client is honest is .95, and fewer than half of the clients are bad. The constants were fitted on
 // corpora under simulated attacks and are the same for all data sets.
 //
-// What it cannot see: colluders who outnumber the honest holders of a class.
+// Limitation: colluders who outnumber the honest holders of a class are not detected.
 package honesty
 
 import (
@@ -38,31 +39,31 @@ import (
 	"fmp/pipeline/point"
 )
 
-// The model's numbers.
+// Constants of the model.
 const (
 	pointVariance = 2.5 // s2: variance of a mean of one point, within a client
 	cellVariance  = 0.3 // t2: variance of a mean of any number of points
 	power         = 0.5
 	priorHonest   = 0.95
 	rubbish       = 30.0
-	shared        = 0.3 // of the Dirichlet
+	shared        = 0.3 // concentration of the Dirichlet
 )
 
 var mix = [4]float64{0.6, 0.3, 0.05, 0.05}
 
-// Exact is the largest number of clients of which every state is weighed; chains propose the states of more.
+// Exact is the largest number of clients for which all states are enumerated; for more clients, Gibbs chains propose states.
 const Exact = 10
 
-// Chains and sweeps of the annealed Gibbs sampler. Beyond a hundred clients chains are fewer, as what they cost grows and what
-// one client more or less weighs shrinks.
+// Numbers of chains and sweeps of the annealed Gibbs sampler. Above a hundred clients there are fewer chains, as their cost grows and
+// the influence of one client shrinks.
 const (
 	mostChains  = 24
 	leastChains = 4
 	sweeps      = 20
-	greedy      = 2 // sweeps to the mode beside the end of a chain
+	greedy      = 2 // sweeps from the end of a chain to the nearby mode
 )
 
-// Chains is how many chains propose the states of so many clients; 0 where every state is weighed.
+// Chains returns the number of chains that propose states for so many clients; 0 if all states are enumerated.
 func Chains(clients int) int {
 	if clients <= Exact {
 		return 0
@@ -70,17 +71,17 @@ func Chains(clients int) int {
 	return max(leastChains, min(mostChains, 100*mostChains/clients))
 }
 
-// Uploads are the bounded uploads of a round.
+// Uploads are the bounded uploads of a round, as class means.
 type Uploads struct {
 	Clients, Classes, K int
-	// Masses [clients, classes]; 0 where a client holds nothing of a class.
+	// Masses [clients, classes]; 0 if a client holds nothing of a class.
 	Masses []float64
-	// Means [clients, classes, k] of the classes; whatever where the mass is 0.
+	// Means [clients, classes, k] of the classes; arbitrary where the mass is 0.
 	Means []float64
 }
 
-// Pool is the class means of some of the clients together, a point for each class that they hold: however many clients there are,
-// what follows reads no more than that.
+// Pool returns the pooled class means of the selected clients, one point per class that they hold, so that later stages read no more
+// than that however many clients there are.
 func (u *Uploads) Pool(of func(client int) bool) *point.Set {
 	mass, sum := make([]float64, u.Classes), make([]float64, u.Classes*u.K)
 	for m := range u.Clients {
@@ -112,15 +113,15 @@ func (u *Uploads) Pool(of func(client int) bool) *point.Set {
 	return all.Held()
 }
 
-// States are who may be honest, and how probably.
+// States are the candidate sets of honest clients, with their probabilities.
 type States struct {
-	// Honest [state][client].
+	// Honest [state][client] says who is honest.
 	Honest [][]bool
-	// P of each state; they sum to 1.
+	// P [state] are the probabilities; they sum to 1.
 	P []float64
 }
 
-// Check returns what keeps states, made elsewhere, from being those of so many clients.
+// Check returns an error unless the states, made elsewhere, are valid for so many clients.
 func (s *States) Check(clients int) error {
 	if len(s.P) == 0 || len(s.P) != len(s.Honest) {
 		return fmt.Errorf("honesty: %d states with %d probabilities; want as many, and at least one", len(s.Honest), len(s.P))
@@ -138,7 +139,7 @@ func (s *States) Check(clients int) error {
 	return nil
 }
 
-// Marginal is the probability of each client to be honest.
+// Marginal returns each client's probability of being honest.
 func (s *States) Marginal() []float64 {
 	out := make([]float64, len(s.Honest[0]))
 	for q, z := range s.Honest {
@@ -154,7 +155,7 @@ func (s *States) Marginal() []float64 {
 	return out
 }
 
-// Draw is one state for each of n posterior samples, by systematic resampling: a state of probability p is drawn n p times, to
+// Draw draws one state for each of n posterior samples by systematic resampling: a state of probability p is drawn n p times, to
 // within one.
 func (s *States) Draw(n int, r *rand.Rand) [][]bool {
 	out := make([][]bool, n)
@@ -170,7 +171,8 @@ func (s *States) Draw(n int, r *rand.Rand) [][]bool {
 	return out
 }
 
-// Dispute is, for each class, the share of its mass that the posterior leaves out; above 0.35 it is contested.
+// Dispute returns, for each class, the expected share of its mass that the posterior leaves out; above [Contested] a class is
+// contested.
 func (s *States) Dispute(u Uploads) []float64 {
 	p := s.Marginal()
 	out, all := make([]float64, u.Classes), make([]float64, u.Classes)
@@ -189,11 +191,12 @@ func (s *States) Dispute(u Uploads) []float64 {
 	return out
 }
 
-// Contested is the share of a class's mass left out from which on it is contested.
+// Contested is the share of a class's mass left out above which the class is contested.
 const Contested = 0.35
 
-// Infer weighs the states of a round. lambda [k] are the variances of class means between the corpus's classes. seed names the
-// streams of the chains, which more than [Exact] clients need; threads (0: one a processor) does not change the figures.
+// Infer computes the posterior probabilities of the states of a round. lambda [k] are the variances of class means between the
+// corpus's classes. seed determines the random streams of the chains, which more than [Exact] clients need; threads (0: one per
+// processor) does not affect the result.
 func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64, threads int) (*States, error) {
 	proposed, err := Propose(ctx, u, lambda, seed, 0, Chains(u.Clients), threads)
 	if err != nil {
@@ -202,7 +205,8 @@ func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64, thread
 	return Weigh(ctx, u, lambda, proposed, threads)
 }
 
-// Weigh weighs the states that all chains of a round proposed, in their order; of up to [Exact] clients every state.
+// Weigh computes the probabilities of the states that all chains of a round proposed, in order; for up to [Exact] clients, of every
+// state.
 func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool, threads int) (*States, error) {
 	h, err := newModel(u, lambda)
 	if err != nil {
@@ -260,20 +264,20 @@ func fromBits(s uint, n int) []bool {
 	return z
 }
 
-// cell is what a client says of a class.
+// cell is a client's upload for one class.
 type cell struct {
 	class        int
 	a, iv        float64   // precision, and its inverse
 	x            []float64 // [k]
-	fresh, broad float64   // log densities that depend on nothing else
+	fresh, broad float64   // log densities that do not depend on the state
 }
 
-// model is the uploads, prepared.
+// model is the uploads, prepared for evaluation.
 type model struct {
 	clients, classes, k int
 	lambda              []float64
 	cells               [][]cell  // by client
-	e                   []float64 // by client: the parts of the honest likelihood that depend on nothing else
+	e                   []float64 // by client: the terms of the honest likelihood that do not depend on the state
 }
 
 var log2pi = math.Log(2 * math.Pi)
@@ -296,7 +300,7 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 			held++
 		}
 	}
-	cells := make([]cell, 0, held) // of all clients, one after another
+	cells := make([]cell, 0, held) // of all clients, concatenated
 	for m := range u.Clients {
 		first := len(cells)
 		for c := range u.Classes {
@@ -328,7 +332,7 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 	return h, nil
 }
 
-// state is sums over the honest clients of a state, and the moments of class means given them.
+// state holds sums over the honest clients of a state, and the moments of class means given them.
 type state struct {
 	h    *model
 	n    []float64 // [classes] precisions
@@ -336,13 +340,14 @@ type state struct {
 	e    float64
 	mean []float64 // [classes, k]
 	v    []float64 // [classes, k]
-	// dets are the log determinants of v + iv of each class, of the last cell's iv: most cells of a client have one mass, and they are
-	// what takes longest. They hold until the next moments.
+	// dets are the log determinants of v + iv for each class, cached for the last cell's iv: most cells of a client have the same
+	// mass, and log determinants take most of the time. They are valid until the moments change.
 	iv   float64
 	dets []logDet
 }
 
-// logDet is the logarithm of a product of many factors: those of parts that would have left the range, and of the rest.
+// logDet is the logarithm of a product of many factors: parts is that of partial products that were about to leave the range, rest
+// that of the remainder.
 type logDet struct{ parts, rest float64 }
 
 func (h *model) start(z []bool) *state {
@@ -358,7 +363,7 @@ func (h *model) start(z []bool) *state {
 	return st
 }
 
-// add puts a client's cells in (sign 1) or takes them out (-1). Moments are the caller's.
+// add adds (sign 1) or removes (-1) a client's cells. The caller updates the moments.
 func (st *state) add(m int, sign float64) {
 	k := st.h.k
 	for _, l := range st.h.cells[m] {
@@ -371,18 +376,18 @@ func (st *state) add(m int, sign float64) {
 	st.e += sign * st.h.e[m]
 }
 
-// moments computes those of a class: v = λ/(1 + nλ), mean = v s.
+// moments updates the moments of a class: v = λ/(1 + nλ), mean = v s.
 func (st *state) moments(c int) {
 	st.iv = math.NaN()
 	k := st.h.k
-	n := max(st.n[c], 0) // rounding, where all have gone
+	n := max(st.n[c], 0) // rounding, if all clients were removed
 	for j, l := range st.h.lambda {
 		v := l / (1 + n*l)
 		st.v[c*k+j], st.mean[c*k+j] = v, v*st.s[c*k+j]
 	}
 }
 
-// honest is log p(honest uploads | state), class means integrated out.
+// honest returns log p(honest uploads | state), class means integrated out.
 func (st *state) honest() float64 {
 	k, out := st.h.k, st.e
 	for c := range st.h.classes {
@@ -394,7 +399,7 @@ func (st *state) honest() float64 {
 	return out
 }
 
-// components writes a cell's log densities: of each class, of a fresh class, of rubbish.
+// components writes a cell's log densities under each class, a fresh class, and garbage.
 func (st *state) components(l *cell, out []float64) {
 	k := st.h.k
 	if l.iv != st.iv {
@@ -402,7 +407,7 @@ func (st *state) components(l *cell, out []float64) {
 		for c := range st.dets {
 			logs, product := 0.0, 1.0
 			for _, v := range st.v[c*k:][:k] {
-				// One logarithm of many factors; they are taken out before they leave the range.
+				// One logarithm of many factors, taken before their product leaves the range.
 				if product *= v + l.iv; product < 1e-200 || product > 1e200 {
 					logs += math.Log(product)
 					product = 1
@@ -424,7 +429,7 @@ func (st *state) components(l *cell, out []float64) {
 	out[st.h.classes], out[st.h.classes+1] = l.fresh, l.broad
 }
 
-// types are the log weights of a component's type for a cell of class c: this class, another, fresh, rubbish.
+// types returns the log weights of a component's type for a cell of class c: this class, another, fresh, garbage.
 func (h *model) types(c int) []float64 {
 	out := make([]float64, h.classes+2)
 	for j := range h.classes {
@@ -434,8 +439,8 @@ func (h *model) types(c int) []float64 {
 	return out
 }
 
-// contamination is the log weights of the mixture of bad cells, [classes][classes+2], and a bound on log p(bad uploads |
-// honest ones), after so many rounds of coordinate ascent.
+// contamination returns the log weights of the mixture of bad cells, [classes][classes+2], and a lower bound on log p(bad uploads |
+// honest ones), after the given number of rounds of coordinate ascent.
 func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound float64) {
 	h := st.h
 	C := h.classes
@@ -524,7 +529,7 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 	return weights, bound
 }
 
-// logBeta is the logarithm of the multivariate beta function, the Dirichlet's normaliser.
+// logBeta returns the logarithm of the multivariate beta function, the normaliser of the Dirichlet.
 func logBeta(a []float64) float64 {
 	var sum, out float64
 	for _, v := range a {
@@ -540,14 +545,14 @@ func logSum(x []float64) float64 {
 	top := slices.Max(x)
 	var sum float64
 	for _, v := range x {
-		if v -= top; v > -50 { // what is less is lost in rounding
+		if v -= top; v > -50 { // smaller terms are lost in rounding
 			sum += math.Exp(v)
 		}
 	}
 	return top + math.Log(sum)
 }
 
-// logPosterior is power log p(uploads | z) + log p(z), up to a constant.
+// logPosterior returns power log p(uploads | z) + log p(z), up to a constant.
 func (h *model) logPosterior(z []bool) float64 {
 	st := h.start(z)
 	_, bad := st.contamination(z, 2)
@@ -562,11 +567,11 @@ func (h *model) logPosterior(z []bool) float64 {
 	return out
 }
 
-// Proposals is how many states a chain proposes.
+// Proposals is the number of states that a chain proposes.
 const Proposals = 2
 
-// Propose runs the annealed Gibbs chains from to to-1 of [Chains] over the clients and returns, of each chain, its last state and the
-// mode beside it. What a chain proposes does not depend on which others run.
+// Propose runs the annealed Gibbs chains from to to-1 of [Chains] over the clients and returns, for each chain, its last state and the
+// nearby mode. The proposals of a chain do not depend on which others run.
 func Propose(ctx context.Context, u Uploads, lambda []float64, seed uint64, from, to, threads int) ([][]bool, error) {
 	if from < 0 || to > Chains(u.Clients) || from >= to {
 		if from == to {
@@ -595,7 +600,7 @@ func Propose(ctx context.Context, u Uploads, lambda []float64, seed uint64, from
 				h.sweep(z, power*min(1, 0.03*math.Pow(1/0.03, float64(t)/(0.6*sweeps))), r)
 			}
 			out[Proposals*(i-from)] = slices.Clone(z)
-			// Of many clients a draw has some that are improbable one by one: the mode beside it is proposed as well.
+			// With many clients a draw contains some states that are individually improbable: the nearby mode is proposed as well.
 			for range greedy {
 				h.sweep(z, power, nil)
 			}
@@ -606,8 +611,8 @@ func Propose(ctx context.Context, u Uploads, lambda []float64, seed uint64, from
 	return out, g.Wait()
 }
 
-// distinct are the states proposed, the chains' ends before the modes, each once, of which fewer than half are bad; all honest is
-// among them.
+// distinct returns the distinct proposed states in which fewer than half are bad, the ends of the chains before the modes; the state
+// in which all are honest is always among them.
 func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 	all := make([]bool, h.clients)
 	for m := range all {
@@ -637,7 +642,7 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 	return out, nil
 }
 
-// sweep draws each client anew given the others, the likelihood with power eta; without r it takes the likelier.
+// sweep resamples each client given the others, with the likelihood to the power eta; if r is nil, it takes the likelier state.
 func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 	st := h.start(z)
 	weights, _ := st.contamination(z, 1)

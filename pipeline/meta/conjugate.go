@@ -20,21 +20,21 @@ import (
 	"fmp/pipeline/task"
 )
 
-// ConjugateConfig is how a conjugate predictor is trained. Of Config, L2, Fresh, Rate, Warmup, Clip and EMA have no
-// part in it; Batch defaults to 4 tasks and Samples to 64.
+// ConjugateConfig configures the training of a conjugate predictor. The fields L2, Fresh, Rate, Warmup, Clip and EMA of Config are not
+// used; Batch defaults to 4 tasks and Samples to 64.
 type ConjugateConfig struct {
 	Config
 	// K is the number of coordinates; default C - 1, at most dx - 1.
 	K int
-	// Shrinkage is the share, 0 to 1, of the within-class covariance that is replaced by a multiple of the identity before
-	// coordinates and metric start from it; default 0. Where classes are far apart, what little confuses them need not lie
-	// in the directions in which they vary least, and 1 is a better start.
+	// Shrinkage is the weight, 0 to 1, of a multiple of the identity in the within-class covariance from which coordinates and metric
+	// are initialised; default 0. If classes are far apart, the remaining confusions need not lie in the directions in which classes
+	// vary least, and 1 is a better start.
 	Shrinkage float64
-	// FixedMetric leaves coordinates and metric what the moments say, and learns the scalars alone.
+	// FixedMetric keeps coordinates and metric at their initial values and learns the scalars alone.
 	FixedMetric bool
 }
 
-// conjugateAlphas are the partitions of training tasks: homogeneous, and classes that many clients lack.
+// conjugateAlphas are the partitions of training tasks: homogeneous, and one in which many clients lack classes.
 var conjugateAlphas = []float64{0, 0.1}
 
 // Held-out points of a training task, and batches of the joint score on them.
@@ -43,7 +43,7 @@ const (
 	conjugateBatches = 40
 )
 
-// A conjugatePhase learns some parameters of one set of scalars by Adam, along half a cosine from rate.
+// conjugatePhase learns some parameters of one set of scalars by Adam, with half a cosine decay from rate.
 type conjugatePhase struct {
 	steps int
 	rate  float64
@@ -51,7 +51,7 @@ type conjugatePhase struct {
 	learn []string
 	// matrices also learns V and R, each at a tenth of rate times its mean absolute element.
 	matrices bool
-	// mean is a head from posterior means: one sample, of latent 0.
+	// mean uses the head of the posterior means: one sample, with latent 0.
 	mean bool
 	// begin changes the parameters before the phase.
 	begin func(*conjugateTrainee) error
@@ -59,8 +59,8 @@ type conjugatePhase struct {
 
 var allScalars = []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2}
 
-// phases are V and R with the scalars; then, with moments computed again under V, the scalars; those of the point
-// head; those of the intervals, whose posterior is the plain one: tau = b = 1, gamma = 0.
+// phases returns the phases of training: V and R with the scalars; then, with moments computed again under V, the scalars; then those
+// of the point head; then those of the intervals, whose posterior is the plain one: tau = b = 1, gamma = 0.
 func (c *ConjugateConfig) phases() []conjugatePhase {
 	second := max(1, c.Steps*2/5)
 	return []conjugatePhase{
@@ -85,13 +85,13 @@ func (c *ConjugateConfig) phases() []conjugatePhase {
 	}
 }
 
-// plainGamma is the logit of a gamma that is 0 for all that matters.
+// plainGamma is the logit of a gamma that is practically 0.
 const plainGamma = -6
 
-// TrainConjugate trains a conjugate predictor on the corpus (models.NewConjugate): moments, then V, R and the scalars by
-// gradients through the closed form, on the score of single held-out points of tasks plus the joint score of ten of them,
-// five near each of two anchors. Steps is the number of the first phase; the four together take 2.3 times as many.
-// Metrics: loss, nll, joint; in validation nll, joint, acc and ece of 100 samples.
+// TrainConjugate trains a conjugate predictor (models.NewConjugate) on the corpus: first moments, then V, R and the scalars by
+// gradients through the closed form, on the score of single held-out points of tasks plus the joint score of ten of them, five near
+// each of two anchors. Steps is the number of steps of the first phase; the four phases together take 2.3 times as many. Metrics:
+// loss, nll, joint; in validation nll, joint, acc and ece with 100 samples.
 func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error) {
 	if c.Fresh == 0 {
 		c.Fresh = 1 // no points are drawn
@@ -127,13 +127,13 @@ func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error)
 	return models.NewConjugate(t.sizes, t.values)
 }
 
-// conjugateTrainee is a conjugate predictor between two steps.
+// conjugateTrainee is the state of the training between two steps.
 type conjugateTrainee struct {
 	*ConjugateConfig
 	sizes  models.ConjugateConfig
 	values map[string]*onnx.Tensor // parameters at the start of the phase
 
-	phase int // -1: none begun
+	phase int // -1: none started
 	run   *train.Step
 }
 
@@ -144,7 +144,7 @@ func (t *conjugateTrainee) close() {
 	}
 }
 
-// at is the phase of step i and the step within it.
+// at returns the phase of step i and the step within the phase.
 func (t *conjugateTrainee) at(i int) (phase, step int) {
 	for phase, p := range t.phases() {
 		if i < p.steps {
@@ -161,7 +161,7 @@ func (t *conjugateTrainee) rate(i, _ int) float64 {
 	return optim.WarmupCosine(p.rate, 0, 0)(step, p.steps)
 }
 
-// enter builds the step of a phase.
+// enter starts a phase.
 func (t *conjugateTrainee) enter(phase int) error {
 	p := t.phases()[phase]
 	l := models.ConjugateLoss{ConjugateConfig: t.sizes, Values: t.values, Set: p.set, Learn: p.learn, Samples: t.Samples, Joint: metric.JointPoints}
@@ -187,14 +187,14 @@ func (t *conjugateTrainee) enter(phase int) error {
 	return err
 }
 
-// take brings what the phase has learned so far into the parameters.
+// take copies what the phase has learned so far into the parameters.
 func (t *conjugateTrainee) take() {
 	for name, v := range t.now() {
 		t.values[name] = v
 	}
 }
 
-// now is the parameters that the phase learns, at present.
+// now returns the current values of the parameters that the phase learns.
 func (t *conjugateTrainee) now() map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{}
 	state := t.run.State()
@@ -239,7 +239,7 @@ func (t *conjugateTrainee) step(ctx context.Context, i int, rate float64) (train
 	return scoresOf(out), nil
 }
 
-// scoresOf are what a step of a training by both scores gave.
+// scoresOf returns the metrics of a training step by both scores.
 func scoresOf(out map[string]*onnx.Tensor) train.Metrics {
 	m := train.Metrics{}
 	for _, name := range []string{"loss", "nll", "joint", optim.NormOutput} {
@@ -248,7 +248,7 @@ func scoresOf(out map[string]*onnx.Tensor) train.Metrics {
 	return m
 }
 
-// draw makes the inputs of the loss for some tasks, each of its own stream.
+// draw returns the inputs of the loss for some tasks, each drawn from its own stream.
 func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, tasks int, stream ...any) (map[string]*onnx.Tensor, error) {
 	s := t.sampler(bank, target)
 	dx, c, n := bank.Dx, bank.C, t.Clients*t.Points
@@ -288,7 +288,7 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 	})
 }
 
-// validate scores the parameters at present on fixed tasks of the validation part.
+// validate scores the current parameters on fixed validation tasks.
 func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
 	p := t.phases()[t.phase]
 	values := map[string]*onnx.Tensor{}
@@ -332,14 +332,14 @@ func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, 
 	return mean, nil
 }
 
-// Names of what a checkpoint holds beside the step's own state.
+// Names of a checkpoint's entries besides the state of the step.
 const (
 	statePhase  = "phase"
 	stateValues = "values/"
 	stateStep   = "step/"
 )
 
-// State is the parameters at the start of the phase, and the step's.
+// State returns the parameters at the start of the phase, and the state of the step.
 func (t *conjugateTrainee) State() map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{statePhase: onnx.Scalar(float32(t.phase))}
 	for name, v := range t.values {
@@ -353,7 +353,7 @@ func (t *conjugateTrainee) State() map[string]*onnx.Tensor {
 	return out
 }
 
-// SetState goes back to a state.
+// SetState restores a state.
 func (t *conjugateTrainee) SetState(state map[string]*onnx.Tensor) error {
 	phase := state[statePhase]
 	if phase == nil || phase.Len() != 1 || !(phase.F32()[0] >= -1 && int(phase.F32()[0]) < len(t.phases())) {
@@ -384,11 +384,11 @@ func (t *conjugateTrainee) copyScalars(from, to string) {
 	}
 }
 
-// again computes the moments anew under V: w has within-class covariance I and between-class one diag(lambda), while the
-// head's coordinates w R stay what they were.
+// again recomputes the moments under V: w has within-class covariance I and between-class covariance diag(lambda), while the head's
+// coordinates w R are unchanged.
 func (t *conjugateTrainee) again() error { return standardise(t.values, t.Corpus, 0) }
 
-// widening is the mean over classes of tr(G W_c G W_c) / tr(G G W_c), where W_c is the covariance of class c in w and G = R R'.
+// widening returns the mean over classes of tr(G W_c G W_c) / tr(G G W_c), where W_c is the covariance of class c in w and G = R R'.
 func (t *conjugateTrainee) widening() (float64, error) {
 	m, err := moment.Of(coordinates(t.values, t.Corpus), t.Corpus.Labels, t.Corpus.C, 1)
 	if err != nil {
@@ -418,9 +418,9 @@ func (t *conjugateTrainee) widening() (float64, error) {
 	return sum / classes, nil
 }
 
-// StartConjugate is a conjugate predictor's parameters before any training, from the moments of a corpus: k coordinates (0:
-// C - 1, at most dx - 1), those in which classes differ most, and the metric that the moments say, with the within-class
-// covariance shrunk by a share toward a multiple of the identity.
+// StartConjugate returns the initial parameters of a conjugate predictor, from the moments of a corpus: the k coordinates (0: C - 1,
+// at most dx - 1) in which classes differ most, and the metric of the moments, with the within-class covariance shrunk by the given
+// share toward a multiple of the identity.
 func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*onnx.Tensor, error) {
 	if corpus == nil {
 		return nil, fmt.Errorf("moments of the corpus: there is none; set dataset.splits.corpus above 0")
@@ -460,7 +460,7 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	if err := standardise(values, corpus, shrinkage); err != nil {
 		return nil, err
 	}
-	// The leading k of the coordinates, which descend in lambda.
+	// The leading k coordinates, in descending order of lambda.
 	v := mat.NewDense(dx, k, nil)
 	v.Copy(dense(values[models.ConjMap]))
 	values[models.ConjMap] = tensor(v)
@@ -468,7 +468,7 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 		values[name] = onnx.NewTensor(append([]float32{}, values[name].F32()[:k]...), k)
 	}
 	values[models.ConjMetric] = narrow(identity(k), 1, k, k)
-	if shrinkage > 0 { // the coordinates are to be those of the moments as they are; the metric stays
+	if shrinkage > 0 { // the coordinates are those of the unshrunk moments; the metric stays
 		if err := standardise(values, corpus, 0); err != nil {
 			return nil, err
 		}
@@ -483,7 +483,7 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	return values, nil
 }
 
-// UntrainedConjugate is the conjugate predictor of [StartConjugate].
+// UntrainedConjugate returns the conjugate predictor with the parameters of [StartConjugate].
 func UntrainedConjugate(corpus *task.Bank) (*onnx.Model, error) {
 	values, err := StartConjugate(corpus, 0, 0)
 	if err != nil {
@@ -492,16 +492,16 @@ func UntrainedConjugate(corpus *task.Bank) (*onnx.Model, error) {
 	return models.NewConjugate(models.ConjugateConfig{Dx: corpus.Dx, C: corpus.C, K: values[models.ConjOrigin].Len()}, values)
 }
 
-// startRho is the head's temperature before training: features of a class are less certain than their covariance says, as
-// their errors go together.
+// startRho is the initial temperature of the head: features of a class are less certain than their covariance suggests, as their
+// errors are correlated.
 const startRho = 0.17
 
-// smallestLambda bounds the between-class variances from below, in units of those within.
+// smallestLambda is the lower bound of the between-class variances, in units of the within-class variance.
 const smallestLambda = 1e-2
 
-// standardise changes V, m0, lambda and R so that w = phi V - m0 of the corpus has within-class covariance I, between-class
-// covariance diag(lambda), descending, and mean 0 of the class means; w R stays what it was, up to a shift. Within-class covariance
-// is shrunk toward a multiple of I, by the share given and a little more, dx/(dx + 10 n), so that few rows have moments too.
+// standardise changes V, m0, lambda and R so that w = phi V - m0 of the corpus has within-class covariance I, between-class covariance
+// diag(lambda), descending, and class means of mean 0; w R is unchanged up to a shift. The within-class covariance is shrunk toward a
+// multiple of I, by the given share and a little more, dx/(dx + 10 n), so that the moments exist for few rows too.
 func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float64) error {
 	m, err := moment.Of(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
 	if err != nil {
@@ -575,7 +575,7 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 	return nil
 }
 
-// coordinates are w of the corpus's rows.
+// coordinates returns w of the corpus's rows.
 func coordinates(values map[string]*onnx.Tensor, corpus *task.Bank) *mat.Dense {
 	n, dx := corpus.Len(), corpus.Dx
 	centre, r := values[models.ConjCentre].F32(), float64(values[models.ConjRadius].F32()[0])
@@ -619,7 +619,7 @@ func identity(n int) []float64 {
 	return out
 }
 
-// dense is a matrix of a tensor of rank 2, tensor the way back.
+// dense returns the matrix of a tensor of rank 2; tensor is the reverse.
 func dense(t *onnx.Tensor) *mat.Dense {
 	m := mat.NewDense(t.Shape[0], t.Shape[1], nil)
 	for i, v := range t.F32() {

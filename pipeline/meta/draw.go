@@ -19,7 +19,7 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// panels of a drawn log: title, and the metrics that it shows, those of validation under their own kind.
+// panels of a plotted log: title, and the metrics shown, those of validation under their own kind.
 var panels = []struct {
 	title, kind string
 	metrics     []string
@@ -30,20 +30,20 @@ var panels = []struct {
 	{"validation: ECE and NLL", "validation", []string{"ece", "fmp_ece", "nll", "fmp_nll"}},
 }
 
-// Colours of Okabe and Ito, which the colour-blind tell apart.
+// palette holds the colour-blind safe colours of Okabe and Ito.
 var palette = []color.Color{
 	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff},
 	color.RGBA{0xcc, 0x79, 0xa7, 0xff}, color.RGBA{0x00, 0x00, 0x00, 0xff},
 }
 
-// drawable reports whether the axes stand a value: the search for ticks does not end where the ends of an axis are too far
-// apart or too close together, for which reason values also lose what float32 does not hold.
+// drawable reports whether the axes can show a value: the search for ticks does not terminate if the ends of an axis are too far apart
+// or too close together, which is also why values are rounded to float32.
 func drawable(v float64) bool { return math.Abs(v) <= 1e30 && (v == 0 || math.Abs(v) >= 1e-30) }
 
 // maxLog bounds a training log: 256 MiB.
 const maxLog = 256 << 20
 
-// readLog is the points of a training log by kind and metric ("train loss"). Values that are not drawable are left out.
+// readLog returns the points of a training log by kind and metric ("train loss"). Values that are not drawable are left out.
 func readLog(data []byte) (map[string]plotter.XYs, error) {
 	series := map[string]plotter.XYs{}
 	sc := bufio.NewScanner(bytes.NewReader(data))
@@ -62,7 +62,7 @@ func readLog(data []byte) (map[string]plotter.XYs, error) {
 		}
 		for k, v := range line {
 			y, ok := v.(float64)
-			if y = float64(float32(y)); ok && drawable(y) { // a curve that blows up leaves the panel
+			if y = float64(float32(y)); ok && drawable(y) { // a diverging curve leaves the panel
 				series[kind+" "+k] = append(series[kind+" "+k], plotter.XY{X: step, Y: y})
 			}
 		}
@@ -70,16 +70,16 @@ func readLog(data []byte) (map[string]plotter.XYs, error) {
 	return series, sc.Err()
 }
 
-// widenAxis gives an axis a range where its values are all but one: gonum's own widening, by 1, is lost in large ones and its ticks
-// panic.
+// widenAxis widens the range of an axis whose values are nearly equal: gonum widens it by 1, which is lost in large values, and its
+// ticks then panic.
 func widenAxis(a *plot.Axis) {
 	if size := max(math.Abs(a.Min), math.Abs(a.Max)); a.Max-a.Min < 1e-6*size {
 		a.Min, a.Max = a.Min-1e-3*size, a.Max+1e-3*size
 	}
 }
 
-// DrawLog draws a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and those below 1e-30 other
-// than 0, are left out.
+// DrawLog plots a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and nonzero values below 1e-30, are
+// left out.
 func DrawLog(log, svg string) error {
 	data, err := regularfile.ReadFile(log, maxLog)
 	if err != nil {

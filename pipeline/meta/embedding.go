@@ -15,23 +15,23 @@ import (
 	"fmp/pipeline/point"
 )
 
-// EmbeddingConfig is how an embedding is trained.
+// EmbeddingConfig configures the training of an embedding.
 type EmbeddingConfig struct {
 	Config
-	// Predictor draws for both sides; it is not trained here.
+	// Predictor draws the fresh points for both sides; it is not trained here.
 	Predictor *onnx.Model
 	// Relative makes the loss the gap divided by the norm of the MP head; by default it is the gap itself.
 	Relative bool
-	// Score is the weight of the negative log score of the FMP heads' ensemble on held-out points of the task, added
-	// to the loss. The gap alone counts every direction of the head alike, also those in which no features
-	// vary; the score sees to those that predictions depend on. Default 2; negative means none.
+	// Score is the weight, added to the loss, of the negative log score of the FMP heads' ensemble on held-out points of the task. The
+	// gap weights all directions of the head equally, including those in which no features vary; the score emphasises those that
+	// predictions depend on. Default 2; negative means none.
 	Score float64
 }
 
-// TrainEmbedding trains the embedding m, which is not changed, and returns it trained. The loss of a task is the mean
-// over Samples noises E of |theta_MP - theta_FMP|, the heads fitted to the clients' own points and to their uploads,
-// each together with what the predictor draws for them from the same E (arXiv:2605.18554). theta_MP is the
-// target and carries no gradient. Score is added to it. Metrics: loss, gap (relative), score; in validation those of [TrainPredictor].
+// TrainEmbedding trains a copy of the embedding m and returns it. The loss of a task is the mean over Samples noises E of |theta_MP -
+// theta_FMP|, where the heads are fitted to the clients' own points and to their uploads, each together with what the predictor draws
+// for them from the same E (arXiv:2605.18554). theta_MP is the target and carries no gradient. The score, weighted by Score, is added.
+// Metrics: loss, gap (relative), score; in validation those of [TrainPredictor].
 func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onnx.Model, error) {
 	if c.Corpus == nil || c.Predictor == nil {
 		return nil, fmt.Errorf("training embedding: it needs a corpus and a predictor")
@@ -148,7 +148,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 		if err := pullBack(ctx, ps, heads, cots, up.N, zBar, wBar, fresh); err != nil {
 			return nil, nil, err
 		}
-		// The uploads also reach the heads through what is drawn for them.
+		// The uploads also affect the heads through the points drawn for them.
 		g, err := predictor.vjp(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, 1, c.Samples, c.Fresh, dz)})
 		if err != nil {
 			return nil, nil, err
@@ -173,7 +173,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 	return t.trained(), nil
 }
 
-// clientFeeds are the embedding's inputs for clients, one a row of the batch.
+// clientFeeds returns the embedding's inputs for a batch of clients, one per row.
 func clientFeeds(clients []*point.Set) map[string]*onnx.Tensor {
 	widest := 0
 	for _, s := range clients {
@@ -183,7 +183,7 @@ func clientFeeds(clients []*point.Set) map[string]*onnx.Tensor {
 	return map[string]*onnx.Tensor{"points": points, "weights": weights}
 }
 
-// uploads is the pool of what an embedding made of clients.
+// uploads returns the pooled outputs of an embedding for its clients.
 func uploads(out map[string]*onnx.Tensor, f models.Manifest) (*point.Set, error) {
 	z, w := out["compressed"], out["masses"]
 	if err := finite("compressed", z); err != nil {
@@ -195,7 +195,7 @@ func uploads(out map[string]*onnx.Tensor, f models.Manifest) (*point.Set, error)
 	return &point.Set{N: w.Len(), Dx: f.Dx, C: f.C, Z: z.F32(), W: w.F32()}, nil
 }
 
-// uploader compresses by a function that runs an embedding.
+// uploader compresses with a function that runs an embedding.
 type uploader struct {
 	run func(map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error)
 	f   models.Manifest
@@ -228,5 +228,5 @@ func newCompressor(e engine.Engine, m *onnx.Model) (*compressor, error) {
 	return &compressor{uploader{run, f}, s}, nil
 }
 
-// Close frees the session.
+// Close closes the session.
 func (c *compressor) Close() error { return c.session.Close() }

@@ -22,58 +22,56 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Config is what the trainings of predictor and embedding have in common. The zero value of a field means its
-// default.
+// Config is the common configuration of the trainings of this package. Zero fields take their defaults.
 type Config struct {
-	// Engine runs the graphs. For figures that can be had again it is made with one thread an operator.
+	// Engine runs the graphs. For reproducible results it must use one thread per operator.
 	Engine engine.Engine
-	// Workers is how many tasks are worked on at a time; default: one a processor. Figures do not depend on it.
+	// Workers is the number of tasks processed in parallel; default: one per processor. Results do not depend on it.
 	Workers int
-	// Corpus is what training tasks are drawn from, Validation what validation tasks are: disjoint rows. Validation
-	// may be nil.
+	// Corpus is the data that training tasks are drawn from, Validation that of validation tasks: disjoint rows. Validation may be
+	// nil.
 	Corpus, Validation *task.Bank
-	// Clients (M) and Points (n) are the federation's; defaults 10 and 20.
+	// Clients (M) and Points (n) are the numbers of clients and of points per client; defaults 10 and 20.
 	Clients, Points int
-	// Alphas are the partitions to draw from; default task.DefaultAlphas. FixedLabels leaves classes their names.
+	// Alphas are the partitions to draw from; default task.DefaultAlphas. FixedLabels disables the permutation of class labels.
 	Alphas      []float64
 	FixedLabels bool
-	// L2 is the head's lambda; default 3. Fresh is n', the points drawn; default the predictor's own.
+	// L2 is the head's penalty lambda; default 3. Fresh is n', the number of points drawn; default the predictor's own.
 	L2    float64
 	Fresh int
 
-	// Steps of training (required), Batch tasks a step, and Samples noises a task.
+	// Steps is the number of training steps (required), Batch that of tasks per step, and Samples that of noise draws per task.
 	Steps, Batch, Samples int
-	// Rate is the peak learning rate, reached after Warmup steps (default 30) and left along half a cosine. Clip is
-	// the largest norm of a gradient (default 1). EMA is the decay of the running average of the parameters that
-	// is kept as the result; default 0, none.
+	// Rate is the peak learning rate, reached after Warmup steps (default 30) and followed by half a cosine decay. Clip is the maximum
+	// norm of a gradient (default 1). EMA is the decay of the exponential moving average of the parameters that is returned as the
+	// result; default 0, none.
 	Rate   float64
 	Warmup int
 	Clip   float64
 	EMA    float64
 
-	// Seed is the run's.
+	// Seed is the seed of the run.
 	Seed uint64
-	// Checkpoint, Interval and Log: see [train.Loop]. Run says what this is a run of, besides what the models'
-	// configurations say: a checkpoint of another run is refused.
+	// Checkpoint, Interval and Log are as in [train.Loop]. Run identifies the run beyond the models' configurations: a checkpoint of
+	// another run is refused.
 	Checkpoint string
 	Interval   time.Duration
 	Log        string
 	Run        string
-	// ValidateEvery is in steps; default 100. ValidationTasks is their number; default 12. ValidationSamples is S in
-	// them; default 8.
+	// ValidateEvery is the number of steps between validations; default 100. ValidationTasks is the number of validation tasks;
+	// default 12. ValidationSamples is S in validation; default 8.
 	ValidateEvery, ValidationTasks, ValidationSamples int
-	// Progress, where not nil, is called after every step.
+	// Progress, if not nil, is called after every step.
 	Progress func(train.Progress)
 }
 
-// Tolerances of the fits while training, and of the solves behind their implicit gradients: far below the noise
-// of a step.
+// Tolerances of the fits during training, and of the solves for their implicit gradients: far below the noise of a step.
 const (
 	tolerance = 1e-5
 	residual  = 1e-4
 )
 
-// targetPoints is how many held-out points a training task is scored on, and validationPoints a validation task.
+// targetPoints is the number of held-out points that a training task is scored on, and validationPoints that of a validation task.
 const (
 	targetPoints     = 128
 	validationPoints = 500
@@ -118,7 +116,7 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 		return fmt.Errorf("training: %d clients of %d points, %d fresh points, batches of %d tasks with %d noises; allowed are numbers from 1", c.Clients, c.Points, c.Fresh, c.Batch, c.Samples)
 	case !(c.Rate > 0) || !(c.Clip > 0) || !(c.L2 > 0) || c.EMA < 0 || c.EMA >= 1:
 		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are numbers above 0, and an ema from 0 to below 1", c.Rate, c.Clip, c.L2, c.EMA)
-	case c.Validation != nil && c.Validation.Len() < c.Clients*c.Points+metric.Neighbours: // refused here and not after ValidateEvery steps
+	case c.Validation != nil && c.Validation.Len() < c.Clients*c.Points+metric.Neighbours: // refuse it now rather than after ValidateEvery steps
 		return fmt.Errorf("training: %d validation rows for %d clients of %d points; give more validation rows: lower federation.clients or federation.points, or enlarge the part in dataset.splits", c.Validation.Len(), c.Clients, c.Points)
 	}
 	return nil
@@ -128,7 +126,7 @@ func (c *Config) sampler(b *task.Bank, target int) *task.Sampler {
 	return &task.Sampler{Bank: b, Points: c.Points, Alphas: c.Alphas, Target: target, FixedLabels: c.FixedLabels}
 }
 
-// checkModel reports whether a model is of the kind and for the points of the corpus.
+// checkModel returns an error unless a model is of the given kind and fits the points of the corpus.
 func (c *Config) checkModel(m *onnx.Model, kind string) (models.Manifest, error) {
 	f, err := models.ReadManifest(m)
 	if err != nil {
@@ -140,7 +138,7 @@ func (c *Config) checkModel(m *onnx.Model, kind string) (models.Manifest, error)
 	return f, nil
 }
 
-// loop trains t: step makes, for one task of a batch, its shards of the gradient and its metrics.
+// loop trains t: step returns, for one task of a batch, its shards of the gradient and its metrics.
 func (c *Config) loop(ctx context.Context, t *trainee, what string, config string,
 	step func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error),
 	validate func(ctx context.Context, t int) (train.Metrics, error)) error {
@@ -187,7 +185,7 @@ func (c *Config) loop(ctx context.Context, t *trainee, what string, config strin
 	return l.Train(ctx)
 }
 
-// parallel does n things, up to workers at a time.
+// parallel calls do for 0 to n-1, up to workers at a time.
 func parallel(ctx context.Context, workers, n int, do func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers)
@@ -202,8 +200,8 @@ func parallel(ctx context.Context, workers, n int, do func(ctx context.Context, 
 	return g.Wait()
 }
 
-// fits solves the problem of seen together with each set of fresh points; a nil seen leaves the fresh ones alone.
-// Start, where given, is where each fit begins.
+// fits solves the problem of seen together with each set of fresh points; if seen is nil, of the fresh points alone. start, if given,
+// holds the starting points of the fits.
 func (c *Config) fits(ctx context.Context, seen *point.Set, fresh []*point.Set, start []erm.Theta) ([]*erm.Problem, []erm.Theta, error) {
 	ps := make([]*erm.Problem, len(fresh))
 	for i, f := range fresh {
@@ -223,7 +221,7 @@ func (c *Config) fits(ctx context.Context, seen *point.Set, fresh []*point.Set, 
 	opt := erm.Options{Threads: 1, Tolerance: tolerance}
 	for i, p := range ps {
 		if i > 0 && start == nil {
-			// Heads of one context are much alike.
+			// Heads of one context are similar.
 			p.Start = &heads[0]
 		}
 		s, err := erm.Solve(ctx, p, opt)
@@ -235,9 +233,9 @@ func (c *Config) fits(ctx context.Context, seen *point.Set, fresh []*point.Set, 
 	return ps, heads, nil
 }
 
-// pullBack carries cotangents of the heads back to the problems' points. It adds what belongs to the first n
-// points, summed over problems, to seen (n x dz, and their weights to seenW), where seen is not nil, and what
-// belongs to the others to fresh ([problems, n', dz], row-major).
+// pullBack propagates cotangents of the heads back to the points of the problems. It adds those of the first n points, summed over
+// problems, to seen (n x dz; those of their weights to seenW), if seen is not nil, and those of the others to fresh ([problems, n',
+// dz], row-major).
 func pullBack(ctx context.Context, ps []*erm.Problem, heads, cots []erm.Theta, n int, seen, seenW, fresh []float64) error {
 	gs, err := erm.BackwardAll(ctx, ps, heads, cots, erm.Options{Threads: 1, Residual: residual})
 	if err != nil {
@@ -267,7 +265,7 @@ func pullBack(ctx context.Context, ps []*erm.Problem, heads, cots []erm.Theta, n
 	return nil
 }
 
-// narrow is v, times by, as a float32 tensor.
+// narrow returns by times v as a float32 tensor.
 func narrow(v []float64, by float64, shape ...int) *onnx.Tensor {
 	t := onnx.ZerosF32(shape...)
 	for i, x := range v {
@@ -276,7 +274,7 @@ func narrow(v []float64, by float64, shape ...int) *onnx.Tensor {
 	return t
 }
 
-// contextFeeds are the predictor's inputs for one context.
+// contextFeeds returns the predictor's inputs for one context.
 func contextFeeds(s *point.Set, noise *onnx.Tensor) map[string]*onnx.Tensor {
 	return map[string]*onnx.Tensor{
 		"points":  onnx.NewTensor(s.Z, 1, s.N, s.Dx+s.C),
@@ -285,7 +283,7 @@ func contextFeeds(s *point.Set, noise *onnx.Tensor) map[string]*onnx.Tensor {
 	}
 }
 
-// sets cuts a tensor [k, n, dx+c] into k sets of points of weight 1.
+// sets splits a tensor [k, n, dx+c] into k sets of points of weight 1.
 func sets(t *onnx.Tensor, dx, c int) []*point.Set {
 	k, n := t.Shape[0], t.Shape[1]
 	out := make([]*point.Set, k)
@@ -296,12 +294,12 @@ func sets(t *onnx.Tensor, dx, c int) []*point.Set {
 	return out
 }
 
-// noise is k base noises of n rows for a predictor.
+// noise returns k draws of base noise, n rows each, for a predictor.
 func noise(r *rand.Rand, f models.Manifest, k, n int) *onnx.Tensor {
 	return onnx.NewTensor(f.Noise(r, k, n), k, n, f.D)
 }
 
-// finite fails on numbers that no fit can take, naming what holds them.
+// finite returns an error, which names what, if a tensor has numbers that no fit can take.
 func finite(what string, t *onnx.Tensor) error {
 	for i, v := range t.F32() {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {

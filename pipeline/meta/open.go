@@ -17,20 +17,20 @@ import (
 	"fmp/pipeline/task"
 )
 
-// OpenConfig is how an open predictor is trained. Of Config, Points, Alphas, L2, Fresh, Warmup, Clip, EMA and Validation have no part
-// in it; Steps defaults to 300, Batch to 4 tasks, Samples to 32 and Rate to 0.05.
+// OpenConfig configures the training of an open predictor. The fields Points, Alphas, L2, Fresh, Warmup, Clip, EMA and Validation of
+// Config are not used; Steps defaults to 300, Batch to 4 tasks, Samples to 32 and Rate to 0.05.
 type OpenConfig struct {
 	Config
-	// Coordinates is the most that features are projected to; default [open.MostCoordinates].
+	// Coordinates is the maximum number of coordinates that features are projected to; default [open.MostCoordinates].
 	Coordinates int
 }
 
-// openSplits is how many ways the corpus's classes are cut in halves.
+// openSplits is the number of ways in which the corpus's classes are split in halves.
 const openSplits = 8
 
-// Tasks of training have 5 to 20 classes and, at a client, 10, 20 or 40 points, homogeneous or of few classes a client. In openHard of them the
-// classes are neighbours. In openWide of them the classes are up to openWidest times as wide as the corpus's are: an extractor that has
-// not learned them scatters them so (1.2 to 1.6 times the variance, CIFAR-10 behind one of CIFAR-100).
+// Training tasks have 5 to 20 classes and 5, 10, 20 or 40 points per client, homogeneous or with few classes per client. In a share
+// openHard of them the classes are neighbours. In a share openWide the classes are up to openWidest times as wide as the corpus's, as
+// an extractor scatters classes that it has not learned (1.2 to 1.6 times the variance, CIFAR-10 behind one of CIFAR-100).
 const (
 	openLeast, openMost = 5, 20
 	openHard            = 0.3
@@ -52,10 +52,10 @@ var everyScalar = func() (all []int) {
 	return all
 }()
 
-// openPenalty keeps the scalars that few tasks speak of near 0.
+// openPenalty keeps scalars on which few tasks depend near 0.
 const openPenalty = 0.003
 
-// openSplit is one half of the corpus's classes as tasks, and the moments of the other half.
+// openSplit is one half of the corpus's classes as tasks, with the moments of the other half.
 type openSplit struct {
 	moments *open.Moments
 	tasks   *task.Bank // of the classes left out, in coordinates of the others
@@ -63,10 +63,10 @@ type openSplit struct {
 	distance [][]float64
 }
 
-// TrainOpen trains an open predictor (pipeline/open) by leaving classes out: moments come from half of the corpus's classes,
-// tasks from the other half, and the scalars are learned by Adam on the score of single held-out points plus the joint score of
-// ten of them, and after them those of the intervals likewise, in a third of the steps. The moments of the result are those of all of the corpus. Metrics: loss, nll, joint; in validation those
-// of tasks that no step saw.
+// TrainOpen trains an open predictor (package open) by leaving classes out: moments come from half of the corpus's classes, tasks from
+// the other half. The scalars are learned by Adam on the score of single held-out points plus the joint score of ten of them; then the
+// scalars of the intervals likewise, in a third of the steps. The moments of the result are those of the whole corpus. Metrics: loss,
+// nll, joint; in validation those of tasks that no step used.
 func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	if c.Steps == 0 {
 		c.Steps = 300
@@ -74,7 +74,7 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	if c.Coordinates == 0 {
 		c.Coordinates = open.MostCoordinates
 	}
-	c.Fresh, c.Validation = 1, nil // no points are drawn; validation tasks are of classes left out
+	c.Fresh, c.Validation = 1, nil // no points are drawn; validation tasks use classes left out
 	if err := c.fill(4, 32, 0.05); err != nil {
 		return nil, err
 	}
@@ -112,19 +112,20 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	return out.Model()
 }
 
-// openTrainee is the scalars and Adam's moments of them.
+// openTrainee is the scalars and Adam's moments of their gradients.
 type openTrainee struct {
 	OpenConfig
 	splits      []*openSplit
 	scalars     open.Scalars
-	interval    open.Scalars // of the intervals, learned once the others are
-	first, then open.Scalars // running means of gradients and of their squares
+	interval    open.Scalars // for the intervals, learned after the others
+	first, then open.Scalars // running means of the gradients and of their squares
 }
 
-// second is how many steps the scalars of the intervals are learned for.
+// second returns the number of steps in which the scalars of the intervals are learned.
 func (t *openTrainee) second() int { return max(1, t.Steps/3) }
 
-// at is the scalars that step i learns, which of them, the step of that phase and its steps.
+// at returns the scalars that step i updates, the indices of those learned, the step within the phase, and the number of steps of the
+// phase.
 func (t *openTrainee) at(i int) (s *open.Scalars, learn []int, step, steps int) {
 	if i < t.Steps {
 		return &t.scalars, everyScalar, i, t.Steps
@@ -137,7 +138,7 @@ func (t *openTrainee) rate(i, _ int) float64 {
 	return optim.WarmupCosine(t.Rate, 0, 0)(step, steps)
 }
 
-// State and SetState are in double precision, so that a run that was stopped goes on as if it had not been.
+// State returns the state in double precision, so that a resumed run equals an uninterrupted one.
 func (t *openTrainee) State() map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{}
 	for name, v := range t.parts() {
@@ -146,6 +147,7 @@ func (t *openTrainee) State() map[string]*onnx.Tensor {
 	return out
 }
 
+// SetState restores a state.
 func (t *openTrainee) SetState(state map[string]*onnx.Tensor) error {
 	for name, v := range t.parts() {
 		s := state[name]
@@ -205,13 +207,13 @@ func (t *openTrainee) split(r *rand.Rand) (*openSplit, error) {
 	return s, nil
 }
 
-// choose picks the classes of a task.
+// choose returns the classes of a task.
 func (s *openSplit) choose(r *rand.Rand) []int {
 	k := len(s.distance)
 	least := min(openLeast, k)
 	n := min(least+r.IntN(openMost-least+1), k)
 	order := r.Perm(k)
-	if r.Float64() < openHard { // neighbours of the first, give or take
+	if r.Float64() < openHard { // approximate neighbours of the first
 		near, mean := slices.Clone(s.distance[order[0]]), 0.0
 		for _, row := range s.distance {
 			for _, v := range row {
@@ -252,7 +254,7 @@ func widen(bank *task.Bank, by float64) {
 	}
 }
 
-// episode draws a task of classes left out.
+// episode draws a task from the classes left out.
 func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 	s := t.splits[r.IntN(len(t.splits))]
 	bank, err := s.tasks.Choose(s.choose(r))
@@ -293,7 +295,7 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 	return e, nil
 }
 
-// losses are the means over n episodes of the named streams.
+// losses returns the means over n episodes, each drawn from its own stream.
 func (t *openTrainee) losses(ctx context.Context, s *open.Scalars, learn []int, n int, stream func(i int) *rand.Rand) (train.Metrics, open.Scalars, error) {
 	nll, joint, gradients := make([]float64, n), make([]float64, n), make([]open.Scalars, n)
 	err := parallel(ctx, t.Workers, n, func(_ context.Context, i int) error {
@@ -306,7 +308,7 @@ func (t *openTrainee) losses(ctx context.Context, s *open.Scalars, learn []int, 
 	})
 	var sum open.Scalars
 	m := train.Metrics{"nll": 0, "joint": 0, "loss": 0}
-	for i := range n { // in order, whoever was done first
+	for i := range n { // in order, whichever finished first
 		m["nll"] += nll[i] / float64(n)
 		m["joint"] += joint[i] / float64(n)
 		for j, g := range gradients[i] {
@@ -325,7 +327,7 @@ func (t *openTrainee) losses(ctx context.Context, s *open.Scalars, learn []int, 
 	return m, sum, err
 }
 
-// step is Adam's (Kingma and Ba 2015) with decays 0.9 and 0.99.
+// step makes one step of Adam (Kingma and Ba 2015) with decays 0.9 and 0.99.
 func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Metrics, error) {
 	s, learn, step, _ := t.at(at)
 	if step == 0 {

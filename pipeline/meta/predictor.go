@@ -16,31 +16,30 @@ import (
 	"fmp/pipeline/point"
 )
 
-// PredictorConfig is how a predictor is trained.
+// PredictorConfig configures the training of a predictor.
 type PredictorConfig struct {
 	Config
-	// Joint is the weight of the joint score of batches of held-out points (metric.NearBatches), beside that of single ones,
-	// which is the same for a posterior and for its mean. Default 1; negative means none.
+	// Joint is the weight of the joint score of batches of held-out points (metric.NearBatches), added to the score of single points,
+	// which cannot tell a posterior from its mean. Default 1; negative means none.
 	Joint float64
-	// Alone is the weight of the score of the fit to the drawn points alone, beside that of the fit to context and
-	// drawn points; default 0.3.
+	// Alone is the weight of the score of the fit to the drawn points alone, added to that of the fit to context and drawn points;
+	// default 0.3.
 	Alone float64
-	// Local is the share of tasks whose context is one client's points; the others' is the pool of all. Default 0.5.
+	// Local is the share of tasks whose context is one client's points; in the others it is the pool of all clients' points. Default
+	// 0.5.
 	Local float64
-	// Coupling is the weight of the relative distance between the heads drawn for a pooled context and those drawn,
-	// from the same noise, for its compression by Compressor. Without it a predictor may pick out
-	// single points of its context, and then draws for an upload what it would never have drawn for the data.
-	// Default 1; negative means none.
+	// Coupling is the weight of the relative distance between the heads drawn for a pooled context and those drawn, from the same
+	// noise, for its compression by Compressor. Without it a predictor may pick out single points of its context, and its draws for an
+	// upload then differ from those for the data. Default 1; negative means none.
 	Coupling float64
 	// Compressor is the embedding for Coupling; default an untrained one, which returns class means.
 	Compressor *onnx.Model
 }
 
-// TrainPredictor trains the predictor m, which is not changed, and returns it trained. The loss of a task is the
-// negative log score of the ensemble of Samples heads on held-out points of the task, plus Joint times their joint score, plus
-// Alone times both of the heads fitted to the drawn points alone, plus Coupling times the coupling distance. Metrics: loss,
-// score, joint, alone, coupling; in validation acc, ece, nll, joint of MP and fmp_acc and so on of FMP with Compressor, gap
-// (relative, of the heads).
+// TrainPredictor trains a copy of the predictor m and returns it. The loss of a task is the negative log score of the ensemble of
+// Samples heads on held-out points of the task, plus Joint times their joint score, plus Alone times both scores of the heads fitted
+// to the drawn points alone, plus Coupling times the coupling distance. Metrics: loss, score, joint, alone, coupling; in validation
+// acc, ece, nll and joint of MP, the same of FMP with Compressor (fmp_acc and so on), and gap (the relative distance of the heads).
 func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onnx.Model, error) {
 	f, err := c.prepare(m)
 	if err != nil {
@@ -141,7 +140,7 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 	return t.trained(), nil
 }
 
-// prepare checks the configuration and the model, and fills in defaults.
+// prepare checks the configuration and the model, and sets defaults.
 func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 	var f models.Manifest
 	if c.Joint == 0 {
@@ -172,10 +171,10 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 	return f, c.fill(4, 2, 1e-3)
 }
 
-// jointBatches is how many batches the joint score of a task is measured on.
+// jointBatches is the number of batches that the joint score of a task is measured on.
 const jointBatches = 40
 
-// draw runs the predictor under training and checks what it drew.
+// draw runs the predictor being trained and checks what it drew.
 func (t *trainee) draw(in map[string]*onnx.Tensor, f models.Manifest) ([]*point.Set, error) {
 	out, err := t.run(in)
 	if err != nil {
@@ -187,10 +186,9 @@ func (t *trainee) draw(in map[string]*onnx.Tensor, f models.Manifest) ([]*point.
 	return sets(out["drawn"], f.Dx, f.C), nil
 }
 
-// couple draws for the compressed context from the same noise, fits head b to the context's own points and these
-// draws, and measures |b - a| / |a| against the heads a drawn for the context. It adds Coupling times its
-// derivative with respect to a to cots, where |a| counts as a constant, and returns the shard of the derivative
-// with respect to b.
+// couple draws points for the compressed context from the same noise, fits heads b to the context's own points and these draws, and
+// measures |b - a| / |a| against the heads a drawn for the context. It adds Coupling times its derivative with respect to a to cots,
+// with |a| held constant, and returns the shard of the derivative with respect to b, and the distance.
 func (c *PredictorConfig) couple(ctx context.Context, t *trainee, small *compressor, f models.Manifest, clients []*point.Set, seen *point.Set, e *onnx.Tensor, heads, cots []erm.Theta) (map[string]*onnx.Tensor, float64, error) {
 	up, err := small.compress(clients)
 	if err != nil {
@@ -224,14 +222,14 @@ func (c *PredictorConfig) couple(ctx context.Context, t *trainee, small *compres
 	return shard(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, 1/float64(c.Batch), c.Samples, c.Fresh, f.Dx+f.C)}), mean, nil
 }
 
-// compresses is what turns clients into one pooled upload.
+// compresses turns clients into one pooled upload.
 type compresses interface {
 	compress(clients []*point.Set) (*point.Set, error)
 }
 
-// validate measures MP and FMP over fixed tasks: the means of acc, ece, nll, joint of each, and of the heads' relative gap.
+// validate measures MP and FMP on fixed tasks: the means of acc, ece, nll and joint of each, and of the relative gap of the heads.
 func (c *Config) validate(ctx context.Context, f models.Manifest, draw func(map[string]*onnx.Tensor) ([]*point.Set, error), small compresses) (train.Metrics, error) {
-	// Held-out points come after the clients': as many as the part has, up to validationPoints.
+	// Held-out points follow the clients': as many as the validation rows allow, up to validationPoints.
 	s := c.sampler(c.Validation, min(validationPoints, c.Validation.Len()-c.Clients*c.Points))
 	all := make([]train.Metrics, c.ValidationTasks)
 	err := parallel(ctx, c.Workers, c.ValidationTasks, func(ctx context.Context, i int) error {

@@ -18,20 +18,21 @@ import (
 	"fmp/pipeline/task"
 )
 
-// PrivateConfig is how a private predictor is trained. Of Config, Clients, L2, Fresh, Warmup, Clip and EMA have no part in it; Steps defaults to
-// 200, Batch to 8 tasks, Samples to 32 and Rate to 0.05.
+// PrivateConfig configures the training of a private predictor. The fields Clients, L2, Fresh, Warmup, Clip and EMA of Config are not
+// used; Steps defaults to 200, Batch to 8 tasks, Samples to 32 and Rate to 0.05.
 type PrivateConfig struct {
 	Config
-	// Conjugate is the predictor whose coordinates, prior and metric the private one has.
+	// Conjugate is the predictor whose coordinates, prior and metric the private one takes.
 	Conjugate *onnx.Model
-	// Coordinates, above 0, makes one for classes that the corpus lacks, in place of Conjugate: so many coordinates, those in which the classes of the corpus differ
-	// most, and all scalars learned by leaving classes out, coordinates of half of the classes and rounds of the others.
+	// Coordinates, if above 0, trains a predictor for classes that the corpus lacks, in place of one from Conjugate: with this number
+	// of coordinates, those in which the classes of the corpus differ most, and all scalars learned by leaving classes out, with
+	// coordinates from half of the classes and rounds from the other half.
 	Coordinates int
 }
 
-// Simulated rounds have so many points of all clients together, homogeneous or of few classes a client, are released at an epsilon between
-// the two (privateNoiseless of them without noise), and protect an image or a client. Points of a client are Config.Points, ten times or
-// a hundred times that where there are enough.
+// Simulated rounds have at most privateMostPoints points of all clients together, homogeneous or with few classes per client, are
+// released at an epsilon between privateLow and privateHigh (a share privateNoiseless of them without noise), and protect an image or
+// a client. A client has Config.Points points, or ten or a hundred times as many if there are enough.
 const (
 	privateLow, privateHigh = 0.5, 16
 	privateNoiseless        = 0.1
@@ -41,17 +42,18 @@ const (
 
 var privateClients = []int{5, 10, 20, 40, 100}
 
-// privateWidths are how many times as wide as the corpus's the classes of a round are where classes are left out, as those are that the extractor
-// has not learned (see openWidest).
+// privateWidths are the factors by which the classes of a round are wider than the corpus's when classes are left out, as are classes
+// that the extractor has not learned (see openWidest).
 var privateWidths = []float64{1, 1.2, 1.4}
 
-// privateTarget is the held-out points of a simulated round, privateClip the quantile of |w| over the corpus at which points are clipped.
+// privateTarget is the number of held-out points of a simulated round, privateClip the quantile of |w| over the corpus at which points
+// are clipped.
 const (
 	privateTarget = 200
 	privateClip   = 0.3
 )
 
-// StartPrivate is a private predictor's parameters before training: those of a conjugate predictor, and the norm to clip to.
+// StartPrivate returns the initial parameters of a private predictor: those of a conjugate predictor, and the clipping norm.
 func StartPrivate(corpus *task.Bank, conjugate *onnx.Model) (models.PrivateConfig, map[string]*onnx.Tensor, error) {
 	c, from, err := models.ConjugateValues(conjugate)
 	if err != nil {
@@ -72,7 +74,7 @@ func StartPrivate(corpus *task.Bank, conjugate *onnx.Model) (models.PrivateConfi
 	return models.PrivateConfig{Dx: c.Dx, K: c.K}, values, nil
 }
 
-// UntrainedPrivate is the private predictor of [StartPrivate].
+// UntrainedPrivate returns the private predictor with the parameters of [StartPrivate].
 func UntrainedPrivate(corpus *task.Bank, conjugate *onnx.Model) (*onnx.Model, error) {
 	c, values, err := StartPrivate(corpus, conjugate)
 	if err != nil {
@@ -81,7 +83,7 @@ func UntrainedPrivate(corpus *task.Bank, conjugate *onnx.Model) (*onnx.Model, er
 	return models.NewPrivate(c, values)
 }
 
-// clipNorm is the quantile of |w| that points are clipped to.
+// clipNorm returns the quantile of |w| to which points are clipped.
 func clipNorm(values map[string]*onnx.Tensor, corpus *task.Bank) float64 {
 	w := coordinates(values, corpus)
 	norms := make([]float64, corpus.Len())
@@ -95,8 +97,8 @@ func clipNorm(values map[string]*onnx.Tensor, corpus *task.Bank) float64 {
 	return max(norms[int(privateClip*float64(len(norms)))], 1e-6)
 }
 
-// TrainPrivate learns the scalars of a private predictor on simulated private rounds of the corpus, by Adam on the score of single held-out
-// points plus the joint score of ten of them. Metrics: loss, nll, joint; in validation nll and joint.
+// TrainPrivate learns the scalars of a private predictor on simulated private rounds of the corpus, by Adam on the score of single
+// held-out points plus the joint score of ten of them. Metrics: loss, nll, joint; in validation nll and joint.
 func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	c.Fresh = 1 // no points are drawn
 	if c.Steps == 0 {
@@ -161,7 +163,7 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 		return nil, fmt.Errorf("training private predictor: %w", err)
 	}
 	values := t.now()
-	if c.Coordinates > 0 { // coordinates, prior and clipping norm of all of the corpus
+	if c.Coordinates > 0 { // coordinates, prior and clipping norm of the whole corpus
 		scalars := values
 		m, err := conjugateOf(all, c.Coordinates)
 		if err != nil {
@@ -177,7 +179,8 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	return models.NewPrivate(t.sizes, values)
 }
 
-// leaveOut cuts the corpus's classes in halves: corpus and coordinates are of one from now on, and rounds, those of validation too, of the other.
+// leaveOut splits the corpus's classes in halves: corpus and coordinates are then of one half, and rounds, including those of
+// validation, of the other.
 func (c *PrivateConfig) leaveOut() (rounds *task.Bank, err error) {
 	classes := rng.New(c.Seed, "private", "classes").Perm(c.Corpus.C)
 	half := len(classes) / 2
@@ -201,7 +204,7 @@ func (c *PrivateConfig) leaveOut() (rounds *task.Bank, err error) {
 	return rounds, err
 }
 
-// conjugateOf is an untrained conjugate predictor of so many coordinates.
+// conjugateOf returns an untrained conjugate predictor with k coordinates.
 func conjugateOf(corpus *task.Bank, k int) (*onnx.Model, error) {
 	values, err := StartConjugate(corpus, k, 0)
 	if err != nil {
@@ -215,11 +218,11 @@ type privateTrainee struct {
 	sizes              models.PrivateConfig
 	values             map[string]*onnx.Tensor
 	corpus, validation *task.Bank   // in coordinates w
-	wide               []*task.Bank // the corpus by privateWidths
+	wide               []*task.Bank // the corpus widened by each of privateWidths
 	run                *train.Step
 }
 
-// bank is a bank's rows in coordinates w.
+// bank returns a bank's rows in coordinates w.
 func (t *privateTrainee) bank(b *task.Bank) (*task.Bank, error) {
 	w := tensor(coordinates(t.values, b))
 	return task.NewBank(w.F32(), t.sizes.K, b.Labels, b.C)
@@ -229,7 +232,7 @@ func (t *privateTrainee) loss() (*onnx.Model, []string, error) {
 	return models.PrivateLoss{PrivateConfig: t.sizes, Values: t.now(), Samples: t.Samples, Joint: metric.JointPoints, All: t.Coordinates > 0}.Model()
 }
 
-// now is the parameters at present.
+// now returns the current parameters.
 func (t *privateTrainee) now() map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{}
 	for name, v := range t.values {
@@ -260,7 +263,7 @@ func (t *privateTrainee) step(ctx context.Context, i int, rate float64) (train.M
 	return scoresOf(out), nil
 }
 
-// draw makes the inputs of the loss for some rounds, each of its own stream.
+// draw returns the inputs of the loss for some rounds, each drawn from its own stream.
 func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int, stream ...any) (map[string]*onnx.Tensor, error) {
 	k, c := t.sizes.K, bank.C
 	target := min(privateTarget, bank.Len()/3)
@@ -341,7 +344,7 @@ func (t *privateTrainee) round(r *rand.Rand, bank *task.Bank, target int, radius
 	return sum.Totals(radius, account.Variance()), drawn, nil
 }
 
-// validate scores the parameters at present on fixed rounds of the validation part.
+// validate scores the current parameters on fixed validation rounds.
 func (t *privateTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
 	loss, _, err := t.loss()
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 // scoreFloor keeps the score of an impossible event, and its gradient, finite.
 const scoreFloor = 1e-9
 
-// score is the mean negative log score, in nats, of the ensemble of heads on labelled points; the joint score of batches of them
-// (metric.JointNLL), 0 where there are none; and the derivative of the first plus weight times the second with respect to
-// each head. p_s(y|x) = softmax(x head_s)[y], floored.
+// score returns the mean negative log score, in nats, of the ensemble of heads on labelled points; the joint score of batches of them
+// (metric.JointNLL), 0 if there are none; and the derivative of the first plus weight times the second with respect to each head.
+// p_s(y|x) = softmax(x head_s)[y], floored.
 func score(heads []erm.Theta, target *point.Set, batches [][]int, weight float64) (nll, joint float64, cots []erm.Theta) {
 	d, c, n := target.Dx+1, target.C, target.N
 	features, labels := target.Labelled()
@@ -38,7 +38,7 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int, weight float64
 			logs[h][i] = math.Log(p[y] + scoreFloor)
 		}
 	}
-	// by is the derivative of the loss with respect to logs: minus each head's share in a point's score, and in a batch's.
+	// by is the derivative of the loss with respect to logs: minus each head's share in the score of a point, and of a batch.
 	by := make([][]float64, len(heads))
 	for h := range by {
 		by[h] = make([]float64, n)
@@ -113,8 +113,7 @@ func softmaxAt(t erm.Theta, x, p []float64) {
 	}
 }
 
-// distance is |a - b|, |b|, both Frobenius norms, and the derivative of the first with respect to a (zero where a
-// is b).
+// distance returns |a - b| and |b|, both Frobenius norms, and the derivative of the first with respect to a (zero if a equals b).
 func distance(a, b erm.Theta) (gap, norm float64, cot erm.Theta) {
 	cot = erm.NewTheta(a.D, a.C)
 	for i, v := range b.W {

@@ -6,7 +6,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Split cuts a corpus in two: the last eighth of its rows is for validation, the others are for training.
+// Split splits a corpus: the last eighth of its rows is for validation, the rest for training. It returns an error for fewer than 8
+// rows.
 func Split(corpus *task.Bank) (training, validation *task.Bank, err error) {
 	n := corpus.Len() - corpus.Len()/8
 	if n == corpus.Len() {

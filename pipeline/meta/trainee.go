@@ -13,8 +13,7 @@ import (
 	"fmp/onnx/train"
 )
 
-// trainee is a model under training: its forward graph with the parameters as inputs, and its gradient graph with
-// the optimiser behind it.
+// trainee is a model being trained: its forward graph with the parameters as inputs, and its gradient graph followed by the optimiser.
 type trainee struct {
 	*train.Split
 	model   *onnx.Model
@@ -55,17 +54,17 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, workers int) (*
 	return t, nil
 }
 
-// Close frees the sessions.
+// Close closes the sessions.
 func (t *trainee) Close() error { return errors.Join(t.forward.Close(), t.Split.Close()) }
 
-// run evaluates the model's outputs at the present parameters.
+// run evaluates the model's outputs at the current parameters.
 func (t *trainee) run(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	feeds := maps.Clone(in)
 	maps.Copy(feeds, t.Params())
 	return engine.Eval(t.forward, feeds)
 }
 
-// shard is what [train.Split.Accumulate] takes: inputs, and cotangents under the outputs' names.
+// shard returns the argument of [train.Split.Accumulate]: inputs, and cotangents under the outputs' names.
 func shard(in, cotangents map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	s := maps.Clone(in)
 	for n, v := range cotangents {
@@ -74,7 +73,7 @@ func shard(in, cotangents map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	return s
 }
 
-// trained is the model at the present parameters, or at their running average where one is kept.
+// trained returns the model with the current parameters, or with their moving average if one is kept.
 func (t *trainee) trained() *onnx.Model {
 	m := *t.model
 	g := *t.model.Graph
@@ -113,14 +112,14 @@ func newFrozen(e engine.Engine, m *onnx.Model, wrt ...string) (*frozen, error) {
 	return f, nil
 }
 
-// Close frees the sessions.
+// Close closes the sessions.
 func (f *frozen) Close() error { return errors.Join(f.forward.Close(), f.reverse.Close()) }
 
 func (f *frozen) run(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	return engine.Eval(f.forward, in)
 }
 
-// vjp returns the gradients with respect to the inputs chosen, under their names.
+// vjp returns the vector-Jacobian products with respect to the chosen inputs, by name.
 func (f *frozen) vjp(in, cotangents map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	out, err := engine.Eval(f.reverse, shard(in, cotangents))
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Whitening is the coordinates u in which the corpus's covariance within classes, with its mean variance in part, is I and that of its
-// class means diagonal, those that tell classes apart best first: what package honesty weighs uploads in where the task's classes are not the corpus's.
+// Whitening is the map to coordinates u in which the corpus's within-class covariance, shrunk toward its mean variance, is I and the
+// covariance of its class means is diagonal, in descending order. Package honesty judges uploads in these coordinates if the task's
+// classes are not the corpus's.
 type Whitening struct {
 	// Lambda [k] are the variances of class means.
 	Lambda []float64
@@ -20,14 +21,14 @@ type Whitening struct {
 	basis, inv *mat.Dense // phi - centre = basis u
 }
 
-// leastVariance bounds Lambda from below: directions in which the corpus's class means do not differ.
+// leastVariance is the lower bound of Lambda, for directions in which the corpus's class means do not differ.
 const leastVariance = 1e-3
 
-// Whitening of the corpus's moments.
+// Whitening returns the whitening of the corpus's moments.
 func (p *Predictor) Whitening() (*Whitening, error) {
 	k := len(p.M0)
-	// The covariance within classes that the metric takes for true: with its mean variance in part, as directions in which corpus
-	// classes hardly vary are not so for others.
+	// The within-class covariance as the metric takes it: shrunk toward its mean variance, as directions in which corpus classes
+	// hardly vary may vary in others.
 	delta, mean := logistic(p.Scalars[LogitDelta]), mat.Trace(p.W)/float64(k)
 	within := mat.NewSymDense(k, nil)
 	within.ScaleSym(1-delta, p.W)
@@ -61,7 +62,7 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 	e.VectorsTo(&q)
 	turn.CloneFrom(&q)
 	w := &Whitening{Lambda: make([]float64, k), centre: p.M0, basis: new(mat.Dense), inv: mat.NewDense(k, k, nil)}
-	for j, v := range e.Values(nil) { // which ascend
+	for j, v := range e.Values(nil) { // in ascending order
 		w.Lambda[k-1-j] = max(v, leastVariance)
 		for i := range k {
 			turn.Set(i, k-1-j, q.At(i, j))
@@ -75,8 +76,8 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 	return w, nil
 }
 
-// Claims are clients' class means of the predictor's coordinates, each client's made when it is read, as package honesty weighs them, in the
-// first most of u.
+// Claims returns the clients' class means, given in the predictor's coordinates, as package honesty takes them: in the first most of
+// the coordinates u. client(m) is called when client m is read.
 func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error), most int) (honesty.Uploads, error) {
 	k := min(most, len(w.Lambda))
 	u := honesty.Uploads{Clients: clients, K: k}
@@ -111,7 +112,7 @@ func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error), 
 	return u, nil
 }
 
-// Sets are claims of all coordinates as points of the predictor's, a class a point: the inverse of Claims.
+// Sets returns claims of all coordinates as points in the predictor's coordinates, one point per class: the inverse of Claims.
 func (w *Whitening) Sets(u honesty.Uploads) ([]*point.Set, error) {
 	k := len(w.Lambda)
 	if u.K != k {

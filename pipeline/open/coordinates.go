@@ -12,17 +12,17 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Coordinates soften the norm of feature rows, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), and project them where there are many
-// features. They are what the graph of models.NewOpen computes.
+// Coordinates map feature rows h to coordinates: they soften the norm, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), and project if there
+// are many features. The graph of models.NewOpen computes the same.
 type Coordinates struct {
 	Centre []float64 // c [dx]
 	Radius float64   // r
-	// Projection [dx, k] is nil where all coordinates are kept.
+	// Projection [dx, k] is nil if all coordinates are kept.
 	Projection *mat.Dense
 }
 
-// NewCoordinates are those of a corpus: c its mean, r its mean distance from it. Beyond most coordinates the softened rows are
-// projected onto their principal directions.
+// NewCoordinates returns the coordinates of a corpus: c is its mean, r the mean distance from it. If there are more than most
+// features, the softened rows are projected onto their first most principal directions.
 func NewCoordinates(features []float32, dx, most int) (*Coordinates, error) {
 	n := len(features) / dx
 	if n < 2 {
@@ -56,7 +56,7 @@ func NewCoordinates(features []float32, dx, most int) (*Coordinates, error) {
 	var q mat.Dense
 	e.VectorsTo(&q)
 	c.Projection = mat.NewDense(dx, most, nil)
-	for j := range most { // in the order of descending variance
+	for j := range most { // in descending order of variance
 		for i := range dx {
 			c.Projection.Set(i, j, q.At(i, dx-1-j))
 		}
@@ -64,7 +64,7 @@ func NewCoordinates(features []float32, dx, most int) (*Coordinates, error) {
 	return c, nil
 }
 
-// K is the number of coordinates.
+// K returns the number of coordinates.
 func (c *Coordinates) K() int {
 	if c.Projection != nil {
 		_, k := c.Projection.Dims()
@@ -73,7 +73,7 @@ func (c *Coordinates) K() int {
 	return len(c.Centre)
 }
 
-// Rows are the coordinates [n, k] of feature rows [n, dx].
+// Rows returns the coordinates [n, k] of feature rows [n, dx].
 func (c *Coordinates) Rows(features []float32) ([]float64, error) {
 	dx := len(c.Centre)
 	if len(features)%dx != 0 {
@@ -82,7 +82,7 @@ func (c *Coordinates) Rows(features []float32) ([]float64, error) {
 	return c.project(c.rows(features)), nil
 }
 
-// project turns softened rows, or their means, into coordinates.
+// project maps softened rows, or their means, to coordinates.
 func (c *Coordinates) project(rows []float64) []float64 {
 	if c.Projection == nil {
 		return rows
@@ -95,8 +95,8 @@ func (c *Coordinates) project(rows []float64) []float64 {
 	return out
 }
 
-// Soften are the class means of a set's softened features, dx numbers a class that the set holds, with the class's mass: an
-// upload.
+// Soften returns an upload: the class means of a set's softened features, dx numbers for each class in the set, with the masses of the
+// classes.
 func (c *Coordinates) Soften(set *point.Set) (*point.Set, error) {
 	dx := len(c.Centre)
 	if set.Dx != dx {
@@ -112,7 +112,7 @@ func (c *Coordinates) Soften(set *point.Set) (*point.Set, error) {
 	return Means(soft).Set(), nil
 }
 
-// Project turns upload m, class means of softened features, into those of the coordinates.
+// Project maps upload m, class means of softened features, to the coordinates.
 func (c *Coordinates) Project(m int, u *point.Set) (*point.Set, error) {
 	dx, k := len(c.Centre), c.K()
 	if u == nil || u.Dx != dx {
@@ -130,12 +130,12 @@ func (c *Coordinates) Project(m int, u *point.Set) (*point.Set, error) {
 	return out, nil
 }
 
-// Pool adds uploads up, each class means of softened features, in the coordinates.
+// Pool pools uploads, each of them class means of softened features, in the coordinates.
 func (c *Coordinates) Pool(uploads []*point.Set) (*Stats, error) {
 	return pool(len(uploads), func(m int) (*point.Set, error) { return c.Project(m, uploads[m]) })
 }
 
-// rows are the softened rows, before the projection.
+// rows returns the softened rows, before projection.
 func (c *Coordinates) rows(features []float32) []float64 {
 	dx := len(c.Centre)
 	out := wide(features)
@@ -154,7 +154,7 @@ func (c *Coordinates) rows(features []float32) []float64 {
 	return out
 }
 
-// Of is Rows in single precision, what heads of package posterior are on.
+// Of returns the coordinates in single precision, as package posterior takes them.
 func (c *Coordinates) Of(_ context.Context, features []float32) ([]float32, error) {
 	rows, err := c.Rows(features)
 	return narrow(rows), err

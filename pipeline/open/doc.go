@@ -1,5 +1,5 @@
-// Package open is the posterior of a softmax head for classes that the server's corpus lacks (open scope): all coordinates
-// of the features are kept, few scalars are learned, and the uploads themselves say how the classes lie.
+// Package open computes the posterior of a softmax head for classes that the server's corpus lacks (open scope): all coordinates of
+// the features are kept, few scalars are learned, and the centre, spread and covariance of the classes are estimated from the uploads.
 //
 // A client sends masses n_mc and class means of softened features phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2). With the pooled
 // n_c, class means f_c, and S the scatter of the clients' class means about them (nu degrees of freedom):
@@ -16,11 +16,11 @@
 //	rho   = exp(r0 + r1 log Q + r2 log(C/10) + r3 log(n/20C))
 //	logit_c = rho ((phi - mt)'G(mu_c - mt) - |mu_c - mt|_G^2/2 + o1 tau tr(G V_c)/2) + o2 log(1 + tr(G V_c)/k)
 //
-// A posterior sample draws all mu_c at once, and its heads are the limit of a fit to infinitely many points drawn from them.
-// The scalars (nu0, delta, ..., o2) are trained by leaving classes of the corpus out (pipeline/meta).
+// A posterior sample draws all mu_c jointly; its head is the limit of a fit to infinitely many points drawn from them. The scalars
+// (nu0, delta, ..., o2) are trained by leaving classes of the corpus out (package meta).
 //
-// Intervals of class probabilities have r0, o1 and o2 of their own, and take h of corpus and uploads (widening.go).
+// Intervals of class probabilities have their own r0, o1 and o2, and estimate h from corpus and uploads (widening.go).
 //
-// The generalized eigenvectors of B and W, of which one decomposition a task suffices, make gains and posterior covariances
-// diagonal: with E'W^-1 E = I and E'W^-1 B W^-1 E = diag(lambda), mu_c - mt = E u_c, K_c is lambda n_c/(lambda n_c + 1).
+// One generalized eigendecomposition of B and W per task makes gains and posterior covariances diagonal: with E'W^-1 E = I and E'W^-1
+// B W^-1 E = diag(lambda), mu_c - mt = E u_c, K_c is lambda n_c/(lambda n_c + 1).
 package open

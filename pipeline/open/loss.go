@@ -10,23 +10,24 @@ import (
 	"fmp/onnx/dense"
 )
 
-// Episode is a task with held-out rows, of classes that Moments know nothing of.
+// Episode is a task with held-out rows, of classes that are not in Moments.
 type Episode struct {
 	Moments *Moments
 	Stats   *Stats
 	Rows    []float64 // n x k coordinates of held-out points
 	Labels  []int
 	Batches [][]int // of held-out points, for the joint score
-	// Noise holds S x C x k draws of N(0, 1): the same ones for every value of the scalars.
+	// Noise holds S x C x k draws from N(0, 1), the same for every value of the scalars.
 	Noise []float64
 }
 
-// step of the difference quotients: half the digits of double precision.
+// step is the step of the finite differences: half the digits of double precision.
 const step = 1e-7
 
-// Loss is the negative log score of the ensemble on the held-out points, single and in batches (nats a point), and the gradient
-// of their sum in those scalars that learn lists; 0 in others. The score's own gradient in the heads is exact; the heads', through eigenvectors and solves, is
-// by differences, of which only those scalars that decide the metric cost a decomposition.
+// Loss returns the negative log score of the ensemble on the held-out points, single and in batches (nats per point), and the gradient
+// of their sum with respect to the scalars that learn lists; it is 0 for the others. The gradient of the score with respect to the
+// heads is exact; that of the heads, through eigenvectors and solves, is by finite differences, for which only the scalars that decide
+// the metric need another decomposition.
 func (e *Episode) Loss(t *Scalars, learn []int) (nll, joint float64, gradient Scalars, err error) {
 	g, err := e.Moments.geometry(t, e.Stats)
 	if err != nil {
@@ -62,13 +63,13 @@ func (e *Episode) Loss(t *Scalars, learn []int) (nll, joint float64, gradient Sc
 	return nll, joint, gradient, nil
 }
 
-// heads are those of the episode's noise, turned: one class a row [S C, k], and their biases.
+// heads returns the heads for the episode's noise (already turned): one class per row [S C, k], and their biases.
 func (e *Episode) heads(t *Scalars, g *geometry, noise []float64) (*mat.Dense, []float64) {
 	q := e.Moments.posterior(t, g, e.Stats)
 	return q.rows(q.draw(noise))
 }
 
-// score is the loss of heads and its gradient in them.
+// score returns the loss of the heads and its gradient with respect to them.
 func (e *Episode) score(theta *mat.Dense, bias []float64) (nll, joint float64, dTheta, dBias []float64) {
 	rows, k := theta.Dims()
 	c := len(e.Stats.Mass)
@@ -96,7 +97,7 @@ func (e *Episode) score(theta *mat.Dense, bias []float64) (nll, joint float64, d
 			like[s][i] -= top[i] + math.Log(sum[i])
 		}
 	}
-	// d loss / d like[s][i]: shares of the samples in the likelihood of a point, and of a batch.
+	// d loss / d like[s][i]: the samples' shares in the likelihood of a point, and of a batch.
 	share := make([]float64, samples)
 	weight := make([][]float64, samples)
 	for s := range weight {

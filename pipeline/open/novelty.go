@@ -7,14 +7,14 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// threshold of [Predictor.Novelty] above which a task is taken for one of classes that the corpus lacks, but for what the
-// novelty of few classes in few coordinates varies by.
+// threshold is the value of [Predictor.Novelty] above which a task's classes are taken to be ones that the corpus lacks, before the
+// allowance for the variation of the novelty of few classes in few coordinates.
 const threshold = 1.3
 
-// Novelty is the energy of the uploads' class means outside the span of the corpus's class means, over what noise alone
-// would leave there: about 1 where the task's classes are the corpus's, 1.5 to 8 where they are not. It is 0 where the
-// corpus's class means span all coordinates, so that nothing lies outside. Above limit, 1.3 and two standard deviations of a mean of
-// squares of as many normal numbers, classes count as new.
+// Novelty returns the energy of the uploads' class means outside the span of the corpus's class means, relative to what noise alone
+// would leave there: about 1 if the task's classes are the corpus's, 1.5 to 8 if they are not. It is 0 if the corpus's class means
+// span all coordinates, so that nothing lies outside. Classes count as new above limit: 1.3 plus two standard deviations of a mean of
+// squares of as many normal variates.
 func (p *Predictor) Novelty(s *Stats) (novelty, limit float64, err error) {
 	n, k := p.Known.Dims()
 	chol, ok := factor(p.W)

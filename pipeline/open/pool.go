@@ -8,40 +8,40 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Stats are what the clients' uploads add up to.
+// Stats are the pooled statistics of the clients' uploads.
 type Stats struct {
 	// Mass is n_c [C]; Mean the class means [C, k], zero for a class without mass.
 	Mass []float64
 	Mean *mat.Dense
-	// Scatter [k, k] is that of the clients' class means about the pooled ones, each with its mass, and DF (nu) its
-	// degrees of freedom: class means sent less classes present.
+	// Scatter [k, k] is the scatter of the clients' class means about the pooled ones, weighted by mass, and DF (nu) its degrees of
+	// freedom: the number of class means sent less the number of classes present.
 	Scatter *mat.SymDense
 	DF      float64
-	// Own are the scatters that Scatter adds up, of the first mostOwn classes: what tells how classes differ in their covariance.
+	// Own are the per-class terms of Scatter for the first mostOwn classes; they show how classes differ in covariance.
 	Own []Scatter
 }
 
-// Scatter is that of one class, and its degrees of freedom.
+// Scatter is the scatter of one class, with its degrees of freedom.
 type Scatter struct {
 	Of *mat.SymDense
 	DF float64
 }
 
-// mostOwn bounds the memory of a round of many classes.
+// mostOwn bounds the memory for a round of many classes.
 const mostOwn = 64
 
-// Pool adds uploads up: each is a set of class means of softened features with their labels and masses. An upload's
-// points are told to classes by their labels' shares; one of no mass does not count.
+// Pool pools uploads, each a set of class means of softened features with labels and masses. A point counts toward each class by that
+// class's share of its label; a point without mass does not count.
 func Pool(uploads []*point.Set) (*Stats, error) {
 	return pool(len(uploads), Each(uploads))
 }
 
-// Each reads uploads that are held already.
+// Each returns a function that returns upload m, for uploads in memory.
 func Each(uploads []*point.Set) func(m int) (*point.Set, error) {
 	return func(m int) (*point.Set, error) { return uploads[m], nil }
 }
 
-// pool is Pool of uploads that are made when they are read: a round of any size is held once.
+// pool is Pool for uploads that are computed when they are read, so that a round of any size is in memory only once.
 func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 	if uploads == 0 {
 		return nil, fmt.Errorf("no uploads to pool; give one at least")
@@ -125,7 +125,8 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 	return s, nil
 }
 
-// Means are the masses and class means of the union of sets of one kind; of one set what a client sends. Scatter and DF are left out.
+// Means returns the masses and class means of the union of sets of one kind; for one set, a client's upload. Scatter and DF are not
+// set.
 func Means(sets ...*point.Set) *Stats {
 	c, dx := sets[0].C, sets[0].Dx
 	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, dx, nil)}
@@ -156,7 +157,7 @@ func Means(sets ...*point.Set) *Stats {
 	return s
 }
 
-// Set is the class means as points, one of each class with mass.
+// Set returns the class means as points, one for each class with mass.
 func (s *Stats) Set() *point.Set {
 	c, dx := s.Mean.Dims()
 	out := point.New(c, dx, c)
@@ -168,7 +169,7 @@ func (s *Stats) Set() *point.Set {
 	return out.Held()
 }
 
-// present counts the classes with mass, and total is the mass of all.
+// present returns the number of classes with mass, and the total mass.
 func (s *Stats) present() (classes, total float64) {
 	for _, n := range s.Mass {
 		if n > 0 {

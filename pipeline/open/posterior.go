@@ -12,13 +12,14 @@ import (
 	"fmp/onnx/dense"
 )
 
-// geometry is what the metric's scalars decide of a task: the coordinates u in which W is I and the prior diagonal.
+// geometry is the part of a task's posterior that the metric's scalars determine: the coordinates u in which W is I and the prior is
+// diagonal.
 type geometry struct {
 	within *mat.SymDense // W
 	metric *mat.SymDense // G
 	basis  *mat.Dense    // E: phi - mt = E u
 	inner  *mat.Dense    // A = E'GE: the metric in u
-	heads  *mat.Dense    // H = GE: heads of u on phi
+	heads  *mat.Dense    // H = GE: maps class means u to heads on phi
 	inv    *mat.Dense    // E^-1
 	turn   *mat.Dense    // Q, see draw
 	lambda []float64     // prior variances at b = 1
@@ -28,7 +29,7 @@ type geometry struct {
 
 func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// geometry makes the metric of a task. k-dimensional eigenvectors are its cost.
+// geometry computes the geometry of a task. Most of its cost is an eigendecomposition in k dimensions.
 func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	k := len(m.M0)
 	g := &geometry{within: mat.NewSymDense(k, nil), metric: mat.NewSymDense(k, nil)}
@@ -98,7 +99,7 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	return g, nil
 }
 
-// inner is tr(ab).
+// inner returns tr(ab).
 func inner(a, b *mat.SymDense) float64 {
 	sum := 0.0
 	k := a.SymmetricDim()
@@ -116,7 +117,7 @@ type Posterior struct {
 	g *geometry
 	// Centre is mt [k].
 	Centre []float64
-	// Mean and Variance [C, k] are the posterior's of u_c, before tau.
+	// Mean and Variance [C, k] are the posterior mean and variance of u_c, before the factor tau.
 	Mean, Variance *mat.Dense
 	// Spread is tr(G V_c) [C].
 	Spread []float64
@@ -125,7 +126,7 @@ type Posterior struct {
 	offset                  []float64 // of the logits, [C]
 }
 
-// Posterior of the class means given what the uploads add up to.
+// Posterior returns the posterior of the class means given the pooled statistics of the uploads.
 func (p *Predictor) Posterior(s *Stats) (*Posterior, error) {
 	if _, k := s.Mean.Dims(); k != len(p.M0) {
 		return nil, fmt.Errorf("uploads of %d coordinates, and the open predictor has %d; use models that were made for each other", k, len(p.M0))
@@ -158,7 +159,7 @@ func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 		q.Centre[j] /= weights
 	}
 
-	away := mat.NewDense(c, k, nil) // f_c - mt, of the classes present
+	away := mat.NewDense(c, k, nil) // f_c - mt, for the classes present
 	noise := 0.0                    // mean of 1/n_c over them
 	for y, n := range s.Mass {
 		if n == 0 {
@@ -204,7 +205,7 @@ func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 	return q
 }
 
-// quadratic is u'Au for every row of u.
+// quadratic returns u'Au for every row of u.
 func (g *geometry) quadratic(u *mat.Dense) []float64 {
 	n, k := u.Dims()
 	au := mat.NewDense(n, k, nil)
@@ -216,8 +217,8 @@ func (g *geometry) quadratic(u *mat.Dense) []float64 {
 	return out
 }
 
-// turned is Q' applied to every row of noise. With it the square root of the posterior covariance is L Q diag(sqrt v) Q', smooth in the
-// scalars, where that of the eigenvectors alone turns with their signs, and with any two of about the same eigenvalue.
+// turned applies Q' to every row of noise. The square root of the posterior covariance is then L Q diag(sqrt v) Q', which is smooth in
+// the scalars, while that of the eigenvectors alone changes with their signs, and rotates when two eigenvalues are nearly equal.
 func (g *geometry) turned(noise []float64) []float64 {
 	k, _ := g.turn.Dims()
 	rows := blas64.General{Rows: len(noise) / k, Cols: k, Stride: k, Data: noise}
@@ -226,7 +227,7 @@ func (g *geometry) turned(noise []float64) []float64 {
 	return out.Data
 }
 
-// draw is class means of the posterior, one a row [samples C, k], from noise that is turned.
+// draw returns class means drawn from the posterior, one per row [samples C, k], given noise that is already turned.
 func (q *Posterior) draw(noise []float64) *mat.Dense {
 	c, k := q.Mean.Dims()
 	u := mat.NewDense(len(noise)/k, k, nil)
@@ -241,7 +242,7 @@ func (q *Posterior) draw(noise []float64) *mat.Dense {
 	return u
 }
 
-// rows are the heads of class means u: one class a row [samples C, k], and biases.
+// rows returns the heads for class means u, one class per row [samples C, k], and their biases.
 func (q *Posterior) rows(u *mat.Dense) (*mat.Dense, []float64) {
 	c, k := q.Mean.Dims()
 	n, _ := u.Dims()

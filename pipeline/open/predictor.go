@@ -12,10 +12,10 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Scalars are the learned ones, in the order of [models.OpenScalars].
+// Scalars are the learned scalars, in the order of [models.OpenScalars].
 type Scalars [16]float64
 
-// Their indices. LogNu0, LogKappa, LogitDelta and LogitGamma decide the metric, on which the eigenvectors depend.
+// Indices of [Scalars]. LogNu0, LogKappa, LogitDelta and LogitGamma determine the metric, on which the eigenvectors depend.
 const (
 	LogNu0 = iota
 	LogitDelta
@@ -35,10 +35,10 @@ const (
 	R4
 )
 
-// Relearned are the scalars that intervals have of their own; there tau = 1 and log b = 0.
+// Relearned are the scalars that intervals have of their own; for intervals tau = 1 and log b = 0.
 var Relearned = []int{R0, O1, O2}
 
-// ForIntervals is t as the intervals take it: the plain posterior, with the scalars of [Relearned].
+// ForIntervals returns the scalars for intervals: those of the plain posterior, with the scalars of [Relearned] replaced.
 func (t Scalars) ForIntervals(relearned [3]float64) Scalars {
 	t[LogTau], t[LogB] = 0, 0
 	for i, j := range Relearned {
@@ -47,32 +47,33 @@ func (t Scalars) ForIntervals(relearned [3]float64) Scalars {
 	return t
 }
 
-// Start is where training begins.
+// Start holds the initial values of training.
 var Start = Scalars{LogNu0: math.Log(150), LogKappa: math.Log(20), R0: -0.5, R1: -0.45}
 
-// Moments are those of a corpus's softened features, k numbers a row.
+// Moments are the moments of a corpus's softened features, with k coordinates per row.
 type Moments struct {
-	// M0 is the mean of the class means [k], W the covariance within classes and B that of the class means, [k, k].
+	// M0 is the mean of the class means [k], W the within-class covariance and B the covariance of the class means, [k, k].
 	M0   []float64
 	W, B *mat.SymDense
 }
 
-// Predictor is the open form: coordinates and moments of a corpus, and the scalars.
+// Predictor is the open form of the predictor: coordinates and moments of a corpus, and the scalars.
 type Predictor struct {
 	Coordinates
 	Moments
 	Scalars Scalars
-	// Interval are the scalars of the intervals: those learned again, in the order of [Relearned], and Widening is h of the corpus.
+	// Interval holds the scalars for intervals, in the order of [Relearned], and Widening is h of the corpus.
 	Interval [3]float64
 	Widening float64
 	// Known holds the class means of the corpus [classes, k].
 	Known *mat.Dense
 }
 
-// MostCoordinates is how many are kept of wider features by default: beyond, a task's eigenvectors would take seconds.
+// MostCoordinates is the default maximum number of coordinates: with more, the eigendecomposition of a task would take seconds.
 const MostCoordinates = 128
 
-// Untrained is the open predictor of a corpus with at most so many coordinates: its moments, and scalars to start from.
+// Untrained returns an untrained open predictor of a corpus with at most the given number of coordinates: the corpus's moments and the
+// initial scalars.
 func Untrained(corpus *task.Bank, most int) (*Predictor, error) {
 	coordinates, err := NewCoordinates(corpus.Features, corpus.Dx, most)
 	if err != nil {
@@ -92,7 +93,7 @@ func Untrained(corpus *task.Bank, most int) (*Predictor, error) {
 	return p, p.Widen(rows, corpus.Labels)
 }
 
-// Widen sets h by the classes of the corpus, given the coordinates of all rows (widening.go).
+// Widen estimates h from the classes of the corpus, given the coordinates of all rows (widening.go).
 func (p *Predictor) Widen(rows []float64, labels []int) error {
 	k := p.K()
 	g, err := p.geometry(&p.Scalars, &Stats{Scatter: mat.NewSymDense(k, nil)})
@@ -119,14 +120,15 @@ func (p *Predictor) Widen(rows []float64, labels []int) error {
 	return nil
 }
 
-// floor of the eigenvalues of B, as a share of the largest: class means of few classes leave directions out.
+// floor is the lower bound of the eigenvalues of B, relative to the largest: the class means of few classes do not span all
+// directions.
 const floor = 1e-4
 
-// fewRows is how much of the covariance within classes is its mean variance where a corpus has less than two rows a coordinate.
+// fewRows is the weight of the mean variance in the within-class covariance if a corpus has fewer than two rows per coordinate.
 const fewRows = 0.2
 
-// NewMoments takes the moments of n rows of k numbers (row-major) with labels 0 to c-1. Every class needs two rows at least, and
-// there must be two classes. known are the class means [c, k].
+// NewMoments computes the moments of n rows of k numbers (row-major) with labels 0 to c-1. It needs at least two classes, and two rows
+// of every class. known are the class means [c, k].
 func NewMoments(rows []float64, k int, labels []int, c int) (m Moments, known *mat.Dense, err error) {
 	if k < 1 || len(rows) == 0 || len(rows) != len(labels)*k {
 		return m, nil, fmt.Errorf("moments: %d numbers for %d rows of %d; want whole rows", len(rows), len(labels), k)
@@ -136,7 +138,7 @@ func NewMoments(rows []float64, k int, labels []int, c int) (m Moments, known *m
 		return m, nil, err
 	}
 	m.M0, m.W = of.Centre, of.Within
-	if len(labels)-c < 2*k { // too few rows for the covariance to have full rank, or for a metric to be made of it
+	if len(labels)-c < 2*k { // too few rows for the covariance to have full rank, or to derive a metric from it
 		mean := mat.Trace(m.W) / float64(k)
 		m.W.ScaleSym(1-fewRows, m.W)
 		for j := range k {
@@ -149,7 +151,7 @@ func NewMoments(rows []float64, k int, labels []int, c int) (m Moments, known *m
 	return m, of.Means, nil
 }
 
-// raise lifts the eigenvalues of a to a share of the largest.
+// raise raises the eigenvalues of a to at least the given share of the largest.
 func raise(a *mat.SymDense, share float64) (*mat.SymDense, error) {
 	var e mat.EigenSym
 	if !e.Factorize(a, true) {
@@ -174,7 +176,7 @@ func raise(a *mat.SymDense, share float64) (*mat.SymDense, error) {
 	return out, nil
 }
 
-// FromModel reads an open predictor's model (models.NewOpen).
+// FromModel reads an open predictor from its model (models.NewOpen).
 func FromModel(m *onnx.Model) (*Predictor, error) {
 	v, err := models.OpenValues(m)
 	if err != nil {
@@ -202,7 +204,7 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 	return p, nil
 }
 
-// Model is the predictor as a file (models.NewOpen).
+// Model returns the predictor as a model (models.NewOpen).
 func (p *Predictor) Model() (*onnx.Model, error) {
 	v := models.OpenParameters{Centre: narrow(p.Centre), Radius: float32(p.Radius), Origin: narrow(p.M0), Within: narrow(full(p.W)), Between: narrow(full(p.B)), Known: narrow(p.Known.RawMatrix().Data)}
 	if p.Projection != nil {
@@ -234,7 +236,7 @@ func narrow(v []float64) []float32 {
 	return out
 }
 
-// symmetric is the symmetric part of a [k, k].
+// symmetric returns the symmetric part of a [k, k].
 func symmetric(a []float32, k int) *mat.SymDense {
 	out := mat.NewSymDense(k, nil)
 	for i := range k {

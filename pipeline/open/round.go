@@ -10,12 +10,12 @@ import (
 	"fmp/onnx"
 )
 
-// least is the smallest prior variance of a coordinate, in units of the variance within classes.
+// least is the smallest prior variance of a coordinate, in units of the within-class variance.
 const least = 1e-6
 
-// Round is the conjugate predictor (models.NewConjugate) that the open form is once uploads are in: its coordinates are those in
-// which W is I and the prior diagonal, its metric, prior and temperature what the uploads say. Class means of
-// softened features are what it reads.
+// Round returns the conjugate predictor (models.NewConjugate) that the open form becomes once the uploads are in, and the posterior.
+// Its coordinates are those in which W is I and the prior is diagonal; its metric, prior and temperature are estimated from the
+// uploads. It reads class means of softened features.
 func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	q, err := p.Posterior(s)
 	if err != nil {

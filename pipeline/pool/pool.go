@@ -1,4 +1,4 @@
-// Package pool is the server's side of a round: checked uploads and a predictor in, a classifier out.
+// Package pool implements the server's side of a round: it turns checked uploads and a predictor into a classifier.
 package pool
 
 import (
@@ -16,26 +16,26 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// Options say what a round is computed with. What is left zero is what the predictor was made for.
+// Options configure a round. Fields left zero take the defaults of the predictor.
 type Options struct {
-	// Predictor is a file, "default", the one that comes with the program for the extractor behind the uploads, or
-	// "untrained", a smoothed bootstrap of the uploads.
+	// Predictor is a file, "default" for the one shipped with the program for the extractor behind the uploads, or "untrained" for a
+	// smoothed bootstrap of the uploads.
 	Predictor string
-	// Open is the open predictor for classes that the corpus lacks: a file, "default" (or empty), the one that comes with the program
-	// for the extractor behind the uploads, or "none". Scope says which of the two predictors reads class means: posterior.ScopeClosed,
-	// ScopeOpen or, by default, ScopeAuto, as the novelty of the uploads says.
+	// Open is the open predictor, for classes that the corpus lacks: a file, "default" (or empty) for the one shipped with the program
+	// for the extractor behind the uploads, or "none". Scope says which of the two predictors reads class means:
+	// posterior.ScopeClosed, ScopeOpen, or ScopeAuto (default), which decides by the novelty of the uploads.
 	Open, Scope string
-	// Samples is S (default 100 for a conjugate predictor, else 20); Fresh is n', the points drawn for a sample.
+	// Samples is S (default 100 for a conjugate predictor, otherwise 20); Fresh is n', the number of points drawn per sample.
 	Samples, Fresh int
-	// L2 and Tolerance are those of the fits.
+	// L2 and Tolerance are the penalty and the tolerance of the fits.
 	L2, Tolerance float64
-	// Trust takes every client for honest. Else, with a conjugate predictor, each sample draws who is (package honesty).
+	// Trust assumes that every client is honest. Otherwise, with a conjugate predictor, each sample draws who is (package honesty).
 	Trust   bool
 	Seed    uint64
-	Threads int // 0: one a core; no figure depends on it
+	Threads int // 0: one per core; results do not depend on it
 }
 
-// Round is checked uploads with all that is needed to pool them.
+// Round is the checked uploads with all that is needed to pool them.
 type Round struct {
 	Options // resolved
 	Uploads []Upload
@@ -43,17 +43,17 @@ type Round struct {
 	Graph  *onnx.Model
 	Client models.Manifest
 
-	predictor *onnx.Model     // nil where there is an open one alone
-	drawer    models.Manifest // the predictor's
-	open      *onnx.Model     // nil where there is none
+	predictor *onnx.Model     // nil if there is only an open one
+	drawer    models.Manifest // the predictor's manifest
+	open      *onnx.Model     // nil if there is none
 	openFrom  models.Manifest
 }
 
-// ErrNoGraph is wrapped where the client graph behind the uploads is not known.
+// ErrNoGraph is wrapped by the error for uploads whose client graph is not known.
 var ErrNoGraph = errors.New("give the client graph that made the uploads (--client-graph)")
 
-// New prepares a round of at least one upload. graph and client are the client graph behind them; a nil graph is looked
-// for among those that come with the program. A predictor that was trained behind another extractor is refused.
+// New prepares a round of at least one upload. graph and client are the client graph behind them and its manifest; if graph is nil, it
+// is looked up among those shipped with the program. A predictor that was trained behind another extractor is refused.
 func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options) (*Round, error) {
 	if len(uploads) == 0 {
 		return nil, errors.New("pool: no uploads; give at least one")
@@ -139,7 +139,7 @@ func (r *Round) openPredictor() (err error) {
 	return nil
 }
 
-// openOpen finds the open predictor, which reads class means of softened features.
+// openOpen loads the open predictor, which reads class means of softened features.
 func (r *Round) openOpen() (err error) {
 	means := r.Client.ClassMeans && r.Client.K == 0
 	switch r.Open {
@@ -168,18 +168,18 @@ func (r *Round) openOpen() (err error) {
 	return models.Match(client, r.openFrom)
 }
 
-// closedForm reports whether heads come in closed form, from class means.
+// closedForm reports whether heads are computed in closed form, from class means.
 func (r *Round) closedForm() bool { return r.predictor == nil || r.drawer.Kind == models.KindConjugate }
 
-// settle fills in what nobody gave: for a shipped predictor what suits its data set, which need not be the penalty of its training;
-// for another what its manifest says.
+// settle sets the options that were not given: for a shipped predictor, those suited to its data set, where the penalty need not be
+// that of its training; for another, those of its manifest.
 func (r *Round) settle() error {
 	_, _, dataset, err := experiment.ShippedModel(r.drawer.Digest)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	c := experiment.Default()
-	if r.closedForm() { // it draws nothing and fits nothing: heads are in closed form
+	if r.closedForm() { // nothing is drawn or fitted: heads are in closed form
 		r.L2, r.Fresh = 0, 0
 		if r.Samples == 0 {
 			r.Samples = c.Conjugate.Samples
@@ -204,7 +204,7 @@ func (r *Round) settle() error {
 	return nil
 }
 
-// Method is the row of the registry that goes with the predictor.
+// Method returns the name in the registry of the method that uses the predictor.
 func (r *Round) Method() string {
 	if r.closedForm() {
 		return "FMP"
@@ -222,7 +222,7 @@ func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Re
 	return s.Posterior(ctx, nil)
 }
 
-// Reach says how far out class means may be; nil for a predictor that takes other points.
+// Reach returns the bound on how far out class means may lie; nil for a predictor that takes other points.
 func (r *Round) Reach() (*sample.Reach, error) {
 	switch {
 	case !r.closedForm():
@@ -233,8 +233,8 @@ func (r *Round) Reach() (*sample.Reach, error) {
 	return sample.NewReach(r.predictor)
 }
 
-// Open reports whether a posterior of the round is of the open form, for classes that the corpus lacks, and the novelty of the uploads that
-// says so (NaN where nobody asked).
+// Open reports whether a posterior of the round is of the open form, for classes that the corpus lacks, and returns the novelty of the
+// uploads that decided it (NaN if it was not measured).
 func Open(p *posterior.Result) (open bool, novelty float64) {
 	novelty, ok := p.Diagnostics["novelty"]
 	if !ok {
@@ -243,9 +243,9 @@ func Open(p *posterior.Result) (open bool, novelty float64) {
 	return p.Diagnostics["open"] == 1, novelty
 }
 
-// Classifier is the model that predicts, of a posterior of the round: the heads behind the client graph's preprocessing and
-// extractor, or, if rows is set, the smaller form that takes feature rows. samples makes the single heads'
-// probabilities an output. command is what the manifest says of how it was made.
+// Classifier returns the classifier of a posterior of the round: the heads behind the client graph's preprocessing and extractor or,
+// if rows is set, the smaller form that takes feature rows. samples adds an output with the probabilities of each single head. command
+// is recorded in the manifest.
 func (r *Round) Classifier(p *posterior.Result, rows, samples bool, command string) (*onnx.Model, error) {
 	var features *onnx.Model
 	if !rows {

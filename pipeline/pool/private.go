@@ -27,10 +27,10 @@ import (
 // Release is one client's message of a private round, read from a file and checked.
 type Release struct {
 	*federate.Release
-	Path, Digest string // sha256 of the file
+	Path, Digest string // SHA-256 of the file
 }
 
-// IsPrivate reports whether a file is a message of a private round, by its beginning.
+// IsPrivate reports whether a file is a message of a private round, judged by its first bytes.
 func IsPrivate(path string) bool {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -42,8 +42,8 @@ func IsPrivate(path string) bool {
 	return federate.IsRelease(head[:n])
 }
 
-// ReadReleases reads and checks the messages of one private round, each of another client, all of one graph and one budget. bad are the
-// errors of those that cannot be used.
+// ReadReleases reads and checks the messages of one private round, each from a different client, all for one graph and one budget. bad
+// are the errors of those that cannot be used.
 func ReadReleases(paths []string, want federate.Expect) (good []Release, bad []error) {
 	from := map[string]string{}
 	for _, path := range paths {
@@ -84,7 +84,8 @@ type Private struct {
 	manifest  models.Manifest
 }
 
-// NewPrivate prepares a private round. The predictor is a file, or "default" (or empty): the one that comes with the program for the extractor.
+// NewPrivate prepares a private round. The predictor is a file, or "default" (or empty) for the one shipped with the program for the
+// extractor.
 func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o Options) (*Private, error) {
 	if len(releases) == 0 {
 		return nil, errors.New("pool: no uploads; give at least one")
@@ -121,33 +122,36 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o
 	return p, models.Match(client, f)
 }
 
-// published is the noisy sum of a round as it is kept beside what was made of it.
+// published is the noisy sum of a round as it is stored with the results.
 type published struct {
-	Inputs  string          `json:"inputs"` // sha256 of the messages' digests, in order
+	Inputs  string          `json:"inputs"` // SHA-256 of the messages' digests, in order
 	Values  []int64         `json:"values"`
 	Account privacy.Account `json:"account"`
 }
 
+// MaxPublished is the maximum size of a stored noisy sum: 64 MiB.
 const MaxPublished = 64 << 20
 
-// Keeper keeps noisy sums of rounds in which the server adds the noise.
+// Keeper stores the noisy sums of rounds in which the server adds the noise.
 type Keeper interface {
-	// Sum is what was kept for a set of uploads, which inputs is the digest of; fs.ErrNotExist where nothing was.
+	// Sum returns the sum stored for a set of uploads, of which inputs is the digest; fs.ErrNotExist if there is none.
 	Sum(inputs string) ([]byte, error)
+	// Keep stores the sum for a set of uploads.
 	Keep(inputs string, data []byte) error
 }
 
-// SumFile keeps one noisy sum, whatever it is of, in a file.
+// SumFile stores one noisy sum in a file, whatever its inputs.
 type SumFile string
 
-// Sum reads the file.
+// Sum reads the file and ignores the digest.
 func (f SumFile) Sum(string) ([]byte, error) { return regularfile.ReadFile(string(f), MaxPublished) }
 
-// Keep writes the file.
+// Keep writes the file and ignores the digest.
 func (f SumFile) Keep(_ string, data []byte) error { return atomicfile.WriteBytes(string(f), data) }
 
-// Totals are the round's noisy sums. Where servers add the noise it is drawn once, and the sum is kept: the same messages pooled again give the same sum, as a
-// second draw would spend the budget a second time. Of two servers the releases hold no sums, and open returns the noisy one; it is nil elsewhere.
+// Totals returns the round's noisy sums. If a server adds the noise, it is drawn once and the sum is stored: pooling the same messages
+// again returns the same sum, as a second draw would spend the budget a second time. With two servers the releases hold no sums, and
+// open returns the noisy sum; otherwise open is nil.
 func (p *Private) Totals(keeper Keeper, open func() (*privacy.Release, error)) (*privacy.Totals, error) {
 	sum := privacy.NewRelease(p.Releases[0].Sums.Classes, p.Releases[0].Sums.K)
 	digests := make([]string, len(p.Releases))
@@ -207,7 +211,7 @@ func (p *Private) Posterior(ctx context.Context, eng engine.Engine, totals *priv
 	return posterior.NoiseAware(ctx, v, totals, &p.Account, p.Samples, p.Seed, "pool")
 }
 
-// Classifier is the model that predicts, with the account in its manifest; see [Round.Classifier].
+// Classifier returns the classifier, with the account in its manifest; see [Round.Classifier].
 func (p *Private) Classifier(r *posterior.Result, rows, samples bool, command string) (*onnx.Model, error) {
 	var features *onnx.Model
 	if !rows {
@@ -221,7 +225,7 @@ func (p *Private) Classifier(r *posterior.Result, rows, samples bool, command st
 		return nil, err
 	}
 	o := models.Origin{Method: "FMP-DP", Client: p.Client.Digest, Predictor: p.manifest.Digest, Protocol: "shared", Round: p.Releases[0].Round, Private: account}
-	for _, u := range p.Releases { // names and digests; how many images a client has is not to be known
+	for _, u := range p.Releases { // names and digests only; the number of a client's images must not be revealed
 		o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest})
 	}
 	f := p.Client

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// block is how many samples are made together, here or by a worker: fits of one block start from each other.
+	// block is the number of samples made together, here or by a worker: the fits of one block start from each other.
 	block = 10
-	// chainParts is in how many parts the chains of who is honest are given away.
+	// chainParts is the number of parts into which the honesty chains are split for workers.
 	chainParts = 4
 )
 
-// Part is a piece of a round's sampling that one machine does by itself.
+// Part is a piece of a round's sampling that one machine does on its own.
 type Part struct {
-	// Chains asks for what chains From to To-1 propose of who is honest; else for samples From to To-1.
+	// Chains asks for the proposals of the honesty chains From to To-1; otherwise the part is samples From to To-1.
 	Chains   bool
 	From, To int
-	// States are who may be honest, which samples are drawn of; nil where honesty is not judged.
+	// States are the candidate sets of honest clients that samples draw from; nil if honesty is not judged.
 	States *honesty.States
 }
 
-// Piece is what becomes of a part: one of the two.
+// Piece is the result of a part: one of the two fields.
 type Piece struct {
 	Proposed [][]bool
 	Heads    posterior.Ensemble
 }
 
-// Sampling is a round ready to be sampled, as a whole or in parts.
+// Sampling is a round that is ready to be sampled, as a whole or in parts.
 type Sampling struct {
 	round    *Round
 	task     *posterior.Task
@@ -44,7 +44,7 @@ type Sampling struct {
 	close    func()
 }
 
-// Sampling opens the predictor on an engine.
+// Sampling loads the predictor on an engine.
 func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	var sets []*point.Set
 	points := 0
@@ -55,7 +55,7 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	s := &Sampling{round: r, settings: posterior.DefaultSettings()}
 	s.close = func() {}
 	s.judges = r.closedForm() && !r.Trust && len(sets) > 1
-	// Honesty reads every client's, and the open form how clients differ.
+	// Honesty needs each client's upload, and the open form the scatter between clients.
 	if points > MostPoints && !s.judges && r.open == nil {
 		all, err := point.Group(MostPoints, sets...)
 		if err != nil {
@@ -104,7 +104,7 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 // Close returns the predictor to the engine.
 func (s *Sampling) Close() { s.close() }
 
-// Do does a part.
+// Do does one part.
 func (s *Sampling) Do(ctx context.Context, p Part) (*Piece, error) {
 	if p.Chains {
 		u, lambda, err := s.task.Claims()
@@ -132,12 +132,12 @@ func (s *Sampling) Do(ctx context.Context, p Part) (*Piece, error) {
 	return &Piece{Heads: r.Ensembles[0]}, nil
 }
 
-// Posterior samples the posterior in parts, which do does, in any order and anywhere; nil: they are done here. Who does them makes no
-// difference to the samples.
+// Posterior samples the posterior in parts, which do executes in any order and on any machine; if do is nil, they are executed here.
+// The samples do not depend on who executes them.
 func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, parts []Part) ([]*Piece, error)) (*posterior.Result, error) {
 	pieces := chainParts
 	if do == nil {
-		pieces = 1 // chains run side by side on this machine's processors
+		pieces = 1 // chains run in parallel on this machine's processors
 		do = func(ctx context.Context, parts []Part) ([]*Piece, error) {
 			out := make([]*Piece, len(parts))
 			for i, p := range parts {
@@ -186,7 +186,7 @@ func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, p
 	return s.method.Run(ctx, s.task.Of(whole), s.settings)
 }
 
-// split is parts of like, each of so many of n at most.
+// split returns copies of like that cover 0 to n-1, of at most each items.
 func split(n, each int, like Part) []Part {
 	var out []Part
 	for from := 0; from < n; from += each {

@@ -10,21 +10,21 @@ import (
 	"fmp/pipeline/federate"
 )
 
-// MaxUploads bounds the clients of one round; MostPoints is how many points a round is computed with: where uploads hold more,
-// those of one class that are near each other become one (point.Group).
+// MaxUploads is the maximum number of clients of one round; MostPoints is the number of points that a round is computed with: if
+// uploads hold more, nearby points of one class are merged (point.Group).
 const (
 	MaxUploads = 200_000
 	MostPoints = 8192
 )
 
-// Upload is one client's, read from a file and checked.
+// Upload is one client's upload, read from a file and checked.
 type Upload struct {
 	*federate.Upload
-	Path, Digest string // sha256 of the file
+	Path, Digest string // SHA-256 of the file
 }
 
-// ReadUploads reads and checks the uploads of one round, each of another client, all made by one model. What want leaves
-// open, the first good upload says. bad are the errors of those that cannot be used, all of them.
+// ReadUploads reads and checks the uploads of one round, each from a different client, all made by one model. What want leaves open is
+// taken from the first good upload. bad are the errors of all uploads that cannot be used.
 func ReadUploads(paths []string, want federate.Expect) (good []Upload, bad []error) {
 	from := map[string]string{}
 	for _, path := range paths {
@@ -57,10 +57,10 @@ func readUpload(path string, want federate.Expect) (*Upload, error) {
 	return &Upload{u, path, hex.EncodeToString(sum[:])}, nil
 }
 
-// Twins names the uploads that hold the same points and masses as one before: one client under two names, perhaps.
+// Twins reports uploads that hold the same points and masses as an earlier one: possibly one client under two names.
 func Twins(us []Upload) []string {
 	var out []string
-	first := make(map[[3]float32][]int, len(us)) // by a few of their numbers
+	first := make(map[[3]float32][]int, len(us)) // by a few of their values
 	for i, a := range us {
 		key := [3]float32{a.Points.Z[0], a.Points.Z[len(a.Points.Z)/2], a.Points.W[0]}
 		for _, j := range first[key] {

@@ -9,13 +9,13 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// Units that a release protects: one image, or all images of one client.
+// Units of privacy: one image, or all images of one client.
 const (
 	Example = "example"
 	Client  = "client"
 )
 
-// Relations of neighbouring data: one unit more or less, or one unit in place of another.
+// Neighbouring relations: adding or removing one unit, or replacing one unit by another.
 const (
 	AddRemove  = "add-remove"
 	ReplaceOne = "replace-one"
@@ -25,44 +25,44 @@ const (
 const (
 	// Local: every client adds the noise itself, to what it sends.
 	Local = "local"
-	// Trusted: the server sums what clients send and adds noise once, to what it publishes.
+	// Trusted: the server sums the clients' messages and adds noise once, to what it publishes.
 	Trusted = "trusted"
-	// TwoServers: the sum is shared between two servers, each of which adds the noise before the sum is opened.
+	// TwoServers: the sum is secret-shared between two servers, each of which adds noise before the sum is opened.
 	TwoServers = "two-servers"
 )
 
-// Units, Relations and Sources are the choices of a [Budget].
+// Units, Relations and Sources are the allowed values of the fields of a [Budget].
 var (
 	Units     = []string{Example, Client}
 	Relations = []string{AddRemove, ReplaceOne}
 	Sources   = []string{Trusted, TwoServers, Local}
 )
 
-// Bounds of a budget. Beyond an epsilon of 20 a promise is worth nothing; a delta above one in a hundred would allow to publish a
-// unit in a hundred as it is.
+// Bounds on a budget. An epsilon above 20 guarantees next to nothing; a delta above 0.01 would permit publishing one unit in a hundred
+// unprotected.
 const (
 	minEpsilon, maxEpsilon = 0.01, 20
 	minDelta, maxDelta     = 1e-12, 1e-2
 	maxPoints              = 1_000_000
 )
 
-// DefaultDelta is the delta of a budget that states none.
+// DefaultDelta is the delta of a budget that does not specify one.
 const DefaultDelta = 1e-5
 
-// Budget is what one release may give away, of what, and to whom.
+// Budget is the privacy guarantee of one release: how strong it is, for which unit, and against whom.
 type Budget struct {
 	Epsilon float64 `json:"epsilon" yaml:"epsilon"` // 0.01 to 20
 	Delta   float64 `json:"delta" yaml:"delta"`     // 1e-12 to 0.01
 	// Unit is [Example] or [Client], Relation [AddRemove] or [ReplaceOne].
 	Unit     string `json:"unit" yaml:"unit"`
 	Relation string `json:"relation" yaml:"relation"`
-	// Noise is where it comes from: [Local], [Trusted] or [TwoServers].
+	// Noise is the source of the noise: [Local], [Trusted] or [TwoServers].
 	Noise string `json:"noise" yaml:"noise"`
-	// Points is the most images of one client, 1 to 1,000,000; needed where a client is the unit, and by two servers.
+	// Points is the maximum number of images of one client, 1 to 1,000,000; required if the unit is a client, and with two servers.
 	Points int `json:"points,omitempty" yaml:"points,omitempty"`
 }
 
-// Check returns all that is wrong.
+// Check returns an error that lists all that is wrong with the budget.
 func (b Budget) Check() error {
 	var errs []error
 	fail := func(key string, value any, allowed string, args ...any) {
@@ -88,7 +88,7 @@ func (b Budget) Check() error {
 	return errors.Join(errs...)
 }
 
-// String is the budget for people.
+// String returns the budget in words.
 func (b Budget) String() string {
 	unit := "one image"
 	if b.Unit == Client {
@@ -101,8 +101,8 @@ func (b Budget) String() string {
 	return fmt.Sprintf("epsilon %g, delta %g for %s %s, noise: %s", b.Epsilon, b.Delta, unit, relation, b.Noise)
 }
 
-// Sigma is the least standard deviation of Gaussian noise, at sensitivity 1, that is (epsilon, delta)-differentially private: the
-// analytic Gaussian mechanism (Balle and Wang 2018, theorem 8), by bisection,
+// Sigma returns the smallest standard deviation of Gaussian noise, at sensitivity 1, that is (epsilon, delta)-differentially private:
+// the analytic Gaussian mechanism (Balle and Wang 2018, theorem 8), by bisection of
 //
 //	Phi(1/2s - eps s) - e^eps Phi(-1/2s - eps s) <= delta.
 func Sigma(epsilon, delta float64) float64 {
@@ -118,14 +118,14 @@ func Sigma(epsilon, delta float64) float64 {
 	return high
 }
 
-// Delta is the least delta for which Gaussian noise of standard deviation sigma, at sensitivity 1, is
-// (epsilon, delta)-differentially private.
+// Delta returns the smallest delta for which Gaussian noise of standard deviation sigma, at sensitivity 1, is (epsilon,
+// delta)-differentially private.
 func Delta(epsilon, sigma float64) float64 {
 	return phi(0.5/sigma-epsilon*sigma) - math.Exp(epsilon)*phi(-0.5/sigma-epsilon*sigma)
 }
 
-// Epsilon is the least epsilon, at a delta, of Gaussian noise of standard deviation sigma at sensitivity 1. Several releases of the
-// same data with noise s_1, s_2, ... are one of sigma = 1/sqrt(1/s_1^2 + 1/s_2^2 + ...).
+// Epsilon returns the smallest epsilon, at a given delta, of Gaussian noise of standard deviation sigma at sensitivity 1. Several
+// releases of the same data with noise s_1, s_2, ... are equivalent to one with sigma = 1/sqrt(1/s_1^2 + 1/s_2^2 + ...).
 func Epsilon(sigma, delta float64) float64 {
 	if Delta(0, sigma) <= delta {
 		return 0
@@ -147,17 +147,19 @@ func Epsilon(sigma, delta float64) float64 {
 
 func phi(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
 
-// Steps is how many whole numbers the clipping norm R has, and CountSteps how many stand for one point in a count: a quarter
-// of R, which costs the sums 3% of their budget.
+// Steps is the number of integer steps in the clipping norm R, and CountSteps the number that one point adds to a count: a quarter of
+// R, which costs the sums 3% of their budget.
 const (
 	Steps      = 1024
 	CountSteps = Steps / 4
 )
 
-// Sensitivity is how far, in steps, one unit can move a release of so many classes: the L2 norm of the difference.
+// Sensitivity returns the sensitivity of a release with so many classes, in steps: the largest L2 norm by which one unit can change
+// it.
 //
-// A point is a vector of norm Steps at most and a count of CountSteps: sqrt(Steps^2 + CountSteps^2) apart from none, and 2 Steps from
-// another, which is more than sqrt(2) times that. A client's whole vector is cut to [Budget.ClientNorm].
+// A point adds a vector of norm Steps at most and a count of CountSteps: adding or removing it changes the release by at most
+// sqrt(Steps^2 + CountSteps^2). Replacing it by another changes the release by at most 2 Steps within a class, which exceeds the
+// sqrt(2) times that norm across two classes. A client's whole vector is clipped to [Budget.ClientNorm].
 func (b Budget) Sensitivity(classes int) float64 {
 	one := math.Hypot(Steps, CountSteps)
 	switch {
@@ -171,14 +173,15 @@ func (b Budget) Sensitivity(classes int) float64 {
 	return one
 }
 
-// ClientNorm is what a client's vector is cut to where the client is the unit: 0.7 of the norm that Points points, spread evenly over
-// the classes, have at most on average, sqrt(n (1 + n/C)) points' worth.
+// ClientNorm returns the norm to which a client's vector is clipped if the client is the unit: 0.7 of the largest norm of Points
+// points spread evenly over the classes, on average sqrt(n (1 + n/C)) times that of one point.
 func (b Budget) ClientNorm(classes int) uint64 {
 	n := float64(b.Points)
 	return uint64(0.7 * math.Sqrt(n*(1+n/float64(classes))) * math.Hypot(Steps, CountSteps))
 }
 
-// MaxNumber is the largest number, in steps and without its sign, that the sums of a client of Points images have: the most that a range proof is to allow.
+// MaxNumber returns the largest absolute value, in steps, of a number in the sums of a client of Points images: the bound for range
+// proofs.
 func (b Budget) MaxNumber(classes int) uint64 {
 	most := uint64(b.Points) * Steps
 	if b.Unit == Client {
@@ -187,12 +190,12 @@ func (b Budget) MaxNumber(classes int) uint64 {
 	return most
 }
 
-// NoiseSteps is the standard deviation in steps, a whole number, of what one source adds to every number of a release.
+// NoiseSteps returns the standard deviation in steps, an integer, of the noise that one source adds to every number of a release.
 func (b Budget) NoiseSteps(classes int) uint64 {
 	return uint64(math.Ceil(Sigma(b.Epsilon, b.Delta) * b.Sensitivity(classes)))
 }
 
-// Parts is how many times the noise is in the total of so many clients' releases.
+// Parts returns how many times the noise is added to the total of so many clients' releases.
 func (b Budget) Parts(clients int) int {
 	switch b.Noise {
 	case Local:
@@ -203,17 +206,18 @@ func (b Budget) Parts(clients int) int {
 	return 1
 }
 
-// Account is what was spent on a round: it goes with everything that the round's data become.
+// Account is the record of the privacy budget spent on a round; it accompanies everything that is derived from the round's data.
 type Account struct {
 	Budget
-	// Sigma is the noise multiplier: standard deviation over sensitivity. Deviation is that of one source's noise in steps.
+	// Sigma is the noise multiplier: standard deviation over sensitivity. Deviation is the standard deviation of one source's noise in
+	// steps.
 	Sigma     float64 `json:"sigma"`
 	Deviation uint64  `json:"noise_steps"`
-	// Releases counts how often the noise is in the total.
+	// Releases is the number of times the noise is in the total.
 	Releases int `json:"releases"`
 }
 
-// Spend is the account of a release of so many classes by so many clients.
+// Spend returns the account of a release with so many classes by so many clients.
 func (b Budget) Spend(classes, clients int) Account {
 	d := b.NoiseSteps(classes)
 	return Account{Budget: b, Sigma: float64(d) / b.Sensitivity(classes), Deviation: d, Releases: b.Parts(clients)}

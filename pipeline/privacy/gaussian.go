@@ -9,9 +9,9 @@ import (
 	"math/bits"
 )
 
-// Sampler draws from the discrete Gaussian: whole numbers x with probability proportional to exp(-x^2/(2 sigma^2)), exactly, by
-// algorithms 1 to 3 of Canonne, Kamath and Steinke 2020 (The discrete Gaussian for differential privacy, arXiv:2004.00010). Its
-// variance is at most sigma^2, and all but equal from sigma = 2 on.
+// Sampler samples exactly from the discrete Gaussian, integers x with probability proportional to exp(-x^2/(2 sigma^2)), by algorithms
+// 1 to 3 of Canonne, Kamath and Steinke 2020 (The discrete Gaussian for differential privacy, arXiv:2004.00010). Its variance is at
+// most sigma^2, and practically equal from sigma = 2 on.
 type Sampler struct {
 	r     *bufio.Reader
 	t     uint64   // floor(sigma) + 1, the scale of the Laplace proposals
@@ -20,11 +20,11 @@ type Sampler struct {
 	err   error
 }
 
-// maxDeviation bounds sigma: sums of noise and data are to fit into 63 bits with room to spare.
+// maxDeviation bounds sigma, so that sums of noise and data fit into 63 bits with room to spare.
 const maxDeviation = 1 << 40
 
-// NewSampler makes a sampler of standard deviation sigma (a whole number, 1 to 2^40) that takes its randomness from r: crypto/rand's reader in a
-// round, the run's stream in a simulation.
+// NewSampler returns a sampler of standard deviation sigma (an integer, 1 to 2^40) that takes its randomness from r: crypto/rand's
+// reader in a round, the run's stream in a simulation.
 func NewSampler(sigma uint64, r io.Reader) (*Sampler, error) {
 	if sigma < 1 || sigma > maxDeviation {
 		return nil, fmt.Errorf("privacy: noise of standard deviation %d; allowed are 1 to %d", sigma, uint64(maxDeviation))
@@ -55,7 +55,7 @@ func (s *Sampler) Next() (int64, error) {
 	return 0, s.err
 }
 
-// laplace draws from the discrete Laplace distribution of scale t (algorithm 2): size and sign.
+// laplace draws from the discrete Laplace distribution of scale t (algorithm 2) and returns magnitude and sign.
 func (s *Sampler) laplace() (size uint64, negative bool) {
 	t := new(big.Int).SetUint64(s.t)
 	for s.err == nil {
@@ -78,7 +78,7 @@ func (s *Sampler) laplace() (size uint64, negative bool) {
 
 var one = big.NewInt(1)
 
-// exponential is true with probability exp(-a/b) (algorithm 1, and its case above 1 by the law of exponents).
+// exponential returns true with probability exp(-a/b) (algorithm 1; a > b is reduced to factors of exp(-1)).
 func (s *Sampler) exponential(a, b *big.Int) bool {
 	rest := new(big.Int).Set(a)
 	for rest.Cmp(b) > 0 {
@@ -108,7 +108,7 @@ func (s *Sampler) small(a, b *big.Int) bool {
 	return false
 }
 
-// below is uniform on 0 to n - 1.
+// below draws uniformly from 0 to n - 1.
 func (s *Sampler) below(n uint64) uint64 {
 	mask := ^uint64(0) >> bits.LeadingZeros64(n-1|1)
 	for s.err == nil {

@@ -17,13 +17,14 @@ import (
 //
 // The unknown count is summed over on a grid, and every sample draws its own.
 
-// countA: the prior of the shares of classes: beta-binomial (countA, (C-1) countA), a Dirichlet of countA's margin.
+// countA is the parameter of the prior of a class's share: beta-binomial (countA, (C-1) countA), the marginal of a symmetric
+// Dirichlet.
 const countA = 1
 
-// gridDense and gridSize are how many counts the grid has one by one, and how many beyond, geometrically.
+// gridDense is the number of consecutive counts at the start of the grid, gridSize the number of geometrically spaced ones beyond.
 const gridDense, gridSize = 40, 160
 
-// countGrid are the possible counts 0 to total and the width that each stands for.
+// countGrid returns the grid of possible counts, 0 to total, and the width that each stands for.
 func countGrid(total int) (grid, width []float64) {
 	b := max(min(total, gridDense), 1)
 	for n := range b + 1 {
@@ -43,7 +44,7 @@ func countGrid(total int) (grid, width []float64) {
 	return grid, width
 }
 
-// logWeights are the log posterior weights of the counts of a class, up to a constant.
+// logWeights returns the log posterior weights of the counts of a class, up to a constant.
 func (t *Totals) logWeights(c int, beta, grid, width []float64, total float64) []float64 {
 	b := float64(t.Classes-1) * countA
 	sums := t.Sums[c*t.K:][:t.K]
@@ -57,7 +58,7 @@ func (t *Totals) logWeights(c int, beta, grid, width []float64, total float64) [
 		}
 		for j, s := range sums {
 			v := n*n*beta[j] + n + t.SumVariance
-			if v == 0 { // no point and no noise
+			if v == 0 { // no points and no noise
 				continue
 			}
 			l -= 0.5 * (s*s/v + math.Log(v))
@@ -72,7 +73,7 @@ func lgamma(x float64) float64 {
 	return v
 }
 
-// Total is what the counts sum to, at least one a class. It is made of what was released, and gives nothing away.
+// Total returns the sum of the counts, at least one per class. It is computed from released values only, so it costs no privacy.
 func (t *Totals) Total() int {
 	var sum float64
 	for _, n := range t.Counts {
@@ -81,7 +82,7 @@ func (t *Totals) Total() int {
 	return max(int(math.Round(sum)), t.Classes)
 }
 
-// DrawCounts draws the counts of all classes, one for each sample, samples x classes: systematic draws in random order.
+// DrawCounts draws the counts of all classes, one per sample, samples x classes, by systematic resampling in random order.
 func (t *Totals) DrawCounts(beta []float64, samples int, r *rand.Rand) []float64 {
 	total := t.Total()
 	grid, width := countGrid(total)
@@ -94,7 +95,7 @@ func (t *Totals) DrawCounts(beta []float64, samples int, r *rand.Rand) []float64
 			sum += math.Exp(l - top)
 			w[i] = sum
 		}
-		if !(sum > 0) { // without noise a count may be beyond the grid
+		if !(sum > 0) { // without noise a count may lie beyond the grid
 			for i := range grid {
 				if i == len(grid)-1 || math.Abs(grid[i]-t.Counts[c]) <= math.Abs(grid[i+1]-t.Counts[c]) {
 					for j := i; j < len(w); j++ {
@@ -115,7 +116,7 @@ func (t *Totals) DrawCounts(beta []float64, samples int, r *rand.Rand) []float64
 	return out
 }
 
-// Moments are means and variances of the class means, samples x classes x K, given counts as [Totals.DrawCounts] draws them.
+// Moments returns means and variances of the class means, samples x classes x K, given counts from [Totals.DrawCounts].
 func (t *Totals) Moments(beta, counts []float64) (mean, variance []float64) {
 	for i, n := range counts {
 		q := 0.0
@@ -130,8 +131,8 @@ func (t *Totals) Moments(beta, counts []float64) (mean, variance []float64) {
 	return mean, variance
 }
 
-// Points are class means with masses, as if the totals had no noise: what a posterior that knows of none is given. A count below 1
-// is taken for 1, as means would have no bounds.
+// Points returns class means with masses, as if the totals had no noise, for a posterior that ignores the noise. Counts below 1 are
+// taken as 1, as means would otherwise be unbounded.
 func (t *Totals) Points() *point.Set {
 	out := point.New(t.Classes, t.K, t.Classes)
 	for c, n := range t.Counts {
@@ -145,7 +146,7 @@ func (t *Totals) Points() *point.Set {
 	return out
 }
 
-// Plain is the totals with their noise forgotten, and the counts of [Totals.Points] for each sample.
+// Plain returns the totals with their noise variances set to 0, and the counts of [Totals.Points] for each sample.
 func (t *Totals) Plain(samples int) (*Totals, []float64) {
 	out := *t
 	out.SumVariance, out.CountVariance = 0, 0

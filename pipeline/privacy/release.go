@@ -11,17 +11,17 @@ import (
 // Release is class sums of clipped, rounded coordinates, and counts, before or after noise.
 type Release struct {
 	Classes, K int
-	// Values holds for each class K sums, in steps of R/Steps, and the count, in CountSteps a point.
+	// Values holds, for each class, K sums in steps of R/Steps, and the count in CountSteps per point.
 	Values []int64
 }
 
-// NewRelease is a release of nothing.
+// NewRelease returns a release of zeros.
 func NewRelease(classes, k int) *Release {
 	return &Release{Classes: classes, K: k, Values: make([]int64, classes*(k+1))}
 }
 
-// Sum clips coordinates w (n x k, row-major) to norm radius, rounds them toward zero, and sums them by class. A label outside the
-// classes leaves its row out.
+// Sum clips coordinates w (n x k, row-major) to norm radius, rounds them toward zero, and sums them by class. Rows whose label is not
+// one of the classes are left out.
 func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, error) {
 	if classes < 1 || k < 1 || len(w) != len(labels)*k || !(radius > 0) {
 		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, norm %v; want %d coordinates, a class or more, and a norm above 0", len(w), len(labels), k, classes, radius, len(labels)*k)
@@ -47,7 +47,7 @@ func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, e
 		for j, v := range row {
 			steps[j] = int64(float64(v) * by)
 		}
-		cut(steps, Steps) // floating-point rounding may have left a hair more
+		cut(steps, Steps) // floating-point rounding may have exceeded the norm slightly
 		to := out.Values[y*(k+1):][:k+1]
 		for j, v := range steps {
 			to[j] += v
@@ -57,7 +57,7 @@ func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, e
 	return out, nil
 }
 
-// cut shortens v, by whole numbers toward zero, until its norm is at most the whole number given.
+// cut shortens v, rounding toward zero, until its norm is at most norm.
 func cut(v []int64, norm uint64) {
 	for {
 		high, low := square(v)
@@ -72,7 +72,7 @@ func cut(v []int64, norm uint64) {
 	}
 }
 
-// square is the squared norm, exactly.
+// square returns the squared norm exactly, as a 128-bit number.
 func square(v []int64) (high, low uint64) {
 	for _, x := range v {
 		u := uint64(max(x, -x))
@@ -84,7 +84,7 @@ func square(v []int64) (high, low uint64) {
 	return high, low
 }
 
-// Clip cuts the whole release to a norm: what bounds a client where it is the unit.
+// Clip shortens the whole release to a norm, which bounds a client's contribution if the client is the unit.
 func (r *Release) Clip(norm uint64) { cut(r.Values, norm) }
 
 // AddNoise adds discrete Gaussian noise of standard deviation sigma to every number.
@@ -103,7 +103,7 @@ func (r *Release) AddNoise(sigma uint64, random io.Reader) error {
 	return nil
 }
 
-// maxEntry bounds the numbers of a release, so that those of 2^20 clients sum without overflow.
+// maxEntry bounds the numbers of a release, so that those of 2^20 clients can be summed without overflow.
 const maxEntry = 1 << 42
 
 // Add adds another release.
@@ -120,7 +120,7 @@ func (r *Release) Add(o *Release) error {
 	return nil
 }
 
-// Check reports whether the release holds what it should.
+// Check returns an error if the release's size or a number in it is invalid.
 func (r *Release) Check() error {
 	if r.Classes < 1 || r.K < 1 || len(r.Values) != r.Classes*(r.K+1) {
 		return fmt.Errorf("privacy: a release of %d classes, %d coordinates and %d numbers; want classes x (coordinates + 1)", r.Classes, r.K, len(r.Values))
@@ -131,7 +131,7 @@ func (r *Release) Check() error {
 	return nil
 }
 
-// Totals are noisy class sums and counts in the coordinates' own scale, with what is known of their noise.
+// Totals are noisy class sums and counts in the scale of the coordinates, with the variances of their noise.
 type Totals struct {
 	Classes, K                 int
 	Sums                       []float64 // classes x K
@@ -139,7 +139,7 @@ type Totals struct {
 	SumVariance, CountVariance float64
 }
 
-// Totals of a release whose numbers have noise of the given variance, in steps squared.
+// Totals returns the totals of a release whose numbers have noise of the given variance, in steps squared.
 func (r *Release) Totals(radius, variance float64) *Totals {
 	step := radius / Steps
 	t := &Totals{Classes: r.Classes, K: r.K, SumVariance: variance * step * step, CountVariance: variance / (CountSteps * CountSteps)}
@@ -153,7 +153,7 @@ func (r *Release) Totals(radius, variance float64) *Totals {
 	return t
 }
 
-// Variance is that of the noise in a total, in steps squared.
+// Variance returns the variance of the noise in a total, in steps squared.
 func (a Account) Variance() float64 {
 	return float64(a.Releases) * float64(a.Deviation) * float64(a.Deviation)
 }

@@ -1,7 +1,7 @@
-// Package identity says who a party of a federation is: Ed25519 keys (RFC 8032) and their files, the roster of the clients
-// that may send, and the statements that are signed.
+// Package identity holds the identities of the parties of a federation: Ed25519 keys (RFC 8032) and their files, the roster of the
+// clients that may send, and the statements that are signed.
 //
-// It stands on the standard library alone, as it is part of the program for small devices.
+// It depends on the standard library alone, as it is part of the program for small devices.
 package identity
 
 import (
@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// MaxName bounds the bytes of a client's name, as an upload does.
+	// MaxName is the maximum length of a client's name in bytes, the same as in an upload.
 	MaxName = 128
-	// maxKeyBytes bounds a key file.
+	// maxKeyBytes is the maximum size of a key file.
 	maxKeyBytes = 16 << 10
-	// pemType and pemClient are how a key file's block is called, and the header with the client's name in it.
+	// pemType is the type of a key file's PEM block, and pemClient the header that holds the client's name.
 	pemType, pemClient = "PRIVATE KEY", "Client"
 )
 
@@ -38,7 +38,7 @@ type Key struct {
 	private ed25519.PrivateKey
 }
 
-// New makes a key from the system's randomness.
+// New generates a key from the system's source of randomness.
 func New(name string) (*Key, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -50,23 +50,23 @@ func New(name string) (*Key, error) {
 	return &Key{name, private}, nil
 }
 
-// Public is the key that others verify with.
+// Public returns the public key, with which others verify signatures.
 func (k *Key) Public() ed25519.PublicKey { return k.private.Public().(ed25519.PublicKey) }
 
-// Sign signs a statement.
+// Sign returns the signature of a statement.
 func (k *Key) Sign(s Statement) []byte { return ed25519.Sign(k.private, s.bytes()) }
 
-// Line is the key's line in a roster.
+// Line returns the key's line in a roster.
 func (k *Key) Line() string { return line(k.Name, k.Public()) }
 
-// String keeps the private half out of logs.
+// String returns the key's roster line, which keeps the private key out of logs.
 func (k *Key) String() string { return k.Line() }
 
-// Format does so for every verb.
+// Format writes the key's roster line for every verb, which keeps the private key out of logs.
 func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.Line()) }
 
-// CheckName reports whether a name may be a client's: 1 to [MaxName] bytes of printable UTF-8 that neither begin nor end with
-// a space.
+// CheckName returns an error unless the name is valid for a client: 1 to [MaxName] bytes of printable UTF-8 that neither begin nor end
+// with a space.
 func CheckName(name string) error {
 	ok := len(name) >= 1 && len(name) <= MaxName && utf8.ValidString(name) && name != "." && name != ".."
 	for _, r := range name {
@@ -82,8 +82,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Save writes a new key file that its owner alone can read: PKCS #8 in PEM, the client's name in a header. A file that is
-// there already is left alone and is an error, as what it held could not be made again.
+// Save writes a new key file, readable by its owner alone: PKCS #8 in PEM, with the client's name in a header. If the file exists, it
+// is left unchanged and Save returns an error, as a key that is overwritten cannot be recovered.
 func (k *Key) Save(path string) error {
 	der, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
@@ -96,8 +96,8 @@ func (k *Key) Save(path string) error {
 	return nil
 }
 
-// SaveSecret writes a new file that its owner alone can read; one that is there already is an error. It is written whole
-// or not at all.
+// SaveSecret writes a new file, readable by its owner alone, atomically. If the file exists, it is left unchanged and SaveSecret
+// returns an error.
 func SaveSecret(path string, data []byte) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -137,7 +137,7 @@ func Load(path string) (*Key, error) {
 	return k, nil
 }
 
-// Parse reads the content of a key file. Its errors never quote it.
+// Parse reads the contents of a key file. Its errors never quote them.
 func Parse(data []byte) (*Key, error) {
 	if len(data) > maxKeyBytes {
 		return nil, fmt.Errorf("more than %d bytes; give the file that fmp keys or fmp-edge key wrote", maxKeyBytes)

@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// MaxClients bounds a roster.
+	// MaxClients is the maximum number of clients in a roster.
 	MaxClients = 1_000_000
-	// MaxRoster bounds its file: 256 MiB.
+	// MaxRoster is the maximum size of a roster file: 256 MiB.
 	MaxRoster = 256 << 20
-	// algorithm begins a roster's lines.
+	// algorithm is the first field of every line of a roster.
 	algorithm = "ed25519"
 )
 
 // Roster is the clients that may send to a round, and their public keys.
 type Roster struct {
 	keys  map[string]ed25519.PublicKey
-	names []string // in order
+	names []string // sorted
 }
 
-// Len is the number of clients.
+// Len returns the number of clients.
 func (r *Roster) Len() int { return len(r.names) }
 
-// Names are the clients', in order. They share memory with the roster.
+// Names returns the clients' names, sorted. The slice shares memory with the roster.
 func (r *Roster) Names() []string { return r.names }
 
-// Key is the public key of a client; nil for a name that the roster lacks.
+// Key returns the public key of a client, or nil if the roster does not have the name.
 func (r *Roster) Key(name string) ed25519.PublicKey { return r.keys[name] }
 
 func line(name string, key ed25519.PublicKey) string {
@@ -53,12 +53,12 @@ func LoadRoster(path string) (*Roster, error) {
 	return r, nil
 }
 
-// ParseRoster reads lines of
+// ParseRoster parses a roster, which has lines of the form
 //
 //	ed25519 PUBLIC-KEY-IN-BASE64 NAME
 //
-// where a name may hold spaces; empty lines and those that begin with # are left out. A name or a key that stands there
-// twice is an error: who holds one key is one client.
+// where a name may contain spaces; empty lines and lines that begin with # are ignored. A duplicate name or key is an error: one key
+// is one client.
 func ParseRoster(data []byte) (*Roster, error) {
 	if len(data) > MaxRoster {
 		return nil, fmt.Errorf("more than %d bytes", MaxRoster)

@@ -5,32 +5,32 @@ import (
 	"encoding/binary"
 )
 
-// Statement is what is signed. No two different statements have the same bytes, and one about an upload is never one about
-// a receipt.
+// Statement is what a signature covers. Two different statements never have the same bytes, whatever their purposes.
 type Statement struct {
 	// Purpose keeps signatures of one kind from being used as those of another.
 	Purpose Purpose
 	Round   uint64
 	Client  string
-	// Graph is the digest of the round's client graph, and Content that of what is signed (sha256, hexadecimal).
+	// Graph is the digest of the round's client graph, and Content that of the content that is signed (SHA-256, hexadecimal).
 	Graph, Content string
-	// Time, in nanoseconds since 1970, is when the server took an upload; 0 elsewhere.
+	// Time is when the server accepted an upload, in nanoseconds since 1970; 0 for other purposes.
 	Time int64
-	// Spent is what a receipt of a private round says of its budget; empty elsewhere.
+	// Spent is the privacy budget that a receipt of a private round states; empty otherwise.
 	Spent string
 }
 
-// Purpose of a statement.
+// Purpose is the kind of a statement.
 type Purpose string
 
-// The purposes: a client sends an upload; a client asks for its receipt; the server has an upload and says since when.
+// Purposes: a client sends an upload; a client asks for its receipt; the server certifies that it has an upload, and since when.
 const (
 	Upload  Purpose = "upload"
 	Ask     Purpose = "ask for receipt"
 	Receipt Purpose = "receipt"
 )
 
-// bytes are a title and each field, texts after their length, numbers as little-endian uint64; what is spent comes last, and only where there is any.
+// bytes returns the canonical encoding: a title and each field, strings preceded by their length, numbers as little-endian uint64;
+// Spent comes last, and only if it is not empty.
 func (s Statement) bytes() []byte {
 	b := []byte("fmp federation statement 1\n")
 	for _, t := range []string{string(s.Purpose), s.Client, s.Graph, s.Content} {
@@ -46,7 +46,7 @@ func (s Statement) bytes() []byte {
 	return b
 }
 
-// Verify reports whether signature is that of the statement by the private half of key.
+// Verify reports whether signature is a valid signature of the statement under the public key.
 func Verify(key ed25519.PublicKey, s Statement, signature []byte) bool {
 	return len(key) == ed25519.PublicKeySize && ed25519.Verify(key, s.bytes(), signature)
 }

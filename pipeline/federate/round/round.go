@@ -1,5 +1,5 @@
-// Package round is the round file: what a server asks of the clients of one round, who they are, until when, and what it
-// takes from them.
+// Package round reads round files. A round file says what a server asks of the clients of one round, who they are, the deadline, and
+// the bounds on what the server accepts.
 package round
 
 import (
@@ -24,71 +24,73 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// maxBytes bounds a round file.
+// maxBytes is the maximum size of a round file.
 const maxBytes = 64 << 10
 
-// File is a round file. Paths are relative to it.
+// File is the contents of a round file. Paths are relative to it.
 type File struct {
-	// Round counts rounds of one federation. An upload is signed for one round; give each its own number.
+	// Round is the number of the round in its federation. An upload is signed for one round; give each its own number.
 	Round uint64 `yaml:"round"`
-	// Title is shown to people.
+	// Title is the title shown to people.
 	Title string `yaml:"title"`
-	// Graph is the client graph, as fmp fuse writes it.
+	// Graph is the path of the client graph, as written by fmp fuse.
 	Graph string `yaml:"client_graph"`
-	// Predictor is the model that the uploads are pooled with, as fmp pool takes it.
+	// Predictor is the model that the uploads are pooled with, as in fmp pool.
 	Predictor string `yaml:"predictor"`
-	// Open is the open predictor for classes that the corpus lacks, as fmp pool takes it: a file, or "none". Scope says which of the two
+	// Open is the open predictor, for classes that the corpus lacks, as in fmp pool: a file, or "none". Scope says which of the two
 	// predictors reads the uploads: "auto" (default), "closed" or "open".
 	Open  string `yaml:"open"`
 	Scope string `yaml:"scope"`
-	// Roster is the file of clients that may send.
+	// Roster is the path of the file of clients that may send.
 	Roster string `yaml:"roster"`
-	// Deadline of uploads.
+	// Deadline is the deadline for uploads.
 	Deadline time.Time `yaml:"deadline"`
-	// Quorum is how many uploads the classifier is first made of, before the deadline. Default: all of the roster.
+	// Quorum is the number of uploads at which the first classifier is made before the deadline. Default: the size of the roster.
 	Quorum int `yaml:"quorum"`
-	// Least is how many it takes at the deadline. Default 1.
+	// Least is the minimum number of uploads for a classifier at the deadline. Default 1.
 	Least int `yaml:"least"`
-	// Late uploads, after the deadline, are taken too.
+	// Late says that uploads are accepted after the deadline too.
 	Late bool `yaml:"late"`
-	// Again is how long after a version the next may be made, of uploads that came since. Default 1m.
+	// Again is the minimum interval between two versions of the classifier, the later made with uploads that arrived since. Default
+	// 1m.
 	Again Duration `yaml:"again"`
-	// Replace lets a client send another upload in place of its first while the round is open.
+	// Replace allows a client to replace its upload while the round is open.
 	Replace bool `yaml:"replace"`
-	// Precisions are the element types allowed, the wanted one first. Default: all, float32 first.
+	// Precisions are the element types allowed, the preferred one first. Default: all, float32 first.
 	Precisions []federate.Precision `yaml:"precisions"`
-	// Bounds on an upload.
+	// Bounds are the bounds on an upload.
 	Bounds Bounds `yaml:"bounds"`
-	// Honesty says whether clients are weighed by how well the others predict them. Default true.
+	// Honesty says whether clients are weighted by how well the others predict them. Default true.
 	Honesty *bool `yaml:"honesty"`
-	// Privacy makes the round private: uploads are noisy class sums that keep to this budget, with the defaults of fmp-edge compress.
+	// Privacy makes the round private: uploads are class sums released under this privacy budget, with the defaults of fmp-edge
+	// compress.
 	Privacy *privacy.Budget `yaml:"privacy"`
-	// Seed, Samples, Fresh and L2 are those of fmp pool; where left out its defaults.
+	// Seed, Samples, Fresh and L2 are as in fmp pool, with the same defaults.
 	Seed    *uint64  `yaml:"seed"`
 	Samples *int     `yaml:"samples"`
 	Fresh   *int     `yaml:"fresh"`
 	L2      *float64 `yaml:"l2"`
-	// Labelled is a folder of the server's own images by class, on which the status page gives the accuracy.
+	// Labelled is a folder of the server's own images, by class; the status page reports the accuracy on them.
 	Labelled string `yaml:"labelled"`
 }
 
-// Bounds on one upload. What is over one is refused.
+// Bounds are the bounds on one upload. An upload that exceeds one is refused.
 type Bounds struct {
-	// Points, the images that a client may claim: 1 to 1e9; default 10,000.
+	// Points is the maximum number of images that a client may claim: 1 to 1e9; default 10,000.
 	Points int `yaml:"points"`
-	// Bytes of the message, 1 KiB to 4 MiB; default 512 KiB.
+	// Bytes is the maximum size of the message, 1 KiB to 4 MiB; default 512 KiB.
 	Bytes int `yaml:"bytes"`
-	// Norm of a point's features; above 0. Default: what the predictor says that features can have, or none.
+	// Norm is the maximum norm of a point's features; above 0. Default: the bound that the predictor states, or none.
 	Norm float64 `yaml:"norm"`
 }
 
-// NoOpen in place of a file says that there is no open predictor.
+// NoOpen, in place of a file, says that there is no open predictor.
 const NoOpen = "none"
 
-// Duration is a time.Duration that is written as 90s or 2h.
+// Duration is a time.Duration written as 90s or 2h.
 type Duration time.Duration
 
-// UnmarshalYAML reads a duration.
+// UnmarshalYAML parses a duration.
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := time.ParseDuration(n.Value)
 	if err != nil {
@@ -98,7 +100,7 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Bounds of the numbers of a round file.
+// Bounds and defaults of the numbers in a round file.
 const (
 	minBytes, topBytes = 1 << 10, 4 << 20
 	defaultBytes       = 512 << 10
@@ -106,20 +108,20 @@ const (
 	maxTitle           = 200
 	maxSamples         = 10_000
 	maxFresh           = 100_000
-	headBytes          = 1 << 10 // what a message of a private round has beside its share, at most
+	headBytes          = 1 << 10 // maximum size of a private round's message besides its share
 )
 
-// Round is a round that can be served: the file's numbers with their defaults, and what its paths hold.
+// Round is a round that is ready to be served: the file's values with their defaults, and the contents of the files that it names.
 type Round struct {
 	File
-	// GraphData is the client graph's file, and Client its manifest.
+	// GraphData is the contents of the client graph's file, and Client its manifest.
 	GraphData []byte
 	Client    models.Manifest
-	// Clients is the roster as it was when the round was loaded.
+	// Clients is the roster at the time when the round was loaded.
 	Clients *identity.Roster
 }
 
-// Load reads a round file and what it names.
+// Load reads a round file and the files that it names.
 func Load(path string) (*Round, error) {
 	data, err := regularfile.ReadFile(path, maxBytes)
 	if err != nil {
@@ -171,7 +173,7 @@ func Load(path string) (*Round, error) {
 	return r, nil
 }
 
-// Suits reports whether a roster has clients enough for the round.
+// Suits returns an error if a roster has too few clients for the round.
 func (r *Round) Suits(clients *identity.Roster) error {
 	if n := clients.Len(); r.Quorum > n || r.Least > n {
 		return fmt.Errorf("quorum %d and least %d; the roster has %d clients", r.Quorum, r.Least, n)
@@ -179,7 +181,7 @@ func (r *Round) Suits(clients *identity.Roster) error {
 	return nil
 }
 
-// Enough is how many uploads of so many clients the classifier is first made of.
+// Enough returns the number of uploads at which the first classifier is made, with so many clients in the roster.
 func (r *Round) Enough(clients int) int {
 	if r.Quorum == 0 {
 		return clients
@@ -187,7 +189,7 @@ func (r *Round) Enough(clients int) int {
 	return r.Quorum
 }
 
-// Parse reads a round file and checks every field.
+// Parse parses a round file and checks every field.
 func Parse(data []byte) (*File, error) {
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("more than %d bytes", maxBytes)
@@ -202,7 +204,7 @@ func Parse(data []byte) (*File, error) {
 	return f, f.fill()
 }
 
-// fill puts in defaults and says all that is wrong.
+// fill sets defaults and returns all that is wrong with the file.
 func (f *File) fill() error {
 	if f.Least == 0 {
 		f.Least = 1
@@ -258,7 +260,7 @@ func (f *File) fill() error {
 	return errors.Join(append(faults, private)...)
 }
 
-// fillPrivacy puts in the defaults of a private round and says what does not go with it.
+// fillPrivacy sets the defaults of a private round and returns an error for settings that do not apply to one.
 func (f *File) fillPrivacy() error {
 	b := f.Privacy
 	if b == nil {
@@ -286,7 +288,7 @@ func (f *File) fillPrivacy() error {
 	return errors.Join(faults...)
 }
 
-// Now is the state of the round at a time.
+// Now returns the state of the round at a time: a state of package wire.
 func (r *File) Now(t time.Time) string {
 	switch {
 	case t.Before(r.Deadline):

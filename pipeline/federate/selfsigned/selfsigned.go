@@ -1,4 +1,4 @@
-// Package selfsigned makes a certificate for loopback, for tests of a server on one machine.
+// Package selfsigned creates a self-signed certificate for loopback, for tests of a server on one machine.
 package selfsigned
 
 import (
@@ -21,8 +21,8 @@ import (
 	"fmp/pipeline/federate/identity"
 )
 
-// Ensure makes a certificate and its key where there are none, for localhost, 127.0.0.1 and ::1 and for a year. What is there
-// is left alone while it is valid; afterwards it is an error.
+// Ensure creates a certificate and its key if they do not exist, for localhost, 127.0.0.1 and ::1, valid for a year. An existing
+// certificate is left unchanged while it is valid; an expired one is an error.
 func Ensure(cert, key string, now time.Time) error {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	switch {

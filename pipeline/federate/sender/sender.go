@@ -1,8 +1,8 @@
-// Package sender is a client's side of a round over HTTP: it asks what to compute, fetches the client graph once, sends an
-// upload until the server has it, and keeps the receipt. It comes back after every loss of the connection, of the server or
-// of itself, until the deadline.
+// Package sender implements the client's side of a round over HTTP: it asks what to compute, downloads the client graph once, sends an
+// upload until the server has it, and keeps the receipt. It retries after a failure of the connection, of the server or of itself,
+// until the deadline.
 //
-// It stands on the standard library alone, as it is part of the program for small devices.
+// It depends on the standard library alone, as it is part of the program for small devices.
 package sender
 
 import (
@@ -33,41 +33,41 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// Backoff between attempts: the n-th waits a uniform draw from half of to all of Base 2^n, at most Top.
+// Backoff between attempts: the n-th waits for a time drawn uniformly between half of Base 2^n and Base 2^n, at most Top.
 const (
 	Base = 500 * time.Millisecond
 	Top  = time.Minute
 )
 
-// requestTime bounds one attempt of everything but the graph, of which each read has as long.
+// requestTime is the timeout of one attempt; for the download of the graph, of each read.
 const requestTime = time.Minute
 
-// maxCertificates bounds a file of certificates to trust: 4 MiB, above the largest bundles of an operating system.
+// maxCertificates is the maximum size of a file of trusted certificates: 4 MiB, more than the largest bundle of an operating system.
 const maxCertificates = 4 << 20
 
 // ErrClosed means that the round's deadline has passed, or would before the server can be asked again.
 var ErrClosed = errors.New("the round is closed")
 
-// Client speaks to one server. Make it with New.
+// Client talks to one server. Create it with [New].
 type Client struct {
 	http *http.Client
 	base string
-	// Log is told of every attempt that failed, and how long the next is away; may be nil.
+	// Log, if not nil, is called after every failed attempt, with the delay until the next.
 	Log func(format string, args ...any)
-	// Wait bounds how long a server that does not answer is waited for before the deadline is known.
+	// Wait is how long to retry a server that does not answer before the deadline is known.
 	Wait time.Duration
-	// over is when the deadline is, by this machine's clock; zero while it is not known.
+	// over is the deadline by this machine's clock; zero while it is not known.
 	over time.Time
 }
 
-// New is a client of the server at an address: https://HOST:PORT, or http:// on loopback. ca, where not empty, is a file of
-// certificates to trust in place of the system's. Proxies are those of the environment (HTTPS_PROXY, NO_PROXY).
+// New returns a client of the server at an address: https://HOST:PORT, or http:// on loopback. ca, if not empty, is a file of
+// certificates to trust in place of the system's. Proxies are taken from the environment (HTTPS_PROXY, NO_PROXY).
 func New(address, ca string) (*Client, error) {
 	h, base, err := HTTP(address, ca)
 	return &Client{base: base, Wait: 24 * time.Hour, http: h}, err
 }
 
-// HTTP is what requests to a server are made with, and its address as paths are appended to it.
+// HTTP returns an HTTP client for a server, and the server's base URL, to which paths are appended. See [New] for the arguments.
 func HTTP(address, ca string) (*http.Client, string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
@@ -99,16 +99,16 @@ func loopback(host string) bool {
 	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
 }
 
-// transient is a failure that the next attempt may not have.
+// transient is a failure that a retry may overcome.
 type transient struct {
 	err   error
-	after time.Duration // what the server asked for
+	after time.Duration // delay that the server asked for
 }
 
 func (e *transient) Error() string { return e.err.Error() }
 func (e *transient) Unwrap() error { return e.err }
 
-// try calls once until it succeeds, fails for good, or the deadline comes.
+// try calls once until it succeeds, fails permanently, or the deadline passes.
 func (c *Client) try(ctx context.Context, what string, once func(ctx context.Context) error) error {
 	start := time.Now()
 	for n := 0; ; n++ {
@@ -145,8 +145,8 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 	}
 }
 
-// do sends one request and reads its reply of at most wire.MaxJSON bytes. Failures of the connection and replies that ask to
-// come again are transient.
+// do sends one request and reads its reply of at most wire.MaxJSON bytes. Connection failures, and replies that ask for a retry, are
+// transient.
 func (c *Client) do(req *http.Request) (int, []byte, error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.http.Do(req)
@@ -167,13 +167,13 @@ func (c *Client) do(req *http.Request) (int, []byte, error) {
 	return resp.StatusCode, nil, c.refusal(resp, data)
 }
 
-// certificate reports whether the server's certificate is at fault, which no further attempt mends.
+// certificate reports whether the error is due to the server's certificate, in which case a retry is useless.
 func certificate(err error) bool {
 	var v *tls.CertificateVerificationError
 	return errors.As(err, &v)
 }
 
-// refusal is the error of a reply that is not a success.
+// refusal returns the error for a reply that is not a success.
 func (c *Client) refusal(resp *http.Response, data []byte) error {
 	var err error
 	p := &wire.Problem{}
@@ -209,7 +209,7 @@ func (c *Client) get(ctx context.Context, path string, v any) error {
 	return wire.Unmarshal(data, v)
 }
 
-// Describe asks what the server's round is.
+// Describe requests the description of the server's round.
 func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 	var list struct {
 		Rounds []wire.Description `json:"rounds"`
@@ -226,15 +226,15 @@ func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 		return nil, fmt.Errorf("%s: %w", c.base, err)
 	}
 	if d.State == wire.Late {
-		c.over = time.Now().Add(c.Wait) // there is no deadline for late ones
+		c.over = time.Now().Add(c.Wait) // late uploads have no deadline
 	} else {
 		c.over = time.Now().Add(d.Deadline.Sub(d.Now))
 	}
 	return d, nil
 }
 
-// Graph fetches the round's client graph into a folder, under its digest, and returns its path. What is there already is
-// verified and not fetched again; a fetch that was cut short goes on where it ended.
+// Graph downloads the round's client graph into a folder, in a file named after its digest, and returns its path. A file that exists
+// is verified and not downloaded again; an interrupted download is resumed.
 func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (string, error) {
 	if d.GraphBytes > wire.MaxGraph {
 		return "", fmt.Errorf("the client graph has %d bytes; allowed are %d", d.GraphBytes, wire.MaxGraph)
@@ -246,7 +246,7 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("client graph: %w", err)
 	}
-	// The part belongs to one process; another that comes meanwhile fetches the graph for itself.
+	// The partial file belongs to one process; another that arrives meanwhile downloads the graph for itself.
 	part := path + ".part"
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
 	if err == nil {
@@ -261,7 +261,7 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 			f, err = os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) { // another process put its part in place between the two calls
+	if errors.Is(err, fs.ErrNotExist) { // another process moved its partial file into place between the two calls
 		if sum, e := digestOf(path); e == nil && sum == d.Graph {
 			f.Close()
 			return path, nil
@@ -284,7 +284,7 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 		os.Remove(part)
 		return "", fmt.Errorf("the client graph that came has sha256 %s; the round says %s: it is not used", sum, d.Graph)
 	}
-	if errors.Is(err, fs.ErrNotExist) { // another process has just put it in place
+	if errors.Is(err, fs.ErrNotExist) { // another process has just moved it into place
 		if sum, e := digestOf(path); e == nil && sum == d.Graph {
 			err = nil
 		}
@@ -308,7 +308,7 @@ func digestOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// fetch appends to a part of the graph what is missing of it.
+// fetch appends the missing bytes to a partial file of the graph.
 func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) error {
 	have, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -372,7 +372,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// Send signs an upload and sends it until the server has it, and returns the server's receipt, verified.
+// Send signs an upload, sends it until the server has it, and returns the server's verified receipt.
 func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Key, data []byte) (*wire.Receipt, error) {
 	if len(data) > d.MaxBytes {
 		return nil, fmt.Errorf("the upload has %d bytes; the round allows %d", len(data), d.MaxBytes)
@@ -409,7 +409,7 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	return r, r.Verify(d.ServerKey)
 }
 
-// Receipt asks for the receipt of what the server holds of this client.
+// Receipt requests the receipt of the upload that the server holds of this client.
 func (c *Client) Receipt(ctx context.Context, d *wire.Description, key *identity.Key) (*wire.Receipt, error) {
 	signature := key.Sign(identity.Statement{Purpose: identity.Ask, Round: d.Round, Client: key.Name, Graph: d.Graph})
 	r := &wire.Receipt{}

@@ -11,7 +11,7 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// readers lets a request through that carries the token, as a bearer's (RFC 6750) or as the password of a browser's user.
+// readers passes on requests that carry the token, as a bearer token (RFC 6750) or as the password of HTTP basic authentication.
 func (s *Server) readers(next http.HandlerFunc) http.HandlerFunc {
 	if s.Token == "" {
 		return next
@@ -22,7 +22,7 @@ func (s *Server) readers(next http.HandlerFunc) http.HandlerFunc {
 		if !bearer {
 			_, token, _ = r.BasicAuth()
 		}
-		// Digests have one length, so that the comparison says nothing of the token's.
+		// Digests have one length, so that the comparison reveals nothing of the token's length.
 		got := sha256.Sum256([]byte(token))
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			s.refuse(w, wire.NoToken, "give the readers' token, as a bearer token or as the password of any user")
@@ -42,8 +42,8 @@ func (s *Server) isRound(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// signed reports whether a request carries the signature of the client in its path over a statement, and refuses it otherwise. It
-// says no more of a name that the roster lacks than of a key that is not the name's.
+// signed reports whether a request carries a signature over a statement by the client in its path, and refuses it otherwise. The
+// refusal does not tell a name that the roster lacks from a wrong key.
 func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity.Purpose, content string) (client string, signature []byte, ok bool) {
 	client = r.PathValue("client")
 	if signature = wire.Signature(r); signature == nil {

@@ -23,11 +23,11 @@ func (s *Server) description() wire.Description {
 	return d
 }
 
-// once reports whether the round ends with its first classifier, as it does where servers add the noise: a second, of other
+// once reports whether the round ends with its first classifier, as it does if servers add the noise: a second one, from other
 // uploads, would spend the budget again.
 func (s *Server) once() bool { return s.Round.Privacy != nil && s.Round.Privacy.Noise != privacy.Local }
 
-// state is the round's at a time.
+// state returns the state of the round at a time.
 func (s *Server) state(now time.Time) string {
 	if s.once() {
 		s.mu.Lock()
@@ -39,7 +39,7 @@ func (s *Server) state(now time.Time) string {
 	return s.Round.Now(now)
 }
 
-// rounds lists the one round that there is.
+// rounds lists the server's only round.
 func (s *Server) rounds(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string][]wire.Description{"rounds": {s.description()}})
 }
@@ -58,7 +58,7 @@ func (s *Server) graph(w http.ResponseWriter, r *http.Request) {
 	serveModel(w, r, s.Round.Client.Digest, s.Round.GraphData)
 }
 
-// serveModel serves an ONNX file that never changes under its digest.
+// serveModel serves an ONNX file, which is immutable under its digest.
 func serveModel(w http.ResponseWriter, r *http.Request, digest string, data []byte) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("ETag", `"`+digest+`"`)

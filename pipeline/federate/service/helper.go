@@ -13,44 +13,46 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// Bounds of what the two servers of a private round send each other.
+// Bounds on what the two servers of a private round send each other.
 const (
-	// helperTime bounds one request; the helper's share of a sum of many clients takes longest.
+	// helperTime is the timeout of one request; the helper's share of a sum of many clients takes longest.
 	helperTime = 10 * time.Minute
-	// maxProof bounds a message about one client's proof, maxSum the helper's share of the sum, and maxMember what a list of clients has for each.
+	// maxProof is the maximum size of a message about one client's proof, maxSum that of the helper's share of the sum, and maxMember
+	// that of one client's entry in a list of clients.
 	maxProof, maxSum, maxMember = 4 << 20, 64 << 20, 1 << 10
 )
 
-// proofCheck asks the helper about a client's share, and answers.
+// proofCheck is the request to the helper about a client's share, and its answer.
 type proofCheck struct {
-	// Nonce of the client's two messages; Message is the asking server's part of the proof.
+	// Nonce is that of the client's two messages; Message is the sender's part of the proof.
 	Nonce   []byte `json:"nonce,omitempty"`
 	Message []byte `json:"message"`
 }
 
-// sumOf asks the helper for its share of the sum of these clients, in the order of their names.
+// sumOf requests the helper's share of the sum of these clients, which are sorted by name.
 type sumOf struct {
 	Clients []shared `json:"clients"`
 }
 
-// shared is a client whose numbers are in a sum, by the nonce of its messages.
+// shared is a client in the sum, with the nonce of its messages.
 type shared struct {
 	Client string `json:"client"`
 	Nonce  []byte `json:"nonce"`
 }
 
-// noisyShare is the helper's answer.
+// noisyShare is the helper's answer to sumOf.
 type noisyShare struct {
 	Share []byte `json:"share"`
 }
 
-// Helper is the helper of a private round with two servers, as the leader speaks to it.
+// Helper is the leader's client of the helper in a private round with two servers.
 type Helper struct {
 	url, token string
 	http       *http.Client
 }
 
-// NewHelper is the helper at an address (https://HOST:PORT, or http:// on loopback), which knows the same secret. ca is as of sender.New.
+// NewHelper returns a client of the helper at an address (https://HOST:PORT, or http:// on loopback), which must know the same secret.
+// ca is as in [sender.New].
 func NewHelper(address, ca, secret string) (*Helper, error) {
 	c, base, err := sender.HTTP(address, ca)
 	if err != nil {
@@ -60,7 +62,7 @@ func NewHelper(address, ca, secret string) (*Helper, error) {
 	return &Helper{base, peerToken(secret), c}, nil
 }
 
-// Describe asks what the helper's round is.
+// Describe requests the description of the helper's round.
 func (h *Helper) Describe(ctx context.Context, round uint64) (*wire.Description, error) {
 	var d wire.Description
 	if err := h.call(ctx, http.MethodGet, wire.RoundPath(round), nil, &d, wire.MaxJSON); err != nil {
@@ -69,7 +71,7 @@ func (h *Helper) Describe(ctx context.Context, round uint64) (*wire.Description,
 	return &d, nil
 }
 
-// check sends this server's part of a client's proof and returns the helper's.
+// check sends this server's part of the proof of a client's share and returns the helper's.
 func (h *Helper) check(ctx context.Context, round uint64, client string, c proofCheck) ([]byte, error) {
 	var answer proofCheck
 	err := h.call(ctx, http.MethodPost, wire.UploadPath(round, client)+"/proof", c, &answer, maxProof)
@@ -83,7 +85,7 @@ func (h *Helper) sum(ctx context.Context, round uint64, of sumOf) ([]byte, error
 	return answer.Share, err
 }
 
-// call sends JSON and reads JSON; a refusal is a *wire.Problem.
+// call sends JSON and decodes the JSON answer; a refusal is a *wire.Problem.
 func (h *Helper) call(ctx context.Context, method, path string, body, answer any, most int64) error {
 	data, err := json.Marshal(body)
 	if err != nil {

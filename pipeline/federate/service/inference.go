@@ -14,11 +14,11 @@ import (
 	"fmp/pipeline/federate/store"
 )
 
-// The Open Inference Protocol, version 2, REST (github.com/kserve/open-inference-protocol): what clients of KServe and Triton
-// speak. The model is called classifier; it takes images (UINT8) or features (FP32).
+// modelName is the name of the model in the Open Inference Protocol, version 2, REST (github.com/kserve/open-inference-protocol),
+// which clients of KServe and Triton speak. The model takes images (UINT8) or features (FP32).
 const modelName = "classifier"
 
-// tensor is one of the protocol's.
+// tensor is a tensor of the protocol.
 type tensor struct {
 	Name     string          `json:"name"`
 	Shape    []int64         `json:"shape"`
@@ -26,7 +26,7 @@ type tensor struct {
 	Data     json.RawMessage `json:"data,omitempty"`
 }
 
-// inferError is a refusal as the protocol has it.
+// inferError writes an error as the protocol defines it.
 func inferError(w http.ResponseWriter, status int, format string, args ...any) {
 	reply(w, status, map[string]string{"error": fmt.Sprintf(format, args...)})
 }
@@ -184,7 +184,7 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// check holds a tensor's type and shape against those wanted (-1: any number) and returns the first axis.
+// check checks a tensor's type and its shape against the wanted shape (-1: any size) and returns the size of the first axis.
 func (t *tensor) check(want []int64, kind string) (int, error) {
 	if t.Datatype != kind {
 		return 0, inputf("%s has datatype %.20q; want %s", t.Name, t.Datatype, kind)
@@ -203,7 +203,7 @@ func (t *tensor) check(want []int64, kind string) (int, error) {
 	return int(t.Shape[0]), nil
 }
 
-// numbers reads n numbers between two bounds, flat or nested in lists, and no further than that.
+// numbers parses exactly n numbers between two bounds, flat or in nested lists, and stops at the first beyond that.
 func numbers[T uint8 | float32](data json.RawMessage, n int, low, high float64) ([]T, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	var out []T

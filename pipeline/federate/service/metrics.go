@@ -12,7 +12,7 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// metrics are the server's, for Prometheus.
+// metrics are the server's Prometheus metrics.
 type metrics struct {
 	handler  http.Handler
 	taken    prometheus.Counter
@@ -49,7 +49,7 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-// privacyGauge says what uploads of the round keep to.
+// privacyGauge returns a gauge of the round's epsilon, with the rest of the budget as labels.
 func privacyGauge(b *privacy.Budget) prometheus.Collector {
 	o := prometheus.GaugeOpts{Name: "fmp_round_epsilon", Help: "Epsilon of a private round; 0 where the round is not private."}
 	var epsilon float64
@@ -62,7 +62,7 @@ func privacyGauge(b *privacy.Budget) prometheus.Collector {
 	return g
 }
 
-// observe times a route.
+// observe measures the duration of a route's requests.
 func (s *Server) observe(pattern string, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -72,7 +72,7 @@ func (s *Server) observe(pattern string, next http.HandlerFunc) http.Handler {
 	})
 }
 
-// watched notes the status of a reply.
+// watched records the status of a reply.
 type watched struct {
 	http.ResponseWriter
 	status int

@@ -8,7 +8,7 @@ import (
 //go:embed openapi.yaml
 var openAPISource []byte
 
-// openAPI is the interface as OpenAPI states it.
+// openAPI serves the OpenAPI specification of the interface.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/yaml")
 	_, _ = w.Write(openAPISource)

@@ -1,7 +1,7 @@
 package service
 
 import (
-	_ "embed" // the page's style
+	_ "embed" // the page's stylesheet
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,7 +20,7 @@ import (
 //go:embed page.css
 var style string
 
-// page is the status for people.
+// page serves the status as an HTML page.
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	st := s.Status()
@@ -29,7 +29,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// html is a page that asks for nothing else. Names and reasons are what clients wrote: elements escape them.
+// html returns a self-contained page. Names and reasons are written by clients: elements escape them.
 func (st *Status) html() g.Node {
 	title := fmt.Sprintf("Round %d", st.Round)
 	heading := title
@@ -65,7 +65,7 @@ func (st *Status) html() g.Node {
 	))
 }
 
-// phase says whether uploads are taken.
+// phase says whether uploads are accepted.
 func (st *Status) phase() g.Node {
 	switch {
 	case st.State == wire.Open:
@@ -78,7 +78,7 @@ func (st *Status) phase() g.Node {
 	return g.Textf("Closed since %s.", when(st.Deadline))
 }
 
-// classifier is the last version, and links to those before.
+// classifier describes the latest version, with links to the earlier ones.
 func (st *Status) classifier(round string) g.Group {
 	if len(st.Versions) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func (st *Status) classifier(round string) g.Group {
 	return out
 }
 
-// facts are the plain values of a summary, a row each, in the order of their names.
+// facts returns the scalar values of a summary, one per row, sorted by name.
 func facts(summary json.RawMessage) g.Group {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(summary, &m) != nil {
@@ -140,7 +140,7 @@ func (st *Status) memberRow(m MemberStatus) g.Node {
 		h.Td(h.Class("spare"), h.Code(g.Text(m.Upload[:min(len(m.Upload), 12)]))))
 }
 
-// section is a heading and what stands under it, or what to say where there is nothing.
+// section returns a heading followed by body, or by none if there is nothing to show.
 func section(title, none string, body g.Group) g.Node {
 	if len(body) == 0 {
 		body = g.Group{h.P(g.Text(none))}
@@ -148,7 +148,7 @@ func section(title, none string, body g.Group) g.Node {
 	return g.Group{g.Text("\n"), h.H2(g.Text(title)), body}
 }
 
-// list is a table of a row each; none where there is nothing.
+// list returns a table with a row per item; nil if there are no items.
 func list[T any](of []T, head []g.Node, row func(T) g.Node) g.Group {
 	if len(of) == 0 {
 		return nil
@@ -163,14 +163,14 @@ func names(of []string) g.Group {
 	return g.Group{h.Ul(g.Map(of, func(name string) g.Node { return h.Li(g.Text(name)) }))}
 }
 
-// number is a cell whose digits stand under each other.
+// number returns a table cell with right-aligned digits.
 func number(cell func(...g.Node) g.Node, text string) g.Node {
 	return cell(h.Class("n"), g.Text(text))
 }
 
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// whatIsIn says what a private round's uploads are.
+// whatIsIn describes the uploads of a private round.
 func (st *Status) whatIsIn() string {
 	if st.Server != "" {
 		return "shares of class sums, which say nothing without those of the other server (this one is the " + st.Server + ")"

@@ -20,10 +20,10 @@ import (
 // poolGC is the garbage collector's target (GOGC) while a round is pooled.
 const poolGC = 25
 
-// retry is how long after a pooling that failed the next is tried.
+// retry is the delay before another attempt after pooling failed.
 const retry = 30 * time.Second
 
-// Run pools what is in at quorum, at the deadline, and again when more has come, until the context ends.
+// Run pools the uploads at quorum, at the deadline, and again when more have arrived, until the context ends.
 func (s *Server) Run(ctx context.Context) error {
 	for {
 		wait := s.due()
@@ -54,15 +54,15 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// long is how long Run waits where only an upload makes a difference.
+// long is how long Run waits if only an upload can make a difference.
 const long = time.Hour
 
-// due is how long it is until the round is to be pooled; 0 or less: now.
+// due returns the time until the round is to be pooled; 0 or less means now.
 func (s *Server) due() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.role() == wire.Helper {
-		return long // the leader asks for what it wants
+		return long // the helper acts on the leader's requests alone
 	}
 	now, n := s.Now(), len(s.in)
 	toDeadline := s.Round.Deadline.Sub(now)
@@ -78,7 +78,7 @@ func (s *Server) due() time.Duration {
 		return long
 	}
 	if s.once() {
-		return long // one classifier is all that the budget is for
+		return long // the budget pays for one classifier only
 	}
 	changed := n != len(s.pooled)
 	for client, h := range s.in {
@@ -93,10 +93,11 @@ func (s *Server) due() time.Duration {
 	return time.Duration(s.Round.Again) - now.Sub(s.versions[len(s.versions)-1].Time)
 }
 
-// Pool makes the next version of the classifier of what is in.
+// Pool makes the next version of the classifier from the uploads that are in.
 func (s *Server) Pool(ctx context.Context) error {
 	start := time.Now()
-	// A round of many clients takes much more memory while it is pooled than before and after: it is collected early, and given back.
+	// Pooling a round of many clients takes much more memory than the server does before and after: collect it early, and return it to
+	// the system.
 	defer debug.FreeOSMemory()
 	defer debug.SetGCPercent(debug.SetGCPercent(poolGC))
 	var uploads []pool.Upload
@@ -110,7 +111,7 @@ func (s *Server) Pool(ctx context.Context) error {
 		}
 	} else if s.once() {
 		s.close()
-		defer func() { // nothing was published where it failed: the round is as it was
+		defer func() { // if it failed, nothing was published: the round is as it was
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.settled = len(s.versions) > 0
@@ -141,7 +142,7 @@ func (s *Server) Pool(ctx context.Context) error {
 	if n == 0 {
 		return fmt.Errorf("pooling: no uploads are in")
 	}
-	// The order in which they came makes no difference.
+	// The order of arrival makes no difference.
 	slices.SortFunc(uploads, func(a, b pool.Upload) int { return cmp.Compare(a.Client, b.Client) })
 	slices.SortFunc(releases, func(a, b pool.Release) int { return cmp.Compare(a.Client, b.Client) })
 	var made *Pooled

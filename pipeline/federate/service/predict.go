@@ -26,11 +26,11 @@ import (
 const (
 	maxPredictBytes  = 32 << 20
 	maxPredictItems  = 1024
-	maxPredictPixels = 16_000_000 // of one image
+	maxPredictPixels = 16_000_000 // per image
 )
 
-// served is a version that predictions are made with: a classifier of images and one of feature rows. One request at a time
-// runs it, as not every engine lets several.
+// served is the version that makes predictions: a classifier of images and one of feature rows. Requests run one at a time, as not
+// every engine can run several.
 type served struct {
 	version store.Version
 	data    []byte
@@ -39,7 +39,7 @@ type served struct {
 	rows    *classify.Classifier
 }
 
-// openClassifier readies a classifier's file; nil where there is none.
+// openClassifier loads a classifier's file; nil if there is none.
 func openClassifier(eng engine.Engine, data []byte) (*classify.Classifier, error) {
 	if data == nil || eng == nil {
 		return nil, nil
@@ -56,7 +56,7 @@ func openClassifier(eng engine.Engine, data []byte) (*classify.Classifier, error
 	return classify.New(eng, m, f)
 }
 
-// serve makes a version the one that is served.
+// serve makes a version the one that makes predictions.
 func (s *Server) serve(v store.Version, data, rows []byte) error {
 	next := &served{version: v, data: data}
 	var err error
@@ -87,7 +87,7 @@ func (v *served) close() {
 	v.images, v.rows = nil, nil
 }
 
-// memory is images of a request. Each is written to where it is wanted by its function.
+// memory is an image source over the images of a request. Each is written to its destination by a function.
 type memory struct {
 	names []string
 	write []func(dst []uint8) error
@@ -109,7 +109,7 @@ func (m *memory) Next(dst []uint8) (imagefile.Item, error) {
 	return item, nil
 }
 
-// add puts in a PNG or JPEG image.
+// add appends a PNG or JPEG image.
 func (m *memory) add(name string, data []byte, fit imagefile.Fit) {
 	m.names = append(m.names, name)
 	m.write = append(m.write, func(dst []uint8) error {
@@ -129,7 +129,7 @@ func (m *memory) add(name string, data []byte, fit imagefile.Fit) {
 	})
 }
 
-// errInput marks what is wrong with a request's images or rows.
+// errInput marks an error in a request's images or rows.
 type errInput struct{ err error }
 
 func (e *errInput) Error() string { return e.err.Error() }
@@ -137,10 +137,10 @@ func (e *errInput) Unwrap() error { return e.err }
 
 func inputf(format string, args ...any) error { return &errInput{fmt.Errorf(format, args...)} }
 
-// errNotYet says that there is no version.
+// errNotYet means that there is no version yet.
 var errNotYet = errors.New("no classifier yet")
 
-// run classifies what build makes of a request, with the classifier that it asks for.
+// run classifies the input that build makes from a request, with the classifier that the request names.
 func (s *Server) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error), use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) error {
 	var v *served
 	for { // until it is one that a newer version has not closed
@@ -187,8 +187,8 @@ func (s *Server) run(ctx context.Context, rows bool, build func(c *classify.Clas
 	return use(v.version, c, all)
 }
 
-// predict answers with the classes of images (PNG or JPEG, one as the body or several as multipart/form-data), or of feature
-// rows (JSON), as fmp predict --json prints them.
+// predict answers with the classes of images (PNG or JPEG, one as the body or several as multipart/form-data), or of feature rows
+// (JSON), in the format of fmp predict --json.
 func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxPredictBytes)
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -262,7 +262,7 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text.Bytes())
 }
 
-// featureRows reads {"features": [[...], ...]}, 1 to maxPredictItems rows, and no further than that.
+// featureRows parses {"features": [[...], ...]}, 1 to maxPredictItems rows, and stops at the first beyond that.
 func featureRows(body io.Reader) (rows [][]float32, err error) {
 	d := json.NewDecoder(body)
 	for _, want := range []json.Token{json.Delim('{'), "features", json.Delim('[')} {
@@ -298,7 +298,7 @@ func featureRows(body io.Reader) (rows [][]float32, err error) {
 	return rows, nil
 }
 
-// parts are the files of a form.
+// parts returns the names and contents of the files in a multipart form.
 func parts(body io.Reader, boundary string) (names []string, files [][]byte, err error) {
 	if boundary == "" {
 		return nil, nil, errors.New("the form has no boundary")
@@ -341,7 +341,7 @@ func (s *Server) badBody(w http.ResponseWriter, err error) {
 	s.refuse(w, wire.BadRequest, "%v", err)
 }
 
-// badPrediction refuses what could not be classified.
+// badPrediction refuses input that could not be classified.
 func (s *Server) badPrediction(w http.ResponseWriter, r *http.Request, err error) {
 	var input *errInput
 	switch {

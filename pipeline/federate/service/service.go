@@ -1,5 +1,5 @@
-// Package service is a round of a federation over HTTP: it says what to compute, takes one signed upload of each client of the
-// roster, keeps it, gives a signed receipt, pools what is in at quorum and at the deadline, and serves the classifier.
+// Package service serves a round of a federation over HTTP: it describes what to compute, accepts one signed upload from each client
+// of the roster, stores it, returns a signed receipt, pools the uploads at quorum and at the deadline, and serves the classifier.
 package service
 
 import (
@@ -23,68 +23,71 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// Pooled is what pooling makes of uploads.
+// Pooled is the result of pooling uploads.
 type Pooled struct {
-	// Classifier is classifier.onnx, Rows its smaller form, which takes feature rows.
+	// Classifier is the contents of classifier.onnx, Rows its smaller form, which takes feature rows.
 	Classifier, Rows []byte
-	// Honest is the probability that each upload is what its client computed from images of the classes that it names; nil
-	// where it was not asked.
+	// Honest is the probability that each upload is what its client computed from images of the classes that it names; nil if honesty
+	// was not judged.
 	Honest []float64
-	// Summary is for the status page and the version's record: whatever can be written as JSON.
+	// Summary is shown on the status page and stored in the version's record: any value that can be encoded as JSON.
 	Summary any
 }
 
-// Config is what a server is made of.
+// Config configures a server.
 type Config struct {
 	Round *round.Round
 	// Key signs receipts.
 	Key   *identity.Key
 	Store *store.Store
-	// Pool makes the classifier of uploads, which are in the order of their clients' names.
+	// Pool makes the classifier from uploads, which are sorted by client name.
 	Pool func(ctx context.Context, uploads []pool.Upload) (*Pooled, error)
-	// Private is Pool of a private round. Where that has two servers the releases hold no sums, and open, which is nil elsewhere, returns the noisy one.
+	// Private is Pool for a private round. With two servers, the releases hold no sums, and open returns the noisy sum; otherwise open
+	// is nil.
 	Private func(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error)) (*Pooled, error)
-	// Secret is what the two servers of a private round both know, and clients do not. Helper is the other one, at the leader; nil at the helper.
+	// Secret is the secret that the two servers of a private round share and clients do not know. Helper is, at the leader, the client
+	// of the helper; nil at the helper.
 	Secret string
 	Helper *Helper
-	// Check, where there is one, refuses an upload that Decode and the round's bounds let through.
+	// Check, if not nil, may refuse an upload that Decode and the round's bounds accepted.
 	Check func(*federate.Upload) error
-	// Engine makes predictions; nil: there are none.
+	// Engine makes predictions; if nil, the server makes none.
 	Engine engine.Engine
-	// Token lets readers see the status, the classifier and predictions; empty: everybody may.
+	// Token is what readers of the status, the classifier and predictions must present; empty: everybody may read them.
 	Token string
 	Log   *slog.Logger
-	// Now is the time; default time.Now.
+	// Now returns the current time; default time.Now.
 	Now func() time.Time
 }
 
-// maxInFlight bounds the uploads that are read at once, and with the round's bound on their bytes the memory they take.
+// maxInFlight is the maximum number of uploads that are read at once; with the round's bound on their size it bounds the memory they
+// take.
 const maxInFlight = 128
 
-// Server answers the requests of one round.
+// Server serves the requests of one round.
 type Server struct {
 	Config
 	metrics *metrics
 	clients atomic.Pointer[identity.Roster]
 	slots   chan struct{}
-	wake    chan struct{} // something came in
+	wake    chan struct{} // something arrived
 
 	mu       sync.Mutex
 	in       map[string]held   // by client
 	payloads map[string]string // digest of the payload: client
-	busy     map[string]bool   // clients whose upload is being taken
+	busy     map[string]bool   // clients whose upload is being accepted
 	refused  map[string]store.Refusal
 	versions []store.Version
-	pooled   map[string]string // client: upload, in the last version
+	pooled   map[string]string // client: upload, in the latest version
 	honest   map[string]float64
-	failure  string // why the last pooling failed; empty where it did not
-	settled  bool   // in a round of one classifier: who is in it; nothing more is taken
+	failure  string // why the last pooling failed; empty if it did not
+	settled  bool   // in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
 	opening  sync.RWMutex
 
-	serving *served // the classifier of the last version
+	serving *served // the classifier of the latest version
 }
 
-// held is what is remembered of an upload that is in.
+// held is what is kept in memory of an upload that is in.
 type held struct {
 	upload   string // digest of the message
 	payload  string
@@ -93,7 +96,7 @@ type held struct {
 	time     time.Time
 }
 
-// New reads what the store holds of the round and is ready to serve.
+// New reads the round's state from the store and returns a server that is ready to serve.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -139,7 +142,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// Admit puts another roster in place of the round's. What is in stays in, whoever sent it; who is not in the new one can send no more.
+// Admit replaces the round's roster. Uploads that are in stay in, whoever sent them; clients that the new roster lacks can send no
+// more.
 func (s *Server) Admit(clients *identity.Roster) error {
 	if err := s.Round.Suits(clients); err != nil {
 		return err
@@ -147,16 +151,16 @@ func (s *Server) Admit(clients *identity.Roster) error {
 	s.clients.Store(clients)
 	s.Log.Info("roster read again", "clients", clients.Len())
 	select {
-	case s.wake <- struct{}{}: // the quorum may be another
+	case s.wake <- struct{}{}: // the quorum may have changed
 	default:
 	}
 	return nil
 }
 
-// quorum is how many uploads the first classifier is made of.
+// quorum returns the number of uploads at which the first classifier is made.
 func (s *Server) quorum() int { return s.Round.Enough(s.clients.Load().Len()) }
 
-// remember puts a record into the index. The caller holds mu, or is alone.
+// remember adds a record to the index. The caller holds mu or has exclusive access.
 func (s *Server) remember(r *store.Record) {
 	if old, ok := s.in[r.Receipt.Client]; ok {
 		delete(s.payloads, old.payload)
@@ -165,7 +169,7 @@ func (s *Server) remember(r *store.Record) {
 	s.payloads[r.Payload] = r.Receipt.Client
 }
 
-// recall notes who is in the last version.
+// recall records which uploads are in the latest version.
 func (s *Server) recall(members []store.Member) {
 	s.pooled, s.honest = map[string]string{}, map[string]float64{}
 	for _, m := range members {
@@ -173,7 +177,7 @@ func (s *Server) recall(members []store.Member) {
 	}
 }
 
-// Close releases the classifier that predictions are made with.
+// Close closes the classifier that makes predictions.
 func (s *Server) Close() {
 	s.mu.Lock()
 	last := s.serving
@@ -184,7 +188,7 @@ func (s *Server) Close() {
 	}
 }
 
-// Handler is the server's HTTP interface; openapi.yaml states it.
+// Handler returns the server's HTTP interface, which openapi.yaml specifies.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
@@ -200,7 +204,7 @@ func (s *Server) Handler() http.Handler {
 // route is one path of the interface.
 type route struct {
 	pattern string // method and path
-	readers bool   // wants the readers' token
+	readers bool   // requires the readers' token
 	handle  http.HandlerFunc
 }
 
@@ -232,7 +236,7 @@ func (s *Server) routes() []route {
 	}
 }
 
-// headers keep browsers from guessing, framing and fetching.
+// headers adds headers that forbid browsers to guess types, to frame the page and to load other resources.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -244,16 +248,16 @@ func headers(next http.Handler) http.Handler {
 	})
 }
 
-// reply writes JSON.
+// reply writes a JSON reply.
 func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // the client has gone where it fails
+	_ = e.Encode(v) // it fails if the client has gone
 }
 
-// titles of refusals, and their statuses.
+// refusals are the titles and statuses of refusals, by code.
 var refusals = map[string]struct {
 	status int
 	title  string
@@ -277,7 +281,7 @@ var refusals = map[string]struct {
 	wire.ServerFailed: {http.StatusInternalServerError, "The server failed"},
 }
 
-// refuse writes a refusal, after at most so many seconds of which a client may come again.
+// refuse writes a refusal, with Retry-After if the client may try again.
 func (s *Server) refuse(w http.ResponseWriter, code, detail string, args ...any) {
 	k := refusals[code]
 	switch k.status {
@@ -296,7 +300,7 @@ func (s *Server) refuse(w http.ResponseWriter, code, detail string, args ...any)
 	_ = json.NewEncoder(w).Encode(wire.Problem{Code: code, Title: k.title, Status: k.status, Detail: fmt.Sprintf(detail, args...)})
 }
 
-// fail writes that the server could not do it, and logs why.
+// fail answers that the server failed, and logs why.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return // the client has gone

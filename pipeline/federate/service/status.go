@@ -10,35 +10,37 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// maxListed bounds the clients that a status lists of each kind.
+// maxListed is the maximum number of clients in each list of a status.
 const maxListed = 1000
 
-// Status is who is in, who is missing, and what was refused and why.
+// Status is the status of a round: whose uploads are in, whose are missing, and what was refused and why.
 type Status struct {
 	wire.Description
+	// Clients is the size of the roster, In the number of uploads that are in, and Quorum the number for the first classifier.
 	Clients int `json:"clients"`
 	In      int `json:"in"`
 	Quorum  int `json:"quorum"`
-	// Members, Missing and Refused list at most 1,000 clients each, in the order of their names; those least honest first.
+	// Members, Missing and Refused list at most 1,000 clients each, sorted by name; Members lists the least honest first.
 	Members []MemberStatus  `json:"members"`
 	Missing []string        `json:"missing"`
 	Refused []store.Refusal `json:"refused"`
-	// Versions of the classifier, the last last; Failure says why there is no newer one, where pooling failed.
+	// Versions are the versions of the classifier, the latest last; Failure says why there is no newer one, if pooling failed.
 	Versions []store.Version `json:"versions"`
 	Failure  string          `json:"failure,omitempty"`
 }
 
 // MemberStatus is a client whose upload is in.
 type MemberStatus struct {
+	// Client sent the upload with digest Upload, for N real points, at Time.
 	Client string    `json:"client"`
 	Time   time.Time `json:"time"`
 	N      int       `json:"n"`
 	Upload string    `json:"upload"`
-	// Honest is the probability of the last version; null where the upload is not in it.
+	// Honest is the probability of honesty in the latest version; null if the upload is not in it.
 	Honest *float64 `json:"p_honest"`
 }
 
-// Status reads the round's.
+// Status returns the current status of the round.
 func (s *Server) Status() Status {
 	st := Status{Description: s.description(), Clients: s.clients.Load().Len(), Quorum: s.quorum(), Members: []MemberStatus{}, Missing: []string{}, Refused: []store.Refusal{}}
 	s.mu.Lock()
@@ -58,7 +60,7 @@ func (s *Server) Status() Status {
 		}
 		return *m.Honest
 	}
-	// Those above one half are told apart by their names alone.
+	// Those above one half are sorted by name alone.
 	slices.SortFunc(st.Members, func(a, b MemberStatus) int {
 		return cmp.Or(cmp.Compare(min(honest(a), 0.5), min(honest(b), 0.5)), cmp.Compare(a.Client, b.Client))
 	})

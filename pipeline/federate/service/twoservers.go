@@ -25,15 +25,16 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// A private round with two servers. A client sends a share of its sums to the helper, then one to the leader. The leader takes it once the two have checked
-// the proof of its range together: /uploads/{client}/proof at the helper, which keeps the leader's part of the proof as the leader keeps the helper's. When
-// the round is pooled the leader writes down which clients are in the sum, for good; asks the helper for its share of their sum (/sum), to which the helper has
-// added its noise, and which it gives of one set of clients alone; adds its own noise to its own share; and opens the sum of the two.
+// A private round with two servers. A client sends a share of its sums to the helper, then one to the leader. The leader accepts its
+// share once the two servers have verified the range proof together: the leader posts its part of the proof to the helper's
+// /uploads/{client}/proof, and each server stores the other's part. When the round is pooled, the leader fixes the set of clients in
+// the sum for good, asks the helper for its share of their sum (/sum), to which the helper has added its noise and which it releases
+// for one set of clients only, adds its own noise to its own share, and opens the sum of the two.
 
-// peerToken is how the leader shows the helper that it knows their secret.
+// peerToken derives the token by which the leader proves to the helper that it knows their secret.
 func peerToken(secret string) string {
 	b, err := hkdf.Key(sha256.New, []byte(secret), nil, "fmp leader's token", 32)
-	if err != nil { // a length beyond hkdf's
+	if err != nil { // a length beyond HKDF's limit
 		panic(err)
 	}
 	return hex.EncodeToString(b)
@@ -44,7 +45,7 @@ func (s *Server) twoServers() bool {
 	return s.Round.Privacy != nil && s.Round.Privacy.Noise == privacy.TwoServers
 }
 
-// role is the server's in a round with two; empty in others.
+// role returns this server's role in a round with two servers; empty in others.
 func (s *Server) role() string {
 	switch {
 	case !s.twoServers():
@@ -55,7 +56,7 @@ func (s *Server) role() string {
 	return wire.Leader
 }
 
-// serverOf is whom a share has to be for.
+// serverOf returns the server that a share must be for.
 func (s *Server) serverOf() int {
 	if s.role() == wire.Helper {
 		return prio.Helper
@@ -63,14 +64,14 @@ func (s *Server) serverOf() int {
 	return prio.Leader
 }
 
-// Objects of the store: the clients of the sum, once that is settled, and the helper's noisy share of it.
+// Names of objects in the store: the set of clients in the sum, once fixed, and the helper's noisy share of the sum.
 const (
 	batchObject  = "two-servers-clients"
 	openedObject = "two-servers-share"
 	maxOpened    = 512 << 20 // a million clients and the largest share
 )
 
-// recallSum reads whether the sum's clients are settled: at the leader, or by the leader.
+// recallSum reads from the store whether the set of clients in the sum is fixed: at the leader, or at the helper by the leader.
 func (s *Server) recallSum(ctx context.Context) error {
 	if !s.twoServers() {
 		return nil
@@ -87,7 +88,7 @@ func (s *Server) recallSum(ctx context.Context) error {
 	return nil
 }
 
-// begin starts the check of a share.
+// begin starts the verification of a share.
 func (s *Server) begin(r *federate.Release) (*prio.Checking, []byte, error) {
 	scheme, err := r.Scheme()
 	if err != nil {
@@ -105,7 +106,7 @@ func (s *Server) begin(r *federate.Release) (*prio.Checking, []byte, error) {
 	return c, own, err
 }
 
-// prove checks the proof of a client's share with the helper and returns the helper's part of it.
+// prove verifies the proof of a client's share together with the helper and returns the helper's part of it.
 func (s *Server) prove(ctx context.Context, r *federate.Release) ([]byte, error) {
 	c, own, err := s.begin(r)
 	if err != nil {
@@ -119,7 +120,8 @@ func (s *Server) prove(ctx context.Context, r *federate.Release) ([]byte, error)
 	return theirs, err
 }
 
-// refuseProof answers a client whose share could not be checked, and reports whether it did: where the share is at fault, the caller does.
+// refuseProof answers a client whose share could not be verified and reports whether it did; if the share itself is at fault, the
+// caller answers.
 func (s *Server) refuseProof(w http.ResponseWriter, client string, err error) bool {
 	var p *wire.Problem
 	switch {
@@ -134,7 +136,7 @@ func (s *Server) refuseProof(w http.ResponseWriter, client string, err error) bo
 	return true
 }
 
-// peer lets a request of the leader through.
+// peer passes on requests of the leader only.
 func (s *Server) peer(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.isRound(w, r) {
@@ -149,7 +151,7 @@ func (s *Server) peer(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// body reads a request's JSON of a bounded size.
+// body decodes a request's JSON of at most most bytes.
 func (s *Server) body(w http.ResponseWriter, r *http.Request, most int64, v any) bool {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err == nil {
@@ -161,7 +163,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, most int64, v any)
 	return err == nil
 }
 
-// share reads a client's share as the helper keeps it.
+// share reads a client's share from the helper's store.
 func (s *Server) share(ctx context.Context, client string, nonce []byte) (*store.Record, *federate.Release, error) {
 	if err := identity.CheckName(client); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", err, store.ErrNone)
@@ -180,7 +182,8 @@ func (s *Server) share(ctx context.Context, client string, nonce []byte) (*store
 	return stored, r, nil
 }
 
-// proof is the helper's part of the check of a client's share. The same question again has the same answer; another about the same share has none.
+// proof answers with the helper's part of the proof of a client's share. The same request gets the same answer; a different request
+// about the same share is refused.
 func (s *Server) proof(w http.ResponseWriter, r *http.Request) {
 	client := r.PathValue("client")
 	var c proofCheck
@@ -223,7 +226,7 @@ func (s *Server) proof(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, proofCheck{Message: own})
 }
 
-// close settles who is in: those that are, with whoever is being taken.
+// close fixes the set of clients in the sum: those whose uploads are in or being accepted.
 func (s *Server) close() {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -232,26 +235,26 @@ func (s *Server) close() {
 	s.settled = true
 }
 
-// closed reports whether it is settled who is in.
+// closed reports whether the set of clients is fixed.
 func (s *Server) closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.settled
 }
 
-// opened is the helper's noisy share as it is kept: of which clients, and the bytes.
+// opened is the helper's noisy share as it is stored, with the clients whose sum it is.
 type opened struct {
 	Of    sumOf      `json:"of"`
 	Share noisyShare `json:"share"`
 }
 
-// sum gives the leader the helper's share of a sum, with the helper's noise: of one set of clients, the same at every time of asking, and never of another.
+// sum sends the leader the helper's share of a sum, with the helper's noise: for one set of clients only, the same on every request.
 func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 	var of sumOf
 	if !s.body(w, r, maxMember*(1+int64(s.clients.Load().Len())), &of) {
 		return
 	}
-	s.opening.Lock() // one at a time, so that one set alone is kept
+	s.opening.Lock() // one at a time, so that only one set is ever stored
 	defer s.opening.Unlock()
 	var was opened
 	data, err := s.Store.Object(r.Context(), openedObject, maxOpened)
@@ -303,7 +306,7 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, was.Share)
 }
 
-// addShares is this server's share of the sum of the clients, each of which was checked.
+// addShares returns this server's share of the sum of the clients, each of whose shares was verified.
 func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
 	var sum *prio.Sum
 	for _, m := range of.Clients {
@@ -334,7 +337,7 @@ func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
 	return sum, nil
 }
 
-// settle says, at the leader, which clients are in the sum: those that are in when it is first asked, and from then on the same.
+// settle returns, at the leader, the clients in the sum: those whose uploads are in at the first call, and the same ever after.
 func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
 	s.close()
 	data, err := s.Store.Object(ctx, batchObject, maxOpened)
@@ -361,7 +364,8 @@ func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
 	return of, s.Store.PutObject(ctx, batchObject, data)
 }
 
-// members are the clients of the sum as the pooling takes them, and open adds this server's noise to its share of their sum and opens it with the helper's.
+// members returns the clients of the sum for pooling, and a function that adds this server's noise to its share of their sum and opens
+// it with the helper's.
 func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.Release, error), error) {
 	of, err := s.settle(ctx)
 	if err != nil {

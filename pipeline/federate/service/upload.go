@@ -21,7 +21,7 @@ import (
 	"fmp/pipeline/point"
 )
 
-// upload takes a client's upload. Nothing is read before its signature holds for the digest that the request states, so that
+// upload accepts a client's upload. Nothing is read before its signature is verified over the digest that the request states, so that
 // only clients of the roster, one request at a time each, can make the server work.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	if !s.isRound(w, r) {
@@ -65,7 +65,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	s.accept(w, r, client, digest, signature, data)
 }
 
-// contentDigest is the sha256 (hexadecimal) that a request states; empty where it states none.
+// contentDigest returns the SHA-256 (hexadecimal) that a request states; empty if it states none.
 func contentDigest(r *http.Request) string {
 	for _, part := range strings.Split(r.Header.Get("Content-Digest"), ",") {
 		text, ok := strings.CutPrefix(strings.TrimSpace(part), "sha-256=:")
@@ -77,7 +77,7 @@ func contentDigest(r *http.Request) string {
 	return ""
 }
 
-// take and release keep a client to one upload at a time.
+// take and release limit a client to one upload at a time.
 func (s *Server) take(client string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *Server) release(client string) {
 	delete(s.busy, client)
 }
 
-// accept decides on an upload whose signature holds.
+// accept decides on an upload whose signature is valid.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest string, signature, data []byte) {
 	now := s.Now()
 	state := s.state(now)
@@ -119,7 +119,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 	}
 	payload, n, err := s.read(client, digest, data)
 	if err == nil {
-		// The payload is this client's from now on, or it was another's.
+		// From now on the payload belongs to this client, unless it already belonged to another.
 		s.mu.Lock()
 		if other, taken := s.payloads[payload]; taken && other != client {
 			err = fmt.Errorf("points and masses are those of another client's upload, to the bit")
@@ -145,7 +145,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 			return
 		}
 	}
-	if s.once() { // what has a receipt is in the classifier: whose are in it is settled before this, or after it is kept
+	if s.once() { // an upload with a receipt is in the classifier: the set of clients is fixed either before this, or after the upload is stored
 		s.opening.RLock()
 		defer s.opening.RUnlock()
 		if s.closed() {
@@ -158,7 +158,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 	record.Receipt.Sign(s.Key)
 	err = s.Store.Put(r.Context(), record, old.revision)
 	if errors.Is(err, store.ErrTaken) {
-		// An earlier request was kept whose reply did not arrive, here or there.
+		// An earlier request was stored but its reply did not arrive, here or there.
 		stored, e := s.Store.Get(r.Context(), client)
 		if e == nil {
 			s.mu.Lock()
@@ -177,7 +177,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 		err = e
 	}
 	if err != nil {
-		// Whether it was kept is not known; the payload stays this client's, who will send it again.
+		// Whether it was stored is unknown; the payload stays this client's, which will send it again.
 		s.fail(w, r, err)
 		return
 	}
@@ -194,7 +194,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 	reply(w, http.StatusCreated, record.Receipt)
 }
 
-// again gives the receipt of an upload that is in.
+// again returns the receipt of an upload that is in.
 func (s *Server) again(w http.ResponseWriter, r *http.Request, client string) {
 	stored, err := s.Store.Get(r.Context(), client)
 	if err != nil {
@@ -204,8 +204,9 @@ func (s *Server) again(w http.ResponseWriter, r *http.Request, client string) {
 	reply(w, http.StatusOK, stored.Receipt)
 }
 
-// read checks a message of the kind that the round asks for: the digest of its payload, and the images that it claims, of which a message of a
-// private round claims none. Nor is the payload of one held against others', as the answer would say what is in them.
+// read checks a message of the kind that the round asks for and returns the digest of its payload and the number of images that it
+// claims. A message of a private round claims no images (0), and the digest is that of the message: its payload is not compared with
+// others', as the answer would reveal their contents.
 func (s *Server) read(client, digest string, data []byte) (payload string, n int, err error) {
 	private := federate.IsRelease(data)
 	switch budget := s.Round.Privacy; {
@@ -230,7 +231,7 @@ func (s *Server) read(client, digest string, data []byte) (payload string, n int
 	return payloadDigest(u), u.N, nil
 }
 
-// believePrivate decodes a message of a private round and holds it against the round.
+// believePrivate decodes a message of a private round and checks it against the round.
 func (s *Server) believePrivate(client string, data []byte) (*federate.Release, error) {
 	f := s.Round.Client
 	r, err := federate.DecodeRelease(data, federate.Expect{Model: f.Digest, Round: &s.Round.Round, Dx: f.K, C: f.C})
@@ -240,7 +241,7 @@ func (s *Server) believePrivate(client string, data []byte) (*federate.Release, 
 	return r, err
 }
 
-// believe decodes an upload and holds it against the round and its bounds.
+// believe decodes an upload and checks it against the round and its bounds.
 func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 	f := s.Round.Client
 	u, err := federate.Decode(data, federate.Expect{Model: f.Digest, C: f.C, Round: &s.Round.Round})
@@ -279,7 +280,7 @@ func length(x []float32) float64 {
 	return math.Sqrt(sum)
 }
 
-// payloadDigest is the sha256 of points and masses as they were read.
+// payloadDigest returns the SHA-256 of points and masses as decoded.
 func payloadDigest(u *federate.Upload) string {
 	h := sha256.New()
 	write := func(s *point.Set) {
@@ -295,14 +296,14 @@ func payloadDigest(u *federate.Upload) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// quarantine refuses an upload for what is in it, and keeps it and the reason for the server's people.
+// quarantine refuses an upload for its contents, and stores it with the reason for the server's operators.
 func (s *Server) quarantine(w http.ResponseWriter, r *http.Request, refusal store.Refusal, data []byte) {
 	s.mu.Lock()
 	refusal.Count = s.refused[refusal.Client].Count + 1
 	s.refused[refusal.Client] = refusal
 	s.mu.Unlock()
 	if s.Round.Privacy != nil {
-		data = nil // what it may give away of its client is not to lie about
+		data = nil // do not keep what it may reveal about its client
 	}
 	if err := s.Store.Refuse(r.Context(), refusal, data); err != nil {
 		s.Log.Error("quarantine failed", "client", refusal.Client, "error", err)
@@ -311,7 +312,7 @@ func (s *Server) quarantine(w http.ResponseWriter, r *http.Request, refusal stor
 	s.refuse(w, wire.BadUpload, "%s", refusal.Reason)
 }
 
-// receipt gives a client its own.
+// receipt sends a client its own receipt.
 func (s *Server) receipt(w http.ResponseWriter, r *http.Request) {
 	if !s.isRound(w, r) {
 		return

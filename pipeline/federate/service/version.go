@@ -24,7 +24,7 @@ func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"versions": versions})
 }
 
-// find is the version that a request names, the last where it names none. It refuses the request where there is none.
+// find returns the version that a request names, by default the latest. If there is none, it refuses the request.
 func (s *Server) find(w http.ResponseWriter, name string) (store.Version, bool) {
 	s.mu.Lock()
 	versions := s.versions
@@ -46,7 +46,7 @@ func (s *Server) find(w http.ResponseWriter, name string) (store.Version, bool) 
 	return store.Version{}, false
 }
 
-// version is a version with the uploads that are in it.
+// version serves a version's record with the uploads in it.
 func (s *Server) version(w http.ResponseWriter, r *http.Request) {
 	if !s.isRound(w, r) {
 		return
@@ -66,7 +66,7 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) {
 	}{v, members})
 }
 
-// classifier is the file of the last version, or of ?version=N.
+// classifier serves the classifier file of the latest version, or of ?version=N.
 func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
 	if !s.isRound(w, r) {
 		return

@@ -1,5 +1,5 @@
-// Package store keeps a round in NATS JetStream: uploads with their receipts, refusals, and the versions of the classifier.
-// What a method that writes has returned from is on disk. The NATS server runs inside the program, or elsewhere by URL.
+// Package store stores a round in NATS JetStream: uploads with their receipts, refusals, and the versions of the classifier. When a
+// method that writes returns, the data are on disk. The NATS server is embedded in the program, or external and reached by URL.
 package store
 
 import (
@@ -25,32 +25,32 @@ import (
 )
 
 const (
-	// maxPayload bounds one message of the server inside the program: 8 MiB, twice the largest upload that a round may allow.
+	// maxPayload is the maximum size of one message of the embedded server: 8 MiB, twice the largest upload that a round may allow.
 	maxPayload = 8 << 20
-	// maxClassifier and maxMembers bound what is kept of a version.
+	// maxClassifier and maxMembers bound the parts of a version.
 	maxClassifier, maxMembers = 2 << 30, 512 << 20
-	// startTime bounds how long the server inside the program takes to start, recovery included.
+	// startTime is the timeout of the embedded server's start, recovery included.
 	startTime = 2 * time.Minute
-	// patience is how long an answer of the servers is waited for where the caller sets no deadline: a disk may be busy for long.
+	// patience is the timeout of the servers' answers if the caller sets no deadline: a disk may be busy for long.
 	patience = 30 * time.Second
 )
 
-// Options say where a store is.
+// Options configure a store.
 type Options struct {
-	// Dir is the folder of the server inside the program.
+	// Dir is the folder of the embedded server.
 	Dir string
-	// Listen is an address of loopback on which that server lets workers in, with Token; empty: nobody.
+	// Listen is the loopback address on which the embedded server accepts workers, with Token; empty: it accepts none.
 	Listen, Token string
-	// Sync makes every write wait until the disk has it, and not the system's cache alone: a receipt then outlives the
-	// machine's power and not just the program.
+	// Sync makes every write wait until the data are on the disk and not only in the system's cache: a receipt then survives a power
+	// failure and not just a crash of the program.
 	Sync bool
-	// URL of NATS servers elsewhere, separated by commas, in place of Dir; Credentials is the file of an account's (.creds), CA
-	// one of certificates to trust. Replicas is on how many servers each write is: 1 to 5, default 1.
+	// URL, in place of Dir, is the comma-separated URLs of external NATS servers; Credentials is an account's credentials file
+	// (.creds), CA a file of certificates to trust. Replicas is the number of servers that store each write: 1 to 5, default 1.
 	URL, Credentials, CA string
 	Replicas             int
 }
 
-// Store is a round's state. It may be used by several goroutines.
+// Store is the state of a round. It is safe for concurrent use.
 type Store struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
@@ -64,15 +64,15 @@ type Store struct {
 	replicas int
 }
 
-// ErrBusy means that the folder of the server inside the program belongs to another process.
+// ErrBusy means that the embedded server's folder is in use by another process.
 var ErrBusy = errors.New("another fmp serve is at work in this folder")
 
-// Name of the state of a round: rounds of one number behind different graphs are different ones.
+// Name returns the name of a round's state: rounds of the same number with different client graphs have different states.
 func Name(round uint64, graph string) string {
 	return fmt.Sprintf("fmp-%d-%.16s", round, graph)
 }
 
-// Open starts or reaches the server and makes the round's buckets where they are not there yet.
+// Open starts or connects to the server and creates the round's buckets if they do not exist.
 func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	if o.Replicas == 0 {
 		o.Replicas = 1
@@ -95,13 +95,13 @@ func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Attach is Open on a connection that is there already, which Close then ends.
+// Attach is like Open on an existing connection, which Close then closes.
 func Attach(ctx context.Context, conn *nats.Conn, name string, replicas int) (*Store, error) {
 	s := &Store{conn: conn, name: name, replicas: replicas}
 	return s, s.open(ctx)
 }
 
-// open makes the buckets where they are not there yet.
+// open creates the buckets if they do not exist.
 func (s *Store) open(ctx context.Context) (err error) {
 	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(patience)); err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -121,7 +121,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// start runs a NATS server inside the program.
+// start runs the embedded NATS server.
 func (s *Store) start(o Options) error {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return err
@@ -165,13 +165,14 @@ func (s *Store) start(o Options) error {
 	return nil
 }
 
-// connect reaches servers elsewhere.
+// connect connects to external servers.
 func (s *Store) connect(o Options) (err error) {
 	s.conn, err = Connect(o, "fmp serve")
 	return err
 }
 
-// Connect reaches NATS servers by URL, under a name that they show. It reconnects for ever, whichever of them is there.
+// Connect connects to NATS servers by URL, under a client name that they display. It reconnects without limit, to whichever server is
+// available.
 func Connect(o Options, name string) (*nats.Conn, error) {
 	opts := []nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second)}
 	if o.Credentials != "" {
@@ -190,7 +191,7 @@ func Connect(o Options, name string) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// Redact takes passwords and tokens out of URLs.
+// Redact removes passwords and tokens from URLs.
 func Redact(urls string) string {
 	parts := strings.Split(urls, ",")
 	for i, u := range parts {
@@ -217,7 +218,7 @@ func splitHostPort(address string) (string, int, error) {
 	return strings.Trim(address[:i], "[]"), port, nil
 }
 
-// Close ends the connection, and the server where it runs inside.
+// Close closes the connection, and stops the embedded server if there is one.
 func (s *Store) Close() error {
 	if s.conn != nil {
 		s.conn.Close()
@@ -232,7 +233,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Conn is the connection, for job queues on the same servers; Name and Replicas are what Attach wants elsewhere.
+// Conn, Name and Replicas return what [Attach] takes elsewhere: the connection, for job queues on the same servers, the name
+// of the round's state, and the number of servers that store each write.
 func (s *Store) Conn() *nats.Conn { return s.conn }
 func (s *Store) Name() string     { return s.name }
 func (s *Store) Replicas() int    { return s.replicas }
@@ -249,10 +251,10 @@ func (s *Store) Ready(ctx context.Context) error {
 	return nil
 }
 
-// key is a client's name as a key may be written.
+// key encodes a client's name as a valid key.
 func key(client string) string { return base64.RawURLEncoding.EncodeToString([]byte(client)) }
 
-// each gives the values of a bucket, in no order, one at a time.
+// each iterates over the entries of a bucket, in no particular order.
 func each(ctx context.Context, kv jetstream.KeyValue) iter.Seq2[jetstream.KeyValueEntry, error] {
 	return func(yield func(jetstream.KeyValueEntry, error) bool) {
 		w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
@@ -264,7 +266,7 @@ func each(ctx context.Context, kv jetstream.KeyValue) iter.Seq2[jetstream.KeyVal
 		for {
 			select {
 			case e, open := <-w.Updates():
-				if e == nil || !open { // all that there was
+				if e == nil || !open { // all entries were read
 					return
 				}
 				if !yield(e, nil) {
@@ -278,7 +280,7 @@ func each(ctx context.Context, kv jetstream.KeyValue) iter.Seq2[jetstream.KeyVal
 	}
 }
 
-// PutObject and Object keep and read bytes under a name; what is there already is replaced.
+// PutObject stores bytes under a name and replaces what is there.
 func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 	if _, err := s.objects.PutBytes(ctx, name, data); err != nil {
 		return fmt.Errorf("store: keeping %s: %w", name, err)
@@ -286,10 +288,10 @@ func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 	return nil
 }
 
-// ErrNone means that there is nothing of that name.
+// ErrNone means that there is nothing under the name.
 var ErrNone = errors.New("nothing of that name")
 
-// Object reads what PutObject kept, of most bytes at most.
+// Object returns the bytes that PutObject stored, at most most of them.
 func (s *Store) Object(ctx context.Context, name string, most int64) ([]byte, error) {
 	r, err := s.objects.Get(ctx, name)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
@@ -313,14 +315,14 @@ func (s *Store) Object(ctx context.Context, name string, most int64) ([]byte, er
 type Version struct {
 	Number int       `json:"version"`
 	Time   time.Time `json:"time"`
-	// Digest of classifier.onnx, and its size.
+	// Digest is the SHA-256 of classifier.onnx, and Bytes its size.
 	Digest string `json:"digest"`
 	Bytes  int    `json:"bytes"`
-	// Clients is how many uploads are in it; List names them.
+	// Clients is the number of uploads in the version; Members returns them.
 	Clients int `json:"clients"`
-	// Points is the number of real points behind them.
+	// Points is the number of real points behind the uploads.
 	Points int64 `json:"points"`
-	// Summary is what pooling reported.
+	// Summary is the summary that pooling returned.
 	Summary json.RawMessage `json:"summary,omitempty"`
 }
 
@@ -328,7 +330,7 @@ type Version struct {
 type Member struct {
 	Client string `json:"client"`
 	Upload string `json:"upload"`
-	// Honest is the probability that it was weighed with; 1 where honesty was not asked.
+	// Honest is the probability with which it was weighted; 1 if honesty was not judged.
 	Honest float64 `json:"p_honest"`
 }
 
@@ -336,7 +338,7 @@ func classifierName(n int) string { return fmt.Sprintf("classifier-%d.onnx", n) 
 func rowsName(n int) string       { return fmt.Sprintf("classifier-%d-rows.onnx", n) }
 func membersName(n int) string    { return fmt.Sprintf("members-%d.json", n) }
 
-// Publish keeps a version. Its parts come first, so that a version that is listed is whole.
+// Publish stores a version. Its parts are written first, so that a listed version is complete.
 func (s *Store) Publish(ctx context.Context, v Version, classifier, rows []byte, members []Member) error {
 	list, err := json.Marshal(members)
 	if err != nil {
@@ -363,7 +365,7 @@ func (s *Store) Publish(ctx context.Context, v Version, classifier, rows []byte,
 	return nil
 }
 
-// Versions are those published, in order.
+// Versions returns the published versions, in order.
 func (s *Store) Versions(ctx context.Context) ([]Version, error) {
 	var out []Version
 	for e, err := range each(ctx, s.versions) {
@@ -380,7 +382,7 @@ func (s *Store) Versions(ctx context.Context) ([]Version, error) {
 	return out, nil
 }
 
-// Classifier is a version's file, and the one that takes feature rows, nil where there is none.
+// Classifier returns a version's classifier file, and the one that takes feature rows, nil if there is none.
 func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows []byte, err error) {
 	if classifier, err = s.Object(ctx, classifierName(version), maxClassifier); err != nil {
 		return nil, nil, err
@@ -391,7 +393,7 @@ func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows [
 	return classifier, rows, err
 }
 
-// Members are the uploads in a version, in the order of their clients' names.
+// Members returns the uploads in a version, sorted by client name.
 func (s *Store) Members(ctx context.Context, version int) ([]Member, error) {
 	data, err := s.Object(ctx, membersName(version), maxMembers)
 	if err != nil {
@@ -404,7 +406,7 @@ func (s *Store) Members(ctx context.Context, version int) ([]Member, error) {
 	return out, nil
 }
 
-// DeleteObject removes what PutObject kept.
+// DeleteObject deletes what PutObject stored.
 func (s *Store) DeleteObject(ctx context.Context, name string) error {
 	if err := s.objects.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return fmt.Errorf("store: removing %s: %w", name, err)

@@ -14,25 +14,26 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// Record is an upload as it is kept: the message, what proves whose it is, and the receipt. The three are one value, so that
+// Record is a stored upload: the message, the signature that proves whose it is, and the receipt. The three are one value, so that
 // there is no upload without a receipt.
 type Record struct {
 	Receipt wire.Receipt `json:"receipt"`
 	// Signature is the client's.
 	Signature []byte `json:"signature"`
-	// Payload is the digest of points and masses alone, which two clients do not share.
+	// Payload is the digest of points and masses alone, which no two clients may share.
 	Payload string `json:"payload"`
 	// N is the number of real points that the upload claims.
 	N int `json:"n"`
-	// Peer is the other server's part of the proof of a share, once it has been checked; of a private round with two servers alone.
+	// Peer is the other server's part of the proof of a share, once the proof has been checked; only in a private round with two
+	// servers.
 	Peer []byte `json:"peer,omitempty"`
 	// Data is the message.
 	Data []byte `json:"-"`
-	// Revision of the value in the store; not part of it.
+	// Revision is the revision of the value in the store; it is not encoded.
 	Revision uint64 `json:"-"`
 }
 
-// encode is a line of JSON, then the message.
+// encode returns a line of JSON, followed by the message.
 func (r *Record) encode() ([]byte, error) {
 	head, err := json.Marshal(r)
 	if err != nil {
@@ -53,11 +54,11 @@ func decodeRecord(value []byte) (*Record, error) {
 	return r, nil
 }
 
-// ErrTaken means that another record of this client is there.
+// ErrTaken means that another record of this client exists.
 var ErrTaken = errors.New("another upload of this client is there")
 
-// Put keeps a client's record: the first where revision is 0, else in place of that revision. Where another came before it,
-// nothing is kept and the error is ErrTaken.
+// Put stores a client's record: as the first if revision is 0, otherwise in place of that revision. If another write came first,
+// nothing is stored and the error is ErrTaken.
 func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 	value, err := r.encode()
 	if err != nil {
@@ -78,7 +79,7 @@ func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 	return nil
 }
 
-// Get reads a client's record; ErrNone where there is none.
+// Get returns a client's record; ErrNone if there is none.
 func (s *Store) Get(ctx context.Context, client string) (*Record, error) {
 	e, err := s.uploads.Get(ctx, key(client))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -95,7 +96,7 @@ func (s *Store) Get(ctx context.Context, client string) (*Record, error) {
 	return r, nil
 }
 
-// Records are all of them, in no order.
+// Records iterates over all records, in no particular order.
 func (s *Store) Records(ctx context.Context) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		for e, err := range each(ctx, s.uploads) {
@@ -112,17 +113,17 @@ func (s *Store) Records(ctx context.Context) iter.Seq2[*Record, error] {
 	}
 }
 
-// Refusal is an upload that a client signed and the server did not take: the last of each client.
+// Refusal is an upload that a client signed and the server refused; only the last of each client is stored.
 type Refusal struct {
 	Client string    `json:"client"`
 	Time   time.Time `json:"time"`
-	Upload string    `json:"upload"` // digest of the message
+	Upload string    `json:"upload"` // SHA-256 of the message
 	Reason string    `json:"reason"`
-	// Count of refusals of this client so far.
+	// Count is the number of refusals of this client so far.
 	Count int `json:"count"`
 }
 
-// Refuse keeps a refusal, with the message in quarantine.
+// Refuse stores a refusal, with the message in quarantine.
 func (s *Store) Refuse(ctx context.Context, r Refusal, data []byte) error {
 	head, err := json.Marshal(r)
 	if err != nil {
@@ -134,7 +135,7 @@ func (s *Store) Refuse(ctx context.Context, r Refusal, data []byte) error {
 	return nil
 }
 
-// Refusals are all of them, in no order, without the messages.
+// Refusals returns all refusals, in no particular order, without the messages.
 func (s *Store) Refusals(ctx context.Context) ([]Refusal, error) {
 	var out []Refusal
 	for e, err := range each(ctx, s.refused) {

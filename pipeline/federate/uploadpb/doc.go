@@ -1,2 +1,2 @@
-// Package uploadpb is an upload on the wire, generated from upload.proto by `make generate`.
+// Package uploadpb defines the protobuf message of an upload, generated from upload.proto by `make generate`.
 package uploadpb

@@ -1,7 +1,7 @@
-// Package wire is what client and server say to each other over HTTP: a round's description, receipts and refusals. The
-// package service writes them and the package sender reads them; openapi.yaml of package service states them.
+// Package wire defines the messages between client and server over HTTP: a round's description, receipts and refusals. Package service
+// writes them and package sender reads them; openapi.yaml of package service specifies them.
 //
-// It stands on the standard library and package privacy alone, as it is part of the program for small devices.
+// It depends on the standard library and package privacy alone, as it is part of the program for small devices.
 package wire
 
 import (
@@ -22,43 +22,44 @@ import (
 )
 
 const (
-	// MaxJSON bounds a description, a receipt and a refusal that are read.
+	// MaxJSON is the maximum size of a description, a receipt or a refusal.
 	MaxJSON = 64 << 10
-	// MaxGraph bounds a client graph: 256 MiB.
+	// MaxGraph is the maximum size of a client graph: 256 MiB.
 	MaxGraph = 256 << 20
-	// Scheme of the Authorization header: "Fmp-Ed25519 SIGNATURE", the signature in base64.
+	// Scheme is the scheme of the Authorization header: "Fmp-Ed25519 SIGNATURE", the signature in base64.
 	Scheme = "Fmp-Ed25519"
 	// TypeUpload and TypeProblem are the media types of an upload and of a refusal (RFC 9457).
 	TypeUpload  = "application/vnd.fmp.upload"
 	TypeProblem = "application/problem+json"
 )
 
-// Description is what a client has to know of a round.
+// Description is what a client needs to know about a round.
 type Description struct {
 	Round uint64 `json:"round"`
 	Title string `json:"title,omitempty"`
-	// State is "open", "late" (past the deadline; what comes still counts) or "closed".
+	// State is "open", "late" (past the deadline; uploads are still accepted) or "closed".
 	State string `json:"state"`
-	// Now and Deadline are by the server's clock, so that a client's need not be right.
+	// Now and Deadline are by the server's clock, so that the client's clock need not be right.
 	Now      time.Time `json:"now"`
 	Deadline time.Time `json:"deadline"`
-	// Graph is the sha256 of the client graph, which is GraphBytes long.
+	// Graph is the SHA-256 of the client graph, and GraphBytes its size.
 	Graph      string `json:"graph"`
 	GraphBytes int64  `json:"graph_bytes"`
-	// Classes are the names of the classes; none where they are numbers.
+	// Classes are the names of the classes; empty if they are numbers.
 	Classes []string `json:"classes,omitempty"`
-	// Precisions are the element types that an upload may have, the wanted one first.
+	// Precisions are the element types that an upload may have, the preferred one first.
 	Precisions []string `json:"precisions"`
-	// MaxPoints bounds the images behind an upload, MaxBytes its size.
+	// MaxPoints is the maximum number of images behind an upload, MaxBytes the maximum size of its message.
 	MaxPoints int `json:"max_points"`
 	MaxBytes  int `json:"max_bytes"`
-	// Replace says whether a client may send another upload in place of its first while the round is open.
+	// Replace says whether a client may replace its upload while the round is open.
 	Replace bool `json:"replace"`
-	// Honesty says whether clients are weighed by how well the others predict them, which takes single uploads without noise: false in private rounds.
+	// Honesty says whether clients are weighted by how well the others predict them, which requires individual uploads without noise:
+	// false in private rounds.
 	Honesty bool `json:"honesty"`
-	// Privacy is what every upload of a private round keeps to; none in other rounds.
+	// Privacy is the privacy budget of every upload of a private round; nil in other rounds.
 	Privacy *privacy.Budget `json:"privacy,omitempty"`
-	// Server is which of the two servers of a private round this is, "leader" or "helper"; none in other rounds.
+	// Server is the role of this server in a private round with two servers, "leader" or "helper"; empty in other rounds.
 	Server string `json:"server,omitempty"`
 	// ServerKey verifies receipts: Ed25519, base64.
 	ServerKey string `json:"server_key"`
@@ -71,13 +72,14 @@ const (
 	Closed = "closed"
 )
 
-// The servers of a private round that has two. A client sends a share to the helper, then one to the leader, which makes the classifier.
+// Servers of a private round with two servers. A client sends a share to the helper, then one to the leader, which makes the
+// classifier.
 const (
 	Leader = "leader"
 	Helper = "helper"
 )
 
-// Check reports whether a description can be used.
+// Check returns an error if a description cannot be used.
 func (d *Description) Check() error {
 	if b, err := hex.DecodeString(d.Graph); err != nil || len(b) != 32 {
 		return fmt.Errorf("the round's description has the graph %.80q; want a sha256 in hexadecimal", d.Graph)
@@ -99,18 +101,18 @@ func (d *Description) Check() error {
 	return nil
 }
 
-// Receipt says that the server holds an upload, and since when. It is there only once the upload is on disk.
+// Receipt certifies that the server holds an upload, and since when. It is issued only once the upload is on disk.
 type Receipt struct {
 	Round  uint64 `json:"round"`
 	Client string `json:"client"`
-	// Graph is the digest of the round's client graph, and Upload that of the message (sha256, hexadecimal), of Bytes bytes.
+	// Graph is the digest of the round's client graph, and Upload that of the message (SHA-256, hexadecimal), of Bytes bytes.
 	Graph  string    `json:"graph"`
 	Upload string    `json:"upload"`
 	Bytes  int       `json:"bytes"`
 	Time   time.Time `json:"time"`
-	// Spent is what the upload keeps to in a private round, whose budget this client's data have spent with it.
+	// Spent is the privacy budget that this client's data have spent in a private round; nil in other rounds.
 	Spent *privacy.Budget `json:"spent,omitempty"`
-	// Server is the key (base64) that Signature (base64) is made with, over all of the above but Bytes and Server.
+	// Server is the public key (base64) that verifies Signature (base64), which covers all of the above but Bytes and Server.
 	Server    string `json:"server"`
 	Signature string `json:"signature"`
 }
@@ -123,13 +125,13 @@ func (r *Receipt) statement() identity.Statement {
 	return s
 }
 
-// Sign fills in the server's key and signature.
+// Sign sets the server's key and signature.
 func (r *Receipt) Sign(k *identity.Key) {
 	r.Server = base64.StdEncoding.EncodeToString(k.Public())
 	r.Signature = base64.StdEncoding.EncodeToString(k.Sign(r.statement()))
 }
 
-// Verify reports whether the receipt is signed with the given key (base64) of the server.
+// Verify returns an error unless the receipt is signed with the server's given key (base64).
 func (r *Receipt) Verify(server string) error {
 	key, err := base64.StdEncoding.DecodeString(server)
 	if err != nil || len(key) != ed25519.PublicKeySize {
@@ -144,7 +146,7 @@ func (r *Receipt) Verify(server string) error {
 
 // Problem is a refusal (RFC 9457).
 type Problem struct {
-	// Code is the reason for a program to read; Detail says it to a person.
+	// Code is the reason, for programs; Detail explains it to people.
 	Code   string `json:"code"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
@@ -153,41 +155,47 @@ type Problem struct {
 
 func (p *Problem) Error() string { return fmt.Sprintf("%s: %s (%s)", p.Title, p.Detail, p.Code) }
 
-// Codes of refusals.
+// Codes of refusals, with their HTTP status.
 const (
 	NoKey        = "no-key"        // 401: the request is not signed
 	WrongKey     = "wrong-key"     // 403: the signature is not that of the client named, for this round, graph and content
-	NoToken      = "no-token"      // 401: readers alone may read this
+	NoToken      = "no-token"      // 401: only readers with the token may read this
 	NoRound      = "no-round"      // 404
-	NoReceipt    = "no-receipt"    // 404: nothing of this client is in
-	NotYet       = "not-yet"       // 404: no classifier yet
+	NoReceipt    = "no-receipt"    // 404: the server holds no upload of this client
+	NotYet       = "not-yet"       // 404: there is no classifier yet
 	NoVersion    = "no-version"    // 404: no such version of the classifier
-	OtherUpload  = "other-upload"  // 409: other bytes of this client are in
-	NoShare      = "no-share"      // 409: the helper has no share of this client, or another
-	SumOpened    = "sum-opened"    // 409: the helper gave its share of the sum of other clients
+	OtherUpload  = "other-upload"  // 409: the server holds another upload of this client
+	NoShare      = "no-share"      // 409: the helper has no share of this client, or a different one
+	SumOpened    = "sum-opened"    // 409: the helper has released its share of the sum of other clients
 	RoundClosed  = "round-closed"  // 410
 	TooLarge     = "too-large"     // 413
 	BadUpload    = "bad-upload"    // 422: refused and quarantined
 	BadRequest   = "bad-request"   // 400
-	Unavailable  = "unavailable"   // 503: come again after Retry-After
+	Unavailable  = "unavailable"   // 503: retry after Retry-After
 	TooMany      = "too-many"      // 429: likewise
 	ServerFailed = "server-failed" // 500
 )
 
-// Paths of a round.
+// RoundPath returns the path of a round's description.
 func RoundPath(round uint64) string { return "/v1/rounds/" + strconv.FormatUint(round, 10) }
+
+// GraphPath returns the path of a round's client graph.
 func GraphPath(round uint64) string { return RoundPath(round) + "/graph" }
+
+// UploadPath returns the path of a client's upload.
 func UploadPath(round uint64, client string) string {
 	return RoundPath(round) + "/uploads/" + url.PathEscape(client)
 }
+
+// ReceiptPath returns the path of a client's receipt.
 func ReceiptPath(round uint64, client string) string { return UploadPath(round, client) + "/receipt" }
 
-// Authorize puts a client's signature into a request.
+// Authorize sets a client's signature in a request's Authorization header.
 func Authorize(r *http.Request, signature []byte) {
 	r.Header.Set("Authorization", Scheme+" "+base64.StdEncoding.EncodeToString(signature))
 }
 
-// Signature is the one in a request; nil where there is none.
+// Signature returns the signature in a request; nil if there is none.
 func Signature(r *http.Request) []byte {
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	b, err := base64.StdEncoding.DecodeString(text)
@@ -197,7 +205,7 @@ func Signature(r *http.Request) []byte {
 	return b
 }
 
-// Unmarshal reads JSON of at most [MaxJSON] bytes.
+// Unmarshal decodes JSON of at most [MaxJSON] bytes.
 func Unmarshal(data []byte, v any) error {
 	if len(data) > MaxJSON {
 		return fmt.Errorf("a reply of more than %d bytes", MaxJSON)

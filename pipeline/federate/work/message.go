@@ -22,10 +22,10 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// format is the version of jobs, parts and answers: programs of one release on both sides.
+// format is the version of jobs, parts and answers; both sides must run the same release.
 const format = 1
 
-// Bounds on what is read: a job, its input, an answer, a list of uploads, a model, and the text of an error.
+// Maximum sizes of what is read: a job, its input, an answer, a list of uploads, a model, and the text of an error.
 const (
 	maxJob     = 16 << 10
 	maxInput   = 128 << 20
@@ -36,38 +36,38 @@ const (
 	maxFiles   = 16
 )
 
-// Job is a part of one sampling, or one run of a grid: everything that it depends on, by digest.
+// Job is one part of a sampling, or one run of a grid, with everything that it depends on, by digest.
 type Job struct {
 	Format int `json:"format"`
-	// ID is the sha256 of the other fields.
+	// ID is the SHA-256 of the other fields.
 	ID string `json:"id"`
 	Sampling
-	// Input is the object with what is to be done: the pool.Part, or the settings of a run.
+	// Input is the name of the object with the input: the pool.Part, or the settings of a run.
 	Input string `json:"input"`
 	Run   bool   `json:"run,omitempty"`
 }
 
-// Sampling is what the jobs of one sampling have in common.
+// Sampling is what all jobs of one sampling share.
 type Sampling struct {
-	// Store and Replicas say where uploads are and the results go.
+	// Store and Replicas say where uploads are read and results are written.
 	Store    string `json:"store"`
 	Replicas int    `json:"replicas"`
-	// Round and Graph are those of the uploads; the graph's file is the object Graph, those of predictors of the round's own are
-	// the objects Predictor and Open.
+	// Round and Graph are those of the uploads. The file of the graph is the object named Graph; the files of the round's own
+	// predictors are the objects named Predictor and Open.
 	Round     uint64       `json:"round"`
 	Graph     string       `json:"graph"`
 	Predictor string       `json:"predictor,omitempty"`
 	Open      string       `json:"open,omitempty"`
 	Options   pool.Options `json:"options"`
-	// Members is the object with the uploads to pool.
+	// Members is the name of the object with the uploads to pool.
 	Members string `json:"members"`
 }
 
-// digest is what the job's ID is to be.
+// digest returns the ID that the job should have.
 func (j Job) digest() string {
 	j.ID = ""
 	text, err := json.Marshal(j)
-	if err != nil { // a number that is none
+	if err != nil { // NaN or an infinity
 		return ""
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text))
@@ -83,10 +83,10 @@ var (
 	aMembers = regexp.MustCompile(`^job-members-[0-9a-f]{64}\.json$`)
 )
 
-// errRelease is of a job that a worker of another release may do.
+// errRelease is the error for a job that only a worker of another release may do.
 var errRelease = errors.New("job of another release")
 
-// decodeJob reads a job and checks every field. A job names no file of the machine that does it.
+// decodeJob parses a job and checks every field. A job cannot name a file of the worker's machine.
 func decodeJob(data []byte) (Job, error) {
 	var j Job
 	if len(data) > maxJob {
@@ -163,7 +163,7 @@ func decodePart(data []byte) (p pool.Part, err error) {
 	return p, p.States.Check(len(p.States.Honest[0]))
 }
 
-// answer is what a worker leaves: of what it was asked for, or why there is nothing.
+// answer is a worker's result: what it was asked for, or an error.
 type answer struct {
 	Error string
 	Piece pool.Piece
@@ -194,7 +194,7 @@ func (a answer) encode() ([]byte, error) {
 	return data, err
 }
 
-// brief cuts what is long, and what is no text.
+// brief truncates long text and removes what is not valid text.
 func brief(s string) string {
 	if len(s) > maxError {
 		s = s[:maxError-4] + " ..."
@@ -246,7 +246,7 @@ func decodeAnswer(data []byte) (a answer, err error) {
 	return a, nil
 }
 
-// read decodes a message of no more than most bytes and no fields that are not known.
+// read decodes a message of at most most bytes and without unknown fields.
 func read(kind string, data []byte, most int, m proto.Message) error {
 	if len(data) > most {
 		return fmt.Errorf("%s: %d bytes; allowed are %d", kind, len(data), most)
@@ -260,7 +260,8 @@ func read(kind string, data []byte, most int, m proto.Message) error {
 	return nil
 }
 
-// tensor reads one of a type and rank, of no dimension 0; its numbers are there before memory is taken for them.
+// tensor decodes a tensor of the given type and rank, without dimensions of size 0. The length of its data is checked before memory is
+// allocated.
 func tensor(name string, p *onnxpb.TensorProto, d onnx.DType, rank int) (*onnx.Tensor, error) {
 	t, err := serde.TensorFromProto(p)
 	if err != nil {
@@ -272,7 +273,7 @@ func tensor(name string, p *onnxpb.TensorProto, d onnx.DType, rank int) (*onnx.T
 	return t, nil
 }
 
-// states are rows of equal length as a tensor, readStates the reverse.
+// states encodes rows of equal length as a tensor; readStates is the reverse.
 func states(name string, rows [][]bool) (*onnxpb.TensorProto, error) {
 	return serde.TensorToProto(name, onnx.NewTensor(slices.Concat(rows...), len(rows), len(rows[0])))
 }

@@ -1,6 +1,7 @@
-// Package work hands the sampling of a round's posterior, and the runs of a grid, to workers, by a work queue in NATS JetStream: any
-// number, on any machine. A round's sampling is several jobs (pool.Part); a job is taken by one worker, and by another where that one dies. The
-// posterior is sample for sample what the server itself would make, as both run the same function on the same uploads.
+// Package work distributes the sampling of a round's posterior, and the runs of a grid, to any number of workers on any machines,
+// through a work queue in NATS JetStream. The sampling of a round is several jobs (pool.Part). A job is done by one worker, and by
+// another if that one dies. The posterior is, sample for sample, the one that the server would compute by itself, as both run the same
+// function on the same uploads.
 package work
 
 import (
@@ -24,23 +25,23 @@ const (
 	stream   = "fmp-jobs"
 	subject  = "fmp.jobs"
 	consumer = "workers"
-	// Beat is how often a worker says that it is still at it; a job whose worker is silent for Silence goes to another.
+	// Beat is the interval of a worker's heartbeats; the job of a worker that is silent for Silence goes to another.
 	Beat    = 2 * time.Second
 	Silence = 4 * Beat
 )
 
 func resultName(id string) string { return "result-" + id }
 
-// queue is the side of those who want something done.
+// queue is the producer's side.
 type queue struct {
 	store *store.Store
 	js    jetstream.JetStream
 }
 
-// Queue is a server's.
+// Queue is the queue of a server, for one round.
 type Queue struct {
 	queue
-	job Sampling // of a round, but for the uploads
+	job Sampling // all fields of the round except the uploads
 }
 
 func newQueue(ctx context.Context, st *store.Store) (q queue, err error) {
@@ -60,16 +61,17 @@ func makeStream(ctx context.Context, js jetstream.JetStream, replicas int) (jets
 	return s, nil
 }
 
-// Models are the files of a round: the client graph, and predictors of its own; nil for one that comes with the program.
+// Models are the model files of a round: the client graph, and the round's own predictors; nil for a predictor that is shipped with
+// the program.
 type Models struct{ Graph, Predictor, Open []byte }
 
-// NewQueue prepares the jobs of a round: its models are kept where workers find them.
+// NewQueue prepares the jobs of a round: it stores the round's models where workers find them.
 func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models, o pool.Options) (*Queue, error) {
 	of, err := newQueue(ctx, st)
 	if err != nil {
 		return nil, err
 	}
-	o.Threads = 0 // the worker's own
+	o.Threads = 0 // each worker uses its own number of threads
 	q := &Queue{queue: of, job: Sampling{Store: st.Name(), Replicas: st.Replicas(), Round: round}}
 	for _, f := range []struct {
 		data []byte
@@ -88,7 +90,7 @@ func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models, o po
 	return q, nil
 }
 
-// Do has workers do parts of the sampling of uploads, and waits for all of them.
+// Do distributes parts of the sampling of uploads to workers and waits for all of them. The pieces are in the order of the parts.
 func (q *Queue) Do(ctx context.Context, uploads []pool.Upload, parts []pool.Part) ([]*pool.Piece, error) {
 	members := make([]store.Member, len(uploads))
 	for i, u := range uploads {
@@ -131,7 +133,7 @@ func (q *Queue) Do(ctx context.Context, uploads []pool.Upload, parts []pool.Part
 	return out, nil
 }
 
-// ask puts a job into the queue, unless a worker had finished it before this program was started again.
+// ask queues a job, unless a worker finished it before this program was restarted.
 func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
 	j.Format, j.Input = format, inputName(input)
 	j.ID = j.digest()
@@ -139,7 +141,7 @@ func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
 	if err != nil {
 		return j, err
 	}
-	if _, err := decodeJob(text); err != nil { // what a worker would refuse must not leave this program
+	if _, err := decodeJob(text); err != nil { // never send what a worker would reject
 		return j, err
 	}
 	if _, err := q.result(ctx, j.ID); !errors.Is(err, store.ErrNone) {
@@ -154,13 +156,13 @@ func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
 	return j, nil
 }
 
-// wait is a job's result, once a worker has left it.
+// wait waits for a worker to finish a job and returns the result.
 func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 	for {
 		r, err := q.result(ctx, j.ID)
 		switch {
 		case err == nil && r.Error != "":
-			// The next attempt is to ask again.
+			// The next attempt must ask again.
 			return r, errors.Join(fmt.Errorf("job %.12s: worker: %s", j.ID, r.Error), q.store.DeleteObject(ctx, resultName(j.ID)))
 		case !errors.Is(err, store.ErrNone):
 			return r, err
@@ -173,7 +175,7 @@ func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 	}
 }
 
-// forget removes what a job that is over has left.
+// forget deletes what a finished job has left in the store.
 func (q *queue) forget(ctx context.Context, j Job) error {
 	for _, name := range []string{resultName(j.ID), j.Input} {
 		if err := q.store.DeleteObject(ctx, name); err != nil {
@@ -183,8 +185,8 @@ func (q *queue) forget(ctx context.Context, j Job) error {
 	return nil
 }
 
-// result reads what a worker left; store.ErrNone where nobody has yet. What cannot be read is an answer that says so: the job may
-// be asked for again.
+// result reads a worker's answer; store.ErrNone if there is none yet. An answer that cannot be decoded is returned as an answer with
+// that error: the job may be asked for again.
 func (q *queue) result(ctx context.Context, id string) (a answer, err error) {
 	data, err := q.store.Object(ctx, resultName(id), maxAnswer)
 	if err == nil {
@@ -195,26 +197,26 @@ func (q *queue) result(ctx context.Context, id string) (a answer, err error) {
 	return a, err
 }
 
-// Worker is the other side.
+// Worker is the consumer's side: it takes jobs from the queues of a NATS server and does them.
 type Worker struct {
 	Conn *nats.Conn
-	// Open makes a sampling ready, of the uploads in their order.
+	// Open prepares a sampling of the uploads, which are in order.
 	Open func(uploads []pool.Upload, m Models, o pool.Options) (Sampler, error)
-	// Experiment makes a run of the given settings and returns the files of its directory.
+	// Experiment does a run with the given settings and returns the files of its directory.
 	Experiment func(ctx context.Context, settings []byte) (map[string][]byte, error)
 	Log        *slog.Logger
 
-	last Sampling // of which open is
+	last Sampling // the sampling that open belongs to
 	open Sampler
 }
 
-// Sampler does parts of a sampling, see pool.Sampling.
+// Sampler does parts of a sampling; see [pool.Sampling].
 type Sampler interface {
 	Do(ctx context.Context, p pool.Part) (*pool.Piece, error)
 	Close()
 }
 
-// Run takes jobs until the context ends. It waits for servers that are away or have no queue yet.
+// Run does jobs until the context ends. It waits for servers that are unreachable or have no queue yet.
 func (w *Worker) Run(ctx context.Context, replicas int) error {
 	js, err := jetstream.New(w.Conn)
 	if err != nil {
@@ -254,7 +256,7 @@ func (w *Worker) Run(ctx context.Context, replicas int) error {
 	return nil
 }
 
-// handle does one job, beating while it is at it.
+// handle does one job, sending heartbeats meanwhile.
 func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -274,7 +276,7 @@ func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	if err != nil {
 		w.Log.Error("a job that is not done here", "error", err)
 		if errors.Is(err, errRelease) {
-			_ = m.NakWithDelay(Silence) // another worker's
+			_ = m.NakWithDelay(Silence) // for another worker
 		} else {
 			_ = m.Term()
 		}
@@ -284,7 +286,7 @@ func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	start := time.Now()
 	err = w.do(ctx, job)
 	if ctx.Err() != nil {
-		_ = m.Nak() // another worker may have it at once
+		_ = m.Nak() // another worker may have it immediately
 		return
 	}
 	if err != nil {
@@ -298,18 +300,18 @@ func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	w.Log.Info("job done", "job", job.ID, "seconds", time.Since(start).Seconds())
 }
 
-// do does a job and leaves its result. What is wrong with the job itself is a result too; an error is of the worker's own.
+// do does a job and writes its result. An error in the job itself is a result too; an error that do returns is the worker's own.
 func (w *Worker) do(ctx context.Context, job Job) error {
 	st, err := store.Attach(ctx, w.Conn, job.Store, job.Replicas)
 	if err != nil {
 		return err
 	}
 	if _, err := st.Object(ctx, resultName(job.ID), maxAnswer); !errors.Is(err, store.ErrNone) {
-		return err // another worker was thought dead, and was not
+		return err // this worker was taken for dead and another did the job
 	}
 	input, err := st.Object(ctx, job.Input, maxInput)
 	if errors.Is(err, store.ErrNone) {
-		return nil // nobody waits for this any more
+		return nil // nobody waits for this job any more
 	}
 	if err != nil {
 		return err
@@ -338,7 +340,7 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 	return st.PutObject(ctx, resultName(job.ID), text)
 }
 
-// part does a part; the sampling stays open for the next.
+// part does one part; the sampling stays open for the next.
 func (w *Worker) part(ctx context.Context, st *store.Store, job Job, data []byte) (*pool.Piece, error) {
 	p, err := decodePart(data)
 	if err != nil {
@@ -355,7 +357,7 @@ func (w *Worker) part(ctx context.Context, st *store.Store, job Job, data []byte
 	return w.open.Do(ctx, p)
 }
 
-// Close lets go of the sampling that is open.
+// Close closes the open sampling.
 func (w *Worker) Close() {
 	if w.open != nil {
 		w.open.Close()

@@ -1,2 +1,2 @@
-// Package workpb is what a server and its workers say to each other, on the wire, generated from work.proto by `make generate`.
+// Package workpb defines the protobuf messages between a server and its workers, generated from work.proto by `make generate`.
 package workpb

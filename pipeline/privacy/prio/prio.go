@@ -1,7 +1,7 @@
-// Package prio splits the class sums of a client of a private round into two shares, one for each of two servers, with a proof that every number
-// is in range, and adds up shares: Prio3SumVec of the VDAF draft (draft-irtf-cfrg-vdaf; Corrigan-Gibbs and Boneh 2017, Prio), as
-// github.com/cloudflare/circl implements it. One share alone is random numbers; the servers learn of a client that its numbers are in range, and of all
-// clients the sum, to which each of them has added noise before it is opened.
+// Package prio splits the class sums of a client of a private round into two shares, one for each of two servers, with a proof that
+// every number is in range, and aggregates shares: Prio3SumVec of the VDAF draft (draft-irtf-cfrg-vdaf; Corrigan-Gibbs and Boneh 2017,
+// Prio), as implemented by github.com/cloudflare/circl. A single share is uniformly random; the servers learn that each client's
+// numbers are in range, and the sum over all clients, to which each server has added noise before it is opened.
 //
 // It is part of the program for small devices.
 package prio
@@ -22,8 +22,8 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// The two servers, by the names that the draft for aggregation (draft-ietf-ppm-dap) has for them. What a client sends to the leader is long, what it sends to the
-// helper short.
+// The two servers, by their names in the aggregation draft (draft-ietf-ppm-dap). The message to the leader is long, that to the helper
+// short.
 const (
 	Leader  = 0
 	Helper  = 1
@@ -37,16 +37,17 @@ const (
 	seedSize   = 32
 )
 
-// maxElements bounds the field elements, of 16 bytes, of a leader's share.
+// maxElements is the maximum number of field elements, of 16 bytes each, in a leader's share.
 const maxElements = 1 << 20
 
-// noiseOffset is added by each server with its noise, so that what is opened is not negative: noise of up to 2^50 steps, when deviations are 2^40 at most.
+// noiseOffset is added by each server with its noise, so that the opened sum is not negative: noise is at most 2^50 steps, as standard
+// deviations are at most 2^40.
 const noiseOffset = 1 << 50
 
-// Key is what the servers share and clients do not know: proofs are checked at points that it draws.
+// Key is the verification key that the servers share and clients do not know: it determines the points at which proofs are checked.
 type Key = sumvec.VerifyKey
 
-// KeyOf is the servers' key for a round, from a secret that both were given and the sha256 of the round's client graph.
+// KeyOf derives the servers' key for a round from their shared secret and the SHA-256 of the round's client graph.
 func KeyOf(secret string, round uint64, graph string) (*Key, error) {
 	b, err := hkdf.Key(sha256.New, []byte(secret), nil, fmt.Sprintf("fmp prio3 verify key round %d graph %s", round, graph), len(Key{}))
 	if err != nil {
@@ -55,17 +56,17 @@ func KeyOf(secret string, round uint64, graph string) (*Key, error) {
 	return (*Key)(b), nil
 }
 
-// Scheme is how the sums of one client of one round are shared. Numbers are in [-2^(Bits-1), 2^(Bits-1)).
+// Scheme is the secret sharing of the sums of one client in one round. Numbers are in [-2^(Bits-1), 2^(Bits-1)).
 type Scheme struct {
 	Classes, K int
-	// Bits of a number.
+	// Bits is the number of bits of a number.
 	Bits int
 
 	vdaf *sumvec.SumVec
 }
 
-// New is the scheme of a client's sums under a budget, whose Points bound the numbers. What is shared under one context, the round's and the
-// client's, is refused under any other.
+// New returns the scheme for a client's sums under a budget, whose Points bounds the numbers. Shares are bound to the context, which
+// names the round and the client, and are refused under any other.
 func New(b privacy.Budget, classes, k int, context string) (*Scheme, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
@@ -88,13 +89,13 @@ func (s *Scheme) open(context string, chunk int) error {
 	return nil
 }
 
-// chunkLength balances the proof's two parts, as the draft advises.
+// chunkLength balances the two parts of the proof, as the draft recommends.
 func chunkLength(n int) int { return max(int(math.Sqrt(float64(n))), 1) }
 
 func (s *Scheme) numbers() int  { return s.Classes * (s.K + 1) }
 func (s *Scheme) offset() int64 { return 1 << (s.Bits - 1) }
 
-// WorstNorm is the L2 norm, in steps, that numbers in range can have: what a client that lies can move the sum by.
+// WorstNorm returns the largest L2 norm, in steps, of numbers in range: how far a dishonest client can move the sum.
 func (s *Scheme) WorstNorm() float64 {
 	return float64(s.offset()) * math.Sqrt(float64(s.numbers()))
 }
@@ -103,20 +104,21 @@ func (s *Scheme) WorstNorm() float64 {
 type Share struct {
 	// Server is [Leader] or [Helper].
 	Server int
-	// Nonce is the client's, the same in both shares, as is Public, by which each server checks the other's part of the proof's randomness.
+	// Nonce is chosen by the client and is the same in both shares, as is Public, with which each server checks the other's part of
+	// the proof's randomness.
 	Nonce  [NonceSize]byte
 	Public []byte
-	// Input is the share of numbers and proof, or the seed of it.
+	// Input is the share of numbers and proof, or the seed from which it is expanded.
 	Input []byte
 }
 
-// LeaderBytes is how long the leader's share is.
+// LeaderBytes returns the size of the leader's share in bytes.
 func (s *Scheme) LeaderBytes() int {
 	p := s.vdaf.Params()
 	return int(p.MeasurementLength()+p.ProofLength())*fp128.Size + seedSize
 }
 
-// Check reports whether a share has the lengths of one.
+// Check returns an error unless a share has the lengths that the scheme requires.
 func (s *Scheme) Check(sh *Share) error {
 	if sh.Server != Leader && sh.Server != Helper {
 		return fmt.Errorf("two servers: a share for server %d; want %d (leader) or %d (helper)", sh.Server, Leader, Helper)
@@ -131,7 +133,7 @@ func (s *Scheme) Check(sh *Share) error {
 	return nil
 }
 
-// Split makes the shares of sums with the randomness of a reader (crypto/rand's). Sums that are out of range are refused.
+// Split splits sums into shares with randomness from a reader (crypto/rand's). Sums that are out of range are refused.
 func (s *Scheme) Split(sums *privacy.Release, random io.Reader) (*[servers]Share, error) {
 	if err := sums.Check(); err != nil {
 		return nil, err
@@ -176,7 +178,7 @@ func (s *Scheme) split(numbers []uint64, nonce [NonceSize]byte, seeds []byte) (*
 // ErrProof means that the two servers' parts do not prove that every number is in range.
 var ErrProof = errors.New("the shares do not prove that every number is in range")
 
-// Checking is a share while its proof is being checked.
+// Checking is a share whose proof is being verified.
 type Checking struct {
 	scheme *Scheme
 	server int
@@ -184,7 +186,7 @@ type Checking struct {
 	own    *sumvec.PrepShare
 }
 
-// Begin makes what the other server needs of this one to check a share's proof, under the servers' key.
+// Begin starts the verification of a share's proof, under the servers' key.
 func (s *Scheme) Begin(key *Key, sh *Share) (*Checking, error) {
 	if err := s.Check(sh); err != nil {
 		return nil, err
@@ -203,10 +205,11 @@ func (s *Scheme) Begin(key *Key, sh *Share) (*Checking, error) {
 	return c, nil
 }
 
-// Message is for the other server.
+// Message returns the message for the other server.
 func (c *Checking) Message() ([]byte, error) { return c.own.MarshalBinary() }
 
-// Finish checks the proof with the other server's [Checking.Message], and returns this server's share of the client's numbers.
+// Finish completes the verification with the other server's [Checking.Message] and returns this server's share of the client's
+// numbers.
 func (c *Checking) Finish(other []byte) (*sumvec.OutShare, error) {
 	p := c.scheme.vdaf.Params()
 	theirs := new(sumvec.PrepShare).New(&p)
@@ -235,7 +238,7 @@ type Sum struct {
 	clients int
 }
 
-// NewSum is a share of nothing.
+// NewSum returns a share of zeros.
 func (s *Scheme) NewSum() *Sum { return &Sum{scheme: s, share: s.vdaf.AggregateInit()} }
 
 // Add adds a client's share.
@@ -244,7 +247,8 @@ func (a *Sum) Add(out *sumvec.OutShare) {
 	a.clients++
 }
 
-// AddNoise adds this server's discrete Gaussian noise of standard deviation sigma to every number: once, before the share leaves it.
+// AddNoise adds this server's discrete Gaussian noise of standard deviation sigma to every number. Call it once, before the share
+// leaves the server.
 func (a *Sum) AddNoise(sigma uint64, random io.Reader) error {
 	noise := privacy.NewRelease(a.scheme.Classes, a.scheme.K)
 	if err := noise.AddNoise(sigma, random); err != nil {
@@ -253,7 +257,7 @@ func (a *Sum) AddNoise(sigma uint64, random io.Reader) error {
 	return a.shift(noise.Values)
 }
 
-// shift adds whole numbers, and noiseOffset to each.
+// shift adds the integers given, and noiseOffset to each number.
 func (a *Sum) shift(values []int64) error {
 	raw := make([]byte, 0, len(values)*fp128.Size)
 	for _, v := range values {
@@ -272,10 +276,10 @@ func (a *Sum) shift(values []int64) error {
 	return nil
 }
 
-// Bytes is the share on the wire.
+// Bytes returns the encoded share.
 func (a *Sum) Bytes() ([]byte, error) { return a.share.MarshalBinary() }
 
-// Open adds the other server's share to this one, each of which has noise, and returns the noisy sum.
+// Open adds the other server's share to this one and returns the noisy sum. Both shares must contain noise.
 func (a *Sum) Open(other []byte) (*privacy.Release, error) {
 	s := a.scheme
 	p := s.vdaf.Params()
