@@ -1,5 +1,5 @@
-// Package audit attacks what clients send: membership inference on class means without noise, and on the release of a private round, with the
-// epsilon that the attack proves.
+// Package audit attacks what clients send: membership inference on class means without noise, and on the release of a private round,
+// with the lower bound on epsilon that the attack proves.
 package audit
 
 import (
@@ -19,19 +19,19 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Options say how much is attacked.
+// Options set the extent of an audit.
 type Options struct {
-	// Rounds are attacked, 1 to 10,000, each with clients of its own.
+	// Rounds is the number of rounds attacked, 1 to 10,000, each with new clients.
 	Rounds int
 	Seed   uint64
 }
 
-// Attack is what membership inference found, and what theory says of it.
+// Attack is the success of membership inference, measured and in theory.
 type Attack struct {
-	// AUC is the area under the ROC curve, TPR the rate of members found where one in a hundred of the others is taken for one.
+	// AUC is the area under the ROC curve, and TPR the true positive rate at a false positive rate of 1%.
 	AUC float64 `json:"auc"`
 	TPR float64 `json:"tpr_at_1"`
-	// TheoryAUC and TheoryTPR are those of two normal distributions of variance 1 whose means are TheoryD apart.
+	// TheoryAUC and TheoryTPR are the values for two normal distributions of variance 1 whose means are TheoryD apart.
 	TheoryD   float64 `json:"theory_d"`
 	TheoryAUC float64 `json:"theory_auc"`
 	TheoryTPR float64 `json:"theory_tpr_at_1"`
@@ -45,29 +45,29 @@ func (a *Attack) theory(d float64) {
 // Plain is the attack on class means without noise.
 type Plain struct {
 	Attack
-	// Points is the images of a client, and Behind how many of one class are behind a mean, on average over images.
+	// Points is the number of images per client, and Behind the number of images of one class behind a mean, averaged over images.
 	Points int     `json:"points"`
 	Behind float64 `json:"behind"`
 }
 
-// Private is the attack on the release of a private round. The attacker knows every canary, and of each only the coin is not known
-// that decided whether it is in; it guesses the coins of the tenth of them that it is surest of.
+// Private is the attack on the release of a private round. The attacker knows every canary, but not the coin that decided whether
+// it was included; it guesses the coins of the tenth of them of which it is most certain.
 type Private struct {
 	Attack
 	Budget   privacy.Budget `json:"budget"`
 	Canaries int            `json:"canaries"`
 	Guesses  int            `json:"guesses"`
 	Right    int            `json:"right"`
-	// Epsilon is the lower bound that this proves, at Confidence.
+	// Epsilon is the lower bound proved by the guesses, at Confidence.
 	Epsilon    float64 `json:"epsilon_lower"`
 	Confidence float64 `json:"confidence"`
 }
 
-// confidence of lower bounds.
+// confidence is the confidence level of lower bounds.
 const confidence = 0.95
 
-// RunPlain attacks rounds without noise as somebody does who knows the classes from test images (metric.Attacker), each client's upload in turn; theory is
-// d' = sqrt(k/N) for N points behind a mean of k coordinates.
+// RunPlain attacks rounds without noise, each client's upload in turn, as an attacker who knows the classes from test images
+// (metric.Attacker). In theory d' = sqrt(k/N) for N points behind a mean of k coordinates.
 func RunPlain(ctx context.Context, p *experiment.Prepared, alpha float64, o Options) (*Plain, error) {
 	k := p.Tools.Conjugate
 	if k == nil {
@@ -123,9 +123,9 @@ func RunPlain(ctx context.Context, p *experiment.Prepared, alpha float64, o Opti
 	return out, nil
 }
 
-// RunPrivate audits the release of private rounds. Units of twice the clients (or twice each client's images) are canaries, in by coins. With u the
-// canary's part of the release, S the release and C the covariance of S - E S over coins and noise, the score is u' C^-1 (S - E S), the
-// likelihood ratio's. Theory is the best that any attacker can do against noise of sigma: d' = 1/sigma.
+// RunPrivate audits the release of private rounds. Twice as many units as the round has (clients, or images of each client) are canaries,
+// each included by a fair coin. With u the canary's contribution, S the release and C the covariance of S - E S over coins and noise, the
+// score is u' C^-1 (S - E S), that of the likelihood ratio. In theory no attacker exceeds d' = 1/sigma against noise of sigma.
 func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Options) (*Private, error) {
 	c := p.Config
 	v := p.Tools.Private
@@ -205,8 +205,8 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Op
 	return out, nil
 }
 
-// canaries are the parts of twice as many units as a round has, and which of them are in one release: all, or, where clients add their own
-// noise, those of each client.
+// canaries returns the contributions of twice as many units as a round has, and the groups of them in one release: all of them or, where
+// clients add their own noise, those of each client.
 func canaries(p *experiment.Prepared, bank *task.Bank, w []float32, b privacy.Budget, alpha float64, round int, seed uint64) (units []*privacy.Release, groups [][]int, err error) {
 	c, k := p.Config.Federation, p.Tools.Private.K()
 	clients, points := c.Clients, 2*c.Points
@@ -261,7 +261,7 @@ func canaries(p *experiment.Prepared, bank *task.Bank, w []float32, b privacy.Bu
 	return units, groups, nil
 }
 
-// score is u' C^-1 (S - E S) of each canary of a group, above 0 where it is likelier in.
+// score returns u' C^-1 (S - E S) for each canary of a group, above 0 where it is more likely included.
 func score(units []*privacy.Release, group []int, total *privacy.Release, variance float64) ([]float64, error) {
 	n := len(total.Values)
 	rest := mat.NewVecDense(n, nil)

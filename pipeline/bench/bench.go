@@ -1,5 +1,5 @@
-// Package bench measures work of this program beside the same work elsewhere: runs take turns, A B A B, so that a machine whose
-// speed drifts or that others use as well slows both, and what is told is the ratio of neighbouring runs.
+// Package bench compares the speed of this program with that of others at the same work. Runs alternate, A B A B, so that a machine
+// whose speed drifts, or that is shared, slows both; the reported figure is the ratio of neighbouring runs.
 package bench
 
 import (
@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// LeastRuns of every contender that Measure makes do.
+// LeastRuns is the minimum number of runs per contender in Measure.
 const LeastRuns = 7
 
-// Contender does one work again and again.
+// Contender is one implementation of a work, to be run repeatedly.
 type Contender struct {
 	Name string
-	// Once does the work and says how long that took: contenders in other processes leave out how they were told to.
+	// Once does the work and returns its duration; contenders in other processes exclude the communication.
 	Once func() (time.Duration, error)
-	// Close ends it; nil where there is nothing to.
+	// Close ends the contender; nil if there is nothing to end.
 	Close func() error
 }
 
 var started = time.Now()
 
-// Timed is a contender of this process, by the processor time that it takes.
+// Timed returns a contender of this process, measured in processor time.
 func Timed(name string, do func() error) Contender {
 	return Contender{Name: name, Once: func() (time.Duration, error) {
 		start := processorTime()
@@ -32,21 +32,21 @@ func Timed(name string, do func() error) Contender {
 	}}
 }
 
-// Spread is the middle and the ends of several measurements.
+// Spread holds the median and the extremes of several measurements.
 type Spread struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"least"`
 	Most   float64 `json:"most"`
 }
 
-// NewSpread is that of at least one number.
+// NewSpread returns the Spread of v, which must not be empty.
 func NewSpread(v []float64) Spread {
 	v = slices.Sorted(slices.Values(v))
 	n := len(v)
 	return Spread{Median: (v[(n-1)/2] + v[n/2]) / 2, Least: v[0], Most: v[n-1]}
 }
 
-// Result is what came of one contender.
+// Result is the result of one contender.
 type Result struct {
 	Name    string `json:"name"`
 	Seconds Spread `json:"seconds"`
@@ -54,7 +54,7 @@ type Result struct {
 	Ratio Spread `json:"ratio"`
 }
 
-// Measure lets the contenders take turns, runs times after one turn that does not count. The first one is ours.
+// Measure runs the contenders in turn, runs times each after one warm-up turn. The first contender is ours.
 func Measure(ctx context.Context, runs int, all []Contender) ([]Result, error) {
 	if runs < LeastRuns || runs > 1000 {
 		return nil, fmt.Errorf("%d runs; allowed are %d to 1000", runs, LeastRuns)

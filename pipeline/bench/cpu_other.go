@@ -4,5 +4,5 @@ package bench
 
 import "time"
 
-// processorTime is the time by the clock, where a process' own is not known.
+// processorTime returns the wall-clock time, where that of the process is not known.
 func processorTime() time.Duration { return time.Since(started) }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processorTime is what this process has used so far: of a machine that others use too, waiting for its turn does not count.
+// processorTime returns the CPU time used by this process so far: on a shared machine, waiting does not count.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -15,14 +15,14 @@ import (
 	"fmp/onnx/serde"
 )
 
-// net is what the engines run, and on what.
+// net is a model that the engines run, with its inputs.
 type net struct {
 	name  string
 	feeds map[string]*onnx.Tensor
 	model func() (*onnx.Model, error)
 }
 
-// nets are shipped graphs, and well-known architectures with weights drawn at random.
+// nets returns shipped graphs, and well-known architectures with random weights.
 func nets() []net {
 	shipped := func(dataset, kind string) func() (*onnx.Model, error) {
 		return func() (*onnx.Model, error) {
@@ -59,7 +59,7 @@ func nets() []net {
 	}
 }
 
-// engines are the pure engine and the one at hand.
+// engines returns the contenders for a net: the pure engine and the other available one.
 func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 	return func(_ context.Context, b *Bench) (out []Contender, err error) {
 		m, err := n.model()
@@ -87,7 +87,7 @@ func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 	}
 }
 
-// layers builds architectures: convolutions with their batch normalisation folded in, and weights from N(0, 2 / fan in).
+// layers builds architectures: convolutions with folded batch normalisation, and weights from N(0, 2 / fan in).
 type layers struct {
 	*build.Builder
 	n int
@@ -122,19 +122,19 @@ func (l *layers) conv(x build.Ref, in, out, size, stride, group int) build.Ref {
 }
 
 func (l *layers) linear(x build.Ref, in, out int) build.Ref {
-	// [in, out] as MatMul has it: fan in is the first axis.
+	// [in, out], the layout of MatMul: fan in is the first axis.
 	w := l.weight(float64(out)/float64(in), in, out)
 	l.n++
 	return l.Add(l.MatMul(x, w), l.Param(fmt.Sprint("b", l.n), onnx.ZerosF32(out)))
 }
 
-// done pools x, of so many channels, to 1000 logits.
+// done pools x, with the given number of channels, and maps it to 1000 logits.
 func (l *layers) done(x build.Ref, channels int) (*onnx.Model, error) {
 	l.Output("logits", l.linear(l.ReduceMean(x, false, 2, 3), channels, 1000))
 	return l.Model()
 }
 
-// resNet18 is He et al. 2016, "Deep residual learning for image recognition", table 1.
+// resNet18 builds the network of He et al. 2016, "Deep residual learning for image recognition", table 1.
 func resNet18() (*onnx.Model, error) {
 	l, x := newLayers("resnet18")
 	x = l.Relu(l.conv(x, 3, 64, 7, 2, 1))
@@ -156,7 +156,7 @@ func resNet18() (*onnx.Model, error) {
 	return l.done(x, in)
 }
 
-// mobileNetV2 is Sandler et al. 2018, "MobileNetV2: inverted residuals and linear bottlenecks", table 2.
+// mobileNetV2 builds the network of Sandler et al. 2018, "MobileNetV2: inverted residuals and linear bottlenecks", table 2.
 func mobileNetV2() (*onnx.Model, error) {
 	l, x := newLayers("mobilenetv2")
 	low, high := l.F32(0), l.F32(6)
@@ -182,8 +182,8 @@ func mobileNetV2() (*onnx.Model, error) {
 	return l.done(relu6(l.conv(x, in, 1280, 1, 1, 1)), 1280)
 }
 
-// tinyViT is Dosovitskiy et al. 2021, "An image is worth 16x16 words", in the size of Touvron et al. 2021 (DeiT-Ti); its classes are
-// read from the mean of the patches.
+// tinyViT builds the network of Dosovitskiy et al. 2021, "An image is worth 16x16 words", in the size of Touvron et al. 2021 (DeiT-Ti);
+// it classifies the mean of the patches.
 func tinyViT() (*onnx.Model, error) {
 	const d, heads, side = 192, 3, 14
 	l, x := newLayers("vit")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Peers is the folder of the scripts that do our work with other programs, and of the virtual environment with their
+// Peers is the folder of the scripts that do the same works with other programs, and of the virtual environment with their
 // packages (make bench-peers).
 type Peers string
 
@@ -31,12 +31,13 @@ func (p Peers) Ready() bool {
 func (p Peers) python() string { return filepath.Join(string(p), "venv", "bin", "python") }
 func (p Peers) script() string { return filepath.Join(string(p), "peer.py") }
 
-// MissingPackage is one that the virtual environment lacks.
+// MissingPackage is the error for a package that the virtual environment lacks.
 type MissingPackage struct{ Package string }
 
+// Error names the package.
 func (e *MissingPackage) Error() string { return "the peers' virtual environment has no " + e.Package }
 
-// Start is a process that does a work on the files of a folder, on one thread, when it is asked to.
+// Start starts a process that does a work on the files of a folder, on one thread, whenever its Once is called.
 func (p Peers) Start(ctx context.Context, work, folder string) (Contender, error) {
 	cmd := exec.CommandContext(ctx, p.python(), p.script(), work, folder)
 	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"} {

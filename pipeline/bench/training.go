@@ -19,11 +19,11 @@ import (
 const (
 	side       = 32  // of CIFAR-10's images
 	trainBatch = 128 // of a training step
-	images     = 500 // whose features are made
+	images     = 500 // images whose features are computed
 	atOnce     = 250
 )
 
-// pictures are n images of random pixels, and what an extractor with the given mean and standard deviation is fed.
+// pictures returns n images of random pixels, and the input tensor of an extractor with the given mean and standard deviation.
 func pictures(n int, mean, std []float32) (*dataset.Images, *onnx.Tensor) {
 	im := &dataset.Images{N: n, H: side, W: side, Ch: 3, Pix: make([]uint8, n*side*side*3)}
 	fed := onnx.ZerosF32(n, 3, side, side)
@@ -37,7 +37,7 @@ func pictures(n int, mean, std []float32) (*dataset.Images, *onnx.Tensor) {
 	return im, fed
 }
 
-// features are of the extractor of CIFAR-10: from pixels as fmp makes them, and by the runtime from what it is fed.
+// features measures CIFAR-10's extractor: from pixels in fmp, from the prepared input in the runtime.
 func features(ctx context.Context, b *Bench) ([]Contender, error) {
 	data, err := assets.Model("cifar10", models.KindExtractor)
 	if err != nil {
@@ -80,7 +80,7 @@ func features(ctx context.Context, b *Bench) ([]Contender, error) {
 	return b.with(ctx, append(out, c), map[string]*onnx.Tensor{"x": fed, "model": onnx.NewTensor(data, len(data)), "batch": onnx.NewTensor([]int64{atOnce})}, "features")
 }
 
-// trainingStep is one of CIFAR-10's extractor, by stochastic gradient descent with Nesterov's momentum.
+// trainingStep measures a step of training CIFAR-10's extractor, by stochastic gradient descent with Nesterov momentum.
 func trainingStep(_ context.Context, b *Bench) ([]Contender, error) {
 	network := models.DefaultExtractor(3, side, side, dx)
 	loss, err := network.Loss(classes, 1)

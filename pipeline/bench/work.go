@@ -30,26 +30,26 @@ import (
 // Work is one row of the table.
 type Work struct {
 	Name string
-	// contenders are ours and those at hand.
+	// contenders returns ours and the available others.
 	contenders func(ctx context.Context, b *Bench) ([]Contender, error)
 }
 
-// Bench is what works are measured with. Everything runs on one thread.
+// Bench is the setup in which works are measured. Everything runs on one thread.
 type Bench struct {
-	Peers  Peers         // used where they are Ready
-	Engine engine.Engine // of one thread
-	// Missing are the packages that the peers' virtual environment lacks: those works are left out.
+	Peers  Peers         // used if they are Ready
+	Engine engine.Engine // with one thread
+	// Missing lists the packages that the peers' virtual environment lacks; their works are left out.
 	Missing []string
 }
 
-// Sizes of the works: those of a task of CIFAR-10.
+// Sizes of the works: those of a CIFAR-10 task.
 const (
 	dx, classes = 64, 10
 	penalty     = 3
 	tolerance   = 1e-6
 )
 
-// Works are the rows of the table, in their order.
+// Works returns the rows of the table, in order.
 func Works() []Work {
 	works := []Work{{"product of 512 x 512 matrices, float64", products}}
 	for _, n := range []int{100, 300, 1000} {
@@ -70,7 +70,7 @@ func Works() []Work {
 	)
 }
 
-// Measure is [Measure] of a work's contenders.
+// Measure measures the contenders of w as [Measure] does.
 func (b *Bench) Measure(ctx context.Context, w Work, runs int) (_ []Result, err error) {
 	all, err := w.contenders(ctx, b)
 	defer func() {
@@ -92,7 +92,7 @@ func (b *Bench) Measure(ctx context.Context, w Work, runs int) (_ []Result, err 
 	return r, nil
 }
 
-// labelled is n points of classes whose means lie as far apart as an extractor's do: four of five are told apart.
+// labelled returns n points of classes whose means are as far apart as an extractor's: four of five are classified correctly.
 func labelled(r *rand.Rand, means []float32, n int) *point.Set {
 	s := point.New(n, dx, classes)
 	for i := range n {
@@ -115,7 +115,7 @@ func classMeans(r *rand.Rand) []float32 {
 	return m
 }
 
-// fits are of count sets of own points each, together with shared ones.
+// fits measures fits to count sets of own points each, together with shared points.
 func fits(ctx context.Context, b *Bench, kind string, shared, own, count int) ([]Contender, error) {
 	r := rng.New(1, "bench", kind, shared)
 	means := classMeans(r)
@@ -161,7 +161,7 @@ func fits(ctx context.Context, b *Bench, kind string, shared, own, count int) ([
 	return b.with(ctx, out, files, kind+":lbfgs", kind+":newton-cg", kind+":scipy")
 }
 
-// drawn are count sets of fresh points given seen, by CIFAR-10's predictor.
+// drawn returns count sets of fresh points given seen, from CIFAR-10's predictor.
 func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh, count int) ([]*point.Set, error) {
 	if b.Engine == nil {
 		return nil, errors.New("no engine to draw points with")
@@ -186,7 +186,7 @@ func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh, count int) ([
 	return p.Draw(ctx, seen, noise, count)
 }
 
-// with starts the peers of works, where they are at hand, on files.
+// with adds the peers that do works on files, if they are available, to out.
 func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onnx.Tensor, works ...string) ([]Contender, error) {
 	if !b.Peers.Ready() {
 		return out, nil
@@ -195,10 +195,10 @@ func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onn
 	if err != nil {
 		return out, err
 	}
-	defer os.RemoveAll(dir) // peers have read the files when they are started
+	defer os.RemoveAll(dir) // peers have read the files once they are started
 	for name, t := range files {
 		if len(t.Shape) == 1 && t.Shape[0] == 1 && name != "w0" {
-			t.Shape = []int{} // a number
+			t.Shape = []int{} // a scalar
 		}
 		if err := npy.Save(filepath.Join(dir, name+".npy"), t); err != nil {
 			return out, err
@@ -220,7 +220,7 @@ func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onn
 	return out, nil
 }
 
-// products tell how fast the machine is.
+// products measures matrix products, as an indication of the machine's speed.
 func products(ctx context.Context, b *Bench) ([]Contender, error) {
 	const n = 512
 	m := func(name string) blas64.General {
@@ -235,7 +235,7 @@ func products(ctx context.Context, b *Bench) ([]Contender, error) {
 	out := []Contender{
 		Timed("fmp", func() error { dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x, y, 0, z); return nil }),
 		Timed("gonum", func() error {
-			for i := 0; i < n; i += 32 { // less than gonum starts threads for
+			for i := 0; i < n; i += 32 { // below the size from which gonum uses several threads
 				rows := blas64.General{Rows: 32, Cols: n, Stride: n, Data: x.Data[i*n:]}
 				for j := 0; j < n; j += 32 {
 					blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, rows, blas64.General{Rows: n, Cols: 32, Stride: n, Data: y.Data[j:]}, 0, blas64.General{Rows: 32, Cols: 32, Stride: n, Data: z.Data[i*n+j:]})
@@ -247,7 +247,7 @@ func products(ctx context.Context, b *Bench) ([]Contender, error) {
 	return b.with(ctx, out, map[string]*onnx.Tensor{"x": onnx.NewTensor(x.Data, n, n), "y": onnx.NewTensor(y.Data, n, n)}, "product")
 }
 
-// predictions are ours and those of a graph: the mean of the softmaxes of features times heads.
+// predictions measures the mean of the softmaxes of features times heads, ours and that of a graph.
 func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 	const points, samples = 10_000, 200
 	r := rng.New(1, "bench", "predict")

@@ -1,5 +1,5 @@
-// Package classify puts images, or feature rows, through a classifier, the file that fmp pool writes. It is part of the
-// program for small devices: images stream through a few at a time.
+// Package classify runs images, or feature rows, through a classifier, the file that fmp pool writes. It is part of the
+// program for small devices: images are streamed in small batches.
 package classify
 
 import (
@@ -15,22 +15,22 @@ import (
 	"fmp/onnx/pass"
 )
 
-// maxItems bounds the images of a source.
+// maxItems bounds the number of images of a source.
 const maxItems = 1_000_000
 
 // Classifier is a classifier model, ready to run.
 type Classifier struct {
 	Manifest models.Manifest
-	// Fit is the shape of its images; its Size is 0 for a classifier of feature rows.
+	// Fit is the shape of its images; Fit.H is 0 for a classifier of feature rows.
 	Fit imagefile.Fit
-	// Batch is the number of images of one call; Open sets 8, as more take more memory and are hardly faster.
+	// Batch is the number of images per call; Open sets 8, as larger batches take more memory and are hardly faster.
 	Batch int
 
 	session engine.Session
 	outputs []string
 }
 
-// Outputs that a classifier has, as models.NewClassifier names them; some may be missing.
+// Outputs of a classifier, as models.NewClassifier names them; some may be missing.
 const (
 	probabilities     = "probabilities"
 	entropy           = "entropy"
@@ -39,7 +39,7 @@ const (
 	high              = "high"
 )
 
-// Open loads a classifier.
+// Open loads a classifier from the file path.
 func Open(eng engine.Engine, path string) (*Classifier, error) {
 	m, f, err := models.Load(path)
 	if err != nil {
@@ -52,7 +52,7 @@ func Open(eng engine.Engine, path string) (*Classifier, error) {
 	return c, nil
 }
 
-// New is Open for a model in memory.
+// New is Open for a model in memory with its manifest.
 func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, error) {
 	if f.Kind != models.KindClassifier {
 		kind := fmt.Sprintf("a %s", f.Kind)
@@ -83,7 +83,7 @@ func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, erro
 	if len(c.outputs) == 0 || c.outputs[0] != probabilities || f.C < 2 {
 		return nil, fmt.Errorf("its outputs are %v, for %d classes; want %s, for 2 classes or more", m.Graph.Outputs, f.C, probabilities)
 	}
-	// What is not read need not be computed.
+	// Outputs that are not read need not be computed.
 	m = onnx.Clone(m)
 	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool { return !slices.Contains(c.outputs, v.Name) })
 	pass.RemoveUnused(m.Graph)
@@ -91,13 +91,13 @@ func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, erro
 	return c, err
 }
 
-// TakesRows reports whether the classifier is of feature rows.
+// TakesRows reports whether the classifier takes feature rows instead of images.
 func (c *Classifier) TakesRows() bool { return c.Fit.H == 0 }
 
 // Close releases the session.
 func (c *Classifier) Close() error { return c.session.Close() }
 
-// Class is the name of a class, its number where it has none.
+// Class returns the name of class i, or its number if it has none.
 func (c *Classifier) Class(i int) string {
 	if i < len(c.Manifest.Classes) {
 		return c.Manifest.Classes[i]
@@ -105,19 +105,19 @@ func (c *Classifier) Class(i int) string {
 	return fmt.Sprint(i)
 }
 
-// Prediction is what a classifier says of one image.
+// Prediction is the prediction for one image.
 type Prediction struct {
 	imagefile.Item
-	Probabilities []float32 // of the classes, summing to 1
-	// Entropy and MutualInformation are in nats: all uncertainty, and the part that is the heads' disagreement.
+	Probabilities []float32 // one per class, summing to 1
+	// Entropy and MutualInformation are in nats: the total uncertainty, and the part due to disagreement of the heads.
 	Entropy, MutualInformation float32
-	// Low and High are the ends of the 90% intervals of the probabilities; nil for a classifier without.
+	// Low and High are the ends of the 90% intervals of the probabilities; nil for a classifier without intervals.
 	Low, High []float32
-	// Pixels are those that the classifier saw, [H, W, Ch], until the next batch; nil for feature rows.
+	// Pixels are those that the classifier saw, [H, W, Ch], valid until the next batch; nil for feature rows.
 	Pixels []uint8
 }
 
-// Top is the two most probable classes.
+// Top returns the two most probable classes.
 func (p *Prediction) Top() (first, second int) {
 	second = 1
 	if p.Probabilities[1] > p.Probabilities[0] {
@@ -134,9 +134,9 @@ func (p *Prediction) Top() (first, second int) {
 	return first, second
 }
 
-// Images classifies the images of a source, in its order, and hands them to do a batch at a time. Images that cannot be
-// read are returned as bad; they are left out if skip is set, and otherwise an error of the caller's. It is an error if that
-// leaves none.
+// Images classifies the images of a source, in its order, and passes them to do one batch at a time. With skip, unreadable
+// images are left out and returned as bad; without it, the caller reports bad as an error. It is an error if no image
+// remains.
 func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool, do func([]Prediction) error) (bad []error, err error) {
 	if c.TakesRows() {
 		return nil, fmt.Errorf("the classifier takes feature rows; fmp pool without --rows makes one that takes images")
@@ -158,7 +158,7 @@ func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool
 	return bad, err
 }
 
-// Rows classifies feature rows, [n, dx] of float32, by their numbers. labels may be nil.
+// Rows classifies feature rows, [n, dx] of float32, which are named by their numbers. labels may be nil.
 func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int, do func([]Prediction) error) error {
 	if !c.TakesRows() {
 		return fmt.Errorf("the classifier takes images of %dx%d pixels and %d channels; fmp pool --rows makes one that takes feature rows", c.Fit.H, c.Fit.W, c.Fit.Ch)
@@ -228,7 +228,7 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, 
 	return do(ps)
 }
 
-// Source opens the images of a path for the classifier; labels are optional unless wanted.
+// Source opens the images at a path for the classifier; labels are optional unless o asks for them.
 func (c *Classifier) Source(path string, o imagefile.Options) (imagefile.Source, int, error) {
 	o.Fit, o.Classes, o.MaxItems = c.Fit, imagefile.Classes{Names: c.Manifest.Classes, N: c.Manifest.C}, maxItems
 	return imagefile.Open(path, o)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Format is how predictions are printed.
+// Format is an output format of predictions.
 type Format string
 
 // The formats.
@@ -20,13 +20,13 @@ const (
 	CSV   Format = "csv"
 )
 
-// Printer writes predictions as they come.
+// Printer writes predictions as they arrive.
 type Printer struct {
 	c      *Classifier
 	w      *bufio.Writer
 	csv    *csv.Writer
 	format Format
-	// reject is the probability below which the most probable class is left to people.
+	// reject is the probability below which the most probable class is left to people to decide.
 	reject       float64
 	class        int // width of its column
 	n, unsure    int
@@ -34,8 +34,8 @@ type Printer struct {
 	disagreement bool
 }
 
-// NewPrinter starts to write predictions of c. Those whose most probable class has less than probability reject, 0 to 1, are
-// marked as unsure: they are for people to decide.
+// NewPrinter returns a Printer for predictions of c. Predictions whose most probable class has a probability below reject, 0 to 1,
+// are marked as unsure, for people to decide.
 func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Printer, error) {
 	if !(reject >= 0 && reject <= 1) {
 		return nil, fmt.Errorf("--reject is %v; allowed are 0 to 1", reject)
@@ -97,7 +97,7 @@ type printed struct {
 	High              []float32 `json:"high,omitempty"`
 }
 
-// Print writes predictions.
+// Print writes predictions in the printer's format.
 func (p *Printer) Print(ps []Prediction) error {
 	for i := range ps {
 		q := &ps[i]
@@ -149,7 +149,7 @@ func (p *Printer) Print(ps []Prediction) error {
 	return p.w.Flush()
 }
 
-// Close ends what was written: the object, or the count of the unsure.
+// Close completes the output, with the end of the JSON object or the number of unsure images, and flushes it.
 func (p *Printer) Close() error {
 	switch p.format {
 	case JSON:
@@ -167,7 +167,7 @@ func (p *Printer) Close() error {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 32) }
 
-// tail is the end of a text, which of a path tells the most.
+// tail shortens a text to its end, the most informative part of a path.
 func tail(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {
@@ -176,7 +176,7 @@ func tail(s string, n int) string {
 	return "..." + string(r[len(r)-n+3:])
 }
 
-// head is the beginning of a text, without what would move a terminal's cursor.
+// head shortens a text to its beginning and removes what would move a terminal's cursor.
 func head(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

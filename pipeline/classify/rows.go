@@ -6,7 +6,7 @@ import (
 	"fmp/onnx"
 )
 
-// FeatureRows is a tensor of feature rows (float32 or float64) as float32.
+// FeatureRows returns a tensor of feature rows (float32 or float64) as float32.
 func FeatureRows(t *onnx.Tensor) (*onnx.Tensor, error) {
 	if d := t.F64(); d != nil {
 		f := make([]float32, len(d))
@@ -21,7 +21,7 @@ func FeatureRows(t *onnx.Tensor) (*onnx.Tensor, error) {
 	return t, nil
 }
 
-// Labels is a tensor of labels, a row of whole numbers of 0 to classes-1.
+// Labels returns the labels in a tensor of integers of 0 to classes-1, one per row.
 func Labels(t *onnx.Tensor, classes int) ([]int, error) {
 	var ys []int
 	var err error

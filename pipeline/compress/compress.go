@@ -1,4 +1,4 @@
-// Package compress turns each client's points into its upload: s fictitious points with masses, by an
+// Package compress turns each client's points into its upload: s synthetic points with masses, by an
 // embedding graph (arXiv:2605.18554, the step Z̃ = h(Z)).
 package compress
 
@@ -13,15 +13,15 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Clients are run in batches of at most batchSize and at most batchPoints points with padding: fixed, so that
+// Clients are processed in batches of at most batchSize and at most batchPoints points with padding: fixed, so that
 // a client's upload does not depend on the machine.
 const (
 	batchSize   = 32
 	batchPoints = 1 << 16
 )
 
-// Compressor runs an embedding model. It may be used by several goroutines where its engine's sessions may. For
-// the same uploads to the last bit on every machine, make the engine with one thread an operator.
+// Compressor runs an embedding model. It is safe for concurrent use if its engine's sessions are. For
+// bitwise identical uploads on every machine, create the engine with one thread per operator.
 type Compressor struct {
 	session  engine.Session
 	manifest models.Manifest
@@ -49,7 +49,7 @@ func (c *Compressor) Manifest() models.Manifest { return c.manifest }
 // Close releases the session.
 func (c *Compressor) Close() error { return c.session.Close() }
 
-// Compress makes one upload of s points a client, in the clients' order. Upload masses sum to the client's
+// Compress returns one upload of s points per client, in the clients' order. The masses of an upload sum to the client's
 // weights. Clients may have different numbers of points, at least one each.
 func (c *Compressor) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {
 	for i, s := range clients {
@@ -108,8 +108,8 @@ func (c *Compressor) run(clients []*point.Set, widest int) ([]*point.Set, error)
 	return uploads, nil
 }
 
-// Pad makes the tensors points [len(sets), n, dx+C] and weights [len(sets), n]; what a set of fewer than n points
-// leaves free is zero points of weight 0. All sets have the dx and C of the first.
+// Pad returns the tensors points [len(sets), n, dx+C] and weights [len(sets), n]. Sets of fewer than n points are padded with
+// zero points of weight 0. All sets must have the dx and C of the first.
 func Pad(sets []*point.Set, n int) (points, weights *onnx.Tensor) {
 	dz := sets[0].Dx + sets[0].C
 	points, weights = onnx.ZerosF32(len(sets), n, dz), onnx.ZerosF32(len(sets), n)

@@ -11,19 +11,19 @@ import (
 	"fmp/onnx/dense"
 )
 
-// Gradient is the derivative of a loss with respect to what a fit was made from.
+// Gradient is the derivative of a loss with respect to the inputs of a fit.
 type Gradient struct {
 	Points  []float64 // N x Dx, row-major: features (the bias column is constant and has none)
 	Labels  []float64 // N x C, row-major
 	Weights []float64 // N
-	// Residual is |H u - dL/dT| / |dL/dT| of the linear solve behind it.
+	// Residual is |H u - dL/dT| / |dL/dT| of the linear solve.
 	Residual float64
 }
 
-// BackwardTolerance is the residual to which Backward solves by default, as a share of the cotangent.
+// BackwardTolerance is the default residual of Backward's linear solve, relative to the norm of the cotangent.
 const BackwardTolerance = 1e-9
 
-// Backward carries dL/dT, the derivative of a scalar loss with respect to the minimiser T of p, back to the points,
+// Backward propagates dL/dT, the derivative of a scalar loss with respect to the minimiser T of p, back to the points,
 // labels and weights of p.
 //
 // At the minimum grad_T J(T, X, Y, w) = 0, so by the implicit function theorem dT = -H^-1 d(grad_T J). With
@@ -44,7 +44,7 @@ func Backward(ctx context.Context, p *Problem, theta, cotangent Theta) (*Gradien
 	return g[0], nil
 }
 
-// BackwardAll is Backward for a batch, opt.Threads problems at a time.
+// BackwardAll is Backward for a batch, opt.Threads problems at a time. The error of a problem that fails names it.
 func BackwardAll(ctx context.Context, ps []*Problem, thetas, cotangents []Theta, opt Options) ([]*Gradient, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {

@@ -15,7 +15,7 @@ type Problem struct {
 	Y        []float64 // N x C, rows on the simplex
 	W        []float64 // N, non-negative
 	L2       float64   // lambda > 0
-	Start    *Theta    // where to begin (warm start); nil: at zero
+	Start    *Theta    // warm start; nil: zeros
 }
 
 // D returns the number of rows of the head: Dx + 1.
@@ -24,14 +24,14 @@ func (p *Problem) D() int { return p.Dx + 1 }
 // maxElements bounds any one matrix of a problem (8 GiB of float64).
 const maxElements = 1 << 30
 
-// simplexSlack is how far the sum of a label's float32 probabilities may be from 1.
+// simplexSlack is the tolerance on the sum of a label's float32 probabilities.
 const simplexSlack = 1e-3
 
-// FromSets returns the door between graphs and fits, where float32 becomes float64: the problem of all points of the
-// sets together, in order, with their weights.
+// FromSets returns the problem of all points of the sets together, in order, with their weights. It is where the float32 of
+// graphs becomes the float64 of fits.
 //
-// Sets of different dx or C, NaN or infinite numbers, negative weights, labels off the simplex, and l2 that is
-// not above 0 are errors.
+// It is an error if sets differ in dx or C, a number is NaN or infinite, a weight negative, a label off the simplex, or l2
+// not above 0.
 func FromSets(l2 float64, sets ...*point.Set) (*Problem, error) {
 	if len(sets) == 0 || sets[0] == nil {
 		return nil, fmt.Errorf("erm: no points; give at least one set")
@@ -69,7 +69,7 @@ func FromSets(l2 float64, sets ...*point.Set) (*Problem, error) {
 	return p, nil
 }
 
-// CheckSet returns what keeps a set from being fitted to, naming the point.
+// CheckSet returns an error, naming the point, if a set cannot be fitted to.
 func CheckSet(s *point.Set) error {
 	if s.N < 0 || s.Dx < 1 || s.C < 1 || len(s.Z) != s.N*(s.Dx+s.C) || len(s.W) != s.N {
 		return fmt.Errorf("set of %d points (dx %d, C %d) with %d numbers and %d weights; want N (dx + C) numbers and N weights", s.N, s.Dx, s.C, len(s.Z), len(s.W))
@@ -98,7 +98,7 @@ func CheckSet(s *point.Set) error {
 	return nil
 }
 
-// finite is false for NaN and the infinities: their difference from themselves is NaN.
+// finite reports whether v is neither NaN nor infinite, for which v-v is NaN.
 func finite(v float64) bool { return v-v == 0 }
 
 func (p *Problem) checkSizes() error {
@@ -116,7 +116,7 @@ func (p *Problem) checkSizes() error {
 	return nil
 }
 
-// Check returns what is wrong with a problem that was not made by FromSets.
+// Check returns an error if a problem that was not made by FromSets is invalid.
 func (p *Problem) Check() error {
 	if err := p.checkSizes(); err != nil {
 		return err

@@ -9,11 +9,11 @@ import (
 	"fmp/onnx/dense"
 )
 
-// rows are points laid out for the products of a fit, in which their order is theirs alone: logits, probabilities and their
-// kin are C x padded, one class a row, so that a vector instruction treats several points.
+// rows are points laid out for the products of a fit, possibly reordered: logits, probabilities and similar
+// matrices are C x padded, one class per row, so that a vector instruction processes several points.
 type rows struct {
 	n, padded, d, c int
-	x               []float64    // N x D, the problem's
+	x               []float64    // N x D, as in the problem
 	across          dense.Packed // X', D x N
 	along           dense.Packed // X, N x D
 	w               []float64    // padded; zeros beyond N
@@ -46,10 +46,10 @@ func general(rows, cols int, data []float64) blas64.General {
 	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
 }
 
-// gramRows is how many points enter one product of gram.
+// gramRows is the number of points per product in gram.
 const gramRows = 256
 
-// gram adds X' diag(v) X to g, D x D, for v of N numbers. buffer is grown to hold gramRows points.
+// gram adds X' diag(v) X to g, D x D, for v of N numbers. buffer grows to hold gramRows points.
 func (r *rows) gram(v, g []float64, buffer *[]float64) {
 	d := r.d
 	resize(buffer, gramRows*d)

@@ -24,17 +24,17 @@ const (
 	DefaultMaxSteps  = 50
 )
 
-// Options of a fit. The zero value asks for the defaults.
+// Options are the settings of a fit. The zero value selects the defaults.
 type Options struct {
-	// Tolerance on the norm of the gradient, as a share of sum_i w_i |x_i| (which bounds that norm, less
+	// Tolerance on the norm of the gradient, relative to sum_i w_i |x_i| (which bounds that norm, without
 	// the regulariser, up to a factor of 1.5). Default 1e-9; allowed are 1e-14 to 0.1.
 	Tolerance float64
-	// MaxSteps of Newton's method. Default 50.
+	// MaxSteps bounds the steps of Newton's method. Default 50.
 	MaxSteps int
-	// Residual is what Backward's linear solve stops at, as a share of the cotangent. Default
-	// BackwardTolerance; allowed are 1e-14 to 0.1. Stochastic training does well with 1e-4.
+	// Residual is the relative residual at which Backward's linear solve stops. Default
+	// BackwardTolerance; allowed are 1e-14 to 0.1. For stochastic training 1e-4 is enough.
 	Residual float64
-	// Threads is how many problems of a batch are solved at a time; 0: one a processor. Results do not
+	// Threads is how many problems of a batch are solved at a time; 0: one per processor. Results do not
 	// depend on it.
 	Threads int
 }
@@ -64,7 +64,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Solution is a minimiser and how it was reached.
+// Solution is a minimiser with statistics of the solve.
 type Solution struct {
 	Theta        Theta
 	Objective    float64 // J at Theta
@@ -73,7 +73,7 @@ type Solution struct {
 	Products     int     // Hessian products spent on them
 }
 
-// Solve fits one problem. That the gradient does not fall below the tolerance is an error that gives its norm.
+// Solve fits one problem. It is an error, which reports the norm, if the gradient does not fall below the tolerance.
 func Solve(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	s, err := SolveAll(ctx, []*Problem{p}, opt)
 	if err != nil {
@@ -82,8 +82,8 @@ func Solve(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	return s[0], nil
 }
 
-// SolveAll fits a batch, opt.Threads problems at a time. The first problem that fails, in order of start, ends the
-// batch; its error names it.
+// SolveAll fits a batch, opt.Threads problems at a time. The first problem that fails stops the
+// batch; the error names it.
 func SolveAll(ctx context.Context, ps []*Problem, opt Options) ([]*Solution, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -111,10 +111,10 @@ func SolveAll(ctx context.Context, ps []*Problem, opt Options) ([]*Solution, err
 	return out, nil
 }
 
-// SolveShared fits a batch of problems that are alike: each is of its own points together with those of shared, which are
-// held once. Before them it fits, roughly, the shared points with the first problems' own, these at a share of their weight; the
-// problems begin there, with the inverse of the blocks of the Hessian there, one a class, as preconditioner, unless that
-// proves no help. C, Dx and L2 of all are one.
+// SolveShared fits a batch of similar problems: each has its own points and those of shared, which are
+// stored once. It first fits, roughly, the shared points with the first problems' own points at reduced weight. The
+// problems start there, preconditioned by the inverse of the Hessian's diagonal blocks there, one per class, unless that
+// proves no help. All problems must have the same C, Dx and L2.
 func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Options) ([]*Solution, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -150,7 +150,7 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Optio
 		out[i], err = w.solve(ctx, own[i].Start, opt, lead)
 		return err
 	}
-	// Where problems turn out not to be alike, leading is worse than none: the first two tell.
+	// If the problems turn out to differ, starting from the common fit is worse than not: the first two decide.
 	tried := 0
 	if lead != nil {
 		tried = 2
@@ -174,11 +174,11 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Optio
 }
 
 const (
-	leaders       = 4    // problems whose own points the fit that leads has
-	leadTolerance = 1e-3 // at which it stops
+	leaders       = 4    // problems whose own points the common fit includes
+	leadTolerance = 1e-3 // its tolerance
 )
 
-// leader is what leads the problems: nil where they are few, or their points fewer than features.
+// leader returns the common fit from which the problems start: nil where they are few, or their points fewer than features.
 func leader(ctx context.Context, shared *Problem, own []*Problem, opt Options) (*guide, error) {
 	if len(own) < 2*leaders || shared.N+own[0].N < shared.D() {
 		return nil, nil
@@ -193,7 +193,7 @@ func leader(ctx context.Context, shared *Problem, own []*Problem, opt Options) (
 	return w.guide()
 }
 
-// join is the problem of the points of all, those of own at a share of their weight.
+// join returns the problem of all the points, with the weights of own scaled by share.
 func join(share float64, shared *Problem, own ...*Problem) *Problem {
 	p := &Problem{N: shared.N, Dx: shared.Dx, C: shared.C, X: slices.Clone(shared.X), Y: slices.Clone(shared.Y), W: slices.Clone(shared.W), L2: shared.L2}
 	for _, q := range own {
@@ -209,7 +209,7 @@ func join(share float64, shared *Problem, own ...*Problem) *Problem {
 	return p
 }
 
-// each calls do for 0 to n-1, at most threads at a time, and names the item in an error if there are several.
+// each calls do for 0 to n-1, on at most threads goroutines at a time, and names the item in an error if there are several.
 func each(ctx context.Context, n, threads int, do func(context.Context, int) error) error {
 	g, work := errgroup.WithContext(ctx)
 	g.SetLimit(threads)
@@ -228,8 +228,8 @@ func each(ctx context.Context, n, threads int, do func(context.Context, int) err
 	return g.Wait()
 }
 
-// workspace holds the buffers of one fit. Heads inside it are transposed, C x D, one class a row, and so is what there is one
-// of a point and class: C x n, with the parts' points side by side.
+// workspace holds the buffers of one fit. Heads inside it are transposed, C x D, one class per row; matrices with an entry per
+// point and class are C x n, with the points of the parts side by side.
 type workspace struct {
 	n, d, c int // n: padded points of all parts
 	l2      float64
@@ -251,7 +251,7 @@ type workspace struct {
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
-// resize is a slice of n numbers, in place if there is room. Its content is arbitrary.
+// resize returns a slice of n numbers with arbitrary content, reusing *b if it is large enough.
 func resize(b *[]float64, n int) {
 	if cap(*b) < n {
 		*b = make([]float64, n)
@@ -259,7 +259,7 @@ func resize(b *[]float64, n int) {
 	*b = (*b)[:n]
 }
 
-// prepare is for a fit to p's points and, where it is not nil, to those of shared.
+// prepare sets up a fit to p's points and, if shared is not nil, those of shared.
 func (w *workspace) prepare(p *Problem, shared *rows) {
 	w.own.prepare(p)
 	w.parts = append(w.parts[:0], &w.own)
@@ -285,12 +285,12 @@ func (w *workspace) prepare(p *Problem, shared *rows) {
 	}
 }
 
-// columns is a matrix of C x n.
+// columns returns data as a C x n matrix.
 func (w *workspace) columns(data []float64) dense.Columns {
 	return dense.Columns{C: w.c, N: w.n, Stride: w.n, Data: data}
 }
 
-// each calls do for every part and the place of its first point.
+// each calls do for every part with the index of its first point.
 func (w *workspace) each(do func(r *rows, at int)) {
 	at := 0
 	for _, r := range w.parts {
@@ -334,13 +334,13 @@ func (w *workspace) loss(logits, p []float64) float64 {
 	return sum
 }
 
-// lineLoss is the data part of the objective with logits moved by -t dlogits; it leaves the softmaxes there in a.
+// lineLoss returns the data part of the objective with logits moved by -t dlogits; it leaves the softmaxes there in a.
 func (w *workspace) lineLoss(t float64) float64 {
 	floats.AddScaledTo(w.a, w.logits, -t, w.dlogits)
 	return w.loss(w.a, w.a)
 }
 
-// gradient sets grad at the current probabilities.
+// gradient writes the gradient at the current probabilities to grad.
 func (w *workspace) gradient() {
 	w.residuals(w.a)
 	w.adjoint(w.a, w.theta, w.grad)
@@ -367,8 +367,8 @@ func (w *workspace) hessian(v, out []float64) {
 	w.adjoint(w.a, v, out)
 }
 
-// precondition makes the inverse of X' diag(w v) X + l2 I with v_i = (1 - |p_i|^2) / (C - 1): one block for all classes, the mean
-// of the Hessian's diagonal blocks where the classes are equally likely. At zero, v is 1/C.
+// precondition computes the inverse of X' diag(w v) X + l2 I with v_i = (1 - |p_i|^2) / (C - 1): one block for all classes, the mean
+// of the Hessian's diagonal blocks if the classes are equally likely. At zero, v is 1/C.
 func (w *workspace) precondition() error {
 	v := w.top
 	for i := range v {
@@ -387,7 +387,7 @@ func (w *workspace) precondition() error {
 	return err
 }
 
-// inverted is the inverse of X' diag(v) X + l2 I.
+// inverted returns the inverse of X' diag(v) X + l2 I.
 func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 	resize(&w.gramian, w.d*w.d)
 	g := w.gramian
@@ -409,17 +409,17 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 	return dense.Pack(blas.NoTrans, general(w.d, w.d, g), buffer), nil
 }
 
-// guide is what one fit leaves to others like it.
+// guide is what the common fit passes on to similar ones.
 type guide struct {
 	theta  []float64      // C x D, its minimiser
-	blocks []dense.Packed // the inverse of about its Hessian's diagonal blocks there, one a class
+	blocks []dense.Packed // inverses of approximately its Hessian's diagonal blocks there, one per class
 }
 
-// blend is how much of the curvature at zero goes into a guide's blocks: where points are few and the penalty is weak, a fit is
-// sure of its own points, and their curvature says nothing of another's.
+// blend is the share of the curvature at zero in a guide's blocks: with few points and a weak penalty, a fit is certain
+// about its own points, and their curvature says nothing about another fit's.
 const blend = 0.05
 
-// guide is made where solve has come to.
+// guide returns the guide at the current solution.
 func (w *workspace) guide() (*guide, error) {
 	g := &guide{theta: slices.Clone(w.theta), blocks: make([]dense.Packed, w.c)}
 	v := w.top
@@ -435,8 +435,8 @@ func (w *workspace) guide() (*guide, error) {
 	return g, nil
 }
 
-// apply sets out = M^-1 v. The Hessian turns what all classes have in common, m = 1/C sum_c v_c, into l2 m exactly, and what
-// has no common part into such; its blocks are for the latter.
+// apply sets out = M^-1 v. The Hessian maps the part common to all classes, m = 1/C sum_c v_c, exactly to l2 m, and vectors
+// without a common part to such vectors; the blocks are for the latter.
 func (w *workspace) apply(v, out []float64) {
 	clear(out)
 	if w.lead == nil {
@@ -480,7 +480,7 @@ func (w *workspace) conjugateGradient(b, x []float64, most int, tol float64) flo
 	for range most {
 		w.hessian(w.dir, w.hdir)
 		curve := dot(w.dir, w.hdir)
-		if !(curve > 0) { // only rounding gets here: H is positive definite
+		if !(curve > 0) { // only through rounding: H is positive definite
 			return left
 		}
 		alpha := rz / curve
@@ -499,10 +499,10 @@ func (w *workspace) conjugateGradient(b, x []float64, most int, tol float64) flo
 	return left
 }
 
-// solveInSpan is solve in coordinates of the span of the points where these are fewer than the rows of the head (wide
+// solveInSpan is solve in coordinates of the span of the points, where these are fewer than the rows of the head (wide
 // extractors). The minimiser lies there, T = -X'(W(P - Y)) / l2; with orthonormal Q it is Q A, |QA| = |A|, and A
-// minimises the problem with X Q in place of X. XX' = U'U gives Q = X'U^-1 and XQ = U', without ever making Q; where points
-// are too much alike for that, Q is of the QR decomposition of X'.
+// minimises the problem with X Q in place of X. XX' = U'U gives Q = X'U^-1 and XQ = U' without forming Q; if the points
+// are nearly collinear, Q comes from the QR decomposition of X' instead.
 func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	x, d := general(p.N, p.D(), p.X), p.D()
 	u := blas64.Triangular{N: p.N, Stride: p.N, Data: make([]float64, p.N*p.N), Uplo: blas.Upper, Diag: blas.NonUnit}
@@ -514,7 +514,7 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 	}
 	inner := &Problem{N: p.N, Dx: p.N - 1, C: p.C, X: make([]float64, p.N*p.N), Y: p.Y, W: p.W, L2: p.L2}
 	reduced := general(p.N, p.N, inner.X)
-	// out and in take a head, N x C, out of the span's coordinates and into them.
+	// out maps a head, N x C, from the span's coordinates to the original ones, and in maps it back.
 	var out, in func(a, t blas64.General)
 	if ok && least > leastPivot*most {
 		for i := range p.N {
@@ -557,17 +557,17 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 	return s, nil
 }
 
-// leastPivot is the least of a Cholesky factor's diagonal, as a share of its largest, that solveInSpan takes: the square of its
-// inverse is how much of float64's precision is lost.
+// leastPivot is the smallest diagonal element of a Cholesky factor, relative to the largest, that solveInSpan accepts: the square of
+// its inverse is the loss of float64 precision.
 const leastPivot = 1e-4
 
-// solve is Newton's method on the points prepared, from start; lead, where there is one, is a fit to much the same points.
+// solve runs Newton's method on the prepared points, from start; lead, if not nil, is a fit to similar points.
 func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *guide) (*Solution, error) {
 	var scale float64
 	for _, r := range w.parts {
 		scale += r.scale
 	}
-	// With no mass at all the minimiser is zero, reached in one step from anywhere; the floor lets it be found.
+	// Without any mass the minimiser is zero, reached in one step from anywhere; the floor lets that step pass.
 	limit := opt.Tolerance * math.Max(scale, w.l2)
 	transposeInto(w.theta, start, w.d, w.c)
 	if lead != nil && start == nil {
@@ -602,7 +602,7 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm %.3g, wanted %.3g (at the start %.3g); raise the tolerance (now %g), l2 (now %g) or the steps", step, norm, limit, first, opt.Tolerance, w.l2)
 		}
 		// Inexact Newton: the residual need not be smaller than what the step can use (Dembo, Eisenstat and
-		// Steihaug 1982), and never smaller than the tolerance asks.
+		// Steihaug 1982), nor smaller than the tolerance requires.
 		forcing := math.Min(0.1, norm/first)
 		forcing = math.Max(forcing, 0.3*limit/norm)
 		w.conjugateGradient(w.grad, w.step, 10*w.d, forcing)
@@ -612,7 +612,7 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 		t, best := 1.0, 0.0
 		for try := 0; ; try++ {
 			best = w.lineLoss(t) + w.l2/2*(tt-2*t*ts+t*t*ss)
-			// The slack is the rounding of f: near the minimum the true decrease is below it.
+			// The slack covers the rounding of f: near the minimum the true decrease is smaller.
 			if best <= f-1e-4*t*slope+1e-12*math.Abs(f) {
 				break
 			}
@@ -623,14 +623,14 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 		}
 		floats.AddScaled(w.theta, -t, w.step)
 		floats.AddScaled(w.logits, -t, w.dlogits)
-		copy(w.prob, w.a) // lineLoss left the probabilities of the accepted step there
+		copy(w.prob, w.a) // probabilities of the accepted step, from lineLoss
 		f = best
 	}
 }
 
 func dot(a, b []float64) float64 { return floats.Dot(a, b) }
 
-// largest is the largest feature, for messages.
+// largest returns the largest absolute feature, for messages.
 func (w *workspace) largest() float64 {
 	var m float64
 	for _, r := range w.parts {

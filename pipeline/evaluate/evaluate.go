@@ -1,5 +1,5 @@
-// Package evaluate says what a classifier is worth on labelled images that it has not seen: how often it is right, and
-// whether its probabilities are to be believed.
+// Package evaluate scores a classifier on labelled images that it has not seen: how often it is right, and
+// whether its probabilities are calibrated.
 package evaluate
 
 import (
@@ -17,45 +17,45 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// Places of the curve of risk against coverage, and images of each kind that are kept.
+// Points of the risk-coverage curve, and example images kept of each kind.
 const (
 	places   = 100
 	examples = 6
 )
 
-// Result is what an evaluation found.
+// Result is the result of an evaluation.
 type Result struct {
 	Model   string   `json:"model"` // sha256
 	Classes []string `json:"classes"`
 	Images  int      `json:"images"`
-	// Bad counts images that could not be read and were left out.
+	// Bad is the number of unreadable images that were left out.
 	Bad int `json:"bad,omitempty"`
 	metric.Scores
-	// ACCLow and ACCHigh are the 95% interval of ACC (Wilson 1927): what so many images can tell.
+	// ACCLow and ACCHigh are the ends of the 95% Wilson interval of ACC (Wilson 1927).
 	ACCLow    float64       `json:"acc_low"`
 	ACCHigh   float64       `json:"acc_high"`
 	ByClass   []Class       `json:"by_class"`
 	Confusion [][]int       `json:"confusion"` // images by true class (row) and most probable class (column)
 	Risk      []metric.Risk `json:"risk_coverage"`
-	// Sure are the images of largest confidence, Unsure of least, Mistakes the wrong ones of largest confidence.
+	// Sure holds the images of highest confidence, Unsure those of lowest, and Mistakes the wrong ones of highest confidence.
 	Sure     []Example `json:"sure"`
 	Unsure   []Example `json:"unsure"`
 	Mistakes []Example `json:"mistakes"`
-	// Origin says what the classifier was made from; Manifest is its own.
+	// Origin describes what the classifier was made from; Manifest is the classifier's own.
 	Origin   models.Origin   `json:"origin"`
 	Manifest models.Manifest `json:"-"`
 }
 
-// Class is how one class fared.
+// Class holds the scores of one class.
 type Class struct {
 	Name   string  `json:"name"`
 	Images int     `json:"images"`
-	Recall float64 `json:"recall"` // share of its images that are called so; 0 where it has none
-	// Precision is the share of the images called so that are of the class; 0 where none is.
+	Recall float64 `json:"recall"` // share of its images that are classified as it; 0 where it has none
+	// Precision is the share of the images classified as the class that belong to it; 0 where there are none.
 	Precision float64 `json:"precision"`
 }
 
-// Example is an image with what the classifier says of it.
+// Example is an image with the classifier's prediction.
 type Example struct {
 	File        string  `json:"file"`
 	Truth       string  `json:"truth"`
@@ -66,7 +66,7 @@ type Example struct {
 	PNG          []byte  `json:"-"` // nil for feature rows
 }
 
-// Evaluation gathers predictions of labelled images.
+// Evaluation collects predictions on labelled images.
 type Evaluation struct {
 	c        *classify.Classifier
 	p        metric.Probabilities
@@ -83,7 +83,7 @@ func New(c *classify.Classifier) *Evaluation {
 		sure: keeper{sign: 1}, unsure: keeper{sign: -1}, mistakes: keeper{sign: 1}}
 }
 
-// Add takes in predictions. Each must have a label.
+// Add adds predictions. Each must have a label.
 func (e *Evaluation) Add(ps []classify.Prediction) error {
 	for i := range ps {
 		p := &ps[i]
@@ -94,7 +94,7 @@ func (e *Evaluation) Add(ps []classify.Prediction) error {
 		for _, v := range p.Probabilities {
 			sum += float64(v)
 		}
-		for _, v := range p.Probabilities { // float32 sums to 1 to within its rounding
+		for _, v := range p.Probabilities { // float32 probabilities sum to 1 up to rounding
 			e.p.P = append(e.p.P, float64(v)/sum)
 		}
 		e.p.N++
@@ -119,7 +119,7 @@ func (e *Evaluation) Add(ps []classify.Prediction) error {
 	return nil
 }
 
-// Result scores what was gathered. bad counts images that were left out.
+// Result scores the collected predictions. bad is the number of images that were left out.
 func (e *Evaluation) Result(bad int) (*Result, error) {
 	if e.p.N == 0 {
 		return nil, fmt.Errorf("no labelled images to evaluate on")
@@ -157,7 +157,7 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 	return r, nil
 }
 
-// RiskAt is the error rate when the given share of the images is answered, the surest first.
+// RiskAt returns the error rate when the given share of the images is answered, most confident first.
 func (r *Result) RiskAt(coverage float64) metric.Risk {
 	for _, p := range r.Risk {
 		if p.Coverage >= coverage-1e-9 {
@@ -167,13 +167,13 @@ func (r *Result) RiskAt(coverage float64) metric.Risk {
 	return r.Risk[len(r.Risk)-1]
 }
 
-// Confused is one kind of mistake.
+// Confused is one kind of mistake: images of class Truth classified as Says.
 type Confused struct {
 	Truth, Says string
 	Images      int
 }
 
-// Confusions lists the most frequent mistakes, at most n kinds.
+// Confusions returns the most frequent mistakes, at most n kinds.
 func (r *Result) Confusions(n int) []Confused {
 	var out []Confused
 	for y, row := range r.Confusion {
@@ -187,7 +187,7 @@ func (r *Result) Confusions(n int) []Confused {
 	return out[:min(n, len(out))]
 }
 
-// keeper keeps the few examples of largest sign x value, the first of equals.
+// keeper keeps the few examples of largest sign x value, the earliest at ties.
 type keeper struct {
 	sign   float64
 	values []float64
@@ -216,7 +216,7 @@ func (k *keeper) offer(value float64, example func() (Example, error)) error {
 	return nil
 }
 
-// picture is an image as the classifier sees it.
+// picture returns a PNG of an image as the classifier sees it.
 func picture(pix []uint8, f imagefile.Fit) ([]byte, error) {
 	if pix == nil {
 		return nil, nil

@@ -1,6 +1,6 @@
-// Package experiment runs the comparison of methods: a configuration in, a directory of results out.
-// Images become feature rows, clients are drawn from them, every method answers the test images, and
-// each answer becomes one line of figures. The same configuration and seed give the same bytes.
+// Package experiment runs the comparison of methods: it reads a configuration and writes a directory of results.
+// Images become feature rows, clients are drawn from them, every method predicts the test images, and
+// each cell (one method on one task) becomes one record of scores. The same configuration and seed give the same bytes.
 package experiment
 
 import (
@@ -13,14 +13,14 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// Config holds every setting of a run. Its tags state each once, and defaults, checks, flags, shell completion, `fmp config`
-// and docs/settings.md are made from them:
+// Config holds every setting of a run. Its tags describe each setting once; defaults, checks, flags, shell completion, `fmp config`
+// and docs/settings.md are derived from them:
 //
 //	yaml, json  the key, in a settings file and as dotted path in --set KEY=VALUE, flags and FMP_* variables
-//	default     its value where nobody gives one
-//	allowed     what it may be, of a list each element: alternatives parted by |, each a name, a range LOW..HIGH, a word in capitals
-//	            for any text, or @LIST for the names of a list; left out: anything
-//	doc         what it is; {what} in it is filled in from what suits each data set
+//	default     the default value
+//	allowed     the allowed values, for a list those of each element: alternatives separated by |, each a name, a range LOW..HIGH,
+//	            a word in capitals for any text, or @LIST for the names of a list; without the tag, any value
+//	doc         the description; {what} in it is replaced by the values that suit each data set
 type Config struct {
 	Seed       uint64     `yaml:"seed" json:"seed" default:"1" doc:"seed that every random stream of the run is named under"`
 	Seeds      int        `yaml:"seeds" json:"seeds" default:"5" allowed:"1..1000" doc:"number of repeats, each with clients of its own"`
@@ -44,7 +44,7 @@ type Config struct {
 	Output     Output     `yaml:"output" json:"output"`
 }
 
-// Dataset says which images.
+// Dataset names the tasks' images and how they are split.
 type Dataset struct {
 	Name    string `yaml:"name" json:"name" default:"digits" allowed:"@datasets|FOLDER" doc:"images: a data set, the name of a folder in the data folder, or the path of a folder of images by class"`
 	Dir     string `yaml:"dir" json:"dir" default:"" doc:"data folder; empty means $FMP_DATA, then the cache"`
@@ -55,19 +55,19 @@ type Dataset struct {
 	Test   int    `yaml:"test" json:"test" default:"0" allowed:"0..10000000" doc:"most test images used, the first ones of the file; 0 means all"`
 }
 
-// Corpus says whose images the server has: those that trained the extractor and make the meta-training corpus.
-// By default they are of the classes of the tasks (closed scope). Where another data set or other classes are named here,
-// the tasks are of classes that the server has never seen (open scope): dataset.splits.extractor and .corpus then cut
-// the data named here, and all training images of the tasks' data set are its clients'.
+// Corpus names the images that the server has: those that trained the extractor and form the meta-training corpus.
+// By default they are of the tasks' classes (closed scope). If another data set or other classes are named here,
+// the tasks' classes are ones that the server has never seen (open scope): dataset.splits.extractor and .corpus then split
+// the data named here, and all training images of the tasks' data set belong to its clients.
 type Corpus struct {
 	Dataset string `yaml:"dataset" json:"dataset" default:"" doc:"data set of extractor and corpus where it is not the tasks': tasks are then of classes that the server has not seen"`
 	Classes string `yaml:"classes" json:"classes" default:"" doc:"classes of extractor and corpus where they are not the tasks', as in dataset.classes; empty means all, or dataset.classes where corpus.dataset is empty too"`
 }
 
-// OpenScope reports whether the server's corpus is of another data set or of other classes than the tasks.
+// OpenScope reports whether the server's corpus has another data set or other classes than the tasks.
 func (c *Config) OpenScope() bool { return c.Corpus != Corpus{} }
 
-// corpus is the data set of the server's corpus.
+// corpus returns the data set of the server's corpus.
 func (c *Config) corpus() Dataset {
 	d := c.Dataset
 	if c.OpenScope() {
@@ -79,7 +79,7 @@ func (c *Config) corpus() Dataset {
 	return d
 }
 
-// Splits are the fractions of the training images, in the order of the file; extractor, corpus and clients sum to at most 1.
+// Splits are fractions of the training images, in the order of the file; extractor, corpus and clients sum to at most 1.
 type Splits struct {
 	Extractor float64 `yaml:"extractor" json:"extractor" default:"0.5" allowed:"0..0.99" doc:"fraction of the training images that trains the extractor"`
 	Corpus    float64 `yaml:"corpus" json:"corpus" default:"0.375" allowed:"0..0.99" doc:"fraction that makes meta-training tasks and tunes settings"`
@@ -87,7 +87,7 @@ type Splits struct {
 	Test      float64 `yaml:"test" json:"test" default:"0" allowed:"0..0.99" doc:"fraction of the training images, the last ones of each class, that is scored where a class has no test images; the others are fractions of the rest"`
 }
 
-// Extractor says how images become feature rows.
+// Extractor sets how images become feature rows.
 type Extractor struct {
 	Model    string    `yaml:"model" json:"model" default:"default" allowed:"default|FILE" doc:"ONNX file of the extractor; default: the shipped one of the data set"`
 	Batch    int       `yaml:"batch" json:"batch" default:"256" allowed:"1..65536" doc:"images of one extractor call"`
@@ -101,7 +101,7 @@ type Extractor struct {
 	Output   string    `yaml:"output" json:"output" default:"" doc:"output that holds the features; empty where it is clear"`
 }
 
-// Federation says who the clients are.
+// Federation sets how many clients there are and what each holds.
 type Federation struct {
 	Clients   int       `yaml:"clients" json:"clients" default:"10" allowed:"1..10000" doc:"number of clients M"`
 	Points    int       `yaml:"points" json:"points" default:"0" allowed:"0..100000" doc:"images n that one client holds; 0 means {points}"`
@@ -109,32 +109,32 @@ type Federation struct {
 	Alpha     []float64 `yaml:"alpha,flow" json:"alpha" default:"0.1, 0.5, 1, 5" allowed:"0.001..1000" doc:"concentrations of the Dirichlet partitions"`
 }
 
-// Conjugate is the conjugate predictor, behind FMP and FMP-mean.
+// Conjugate sets the conjugate predictor, used by FMP and FMP-mean.
 type Conjugate struct {
 	Model   string `yaml:"model" json:"model" default:"default" allowed:"default|untrained|none|FILE" doc:"ONNX file of the conjugate predictor; default: the shipped one, else untrained: the moments of the corpus; none leaves its methods out"`
 	Samples int    `yaml:"samples" json:"samples" default:"100" allowed:"1..10000" doc:"number S of FMP's posterior samples, which cost no fits"`
 	Latent  string `yaml:"latent" json:"latent" default:"shared" allowed:"shared|none" doc:"latent of a sample: one for all its points, or none: FMP is the one head of its posterior means, for what the latent is worth"`
 }
 
-// Predictor draws new points for the letter's martingale posteriors, MP, LMP, CFMP and FMP-ISAB.
+// Predictor sets the model that draws new points for the letter's martingale posteriors: MP, LMP, CFMP and FMP-ISAB.
 type Predictor struct {
 	Model string `yaml:"model" json:"model" default:"default" allowed:"default|untrained|FILE" doc:"ONNX file of the predictor; default: the shipped one, else untrained"`
 	Fresh int    `yaml:"fresh" json:"fresh" default:"0" allowed:"0..100000" doc:"number n' of points drawn for one posterior sample; 0 means {fresh}"`
 }
 
-// Embedding compresses a client.
+// Embedding sets the model that compresses a client's points.
 type Embedding struct {
 	Model   string `yaml:"model" json:"model" default:"default" allowed:"default|untrained|FILE" doc:"ONNX file of the embedding; default: the shipped one, else untrained"`
 	Size    int    `yaml:"size" json:"size" default:"0" allowed:"0..10000" doc:"number s of points in an upload, that of the model file where there is one; 0 means the model's own, or one a class"`
 	Weights string `yaml:"weights" json:"weights" default:"masses" allowed:"masses|constant" doc:"what weight an uploaded point carries: its share of the points, or n/s"`
 }
 
-// OpenModel is the predictor of tasks on classes that the corpus lacks.
+// OpenModel sets the predictor for tasks on classes that the corpus lacks.
 type OpenModel struct {
 	Model string `yaml:"model" json:"model" default:"default" allowed:"default|untrained|none|FILE" doc:"ONNX file of the open predictor; default: the shipped one of the corpus's data set, else untrained: the moments of the corpus, and scalars as training starts with"`
 }
 
-// Privacy says what a private round may give away. Its methods, FMP-DP, FMP-DP-plugin and FedPFT-DP, run where Epsilon is above 0.
+// Privacy is the privacy budget of private rounds. Its methods, FMP-DP, FMP-DP-plugin and FedPFT-DP, run if Epsilon is above 0.
 type Privacy struct {
 	Epsilon  float64 `yaml:"epsilon" json:"epsilon" default:"0" allowed:"0|0.01..20" doc:"epsilon of private rounds: what one unit can change, as a log likelihood ratio; 0 for none"`
 	Delta    float64 `yaml:"delta" json:"delta" default:"1e-5" allowed:"1e-12..1e-2" doc:"delta of private rounds: the probability with which epsilon does not hold"`
@@ -144,7 +144,7 @@ type Privacy struct {
 	Model    string  `yaml:"model" json:"model" default:"default" allowed:"default|FILE" doc:"ONNX file of the private predictor; default: the shipped one of the corpus's data set"`
 }
 
-// budget is the settings for clients of so many points; nil where there is no private round.
+// budget returns the budget for clients with the given number of points; nil without private rounds.
 func (p *Privacy) budget(points int) *privacy.Budget {
 	if p.Epsilon == 0 {
 		return nil
@@ -152,14 +152,14 @@ func (p *Privacy) budget(points int) *privacy.Budget {
 	return &privacy.Budget{Epsilon: p.Epsilon, Delta: p.Delta, Unit: p.Unit, Relation: p.Relation, Noise: p.Noise, Points: points}
 }
 
-// ERM is the fit of the head.
+// ERM sets the fit of the head.
 type ERM struct {
 	L2 float64 `yaml:"l2" json:"l2" default:"0" allowed:"0|1e-6..1e6" doc:"L2 penalty of the head (sum form); 0 means {l2}"`
 	// With the default no figure of a run moves by 1e-6.
 	Tolerance float64 `yaml:"tolerance" json:"tolerance" default:"1e-8" allowed:"1e-12..0.01" doc:"gradient norm, relative to that at zero, at which the fit stops"`
 }
 
-// Posterior is how the posterior is sampled.
+// Posterior sets how the posterior is sampled.
 type Posterior struct {
 	Samples   int    `yaml:"samples" json:"samples" default:"20" allowed:"1..10000" doc:"number S of posterior samples"`
 	BNN       string `yaml:"bnn" json:"bnn" default:"hmc" allowed:"hmc|laplace" doc:"sampler of the Gaussian-prior posteriors"`
@@ -167,7 +167,7 @@ type Posterior struct {
 	Consensus string `yaml:"consensus" json:"consensus" default:"diagonal" allowed:"diagonal|full" doc:"precision of the consensus methods; full is shrunk"`
 }
 
-// Scores are measurements beside those of the test images.
+// Scores sets the measurements beyond those on the test images.
 type Scores struct {
 	Coverage    bool     `yaml:"coverage" json:"coverage" default:"true" doc:"hold 90% intervals against what all rows of corpus and clients' part would give"`
 	Other       []string `yaml:"other,flow" json:"other" default:"" allowed:"@datasets|inverted|noise|FOLDER" doc:"images of none of the classes that predictions are told apart from: other data sets' test images, inverted (the test images with black and white exchanged), noise (uniform pixels)"`
@@ -175,7 +175,7 @@ type Scores struct {
 	Images      int      `yaml:"images" json:"images" default:"1000" allowed:"10..100000" doc:"other images, and spoiled ones of a kind and severity, at most"`
 }
 
-// Engine is what executes models.
+// Engine sets what executes the models.
 type Engine struct {
 	Name     string `yaml:"name" json:"name" default:"auto" allowed:"auto|ort|pure" doc:"engine of the models: the ONNX Runtime, or Go alone; auto: ort where its library is found"`
 	Provider string `yaml:"provider" json:"provider" default:"cpu" allowed:"cpu|cuda|coreml|dml" doc:"execution provider of the ONNX Runtime"`
@@ -183,25 +183,25 @@ type Engine struct {
 	Library  string `yaml:"library" json:"library" default:"" doc:"path of the ONNX Runtime library; empty searches"`
 }
 
-// Tasks is the meta-training's choice of tasks.
+// Tasks sets how meta-training draws its tasks.
 type Tasks struct {
 	Labels string `yaml:"labels" json:"labels" default:"permuted" allowed:"permuted|fixed" doc:"names of classes in meta-training tasks: another permutation for each task, or always the same"`
 }
 
-// Tuning is how the tuned protocol chooses: for each partition and method, the value of the method's grid
+// Tuning sets how the tuned protocol chooses: for each partition and method, the value of the method's grid
 // with the lowest mean NLL over tasks drawn from the corpus.
 type Tuning struct {
 	Tasks  int `yaml:"tasks" json:"tasks" default:"4" allowed:"1..100" doc:"corpus tasks that the tuned protocol scores every value on"`
 	Points int `yaml:"points" json:"points" default:"500" allowed:"10..100000" doc:"held-out corpus images of one tuning task"`
 }
 
-// Output is where results go.
+// Output sets where results are written.
 type Output struct {
 	Dir string `yaml:"dir" json:"dir" default:"" doc:"run directory; empty means runs/DATASET-DIGEST, which the settings decide"`
 }
 
-// Suit sets the settings that were left at 0 to the values that suit the data set ([dataset.Suits]), and dataset.classes in closed scope
-// alone; it returns their keys.
+// Suit replaces the settings left at 0 by values that suit the data set ([dataset.Suits]), dataset.classes only in closed
+// scope, and returns the keys that it set.
 func (c *Config) Suit() []string {
 	known, _ := dataset.Lookup(c.Dataset.Name)
 	suits := known.Suits
@@ -221,7 +221,7 @@ func (c *Config) Suit() []string {
 	return keys
 }
 
-// Validate checks every setting, by its tags and together with the others, and returns all violations, joined, or nil.
+// Validate checks every setting, by its tags and together with the others. It returns all violations, joined, or nil.
 func (c *Config) Validate() error {
 	var errs []error
 	for _, s := range c.Settings() {
@@ -273,7 +273,7 @@ type Partition struct {
 	Alpha float64
 }
 
-// Name is "homogeneous" or "dirichlet-ALPHA": how results files call the partition.
+// Name returns "homogeneous" or "dirichlet-ALPHA", the partition's name in results files.
 func (p Partition) Name() string {
 	if p.Alpha == 0 {
 		return "homogeneous"
@@ -281,7 +281,7 @@ func (p Partition) Name() string {
 	return fmt.Sprintf("dirichlet-%g", p.Alpha)
 }
 
-// Partitions lists the partitions that the settings ask for.
+// Partitions returns the partitions that the settings ask for.
 func (c *Config) Partitions() []Partition {
 	var ps []Partition
 	if c.Federation.Partition != "dirichlet" {
@@ -295,7 +295,7 @@ func (c *Config) Partitions() []Partition {
 	return ps
 }
 
-// Protocols lists the protocols that the settings ask for.
+// Protocols returns the protocols that the settings ask for.
 func (c *Config) Protocols() []string {
 	if c.Protocol == "both" {
 		return []string{"shared", "tuned"}

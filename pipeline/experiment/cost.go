@@ -7,16 +7,16 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Step is how far a stage of a run is.
+// Step is the progress of a stage of a run.
 type Step struct {
 	Stage string
-	// Done of Total steps, counting those of an earlier, interrupted run; Total 0 where the end is not known.
+	// Done of Total steps, including those of an earlier, interrupted run; Total is 0 where the end is not known.
 	Done, Total int
-	// Share is that of the stage's work, in [0, 1]: steps differ in what they cost.
+	// Share is the finished share of the stage's work, in [0, 1]: steps differ in cost.
 	Share float64
 }
 
-// even is a step of a stage whose steps cost the same.
+// even returns a step of a stage whose steps cost the same.
 func even(stage string, done, total int) Step {
 	s := Step{Stage: stage, Done: done, Total: total}
 	if total > 0 {
@@ -25,8 +25,8 @@ func even(stage string, done, total int) Step {
 	return s
 }
 
-// work tells how much of the cells of a run is done, each weighed by what its method costs: by those that were timed, or else by
-// its usual cost, scaled as the timed ones compare with theirs. It is not safe for several goroutines.
+// work tracks how much of a run is done, each cell weighed by the cost of its method: its mean time so far or, before any,
+// its usual cost, scaled as the timed methods compare with theirs. It is not safe for concurrent use.
 type work struct {
 	done, total map[string]int
 	took        map[string]time.Duration
@@ -43,7 +43,7 @@ func (w *work) time(method string, took time.Duration) {
 	w.done[method]++
 }
 
-// share is that of the work that is done.
+// share returns the finished share of the work.
 func (w *work) share() float64 {
 	usual := func(method string) float64 {
 		if m, err := posterior.Lookup(method); err == nil {

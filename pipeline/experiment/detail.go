@@ -26,16 +26,16 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// DetailFile holds what a report shows of single images and points.
+// DetailFile holds what a report shows of individual images and points.
 const DetailFile = "detail.json"
 
-// Detail looks into one task, the first of a run: what the posterior says of single test images, and where
+// Detail describes one task, the first of a run: the posterior's predictions of individual test images, and where
 // a client's points, its upload and the drawn points lie.
 type Detail struct {
 	Partition string    `json:"partition"`
 	Classes   []string  `json:"classes"`
 	Easy      []Example `json:"easy"` // the test images of least predictive entropy, of different classes
-	Hard      []Example `json:"hard"` // those that the posterior samples disagree on most
+	Hard      []Example `json:"hard"` // those on which the posterior samples disagree most
 	View      View      `json:"view"`
 }
 
@@ -44,8 +44,8 @@ type Example struct {
 	Index int    `json:"index"` // among the test images
 	PNG   []byte `json:"png"`
 	Label int    `json:"label"`
-	// Mean holds the C probabilities of the ensemble; Top the classes with the largest of them, and Samples one
-	// row a posterior sample of the probabilities of the classes in Top.
+	// Mean holds the C probabilities of the ensemble, Top the classes with the largest of them, and Samples one row per
+	// posterior sample with the probabilities of the classes in Top.
 	Mean    []float64   `json:"mean"`
 	Top     []int       `json:"top"`
 	Samples [][]float64 `json:"samples"`
@@ -55,16 +55,16 @@ type Example struct {
 	Entropy      float64 `json:"entropy"`
 }
 
-// View is points in the plane of the two leading principal components of the clients' part.
+// View holds points in the plane of the two leading principal components of the clients' part.
 type View struct {
-	// Explained are the shares of the variance along both axes.
+	// Explained are the shares of the variance along the two axes.
 	Explained [2]float64 `json:"explained"`
 	// Sets are "background" (some rows of the clients' part), "client" (the first client's points), "upload"
-	// (its upload), "drawn" (points drawn for one posterior sample from all uploads).
+	// (its upload) and "drawn" (points drawn for one posterior sample given all uploads).
 	Sets map[string][]Placed `json:"sets"`
 }
 
-// Placed is one point of a View: its place, its most probable class and its weight.
+// Placed is one point of a View: its position, most probable class and weight.
 type Placed struct {
 	X      float64 `json:"x"`
 	Y      float64 `json:"y"`
@@ -74,12 +74,12 @@ type Placed struct {
 
 const (
 	examples        = 6    // easy images, and as many hard ones
-	topClasses      = 3    // classes shown of one
-	backgroundRows  = 400  // of the view
-	componentsLimit = 2000 // rows that the components are computed from
+	topClasses      = 3    // classes shown per image
+	backgroundRows  = 400  // rows shown in the view
+	componentsLimit = 2000 // rows from which the components are computed
 )
 
-// Inspect writes [DetailFile] into the run directory, unless it is there.
+// Inspect writes [DetailFile] into the run directory, unless it exists.
 func Inspect(ctx context.Context, p *Prepared, dir *Directory) error {
 	path := dir.file(DetailFile)
 	if _, err := os.Stat(path); err == nil {
@@ -158,7 +158,7 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	return d, d.view(ctx, p, t, stream)
 }
 
-// pick chooses the easy and the hard images and keeps what every posterior sample says of them.
+// pick chooses the easy and the hard images and keeps the probabilities of every posterior sample for them.
 func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, threads int) error {
 	e := res.Ensembles[0]
 	rows, err := res.Rows(ctx, p.Data.Test)
@@ -268,7 +268,7 @@ func (d *Detail) view(ctx context.Context, p *Prepared, t *posterior.Task, strea
 	bank := p.Data.Clients
 	n := min(bank.Len(), componentsLimit)
 	if n < 3 || bank.Dx < 2 {
-		return nil // no plane
+		return nil // no plane to draw in
 	}
 	rows := mat.NewDense(n, bank.Dx, nil)
 	for i := range n {
@@ -287,7 +287,7 @@ func (d *Detail) view(ctx context.Context, p *Prepared, t *posterior.Task, strea
 	for _, v := range vars {
 		sum += v
 	}
-	if sum > 0 { // else all rows are equal, and no axis explains anything
+	if sum > 0 { // otherwise all rows are equal, and no axis explains anything
 		for k := range d.View.Explained {
 			d.View.Explained[k] = vars[k] / sum
 		}

@@ -31,20 +31,20 @@ import (
 const (
 	ConfigFile  = "config.yaml"   // the resolved settings
 	RunFile     = "run.json"      // Manifest
-	JournalFile = "journal.jsonl" // finished cells of a run that is not finished, in the order they came
+	JournalFile = "journal.jsonl" // finished cells of an unfinished run, in the order of completion
 	ResultsFile = "results.jsonl" // all cells of a finished run, in the table's order
 	CSVFile     = "results.csv"
-	TimingsFile = "timings.jsonl" // seconds a cell and a tuned setting; not reproducible, so by itself
-	TuningFile  = "tuning.json"   // what the tuned protocol chose, and from what
+	TimingsFile = "timings.jsonl" // seconds per cell and per tuned setting; in a file of its own because not reproducible
+	TuningFile  = "tuning.json"   // what the tuned protocol chose, and from which values
 )
 
 // Manifest is run.json: what a run was made from, so that it can be made again.
 type Manifest struct {
 	// Identity is the digest of everything that decides the figures; runs of equal identity are one run.
 	Identity string `json:"identity"`
-	// Versions are of the program, Go, and the engine.
+	// Versions are those of the program, Go and the engine.
 	Versions map[string]string `json:"versions"`
-	// Files are the names of the models that were given as files, by kind; no folders.
+	// Files are the names, without folders, of the models given as files, by kind.
 	Files map[string]string `json:"files,omitempty"`
 	// Models and Data map names to sha256 digests.
 	Models map[string]string `json:"models"`
@@ -55,12 +55,12 @@ type Manifest struct {
 	Classes []string `json:"classes,omitempty"`
 	// Untrained are the kinds of model that were not trained for this data and extractor.
 	Untrained []string `json:"untrained,omitempty"`
-	// Notes are lines that the reader of the figures should know, such as a shipped model that does not fit.
+	// Notes are what a reader of the results should know, such as a shipped model that does not fit.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Identity is the digest of the settings that decide the figures, and of the models and data. Where the
-// results go, how many threads make them, where library, data and models lie and what was to become of bad images do not take part.
+// Identity returns the digest of the settings that decide the figures, of the models and of the data. It leaves out where
+// results are written, the number of threads, the paths of library, data and models, and the treatment of unreadable images.
 func Identity(c Config, models, data map[string]string) (string, error) {
 	b, err := json.Marshal(struct {
 		Config       Config
@@ -73,18 +73,18 @@ func Identity(c Config, models, data map[string]string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// deciding is c with nothing in the settings that [Identity] leaves out.
+// deciding returns c without the settings that [Identity] leaves out.
 func (c Config) deciding() Config {
 	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Dataset.Bad, c.Extractor.Batch = "", 0, "", "", "", 0
 	c.Extractor.Model, c.Conjugate.Model, c.Predictor.Model, c.Embedding.Model, c.Open.Model = "", "", "", "", "" // their digests are in models
 	if c.Privacy.Model = ""; c.Privacy.Epsilon == 0 {
-		c.Privacy = Privacy{} // of no private round nothing is read
+		c.Privacy = Privacy{} // without private rounds none of it is read
 	}
 	c.Dataset.Name, c.Corpus.Dataset = c.Dataset.Label(), Dataset{Name: c.Corpus.Dataset}.Label()
 	return c
 }
 
-// Directory is an open run directory. No other process can open it meanwhile.
+// Directory is an open run directory. It is locked against other processes until closed.
 type Directory struct {
 	Path string
 
@@ -96,9 +96,8 @@ type Directory struct {
 	records []Record
 }
 
-// Open makes the directory of a run, or reopens one of the same identity and reads its finished cells. A
-// directory with another run in it, with files that are no run, or that another process has open, is an error and
-// left alone.
+// Open creates the directory of a run, or reopens one of the same identity and reads its finished cells. It returns an error,
+// and leaves the directory alone, if it holds another run or files that are not a run's, or if another process has it open.
 func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	d := &Directory{Path: path, done: map[Cell]bool{}}
 	if err := d.take(); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -132,7 +131,7 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 			return nil, err
 		}
 	}
-	// What a killed program was writing, and nobody else is now.
+	// Temporary files of a killed program; no other process writes them, as the directory is locked.
 	folders := []string{path}
 	for _, e := range entries {
 		if e.IsDir() {
@@ -144,7 +143,7 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 			return nil, fmt.Errorf("run directory: %w", err)
 		}
 	}
-	// run.json comes first: a directory with it is a run, one without never began.
+	// run.json is written first: a directory with it is a run, one without was never started.
 	if old == nil {
 		if err := writeJSON(d.file(RunFile), m); err != nil {
 			return nil, err
@@ -176,7 +175,7 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	return d, nil
 }
 
-// take makes the folder this process's.
+// take locks the folder for this process.
 func (d *Directory) take() error {
 	lock, ok, err := atomicfile.Lock(d.Path)
 	if err != nil {
@@ -189,7 +188,7 @@ func (d *Directory) take() error {
 	return nil
 }
 
-// unfinished reports whether a name is what atomicfile writes to before a file of the given name ("": any) is there.
+// unfinished reports whether name is a temporary file of atomicfile for the file of the given name ("": any file).
 func unfinished(name, of string) bool {
 	return strings.HasPrefix(name, "."+of) && strings.HasSuffix(name, ".tmp") || name == atomicfile.LockFile
 }
@@ -203,13 +202,13 @@ func (d *Directory) Done(c Cell) bool {
 	return d.done[c]
 }
 
-// Finished reports whether the directory has the results of a finished run.
+// Finished reports whether the directory holds the results of a finished run.
 func (d *Directory) Finished() bool {
 	_, err := os.Stat(d.file(ResultsFile))
 	return err == nil
 }
 
-// Add appends a finished cell to the journal and waits for the disk.
+// Add appends a finished cell to the journal and syncs it to disk.
 func (d *Directory) Add(r Record, took time.Duration) error {
 	line, err := encodeRecords([]Record{r})
 	if err != nil {
@@ -236,21 +235,21 @@ func (d *Directory) Add(r Record, took time.Duration) error {
 	return nil
 }
 
-// Tuned notes how long the tuning of a method for a partition took.
+// Tuned records how long the tuning of a method for a partition took.
 func (d *Directory) Tuned(partition, method string, took time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.timed(timing{Cell: Cell{Partition: partition, Protocol: "tuned", Method: method}, Tuning: true, Seconds: took.Seconds()})
 }
 
-// timing is a line of timings.jsonl: of a cell, or (Tuning) of the choice of settings for all cells of a partition.
+// timing is a line of timings.jsonl: the time of a cell or, with Tuning, of tuning for all cells of a partition.
 type timing struct {
 	Cell
 	Tuning  bool    `json:"tuning,omitempty"`
 	Seconds float64 `json:"seconds"`
 }
 
-// timed appends to the timings.
+// timed appends to the timings file.
 func (d *Directory) timed(t timing) (err error) {
 	if d.timings == nil {
 		if d.timings, err = appendTo(d.file(TimingsFile)); err != nil {
@@ -267,8 +266,8 @@ func (d *Directory) timed(t timing) (err error) {
 	return nil
 }
 
-// Cost is what one method took of a run, in seconds of the clock: Tuning its settings, and Running and scoring it in all
-// cells. What methods share (fits, drawn points) counts for the one that came first. Share is of the sum over methods.
+// Cost is the wall-clock time, in seconds, that one method took in a run: Tuning its settings, and Running and scoring all its
+// cells. Work that methods share (fits, drawn points) counts for the method that ran first. Share is that of the sum over methods.
 type Cost struct {
 	Method  string  `json:"method"`
 	Tuning  float64 `json:"tuning_seconds"`
@@ -276,7 +275,7 @@ type Cost struct {
 	Share   float64 `json:"share"`
 }
 
-// ReadCosts sums up the timings of a run directory, the dearest method first; nil where it has none.
+// ReadCosts sums up the timings of a run directory, most expensive method first; nil where it has none.
 func ReadCosts(dir string) ([]Cost, error) {
 	b, err := regularfile.ReadFile(filepath.Join(dir, TimingsFile), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -291,7 +290,7 @@ func ReadCosts(dir string) ([]Cost, error) {
 	for line := range bytes.Lines(b) {
 		var t timing
 		if line[len(line)-1] != '\n' {
-			break // of a run that was stopped
+			break // a line cut short when the run was stopped
 		}
 		if err := json.Unmarshal(line, &t); err != nil {
 			return nil, fmt.Errorf("%s: %w; remove it: it holds times alone", filepath.Join(dir, TimingsFile), err)
@@ -316,7 +315,7 @@ func ReadCosts(dir string) ([]Cost, error) {
 	return out, nil
 }
 
-// appendTo opens a file of lines for appending, first cutting off a last line that was never finished.
+// appendTo opens a file of lines for appending, after cutting off an incomplete last line.
 func appendTo(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -336,8 +335,8 @@ func appendTo(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Finish writes results.jsonl and results.csv in the order of cells, all of which must be there, and
-// removes the journal. It returns the records.
+// Finish writes results.jsonl and results.csv in the order of cells and removes the journal. It returns the records. A missing
+// cell is an error.
 func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -358,7 +357,7 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 		data []byte
 	}{{ResultsFile, data}, {CSVFile, csv.Bytes()}} {
 		if was, err := os.ReadFile(d.file(f.name)); err == nil && bytes.Equal(was, f.data) {
-			continue // a finished run is left as it is
+			continue // a finished run is not rewritten
 		}
 		if err := atomicfile.WriteBytes(d.file(f.name), f.data); err != nil {
 			return nil, err
@@ -373,8 +372,7 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	return rs, nil
 }
 
-// Close closes the journal, and lets other processes open the directory. What is in the journal stays for the
-// next run.
+// Close closes the journal and releases the lock. The journal stays, so that the run can be resumed.
 func (d *Directory) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -397,7 +395,7 @@ func (d *Directory) close() error {
 	return errors.Join(errs...)
 }
 
-// maxFile bounds a file of a run directory: 1 GiB.
+// maxFile bounds the size of a file in a run directory: 1 GiB.
 const maxFile = 1 << 30
 
 // ReadManifest reads run.json of a run directory.
@@ -431,7 +429,7 @@ func ReadConfig(dir string) (Config, error) {
 	return c, nil
 }
 
-// ParseConfig reads settings of which none is left out, as config.yaml has them.
+// ParseConfig reads a complete set of settings, as config.yaml holds it.
 func ParseConfig(data []byte) (c Config, err error) {
 	err = yamlfile.Decode(data, &c)
 	return c, err
@@ -469,7 +467,7 @@ func writeJSON(path string, v any) error {
 	return atomicfile.WriteBytes(path, append(b, '\n'))
 }
 
-// differences says in a few words how the run in a directory differs from the one asked for.
+// differences describes briefly how the run in a directory differs from the requested one.
 func differences(dir string, old *Manifest, c Config, m Manifest) string {
 	var out []string
 	if was, err := ReadConfig(dir); err == nil {
@@ -499,7 +497,7 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 	return strings.Join(out, "; ")
 }
 
-// flatten is the settings as text by dotted key.
+// flatten returns the settings as text, by dotted key.
 func flatten(c Config) map[string]string {
 	out := map[string]string{}
 	b, err := yaml.Marshal(c)
@@ -524,12 +522,12 @@ func flatten(c Config) map[string]string {
 	return out
 }
 
-// CSVHeading names the columns of [Record.CSV].
+// CSVHeading holds the column names of [Record.CSV].
 var CSVHeading = []string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group", "param", "value", "acc", "ece", "nll", "brier", "upload_bytes",
 	"joint_nll_near", "joint_nll_random", "aurc", "class_ece", "adaptive_ece", "entropy", "disagreement", "temperature",
 	"coverage_top", "coverage_uncertain", "coverage_weights", "membership_auc"}
 
-// CSV is the record as a line of a table, without the curves; figures that it lacks are empty.
+// CSV returns the record as a row of a table, without the curves; figures that it lacks are empty.
 func (r *Record) CSV() []string {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	line := []string{r.Dataset, r.Partition, num(r.Alpha), strconv.Itoa(r.Repeat), r.Protocol, r.Method, r.Group,
@@ -558,7 +556,7 @@ func (r *Record) CSV() []string {
 	return line
 }
 
-// WriteCSV writes a heading and one line a record.
+// WriteCSV writes a heading and one row per record.
 func WriteCSV(w io.Writer, rs []Record) error {
 	c := csv.NewWriter(w)
 	lines := [][]string{CSVHeading}

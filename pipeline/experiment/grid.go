@@ -15,7 +15,7 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// Grid is a set of runs: settings that all share, and keys that take several values each. Runs are all
+// Grid is a set of runs: settings that all runs share, and keys that take several values each. The runs are all
 // combinations of the values.
 //
 //	settings:
@@ -29,19 +29,19 @@ type Grid struct {
 	Vary     map[string][]any `yaml:"vary"`
 }
 
-// GridRun is one combination: its name, made of the values that vary, is the run directory's.
+// GridRun is one combination. Its name, made of the values that vary, is the name of its run directory.
 type GridRun struct {
 	Name   string
 	Config Config
 }
 
-// Bounds on a grid's file and on the runs it makes.
+// Bounds on the size of a grid file, in bytes, and on the number of its runs.
 const (
 	MaxGridBytes = 1 << 20
 	MaxGridRuns  = 10_000
 )
 
-// ParseGrid reads a grid from YAML. Unknown keys, and keys of vary without values, are errors.
+// ParseGrid reads a grid from YAML. Unknown keys, and varied keys without values, are errors.
 func ParseGrid(data []byte) (*Grid, error) {
 	if len(data) > MaxGridBytes {
 		return nil, fmt.Errorf("grid of %d bytes; at most %d are read", len(data), MaxGridBytes)
@@ -70,11 +70,11 @@ func ParseGrid(data []byte) (*Grid, error) {
 	return &g, nil
 }
 
-// lineNumber is where the decoder says that a complaint stands.
+// lineNumber matches the position in the decoder's messages.
 var lineNumber = regexp.MustCompile(`(?m)\bline \d+: `)
 
-// Runs lists the combinations, keys in alphabetical order and the last one varying fastest. Every
-// configuration is checked before any is returned.
+// Runs returns the combinations, keys in alphabetical order and the last one varying fastest. Every
+// configuration is validated before any is returned.
 func (g *Grid) Runs() ([]GridRun, error) {
 	keys := slices.Sorted(maps.Keys(g.Vary))
 	base, err := yaml.Marshal(g.Settings)
@@ -130,16 +130,16 @@ func (g *Grid) Runs() ([]GridRun, error) {
 	}
 }
 
-// strictYAML decodes onto what c holds; unknown keys are errors.
+// strictYAML decodes data on top of c; unknown keys are errors.
 func strictYAML(data []byte, c *Config) error {
 	if err := yamlfile.Decode(data, c); err != nil && !errors.Is(err, io.EOF) {
-		// The lines are those of a part of the file, written anew.
+		// Line numbers refer to a re-encoded part of the file and would mislead.
 		return fmt.Errorf("%s; `fmp config` lists the settings", lineNumber.ReplaceAllString(err.Error(), ""))
 	}
 	return nil
 }
 
-// safeName keeps what any file system takes in a name.
+// safeName replaces the characters of a name that some file system refuses by _ and cuts it to 120 bytes.
 func safeName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

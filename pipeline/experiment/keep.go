@@ -14,11 +14,11 @@ import (
 	"fmp/onnx/serde"
 )
 
-// ModelsDir is the folder of a run directory with the classifiers that [KeepModels] writes.
+// ModelsDir is the folder of a run directory to which [KeepModels] writes classifiers.
 const ModelsDir = "models"
 
-// KeepModels writes the classifiers of the first repeat of each martingale posterior of the run, as fmp pool writes them, into
-// the folder [ModelsDir]: PARTITION-PROTOCOL-METHOD.onnx. Those that are there are left as they are. It returns their paths.
+// KeepModels writes the classifiers of the first repeat for each martingale posterior of the run, in the format of fmp pool, to
+// the folder [ModelsDir]: PARTITION-PROTOCOL-METHOD.onnx. Existing files are left as they are. It returns their paths.
 func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, error) {
 	c := p.Config
 	cells, err := Cells(&c)
@@ -29,7 +29,7 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	// What a client would run, cut at its features.
+	// The client's feature graph: what a client would run, up to its features.
 	var mean, std []float32
 	if p.Stats != nil {
 		mean, std = p.Stats.Mean, p.Stats.Std

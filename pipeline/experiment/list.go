@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Summary is one run directory in a list.
+// Summary describes one run directory in a list.
 type Summary struct {
 	Path     string `json:"path"`
 	Identity string `json:"identity"`
-	// Date is when figures were last written.
+	// Date is when results were last written.
 	Date    time.Time `json:"date"`
 	Dataset string    `json:"dataset"`
-	// Extractor is the name of its file, or "shipped".
+	// Extractor is the name of the extractor's file, or "shipped".
 	Extractor string    `json:"extractor"`
 	Methods   []string  `json:"methods"`
 	Seeds     int       `json:"seeds"`
@@ -27,11 +27,11 @@ type Summary struct {
 	Manifest  *Manifest `json:"-"`
 }
 
-// maxListDepth bounds how deep below a folder runs are looked for.
+// maxListDepth bounds the depth of the search for runs.
 const maxListDepth = 4
 
-// List finds the run directories in and below root, in the order of their paths. A folder that is a run is
-// not searched further.
+// List returns the run directories in and below root, in the order of their paths. It does not search inside a run
+// directory.
 func List(root string) ([]Summary, error) {
 	var out []Summary
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -64,7 +64,7 @@ func List(root string) ([]Summary, error) {
 	return out, nil
 }
 
-// Summarise reads what a run directory has so far; nil where there is no run.
+// Summarise reads what a run directory holds so far; nil if it is not a run.
 func Summarise(path string) (*Summary, error) {
 	m, err := ReadManifest(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +75,7 @@ func Summarise(path string) (*Summary, error) {
 	}
 	c, err := ReadConfig(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // stopped before it began
+		return nil, nil // stopped before the run started
 	}
 	if err != nil {
 		return nil, err
@@ -108,12 +108,12 @@ func Summarise(path string) (*Summary, error) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(path, ResultsFile)); err == nil {
-		s.Cells = s.Finished // of an earlier version, which had fewer methods
+		s.Cells = s.Finished // from an earlier version, which had fewer methods
 	}
 	return s, nil
 }
 
-// depth is the number of folders in a relative path.
+// depth returns the number of folders in a relative path.
 func depth(rel string) int {
 	if rel == "." {
 		return 0

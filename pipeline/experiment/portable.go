@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Portable is the settings without places of the machine, as a run directory keeps them: it may be committed or
-// shared. A path inside the working folder stays as it is. Of other paths of models the file's name is left
-// (run.json has its digest, and --extractor, --predictor or --embedding say where it is), of a data set's folder
-// "./" and its name; folders of data and results and the library's place are left out, as the defaults find them.
+// Portable returns the settings without paths of this machine, as a run directory keeps them: it may be committed or
+// shared. A path inside the working folder is kept. Other paths of models are reduced to the file's name
+// (run.json has its digest, and --extractor, --predictor or --embedding give its path), that of a data set's folder
+// to "./" and its name; the folders of data and results and the library's path are left out, as the defaults find them.
 func (c Config) Portable() Config {
 	for _, p := range []*string{&c.Extractor.Model, &c.Conjugate.Model, &c.Predictor.Model, &c.Embedding.Model, &c.Open.Model} {
 		if !inside(*p) {
@@ -17,7 +17,7 @@ func (c Config) Portable() Config {
 	}
 	for _, p := range []*string{&c.Dataset.Name, &c.Corpus.Dataset} {
 		if !inside(*p) {
-			// With "./" it is a folder still, and not a data set of the program's.
+			// "./" marks it as a folder, not one of the program's data sets.
 			*p = "./" + Dataset{Name: *p}.Label()
 		}
 	}
@@ -29,7 +29,7 @@ func (c Config) Portable() Config {
 	return c
 }
 
-// Label is the data set's name as results call it: of a folder its own name, without the path.
+// Label returns the data set's name as used in results: for a folder its base name.
 func (d Dataset) Label() string {
 	if !strings.ContainsAny(d.Name, `/\`) {
 		return d.Name
@@ -40,10 +40,10 @@ func (d Dataset) Label() string {
 	return filepath.Base(d.Name)
 }
 
-// inside reports whether a path says nothing of the machine: empty, a name, or inside the working folder.
+// inside reports whether a path reveals nothing of the machine: it is empty, a name, or inside the working folder.
 func inside(path string) bool { return path == "" || filepath.IsLocal(path) }
 
-// fileNames are the names, without folders, of the models that the settings give as files.
+// fileNames returns the names, without folders, of the models that the settings give as files.
 func (c Config) fileNames() map[string]string {
 	out := map[string]string{}
 	for kind, path := range map[string]string{"extractor": c.Extractor.Model, "conjugate": c.Conjugate.Model, "predictor": c.Predictor.Model, "embedding": c.Embedding.Model, "open": c.Open.Model} {

@@ -24,33 +24,33 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Prepared is everything a run needs, ready: feature rows and models behind their engine.
+// Prepared is everything that a run needs: feature rows, and models loaded into their engine.
 type Prepared struct {
-	// Config is the settings with everything filled in that data and models decide.
+	// Config is the settings, completed with what data and models decide.
 	Config   Config
 	Data     *Data
 	Tools    Tools
 	Manifest Manifest
 	// Conjugate, Open, Predictor and Embedding are the models behind Tools; the first two are nil where there is none.
 	Conjugate, Open, Predictor, Embedding *onnx.Model
-	// Extractor is closed: its description is what is left of it. Stats standardised its features; nil where it does
+	// Extractor is closed; only its description remains. Stats standardised its features; nil where it does
 	// that itself.
 	Extractor *extractor.Extractor
 	Stats     *featurize.Stats
 	// Images are the test images behind Data.Test, for pictures in reports.
 	Images *dataset.Images
 
-	conjugateFrom, openFrom string // the files that Conjugate and Open were read from
+	conjugateFrom, openFrom string // the files from which Conjugate and Open were read
 	close                   []func() error
 }
 
-// ConjugateIsTrained reports whether there is a conjugate predictor that is more than the moments of this run's corpus: one that
-// a server can have as well.
+// ConjugateIsTrained reports whether there is a conjugate predictor other than the moments of this run's corpus, so that
+// a server can have the same one.
 func (p *Prepared) ConjugateIsTrained() bool {
 	return p.Conjugate != nil && p.conjugateFrom != untrainedSource
 }
 
-// OpenIsTrained says the same of the open predictor.
+// OpenIsTrained reports the same for the open predictor.
 func (p *Prepared) OpenIsTrained() bool { return p.Open != nil && p.openFrom != "(untrained)" }
 
 // Close releases the models.
@@ -64,13 +64,13 @@ func (p *Prepared) Close() error {
 }
 
 // Prepare loads the data set, turns its images into feature rows, and loads or builds predictor and
-// embedding, for a use that has no clients. The engine must have one thread an operator, so that figures do not depend on the machine.
-// versions go into the manifest.
+// embedding, for uses without clients. The engine must use one thread per operator, so that figures do not depend on the machine.
+// versions are written to the manifest.
 func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared, error) {
 	return (*Shared)(nil).prepare(ctx, c, eng, versions, progress, func(*Data) error { return nil })
 }
 
-// Prepare is [Prepare] for a run, beside others perhaps: the clients' part must have images enough for its clients.
+// Prepare is [Prepare] for a run that may share its data with others: the clients' part must have enough images for its clients.
 func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared, error) {
 	return s.prepare(ctx, c, eng, versions, progress, func(d *Data) error {
 		c.Suit()
@@ -191,8 +191,8 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versi
 	return p, nil
 }
 
-// load reads the data set, turns its images into feature rows and cuts these into parts. In open scope the corpus
-// comes from images of its own, seen through the same extractor.
+// load reads the data set, turns its images into feature rows and splits these into parts. In open scope the corpus
+// has images of its own, passed through the same extractor.
 func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (*loaded, error) {
 	corpus := c.corpus()
 	l, err := see(ctx, c, corpus, nil, eng, progress)
@@ -235,12 +235,12 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	return t, nil
 }
 
-// see turns the images of a data set into feature rows, standardised as those of before where that is given.
+// see turns the images of a data set into feature rows, standardised with the statistics of before if that is given.
 func see(ctx context.Context, c Config, d Dataset, before *featurize.Features, eng engine.Engine, progress Progress) (*loaded, error) {
 	stage := func(name string) func(int, int) {
 		return func(done, total int) { progress(even(name, done, total)) }
 	}
-	// Images in folders go straight to the model's size.
+	// Images in folders are resized directly to the model's size.
 	var fit imagefile.Fit
 	if c.Extractor.Model != "default" {
 		var err error
@@ -263,7 +263,7 @@ func see(ctx context.Context, c Config, d Dataset, before *featurize.Features, e
 	if before != nil {
 		cfg.Stats = before.Stats
 	}
-	// The run needs features only; the extractor's sessions go as soon as they are there.
+	// The run needs only the features; the extractor's sessions are closed as soon as they are computed.
 	l := &loaded{set: ds, extractor: x}
 	if l.features, err = featurize.Run(ctx, ds, x, cfg); err == nil && (before != nil || !c.OpenScope()) {
 		l.shifts, l.others, err = c.Scores.shifts(ctx, c, ds, x, l.features.Stats, progress)
@@ -298,11 +298,11 @@ func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor
 	return extractor.New(eng, m, f, o, ds.Train.Images)
 }
 
-// untrainedSource is the Source of a model that was not trained.
+// untrainedSource is the Source of an untrained model.
 const untrainedSource = "(untrained)"
 
-// model finds a predictor or an embedding: a file, the shipped one, or an untrained one. A shipped one that
-// was made for another extractor or other classes is passed over, with a note; a file that does not fit is
+// model returns a predictor or an embedding: a file, the shipped one, or an untrained one. A shipped model
+// for another extractor or other classes is skipped, with a note; a file that does not fit is
 // an error.
 func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, untrained func() (*onnx.Model, error)) (*onnx.Model, models.Manifest, error) {
 	switch setting {
@@ -310,7 +310,7 @@ func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, 
 	case "default":
 		m, f, err := shipped(dataset, kind)
 		if err == nil {
-			behind.Source = filepath.Base(behind.Source) // notes are shared, and name no folder
+			behind.Source = filepath.Base(behind.Source) // notes are shared, so they name no folder
 			if err = models.Match(behind, f); err == nil {
 				return m, f, nil
 			}
@@ -344,7 +344,7 @@ func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, 
 	return m, f, err
 }
 
-// conjugate finds and loads the conjugate predictor. Where there is none, the methods that need it leave the list of all of them.
+// conjugate finds and loads the conjugate predictor. Without one, the methods that need it are dropped from the list of all methods.
 func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifest) (models.Manifest, error) {
 	note := ""
 	switch {
@@ -383,7 +383,7 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 	return models.Manifest{}, nil
 }
 
-// PrivatePredictor finds the private predictor that the settings name.
+// PrivatePredictor returns the private predictor that the settings name.
 func (p *Prepared) PrivatePredictor() (*onnx.Model, error) {
 	behind := p.Extractor.Manifest()
 	behind.Dx = p.Manifest.Sizes["dx"]
@@ -391,7 +391,7 @@ func (p *Prepared) PrivatePredictor() (*onnx.Model, error) {
 	return m, err
 }
 
-// privateModel finds the private predictor behind an extractor. One without noise beside it must have its coordinates.
+// privateModel returns the private predictor behind an extractor. A conjugate predictor beside it must share its coordinates.
 func (p *Prepared) privateModel(c Config, behind models.Manifest) (m *onnx.Model, f models.Manifest, err error) {
 	behind.C = 0 // its classes are the round's
 	if c.Privacy.Model == "default" {
@@ -420,7 +420,7 @@ func (p *Prepared) privateModel(c Config, behind models.Manifest) (m *onnx.Model
 	return m, f, nil
 }
 
-// private loads the private predictor, where the settings ask for a private round.
+// private loads the private predictor if the settings ask for a private round.
 func (p *Prepared) private(c Config, eng engine.Engine, behind models.Manifest) (models.Manifest, error) {
 	if c.Privacy.Epsilon == 0 {
 		return models.Manifest{}, nil
@@ -439,8 +439,8 @@ func (p *Prepared) private(c Config, eng engine.Engine, behind models.Manifest) 
 	return f, nil
 }
 
-// open finds the predictor for tasks on classes that the corpus lacks. In closed scope there is none but a file's or a shipped
-// one; in open scope there must be one, or a corpus.
+// open finds the predictor for tasks on classes that the corpus lacks. In closed scope only a given file or a shipped one
+// is used; in open scope one is required, or a corpus to build it from.
 func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, error) {
 	switch c.Open.Model {
 	case "none":
@@ -469,7 +469,7 @@ func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, erro
 	return f, err
 }
 
-// banks cuts features into the parts of a run. At most test test images take part; 0 means all.
+// banks splits features into the parts of a run. At most test test images are used; 0 means all.
 func banks(f *featurize.Features, test int) (*Data, error) {
 	d := &Data{Test: f.Test.Features, TestLabels: f.Test.Labels}
 	if test > 0 && test < f.Test.N {
@@ -492,7 +492,7 @@ func banks(f *featurize.Features, test int) (*Data, error) {
 	return d, nil
 }
 
-// constantWeights replaces an upload's masses by the constant n/s of the letter.
+// constantWeights replaces an upload's masses by the letter's constant n/s.
 type constantWeights struct{ Compressor }
 
 func (k constantWeights) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {

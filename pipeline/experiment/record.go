@@ -12,7 +12,7 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Cell is the smallest unit of work that is done or not done: one method on one task under one protocol.
+// Cell is the smallest unit of work of a run: one method on one task under one protocol.
 type Cell struct {
 	Partition string `json:"partition"`
 	Repeat    int    `json:"repeat"` // 0 to seeds-1
@@ -20,43 +20,44 @@ type Cell struct {
 	Method    string `json:"method"`
 }
 
+// String names the cell in messages.
 func (c Cell) String() string {
 	return fmt.Sprintf("%s, repeat %d, %s, %s", c.Partition, c.Repeat, c.Protocol, c.Method)
 }
 
-// Record is one line of results.jsonl: the figures of one cell. It holds nothing that depends on time,
-// place or the number of threads.
+// Record is one line of results.jsonl: the figures of one cell. Nothing in it depends on time,
+// machine or the number of threads.
 type Record struct {
 	Cell
 	Dataset string  `json:"dataset"`
 	Alpha   float64 `json:"alpha"` // 0: homogeneous
 	Group   string  `json:"group"` // posterior.Group
-	// Param is the hyper-parameter that the tuned protocol chooses and Value what it was here.
+	// Param is the hyper-parameter that the tuned protocol chooses, and Value its value in this cell.
 	Param string  `json:"param,omitempty"`
 	Value float64 `json:"value,omitempty"`
-	// Temperature divides the heads, as the tuned protocol chose it; 0 where none was chosen: 1. More are the further
-	// settings that it chose.
+	// Temperature divides the heads, as chosen by the tuned protocol; 0 where none was chosen, which means 1. More holds the
+	// further settings that it chose.
 	Temperature float64            `json:"temperature,omitempty"`
 	More        map[string]float64 `json:"more,omitempty"`
 	metric.Scores
-	// UploadBytes is what one client sends; 0 for a method that sends nothing.
+	// UploadBytes is what one client sends, in bytes; 0 for a method that sends nothing.
 	UploadBytes float64            `json:"upload_bytes"`
 	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`
 	// Coverage of the method's intervals against the limit of infinite data; nil where it has none.
 	Coverage *posterior.Coverage `json:"coverage,omitempty"`
-	// Membership is how well an uploaded class mean tells who is behind it: an area under the ROC curve; nil where no class
+	// Membership is the area under the ROC curve of membership inference from an uploaded class mean; nil where no class
 	// means are uploaded.
 	Membership *float64 `json:"membership_auc,omitempty"`
-	// Absent are scores on images of classes that no client holds; nil where every class is held.
+	// Absent holds scores on images of classes that no client holds; nil where every class is held.
 	Absent *posterior.Absent `json:"absent,omitempty"`
-	// Shifted are scores on other and on spoiled images, where the settings ask for them.
+	// Shifted holds scores on other and corrupted images, where the settings ask for them.
 	Shifted []posterior.Shifted `json:"shifted,omitempty"`
-	// BySamples scores the first samples of the ensemble, for methods with one ensemble of several.
+	// BySamples scores prefixes of the ensemble, for methods with one ensemble of several heads.
 	BySamples []posterior.Prefix `json:"by_samples,omitempty"`
 }
 
-// parseRecords reads JSON Lines. A last line without its newline was cut short by whatever stopped the
-// run and is left out; any other malformed line is an error with its number.
+// parseRecords reads JSON Lines. A last line without a newline was cut short when the
+// run was stopped and is dropped; any other malformed line is an error with its number.
 func parseRecords(data []byte) ([]Record, error) {
 	var out []Record
 	for n := 1; len(data) > 0; n++ {
@@ -90,7 +91,7 @@ func encodeRecords(rs []Record) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// sortRecords orders records as cells lists their cells, and drops repeated ones.
+// sortRecords sorts records in the order of cells and drops duplicates.
 func sortRecords(rs []Record, cells []Cell) []Record {
 	at := map[Cell]int{}
 	for i, c := range cells {
@@ -101,8 +102,8 @@ func sortRecords(rs []Record, cells []Cell) []Record {
 	return slices.CompactFunc(out, func(a, b Record) bool { return a.Cell == b.Cell })
 }
 
-// ScopeNotes say which form FMP took, where it could take either or took the open one: in how many tasks, and by what novelty of
-// their uploads.
+// ScopeNotes states which form FMP used, where both were available or it used the open one: in how many tasks, and at what
+// novelty of their uploads.
 func ScopeNotes(rs []Record) []string {
 	tasks, open, low, high := map[Cell]bool{}, 0, math.Inf(1), math.Inf(-1)
 	for _, r := range rs {

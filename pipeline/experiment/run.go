@@ -18,15 +18,15 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Data is what a run works on: standardised feature rows of the parts of one data set.
+// Data is the input of a run: standardised feature rows of the parts of one data set.
 type Data struct {
-	// Clients is the part that new tasks' clients draw from; Corpus the meta-training corpus, which only the
-	// tuned protocol reads, and nil where there is none.
+	// Clients is the part from which new tasks' clients draw; Corpus the meta-training corpus, which only the
+	// tuned protocol reads, nil where there is none.
 	Clients, Corpus *task.Bank
-	// Test holds len(TestLabels) rows of features; it is used for the reported figures and nothing else.
+	// Test holds len(TestLabels) rows of features, used only for the reported figures.
 	Test       []float32
 	TestLabels []int
-	// Shifts are other and spoiled images' features, as the settings ask for.
+	// Shifts are the features of other and corrupted images that the settings ask for.
 	Shifts []posterior.Shift
 }
 
@@ -41,8 +41,8 @@ type ConjugateModel interface {
 	Compressor
 }
 
-// Tools are the models of a run behind their engine, safe for several goroutines and with figures that
-// do not depend on how many there are.
+// Tools are the models of a run in their engine. They are safe for concurrent use, and their figures
+// do not depend on the number of goroutines.
 type Tools struct {
 	Compressor Compressor
 	Drawer     posterior.Drawer
@@ -52,7 +52,7 @@ type Tools struct {
 	Open *open.Predictor
 	// Private is nil where the settings ask for no private round.
 	Private posterior.Private
-	// Shared, where given, is what the run shares with others that go on beside it.
+	// Shared, if not nil, is what the run shares with concurrent ones.
 	Shared *Shared
 
 	all   *point.Set        // class means of every row of corpus and clients' part, as Conjugate reads them
@@ -60,10 +60,10 @@ type Tools struct {
 	known *posterior.Corpus // moments of Data.Corpus, for the methods of the run
 }
 
-// Progress is called with how far a stage is. It may be called from several goroutines.
+// Progress is called with the progress of a stage, possibly from several goroutines.
 type Progress func(Step)
 
-// Cells lists the cells of a run in the order of its results: partition, repeat, protocol, method.
+// Cells returns the cells of a run in the order of its results: partition, repeat, protocol, method.
 func Cells(c *Config) ([]Cell, error) {
 	methods, err := c.methods()
 	if err != nil {
@@ -82,7 +82,7 @@ func Cells(c *Config) ([]Cell, error) {
 	return out, nil
 }
 
-// methods are those asked for. Where all are, those that need a corpus are left out of a run without one.
+// methods returns the requested methods. If all are requested, those that need a corpus are left out of a run without one.
 func (c *Config) methods() ([]posterior.Method, error) {
 	names := c.Methods
 	if len(names) == 0 {
@@ -111,7 +111,7 @@ func (c *Config) methods() ([]posterior.Method, error) {
 	return out, nil
 }
 
-// settings are the shared protocol's.
+// settings returns those of the shared protocol.
 func (c *Config) settings() posterior.Settings {
 	s := posterior.DefaultSettings()
 	s.L2, s.Tolerance = c.ERM.L2, c.ERM.Tolerance
@@ -119,7 +119,7 @@ func (c *Config) settings() posterior.Settings {
 	return s
 }
 
-// threads is how many threads the run uses.
+// threads returns the number of threads of the run.
 func (c *Config) threads() int {
 	if c.Engine.Threads > 0 {
 		return c.Engine.Threads
@@ -127,10 +127,10 @@ func (c *Config) threads() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Run does the cells that the directory does not have yet and finishes it. Tasks (a partition and a repeat)
-// run in parallel on as many threads as the settings say. Every random number comes from a stream named
-// after its task, so neither the order nor the number of threads shows in the results. Cancelling ctx
-// stops at the next method; finished cells stay in the directory.
+// Run computes the cells that the directory does not have yet, finishes it, and returns all records. Tasks (a partition and a
+// repeat) run in parallel on as many threads as the settings say. Every random number comes from a stream named
+// after its task, so the results depend neither on the order nor on the number of threads. Cancelling ctx
+// stops before the next method; finished cells stay in the directory.
 func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, progress Progress) ([]Record, error) {
 	c.Suit()
 	cells, err := Cells(&c)
@@ -165,7 +165,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		}
 	}
 
-	// The cells of one task are done together: they share what the task remembers.
+	// The cells of one task run together: they share the task's memo.
 	type group struct {
 		partition Partition
 		repeat    int
@@ -242,10 +242,10 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 	return dir.Finish(cells)
 }
 
-// jointBatches is how many batches of each kind joint scores are the mean of.
+// jointBatches is the number of batches of each kind over which joint scores are averaged.
 const jointBatches = 1000
 
-// test is what all methods are scored on; sets too small for neighbourhoods have no joint scores.
+// test returns what all methods are scored on; test sets too small for neighbourhoods have no joint scores.
 func (d *Data) test(c Config) (*posterior.Test, error) {
 	t := &posterior.Test{Features: d.Test, Labels: d.TestLabels, Shifts: d.Shifts}
 	if len(d.TestLabels) < metric.Neighbours {
@@ -256,8 +256,8 @@ func (d *Data) test(c Config) (*posterior.Test, error) {
 	return t, err
 }
 
-// limits finds what methods end with as data grow, from all rows of corpus and clients' part; in open scope, where the
-// corpus has other classes, of the latter alone.
+// limits computes the limits of the methods as data grow, from all rows of corpus and clients' part; in open scope, where the
+// corpus has other classes, from the latter alone.
 func (k *Tools) limits(ctx context.Context, d *Data, test *posterior.Test, open bool) error {
 	var sets []*point.Set
 	for _, b := range []*task.Bank{d.Corpus, d.Clients} {
@@ -290,7 +290,7 @@ func (k *Tools) limits(ctx context.Context, d *Data, test *posterior.Test, open 
 	return err
 }
 
-// classMeans are a bank's as the conjugate predictor reads them.
+// classMeans returns a bank's class means as the conjugate predictor reads them.
 func (k *Tools) classMeans(ctx context.Context, b *task.Bank) (*point.Set, error) {
 	rows, err := point.FromLabelled(b.Features, b.Dx, b.Labels, b.C)
 	if err != nil {
@@ -303,7 +303,7 @@ func (k *Tools) classMeans(ctx context.Context, b *task.Bank) (*point.Set, error
 	return means[0], nil
 }
 
-// known are the corpus' moments; nil where no method asked for needs them.
+// known returns the corpus' moments; nil where no requested method needs them.
 func (d *Data) known(c Config) (*posterior.Corpus, error) {
 	methods, err := c.methods()
 	if err != nil || d.Corpus == nil || !slices.ContainsFunc(methods, func(m posterior.Method) bool { return m.Info().NeedsCorpus }) {
@@ -312,12 +312,12 @@ func (d *Data) known(c Config) (*posterior.Corpus, error) {
 	return posterior.NewCorpus(d.Corpus.Features, d.Corpus.Dx, d.Corpus.Labels, d.Corpus.C)
 }
 
-// Task is the task of clients who hold the given rows of the clients' part, with all that the methods of a run read.
+// Task returns the task of clients who hold the given rows of the clients' part, with everything that the methods of a run read.
 func (p *Prepared) Task(ctx context.Context, rows [][]int, stream string) (*posterior.Task, error) {
 	return newTask(ctx, p.Config, p.Tools, p.Data.Clients, rows, stream, p.Config.threads())
 }
 
-// draw makes the task of a partition and a repeat: the rows of the clients' part that each client holds, and the name of the
+// draw returns the task of a partition and a repeat: the rows of the clients' part that each client holds, and the name of the
 // task's stream.
 func (c *Config) draw(bank *task.Bank, p Partition, repeat int) (rows [][]int, stream string, err error) {
 	stream = fmt.Sprintf("%s/%d", p.Name(), repeat)
@@ -334,7 +334,7 @@ func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [
 	return tools.task(ctx, c, clients, stream, threads)
 }
 
-// task makes the clients' uploads and the task of them.
+// task computes the clients' uploads and returns their task.
 func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int) (*posterior.Task, error) {
 	in := posterior.Input{
 		Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples, NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
@@ -363,7 +363,7 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 	return posterior.NewTask(in)
 }
 
-// cellSettings are the method of a cell and what it runs with: the raw settings, or those that were chosen for it.
+// cellSettings returns the method of a cell and its settings: the raw ones, or those that tuning chose.
 func cellSettings(c Config, cell Cell, tuned *Tuned) (posterior.Method, posterior.Settings, *Choice, error) {
 	m, err := posterior.Lookup(cell.Method)
 	if err != nil {

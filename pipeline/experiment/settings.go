@@ -16,7 +16,7 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Setting is one setting of a [Config], as its tags state it.
+// Setting is one setting of a [Config], as described by its tags.
 type Setting struct {
 	Key string // dotted: "erm.l2"
 	Doc string
@@ -28,17 +28,17 @@ type Setting struct {
 	allowed []allowed
 }
 
-// allowed is one alternative of what a setting may be.
+// allowed is one allowed alternative of a setting's value.
 type allowed struct {
-	name      string  // itself, or
-	any       string  // any text: what it is, or
+	name      string  // a name, or
+	any       string  // any text: what it stands for, or
 	low, high float64 // a range
 }
 
-// lists are the names behind @LIST in the tag allowed.
+// lists holds the names behind @LIST in the tag allowed.
 var lists = map[string]func() []string{"datasets": dataset.Names, "presets": extractor.PresetNames, "methods": posterior.Names}
 
-// suited is what {NAME} stands for in the tag doc: a setting that suits each data set.
+// suited holds what {NAME} stands for in the tag doc: a setting that suits each data set.
 var suited = map[string]func(dataset.Suits) string{
 	"classes": func(s dataset.Suits) string { return cmp.Or(s.Classes, "all") },
 	"l2":      func(s dataset.Suits) string { return strconv.FormatFloat(s.L2, 'g', -1, 64) },
@@ -46,7 +46,7 @@ var suited = map[string]func(dataset.Suits) string{
 	"fresh":   func(s dataset.Suits) string { return strconv.Itoa(s.Fresh) },
 }
 
-// Default is the configuration of a run on the embedded digits.
+// Default returns the configuration of a run on the embedded digits.
 func Default() Config {
 	var c Config
 	for _, s := range c.Settings() {
@@ -55,7 +55,7 @@ func Default() Config {
 	return c
 }
 
-// Settings lists the settings of c in the order of its fields.
+// Settings returns the settings of c in the order of its fields.
 func (c *Config) Settings() []Setting {
 	out, v := slices.Clone(stated()), reflect.ValueOf(c).Elem()
 	for i := range out {
@@ -64,7 +64,7 @@ func (c *Config) Settings() []Setting {
 	return out
 }
 
-// keys are those of all settings.
+// keys returns the keys of all settings.
 func keys() []string {
 	var out []string
 	for _, s := range stated() {
@@ -73,7 +73,7 @@ func keys() []string {
 	return out
 }
 
-// stated are the settings as the tags state them, without values: the tags are read once.
+// stated returns the settings as the tags describe them, without values; the tags are read once.
 var stated = sync.OnceValue(func() []Setting { return settingsOf(reflect.TypeFor[Config](), "", nil, nil) })
 
 func settingsOf(t reflect.Type, prefix string, at []int, out []Setting) []Setting {
@@ -119,7 +119,7 @@ func alternatives(tag string) []allowed {
 	return out
 }
 
-// number is the number that a text of a tag holds; NaN, which is in no range, for other texts.
+// number returns the number in a tag's text; NaN, which is in no range, for other texts.
 func number(text string) float64 {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -128,7 +128,7 @@ func number(text string) float64 {
 	return x
 }
 
-// reset gives the setting its default.
+// reset sets the setting to its default.
 func (s *Setting) reset() {
 	if s.Value.Kind() != reflect.Slice {
 		set(s.Value, s.init)
@@ -142,7 +142,7 @@ func (s *Setting) reset() {
 	}
 }
 
-// set reads a default; a test reads all of them.
+// set parses a default; a test parses all of them.
 func set(v reflect.Value, text string) {
 	var err error
 	switch v.Kind() {
@@ -172,7 +172,7 @@ func set(v reflect.Value, text string) {
 	}
 }
 
-// Choices are the names that the setting, or each element of it, may be.
+// Choices returns the names that the setting, or each element of it, may take.
 func (s *Setting) Choices() []string {
 	var out []string
 	for _, a := range s.allowed {
@@ -183,7 +183,7 @@ func (s *Setting) Choices() []string {
 	return out
 }
 
-// Allowed says what the setting, or each element of it, may be: "0 or 1e-06 to 1e+06", "auto, nchw or nhwc"; "" for anything.
+// Allowed describes the allowed values of the setting, or of each element: "0 or 1e-06 to 1e+06", "auto, nchw or nhwc"; "" for any.
 func (s *Setting) Allowed() string {
 	var out []string
 	for _, a := range s.allowed {
@@ -199,7 +199,7 @@ func (s *Setting) Allowed() string {
 	return suggest.Or(out...)
 }
 
-// plain writes a bound without an exponent where it has few digits.
+// plain formats a bound, without an exponent where it has few digits.
 func plain(x float64) string {
 	if x == math.Trunc(x) && math.Abs(x) < 1e9 {
 		return strconv.FormatFloat(x, 'f', -1, 64)
@@ -207,7 +207,7 @@ func plain(x float64) string {
 	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
-// check returns what is wrong with the setting's value by itself.
+// check returns the violations of the setting's value by itself.
 func (s *Setting) check() []error {
 	if s.Value.Kind() != reflect.Slice {
 		return s.checkOne(s.Value)
@@ -220,7 +220,7 @@ func (s *Setting) check() []error {
 }
 
 func (s *Setting) checkOne(v reflect.Value) []error {
-	// Which methods there are is asked where they are looked up, in any case of letters.
+	// Method names are checked where they are looked up, ignoring case.
 	if len(s.allowed) == 0 || s.Key == "methods" {
 		return nil
 	}

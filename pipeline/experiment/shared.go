@@ -14,15 +14,15 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Shared is what runs of one program that go on at the same time have in common: a number of threads, and
-// the data of runs on the same images behind the same extractor, which are loaded once. Which run is
-// the first or how many there are shows in no figure. The nil *Shared shares nothing.
+// Shared is what concurrent runs of one program have in common: a number of threads, and
+// the data of runs on the same images behind the same extractor, which are loaded once. No figure depends on which run is
+// the first or on how many there are. The nil *Shared shares nothing.
 type Shared struct {
 	threads, runs int
 	free          *semaphore.Weighted
 
 	mu    sync.Mutex
-	users map[string]int // runs that are still to use the data of a key
+	users map[string]int // runs that have yet to use the data of a key
 	data  map[string]*sharedData
 }
 
@@ -32,19 +32,19 @@ type sharedData struct {
 	err error
 }
 
-// loaded is a data set seen through an extractor, cut into the parts of a run. Nobody writes to it.
+// loaded is a data set passed through an extractor and split into the parts of a run. It is read-only.
 type loaded struct {
 	set       *dataset.Dataset // without its training images
 	extractor *extractor.Extractor
 	features  *featurize.Features // without its rows
-	shifts    []posterior.Shift   // of the settings scores.other and scores.corruptions
+	shifts    []posterior.Shift   // from the settings scores.other and scores.corruptions
 	others    map[string]string   // digests of the other data sets
-	corpus    string              // digest of the corpus's features where it is of other images; else ""
+	corpus    string              // digest of the corpus's features where it has other images; else ""
 	data      *Data
 }
 
-// NewShared is for the runs of the given settings, of which at most atOnce go on at the same time, on threads
-// threads together. Both are at least 1.
+// NewShared returns a Shared for runs of the given settings, at most atOnce of them concurrent, on a total of threads
+// threads. Both are at least 1.
 func NewShared(threads, atOnce int, runs []Config) (*Shared, error) {
 	s := &Shared{threads: threads, runs: max(1, min(atOnce, len(runs))), free: semaphore.NewWeighted(int64(threads)), users: map[string]int{}, data: map[string]*sharedData{}}
 	for _, c := range runs {
@@ -57,7 +57,7 @@ func NewShared(threads, atOnce int, runs []Config) (*Shared, error) {
 	return s, nil
 }
 
-// Done says that the run of settings c has ended, well or not. Data that no other run is to use are let go.
+// Done reports that the run of settings c has ended, successfully or not. Data that no other run will use are released.
 func (s *Shared) Done(c Config) error {
 	k, err := dataKey(c)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Shared) Done(c Config) error {
 	return nil
 }
 
-// Do calls do, which works on n threads, once so many are free.
+// Do calls do, which uses n threads, once that many are free.
 func (s *Shared) Do(ctx context.Context, n int, do func() error) error {
 	if s == nil {
 		return do()
@@ -84,18 +84,18 @@ func (s *Shared) Do(ctx context.Context, n int, do func() error) error {
 	return do()
 }
 
-// plan spreads a run's threads over n pieces of work: how many are done at the same time, and with how many
+// plan distributes a run's threads over n pieces of work: how many run at the same time, and with how many
 // threads each.
 func (s *Shared) plan(threads, n int) (workers, inner int) {
 	workers = max(1, min(threads, n))
 	inner = threads / workers
 	if s != nil {
-		inner /= s.runs // the other runs have work for these threads
+		inner /= s.runs // the other runs use these threads
 	}
 	return workers, max(1, inner)
 }
 
-// load calls make, or takes what it made for another run of the same data.
+// load calls make, or returns what it made for another run of the same data.
 func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
 	if s == nil {
 		return make()
@@ -115,12 +115,12 @@ func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
 	return d.loaded, d.err
 }
 
-// dataKey names the settings that decide feature rows and their parts.
+// dataKey identifies the settings that decide feature rows and their parts.
 func dataKey(c Config) (string, error) {
 	c.Suit()
 	c.Scores.Coverage = false
 	if len(c.Scores.Other) == 0 && !c.Scores.Corruptions {
-		c.Seed = 0 // nothing of the data is drawn
+		c.Seed = 0 // the data do not depend on the seed
 	}
 	b, err := json.Marshal(struct {
 		D    Dataset

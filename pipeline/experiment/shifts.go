@@ -12,8 +12,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// shifts are the features of the other and the spoiled images that the settings ask for, behind the extractor of the
-// data set, standardised as its own. digests names their images.
+// shifts returns the features of the other and corrupted images that the settings ask for, from the extractor of the
+// data set, standardised like its own. digests identify their images.
 func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor, stats *featurize.Stats, progress Progress) (out []posterior.Shift, digests map[string]string, err error) {
 	digests = map[string]string{}
 	if len(s.Other) == 0 && !s.Corruptions {
@@ -74,7 +74,7 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 	return out, digests, nil
 }
 
-// spread are at most most of n indices, evenly spaced: files may hold images by class.
+// spread returns at most most of n indices, evenly spaced: files may hold images by class.
 func spread(n, most int) []int {
 	out := make([]int, min(n, most))
 	for i := range out {

@@ -12,7 +12,7 @@ import (
 	"fmp/onnx/serde"
 )
 
-// shipped is a model that comes with the program, with its manifest.
+// shipped returns a model that comes with the program, with its manifest.
 func shipped(dataset, kind string) (*onnx.Model, models.Manifest, error) {
 	data, err := assets.Model(dataset, kind)
 	if err != nil {
@@ -30,7 +30,7 @@ func shipped(dataset, kind string) (*onnx.Model, models.Manifest, error) {
 	return m, f, nil
 }
 
-// shippedFiles lists the models that come with the program by the sha256 of their files.
+// shippedFiles returns the models that come with the program, by the sha256 of their files.
 var shippedFiles = sync.OnceValues(func() (map[string]shippedFile, error) {
 	out := map[string]shippedFile{}
 	for _, d := range assets.Datasets() {
@@ -50,8 +50,8 @@ var shippedFiles = sync.OnceValues(func() (map[string]shippedFile, error) {
 
 type shippedFile struct{ dataset, kind string }
 
-// ShippedModel is the client graph, embedding or predictor (of either kind) that comes with the program and whose file has the given
-// sha256, and the data set that it is for. The error wraps [fs.ErrNotExist] where there is none.
+// ShippedModel returns the client graph, embedding or predictor (of either kind) that comes with the program and whose file has the
+// given sha256, and the data set that it is for. The error wraps [fs.ErrNotExist] where there is none.
 func ShippedModel(digest string) (m *onnx.Model, f models.Manifest, dataset string, err error) {
 	all, err := shippedFiles()
 	if err != nil {
@@ -65,7 +65,7 @@ func ShippedModel(digest string) (m *onnx.Model, f models.Manifest, dataset stri
 	return m, f, at.dataset, err
 }
 
-// ShippedBehind is the predictor that comes with the program for the extractor and the classes of a client graph's (or
+// ShippedBehind returns the predictor that comes with the program for the extractor and the classes of a client graph's (or
 // an embedding's) manifest: the conjugate one for uploads of class means. The error wraps [fs.ErrNotExist] where there is none.
 func ShippedBehind(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 	if client.ClassMeans {
@@ -74,8 +74,8 @@ func ShippedBehind(client models.Manifest) (*onnx.Model, models.Manifest, error)
 	return shippedBehind(client, models.KindPredictor)
 }
 
-// ShippedOpen is the open predictor that comes with the program for the extractor of a client graph's manifest, whatever its classes.
-// The error wraps [fs.ErrNotExist] where there is none.
+// ShippedOpen returns the open predictor that comes with the program for the extractor of a client graph's manifest, whatever its
+// classes. The error wraps [fs.ErrNotExist] where there is none.
 func ShippedOpen(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 	client.C = 0
 	return shippedBehind(client, models.KindOpen)
@@ -97,8 +97,8 @@ func shippedBehind(client models.Manifest, kind string) (*onnx.Model, models.Man
 	return nil, models.Manifest{}, fmt.Errorf("no %s predictor behind extractor %.12s comes with the program: %w", kind, client.Extractor, fs.ErrNotExist)
 }
 
-// ShippedPrivate is the private predictor that comes with the program for the extractor of a client graph's manifest. The error wraps
-// [fs.ErrNotExist] where there is none.
+// ShippedPrivate returns the private predictor that comes with the program for the extractor of a client graph's manifest. The error
+// wraps [fs.ErrNotExist] where there is none.
 func ShippedPrivate(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 	for _, d := range assets.Datasets() {
 		m, f, err := shipped(d, models.KindPrivate)

@@ -26,18 +26,18 @@ type Tuned struct {
 	Choices []Choice `json:"choices"`
 }
 
-// Choice is the value of one method's setting on one kind of partition, and what it was chosen from.
+// Choice is the chosen value of one method's setting on one partition, and the values it was chosen from.
 type Choice struct {
 	Partition string `json:"partition"`
 	posterior.Choice
 }
 
-// AtEnd reports whether the value is the first or the last of those tried, so that one beyond might have been better.
+// AtEnd reports whether the value is the first or the last of those tried, so that one beyond might be better.
 func (c *Choice) AtEnd() bool {
 	return len(c.Grid) > 0 && (c.Value == c.Grid[0] || c.Value == c.Grid[len(c.Grid)-1])
 }
 
-// ReadTuned reads what was chosen for a run; no choices where it tuned nothing.
+// ReadTuned reads the choices of a run; none where nothing was tuned.
 func ReadTuned(dir string) (*Tuned, error) {
 	out := &Tuned{}
 	b, err := regularfile.ReadFile(filepath.Join(dir, TuningFile), maxFile)
@@ -63,8 +63,8 @@ func (t *Tuned) choice(partition, method string) (*Choice, error) {
 }
 
 // tune chooses every method's own setting and temperature by NLL on held-out rows of tasks drawn from the corpus, of the
-// same size and partition as the run's. Test images take no part. What an earlier run of the same directory
-// chose is read back; each choice is kept as it is made, so that a run that is stopped goes on with the next.
+// same size and partition as the run's. Test images are not used. The choices of an earlier run in the same directory
+// are read back, and each choice is saved as it is made, so that a stopped run resumes with the next.
 func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, threads int, progress Progress) (*Tuned, error) {
 	if !slices.Contains(c.Protocols(), "tuned") {
 		return &Tuned{}, nil
@@ -74,7 +74,7 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 		return nil, err
 	}
 	var methods []posterior.Method
-	var followers []posterior.Info // these get the value of a method that is tuned anyway
+	var followers []posterior.Info // these get the value of another method, which is tuned anyway
 	for _, m := range all {
 		info := m.Info()
 		switch {
@@ -106,7 +106,7 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 			progressed.done[name]++
 		}
 	}
-	// made is what was chosen so far.
+	// made returns the choices so far.
 	made := func() *Tuned {
 		out := &Tuned{}
 		for _, c := range choices {
@@ -149,7 +149,7 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 		if err != nil {
 			stop()
 			if was := g.Wait(); was != nil && errors.Is(err, context.Canceled) {
-				err = was // what went wrong before, and stopped this
+				err = was // the earlier error, which stopped this one
 			}
 			return nil, fmt.Errorf("tuning: %w", err)
 		}
@@ -189,7 +189,7 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 	return made(), nil
 }
 
-// heldTasks draws the tasks of the corpus that one partition is tuned on.
+// heldTasks draws the tasks of the corpus on which one partition is tuned.
 func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partition, threads int) ([]posterior.Held, error) {
 	s := task.Sampler{Bank: data.Corpus, Points: c.Federation.Points, Alphas: []float64{p.Alpha}, Target: c.Tuning.Points, FixedLabels: true}
 	var out []posterior.Held
@@ -216,8 +216,8 @@ func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partiti
 	return out, nil
 }
 
-// leaveOut is what a tuning task has in open scope: as many classes of the corpus as the run's tasks have, others every time, and
-// tools that know the rest of the corpus alone. Where the corpus has no two classes more, they know all of it.
+// leaveOut returns the bank of a tuning task in open scope: as many classes of the corpus as the run's tasks have, drawn anew each
+// time, and tools that know only the rest of the corpus. If fewer than two classes would remain, they know all of it.
 func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tools, error) {
 	n := data.Clients.C
 	if data.Corpus.C < n {

@@ -10,20 +10,20 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// Answers are what the heads of an ensemble, one by one, say of labelled points. They are what joint scores and
-// disagreement need beyond the ensemble's own probabilities, in S x N numbers, not S x N x C.
+// Answers holds the individual predictions of an ensemble's heads on labelled points, as far as joint scores and
+// disagreement need them beyond the ensemble's own probabilities: S x N numbers, not S x N x C.
 type Answers struct {
-	// Heads is S, their number.
+	// Heads is S, the number of heads.
 	Heads int
 	// Mean is the ensemble's prediction: the mean of the heads' probabilities.
 	Mean *Probabilities
-	// LogLikelihood holds log p_s(y_i | x_i), one row of N a head; nil where the points have no labels.
+	// LogLikelihood holds log p_s(y_i | x_i), one row of N per head; nil where the points have no labels.
 	LogLikelihood [][]float64
-	// Entropy is, of every point, the mean of the entropies of the heads' predictions, in nats.
+	// Entropy holds, for every point, the mean of the entropies of the heads' predictions, in nats.
 	Entropy []float64
 }
 
-// Examine is [Predict] with what every head says. labels holds one class index a point, or is nil.
+// Examine is [Predict] with the predictions of every head. labels holds one class index per point, or is nil.
 func Examine(ctx context.Context, heads []erm.Theta, features []float32, labels []int, threads int) (*Answers, error) {
 	if len(heads) == 0 {
 		return nil, fmt.Errorf("predict: the ensemble is empty; give at least one head")
@@ -72,12 +72,12 @@ func Examine(ctx context.Context, heads []erm.Theta, features []float32, labels 
 		return nil, err
 	}
 	for i, v := range out.Entropy {
-		out.Entropy[i] = max(v, 0) // rounding alone makes it less
+		out.Entropy[i] = max(v, 0) // only rounding makes it negative
 	}
 	return out, nil
 }
 
-// Add takes in what further heads of the same ensemble say of the same points.
+// Add adds the answers of further heads of the same ensemble on the same points.
 func (a *Answers) Add(b *Answers) {
 	a.Heads += b.Heads
 	share := float64(b.Heads) / float64(a.Heads)
@@ -90,9 +90,9 @@ func (a *Answers) Add(b *Answers) {
 	a.LogLikelihood = append(a.LogLikelihood, b.LogLikelihood...)
 }
 
-// Entropies returns the entropy of every point's prediction, and the part of it that is disagreement: the mutual
+// Entropies returns, for every point, the entropy of the prediction and the part of it that is disagreement: the mutual
 // information of label and head, which is the entropy of the mean less the mean of the entropies (Houlsby et al.
-// 2011, arXiv 1112.5745). Both are in nats; one head never disagrees.
+// 2011, arXiv 1112.5745). Both are in nats; for one head the disagreement is 0.
 func (a *Answers) Entropies() (total, disagreement []float64) {
 	total, disagreement = make([]float64, a.Mean.N), make([]float64, a.Mean.N)
 	for i := range total {

@@ -11,12 +11,12 @@ import (
 // Interval is a mean over repeats with its spread and Student's two-sided confidence interval.
 type Interval struct {
 	N    int     `json:"n"`    // repeats
-	Mean float64 `json:"mean"` //
+	Mean float64 `json:"mean"` // mean over repeats
 	SD   float64 `json:"sd"`   // standard deviation over repeats (N-1); 0 for one repeat
-	Half float64 `json:"half"` // half-width of the interval; +Inf cannot be written, so 0 for one repeat
+	Half float64 `json:"half"` // half-width of the interval; 0 for one repeat, where it is infinite, which JSON cannot represent
 }
 
-// Lo and Hi are the ends of the interval.
+// Lo and Hi return the ends of the interval.
 func (i Interval) Lo() float64 { return i.Mean - i.Half }
 func (i Interval) Hi() float64 { return i.Mean + i.Half }
 
@@ -40,7 +40,7 @@ func Estimate(x []float64, level float64) (Interval, error) {
 	return out, nil
 }
 
-// Paired returns the interval of a[i] - b[i], for two methods that saw the same task in repeat i.
+// Paired returns the interval of the mean of a[i] - b[i], for two methods run on the same task in repeat i.
 func Paired(a, b []float64, level float64) (Interval, error) {
 	if len(a) != len(b) {
 		return Interval{}, fmt.Errorf("paired interval: %d and %d values; pairs need as many of each", len(a), len(b))

@@ -10,17 +10,17 @@ import (
 	"fmp/pipeline/moment"
 )
 
-// Attacker is somebody who holds a client's upload of class means and asks of an image whether it was among those behind them,
-// and who knows the mean mu_c of every class and the covariance W within them.
+// Attacker performs membership inference: it holds a client's upload of class means, knows the mean mu_c of every class and the
+// covariance W within classes, and decides of an image whether it was among those averaged.
 type Attacker struct {
 	known  *moment.Classes
 	chol   mat.Cholesky
 	labels []int
-	others *mat.Dense // W^-1/2 (x - mu_c): those who are no members
+	others *mat.Dense // W^-1/2 (x - mu_c) of the non-members
 }
 
-// NewAttacker takes what the attacker knows from labelled rows of k numbers, in the coordinates of the upload, which are also
-// those who are no members. It is nil where they are too few for W, or say the same.
+// NewAttacker returns an attacker that estimates the class moments from labelled rows of k numbers, in the coordinates of the upload;
+// these rows are also its non-members. It is nil where they are too few for W, or W is singular.
 func NewAttacker(rows []float32, k int, labels []int, c int) (*Attacker, error) {
 	if len(labels) <= k+c {
 		return nil, nil
@@ -37,7 +37,7 @@ func NewAttacker(rows []float32, k int, labels []int, c int) (*Attacker, error) 
 	return a, err
 }
 
-// white is W^-1/2 times the rows of rest.
+// white returns W^-1/2 times the rows of rest.
 func (a *Attacker) white(rest *mat.Dense) (*mat.Dense, error) {
 	var lower mat.TriDense
 	a.chol.LTo(&lower)
@@ -48,9 +48,9 @@ func (a *Attacker) white(rest *mat.Dense) (*mat.Dense, error) {
 	return mat.DenseCopyOf(out.T()), nil
 }
 
-// AUC returns the area under the ROC curve of telling the rows behind one upload's class means from others of their class, the
-// mean over classes, and their number; a class that only one side has does not count. 0.5 gives nothing away, 1 everything. For
-// Gaussian classes the test is the best there is: of a mean m of n points less mu_c,
+// AUC returns the area under the ROC curve of telling the rows behind one upload's class means (members) from others of their class,
+// averaged over classes, and the number of members; a class without members or without others does not count. 0.5 is chance, 1
+// certainty. For Gaussian classes the test is optimal: for a mean m of n points less mu_c,
 //
 //	m ~ N(x/n, (n-1)/n^2 W) with a point at mu_c + x,  N(0, W/n) without,
 //
@@ -60,7 +60,7 @@ func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, 
 	return auc, members, err
 }
 
-// Rates are [Attacker.AUC], and the rate of members found where one in a hundred of the others is taken for one.
+// Rates returns the results of [Attacker.AUC] and the true positive rate at a false positive rate of 1%.
 func (a *Attacker) Rates(rows []float32, labels []int) (auc, tpr float64, members int, err error) {
 	k := len(a.known.Centre)
 	if len(rows) != len(labels)*k {
@@ -117,7 +117,7 @@ func (a *Attacker) Rates(rows []float32, labels []int) (auc, tpr float64, member
 	return auc, tpr, members, nil
 }
 
-// TruePositives returns the share of positives above the threshold that at most the given share of negatives is above.
+// TruePositives returns the true positive rate at a false positive rate of at most rate; NaN without positives or negatives.
 func TruePositives(positives, negatives []float64, rate float64) float64 {
 	if len(positives) == 0 || len(negatives) == 0 {
 		return math.NaN()

@@ -16,19 +16,19 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// Probabilities are class probabilities for N points: P holds N x C numbers, row-major.
+// Probabilities holds class probabilities of N points: P has N x C numbers, row-major.
 type Probabilities struct {
 	N, C int
 	P    []float64
 }
 
-// Row returns the C probabilities of point i. It shares memory.
+// Row returns the C probabilities of point i. It shares memory with p.
 func (p *Probabilities) Row(i int) []float64 { return p.P[i*p.C : (i+1)*p.C] }
 
 // Predict returns the posterior predictive of an ensemble of heads: the mean of their softmaxes.
 //
 // features holds n x dx numbers, row-major, with dx = D-1 of the heads. At most threads goroutines share the
-// rows (0: one a processor); the heads are always added in their order, so the figures do not depend on it.
+// rows (0: one per processor); the heads are always added in the same order, so the figures do not depend on threads.
 func Predict(ctx context.Context, heads []erm.Theta, features []float32, threads int) (*Probabilities, error) {
 	out := &Probabilities{}
 	if len(heads) > 0 && heads[0].D > 1 {
@@ -54,13 +54,13 @@ func Predict(ctx context.Context, heads []erm.Theta, features []float32, threads
 }
 
 const (
-	// predictRows is how many points are predicted at a time, and predictLogits about how many classes of heads: the logits of
-	// one time with the other stay in the second-level cache.
+	// predictRows is how many points are predicted at a time, and predictLogits about how many rows of stacked heads: the logits of
+	// one block of both stay in the second-level cache.
 	predictRows   = 128
 	predictLogits = 480
 )
 
-// blockSpace is what one goroutine predicts blocks of points with; p (C x predictRows), top and sum are for softmaxes.
+// blockSpace holds the buffers with which one goroutine predicts blocks of points; p (C x predictRows), top and sum are for softmaxes.
 type blockSpace struct {
 	x, logits, p, top, sum []float64
 	points                 dense.Packed
@@ -71,8 +71,8 @@ func newBlockSpace(d, c, heads int) *blockSpace {
 	return &blockSpace{x: numbers(d), logits: numbers(heads * c), p: numbers(c), top: numbers(1), sum: numbers(1)}
 }
 
-// eachHead calls do for every block of points, with the place of its first one and their number, and the logits of the heads
-// at them: C x n, one class a row, which do may overwrite. At most threads goroutines (0: one a processor) call do.
+// eachHead calls do for every block of points, with the index of its first point, their number, and the logits of the heads
+// at them: C x n, one class per row, which do may overwrite. At most threads goroutines (0: one per processor) call do.
 func eachHead(ctx context.Context, heads []erm.Theta, features []float32, threads int, do func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace)) error {
 	if len(heads) == 0 {
 		return fmt.Errorf("predict: the ensemble is empty; give at least one head")
@@ -85,7 +85,7 @@ func eachHead(ctx context.Context, heads []erm.Theta, features []float32, thread
 	if len(features)%dx != 0 {
 		return fmt.Errorf("predict: %d feature values do not divide into rows of dx %d; give the features that the heads were fitted to", len(features), dx)
 	}
-	// The heads one above the other, one class a row.
+	// The heads are stacked vertically, one class per row.
 	stacked := make([]float64, len(heads)*c*d)
 	for s, t := range heads {
 		if t.D != d || t.C != c || len(t.W) != d*c {
@@ -104,7 +104,7 @@ func eachHead(ctx context.Context, heads []erm.Theta, features []float32, thread
 		threads = runtime.GOMAXPROCS(0)
 	}
 	n := len(features) / dx
-	most := max(1, predictLogits/c) // heads at a time
+	most := max(1, predictLogits/c) // number of heads at a time
 	most = min(most, len(heads))
 	blocks := (n + predictRows - 1) / predictRows
 	g, work := errgroup.WithContext(ctx)

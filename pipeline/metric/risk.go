@@ -7,16 +7,16 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Risk is one point of the curve of risk against coverage (Geifman, Uziel and El-Yaniv 2019, arXiv 1805.08206): what
-// becomes of the errors where the least confident points are left to people.
+// Risk is one point of the risk-coverage curve (Geifman, Uziel and El-Yaniv 2019, arXiv 1805.08206): the error rate
+// when the least confident points are left to people.
 type Risk struct {
-	Coverage float64 `json:"coverage"` // share of the points that are answered, the most confident first
-	Risk     float64 `json:"risk"`     // error rate of those
-	// Confidence is the least of those; answering where it is reached gives this coverage.
+	Coverage float64 `json:"coverage"` // share of the points that are answered, most confident first
+	Risk     float64 `json:"risk"`     // error rate of the answered points
+	// Confidence is the least confidence of an answered point: the threshold that gives this coverage.
 	Confidence float64 `json:"confidence"`
 }
 
-// RiskCoverage is that curve at most points places, evenly spread and with the last at full coverage.
+// RiskCoverage returns the curve at min(points, N) evenly spaced coverages, the last of them 1.
 func RiskCoverage(p *Probabilities, labels []int, points int) ([]Risk, error) {
 	if len(labels) != p.N || p.N == 0 || points < 1 {
 		return nil, fmt.Errorf("risk and coverage: %d labels of %d points at %d places; want one label a point, and one of each at least", len(labels), p.N, points)
@@ -36,7 +36,7 @@ func RiskCoverage(p *Probabilities, labels []int, points int) ([]Risk, error) {
 	return out, nil
 }
 
-// Confusion counts points by true class (row) and most probable class (column).
+// Confusion returns the number of points by true class (row) and most probable class (column).
 func Confusion(p *Probabilities, labels []int) [][]int {
 	out := make([][]int, p.C)
 	for c := range out {
@@ -54,7 +54,7 @@ func Confusion(p *Probabilities, labels []int) [][]int {
 	return out
 }
 
-// Wilson returns the interval of a probability that showed in hits of n trials (Wilson 1927), at the given level.
+// Wilson returns the Wilson score interval (Wilson 1927) of a probability, given hits in n trials, at the given level.
 func Wilson(hits, n int, level float64) (lo, hi float64) {
 	z := distuv.UnitNormal.Quantile((1 + level) / 2)
 	k, q := float64(n), float64(hits)/float64(n)

@@ -1,5 +1,5 @@
 // Package metric measures predictive probabilities against true labels: accuracy, calibration and proper
-// scores, with the spread of paired differences over repeats.
+// scores, with confidence intervals of paired differences over repeats.
 package metric
 
 import (
@@ -11,17 +11,17 @@ import (
 // "On calibration of modern neural networks", use 15).
 const Bins = 15
 
-// nllFloor keeps the score of an event of probability 0 finite.
+// nllFloor keeps the score finite for an event of probability 0.
 const nllFloor = 1e-12
 
-// Scores of one predictor on one labelled set.
+// Scores are those of one predictor on one labelled set.
 type Scores struct {
 	ACC   float64 `json:"acc"`   // share of points whose most probable class is the true one
 	ECE   float64 `json:"ece"`   // expected calibration error over Bins equal-width bins of confidence
 	NLL   float64 `json:"nll"`   // mean negative log-likelihood of the true class, in nats
 	Brier float64 `json:"brier"` // mean squared distance between the probabilities and the one-hot label, 0 to 2
 	Curve Curve   `json:"curve"` // reliability curve
-	// Uncertainty is what [ScoreAll] measures beside; nil where it was not asked for.
+	// Uncertainty holds the further scores of [ScoreAll]; nil otherwise.
 	Uncertainty *Uncertainty `json:"uncertainty,omitempty"`
 }
 
@@ -36,7 +36,7 @@ type Bin struct {
 // Curve is a reliability curve.
 type Curve [Bins]Bin
 
-// Score measures p against labels, one class index a row of p.
+// Score scores p against labels, one class index per row of p.
 func Score(p *Probabilities, labels []int) (Scores, error) {
 	var s Scores
 	if len(labels) != p.N || len(p.P) != p.N*p.C {
@@ -87,7 +87,7 @@ func Score(p *Probabilities, labels []int) (Scores, error) {
 	return s, nil
 }
 
-// bin is the number of the bin of a probability.
+// bin returns the bin of a probability.
 func bin(p float64) int { return min(max(int(math.Ceil(p*Bins))-1, 0), Bins-1) }
 
 // Mean averages scores, for example over the clients of a local method. ECE is the mean of ECEs (not the

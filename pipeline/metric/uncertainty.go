@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Uncertainty are scores of what an ensemble knows that it does not know. Where scores were averaged, each is a mean.
+// Uncertainty holds scores of an ensemble's own uncertainty. Where scores were averaged, each is a mean.
 type Uncertainty struct {
 	// Joint is nil where no batches were given: too few points.
 	Joint *Joint `json:"joint_nll,omitempty"`
-	// AURC is the area under the curve of risk against coverage: the error rate of the most confident points, mean over
+	// AURC is the area under the risk-coverage curve: the error rate of the most confident points, averaged over
 	// how many of them are answered (Geifman, Uziel and El-Yaniv 2019, arXiv 1805.08206).
 	AURC float64 `json:"aurc"`
 	// ClassECE is ECE over Bins equal-width bins of each class's probability, mean over classes (Kull et al. 2019,
@@ -45,7 +45,7 @@ func ScoreAll(a *Answers, labels []int, batches *Batches) (Scores, error) {
 	return s, nil
 }
 
-// mean averages; a figure that some lack is left out.
+// mean averages scores; one that some element lacks is left out.
 func mean(all []*Uncertainty) *Uncertainty {
 	out := &Uncertainty{Joint: &Joint{}}
 	n := float64(len(all))
@@ -68,7 +68,7 @@ func mean(all []*Uncertainty) *Uncertainty {
 	return out
 }
 
-// top is the confidence of point i, and whether its most probable class is the true one.
+// top returns the confidence of point i, and whether its most probable class is the true one.
 func top(p *Probabilities, labels []int, i int) (confidence float64, right bool) {
 	row := p.Row(i)
 	best := 0
@@ -80,7 +80,7 @@ func top(p *Probabilities, labels []int, i int) (confidence float64, right bool)
 	return row[best], best == labels[i]
 }
 
-// byConfidence orders the points by confidence, most confident first, and says of each whether it is right.
+// byConfidence returns the confidences in descending order, and whether each point is right.
 func byConfidence(p *Probabilities, labels []int) (confidence []float64, right []bool) {
 	order := make([]int, p.N)
 	c, r := make([]float64, p.N), make([]bool, p.N)
@@ -95,7 +95,7 @@ func byConfidence(p *Probabilities, labels []int) (confidence []float64, right [
 	return confidence, right
 }
 
-// aurc counts points of equal confidence as wrong as these are on average, so that their order does not matter.
+// aurc counts points of equal confidence as wrong in proportion to their mean error, so that their order does not matter.
 func aurc(p *Probabilities, labels []int) float64 {
 	confidence, right := byConfidence(p, labels)
 	var area, errors float64
@@ -149,7 +149,7 @@ func adaptiveECE(p *Probabilities, labels []int) float64 {
 	return sum / float64(p.N)
 }
 
-// AUROC returns the area under the ROC curve: the probability that a positive scores above a negative, ties counted half.
+// AUROC returns the area under the ROC curve: the probability that a positive scores above a negative; ties count half.
 func AUROC(positives, negatives []float64) (float64, error) {
 	if len(positives) == 0 || len(negatives) == 0 {
 		return 0, fmt.Errorf("AUROC: %d positives and %d negatives; want one of each at least", len(positives), len(negatives))
@@ -189,7 +189,7 @@ func AUROC(positives, negatives []float64) (float64, error) {
 	return area / float64(len(positives)) / float64(len(negatives)), nil
 }
 
-// Coverage returns the share of numbers of limit that lie in their interval, low to high.
+// Coverage returns the share of the elements of limit that lie in their interval, low to high.
 func Coverage(low, high, limit []float64) (float64, error) {
 	if len(low) != len(limit) || len(high) != len(limit) || len(limit) == 0 {
 		return 0, fmt.Errorf("coverage: %d and %d ends of intervals for %d numbers; want one of each a number, and one number at least", len(low), len(high), len(limit))

@@ -1,5 +1,5 @@
-// Package moment computes the moments of labelled rows that Gaussian classes are described by: means, and covariances within and
-// between them.
+// Package moment computes the moments of labelled rows that describe Gaussian classes: class means, and covariances within and
+// between classes.
 package moment
 
 import (
@@ -14,11 +14,11 @@ type Classes struct {
 	Means  *mat.Dense    // C x k; zero for a class without rows
 	Centre []float64     // k: the mean of the class means
 	Within *mat.SymDense // k x k: covariance of the rows about their class means, denominator N - C
-	// Rest are the rows less their class means, N x k.
+	// Rest holds the rows less their class means, N x k.
 	Rest *mat.Dense
 }
 
-// Of computes moments. Classes need not be equally common; each needs the least number of rows given.
+// Of computes moments. Classes need not be equally frequent; a class with fewer than least rows is an error.
 func Of(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 	n, k := rows.Dims()
 	if n != len(labels) || c < 2 || n <= c {
@@ -55,8 +55,8 @@ func Of(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 	return m, nil
 }
 
-// Between returns the covariance of the class means, denominator C - 1, less what they owe to sampling from classes of the covariance
-// within that is given: its product with the mean of 1/n_c. It may have negative eigenvalues.
+// Between returns the covariance of the class means, denominator C - 1, less the part due to sampling: the given covariance
+// within classes times the mean of 1/n_c. It may have negative eigenvalues.
 func (m *Classes) Between(within mat.Symmetric) *mat.SymDense {
 	c, k := m.Means.Dims()
 	spread := mat.NewDense(c, k, nil)
@@ -75,7 +75,7 @@ func (m *Classes) Between(within mat.Symmetric) *mat.SymDense {
 	return out
 }
 
-// Rows returns a matrix of rows of k numbers in single precision.
+// Rows returns float32 values as a float64 matrix with rows of k numbers.
 func Rows(values []float32, k int) *mat.Dense {
 	out := mat.NewDense(len(values)/k, k, nil)
 	data := out.RawMatrix().Data

@@ -1,13 +1,13 @@
 package point
 
-// Group returns a set of about most points at most (one a class at least) that stands for the union of sets: points of one class, by
-// most probable label, that are near each other become their mean, with their mass. Masses and means, of features and of
-// labels, of every class and of the whole are kept; spread within a group is lost. Sets of no more points than that
-// together are pooled as they are.
+// Group returns a set of about most points at most (but at least one per class) that represents the union of sets: nearby points
+// of one class (the most probable label) are replaced by their mean, with their mass. Masses and means, of features and of
+// labels, are preserved per class and in total; the spread within a group is lost. Sets of at most that many points
+// together are pooled unchanged.
 //
-// Groups are made by halving: again and again the points on both sides of the mean of the feature that varies most, until
-// a class has its share of the groups. That takes time in proportion to N Dx log(most) and little memory beside the sets', and the
-// same sets give the same groups.
+// Groups are made by halving: the points are split repeatedly at the mean of the feature with the largest variance, until
+// a class has its share of the groups. This takes time proportional to N Dx log(most) and little memory beyond the sets'. The
+// result is deterministic.
 func Group(most int, sets ...*Set) (*Set, error) {
 	n := 0
 	for _, s := range sets {
@@ -49,7 +49,7 @@ type grouping struct {
 	sum, square []float64 // of a group's rows by weight: buffers
 }
 
-// split makes groups of points, which it reorders.
+// split divides points, which it reorders, into groups.
 func (g *grouping) split(at []weighted, groups int) {
 	clear(g.sum)
 	clear(g.square)
@@ -80,7 +80,7 @@ func (g *grouping) split(at []weighted, groups int) {
 			}
 		}
 	}
-	if below == 0 || below == len(at) { // one group is asked for, or all points are alike
+	if below == 0 || below == len(at) { // one group is left, or all points are equal
 		for _, v := range g.sum {
 			g.to.Z = append(g.to.Z, float32(v/mass))
 		}

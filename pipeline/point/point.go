@@ -1,6 +1,6 @@
 // Package point holds weighted sets of data points z = (h, y): a feature row h of dx numbers and a label
 // y on the C-simplex (one-hot for real data). Client data, uploads and drawn points are all such sets,
-// float32 as they enter and leave graphs.
+// in float32, the element type of graph inputs and outputs.
 package point
 
 import "fmt"
@@ -22,7 +22,7 @@ func New(n, dx, c int) *Set {
 	return s
 }
 
-// FromLabelled makes points of weight 1 from feature rows (n x dx, row-major) and class indices.
+// FromLabelled returns points of weight 1 from feature rows (n x dx, row-major) and class indices.
 func FromLabelled(features []float32, dx int, labels []int, c int) (*Set, error) {
 	n := len(labels)
 	if len(features) != n*dx {
@@ -40,7 +40,7 @@ func FromLabelled(features []float32, dx int, labels []int, c int) (*Set, error)
 	return s, nil
 }
 
-// Row returns point i: its features, then its label. It shares memory with the set.
+// Row returns point i: its features followed by its label. It shares memory with the set.
 func (s *Set) Row(i int) []float32 {
 	d := s.Dx + s.C
 	return s.Z[i*d : (i+1)*d]
@@ -66,7 +66,7 @@ func (s *Set) Held() *Set {
 	return out
 }
 
-// Pool returns the union of sets, in order.
+// Pool returns the union of sets, in order. Sets that differ in dx or C are an error.
 func Pool(sets ...*Set) (*Set, error) {
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("points: nothing to pool; give at least one set")
@@ -85,7 +85,7 @@ func Pool(sets ...*Set) (*Set, error) {
 	return out, nil
 }
 
-// alike reports whether sets have one dx and C.
+// alike returns an error if sets differ in dx or C.
 func alike(sets []*Set) error {
 	for i, s := range sets {
 		if s.Dx != sets[0].Dx || s.C != sets[0].C {
@@ -95,7 +95,7 @@ func alike(sets []*Set) error {
 	return nil
 }
 
-// top is the most probable class of a label, the lowest where several are.
+// top returns the most probable class of a label, the lowest at ties.
 func top(label []float32) int {
 	y := 0
 	for c, p := range label {
@@ -107,7 +107,7 @@ func top(label []float32) int {
 }
 
 // Labelled returns the set as feature rows (N x Dx, row-major, copied) and the most probable class of each
-// label, the lowest where several are.
+// label, the lowest at ties.
 func (s *Set) Labelled() (features []float32, labels []int) {
 	features = make([]float32, 0, s.N*s.Dx)
 	labels = make([]int, s.N)

@@ -2,7 +2,7 @@ package posterior
 
 import "context"
 
-// ann is one fit to everybody's points.
+// ann is a single fit to all clients' points.
 var ann = method{
 	Info{Name: "ANN", Family: Fits, Cost: 1, Title: "one fit to all clients' points", Group: Centralised, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {

@@ -2,7 +2,7 @@ package posterior
 
 import "context"
 
-// bnn is the Bayesian softmax regression of everybody's points with prior N(0, I / l2).
+// bnn is the Bayesian softmax regression on all clients' points with prior N(0, I / l2).
 var bnn = method{
 	Info{Name: "BNN", Family: GaussianPriors, Cost: 45, Title: "Gaussian-prior posterior of all clients' points", Group: Centralised,
 		Cite: "Neal 2011, MCMC using Hamiltonian dynamics, Handbook of Markov Chain Monte Carlo, ch. 5", Param: ParamL2, Grid: gridL2},

@@ -8,7 +8,7 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// cann averages the clients' fits, each with its share l2 / M of the regulariser, so that the shares add up to ANN's.
+// cann averages the clients' fits. Each uses a share l2 / M of the regulariser, so that the shares add up to ANN's.
 var cann = method{
 	Info{Name: "CANN", Family: Fits, Cost: 1, Title: "average of the clients' fits", Group: OneShot, Cite: citeZinkevich, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {

@@ -3,7 +3,7 @@ package posterior
 import "context"
 
 // cbnn is consensus Monte Carlo: the posterior is the product of the clients' subposteriors, each with
-// the prior raised to 1/M (precision l2 / M), and sample i of all clients are combined by precision.
+// the prior raised to 1/M (precision l2 / M); the i-th samples of all clients are combined by precision.
 var cbnn = method{
 	Info{Name: "CBNN", Family: GaussianPriors, Cost: 80, Title: "consensus of the clients' Gaussian-prior posteriors", Group: OneShot, Cite: citeScott, Param: ParamL2, Grid: gridL2, More: weightings},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {

@@ -2,8 +2,8 @@ package posterior
 
 import "context"
 
-// cfmp combines the clients' martingale posteriors as CBNN combines subposteriors, each of fits with l2 / M. Weights by
-// precision favour clients that know nothing: where a class is absent the drawn points agree, and the samples with them.
+// cfmp combines the clients' martingale posteriors as CBNN combines subposteriors, each from fits with l2 / M. Weighting by
+// precision favours clients that know nothing: where a class is absent the drawn points agree, and so do the samples.
 // The tuned protocol therefore tries equal weights too.
 var cfmp = method{
 	Info{Name: "CFMP", Family: Martingales, Keep: true, Cost: 20, Title: "consensus of the clients' martingale posteriors", Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2, More: weightings, Draws: true},

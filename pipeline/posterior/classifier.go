@@ -8,9 +8,9 @@ import (
 	"fmp/onnx"
 )
 
-// Classifier makes the model that predicts, of a result with one ensemble, behind the graph that makes its features
-// (models.FeatureGraph; nil: it takes feature rows). samples makes the single heads' probabilities an output. f says what the
-// features are of (class names, preprocessing, extractor), o what the heads are made from.
+// Classifier returns the ONNX model that predicts from a result with one ensemble. features is the graph that computes its
+// feature rows (models.FeatureGraph); if nil, the model takes feature rows. samples adds an output with the probabilities of
+// each head. f describes the features (class names, preprocessing, extractor), o what the heads were made from.
 func (r *Result) Classifier(features *onnx.Model, samples bool, f models.Manifest, o models.Origin) (*onnx.Model, error) {
 	if len(r.Ensembles) != 1 {
 		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one", len(r.Ensembles))
@@ -30,7 +30,7 @@ func (r *Result) Classifier(features *onnx.Model, samples bool, f models.Manifes
 		if err != nil {
 			return nil, err
 		}
-		if both != nil { // the same coordinates, and the ends of intervals
+		if both != nil { // same coordinates, plus the ends of the intervals
 			parts.Coordinates = both
 		}
 	}

@@ -9,21 +9,21 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// minVariance keeps the precision of a coordinate finite whose samples agree.
+// minVariance keeps the precision finite for a coordinate whose samples agree.
 const minVariance = 1e-8
 
 // maxDense bounds the dense matrices of full covariances and of BNN preconditioners (dimension dx+1 times C).
 const maxDense = 8192
 
-// weightings are those that the tuned protocol tries.
+// weightings are the values that the tuned protocol tries.
 var weightings = []Param{{ParamWeighting, []float64{0, 1}}}
 
-// consensus combines sample i of every client's ensemble, by precision (Scott et al. 2016, section 3):
+// consensus combines the i-th samples of all clients, weighted by precision (Scott et al. 2016, section 3):
 //
 //	theta_i = (sum_m P_m)^-1 sum_m P_m theta_mi,   P_m = inverse covariance of client m's samples,
 //
-// which is exact where the subposteriors are Gaussian. The covariance is diagonal, or full with shrinkage. Where the
-// weighting is 0, the clients count equally: P_m = I.
+// which is exact for Gaussian subposteriors. The covariance is diagonal, or full with shrinkage. With a weighting of 0
+// the clients count equally: P_m = I.
 func consensus(ctx context.Context, locals []Ensemble, s Settings) (Ensemble, error) {
 	samples := len(locals[0])
 	if samples < 2 {
@@ -99,14 +99,14 @@ func fullConsensus(ctx context.Context, locals []Ensemble) (Ensemble, error) {
 	return out, nil
 }
 
-// shrunkPrecision is the inverse of the shrunk covariance of the rows of x (n x p):
+// shrunkPrecision returns the inverse of the shrunk covariance of the rows of x (n x p):
 //
 //	(1-r) S + r mu I,   mu = tr(S)/p,   r = min(b^2, d^2) / d^2,
 //	d^2 = |S - mu I|^2,   b^2 = 1/n^2 sum_k |x_k x_k' - S|^2
 //
-// (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"). Where samples are
-// fewer than numbers, norms come from the Gram matrix G = X X' of the centred rows, and the inverse from Woodbury's
-// identity: (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a.
+// (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"). Where there are
+// fewer samples than dimensions, norms come from the Gram matrix G = X X' of the centred rows, and the inverse from the
+// Woodbury identity: (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a.
 func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	n, p := x.Dims()
 	centred := mat.NewDense(n, p, nil)
@@ -182,7 +182,7 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	if !chol.Factorize(&outer) {
 		return nil, fmt.Errorf("the Gram matrix of %d samples is singular at shrinkage %v; raise posterior.samples", n, r)
 	}
-	// outer = L L' now, so X' outer^-1 X is the outer product of L^-1 X.
+	// outer = L L', so X' outer^-1 X is the Gram matrix of L^-1 X.
 	var l mat.TriDense
 	chol.LTo(&l)
 	var half mat.Dense

@@ -13,25 +13,25 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Corpus is what the server knows of feature rows from its own meta-training corpus, whose classes are the tasks'
-// (closed scope) or others (open scope): moments, and the rows themselves for methods that need inputs without labels.
+// Corpus is what the server knows of its own meta-training corpus, whose classes are the tasks' (closed scope) or others
+// (open scope): the moments of its feature rows, and the rows themselves for methods that need unlabelled inputs.
 type Corpus struct {
 	Dx, C    int
-	Features []float32     // N x Dx, row-major, shared with whoever gave them
-	Labels   []int         // N, shared as well
+	Features []float32     // N x Dx, row-major, shared with the caller
+	Labels   []int         // N, shared with the caller
 	Means    *mat.Dense    // C x Dx
 	Centre   []float64     // m0: the mean of the class means
 	Within   *mat.SymDense // W, denominator N - C
-	// Between is the covariance of the class means, less what it holds by sampling ([moment.Classes.Between]).
+	// Between is the covariance of the class means, corrected for sampling noise ([moment.Classes.Between]).
 	Between *mat.SymDense
 
-	// Read are the class means with masses as the run's conjugate predictor reads them; nil where there is none.
+	// Read holds the class means with masses as the run's conjugate predictor reads them; nil without one.
 	Read *point.Set
 
 	memo memo // fits to its rows
 }
 
-// NewCorpus computes moments from labelled rows. Classes need not be equally common; each needs a row.
+// NewCorpus computes moments from labelled rows. Classes need not be equally frequent, but each needs at least one row.
 func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error) {
 	if dx < 1 || len(labels) == 0 || len(features) != len(labels)*dx {
 		return nil, fmt.Errorf("corpus: %d numbers and %d labels of dx %d; want dx numbers a label", len(features), len(labels), dx)
@@ -43,7 +43,7 @@ func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error)
 	return &Corpus{Dx: dx, C: c, Features: features, Labels: labels, Means: m.Means, Centre: m.Centre, Within: m.Within, Between: m.Between(m.Within)}, nil
 }
 
-// shrunk is (1 - g) S + g tr(S)/d I.
+// shrunk returns (1 - g) S + g tr(S)/d I.
 func shrunk(s mat.Symmetric, g float64) *mat.SymDense {
 	d := s.SymmetricDim()
 	out := mat.NewSymDense(d, nil)
@@ -55,7 +55,7 @@ func shrunk(s mat.Symmetric, g float64) *mat.SymDense {
 	return out
 }
 
-// spreads are those that the tuned protocol tries.
+// spreads are the values that the tuned protocol tries.
 var spreads = []Param{{ParamSpread, []float64{0, 0.01, 0.03, 0.1, 0.3, 1}}}
 
 // latent is the two-covariance model of class means (PLDA; Ioffe 2006, ECCV; Brümmer and de Villiers 2010, Odyssey): in
@@ -66,7 +66,7 @@ type latent struct {
 	beta []float64 // descending, never negative
 }
 
-// latent shrinks W by the share given towards a multiple of the identity and diagonalises both covariances.
+// latent shrinks W by the given share towards a multiple of the identity and diagonalises both covariances.
 func (k *Corpus) latent(shrinkage float64) (*latent, error) {
 	var e mat.EigenSym
 	if !e.Factorize(shrunk(k.Within, shrinkage), true) {
@@ -105,7 +105,7 @@ func (k *Corpus) latent(shrinkage float64) (*latent, error) {
 	return out, nil
 }
 
-// posterior is the mean (C x dx) and variance (C x dx) of the class means in u, given the clients' counts and means. Their
+// posterior returns the mean and variance (C x dx each) of the class means in u, given the clients' counts and means. The
 // prior variances are (1-g) beta + g mean beta for a spread of g.
 func (l *latent) posterior(s *statistics, spread float64) (m, v *mat.Dense) {
 	prior := slices.Clone(l.beta)
@@ -131,7 +131,7 @@ func (l *latent) posterior(s *statistics, spread float64) (m, v *mat.Dense) {
 	return m, v
 }
 
-// latent is that of the corpus, once for all methods of the task.
+// latent returns the corpus' latent model, computed once for all methods of the task.
 func (t *Task) latent(shrinkage float64) (*latent, error) {
 	k, err := t.corpus()
 	if err != nil {
@@ -140,7 +140,7 @@ func (t *Task) latent(shrinkage float64) (*latent, error) {
 	return once(t.memo, fmt.Sprint("latent/", shrinkage), func() (*latent, error) { return k.latent(shrinkage) })
 }
 
-// corpus is the one given; an error where there is none, or where it is of other features.
+// corpus returns the given corpus; it is an error if there is none, or if its features differ from the task's.
 func (t *Task) corpus() (*Corpus, error) {
 	k := t.in.Corpus
 	if k == nil {
@@ -152,7 +152,7 @@ func (t *Task) corpus() (*Corpus, error) {
 	return k, nil
 }
 
-// statistics of all clients' points.
+// statistics returns those of all clients' points.
 func (t *Task) statistics() *statistics {
 	total := newStatistics(t.dx, t.c)
 	for _, set := range t.in.Clients {
@@ -161,7 +161,7 @@ func (t *Task) statistics() *statistics {
 	return total
 }
 
-// meansBytes is the mean size of an upload of a client's class means: a label, a mass and dx numbers for each class held.
+// meansBytes returns the mean size of a client's class means on the wire: a label, a mass and dx numbers for each class held.
 func (t *Task) meansBytes() float64 {
 	var held int
 	for _, set := range t.in.Clients {

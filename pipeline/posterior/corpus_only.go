@@ -7,12 +7,12 @@ import (
 	"fmp/pipeline/point"
 )
 
-// corpusOnly is a classifier of the server's own corpus: a softmax regression on the corpus' labelled rows, its classes renamed to the
-// task's by naming. The clients give the names and nothing else.
+// corpusOnly is a classifier trained on the server's own corpus: a softmax regression on the corpus' labelled rows, with its
+// classes renamed to the task's by naming. The clients contribute the names and nothing else.
 //
-// Where the corpus holds the tasks' classes (closed scope) this row is the one to beat, and no method that learns from the clients
-// does: closed scope measures how well classes are recognised that the server knows. Claims about federation need open
-// scope, where the row is what is left of it.
+// Where the corpus holds the tasks' classes (closed scope) this is the row to beat, and no method that learns from the clients
+// does: closed scope measures how well the server recognises classes that it knows. Claims about federation need open
+// scope, where this row shows what remains of that advantage.
 var corpusOnly = method{
 	Info{Name: "Corpus", Title: "classifier of the server's corpus alone; the clients name its classes", Group: Baseline,
 		Cite: "this program", NeedsCorpus: true},
@@ -50,6 +50,6 @@ var corpusOnly = method{
 	},
 }
 
-// corpusL2 is the penalty of the corpus' fit. Its rows are thousands, so that it hardly matters, and the tuned protocol, whose
-// tasks are of these very rows, could not choose it.
+// corpusL2 is the penalty of the corpus' fit. With thousands of rows it hardly matters, and the tuned protocol, whose
+// tasks consist of these very rows, could not choose it.
 const corpusL2 = 10

@@ -13,20 +13,20 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Coverage is how many intervals stated to hold 90% hold what infinite data would give. A posterior is right where they
-// are 90%, and scores, even joint ones, do not tell.
+// Coverage is the share of nominal 90% intervals that contain the value in the limit of infinite data. A calibrated posterior
+// covers 90%; scores, even joint ones, do not show this.
 type Coverage struct {
-	// Top is of the probability of the class that infinite data would give most to, over test points; Uncertain the same
-	// where that probability is below 0.9, nil where no point is so. Classes is of the probabilities of all classes.
+	// Top is for the probability of the class most probable in the limit of infinite data, over test points; Uncertain the same
+	// where that probability is below 0.9, nil if it never is. Classes is for the probabilities of all classes.
 	Top       float64  `json:"top"`
 	Uncertain *float64 `json:"uncertain,omitempty"`
 	Classes   float64  `json:"classes"`
-	// Weights is of head weights, less their mean over classes, which no probability depends on.
+	// Weights is for head weights, less their mean over classes, on which no probability depends.
 	Weights float64 `json:"weights"`
 }
 
-// Intervals are a method's own intervals of class probabilities. A method without them has quantiles of what its heads
-// say.
+// Intervals are a method's own intervals of class probabilities. A method without them uses the quantiles of its heads'
+// probabilities.
 type Intervals interface {
 	// Of returns the ends of intervals of the given level, n x C each, for feature rows (n x dx, row-major).
 	Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error)
@@ -34,12 +34,12 @@ type Intervals interface {
 
 const (
 	coverageLevel  = 0.9
-	coveragePoints = 1000 // test points that intervals are made for
-	limitL2        = 1    // of the fit to all rows, of which there are thousands
+	coveragePoints = 1000 // test points for which intervals are computed
+	limitL2        = 1    // penalty of the fit to all rows, of which there are thousands
 	limitTolerance = 1e-5
 )
 
-// LimitHead is what softmax regressions end with as data grow: the fit to all rows there are.
+// LimitHead returns the limit of softmax regression as data grow: the fit to all available rows.
 func LimitHead(ctx context.Context, all *point.Set) (*Theta, error) {
 	p, err := erm.FromSets(limitL2, all)
 	if err != nil {
@@ -52,8 +52,8 @@ func LimitHead(ctx context.Context, all *point.Set) (*Theta, error) {
 	return &s.Theta, nil
 }
 
-// coverage is that of a result's ensembles, mean over them; nil for single heads, whose intervals are points, and where
-// no limit is known. features are those behind rows.
+// coverage returns the mean coverage over a result's ensembles; nil for single heads, whose intervals are points, and where
+// no limit is known. rows are the test features on the heads' coordinates.
 func (k *Test) coverage(ctx context.Context, r *Result, rows []float32, threads int) (*Coverage, error) {
 	limit := r.Limit
 	if limit == nil && r.Coordinates == nil {
@@ -96,7 +96,7 @@ func (k *Test) coverage(ctx context.Context, r *Result, rows []float32, threads 
 			return nil, err
 		}
 		out.Classes += share * held
-		var lo, hi, of [2][]float64 // of the top classes: of all points, of uncertain ones
+		var lo, hi, of [2][]float64 // for the top classes: of all points, of uncertain ones
 		for i, c := range top {
 			at := i*p.C + c
 			for j := range lo {
@@ -130,13 +130,13 @@ func (k *Test) coverage(ctx context.Context, r *Result, rows []float32, threads 
 	return out, nil
 }
 
-// ends are the ends of the central interval of coverageLevel of values, which are sorted in place.
+// ends returns the ends of the central coverageLevel interval of values, which it sorts in place.
 func ends(values []float64) (low, high float64) {
 	slices.Sort(values)
 	return stat.Quantile((1-coverageLevel)/2, stat.LinInterp, values, nil), stat.Quantile((1+coverageLevel)/2, stat.LinInterp, values, nil)
 }
 
-// quantiles are intervals of class probabilities, n x C, by the heads' own.
+// quantiles returns the ends of intervals of class probabilities, n x C each, from the quantiles of the heads' probabilities.
 func quantiles(ctx context.Context, e Ensemble, rows []float32, threads int) (low, high []float64, err error) {
 	said := make([]*metric.Probabilities, len(e))
 	for s := range e {
@@ -147,7 +147,7 @@ func quantiles(ctx context.Context, e Ensemble, rows []float32, threads int) (lo
 	return columnEnds(len(said[0].P), len(e), func(s, i int) float64 { return said[s].P[i] })
 }
 
-// weightQuantiles are intervals of head weights.
+// weightQuantiles returns the ends of intervals of head weights.
 func weightQuantiles(e Ensemble) (low, high []float64, err error) {
 	all := make([][]float64, len(e))
 	for s := range e {
@@ -156,7 +156,7 @@ func weightQuantiles(e Ensemble) (low, high []float64, err error) {
 	return columnEnds(len(all[0]), len(e), func(s, i int) float64 { return all[s][i] })
 }
 
-// columnEnds are the intervals of n quantities that samples have.
+// columnEnds returns the ends of the intervals of n quantities, each with the given number of samples.
 func columnEnds(n, samples int, at func(s, i int) float64) (low, high []float64, err error) {
 	low, high = make([]float64, n), make([]float64, n)
 	values := make([]float64, samples)
@@ -171,7 +171,7 @@ func columnEnds(n, samples int, at func(s, i int) float64) (low, high []float64,
 	return low, high, nil
 }
 
-// centred are the weights of a head less, in each row, their mean over classes.
+// centred returns the weights of a head, less the mean over classes in each row.
 func centred(t Theta) []float64 {
 	out := slices.Clone(t.W)
 	for j := range t.D {

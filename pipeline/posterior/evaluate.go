@@ -8,7 +8,7 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// Prefix is the scores of the first Samples heads of an ensemble.
+// Prefix holds the scores of the first Samples heads of an ensemble.
 type Prefix struct {
 	Samples int     `json:"samples"`
 	ACC     float64 `json:"acc"`
@@ -18,38 +18,38 @@ type Prefix struct {
 	Joint *metric.Joint `json:"joint_nll,omitempty"`
 }
 
-// prefixes are the ensemble sizes that scores against S are for.
+// prefixes are the ensemble sizes at which scores against S are computed.
 var prefixes = []int{1, 2, 5, 10, 20, 40, 100, 200, 400}
 
-// Test is labelled points that results are scored on: n x dx features, row-major, and one class a row.
+// Test holds the labelled points that results are scored on: n x dx features, row-major, and one class index per row.
 type Test struct {
 	Features []float32
 	Labels   []int
-	// Batches are what joint scores are of; nil for none.
+	// Batches are the batches of joint scores; nil for no joint scores.
 	Batches *metric.Batches
-	// Limit is what softmax regressions on the features end with as data grow (LimitHead); nil: coverage is not measured
-	// but of results with limits of their own.
+	// Limit is the limit of softmax regression on the features as data grow (LimitHead); nil: coverage is measured only for
+	// results with limits of their own.
 	Limit *Theta
-	// Shifts are points from elsewhere that are scored beside.
+	// Shifts are points from other distributions, scored in addition.
 	Shifts []Shift
 }
 
-// Report is what a result scored.
+// Report holds the scores of a result.
 type Report struct {
 	Scores metric.Scores
 	// First scores the first 1, 2, 5, ... heads of one ensemble of several heads; nil for others.
 	First []Prefix
 	// Coverage is nil for single heads and where no limit is known.
 	Coverage *Coverage
-	// Absent are the scores on points of classes that no client holds; nil where every class is held, and of several ensembles.
+	// Absent holds the scores on points of classes that no client holds; nil where every class is held, and for several ensembles.
 	Absent *Absent
-	// Shifted is what it scored on the test's shifts, in their order.
+	// Shifted holds the scores on the test's shifts, in their order.
 	Shifted []Shifted
-	// Membership is how well an uploaded class mean tells who is behind it, .5 to 1; nil where none is uploaded.
+	// Membership is the AUC, 0.5 to 1, of membership inference from an uploaded class mean; nil where none is uploaded.
 	Membership *float64
 }
 
-// Absent are scores on the test points of classes that no client holds.
+// Absent holds scores on the test points of classes that no client holds.
 type Absent struct {
 	Classes int     `json:"classes"`
 	Points  int     `json:"points"`
@@ -57,7 +57,7 @@ type Absent struct {
 	NLL     float64 `json:"nll"`
 }
 
-// absent scores predictions where no client has been; nil where that is nowhere.
+// absent scores the points of classes that no client holds; nil where there are none.
 func (t *Task) absent(p *metric.Probabilities, labels []int) (*Absent, error) {
 	held := make([]bool, t.c)
 	for _, set := range t.in.Clients {
@@ -91,7 +91,7 @@ func (t *Task) absent(p *metric.Probabilities, labels []int) (*Absent, error) {
 	return out, nil
 }
 
-// Score scores a result of task t (nil: without Membership and Absent): its ensemble, or the mean of the scores of its ensembles.
+// Score scores a result of task t (nil: no Membership or Absent): its ensemble, or the mean of the scores of its ensembles.
 func (k *Test) Score(ctx context.Context, t *Task, r *Result, threads int) (*Report, error) {
 	rows, err := r.Rows(ctx, k.Features)
 	if err != nil {

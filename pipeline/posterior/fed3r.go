@@ -11,12 +11,12 @@ import (
 )
 
 // fed3r is federated recursive ridge regression (Fanì et al. 2024, arXiv 2406.01116, equations 3 to 5): client m uploads
-// A_m = sum x x' and b_m = sum x e_y', of its points with a 1 for the bias, the server adds them up and solves
+// A_m = sum x x' and b_m = sum x e_y' over its points, with a 1 appended for the bias; the server adds them up and solves
 //
 //	T = (sum_m A_m + l2 I)^-1 sum_m b_m,   T_c <- T_c / |T_c|
 //
-// where the columns are normalised against unequal class sizes (section 4.1 there). As a softmax classifier the paper
-// divides the logits by a temperature of 0.1, which is what the head has before one is tuned.
+// where the columns are normalised against unequal class sizes (section 4.1 there). To use it as a softmax classifier the
+// paper divides the logits by a temperature of 0.1, which the head has before a temperature is tuned.
 var fed3r = method{
 	Info{Name: "Fed3R", Title: "ridge regression of the labels, from the clients' second moments", Group: OneShot,
 		Cite:  "Fed3R: Fanì, Camoriano, Caputo and Ciccone 2024, Accelerating heterogeneous federated learning with closed-form classifiers, ICML, arXiv:2406.01116",
@@ -58,7 +58,7 @@ var fed3r = method{
 		for c := range t.c {
 			column := mat.Col(nil, c, &solved)
 			norm := floats.Norm(column, 2)
-			if norm == 0 { // nobody holds the class
+			if norm == 0 { // no client holds the class
 				continue
 			}
 			for j, v := range column {

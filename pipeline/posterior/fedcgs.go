@@ -17,7 +17,7 @@ import (
 // With n_c, mu_c and the pooled within-class covariance S (denominator n - C), shrunk to
 // (1-g) S + g tr(S)/dx I, the head has columns S^-1 mu_c and biases -1/2 mu_c' S^-1 mu_c + log pi_c
 // (Hastie, Tibshirani and Friedman 2009, section 4.3), with pi_c = (n_c + 1/2) / (n + C/2), so that a class without
-// points stays possible. Such a class has the mean of all points.
+// points stays possible. Its mean is that of all points.
 var fedcgs = method{
 	Info{Name: "FedCGS", Family: Discriminants, Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot, Cite: citeFedCGS,
 		Param: ParamShrinkage, Grid: gridShrinkage},
@@ -30,7 +30,7 @@ var fedcgs = method{
 	},
 }
 
-// statistics are sums over points: weights and features by class, and outer products of features.
+// statistics are weighted sums over points: masses and features by class, and outer products of features.
 type statistics struct {
 	dx, c  int
 	count  []float64     // C
@@ -61,7 +61,7 @@ func (a *statistics) add(set *point.Set) {
 	}
 }
 
-// means are the class means, C x dx; of a class without points the mean of all.
+// means returns the class means, C x dx; for a class without points, the mean of all points.
 func (a *statistics) means() *mat.Dense {
 	means := mat.NewDense(a.c, a.dx, nil)
 	overall := make([]float64, a.dx)
@@ -80,7 +80,7 @@ func (a *statistics) means() *mat.Dense {
 	return means
 }
 
-// scatter is the sum of outer products of the points less their class means.
+// scatter returns the sum of outer products of the points less their class means.
 func (a *statistics) scatter() (*mat.SymDense, error) {
 	if floats.Sum(a.count) == 0 {
 		return nil, fmt.Errorf("the clients' points have no weight; give some weight above 0")
@@ -96,7 +96,7 @@ func (a *statistics) scatter() (*mat.SymDense, error) {
 	return out, nil
 }
 
-// within is the pooled covariance within classes, denominator n - C.
+// within returns the pooled covariance within classes, denominator n - C.
 func (a *statistics) within() (*mat.SymDense, error) {
 	out, err := a.scatter()
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *statistics) within() (*mat.SymDense, error) {
 	return out, nil
 }
 
-// points are the means of the classes held, with their masses.
+// points returns the means of the classes held, with their masses.
 func (a *statistics) points() *point.Set {
 	var held []int
 	for c, v := range a.count {

@@ -9,12 +9,12 @@ import (
 	"fmp/pipeline/point"
 )
 
-// fedpft is parametric feature transfer (Beitollahi et al. 2024, arXiv 2402.01862, algorithm 1) with one Gaussian a
-// class and a diagonal covariance: each client uploads count, mean and variances of the classes that it holds, the
+// fedpft is parametric feature transfer (Beitollahi et al. 2024, arXiv 2402.01862, algorithm 1) with one Gaussian per
+// class and a diagonal covariance: each client uploads the count, mean and variances of the classes that it holds; the
 // server draws as many features from each Gaussian as the client has points, and fits a softmax regression to them.
 //
-// A client with one point of a class has no variance to report and gives 0, as a Gaussian fitted by maximum
-// likelihood does. The paper draws once; the draws come from a stream of the task.
+// A client with one point of a class reports a variance of 0, as a Gaussian fitted by maximum likelihood does. The paper
+// draws once; here the draws come from a stream of the task.
 var fedpft = method{
 	Info{Name: "FedPFT", Title: "softmax regression on draws from the clients' class Gaussians", Group: OneShot,
 		Cite:  "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated learning with foundation models, arXiv:2402.01862",

@@ -12,7 +12,7 @@ func (t *Task) ermOptions(s Settings) erm.Options {
 	return erm.Options{Tolerance: s.Tolerance, Threads: t.in.Threads}
 }
 
-// fits is one fit a set.
+// fits returns one fit per set.
 func (t *Task) fits(ctx context.Context, sets []*point.Set, l2 float64, s Settings) (Ensemble, error) {
 	problems := make([]*erm.Problem, len(sets))
 	for i, set := range sets {
@@ -33,14 +33,14 @@ func (t *Task) fits(ctx context.Context, sets []*point.Set, l2 float64, s Settin
 	return out, nil
 }
 
-// localFits are the clients' own fits.
+// localFits returns the clients' own fits.
 func (t *Task) localFits(ctx context.Context, l2 float64, s Settings) (Ensemble, error) {
 	return once(t.memo, fmt.Sprint("fit/clients/", l2, s.Tolerance), func() (Ensemble, error) {
 		return t.fits(ctx, t.in.Clients, l2, s)
 	})
 }
 
-// pooledFit is the fit to all clients' points.
+// pooledFit returns the fit to all clients' points.
 func (t *Task) pooledFit(ctx context.Context, l2 float64, s Settings) (Theta, error) {
 	e, err := once(t.memo, fmt.Sprint("fit/pooled/", l2, s.Tolerance), func() (Ensemble, error) {
 		return t.fits(ctx, []*point.Set{t.pooled()}, l2, s)
@@ -51,7 +51,7 @@ func (t *Task) pooledFit(ctx context.Context, l2 float64, s Settings) (Theta, er
 	return e[0], nil
 }
 
-// singles makes one ensemble of one head for every head.
+// singles returns one ensemble per head, each of that head alone.
 func singles(e Ensemble) []Ensemble {
 	out := make([]Ensemble, len(e))
 	for i := range e {

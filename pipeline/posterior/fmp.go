@@ -9,9 +9,9 @@ import (
 	"fmp/pipeline/point"
 )
 
-// fmp is the federated martingale posterior of the conjugate predictor (models.NewConjugate): sample s is the head that infinitely
-// many points drawn given the pooled class means, all from one latent, would be fitted to. Of classes that the corpus lacks it
-// takes its open form (open.go).
+// fmp is the federated martingale posterior of the conjugate predictor (models.NewConjugate): sample s is the limit of the head
+// fitted to infinitely many points drawn given the pooled class means, all from one latent. For classes that the corpus lacks it
+// uses its open form (open.go).
 var fmp = method{
 	Info{Name: "FMP", Family: Federated, Keep: true, Cost: 18, Title: "martingale posterior of the clients' class means, in closed form", Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
@@ -20,7 +20,7 @@ var fmp = method{
 			return nil, err
 		}
 		var e Ensemble
-		var seen *point.Set // what intervals are given
+		var seen *point.Set // the class means that intervals condition on
 		var judged *Judgement
 		if t.in.Honesty {
 			f, e, judged, err = t.honestHeads(ctx, f)
@@ -34,7 +34,7 @@ var fmp = method{
 		if err != nil {
 			return nil, err
 		}
-		if judged != nil { // intervals are given one set of clients: those that are likelier honest than not
+		if judged != nil { // intervals condition on one set of clients: those more likely honest than not
 			seen = judged.trusted
 		}
 		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate, Means: f.Conjugate, UploadBytes: f.bytes(), Diagnostics: f.diagnostics}
@@ -57,7 +57,7 @@ var fmp = method{
 	},
 }
 
-// fmpMean is one head in place of FMP's samples, that of the posterior means, with scalars learned for it.
+// fmpMean replaces FMP's samples by one head, that of the posterior means, with scalars learned for it.
 var fmpMean = method{
 	Info{Name: "FMP-mean", Keep: true, Title: "the head of FMP's posterior means, with scalars of its own", Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
@@ -77,7 +77,7 @@ var fmpMean = method{
 	},
 }
 
-// latents is the task's stream of one latent a sample; without latents, one of 0.
+// latents returns the task's latents, one per sample; with Input.NoLatent, a single latent of zeros.
 func (t *Task) latents(k Conjugate) []float32 {
 	out := make([]float32, t.in.Latents*k.LatentSize())
 	if t.in.NoLatent {
@@ -87,7 +87,7 @@ func (t *Task) latents(k Conjugate) []float32 {
 	return out
 }
 
-// strata are one number in (0, 1) a sample, one in each of as many equal parts, in random order.
+// strata returns one number in (0, 1) per sample, stratified over as many equal parts, in random order.
 func (t *Task) strata() []float32 {
 	out := make([]float32, t.in.Latents)
 	for i, j := range rng.New(t.in.Seed, t.in.Stream, "strata").Perm(len(out)) {
@@ -96,7 +96,7 @@ func (t *Task) strata() []float32 {
 	return out
 }
 
-// conjugateIntervals are those of the conjugate predictor for one round.
+// conjugateIntervals are the conjugate predictor's intervals for one round.
 type conjugateIntervals struct {
 	predictor       Conjugate
 	seen            *point.Set
@@ -107,8 +107,8 @@ func (k *conjugateIntervals) Of(ctx context.Context, features []float32, level f
 	return k.predictor.Intervals(ctx, k.seen, k.latent, k.uniform, features, level)
 }
 
-// Graph is that of the heads' coordinates and of Of, features [n, dx] to coordinates [n, k], low and high [n, C]; nil where the
-// predictor has no graphs.
+// Graph returns the graph of the heads' coordinates and of Of: features [n, dx] to coordinates [n, k], low and high [n, C]. It
+// is nil where the predictor has no graphs.
 func (k *conjugateIntervals) Graph(level float64) (*onnx.Model, error) {
 	p, ok := k.predictor.(interface {
 		IntervalGraph(seen *point.Set, latent, uniform []float32, level float64) (*onnx.Model, error)

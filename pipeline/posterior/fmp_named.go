@@ -7,8 +7,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// fmpNamed is FMP of the clients' class means and the corpus' own, renamed to the task's classes by naming: what FMP
-// could do in closed scope if it knew that the classes are the corpus'. Like corpusOnly it shows what closed scope measures.
+// fmpNamed is FMP given the clients' class means together with the corpus' own, renamed to the task's classes by naming: what
+// FMP could do in closed scope if it knew that the classes are the corpus'. Like corpusOnly it shows what closed scope measures.
 var fmpNamed = method{
 	Info{Name: "FMP-named", Cost: 9, Title: "FMP with the corpus' class means beside the clients', named by these", Group: Baseline,
 		Cite: citeFMP, Conjugate: true, NeedsCorpus: true},

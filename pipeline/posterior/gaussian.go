@@ -18,11 +18,11 @@ import (
 	"fmp/pipeline/point"
 )
 
-// chainHeads is how many heads are kept of a Markov chain's draws where one ensemble of them is scored: draws of a
-// chain are cheap, and 20 of BNN's cost .02 of NLL on CIFAR-10 against 100.
+// chainHeads returns how many heads of a Markov chain's draws are kept where they are scored as one ensemble: draws of a
+// chain are cheap, and with 20 instead of 100 BNN loses .02 of NLL on CIFAR-10.
 func chainHeads(samples int) int { return max(samples, 100) }
 
-// localGaussianPosteriors are the clients' posteriors with prior N(0, I / precision), one ensemble of samples heads a
+// localGaussianPosteriors returns the clients' posteriors with prior N(0, I / precision), one ensemble of samples heads per
 // client, and the worst of their diagnostics.
 func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, samples int, s Settings) ([]Ensemble, map[string]float64, error) {
 	fits, err := t.localFits(ctx, precision, s)
@@ -45,7 +45,7 @@ func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, s
 	return out, summary(diagnostics), nil
 }
 
-// pooledGaussianPosterior is the posterior of all clients' points with prior N(0, I / precision).
+// pooledGaussianPosterior returns the posterior given all clients' points with prior N(0, I / precision).
 func (t *Task) pooledGaussianPosterior(ctx context.Context, precision float64, s Settings) (Ensemble, map[string]float64, error) {
 	fit, err := t.pooledFit(ctx, precision, s)
 	if err != nil {
@@ -101,33 +101,32 @@ func (t *Task) gaussianPosterior(ctx context.Context, key string, set *point.Set
 	return r.ensemble, r.diagnostics, err
 }
 
-// target is the posterior in coordinates z where it is close to N(0, I): T = mode + U^-1 z, with U'U the Hessian of J
-// at the mode (which makes N(0, I) the Laplace approximation) or, for Markov chains, an approximation of it by one
-// block a class.
+// target is the posterior in coordinates z in which it is close to N(0, I): T = mode + U^-1 z, with U'U the Hessian of J
+// at the mode (which makes N(0, I) the Laplace approximation) or, for Markov chains, a block-diagonal approximation of it
+// with one block per class.
 //
-// Two parts of a head are known exactly and are not left to a chain.
+// Two parts of a head have a known distribution and are not left to a chain.
 //
 // Where there are fewer points than rows of the head, the likelihood depends only on the part of a head that lies in
-// the span of the points. There T = Q A + (rest), with orthonormal Q from X' = QR, and the prior, which no
-// rotation changes, makes the rest N(0, I / precision) on the complement of Q, independent of A. So only A,
-// min(N, D) x C, is sampled by z.
+// the span of the points. There T = Q A + (rest), with orthonormal Q from X' = QR. The prior is rotation-invariant, so
+// the rest is N(0, I / precision) on the complement of Q, independent of A. Only A, min(N, D) x C, is sampled through z.
 //
-// Nor does the likelihood depend on the sum over classes, b = sum_c A_c / sqrt(C), whose posterior is N(0, I /
-// precision), independent of the differences. Chains give it the energy 1/2 b'Kb instead, which makes the Hessian
+// The likelihood does not depend on the sum over classes, b = sum_c A_c / sqrt(C), either: its posterior is
+// N(0, I / precision), independent of the differences. Chains give it the energy 1/2 b'Kb instead, which makes the Hessian
 // nearly block-diagonal, and head draws it anew. K = X' diag(w (1 - |p|^2) / (C - 1)) X makes the off-diagonal
 // blocks vanish on average, exactly so where the classes are equally likely.
 type target struct {
 	problem   *erm.Problem // points in coordinates of the span
-	basis     *mat.Dense   // Q, D x r; nil where the points span everything
+	basis     *mat.Dense   // Q, D x r; nil where the points span the whole space
 	d, c      int
 	precision float64
 	mode      []float64      // C x r
-	inverse   [][]float64    // U^-1 by diagonal blocks, upper triangular: one of C r, or C of r
-	kinetic   []dense.Packed // (U'U)^-1 by the same blocks; for Markov chains only
-	sum       dense.Packed   // K, r x r; likewise
+	inverse   [][]float64    // diagonal blocks of U^-1, upper triangular: one of size C r, or C of size r
+	kinetic   []dense.Packed // the same blocks of (U'U)^-1; for Markov chains only
+	sum       dense.Packed   // K, r x r; for Markov chains only
 }
 
-// newTarget prepares for one sampler: the whole Hessian for Laplace, blocks for HMC.
+// newTarget prepares a target for a sampler: the whole Hessian for Laplace, blocks for HMC.
 func newTarget(set *point.Set, mode Theta, precision float64, sampler string) (*target, error) {
 	p, err := erm.FromSets(precision, set)
 	if err != nil {
@@ -166,7 +165,7 @@ func newTarget(set *point.Set, mode Theta, precision float64, sampler string) (*
 	return t.blocks(o, curvature)
 }
 
-// addCurvature adds share p (1 - p) to curvature, C x N.
+// addCurvature adds share times p (1 - p) to curvature, C x N.
 func addCurvature(curvature []float64, share float64, p dense.Columns) {
 	n := len(curvature) / p.C
 	for c := range p.C {
@@ -177,8 +176,8 @@ func addCurvature(curvature []float64, share float64, p dense.Columns) {
 	}
 }
 
-// blocks is t with blocks and K for points of the curvature given, C x N: p (1 - p) at one head, or its mean over
-// several. o evaluates t.problem.
+// blocks returns t with blocks and K from the given curvature of the points, C x N: p (1 - p) at one head, or its mean over
+// several heads. o evaluates t.problem.
 func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) {
 	p := t.problem
 	r := len(t.mode) / p.C
@@ -244,7 +243,7 @@ func (t *target) whiten(v []float64) {
 	}
 }
 
-// factor is block b of U^-1.
+// factor returns block b of U^-1.
 func (t *target) factor(b int) blas64.Triangular {
 	n := len(t.mode) / len(t.inverse)
 	return blas64.Triangular{N: n, Stride: n, Data: t.inverse[b], Uplo: blas.Upper, Diag: blas.NonUnit}
@@ -268,7 +267,7 @@ func (t *target) sumOf(head, b []float64) {
 	}
 }
 
-// sumEnergy is 1/2 b'Kb of the sum over classes of a head; it adds the energy's gradient to g. b and force are buffers of
+// sumEnergy returns 1/2 b'Kb for the sum over classes of a head and adds its gradient to g. b and force are buffers of
 // r numbers.
 func (t *target) sumEnergy(head, g, b, force []float64) float64 {
 	r := len(b)
@@ -281,8 +280,8 @@ func (t *target) sumEnergy(head, g, b, force []float64) float64 {
 	return floats.Dot(b, force) / 2
 }
 
-// head is the D x C head whose part in the span of the points is a (C x r, overwritten); what samplers leave out is
-// drawn from r.
+// head returns the D x C head whose part in the span of the points is a (C x r, overwritten); the parts that samplers leave
+// out are drawn from r.
 func (t *target) head(a []float64, r *rand.Rand) Theta {
 	if t.kinetic != nil {
 		n := len(a) / t.c

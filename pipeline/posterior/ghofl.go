@@ -15,20 +15,20 @@ import (
 // Gaussian heads of the GH-OFL family (Turazza, Picone and Mamei 2026, arXiv 2602.01186, section 3): clients upload
 // counts, sums and second moments, and the server forms discriminants in closed form.
 
-// ghlda is the one of a covariance pooled over classes, shrunk towards its mean variance. Its recursion is FedCGS's; the
-// shrinkage published is another (0.05).
+// ghlda is the discriminant with a covariance pooled over classes, shrunk towards its mean variance. Its formula is
+// FedCGS's with another published shrinkage (0.05).
 var ghlda = method{
 	Info{Name: "GH-LDA", Title: "Gaussian head with one covariance, from the clients' moments", Group: OneShot, Cite: citeGHOFL,
 		Param: ParamShrinkage, Grid: gridShrinkage, Published: &ghShrinkage},
 	fedcgs.run,
 }
 
-// ghqda is the one of a covariance for each class: with S_c (denominator n_c) shrunk to (1-g) S_c + g tr(S_c)/d I,
+// ghqda is the discriminant with one covariance per class: with S_c (denominator n_c) shrunk to (1-g) S_c + g tr(S_c)/d I,
 //
 //	logit_c = -1/2 (h - mu_c)' S_c^-1 (h - mu_c) - 1/2 log |S_c| + log pi_c
 //
-// A class of less than two points has the pooled covariance. The head is linear in the products of features, of which
-// there are d (d+1)/2: beyond ghFeatures features these are first projected on as many random orthonormal directions,
+// A class with fewer than two points uses the pooled covariance. The head is linear in the products of features, of which
+// there are d (d+1)/2: more than ghFeatures features are first projected onto ghFeatures random orthonormal directions,
 // as the paper does to bound the upload.
 var ghqda = method{
 	Info{Name: "GH-QDA", Title: "Gaussian head with a covariance for each class, from the clients' moments", Group: OneShot, Cite: citeGHOFL,
@@ -78,7 +78,7 @@ var ghqda = method{
 				}
 				cov.ScaleSym(1/all.count[c], cov)
 			}
-			if mat.Trace(cov) <= 0 { // its points are all alike
+			if mat.Trace(cov) <= 0 { // all its points are equal
 				cov = pooled
 			}
 			var chol mat.Cholesky
@@ -108,13 +108,13 @@ var ghqda = method{
 	},
 }
 
-// ghFeatures bounds the features whose products are a head's coordinates: 2,080 of them.
+// ghFeatures bounds the features whose products are a head's coordinates: 2,080 products.
 const ghFeatures = 64
 
-// products are the coordinates (x_i x_j for i <= j, x) of features projected to d of them.
+// products are the coordinates (x_i x_j for i <= j, x) of features projected to d dimensions.
 type products struct {
 	dx, d int
-	by    *mat.Dense // dx x d, orthonormal columns; nil for none
+	by    *mat.Dense // dx x d, orthonormal columns; nil for no projection
 }
 
 func (t *Task) projection() *products {
@@ -148,7 +148,7 @@ func (p *products) row(features []float32, out []float64) {
 	}
 }
 
-// set is a set with its features projected.
+// set returns a set with its features projected.
 func (p *products) set(s *point.Set) *point.Set {
 	out := point.New(s.N, p.d, s.C)
 	copy(out.W, s.W)

@@ -14,30 +14,30 @@ import (
 )
 
 // Hamiltonian Monte Carlo (Neal 2011) as if in whitened coordinates, where the target is close to N(0, I): there a
-// trajectory of length pi/2 turns a position into a momentum, and draws are nearly independent. Where points are few
-// and the prior is wide, most of the posterior lies far beyond the mode, where the likelihood is flatter: half-way
-// through the warm-up, chains whiten anew by the mean curvature that they met, and trajectories are somewhat longer,
-// of lengths that vary, lest one be a period of some coordinate. Step sizes are adapted by dual averaging.
+// trajectory of length pi/2 turns a position into a momentum, and draws are nearly independent. With few points
+// and a wide prior, most of the posterior lies far from the mode, where the likelihood is flatter: half-way
+// through the warm-up, chains whiten anew by the mean curvature along the chain, and trajectories are somewhat longer
+// and of varying length, so that none is a period of some coordinate. Step sizes are adapted by dual averaging.
 //
-// Whitening z = U (T - mode) with momentum p is the same as keeping T itself with velocity v = U^-1 p, which the force
-// -g(T) accelerates by -(U'U)^-1 g: one product a step in place of two.
+// Whitening z = U (T - mode) with momentum p is equivalent to keeping T itself with velocity v = U^-1 p, which the force
+// -g(T) accelerates by -(U'U)^-1 g: one product per step instead of two.
 const (
 	hmcTrajectory = 2
-	hmcJitter     = 0.6 // trajectories vary by this share
-	hmcTarget     = 0.8 // acceptance aimed at
+	hmcJitter     = 0.6 // relative variation of trajectory lengths
+	hmcTarget     = 0.8 // target acceptance
 	hmcMaxStep    = 1.9
-	hmcMaxSteps   = 100 // leapfrog steps a trajectory
+	hmcMaxSteps   = 100 // leapfrog steps per trajectory
 	hmcDivergence = 1000
 )
 
-// diagnostics of a set of chains.
+// diagnostics are those of a set of chains.
 type diagnostics struct {
 	rhat, rhatEnergy, acceptance, stepSize float64
 	divergences                            int
 }
 
-// summary is the worst of several: the largest R-hat, the smallest mean acceptance and step size, all
-// divergences. It is nil where no chain was run.
+// summary returns the worst of several diagnostics: the largest R-hat, the smallest mean acceptance and step size, and the
+// sum of divergences. It is nil where no chain was run.
 func summary(all []*diagnostics) map[string]float64 {
 	var out map[string]float64
 	for _, d := range all {
@@ -57,7 +57,7 @@ func summary(all []*diagnostics) map[string]float64 {
 	return out
 }
 
-// hmc runs s.Chains chains and returns samples of their draws, evenly spaced, alternating between chains.
+// hmc runs s.Chains chains and returns samples draws, evenly spaced, alternating between chains.
 func hmc(ctx context.Context, t *target, samples int, s Settings, threads int, stream func(chain int) *rand.Rand) ([][]float64, *diagnostics, error) {
 	draws := max(s.Draws, (samples+s.Chains-1)/s.Chains)
 	draws += draws % 2 // R-hat splits chains in halves
@@ -107,21 +107,21 @@ type chain struct {
 
 	sum, force  []float64 // buffers for the sum over classes
 	kept        [][]float64
-	energies    []float64 // potential energy of what was kept
+	energies    []float64 // potential energy of the kept draws
 	accepted    float64   // sum of acceptance probabilities of kept draws
 	epsilon     float64
 	divergences int // after warm-up
 }
 
-// gradient writes the gradient at a head of J, with the sum over classes given its own energy (see target), and what it
-// accelerates a head by.
+// gradient writes the gradient of J at a head, with the separate energy of the sum over classes (see target), and the
+// acceleration that it causes.
 func (c *chain) gradient(head, g, acceleration []float64) {
 	c.o.Slope(head, g)
 	c.t.sumEnergy(head, g, c.sum, c.force)
 	c.t.accelerate(g, acceleration)
 }
 
-// potential is gradient, and the energy.
+// potential is gradient; it also returns the energy.
 func (c *chain) potential(head, g, acceleration []float64) float64 {
 	u := c.o.Gradient(head, g) + c.t.sumEnergy(head, g, c.sum, c.force)
 	c.t.accelerate(g, acceleration)
@@ -134,18 +134,18 @@ type averaging struct{ mu, slack, log, n float64 }
 
 func newAveraging(epsilon float64) *averaging { return &averaging{mu: math.Log(10 * epsilon)} }
 
-// next is the step size after one of acceptance probability p.
+// next returns the step size after a step with acceptance probability p.
 func (a *averaging) next(p float64) float64 {
 	const gamma, t0, kappa = 0.05, 10, 0.75
 	a.n++
 	a.slack += (hmcTarget - p - a.slack) / (a.n + t0)
 	log := a.mu - math.Sqrt(a.n)/gamma*a.slack
 	a.log += math.Pow(a.n, -kappa) * (log - a.log)
-	// Beyond 2 the leapfrog is unstable on N(0, I), whatever its first accidents suggest.
+	// Beyond 2 the leapfrog integrator is unstable on N(0, I), whatever the first steps suggest.
 	return math.Min(math.Exp(log), hmcMaxStep)
 }
 
-// final is the step size adapted.
+// final returns the adapted step size.
 func (a *averaging) final() float64 { return math.Min(math.Exp(a.log), hmcMaxStep) }
 
 func (c *chain) run(ctx context.Context, warmup, draws int) error {
@@ -223,8 +223,8 @@ func (c *chain) run(ctx context.Context, warmup, draws int) error {
 	return nil
 }
 
-// splitRHat is the potential scale reduction of chains split in halves (Gelman et al. 2013, Bayesian Data
-// Analysis, section 11.4): 1 where all halves agree. Constant chains that agree give 1.
+// splitRHat returns the potential scale reduction of chains split in halves (Gelman et al. 2013, Bayesian Data
+// Analysis, section 11.4): 1 where all halves agree, also for constant chains.
 func splitRHat(chains [][]float64) float64 {
 	var means, variances []float64
 	n := len(chains[0]) / 2

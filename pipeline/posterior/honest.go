@@ -8,18 +8,18 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Judgement is what the posterior says of the clients of a round.
+// Judgement is the posterior's view of the clients of a round.
 type Judgement struct {
-	// Honest is the probability of each client that its upload is what it computed from images of the classes that it names.
+	// Honest is, for each client, the probability that its upload was computed from images of the classes that it names.
 	Honest []float64
-	// Dispute is the share of each class's mass that the posterior leaves out; from honesty.Contested on it is contested.
+	// Dispute is the share of each class's mass that the posterior leaves out; from honesty.Contested on, the class is contested.
 	Dispute []float64
 
-	trusted *point.Set // class means of those that are likelier honest than not
+	trusted *point.Set // class means of the clients that are more likely honest than not
 }
 
-// honestHeads are FMP's samples, each given the uploads of the clients that are honest in it (package honesty). Where every
-// client is honest in every sample they are those that FMP has without.
+// honestHeads returns FMP's samples, each given the uploads of the clients that are honest in it (package honesty). Where every
+// client is honest in every sample they equal FMP's samples without this model.
 func (t *Task) honestHeads(ctx context.Context, f *form) (*form, Ensemble, *Judgement, error) {
 	u, lambda, err := t.Claims()
 	if err != nil {
@@ -42,7 +42,7 @@ func (t *Task) honestHeads(ctx context.Context, f *form) (*form, Ensemble, *Judg
 	if out == nil {
 		from, to := t.part.of(t.in.Latents)
 		drawn := states.Draw(t.in.Latents, rng.New(t.in.Seed, t.in.Stream, "honesty"))[from:to]
-		// Samples with the same clients are made together.
+		// Samples with the same honest clients are computed together.
 		same := map[*bool][]int{}
 		for s, z := range drawn {
 			same[&z[0]] = append(same[&z[0]], s)

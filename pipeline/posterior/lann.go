@@ -2,7 +2,7 @@ package posterior
 
 import "context"
 
-// lann is each client's own fit: what a client has without the others.
+// lann is each client's own fit: what a client has on its own.
 var lann = method{
 	Info{Name: "LANN", Family: Fits, Cost: 20, Title: "one fit to each client's points; mean over clients", Group: Local,
 		Cite: citeFMP, Param: ParamL2, Grid: gridL2},

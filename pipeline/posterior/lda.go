@@ -8,9 +8,9 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// lda is the linear discriminant of posterior means: clients upload counts and means of the classes that they hold; the
-// server, which has the covariances within and between classes of its corpus, shrinks each mean towards the centre as the
-// two-covariance model says, and with u = (h - m0) V, n_c and mean u_c pooled over clients
+// lda is the linear discriminant of posterior means: clients upload counts and means of the classes that they hold. The
+// server, which has the covariances within and between classes of its corpus, shrinks each mean towards the centre by the
+// two-covariance model; with u = (h - m0) V, n_c and mean u_c pooled over clients
 //
 //	m_c = n_c beta / (1 + n_c beta) u_c,   logit_c = u m_c - |m_c|^2 / 2
 //

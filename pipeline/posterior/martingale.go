@@ -9,10 +9,10 @@ import (
 	"fmp/pipeline/point"
 )
 
-// fitChunk bounds how many problems of an ensemble are in memory at a time.
+// fitChunk bounds how many problems of an ensemble are held in memory at a time.
 const fitChunk = 64
 
-// noise is S x n' x d base noise E of the named stream of the task, of a part its own of it.
+// noise returns S x n' x d base noise E from the named stream of the task.
 func (t *Task) noise(stream ...any) ([]float32, error) {
 	if t.in.Drawer == nil {
 		return nil, fmt.Errorf("no predictor to draw points with; set predictor.model")
@@ -20,7 +20,7 @@ func (t *Task) noise(stream ...any) ([]float32, error) {
 	return t.in.Drawer.Noise(rng.New(t.in.Seed, append([]any{t.in.Stream}, stream...)...), t.in.Samples, t.in.Fresh)
 }
 
-// draws are S sets of n' unseen points given seen. Fits with another lambda use the same draws.
+// draws returns S sets of n' unseen points given seen. Fits with another lambda use the same draws.
 func (t *Task) draws(ctx context.Context, key string, seen *point.Set, stream ...any) ([]*point.Set, error) {
 	from, to := t.part.of(t.in.Samples)
 	return once(t.memo, fmt.Sprint("draws/", key, from, "-", to), func() ([]*point.Set, error) {
@@ -39,12 +39,12 @@ func (t *Task) draws(ctx context.Context, key string, seen *point.Set, stream ..
 	})
 }
 
-// martingale is the martingale posterior given seen: sample i is the minimiser over seen together with the
+// martingale returns the martingale posterior given seen: sample i is the minimiser over seen together with the
 // i-th set of drawn points, whose weights are 1.
 //
 //	theta_i = argmin_T sum over seen and drawn_i of w l(z, T) + l2/2 |T|^2
 //
-// E is the stream named; MP and FMP read the same one, so that they differ by what was uploaded only.
+// E comes from the named stream; MP and FMP read the same one, so that they differ only by their uploads.
 func (t *Task) martingale(ctx context.Context, key string, seen *point.Set, s Settings, stream ...any) (Ensemble, error) {
 	return once(t.memo, fmt.Sprint("martingale/", key, "/", s.L2, s.Tolerance, t.part.From, "-", t.part.To), func() (Ensemble, error) {
 		drawn, err := t.draws(ctx, key, seen, stream...)
@@ -81,10 +81,10 @@ func (t *Task) martingale(ctx context.Context, key string, seen *point.Set, s Se
 	})
 }
 
-// baseNoise is the stream of the E that MP, FMP and PRIOR share.
+// baseNoise names the stream of the noise E that MP, FMP and PRIOR share.
 const baseNoise = "base"
 
-// localMartingales are the martingale posteriors of the clients' own points, one ensemble a client.
+// localMartingales returns the martingale posteriors of the clients' own points, one ensemble per client.
 func (t *Task) localMartingales(ctx context.Context, l2 float64, s Settings) ([]Ensemble, error) {
 	s.L2 = l2
 	out := make([]Ensemble, len(t.in.Clients))
@@ -98,7 +98,7 @@ func (t *Task) localMartingales(ctx context.Context, l2 float64, s Settings) ([]
 	return out, nil
 }
 
-// pooledUploads is the union of the uploads.
+// pooledUploads returns the union of the uploads.
 func (t *Task) pooledUploads() (*point.Set, error) {
 	if len(t.in.Uploads) == 0 {
 		return nil, fmt.Errorf("no uploads; compress the clients' points first (embedding.model)")
@@ -106,7 +106,7 @@ func (t *Task) pooledUploads() (*point.Set, error) {
 	return point.Pool(t.in.Uploads...)
 }
 
-// uploadBytes is the mean size of an upload: points and masses.
+// uploadBytes returns the mean size of an upload: points and masses.
 func (t *Task) uploadBytes() float64 {
 	var n int
 	for _, u := range t.in.Uploads {

@@ -7,15 +7,15 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// Plain are the features themselves as Coordinates.
+// Plain is the identity as Coordinates: the features themselves.
 type Plain struct{}
 
 // Of returns its argument.
 func (Plain) Of(_ context.Context, features []float32) ([]float32, error) { return features, nil }
 
-// membership is how well an attacker tells a client's own points from test points by the class means that the client uploads
-// ([metric.Attacker]), mean over points. Coordinates of results' class means are Result.Means; of results without, and of test
-// points too few for their covariance, there is no figure.
+// membership returns the AUC with which an attacker tells a client's own points from test points by the class means that the
+// client uploads ([metric.Attacker]), mean over points. Class means are in the coordinates Result.Means; it is nil for results
+// without them, and where there are too few test points for their covariance.
 func (t *Task) membership(ctx context.Context, by Coordinates, k *Test) (*float64, error) {
 	if by == nil {
 		return nil, nil

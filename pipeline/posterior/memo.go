@@ -2,8 +2,8 @@ package posterior
 
 import "sync"
 
-// memo keeps values by name; each is made once, by whoever asks first, while others who ask wait for it. A
-// failed making is not kept: the next one to ask tries again.
+// memo caches values by name. Each is computed once, by the first caller, while other callers wait for it. A
+// failed computation is not cached: the next caller tries again.
 type memo struct {
 	mu      sync.Mutex
 	entries map[string]*memoEntry
@@ -15,7 +15,7 @@ type memoEntry struct {
 	value any
 }
 
-// once is the value called key, made by make where there is none yet.
+// once returns the value for key, computed by make if there is none yet.
 func once[T any](m *memo, key string, make func() (T, error)) (T, error) {
 	m.mu.Lock()
 	if m.entries == nil {

@@ -30,8 +30,8 @@ func (m method) Run(ctx context.Context, t *Task, s Settings) (*Result, error) {
 	return r.cooled(s.Temperature), nil
 }
 
-// cooled is r with its heads divided by the temperature t (Guo et al. 2017, section 4.2, where a logit is divided; a
-// head is what makes the logits). Heads may be shared with others and are not changed.
+// cooled returns r with its heads divided by the temperature t (Guo et al. 2017, section 4.2, divide the logits, in which
+// a head is linear). Heads may be shared with others and are not changed.
 func (r *Result) cooled(t float64) *Result {
 	if t == 1 {
 		return r
@@ -59,16 +59,16 @@ const (
 	citeFedCGS    = "FedCGS: Guan, Zhou and Gu 2025, Capture global feature statistics for one-shot federated learning, arXiv:2503.06962"
 )
 
-// gridL2 is what the tuned protocol tries for lambda and prior precisions.
+// gridL2 holds the values that the tuned protocol tries for lambda and prior precisions.
 var gridL2 = []float64{0.03, 0.1, 0.3, 1, 3, 10, 30}
 
-// gridShrinkage is what it tries for shares of a covariance.
+// gridShrinkage holds the values that it tries for the shrinkage of a covariance.
 var gridShrinkage = []float64{0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97}
 
-// ghShrinkage is the shrinkage that GH-OFL's authors give.
+// ghShrinkage is the shrinkage that GH-OFL's authors publish.
 var ghShrinkage = 0.05
 
-// parallel calls do for 0 to n-1, at most threads at a time.
+// parallel calls do for 0 to n-1, on at most threads goroutines at a time.
 func parallel(ctx context.Context, n, threads int, do func(ctx context.Context, i int) error) error {
 	g, work := errgroup.WithContext(ctx)
 	g.SetLimit(max(threads, 1))
@@ -83,13 +83,13 @@ func parallel(ctx context.Context, n, threads int, do func(ctx context.Context, 
 	return g.Wait()
 }
 
-// float32Bytes is the size of n numbers on the wire.
+// float32Bytes returns the size of n float32 numbers on the wire.
 func float32Bytes(n int) float64 { return 4 * float64(n) }
 
-// headBytes is the size of k heads on the wire.
+// headBytes returns the size of k heads on the wire.
 func (t *Task) headBytes(k int) float64 { return float32Bytes(k * (t.dx + 1) * t.c) }
 
-// rawBytes is the mean size of a client's own feature rows and class indices on the wire.
+// rawBytes returns the mean size of a client's own feature rows and class indices on the wire.
 func (t *Task) rawBytes() float64 {
 	return float32Bytes(t.pooled().N*(t.dx+1)) / float64(len(t.in.Clients))
 }

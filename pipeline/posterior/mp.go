@@ -2,7 +2,7 @@ package posterior
 
 import "context"
 
-// mp is the martingale posterior of everybody's points: what FMP approximates.
+// mp is the martingale posterior of all clients' points: what FMP approximates.
 var mp = method{
 	Info{Name: "MP", Family: Martingales, Keep: true, Cost: 12, Title: "martingale posterior of all clients' points", Group: Centralised,
 		Cite: "Fong, Holmes and Walker 2023, Martingale posterior distributions, JRSS B 85(5)", Param: ParamL2, Grid: gridL2, Draws: true},

@@ -7,14 +7,14 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// naming matches a task's classes to the corpus': names[c] is the corpus class whose mean the clients' mean of class c is
-// nearest to, no corpus class twice. With u the coordinates in which the corpus' covariance within classes is I, the
+// naming matches a task's classes to the corpus': names[c] is the corpus class whose mean is nearest to the clients' mean of
+// class c, no corpus class twice. With u the coordinates in which the corpus' covariance within classes is I, the
 // assignment minimises
 //
 //	sum_c n_c |u_c - u_names(c)|^2,
 //
-// twice the negative log-likelihood of the clients' class means. In closed scope it finds nearly every name, which is all that
-// a server needs that was trained on the tasks' classes: see corpusOnly.
+// which is twice the negative log-likelihood of the clients' class means. In closed scope it finds nearly every name, and a server
+// trained on the tasks' classes needs nothing else: see corpusOnly.
 func (t *Task) naming() ([]int, error) {
 	return once(t.memo, "naming", func() ([]int, error) {
 		k, err := t.corpus()
@@ -51,8 +51,8 @@ func (t *Task) naming() ([]int, error) {
 	})
 }
 
-// assign is the column of each row of a cost matrix, no column twice, of least total cost: the Hungarian method with
-// shortest augmenting paths (Jonker and Volgenant 1987, Computing 38). There must be no more rows than columns.
+// assign returns the column of each row of a cost matrix, no column twice, at least total cost: the Hungarian method with
+// shortest augmenting paths (Jonker and Volgenant 1987, Computing 38). There must not be more rows than columns.
 func assign(cost [][]float64) []int {
 	rows, columns := len(cost), len(cost[0])
 	rowOf := make([]int, columns) // the row that holds a column; -1: none
@@ -65,7 +65,7 @@ func assign(cost [][]float64) []int {
 		for j := range dist {
 			dist[j], from[j] = math.Inf(1), -1
 		}
-		// The cheapest way from the row to a free column, by columns of other rows, as Dijkstra finds it.
+		// Dijkstra's search for the cheapest path from the row to a free column, through columns assigned to other rows.
 		row, at, reached := start, -1, 0.0
 		for {
 			next := -1

@@ -11,17 +11,17 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// form is what FMP reads clients' class means by: the conjugate predictor (closed form) or, of classes that the corpus
-// lacks, the one that the open form makes of the round's own uploads (package open).
+// form is the predictor through which FMP reads clients' class means: the conjugate predictor (closed form) or, for classes that
+// the corpus lacks, the one that the open form builds from the round's own uploads (package open).
 type form struct {
 	Conjugate
 	open        bool
-	means       []*point.Set // the clients' class means as it reads them
-	all         *point.Set   // those of every row there is; nil where coverage is not measured
+	means       []*point.Set // the clients' class means as the form reads them
+	all         *point.Set   // class means of all available rows; nil where coverage is not measured
 	diagnostics map[string]float64
 }
 
-// form picks one: as Input.Scope says or, where both are at hand, as the novelty of the uploads says. Bad clients can make classes look
+// form picks a form: by Input.Scope or, where both are available, by the novelty of the uploads. Bad clients can make classes look
 // new; both forms judge them.
 func (t *Task) form() (*form, error) {
 	closed := &form{Conjugate: t.in.Conjugate, means: t.in.ClassMeans, all: t.in.Limits}
@@ -51,13 +51,13 @@ func (t *Task) form() (*form, error) {
 	})
 }
 
-// openForm is the open form of a round of the given uploads.
+// openForm returns the open form of a round of the given uploads.
 func (t *Task) openForm(s *open.Stats, novelty float64) (*form, error) {
 	m, q, err := t.in.Open.Round(s)
 	if err != nil {
 		return nil, err
 	}
-	// The pure engine's sessions are memory alone: nobody needs to close one for each task.
+	// The pure engine's sessions hold memory only, so they need not be closed after each task.
 	eng, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func (t *Task) openForm(s *open.Stats, novelty float64) (*form, error) {
 	return &form{k, true, t.in.Soft, t.in.SoftLimits, map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
 }
 
-// among is the form of a round whose clients are judged: the open one is made again of the uploads of those that are likelier
-// honest than not, so that others have no part in its coordinates.
+// among returns the form for a round whose clients are judged: the open form is rebuilt from the uploads of the clients that are
+// more likely honest than not, so that the others do not affect its coordinates.
 func (t *Task) among(f *form, honest []float64) (*form, error) {
 	var sets []*point.Set
 	for m, p := range honest {
@@ -91,15 +91,15 @@ func (t *Task) among(f *form, honest []float64) (*form, error) {
 	})
 }
 
-// mostMeans is how many class means are held together. Heads and intervals read their masses and means by class alone: of more they
-// are given one point a class, so that what follows does not grow with the number of clients.
+// mostMeans bounds the class means that are kept apart. Heads and intervals read masses and means only per class: beyond this
+// bound they get one point per class, so that the later cost does not grow with the number of clients.
 const mostMeans = 8192
 
-// pooled is the union of the clients' class means, for methods that may read it point by point: of more than mostMeans, those of one
-// class that are near each other become one.
+// pooled returns the union of the clients' class means, for methods that may read it point by point: beyond mostMeans, nearby
+// means of one class are merged.
 func (f *form) pooled() (*point.Set, error) { return point.Group(mostMeans, f.means...) }
 
-// pool is what heads read of the class means of some clients, which u, if not nil, holds in the closed form's coordinates.
+// pool returns what heads read of the class means of some clients; u, if not nil, holds them in the closed form's coordinates.
 func (f *form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
 	if u != nil && !f.open {
 		return u.Pool(of), nil
@@ -118,7 +118,7 @@ func (f *form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, e
 	return point.Pool(sets...)
 }
 
-// bytes is the mean size of an upload: of each class that a client holds the numbers, label and mass.
+// bytes returns the mean size of an upload: for each class that a client holds, the numbers, label and mass.
 func (f *form) bytes() float64 {
 	var n int
 	for _, u := range f.means {
@@ -127,6 +127,6 @@ func (f *form) bytes() float64 {
 	return float32Bytes(n) / float64(len(f.means))
 }
 
-// openClaims are the coordinates in which honesty is judged in open scope, at most: those that tell the corpus's classes apart best. More say
-// little of new classes, and drop honest clients.
+// openClaims bounds the number of coordinates in which honesty is judged in open scope: those that separate the corpus's classes best.
+// Further coordinates say little about new classes, and lead to honest clients being dropped.
 const openClaims = 16

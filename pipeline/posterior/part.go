@@ -7,18 +7,18 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Part is some of a posterior's samples: what one of several machines makes of a task. Random numbers are those of the whole, so that
-// parts laid side by side are the posterior.
+// Part is a range of a posterior's samples: the share of a task that one of several machines computes. Random numbers are those of
+// the whole, so that the concatenated parts equal the posterior.
 type Part struct {
-	// From and To bound the samples; 0 and 0: all.
+	// From and To bound the samples, From inclusive and To exclusive; both 0: all samples.
 	From, To int
-	// States say who may be honest, where that is known already; nil: FMP infers them.
+	// States are the sampled honesty states of the clients, where they are already known; nil: FMP infers them.
 	States *honesty.States
-	// Heads are all samples, made in parts before: nothing is drawn, and the result is put together around them.
+	// Heads are all samples, computed earlier in parts: nothing is drawn, and the result is assembled around them.
 	Heads Ensemble
 }
 
-// of is the part's bounds among n samples.
+// of returns the part's bounds among n samples.
 func (p *Part) of(n int) (from, to int) {
 	if p.To == 0 {
 		return 0, n
@@ -26,14 +26,14 @@ func (p *Part) of(n int) (from, to int) {
 	return p.From, min(p.To, n)
 }
 
-// Of is the task of which FMP and FMP-ISAB make a part alone. It shares what t remembers.
+// Of returns a task of which FMP and FMP-ISAB compute only a part. It shares the memo of t.
 func (t *Task) Of(p Part) *Task {
 	part := *t
 	part.part = p
 	return &part
 }
 
-// made are the heads that were made in parts before, of so many rows; nil where there are none.
+// made returns the heads that were computed earlier in parts, each with the given number of rows; nil where there are none.
 func (t *Task) made(rows int) (Ensemble, error) {
 	for i, h := range t.part.Heads {
 		if h.D != rows || h.C != t.c || len(h.W) != rows*t.c {
@@ -43,13 +43,13 @@ func (t *Task) made(rows int) (Ensemble, error) {
 	return t.part.Heads, nil
 }
 
-// claims are the clients' class means as honesty weighs them.
+// claims are the clients' class means in the form that package honesty weighs.
 type claims struct {
 	uploads honesty.Uploads
 	lambda  []float64
 }
 
-// Claims are the clients' class means as package honesty weighs them, with the variances of class means between the corpus's classes.
+// Claims returns the clients' class means as package honesty weighs them, and the variances of class means between the corpus's classes.
 func (t *Task) Claims() (honesty.Uploads, []float64, error) {
 	c, err := once(t.memo, "claims", func() (c claims, err error) {
 		f, err := t.form()

@@ -14,7 +14,7 @@ import (
 //	u ~ N(m_c, I + diag(v_c)),   v_c = beta / (1 + n_c beta)
 //
 // so that a class with few points has a wider density (Ioffe 2006, section 3). The log-densities are linear in
-// (u^2, u): those are the coordinates of its head.
+// (u^2, u), the coordinates of its head.
 var plda = method{
 	Info{Name: "PLDA", Title: "predictive densities of the classes, covariances of the corpus", Group: OneShot,
 		Cite: citeIoffe, Param: ParamShrinkage, Grid: gridShrinkage, More: spreads, NeedsCorpus: true},

@@ -1,6 +1,7 @@
 // Package posterior holds the methods that turn the points of a federation into samples of a head's
-// posterior: the ten of the letter "Federated Martingale Posterior Sampling" (arXiv 2605.18554), FedCGS, and the
-// prior-only control. One file holds one method; registry.go lists them.
+// posterior: the ten of the letter "Federated Martingale Posterior Sampling" (arXiv 2605.18554), FMP in closed form, baselines
+// from the literature, and the prior-only control. A head is the D x C weight matrix of a softmax classifier (D = dx + 1); an
+// ensemble is a set of posterior samples of one head. Each file holds one method; registry.go lists them.
 package posterior
 
 import (
@@ -26,10 +27,10 @@ import (
 // Theta is a head, D x C with the bias row last.
 type Theta = erm.Theta
 
-// Ensemble is posterior samples of one head. Its prediction is the mean of its softmaxes (metric.Predict).
+// Ensemble holds posterior samples of one head. Its prediction is the mean of their softmaxes (metric.Predict).
 type Ensemble []Theta
 
-// Tensor is the heads as [S, D, C], the row of biases last.
+// Tensor returns the heads as a tensor [S, D, C], the bias row last.
 func (e Ensemble) Tensor() *onnx.Tensor {
 	var w []float64
 	for _, t := range e {
@@ -38,40 +39,40 @@ func (e Ensemble) Tensor() *onnx.Tensor {
 	return onnx.NewTensor(w, len(e), e[0].D, e[0].C)
 }
 
-// Result is what a method made of a task.
+// Result is the result of running a method on a task.
 type Result struct {
-	// Ensembles holds one ensemble, or several whose scores are to be averaged: one a client for the local
-	// methods, one a shuffle for PRIOR.
+	// Ensembles holds one ensemble, or several whose scores are averaged: one per client for the local
+	// methods, one per shuffle for PRIOR.
 	Ensembles []Ensemble
-	// Coordinates are those of the rows that the heads are on; nil where they are on the features themselves.
+	// Coordinates maps feature rows to the inputs of the heads; nil where the heads act on the features themselves.
 	Coordinates Coordinates
-	// Limit is the head, on the same coordinates, that the method would end with if the clients had infinite data; nil
+	// Limit is the head, on the same coordinates, to which the method converges if the clients have infinite data; nil
 	// where it is that of a softmax regression on the features (LimitHead), or not known.
 	Limit *Theta
-	// Intervals are the method's own intervals of class probabilities; nil for quantiles of the heads'.
+	// Intervals are the method's own intervals of class probabilities; nil: quantiles of the heads' probabilities.
 	Intervals Intervals
-	// Judgement of the clients, where Input.Honesty asked for it.
+	// Judgement of the clients; nil unless Input.Honesty asked for it.
 	Judgement *Judgement
-	// IntervalLimit is the head whose probabilities Intervals are to hold, where it is not Limit.
+	// IntervalLimit is the head whose probabilities Intervals should cover, where it is not Limit.
 	IntervalLimit *Theta
-	// Means are the coordinates that uploaded class means are in; nil where no class means are uploaded.
+	// Means maps feature rows to the coordinates of uploaded class means; nil where no class means are uploaded.
 	Means Coordinates
 	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so on.
 	Diagnostics map[string]float64
-	// Spent is what a private round spent; nil for any other.
+	// Spent is the privacy account of a private round; nil for other rounds.
 	Spent *privacy.Account
-	// UploadBytes is what one client sends (mean over clients), float32 payload without framing; 0 for
+	// UploadBytes is what one client sends, in bytes (mean over clients): the float32 payload without framing; 0 for
 	// local methods.
 	UploadBytes float64
 }
 
-// Coordinates map feature rows (n x dx, row-major) to the rows that heads are on (n x their own width): a method
-// whose predictive is linear in something else than the features says in what.
+// Coordinates map feature rows (n x dx, row-major) to the inputs of the heads (n x their own width), for methods
+// whose predictive is linear in something other than the features.
 type Coordinates interface {
 	Of(ctx context.Context, features []float32) ([]float32, error)
 }
 
-// Rows are the rows that the result's heads are on, for the given features.
+// Rows returns the inputs of the result's heads for the given feature rows.
 func (r *Result) Rows(ctx context.Context, features []float32) ([]float32, error) {
 	if r.Coordinates == nil {
 		return features, nil
@@ -85,10 +86,10 @@ func (r *Result) Rows(ctx context.Context, features []float32) ([]float32, error
 
 // Drawer draws unseen points given seen ones: the predictor graph of arXiv 2605.18554, behind an engine.
 type Drawer interface {
-	// Noise is samples x fresh x d base noise from a stream; the same stream, the same noise.
+	// Noise returns samples x fresh x d base noise drawn from r. The same stream gives the same noise.
 	Noise(r *rand.Rand, samples, fresh int) ([]float32, error)
-	// Draw makes samples sets of fresh points each, given seen (whose weights count as masses). noise holds
-	// samples x fresh x d numbers; fresh is len(noise) / (samples d). Same noise, same points.
+	// Draw returns samples sets of fresh points each, given seen (whose weights count as masses). noise holds
+	// samples x fresh x d numbers; fresh is len(noise) / (samples d). The same noise gives the same points.
 	Draw(ctx context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error)
 }
 
@@ -96,17 +97,17 @@ type Drawer interface {
 // coordinates of its own.
 type Conjugate interface {
 	Coordinates
-	// LatentSize is C k, the numbers of one sample's latent.
+	// LatentSize returns C k, the size of one sample's latent.
 	LatentSize() int
-	// Heads are samples heads given the pooled class means, one for each part of latent (samples x C k numbers from
-	// N(0, 1)). Same latent, same heads.
+	// Heads returns samples heads given the pooled class means, one for each part of latent (samples x C k numbers from
+	// N(0, 1)). The same latent gives the same heads.
 	Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]Theta, error)
-	// Mean is the head of the posterior means.
+	// Mean returns the head of the posterior means.
 	Mean(ctx context.Context, seen *point.Set) (Theta, error)
-	// Claims are clients' class means as package honesty weighs them, with the variances of class means.
+	// Claims returns clients' class means as package honesty weighs them, and the variances of class means.
 	Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error)
-	// Intervals are the ends of intervals of class probabilities (n x C each) for feature rows, given the pooled class means,
-	// from latent and a number in (0, 1) for each sample; IntervalLimit is the head whose probabilities they are to hold,
+	// Intervals returns the ends of intervals of class probabilities (n x C each) for feature rows, given the pooled class means,
+	// from latent and a number in (0, 1) for each sample. IntervalLimit returns the head whose probabilities they should cover,
 	// given the class means of very many points.
 	Intervals(ctx context.Context, seen *point.Set, latent, uniform, features []float32, level float64) (low, high []float64, err error)
 	IntervalLimit(ctx context.Context, all *point.Set) (Theta, error)
@@ -114,63 +115,63 @@ type Conjugate interface {
 
 // Input is one task.
 type Input struct {
-	// Clients are each client's own points. A server that has uploads alone leaves them out: methods that read class means or
-	// compressed points run without.
+	// Clients holds each client's own points. A server that has only uploads leaves it empty: methods that read class means or
+	// compressed points run without it.
 	Clients []*point.Set
 	Uploads []*point.Set // each client's compressed points with masses; needed by FMP-ISAB and PRIOR only
 	Drawer  Drawer       // needed by the martingale posteriors only
-	// Conjugate and ClassMeans, each client's class means with masses, are what FMP and FMP-mean need. Latents is the number of
-	// FMP's samples, which cost no fits; default 100.
+	// Conjugate and ClassMeans (each client's class means with masses) are needed by FMP and FMP-mean. Latents is the number of
+	// FMP's samples, which require no fits; default 100.
 	Conjugate  Conjugate
 	ClassMeans []*point.Set
 	Latents    int
-	// NoLatent leaves the latent out: FMP is one head, of its posterior means.
+	// NoLatent disables the latent: FMP is then a single head, that of its posterior means.
 	NoLatent bool
-	// Honesty makes each of FMP's samples draw which clients are honest, and read the class means of those.
+	// Honesty makes each of FMP's samples draw which clients are honest, and use only their class means.
 	Honesty bool
-	// Open is what FMP and FMP-mean need on classes that the corpus lacks; nil where there is none. Scope says which of the two
-	// they take: ScopeClosed (Conjugate), ScopeOpen, or ScopeAuto (default): as the uploads say.
+	// Open is needed by FMP and FMP-mean on classes that the corpus lacks; nil without an open predictor. Scope chooses between the
+	// two: ScopeClosed (Conjugate), ScopeOpen (Open), or ScopeAuto (default), which decides by the uploads.
 	Open  *open.Predictor
 	Scope string
-	// Soft are each client's class means of softened features (open.Predictor.Soften), which Open reads, and SoftLimits those of every
-	// row there is; nil where there is no Open, or coverage is not measured.
+	// Soft holds each client's class means of softened features (open.Predictor.Soften), which Open reads; SoftLimits those of all
+	// available rows. Both are nil without Open, and SoftLimits where coverage is not measured.
 	Soft       []*point.Set
 	SoftLimits *point.Set
 	Samples    int     // S, posterior samples of an ensemble of the other methods; default 20
 	Fresh      int     // n', drawn points a sample; default 100
 	Corpus     *Corpus // what the server knows of its own corpus; needed by the methods that say so only
-	// Private and Privacy are what the methods of private rounds need; nil where there are none.
+	// Private and Privacy are needed by the methods of private rounds; nil without them.
 	Private Private
 	Privacy *privacy.Budget
-	// Limits are the class means of every row of corpus and clients' part, as Conjugate reads them: what FMP's limit of
-	// infinite data is from. nil where coverage is not measured.
+	// Limits holds the class means of every row of corpus and clients' part, as Conjugate reads them, from which FMP's limit of
+	// infinite data is computed; nil where coverage is not measured.
 	Limits  *point.Set
 	Seed    uint64 // the run's seed, and
 	Stream  string // the task's name in it: two tasks of one run need two names
 	Threads int    // goroutines at most; 0: one a processor. Figures do not depend on it.
 }
 
-// Settings are what methods may be run with. The zero value is not useful; start from DefaultSettings.
+// Settings are the settings of a method. The zero value is not valid; start from DefaultSettings.
 type Settings struct {
 	L2        float64 // lambda of the fits and prior precision of the BNNs, > 0, in the sum form of design.md
 	Shrinkage float64 // discriminants: share of the covariance replaced by its mean variance, 0 to 1
 	Beta      float64 // PredBayes: 0 mixes the clients' predictions, 1 multiplies them
 	Weighting float64 // consensus: 1 weighs clients by the precision of their samples, 0 equally
-	// Spread is the share of the variances between classes that discriminants of the corpus spread evenly over all
-	// directions, 0 to 1: what they allow for in classes that the corpus lacks.
+	// Spread is the share of the between-class variances that discriminants of the corpus spread evenly over all
+	// directions, 0 to 1: their allowance for classes that the corpus lacks.
 	Spread float64
-	// Temperature divides the heads that a method made, > 0: 1 leaves them as they are.
+	// Temperature, > 0, divides the heads of a method; 1 leaves them unchanged.
 	Temperature float64
 	Tolerance   float64 // of the fits, see erm.Options
 	Sampler     string  // BNNs: "hmc" or "laplace"
 	Covariance  string  // consensus: "diagonal" or "full" (with Ledoit-Wolf shrinkage)
 	Chains      int     // HMC: chains, at least 2
-	Warmup      int     // HMC: adapted and discarded iterations a chain
-	Draws       int     // HMC: iterations kept a chain for R-hat; S of them, evenly spaced, make the ensemble
+	Warmup      int     // HMC: iterations per chain for adaptation, discarded
+	Draws       int     // HMC: iterations kept per chain for R-hat; S of them, evenly spaced, make the ensemble
 	Shuffles    int     // PRIOR: shuffles of the labels
 }
 
-// Names of the settings' choices and of the tunable settings.
+// Values of the enumerated settings and names of the tunable ones.
 const (
 	HMC      = "hmc"
 	Laplace  = "laplace"
@@ -188,13 +189,13 @@ const (
 	ParamSpread    = "spread"
 )
 
-// DefaultSettings are the shared protocol of design.md: lambda 3, shrinkage 0.3, temperature 1.
+// DefaultSettings returns the shared protocol of design.md: lambda 3, shrinkage 0.3, temperature 1.
 func DefaultSettings() Settings {
 	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Spread: 0.1, Temperature: 1, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
 		Chains: 2, Warmup: 100, Draws: 200, Shuffles: 10}
 }
 
-// Check returns what is wrong with the settings.
+// Check returns an error for the first invalid setting, or nil.
 func (s Settings) Check() error {
 	switch {
 	case !(s.L2 > 0) || math.IsInf(s.L2, 0):
@@ -225,12 +226,12 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// tunable is where the setting called name is; nil where there is none.
+// tunable returns a pointer to the tunable setting name; nil for other names.
 func (s *Settings) tunable(name string) *float64 {
 	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta, ParamWeighting: &s.Weighting, ParamSpread: &s.Spread}[name]
 }
 
-// With is the settings with the tunable setting name (a Param constant) at value.
+// With returns the settings with the tunable setting name (a Param constant) set to value. An unknown name is an error.
 func (s Settings) With(name string, value float64) (Settings, error) {
 	p := s.tunable(name)
 	if p == nil {
@@ -240,7 +241,7 @@ func (s Settings) With(name string, value float64) (Settings, error) {
 	return s, s.Check()
 }
 
-// Value is the tunable setting name.
+// Value returns the value of the tunable setting name; NaN for other names.
 func (s Settings) Value(name string) float64 {
 	if p := s.tunable(name); p != nil {
 		return *p
@@ -259,10 +260,10 @@ const (
 	Baseline    Group = "baseline"
 )
 
-// Family is what relatives among the methods share; figures give them one colour.
+// Family groups related methods; figures draw each family in one colour.
 type Family string
 
-// The families that are told apart.
+// The families.
 const (
 	Fits           Family = "fits"
 	GaussianPriors Family = "Gaussian priors"
@@ -271,24 +272,24 @@ const (
 	Discriminants  Family = "discriminants"
 )
 
-// Info describes a method: whatever is said of it anywhere is said here.
+// Info describes a method. It is the only source of such descriptions.
 type Info struct {
 	Name   string
 	Title  string // what it does, in one line
 	Group  Group
-	Family Family // empty: none that is told apart
-	// Control says that it only shows what the clients' data are worth, and competes with none.
+	Family Family // empty: none
+	// Control marks a method that only shows what the clients' data are worth and does not compete with the others.
 	Control bool
-	// Keep says that it makes one ensemble that a server has, or would have: fmp run --keep-models writes its classifier.
+	// Keep marks a method with one ensemble that a server has or could have: fmp run --keep-models writes its classifier.
 	Keep bool
-	// Cost is what it costs before one was timed, in fits of one head: on the digits, the default settings, one thread. 0: 2.
+	// Cost is the expected cost before any timing, in units of one fit (digits, default settings, one thread). 0 means 2.
 	Cost  float64
-	Cite  string // where it is from
-	Param string // the setting that the tuned protocol chooses; empty: the temperature alone
+	Cite  string // source
+	Param string // the setting that the tuned protocol chooses; empty: only the temperature
 	Grid  []float64
-	// Published is the value of Param that the method's authors give, where it is not the run's to set; nil: none.
+	// Published is the authors' value of Param, where the run does not set it; nil: none.
 	Published *float64
-	// More are further settings that the tuned protocol chooses, of few values each: all combinations are tried.
+	// More lists further settings that the tuned protocol chooses, each with few values: all combinations are tried.
 	More []Param
 	// NeedsCorpus says that the method reads Input.Corpus.
 	NeedsCorpus bool
@@ -296,13 +297,13 @@ type Info struct {
 	Follows string
 	// Conjugate says that the method needs a conjugate predictor, or an open one.
 	Conjugate bool
-	// Draws says that it reads the predictor that draws points; Compresses that it reads the embedding's uploads.
+	// Draws says that the method needs the predictor that draws points, Compresses that it needs the embedding's uploads.
 	Draws, Compresses bool
-	// Private says that the method is one of private rounds: it needs Input.Private and Input.Privacy.
+	// Private marks a method of private rounds: it needs Input.Private and Input.Privacy.
 	Private bool
 }
 
-// Models are the kinds of model that the method reads: of an open form, where the task is in open scope, in place of the closed one.
+// Models returns the kinds of model that the method reads; in open scope (open) the open predictor in place of the conjugate one.
 func (i *Info) Models(open bool) []string {
 	var out []string
 	if i.Conjugate && open {
@@ -328,7 +329,7 @@ type Param struct {
 	Grid []float64
 }
 
-// Raw is the settings that the method is run with where nothing is tuned: the published value, where there is one.
+// Raw returns the settings of the method without tuning: s with the published value, where there is one.
 func (i *Info) Raw(s Settings) (Settings, error) {
 	if i.Published == nil {
 		return s, nil
@@ -336,34 +337,34 @@ func (i *Info) Raw(s Settings) (Settings, error) {
 	return s.With(i.Param, *i.Published)
 }
 
-// Method is one way from points to posterior samples.
+// Method turns points into posterior samples.
 type Method interface {
 	Info() Info
-	// Run makes the ensemble. It reads the task and what other methods left in the task's memo, and
-	// gives the same result whether they ran before it or not.
+	// Run computes the ensemble. It reads the task and what other methods left in the task's memo; the result does not
+	// depend on whether they ran before it.
 	Run(ctx context.Context, t *Task, s Settings) (*Result, error)
 }
 
-// Task is a checked Input with a memo of what several methods need (local fits, drawn points, local martingale
-// posteriors), so that each is computed once. It may be used by several goroutines.
+// Task is a checked Input with a memo of what several methods share (local fits, drawn points, local martingale
+// posteriors), so that each is computed once. It is safe for concurrent use.
 type Task struct {
 	in     Input
 	dx, c  int
-	pooled func() *point.Set // the clients' own points, made when a method first asks
+	pooled func() *point.Set // the clients' own points, pooled on first use
 	memo   *memo
 	part   Part
 }
 
-// minDraws a chain: two halves of two.
+// minDraws is the least number of draws per chain: two halves of two.
 const minDraws = 4
 
-// bounds on one task: beyond them a mistake is likelier than a wish.
+// Bounds on one task: a larger value is more likely a mistake than intended.
 const (
 	maxSamples = 100_000
 	maxFresh   = 1_000_000
 )
 
-// NewTask checks in. Every set must be non-empty, of one dx and C, finite, with non-negative weights.
+// NewTask checks in. It is an error if a set is empty, sets differ in dx or C, or a number is not finite or a weight negative.
 func NewTask(in Input) (*Task, error) {
 	if in.Samples == 0 {
 		in.Samples = 20
@@ -430,22 +431,22 @@ func NewTask(in Input) (*Task, error) {
 		}
 	}
 	t.pooled = sync.OnceValue(func() *point.Set {
-		all, _ := point.Pool(in.Clients...) // which are of one kind
+		all, _ := point.Pool(in.Clients...) // the sets are known to match
 		return all
 	})
 	return t, nil
 }
 
-// Clients are the clients' own points, and Uploads their compressed ones, as the task was given them.
+// Clients returns the clients' own points, and Uploads their compressed ones, as given to NewTask.
 func (t *Task) Clients() []*point.Set { return t.in.Clients }
 func (t *Task) Uploads() []*point.Set { return t.in.Uploads }
 
-// Classes is C; Dx the number of features; Samples S.
+// Classes returns C, Dx the number of features, and Samples S.
 func (t *Task) Classes() int { return t.c }
 func (t *Task) Dx() int      { return t.dx }
 func (t *Task) Samples() int { return t.in.Samples }
 
-// Lookup is the method called name, in whatever case. An unknown name is an error with the likeliest one.
+// Lookup returns the method with the given name, ignoring case. The error for an unknown name suggests the closest one.
 func Lookup(name string) (Method, error) {
 	for _, m := range registry {
 		if strings.EqualFold(m.Info().Name, name) {
@@ -455,10 +456,10 @@ func Lookup(name string) (Method, error) {
 	return nil, fmt.Errorf("posterior: no method %q; there are %s%s", name, strings.Join(Names(), ", "), suggest.DidYouMean(name, Names()))
 }
 
-// All are the methods in the order of the letter's table, then FedCGS and PRIOR.
+// All returns the methods: those of the letter in the order of its table, then the others.
 func All() []Method { return append([]Method(nil), registry...) }
 
-// Names of All.
+// Names returns the names of All.
 func Names() []string {
 	var out []string
 	for _, m := range registry {

@@ -12,13 +12,13 @@ import (
 )
 
 // predbayes is beta-predictive Bayes (Hasan et al. 2024, arXiv 2312.09817, equation 10 and section 4.3): clients upload
-// samples of their own posteriors (CBNN's, each with the prior raised to 1/M), and with p_m(y | x) the mean prediction of
-// client m's samples
+// samples of their own posteriors (CBNN's, each with the prior raised to 1/M). With p_m(y | x) the mean prediction of
+// client m's samples,
 //
 //	p(y | x) proportional to (1/M sum_m p_m(y | x))^(1-beta) (prod_m p_m(y | x))^beta
 //
-// which beta 0 makes a mixture and beta 1 the product that a Bayesian committee machine forms. As in the paper the
-// result is distilled into a single model: a softmax regression on rows of the server's corpus, of which the labels are
+// where beta = 0 is a mixture and beta = 1 the product of a Bayesian committee machine. As in the paper, the
+// result is distilled into a single model: a softmax regression on rows of the server's corpus, whose labels are
 // not used.
 var predbayes = method{
 	Info{Name: "PredBayes", Cost: 5, Title: "mixture and product of the clients' posterior predictions, distilled", Group: OneShot,
@@ -42,11 +42,11 @@ var predbayes = method{
 }
 
 const (
-	distillRows = 1000 // rows of the corpus that are distilled on
+	distillRows = 1000 // rows of the corpus used for distillation
 	distillL2   = 0.1  // a little, so that the fit exists where all predictions are certain
 )
 
-// localPredictions are what the clients' posteriors say of some rows of the corpus.
+// localPredictions are the predictions of the clients' posteriors on some rows of the corpus.
 type localPredictions struct {
 	rows        *point.Set            // without labels
 	mixture     *metric.Probabilities // mean over clients
@@ -90,7 +90,7 @@ func (t *Task) predictCorpus(ctx context.Context, precision float64, s Settings)
 	return out, nil
 }
 
-// combined are the rows with the clients' predictions combined for labels.
+// combined returns the rows with the combined predictions of the clients as labels.
 func (l *localPredictions) combined(beta float64) *point.Set {
 	out := point.New(l.rows.N, l.rows.Dx, l.rows.C)
 	copy(out.Z, l.rows.Z)

@@ -8,12 +8,12 @@ import (
 	"fmp/pipeline/point"
 )
 
-// prior is FMP with the labels of the pooled uploads shuffled among their points. What it scores above chance came
-// from the models, not from the clients, so the row must sit at chance.
+// prior is FMP with the labels of the pooled uploads shuffled among their points. Any score above chance comes
+// from the models, not from the clients, so the row must be at chance.
 //
-// One shuffle of few points is far from chance by luck: ten class means that swap names are right about 0, 1 or 2
-// times. The shuffles are therefore balanced: each draws a permutation of points once for C of them, and these
-// differ by a cyclic renaming of the classes, under which every class mean bears every name once.
+// A single shuffle of few points is far from chance by luck: ten class means with permuted names are right about 0, 1 or 2
+// times. The shuffles are therefore balanced: a permutation of points is drawn once for every C shuffles, and these
+// differ by a cyclic renaming of the classes, under which every class mean gets every name once.
 // Where Shuffles is below C the renamings are spread evenly.
 var prior = method{
 	Info{Name: "PRIOR", Control: true, Cost: 80, Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline, Cite: citeFMP, Follows: "FMP"},
@@ -38,10 +38,10 @@ var prior = method{
 	},
 }
 
-// closedForm reports whether FMP can be run: there is a conjugate predictor, or an open one.
+// closedForm reports whether FMP can run, that is, whether there is a conjugate or an open predictor.
 func (t *Task) closedForm() bool { return t.in.Conjugate != nil || t.in.Open != nil }
 
-// leader is the method that one follows: without either predictor FMP-ISAB is what PRIOR shuffles.
+// leader returns the method that the named one follows: PRIOR shuffles FMP-ISAB where neither predictor is given.
 func (t *Task) leader(name string) string {
 	if name == fmp.info.Name && !t.closedForm() {
 		return fmpISAB.info.Name
@@ -49,7 +49,7 @@ func (t *Task) leader(name string) string {
 	return name
 }
 
-// conjugatePrior is the same of the closed form.
+// conjugatePrior is PRIOR for FMP in closed form.
 func (t *Task) conjugatePrior(ctx context.Context, s Settings) (*Result, error) {
 	f, err := t.form()
 	if err != nil {
@@ -71,13 +71,13 @@ func (t *Task) conjugatePrior(ctx context.Context, s Settings) (*Result, error) 
 	return r, nil
 }
 
-// shuffle is the k-th shuffle of a set in cycles of so many renamings.
+// shuffle returns the k-th shuffle of a set, with cycle renamings for each permutation.
 func (t *Task) shuffle(seen *point.Set, k, cycle int) *point.Set {
 	order := rng.New(t.in.Seed, t.in.Stream, "shuffle", k/cycle).Perm(seen.N)
 	return shuffled(seen, order, k%cycle*t.c/cycle)
 }
 
-// shuffled is set with the label of point order[i], its classes renamed by shift, at point i.
+// shuffled returns set with the label of point order[i], its classes renamed by shift, at point i.
 func shuffled(set *point.Set, order []int, shift int) *point.Set {
 	out := point.New(set.N, set.Dx, set.C)
 	copy(out.W, set.W)

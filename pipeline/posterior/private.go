@@ -12,23 +12,24 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// Private is the private predictor behind an engine (fmp/pipeline/sample): what clients clip and sum, and heads of class means known
-// through noise.
+// Private is the private predictor behind an engine (fmp/pipeline/sample): the coordinates that clients clip and sum, and heads
+// from class means known through noise.
 type Private interface {
 	Coordinates
-	// Rows are the k coordinates of feature rows (n x dx) that clients clip to norm Clip and sum; Prior are the variances of class means.
+	// Rows returns the k coordinates of feature rows (n x dx) that clients clip to norm Clip and sum. Prior returns the variances
+	// of class means.
 	Rows(ctx context.Context, features []float32) ([]float32, error)
 	K() int
 	Clip() float64
 	Prior() []float64
-	// Heads are samples heads on the coordinates of Of, given means, variances and latent, samples x classes x k numbers each.
+	// Heads returns samples heads on the coordinates of Of, given means, variances and latent, samples x classes x k numbers each.
 	Heads(ctx context.Context, mean, variance []float64, latent []float32, samples, classes int) ([]Theta, error)
 }
 
-// citePrivate is where posteriors that know their noise are from.
+// citePrivate cites the source of noise-aware posteriors.
 const citePrivate = "Bernstein and Sheldon 2018, Differentially private Bayesian inference for exponential families, NeurIPS 31; Heikkilä et al. 2017, Differentially private Bayesian learning on distributed data, NeurIPS 30"
 
-// fmpDP is FMP of class sums with differential privacy: its posterior knows the noise that was added (package privacy).
+// fmpDP is FMP from class sums with differential privacy: its posterior accounts for the added noise (package privacy).
 var fmpDP = method{
 	Info{Name: "FMP-DP", Title: "FMP of differentially private class sums, by a posterior that knows the noise", Group: OneShot, Cite: citePrivate, Private: true, Keep: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
@@ -44,7 +45,7 @@ var fmpDP = method{
 	},
 }
 
-// fmpDPPlugin is what one would do without: noisy counts and means in the place of true ones.
+// fmpDPPlugin is the plug-in baseline: noisy counts and means in place of the true ones.
 var fmpDPPlugin = method{
 	Info{Name: "FMP-DP-plugin", Title: "FMP that takes differentially private class sums for the true ones", Group: OneShot, Cite: citeFMP, Private: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
@@ -52,7 +53,7 @@ var fmpDPPlugin = method{
 		if err != nil {
 			return nil, err
 		}
-		if t.in.Conjugate == nil { // classes that the corpus lacks: the private predictor, told of no noise
+		if t.in.Conjugate == nil { // classes that the corpus lacks: the private predictor, which is not told of the noise
 			plain, counts := totals.Plain(t.in.Latents)
 			r, err := privateHeads(ctx, t.in.Private, plain, account, counts, t.in.Seed, t.in.Stream)
 			if err == nil {
@@ -68,13 +69,13 @@ var fmpDPPlugin = method{
 	},
 }
 
-// NoiseAware samples FMP's posterior given the totals of a private round. The same totals, seed and stream give the same samples.
+// NoiseAware returns samples of FMP's posterior given the totals of a private round. The same totals, seed and stream give the same samples.
 func NoiseAware(ctx context.Context, p Private, totals *privacy.Totals, account *privacy.Account, samples int, seed uint64, stream string) (*Result, error) {
 	counts := totals.DrawCounts(p.Prior(), samples, rng.New(seed, stream, "counts"))
 	return privateHeads(ctx, p, totals, account, counts, seed, stream)
 }
 
-// privateHeads are the heads of class means given totals and every sample's counts.
+// privateHeads returns the heads of class means given the totals and the counts of each sample.
 func privateHeads(ctx context.Context, p Private, totals *privacy.Totals, account *privacy.Account, counts []float64, seed uint64, stream string) (*Result, error) {
 	mean, variance := totals.Moments(p.Prior(), counts)
 	latent := make([]float32, len(mean))
@@ -86,15 +87,15 @@ func privateHeads(ctx context.Context, p Private, totals *privacy.Totals, accoun
 	return &Result{Ensembles: []Ensemble{e}, Coordinates: p, Diagnostics: spent(account), Spent: account}, nil
 }
 
-// spent is an account as diagnostics.
+// spent returns an account as diagnostics.
 func spent(a *privacy.Account) map[string]float64 {
 	return map[string]float64{"epsilon": a.Epsilon, "delta": a.Delta, "sigma": a.Sigma}
 }
 
-// releaseBytes is the size of a release on the wire, 8 bytes a number.
+// releaseBytes returns the size of a release on the wire, 8 bytes per number.
 func (t *Task) releaseBytes() float64 { return 8 * float64(t.c*(t.in.Private.K()+1)) }
 
-// released simulates the round: every client clips, rounds and sums, and noise of the task's stream is added where the budget says.
+// released simulates the round: each client clips, rounds and sums, and noise from the task's stream is added as the budget says.
 func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account, error) {
 	p, b := t.in.Private, t.in.Privacy
 	if p == nil || b == nil {
@@ -139,7 +140,7 @@ func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account,
 	return r.totals, r.account, nil
 }
 
-// clientRelease is a client's sums, before noise.
+// clientRelease returns a client's sums, before noise.
 func (t *Task) clientRelease(ctx context.Context, set *point.Set) (*privacy.Release, error) {
 	features, labels := set.Labelled()
 	w, err := t.in.Private.Rows(ctx, features)
@@ -153,10 +154,11 @@ func (t *Task) clientRelease(ctx context.Context, set *point.Set) (*privacy.Rele
 	return own, err
 }
 
-// fedpftDP is FedPFT with differential privacy (Beitollahi et al. 2024, section 4.2), made as strong as the round allows: one Gaussian with a full
-// covariance a class over all clients in place of one a client, in the k coordinates of the private predictor, with the analytic
-// mechanism's noise. Released are the sums of CountSteps, of w and of w w'/R, of which the last is as long as the second; covariances are
-// brought to the positive semidefinite cone, and a softmax regression is fitted to as many draws as points are counted.
+// fedpftDP is FedPFT with differential privacy (Beitollahi et al. 2024, section 4.2), made as strong as the round allows: one Gaussian
+// with full covariance per class over all clients instead of one per client, in the k coordinates of the private predictor, with the
+// noise of the analytic Gaussian mechanism. It releases the sums of CountSteps, of w and of w w'/R, whose last part is as long as the
+// second; covariances are projected onto the positive semidefinite cone, and a softmax regression is fitted to as many draws as points
+// are counted.
 var fedpftDP = method{
 	Info{Name: "FedPFT-DP", Title: "softmax regression on draws from differentially private class Gaussians", Group: OneShot,
 		Cite:  "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated learning with foundation models, arXiv:2402.01862",
@@ -177,10 +179,10 @@ var fedpftDP = method{
 	},
 }
 
-// mostDrawn bounds the draws of a class, whatever a noisy count says.
+// mostDrawn bounds the draws of a class, however large its noisy count.
 const mostDrawn = 20_000
 
-// privateGaussians are points drawn from noisy class Gaussians, in the heads' coordinates.
+// privateGaussians returns points drawn from the noisy class Gaussians, in the heads' coordinates.
 func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 	p, b := t.in.Private, t.in.Privacy
 	if p == nil || b == nil {
@@ -191,7 +193,7 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 	}
 	k, radius := p.K(), p.Clip()
 	width := 1 + k + k*(k+1)/2
-	// A point's part has a norm of R sqrt(1/16 + 1 + 1): products off the diagonal count twice in |w w'|.
+	// A point contributes a norm of R sqrt(1/16 + 1 + 1): products off the diagonal count twice in |w w'|.
 	share := radius * privacy.CountSteps / privacy.Steps
 	one := math.Sqrt(share*share + 2*radius*radius)
 	deviation := privacy.Sigma(b.Epsilon, b.Delta) * one
@@ -263,15 +265,15 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 	return t.drawGaussians(sums, share, width)
 }
 
-// privateRows are w as coordinates of heads.
+// privateRows maps feature rows to w, for heads on these coordinates.
 type privateRows struct{ Private }
 
 func (p privateRows) Of(ctx context.Context, features []float32) ([]float32, error) {
 	return p.Rows(ctx, features)
 }
 
-// drawGaussians draws, for each class, as many points as its noisy count says (one at least) from the Gaussian of its noisy sums: count times
-// share, those of w, those of w w'/R below and on the diagonal.
+// drawGaussians draws, for each class, as many points as its noisy count says (at least one) from the Gaussian of its noisy sums: count
+// times share, the sum of w, and the sum of w w'/R on and below the diagonal.
 func (t *Task) drawGaussians(sums []float64, share float64, width int) (*point.Set, error) {
 	k, radius := t.in.Private.K(), t.in.Private.Clip()
 	var all []*point.Set

@@ -1,6 +1,6 @@
 package posterior
 
-// registry lists the methods in the order of the letter's table, then what is beyond it.
+// registry lists the methods of the letter in the order of its table, then the others.
 var registry = []Method{
 	lann,
 	lbnn,

@@ -7,8 +7,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// regression is the softmax regression on the clients' class means, each with its mass: what a server makes of the
-// smallest uploads by the fit that FMP uses, without drawing any points.
+// regression is the softmax regression on the clients' class means, each with its mass: what a server can fit to the
+// smallest uploads with FMP's fit, without drawing any points.
 var regression = method{
 	Info{Name: "Regression", Title: "softmax regression on the clients' class means and masses", Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*Result, error) {

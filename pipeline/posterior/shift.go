@@ -7,31 +7,31 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// Shift is points from somewhere else than the test points: images of other kinds, or spoiled ones.
+// Shift holds points from another distribution than the test points: other images, or corrupted ones.
 type Shift struct {
-	// Name says what they are: a data set, or a kind of corruption; Severity is 1 to 5 for corruptions and 0 for others.
+	// Name is a data set or a kind of corruption; Severity is 1 to 5 for corruptions and 0 otherwise.
 	Name     string
 	Severity int
 	Features []float32
-	// Labels are the true classes; nil where the points have none of them.
+	// Labels are the true classes; nil where the points belong to none of the classes.
 	Labels []int
 }
 
-// Shifted is what a result says of a Shift.
+// Shifted holds a result's scores on a Shift.
 type Shifted struct {
 	Name     string `json:"name"`
 	Severity int    `json:"severity,omitempty"`
-	// ACC, ECE and NLL are of points that have labels.
+	// ACC, ECE and NLL are for labelled points.
 	ACC float64 `json:"acc,omitempty"`
 	ECE float64 `json:"ece,omitempty"`
 	NLL float64 `json:"nll,omitempty"`
-	// Entropy and Disagreement are areas under the ROC curve: the probability that one of the points has more entropy,
-	// or disagreement of its heads, than a test point. For points without labels; the second for several heads.
+	// Entropy and Disagreement are areas under the ROC curve: the probability that one of the points has higher entropy,
+	// or more disagreement among the heads, than a test point. Both are for unlabelled points; the second needs several heads.
 	Entropy      float64 `json:"auroc_entropy,omitempty"`
 	Disagreement float64 `json:"auroc_disagreement,omitempty"`
 }
 
-// shifted scores the shifts: means over the result's ensembles. Test points compete with as many others.
+// shifted scores the shifts: means over the result's ensembles. The ROC curves use as many test points as shifted ones.
 func (k *Test) shifted(ctx context.Context, r *Result, rows []float32, threads int) ([]Shifted, error) {
 	if len(k.Shifts) == 0 {
 		return nil, nil

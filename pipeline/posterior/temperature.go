@@ -13,22 +13,22 @@ import (
 	"fmp/onnx/dense"
 )
 
-// Bounds on temperatures, and how finely one is chosen: in log T, far below what a hundred test points resolve.
+// Bounds on temperatures, and the tolerance in log T, far below what a hundred test points resolve.
 const (
 	minTemperature  = 1.0 / 4096
 	maxTemperature  = 4096
 	temperatureStep = 0.02
 )
 
-// logits are those of every head of a result on held-out points, so that its NLL at another temperature costs no fit
-// and no product: float32, less the point's largest, one class a row and one entry of truth a column, padded.
+// logits holds the logits of every head of a result on held-out points, so that its NLL at another temperature needs no fit
+// and no matrix product: float32, less the point's largest, one class per row and one entry of truth per column, padded.
 type logits struct {
 	c         int
 	ensembles [][]ensembleLogits
 	truth     []int
 }
 
-// logitsSpace is what logits.nll works in.
+// logitsSpace holds the buffers of logits.nll.
 type logitsSpace struct{ z, top, total, p []float64 }
 
 var logitsSpaces = sync.Pool{New: func() any { return new(logitsSpace) }}
@@ -43,7 +43,7 @@ func (b *logitsSpace) resize(c, n int) {
 	b.z, b.top, b.total, b.p = b.z[:c*n], b.top[:n], b.total[:n], b.p[:n]
 }
 
-// ensembleLogits are one head's.
+// ensembleLogits are the logits of one head.
 type ensembleLogits []float32
 
 func newLogits(ctx context.Context, r *Result, k Held) (*logits, error) {
@@ -92,7 +92,7 @@ func newLogits(ctx context.Context, r *Result, k Held) (*logits, error) {
 	return out, nil
 }
 
-// nll is the mean NLL at temperature t: of the one ensemble, or mean over several.
+// nll returns the mean NLL at temperature t, averaged over the ensembles.
 func (l *logits) nll(t float64) float64 {
 	n := dense.Padded(len(l.truth))
 	b := logitsSpaces.Get().(*logitsSpace)
@@ -119,11 +119,11 @@ func (l *logits) nll(t float64) float64 {
 	return sum / float64(len(l.ensembles)*len(l.truth))
 }
 
-// nllFloor is that of package metric: it keeps the score of an impossible event finite.
+// nllFloor equals that of package metric: it keeps the score of an impossible event finite.
 const nllFloor = 1e-12
 
-// coolest is the temperature of least mean NLL over tasks, and that NLL: the minimum is bracketed from start on by
-// factors of two and then found by golden sections (Kiefer 1953) in log T.
+// coolest returns the temperature of least mean NLL over tasks, and that NLL: the minimum is bracketed from start by
+// factors of two and then found by golden-section search (Kiefer 1953) in log T.
 func coolest(tasks []*logits, start float64) (t, nll float64) {
 	f := func(u float64) float64 {
 		var sum float64

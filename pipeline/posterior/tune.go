@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// Held is a task of the meta-training corpus with held-out points of the same corpus, for Tune.
+// Held is a task from the meta-training corpus with held-out points of the same corpus, for Tune.
 type Held struct {
 	Task     *Task
 	Features []float32 // n x dx, row-major
@@ -17,22 +17,22 @@ type Held struct {
 }
 
 // Choice is what Tune chose for a method, with the mean NLL on held-out points at every value tried, in
-// ascending order.
+// ascending order of the values.
 type Choice struct {
 	Method string    `json:"method"`
 	Param  string    `json:"param"`
 	Value  float64   `json:"value"`
 	Grid   []float64 `json:"grid"`
 	NLL    []float64 `json:"nll"`
-	// Temperatures are those of least NLL at the values of Grid, and Temperature the chosen one's. A choice of an
-	// earlier version has none: its methods were run at 1.
+	// Temperatures are those of least NLL at the values of Grid, and Temperature that of the chosen value. Choices written by
+	// earlier versions have none: their methods ran at temperature 1.
 	Temperatures []float64 `json:"temperatures,omitempty"`
 	Temperature  float64   `json:"temperature,omitempty"`
 	// More are the choices of further settings, by name.
 	More map[string]float64 `json:"more,omitempty"`
 }
 
-// Apply is base with what was chosen.
+// Apply returns base with the chosen settings.
 func (c *Choice) Apply(base Settings) (Settings, error) {
 	var err error
 	if c.Param != "" {
@@ -51,25 +51,25 @@ func (c *Choice) Apply(base Settings) (Settings, error) {
 	return base, base.Check()
 }
 
-// tuneWarmup is how long chains adapt while values are compared. They then keep as many draws as an ensemble needs;
-// R-hat is for the run itself.
+// tuneWarmup is the number of adaptation steps per chain while values are compared. Chains then keep as many draws as an
+// ensemble needs; R-hat is left to the run itself.
 const tuneWarmup = 50
 
-// extensions is how often a method's own grid goes on beyond an end at which its best value lies. Ten times the first
+// extensions bounds how often a method's own grid is extended beyond an end at which its best value lies. Ten times the first
 // step of gridL2 leads to 2e-7; much below, the regulariser's gradient is less than the solver's tolerance.
 const extensions = 10
 
-// refinements is how often a method's own grid is made finer beside its best value. Each time halves the steps on
+// refinements is how often a method's own grid is refined around its best value. Each refinement halves the steps on
 // both sides of it: the half-decades of gridL2 become eighths of a decade there.
 const refinements = 2
 
-// Tune is the tuned protocol: the value of m's own setting, and the temperature, of least mean NLL over held; the
-// least value at ties. The values are those of m's grid, a few more beyond its end while the best one lies there, and
-// then, twice over, the geometric means of the best so far and its neighbours; where grid is given, those of grid and no
-// others. At each value the temperature is the best one there, which costs no fit. Of further settings (Info.More) all
-// combinations are tried, with a search for each. Every method is tuned in the same way. The settings returned are base
-// with what was chosen. A method that follows another (Info.Follows) gets that one's
-// choice. held must come from the meta-training corpus: points of the test set here would be a leak.
+// Tune is the tuned protocol: it chooses the value of m's own setting, and the temperature, of least mean NLL over held; the
+// smallest value at ties. It tries the values of m's grid, a few more beyond its end while the best one lies there, and
+// then, twice, the geometric means of the best so far and its neighbours; if grid is given, only the values of grid.
+// At each value it uses the best temperature, which needs no fit. All combinations of further settings (Info.More)
+// are tried, with a search for each. Every method is tuned in the same way. The settings returned are base
+// with the chosen values. A method that follows another (Info.Follows) gets the other's
+// choice. held must come from the meta-training corpus: points of the test set would be a leak.
 func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []float64) (Choice, Settings, error) {
 	info := m.Info()
 	name := info.Name
@@ -104,10 +104,10 @@ func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []floa
 type tuner struct {
 	m    Method
 	held []Held
-	warm float64 // the last temperature found, where the next search begins
+	warm float64 // the last temperature found, where the next search starts
 }
 
-// best is the best choice over all combinations of the values of more.
+// best returns the best choice over all combinations of the values of more.
 func (t *tuner) best(ctx context.Context, s Settings, more []Param, p Param, values []float64) (Choice, error) {
 	if len(more) == 0 {
 		return t.search(ctx, s, p, values)
@@ -134,8 +134,8 @@ func (t *tuner) best(ctx context.Context, s Settings, more []Param, p Param, val
 	return best, nil
 }
 
-// search chooses the value of one setting and the temperature, all else as in s. values, where given, are all that is
-// tried. A method without a setting of its own has its temperature chosen.
+// search chooses the value of one setting and the temperature, with all other settings as in s. If values are given, only they
+// are tried. For a method without a setting of its own it chooses only the temperature.
 func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float64) (Choice, error) {
 	c := Choice{Method: t.m.Info().Name, Param: p.Name}
 	beyond, rounds := 0, 0
@@ -168,7 +168,7 @@ func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float6
 			break
 		}
 		if _, err := s.With(p.Name, v); err != nil {
-			break // not a value that the setting may have
+			break // not a valid value of the setting
 		}
 		if err := try(v); err != nil {
 			return c, err
@@ -196,7 +196,7 @@ func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float6
 	return c, nil
 }
 
-// heldNLL is the least mean NLL over the held-out points at one value of a setting, and the temperature it is at.
+// heldNLL returns the least mean NLL over the held-out points at one value of a setting, and its temperature.
 func (t *tuner) heldNLL(ctx context.Context, s Settings, param string, v float64) (temperature, nll float64, err error) {
 	name := t.m.Info().Name
 	if param != "" {
@@ -224,7 +224,7 @@ func (t *tuner) heldNLL(ctx context.Context, s Settings, param string, v float64
 	return temperature, nll, nil
 }
 
-// least is the index of the least of xs, the first at ties. A NaN is never least, unless it is all there is.
+// least returns the index of the smallest element of xs, the first at ties. A NaN is never the smallest unless all are.
 func least(xs []float64) int {
 	best := 0
 	for i, x := range xs {
@@ -235,7 +235,7 @@ func least(xs []float64) int {
 	return best
 }
 
-// next continues ascending values beyond the end at which the k-th lies; false where it lies between others.
+// next returns a value beyond the end of ascending values at which the k-th lies; false if it lies between others.
 func next(xs []float64, k int) (float64, bool) {
 	n := len(xs)
 	switch {
@@ -248,7 +248,7 @@ func next(xs []float64, k int) (float64, bool) {
 	return 0, false
 }
 
-// digits rounds to three digits.
+// digits rounds to three significant digits.
 func digits(v float64) float64 {
 	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
 	if err != nil { // no number that is printed fails to be read

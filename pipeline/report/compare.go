@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// Difference is the paired difference of two methods' figures over repeats that share their tasks: First
-// less Second, with the interval of [Level].
+// Difference is the paired difference, First less Second, of two methods' figures over repeats with the same tasks,
+// with its confidence interval at [Level].
 type Difference struct {
 	Partition string `json:"partition"`
 	Protocol  string `json:"protocol"`
@@ -26,7 +26,7 @@ type pairKey struct {
 	repeat                      int
 }
 
-// CompareMethods pairs method with every other method of the same run, partition, protocol and repeat.
+// CompareMethods pairs method with every other method of the same partition, protocol and repeat.
 func CompareMethods(rs []experiment.Record, method string) ([]Difference, error) {
 	found := false
 	for _, r := range rs {
@@ -39,7 +39,7 @@ func CompareMethods(rs []experiment.Record, method string) ([]Difference, error)
 }
 
 // CompareRuns pairs each method of one run with the same method of another: the first less the second. Both must
-// have drawn the same tasks: equal seeds, federations and data. Only the records that keep leaves take part; nil
+// have drawn the same tasks: equal seeds, federations and data. keep selects the records to compare; nil
 // keeps all.
 func CompareRuns(aDir, bDir string, keep func([]experiment.Record) []experiment.Record) ([]Difference, error) {
 	var rs [2][]experiment.Record
@@ -77,7 +77,7 @@ func methodsOf(rs []experiment.Record) []string {
 	return out
 }
 
-// pair forms the differences of the records of a and b of one partition, protocol and repeat whose methods match.
+// pair computes the differences between records of a and b of one partition, protocol and repeat whose methods match.
 func pair(a, b []experiment.Record, match func(a, b string) bool) ([]Difference, error) {
 	byKey := map[pairKey]experiment.Record{}
 	for _, r := range a {
@@ -130,8 +130,8 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]Difference,
 	return out, nil
 }
 
-// DifferencesText writes differences for a terminal, all columns where wide says so, else those of a table. A star
-// marks an interval without zero.
+// DifferencesText writes differences for a terminal: all columns if wide, else those of a table. A star
+// marks an interval that does not contain zero.
 func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 	var b strings.Builder
 	last := ""

@@ -16,13 +16,13 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// matrixClasses is the most classes whose confusions are shown as a matrix; of more, the most frequent are listed.
+// matrixClasses bounds the classes of a confusion matrix; with more, the most frequent confusions are listed.
 const matrixClasses = 20
 
-// coverages are the shares of images whose error rates are told.
+// coverages are the shares of images for which error rates are reported.
 var coverages = []float64{0.5, 0.8, 0.9, 1}
 
-// evaluationSummary is an evaluation in one sentence.
+// evaluationSummary returns an evaluation in one sentence.
 func evaluationSummary(r *evaluate.Result) string {
 	classes := fmt.Sprintf("%d classes", len(r.Classes))
 	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to %.1f); its stated probabilities are %.1f points off on average.",
@@ -45,7 +45,7 @@ func evaluationScores(r *evaluate.Result) []evaluationScore {
 	}
 }
 
-// EvaluationText prints an evaluation for a terminal.
+// EvaluationText writes an evaluation for a terminal.
 func EvaluationText(w io.Writer, r *evaluate.Result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", evaluationSummary(r))
@@ -100,7 +100,7 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 	return err
 }
 
-// riskPlot is the curve of risk against coverage.
+// riskPlot returns the plot of the risk-coverage curve.
 func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
 	p := newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f", r.Uncertainty.AURC), "share of images answered, the surest first", "error rate")
 	p.Title.TextStyle.Font.Size = vg.Points(10)
@@ -170,7 +170,7 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 	return nil
 }
 
-// confusionMatrix is the table of true and stated classes, the darker the larger its share of the true class.
+// confusionMatrix returns the table of true and predicted classes; cells are darker the larger their share of the true class.
 func confusionMatrix(r *evaluate.Result) g.Node {
 	var lines g.Group
 	for i, counts := range r.Confusion {
@@ -178,7 +178,7 @@ func confusionMatrix(r *evaluate.Result) g.Node {
 		for j, k := range counts {
 			shade := "transparent"
 			if k > 0 && r.ByClass[i].Images > 0 {
-				rgb := "213,94,0" // vermillion for mistakes, blue for what is right
+				rgb := "213,94,0" // vermillion for mistakes, blue for correct predictions
 				if i == j {
 					rgb = "0,114,178"
 				}
@@ -192,7 +192,7 @@ func confusionMatrix(r *evaluate.Result) g.Node {
 		table("matrix", append([]string{""}, r.Classes...), h.TBody(lines))}
 }
 
-// evaluatedImage is an image beside what it is and what the classifier says.
+// evaluatedImage returns an image beside its class and the classifier's prediction.
 func evaluatedImage(e evaluate.Example) g.Node {
 	var shown g.Node
 	if e.PNG != nil {
@@ -203,7 +203,7 @@ func evaluatedImage(e evaluate.Example) g.Node {
 		g.Text(fmt.Sprintf(" (%.1f%%)", 100*e.Probability)), h.Br(), h.Small(g.Text(fmt.Sprintf("%s, disagreement %.3f nats", e.File, e.Disagreement)))))
 }
 
-// originFacts are what a classifier was made from.
+// originFacts returns what a classifier was made from.
 func originFacts(r *evaluate.Result) []pageFact {
 	o := r.Origin
 	n := 0
@@ -240,7 +240,7 @@ func originFacts(r *evaluate.Result) []pageFact {
 }
 
 // Card writes a model card in Markdown (Mitchell et al. 2019, arXiv 1810.03993): data, clients, settings, scores, limits.
-// on says what the scores are of.
+// on describes the data that the scores are for.
 func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n", title, len(r.Classes), strings.Join(r.Classes, ", "))

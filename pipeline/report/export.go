@@ -8,7 +8,7 @@ import (
 	"fmp/pipeline/experiment"
 )
 
-// ExportRow is one record of one run, flat: a line of the Parquet export.
+// ExportRow is one record of one run, flattened: a row of the Parquet export.
 type ExportRow struct {
 	Run         string  `parquet:"run"`
 	Dataset     string  `parquet:"dataset"`
@@ -25,7 +25,7 @@ type ExportRow struct {
 	NLL         float64 `parquet:"nll"`
 	Brier       float64 `parquet:"brier"`
 	UploadBytes float64 `parquet:"upload_bytes"`
-	// Of records that have them.
+	// Null for records without them.
 	JointNear    *float64 `parquet:"joint_nll_near,optional"`
 	JointRandom  *float64 `parquet:"joint_nll_random,optional"`
 	AURC         *float64 `parquet:"aurc,optional"`
@@ -41,7 +41,7 @@ type ExportRow struct {
 	Membership        *float64 `parquet:"membership_auc,optional"`
 }
 
-// Parquet writes the records of runs, each under its name, as one Parquet file.
+// Parquet writes the records of runs, each with the run's name, as one Parquet file.
 func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
 	var rows []ExportRow
 	for i, rs := range runs {
@@ -66,7 +66,7 @@ func Parquet(w io.Writer, names []string, runs [][]experiment.Record) error {
 	return nil
 }
 
-// CSV writes the records of runs, each under its name, with a heading line.
+// CSV writes the records of runs, each with the run's name, with a heading line.
 func CSV(w io.Writer, names []string, runs [][]experiment.Record) error {
 	lines := [][]string{append([]string{"run"}, experiment.CSVHeading...)}
 	for i, rs := range runs {

@@ -21,11 +21,11 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// suffix tells the figures of a table from those of other tables of the run.
+// suffix distinguishes the figures of a table from those of the run's other tables.
 func (t *Table) suffix() string { return t.Partition + "-" + t.Protocol }
 
-// intervalPlot shows one column of a table, a method a line, as a mean with its interval. The control, far off from
-// all others, would squeeze them.
+// intervalPlot shows one column of a table, one method per line, as a mean with its interval. It leaves out the control, which
+// is so far from the others that it would compress them.
 func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 	p := newPlot(title, "", "")
 	grid(p, true, false)
@@ -72,7 +72,7 @@ func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 	return p, nil
 }
 
-// methodsFigure is ACC and ECE by method.
+// methodsFigure shows ACC and ECE by method.
 func methodsFigure(t *Table) (*Figure, error) {
 	a, err := intervalPlot(t, columnACC, "Accuracy (more is better)")
 	if err != nil {
@@ -93,7 +93,7 @@ func methodsFigure(t *Table) (*Figure, error) {
 		Plots: [][]*plot.Plot{{a, e}}, Panels: true, Width: 8 * vg.Inch, Height: vg.Length(len(t.Rows))*0.23*vg.Inch + 0.7*vg.Inch}, nil
 }
 
-// reliabilityFigure is small multiples of reliability diagrams, one a method.
+// reliabilityFigure shows small multiples of reliability diagrams, one per method.
 func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	var plots []*plot.Plot
 	images := 0.0
@@ -152,7 +152,7 @@ func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 		}
 		bar.Color, bar.LineStyle.Width = faint, 0
 		p.Add(bar)
-		// A bin with less than a thousandth of the images says nothing.
+		// Bins with less than a thousandth of the images are too noisy to show.
 		if share >= 0.001 {
 			line = append(line, plotter.XY{X: b.Confidence, Y: b.Accuracy})
 		}
@@ -194,8 +194,8 @@ func series(p *plot.Plot, row *Row, xys plotter.XYs, dashed bool) error {
 	return nil
 }
 
-// alphaFigure is ACC and ECE against the concentration of the Dirichlet partitions: the letter's Figure 2. It
-// is nil for fewer than two of them.
+// alphaFigure shows ACC and ECE against the concentration of the Dirichlet partitions: the letter's Figure 2. It
+// is nil for fewer than two concentrations.
 func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	var use []Table
 	for _, t := range ts {
@@ -211,7 +211,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	for _, t := range use {
 		ticks = append(ticks, plot.Tick{Value: t.Alpha, Label: fmt.Sprintf("%g", t.Alpha)})
 	}
-	lines := 0 // of the legend
+	lines := 0 // in the legend
 	panel := func(column int, title string, legend bool) (*plot.Plot, error) {
 		p := newPlot(title, "alpha (skewed to even)", "")
 		grid(p, false, true)
@@ -239,7 +239,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 		}
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
 		p.X.Min, p.X.Max = use[0].Alpha/1.3, use[len(use)-1].Alpha*1.3
-		if legend { // room beside the lines
+		if legend { // room for the legend beside the lines
 			p.X.Max *= math.Pow(p.X.Max/p.X.Min, 0.5)
 			p.Legend.Top = true
 		}
@@ -258,7 +258,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 		Plots:   [][]*plot.Plot{{a, e}}, Panels: true, Width: 7.5 * vg.Inch, Height: max(3.2, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }
 
-// bytesFigure is ACC against what a client sends. It is nil where nothing is sent.
+// bytesFigure shows ACC against the bytes that a client sends. It is nil where nothing is sent.
 func bytesFigure(t *Table) (*Figure, error) {
 	p := newPlot("", "bytes that one client sends", "accuracy")
 	grid(p, true, true)
@@ -290,7 +290,7 @@ func bytesFigure(t *Table) (*Figure, error) {
 	p.X.Min, p.X.Max = lo/2, hi*2.5
 	room := 0.05 * (p.Y.Max - p.Y.Min)
 	p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
-	widths := make([]float64, len(labels.Labels)) // a letter takes a fortieth of the axis
+	widths := make([]float64, len(labels.Labels)) // a letter takes one fortieth of the axis
 	for i, l := range labels.Labels {
 		widths[i] = math.Log2(p.X.Max/p.X.Min) * float64(1+len(l)) / 40
 	}
@@ -327,8 +327,8 @@ func bytesFigure(t *Table) (*Figure, error) {
 		Plots:   [][]*plot.Plot{{p}}, Width: 4.6 * vg.Inch, Height: 3 * vg.Inch}, nil
 }
 
-// spreadLabels puts labels to the right of their marks or, where left says so, to the left, and up or down by no
-// more than it takes to keep clear of each other and of others' marks. Widths are in octaves of X; gap is the
+// spreadLabels places labels to the right of their marks or, where left is true, to the left, and moves them vertically
+// only as far as needed to avoid other labels and marks. Widths are in octaves of X; gap is the
 // height of a line.
 func spreadLabels(marks plotter.XYs, widths []float64, gap float64) (at plotter.XYs, left []bool) {
 	at, left = slices.Clone(marks), make([]bool, len(marks))
@@ -337,7 +337,7 @@ func spreadLabels(marks plotter.XYs, widths []float64, gap float64) (at plotter.
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(marks[a].Y, marks[b].Y) })
-	// span is where a label is, in octaves.
+	// span returns the extent of a label, in octaves.
 	span := func(i int, left bool) (lo, hi float64) {
 		x := math.Log2(marks[i].X)
 		if left {
@@ -394,13 +394,13 @@ func (powersOfTwo) Ticks(lo, hi float64) []plot.Tick {
 	return out
 }
 
-// sampled is a method's figures by the number of its posterior samples: ECE, NLL and joint NLL, each a line.
+// sampled holds a method's figures by the number of its posterior samples: ECE, NLL and joint NLL, each a line.
 type sampled struct {
 	row   *Row
 	lines [3]plotter.XYs
 }
 
-// bySamples are the methods of a table that have samples, mean over the repeats. joint says whether joint NLL was measured.
+// bySamples returns the methods of a table that have samples, averaged over repeats. joint reports whether joint NLL was measured.
 func bySamples(t *Table, rs []experiment.Record) (out []sampled, joint bool) {
 	for i := range t.Rows {
 		row := &t.Rows[i]
@@ -440,7 +440,7 @@ func bySamples(t *Table, rs []experiment.Record) (out []sampled, joint bool) {
 	return out, joint
 }
 
-// span is the range of methods' lines in the l-th panel.
+// span returns the range of the methods' lines in the l-th panel.
 func span(ms []sampled, l int) (lo, hi float64) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, m := range ms {
@@ -451,8 +451,8 @@ func span(ms []sampled, l int) (lo, hi float64) {
 	return lo, hi
 }
 
-// apart splits methods into those that can be drawn beside FMP and MP, and others: those that would stretch the range
-// of some panel to more than three times what these two need.
+// apart splits methods into those that can be drawn together with FMP and MP, and those that would stretch the range
+// of some panel to more than three times what FMP and MP need.
 func apart(ms []sampled, panels int) (near, far []sampled) {
 	of := func(names ...string) (out []sampled) {
 		for _, m := range ms {
@@ -482,8 +482,8 @@ func apart(ms []sampled, panels int) (near, far []sampled) {
 	return near, far
 }
 
-// samplesFigure is ECE, NLL and, where it was measured, joint NLL against the number of posterior samples: a row of panels for
-// FMP, MP and what lies near them, and one for methods that would flatten them. It is nil where no method has any.
+// samplesFigure shows ECE, NLL and, where measured, joint NLL against the number of posterior samples: a row of panels for
+// FMP, MP and methods close to them, and one for methods that would flatten them. It is nil where no method has samples.
 func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	all, joint := bySamples(t, rs)
 	if len(all) == 0 {
@@ -505,7 +505,7 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	}
 	near, far := apart(all, len(titles))
 	var plots [][]*plot.Plot
-	lines := 0 // of the longest legend
+	lines := 0 // lines of the longest legend
 	for _, ms := range [][]sampled{near, far} {
 		if len(ms) == 0 {
 			continue
@@ -540,7 +540,7 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		Plots: plots, Panels: true, Width: vg.Length(len(titles)) * 3.75 * vg.Inch, Height: vg.Length(len(plots)) * max(3, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }
 
-// viewFigure is a client's points, its upload and the drawn points in the plane. It is nil without a view.
+// viewFigure shows a client's points, its upload and the drawn points in the plane. It is nil without a view.
 func viewFigure(d *experiment.Detail) (*Figure, error) {
 	if d == nil || len(d.View.Sets) == 0 {
 		return nil, nil
@@ -590,10 +590,10 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 		Plots: [][]*plot.Plot{row}, Width: 9 * vg.Inch, Height: 2.4 * vg.Inch}, nil
 }
 
-// keyRows is how many classes stand in one column of the key.
+// keyRows is the number of classes in one column of the key.
 const keyRows = 10
 
-// classKey names the colours and shapes of the classes, as many as fit into two columns.
+// classKey shows the colours and shapes of the classes, as many as fit into two columns.
 func classKey(classes []string) (*plot.Plot, error) {
 	more := len(classes) - 2*keyRows
 	if more > 0 {
@@ -643,7 +643,7 @@ func classShape(c int) draw.GlyphDrawer {
 	return shapes[c/len(classColors)%len(shapes)]
 }
 
-// spreadPlot is the posterior samples' probabilities of the likeliest classes of one image.
+// spreadPlot shows the posterior samples' probabilities of the most probable classes of one image.
 func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 	p := newPlot("", "", "")
 	names := make([]string, len(e.Top))
@@ -652,7 +652,7 @@ func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 		names[y] = short(classes[c])
 		var dots plotter.XYs
 		for i, s := range e.Samples {
-			// A fixed scatter across the line, so that samples of equal probability are seen apart.
+			// A deterministic jitter across the line, so that samples of equal probability remain distinguishable.
 			dots = append(dots, plotter.XY{X: s[k], Y: float64(y) + 0.5*(math.Mod(float64(i)*0.6180339887, 1)-0.5)})
 		}
 		s, err := plotter.NewScatter(dots)
@@ -678,8 +678,8 @@ func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 	return p, nil
 }
 
-// imagesFigure is the images that the posterior is least and most sure of, each beside its spreadPlot, for the folder
-// of plots; the page lays them out itself. It is nil without any.
+// imagesFigure shows the images of which the posterior is least and most certain, each beside its spreadPlot, for the folder
+// of plots; the page lays them out itself. It is nil without images.
 func imagesFigure(d *experiment.Detail) (*Figure, error) {
 	if d == nil || len(d.Hard)+len(d.Easy) == 0 {
 		return nil, nil
@@ -701,7 +701,7 @@ func imagesFigure(d *experiment.Detail) (*Figure, error) {
 				p.Title.Text = []string{"unsure", "sure"}[k]
 			}
 			p.Add(plotter.NewImage(im, 0, 0, 1, 1))
-			frame(p, -0.75, 1.75, 0, 1) // about square in the tile
+			frame(p, -0.75, 1.75, 0, 1) // approximately square in the tile
 			rows[i][2*k] = p
 			if rows[i][2*k+1], err = spreadPlot(e, d.Classes); err != nil {
 				return nil, err
@@ -713,7 +713,7 @@ func imagesFigure(d *experiment.Detail) (*Figure, error) {
 		Width: 8 * vg.Inch, Height: vg.Length(len(rows)) * 1.4 * vg.Inch}, nil
 }
 
-// short keeps a class's name within the margin of a small plot.
+// short shortens a class's name to the margin of a small plot.
 func short(s string) string {
 	r := []rune(s)
 	if len(r) > 10 {

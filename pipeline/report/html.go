@@ -8,13 +8,13 @@ import (
 	h "maragu.dev/gomponents/html"
 )
 
-// Pages are put together from elements in Go, which escape what they are given, and not by html/template: a program
+// Pages are assembled from elements in Go, which escape their content, instead of html/template: a program
 // that links text/template keeps every exported method of every type, since a template may name it (6 MB here).
 
 //go:embed style.css
 var style string
 
-// document is a self-contained page: it asks for nothing else.
+// document returns a self-contained page, which loads no other resource.
 func document(title, summary string, body ...g.Node) g.Node {
 	return h.Doctype(h.HTML(h.Lang("en"), g.Text("\n"),
 		h.Head(
@@ -30,13 +30,13 @@ func document(title, summary string, body ...g.Node) g.Node {
 	))
 }
 
-// table is one with a heading line, as wide as it needs to be in a place that scrolls.
+// table returns a table with a heading line, as wide as it needs to be, in a scrolling container.
 func table(class string, headings []string, body ...g.Node) g.Node {
 	th := func(s string) g.Node { return h.Th(g.Text(s)) }
 	return h.Div(h.Class("scroll"), g.Text("\n"), h.Table(g.If(class != "", h.Class(class)), h.THead(h.Tr(g.Map(headings, th))), g.Group(body)))
 }
 
-// rows are a table's body of plain texts.
+// rows returns a table's body of plain text cells.
 func rows[T any](of []T, cells func(T) []string) g.Node {
 	return h.TBody(g.Map(of, func(x T) g.Node { return row(g.Map(cells(x), td)) }))
 }
@@ -45,7 +45,7 @@ func row(cells ...g.Node) g.Node { return g.Group{h.Tr(cells...), g.Text("\n")} 
 
 func td(s string) g.Node { return h.Td(g.Text(s)) }
 
-// folded is a section that opens at a click.
+// folded returns a section that opens on a click.
 func folded(open bool, summary string, body ...g.Node) g.Node {
 	return g.Group{h.Details(g.If(open, g.Attr("open")), h.Summary(g.Text(summary)), g.Group(body)), g.Text("\n")}
 }
@@ -54,7 +54,7 @@ func factList(facts []pageFact) g.Node {
 	return h.Dl(g.Map(facts, func(f pageFact) g.Node { return g.Group{h.Dt(g.Text(f.Name)), h.Dd(g.Text(f.Value))} }))
 }
 
-// image is a PNG inside the page.
+// image returns a PNG embedded in the page.
 func image(png []byte, alt string) g.Node {
 	return h.Img(h.Src("data:image/png;base64,"+base64.StdEncoding.EncodeToString(png)), h.Alt(alt))
 }

@@ -8,7 +8,7 @@ import (
 
 var latexEscape = strings.NewReplacer(`\`, `\textbackslash{}`, `&`, `\&`, `%`, `\%`, `$`, `\$`, `#`, `\#`, `_`, `\_`, `{`, `\{`, `}`, `\}`, `~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`)
 
-// LaTeX writes tables for the booktabs package, the best of each group bold and what is not separable from it.
+// LaTeX writes tables for the booktabs package. The best method of each group, and those not separable from it, are bold.
 func LaTeX(w io.Writer, ts []Table) error {
 	var b strings.Builder
 	b.WriteString("% needs \\usepackage{booktabs}\n")

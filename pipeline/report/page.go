@@ -16,7 +16,7 @@ import (
 
 type pageFact struct{ Name, Value string }
 
-// inlined renders a figure for the page.
+// inlined renders a figure as elements of the page.
 func inlined(f *Figure) (g.Node, error) {
 	var svgs g.Group
 	add := func(svg string, err error) error {
@@ -49,7 +49,7 @@ func inlined(f *Figure) (g.Node, error) {
 	return h.Figure(h.Div(h.Class(class), svgs), h.FigCaption(g.Text(f.Caption))), nil
 }
 
-// inlinedAll renders figures, each under its title as a heading.
+// inlinedAll renders figures, each under a heading with its title.
 func inlinedAll(fs []*Figure, heading func(...g.Node) g.Node) (g.Group, error) {
 	var out g.Group
 	for _, f := range fs {
@@ -123,7 +123,7 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 	return nil
 }
 
-// choiceCells are one line of what the tuned protocol chose.
+// choiceCells returns one row of the table of tuned choices.
 func choiceCells(c experiment.Choice) []string {
 	chosen := Row{Param: c.Param, Value: c.Value, Temperature: c.Temperature, More: c.More}
 	value, nll, from := chosen.setting(), "", ""
@@ -139,7 +139,7 @@ func choiceCells(c experiment.Choice) []string {
 	return []string{c.Method, c.Partition, c.Param, value, nll, from}
 }
 
-// tableForPage is a table's section: its rows by group, its side tables and its figures.
+// tableForPage returns a table's section: its rows by group, its side tables and its figures.
 func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 	shown, tuned := t.columns(), t.tuned()
 	printed := slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Printed != nil })
@@ -206,7 +206,7 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 		inlined), nil
 }
 
-// examplesForPage shows the images that FMP is surest and least sure of.
+// examplesForPage returns the images of which FMP is most and least certain.
 func examplesForPage(d *experiment.Detail) (g.Node, error) {
 	if len(d.Easy) == 0 {
 		return nil, nil

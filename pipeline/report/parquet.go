@@ -12,8 +12,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Of the Parquet format (https://github.com/apache/parquet-format, parquet.thrift): the numbers of what is written here. A library
-// for all of the format makes the program 4 MB larger; the test reads what is written back with one.
+// Constants of the Parquet format (https://github.com/apache/parquet-format, parquet.thrift) that are used here. A library
+// for the whole format makes the program 4 MB larger; the test reads the output back with one.
 const (
 	parquetMagic = "PAR1"
 
@@ -25,8 +25,8 @@ const (
 	dataPage                             = 0
 )
 
-// writeParquet writes rows, structs of int32, float64, *float64 (nil: null) and string whose tags name the columns, as one row
-// group of one Zstandard-compressed page a column.
+// writeParquet writes rows, structs of int32, float64, *float64 (nil: null) and string fields whose tags name the columns, as one
+// row group with one Zstandard-compressed page per column.
 func writeParquet[T any](w io.Writer, rows []T) error {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -72,7 +72,7 @@ func writeParquet[T any](w io.Writer, rows []T) error {
 	return err
 }
 
-// parquetColumn is field i of all rows in PLAIN encoding, after the runs of what is null where it may be.
+// parquetColumn returns field i of all rows in PLAIN encoding, preceded by the definition levels if it is optional.
 func parquetColumn[T any](rows []T, i int) (kind, repetition int64, page []byte, err error) {
 	var levels []byte
 	run, last := 0, byte(0)
@@ -128,13 +128,13 @@ func parquetColumn[T any](rows []T, i int) (kind, repetition int64, page []byte,
 	return kind, repetition, page, nil
 }
 
-// thrift is a struct in Thrift's compact protocol: a byte of the distance to the field before and the type, then the value.
+// thrift encodes a struct in Thrift's compact protocol: for each field a byte with the id delta and the type, then the value.
 type thrift struct {
 	b    []byte
 	last int
 }
 
-// thriftStruct is a finished one.
+// thriftStruct is a finished struct.
 type thriftStruct []byte
 
 const compactI32, compactI64, compactBinary, compactList, compactStruct = 5, 6, 8, 9, 12

@@ -16,19 +16,19 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Figure is one picture: a grid of plots, row by row, nil where there is none.
+// Figure is one picture: a grid of plots, row by row; nil entries stay empty.
 type Figure struct {
-	// Name is the file's, without extension; Title and Caption are for people.
+	// Name is the file name without extension; Title and Caption are for readers.
 	Name, Title, Caption string
 	Plots                [][]*plot.Plot
 	Width, Height        vg.Length
-	// Tiles (small plots) and Panels (larger ones) say that the plots stand for themselves: a page may lay them
+	// Tiles (small plots) and Panels (larger ones) mark plots that are independent of each other: a page may lay them
 	// out as its width allows.
 	Tiles, Panels bool
 }
 
 func (f *Figure) draw(c vg.CanvasSizer) {
-	const margin = 3 * vg.Length(1) // for letters and glyphs that stand a little over
+	const margin = 3 * vg.Length(1) // for letters and glyphs that extend a little beyond
 	dc := draw.Crop(draw.New(c), margin, -margin, margin, -margin)
 	if len(f.Plots) == 1 && len(f.Plots[0]) == 1 {
 		f.Plots[0][0].Draw(dc)
@@ -44,7 +44,7 @@ func (f *Figure) draw(c vg.CanvasSizer) {
 	}
 }
 
-// SVG writes the figure on white.
+// SVG writes the figure as SVG on a white background.
 func (f *Figure) SVG(w io.Writer) error {
 	c := vgsvg.New(f.Width, f.Height)
 	white(c)
@@ -55,7 +55,7 @@ func (f *Figure) SVG(w io.Writer) error {
 	return nil
 }
 
-// PNG writes the figure on white at 144 dots an inch.
+// PNG writes the figure as PNG on a white background, at 144 dots per inch.
 func (f *Figure) PNG(w io.Writer) error {
 	c := vgimg.NewWith(vgimg.UseWH(f.Width, f.Height), vgimg.UseDPI(144), vgimg.UseBackgroundColor(color.White))
 	f.draw(c)
@@ -83,8 +83,8 @@ var (
 	comments = regexp.MustCompile(`(?s)<!--.*?-->`)
 )
 
-// inline is the figure, or one plot of it, as an SVG element for a page: as wide as its place, with the page's
-// font, and with the page's own foregrounds in place of ink and faint.
+// inline returns one plot as an SVG element for a page: as wide as its container, with the page's
+// font, and with the page's own foreground colours in place of ink and faint.
 func inline(p *plot.Plot, w, h vg.Length, label string) (string, error) {
 	f := Figure{Name: label, Plots: [][]*plot.Plot{{p}}, Width: w, Height: h}
 	return f.inline(label)

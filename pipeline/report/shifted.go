@@ -10,13 +10,13 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// Shifted is one method's figures on images of one kind that are not the test images as they are: others (Severity 0), or
-// spoiled ones of a severity, mean over the kinds of corruption.
+// Shifted holds one method's figures on images other than the test images: those of another kind (Severity 0), or test images
+// corrupted at a severity, averaged over the kinds of corruption.
 type Shifted struct {
 	Method   string `json:"method"`
-	Name     string `json:"name,omitempty"` // of other images
+	Name     string `json:"name,omitempty"` // the other images
 	Severity int    `json:"severity,omitempty"`
-	// ACC, ECE and NLL are of spoiled images; Entropy and Disagreement areas under the ROC curve that tell other images
+	// ACC, ECE and NLL are on corrupted images; Entropy and Disagreement are areas under the ROC curve of telling other images
 	// from test images.
 	ACC          metric.Interval `json:"acc,omitzero"`
 	ECE          metric.Interval `json:"ece,omitzero"`
@@ -25,13 +25,13 @@ type Shifted struct {
 	Disagreement metric.Interval `json:"auroc_disagreement,omitzero"`
 }
 
-// shifted sums up the records of one table, whose methods are in order.
+// shifted summarises the records of one table, for methods in the given order.
 func shifted(rs []experiment.Record, methods []string) ([]Shifted, error) {
 	type key struct {
 		method, name string
 		severity     int
 	}
-	type figures [5][]float64 // one figure a repeat
+	type figures [5][]float64 // one figure per repeat
 	var order []key
 	values := map[key]*figures{}
 	for _, r := range rs {
@@ -86,10 +86,10 @@ func shifted(rs []experiment.Record, methods []string) ([]Shifted, error) {
 	return out, nil
 }
 
-// sideTable is a small table beside the main one.
+// sideTable is a small table accompanying the main one.
 type sideTable struct {
 	Title    string
-	Headings []string // of the cells; the first column has none
+	Headings []string // headings of the cells; the first column has none
 	Rows     []sideRow
 }
 
@@ -98,7 +98,7 @@ type sideRow struct {
 	Cells []string
 }
 
-// sideTables are the tables of other and of spoiled images; none where the run had none.
+// sideTables returns the tables of other and of corrupted images; none where the run had none.
 func (t *Table) sideTables() []sideTable {
 	other := sideTable{Title: "Other images: area under the ROC curve by entropy / by disagreement of the samples"}
 	spoiled := sideTable{Title: "Spoiled images, mean over the corruptions, by severity: ACC / ECE / NLL"}

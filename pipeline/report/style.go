@@ -14,8 +14,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Colours of Okabe and Ito, which people with every kind of colour vision can tell apart, and which stand out
-// on white and on near-black alike. ink and faint are foregrounds that the page replaces in the dark.
+// Colours of Okabe and Ito, which are distinguishable with every kind of colour vision, and stand out
+// both on white and on near-black. ink and faint are foregrounds that the page replaces in dark mode.
 var (
 	ink        = color.RGBA{0x22, 0x22, 0x21, 0xff}
 	faint      = color.RGBA{0xd0, 0xd0, 0xd1, 0xff}
@@ -28,11 +28,11 @@ var (
 	grey       = color.RGBA{0x8c, 0x8c, 0x8c, 0xff}
 )
 
-// classColors are for the classes of a picture; shapes tell the classes beyond apart. Neither yellow, too pale on
-// white, nor grey, which is the background's.
+// classColors are the colours of the classes in a picture; shapes distinguish further classes. They include neither yellow, too
+// pale on white, nor grey, which is the background's.
 var classColors = []color.RGBA{orange, skyBlue, green, blue, vermillion, purple, ink}
 
-// methodColor gives a family of methods one colour; shapes tell groups apart.
+// methodColor returns the colour of a method's family; shapes distinguish groups.
 func methodColor(method string) color.Color {
 	switch info(method).Family {
 	case posterior.Fits:
@@ -49,7 +49,7 @@ func methodColor(method string) color.Color {
 	return grey
 }
 
-// info describes a method; nothing is known of those that an older program wrote of.
+// info describes a method; it is empty for unknown methods, such as those of an older program.
 func info(method string) posterior.Info {
 	m, err := posterior.Lookup(method)
 	if err != nil {
@@ -58,7 +58,7 @@ func info(method string) posterior.Info {
 	return m.Info()
 }
 
-// groupShape is the glyph of a group of methods.
+// groupShape returns the glyph of a group of methods.
 func groupShape(group string) draw.GlyphDrawer {
 	switch group {
 	case string(posterior.Local):
@@ -75,18 +75,18 @@ func glyph(method, group string, size vg.Length) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: methodColor(method), Shape: groupShape(group), Radius: size}
 }
 
-// frame makes a plot one without axes that shows a box and a little around it. What is added to a plot widens
-// its axes: call this last.
+// frame removes a plot's axes and shows a box and a small margin around it. Adding to a plot widens
+// its axes, so call this last.
 func frame(p *plot.Plot, xmin, xmax, ymin, ymax float64) {
 	p.HideAxes()
 	w, h := 0.04*(xmax-xmin), 0.04*(ymax-ymin)
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = xmin-w, xmax+w, ymin-h, ymax+h
 }
 
-// newPlot is an empty plot in the house's style: no frame, faint grid, sans-serif text.
+// newPlot returns an empty plot in the common style: no frame, faint grid, sans-serif text.
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
-	p.BackgroundColor = nil // the canvas or the page has one
+	p.BackgroundColor = nil // the canvas or the page provides one
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	sans := font.Font{Typeface: "Liberation", Variant: "Sans"}
 	set := func(f *font.Font, size float64) {
@@ -125,7 +125,7 @@ func grid(p *plot.Plot, vertical, horizontal bool) {
 	p.Add(g)
 }
 
-// roundTicks ticks an axis at three to six multiples of 1, 2 or 5 times a power of ten.
+// roundTicks places three to six ticks at multiples of 1, 2 or 5 times a power of ten.
 type roundTicks struct{}
 
 func (roundTicks) Ticks(lo, hi float64) []plot.Tick {
@@ -143,7 +143,7 @@ func (roundTicks) Ticks(lo, hi float64) []plot.Tick {
 	digits := max(0, int(math.Ceil(-math.Log10(step)-1e-9)))
 	var out []plot.Tick
 	for k := math.Ceil(lo/step - 1e-9); k*step <= hi+1e-9*span; k++ {
-		v := k*step + 0 // no minus zero
+		v := k*step + 0 // avoid a negative zero
 		out = append(out, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'f', digits, 64)})
 	}
 	return out

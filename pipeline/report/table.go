@@ -1,4 +1,4 @@
-// Package report turns the records of a run into what people read: tables for the terminal, Markdown and
+// Package report turns the records of a run into readable reports: tables for the terminal, Markdown and
 // LaTeX, plots, and one self-contained page.
 package report
 
@@ -17,22 +17,22 @@ import (
 // Level is the confidence level of every interval in the reports.
 const Level = 0.95
 
-// Table is the figures of all methods on one partition under one protocol.
+// Table holds the figures of all methods on one partition under one protocol.
 type Table struct {
 	Dataset   string  `json:"dataset"`
 	Partition string  `json:"partition"`
 	Alpha     float64 `json:"alpha"`
 	Protocol  string  `json:"protocol"`
 	Repeats   int     `json:"repeats"`
-	// Chance is the accuracy of guessing, 1/C; what the prior-only row must be near.
+	// Chance is the accuracy of guessing, 1/C, to which the prior-only row must be close.
 	Chance float64 `json:"chance"`
 	Rows   []Row   `json:"rows"`
-	// Shifted are figures on other and on spoiled images, where the run has them.
+	// Shifted holds figures on other and on corrupted images, where the run has them.
 	Shifted []Shifted `json:"shifted,omitempty"`
 }
 
-// Figures are what is measured of a method, each as a mean over repeats with its interval. One that a run did not
-// measure is of 0 repeats.
+// Figures are the measurements of a method, each a mean over repeats with its interval. One that a run did not
+// measure has 0 repeats.
 type Figures struct {
 	ACC         metric.Interval `json:"acc"`
 	ECE         metric.Interval `json:"ece"`
@@ -43,20 +43,20 @@ type Figures struct {
 	AURC        metric.Interval `json:"aurc,omitzero"`
 	ClassECE    metric.Interval `json:"class_ece,omitzero"`
 	AdaptiveECE metric.Interval `json:"adaptive_ece,omitzero"`
-	// CoverTop, CoverUncertain and CoverWeights are shares of intervals stated 90% that hold what infinite data would give:
-	// of the top class's probability, the same where that is below 0.9, and of head weights.
+	// CoverTop, CoverUncertain and CoverWeights are the shares of nominal 90% intervals that contain the value in the limit of infinite
+	// data: of the top class's probability, the same where that is below 0.9, and of head weights.
 	CoverTop       metric.Interval `json:"coverage_top,omitzero"`
 	CoverUncertain metric.Interval `json:"coverage_uncertain,omitzero"`
 	CoverWeights   metric.Interval `json:"coverage_weights,omitzero"`
-	// Membership is the area under the ROC curve of telling a client's points by the class means that it uploads.
+	// Membership is the area under the ROC curve of membership inference from the class means that a client uploads.
 	Membership metric.Interval `json:"membership_auc,omitzero"`
-	// RawNLL is, in a table of tuned settings, the NLL with shared settings and no temperature.
+	// RawNLL is, in a table of tuned settings, the NLL with the shared settings and without temperature.
 	RawNLL metric.Interval `json:"raw_nll,omitzero"`
-	// Disagreement is the mutual information of label and posterior sample, in nats; more is neither better nor worse.
+	// Disagreement is the mutual information of label and posterior sample, in nats; neither high nor low is better.
 	Disagreement metric.Interval `json:"disagreement,omitzero"`
 }
 
-// The figures' columns.
+// Columns of the figures.
 const (
 	columnACC = iota
 	columnECE
@@ -82,7 +82,7 @@ func (f *Figures) interval(column int) *metric.Interval {
 	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.CoverTop, &f.CoverUncertain, &f.CoverWeights, &f.Membership, &f.Disagreement}[column]
 }
 
-// measured are the figures of one record by column; NaN where it lacks one.
+// measured returns the figures of one record by column; NaN where it lacks one.
 func measured(r *experiment.Record) (out [columns]float64) {
 	for c := range out {
 		out[c] = math.NaN()
@@ -106,23 +106,23 @@ func measured(r *experiment.Record) (out [columns]float64) {
 	return out
 }
 
-// Row is one method's figures over the repeats.
+// Row holds one method's figures over the repeats.
 type Row struct {
 	Method string `json:"method"`
 	Group  string `json:"group"`
 	Figures
-	// UploadBytes is what one client sends, mean over repeats; 0 for nothing.
+	// UploadBytes is what one client sends, in bytes, mean over repeats; 0 for nothing.
 	UploadBytes float64 `json:"upload_bytes"`
 	// Param and Value are the hyper-parameter that the tuned protocol chooses, and its value here.
 	Param string  `json:"param,omitempty"`
 	Value float64 `json:"value,omitempty"`
-	// Temperature divides the heads, as the tuned protocol chose it; 0 where none was chosen. More are further settings
+	// Temperature divides the heads, as chosen by the tuned protocol; 0 where none was chosen. More holds the further settings
 	// that it chose.
 	Temperature float64            `json:"temperature,omitempty"`
 	More        map[string]float64 `json:"more,omitempty"`
-	// Printed are the letter's figures where it has them for this data set and partition.
+	// Printed holds the letter's figures, where it has them for this data set and partition.
 	Printed *dataset.Figures `json:"printed,omitempty"`
-	// Untrained says that a model that the method reads was not trained for this data and extractor.
+	// Untrained is true if a model that the method reads was not trained for this data and extractor.
 	Untrained bool `json:"untrained,omitempty"`
 	// best marks the columns (Column constants) in which the method is the best of its group, or not separable from it by the
 	// interval of their paired difference.
@@ -131,13 +131,13 @@ type Row struct {
 	byRepeat map[int][columns]float64
 }
 
-// Control reports whether a method only shows what the clients' data are worth, and competes with none.
+// Control reports whether the method only shows what the clients' data are worth and does not compete with the others.
 func (r *Row) Control() bool { return info(r.Method).Control }
 
-// Subject reports whether a row is of the method that the program is for.
+// Subject reports whether the row is FMP, the program's own method.
 func (r *Row) Subject() bool { return r.Method == "FMP" }
 
-// Tables sums up the records of a run, which are in the order that it writes them in, over their repeats.
+// Tables summarises the records of a run, in the order in which the run writes them, over their repeats.
 func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 	classes := m.Sizes["classes"]
 	type key struct{ partition, protocol string }
@@ -172,7 +172,7 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 			method := part[0].Method
 			var values [columns][]float64
 			row := Row{Method: method, Group: part[0].Group, Param: part[0].Param, Value: part[0].Value, Temperature: part[0].Temperature, More: part[0].More, byRepeat: map[int][columns]float64{}}
-			if method, err := posterior.Lookup(method); err == nil { // a run of an earlier version may have others
+			if method, err := posterior.Lookup(method); err == nil { // a run of an earlier version may have other methods
 				info := method.Info()
 				row.Untrained = slices.ContainsFunc(info.Models(part[0].Diagnostics["open"] == 1), func(kind string) bool { return slices.Contains(m.Untrained, kind) })
 			}
@@ -225,7 +225,7 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 	return out, nil
 }
 
-// rawNLL is a method's NLL under the shared protocol; of 0 repeats where the run had none.
+// rawNLL returns a method's NLL under the shared protocol; it has 0 repeats where the run did not use that protocol.
 func rawNLL(ts []Table, partition, method string) metric.Interval {
 	for _, t := range ts {
 		for _, r := range t.Rows {
@@ -237,7 +237,7 @@ func rawNLL(ts []Table, partition, method string) metric.Interval {
 	return metric.Interval{}
 }
 
-// columns are those that some row has, in their order.
+// columns returns the columns that some row has, in order.
 func (t *Table) columns() []int {
 	var out []int
 	for c := range columns {
@@ -256,7 +256,7 @@ func protocolRank(p string) int {
 	return 1
 }
 
-// group brings the rows into the order of the groups and marks the best of each.
+// group sorts the rows by group and marks the best of each group.
 func (t *Table) group() error {
 	rank := map[string]int{string(posterior.Local): 0, string(posterior.Centralised): 1, string(posterior.OneShot): 2, string(posterior.Baseline): 3}
 	slices.SortStableFunc(t.Rows, func(a, b Row) int { return rank[a.Group] - rank[b.Group] })
@@ -276,8 +276,8 @@ func (t *Table) group() error {
 	return nil
 }
 
-// markBest marks, of rows that have rivals, the best one in a column, those that show the same figure, and those whose paired
-// difference to it has an interval that holds zero.
+// markBest marks, among competing rows, the best one in a column, those with the same displayed figure, and those whose paired
+// difference from it has an interval that contains zero.
 func markBest(rows []*Row, column int) error {
 	if len(rows) < 2 {
 		return nil
@@ -300,7 +300,7 @@ func markBest(rows []*Row, column int) error {
 				mine, its = append(mine, v[column]), append(its, o[column])
 			}
 		}
-		if len(mine) < 2 { // nothing to judge by
+		if len(mine) < 2 { // nothing to compare
 			continue
 		}
 		d, err := metric.Paired(mine, its, Level)
@@ -312,7 +312,7 @@ func markBest(rows []*Row, column int) error {
 	return nil
 }
 
-// better reports whether figure a is better than b by more than the figures that are shown.
+// better reports whether figure a is better than b by more than the displayed precision.
 func better(column int, a, b float64) bool {
 	a, b = math.Round(a*1e4), math.Round(b*1e4)
 	if column == columnACC {

@@ -10,7 +10,7 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// sentence is a table's answer in words; empty where FMP is not in it.
+// sentence summarises a table in words; empty if FMP is not in it.
 func (t *Table) sentence() string {
 	row := func(method string) *Row {
 		for i := range t.Rows {
@@ -40,7 +40,7 @@ func (t *Table) sentence() string {
 	return fmt.Sprintf("%sFMP is right on %.1f%% of images%s; its stated probabilities are %.1f points off on average.", sent, 100*fmp.ACC.Mean, beside, 100*fmp.ECE.Mean)
 }
 
-// wrapped breaks a text into lines of at most width bytes, between words.
+// wrapped breaks a text between words into lines of at most width bytes.
 func wrapped(s string, width int) string {
 	var b strings.Builder
 	at := 0
@@ -60,7 +60,7 @@ func wrapped(s string, width int) string {
 	return b.String()
 }
 
-// title names a table in one line.
+// title returns a table's title, one line.
 func (t *Table) title() string {
 	p := "homogeneous clients"
 	if t.Alpha > 0 {
@@ -80,7 +80,7 @@ func (t *Table) title() string {
 	return fmt.Sprintf("%s, %s, %s, %s", t.Dataset, p, s, repeats)
 }
 
-// narrow are the columns that a terminal of 80 has room for; all of them where wide says so.
+// narrow returns the columns that fit on a terminal of 80 columns; all of them if wide.
 func narrow(shown []int, wide bool) []int {
 	if wide {
 		return shown
@@ -91,7 +91,7 @@ func narrow(shown []int, wide bool) []int {
 	})
 }
 
-// spread is a half-width in five places: four decimals without the 0 before the point, three from 1 on.
+// spread formats a half-width in five characters: four decimals without the 0 before the point, three from 1 on.
 func spread(half float64) string {
 	if half >= 1 {
 		return fmt.Sprintf("%.3f", half)
@@ -99,7 +99,7 @@ func spread(half float64) string {
 	return strings.TrimPrefix(fmt.Sprintf("%.4f", half), "0")
 }
 
-// cell is a figure with the half-width of its interval, four decimals each, as a table shows it.
+// cell formats a figure with the half-width of its interval, four decimals each, for a table.
 func cell(i metric.Interval, pm string) string {
 	if i.N < 2 {
 		return mean(i)
@@ -107,7 +107,7 @@ func cell(i metric.Interval, pm string) string {
 	return fmt.Sprintf("%.4f%s%.4f", i.Mean, pm, i.Half)
 }
 
-// mean is a figure without its interval.
+// mean formats a figure without its interval.
 func mean(i metric.Interval) string {
 	if i.N == 0 {
 		return "-"
@@ -115,7 +115,7 @@ func mean(i metric.Interval) string {
 	return fmt.Sprintf("%.4f", i.Mean)
 }
 
-// byteSize is a number of bytes for people.
+// byteSize formats a number of bytes for readers.
 func byteSize(b float64) string {
 	switch {
 	case b == 0:
@@ -128,7 +128,7 @@ func byteSize(b float64) string {
 	return fmt.Sprintf("%.1f MiB", b/1024/1024)
 }
 
-// label is a method's name as tables print it.
+// label returns a method's name as printed in tables.
 func (r *Row) label() string {
 	switch {
 	case r.Control():
@@ -139,10 +139,10 @@ func (r *Row) label() string {
 	return r.Method
 }
 
-// untrainedNote explains a word of labels.
+// untrainedNote explains the mark in labels.
 const untrainedNote = "(untrained): a model that the method reads was not trained for these images; fmp train makes one."
 
-// untrained reports whether some row's label says so.
+// untrained reports whether some row's label has that mark.
 func untrained(ts []Table) bool {
 	return slices.ContainsFunc(ts, func(t Table) bool { return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Untrained }) })
 }
@@ -153,7 +153,7 @@ const bestNote = "Bold: the best of its group, and those whose paired difference
 // tuned reports whether a table's settings were tuned per method.
 func (t *Table) tuned() bool { return t.Protocol == "tuned" }
 
-// setting is what was tuned of a method.
+// setting formats a method's tuned settings.
 func (r *Row) setting() string {
 	var out []string
 	if r.Param != "" {
@@ -168,8 +168,8 @@ func (r *Row) setting() string {
 	return strings.Join(out, ", ")
 }
 
-// Text writes tables for a terminal: in 80 columns, or, where wide says so, with every figure, the tuned settings and
-// the letter's figures. bold says whether the terminal understands ANSI escapes.
+// Text writes tables for a terminal: in 80 columns or, if wide, with every figure, the tuned settings and
+// the letter's figures. bold enables ANSI escapes.
 func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	var b strings.Builder
 	mark := func(on bool, s string, width int) string {
@@ -218,7 +218,7 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 				lead = ">"
 			}
 			label := r.label()
-			if len(label) > labels { // on a line of its own
+			if len(label) > labels { // on its own line
 				fmt.Fprintf(&b, "%s %s\n", lead, label)
 				lead, label = " ", ""
 			}
@@ -267,17 +267,17 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	return nil
 }
 
-// terminal is the columns of a terminal that a table fits into, uploadWidth those of what a client sends.
+// terminal is the number of columns into which a table fits, uploadWidth the width of the column of upload sizes.
 const (
 	terminal    = 80
 	uploadWidth = 10
 )
 
-// width is that of a column of figures.
+// width returns the width of a column of figures.
 func width(column int) int { return max(12, len(headings[column])) }
 
-// labels is the width of the column of methods and what stands between columns: closer together where labels are long. Where
-// they are longer still, and only a terminal's columns are there, the longest stand on lines of their own.
+// labels returns the width of the column of methods and the gap between columns, which is smaller where labels are long. If
+// they are still too long for a terminal, the longest are printed on their own lines.
 func (t *Table) labels(shown []int, wide bool) (int, string) {
 	longest := 10
 	for _, r := range t.Rows {

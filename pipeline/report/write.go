@@ -8,7 +8,7 @@ import (
 	"fmp/pipeline/experiment"
 )
 
-// Files that [Write] adds to a run directory. Plots go into the folder [PlotsDir], each as SVG and PNG.
+// Files that [Write] adds to a run directory. Plots are written to the folder [PlotsDir], each as SVG and PNG.
 const (
 	MarkdownFile = "table.md"
 	LaTeXFile    = "table.tex"
@@ -16,7 +16,7 @@ const (
 	PlotsDir     = "plots"
 )
 
-// Write adds tables, plots and the self-contained page to a finished run directory, and returns the tables.
+// Write adds tables, plots and the self-contained page to a finished run directory. It returns the tables.
 func Write(dir string) ([]Table, error) {
 	m, err := experiment.ReadManifest(dir)
 	if err != nil {
@@ -82,7 +82,7 @@ func Write(dir string) ([]Table, error) {
 	})
 }
 
-// figures draws what the records allow: figures of each table, and those of the whole run.
+// figures draws the figures of each table, and those of the whole run, as far as the records allow.
 func figures(c experiment.Config, ts []Table, rs []experiment.Record, detail *experiment.Detail) (byTable [][]*Figure, whole []*Figure, err error) {
 	for i := range ts {
 		t := &ts[i]

@@ -18,17 +18,17 @@ import (
 	"fmp/pipeline/point"
 )
 
-// rowChunk is how many feature rows one call of a session maps, intervalChunk how many it makes intervals for, of which each
-// takes samples x classes numbers several times over: fixed, so that a row does not depend on the machine.
+// rowChunk is how many feature rows one session call maps, and intervalChunk for how many it computes intervals, each of which
+// needs a multiple of samples x classes numbers. Both are fixed, so that a row does not depend on the machine.
 const (
 	rowChunk      = 1024
 	intervalChunk = 200
 )
 
-// Conjugate runs a conjugate predictor: uploads of class means, posterior samples in closed form, and the points that
-// these stand for. It may be used by several goroutines where its engine's sessions may; see [Predictor] on threads.
+// Conjugate runs a conjugate predictor: uploads of class means, posterior samples in closed form, and the drawn points whose
+// limit these are. It is safe for concurrent use if its engine's sessions are; see [Predictor] on threads.
 type Conjugate struct {
-	// Workers is how many chunks of feature rows run at once; 0 means 1. Figures do not depend on it.
+	// Workers is the number of chunks of feature rows processed at once; 0 means 1. Figures do not depend on it.
 	Workers int
 
 	config   models.ConjugateConfig
@@ -40,7 +40,7 @@ type Conjugate struct {
 	parts              map[string]engine.Session
 }
 
-// Parts that are loaded.
+// conjugateParts lists the outputs of each part that is loaded.
 var conjugateParts = map[string][]string{
 	models.ConjCoordinates:  {models.ConjCoordinates},
 	models.ConjHeads:        {models.ConjHeads},
@@ -86,7 +86,7 @@ func NewConjugate(e engine.Engine, m *onnx.Model) (_ *Conjugate, err error) {
 	return c, nil
 }
 
-// Manifest is the predictor's.
+// Manifest returns the predictor's manifest.
 func (c *Conjugate) Manifest() models.Manifest { return c.manifest }
 
 // Close releases the sessions.
@@ -101,13 +101,13 @@ func (c *Conjugate) Close() error {
 	return errors.Join(errs...)
 }
 
-// Graph is that of [Conjugate.Of], features [n, dx] to coordinates [n, k].
+// Graph returns the graph of [Conjugate.Of], features [n, dx] to coordinates [n, k].
 func (c *Conjugate) Graph() *onnx.Model { return c.coordinates }
 
-// LatentSize is C k, the numbers of a sample's latent.
+// LatentSize returns C k, the size of a sample's latent.
 func (c *Conjugate) LatentSize() int { return c.config.C * c.config.K }
 
-// Compress makes one upload a client: of each class that it holds the mean of w, k numbers, with the class's mass.
+// Compress returns one upload per client: for each class that it holds, the mean of w (k numbers) and the class's mass.
 func (c *Conjugate) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {
 	out, err := c.client.Compress(ctx, clients)
 	for i, u := range out {
@@ -116,7 +116,7 @@ func (c *Conjugate) Compress(ctx context.Context, clients []*point.Set) ([]*poin
 	return out, err
 }
 
-// Of are the coordinates w R of feature rows, which heads are on.
+// Of returns the coordinates w R of feature rows, the inputs of the heads.
 func (c *Conjugate) Of(ctx context.Context, features []float32) ([]float32, error) {
 	dx, k := c.config.Dx, c.config.K
 	if len(features)%dx != 0 {
@@ -138,7 +138,7 @@ func (c *Conjugate) chunks(ctx context.Context, n, size int, do func(from, to in
 	return chunks(ctx, c.Workers, n, size, do)
 }
 
-// chunks does n rows, so many at a time, on so many workers.
+// chunks processes n rows, size at a time, on the given number of workers.
 func chunks(ctx context.Context, workers, n, size int, do func(from, to int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(workers, 1))
@@ -153,7 +153,7 @@ func chunks(ctx context.Context, workers, n, size int, do func(from, to int) err
 	return g.Wait()
 }
 
-// context are the inputs that say what was uploaded: class means of w (k numbers) or of phi (dx numbers).
+// context returns the inputs that hold the uploads: class means of w (k numbers) or of phi (dx numbers).
 func (c *Conjugate) context(seen *point.Set) (map[string]*onnx.Tensor, error) {
 	if seen == nil || seen.N < 1 {
 		return nil, fmt.Errorf("conjugate predictor: no uploaded points; give at least one")
@@ -162,7 +162,7 @@ func (c *Conjugate) context(seen *point.Set) (map[string]*onnx.Tensor, error) {
 	if seen.C != c.config.C || seen.Dx != k && seen.Dx != c.config.Dx {
 		return nil, fmt.Errorf("conjugate predictor: the uploads have %d numbers a point and %d classes, the predictor takes %d coordinates or %d features, and %d classes; use models that were made for each other", seen.Dx, seen.C, k, c.config.Dx, c.config.C)
 	}
-	if seen.Dx == c.config.Dx { // also where k is dx
+	if seen.Dx == c.config.Dx { // also where k equals dx
 		seen = c.project(seen)
 	}
 	return map[string]*onnx.Tensor{"points": onnx.NewTensor(seen.Z, 1, seen.N, k+seen.C), "weights": onnx.NewTensor(seen.W, 1, seen.N)}, nil
@@ -188,7 +188,7 @@ func (c *Conjugate) project(seen *point.Set) *point.Set {
 	return out
 }
 
-// Heads are the posterior samples given the pooled uploads, one a latent (samples x C x k numbers from N(0, 1)): heads on
+// Heads returns posterior samples given the pooled uploads, one per latent (samples x C k numbers from N(0, 1)): heads on
 // the coordinates of [Conjugate.Of], in the limit of infinitely many drawn points.
 func (c *Conjugate) Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]erm.Theta, error) {
 	in, err := c.withLatent(seen, latent, samples)
@@ -198,7 +198,7 @@ func (c *Conjugate) Heads(ctx context.Context, seen *point.Set, latent []float32
 	return c.thetas(ctx, models.ConjHeads, in, samples)
 }
 
-// Mean is the head of the posterior means given the pooled uploads.
+// Mean returns the head of the posterior means given the pooled uploads.
 func (c *Conjugate) Mean(ctx context.Context, seen *point.Set) (erm.Theta, error) {
 	in, err := c.context(seen)
 	if err != nil {
@@ -211,8 +211,8 @@ func (c *Conjugate) Mean(ctx context.Context, seen *point.Set) (erm.Theta, error
 	return out[0], nil
 }
 
-// IntervalLimit is the head, given class means of very many points, whose probabilities the intervals of
-// [Conjugate.Intervals] are to hold.
+// IntervalLimit returns the head, given class means of very many points, whose probabilities the intervals of
+// [Conjugate.Intervals] should cover.
 func (c *Conjugate) IntervalLimit(ctx context.Context, all *point.Set) (erm.Theta, error) {
 	in, err := c.context(all)
 	if err != nil {
@@ -225,7 +225,7 @@ func (c *Conjugate) IntervalLimit(ctx context.Context, all *point.Set) (erm.Thet
 	return out[0], nil
 }
 
-// intervalInputs are those of the part that makes intervals, but for the features.
+// intervalInputs returns the inputs of the part that computes intervals, except the features.
 func (c *Conjugate) intervalInputs(seen *point.Set, latent, uniform []float32, level float64) (map[string]*onnx.Tensor, error) {
 	samples := len(uniform)
 	in, err := c.withLatent(seen, latent, samples)
@@ -241,8 +241,8 @@ func (c *Conjugate) intervalInputs(seen *point.Set, latent, uniform []float32, l
 	return in, nil
 }
 
-// Intervals are the ends, n x C each, of intervals of class probabilities that hold what infinite data would give at the
-// level given, for feature rows (n x dx, row-major), from a latent and a number in (0, 1) for each sample.
+// Intervals returns the ends, n x C each, of intervals of the given level for the class probabilities in the limit of infinite
+// data, for feature rows (n x dx, row-major), from a latent and a number in (0, 1) for each sample.
 func (c *Conjugate) Intervals(ctx context.Context, seen *point.Set, latent, uniform, features []float32, level float64) (low, high []float64, err error) {
 	in, err := c.intervalInputs(seen, latent, uniform, level)
 	if err != nil {
@@ -258,7 +258,7 @@ func (c *Conjugate) Intervals(ctx context.Context, seen *point.Set, latent, unif
 		if err != nil {
 			return fmt.Errorf("conjugate predictor: intervals: %w", err)
 		}
-		// Log odds leave float32 all digits of a probability close to 1.
+		// Log odds in float32 keep all digits of a probability close to 1.
 		for name, ends := range map[string][]float64{models.ConjLogOddsLow: low, models.ConjLogOddsHigh: high} {
 			for i, v := range out[name].F32() {
 				ends[from*classes+i] = 1 / (1 + math.Exp(-float64(v)))
@@ -269,8 +269,8 @@ func (c *Conjugate) Intervals(ctx context.Context, seen *point.Set, latent, unif
 	return low, high, err
 }
 
-// IntervalGraph is that of [Conjugate.Of] and [Conjugate.Intervals], features [n, dx] to coordinates [n, k], low and high [n, C],
-// with all else built in.
+// IntervalGraph returns the graph of [Conjugate.Of] and [Conjugate.Intervals], features [n, dx] to coordinates [n, k], low and
+// high [n, C], with all other inputs built in.
 func (c *Conjugate) IntervalGraph(seen *point.Set, latent, uniform []float32, level float64) (*onnx.Model, error) {
 	in, err := c.intervalInputs(seen, latent, uniform, level)
 	if err != nil {
@@ -302,7 +302,7 @@ func (c *Conjugate) thetas(ctx context.Context, part string, in map[string]*onnx
 	return heads("conjugate predictor", out[part], n, c.config.K+1, c.config.C)
 }
 
-// heads are a predictor's output, n x d x classes, as such.
+// heads returns a predictor's output, n x d x classes, as heads.
 func heads(model string, out *onnx.Tensor, n, d, classes int) ([]erm.Theta, error) {
 	all := out.F32()
 	if len(all) != n*d*classes {
@@ -322,8 +322,8 @@ func heads(model string, out *onnx.Tensor, n, d, classes int) ([]erm.Theta, erro
 	return heads, nil
 }
 
-// Draw is the road that the closed form is the end of: for each latent 2 f points of the heads' coordinates with labels and
-// weights, from noise (samples x f x k numbers from N(0, 1)), and the pooled uploads as points there. The head fitted to both
+// Draw returns the finite samples whose limit is the closed form: for each latent, 2 f points of the heads' coordinates with labels
+// and weights, from noise (samples x f x k numbers from N(0, 1)), and the pooled uploads as points there. The head fitted to both
 // by pipeline/erm tends to that of [Conjugate.Heads] as f grows.
 func (c *Conjugate) Draw(_ context.Context, seen *point.Set, latent, noise []float32, samples int) (context *point.Set, drawn []*point.Set, err error) {
 	in, err := c.withLatent(seen, latent, samples)

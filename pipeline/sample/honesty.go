@@ -9,7 +9,7 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Claims are clients' uploads as package honesty weighs them, and the variances of class means between the corpus's classes.
+// Claims returns clients' uploads as package honesty weighs them, and the variances of class means between the corpus's classes.
 func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
 	k, classes := c.config.K, c.config.C
 	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k, Masses: make([]float64, len(clients)*classes), Means: make([]float64, len(clients)*classes*k)}

@@ -11,10 +11,10 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// Private runs a private predictor: coordinates that clients clip and sum, and heads of class means that are known through noise. It may
-// be used by several goroutines where its engine's sessions may.
+// Private runs a private predictor: coordinates that clients clip and sum, and heads from class means known through noise. It is
+// safe for concurrent use if its engine's sessions are.
 type Private struct {
-	// Workers is how many chunks of feature rows run at once; 0 means 1.
+	// Workers is the number of chunks of feature rows processed at once; 0 means 1.
 	Workers int
 
 	config      models.PrivateConfig
@@ -65,22 +65,23 @@ func (p *Private) Close() error {
 	return errors.Join(errs...)
 }
 
-// Manifest is the predictor's.
+// Manifest returns the predictor's manifest.
 func (p *Private) Manifest() models.Manifest { return p.manifest }
 
-// Graph is that of [Private.Of], features [n, dx] to coordinates [n, k].
+// Graph returns the graph of [Private.Of], features [n, dx] to coordinates [n, k].
 func (p *Private) Graph() *onnx.Model { return p.coordinates }
 
-// K is the number of coordinates, Clip the norm that a point's are clipped to, and Prior the variances of class means in each.
+// K returns the number of coordinates, Clip the norm to which a point is clipped, and Prior the variance of class means in each coordinate.
 func (p *Private) K() int           { return p.config.K }
 func (p *Private) Clip() float64    { return p.clip }
 func (p *Private) Prior() []float64 { return p.prior }
 
-// Of are the coordinates w R of feature rows, which heads are on; Rows are w, which clients clip and sum.
+// Of returns the coordinates w R of feature rows, the inputs of the heads.
 func (p *Private) Of(ctx context.Context, features []float32) ([]float32, error) {
 	return p.rows(ctx, models.PrivateCoordinates, features)
 }
 
+// Rows returns the coordinates w of feature rows, which clients clip and sum.
 func (p *Private) Rows(ctx context.Context, features []float32) ([]float32, error) {
 	return p.rows(ctx, models.PrivateRows, features)
 }
@@ -102,8 +103,8 @@ func (p *Private) rows(ctx context.Context, part string, features []float32) ([]
 	})
 }
 
-// Heads are posterior samples, on the coordinates of [Private.Of], of class means of the given mean and variance in each sample, and of
-// latent, N(0, 1): samples x classes x k numbers each.
+// Heads returns posterior samples, on the coordinates of [Private.Of], given the mean and variance of each class mean in each sample
+// and latent from N(0, 1): samples x classes x k numbers each.
 func (p *Private) Heads(ctx context.Context, mean, variance []float64, latent []float32, samples, classes int) ([]erm.Theta, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

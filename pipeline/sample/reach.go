@@ -11,7 +11,7 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Reach says how far uploaded class means are out, as a share of what the softened features of images can be: |phi(h)| < r for
+// Reach measures the norm of uploaded class means relative to the bound on softened features of images: |phi(h)| < r for
 // every image (models.NewConjugate), and so for every mean of images.
 type Reach struct {
 	dx, k  int
@@ -20,7 +20,7 @@ type Reach struct {
 	gram   mat.Cholesky // V'V
 }
 
-// NewReach reads a conjugate predictor, or an open one, whose uploads are class means of phi alone.
+// NewReach reads a conjugate predictor, or an open one, whose uploads are class means of phi only.
 func NewReach(m *onnx.Model) (*Reach, error) {
 	if f, err := models.ReadManifest(m); err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func NewReach(m *onnx.Model) (*Reach, error) {
 	return r, nil
 }
 
-// Of is |phi|/r of each point of an upload: below 1 for what images can give. Of means of coordinates w it is the least that any
-// phi with phi V = w + m0 has: |phi|^2 = (w + m0)' (V'V)^-1 (w + m0).
+// Of returns |phi|/r for each point of an upload: below 1 for means of images. For means of coordinates w it is the least norm of any
+// phi with phi V = w + m0: |phi|^2 = (w + m0)' (V'V)^-1 (w + m0).
 func (r *Reach) Of(u *point.Set) ([]float64, error) {
 	if u.Dx != r.dx && u.Dx != r.k {
 		return nil, fmt.Errorf("uploaded means of %d numbers; the predictor takes %d or %d", u.Dx, r.k, r.dx)
@@ -82,10 +82,10 @@ func (r *Reach) Of(u *point.Set) ([]float64, error) {
 	return out, nil
 }
 
-// rounding is what the narrow types of an upload may add to a reach.
+// rounding is how much the narrow element types of an upload may add to a reach.
 const rounding = 1e-2
 
-// Check refuses an upload with a mean that no images have.
+// Check returns an error for an upload with a mean that no images can have.
 func (r *Reach) Check(u *point.Set) error {
 	all, err := r.Of(u)
 	if err != nil {

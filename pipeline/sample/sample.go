@@ -1,5 +1,5 @@
-// Package sample draws fresh points given seen ones, by a predictor graph from Gaussian base noise
-// (arXiv:2605.18554, the step Z̃' = ISAB(Z̃, E)).
+// Package sample runs predictor models. Predictor draws fresh points given seen ones, from Gaussian base noise
+// (arXiv:2605.18554, the step Z̃' = ISAB(Z̃, E)); Conjugate and Private compute posterior samples of heads in closed form.
 package sample
 
 import (
@@ -20,25 +20,25 @@ import (
 	"fmp/pipeline/point"
 )
 
-// chunk is how many draws one call of the session makes: fixed, so that a draw does not depend on the number of
+// chunk is how many draws one session call computes: fixed, so that a draw does not depend on the number of
 // workers or of draws.
 const chunk = 5
 
-// Every point of a draw attends to all others of it. Draws of more points than wide go by parts of at most wide points
-// and about maxLogits logits (64 MB): their memory is bounded, their time stays quadratic.
+// Every point of a draw attends to all others of the draw. Draws of more than wide points are computed in parts of at most wide
+// points and about maxLogits logits (64 MB): memory is bounded, time stays quadratic.
 const (
 	wide      = 1024
 	maxLogits = 1 << 24
 )
 
-// Predictor runs a predictor model. It may be used by several goroutines where its engine's sessions may.
+// Predictor runs a predictor model. It is safe for concurrent use if its engine's sessions are.
 //
-// The figures of the ONNX Runtime differ in the last bits between numbers of threads of one operator, so an
-// engine for figures that anyone is to reproduce is made with Threads 1 (engine.Options), and work is spread by
-// Workers.
+// The outputs of the ONNX Runtime differ in the last bits between numbers of threads per operator. For
+// reproducible figures, create the engine with Threads 1 (engine.Options) and use Workers for
+// parallelism.
 type Predictor struct {
-	// Workers is how many chunks of draws run at once; 0 means 1. More need an engine whose sessions may be used
-	// by several goroutines, as the ONNX Runtime's may. Draws do not depend on it.
+	// Workers is the number of chunks of draws computed at once; 0 means 1. More than one needs an engine whose sessions are safe
+	// for concurrent use, as the ONNX Runtime's are. Draws do not depend on it.
 	Workers int
 
 	session  engine.Session
@@ -48,7 +48,7 @@ type Predictor struct {
 	opened *parts
 }
 
-// parts are a predictor's, see [models.SplitPredictor].
+// parts are the sessions of a predictor's two parts, see [models.SplitPredictor].
 type parts struct{ induce, attend engine.Session }
 
 // New prepares a predictor model for running. The model must carry the manifest of a predictor.
@@ -84,7 +84,7 @@ func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
 	return p, nil
 }
 
-// Manifest is the predictor's.
+// Manifest returns the predictor's manifest.
 func (p *Predictor) Manifest() models.Manifest { return p.manifest }
 
 // Close releases the sessions.
@@ -95,11 +95,11 @@ func (p *Predictor) Close() error {
 	return p.session.Close()
 }
 
-// maxNoise bounds the numbers of base noise.
+// maxNoise bounds the size of base noise.
 const maxNoise = 1 << 31
 
-// Noise is samples x fresh x d base noise of the predictor from a stream: the same stream gives the same E to every
-// method that asks, so that MP and FMP differ by their contexts alone.
+// Noise returns samples x fresh x d base noise from a stream. The same stream gives the same E to every
+// method, so that MP and FMP differ only by their contexts.
 func (p *Predictor) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
 	if samples < 1 || fresh < 1 || samples > maxNoise/p.manifest.D/fresh {
 		return nil, fmt.Errorf("base noise of %d samples x %d points x %d; allowed are 1 to %d numbers: lower posterior.samples or predictor.fresh", samples, fresh, p.manifest.D, maxNoise)
@@ -107,7 +107,7 @@ func (p *Predictor) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
 	return p.manifest.Noise(r, samples, fresh), nil
 }
 
-// Draw makes samples sets of fresh points of weight 1, each from its own part of noise (samples x fresh x d,
+// Draw returns samples sets of fresh points of weight 1, each from its own part of noise (samples x fresh x d,
 // row-major), given seen, whose weights count as masses. The same noise gives the same points.
 func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error) {
 	f := p.manifest
@@ -175,12 +175,12 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, 
 	return sets, nil
 }
 
-// draw is one draw (fresh x dz) from noise (fresh x d), some rows at a time.
+// draw returns one draw (fresh x dz) from noise (fresh x d), computed some rows at a time.
 func (p *parts) draw(ctx context.Context, points, weights *onnx.Tensor, noise []float32, fresh, dz int) ([]float32, error) {
 	d := len(noise) / fresh
 	rows := max(1, min(wide, maxLogits/max(fresh, weights.Shape[1])))
 	keys, values, z := make([]float32, fresh*d), make([]float32, fresh*d), make([]float32, fresh*dz)
-	// run evaluates s on the rows from at on, and puts what comes out in their places.
+	// run evaluates s on the rows from at on, and writes its outputs to the same rows of to.
 	run := func(s engine.Session, at int, in map[string]*onnx.Tensor, to map[string][]float32) error {
 		if err := ctx.Err(); err != nil {
 			return err

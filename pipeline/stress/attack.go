@@ -1,5 +1,5 @@
-// Package stress measures what a real round does to the classifier of a round in peace: bad clients, with what helps against them
-// (package honesty, coordinatewise median, trimmed mean, geometric median), lost clients, and uploads of narrow types.
+// Package stress measures how real rounds degrade the classifier: bad clients, with the defences against them (package honesty,
+// coordinatewise median, trimmed mean, geometric median), lost clients, and uploads of narrow element types.
 package stress
 
 import (
@@ -9,22 +9,22 @@ import (
 	"fmp/pipeline/honesty"
 )
 
-// Attack changes the uploads of bad clients; the others' are what they know.
+// Attack changes the uploads of bad clients. It may use the uploads of the others, which they know.
 type Attack struct {
 	Name string
-	// Does says what a bad client sends.
+	// Does describes what a bad client sends.
 	Does string
 	make func(a *attacker, m int)
 }
 
-// attacker is what bad clients have in common.
+// attacker is what the bad clients share.
 type attacker struct {
 	u      *honesty.Uploads
 	lambda []float64
-	cap    float64 // points that the round lets a client claim
+	cap    float64 // most points that the round lets a client claim
 	r      *rand.Rand
 	pool   []float64 // [classes, k] means over all clients, before the attack
-	shift  int       // a number that colluders agree on
+	shift  int       // a number on which colluders agree
 }
 
 func (a *attacker) mean(m, c int) []float64 {
@@ -33,7 +33,7 @@ func (a *attacker) mean(m, c int) []float64 {
 
 func (a *attacker) masses(m int) []float64 { return a.u.Masses[m*a.u.Classes:][:a.u.Classes] }
 
-// rename says of every class what is true of class to[c].
+// rename gives every class c the statistics of class to(c).
 func (a *attacker) rename(m int, to func(c int) int) {
 	masses, means := make([]float64, a.u.Classes), make([]float64, a.u.Classes*a.u.K)
 	for c := range a.u.Classes {
@@ -45,7 +45,7 @@ func (a *attacker) rename(m int, to func(c int) int) {
 	copy(a.u.Means[m*a.u.Classes*a.u.K:], means)
 }
 
-// claim scales a client's masses to the most that it may claim.
+// claim scales a client's masses to the maximum that it may claim.
 func (a *attacker) claim(m int) {
 	var sum float64
 	for _, n := range a.masses(m) {
@@ -64,7 +64,7 @@ func (a *attacker) each(m int, do func(c int, mean []float64)) {
 	}
 }
 
-// Attacks are the nine of the table.
+// Attacks are the nine attacks of the table.
 var Attacks = []Attack{
 	{"flip", "names each class by the next one's name", func(a *attacker, m int) {
 		a.rename(m, func(c int) int { return (c + 1) % a.u.Classes })
@@ -122,7 +122,7 @@ var Attacks = []Attack{
 	}},
 }
 
-// apply is the uploads after the first bad clients have been replaced.
+// apply returns the uploads with those of the first bad clients replaced.
 func (t Attack) apply(u honesty.Uploads, lambda []float64, bad int, limit float64, r *rand.Rand) honesty.Uploads {
 	out := u
 	out.Masses, out.Means = append([]float64(nil), u.Masses...), append([]float64(nil), u.Means...)
@@ -134,7 +134,7 @@ func (t Attack) apply(u honesty.Uploads, lambda []float64, bad int, limit float6
 	return out
 }
 
-// pooled is the mass and the mean of each class over all clients.
+// pooled returns the mass and the mean of each class over all clients.
 func pooled(u honesty.Uploads) (masses, means []float64) {
 	masses, means = make([]float64, u.Classes), make([]float64, u.Classes*u.K)
 	for m := range u.Clients {

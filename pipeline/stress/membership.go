@@ -9,18 +9,18 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// MembershipRow is how well somebody who holds an upload of n images, and knows what classes look like, tells whether an image
+// MembershipRow is how well an attacker who holds an upload of n images, and knows what the classes look like, tells whether an image
 // was among them.
 type MembershipRow struct {
 	N int `json:"n"`
-	// AUC is of telling these from images of their class that are in no client (metric.Attacker): 0.5 is a guess, 1 is certainty.
+	// AUC is that of telling members from images of their class that no client holds (metric.Attacker): 0.5 is chance, 1 certainty.
 	AUC float64 `json:"auc"`
 }
 
-// membershipPoints is how many members are told from others, at least.
+// membershipPoints is the minimum number of members tested.
 const membershipPoints = 1000
 
-// RunMembership measures the attack on the class means that one client of n images uploads.
+// RunMembership measures membership inference on the class means of a client with n images, for each n in sizes.
 func RunMembership(ctx context.Context, p *experiment.Prepared, o Options, sizes []int) ([]MembershipRow, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {

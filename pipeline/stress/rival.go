@@ -10,7 +10,7 @@ import (
 // trim is the share of clients that the trimmed mean leaves out at each end.
 const trim = 0.2
 
-// robust is one upload in place of all: of each class a centre of the clients' means, with the median of their masses times
+// robust returns one upload in place of all: for each class a centre of the clients' means, with the median of their masses times
 // their number.
 func robust(u honesty.Uploads, centre func(means [][]float64) []float64) honesty.Uploads {
 	out := honesty.Uploads{Clients: 1, Classes: u.Classes, K: u.K, Masses: make([]float64, u.Classes), Means: make([]float64, u.Classes*u.K)}
@@ -64,7 +64,7 @@ func trimmed(x []float64) float64 {
 	return sum / float64(len(x)-2*cut)
 }
 
-// geometric is the point of least summed distance, by Weiszfeld's iteration (Pillutla et al. 2022, arXiv:1912.13445).
+// geometric returns the geometric median, by Weiszfeld's algorithm (Pillutla et al. 2022, arXiv:1912.13445).
 func geometric(means [][]float64) []float64 {
 	at := coordinatewise(median)(means)
 	for range 100 {

@@ -14,20 +14,20 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Options of a measurement.
+// Options are the settings of a measurement.
 type Options struct {
-	// Clients hold Points images each; Alpha of the Dirichlet partition, 0 for homogeneous clients.
+	// Clients is the number of clients and Points the images of each; Alpha is that of the Dirichlet partition, 0 for homogeneous clients.
 	Clients, Points int
 	Alpha           float64
-	// Bad of the clients attack.
+	// Bad is the number of attacking clients.
 	Bad int
-	// Repeats are tasks; Samples is S; Test bounds the test images.
+	// Repeats is the number of tasks, Samples is S, and Test the maximum number of test images.
 	Repeats, Samples, Test int
 	Seed                   uint64
 	Threads                int
 }
 
-// bench is a prepared run, its test rows in the heads' coordinates.
+// bench is a prepared run with its test rows in the heads' coordinates.
 type bench struct {
 	Options
 	p      *experiment.Prepared
@@ -65,12 +65,12 @@ func (b *bench) of(ctx context.Context, features []float32) ([]float32, error) {
 	return b.k.Of(ctx, features)
 }
 
-// partition is which images each client of a repeat holds.
+// partition returns the images that each client of a repeat holds.
 func (b *bench) partition(repeat int) ([][]int, error) {
 	return b.p.Data.Clients.Partition(rng.New(b.Seed, "clients", fmt.Sprintf("%v/%d", b.Alpha, repeat)), b.Clients, b.Points, b.Alpha)
 }
 
-// uploads are the class means of a repeat's clients.
+// uploads returns the class means of a repeat's clients.
 func (b *bench) uploads(ctx context.Context, repeat int) ([]*point.Set, error) {
 	rows, err := b.partition(repeat)
 	if err != nil {
@@ -111,7 +111,7 @@ func (b *bench) uploads(ctx context.Context, repeat int) ([]*point.Set, error) {
 	return out, nil
 }
 
-// claims are uploads in coordinates in which a class has covariance I and class means lambda, where attacks are made.
+// claims returns uploads in coordinates in which a class has covariance I and class means have variances lambda, where attacks are made.
 func (b *bench) claims(uploads []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
 	if b.white == nil {
 		return b.k.Claims(uploads)
@@ -120,7 +120,7 @@ func (b *bench) claims(uploads []*point.Set) (u honesty.Uploads, lambda []float6
 	return u, b.white.Lambda, err
 }
 
-// sets are claims as uploads.
+// sets returns claims as uploads.
 func (b *bench) sets(u honesty.Uploads) ([]*point.Set, error) {
 	if b.white != nil {
 		return b.white.Sets(u)
@@ -132,7 +132,7 @@ func (b *bench) sets(u honesty.Uploads) ([]*point.Set, error) {
 	return out, nil
 }
 
-// score is the FMP posterior's of uploads.
+// score returns the scores of the FMP posterior given uploads.
 func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
 	in := posterior.Input{Clients: sets, Latents: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat), Threads: b.Threads}
 	if b.white != nil {
@@ -149,7 +149,7 @@ func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust 
 		return metric.Scores{}, nil, err
 	}
 	rows := b.rows
-	if b.white != nil { // the open form's heads are on coordinates of the round
+	if b.white != nil { // the open form's heads use coordinates of the round
 		if rows, err = r.Rows(ctx, b.p.Data.Test[:len(b.labels)*b.p.Data.Clients.Dx]); err != nil {
 			return metric.Scores{}, nil, err
 		}
@@ -158,7 +158,7 @@ func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust 
 	return s, r.Judgement, err
 }
 
-// run runs a method of the registry with the settings that all share.
+// run runs a method of the registry with the shared settings.
 func (b *bench) run(ctx context.Context, name string, t *posterior.Task) (*posterior.Result, error) {
 	method, err := posterior.Lookup(name)
 	if err != nil {
@@ -169,7 +169,7 @@ func (b *bench) run(ctx context.Context, name string, t *posterior.Task) (*poste
 	return method.Run(ctx, t, settings)
 }
 
-// judge scores a posterior's predictions of test rows.
+// judge scores a posterior's predictions on test rows.
 func (b *bench) judge(ctx context.Context, r *posterior.Result, rows []float32) (metric.Scores, error) {
 	p, err := metric.Predict(ctx, r.Ensembles[0], rows, b.Threads)
 	if err != nil {
@@ -178,31 +178,31 @@ func (b *bench) judge(ctx context.Context, r *posterior.Result, rows []float32) 
 	return metric.Score(p, b.labels)
 }
 
-// Defences of the table of attacks, in its order.
+// Defences are the columns of the table of attacks, in order.
 var Defences = []string{"none", "median", "trimmed mean", "geometric median", "honesty", "oracle"}
 
-// AttackRow is the accuracy that each defence has left under an attack, mean over repeats.
+// AttackRow is the accuracy of each defence under an attack, mean over repeats.
 type AttackRow struct {
 	Attack   string    `json:"attack"`
 	Accuracy []float64 `json:"accuracy"`
-	// Found is the mean P(honest) of bad clients, Kept that of the others.
+	// Found is the mean P(honest) of bad clients, Kept that of the other clients.
 	Found float64 `json:"p_honest_bad"`
 	Kept  float64 `json:"p_honest_others"`
 }
 
-// AttackTable is the loss of accuracy of each defence against a round without an attack and without a defence.
+// AttackTable is the loss of accuracy of each defence relative to a round without attack and without defence.
 type AttackTable struct {
 	Peace float64     `json:"peace"`
 	Rows  []AttackRow `json:"rows"`
-	// Mean and Worst loss over the attacks.
+	// Mean and Worst are the mean and the largest loss over the attacks.
 	Mean  []float64 `json:"mean_loss"`
 	Worst []float64 `json:"worst_loss"`
 }
 
-// slack is how many times its points the round lets a client claim.
+// slack is the factor by which the round lets a client overstate its points.
 const slack = 2
 
-// RunAttacks measures the attacks, the first row none at all.
+// RunAttacks measures the attacks; the first row is without attack.
 func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*AttackTable, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {
@@ -278,10 +278,10 @@ func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Attack
 	return t, nil
 }
 
-// ScoreRow is what a round scores, mean over repeats.
+// ScoreRow holds the scores of a round, mean over repeats.
 type ScoreRow struct {
 	Name  string  `json:"name"`
-	Bytes float64 `json:"bytes,omitempty"` // of one client's message, mean
+	Bytes float64 `json:"bytes,omitempty"` // mean size of one client's message
 	ACC   float64 `json:"acc"`
 	NLL   float64 `json:"nll"`
 	ECE   float64 `json:"ece"`
@@ -291,7 +291,7 @@ func (r *ScoreRow) add(s metric.Scores, n int) {
 	r.ACC, r.NLL, r.ECE = r.ACC+s.ACC/float64(n), r.NLL+s.NLL/float64(n), r.ECE+s.ECE/float64(n)
 }
 
-// RunLost measures rounds of which a share of the clients never comes: 0 to 50%.
+// RunLost measures rounds in which a share of the clients, 0 to 50%, never reports.
 func RunLost(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {
@@ -316,10 +316,10 @@ func RunLost(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow
 	return out, nil
 }
 
-// Rivals of the table of uploads: they send samples of their own posteriors, moments of features or of classes, and the feature rows.
+// Rivals are the other methods in the table of uploads: they send posterior samples, moments of features or of classes, or feature rows.
 var Rivals = []string{"CFMP", "FedCGS", "FedPFT", "ANN"}
 
-// RunRivals measures methods that send something else, with the settings that all share, in the bytes of their numbers as float32.
+// RunRivals measures the Rivals with the shared settings; Bytes counts their numbers as float32.
 func RunRivals(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {
@@ -355,7 +355,7 @@ func RunRivals(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreR
 	return out, nil
 }
 
-// RunPrecisions measures uploads of each element type, in the bytes of the whole message.
+// RunPrecisions measures uploads of each element type; Bytes is the size of the whole message.
 func RunPrecisions(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {

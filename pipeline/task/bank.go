@@ -11,16 +11,16 @@ import (
 
 // Bank is N labelled feature rows that tasks draw from.
 type Bank struct {
-	// Dx is the features of a row and C the number of classes.
+	// Dx is the number of features per row, and C the number of classes.
 	Dx, C int
-	// Features holds N rows of Dx numbers, row-major; Labels one class of 0 to C-1 a row.
+	// Features holds N rows of Dx numbers, row-major; Labels one class index, 0 to C-1, per row.
 	Features []float32
 	Labels   []int
 	pools    [][]int // rows of each class, in order
 }
 
-// NewBank checks and indexes rows. It keeps the slices and does not change them. It refuses a wrong
-// count, a label outside 0 to c-1, and a feature that is not finite.
+// NewBank checks and indexes rows. It keeps the slices and does not change them. A wrong
+// count, a label outside 0 to c-1, or a feature that is not finite is an error.
 func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
 	if dx < 1 || c < 2 {
 		return nil, fmt.Errorf("bank: dx %d and %d classes; allowed are dx of 1 and more, and 2 classes and more", dx, c)
@@ -43,7 +43,7 @@ func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
 	return b, nil
 }
 
-// Choose returns the bank of the rows of the given classes, in the order of the rows; classes[i] is called i there.
+// Choose returns a bank of the rows of the given classes, in the order of the rows; classes[i] becomes class i.
 func (b *Bank) Choose(classes []int) (*Bank, error) {
 	label := make([]int, b.C)
 	for i := range label {
@@ -71,7 +71,7 @@ func (b *Bank) Len() int { return len(b.Labels) }
 // Row returns the features of row i, sharing memory with the bank.
 func (b *Bank) Row(i int) []float32 { return b.Features[i*b.Dx : (i+1)*b.Dx] }
 
-// Points returns the given rows as points of weight 1, class c called names[c]; a nil names keeps the labels.
+// Points returns the given rows as points of weight 1, with class c renamed names[c]; nil names keep the labels.
 func (b *Bank) Points(rows, names []int) *point.Set {
 	s := point.New(len(rows), b.Dx, b.C)
 	for i, r := range rows {

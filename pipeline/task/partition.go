@@ -13,15 +13,15 @@ import (
 // label skew (Hsu, Qi and Brown 2019, arXiv 1909.06335); every point's class is then drawn from the
 // proportions and its row from that class without replacement, so that no row serves twice.
 //
-// Where a class has run dry, the point's class is drawn again from the client's own proportions over the
-// classes that still have rows (uniformly, where these have no mass at all). A bank of fewer than m·n
+// Once a class is exhausted, the point's class is drawn again from the client's own proportions over the
+// classes that still have rows (uniformly, if these have no mass at all). A bank of fewer than m·n
 // rows is an error.
 func (b *Bank) Partition(r *rand.Rand, m, n int, alpha float64) ([][]int, error) {
 	clients, _, err := b.draw(r, m, n, alpha, 0)
 	return clients, err
 }
 
-// draw is Partition, and extra further rows that no client holds, uniform over what is left.
+// draw is Partition with, in addition, extra rows that no client holds, uniform over the remaining ones.
 func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64, extra int) (clients [][]int, rest []int, err error) {
 	if m < 1 || n < 1 || extra < 0 || alpha < 0 || math.IsNaN(alpha) || math.IsInf(alpha, 0) {
 		return nil, nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; allowed are 1 and more clients and points, and no negative number", m, n, alpha, extra)
@@ -127,5 +127,5 @@ func categorical(r *rand.Rand, p []float64) int {
 		u -= v
 		last = i
 	}
-	return last // rounding left u at the very end
+	return last // rounding left u at the upper end
 }

@@ -7,39 +7,39 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Task is one federated task: what its clients hold and, apart from that, points to score a model on.
+// Task is one federated task: its clients' points and, apart from those, points to score a model on.
 type Task struct {
-	// Clients holds each client's points, weight 1; Rows the bank rows they are.
+	// Clients holds each client's points, of weight 1; Rows their row numbers in the bank.
 	Clients []*point.Set
 	Rows    [][]int
-	// Target is points of the same classes and names that no client holds; nil where none were asked for.
+	// Target holds points of the same classes and names that no client holds; nil where none were asked for.
 	Target *point.Set
 	// Names renames classes: points of the bank's class c carry the label Names[c].
 	Names []int
-	// Alpha is the concentration the clients were drawn with; 0 for homogeneous ones.
+	// Alpha is the concentration of the clients' partition; 0 for a homogeneous one.
 	Alpha float64
 }
 
 // Sampler draws meta-training tasks from a bank.
 type Sampler struct {
 	Bank *Bank
-	// Points is n, the points of a client.
+	// Points is n, the number of points per client.
 	Points int
-	// Alphas are the partitions, one of which is picked for each task; 0 stands for homogeneous. Empty means
+	// Alphas are the concentrations of the partitions, one of which is picked for each task; 0 means homogeneous. Empty means
 	// [DefaultAlphas].
 	Alphas []float64
-	// Target is how many held-out points a task carries; 0 for none.
+	// Target is the number of held-out points of a task; 0 for none.
 	Target int
-	// FixedLabels leaves classes with their own names. Otherwise every task renames them by a random
+	// FixedLabels keeps the bank's class names. Otherwise every task renames the classes by a random
 	// permutation, so that a model cannot know a class by its index and has to read the clients' points.
 	FixedLabels bool
 }
 
-// DefaultAlphas are homogeneous for a third of the tasks, and else the concentrations of the letter's
+// DefaultAlphas makes a third of the tasks homogeneous; the rest use the concentrations of the letter's
 // Figure 2 (arXiv 2605.18554).
 var DefaultAlphas = []float64{0, 0, 0.1, 0.5, 1, 5}
 
-// Draw makes a task of the given number of clients. All its randomness comes from r, a named stream.
+// Draw returns a task with the given number of clients. All its randomness comes from r, a named stream.
 func (s *Sampler) Draw(r *rand.Rand, clients int) (*Task, error) {
 	alphas := s.Alphas
 	if len(alphas) == 0 {
