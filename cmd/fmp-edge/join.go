@@ -85,6 +85,12 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	if err != nil {
 		return nil, nil, nil, &usageError{fmt.Errorf("%s: %w", command, err)}
 	}
+	var helper *sender.Client
+	if *c.helper != "" {
+		if helper, err = sender.New(*c.helper, *c.ca); err != nil {
+			return nil, nil, nil, &usageError{fmt.Errorf("%s: --helper: %w", command, err)}
+		}
+	}
 	s.Wait = *c.wait
 	s.Log = func(format string, args ...any) { fmt.Fprintf(log, "fmp-edge: "+format+"\n", args...) }
 	d, err := s.Describe(ctx)
@@ -99,27 +105,23 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	case b != nil:
 		s.Log("round %d is private: %v", d.Round, b)
 	}
-	return s, key, d, c.openHelper(ctx, command, s, d)
+	return s, key, d, c.openHelper(ctx, command, s, helper, d)
 }
 
 // openHelper asks the helper for its round where there are two servers, and reports where the two do not agree. Its address is not asked of the leader, which could
 // name itself.
-func (c *connection) openHelper(ctx context.Context, command string, leader *sender.Client, d *wire.Description) error {
+func (c *connection) openHelper(ctx context.Context, command string, leader, helper *sender.Client, d *wire.Description) error {
 	two := d.Server != ""
 	switch {
-	case !two && *c.helper == "":
+	case !two && helper == nil:
 		return nil
 	case !two:
 		return fmt.Errorf("%s: --helper is given and round %d has one server alone; nothing was sent", command, d.Round)
-	case *c.helper == "":
+	case helper == nil:
 		return usagef("%s: round %d has two servers (noise: %s); give --helper with the address of the other, from elsewhere than this one", command, d.Round, d.Privacy.Noise)
 	}
-	s, err := sender.New(*c.helper, *c.ca)
-	if err != nil {
-		return &usageError{fmt.Errorf("%s: --helper: %w", command, err)}
-	}
-	s.Wait, s.Log = leader.Wait, leader.Log
-	h, err := s.Describe(ctx)
+	helper.Wait, helper.Log = leader.Wait, leader.Log
+	h, err := helper.Describe(ctx)
 	if err != nil {
 		return fmt.Errorf("--helper: %w", err)
 	}
@@ -127,7 +129,7 @@ func (c *connection) openHelper(ctx context.Context, command string, leader *sen
 		return fmt.Errorf("%s: the first server is %q of round %d with client graph %s and privacy %v, and --helper is %q of round %d with %s and %v; want the leader and the helper of one round, with keys of their own: nothing was sent",
 			command, d.Server, d.Round, d.Graph, d.Privacy, h.Server, h.Round, h.Graph, h.Privacy)
 	}
-	c.second = &second{s, h}
+	c.second = &second{helper, h}
 	return nil
 }
 

@@ -116,18 +116,18 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
 	return cmd
 }
 
-// readToken reads a secret from a file.
-func readToken(path string) (string, error) {
+// readToken reads a secret from the file that a flag names.
+func readToken(flag, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
 	data, err := regularfile.ReadFile(path, maxToken+2) // a line's end besides
 	if err != nil {
-		return "", fmt.Errorf("token: %w", err)
+		return "", fmt.Errorf("--%s: %w", flag, err)
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < 16 || len(token) > maxToken {
-		return "", fmt.Errorf("token %s: %d bytes; want 16 to %d, drawn at random (openssl rand -hex 24)", path, len(token), maxToken)
+		return "", fmt.Errorf("--%s %s: %d bytes; want 16 to %d, drawn at random (openssl rand -hex 24)", flag, path, len(token), maxToken)
 	}
 	return token, nil
 }
@@ -167,7 +167,7 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 		return errors.New("--nats holds a password; give it with --nats-creds or --nats-token-file")
 	}
 	var err error
-	o.Token, err = readToken(tokenFile)
+	o.Token, err = readToken("nats-token-file", tokenFile)
 	return err
 }
 
@@ -187,7 +187,7 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 	if err := o.check(); err != nil {
 		return usageError(err)
 	}
-	token, err := readToken(o.token)
+	token, err := readToken("token-file", o.token)
 	if err != nil {
 		return usageError(err)
 	}

@@ -47,7 +47,7 @@ func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, err
 	if two && ((o.helper != "") == o.asHelper || o.secret == "" || o.asHelper && o.helperCA != "") {
 		return nil, "", errors.New("serve: a round with noise: two-servers wants --helper URL at the leader or --as-helper at the helper, and --servers-secret-file at both")
 	}
-	secret, err := readToken(o.secret)
+	secret, err := readToken("servers-secret-file", o.secret)
 	if err != nil || o.helper == "" {
 		return nil, secret, err
 	}

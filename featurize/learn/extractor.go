@@ -200,6 +200,24 @@ func (o *order) at(k int) int {
 // notAllowed is added to the logits of classes that an image cannot have.
 const notAllowed = -1e4
 
+// Gradient returns a model of a network's training loss over classes and of its gradient with respect to params. init holds the
+// initial values, drawn from seed, of the parameters, and the statistics of the normalisations.
+func Gradient(network models.Extractor, classes int, seed uint64) (gradient *onnx.Model, params []string, init map[string]*onnx.Tensor, err error) {
+	loss, err := network.Loss(classes, seed)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	params = models.Parameters(loss)
+	init = network.Statistics()
+	for _, p := range params {
+		init[p] = loss.Graph.Initializers[p]
+	}
+	gradient, err = grad.Build(loss, grad.Options{
+		Outputs: []string{models.LossOutput}, WRT: params, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true, Prefix: optim.GradPrefix,
+	})
+	return gradient, params, init, err
+}
+
 // Extractor trains an extractor on the extractor part of ds. aux, where not nil and Config.Auxiliary is more than 0, adds
 // its own extractor part and spare classes: an image is classified among the classes of its own data set only. Test images
 // are used only for the accuracies in Result.
@@ -229,22 +247,11 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	perEpoch := main.n / fromMain
 	steps := c.Epochs * perEpoch
 
-	loss, err := c.Network.Loss(classes, c.Seed)
-	if err != nil {
-		return nil, err
-	}
-	params := models.Parameters(loss)
-	gradient, err := grad.Build(loss, grad.Options{
-		Outputs: []string{models.LossOutput}, WRT: params, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true, Prefix: optim.GradPrefix,
-	})
+	gradient, params, init, err := Gradient(c.Network, classes, c.Seed)
 	if err != nil {
 		return nil, err
 	}
 	data := describe(ds, aux, main.n, other.n)
-	init := c.Network.Statistics()
-	for _, p := range params {
-		init[p] = loss.Graph.Initializers[p]
-	}
 	if c.Start != nil {
 		whole := onnx.Clone(c.Start)
 		pass.RestoreHalf(whole)

@@ -6,11 +6,11 @@ import (
 	"fmp/assets"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
+	"fmp/featurize/learn"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/grad"
 	"fmp/onnx/optim"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
@@ -83,20 +83,9 @@ func features(ctx context.Context, b *Bench) ([]Contender, error) {
 // trainingStep measures a step of training CIFAR-10's extractor, by stochastic gradient descent with Nesterov momentum.
 func trainingStep(_ context.Context, b *Bench) ([]Contender, error) {
 	network := models.DefaultExtractor(3, side, side, dx)
-	loss, err := network.Loss(classes, 1)
+	gradient, params, init, err := learn.Gradient(network, classes, 1)
 	if err != nil {
 		return nil, err
-	}
-	params := models.Parameters(loss)
-	gradient, err := grad.Build(loss, grad.Options{
-		Outputs: []string{models.LossOutput}, WRT: params, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true, Prefix: optim.GradPrefix,
-	})
-	if err != nil {
-		return nil, err
-	}
-	init := network.Statistics()
-	for _, p := range params {
-		init[p] = loss.Graph.Initializers[p]
 	}
 	s, err := train.NewSplit(b.Engine, gradient, params, optim.SGD{Momentum: 0.9, Nesterov: true, WeightDecay: 1e-3}, optim.Options{ClipNorm: 5}, init, 1)
 	if err != nil {
