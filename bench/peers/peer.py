@@ -1,9 +1,10 @@
 """What other programs need for work that `fmp bench peers` does: peer.py WORK FOLDER.
 
-FOLDER holds what the work is done on, as .npy files. The first line of output is the packages' versions; then the work is done
+FOLDER holds what the work is done on, as .npy files. The first line of output is the packages' versions, or "missing: " and why; then the work is done
 once for every line of input, and the seconds of processor time that it took are printed.
 """
 import sys
+import tempfile
 import time
 import warnings
 
@@ -72,6 +73,23 @@ def features():
     return once, f"onnxruntime {onnxruntime.__version__} from Python"
 
 
+def net():
+    import importlib.metadata
+
+    import tract
+
+    with tempfile.NamedTemporaryFile(suffix=".onnx") as f:
+        f.write(load("model").tobytes())
+        f.flush()
+        inference = tract.onnx().load(f.name)
+        inputs = [load(f"in{i}") for i in range(inference.input_count())]
+        for i, x in enumerate(inputs):
+            inference.set_input_fact(i, ",".join(map(str, x.shape)) + "," + {"f": "f", "u": "u", "i": "i"}[x.dtype.kind] + str(8 * x.dtype.itemsize))
+        runnable = inference.into_model().into_runnable()
+    inputs = [tract.Tensor.from_numpy(x) for x in inputs]
+    return lambda: runnable.run(inputs), f"tract {importlib.metadata.version('tract')}"
+
+
 def setting():
     """What is done, once, and who does it."""
     kind, _, how = work.partition(":")
@@ -85,13 +103,23 @@ def setting():
         return lambda: a @ b, f"numpy {np.__version__}, {np.show_config(mode='dicts')['Build Dependencies']['blas']['name']}"
     if kind == "features":
         return features()
-    sys.exit(f"no work {work!r}; there are fit:SOLVER, heads:SOLVER, product and features")
+    if kind == "net":
+        return net()
+    if kind == "extractor":
+        import learn
+
+        return learn.extractor(load("x"), load("y"), how)
+    if kind in ("predictor", "embedding"):
+        import learn
+
+        return learn.meta(kind, load("x"), load("y"))
+    sys.exit(f"no work {work!r}; there are fit:SOLVER, heads:SOLVER, product, features, net, extractor[:LAYOUT], predictor and embedding")
 
 
 try:
     once, version = setting()
 except ModuleNotFoundError as e:
-    print("missing:", e.name, flush=True)
+    print("missing: no", e.name, flush=True)
     sys.exit()
 once()
 print(version, flush=True)

@@ -15,7 +15,8 @@ const LeastRuns = 7
 // Contender is one implementation of a work, to be run repeatedly.
 type Contender struct {
 	Name string
-	// Once does the work and returns its duration; contenders in other processes exclude the communication.
+	// Once does the work and returns its duration; contenders in other processes exclude the communication. It is nil for a contender
+	// that is not at hand, whose result says so.
 	Once func() (time.Duration, error)
 	// Close ends the contender; nil if there is nothing to end.
 	Close func() error
@@ -48,10 +49,12 @@ func NewSpread(v []float64) Spread {
 
 // Result is the result of one contender.
 type Result struct {
-	Name    string `json:"name"`
-	Seconds Spread `json:"seconds"`
+	Name string `json:"name"`
+	// Missing says that the contender was not at hand; there are no figures then.
+	Missing bool   `json:"missing,omitzero"`
+	Seconds Spread `json:"seconds,omitzero"`
 	// Ratio is the contender's time over ours, run by run: above 1, ours is faster. It is 1 for ours.
-	Ratio Spread `json:"ratio"`
+	Ratio Spread `json:"ratio,omitzero"`
 }
 
 // Measure runs the contenders in turn, runs times each after one warm-up turn. The first contender is ours.
@@ -65,6 +68,9 @@ func Measure(ctx context.Context, runs int, all []Contender) ([]Result, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
+			if c.Once == nil {
+				continue
+			}
 			d, err := c.Once()
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.Name, err)
@@ -76,11 +82,14 @@ func Measure(ctx context.Context, runs int, all []Contender) ([]Result, error) {
 	}
 	out := make([]Result, len(all))
 	for i, c := range all {
+		if out[i] = (Result{Name: c.Name, Missing: c.Once == nil}); out[i].Missing {
+			continue
+		}
 		ratios := make([]float64, runs)
 		for k := range ratios {
 			ratios[k] = seconds[i][k] / seconds[0][k]
 		}
-		out[i] = Result{c.Name, NewSpread(seconds[i]), NewSpread(ratios)}
+		out[i].Seconds, out[i].Ratio = NewSpread(seconds[i]), NewSpread(ratios)
 	}
 	return out, nil
 }

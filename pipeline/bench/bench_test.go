@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -38,24 +39,48 @@ func TestMeasure(t *testing.T) {
 	if _, err := Measure(context.Background(), 3, nil); err == nil || !strings.Contains(err.Error(), "allowed are 7") {
 		t.Errorf("3 runs: %v", err)
 	}
+	got, err = Measure(context.Background(), 7, []Contender{contender("a", 1), {Name: "b"}})
+	if err != nil || len(got) != 2 || got[0].Missing || got[1] != (Result{Name: "b", Missing: true}) {
+		t.Errorf("a contender that is not at hand: %+v, %v", got, err)
+	}
 	fails := Timed("c", func() error { return errors.New("no luck") })
 	if _, err := Measure(context.Background(), 7, []Contender{fails}); err == nil || err.Error() != "c: no luck" {
 		t.Errorf("a contender that fails: %v", err)
 	}
 }
 
-// Every work is done, with nobody to compete with.
+// Every work is done once, with nobody beside it; what is not at hand says so. Sizes that take seconds a turn are left out.
 func TestWorks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
+	b := &Bench{Peers: Peers(t.TempDir()), Engine: orttest.New(t), Data: t.TempDir()}
+	long := regexp.MustCompile("1000000 points|1000 classes|100000 uploads")
 	for _, w := range Works() {
-		r, err := (&Bench{Peers: Peers(t.TempDir()), Engine: orttest.New(t)}).Measure(context.Background(), w, LeastRuns)
-		if err != nil {
-			t.Fatal(err)
+		if long.MatchString(w.Name) {
+			continue
 		}
-		if !strings.HasPrefix(r[0].Name, "fmp") || !(r[0].Seconds.Median > 0) {
-			t.Errorf("%s: %+v", w.Name, r)
+		all, err := w.contenders(context.Background(), b)
+		if err != nil {
+			t.Fatalf("%s: %v", w.Name, err)
+		}
+		for i, c := range all {
+			name := w.Name + ", " + c.Name
+			switch {
+			case i == 0 && !strings.HasPrefix(c.Name, "fmp"):
+				t.Errorf("%s comes first", name)
+			case c.Once == nil && strings.HasPrefix(c.Name, "fmp") && !strings.HasPrefix(w.Name, "Table I"):
+				t.Errorf("%s is not at hand", name)
+			case c.Once != nil:
+				if d, err := c.Once(); err != nil || d < 0 {
+					t.Errorf("%s: %v, %v", name, d, err)
+				}
+			}
+			if c.Close != nil {
+				if err := c.Close(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
 		}
 	}
 }

@@ -33,10 +33,10 @@ func nets() []net {
 			return serde.Unmarshal(data)
 		}
 	}
-	image := func(n, side int) map[string]*onnx.Tensor {
+	image := func(name string, n, side int) map[string]*onnx.Tensor {
 		x := onnx.ZerosF32(n, 3, side, side)
 		rng.Normal(rng.New(1, "bench", "images", n, side), x.F32())
-		return map[string]*onnx.Tensor{"images": x}
+		return map[string]*onnx.Tensor{name: x}
 	}
 	client := func(side, channels int) map[string]*onnx.Tensor {
 		const n = 50
@@ -53,15 +53,17 @@ func nets() []net {
 	return []net{
 		{"client graph of MNIST, 50 images", client(28, 1), shipped("mnist", models.KindClient)},
 		{"client graph of CIFAR-10, 50 images", client(32, 3), shipped("cifar10", models.KindClient)},
-		{"ResNet-18, one image of 224 x 224", image(1, 224), resNet18},
-		{"MobileNetV2, one image of 224 x 224", image(1, 224), mobileNetV2},
-		{"ViT (patches of 16, width 192, 12 blocks), one image of 224 x 224", image(1, 224), tinyViT},
+		{"extractor of CIFAR-10, one image", image("image", 1, side), shipped("cifar10", models.KindExtractor)},
+		{"extractor of CIFAR-10, 64 images", image("image", 64, side), shipped("cifar10", models.KindExtractor)},
+		{"ResNet-18, one image of 224 x 224", image("images", 1, 224), resNet18},
+		{"MobileNetV2, one image of 224 x 224", image("images", 1, 224), mobileNetV2},
+		{"ViT (patches of 16, width 192, 12 blocks), one image of 224 x 224", image("images", 1, 224), tinyViT},
 	}
 }
 
 // engines returns the contenders for a net: the pure engine and the other available one.
 func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
-	return func(_ context.Context, b *Bench) (out []Contender, err error) {
+	return func(ctx context.Context, b *Bench) (out []Contender, err error) {
 		m, err := n.model()
 		if err != nil {
 			return nil, err
@@ -83,7 +85,24 @@ func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 			out = append(out, c)
 		}
 		out[0].Name = "fmp, pure engine"
-		return out, nil
+		files, fixed := map[string]*onnx.Tensor{}, onnx.Clone(m)
+		for i, v := range fixed.Graph.Inputs { // tract wants sizes
+			t := n.feeds[v.Name]
+			for k, size := range t.Shape {
+				v.Shape[k] = onnx.Known(size)
+			}
+			files[fmt.Sprint("in", i)] = t
+		}
+		for i := range fixed.Graph.Outputs {
+			fixed.Graph.Outputs[i].Shape = nil
+		}
+		fixed.Graph.Values = nil
+		data, err := serde.Marshal(fixed)
+		if err != nil {
+			return out, err
+		}
+		files["model"] = onnx.NewTensor(data, len(data))
+		return b.with(ctx, out, files, peer{"net", "tract"})
 	}
 }
 

@@ -31,16 +31,18 @@ func (p Peers) Ready() bool {
 func (p Peers) python() string { return filepath.Join(string(p), "venv", "bin", "python") }
 func (p Peers) script() string { return filepath.Join(string(p), "peer.py") }
 
-// MissingPackage is the error for a package that the virtual environment lacks.
-type MissingPackage struct{ Package string }
+// peer is another program, with the work that peer.py has it do.
+type peer struct{ work, name string }
 
-// Error names the package.
-func (e *MissingPackage) Error() string { return "the peers' virtual environment has no " + e.Package }
-
-// Start starts a process that does a work on the files of a folder, on one thread, whenever its Once is called.
-func (p Peers) Start(ctx context.Context, work, folder string) (Contender, error) {
+// start starts a process that does a peer's work on the files of a folder, on one thread, whenever its Once is called. The peer is not
+// at hand where the virtual environment lacks a package, or what is there cannot do the work.
+func (p Peers) start(ctx context.Context, of peer, folder string) (Contender, error) {
+	if !p.Ready() {
+		return Contender{Name: of.name}, nil
+	}
+	work := of.work
 	cmd := exec.CommandContext(ctx, p.python(), p.script(), work, folder)
-	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"} {
+	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONDONTWRITEBYTECODE"} {
 		cmd.Env = append(cmd.Env, name+"=1")
 	}
 	var stderr strings.Builder
@@ -67,8 +69,8 @@ func (p Peers) Start(ctx context.Context, work, folder string) (Contender, error
 	if err != nil {
 		return Contender{}, err
 	}
-	if missing, ok := strings.CutPrefix(name, "missing: "); ok {
-		return Contender{}, errors.Join(&MissingPackage{missing}, in.Close(), cmd.Wait())
+	if why, ok := strings.CutPrefix(name, "missing: "); ok {
+		return Contender{Name: of.name + " (" + why + ")"}, errors.Join(in.Close(), cmd.Wait())
 	}
 	return Contender{
 		Name: name,

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"time"
 
 	"fmp/assets"
 	"fmp/featurize/dataset"
@@ -14,6 +15,8 @@ import (
 	"fmp/onnx/optim"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
+	"fmp/pipeline/meta"
+	"fmp/pipeline/task"
 )
 
 const (
@@ -77,11 +80,11 @@ func features(ctx context.Context, b *Bench) ([]Contender, error) {
 		return nil
 	})
 	c.Close = bare.Close
-	return b.with(ctx, append(out, c), map[string]*onnx.Tensor{"x": fed, "model": onnx.NewTensor(data, len(data)), "batch": onnx.NewTensor([]int64{atOnce})}, "features")
+	return b.with(ctx, append(out, c), map[string]*onnx.Tensor{"x": fed, "model": onnx.NewTensor(data, len(data)), "batch": onnx.NewTensor([]int64{atOnce})}, peer{"features", "onnxruntime from Python"})
 }
 
 // trainingStep measures a step of training CIFAR-10's extractor, by stochastic gradient descent with Nesterov momentum.
-func trainingStep(_ context.Context, b *Bench) ([]Contender, error) {
+func trainingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	network := models.DefaultExtractor(3, side, side, dx)
 	gradient, params, init, err := learn.Gradient(network, classes, 1)
 	if err != nil {
@@ -107,5 +110,69 @@ func trainingStep(_ context.Context, b *Bench) ([]Contender, error) {
 		return err
 	})
 	ours.Close = s.Close
-	return []Contender{ours}, nil
+	labels := make([]int64, trainBatch)
+	for i := range labels {
+		labels[i] = int64(i % classes)
+	}
+	return b.with(ctx, []Contender{ours}, map[string]*onnx.Tensor{"x": fed, "y": onnx.NewTensor(labels, trainBatch)}, peer{"extractor", "PyTorch, NCHW"}, peer{"extractor:channels_last", "PyTorch, channels last"})
+}
+
+// taskBatch is the number of tasks of a step of meta-training.
+const taskBatch = 8
+
+// metaStep measures a step of meta-training: ours is train with c, of which the first step does not count.
+func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config, run func(c meta.Config) error) ([]Contender, error) {
+	const rows, steps = 6000, 4
+	r := rng.New(1, "bench", "corpus")
+	points := labelled(r, classMeans(r, dx, classes), rows, dx, classes)
+	features, labels := points.Labelled()
+	corpus, err := task.NewBank(features, dx, labels, classes)
+	if err != nil {
+		return nil, err
+	}
+	c.Engine, c.Corpus, c.Workers, c.L2, c.Batch, c.Steps = b.Engine, corpus, 1, penalty, taskBatch, steps+1
+	ours := Contender{Name: "fmp, on " + b.Engine.Name(), Once: func() (time.Duration, error) {
+		var first, last time.Duration
+		c.Progress = func(p train.Progress) {
+			if last = processorTime(); p.Step == 1 {
+				first = last
+			}
+		}
+		err := run(c)
+		return (last - first) / steps, err
+	}}
+	y := make([]int64, rows)
+	for i, v := range labels {
+		y[i] = int64(v)
+	}
+	return b.with(ctx, []Contender{ours}, map[string]*onnx.Tensor{"x": onnx.NewTensor(features, rows, dx), "y": onnx.NewTensor(y, rows)}, peer{kind, "PyTorch"})
+}
+
+// predictorStep measures a step of training the predictor by the score of held-out points, as in the letter: two draws of 100 points
+// for the 200 of ten clients.
+func predictorStep(ctx context.Context, b *Bench) ([]Contender, error) {
+	m, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes}, 1)
+	if err != nil {
+		return nil, err
+	}
+	return metaStep(ctx, b, "predictor", meta.Config{Samples: 2, Alphas: []float64{0}}, func(c meta.Config) error {
+		_, err := meta.TrainPredictor(ctx, m, meta.PredictorConfig{Config: c, Joint: -1, Coupling: -1, Local: 1e-9}) // 0 would be the default
+		return err
+	})
+}
+
+// embeddingStep measures a step of training the embedding by the distance of the heads, as in the letter.
+func embeddingStep(ctx context.Context, b *Bench) ([]Contender, error) {
+	m, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes}, 1)
+	if err != nil {
+		return nil, err
+	}
+	predictor, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes}, 1)
+	if err != nil {
+		return nil, err
+	}
+	return metaStep(ctx, b, "embedding", meta.Config{Samples: 1, Alphas: []float64{0}}, func(c meta.Config) error {
+		_, err := meta.TrainEmbedding(ctx, m, meta.EmbeddingConfig{Config: c, Predictor: predictor, Score: -1})
+		return err
+	})
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -38,8 +38,8 @@ type Work struct {
 type Bench struct {
 	Peers  Peers         // used if they are Ready
 	Engine engine.Engine // with one thread
-	// Missing lists the packages that the peers' virtual environment lacks; their works are left out.
-	Missing []string
+	// Data is the folder of data sets; empty means the default.
+	Data string
 }
 
 // Sizes of the works: those of a CIFAR-10 task.
@@ -51,7 +51,7 @@ const (
 
 // Works returns the rows of the table, in order.
 func Works() []Work {
-	works := []Work{{"product of 512 x 512 matrices, float64", products}}
+	works := []Work{{"product of 512 x 512 matrices, float64, 0.27 GFLOP", products}}
 	for _, n := range []int{100, 300, 1000} {
 		works = append(works, Work{fmt.Sprintf("one fit, %d points", n), func(ctx context.Context, b *Bench) ([]Contender, error) { return fits(ctx, b, "fit", n, 0, 1) }})
 	}
@@ -64,10 +64,14 @@ func Works() []Work {
 	for _, n := range nets() {
 		works = append(works, Work{n.name, engines(n)})
 	}
-	return append(works,
+	works = append(works,
 		Work{fmt.Sprintf("features of %d images, extractor of CIFAR-10, %d at once", images, atOnce), features},
 		Work{fmt.Sprintf("training step of that extractor, batch %d", trainBatch), trainingStep},
+		Work{fmt.Sprintf("training step of a predictor, %d tasks", taskBatch), predictorStep},
+		Work{fmt.Sprintf("training step of an embedding, %d tasks", taskBatch), embeddingStep},
+		Work{"Table I on CIFAR-10, one repeat, shared settings, from cached features", tableI},
 	)
+	return append(works, walls()...)
 }
 
 // Measure measures the contenders of w as [Measure] does.
@@ -92,25 +96,26 @@ func (b *Bench) Measure(ctx context.Context, w Work, runs int) (_ []Result, err 
 	return r, nil
 }
 
-// labelled returns n points of classes whose means are as far apart as an extractor's: four of five are classified correctly.
-func labelled(r *rand.Rand, means []float32, n int) *point.Set {
-	s := point.New(n, dx, classes)
+// labelled returns n points of classes with such means.
+func labelled(r *rand.Rand, means []float32, n, d, k int) *point.Set {
+	s := point.New(n, d, k)
 	for i := range n {
 		row := s.Row(i)
-		rng.Normal(r, row[:dx])
-		for j := range dx {
-			row[j] += means[i%classes*dx+j]
+		rng.Normal(r, row[:d])
+		for j := range d {
+			row[j] += means[i%k*d+j]
 		}
-		row[dx+i%classes] = 1
+		row[d+i%k] = 1
 	}
 	return s
 }
 
-func classMeans(r *rand.Rand) []float32 {
-	m := make([]float32, classes*dx)
+// classMeans returns the means of k classes, as far apart as an extractor's: with ten, four of five points are classified correctly.
+func classMeans(r *rand.Rand, d, k int) []float32 {
+	m := make([]float32, k*d)
 	rng.Normal(r, m)
 	for i := range m {
-		m[i] *= 0.25
+		m[i] *= 2 / float32(math.Sqrt(float64(d)))
 	}
 	return m
 }
@@ -118,16 +123,16 @@ func classMeans(r *rand.Rand) []float32 {
 // fits measures fits to count sets of own points each, together with shared points.
 func fits(ctx context.Context, b *Bench, kind string, shared, own, count int) ([]Contender, error) {
 	r := rng.New(1, "bench", kind, shared)
-	means := classMeans(r)
-	pooled, err := erm.FromSets(penalty, labelled(r, means, shared))
+	means := classMeans(r, dx, classes)
+	pooled, err := erm.FromSets(penalty, labelled(r, means, shared, dx, classes))
 	if err != nil {
 		return nil, err
 	}
-	var mine, whole []*erm.Problem
-	if own == 0 {
-		whole = []*erm.Problem{pooled}
-	} else {
-		drawn, err := b.drawn(ctx, labelled(r, means, shared), own, count)
+	var mine []*erm.Problem
+	whole := []*erm.Problem{pooled}
+	if own > 0 {
+		whole = nil
+		drawn, err := b.drawn(ctx, labelled(r, means, shared, dx, classes), own, count)
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +163,7 @@ func fits(ctx context.Context, b *Bench, kind string, shared, own, count int) ([
 		files[fmt.Sprint("y", i)] = onnx.NewTensor(p.Y, p.N, p.C)
 		files[fmt.Sprint("w", i)] = onnx.NewTensor(p.W, p.N)
 	}
-	return b.with(ctx, out, files, kind+":lbfgs", kind+":newton-cg", kind+":scipy")
+	return b.with(ctx, out, files, peer{kind + ":lbfgs", "scikit-learn, lbfgs"}, peer{kind + ":newton-cg", "scikit-learn, newton-cg"}, peer{kind + ":scipy", "scipy, L-BFGS-B"})
 }
 
 // drawn returns count sets of fresh points given seen, from CIFAR-10's predictor.
@@ -186,11 +191,8 @@ func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh, count int) ([
 	return p.Draw(ctx, seen, noise, count)
 }
 
-// with adds the peers that do works on files, if they are available, to out.
-func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onnx.Tensor, works ...string) ([]Contender, error) {
-	if !b.Peers.Ready() {
-		return out, nil
-	}
+// with adds peers, which work on files, to out.
+func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onnx.Tensor, peers ...peer) ([]Contender, error) {
 	dir, err := os.MkdirTemp("", "fmp-bench-")
 	if err != nil {
 		return out, err
@@ -204,14 +206,8 @@ func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onn
 			return out, err
 		}
 	}
-	for _, work := range works {
-		c, err := b.Peers.Start(ctx, work, dir)
-		if missing := new(MissingPackage); errors.As(err, &missing) {
-			if !slices.Contains(b.Missing, missing.Package) {
-				b.Missing = append(b.Missing, missing.Package)
-			}
-			continue
-		}
+	for _, p := range peers {
+		c, err := b.Peers.start(ctx, p, dir)
 		if err != nil {
 			return out, err
 		}
@@ -244,7 +240,7 @@ func products(ctx context.Context, b *Bench) ([]Contender, error) {
 			return nil
 		}),
 	}
-	return b.with(ctx, out, map[string]*onnx.Tensor{"x": onnx.NewTensor(x.Data, n, n), "y": onnx.NewTensor(y.Data, n, n)}, "product")
+	return b.with(ctx, out, map[string]*onnx.Tensor{"x": onnx.NewTensor(x.Data, n, n), "y": onnx.NewTensor(y.Data, n, n)}, peer{"product", "numpy"})
 }
 
 // predictions measures the mean of the softmaxes of features times heads, ours and that of a graph.

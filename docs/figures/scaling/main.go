@@ -16,17 +16,10 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 
-	"fmp/assets"
 	"fmp/docs/figures/panels"
-	"fmp/models"
-	"fmp/models/rng"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
-	"fmp/onnx/serde"
 	"fmp/pipeline/bench"
-	"fmp/pipeline/erm"
-	"fmp/pipeline/point"
-	"fmp/pipeline/sample"
 )
 
 func main() {
@@ -41,16 +34,24 @@ func main() {
 }
 
 func run(ctx context.Context, path string) error {
+	eng, err := ort.New(engine.Options{Threads: 1, Context: ctx})
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
 	var plots []*plot.Plot
 	for _, c := range []struct {
 		title string
 		sizes []int
 		make  func(ctx context.Context, size int) (func() error, error)
 	}{
-		{"fit: points", []int{100, 300, 1000, 3000, 10_000, 30_000, 100_000}, func(ctx context.Context, n int) (func() error, error) { return fit(ctx, n, 64, 10) }},
-		{"fit of 1,000: features", []int{32, 64, 128, 256, 512, 1024}, func(ctx context.Context, d int) (func() error, error) { return fit(ctx, 1000, d, 10) }},
-		{"fit of 2,000: classes", []int{3, 10, 30, 100, 300, 1000}, func(ctx context.Context, k int) (func() error, error) { return fit(ctx, 2000, 64, k) }},
-		{"points drawn by attention", []int{100, 300, 1000, 3000, 10_000}, draws},
+		{"fit: points", []int{100, 300, 1000, 3000, 10_000, 30_000, 100_000}, func(ctx context.Context, n int) (func() error, error) { return bench.Fit(ctx, n, 64, 10) }},
+		{"fit of 1,000: features", []int{32, 64, 128, 256, 512, 1024}, func(ctx context.Context, d int) (func() error, error) { return bench.Fit(ctx, 1000, d, 10) }},
+		{"fit of 2,000: classes", []int{3, 10, 30, 100, 300, 1000}, func(ctx context.Context, k int) (func() error, error) { return bench.Fit(ctx, 2000, 64, k) }},
+		{"points drawn by attention", []int{100, 300, 1000, 3000, 10_000}, func(ctx context.Context, n int) (func() error, error) {
+			do, _, err := bench.Draw(ctx, eng, n) // the session ends with the program
+			return do, err
+		}},
 	} {
 		p, err := curve(ctx, c.title, c.sizes, c.make)
 		if err != nil {
@@ -99,60 +100,4 @@ func curve(ctx context.Context, title string, sizes []int, work func(context.Con
 	straight.Dashes, straight.Color = []vg.Length{vg.Points(3), vg.Points(3)}, panels.Palette[8]
 	p.Add(straight, line, marks)
 	return p, nil
-}
-
-// labelled is n points of k classes whose means lie as far apart as an extractor's do.
-func labelled(n, d, k int) *point.Set {
-	r := rng.New(1, "scaling", n, d, k)
-	means := make([]float32, k*d)
-	rng.Normal(r, means)
-	s := point.New(n, d, k)
-	for i := range n {
-		row := s.Row(i)
-		rng.Normal(r, row[:d])
-		for j := range d {
-			row[j] += 2 / float32(math.Sqrt(float64(d))) * means[i%k*d+j]
-		}
-		row[d+i%k] = 1
-	}
-	return s
-}
-
-func fit(ctx context.Context, n, d, k int) (func() error, error) {
-	p, err := erm.FromSets(3, labelled(n, d, k))
-	if err != nil {
-		return nil, err
-	}
-	return func() error {
-		_, err := erm.SolveAll(ctx, []*erm.Problem{p}, erm.Options{Tolerance: 1e-6, Threads: 1})
-		return err
-	}, nil
-}
-
-func draws(ctx context.Context, fresh int) (func() error, error) {
-	data, err := assets.Model("cifar10", models.KindPredictor)
-	if err != nil {
-		return nil, err
-	}
-	m, err := serde.Unmarshal(data)
-	if err != nil {
-		return nil, err
-	}
-	e, err := ort.New(engine.Options{Threads: 1, Context: ctx})
-	if err != nil {
-		return nil, err
-	}
-	p, err := sample.New(e, m)
-	if err != nil {
-		return nil, err
-	}
-	noise, err := p.Noise(rng.New(1, "scaling", "noise"), 1, fresh)
-	if err != nil {
-		return nil, err
-	}
-	seen := labelled(100, 64, 10)
-	return func() error {
-		_, err := p.Draw(ctx, seen, noise, 1)
-		return err
-	}, nil
 }

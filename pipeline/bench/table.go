@@ -1,0 +1,40 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"fmp/featurize/dataset"
+	"fmp/pipeline/experiment"
+)
+
+// tableI measures a run of the methods of the letter's Table I, of FedCGS and of the control, from features that are at hand. It is not
+// at hand without CIFAR-10's images.
+func tableI(ctx context.Context, b *Bench) ([]Contender, error) {
+	c := experiment.Default()
+	c.Dataset.Name, c.Dataset.Dir, c.Engine.Threads, c.Seeds = "cifar10", b.Data, 1, 1
+	c.Methods = []string{"LANN", "LBNN", "LMP", "ANN", "BNN", "MP", "CANN", "CBNN", "CFMP", "FMP", "FedCGS", "PRIOR"}
+	p, err := experiment.Prepare(ctx, c, b.Engine, nil, nil)
+	if errors.Is(err, dataset.ErrNotFound) {
+		return []Contender{{Name: "fmp (no images of CIFAR-10; fmp data pull fetches them)"}}, nil
+	} else if err != nil {
+		return nil, err
+	}
+	ours := Timed("fmp", func() (err error) {
+		path, err := os.MkdirTemp("", "fmp-bench-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(path)
+		dir, err := experiment.Open(path, p.Config, p.Manifest)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, dir.Close()) }()
+		_, err = experiment.Run(ctx, p.Config, p.Data, p.Tools, dir, nil)
+		return err
+	})
+	ours.Close = p.Close
+	return []Contender{ours}, nil
+}
