@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build edge-all setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers conformance clean help
+.PHONY: all build size edge-all setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers conformance clean help
 
 all: build
 
@@ -29,6 +29,13 @@ EDGE := $(VCS) -trimpath -ldflags="-s -w"
 
 build: $(BIN)/fmp ## bin/fmp, and bin/fmp-edge without cgo
 	CGO_ENABLED=0 $(GO) build $(EDGE) -o $(BIN)/fmp-edge ./cmd/fmp-edge
+
+# In bytes, on linux/amd64; docs/speed.md says what has been left out for them.
+BOUNDS := fmp:45000000 fmp-edge:12000000
+
+size: build ## hold the programs to their largest sizes
+	@for p in $(BOUNDS); do n=$$(wc -c < $(BIN)/$${p%:*}); echo "$${p%:*} has $$n bytes of $${p#*:}"; \
+	  [ $$n -le $${p#*:} ] || { echo "$${p%:*} is too large: docs/speed.md, How large it is"; exit 1; }; done
 
 edge-all: ## bin/fmp-edge-OS-ARCH for every platform that the client is built for
 	@set -e; for p in linux/amd64 linux/arm64 linux/arm/7 linux/riscv64 darwin/arm64 windows/amd64; do \
@@ -109,7 +116,7 @@ generate: ## Go code from the .proto files (needs protoc and protoc-gen-go)
 bench: setup ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-bench-peers: ## a virtual environment with scikit-learn and scipy, for fmp bench peers
+bench-peers: ## a virtual environment with other programs, for fmp bench peers
 	python3 -m venv bench/peers/venv
 	bench/peers/venv/bin/pip install -q -r bench/peers/requirements.txt
 
