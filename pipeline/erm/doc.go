@@ -1,9 +1,9 @@
 // Package erm fits softmax regressions: empirical risk minimisation with soft labels, weights and an L2
 // regulariser,
 //
-//	J(T) = sum_i w_i (logsumexp(x_i T) - <y_i, x_i T>) + l2/2 |T|^2,
+//	J(T) = sum_i w_i (logsumexp(x_i T) - <y_i, x_i T>) + l2/2 |T - T0|^2,
 //
-// where x_i is a feature row followed by 1, y_i a point of the simplex, and T is D x C with the bias row last. The
+// where x_i is a feature row followed by 1, y_i a point of the simplex, T is D x C with the bias row last, and T0 is 0 unless given. The
 // bias is regularised as the weights are. For labels on the simplex the bracket is the cross-entropy
 // -<y_i, log softmax(x_i T)>, and J is strictly convex, so the minimiser is unique.
 //

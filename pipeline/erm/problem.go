@@ -15,7 +15,8 @@ type Problem struct {
 	Y        []float64 // N x C, rows on the simplex
 	W        []float64 // N, non-negative
 	L2       float64   // lambda > 0
-	Start    *Theta    // warm start; nil: zeros
+	Centre   *Theta    // where the regulariser is 0; nil: zeros
+	Start    *Theta    // warm start; nil: Centre
 }
 
 // D returns the number of rows of the head: Dx + 1.
@@ -148,8 +149,12 @@ func (p *Problem) Check() error {
 			return fmt.Errorf("erm: weight of point %d is %v; allowed are finite numbers from 0", i, w)
 		}
 	}
-	if p.Start != nil {
-		return p.Start.checkFinite("warm start", p)
+	for name, t := range map[string]*Theta{"warm start": p.Start, "centre": p.Centre} {
+		if t != nil {
+			if err := t.checkFinite(name, p); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

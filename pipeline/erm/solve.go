@@ -97,7 +97,7 @@ func SolveAll(ctx context.Context, ps []*Problem, opt Options) ([]*Solution, err
 		w := workspaces.Get().(*workspace)
 		defer workspaces.Put(w)
 		var err error
-		if ps[i].N < ps[i].D() {
+		if ps[i].N < ps[i].D() && ps[i].Centre == nil {
 			out[i], err = w.solveInSpan(ctx, ps[i], opt)
 			return err
 		}
@@ -126,6 +126,9 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Optio
 	for i, p := range own {
 		if p.C != shared.C || p.Dx != shared.Dx || p.L2 != shared.L2 {
 			return nil, fmt.Errorf("erm: problem %d has dx %d, C %d and l2 %v, the shared points %d, %d and %v; want one of each", i, p.Dx, p.C, p.L2, shared.Dx, shared.C, shared.L2)
+		}
+		if p.Centre != nil {
+			return nil, fmt.Errorf("erm: problem %d of %d has a centre; fit it with SolveAll", i, len(own))
 		}
 		if err := p.Check(); err != nil {
 			return nil, fmt.Errorf("problem %d of %d: %w", i, len(own), err)
@@ -236,17 +239,18 @@ type workspace struct {
 	parts   []*rows
 	own     rows
 
-	theta, trial, grad, step []float64 // C x D
-	r, z, dir, hdir          []float64 // C x D, conjugate gradient
-	prob, a                  []float64 // C x n
-	logits, dlogits          []float64 // C x n: X theta and X step, so that a line search costs no product
-	w                        []float64 // n
-	top, sum                 []float64 // n, of softmaxes
-	scaled, gramian          []float64 // points and D x D, for the preconditioner
-	inverse                  dense.Packed
-	lead                     *guide    // where not nil, its blocks take the place of inverse
-	common                   []float64 // 3 D, for apply
-	products                 int
+	theta, away, grad, step []float64 // C x D; away is theta less centre
+	centre                  []float64 // C x D
+	r, z, dir, hdir         []float64 // C x D, conjugate gradient
+	prob, a                 []float64 // C x n
+	logits, dlogits         []float64 // C x n: X theta and X step, so that a line search costs no product
+	w                       []float64 // n
+	top, sum                []float64 // n, of softmaxes
+	scaled, gramian         []float64 // points and D x D, for the preconditioner
+	inverse                 dense.Packed
+	lead                    *guide    // where not nil, its blocks take the place of inverse
+	common                  []float64 // 3 D, for apply
+	products                int
 }
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
@@ -270,7 +274,7 @@ func (w *workspace) prepare(p *Problem, shared *rows) {
 	for _, r := range w.parts {
 		w.n += r.padded
 	}
-	for _, b := range []*[]float64{&w.theta, &w.trial, &w.grad, &w.step, &w.r, &w.z, &w.dir, &w.hdir} {
+	for _, b := range []*[]float64{&w.theta, &w.away, &w.grad, &w.step, &w.centre, &w.r, &w.z, &w.dir, &w.hdir} {
 		resize(b, w.c*w.d)
 	}
 	for _, b := range []*[]float64{&w.prob, &w.a, &w.logits, &w.dlogits} {
@@ -279,6 +283,7 @@ func (w *workspace) prepare(p *Problem, shared *rows) {
 	for _, b := range []*[]float64{&w.w, &w.top, &w.sum} {
 		resize(b, w.n)
 	}
+	transposeInto(w.centre, p.Centre, w.d, w.c)
 	at := 0
 	for _, r := range w.parts {
 		at += copy(w.w[at:], r.w)
@@ -343,7 +348,8 @@ func (w *workspace) lineLoss(t float64) float64 {
 // gradient writes the gradient at the current probabilities to grad.
 func (w *workspace) gradient() {
 	w.residuals(w.a)
-	w.adjoint(w.a, w.theta, w.grad)
+	floats.SubTo(w.away, w.theta, w.centre)
+	w.adjoint(w.a, w.away, w.grad)
 }
 
 // residuals sets out, C x n, to w (p - y).
@@ -569,12 +575,17 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 	}
 	// Without any mass the minimiser is zero, reached in one step from anywhere; the floor lets that step pass.
 	limit := opt.Tolerance * math.Max(scale, w.l2)
-	transposeInto(w.theta, start, w.d, w.c)
-	if lead != nil && start == nil {
+	switch {
+	case start != nil:
+		transpose(start.W, w.theta, w.d, w.c)
+	case lead != nil:
 		copy(w.theta, lead.theta)
+	default:
+		copy(w.theta, w.centre)
 	}
 	w.forward(w.theta, w.logits)
-	f := w.loss(w.logits, w.prob) + w.l2/2*dot(w.theta, w.theta)
+	floats.SubTo(w.away, w.theta, w.centre)
+	f := w.loss(w.logits, w.prob) + w.l2/2*dot(w.away, w.away)
 	if w.lead = lead; lead == nil {
 		if err := w.precondition(); err != nil {
 			return nil, err
@@ -608,7 +619,7 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 		w.conjugateGradient(w.grad, w.step, 10*w.d, forcing)
 		slope := dot(w.grad, w.step)
 		w.forward(w.step, w.dlogits)
-		tt, ts, ss := dot(w.theta, w.theta), dot(w.theta, w.step), dot(w.step, w.step)
+		tt, ts, ss := dot(w.away, w.away), dot(w.away, w.step), dot(w.step, w.step)
 		t, best := 1.0, 0.0
 		for try := 0; ; try++ {
 			best = w.lineLoss(t) + w.l2/2*(tt-2*t*ts+t*t*ss)

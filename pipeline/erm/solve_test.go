@@ -51,8 +51,17 @@ func TestGradientVanishes(t *testing.T) {
 	for _, k := range []struct {
 		n, dx, c int
 		l2       float64
-	}{{20, 5, 3, 3}, {7, 30, 4, 0.1}, {300, 64, 10, 3}, {150, 10, 2, 1e-3}, {40, 6, 1, 1}, {2000, 3, 5, 10}} {
+		centre   bool
+	}{{20, 5, 3, 3, false}, {7, 30, 4, 0.1, false}, {300, 64, 10, 3, false}, {150, 10, 2, 1e-3, false}, {40, 6, 1, 1, false}, {2000, 3, 5, 10, false}, {7, 30, 4, 0.1, true}, {300, 64, 10, 3, true}} {
 		p := random(1, k.n, k.dx, k.c, k.l2)
+		centre := NewTheta(p.D(), k.c)
+		if k.centre {
+			r := rand.New(rand.NewPCG(2, 7))
+			for i := range centre.W {
+				centre.W[i] = r.NormFloat64()
+			}
+			p.Centre = &centre
+		}
 		s, err := Solve(context.Background(), p, Options{Tolerance: 1e-12})
 		if err != nil {
 			t.Fatalf("%+v: %v", k, err)
@@ -60,7 +69,7 @@ func TestGradientVanishes(t *testing.T) {
 		d := p.D()
 		g := make([]float64, d*k.c)
 		for i, v := range s.Theta.W {
-			g[i] = k.l2 * v
+			g[i] = k.l2 * (v - centre.W[i])
 		}
 		for i := range k.n {
 			x := p.X[i*d : (i+1)*d]
