@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas32"
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
@@ -80,6 +81,56 @@ func TestProducts(t *testing.T) {
 			}
 			if want := sum + was[x]; !(math.Abs(packed.Data[x]-want) <= 1e-14*scale) {
 				t.Fatalf("%d x %d x %d: element [%d, %d] of a packed product is %v, want %v", m, n, k, row, col, packed.Data[x], want)
+			}
+		}
+	}
+}
+
+// Products in float32 are those of the rounded operands, and those of some rows are to the bit what Gemm makes of them.
+func TestOtherProducts(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	for range 60 {
+		m, n, k := SingleRows*(1+r.IntN(3)), 1+r.IntN(70), 1+r.IntN(600)
+		b := laid(r, k, n, blas.NoTrans)
+		packed := Pack(blas.NoTrans, b, nil)
+		s := packed.Single(nil)
+		a := blas32.General{Rows: m, Cols: k, Stride: k + r.IntN(4)}
+		a.Data = make([]float32, m*a.Stride)
+		for i := range a.Data {
+			a.Data[i] = float32(r.NormFloat64())
+		}
+		c := blas32.General{Rows: m, Cols: s.Cols(), Stride: s.Cols(), Data: make([]float32, m*s.Cols())}
+		s.Mul(a, c)
+		for x, v := range c.Data {
+			row, col := x/c.Stride, x%c.Stride
+			var sum, scale float64
+			for l := range k {
+				if col < n {
+					p := float64(a.Data[row*a.Stride+l]) * float64(float32(b.Data[l*b.Stride+col]))
+					sum, scale = sum+p, scale+math.Abs(p)
+				}
+			}
+			if !(math.Abs(float64(v)-sum) <= 1e-6*scale) {
+				t.Fatalf("%d x %d x %d: element [%d, %d] is %v, want %v", m, n, k, row, col, v, sum)
+			}
+		}
+
+		from := r.IntN(k)
+		left := laid(r, k-from, n, blas.NoTrans)
+		whole := laid(r, n, n, blas.NoTrans)
+		clone := func() blas64.General {
+			return blas64.General{Rows: n, Cols: n, Stride: whole.Stride, Data: slices.Clone(whole.Data)}
+		}
+		upper, square := clone(), clone()
+		packed.MulRows(from, left, upper, true)
+		packed.MulRows(from, left, square, false)
+		Gemm(blas.Trans, blas.NoTrans, 1, left, blas64.General{Rows: k - from, Cols: n, Stride: b.Stride, Data: b.Data[from*b.Stride:]}, 1, whole)
+		for i := range n {
+			for j := range n {
+				at := i*whole.Stride + j
+				if got, want := square.Data[at], whole.Data[at]; got != want || j >= i && upper.Data[at] != want {
+					t.Fatalf("%d x %d from row %d: element [%d, %d] is %v and %v, want %v", k, n, from, i, j, got, upper.Data[at], want)
+				}
 			}
 		}
 	}
@@ -213,6 +264,26 @@ func TestCurve(t *testing.T) {
 		want := Columns{C: c, N: n, Stride: a.Stride, Data: slices.Clone(a.Data)}
 		curveGo(c, n, want.Data, want.Stride, p.Data, p.Stride, w)
 		Curve(a, p, w)
+		single := func(v []float64) []float32 {
+			out := make([]float32, len(v))
+			for i, x := range v {
+				out[i] = float32(x)
+			}
+			return out
+		}
+		s := single(make([]float64, c*2*n))
+		ps, ws := slices.Clone(s), single(slices.Concat(w, w))
+		for k := range s {
+			s[k], ps[k] = float32(r.Float64()), float32(r.Float64())
+		}
+		wantS := slices.Clone(s)
+		curveGo(c, 2*n, wantS, 2*n, ps, 2*n, ws)
+		CurveSingle(c, 2*n, 2*n, s, ps, ws)
+		for k, v := range s {
+			if math.Abs(float64(v-wantS[k])) > 1e-5 {
+				t.Fatalf("%d x %d: element %d in float32 is %v, want %v", c, 2*n, k, v, wantS[k])
+			}
+		}
 		for k, v := range a.Data {
 			if math.Abs(v-want.Data[k]) > 1e-14 {
 				t.Fatalf("%d x %d: element %d is %v, want %v", c, n, k, v, want.Data[k])
@@ -232,7 +303,7 @@ func TestTileInGo(t *testing.T) {
 			}
 		}
 		was := slices.Clone(c)
-		tileGo(d, a, d, 1, b, c, 9)
+		tileGo(Width, d, a, d, 1, b, c, 9)
 		for i, v := range c {
 			want := was[i]
 			for l := range d {

@@ -93,6 +93,26 @@ func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 	}
 }
 
+// MulRows adds a' times the rows of p from from on, as many as a has, to the square matrix c; where upper is set, to the tiles that touch
+// its upper triangle alone.
+func (p Packed) MulRows(from int, a, c blas64.General, upper bool) {
+	if from < 0 || from+a.Rows > p.rows || a.Cols != p.cols || c.Rows != p.cols || c.Cols != p.cols {
+		panic(fmt.Sprintf("dense: product of %d x %d and rows from %d of %d x %d into %d x %d", a.Cols, a.Rows, from, p.rows, p.cols, c.Rows, c.Cols))
+	}
+	e := edges.Get().(*edge)
+	defer edges.Put(e)
+	for l := 0; l < a.Rows; l += depth {
+		d := min(depth, a.Rows-l)
+		for j := 0; j < c.Cols; j += 2 * Width {
+			n, m := min(2*Width, c.Cols-j), c.Rows
+			if upper {
+				m = j + n
+			}
+			e.block(m, d, n, a.Data[l*a.Stride:], 1, a.Stride, p.panels[j*p.rows+(from+l)*Width:], p.rows*Width, c.Data[j:], c.Stride)
+		}
+	}
+}
+
 // MulRow adds x p to y, for a row x: at the speed of memory, where Mul would leave most of a tile empty. The order of its sums
 // is its own.
 func (p Packed) MulRow(x, y []float64) {

@@ -28,8 +28,27 @@ func tile(d int, a []float64, rs, ks int, b []float64, bs int, c []float64, cs, 
 		tile5x8(d, &a[0], rs, ks, &b[0], &c[0], cs)
 		tile5x8(d, &a[5*rs], rs, ks, &b[0], &c[5*cs], cs)
 	default:
-		tileGo(d, a, rs, ks, b, c, cs)
-		tileGo(d, a[5*rs:], rs, ks, b, c[5*cs:], cs)
+		tileGo(Width, d, a, rs, ks, b, c, cs)
+		tileGo(Width, d, a[5*rs:], rs, ks, b, c[5*cs:], cs)
+	}
+}
+
+func tileSingle(d int, a []float32, rs int, b []float32, bs int, c []float32, cs, w int) {
+	_, _ = a[(tileRows-1)*rs+d-1], c[(tileRows-1)*cs+w-1]
+	switch {
+	case haveAVX512 && w > SingleWidth:
+		_ = b[bs+d*SingleWidth-1]
+		tile10x32s(d, &a[0], rs, 1, &b[0], bs, &c[0], cs)
+	case haveAVX512:
+		_ = b[d*SingleWidth-1]
+		tile10x16s(d, &a[0], rs, 1, &b[0], &c[0], cs)
+	case haveAVX2:
+		_ = b[d*SingleWidth-1]
+		tile5x16s(d, &a[0], rs, 1, &b[0], &c[0], cs)
+		tile5x16s(d, &a[5*rs], rs, 1, &b[0], &c[5*cs], cs)
+	default:
+		tileGo(SingleWidth, d, a, rs, 1, b, c, cs)
+		tileGo(SingleWidth, d, a[5*rs:], rs, 1, b, c[5*cs:], cs)
 	}
 }
 
@@ -61,6 +80,16 @@ func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
 	case n == 0:
 	case haveAVX2:
 		curveY(c, n, &a[0], as, &p[0], ps, &w[0])
+	default:
+		curveGo(c, n, a, as, p, ps, w)
+	}
+}
+
+func curveSingle(c, n int, a []float32, as int, p []float32, ps int, w []float32) {
+	switch {
+	case n == 0:
+	case haveAVX2:
+		curveYs(c, n, &a[0], as, &p[0], ps, &w[0])
 	default:
 		curveGo(c, n, a, as, p, ps, w)
 	}
@@ -100,3 +129,19 @@ func softmaxY(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps i
 
 //go:noescape
 func curveY(c, n int, a *float64, as int, p *float64, ps int, w *float64)
+
+// The names that end in s are of float32, with panels of as many bytes.
+
+//go:noescape
+func tile10x32s(d int, a *float32, rs, ks int, b *float32, bs int, c *float32, cs int)
+
+//go:noescape
+func tile10x16s(d int, a *float32, rs, ks int, b *float32, c *float32, cs int)
+
+//go:noescape
+func tile5x16s(d int, a *float32, rs, ks int, b *float32, c *float32, cs int)
+
+// n is a multiple of 16.
+//
+//go:noescape
+func curveYs(c, n int, a *float32, as int, p *float32, ps int, w *float32)

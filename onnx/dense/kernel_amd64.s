@@ -1,12 +1,14 @@
 #include "textflag.h"
 
+// Tiles are written once for both types of number: broadcast, fma and add are the type's instructions, 1 << shift is its size in bytes.
+
 // Rows 0 to 2, 3 to 5 and 6 to 8 of a are at R8, R9 and R10 with distance R12 bytes, row 9 is at R11; R13 is the distance of columns.
-#define LEFT10 \
+#define LEFT10(shift) \
 	MOVQ a+8(FP), R8; \
 	MOVQ rs+16(FP), R12; \
 	MOVQ ks+24(FP), R13; \
-	SHLQ $3, R12; \
-	SHLQ $3, R13; \
+	SHLQ $shift, R12; \
+	SHLQ $shift, R13; \
 	LEAQ (R12)(R12*2), AX; \
 	LEAQ (R8)(AX*1), R9; \
 	LEAQ (R9)(AX*1), R10; \
@@ -18,193 +20,258 @@
 	ADDQ R13, R10; \
 	ADDQ R13, R11
 
-#define ROW2(at, v, s0, s1) \
-	VBROADCASTSD at, v; \
-	VFMADD231PD  Z0, v, s0; \
-	VFMADD231PD  Z1, v, s1
+#define ROW2(broadcast, fma, at, v, s0, s1) \
+	broadcast at, v; \
+	fma       Z0, v, s0; \
+	fma       Z1, v, s1
 
-#define ROW1(at, v, s0) \
-	VBROADCASTSD at, v; \
-	VFMADD231PD  Z0, v, s0
+#define ROW1(broadcast, fma, at, v, s0) \
+	broadcast at, v; \
+	fma       Z0, v, s0
 
-// func tile10x16(d int, a *float64, rs, ks int, b *float64, bs int, c *float64, cs int)
-TEXT ·tile10x16(SB), NOSPLIT, $0-64
-	MOVQ d+0(FP), CX
-	LEFT10
-	MOVQ b+32(FP), DI
-	MOVQ bs+40(FP), BX
-	SHLQ $3, BX
-	MOVQ c+48(FP), DX
-	MOVQ cs+56(FP), SI
-	SHLQ $3, SI
-
-	VPXORQ Z12, Z12, Z12
-	VPXORQ Z13, Z13, Z13
-	VPXORQ Z14, Z14, Z14
-	VPXORQ Z15, Z15, Z15
-	VPXORQ Z16, Z16, Z16
-	VPXORQ Z17, Z17, Z17
-	VPXORQ Z18, Z18, Z18
-	VPXORQ Z19, Z19, Z19
-	VPXORQ Z20, Z20, Z20
-	VPXORQ Z21, Z21, Z21
-	VPXORQ Z22, Z22, Z22
-	VPXORQ Z23, Z23, Z23
-	VPXORQ Z24, Z24, Z24
-	VPXORQ Z25, Z25, Z25
-	VPXORQ Z26, Z26, Z26
-	VPXORQ Z27, Z27, Z27
-	VPXORQ Z28, Z28, Z28
-	VPXORQ Z29, Z29, Z29
-	VPXORQ Z30, Z30, Z30
-	VPXORQ Z31, Z31, Z31
-
-loop:
-	VMOVUPD (DI), Z0
-	VMOVUPD (DI)(BX*1), Z1
-	ROW2((R8), Z2, Z12, Z13)
-	ROW2((R8)(R12*1), Z3, Z14, Z15)
-	ROW2((R8)(R12*2), Z4, Z16, Z17)
-	ROW2((R9), Z5, Z18, Z19)
-	ROW2((R9)(R12*1), Z6, Z20, Z21)
-	ROW2((R9)(R12*2), Z7, Z22, Z23)
-	ROW2((R10), Z8, Z24, Z25)
-	ROW2((R10)(R12*1), Z9, Z26, Z27)
-	ROW2((R10)(R12*2), Z10, Z28, Z29)
-	ROW2((R11), Z11, Z30, Z31)
-	NEXT10
-	ADDQ $64, DI
-	DECQ CX
-	JNZ  loop
-
-#define SAVE2(s0, s1) \
-	VADDPD  (DX), s0, s0; \
-	VADDPD  64(DX), s1, s1; \
+#define SAVE2(add, s0, s1) \
+	add     (DX), s0, s0; \
+	add     64(DX), s1, s1; \
 	VMOVUPD s0, (DX); \
 	VMOVUPD s1, 64(DX); \
 	ADDQ    SI, DX
 
-	SAVE2(Z12, Z13)
-	SAVE2(Z14, Z15)
-	SAVE2(Z16, Z17)
-	SAVE2(Z18, Z19)
-	SAVE2(Z20, Z21)
-	SAVE2(Z22, Z23)
-	SAVE2(Z24, Z25)
-	SAVE2(Z26, Z27)
-	SAVE2(Z28, Z29)
-	SAVE2(Z30, Z31)
-	VZEROUPPER
-	RET
-
-// func tile10x8(d int, a *float64, rs, ks int, b *float64, c *float64, cs int)
-TEXT ·tile10x8(SB), NOSPLIT, $0-56
-	MOVQ d+0(FP), CX
-	LEFT10
-	MOVQ b+32(FP), DI
-	MOVQ c+40(FP), DX
-	MOVQ cs+48(FP), SI
-	SHLQ $3, SI
-
-	VPXORQ Z12, Z12, Z12
-	VPXORQ Z13, Z13, Z13
-	VPXORQ Z14, Z14, Z14
-	VPXORQ Z15, Z15, Z15
-	VPXORQ Z16, Z16, Z16
-	VPXORQ Z17, Z17, Z17
-	VPXORQ Z18, Z18, Z18
-	VPXORQ Z19, Z19, Z19
-	VPXORQ Z20, Z20, Z20
-	VPXORQ Z21, Z21, Z21
-
-loop:
-	VMOVUPD (DI), Z0
-	ROW1((R8), Z2, Z12)
-	ROW1((R8)(R12*1), Z3, Z13)
-	ROW1((R8)(R12*2), Z4, Z14)
-	ROW1((R9), Z5, Z15)
-	ROW1((R9)(R12*1), Z6, Z16)
-	ROW1((R9)(R12*2), Z7, Z17)
-	ROW1((R10), Z8, Z18)
-	ROW1((R10)(R12*1), Z9, Z19)
-	ROW1((R10)(R12*2), Z10, Z20)
-	ROW1((R11), Z11, Z21)
-	NEXT10
-	ADDQ $64, DI
-	DECQ CX
-	JNZ  loop
-
-#define SAVE1(s0) \
-	VADDPD  (DX), s0, s0; \
+#define SAVE1(add, s0) \
+	add     (DX), s0, s0; \
 	VMOVUPD s0, (DX); \
 	ADDQ    SI, DX
 
-	SAVE1(Z12)
-	SAVE1(Z13)
-	SAVE1(Z14)
-	SAVE1(Z15)
-	SAVE1(Z16)
-	SAVE1(Z17)
-	SAVE1(Z18)
-	SAVE1(Z19)
-	SAVE1(Z20)
-	SAVE1(Z21)
-	VZEROUPPER
+#define TILE10X2(broadcast, fma, add, shift) \
+	MOVQ d+0(FP), CX; \
+	LEFT10(shift); \
+	MOVQ b+32(FP), DI; \
+	MOVQ bs+40(FP), BX; \
+	SHLQ $shift, BX; \
+	MOVQ c+48(FP), DX; \
+	MOVQ cs+56(FP), SI; \
+	SHLQ $shift, SI; \
+	VPXORQ Z12, Z12, Z12; \
+	VPXORQ Z13, Z13, Z13; \
+	VPXORQ Z14, Z14, Z14; \
+	VPXORQ Z15, Z15, Z15; \
+	VPXORQ Z16, Z16, Z16; \
+	VPXORQ Z17, Z17, Z17; \
+	VPXORQ Z18, Z18, Z18; \
+	VPXORQ Z19, Z19, Z19; \
+	VPXORQ Z20, Z20, Z20; \
+	VPXORQ Z21, Z21, Z21; \
+	VPXORQ Z22, Z22, Z22; \
+	VPXORQ Z23, Z23, Z23; \
+	VPXORQ Z24, Z24, Z24; \
+	VPXORQ Z25, Z25, Z25; \
+	VPXORQ Z26, Z26, Z26; \
+	VPXORQ Z27, Z27, Z27; \
+	VPXORQ Z28, Z28, Z28; \
+	VPXORQ Z29, Z29, Z29; \
+	VPXORQ Z30, Z30, Z30; \
+	VPXORQ Z31, Z31, Z31; \
+loop: \
+	VMOVUPD (DI), Z0; \
+	VMOVUPD (DI)(BX*1), Z1; \
+	ROW2(broadcast, fma, (R8), Z2, Z12, Z13); \
+	ROW2(broadcast, fma, (R8)(R12*1), Z3, Z14, Z15); \
+	ROW2(broadcast, fma, (R8)(R12*2), Z4, Z16, Z17); \
+	ROW2(broadcast, fma, (R9), Z5, Z18, Z19); \
+	ROW2(broadcast, fma, (R9)(R12*1), Z6, Z20, Z21); \
+	ROW2(broadcast, fma, (R9)(R12*2), Z7, Z22, Z23); \
+	ROW2(broadcast, fma, (R10), Z8, Z24, Z25); \
+	ROW2(broadcast, fma, (R10)(R12*1), Z9, Z26, Z27); \
+	ROW2(broadcast, fma, (R10)(R12*2), Z10, Z28, Z29); \
+	ROW2(broadcast, fma, (R11), Z11, Z30, Z31); \
+	NEXT10; \
+	ADDQ $64, DI; \
+	DECQ CX; \
+	JNZ  loop; \
+	SAVE2(add, Z12, Z13); \
+	SAVE2(add, Z14, Z15); \
+	SAVE2(add, Z16, Z17); \
+	SAVE2(add, Z18, Z19); \
+	SAVE2(add, Z20, Z21); \
+	SAVE2(add, Z22, Z23); \
+	SAVE2(add, Z24, Z25); \
+	SAVE2(add, Z26, Z27); \
+	SAVE2(add, Z28, Z29); \
+	SAVE2(add, Z30, Z31); \
+	VZEROUPPER; \
 	RET
 
-#define YROW(at, v, s0, s1) \
-	VBROADCASTSD at, v; \
-	VFMADD231PD  Y0, v, s0; \
-	VFMADD231PD  Y1, v, s1
+#define TILE10X1(broadcast, fma, add, shift) \
+	MOVQ d+0(FP), CX; \
+	LEFT10(shift); \
+	MOVQ b+32(FP), DI; \
+	MOVQ c+40(FP), DX; \
+	MOVQ cs+48(FP), SI; \
+	SHLQ $shift, SI; \
+	VPXORQ Z12, Z12, Z12; \
+	VPXORQ Z13, Z13, Z13; \
+	VPXORQ Z14, Z14, Z14; \
+	VPXORQ Z15, Z15, Z15; \
+	VPXORQ Z16, Z16, Z16; \
+	VPXORQ Z17, Z17, Z17; \
+	VPXORQ Z18, Z18, Z18; \
+	VPXORQ Z19, Z19, Z19; \
+	VPXORQ Z20, Z20, Z20; \
+	VPXORQ Z21, Z21, Z21; \
+loop: \
+	VMOVUPD (DI), Z0; \
+	ROW1(broadcast, fma, (R8), Z2, Z12); \
+	ROW1(broadcast, fma, (R8)(R12*1), Z3, Z13); \
+	ROW1(broadcast, fma, (R8)(R12*2), Z4, Z14); \
+	ROW1(broadcast, fma, (R9), Z5, Z15); \
+	ROW1(broadcast, fma, (R9)(R12*1), Z6, Z16); \
+	ROW1(broadcast, fma, (R9)(R12*2), Z7, Z17); \
+	ROW1(broadcast, fma, (R10), Z8, Z18); \
+	ROW1(broadcast, fma, (R10)(R12*1), Z9, Z19); \
+	ROW1(broadcast, fma, (R10)(R12*2), Z10, Z20); \
+	ROW1(broadcast, fma, (R11), Z11, Z21); \
+	NEXT10; \
+	ADDQ $64, DI; \
+	DECQ CX; \
+	JNZ  loop; \
+	SAVE1(add, Z12); \
+	SAVE1(add, Z13); \
+	SAVE1(add, Z14); \
+	SAVE1(add, Z15); \
+	SAVE1(add, Z16); \
+	SAVE1(add, Z17); \
+	SAVE1(add, Z18); \
+	SAVE1(add, Z19); \
+	SAVE1(add, Z20); \
+	SAVE1(add, Z21); \
+	VZEROUPPER; \
+	RET
 
-#define YSAVE(s0, s1) \
-	VADDPD  (DX), s0, s0; \
-	VADDPD  32(DX), s1, s1; \
+#define YROW(broadcast, fma, at, v, s0, s1) \
+	broadcast at, v; \
+	fma       Y0, v, s0; \
+	fma       Y1, v, s1
+
+#define YSAVE(add, s0, s1) \
+	add     (DX), s0, s0; \
+	add     32(DX), s1, s1; \
 	VMOVUPD s0, (DX); \
 	VMOVUPD s1, 32(DX); \
 	ADDQ    SI, DX
 
+#define TILE5X2(broadcast, fma, add, shift) \
+	MOVQ d+0(FP), CX; \
+	LEFT10(shift); \
+	MOVQ b+32(FP), DI; \
+	MOVQ c+40(FP), DX; \
+	MOVQ cs+48(FP), SI; \
+	SHLQ $shift, SI; \
+	VXORPD Y6, Y6, Y6; \
+	VXORPD Y7, Y7, Y7; \
+	VXORPD Y8, Y8, Y8; \
+	VXORPD Y9, Y9, Y9; \
+	VXORPD Y10, Y10, Y10; \
+	VXORPD Y11, Y11, Y11; \
+	VXORPD Y12, Y12, Y12; \
+	VXORPD Y13, Y13, Y13; \
+	VXORPD Y14, Y14, Y14; \
+	VXORPD Y15, Y15, Y15; \
+loop: \
+	VMOVUPD (DI), Y0; \
+	VMOVUPD 32(DI), Y1; \
+	YROW(broadcast, fma, (R8), Y2, Y6, Y7); \
+	YROW(broadcast, fma, (R8)(R12*1), Y3, Y8, Y9); \
+	YROW(broadcast, fma, (R8)(R12*2), Y4, Y10, Y11); \
+	YROW(broadcast, fma, (R9), Y5, Y12, Y13); \
+	YROW(broadcast, fma, (R9)(R12*1), Y2, Y14, Y15); \
+	ADDQ R13, R8; \
+	ADDQ R13, R9; \
+	ADDQ $64, DI; \
+	DECQ CX; \
+	JNZ  loop; \
+	YSAVE(add, Y6, Y7); \
+	YSAVE(add, Y8, Y9); \
+	YSAVE(add, Y10, Y11); \
+	YSAVE(add, Y12, Y13); \
+	YSAVE(add, Y14, Y15); \
+	VZEROUPPER; \
+	RET
+
+#define CURVE(sub, mul, fma, shift) \
+	MOVQ    n+8(FP), CX; \
+	SHRQ    $(6-shift), CX; \
+	MOVQ    a+16(FP), R8; \
+	MOVQ    as+24(FP), R9; \
+	MOVQ    p+32(FP), R10; \
+	MOVQ    ps+40(FP), R11; \
+	MOVQ    w+48(FP), R12; \
+	SHLQ    $shift, R9; \
+	SHLQ    $shift, R11; \
+points: \
+	MOVQ    c+0(FP), BX; \
+	MOVQ    R8, SI; \
+	MOVQ    R10, DI; \
+	VXORPD  Y4, Y4, Y4; \
+	VXORPD  Y5, Y5, Y5; \
+mean: \
+	VMOVUPD (SI), Y0; \
+	VMOVUPD 32(SI), Y1; \
+	fma     (DI), Y0, Y4; \
+	fma     32(DI), Y1, Y5; \
+	ADDQ    R9, SI; \
+	ADDQ    R11, DI; \
+	DECQ    BX; \
+	JNZ     mean; \
+	MOVQ    c+0(FP), BX; \
+	MOVQ    R8, SI; \
+	MOVQ    R10, DI; \
+	VMOVUPD (R12), Y6; \
+	VMOVUPD 32(R12), Y7; \
+curve: \
+	VMOVUPD (SI), Y0; \
+	VMOVUPD 32(SI), Y1; \
+	sub     Y4, Y0, Y0; \
+	sub     Y5, Y1, Y1; \
+	mul     (DI), Y0, Y0; \
+	mul     32(DI), Y1, Y1; \
+	mul     Y6, Y0, Y0; \
+	mul     Y7, Y1, Y1; \
+	VMOVUPD Y0, (SI); \
+	VMOVUPD Y1, 32(SI); \
+	ADDQ    R9, SI; \
+	ADDQ    R11, DI; \
+	DECQ    BX; \
+	JNZ     curve; \
+	ADDQ    $64, R8; \
+	ADDQ    $64, R10; \
+	ADDQ    $64, R12; \
+	DECQ    CX; \
+	JNZ     points; \
+	VZEROUPPER; \
+	RET
+
+// func tile10x16(d int, a *float64, rs, ks int, b *float64, bs int, c *float64, cs int)
+TEXT ·tile10x16(SB), NOSPLIT, $0-64
+	TILE10X2(VBROADCASTSD, VFMADD231PD, VADDPD, 3)
+
+// func tile10x32s(d int, a *float32, rs, ks int, b *float32, bs int, c *float32, cs int)
+TEXT ·tile10x32s(SB), NOSPLIT, $0-64
+	TILE10X2(VBROADCASTSS, VFMADD231PS, VADDPS, 2)
+
+// func tile10x8(d int, a *float64, rs, ks int, b *float64, c *float64, cs int)
+TEXT ·tile10x8(SB), NOSPLIT, $0-56
+	TILE10X1(VBROADCASTSD, VFMADD231PD, VADDPD, 3)
+
+// func tile10x16s(d int, a *float32, rs, ks int, b *float32, c *float32, cs int)
+TEXT ·tile10x16s(SB), NOSPLIT, $0-56
+	TILE10X1(VBROADCASTSS, VFMADD231PS, VADDPS, 2)
+
 // func tile5x8(d int, a *float64, rs, ks int, b *float64, c *float64, cs int)
 TEXT ·tile5x8(SB), NOSPLIT, $0-56
-	MOVQ d+0(FP), CX
-	LEFT10
-	MOVQ b+32(FP), DI
-	MOVQ c+40(FP), DX
-	MOVQ cs+48(FP), SI
-	SHLQ $3, SI
+	TILE5X2(VBROADCASTSD, VFMADD231PD, VADDPD, 3)
 
-	VXORPD Y6, Y6, Y6
-	VXORPD Y7, Y7, Y7
-	VXORPD Y8, Y8, Y8
-	VXORPD Y9, Y9, Y9
-	VXORPD Y10, Y10, Y10
-	VXORPD Y11, Y11, Y11
-	VXORPD Y12, Y12, Y12
-	VXORPD Y13, Y13, Y13
-	VXORPD Y14, Y14, Y14
-	VXORPD Y15, Y15, Y15
-
-loop:
-	VMOVUPD (DI), Y0
-	VMOVUPD 32(DI), Y1
-	YROW((R8), Y2, Y6, Y7)
-	YROW((R8)(R12*1), Y3, Y8, Y9)
-	YROW((R8)(R12*2), Y4, Y10, Y11)
-	YROW((R9), Y5, Y12, Y13)
-	YROW((R9)(R12*1), Y2, Y14, Y15)
-	ADDQ R13, R8
-	ADDQ R13, R9
-	ADDQ $64, DI
-	DECQ CX
-	JNZ  loop
-
-	YSAVE(Y6, Y7)
-	YSAVE(Y8, Y9)
-	YSAVE(Y10, Y11)
-	YSAVE(Y12, Y13)
-	YSAVE(Y14, Y15)
-	VZEROUPPER
-	RET
+// func tile5x16s(d int, a *float32, rs, ks int, b *float32, c *float32, cs int)
+TEXT ·tile5x16s(SB), NOSPLIT, $0-56
+	TILE5X2(VBROADCASTSS, VFMADD231PS, VADDPS, 2)
 
 // exp(x) = 2^n exp(r) with n = round(x log2 e), |r| <= log(2)/2 and the Taylor polynomial of degree 13, whose remainder is below
 // 1e-17. Adding 1.5 2^52 + 1023 rounds to an integer and leaves n + 1023, the biased exponent of 2^n, in the low bits.
@@ -477,62 +544,11 @@ next:
 
 // func curveY(c, n int, a *float64, as int, p *float64, ps int, w *float64)
 TEXT ·curveY(SB), NOSPLIT, $0-56
-	MOVQ n+8(FP), CX
-	SHRQ $3, CX
-	MOVQ a+16(FP), R8
-	MOVQ as+24(FP), R9
-	MOVQ p+32(FP), R10
-	MOVQ ps+40(FP), R11
-	MOVQ w+48(FP), R12
-	SHLQ $3, R9
-	SHLQ $3, R11
+	CURVE(VSUBPD, VMULPD, VFMADD231PD, 3)
 
-points:
-	MOVQ   c+0(FP), BX
-	MOVQ   R8, SI
-	MOVQ   R10, DI
-	VXORPD Y4, Y4, Y4
-	VXORPD Y5, Y5, Y5
-
-mean:
-	VMOVUPD     (SI), Y0
-	VMOVUPD     32(SI), Y1
-	VFMADD231PD (DI), Y0, Y4
-	VFMADD231PD 32(DI), Y1, Y5
-	ADDQ        R9, SI
-	ADDQ        R11, DI
-	DECQ        BX
-	JNZ         mean
-
-	MOVQ    c+0(FP), BX
-	MOVQ    R8, SI
-	MOVQ    R10, DI
-	VMOVUPD (R12), Y6
-	VMOVUPD 32(R12), Y7
-
-curve:
-	VMOVUPD (SI), Y0
-	VMOVUPD 32(SI), Y1
-	VSUBPD  Y4, Y0, Y0
-	VSUBPD  Y5, Y1, Y1
-	VMULPD  (DI), Y0, Y0
-	VMULPD  32(DI), Y1, Y1
-	VMULPD  Y6, Y0, Y0
-	VMULPD  Y7, Y1, Y1
-	VMOVUPD Y0, (SI)
-	VMOVUPD Y1, 32(SI)
-	ADDQ    R9, SI
-	ADDQ    R11, DI
-	DECQ    BX
-	JNZ     curve
-
-	ADDQ $64, R8
-	ADDQ $64, R10
-	ADDQ $64, R12
-	DECQ CX
-	JNZ  points
-	VZEROUPPER
-	RET
+// func curveYs(c, n int, a *float32, as int, p *float32, ps int, w *float32)
+TEXT ·curveYs(SB), NOSPLIT, $0-56
+	CURVE(VSUBPS, VMULPS, VFMADD231PS, 2)
 
 // func rowY(d int, a, b, c *float64)
 //

@@ -10,6 +10,11 @@ func tile(d int, a []float64, rs, ks int, b []float64, _ int, c []float64, cs, _
 	tile5x8(d, &a[0], rs, ks, &b[0], &c[0], cs)
 }
 
+func tileSingle(d int, a []float32, rs int, b []float32, _ int, c []float32, cs, _ int) {
+	_, _, _ = a[(tileRows-1)*rs+d-1], b[d*SingleWidth-1], c[(tileRows-1)*cs+SingleWidth-1]
+	tile5x16s(d, &a[0], rs, 1, &b[0], &c[0], cs)
+}
+
 // Instructions names the instruction set that products are done with.
 func Instructions() string { return "NEON" }
 
@@ -23,7 +28,14 @@ func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
 	curveGo(c, n, a, as, p, ps, w)
 }
 
+func curveSingle(c, n int, a []float32, as int, p []float32, ps int, w []float32) {
+	curveGo(c, n, a, as, p, ps, w)
+}
+
 // tile5x8 needs d of at least 1; distances are in numbers.
 //
 //go:noescape
 func tile5x8(d int, a *float64, rs, ks int, b *float64, c *float64, cs int)
+
+//go:noescape
+func tile5x16s(d int, a *float32, rs, ks int, b *float32, c *float32, cs int)

@@ -4,11 +4,11 @@ package dense
 const goRows = 5
 
 // tileGo adds a b to a tile of c in Go, two columns at a time so that the sums fit registers: a is goRows x d with distances rs
-// and ks, b [d, Width].
-func tileGo(d int, a []float64, rs, ks int, b []float64, c []float64, cs int) {
-	for j := 0; j < Width; j += 2 {
-		var s00, s01, s10, s11, s20, s21, s30, s31, s40, s41 float64
-		for at, l := 0, j; l < d*Width; at, l = at+ks, l+Width {
+// and ks, b [d, width].
+func tileGo[T float32 | float64](width, d int, a []T, rs, ks int, b []T, c []T, cs int) {
+	for j := 0; j < width; j += 2 {
+		var s00, s01, s10, s11, s20, s21, s30, s31, s40, s41 T
+		for at, l := 0, j; l < d*width; at, l = at+ks, l+width {
 			x, y := b[l], b[l+1]
 			v := a[at]
 			s00 += v * x

@@ -8,7 +8,11 @@ const (
 )
 
 func tile(d int, a []float64, rs, ks int, b []float64, _ int, c []float64, cs, _ int) {
-	tileGo(d, a, rs, ks, b, c, cs)
+	tileGo(Width, d, a, rs, ks, b, c, cs)
+}
+
+func tileSingle(d int, a []float32, rs int, b []float32, _ int, c []float32, cs, _ int) {
+	tileGo(SingleWidth, d, a, rs, 1, b, c, cs)
 }
 
 // Instructions names the instruction set that products are done with.
@@ -21,5 +25,9 @@ func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps
 }
 
 func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
+	curveGo(c, n, a, as, p, ps, w)
+}
+
+func curveSingle(c, n int, a []float32, as int, p []float32, ps int, w []float32) {
 	curveGo(c, n, a, as, p, ps, w)
 }

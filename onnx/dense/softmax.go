@@ -79,9 +79,9 @@ func softmaxGo(c, n int, l []float64, ls int, e []float64, es int, p []float64, 
 	}
 }
 
-func curveGo(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
+func curveGo[T float32 | float64](c, n int, a []T, as int, p []T, ps int, w []T) {
 	for i := range n {
-		var mean float64
+		var mean T
 		for k := range c {
 			mean += p[k*ps+i] * a[k*as+i]
 		}

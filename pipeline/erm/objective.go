@@ -55,7 +55,7 @@ func (o *Objective) Probabilities(t []float64) dense.Columns {
 func (o *Objective) Gram(v []float64) *mat.SymDense {
 	w := &o.w
 	g := make([]float64, w.d*w.d)
-	w.own.gram(v, g, &w.scaled)
+	w.own.gram(v, g, &w.scaled, false)
 	return mat.NewSymDense(w.d, g)
 }
 
@@ -78,7 +78,7 @@ func (o *Objective) Hessian(t []float64) *mat.SymDense {
 				}
 			}
 			clear(block)
-			w.own.gram(v, block, &w.scaled)
+			w.own.gram(v, block, &w.scaled, false)
 			for i := range w.d {
 				copy(raw.Data[(c*w.d+i)*raw.Stride+k*w.d:], block[i*w.d:(i+1)*w.d])
 			}

@@ -5,6 +5,7 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
 
 	"fmp/onnx/dense"
 )
@@ -16,16 +17,19 @@ type rows struct {
 	x               []float64    // N x D, as in the problem
 	across          dense.Packed // X', D x N
 	along           dense.Packed // X, N x D
+	acrossS, alongS dense.Single // the same in float32
 	w               []float64    // padded; zeros beyond N
 	wy              []float64    // C x padded: weight times label
 	scale           float64      // sum of w |x|
 }
 
 func (r *rows) prepare(p *Problem) {
-	r.n, r.padded, r.d, r.c, r.x = p.N, dense.Padded(p.N), p.D(), p.C, p.X
+	r.n, r.padded, r.d, r.c, r.x = p.N, roundUp(p.N, dense.SingleWidth), p.D(), p.C, p.X
 	x := general(p.N, r.d, p.X)
 	r.across = dense.Pack(blas.Trans, x, r.across.Buffer())
 	r.along = dense.Pack(blas.NoTrans, x, r.along.Buffer())
+	r.acrossS = r.across.Single(r.acrossS.Buffer())
+	r.alongS = r.along.Single(r.alongS.Buffer())
 	resize(&r.w, r.padded)
 	clear(r.w[copy(r.w, p.W):])
 	r.scale = 0
@@ -42,6 +46,9 @@ func (r *rows) prepare(p *Problem) {
 	}
 }
 
+// roundUp returns the least multiple of by that is not below n.
+func roundUp(n, by int) int { return (n + by - 1) / by * by }
+
 func general(rows, cols int, data []float64) blas64.General {
 	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
 }
@@ -49,18 +56,16 @@ func general(rows, cols int, data []float64) blas64.General {
 // gramRows is the number of points per product in gram.
 const gramRows = 256
 
-// gram adds X' diag(v) X to g, D x D, for v of N numbers. buffer grows to hold gramRows points.
-func (r *rows) gram(v, g []float64, buffer *[]float64) {
+// gram adds X' diag(v) X to g, D x D, or to its upper triangle alone, for v of N numbers. buffer grows to hold gramRows points.
+func (r *rows) gram(v, g []float64, buffer *[]float64, upper bool) {
 	d := r.d
 	resize(buffer, gramRows*d)
 	for from := 0; from < r.n; from += gramRows {
 		n := min(gramRows, r.n-from)
-		x, scaled := r.x[from*d:(from+n)*d], (*buffer)[:n*d]
+		scaled := (*buffer)[:n*d]
 		for i, f := range v[from : from+n] {
-			for j, e := range x[i*d : (i+1)*d] {
-				scaled[i*d+j] = f * e
-			}
+			floats.ScaleTo(scaled[i*d:(i+1)*d], f, r.x[(from+i)*d:(from+i+1)*d])
 		}
-		dense.Gemm(blas.Trans, blas.NoTrans, 1, general(n, d, scaled), general(n, d, x), 1, general(d, d, g))
+		r.along.MulRows(from, general(n, d, scaled), general(d, d, g), upper)
 	}
 }

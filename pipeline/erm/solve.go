@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas32"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/lapack/lapack64"
@@ -34,6 +35,9 @@ type Options struct {
 	// Residual is the relative residual at which Backward's linear solve stops. Default
 	// BackwardTolerance; allowed are 1e-14 to 0.1. For stochastic training 1e-4 is enough.
 	Residual float64
+	// Double does Newton's inner iterations in float64. In float32, the default, they take half the time, and minimisers are as good by
+	// Tolerance: it is for whoever depends on their last bits, such as Markov chains that start there.
+	Double bool
 	// Threads is how many problems of a batch are solved at a time; 0: one per processor. Results do not
 	// depend on it.
 	Threads int
@@ -242,6 +246,7 @@ type workspace struct {
 	theta, away, grad, step []float64 // C x D; away is theta less centre
 	centre                  []float64 // C x D
 	r, z, dir, hdir         []float64 // C x D, conjugate gradient
+	rest, part              []float64 // C x D, refinement
 	prob, a                 []float64 // C x n
 	logits, dlogits         []float64 // C x n: X theta and X step, so that a line search costs no product
 	w                       []float64 // n
@@ -251,14 +256,17 @@ type workspace struct {
 	lead                    *guide    // where not nil, its blocks take the place of inverse
 	common                  []float64 // 3 D, for apply
 	products                int
+
+	// Of hessianSingle: the direction, logits and Hessian product with classes and features rounded up, probabilities and weights.
+	dirS, aS, hdirS, probS, wS []float32
 }
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
 // resize returns a slice of n numbers with arbitrary content, reusing *b if it is large enough.
-func resize(b *[]float64, n int) {
+func resize[T any](b *[]T, n int) {
 	if cap(*b) < n {
-		*b = make([]float64, n)
+		*b = make([]T, n)
 	}
 	*b = (*b)[:n]
 }
@@ -274,7 +282,7 @@ func (w *workspace) prepare(p *Problem, shared *rows) {
 	for _, r := range w.parts {
 		w.n += r.padded
 	}
-	for _, b := range []*[]float64{&w.theta, &w.away, &w.grad, &w.step, &w.centre, &w.r, &w.z, &w.dir, &w.hdir} {
+	for _, b := range []*[]float64{&w.theta, &w.away, &w.grad, &w.step, &w.centre, &w.r, &w.z, &w.dir, &w.hdir, &w.rest, &w.part} {
 		resize(b, w.c*w.d)
 	}
 	for _, b := range []*[]float64{&w.prob, &w.a, &w.logits, &w.dlogits} {
@@ -308,7 +316,7 @@ func (w *workspace) each(do func(r *rows, at int)) {
 func (w *workspace) forward(t, out []float64) {
 	clear(out)
 	w.each(func(r *rows, at int) {
-		r.across.Mul(blas.NoTrans, general(w.c, w.d, t), blas64.General{Rows: w.c, Cols: r.padded, Stride: w.n, Data: out[at:]})
+		r.across.Mul(blas.NoTrans, general(w.c, w.d, t), blas64.General{Rows: w.c, Cols: dense.Padded(r.n), Stride: w.n, Data: out[at:]})
 	})
 }
 
@@ -373,6 +381,64 @@ func (w *workspace) hessian(v, out []float64) {
 	w.adjoint(w.a, v, out)
 }
 
+// single readies hessianSingle for the current probabilities.
+func (w *workspace) single() {
+	c := roundUp(w.c, dense.SingleRows)
+	resize(&w.dirS, c*w.d)
+	clear(w.dirS)
+	resize(&w.aS, c*w.n)
+	resize(&w.hdirS, c*w.own.alongS.Cols())
+	resize(&w.probS, w.c*w.n)
+	resize(&w.wS, w.n)
+	narrow(w.probS, w.prob)
+	narrow(w.wS, w.w)
+}
+
+// hessianSingle is hessian in float32.
+func (w *workspace) hessianSingle(v, out []float64) {
+	w.products++
+	c := len(w.dirS) / w.d
+	cols := w.own.alongS.Cols()
+	narrow(w.dirS, v)
+	clear(w.aS)
+	w.each(func(r *rows, at int) {
+		r.acrossS.Mul(generalSingle(c, w.d, w.d, w.dirS), generalSingle(c, r.padded, w.n, w.aS[at:]))
+	})
+	dense.CurveSingle(w.c, w.n, w.n, w.aS, w.probS, w.wS)
+	clear(w.hdirS)
+	w.each(func(r *rows, at int) {
+		r.alongS.Mul(generalSingle(c, r.n, w.n, w.aS[at:]), generalSingle(c, cols, cols, w.hdirS))
+	})
+	// The data's part of a product has sum zero over the classes. Rounding would give it another one, which only the penalty holds.
+	resize(&w.common, 3*w.d)
+	mean := w.common[:w.d]
+	clear(mean)
+	share := 1 / float64(w.c)
+	for c := range w.c {
+		for i, h := range w.hdirS[c*cols:][:w.d] {
+			mean[i] += share * float64(h)
+		}
+	}
+	for c := range w.c {
+		to, from := out[c*w.d:(c+1)*w.d], v[c*w.d:(c+1)*w.d]
+		for i, h := range w.hdirS[c*cols:][:w.d] {
+			to[i] = float64(h) - mean[i] + w.l2*from[i]
+		}
+	}
+}
+
+// narrow writes src in float32 to the beginning of dst.
+func narrow(dst []float32, src []float64) {
+	dst = dst[:len(src)]
+	for i, v := range src {
+		dst[i] = float32(v)
+	}
+}
+
+func generalSingle(rows, cols, stride int, data []float32) blas32.General {
+	return blas32.General{Rows: rows, Cols: cols, Stride: stride, Data: data}
+}
+
 // precondition computes the inverse of X' diag(w v) X + l2 I with v_i = (1 - |p_i|^2) / (C - 1): one block for all classes, the mean
 // of the Hessian's diagonal blocks if the classes are equally likely. At zero, v is 1/C.
 func (w *workspace) precondition() error {
@@ -398,7 +464,7 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 	resize(&w.gramian, w.d*w.d)
 	g := w.gramian
 	clear(g)
-	w.each(func(r *rows, at int) { r.gram(v[at:at+r.n], g, &w.scaled) })
+	w.each(func(r *rows, at int) { r.gram(v[at:at+r.n], g, &w.scaled, true) })
 	for i := range w.d {
 		g[i*w.d+i] += w.l2
 	}
@@ -469,8 +535,8 @@ func (w *workspace) apply(v, out []float64) {
 	}
 }
 
-// conjugateGradient solves H x = b to a residual of tol |b| and returns that residual as a share of |b|.
-func (w *workspace) conjugateGradient(b, x []float64, most int, tol float64) float64 {
+// conjugateGradient solves H x = b to a residual of tol |b| and returns that residual as a share of |b|. hessian multiplies by H.
+func (w *workspace) conjugateGradient(hessian func(v, out []float64), b, x []float64, most int, tol float64) float64 {
 	for i := range x {
 		x[i] = 0
 	}
@@ -484,7 +550,7 @@ func (w *workspace) conjugateGradient(b, x []float64, most int, tol float64) flo
 	rz := dot(w.r, w.z)
 	left := 1.0
 	for range most {
-		w.hessian(w.dir, w.hdir)
+		hessian(w.dir, w.hdir)
 		curve := dot(w.dir, w.hdir)
 		if !(curve > 0) { // only through rounding: H is positive definite
 			return left
@@ -567,6 +633,9 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 // its inverse is the loss of float64 precision.
 const leastPivot = 1e-4
 
+// leastSingle is the smallest residual, relative to the right side, to which products in float32 solve a system.
+const leastSingle = 1e-4
+
 // solve runs Newton's method on the prepared points, from start; lead, if not nil, is a fit to similar points.
 func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *guide) (*Solution, error) {
 	var scale float64
@@ -616,7 +685,15 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 		// Steihaug 1982), nor smaller than the tolerance requires.
 		forcing := math.Min(0.1, norm/first)
 		forcing = math.Max(forcing, 0.3*limit/norm)
-		w.conjugateGradient(w.grad, w.step, 10*w.d, forcing)
+		if !opt.Double {
+			w.single()
+			least := math.Max(forcing, leastSingle)
+			// Beyond float32's range or precision, float64 takes over.
+			opt.Double = !(w.conjugateGradient(w.hessianSingle, w.grad, w.step, 10*w.d, least) <= least)
+		}
+		if opt.Double {
+			w.conjugateGradient(w.hessian, w.grad, w.step, 10*w.d, forcing)
+		}
 		slope := dot(w.grad, w.step)
 		w.forward(w.step, w.dlogits)
 		tt, ts, ss := dot(w.away, w.away), dot(w.away, w.step), dot(w.step, w.step)

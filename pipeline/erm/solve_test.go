@@ -93,6 +93,36 @@ func TestGradientVanishes(t *testing.T) {
 	}
 }
 
+// Newton's inner iterations in float32 lead to the minimiser, and gradient, of those in float64, with extreme scales and penalties as well.
+func TestSingle(t *testing.T) {
+	for i, k := range []struct {
+		n, dx, c  int
+		l2, scale float64
+	}{{300, 64, 10, 3, 1}, {1000, 20, 3, 1, 1}, {500, 33, 13, 0.01, 1}, {200, 64, 20, 3, 1e-3}, {400, 40, 7, 0.01, 30}, {50, 90, 5, 1, 10}, {60, 20, 4, 1e74, 1e37}} {
+		p := random(uint64(i), k.n, k.dx, k.c, k.l2)
+		scale(p, k.scale)
+		var fits [2]Theta
+		var products [2]int
+		for j, double := range []bool{true, false} {
+			s, err := Solve(context.Background(), p, Options{Double: double, Tolerance: 1e-13})
+			if err != nil {
+				t.Fatalf("case %d, double %v: %v", i, double, err)
+			}
+			fits[j], products[j] = s.Theta, s.Products
+		}
+		top := 0.0
+		for _, v := range fits[0].W {
+			top = math.Max(top, math.Abs(v))
+		}
+		if d := furthest(fits[0].W, fits[1].W); !(d <= 1e-6*top) {
+			t.Errorf("case %d: minimisers whose largest weight is %v differ by %v", i, top, d)
+		}
+		if products[1] > 2*products[0] {
+			t.Errorf("case %d: %d Hessian products in float32, %d in float64", i, products[1], products[0])
+		}
+	}
+}
+
 func BenchmarkSolve(b *testing.B) {
 	p := random(1, 300, 64, 10, 3)
 	for b.Loop() {

@@ -45,7 +45,7 @@ func LimitHead(ctx context.Context, all *point.Set) (*Theta, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := erm.Solve(ctx, p, erm.Options{Tolerance: limitTolerance})
+	s, err := erm.Solve(ctx, p, erm.Options{Tolerance: limitTolerance, Double: true})
 	if err != nil {
 		return nil, fmt.Errorf("fit to all %d rows, for the limit of infinite data: %w", all.N, err)
 	}

@@ -22,7 +22,9 @@ func (t *Task) fits(ctx context.Context, sets []*point.Set, l2 float64, s Settin
 		}
 		problems[i] = p
 	}
-	solved, err := erm.SolveAll(ctx, problems, t.ermOptions(s))
+	opt := t.ermOptions(s)
+	opt.Double = true // chains start at these fits, and follow the last bit of where they start
+	solved, err := erm.SolveAll(ctx, problems, opt)
 	if err != nil {
 		return nil, err
 	}
