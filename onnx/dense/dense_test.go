@@ -136,6 +136,27 @@ func TestOtherProducts(t *testing.T) {
 	}
 }
 
+// Numbers in float32 are those that Go rounds to.
+func TestNarrow(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 14))
+	for n := range 40 {
+		src, dst := make([]float64, n), make([]float32, n+1)
+		for i := range src {
+			src[i] = r.NormFloat64() * math.Pow(10, float64(r.IntN(90)-45))
+		}
+		dst[n] = 7
+		Narrow(dst, src)
+		for i, v := range src {
+			if dst[i] != float32(v) {
+				t.Fatalf("%d numbers: number %d is %v, want %v", n, i, dst[i], float32(v))
+			}
+		}
+		if dst[n] != 7 {
+			t.Fatalf("%d numbers: one more was written", n)
+		}
+	}
+}
+
 // An element does not depend on how the product around it was cut.
 func TestParts(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))

@@ -95,6 +95,18 @@ func curveSingle(c, n int, a []float32, as int, p []float32, ps int, w []float32
 	}
 }
 
+// narrow writes n groups of Width numbers in float32 to groups that are step numbers apart.
+func narrow(n int, from []float64, to []float32, step int) {
+	switch {
+	case n == 0:
+	case haveAVX2:
+		_, _ = from[n*Width-1], to[(n-1)*step+Width-1]
+		narrowY(n, &from[0], &to[0], step)
+	default:
+		narrowGo(n, from, to, step)
+	}
+}
+
 // row adds a b to Width numbers of c, for one row a of d numbers and one panel b.
 func row(d int, a, b, c []float64) {
 	_, _, _ = a[d-1], b[d*Width-1], c[Width-1]
@@ -140,6 +152,9 @@ func tile10x16s(d int, a *float32, rs, ks int, b *float32, c *float32, cs int)
 
 //go:noescape
 func tile5x16s(d int, a *float32, rs, ks int, b *float32, c *float32, cs int)
+
+//go:noescape
+func narrowY(n int, from *float64, to *float32, step int)
 
 // n is a multiple of 16.
 //

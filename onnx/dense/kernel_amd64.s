@@ -550,6 +550,26 @@ TEXT ·curveY(SB), NOSPLIT, $0-56
 TEXT ·curveYs(SB), NOSPLIT, $0-56
 	CURVE(VSUBPS, VMULPS, VFMADD231PS, 2)
 
+// func narrowY(n int, from *float64, to *float32, step int)
+TEXT ·narrowY(SB), NOSPLIT, $0-32
+	MOVQ n+0(FP), CX
+	MOVQ from+8(FP), SI
+	MOVQ to+16(FP), DI
+	MOVQ step+24(FP), DX
+	SHLQ $2, DX
+
+eight:
+	VCVTPD2PSY (SI), X0
+	VCVTPD2PSY 32(SI), X1
+	VMOVUPS    X0, (DI)
+	VMOVUPS    X1, 16(DI)
+	ADDQ       $64, SI
+	ADDQ       DX, DI
+	DECQ       CX
+	JNZ        eight
+	VZEROUPPER
+	RET
+
 // func rowY(d int, a, b, c *float64)
 //
 // One row times one panel, four rows of the panel at a time in sums of their own.

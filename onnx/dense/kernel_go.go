@@ -56,3 +56,12 @@ func rowGo(d int, a, b, c []float64) {
 	}
 	*to = [Width]float64{s0, s1, s2, s3, s4, s5, s6, s7}
 }
+
+func narrowGo(n int, from []float64, to []float32, step int) {
+	for l := range n {
+		f, t := (*[Width]float64)(from[l*Width:]), (*[Width]float32)(to[l*step:])
+		for i, v := range f {
+			t[i] = float32(v)
+		}
+	}
+}

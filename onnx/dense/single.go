@@ -36,13 +36,7 @@ func (p Packed) Single(buf []float32) Single {
 			}
 			continue
 		}
-		from := p.panels[j*Width*p.rows:]
-		for l := range p.rows {
-			f, t := (*[Width]float64)(from[l*Width:]), (*[Width]float32)(to[l*SingleWidth:])
-			for i, v := range f {
-				t[i] = float32(v)
-			}
-		}
+		narrow(p.rows, p.panels[j*Width*p.rows:], to, SingleWidth)
 	}
 	return s
 }
@@ -79,4 +73,13 @@ func CurveSingle(c, n, stride int, a, p, w []float32) {
 		panic(fmt.Sprintf("dense: %d rows of %d numbers that are %d apart, of %d and %d; want a multiple of %d", c, n, stride, len(a), len(p), SingleWidth))
 	}
 	curveSingle(c, n, a, stride, p, stride, w)
+}
+
+// Narrow writes src in float32 to the beginning of dst.
+func Narrow(dst []float32, src []float64) {
+	whole := len(src) / Width
+	narrow(whole, src, dst, Width)
+	for i := whole * Width; i < len(src); i++ {
+		dst[i] = float32(src[i])
+	}
 }

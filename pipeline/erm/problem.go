@@ -127,9 +127,11 @@ func (p *Problem) Check() error {
 		return fmt.Errorf("erm: %d numbers in X, %d in Y, %d in W; want %d (N x dx+1), %d (N x C), %d (N)", len(p.X), len(p.Y), len(p.W), p.N*d, p.N*p.C, p.N)
 	}
 	for i := range p.N {
-		for j, v := range p.X[i*d : (i+1)*d] {
-			if !finite(v) {
-				return fmt.Errorf("erm: feature %d of point %d is %v; want finite numbers", j, i, v)
+		if row := p.X[i*d : (i+1)*d]; !finite(dot(row, row)) {
+			for j, v := range row { // squares may overflow where no feature is infinite
+				if !finite(v) {
+					return fmt.Errorf("erm: feature %d of point %d is %v; want finite numbers", j, i, v)
+				}
 			}
 		}
 		if v := p.X[i*d+p.Dx]; v != 1 {
