@@ -7,7 +7,8 @@ import (
 )
 
 // after is what a convolution does to its output channel by channel, while that is in the cache: in this order a batch
-// normalisation, v scale + shift, and bounds. The arithmetic is that of the operators themselves, to the bit.
+// normalisation, v scale + shift, and bounds. The arithmetic is that of the operators themselves, to the bit
+// but for the sign of a zero.
 type after struct {
 	scale, shift []float32 // by channel; nil: none
 	lo, hi       float32   // infinite: none
@@ -84,25 +85,19 @@ func CanFollow(s, next *Spec, channels int) bool {
 	return false
 }
 
+// run sets dst to what becomes of src, elements of one channel; they may be the same.
+func (a *after) run(dst, src []float32, channel int) {
+	scale, shift := float32(1), float32(0)
+	if a.scale != nil {
+		scale, shift = a.scale[channel], a.shift[channel]
+	}
+	limit(dst[:len(src)], src, scale, shift, a.lo, a.hi)
+}
+
 // apply works on rows, of which the first is a channel's.
 func (a *after) apply(rows matrix[float32], channel int) {
 	for r := range rows.rows {
 		row := rows.data[r*rows.stride : r*rows.stride+rows.cols]
-		switch {
-		case a.scale == nil:
-			for i, v := range row {
-				row[i] = min(max(v, a.lo), a.hi)
-			}
-		case a.ends:
-			m, k := a.scale[channel+r], a.shift[channel+r]
-			for i, v := range row {
-				row[i] = min(max(m*v+k, a.lo), a.hi)
-			}
-		default:
-			m, k := a.scale[channel+r], a.shift[channel+r]
-			for i, v := range row {
-				row[i] = m*v + k
-			}
-		}
+		a.run(row, row, channel+r)
 	}
 }

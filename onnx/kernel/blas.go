@@ -140,14 +140,21 @@ func multiplyPlain[T floating](a, b, c matrix[T]) {
 	}
 }
 
-// parallelMultiply adds a b to out, divided among threads by rows or by columns of out, in whole tiles.
-func parallelMultiply[T floating](c *Call, a, b, out matrix[T]) {
+// parallelMultiply adds a b to out, divided among threads by rows or by columns of out, in whole tiles. r, where it is not nil, is b.
+func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right) {
 	m, n, k := a.rows, b.cols, a.cols
 	inPanels := panels(m, n, k)
+	if m == 0 || n == 0 || k == 0 {
+		return
+	}
 	if m >= n {
 		tiles := (m + tileRows - 1) / tileRows
 		c.Parallel(tiles, work(tileRows, n, k)/4, func(lo, hi int) {
 			i, j := lo*tileRows, min(hi*tileRows, m)
+			if r != nil {
+				r.multiply(any(a.part(i, 0, j-i, k)).(matrix[float32]), 0, n, any(out.part(i, 0, j-i, n)).(matrix[float32]))
+				return
+			}
 			multiplyAs(a.part(i, 0, j-i, k), b, out.part(i, 0, j-i, n), inPanels)
 		})
 		return
@@ -155,6 +162,10 @@ func parallelMultiply[T floating](c *Call, a, b, out matrix[T]) {
 	tiles := (n + tileCols - 1) / tileCols
 	c.Parallel(tiles, work(tileCols, m, k)/4, func(lo, hi int) {
 		i, j := lo*tileCols, min(hi*tileCols, n)
+		if r != nil {
+			r.multiply(any(a).(matrix[float32]), i, j, any(out.part(0, i, m, j-i)).(matrix[float32]))
+			return
+		}
 		multiplyAs(a, b.part(0, i, k, j-i), out.part(0, i, m, j-i), inPanels)
 	})
 }

@@ -3,6 +3,9 @@ package kernel
 import (
 	"fmt"
 	"slices"
+	"sync"
+
+	"fmp/onnx"
 )
 
 // Conv: group = 1, window attributes as in newWindow; x [n, ci, in...], w [co, ci/group, size...], b [co]:
@@ -10,7 +13,8 @@ import (
 //	out[n, co, p...] = b[co] + sum_{c, q} w[co, c, q] x[n, c + ci/group · g, p · stride - begin + q · dilation]
 //
 // Computed as a matrix product: columns of x under the window (im2col), a tile of output positions at a time so
-// that memory stays bounded, times w. What follows it on each channel is done to every tile (after).
+// that memory stays bounded, times w; 3x3 windows by fewer products (winograd), one channel at a time by none (depthwise). What
+// follows it on each channel is done to every tile (after).
 func init() {
 	register(Def{Op: "Conv", Since: 1, Half: true, New: newConv})
 }
@@ -27,7 +31,30 @@ func newConv(s *Spec) (Kernel, error) {
 	if group < 1 {
 		return nil, fmt.Errorf("group %d: at least 1 is expected", group)
 	}
-	return numeric(s, convOf[float32](w, group, newAfter(s)), convOf[float64](w, group, nil))
+	f := &filters{weights: s.constant(1), group: group}
+	f.tiles = newWinograd(f.weights, w, group)
+	return numeric(s, convOf[float32](w, group, newAfter(s), f), convOf[float64](w, group, nil, nil))
+}
+
+// filters are the weights of a convolution as its products read them. Where they are known before the model runs, they are laid out
+// once, when they are first wanted.
+type filters struct {
+	weights *onnx.Tensor // nil where they are not known
+	group   int
+
+	once   sync.Once
+	packed []float32 // every group's, [output channels, input channels and positions] as packLeft has it
+	tiles  *winograd // nil where the convolution cannot be done so
+}
+
+// pack lays out the weights w in dst.
+func (f *filters) pack(dst []float32, w *onnx.Tensor) []float32 {
+	og, k := w.Shape[0]/f.group, product(w.Shape[1:])
+	packed := padRows(og) * k
+	for g := range f.group {
+		packLeft(dst[g*packed:(g+1)*packed], dense(w.F32()[g*og*k:(g+1)*og*k], og, k))
+	}
+	return dst
 }
 
 // convShape checks x and w against each other and fits the window.
@@ -45,7 +72,7 @@ func convShape(w window, group int, xs, ws []int) (window, []int, error) {
 	return w.fit(xs[2:])
 }
 
-func convOf[T floating](win window, group int, then *after) Kernel {
+func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 	var zero T
 	elem := 4
 	if _, ok := any(zero).(float64); ok {
@@ -74,8 +101,10 @@ func convOf[T floating](win window, group int, then *after) Kernel {
 		if len(o) == 0 {
 			return nil
 		}
-		depthwise := cg == 1 && og == 1
 		k := cg * q
+		if cg == 1 && og == 1 && len(xs) < 5 {
+			return depthwise(c, o, x, wt, bias, xs, sp, w, then)
+		}
 		direct, times := pointwise(w), multiply[T]
 		finished := func(dst matrix[T], channel int) {
 			if then != nil {
@@ -83,8 +112,8 @@ func convOf[T floating](win window, group int, then *after) Kernel {
 			}
 		}
 		// Panels or not is a matter of the weights alone, so that an image's result does not depend on its batch.
-		inPanels := elem == 4 && !depthwise && panels(og, panelLeast, k)
-		if !inPanels && !depthwise && finite(dense(x, 1, len(x))) {
+		inPanels := elem == 4 && panels(og, panelLeast, k)
+		if !inPanels && finite(dense(x, 1, len(x))) {
 			times = multiplyFinite[T] // looked at once, not once a tap
 		}
 		// One item is one tile of one group of one image, or of a block of images where a plane is small: independent of
@@ -93,16 +122,21 @@ func convOf[T floating](win window, group int, then *after) Kernel {
 		var left []float32 // every group's weights, copied once for all tiles and images
 		packed := padRows(og) * k
 		if inPanels {
-			left = Scratch[float32](c, group*packed)
-			for g := range group {
-				packLeft(left[g*packed:(g+1)*packed], any(dense(wt[g*og*k:(g+1)*og*k], og, k)).(matrix[float32]))
+			if f.tiles.suits(sp) {
+				return f.tiles.run(c, any(o).([]float32), any(x).([]float32), any(bias).([]float32), xs, sp, w, then)
+			}
+			if f.weights != nil {
+				f.once.Do(func() { f.packed = f.pack(make([]float32, group*packed), f.weights) })
+				left = f.packed
+			} else {
+				left = f.pack(Scratch[float32](c, group*packed), c.In[1])
 			}
 			block = max(1, min(xs[0], tileCols/pos))
 		}
 		tiles, blocks := (pos+tile-1)/tile, (xs[0]+block-1)/block
 		c.Parallel(blocks*group*tiles, work(og, k, tile, block)/4, func(lo, hi int) {
 			var col, sum []T
-			if !depthwise && (!direct || block > 1) {
+			if !direct || block > 1 {
 				col = Scratch[T](c, k, tile, block)
 			}
 			if block > 1 {
@@ -140,12 +174,9 @@ func convOf[T floating](win window, group int, then *after) Kernel {
 				src := x[(n*group+g)*cg*in : (n*group+g+1)*cg*in]
 				dst := matrix[T]{data: o[(n*group+g)*og*pos+p0:], rows: og, cols: p1 - p0, stride: pos}
 				start(dst, bias, g*og)
-				switch {
-				case depthwise:
-					slide(dst.data[:p1-p0], src, weights.data, xs[2:], sp, w, p0)
-				case direct:
+				if direct {
 					times(weights, matrix[T]{data: src[p0:], rows: k, cols: p1 - p0, stride: in}, dst)
-				default:
+				} else {
 					columns(col, p1-p0, src, cg, xs[2:], sp, w, p0, p1)
 					times(weights, dense(col[:k*(p1-p0)], k, p1-p0), dst)
 				}
@@ -340,99 +371,5 @@ func unravel(at []int, i int, shape []int) {
 	for k := len(shape) - 1; k >= 0; k-- {
 		at[k] = i % shape[k]
 		i /= shape[k]
-	}
-}
-
-// slide adds one channel's convolution to dst, which holds output positions from p0 on.
-func slide[T floating](dst, x, weights []T, in, out []int, w window, p0 int) {
-	last := len(in) - 1
-	taps, dilation, step := w.size[last], w.dilation[last], w.stride[last]
-	tap, base := make([]int, last), make([]int, len(in))
-	unravel(base, p0, out)
-	for p := 0; p < len(dst); {
-		line := dst[p : p+min(out[last]-base[last], len(dst)-p)]
-		for row := range product(w.size[:last]) {
-			unravel(tap, row, w.size[:last])
-			off, inside := 0, true
-			for k := 0; k < last; k++ {
-				y := base[k]*w.stride[k] - w.begin[k] + tap[k]*w.dilation[k]
-				if y < 0 || y >= in[k] {
-					inside = false
-					break
-				}
-				off = (off + y) * in[k+1]
-			}
-			if !inside {
-				continue
-			}
-			src, v, at := x[off:off+in[last]], weights[row*taps:(row+1)*taps], base[last]*step-w.begin[last]
-			if taps == 3 && dilation == 1 {
-				slideThree(line, src, v, at, step)
-				continue
-			}
-			for t := range v {
-				slideLine(line, src, v[t], at+t*dilation, step)
-			}
-		}
-		p += len(line)
-		next(base, out)
-	}
-}
-
-// slideThree is slideLine for three taps side by side, in one pass where all lie inside src; sums run in the same order.
-func slideThree[T floating](dst, src, v []T, at, step int) {
-	lo := 0
-	if at < 0 {
-		lo = min((step-1-at)/step, len(dst))
-	}
-	hi := lo
-	if room := len(src) - 3 - at; room >= 0 {
-		hi = max(lo, min(room/step+1, len(dst)))
-	}
-	for _, ends := range [2][2]int{{0, lo}, {hi, len(dst)}} {
-		for i := ends[0]; i < ends[1]; i++ {
-			for t, v := range v {
-				if j := at + i*step + t; j >= 0 && j < len(src) {
-					dst[i] += v * src[j]
-				}
-			}
-		}
-	}
-	if lo == hi {
-		return
-	}
-	a, b, c := v[0], v[1], v[2]
-	dst, src = dst[lo:hi], src[at+lo*step:]
-	if step == 1 {
-		x, y, z := src[:len(dst)], src[1:][:len(dst)], src[2:][:len(dst)]
-		for i := range dst {
-			dst[i] = dst[i] + a*x[i] + b*y[i] + c*z[i]
-		}
-		return
-	}
-	for i := range dst {
-		x := src[i*step:][:3]
-		dst[i] = dst[i] + a*x[0] + b*x[1] + c*x[2]
-	}
-}
-
-// slideLine adds v src[at], v src[at+step], ... to dst, nothing where that is outside src.
-func slideLine[T floating](dst, src []T, v T, at, step int) {
-	skip := 0
-	if at < 0 {
-		skip = (step - 1 - at) / step
-	}
-	if at += skip * step; skip >= len(dst) || at >= len(src) {
-		return
-	}
-	dst, src = dst[skip:], src[at:]
-	if step == 1 {
-		for i, x := range src[:min(len(src), len(dst))] {
-			dst[i] += v * x
-		}
-		return
-	}
-	for i := range min(len(dst), (len(src)+step-1)/step) {
-		dst[i] += v * src[i*step]
 	}
 }

@@ -67,8 +67,12 @@ func fill(dst any, d, n int, src any, s int) {
 }
 
 func fillRange[T any](dst []T, v T) {
-	for i := range dst {
-		dst[i] = v
+	head := dst[:min(len(dst), 16)]
+	for i := range head {
+		head[i] = v
+	}
+	for n := len(head); n < len(dst); n *= 2 {
+		copy(dst[n:], dst[:n])
 	}
 }
 

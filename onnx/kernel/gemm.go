@@ -40,7 +40,7 @@ func newGemm(s *Spec) (Kernel, error) {
 	if integers.Has(s.In[0]) && (g.alpha != float64(int64(g.alpha)) || g.beta != float64(int64(g.beta))) {
 		return nil, fmt.Errorf("alpha %v and beta %v of an integer product are not whole", g.alpha, g.beta)
 	}
-	return numeric(s, gemmFloat[float32](g), gemmFloat[float64](g), gemmInt[int64](g), gemmInt[uint64](g))
+	return numeric(s, gemmFloat[float32](g, newRight(s.constant(1), g.tb)), gemmFloat[float64](g, nil), gemmInt[int64](g), gemmInt[uint64](g))
 }
 
 func (g gemmSpec) shape(a, b []int) (m, n, k int, err error) {
@@ -87,7 +87,7 @@ func gemmStart[T number](c *Call, m, n int, beta T) ([]T, error) {
 	return o, nil
 }
 
-func gemmFloat[T floating](g gemmSpec) Kernel {
+func gemmFloat[T floating](g gemmSpec, r *right) Kernel {
 	return func(c *Call) error {
 		m, n, k, err := g.shape(c.In[0].Shape, c.In[1].Shape)
 		if err != nil {
@@ -106,7 +106,7 @@ func gemmFloat[T floating](g gemmSpec) Kernel {
 			}
 			a.data = buf
 		}
-		parallelMultiply(c, a, b, dense(o, m, n))
+		parallelMultiply(c, a, b, dense(o, m, n), r)
 		return nil
 	}
 }

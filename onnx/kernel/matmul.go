@@ -14,7 +14,7 @@ func init() {
 }
 
 func newMatMul(s *Spec) (Kernel, error) {
-	return numeric(s, matMulFloat[float32], matMulFloat[float64], matMulInt[int64], matMulInt[uint64])
+	return numeric(s, matMulFloat[float32](newRight(s.constant(1), false)), matMulFloat[float64](nil), matMulInt[int64], matMulInt[uint64])
 }
 
 // matMulPlan is what two shapes mean to MatMul.
@@ -56,7 +56,11 @@ func planMatMul(as, bs []int) (p matMulPlan, err error) {
 	return p, nil
 }
 
-func matMulFloat[T floating](c *Call) error {
+func matMulFloat[T floating](r *right) Kernel {
+	return func(c *Call) error { return matMul[T](c, r) }
+}
+
+func matMul[T floating](c *Call, r *right) error {
 	p, err := planMatMul(c.In[0].Shape, c.In[1].Shape)
 	if err != nil {
 		return err
@@ -68,7 +72,7 @@ func matMulFloat[T floating](c *Call) error {
 	a, b, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 	clear(o)
 	if p.oneB {
-		parallelMultiply(c, dense(a, product(p.batch)*p.m, p.k), dense(b, p.k, p.n), dense(o, product(p.batch)*p.m, p.n))
+		parallelMultiply(c, dense(a, product(p.batch)*p.m, p.k), dense(b, p.k, p.n), dense(o, product(p.batch)*p.m, p.n), r)
 		return nil
 	}
 	c.Parallel(product(p.batch), work(p.m, p.n, p.k)/4, func(lo, hi int) {

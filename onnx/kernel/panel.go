@@ -1,6 +1,10 @@
 package kernel
 
-import "sync"
+import (
+	"sync"
+
+	"fmp/onnx"
+)
 
 // A float32 matrix product the size of which is worth it is done in panels, as Goto and van de Geijn describe ("Anatomy of
 // high-performance matrix multiplication", 2008): the blocks of a and b that are in use are copied to lie in the order in which they
@@ -46,6 +50,53 @@ func packLeft(dst []float32, a matrix[float32]) {
 }
 
 func padRows(rows int) int { return (rows + panelRows - 1) / panelRows * panelRows }
+
+// right is a constant as the right operand of products reads it, laid out when it is first wanted.
+type right struct {
+	matrix[float32] // as it lies in the model
+	once            sync.Once
+	packed          []float32 // for every part of the inner axis, its panels
+}
+
+// newRight returns nil for what is not worth it, or not known.
+func newRight(m *onnx.Tensor, trans bool) *right {
+	if m == nil || m.DType != onnx.Float32 || len(m.Shape) != 2 {
+		return nil
+	}
+	r := &right{matrix: matrix[float32]{data: m.F32(), rows: m.Shape[0], cols: m.Shape[1], stride: max(1, m.Shape[1]), trans: trans}}
+	if trans {
+		r.rows, r.cols = r.cols, r.rows
+	}
+	if !panels(panelLeast, r.cols, r.rows) {
+		return nil
+	}
+	return r
+}
+
+// multiply adds a times columns from to to of r to c, which has those alone.
+func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
+	wide := (r.cols + panelCols - 1) / panelCols * panelCols
+	r.once.Do(func() {
+		r.packed = make([]float32, wide*r.rows)
+		for l := 0; l < r.rows; l += panelDepth {
+			d := min(panelDepth, r.rows-l)
+			packColumns(r.packed[wide*l:], r.part(l, 0, d, r.cols))
+		}
+	})
+	p := packPool.Get().(*packs)
+	defer packPool.Put(p)
+	for l := 0; l < r.rows; l += panelDepth {
+		d := min(panelDepth, r.rows-l)
+		for i := 0; i < a.rows; i += panelHeight {
+			h := min(panelHeight, a.rows-i)
+			left := p.a[:padRows(h)*d]
+			packLeft(left, a.part(i, l, h, d))
+			for j := from; j < to; j += panelCols {
+				p.panel(left, r.packed[wide*l+j*d:][:panelCols*d], panelCols, d, c.part(i, j-from, h, min(panelCols, to-j)))
+			}
+		}
+	}
+}
 
 // multiplyPacked is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it goes.
 func multiplyPacked(left []float32, a, b, c matrix[float32]) {

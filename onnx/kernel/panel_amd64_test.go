@@ -9,3 +9,11 @@ func narrower(t *testing.T) bool {
 	t.Cleanup(func() { haveAVX512 = was })
 	return was
 }
+
+// inGo has the test run without the processor's vectors; false where it can't, or does so anyway.
+func inGo(t *testing.T) bool {
+	was := havePanels
+	havePanels = false
+	t.Cleanup(func() { havePanels = was })
+	return was
+}

@@ -88,6 +88,9 @@ func maxPool[T number](win window, column bool) Kernel {
 		}
 		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
 		size, pos, q := product(in), product(sp), product(w.size)
+		if x, ok := any(x).([]float32); ok && idx == nil && len(in) <= 2 && q <= manyTaps && seesPlane(w, in, sp) {
+			return maxOfRuns(c, any(o).([]float32), x, xs, sp, w)
+		}
 		var failed error
 		c.Parallel(xs[0]*xs[1], work(pos, q), func(lo, hi int) {
 			base, tap, at := make([]int, len(in)), make([]int, len(in)), make([]int, len(in))
@@ -97,15 +100,11 @@ func maxPool[T number](win window, column bool) Kernel {
 					unravel(base, p, sp)
 					best := -1
 					var v T
-					if len(in) == 2 {
-						best, v = maxUnder(plane, in, base, w)
-					} else {
-						visit(w, in, base, tap, q, func(off int) {
-							if best < 0 || plane[off] > v || plane[off] != plane[off] {
-								best, v = off, plane[off]
-							}
-						})
-					}
+					visit(w, in, base, tap, q, func(off int) {
+						if best < 0 || plane[off] > v || plane[off] != plane[off] {
+							best, v = off, plane[off]
+						}
+					})
 					if best < 0 {
 						failed = fmt.Errorf("the window at output %v lies in the padding alone", base)
 						return
@@ -128,26 +127,48 @@ func maxPool[T number](win window, column bool) Kernel {
 	}
 }
 
-// maxUnder is the largest element under a window on two axes, and where it is.
-func maxUnder[T number](plane []T, in, base []int, w window) (int, T) {
-	best := -1
-	var v T
-	y := base[0]*w.stride[0] - w.begin[0]
-	for i := 0; i < w.size[0]; i, y = i+1, y+w.dilation[0] {
-		if y < 0 || y >= in[0] {
-			continue
-		}
-		z := base[1]*w.stride[1] - w.begin[1]
-		for j := 0; j < w.size[1]; j, z = j+1, z+w.dilation[1] {
-			if z < 0 || z >= in[1] {
-				continue
-			}
-			if e := plane[y*in[1]+z]; best < 0 || e > v || e != e {
-				best, v = y*in[1]+z, e
+// manyTaps is how many elements of a window are not taken run by run any more.
+const manyTaps = 64
+
+// seesPlane reports whether every window holds an element of its plane.
+func seesPlane(w window, in, out []int) bool {
+	for k := range in {
+		for p := range out[k] {
+			first := p*w.stride[k] - w.begin[k]
+			skip := max(0, (-first+w.dilation[k]-1)/w.dilation[k])
+			if skip >= w.size[k] || first+skip*w.dilation[k] >= in[k] {
+				return false
 			}
 		}
 	}
-	return best, v
+	return true
+}
+
+// maxOfRuns pools planes of windows that all see them.
+func maxOfRuns(c *Call, o, x []float32, xs, sp []int, w window) error {
+	p, err := newPhases(w, xs[2:], sp)
+	if err != nil {
+		return err
+	}
+	eachPlane(c, o, x, xs[0]*xs[1], p, float32(math.Inf(-1)), func(run, split []float32, _ int) { tapMaxima(run, split, p.offsets) }, func([]float32, int) {})
+	return nil
+}
+
+// meanOfRuns pools planes of windows that lie in them.
+func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) error {
+	p, err := newPhases(w, xs[2:], sp)
+	if err != nil {
+		return err
+	}
+	ones := make([]float32, len(p.offsets))
+	fillRange(ones, 1)
+	eachPlane(c, o, x, xs[0]*xs[1], p, 0, func(run, split []float32, _ int) { tapSums(run, split, p.offsets, ones, 0) }, func(dst []float32, _ int) {
+		n := float32(len(ones))
+		for i := range dst {
+			dst[i] /= n
+		}
+	})
+	return nil
 }
 
 // sumUnder is the sum of the elements under a window on two axes, and how many they are.
@@ -217,23 +238,6 @@ func withinPlane(w window, in, out []int) bool {
 	return true
 }
 
-// sumWhole pools a plane of such windows, its lines width long.
-func sumWhole[T floating](dst, plane []T, width int, out []int, w window, end func(float64, int, int) float64) {
-	q := w.size[0] * w.size[1]
-	for p := range dst {
-		from := p/out[1]*w.stride[0]*width + p%out[1]*w.stride[1]
-		sum := 0.0
-		for range w.size[0] {
-			line := plane[from:]
-			for j := range w.size[1] {
-				sum += float64(line[j*w.dilation[1]])
-			}
-			from += w.dilation[0] * width
-		}
-		dst[p] = T(end(sum, q, q))
-	}
-}
-
 func poolSum[T floating](win window, end func(float64, int, int) float64, term func(float64) float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -247,14 +251,13 @@ func poolSum[T floating](win window, end func(float64, int, int) float64, term f
 		}
 		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
 		size, pos, q := product(in), product(sp), product(w.size)
+		if x, ok := any(x).([]float32); ok && term == nil && len(in) <= 2 && q <= manyTaps && withinPlane(w, in, sp) {
+			return meanOfRuns(c, any(o).([]float32), x, xs, sp, w)
+		}
 		c.Parallel(xs[0]*xs[1], work(pos, q, 2), func(lo, hi int) {
 			base, tap := make([]int, len(in)), make([]int, len(in))
 			for pl := lo; pl < hi; pl++ {
 				plane := x[pl*size : (pl+1)*size]
-				if len(in) == 2 && term == nil && withinPlane(w, in, sp) {
-					sumWhole(o[pl*pos:(pl+1)*pos], plane, in[1], sp, w, end)
-					continue
-				}
 				for p := 0; p < pos; p++ {
 					unravel(base, p, sp)
 					sum, n := 0.0, 0

@@ -224,7 +224,7 @@ func intProduct(c *Call, k Kernel, za, zb *onnx.Tensor, axisA, axisB int) error 
 }
 
 func newMatMulInteger(*Spec) (Kernel, error) {
-	return func(c *Call) error { return intProduct(c, matMulFloat[float64], c.in(2), c.in(3), -2, -1) }, nil
+	return func(c *Call) error { return intProduct(c, matMulFloat[float64](nil), c.in(2), c.in(3), -2, -1) }, nil
 }
 
 func newConvInteger(s *Spec) (Kernel, error) {
@@ -232,7 +232,7 @@ func newConvInteger(s *Spec) (Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := convOf[float64](w, s.int("group"), nil)
+	k := convOf[float64](w, s.int("group"), nil, nil)
 	return func(c *Call) error { return intProduct(c, k, c.in(2), c.in(3), 1, 0) }, nil
 }
 
@@ -256,7 +256,7 @@ func newQLinearMatMul(s *Spec) (Kernel, error) {
 		if err != nil {
 			return err
 		}
-		r, err := exactly(c, matMulFloat[float64], a, b)
+		r, err := exactly(c, matMulFloat[float64](nil), a, b)
 		if err != nil {
 			return err
 		}

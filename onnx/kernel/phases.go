@@ -1,0 +1,117 @@
+package kernel
+
+import "fmp/onnx"
+
+// phases are a plane with its padding, split by the remainders of its lines and columns that a strided window begins at or reaches:
+// in each of them, a phase, what one tap of the window reads for neighbouring outputs lies side by side, and what it reads for all
+// of the output, line after line, is one run. Between the lines of a run lie columns that are no output's.
+type phases struct {
+	out        [2]int // outputs: lines and columns
+	high, wide int    // of a phase
+	lines      []int  // the remainders of lines
+	columns    []part // by remainder of columns
+	offsets    []int  // where a tap reads for the first output, in the order of the window's elements
+	in, begin  [2]int
+	stride     [2]int
+}
+
+// part is what a line has of a phase: elements from, from + stride, ... go to so many places from first on.
+type part struct{ from, first, count int }
+
+// newPhases is for windows on planes of one or two axes.
+func newPhases(w window, in, out []int) (*phases, error) {
+	p := &phases{}
+	var size, dilation [2]int
+	for _, v := range []struct {
+		to   *[2]int
+		from []int
+		fill int
+	}{{&size, w.size, 1}, {&dilation, w.dilation, 1}, {&p.stride, w.stride, 1}, {&p.begin, w.begin, 0}, {&p.in, in, 1}, {&p.out, out, 1}} {
+		v.to[0] = v.fill
+		copy(v.to[2-len(v.from):], v.from)
+	}
+	remainders := func(axis int) (all []int, at map[int]int) {
+		at = map[int]int{}
+		for i := range min(size[axis], p.stride[axis]) { // they come back after so many taps
+			r := i * dilation[axis] % p.stride[axis]
+			if _, ok := at[r]; !ok {
+				at[r] = len(all)
+				all = append(all, r)
+			}
+		}
+		return all, at
+	}
+	lines, line := remainders(0)
+	p.lines = lines
+	columns, column := remainders(1)
+	p.high = p.out[0] + (size[0]-1)*dilation[0]/p.stride[0]
+	p.wide = p.out[1] + (size[1]-1)*dilation[1]/p.stride[1]
+	if _, err := onnx.Elements([]int{len(lines) * len(columns), p.high, p.wide}); err != nil {
+		return nil, err
+	}
+	for _, r := range columns {
+		step := p.stride[1]
+		c := part{first: max(0, (p.begin[1]-r+step-1)/step)}
+		c.from = c.first*step + r - p.begin[1]
+		if c.from < p.in[1] {
+			c.count = max(0, min(p.wide-c.first, (p.in[1]-c.from+step-1)/step))
+		}
+		p.columns = append(p.columns, c)
+	}
+	for i := range size[0] {
+		y := i * dilation[0]
+		for j := range size[1] {
+			x := j * dilation[1]
+			phase := line[y%p.stride[0]]*len(p.columns) + column[x%p.stride[1]]
+			p.offsets = append(p.offsets, (phase*p.high+y/p.stride[0])*p.wide+x/p.stride[1])
+		}
+	}
+	return p, nil
+}
+
+// len is the length of all phases, and what the loops over taps may read after them.
+func (p *phases) len() int { return len(p.lines)*len(p.columns)*p.high*p.wide + 2*tapRun }
+
+// run is the length of a run over all outputs, a multiple of tapRun.
+func (p *phases) run() int {
+	return ((p.out[0]-1)*p.wide + p.out[1] + tapRun - 1) / tapRun * tapRun
+}
+
+// splitInto writes lines from lo to hi of a plane's phases to dst, but for the padding, which dst holds.
+func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
+	width, step := p.in[1], p.stride[1]
+	two := step == 2 && len(p.columns) == 2 && p.columns[0].count > 0 && p.columns[1].count > 0
+	for i, line := range p.lines {
+		for y := lo; y < hi; y++ {
+			u := y*p.stride[0] + line - p.begin[0]
+			if u < 0 || u >= p.in[0] {
+				continue
+			}
+			src, at := plane[u*width:(u+1)*width], (i*len(p.columns)*p.high+y)*p.wide
+			if two {
+				a, b := p.columns[0], p.columns[1]
+				even, odd := dst[at+a.first:][:a.count], dst[at+p.high*p.wide+b.first:][:b.count]
+				if a.from > b.from {
+					even, odd = odd, even
+				}
+				switch even := any(even).(type) {
+				case []float32:
+					deinterleave(even, any(odd).([]float32), any(src).([]float32))
+				case []T:
+					deinterleaveGo(even, odd, src)
+				}
+				continue
+			}
+			for j, c := range p.columns {
+				row := dst[at+j*p.high*p.wide+c.first:][:c.count]
+				if step == 1 {
+					copy(row, src[c.from:])
+					continue
+				}
+				for k := range row {
+					row[k] = src[c.from+k*step]
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,241 @@
+#include "textflag.h"
+
+// func limitY(n int, dst, src *float32, scale, shift, lo, hi float32)
+//
+// MAXPS and MINPS give their last operand, here the number itself, where it is NaN.
+TEXT ·limitY(SB), NOSPLIT, $0-40
+	MOVQ         n+0(FP), CX
+	MOVQ         dst+8(FP), DI
+	MOVQ         src+16(FP), SI
+	VBROADCASTSS scale+24(FP), Y4
+	VBROADCASTSS shift+28(FP), Y5
+	VBROADCASTSS lo+32(FP), Y6
+	VBROADCASTSS hi+36(FP), Y7
+
+loop:
+	VMULPS  (SI), Y4, Y0
+	VADDPS  Y5, Y0, Y0
+	VMAXPS  Y0, Y6, Y0
+	VMINPS  Y0, Y7, Y0
+	VMOVUPS Y0, (DI)
+	ADDQ    $32, SI
+	ADDQ    $32, DI
+	SUBQ    $8, CX
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+// func tapSumsY(taps, n int, dst, src *float32, offsets *int, weights *float32, start float32)
+//
+// 32 sums stay in Y0 to Y3.
+TEXT ·tapSumsY(SB), NOSPLIT, $0-52
+	MOVQ taps+0(FP), R8
+	MOVQ n+8(FP), DX
+	MOVQ dst+16(FP), DI
+	MOVQ src+24(FP), SI
+	MOVQ offsets+32(FP), R9
+	MOVQ weights+40(FP), R10
+
+run:
+	VBROADCASTSS start+48(FP), Y0
+	VMOVAPS      Y0, Y1
+	VMOVAPS      Y0, Y2
+	VMOVAPS      Y0, Y3
+	XORQ         CX, CX
+
+tap:
+	MOVQ         (R9)(CX*8), AX
+	VBROADCASTSS (R10)(CX*4), Y4
+	LEAQ         (SI)(AX*4), BX
+	VFMADD231PS  (BX), Y4, Y0
+	VFMADD231PS  32(BX), Y4, Y1
+	VFMADD231PS  64(BX), Y4, Y2
+	VFMADD231PS  96(BX), Y4, Y3
+	INCQ         CX
+	CMPQ         CX, R8
+	JL           tap
+	VMOVUPS      Y0, (DI)
+	VMOVUPS      Y1, 32(DI)
+	VMOVUPS      Y2, 64(DI)
+	VMOVUPS      Y3, 96(DI)
+	ADDQ         $128, SI
+	ADDQ         $128, DI
+	SUBQ         $32, DX
+	JNZ          run
+	VZEROUPPER
+	RET
+
+// MAXIMUM sets c to the larger of c and what lies at m, NaN where one of them is.
+#define MAXIMUM(m, c) \
+	VCMPPS    $3, c, c, Y5     \
+	VMAXPS    m, c, Y6         \
+	VBLENDVPS Y5, c, Y6, c
+
+// func tapMaximaY(taps, n int, dst, src *float32, offsets *int)
+//
+// 32 maxima stay in Y0 to Y3.
+TEXT ·tapMaximaY(SB), NOSPLIT, $0-40
+	MOVQ taps+0(FP), R8
+	MOVQ n+8(FP), DX
+	MOVQ dst+16(FP), DI
+	MOVQ src+24(FP), SI
+	MOVQ offsets+32(FP), R9
+
+run:
+	MOVQ    (R9), AX
+	LEAQ    (SI)(AX*4), BX
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	VMOVUPS 64(BX), Y2
+	VMOVUPS 96(BX), Y3
+	MOVQ    $1, CX
+	JMP     more
+
+tap:
+	MOVQ (R9)(CX*8), AX
+	LEAQ (SI)(AX*4), BX
+	MAXIMUM((BX), Y0)
+	MAXIMUM(32(BX), Y1)
+	MAXIMUM(64(BX), Y2)
+	MAXIMUM(96(BX), Y3)
+	INCQ CX
+
+more:
+	CMPQ    CX, R8
+	JL      tap
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	ADDQ    $128, SI
+	ADDQ    $128, DI
+	SUBQ    $32, DX
+	JNZ     run
+	VZEROUPPER
+	RET
+
+// func deinterleaveY(n int, even, odd, src *float32)
+TEXT ·deinterleaveY(SB), NOSPLIT, $0-32
+	MOVQ n+0(FP), CX
+	MOVQ even+8(FP), DI
+	MOVQ odd+16(FP), DX
+	MOVQ src+24(FP), SI
+
+loop:
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	VSHUFPS $0x88, Y1, Y0, Y2
+	VSHUFPS $0xDD, Y1, Y0, Y3
+	VPERMPD $0xD8, Y2, Y2
+	VPERMPD $0xD8, Y3, Y3
+	VMOVUPS Y2, (DI)
+	VMOVUPS Y3, (DX)
+	ADDQ    $64, SI
+	ADDQ    $32, DI
+	ADDQ    $32, DX
+	SUBQ    $8, CX
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+// LINE sets four elements of the tiles' transform from the lines at SI + a and SI + b: even columns, the odd ones R9 further.
+#define LINE(a, b, op) \
+	VMOVUPS (SI)(a*1), Y0      \
+	VMOVUPS 4(SI)(a*1), Y2     \
+	op      (SI)(b*1), Y0, Y0  \
+	op      4(SI)(b*1), Y2, Y2 \
+	VMOVUPS (BX)(a*1), Y1      \
+	VMOVUPS 4(BX)(a*1), Y3     \
+	op      (BX)(b*1), Y1, Y1  \
+	op      4(BX)(b*1), Y3, Y3 \
+	VSUBPS  Y2, Y0, Y4         \
+	VADDPS  Y2, Y1, Y5         \
+	VSUBPS  Y1, Y2, Y6         \
+	VSUBPS  Y3, Y1, Y7         \
+	VMOVUPS Y4, (DX)           \
+	VMOVUPS Y5, (DX)(R8*1)     \
+	VMOVUPS Y6, (DX)(R8*2)     \
+	VMOVUPS Y7, (DX)(R13*1)    \
+	LEAQ    (DX)(R8*4), DX
+
+// func tilesInY(n int, dst *float32, ds int, src *float32, line, odd int)
+TEXT ·tilesInY(SB), NOSPLIT, $0-48
+	MOVQ n+0(FP), CX
+	MOVQ dst+8(FP), DI
+	MOVQ ds+16(FP), R8
+	MOVQ src+24(FP), SI
+	MOVQ line+32(FP), R10
+	MOVQ odd+40(FP), BX
+	SHLQ $2, R8
+	SHLQ $2, R10
+	LEAQ (SI)(BX*4), BX
+	XORQ R9, R9
+	LEAQ (R10)(R10*1), R11
+	LEAQ (R10)(R10*2), R12
+	LEAQ (R8)(R8*2), R13
+
+loop:
+	MOVQ DI, DX
+	LINE(R9, R11, VSUBPS)
+	LINE(R10, R11, VADDPS)
+	LINE(R11, R10, VSUBPS)
+	LINE(R10, R12, VSUBPS)
+	ADDQ $32, SI
+	ADDQ $32, BX
+	ADDQ $32, DI
+	SUBQ $8, CX
+	JG   loop
+	VZEROUPPER
+	RET
+
+// COLUMN sums the column of a tile's product at AX, elements R8 bytes apart, to s and t.
+#define COLUMN(s, t) \
+	VMOVUPS (AX)(R8*4), t      \
+	VMOVUPS (AX)(R8*8), Y15    \
+	VADDPS  (AX), t, s         \
+	VADDPS  Y15, s, s          \
+	VSUBPS  Y15, t, t          \
+	VSUBPS  (AX)(R10*4), t, t  \
+	ADDQ    R8, AX
+
+// PAIR writes the two outputs of a line from its four sums.
+#define PAIR(a, b, c, d, to) \
+	VADDPS     b, a, Y8        \
+	VADDPS     c, Y8, Y8       \
+	VADDPS     Y14, Y8, Y8     \
+	VSUBPS     c, b, Y9        \
+	VSUBPS     d, Y9, Y9       \
+	VADDPS     Y14, Y9, Y9     \
+	VUNPCKLPS  Y9, Y8, Y10     \
+	VUNPCKHPS  Y9, Y8, Y11     \
+	VPERM2F128 $0x20, Y11, Y10, Y12 \
+	VPERM2F128 $0x31, Y11, Y10, Y13 \
+	VMOVUPS    Y12, (to)       \
+	VMOVUPS    Y13, 32(to)     \
+	ADDQ       $64, to
+
+// func tilesOutY(n int, dst *float32, line int, m *float32, ms int, start float32)
+TEXT ·tilesOutY(SB), NOSPLIT, $0-44
+	MOVQ         n+0(FP), CX
+	MOVQ         dst+8(FP), DI
+	MOVQ         line+16(FP), DX
+	MOVQ         m+24(FP), SI
+	MOVQ         ms+32(FP), R8
+	VBROADCASTSS start+40(FP), Y14
+	LEAQ         (DI)(DX*4), DX
+	SHLQ         $2, R8
+	LEAQ         (R8)(R8*2), R10
+
+loop:
+	MOVQ SI, AX
+	COLUMN(Y0, Y4)
+	COLUMN(Y1, Y5)
+	COLUMN(Y2, Y6)
+	COLUMN(Y3, Y7)
+	PAIR(Y0, Y1, Y2, Y3, DI)
+	PAIR(Y4, Y5, Y6, Y7, DX)
+	ADDQ $32, SI
+	SUBQ $8, CX
+	JG   loop
+	VZEROUPPER
+	RET

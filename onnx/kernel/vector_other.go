@@ -1,0 +1,23 @@
+//go:build !amd64
+
+package kernel
+
+func limit(dst, src []float32, scale, shift, lo, hi float32) {
+	limitGo(dst, src, scale, shift, lo, hi)
+}
+
+func tapSums(dst, src []float32, offsets []int, weights []float32, start float32) {
+	tapSumsGo(dst, src, offsets, weights, start)
+}
+
+func tapMaxima(dst, src []float32, offsets []int) { tapMaximaGo(dst, src, offsets) }
+
+func deinterleave(even, odd, src []float32) { deinterleaveGo(even, odd, src) }
+
+func tilesIn(dst []float32, ds int, src []float32, line, odd, n int) {
+	tilesInGo(dst, ds, src, line, odd, n)
+}
+
+func tilesOut(dst []float32, line int, m []float32, ms, n int, start float32) {
+	tilesOutGo(dst, line, m, ms, n, start)
+}
