@@ -59,7 +59,7 @@ func relu[T number](dst, x []T) {
 
 func newRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	return numeric(s, rowOf(1, relu[float32]), rowOf(1, relu[float64]), rowOf(1, relu[int64]))
+	return numeric(s, rowOf(1, func(dst, x []float32) { limit(dst, x, 1, negativeZero, 0, float32(math.Inf(1))) }), rowOf(1, relu[float64]), rowOf(1, relu[int64]))
 }
 
 // LeakyRelu: alpha = 0.01; x < 0 gives alpha x.
@@ -240,6 +240,10 @@ func clipOf[T number]() Kernel {
 		}
 		return rowOf(2, func(dst, x []T) {
 			if hasLo && hasHi && lo <= hi { // without branches, as NaN stays NaN
+				if x, ok := any(x).([]float32); ok {
+					limit(any(dst).([]float32), x, 1, negativeZero, float32(lo), float32(hi))
+					return
+				}
 				dst = dst[:len(x)]
 				for i, v := range x {
 					dst[i] = min(max(v, lo), hi)

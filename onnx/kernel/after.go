@@ -87,7 +87,7 @@ func CanFollow(s, next *Spec, channels int) bool {
 
 // run sets dst to what becomes of src, elements of one channel; they may be the same.
 func (a *after) run(dst, src []float32, channel int) {
-	scale, shift := float32(1), float32(0)
+	scale, shift := float32(1), negativeZero
 	if a.scale != nil {
 		scale, shift = a.scale[channel], a.shift[channel]
 	}

@@ -128,19 +128,19 @@ func divRow[T number](dst, a, b []T) {
 }
 
 func newAdd(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf[float32](addRow[float32]), binaryOf[float64](addRow[float64]), binaryOf[int64](addRow[int64]), binaryOf[uint64](addRow[uint64]))
+	return numeric(s, binaryOf(vectors(sums, addRow[float32])), binaryOf[float64](addRow[float64]), binaryOf[int64](addRow[int64]), binaryOf[uint64](addRow[uint64]))
 }
 
 func newSub(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf[float32](subRow[float32]), binaryOf[float64](subRow[float64]), binaryOf[int64](subRow[int64]), binaryOf[uint64](subRow[uint64]))
+	return numeric(s, binaryOf(vectors(differences, subRow[float32])), binaryOf[float64](subRow[float64]), binaryOf[int64](subRow[int64]), binaryOf[uint64](subRow[uint64]))
 }
 
 func newMul(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf[float32](mulRow[float32]), binaryOf[float64](mulRow[float64]), binaryOf[int64](mulRow[int64]), binaryOf[uint64](mulRow[uint64]))
+	return numeric(s, binaryOf(vectors(products, mulRow[float32])), binaryOf[float64](mulRow[float64]), binaryOf[int64](mulRow[int64]), binaryOf[uint64](mulRow[uint64]))
 }
 
 func newDiv(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf[float32](divRow[float32]), binaryOf[float64](divRow[float64]), divInt[int64](), divInt[uint64]())
+	return numeric(s, binaryOf(vectors(quotients, divRow[float32])), binaryOf[float64](divRow[float64]), divInt[int64](), divInt[uint64]())
 }
 
 func divInt[T integer]() Kernel {

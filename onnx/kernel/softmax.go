@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"math"
+
+	"fmp/onnx"
 )
 
 // Softmax, LogSoftmax, Hardmax. From opset 13 on: along one axis (default -1). Before: x is read as a matrix
@@ -66,7 +68,34 @@ func axisSoftmax(f func([]float64)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		axis := s.int("axis")
 		g := func(_, x []float64) { f(x) }
-		return numeric(s, alongAxis[float32](axis, g), alongAxis[float64](axis, g))
+		single := alongAxis[float32](axis, g)
+		if s.Node.Op == "Softmax" {
+			single = either(alongRows(axis, softmaxRow, single), single)
+		}
+		return numeric(s, single, alongAxis[float64](axis, g))
+	}
+}
+
+// alongRows has row work on the lines along an axis where they lie in one piece, and else slow on all.
+func alongRows(axis int, row func(dst, x []float32), slow Kernel) Kernel {
+	return func(c *Call) error {
+		xs := c.In[0].Shape
+		ax, err := axisOf(axis, len(xs))
+		if err != nil || product(xs[ax:]) != xs[ax] || c.In[0].Len() == 0 {
+			return slow(c)
+		}
+		x, n := c.In[0].F32(), xs[ax]
+		out, err := c.Over(0, 0, onnx.Float32, xs)
+		if err != nil {
+			return err
+		}
+		o := out.F32()
+		c.Parallel(len(x)/n, n*4, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				row(o[i*n:(i+1)*n], x[i*n:(i+1)*n])
+			}
+		})
+		return nil
 	}
 }
 

@@ -14,18 +14,19 @@ func init() {
 		cost  int
 		f     func(float64) float64
 	}{
-		{"Exp", 1, 16, math.Exp}, {"Log", 1, 16, math.Log}, {"Sqrt", 1, 4, math.Sqrt},
+		{"Log", 1, 16, math.Log}, {"Sqrt", 1, 4, math.Sqrt},
 		{"Reciprocal", 1, 2, func(x float64) float64 { return 1 / x }},
 		{"Ceil", 1, 2, math.Ceil}, {"Floor", 1, 2, math.Floor}, {"Round", 11, 2, math.RoundToEven},
 		{"Sin", 7, 24, math.Sin}, {"Cos", 7, 24, math.Cos}, {"Tan", 7, 24, math.Tan},
 		{"Asin", 7, 24, math.Asin}, {"Acos", 7, 24, math.Acos}, {"Atan", 7, 24, math.Atan},
 		{"Sinh", 9, 24, math.Sinh}, {"Cosh", 9, 24, math.Cosh}, {"Tanh", 1, 24, math.Tanh},
 		{"Asinh", 9, 24, math.Asinh}, {"Acosh", 9, 24, math.Acosh}, {"Atanh", 9, 24, math.Atanh},
-		{"Erf", 9, 24, math.Erf},
 	} {
 		register(Def{Op: d.op, Since: d.since, Half: true, New: floatFunction(d.cost, d.f)})
 	}
 	register(
+		Def{Op: "Exp", Since: 1, Half: true, New: quickly(expRow, 16, math.Exp)},
+		Def{Op: "Erf", Since: 9, Half: true, New: quickly(erfRow, 24, math.Erf)},
 		Def{Op: "Abs", Since: 1, Half: true, New: newAbs},
 		Def{Op: "Neg", Since: 1, Half: true, New: newNeg},
 		Def{Op: "Sign", Since: 9, Half: true, New: newSign},
@@ -39,6 +40,28 @@ func floatFunction(cost int, f func(float64) float64) func(*Spec) (Kernel, error
 	return func(s *Spec) (Kernel, error) {
 		s.ignore("consumed_inputs")
 		return floatKernel(s, cost, f)
+	}
+}
+
+// quickly is floatFunction with a way in float32, where that is at hand.
+func quickly(row func(dst, x []float32), cost int, f func(float64) float64) func(*Spec) (Kernel, error) {
+	slow := floatFunction(cost, f)
+	return func(s *Spec) (Kernel, error) {
+		k, err := slow(s)
+		if err != nil || s.In[0] != onnx.Float32 {
+			return k, err
+		}
+		return either(rowOf(cost, row), k), nil
+	}
+}
+
+// either is the first kernel where the processor has what it needs, else the second.
+func either(vectors, plain Kernel) Kernel {
+	return func(c *Call) error {
+		if vectorMath() {
+			return vectors(c)
+		}
+		return plain(c)
 	}
 }
 

@@ -1,10 +1,40 @@
 package kernel
 
+import "math"
+
 // Loops over float32 that models spend their time in, besides products: in AVX2 on amd64, as Go here elsewhere. On amd64 an
 // element does not depend on where in a run it lies.
 
 // tapRun is how many elements the loops over taps do at a time: the lengths that they are given are multiples of it.
 const tapRun = 32
+
+// operation is what pairs does.
+type operation int
+
+const (
+	sums operation = iota
+	differences
+	products
+	quotients
+)
+
+// vectors is row with most of it done by pairs.
+func vectors(op operation, row func(dst, a, b []float32)) func(dst, a, b []float32) {
+	rest := func(v []float32, n int) []float32 {
+		if len(v) > 1 {
+			v = v[n:]
+		}
+		return v
+	}
+	return func(dst, a, b []float32) {
+		if n := pairs(op, dst, a, b); n < len(dst) {
+			row(dst[n:], rest(a, n), rest(b, n))
+		}
+	}
+}
+
+// negativeZero is what can be added to any number without changing it.
+var negativeZero = float32(math.Copysign(0, -1))
 
 // limitGo sets dst to min(max(scale src + shift, lo), hi), in two roundings; NaN stays NaN.
 func limitGo(dst, src []float32, scale, shift, lo, hi float32) {

@@ -1,6 +1,9 @@
 package kernel
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // limit is limitGo.
 func limit(dst, src []float32, scale, shift, lo, hi float32) {
@@ -73,6 +76,83 @@ func tilesOut(dst []float32, line int, m []float32, ms, n int, start float32) {
 	tilesOutY(n, &dst[0], line, &m[0], ms, start)
 }
 
+// pairs sets the first elements of dst to those of a op b, of which either may be one that is repeated, and returns how many.
+func pairs(op operation, dst, a, b []float32) int {
+	n := len(dst) &^ 7
+	if !havePanels || n == 0 {
+		return 0
+	}
+	var one, two [8]float32
+	as, bs := 32, 32
+	if len(a) < len(dst) {
+		fillRange(one[:], a[0])
+		a, as = one[:], 0
+	}
+	if len(b) < len(dst) {
+		fillRange(two[:], b[0])
+		b, bs = two[:], 0
+	}
+	pairsY(int(op), n, &dst[0], &a[0], &b[0], as, bs)
+	return n
+}
+
+// vectorMath reports whether the processor has what softmaxRow, erfRow and expRow need.
+func vectorMath() bool { return havePanels }
+
+// softmaxRow sets dst to the softmax of src, in float32.
+func softmaxRow(dst, src []float32) {
+	top := src[0]
+	var lanes [8]float32
+	fillRange(lanes[:], top)
+	n := len(src) &^ 7
+	if n > 0 {
+		largestY(n, &src[0], &lanes)
+	}
+	for _, v := range lanes {
+		top = max(top, v)
+	}
+	for _, v := range src[n:] {
+		top = max(top, v)
+	}
+	sum := exponentials(dst, src, top)
+	limit(dst, dst, 1/sum, negativeZero, float32(math.Inf(-1)), float32(math.Inf(1)))
+}
+
+// exponentials sets dst to those of src - shift, within 2e-7 of themselves, and returns their sum.
+func exponentials(dst, src []float32, shift float32) (sum float32) {
+	var lanes, rest [8]float32
+	n := len(src) &^ 7
+	if n > 0 {
+		expY(n, &dst[0], &src[0], shift, &lanes)
+	}
+	if n < len(src) {
+		fillRange(rest[:], float32(math.Inf(-1))) // of which the exponential is 0
+		copy(rest[:], src[n:])
+		expY(8, &rest[0], &rest[0], shift, &lanes)
+		copy(dst[n:len(src)], rest[:])
+	}
+	for _, v := range lanes {
+		sum += v
+	}
+	return sum
+}
+
+func expRow(dst, src []float32) { exponentials(dst, src, 0) }
+
+// erfRow sets dst to the error function of src, within 4e-7 of itself.
+func erfRow(dst, src []float32) {
+	n := len(src) &^ 7
+	if n > 0 {
+		erfY(n, &dst[0], &src[0])
+	}
+	if n < len(src) {
+		var rest [8]float32
+		copy(rest[:], src[n:])
+		erfY(8, &rest[0], &rest[0])
+		copy(dst[n:len(src)], rest[:])
+	}
+}
+
 // In the following n is a multiple of 8 and at least that, or of tapRun, and there is at least one tap. That of the tiles is any number above 0.
 
 //go:noescape
@@ -92,3 +172,15 @@ func tilesInY(n int, dst *float32, ds int, src *float32, line, odd int)
 
 //go:noescape
 func tilesOutY(n int, dst *float32, line int, m *float32, ms int, start float32)
+
+//go:noescape
+func pairsY(op, n int, dst, a, b *float32, as, bs int)
+
+//go:noescape
+func expY(n int, dst, src *float32, shift float32, sums *[8]float32)
+
+//go:noescape
+func largestY(n int, src *float32, to *[8]float32)
+
+//go:noescape
+func erfY(n int, dst, src *float32)

@@ -21,3 +21,13 @@ func tilesIn(dst []float32, ds int, src []float32, line, odd, n int) {
 func tilesOut(dst []float32, line int, m []float32, ms, n int, start float32) {
 	tilesOutGo(dst, line, m, ms, n, start)
 }
+
+func pairs(operation, []float32, []float32, []float32) int { return 0 }
+
+func vectorMath() bool { return false }
+
+func softmaxRow(_, _ []float32) {}
+
+func erfRow(_, _ []float32) {}
+
+func expRow(_, _ []float32) {}

@@ -126,3 +126,74 @@ func TestPoolsOfRuns(t *testing.T) {
 		t.Errorf("done were %v", done)
 	}
 }
+
+// Sums, differences, products and quotients are those of the loops in Go, to the bit, of numbers and of one repeated number.
+func TestPairs(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 14))
+	for op, row := range map[operation]func(dst, a, b []float32){sums: addRow[float32], differences: subRow[float32], products: mulRow[float32], quotients: divRow[float32]} {
+		for i := range 60 {
+			n := 1 + r.IntN(50)
+			a, b := odd(r, n), odd(r, n)
+			switch i % 3 {
+			case 1:
+				a = a[:1]
+			case 2:
+				b = b[:1]
+			}
+			got, want := make([]float32, n), make([]float32, n)
+			vectors(op, row)(got, a, b)
+			if row(want, a, b); !same(got, want) {
+				t.Fatalf("operation %d of %v and %v: %v, want %v", op, a, b, got, want)
+			}
+		}
+	}
+}
+
+// Functions in float32 are those of package math within 4e-7 of themselves, wherever a number lies; so is the sum of a softmax 1.
+func TestVectorMath(t *testing.T) {
+	if !vectorMath() {
+		t.Skip("this processor has no vectors for them")
+	}
+	inf, nan := math.Inf(1), math.NaN()
+	x := []float32{float32(inf), float32(-inf), float32(nan), 0, 1e-30, -1e-30, 88.7, 89.5, 1e9, -87, -95, -103, -104.5, -1e9, 3.9, 3.95, -4}
+	r := rand.New(rand.NewPCG(15, 16))
+	for range 20_000 {
+		x = append(x, float32(r.NormFloat64()*math.Exp(3*r.NormFloat64())))
+	}
+	for name, f := range map[string]struct {
+		row  func(dst, x []float32)
+		want func(float64) float64
+	}{"exp": {expRow, math.Exp}, "erf": {erfRow, math.Erf}} {
+		got := make([]float32, len(x))
+		f.row(got, x)
+		for i, v := range x {
+			want := f.want(float64(v))
+			if single := float32(want); got[i] != single && (got[i] == got[i] || want == want) && !(math.Abs(float64(got[i])-want) <= 4e-7*math.Abs(want)+1.5e-45) {
+				t.Errorf("%s of %v is %v, want %v", name, v, got[i], want)
+			}
+			one := make([]float32, 1+i%9)
+			if f.row(one[i%9:], x[i:i+1]); !same(one[i%9:], got[i:i+1]) {
+				t.Errorf("%s of %v alone is %v, beside others %v", name, v, one[i%9:], got[i])
+			}
+		}
+	}
+	for range 200 {
+		v := make([]float32, 1+r.IntN(60))
+		wide := make([]float64, len(v))
+		for i := range v {
+			v[i] = float32(20 * r.NormFloat64())
+			if len(v) > 1 && r.IntN(5) == 0 && i > 0 {
+				v[i] = float32(-inf)
+			}
+			wide[i] = float64(v[i])
+		}
+		got := make([]float32, len(v))
+		softmaxRow(got, v)
+		softmax(wide)
+		for i, want := range wide {
+			if !(math.Abs(float64(got[i])-want) <= 1e-5*want+1.5e-45) { // differences from the largest are rounded
+				t.Fatalf("softmax of %v: %v, want %v", v, got, wide)
+			}
+		}
+	}
+}
