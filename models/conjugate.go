@@ -456,15 +456,19 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	z = b.Add(z, b.Mul(b.Mul(b.Sub(b.F32(1), far), pull), pbar))
 
 	odds := g.logOdds(z)
-	middle := b.ReduceMean(odds, true, 0)
-	off := b.Sub(odds, middle)
-	middle = b.Squeeze(middle, 0)
-	samples := b.Cast(b.Op("Size", []build.Ref{uniform}), onnx.Float32)
-	spread := b.Sqrt(b.Div(b.ReduceSum(b.Mul(off, off), false, 0), b.Sub(samples, b.F32(1))))
+	g.ends(odds, b.ReduceMean(odds, false, 0), width)
+}
+
+// ends adds the ends of intervals about middle [n, C], from the log odds [S, n, C] of samples.
+func (g conjugate) ends(odds, middle, width build.Ref) {
+	b := g.b
+	off := b.Sub(odds, b.ReduceMean(odds, true, 0))
+	samples := b.Slice(b.Op("Shape", []build.Ref{odds}), 0, 0, 1)
+	spread := b.Sqrt(b.Div(b.ReduceSum(b.Mul(off, off), false, 0), b.Sub(b.Cast(samples, onnx.Float32), b.F32(1))))
 	first := b.Cast(b.Op("GreaterOrEqual", []build.Ref{odds, b.Op("ReduceMax", []build.Ref{odds}, onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 1))}), onnx.Float32)
 	scale := b.Op("Max", []build.Ref{spread, b.F32(minWeight)})
 	away := b.Op("ReduceMax", []build.Ref{b.Mul(first, b.Op("Abs", []build.Ref{b.Div(off, scale)}))}, onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 0)) // [S, n]
-	tenth := b.Add(b.Div(b.Op("Shape", []build.Ref{uniform}), b.Axes(10)), b.Axes(1))
+	tenth := b.Add(b.Div(samples, b.Axes(10)), b.Axes(1))
 	outer := b.OpN("TopK", []build.Ref{away, tenth}, 2, onnx.IntAttr("axis", 0))[0]
 	reach := b.Op("ReduceMin", []build.Ref{outer}, onnx.IntsAttr("axes", 0), onnx.IntAttr("keepdims", 0)) // [n]
 	half := b.Mul(b.Mul(width, spread), b.Unsqueeze(b.Op("Max", []build.Ref{b.Mul(b.F32(1/normalTenth), reach), b.F32(1)}), 1))
@@ -473,6 +477,30 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	b.Output(ConjLogOddsHigh, high)
 	b.Output(ConjLow, b.Op("Sigmoid", []build.Ref{low}))
 	b.Output(ConjHigh, b.Op("Sigmoid", []build.Ref{high}))
+}
+
+// HeadIntervals returns the graph that computes coordinates and intervals of class probabilities about given heads: features [n, dx] ->
+// coordinates [n, k], low, high and their log odds [n, C]. The intervals lie about the mean log odds of heads and are as wide as those of spread,
+// both [S, k+1, C] on the coordinates, disagree; width is as in [NewConjugate].
+func HeadIntervals(m *onnx.Model, heads, spread *onnx.Tensor, width float32) (*onnx.Model, error) {
+	c, values, err := ConjugateValues(m)
+	if err != nil {
+		return nil, fmt.Errorf("conjugate predictor: %w", err)
+	}
+	b := build.New("intervals")
+	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{}}
+	for _, name := range []string{ConjCentre, ConjRadius, ConjMap, ConjOrigin, ConjMetric} {
+		g.refs[name] = b.Param(name, values[name].Clone())
+	}
+	rows := b.MatMul(g.coordinates(g.phi(b.Input("features", onnx.Float32, "n", c.Dx))), g.refs[ConjMetric])
+	b.Output(ConjCoordinates, rows)
+	odds := func(name string, t *onnx.Tensor) build.Ref {
+		at := b.Param(name, t)
+		z := b.MatMul(b.Unsqueeze(rows, 0), b.Slice(at, 1, 0, c.K))
+		return g.logOdds(b.Add(z, b.Slice(at, 1, c.K, c.K+1)))
+	}
+	g.ends(odds("spread", spread), b.ReduceMean(odds("heads", heads), false, 0), b.F32(width))
+	return b.Model()
 }
 
 // logOdds returns log p/(1-p) of logits along the last axis. For the largest probability, 1 - p is computed as the sum of

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -199,7 +200,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 		if ext == ".npy" {
 			err = npy.Save(out, heads)
 		} else {
-			err = saveClassifier(r, p, rows, withSamples, &res)
+			err = saveClassifier(cmd.Context(), r, p, rows, withSamples, &res)
 		}
 		if err != nil {
 			return err
@@ -271,8 +272,8 @@ func skipBad(s string) (bool, error) {
 }
 
 // saveClassifier makes and writes the classifier of a posterior.
-func saveClassifier(r *pool.Round, p *posterior.Result, rows, withSamples bool, res *pooled) error {
-	m, err := r.Classifier(p, rows, withSamples, "fmp "+strings.Join(os.Args[1:], " "))
+func saveClassifier(ctx context.Context, r *pool.Round, p *posterior.Result, rows, withSamples bool, res *pooled) error {
+	m, err := r.Classifier(ctx, p, rows, withSamples, "fmp "+strings.Join(os.Args[1:], " "))
 	if err != nil {
 		return usageError(err)
 	}

@@ -82,7 +82,7 @@ func poolPrivate(cmd *cobra.Command, args []string, o privatePool) error {
 		err = npy.Save(o.out, heads)
 	} else {
 		var m *onnx.Model
-		if m, err = p.Classifier(r, o.rows, o.withSamples, "fmp "+strings.Join(os.Args[1:], " ")); err != nil {
+		if m, err = p.Classifier(cmd.Context(), r, o.rows, o.withSamples, "fmp "+strings.Join(os.Args[1:], " ")); err != nil {
 			return usageError(err)
 		}
 		var data []byte

@@ -435,7 +435,7 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 	if err != nil {
 		return nil, err
 	}
-	made, err := bothForms(r, post)
+	made, err := bothForms(ctx, r, post)
 	if err != nil {
 		return nil, err
 	}
@@ -460,15 +460,15 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 }
 
 // bothForms are the classifier of images and the one of feature rows.
-func bothForms(r interface {
-	Classifier(p *posterior.Result, rows, samples bool, command string) (*onnx.Model, error)
+func bothForms(ctx context.Context, r interface {
+	Classifier(ctx context.Context, p *posterior.Result, rows, samples bool, command string) (*onnx.Model, error)
 }, post *posterior.Result) (*service.Pooled, error) {
 	made := &service.Pooled{}
 	for _, form := range []struct {
 		rows bool
 		to   *[]byte
 	}{{false, &made.Classifier}, {true, &made.Rows}} {
-		m, err := r.Classifier(post, form.rows, false, "fmp serve")
+		m, err := r.Classifier(ctx, post, form.rows, false, "fmp serve")
 		if err != nil {
 			return nil, err
 		}

@@ -92,7 +92,7 @@ func (p *pooling) private(ctx context.Context, releases []pool.Release, open fun
 	if err != nil {
 		return nil, err
 	}
-	made, err := bothForms(r, post)
+	made, err := bothForms(ctx, r, post)
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 			for i, r := range rows {
 				o.Clients = append(o.Clients, models.OriginClient{Name: fmt.Sprint("client ", i), N: len(r)})
 			}
-			classifier, err := res.Classifier(features, false, f, o)
+			classifier, err := res.Classifier(ctx, features, false, f, o)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", cell, err)
 			}

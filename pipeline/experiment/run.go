@@ -56,7 +56,7 @@ type Tools struct {
 	Shared *Shared
 
 	all   *point.Set        // class means of every row of corpus and clients' part, as Conjugate reads them
-	soft  *point.Set        // the same as Open reads them
+	soft  *point.Set        // the rows themselves as Open reads them
 	known *posterior.Corpus // moments of Data.Corpus, for the methods of the run
 }
 
@@ -282,7 +282,7 @@ func (k *Tools) limits(ctx context.Context, d *Data, test *posterior.Test, open 
 		k.all = means[0]
 	}
 	if k.Open != nil {
-		if k.soft, err = k.Open.Soften(all); err != nil {
+		if k.soft, err = k.Open.Softened(all); err != nil {
 			return err
 		}
 	}

@@ -98,6 +98,15 @@ func (c *Coordinates) project(rows []float64) []float64 {
 // Soften returns an upload: the class means of a set's softened features, dx numbers for each class in the set, with the masses of the
 // classes.
 func (c *Coordinates) Soften(set *point.Set) (*point.Set, error) {
+	soft, err := c.Softened(set)
+	if err != nil {
+		return nil, err
+	}
+	return Means(soft).Set(), nil
+}
+
+// Softened returns a set with its features softened.
+func (c *Coordinates) Softened(set *point.Set) (*point.Set, error) {
 	dx := len(c.Centre)
 	if set.Dx != dx {
 		return nil, fmt.Errorf("points of %d features; the open predictor takes %d: use the extractor that it was trained behind", set.Dx, dx)
@@ -109,7 +118,7 @@ func (c *Coordinates) Soften(set *point.Set) (*point.Set, error) {
 		copy(row, narrow(c.rows(set.Row(i)[:dx])))
 		copy(row[dx:], set.Row(i)[dx:])
 	}
-	return Means(soft).Set(), nil
+	return soft, nil
 }
 
 // Project maps upload m, class means of softened features, to the coordinates.

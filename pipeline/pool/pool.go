@@ -246,7 +246,7 @@ func Open(p *posterior.Result) (open bool, novelty float64) {
 // Classifier returns the classifier of a posterior of the round: the heads behind the client graph's preprocessing and extractor or,
 // if rows is set, the smaller form that takes feature rows. samples adds an output with the probabilities of each single head. command
 // is recorded in the manifest.
-func (r *Round) Classifier(p *posterior.Result, rows, samples bool, command string) (*onnx.Model, error) {
+func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, samples bool, command string) (*onnx.Model, error) {
 	var features *onnx.Model
 	if !rows {
 		if r.Client.Kind == models.KindEmbedding {
@@ -270,5 +270,5 @@ func (r *Round) Classifier(p *posterior.Result, rows, samples bool, command stri
 	}
 	f := r.Client
 	f.Seed, f.Command = r.Seed, command
-	return p.Classifier(features, samples, f, o)
+	return p.Classifier(ctx, features, samples, f, o)
 }

@@ -197,7 +197,7 @@ func TestClassMeans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := r.Classifier(p, false, true, "")
+		m, err := r.Classifier(t.Context(), p, false, true, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -465,7 +465,7 @@ func TestOpen(t *testing.T) {
 		if !c.want || &c.uploads[0] != &fresh[0] {
 			continue
 		}
-		m, err := r.Classifier(p, false, false, "")
+		m, err := r.Classifier(t.Context(), p, false, false, "")
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}

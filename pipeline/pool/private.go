@@ -212,7 +212,7 @@ func (p *Private) Posterior(ctx context.Context, eng engine.Engine, totals *priv
 }
 
 // Classifier returns the classifier, with the account in its manifest; see [Round.Classifier].
-func (p *Private) Classifier(r *posterior.Result, rows, samples bool, command string) (*onnx.Model, error) {
+func (p *Private) Classifier(ctx context.Context, r *posterior.Result, rows, samples bool, command string) (*onnx.Model, error) {
 	var features *onnx.Model
 	if !rows {
 		var err error
@@ -230,5 +230,5 @@ func (p *Private) Classifier(r *posterior.Result, rows, samples bool, command st
 	}
 	f := p.Client
 	f.Seed, f.Command = p.Seed, command
-	return r.Classifier(features, samples, f, o)
+	return r.Classifier(ctx, features, samples, f, o)
 }

@@ -132,7 +132,7 @@ func TestPrivateRound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := round.Classifier(q, false, false, "")
+		m, err := round.Classifier(t.Context(), q, false, false, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package posterior
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -11,7 +12,7 @@ import (
 // Classifier returns the ONNX model that predicts from a result with one ensemble. features is the graph that computes its
 // feature rows (models.FeatureGraph); if nil, the model takes feature rows. samples adds an output with the probabilities of
 // each head. f describes the features (class names, preprocessing, extractor), o what the heads were made from.
-func (r *Result) Classifier(features *onnx.Model, samples bool, f models.Manifest, o models.Origin) (*onnx.Model, error) {
+func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples bool, f models.Manifest, o models.Origin) (*onnx.Model, error) {
 	if len(r.Ensembles) != 1 {
 		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one", len(r.Ensembles))
 	}
@@ -24,9 +25,9 @@ func (r *Result) Classifier(features *onnx.Model, samples bool, f models.Manifes
 		parts.Coordinates = g.Graph()
 	}
 	if k, ok := r.Intervals.(interface {
-		Graph(level float64) (*onnx.Model, error)
+		Graph(ctx context.Context) (*onnx.Model, error)
 	}); ok {
-		both, err := k.Graph(coverageLevel)
+		both, err := k.Graph(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -30,6 +30,8 @@ type Coverage struct {
 type Intervals interface {
 	// Of returns the ends of intervals of the given level, n x C each, for feature rows (n x dx, row-major).
 	Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error)
+	// Heads returns the heads whose weights' quantiles are the intervals of the weights.
+	Heads(ctx context.Context) (Ensemble, error)
 }
 
 const (
@@ -86,6 +88,9 @@ func (k *Test) coverage(ctx context.Context, r *Result, rows []float32, threads 
 			features := k.Features[:len(k.Features)/len(k.Labels)*n]
 			if low, high, err = r.Intervals.Of(ctx, features, coverageLevel); err != nil {
 				return nil, fmt.Errorf("intervals: %w", err)
+			}
+			if e, err = r.Intervals.Heads(ctx); err != nil {
+				return nil, fmt.Errorf("intervals of head weights: %w", err)
 			}
 		} else if low, high, err = quantiles(ctx, e, rows, threads); err != nil {
 			return nil, err

@@ -10,12 +10,17 @@ import (
 )
 
 // everything is an Intervals that holds any probability, or none.
-type everything bool
+type everything struct {
+	held  bool
+	heads Ensemble
+}
+
+func (e everything) Heads(context.Context) (Ensemble, error) { return e.heads, nil }
 
 func (e everything) Of(_ context.Context, features []float32, _ float64) (low, high []float64, err error) {
 	low, high = make([]float64, len(features)/5*3), make([]float64, len(features)/5*3)
 	for i := range high {
-		if high[i] = 1; !e {
+		if high[i] = 1; !e.held {
 			low[i], high[i] = 2, 3
 		}
 	}
@@ -66,7 +71,7 @@ func TestCoverage(t *testing.T) {
 
 	e := Ensemble{draw(1, 1, 1), draw(1, 1, 2)}
 	limit := draw(0.5, 1, 3)
-	for want, own := range map[float64]everything{1: true, 0: false} {
+	for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
 		s, err := (&Test{Features: x, Labels: y}).Score(context.Background(), nil, &Result{Ensembles: []Ensemble{e}, Limit: &limit, Intervals: own}, 1)
 		if err != nil {
 			t.Fatal(err)

@@ -39,7 +39,7 @@ var fmp = method{
 		}
 		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate, Means: f.Conjugate, UploadBytes: f.bytes(), Diagnostics: f.diagnostics}
 		if t.in.Latents > 1 {
-			r.Intervals = &conjugateIntervals{f.Conjugate, seen, t.latents(f), t.strata()}
+			r.Intervals = &conjugateIntervals{predictor: f.Conjugate, seen: seen, heads: e, latent: t.latents(f), uniform: t.strata()}
 		}
 		if f.all != nil {
 			limit, err := f.Heads(ctx, f.all, make([]float32, f.LatentSize()), 1)
@@ -100,21 +100,33 @@ func (t *Task) strata() []float32 {
 type conjugateIntervals struct {
 	predictor       Conjugate
 	seen            *point.Set
+	heads           []Theta
 	latent, uniform []float32
 }
 
 func (k *conjugateIntervals) Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
-	return k.predictor.Intervals(ctx, k.seen, k.latent, k.uniform, features, level)
+	return k.predictor.Intervals(ctx, k.seen, k.heads, k.latent, k.uniform, features, level)
 }
 
-// Graph returns the graph of the heads' coordinates and of Of: features [n, dx] to coordinates [n, k], low and high [n, C]. It
+// Graph returns the graph of the heads' coordinates and of Of at coverageLevel: features [n, dx] to coordinates [n, k], low and high [n, C]. It
 // is nil where the predictor has no graphs.
-func (k *conjugateIntervals) Graph(level float64) (*onnx.Model, error) {
+func (k *conjugateIntervals) Graph(ctx context.Context) (*onnx.Model, error) {
 	p, ok := k.predictor.(interface {
-		IntervalGraph(seen *point.Set, latent, uniform []float32, level float64) (*onnx.Model, error)
+		IntervalGraph(ctx context.Context, seen *point.Set, heads []Theta, latent, uniform []float32, level float64) (*onnx.Model, error)
 	})
 	if !ok {
 		return nil, nil
 	}
-	return p.IntervalGraph(k.seen, k.latent, k.uniform, level)
+	return p.IntervalGraph(ctx, k.seen, k.heads, k.latent, k.uniform, coverageLevel)
+}
+
+// Heads returns the heads of whose weights intervals are to be taken.
+func (k *conjugateIntervals) Heads(ctx context.Context) (Ensemble, error) {
+	p, ok := k.predictor.(interface {
+		Spread(ctx context.Context, seen *point.Set, latent []float32) ([]Theta, error)
+	})
+	if !ok {
+		return k.heads, nil
+	}
+	return p.Spread(ctx, k.seen, k.latent)
 }

@@ -2,6 +2,7 @@ package posterior
 
 import (
 	"fmt"
+	"math"
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
@@ -67,7 +68,7 @@ func (t *Task) openForm(s *open.Stats, novelty float64) (*form, error) {
 		return nil, err
 	}
 	k.Workers = t.in.Threads
-	return &form{k, true, t.in.Soft, t.in.SoftLimits, map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
+	return &form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt}, true, t.in.Soft, t.in.SoftLimits, map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
 }
 
 // among returns the form for a round whose clients are judged: the open form is rebuilt from the uploads of the clients that are
@@ -91,8 +92,7 @@ func (t *Task) among(f *form, honest []float64) (*form, error) {
 	})
 }
 
-// mostMeans bounds the class means that are kept apart. Heads and intervals read masses and means only per class: beyond this
-// bound they get one point per class, so that the later cost does not grow with the number of clients.
+// mostMeans bounds the class means that are kept apart, so that the later cost does not grow with the number of clients.
 const mostMeans = 8192
 
 // pooled returns the union of the clients' class means, for methods that may read it point by point: beyond mostMeans, nearby
@@ -113,9 +113,27 @@ func (f *form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, e
 		}
 	}
 	if points > mostMeans {
-		return open.Means(sets...).Set(), nil
+		return representatives(sets, points)
 	}
 	return point.Pool(sets...)
+}
+
+// representatives returns about mostMeans of the clients' class means, those of clients evenly apart, and one point for the others of each class: the
+// closed form reads masses and means of classes, which are those of all, and fits see how classes scatter.
+func representatives(sets []*point.Set, points int) (*point.Set, error) {
+	var some []*point.Set
+	for m := 0; m < len(sets); m += (points + mostMeans - 1) / mostMeans {
+		some = append(some, sets[m])
+	}
+	others, own := open.Means(sets...), open.Means(some...)
+	for y, n := range own.Mass {
+		rest, mean := others.Mass[y]-n, others.Mean.RawRowView(y)
+		for j, v := range own.Mean.RawRowView(y) {
+			mean[j] = (others.Mass[y]*mean[j] - n*v) / max(rest, math.SmallestNonzeroFloat64)
+		}
+		others.Mass[y] = max(rest, 0)
+	}
+	return point.Pool(append(some, others.Set())...)
 }
 
 // bytes returns the mean size of an upload: for each class that a client holds, the numbers, label and mass.

@@ -106,10 +106,10 @@ type Conjugate interface {
 	Mean(ctx context.Context, seen *point.Set) (Theta, error)
 	// Claims returns clients' class means as package honesty weighs them, and the variances of class means.
 	Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error)
-	// Intervals returns the ends of intervals of class probabilities (n x C each) for feature rows, given the pooled class means,
-	// from latent and a number in (0, 1) for each sample. IntervalLimit returns the head whose probabilities they should cover,
-	// given the class means of very many points.
-	Intervals(ctx context.Context, seen *point.Set, latent, uniform, features []float32, level float64) (low, high []float64, err error)
+	// Intervals returns the ends of intervals of class probabilities (n x C each) for feature rows, given the pooled class means
+	// and heads of them, from latent and a number in (0, 1) for each sample. IntervalLimit returns the head whose probabilities they
+	// should cover, given very many points.
+	Intervals(ctx context.Context, seen *point.Set, heads []Theta, latent, uniform, features []float32, level float64) (low, high []float64, err error)
 	IntervalLimit(ctx context.Context, all *point.Set) (Theta, error)
 }
 
@@ -133,8 +133,8 @@ type Input struct {
 	// two: ScopeClosed (Conjugate), ScopeOpen (Open), or ScopeAuto (default), which decides by the uploads.
 	Open  *open.Predictor
 	Scope string
-	// Soft holds each client's class means of softened features (open.Predictor.Soften), which Open reads; SoftLimits those of all
-	// available rows. Both are nil without Open, and SoftLimits where coverage is not measured.
+	// Soft holds each client's class means of softened features (open.Predictor.Soften), which Open reads; SoftLimits all
+	// available rows, softened. Both are nil without Open, and SoftLimits where coverage is not measured.
 	Soft       []*point.Set
 	SoftLimits *point.Set
 	Samples    int     // S, posterior samples of an ensemble of the other methods; default 20

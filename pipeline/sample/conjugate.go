@@ -31,6 +31,7 @@ type Conjugate struct {
 	// Workers is the number of chunks of feature rows processed at once; 0 means 1. Figures do not depend on it.
 	Workers int
 
+	engine   engine.Engine
 	config   models.ConjugateConfig
 	manifest models.Manifest
 	values   map[string]*onnx.Tensor
@@ -52,7 +53,7 @@ var conjugateParts = map[string][]string{
 
 // NewConjugate prepares a conjugate predictor for running.
 func NewConjugate(e engine.Engine, m *onnx.Model) (_ *Conjugate, err error) {
-	c := &Conjugate{model: m, parts: map[string]engine.Session{}}
+	c := &Conjugate{engine: e, model: m, parts: map[string]engine.Session{}}
 	if c.config, c.values, err = models.ConjugateValues(m); err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
 	}
@@ -232,29 +233,42 @@ func (c *Conjugate) intervalInputs(seen *point.Set, latent, uniform []float32, l
 	if err != nil {
 		return nil, err
 	}
-	if samples < 2 || !(level > 0 && level < 1) {
-		return nil, fmt.Errorf("conjugate predictor: intervals of level %v from %d samples; allowed are levels between 0 and 1 and 2 samples or more", level, samples)
+	width, err := studentWidth(samples, level)
+	if err != nil {
+		return nil, err
 	}
-	s := float64(samples)
-	width := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: s - 1}.Quantile(0.5+level/2) * math.Sqrt(1+1/s)
-	in["uniform"], in["width"] = onnx.NewTensor(uniform, samples), onnx.Scalar(float32(width))
+	in["uniform"], in["width"] = onnx.NewTensor(uniform, samples), onnx.Scalar(width)
 	return in, nil
 }
 
+// studentWidth returns how many standard deviations of the given number of samples an interval extends to either side of their mean.
+func studentWidth(samples int, level float64) (float32, error) {
+	if samples < 2 || !(level > 0 && level < 1) {
+		return 0, fmt.Errorf("conjugate predictor: intervals of level %v from %d samples; allowed are levels between 0 and 1 and 2 samples or more", level, samples)
+	}
+	s := float64(samples)
+	return float32(distuv.StudentsT{Mu: 0, Sigma: 1, Nu: s - 1}.Quantile(0.5+level/2) * math.Sqrt(1+1/s)), nil
+}
+
 // Intervals returns the ends, n x C each, of intervals of the given level for the class probabilities in the limit of infinite
-// data, for feature rows (n x dx, row-major), from a latent and a number in (0, 1) for each sample.
-func (c *Conjugate) Intervals(ctx context.Context, seen *point.Set, latent, uniform, features []float32, level float64) (low, high []float64, err error) {
+// data, for feature rows (n x dx, row-major), from a latent and a number in (0, 1) for each sample. It does not read the heads.
+func (c *Conjugate) Intervals(ctx context.Context, seen *point.Set, _ []erm.Theta, latent, uniform, features []float32, level float64) (low, high []float64, err error) {
 	in, err := c.intervalInputs(seen, latent, uniform, level)
 	if err != nil {
 		return nil, nil, err
 	}
+	return c.ends(ctx, c.parts[models.ConjLow], in, features)
+}
+
+// ends runs a session that computes intervals, with the given inputs beside the feature rows.
+func (c *Conjugate) ends(ctx context.Context, session engine.Session, in map[string]*onnx.Tensor, features []float32) (low, high []float64, err error) {
 	dx, classes := c.config.Dx, c.config.C
 	n := len(features) / dx
 	low, high = make([]float64, n*classes), make([]float64, n*classes)
 	err = c.chunks(ctx, n, intervalChunk, func(from, to int) error {
-		feeds := maps.Clone(in)
-		feeds["features"] = onnx.NewTensor(features[from*dx:to*dx], to-from, dx)
-		out, err := engine.Eval(c.parts[models.ConjLow], feeds)
+		feeds := map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)}
+		maps.Copy(feeds, in)
+		out, err := engine.Eval(session, feeds)
 		if err != nil {
 			return fmt.Errorf("conjugate predictor: intervals: %w", err)
 		}
@@ -271,7 +285,7 @@ func (c *Conjugate) Intervals(ctx context.Context, seen *point.Set, latent, unif
 
 // IntervalGraph returns the graph of [Conjugate.Of] and [Conjugate.Intervals], features [n, dx] to coordinates [n, k], low and
 // high [n, C], with all other inputs built in.
-func (c *Conjugate) IntervalGraph(seen *point.Set, latent, uniform []float32, level float64) (*onnx.Model, error) {
+func (c *Conjugate) IntervalGraph(_ context.Context, seen *point.Set, _ []erm.Theta, latent, uniform []float32, level float64) (*onnx.Model, error) {
 	in, err := c.intervalInputs(seen, latent, uniform, level)
 	if err != nil {
 		return nil, err

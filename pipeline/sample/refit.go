@@ -1,0 +1,342 @@
+package sample
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/dense"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/point"
+)
+
+// Refit is a conjugate predictor whose heads are fitted to the uploads once more. Gaussian classes of one covariance give a closed form,
+// and are all that it can learn; the fit of sample s learns the rest:
+//
+//	T_s = argmin_T  sum_i w_i CE(x_si, y_i; T) + Penalty/2 |T - H_s|^2
+//
+// H_s is the closed form's head, to which infinitely many drawn points would lead, and x_si are images that the sample draws for the
+// uploaded class means: m of them, N(., I) about each other, have the mean of m that was uploaded. A mean of one image is that image. All is
+// in the coordinates w, in which I is the covariance within classes. Uploads with few images of a class say nothing of its share among the
+// points to be classified, so that log n_c is an offset of the fit, and not of the head.
+type Refit struct {
+	*Conjugate
+	// Penalty is the precision of H_s as a prior of T_s.
+	Penalty float64
+	// Doubt is the variance that intervals give to T_s about H_s, in units of 1/Penalty.
+	Doubt float64
+
+	mu     sync.Mutex
+	spread map[spreadKey][]erm.Theta
+}
+
+type spreadKey struct {
+	seen   *point.Set
+	latent *float32
+}
+
+const (
+	// mostImages bounds the points of a fit: beyond it, a drawn image counts for several. A mean counts for mostOfOne images at most: one of
+	// very many tells what the closed form knows, and nothing of how a class scatters.
+	mostImages, mostOfOne = 8192, 32
+	// refitTolerance is the gradient, relative to its bound, at which fits stop: no probability moves by more than 1e-6 below it.
+	refitTolerance = 1e-6
+	// absent is the number of images that the offset of a class without any is that of.
+	absent = 0.5
+)
+
+// Heads returns posterior samples given the pooled uploads, as [Conjugate.Heads] does.
+func (f *Refit) Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]erm.Theta, error) {
+	heads, err := f.Conjugate.Heads(ctx, seen, latent, samples)
+	if err != nil {
+		return nil, err
+	}
+	return f.fit(ctx, seen, heads, latent, 0)
+}
+
+// Mean returns the head of the posterior means.
+func (f *Refit) Mean(ctx context.Context, seen *point.Set) (erm.Theta, error) {
+	head, err := f.Conjugate.Mean(ctx, seen)
+	if err != nil {
+		return head, err
+	}
+	heads, err := f.fit(ctx, seen, []erm.Theta{head}, make([]float32, f.LatentSize()), 0)
+	if err != nil {
+		return head, err
+	}
+	return heads[0], nil
+}
+
+// IntervalLimit returns the head, given very many points, whose probabilities the intervals should cover.
+func (f *Refit) IntervalLimit(ctx context.Context, all *point.Set) (erm.Theta, error) {
+	return f.Mean(ctx, all)
+}
+
+// images are the uploads as a fit reads them: one row of k coordinates for each class of each point.
+type images struct {
+	rows  []float64
+	class []int
+	mass  []float64 // images that a row is the mean of
+	of    []float64 // images of each class
+	count []float64 // images that a row counts for in a fit
+	total float64   // of these
+}
+
+func (f *Refit) images(seen *point.Set) (*images, error) {
+	in, err := f.context(seen)
+	if err != nil {
+		return nil, err
+	}
+	k, classes := f.config.K, f.config.C
+	z, w := in["points"].F32(), in["weights"].F32()
+	out := &images{of: make([]float64, classes)}
+	for i, weight := range w {
+		row := z[i*(k+classes):][:k+classes]
+		for y, share := range row[k:] {
+			m := float64(weight) * float64(share)
+			if m == 0 {
+				continue
+			}
+			for _, v := range row[:k] {
+				out.rows = append(out.rows, float64(v))
+			}
+			out.class, out.mass, out.count = append(out.class, y), append(out.mass, m), append(out.count, min(m, mostOfOne))
+			out.of[y] += m
+			out.total += min(m, mostOfOne)
+		}
+	}
+	if !(out.total > 0) {
+		return nil, fmt.Errorf("conjugate predictor: the uploads have no mass; give some points a weight above 0")
+	}
+	return out, nil
+}
+
+// draw returns the points of one fit: the images of every row, or as many as stand for them. With bootstrap the rows of a class have the random
+// weights of the Bayesian bootstrap (Rubin 1981). The second result is log n_c, less its value for equal classes, of these weights.
+func (u *images) draw(k, classes int, r *rand.Rand, bootstrap bool) (*erm.Problem, []float64) {
+	p := &erm.Problem{Dx: k, C: classes}
+	share := min(1, mostImages/u.total)
+	x := make([]float64, 0, len(u.rows))
+	weights := u.weights(r, bootstrap)
+	for i, m := range u.mass {
+		weight := weights[i]
+		n := max(1, int(math.Round(u.count[i]*share)))
+		spread := math.Sqrt(math.Max(0, 1-1/m)) // of an image about the mean of all m
+		from, mean := len(x), make([]float64, k)
+		for range n {
+			for j := range k {
+				e := 0.0
+				if spread > 0 {
+					e = r.NormFloat64()
+				}
+				mean[j] += e / float64(n)
+				x = append(x, e)
+			}
+			x = append(x, 1)
+		}
+		if n > 1 {
+			spread /= math.Sqrt(1 - 1/float64(n))
+		} else {
+			clear(mean)
+		}
+		for at := from; at < len(x); at += k + 1 {
+			for j := range k {
+				x[at+j] = u.rows[i*k+j] + spread*(x[at+j]-mean[j])
+			}
+			p.W = append(p.W, weight/float64(n))
+			p.Y = append(p.Y, make([]float64, classes)...)
+			p.Y[len(p.Y)-classes+u.class[i]] = 1
+		}
+	}
+	p.X, p.N = x, len(p.W)
+	of := make([]float64, classes)
+	for i, weight := range weights {
+		of[u.class[i]] += weight
+	}
+	equal := floats.Sum(of) / float64(classes)
+	for y, n := range of {
+		of[y] = math.Log(max(n, absent) / equal)
+	}
+	return p, of
+}
+
+// weights returns the weights of rows: their masses or, with bootstrap, random ones (Rubin 1981) of mean sqrt(mass), for the images of a mean are
+// not known one by one.
+func (u *images) weights(r *rand.Rand, bootstrap bool) []float64 {
+	if !bootstrap {
+		return u.count
+	}
+	out := make([]float64, len(u.mass))
+	for i, m := range u.count {
+		out[i] = min(m, math.Sqrt(m)) * r.ExpFloat64()
+	}
+	return out
+}
+
+// fit fits each head to its own images of the uploads. doubt is the variance of noise on the closed form's heads, and above 0 images are
+// weighted at random. All randomness comes from the sample's latent.
+func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, latent []float32, doubt float64) ([]erm.Theta, error) {
+	u, err := f.images(seen)
+	if err != nil {
+		return nil, err
+	}
+	k, classes, size := f.config.K, f.config.C, f.LatentSize()
+	metric := mat.NewDense(k, k, nil)
+	metric.Apply(func(i, j int, _ float64) float64 { return float64(f.values[models.ConjMetric].F32()[i*k+j]) }, metric)
+	var inverse mat.LU
+	inverse.Factorize(metric)
+	out := make([]erm.Theta, len(heads))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(f.Workers, 1))
+	for s, head := range heads {
+		g.Go(func() error {
+			r := rng.New(digest(latent[s*size:(s+1)*size]), "refit")
+			p, offset := u.draw(k, classes, r, doubt > 0)
+			// Features times weights do not change where the head's w R becomes w, and its weights R times as much.
+			centre := erm.NewTheta(k+1, classes)
+			dense.Gemm(blas.NoTrans, blas.NoTrans, 1, metric.RawMatrix(), general(k, classes, head.W), 0, general(k, classes, centre.W))
+			for i := range k * classes {
+				centre.W[i] += math.Sqrt(doubt) * r.NormFloat64()
+			}
+			floats.AddTo(centre.Row(k), head.Row(k), offset)
+			p.L2, p.Centre = f.Penalty, &centre
+			solution, err := erm.Solve(ctx, p, erm.Options{Tolerance: refitTolerance, Threads: 1})
+			if err != nil {
+				return fmt.Errorf("conjugate predictor: fit of sample %d to the uploads: %w", s, err)
+			}
+			theta := solution.Theta
+			weights := mat.NewDense(k, classes, theta.W[:k*classes])
+			if err := inverse.SolveTo(weights, false, weights); err != nil {
+				return fmt.Errorf("conjugate predictor: its metric is singular: %w", err)
+			}
+			floats.Sub(theta.Row(k), offset)
+			out[s] = theta
+			return nil
+		})
+	}
+	return out, g.Wait()
+}
+
+func general(rows, cols int, data []float64) blas64.General {
+	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
+}
+
+// digest returns a seed that stands for a latent.
+func digest(latent []float32) uint64 {
+	h := fnv.New64a()
+	var b [4]byte
+	for _, v := range latent {
+		binary.LittleEndian.PutUint32(b[:], math.Float32bits(v))
+		h.Write(b[:])
+	}
+	return h.Sum64()
+}
+
+// Spread returns a head for each latent. Their disagreement is what intervals show of the heads' distance from the limit of infinite data: they are the
+// closed form's with the variance of class means widened by h (see [models.NewConjugate]) and noise of variance Doubt/Penalty on their
+// weights, each fitted to uploads weighted at random. It remembers them.
+func (f *Refit) Spread(ctx context.Context, seen *point.Set, latent []float32) ([]erm.Theta, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := spreadKey{seen, &latent[0]}
+	if made := f.spread[key]; made != nil {
+		return made, nil
+	}
+	u, err := f.images(seen)
+	if err != nil {
+		return nil, err
+	}
+	k, classes := f.config.K, f.config.C
+	scalar := func(name string) float64 { return float64(f.values[name].F32()[0]) }
+	set := models.ConjSample
+	rho, tau, h := math.Exp(scalar(set+models.ConjLogRho)), math.Exp(scalar(set+models.ConjLogTau)), scalar(models.ConjWidening)
+	gamma, b := 1/(1+math.Exp(-scalar(set+models.ConjLogitGamma))), math.Exp(scalar(set+models.ConjLogB))
+	beta, mean := make([]float64, k), 0.0
+	for j, v := range f.values[models.ConjLogLambda].F32() {
+		beta[j] = math.Exp(float64(v))
+		mean += beta[j] / float64(k)
+	}
+	metric := f.values[models.ConjMetric].F32()
+	ratio, extra := make([]float32, classes*k), make([]float64, classes)
+	for y, n := range u.of {
+		for j := range k {
+			prior := b * ((1-gamma)*beta[j] + gamma*mean)
+			wide, narrow := prior/(1+n/h*prior), tau*prior/(1+n*prior)
+			ratio[y*k+j] = float32(math.Sqrt(wide / narrow))
+			for _, v := range metric[j*k : (j+1)*k] {
+				extra[y] += rho / 2 * (wide - narrow) * float64(v) * float64(v)
+			}
+		}
+	}
+	wide := make([]float32, len(latent))
+	for i, v := range latent {
+		wide[i] = v * ratio[i%len(ratio)]
+	}
+	heads, err := f.Conjugate.Heads(ctx, seen, wide, len(latent)/f.LatentSize())
+	if err != nil {
+		return nil, err
+	}
+	for _, head := range heads {
+		floats.Add(head.Row(k), extra)
+	}
+	if heads, err = f.fit(ctx, seen, heads, latent, f.Doubt/f.Penalty); err != nil {
+		return nil, err
+	}
+	if f.spread == nil {
+		f.spread = map[spreadKey][]erm.Theta{}
+	}
+	f.spread[key] = heads
+	return heads, nil
+}
+
+// Intervals returns the ends of intervals of the given level, as [Conjugate.Intervals] does: about the heads' mean log odds, and as wide as those
+// of [Refit.Spread] disagree.
+func (f *Refit) Intervals(ctx context.Context, seen *point.Set, heads []erm.Theta, latent, uniform, features []float32, level float64) (low, high []float64, err error) {
+	graph, err := f.IntervalGraph(ctx, seen, heads, latent, uniform, level)
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := f.engine.Load(graph)
+	if err != nil {
+		return nil, nil, fmt.Errorf("conjugate predictor: intervals: %w", err)
+	}
+	defer session.Close()
+	return f.ends(ctx, session, nil, features)
+}
+
+// IntervalGraph returns the graph of [Conjugate.Of] and Intervals, as [Conjugate.IntervalGraph] does.
+func (f *Refit) IntervalGraph(ctx context.Context, seen *point.Set, heads []erm.Theta, latent, uniform []float32, level float64) (*onnx.Model, error) {
+	width, err := studentWidth(len(uniform), level)
+	if err != nil {
+		return nil, err
+	}
+	spread, err := f.Spread(ctx, seen, latent)
+	if err != nil {
+		return nil, err
+	}
+	return models.HeadIntervals(f.model, tensor(heads), tensor(spread), width)
+}
+
+// tensor returns heads as [S, k+1, C] in float32.
+func tensor(heads []erm.Theta) *onnx.Tensor {
+	out := onnx.ZerosF32(len(heads), heads[0].D, heads[0].C)
+	for s, h := range heads {
+		for i, v := range h.W {
+			out.F32()[s*len(h.W)+i] = float32(v)
+		}
+	}
+	return out
+}

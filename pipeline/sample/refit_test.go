@@ -1,0 +1,225 @@
+package sample
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
+)
+
+// TestRefit: fits tied to the closed form tightly are the closed form's heads. A sample depends on its own latent and on no other, nor on threads,
+// nor, where every mean is one image, on the order of the uploads.
+func TestRefit(t *testing.T) {
+	ctx := context.Background()
+	k, clients, test := conjugateWorld(t)
+	uploads, err := k.Compress(ctx, clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := point.Pool(uploads...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const samples = 3
+	size := k.LatentSize()
+	latent := make([]float32, samples*size)
+	rng.Normal(rng.New(1, "latent"), latent)
+	plain, err := k.Heads(ctx, seen, latent, samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heads := func(f *Refit, seen *point.Set, latent []float32) []erm.Theta {
+		t.Helper()
+		out, err := f.Heads(ctx, seen, latent, len(latent)/size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	far := func(a, b []erm.Theta) (most float64) {
+		for s := range a {
+			for i, v := range a[s].W {
+				most = max(most, math.Abs(v-b[s].W[i]))
+			}
+		}
+		return most
+	}
+	if d := far(heads(&Refit{Conjugate: k, Penalty: 1e9}, seen, latent), plain); d > 1e-4 {
+		t.Errorf("a fit tied to the closed form differs by %v", d)
+	}
+	f := &Refit{Conjugate: k, Penalty: 10, Doubt: 1}
+	all := heads(f, seen, latent)
+	if d := far(all, plain); d < 0.05 {
+		t.Errorf("the fit moves no weight by more than %v", d)
+	}
+	if d := far(all[1:2], heads(f, seen, latent[size:2*size])); d != 0 {
+		t.Errorf("sample 1 alone differs by %v", d)
+	}
+	k.Workers = 3
+	if d := far(all, heads(f, seen, latent)); d != 0 {
+		t.Errorf("on three threads heads differ by %v", d)
+	}
+	for i := range seen.W {
+		seen.W[i] = 1
+	}
+	reversed := point.New(seen.N, seen.Dx, seen.C)
+	for i := range seen.N {
+		copy(reversed.Row(i), seen.Row(seen.N-1-i))
+		reversed.W[i] = 1
+	}
+	if d := far(heads(f, seen, latent), heads(f, reversed, latent)); d > 1e-4 {
+		t.Errorf("uploads in another order give heads that differ by %v", d)
+	}
+
+	// The graph of a round gives the ends that the predictor gives, which hold the heads' mean log odds, and lie wider apart with more doubt.
+	uniform := make([]float32, samples)
+	low, high, err := f.Intervals(ctx, seen, all, latent, uniform, test.Features, 0.9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph, err := f.IntervalGraph(ctx, seen, all, latent, uniform, 0.9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := k.engine.Load(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	n := len(test.Labels)
+	out, err := engine.Eval(session, map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, n, test.Dx)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := f.Of(ctx, test.Features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := out["coordinates"].F32(); !slices.EqualFunc(got, rows, func(a, b float32) bool { return math.Abs(float64(a-b)) < 1e-4 }) {
+		t.Error("the graph's coordinates are not the predictor's")
+	}
+	doubtful := &Refit{Conjugate: k, Penalty: 10, Doubt: 9}
+	wideLow, wideHigh, err := doubtful.Intervals(ctx, seen, all, latent, uniform, test.Features, 0.9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	single := make([]*metric.Probabilities, samples)
+	for s := range single {
+		if single[s], err = metric.Predict(ctx, all[s:s+1], rows, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	odds := func(p float64) float64 { return math.Log(p / (1 - p)) }
+	var width, wide float64
+	for i := range low {
+		middle := 0.0
+		for _, p := range single {
+			middle += odds(p.P[i]) / samples
+		}
+		middle = 1 / (1 + math.Exp(-middle))
+		if !(low[i] <= middle+1e-5 && middle-1e-5 <= high[i]) {
+			t.Fatalf("interval %d is %v to %v; the heads' mean log odds is that of %v", i, low[i], high[i], middle)
+		}
+		for name, v := range map[string]float64{"low": low[i], "high": high[i]} {
+			if got := float64(out[name].F32()[i]); math.Abs(got-v) > 1e-4 {
+				t.Fatalf("%s %d of the graph is %v; want %v", name, i, got, v)
+			}
+		}
+		width += high[i] - low[i]
+		wide += wideHigh[i] - wideLow[i]
+	}
+	if !(wide > 1.2*width) {
+		t.Errorf("intervals of %v in all with doubt 1, of %v with 9", width, wide)
+	}
+	if _, err := f.Heads(ctx, point.New(2, seen.Dx, seen.C), latent, samples); err == nil {
+		t.Error("uploads without mass are no error")
+	}
+}
+
+// TestRefitLearns: where classes scatter unlike each other, which the closed form cannot know, fits to many uploads predict better; the images of a
+// mean have its mean and unit variance about each other.
+func TestRefitLearns(t *testing.T) {
+	ctx := context.Background()
+	k, _, _ := conjugateWorld(t)
+	k8, c := k.config.Dx, k.config.C
+	draw := func(name string, n int) ([]float32, []int) {
+		r := rng.New(2, name)
+		x, y := make([]float32, n*k8), make([]int, n)
+		rng.Normal(r, x)
+		for i := range y {
+			y[i] = i % c
+			for j := range k8 {
+				x[i*k8+j] *= []float32{0.3, 3}[(y[i]+j)%2]
+			}
+			x[i*k8+y[i]] += 2
+		}
+		return x, y
+	}
+	x, y := draw("clients", 2000)
+	rows, err := point.FromLabelled(x, k8, y, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var single []*point.Set
+	for i := range rows.N {
+		one := point.New(1, k8, c)
+		copy(one.Z, rows.Row(i))
+		one.W[0] = 1
+		single = append(single, one)
+	}
+	uploads, err := k.Compress(ctx, single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := point.Pool(uploads...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testX, testY := draw("test", 1000)
+	at, err := k.Of(ctx, testX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Refit{Conjugate: k, Penalty: 10}
+	nll := func(head func(context.Context, *point.Set) (erm.Theta, error)) (sum float64) {
+		theta, err := head(ctx, seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := metric.Predict(ctx, []erm.Theta{theta}, at, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, y := range testY {
+			sum -= math.Log(p.Row(i)[y]) / float64(len(testY))
+		}
+		return sum
+	}
+	if plain, fitted := nll(k.Mean), nll(f.Mean); !(fitted < plain-0.02) {
+		t.Errorf("NLL %v of the closed form, %v of the fit", plain, fitted)
+	}
+
+	u := &images{rows: []float64{1, -2, 5, 5}, class: []int{0, 1}, mass: []float64{20, 1}, count: []float64{20, 1}, of: []float64{20, 1}, total: 21}
+	p, _ := u.draw(2, 2, rng.New(1, "images"), false)
+	if p.N != 21 {
+		t.Fatalf("%d images of 21", p.N)
+	}
+	var mean, square float64
+	for i := range 20 {
+		mean += p.X[i*3] / 20
+		square += (p.X[i*3] - 1) * (p.X[i*3] - 1) / 19
+	}
+	if math.Abs(mean-1) > 1e-9 || square < 0.4 || square > 2 {
+		t.Errorf("images of a mean of 1 have mean %v and variance %v", mean, square)
+	}
+	if p.X[60] != 5 || p.Y[41] != 1 || p.Y[40] != 0 {
+		t.Errorf("a mean of one image is drawn as %v", p.X[60:])
+	}
+}
