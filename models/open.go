@@ -20,15 +20,10 @@ const (
 	OpenBetween    = "between"    // [k, k], covariance of class means
 	OpenKnown      = "known"      // [K, k], the corpus's class means
 	OpenWidening   = "widening"   // [], h of the intervals
-	// OpenInterval is the prefix of the scalars that the intervals have of their own.
-	OpenInterval = "interval/"
 )
 
 // OpenScalars are the learned scalars, in order, each an initializer [].
 var OpenScalars = []string{"log_nu0", "logit_delta", "log_eta", "log_b", "log_k0", "logit_gamma", "logit_s", "r0", "r1", "r2", "r3", "log_tau", "o1", "o2", "log_kappa", "r4"}
-
-// OpenIntervalScalars are the scalars that are learned separately for the intervals, with tau = 1 and log_b = 0.
-var OpenIntervalScalars = []string{"r0", "o1", "o2"}
 
 // OpenParameters are the parameters of an open predictor: the posterior of classes that the corpus lacks (pipeline/open).
 // Matrices are row-major; the shapes are given with the names above.
@@ -42,7 +37,6 @@ type OpenParameters struct {
 	Known      []float32
 	Widening   float32
 	Scalars    [16]float32
-	Interval   [3]float32
 }
 
 func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
@@ -64,9 +58,6 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	out[OpenWidening] = onnx.NewTensor([]float32{p.Widening})
 	for i, name := range OpenScalars {
 		out[name] = onnx.NewTensor([]float32{p.Scalars[i]})
-	}
-	for i, name := range OpenIntervalScalars {
-		out[OpenInterval+name] = onnx.NewTensor([]float32{p.Interval[i]})
 	}
 	for name, t := range out {
 		for i, v := range t.F32() {
@@ -192,9 +183,6 @@ func OpenValues(m *onnx.Model) (OpenParameters, error) {
 	}
 	for i, name := range OpenScalars {
 		p.Scalars[i] = one(name)
-	}
-	for i, name := range OpenIntervalScalars {
-		p.Interval[i] = one(OpenInterval + name)
 	}
 	if err != nil {
 		return p, err

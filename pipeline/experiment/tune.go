@@ -244,7 +244,7 @@ func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tool
 		if err != nil {
 			return nil, tools, err
 		}
-		known.Scalars, known.Interval = tools.Open.Scalars, tools.Open.Interval
+		known.Scalars = tools.Open.Scalars
 		tools.Open = known
 	}
 	return bank, tools, nil

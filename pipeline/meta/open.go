@@ -64,8 +64,7 @@ type openSplit struct {
 }
 
 // TrainOpen trains an open predictor (package open) by leaving classes out: moments come from half of the corpus's classes, tasks from
-// the other half. The scalars are learned by Adam on the score of single held-out points plus the joint score of ten of them; then the
-// scalars of the intervals likewise, in a third of the steps. The moments of the result are those of the whole corpus. Metrics: loss,
+// the other half. The scalars are learned by Adam on the score of single held-out points plus the joint score of ten of them. The moments of the result are those of the whole corpus. Metrics: loss,
 // nll, joint; in validation those of tasks that no step used.
 func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	if c.Steps == 0 {
@@ -82,7 +81,7 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("training open predictor: %w", err)
 	}
-	t := &openTrainee{OpenConfig: c, scalars: open.Start, interval: open.Start}
+	t := &openTrainee{OpenConfig: c, scalars: open.Start}
 	for i := range openSplits {
 		s, err := t.split(rng.New(c.Seed, "open", "split", i))
 		if err != nil {
@@ -91,7 +90,7 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 		t.splits = append(t.splits, s)
 	}
 	l := train.Loop{
-		Steps: c.Steps + t.second(), Rate: t.rate, Model: t, Step: t.step, Validate: t.validate, ValidateEvery: c.ValidateEvery,
+		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t, Step: t.step, Validate: t.validate, ValidateEvery: c.ValidateEvery,
 		Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
 		Run: fmt.Sprintf("open seed %d steps %d batch %d samples %d rate %v clients %d coordinates %d %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Clients, c.Coordinates, c.Run),
 	}
@@ -99,9 +98,6 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 		return nil, fmt.Errorf("training open predictor: %w", err)
 	}
 	out.Scalars = t.scalars
-	for i, j := range open.Relearned {
-		out.Interval[i] = t.interval[j]
-	}
 	rows, err := out.Rows(c.Corpus.Features)
 	if err != nil {
 		return nil, err
@@ -117,25 +113,7 @@ type openTrainee struct {
 	OpenConfig
 	splits      []*openSplit
 	scalars     open.Scalars
-	interval    open.Scalars // for the intervals, learned after the others
 	first, then open.Scalars // running means of the gradients and of their squares
-}
-
-// second returns the number of steps in which the scalars of the intervals are learned.
-func (t *openTrainee) second() int { return max(1, t.Steps/3) }
-
-// at returns the scalars that step i updates, the indices of those learned, the step within the phase, and the number of steps of the
-// phase.
-func (t *openTrainee) at(i int) (s *open.Scalars, learn []int, step, steps int) {
-	if i < t.Steps {
-		return &t.scalars, everyScalar, i, t.Steps
-	}
-	return &t.interval, open.Relearned, i - t.Steps, t.second()
-}
-
-func (t *openTrainee) rate(i, _ int) float64 {
-	_, _, step, steps := t.at(i)
-	return optim.WarmupCosine(t.Rate, 0, 0)(step, steps)
 }
 
 // State returns the state in double precision, so that a resumed run equals an uninterrupted one.
@@ -160,7 +138,7 @@ func (t *openTrainee) SetState(state map[string]*onnx.Tensor) error {
 }
 
 func (t *openTrainee) parts() map[string]*open.Scalars {
-	return map[string]*open.Scalars{"scalars": &t.scalars, "interval": &t.interval, "first": &t.first, "second": &t.then}
+	return map[string]*open.Scalars{"scalars": &t.scalars, "first": &t.first, "second": &t.then}
 }
 
 // split leaves half of the classes out.
@@ -296,14 +274,14 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 }
 
 // losses returns the means over n episodes, each drawn from its own stream.
-func (t *openTrainee) losses(ctx context.Context, s *open.Scalars, learn []int, n int, stream func(i int) *rand.Rand) (train.Metrics, open.Scalars, error) {
+func (t *openTrainee) losses(ctx context.Context, learn []int, n int, stream func(i int) *rand.Rand) (train.Metrics, open.Scalars, error) {
 	nll, joint, gradients := make([]float64, n), make([]float64, n), make([]open.Scalars, n)
 	err := parallel(ctx, t.Workers, n, func(_ context.Context, i int) error {
 		e, err := t.episode(stream(i))
 		if err != nil {
 			return err
 		}
-		nll[i], joint[i], gradients[i], err = e.Loss(s, learn)
+		nll[i], joint[i], gradients[i], err = e.Loss(&t.scalars, learn)
 		return err
 	})
 	var sum open.Scalars
@@ -320,7 +298,7 @@ func (t *openTrainee) losses(ctx context.Context, s *open.Scalars, learn []int, 
 		if !slices.Contains(learn, j) {
 			continue
 		}
-		v := s[j]
+		v := t.scalars[j]
 		m["loss"] += openPenalty * v * v
 		sum[j] += 2 * openPenalty * v
 	}
@@ -329,24 +307,12 @@ func (t *openTrainee) losses(ctx context.Context, s *open.Scalars, learn []int, 
 
 // step makes one step of Adam (Kingma and Ba 2015) with decays 0.9 and 0.99.
 func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Metrics, error) {
-	s, learn, step, _ := t.at(at)
-	if step == 0 {
-		t.first, t.then = open.Scalars{}, open.Scalars{}
-		if s == &t.interval {
-			var start [3]float64
-			for i, j := range open.Relearned {
-				start[i] = t.scalars[j]
-			}
-			t.interval = t.scalars.ForIntervals(start)
-		}
-	}
-	m, gradient, err := t.losses(ctx, s, learn, t.Batch, func(i int) *rand.Rand { return rng.New(t.Seed, "open", at, i) })
+	m, gradient, err := t.losses(ctx, everyScalar, t.Batch, func(i int) *rand.Rand { return rng.New(t.Seed, "open", at, i) })
 	if err != nil {
 		return nil, fmt.Errorf("step %d: %w", at, err)
 	}
-	n := float64(step + 1)
-	for _, j := range learn {
-		g := gradient[j]
+	n, s := float64(at+1), &t.scalars
+	for j, g := range gradient {
 		t.first[j] = 0.9*t.first[j] + 0.1*g
 		t.then[j] = 0.99*t.then[j] + 0.01*g*g
 		s[j] -= rate * t.first[j] / (1 - math.Pow(0.9, n)) / (math.Sqrt(t.then[j]/(1-math.Pow(0.99, n))) + 1e-8)
@@ -357,9 +323,8 @@ func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Met
 	return m, nil
 }
 
-func (t *openTrainee) validate(ctx context.Context, at int) (train.Metrics, error) {
-	s, _, _, _ := t.at(max(at-1, 0))
-	m, _, err := t.losses(ctx, s, nil, t.ValidationTasks, func(i int) *rand.Rand { return rng.New(t.Seed, "open", "validation", i) })
+func (t *openTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
+	m, _, err := t.losses(ctx, nil, t.ValidationTasks, func(i int) *rand.Rand { return rng.New(t.Seed, "open", "validation", i) })
 	delete(m, "loss")
 	return m, err
 }

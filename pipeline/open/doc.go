@@ -19,7 +19,8 @@
 // A posterior sample draws all mu_c jointly; its head is the limit of a fit to infinitely many points drawn from them. The scalars
 // (nu0, delta, ..., o2) are trained by leaving classes of the corpus out (package meta).
 //
-// Intervals of class probabilities have their own r0, o1 and o2, and estimate h from corpus and uploads (widening.go).
+// Heads are fitted to the uploads once more, and intervals come from such fits as well (package sample, Refit); h, by which they widen the
+// variance of class means, is estimated from corpus and uploads (widening.go).
 //
 // One generalized eigendecomposition of B and W per task makes gains and posterior covariances diagonal: with E'W^-1 E = I and E'W^-1
 // B W^-1 E = diag(lambda), mu_c - mt = E u_c, K_c is lambda n_c/(lambda n_c + 1).

@@ -209,14 +209,14 @@ func TestDraws(t *testing.T) {
 }
 
 // TestRound: the conjugate predictor of a round says what the open form says, whatever is projected, from class means of softened
-// features; at their limit its intervals' head is that of the same coordinates.
+// features.
 func TestRound(t *testing.T) {
 	ref, p, s := load(t)
 	eng, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Interval, p.Widening = [3]float64{-0.3, 0.1, 0.2}, 1.5
+	p.Widening = 1.5
 	m, q, err := p.Round(s)
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func TestModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars, Interval: [3]float64{-0.5, 0.25, 0.125}, Widening: 1.5}).Model()
+		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars, Widening: 1.5}).Model()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +304,7 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		near(t, "scalars", got.Scalars[:], p.Scalars[:])
-		near(t, "scalars of the intervals", append(got.Interval[:], got.Widening), []float64{-0.5, 0.25, 0.125, 1.5})
+		near(t, "h of the intervals", []float64{got.Widening}, []float64{1.5})
 		near(t, "W", full(got.W), full(m.W))
 		session, err := eng.Load(model)
 		if err != nil {

@@ -35,18 +35,6 @@ const (
 	R4
 )
 
-// Relearned are the scalars that intervals have of their own; for intervals tau = 1 and log b = 0.
-var Relearned = []int{R0, O1, O2}
-
-// ForIntervals returns the scalars for intervals: those of the plain posterior, with the scalars of [Relearned] replaced.
-func (t Scalars) ForIntervals(relearned [3]float64) Scalars {
-	t[LogTau], t[LogB] = 0, 0
-	for i, j := range Relearned {
-		t[j] = relearned[i]
-	}
-	return t
-}
-
 // Start holds the initial values of training.
 var Start = Scalars{LogNu0: math.Log(150), LogKappa: math.Log(20), R0: -0.5, R1: -0.45}
 
@@ -62,8 +50,7 @@ type Predictor struct {
 	Coordinates
 	Moments
 	Scalars Scalars
-	// Interval holds the scalars for intervals, in the order of [Relearned], and Widening is h of the corpus.
-	Interval [3]float64
+	// Widening is h of the corpus.
 	Widening float64
 	// Known holds the class means of the corpus [classes, k].
 	Known *mat.Dense
@@ -86,9 +73,6 @@ func Untrained(corpus *task.Bank, most int) (*Predictor, error) {
 	}
 	if p.Moments, p.Known, err = NewMoments(rows, p.K(), corpus.Labels, corpus.C); err != nil {
 		return nil, err
-	}
-	for i, j := range Relearned {
-		p.Interval[i] = Start[j]
 	}
 	return p, p.Widen(rows, corpus.Labels)
 }
@@ -194,9 +178,6 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 	for i, s := range v.Scalars {
 		p.Scalars[i] = float64(s)
 	}
-	for i, s := range v.Interval {
-		p.Interval[i] = float64(s)
-	}
 	p.Widening = float64(v.Widening)
 	if _, ok := factor(p.W); !ok {
 		return nil, fmt.Errorf("open predictor: its covariance within classes is not positive definite; make the model anew with fmp train open")
@@ -212,9 +193,6 @@ func (p *Predictor) Model() (*onnx.Model, error) {
 	}
 	for i, s := range p.Scalars {
 		v.Scalars[i] = float32(s)
-	}
-	for i, s := range p.Interval {
-		v.Interval[i] = float32(s)
 	}
 	v.Widening = float32(p.Widening)
 	return models.NewOpen(v)

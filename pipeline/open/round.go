@@ -21,8 +21,6 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	of := p.Scalars.ForIntervals(p.Interval)
-	plain := p.posterior(&of, q.g, s)
 	dx, k := len(p.Centre), p.K()
 	turn := mat.DenseCopyOf(q.g.inv.T()) // u = (phi - mt) E^-T
 	var origin mat.Dense
@@ -45,7 +43,7 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	chol.LTo(&root)
 	log := make([]float64, k)
 	for j, v := range q.g.lambda {
-		log[j] = math.Log(math.Max(plain.B*v, least))
+		log[j] = math.Log(math.Max(q.B*v, least))
 	}
 	values := map[string]*onnx.Tensor{
 		models.ConjCentre: onnx.NewTensor(narrow(p.Centre), dx), models.ConjRadius: onnx.Scalar(float32(p.Radius)),
@@ -53,14 +51,10 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 		models.ConjMetric: onnx.NewTensor(narrow(mat.DenseCopyOf(&root).RawMatrix().Data), k, k), models.ConjLogLambda: onnx.NewTensor(narrow(log), k),
 		models.ConjWidening: onnx.Scalar(float32(p.widening(q.g, s))),
 	}
-	for set, t := range map[string]*Scalars{models.ConjSample: &p.Scalars, models.ConjMean: &p.Scalars, models.ConjInterval: &of} {
-		r := q
-		if set == models.ConjInterval {
-			r = plain
-		}
+	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
 		for name, v := range map[string]float64{
-			models.ConjLogRho: math.Log(r.Rho), models.ConjLogTau: t[LogTau], models.ConjLogB: math.Log(r.B / plain.B), models.ConjLogitGamma: -30,
-			models.ConjO1: t[O1], models.ConjO2: t[O2] / float64(k),
+			models.ConjLogRho: math.Log(q.Rho), models.ConjLogTau: p.Scalars[LogTau], models.ConjLogB: 0, models.ConjLogitGamma: -30,
+			models.ConjO1: p.Scalars[O1], models.ConjO2: p.Scalars[O2] / float64(k),
 		} {
 			values[set+name] = onnx.Scalar(float32(v))
 		}
