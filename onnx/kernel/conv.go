@@ -133,9 +133,19 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 			}
 			block = max(1, min(xs[0], tileCols/pos))
 		}
+		var ph *phases
+		if !direct {
+			if ph, err = newColumns(xs[2:], sp, w); err != nil {
+				return err
+			}
+		}
 		tiles, blocks := (pos+tile-1)/tile, (xs[0]+block-1)/block
 		c.Parallel(blocks*group*tiles, work(og, k, tile, block)/4, func(lo, hi int) {
-			var col, sum []T
+			var col, sum, split []T
+			if ph != nil {
+				split = Scratch[T](c, ph.len())
+				clear(split)
+			}
 			if !direct || block > 1 {
 				col = Scratch[T](c, k, tile, block)
 			}
@@ -157,7 +167,7 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 					cols := images * pos
 					for i := range images {
 						src := x[((n+i)*group+g)*cg*in : ((n+i)*group+g+1)*cg*in]
-						columns(col[i*pos:], cols, src, cg, xs[2:], sp, w, 0, pos)
+						columns(col[i*pos:], cols, src, cg, xs[2:], sp, w, ph, split, 0, pos)
 					}
 					dst := dense(sum[:og*cols], og, cols)
 					start(dst, bias, g*og)
@@ -177,7 +187,7 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 				if direct {
 					times(weights, matrix[T]{data: src[p0:], rows: k, cols: p1 - p0, stride: in}, dst)
 				} else {
-					columns(col, p1-p0, src, cg, xs[2:], sp, w, p0, p1)
+					columns(col, p1-p0, src, cg, xs[2:], sp, w, ph, split, p0, p1)
 					times(weights, dense(col[:k*(p1-p0)], k, p1-p0), dst)
 				}
 				finished(dst, g*og)
@@ -209,21 +219,34 @@ func pointwise(w window) bool {
 	return true
 }
 
-// columns writes im2col for output positions p0 <= p < p1 to rows that lie cols apart:
-// col[c q + tap, p - p0] = x[c, p · stride - begin + tap · dilation], 0 in the padding.
-func columns[T floating](col []T, cols int, x []T, channels int, in, out []int, w window, p0, p1 int) {
-	if len(in) == 2 {
-		columnsOfPlanes(col, cols, x, channels, in, out, w, p0, p1)
-		return
+// newColumns returns the phases that columns reads; nil where it reads the planes themselves.
+func newColumns(in, out []int, w window) (*phases, error) {
+	if len(in) > 2 || len(in) == 2 && product(w.stride) == 1 && out[1] == in[1] {
+		return nil, nil
 	}
+	return newPhases(w, in, out)
+}
+
+// columns writes im2col for output positions p0 <= p < p1 to rows that lie cols apart:
+// col[c q + tap, p - p0] = x[c, p · stride - begin + tap · dilation], 0 in the padding. split is memory for phases, of zeros where
+// their padding lies.
+func columns[T floating](col []T, cols int, x []T, channels int, in, out []int, w window, ph *phases, split []T, p0, p1 int) {
 	q, size, width := product(w.size), product(in), p1-p0
 	last := len(in) - 1
 	tap, base := make([]int, len(in)), make([]int, len(in))
 	for c := 0; c < channels; c++ {
 		plane := x[c*size : (c+1)*size]
+		if ph != nil {
+			tapColumns(ph, col[c*q*cols:], cols, plane, split, p0, p1)
+			continue
+		}
 		for t := 0; t < q; t++ {
 			unravel(tap, t, w.size)
 			row := col[(c*q+t)*cols : (c*q+t)*cols+width]
+			if len(in) == 2 {
+				shifted(row, plane, p0, out[1], tap[0]*w.dilation[0]-w.begin[0], tap[1]*w.dilation[1]-w.begin[1])
+				continue
+			}
 			shift := tap[last]*w.dilation[last] - w.begin[last]
 			// Runs along the last axis share all other coordinates.
 			unravel(base, p0, out)
@@ -246,56 +269,6 @@ func columns[T floating](col []T, cols int, x []T, channels int, in, out []int, 
 				}
 				p += run
 				next(base, out)
-			}
-		}
-	}
-}
-
-// columnsOfPlanes is columns on two axes, which most models have.
-func columnsOfPlanes[T floating](col []T, cols int, x []T, channels int, in, out []int, w window, p0, p1 int) {
-	height, width, step := in[0], in[1], w.stride[1]
-	at := 0
-	for c := range channels {
-		plane := x[c*height*width : (c+1)*height*width]
-		for i := range w.size[0] {
-			for j := range w.size[1] {
-				row := col[at : at+p1-p0]
-				at += cols
-				if step == 1 && w.stride[0] == 1 && out[1] == width {
-					shifted(row, plane, p0, out[1], i*w.dilation[0]-w.begin[0], j*w.dilation[1]-w.begin[1])
-					continue
-				}
-				// Along a line of the output, positions lo <= p < hi read what is inside.
-				shift := j*w.dilation[1] - w.begin[1]
-				lo := max(0, (step-1-shift)/step)
-				hi := 0
-				if shift < width {
-					hi = (width - shift + step - 1) / step
-				}
-				y, from := p0/out[1], p0%out[1]
-				for p := p0; p < p1; {
-					n := min(out[1]-from, p1-p)
-					seg := row[p-p0 : p-p0+n]
-					u := y*w.stride[0] - w.begin[0] + i*w.dilation[0]
-					a := min(max(lo-from, 0), n)
-					b := min(max(hi-from, a), n)
-					if u < 0 || u >= height || a == b {
-						clear(seg)
-					} else {
-						clear(seg[:a])
-						clear(seg[b:])
-						src := plane[u*width+(from+a)*step+shift : (u+1)*width]
-						if step == 1 {
-							copy(seg[a:b], src)
-						} else {
-							for k, v := 0, seg[a:b]; k < len(v); k++ {
-								v[k] = src[k*step]
-							}
-						}
-					}
-					p += n
-					y, from = y+1, 0
-				}
 			}
 		}
 	}

@@ -130,6 +130,24 @@ func multiplyPacked(left []float32, a, b, c matrix[float32]) {
 	}
 }
 
+// multiplyWhole adds the product of a, as packLeft has it, and b to c, m x n, where both have room for whole panels and rows that lie
+// stride apart.
+func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
+	high := padRows(m)
+	if !stridedPanels {
+		multiplyPacked(a, matrix[float32]{rows: m, cols: k}, matrix[float32]{data: b, rows: k, cols: n, stride: stride}, matrix[float32]{data: c, rows: m, cols: n, stride: stride})
+		return
+	}
+	for l := 0; l < k; l += panelDepth {
+		d := min(panelDepth, k-l)
+		for j := 0; j < n; j += panelCols {
+			for i := 0; i < high; i += panelRows {
+				panelStrided(d, a[high*l+i*d:][:panelRows*d], b[l*stride+j:], stride, c[i*stride+j:], stride, min(panelCols, n-j))
+			}
+		}
+	}
+}
+
 // block adds the product of the copies, left and p.b, over d elements of the inner axis, to c.
 func (p *packs) block(left []float32, d int, c matrix[float32]) {
 	for q := 0; q < c.cols; q += panelCols { // a panel of b stays in the first-level cache

@@ -269,7 +269,15 @@ func TestColumns(t *testing.T) {
 		for i := range col {
 			col[i] = 7
 		}
-		columns(col, p1-p0, x.data[:channels*x.cols], channels, in, out, w, p0, p1)
+		ph, err := newColumns(in, out, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var split []float32
+		if ph != nil {
+			split = make([]float32, ph.len())
+		}
+		columns(col, p1-p0, x.data[:channels*x.cols], channels, in, out, w, ph, split, p0, p1)
 		for i, got := range col {
 			c, tap, p := i/(p1-p0)/q, i/(p1-p0)%q, p0+i%(p1-p0)
 			y := p/out[1]*w.stride[0] - w.begin[0] + tap/w.size[1]*w.dilation[0]

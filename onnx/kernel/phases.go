@@ -82,28 +82,33 @@ func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
 	width, step := p.in[1], p.stride[1]
 	two := step == 2 && len(p.columns) == 2 && p.columns[0].count > 0 && p.columns[1].count > 0
 	for i, line := range p.lines {
-		for y := lo; y < hi; y++ {
-			u := y*p.stride[0] + line - p.begin[0]
-			if u < 0 || u >= p.in[0] {
-				continue
+		// Lines y of the phase that lie in the plane.
+		down, first := p.stride[0], line-p.begin[0]
+		from := max(lo, (-first+down-1)/down)
+		to := min(hi, (p.in[0]-first+down-1)/down)
+		if from >= to {
+			continue
+		}
+		at, src := (i*len(p.columns)*p.high+from)*p.wide, plane[(from*down+first)*width:]
+		if two {
+			a, b := p.columns[0], p.columns[1]
+			even, odd := dst[at+a.first:], dst[at+p.high*p.wide+b.first:]
+			if a.from > b.from {
+				even, odd, a, b = odd, even, b, a
 			}
-			src, at := plane[u*width:(u+1)*width], (i*len(p.columns)*p.high+y)*p.wide
-			if two {
-				a, b := p.columns[0], p.columns[1]
-				even, odd := dst[at+a.first:][:a.count], dst[at+p.high*p.wide+b.first:][:b.count]
-				if a.from > b.from {
-					even, odd = odd, even
-				}
-				switch even := any(even).(type) {
-				case []float32:
-					deinterleave(even, any(odd).([]float32), any(src).([]float32))
-				case []T:
-					deinterleaveGo(even, odd, src)
-				}
-				continue
+			n := 0
+			if even, ok := any(even).([]float32); ok {
+				n = deinterleave(to-from, min(a.count, b.count), even, any(odd).([]float32), p.wide, any(src).([]float32), down*width)
 			}
+			for y := 0; n < max(a.count, b.count) && y < to-from; y++ {
+				deinterleaveGo(even[y*p.wide:][n:a.count], odd[y*p.wide:][n:b.count], src[y*down*width+2*n:])
+			}
+			continue
+		}
+		for y := range to - from {
+			src := src[y*down*width:][:width]
 			for j, c := range p.columns {
-				row := dst[at+j*p.high*p.wide+c.first:][:c.count]
+				row := dst[at+y*p.wide+j*p.high*p.wide+c.first:][:c.count]
 				if step == 1 {
 					copy(row, src[c.from:])
 					continue
@@ -112,6 +117,19 @@ func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
 					row[k] = src[c.from+k*step]
 				}
 			}
+		}
+	}
+}
+
+// tapColumns writes, for every tap, what it reads of a plane for outputs from p0 to p1 to rows that lie cols apart.
+func tapColumns[T floating](p *phases, col []T, cols int, plane, split []T, p0, p1 int) {
+	first, last := p0/p.out[1], (p1-1)/p.out[1]
+	splitInto(p, split, plane, first, last+1+p.high-p.out[0])
+	for t, off := range p.offsets {
+		row := col[t*cols : t*cols+p1-p0]
+		for y := first; y <= last; y++ {
+			from, to := max(p0, y*p.out[1]), min(p1, (y+1)*p.out[1])
+			copy(row[from-p0:to-p0], split[off+y*p.wide+from-y*p.out[1]:])
 		}
 	}
 }

@@ -88,6 +88,9 @@ func maxPool[T number](win window, column bool) Kernel {
 		}
 		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
 		size, pos, q := product(in), product(sp), product(w.size)
+		if len(o) == 0 {
+			return nil
+		}
 		if x, ok := any(x).([]float32); ok && idx == nil && len(in) <= 2 && q <= manyTaps && seesPlane(w, in, sp) {
 			return maxOfRuns(c, any(o).([]float32), x, xs, sp, w)
 		}
@@ -251,6 +254,9 @@ func poolSum[T floating](win window, end func(float64, int, int) float64, term f
 		}
 		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
 		size, pos, q := product(in), product(sp), product(w.size)
+		if len(o) == 0 {
+			return nil
+		}
 		if x, ok := any(x).([]float32); ok && term == nil && len(in) <= 2 && q <= manyTaps && withinPlane(w, in, sp) {
 			return meanOfRuns(c, any(o).([]float32), x, xs, sp, w)
 		}

@@ -47,7 +47,16 @@ func limitGo(dst, src []float32, scale, shift, lo, hi float32) {
 // tapSumsGo sets dst[i] to start plus the sum of weights[t] src[offsets[t] + i] over the taps t.
 func tapSumsGo[T floating](dst, src []T, offsets []int, weights []T, start T) {
 	fillRange(dst, start)
-	for t, w := range weights {
+	t := 0
+	for ; t+3 <= len(weights); t += 3 {
+		x, y, z := src[offsets[t]:][:len(dst)], src[offsets[t+1]:][:len(dst)], src[offsets[t+2]:][:len(dst)]
+		a, b, c := weights[t], weights[t+1], weights[t+2]
+		for i := range dst {
+			dst[i] = dst[i] + a*x[i] + b*y[i] + c*z[i]
+		}
+	}
+	for ; t < len(weights); t++ {
+		w := weights[t]
 		for i, v := range src[offsets[t]:][:len(dst)] {
 			dst[i] += w * v
 		}

@@ -43,15 +43,16 @@ func tapMaxima(dst, src []float32, offsets []int) {
 	tapMaximaY(len(offsets), len(dst), &dst[0], &src[0], &offsets[0])
 }
 
-// deinterleave is deinterleaveGo.
-func deinterleave(even, odd, src []float32) {
-	n := 0
-	if m := min(len(even), len(odd)); havePanels && m >= 8 {
-		n = m &^ 7
-		_ = src[2*n-1]
-		deinterleaveY(n, &even[0], &odd[0], &src[0])
+// deinterleave sets lines of even and odd, that far apart, as deinterleaveGo does, but for the last elements where they are no
+// multiple of four: of each it does what it returns.
+func deinterleave(lines, n int, even, odd []float32, apart int, src []float32, from int) int {
+	n &^= 3
+	if !havePanels || n == 0 || lines == 0 {
+		return 0
 	}
-	deinterleaveGo(even[n:], odd[n:], src[2*n:])
+	_, _, _ = even[(lines-1)*apart+n-1], odd[(lines-1)*apart+n-1], src[(lines-1)*from+2*n-1]
+	deinterleaveX(lines, n, &even[0], &odd[0], apart, &src[0], from)
+	return n
 }
 
 // tilesIn is tilesInGo; of every line dst gets up to seven elements more.
@@ -66,14 +67,14 @@ func tilesIn(dst []float32, ds int, src []float32, line, odd, n int) {
 }
 
 // tilesOut is tilesOutGo; of every line dst gets up to fourteen elements more, and as many of m are read as it gets.
-func tilesOut(dst []float32, line int, m []float32, ms, n int, start float32) {
+func tilesOut(dst []float32, line int, m []float32, ms, n int, f *finish) {
 	if !havePanels {
-		tilesOutGo(dst, line, m, ms, n, start)
+		tilesOutGo(dst, line, m, ms, n, f)
 		return
 	}
 	more := (n + 7) &^ 7
 	_, _ = dst[line+2*more-1], m[15*ms+more-1]
-	tilesOutY(n, &dst[0], line, &m[0], ms, start)
+	tilesOutY(n, &dst[0], line, &m[0], ms, f)
 }
 
 // pairs sets the first elements of dst to those of a op b, of which either may be one that is repeated, and returns how many.
@@ -165,13 +166,13 @@ func tapSumsY(taps, n int, dst, src *float32, offsets *int, weights *float32, st
 func tapMaximaY(taps, n int, dst, src *float32, offsets *int)
 
 //go:noescape
-func deinterleaveY(n int, even, odd, src *float32)
+func deinterleaveX(lines, n int, even, odd *float32, apart int, src *float32, from int)
 
 //go:noescape
 func tilesInY(n int, dst *float32, ds int, src *float32, line, odd int)
 
 //go:noescape
-func tilesOutY(n int, dst *float32, line int, m *float32, ms int, start float32)
+func tilesOutY(n int, dst *float32, line int, m *float32, ms int, f *finish)
 
 //go:noescape
 func pairsY(op, n int, dst, a, b *float32, as, bs int)

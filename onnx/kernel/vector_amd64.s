@@ -114,27 +114,37 @@ more:
 	VZEROUPPER
 	RET
 
-// func deinterleaveY(n int, even, odd, src *float32)
-TEXT ·deinterleaveY(SB), NOSPLIT, $0-32
-	MOVQ n+0(FP), CX
-	MOVQ even+8(FP), DI
-	MOVQ odd+16(FP), DX
-	MOVQ src+24(FP), SI
+// func deinterleaveX(lines, n int, even, odd *float32, apart int, src *float32, from int)
+TEXT ·deinterleaveX(SB), NOSPLIT, $0-56
+	MOVQ lines+0(FP), R8
+	MOVQ n+8(FP), R9
+	MOVQ even+16(FP), DI
+	MOVQ odd+24(FP), DX
+	MOVQ apart+32(FP), R10
+	MOVQ src+40(FP), SI
+	MOVQ from+48(FP), R11
+	SHLQ $2, R9
+	SHLQ $2, R10
+	SHLQ $2, R11
 
-loop:
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	VSHUFPS $0x88, Y1, Y0, Y2
-	VSHUFPS $0xDD, Y1, Y0, Y3
-	VPERMPD $0xD8, Y2, Y2
-	VPERMPD $0xD8, Y3, Y3
-	VMOVUPS Y2, (DI)
-	VMOVUPS Y3, (DX)
-	ADDQ    $64, SI
-	ADDQ    $32, DI
-	ADDQ    $32, DX
-	SUBQ    $8, CX
-	JNZ     loop
+line:
+	XORQ CX, CX
+
+four:
+	VMOVUPS (SI)(CX*2), X0
+	VMOVUPS 16(SI)(CX*2), X1
+	VSHUFPS $0x88, X1, X0, X2
+	VSHUFPS $0xDD, X1, X0, X3
+	VMOVUPS X2, (DI)(CX*1)
+	VMOVUPS X3, (DX)(CX*1)
+	ADDQ    $16, CX
+	CMPQ    CX, R9
+	JL      four
+	ADDQ    R10, DI
+	ADDQ    R10, DX
+	ADDQ    R11, SI
+	DECQ    R8
+	JNZ     line
 	VZEROUPPER
 	RET
 
@@ -198,30 +208,38 @@ loop:
 	VSUBPS  (AX)(R10*4), t, t  \
 	ADDQ    R8, AX
 
-// PAIR writes the two outputs of a line from its four sums.
+// PAIR writes the two outputs of a line from its four sums, finished by what lies at R12; bounds in Y13 and Y14.
 #define PAIR(a, b, c, d, to) \
 	VADDPS     b, a, Y8        \
 	VADDPS     c, Y8, Y8       \
-	VADDPS     Y14, Y8, Y8     \
 	VSUBPS     c, b, Y9        \
 	VSUBPS     d, Y9, Y9       \
-	VADDPS     Y14, Y9, Y9     \
+	VMULPS     (R12), Y8, Y8   \
+	VMULPS     (R12), Y9, Y9   \
+	VADDPS     32(R12), Y8, Y8 \
+	VADDPS     32(R12), Y9, Y9 \
+	VMAXPS     Y8, Y13, Y8     \
+	VMAXPS     Y9, Y13, Y9     \
+	VMINPS     Y8, Y14, Y8     \
+	VMINPS     Y9, Y14, Y9     \
 	VUNPCKLPS  Y9, Y8, Y10     \
 	VUNPCKHPS  Y9, Y8, Y11     \
 	VPERM2F128 $0x20, Y11, Y10, Y12 \
-	VPERM2F128 $0x31, Y11, Y10, Y13 \
+	VPERM2F128 $0x31, Y11, Y10, Y11 \
 	VMOVUPS    Y12, (to)       \
-	VMOVUPS    Y13, 32(to)     \
+	VMOVUPS    Y11, 32(to)     \
 	ADDQ       $64, to
 
-// func tilesOutY(n int, dst *float32, line int, m *float32, ms int, start float32)
-TEXT ·tilesOutY(SB), NOSPLIT, $0-44
+// func tilesOutY(n int, dst *float32, line int, m *float32, ms int, f *finish)
+TEXT ·tilesOutY(SB), NOSPLIT, $0-48
 	MOVQ         n+0(FP), CX
 	MOVQ         dst+8(FP), DI
 	MOVQ         line+16(FP), DX
 	MOVQ         m+24(FP), SI
 	MOVQ         ms+32(FP), R8
-	VBROADCASTSS start+40(FP), Y14
+	MOVQ         f+40(FP), R12
+	VMOVUPS      64(R12), Y13
+	VMOVUPS      96(R12), Y14
 	LEAQ         (DI)(DX*4), DX
 	SHLQ         $2, R8
 	LEAQ         (R8)(R8*2), R10

@@ -12,14 +12,14 @@ func tapSums(dst, src []float32, offsets []int, weights []float32, start float32
 
 func tapMaxima(dst, src []float32, offsets []int) { tapMaximaGo(dst, src, offsets) }
 
-func deinterleave(even, odd, src []float32) { deinterleaveGo(even, odd, src) }
+func deinterleave(_, _ int, _, _ []float32, _ int, _ []float32, _ int) int { return 0 }
 
 func tilesIn(dst []float32, ds int, src []float32, line, odd, n int) {
 	tilesInGo(dst, ds, src, line, odd, n)
 }
 
-func tilesOut(dst []float32, line int, m []float32, ms, n int, start float32) {
-	tilesOutGo(dst, line, m, ms, n, start)
+func tilesOut(dst []float32, line int, m []float32, ms, n int, f *finish) {
+	tilesOutGo(dst, line, m, ms, n, f)
 }
 
 func pairs(operation, []float32, []float32, []float32) int { return 0 }

@@ -42,10 +42,15 @@ func TestVectors(t *testing.T) {
 			t.Fatalf("limit of %v: %v, want %v", src, got, want)
 		}
 
-		even, ones, e, o := odd(r, (n+1)/2), odd(r, n/2), make([]float32, (n+1)/2), make([]float32, n/2)
-		deinterleave(even, ones, src)
-		if deinterleaveGo(e, o, src); !same(even, e) || !same(ones, o) {
-			t.Fatalf("deinterleave of %v: %v and %v", src, even, ones)
+		lines, apart, from := 1+r.IntN(4), n+r.IntN(3), 2*n+r.IntN(3)
+		even, ones, src2 := odd(r, lines*apart), odd(r, lines*apart), odd(r, lines*from)
+		e, o := slices.Clone(even), slices.Clone(ones)
+		done := deinterleave(lines, n, even, ones, apart, src2, from)
+		for y := range lines {
+			deinterleaveGo(e[y*apart:][:done], o[y*apart:][:done], src2[y*from:])
+		}
+		if !same(even, e) || !same(ones, o) || vectorMath() && n >= 4 && done != n&^3 {
+			t.Fatalf("%d of %d, in %d lines: %v and %v, want %v and %v", done, n, lines, even, ones, e, o)
 		}
 
 		n = tapRun * (1 + r.IntN(3))

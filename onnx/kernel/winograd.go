@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"math"
 	"sync"
 
 	"fmp/onnx"
@@ -102,12 +103,13 @@ func (g *winograd) run(c *Call, o, x, bias []float32, xs, sp []int, w window, th
 		images = min(xs[0], max(1, most/tiles))
 	}
 	parts, blocks := (high+lines-1)/lines, (xs[0]+images-1)/images
-	columns := (images*lines*wide+7)/8*8 + 8 // of a matrix of tiles: what is written goes past the end of a line
-	packed, in, pos := padRows(g.rows)*g.cols, xs[2]*xs[3], sp[0]*sp[1]
+	columns := (images*lines*wide+panelCols-1)/panelCols*panelCols + 8 // of a matrix of tiles: what is written goes past the end of a line
+	rows := padRows(g.rows)
+	packed, in, pos := rows*g.cols, xs[2]*xs[3], sp[0]*sp[1]
 	c.Parallel(g.group*blocks*parts, work(g.rows, g.cols, images, lines, wide)*4, func(from, to int) {
 		split := Scratch[float32](c, p.len())
 		clear(split)
-		v, m := Scratch[float32](c, tileMatrices*g.cols*columns+panelCols), Scratch[float32](c, tileMatrices*g.rows*columns)
+		v, m := Scratch[float32](c, tileMatrices*g.cols*columns), Scratch[float32](c, tileMatrices*rows*columns)
 		pair := Scratch[float32](c, 2, (2*wide+15)/16*16)
 		for item := from; item < to; item++ {
 			first, k, image := item%parts*lines, item/parts%g.group, item/parts/g.group*images
@@ -121,29 +123,25 @@ func (g *winograd) run(c *Call, o, x, bias []float32, xs, sp []int, w window, th
 					}
 				}
 			}
-			clear(m)
 			for t := range tileMatrices {
-				multiplyPacked(g.left[(k*tileMatrices+t)*packed:][:packed], matrix[float32]{rows: g.rows, cols: g.cols},
-					matrix[float32]{data: v[t*g.cols*columns:], rows: g.cols, cols: n * each, stride: columns},
-					matrix[float32]{data: m[t*g.rows*columns:], rows: g.rows, cols: n * each, stride: columns})
+				c := m[t*rows*columns : (t+1)*rows*columns]
+				clear(c)
+				multiplyWhole(g.left[(k*tileMatrices+t)*packed:][:packed], v[t*g.cols*columns:], c, g.rows, n*each, g.cols, columns)
 			}
 			for i := range n {
 				for row := range g.rows {
 					channel := k*g.rows + row
-					var start float32
-					if bias != nil {
-						start = bias[channel]
-					}
+					finish := then.spread(bias, channel)
 					dst := o[((image+i)*g.group*g.rows+channel)*pos:][:pos]
 					for line := first; line < last; line++ {
-						tilesOut(pair, len(pair)/2, m[row*columns+i*each+(line-first)*wide:], g.rows*columns, wide, start)
+						from := m[row*columns+i*each+(line-first)*wide:]
+						if sp[1]%16 == 0 && 2*line+2 <= sp[0] {
+							tilesOut(dst[2*line*sp[1]:], sp[1], from, rows*columns, wide, &finish)
+							continue
+						}
+						tilesOut(pair, len(pair)/2, from, rows*columns, wide, &finish)
 						for h := range min(2, sp[0]-2*line) {
-							from, to := pair[h*len(pair)/2:][:sp[1]], dst[(2*line+h)*sp[1]:]
-							if then != nil {
-								then.run(to, from, channel)
-							} else {
-								copy(to, from)
-							}
+							copy(dst[(2*line+h)*sp[1]:][:sp[1]], pair[h*len(pair)/2:])
 						}
 					}
 				}
@@ -177,9 +175,9 @@ func minus(a, b [4]float32) [4]float32 {
 	return [4]float32{a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3]}
 }
 
-// tilesOutGo sets two lines of dst, that far apart, to the outputs of n tiles, start + Aᵀ m A, of which element t lies at
+// tilesOutGo sets two lines of dst, that far apart, to the outputs of n tiles, what f makes of Aᵀ m A, of which element t lies at
 // m[t ms + i]. A is [1 1 1 0; 0 1 -1 -1]ᵀ.
-func tilesOutGo(dst []float32, line int, m []float32, ms, n int, start float32) {
+func tilesOutGo(dst []float32, line int, m []float32, ms, n int, f *finish) {
 	for i := range n {
 		var s [2][4]float32
 		for x := range 4 {
@@ -187,7 +185,32 @@ func tilesOutGo(dst []float32, line int, m []float32, ms, n int, start float32) 
 			s[0][x], s[1][x] = a+b+c, b-c-d
 		}
 		for y, v := range s {
-			dst[y*line+2*i], dst[y*line+2*i+1] = v[0]+v[1]+v[2]+start, v[1]-v[2]-v[3]+start
+			dst[y*line+2*i], dst[y*line+2*i+1] = v[0]+v[1]+v[2], v[1]-v[2]-v[3]
 		}
 	}
+	for y := range 2 {
+		pair := dst[y*line:][:2*n]
+		limitGo(pair, pair, f[0][0], f[1][0], f[2][0], f[3][0])
+	}
+}
+
+// finish is what becomes of a channel's sums: scale, shift and bounds of limit, each in every lane of a vector.
+type finish [4][8]float32
+
+// spread is what bias and a, which may be nil, make of a channel.
+func (a *after) spread(bias []float32, channel int) (f finish) {
+	scale, shift, lo, hi := float32(1), float32(0), float32(math.Inf(-1)), float32(math.Inf(1))
+	if bias != nil {
+		shift = bias[channel]
+	}
+	if a != nil {
+		lo, hi = a.lo, a.hi
+		if a.scale != nil {
+			scale, shift = a.scale[channel], shift*a.scale[channel]+a.shift[channel]
+		}
+	}
+	for i, v := range [4]float32{scale, shift, lo, hi} {
+		fillRange(f[i][:], v)
+	}
+	return f
 }
