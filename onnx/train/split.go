@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
@@ -14,7 +15,7 @@ import (
 
 // Split is a training step in parts: gradients, of as many batches as are wanted, are summed, then the
 // parameters are updated. It serves where the cotangents come from outside the graph (run the forward model
-// with [Split.Params], work out the cotangents, then [Split.Accumulate]), and where a batch is cut into shards that
+// with [Split.Params], work out the cotangents, then [Split.Accumulate], or [Split.Gradient] and [Split.Add]), and where a batch is cut into shards that
 // run at once. The sum is taken in the order of the shards, so that the figures do not depend on the number of
 // threads.
 type Split struct {
@@ -77,32 +78,25 @@ func (s *Split) Params() map[string]*onnx.Tensor {
 	return out
 }
 
-// Accumulate runs the gradient model on every shard and adds what it gives to the gradients' sum. A shard's
-// feeds are the gradient model's inputs but for parameters and carried values. It returns each shard's other outputs.
-func (s *Split) Accumulate(shards ...map[string]*onnx.Tensor) ([]map[string]*onnx.Tensor, error) {
-	outs := make([]map[string]*onnx.Tensor, len(shards))
-	errs := make([]error, len(shards))
-	gate := make(chan struct{}, s.workers)
-	var wg sync.WaitGroup
-	for i, shard := range shards {
-		wg.Add(1)
-		gate <- struct{}{}
-		go func() {
-			defer func() { <-gate; wg.Done() }()
-			feeds := maps.Clone(shard)
-			for _, p := range s.params {
-				feeds[p] = s.state.now[p]
-			}
-			for _, n := range s.running.names {
-				feeds[n] = s.running.now[n]
-			}
-			outs[i], errs[i] = engine.Eval(s.gradient, feeds)
-		}()
+// Gradient runs the gradient model on a shard and returns what it gives, for [Split.Add]. A shard's feeds are the gradient model's inputs
+// but for parameters and carried values. Several may run at once.
+func (s *Split) Gradient(shard map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+	feeds := maps.Clone(shard)
+	for _, p := range s.params {
+		feeds[p] = s.state.now[p]
 	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	for _, n := range s.running.names {
+		feeds[n] = s.running.now[n]
+	}
+	out, err := engine.Eval(s.gradient, feeds)
+	if err != nil {
 		return nil, fmt.Errorf("gradients: %w", err)
 	}
+	return out, nil
+}
+
+// Add adds the gradients of shards to their sum, in order, and takes them out of outs.
+func (s *Split) Add(outs ...map[string]*onnx.Tensor) {
 	for _, out := range outs {
 		for _, p := range s.params {
 			sum(s.grads[p], out[optim.GradPrefix+p], s.shards == 0)
@@ -114,6 +108,23 @@ func (s *Split) Accumulate(shards ...map[string]*onnx.Tensor) ([]map[string]*onn
 		}
 		s.shards++
 	}
+}
+
+// Accumulate runs the gradient model on every shard, adds what it gives to the gradients' sum, and returns each shard's other outputs.
+func (s *Split) Accumulate(shards ...map[string]*onnx.Tensor) ([]map[string]*onnx.Tensor, error) {
+	outs := make([]map[string]*onnx.Tensor, len(shards))
+	var g errgroup.Group
+	g.SetLimit(s.workers)
+	for i, shard := range shards {
+		g.Go(func() (err error) {
+			outs[i], err = s.Gradient(shard)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	s.Add(outs...)
 	return outs, nil
 }
 

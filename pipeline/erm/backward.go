@@ -37,80 +37,187 @@ const BackwardTolerance = 1e-9
 //
 // theta is Solve's minimiser of p. Labels are differentiated as free vectors: a parametrisation that keeps
 // them on the simplex projects the result.
-func Backward(ctx context.Context, p *Problem, theta, cotangent Theta) (*Gradient, error) {
-	g, err := BackwardAll(ctx, []*Problem{p}, []Theta{theta}, []Theta{cotangent}, Options{})
+func Backward(p *Problem, theta, cotangent Theta) (*Gradient, error) {
+	f, err := NewFits(nil, []*Problem{p})
 	if err != nil {
 		return nil, err
 	}
-	return g[0], nil
+	defer f.Close()
+	if err := theta.checkFinite("minimiser", p); err != nil {
+		return nil, err
+	}
+	f.fits[0].theta = &theta
+	return f.Backward(0, cotangent, Options{})
 }
 
-// BackwardAll is Backward for a batch, opt.Threads problems at a time. The error of a problem that fails names it.
-func BackwardAll(ctx context.Context, ps []*Problem, thetas, cotangents []Theta, opt Options) ([]*Gradient, error) {
+// Fits are fits to points that they share, which are stored once, and to points of their own, kept for the derivatives of their minimisers. Once
+// the first is solved, others may be solved and differentiated at once.
+type Fits struct {
+	shared *Problem // nil: none
+	common *rows
+	fits   []fit
+	first  *Theta // the first fit's minimiser
+}
+
+type fit struct {
+	own   *Problem
+	space *workspace
+	theta *Theta // the minimiser, unless it is in the workspace
+	cold  bool   // the preconditioner is not of where the minimiser is
+}
+
+// NewFits prepares fits to the points of each problem of own, together with those of shared unless it is nil. They must have the same dx, C and
+// L2, and no centre. Call Close at the end.
+func NewFits(shared *Problem, own []*Problem) (*Fits, error) {
+	f := &Fits{shared: shared}
+	if shared != nil {
+		if err := shared.Check(); err != nil {
+			return nil, fmt.Errorf("shared points: %w", err)
+		}
+		f.common = new(rows)
+		f.common.prepare(shared)
+	}
+	return f, f.add(own)
+}
+
+// With prepares fits to other points together with the shared ones of f.
+func (f *Fits) With(own []*Problem) (*Fits, error) {
+	g := &Fits{shared: f.shared, common: f.common}
+	return g, g.add(own)
+}
+
+func (f *Fits) add(own []*Problem) error {
+	like := f.shared
+	for i, p := range own {
+		if err := p.Check(); err != nil {
+			return fmt.Errorf("problem %d of %d: %w", i, len(own), err)
+		}
+		if like == nil {
+			like = p
+		}
+		if p.Centre != nil || p.C != like.C || p.Dx != like.Dx || p.L2 != like.L2 {
+			return fmt.Errorf("erm: problem %d of %d has dx %d, C %d and l2 %v, others %d, %d and %v; want one of each, and no centre", i, len(own), p.Dx, p.C, p.L2, like.Dx, like.C, like.L2)
+		}
+	}
+	for _, p := range own {
+		f.fits = append(f.fits, fit{own: p, space: workspaces.Get().(*workspace)})
+	}
+	return nil
+}
+
+// Close hands the memory of the fits back.
+func (f *Fits) Close() {
+	for _, t := range f.fits {
+		workspaces.Put(t.space)
+	}
+	f.fits = nil
+}
+
+// Solve solves fit i from its problem's start, or from the first fit's minimiser if there is none. The first must be solved before the others.
+func (f *Fits) Solve(ctx context.Context, i int, opt Options) (*Solution, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if len(thetas) != len(ps) || len(cotangents) != len(ps) {
-		return nil, fmt.Errorf("erm: %d problems, %d minimisers, %d cotangents; want one of each a problem", len(ps), len(thetas), len(cotangents))
+	t := &f.fits[i]
+	w, p := t.space, t.own
+	n := p.N
+	if f.shared != nil {
+		n += f.shared.N
 	}
-	out := make([]*Gradient, len(ps))
-	err = each(ctx, len(ps), opt.Threads, func(_ context.Context, i int) error {
-		if err := ps[i].Check(); err != nil {
-			return err
+	if n < p.D() {
+		all := p
+		if f.shared != nil {
+			all = join(1, f.shared, p)
 		}
-		if err := thetas[i].checkFinite("minimiser", ps[i]); err != nil {
-			return err
+		s, err := w.solveInSpan(ctx, all, opt)
+		if err != nil {
+			return nil, err
 		}
-		if err := cotangents[i].checkFinite("cotangent", ps[i]); err != nil {
-			return err
-		}
-		w := workspaces.Get().(*workspace)
-		defer workspaces.Put(w)
-		g, err := w.backward(ps[i], thetas[i], cotangents[i], opt.Residual)
-		out[i] = g
-		return err
-	})
+		t.theta = &s.Theta
+		return s, nil
+	}
+	w.prepare(p, f.common)
+	start := p.Start
+	if start == nil && i > 0 {
+		start = f.first
+	}
+	s, err := w.solve(ctx, start, opt, nil)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	if i == 0 {
+		f.first = &s.Theta
+	}
+	t.theta, t.cold = nil, start == nil
+	return s, nil
 }
 
-func (w *workspace) backward(p *Problem, theta, cotangent Theta, residual float64) (*Gradient, error) {
-	w.prepare(p, nil)
-	transposeInto(w.theta, &theta, w.d, w.c)
-	w.forward(w.theta, w.logits)
-	dense.Softmax(w.columns(w.logits), w.columns(w.prob), w.top, w.sum)
-	w.lead = nil
-	if err := w.precondition(); err != nil {
+// Backward returns the derivatives of a loss with respect to the points of fit i's own problem, given the loss's with respect to its minimiser.
+func (f *Fits) Backward(i int, cotangent Theta, opt Options) (*Gradient, error) {
+	opt, err := opt.withDefaults()
+	if err != nil {
 		return nil, err
 	}
-	transposeInto(w.grad, &cotangent, w.d, w.c)
-	g := &Gradient{Points: make([]float64, p.N*p.Dx), Labels: make([]float64, p.N*p.C), Weights: make([]float64, p.N)}
-	u := w.step
-	g.Residual = w.invert(w.grad, u, residual)
-	if !finite(g.Residual) || g.Residual > math.Sqrt(residual) {
-		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the cotangent, wanted %.3g; raise l2 (now %g) or scale the features", g.Residual, residual, p.L2)
+	t := &f.fits[i]
+	w, p := t.space, t.own
+	if err := cotangent.checkFinite("cotangent", p); err != nil {
+		return nil, err
 	}
-	w.forward(u, w.a)
-	r := w.logits // w (p - y)
-	w.residuals(r)
-	for i, weight := range p.W {
-		for c := range w.c {
-			a := w.a[c*w.n+i]
-			g.Weights[i] -= a * (w.prob[c*w.n+i] - p.Y[i*w.c+c])
+	if t.theta != nil {
+		w.prepare(p, f.common)
+		transposeInto(w.theta, t.theta, w.d, w.c)
+		w.forward(w.theta, w.logits)
+		dense.Softmax(w.columns(w.logits), w.columns(w.prob), w.top, w.sum)
+		w.lead = nil
+	}
+	if t.theta != nil || t.cold {
+		if err := w.precondition(); err != nil {
+			return nil, err
+		}
+		t.theta, t.cold = nil, false
+	}
+	transposeInto(w.grad, &cotangent, w.d, w.c)
+	left := w.invert(w.grad, w.step, opt.Residual)
+	if !finite(left) || left > math.Sqrt(opt.Residual) {
+		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the cotangent, wanted %.3g; raise l2 (now %g) or scale the features", left, opt.Residual, p.L2)
+	}
+	w.forward(w.step, w.a)
+	w.residuals(w.logits)
+	g := w.derivatives(p, &w.own, 0)
+	g.Residual = left
+	return g, nil
+}
+
+// Shared returns the derivatives with respect to the shared points, after Backward of fit i.
+func (f *Fits) Shared(i int) *Gradient {
+	w := f.fits[i].space
+	return w.derivatives(f.shared, f.common, w.own.padded)
+}
+
+// derivatives returns the derivatives with respect to the points of p, which are r's and whose first is at at, from u in step, its logits in a
+// (overwritten at these points) and w (p - y) in logits.
+func (w *workspace) derivatives(p *Problem, r *rows, at int) *Gradient {
+	g := &Gradient{Points: make([]float64, p.N*p.Dx), Labels: make([]float64, p.N*p.C), Weights: make([]float64, p.N)}
+	a, prob, residuals := w.a[at:], w.prob[at:], w.logits[at:]
+	for c := range w.c {
+		for i, weight := range p.W {
+			a := a[c*w.n+i]
+			g.Weights[i] -= a * (prob[c*w.n+i] - p.Y[i*w.c+c])
 			g.Labels[i*w.c+c] = weight * a
 		}
 	}
-	dense.Curve(w.columns(w.a), w.columns(w.prob), w.w)
+	part := func(data []float64) dense.Columns {
+		return dense.Columns{C: w.c, N: r.padded, Stride: w.n, Data: data}
+	}
+	dense.Curve(part(a), part(prob), w.w[at:at+r.padded])
 	points := blas64.General{Rows: p.N, Cols: p.Dx, Stride: p.Dx, Data: g.Points}
-	for _, k := range []struct{ left, head []float64 }{{r, u}, {w.a, w.theta}} {
+	for _, k := range []struct{ left, head []float64 }{{residuals, w.step}, {a, w.theta}} {
 		dense.Gemm(blas.Trans, blas.NoTrans, -1,
 			blas64.General{Rows: w.c, Cols: p.N, Stride: w.n, Data: k.left},
 			blas64.General{Rows: w.c, Cols: p.Dx, Stride: w.d, Data: k.head}, 1, points)
 	}
-	return g, nil
+	return g
 }
 
 // invert solves H x = b to a residual of tol |b| and returns that residual as a share of |b|: in float32, refined by residuals in float64.

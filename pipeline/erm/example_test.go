@@ -47,7 +47,7 @@ func ExampleBackward() {
 	}
 	cotangent := erm.NewTheta(2, 2)
 	cotangent.Row(0)[1] = 1
-	g, err := erm.Backward(context.Background(), p, s.Theta, cotangent)
+	g, err := erm.Backward(p, s.Theta, cotangent)
 	if err != nil {
 		fmt.Println(err)
 		return

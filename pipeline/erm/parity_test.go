@@ -66,7 +66,7 @@ func TestParityWithReference(t *testing.T) {
 		if d := math.Abs(s.Objective - c.Objective); d > 1e-9*(1+c.Objective) {
 			t.Errorf("case %d: objective %v, the reference has %v", i, s.Objective, c.Objective)
 		}
-		g, err := Backward(context.Background(), p, s.Theta, Theta{p.D(), c.C, c.Cotangent})
+		g, err := Backward(p, s.Theta, Theta{p.D(), c.C, c.Cotangent})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestBackwardAgainstCentralDifferences(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := Backward(context.Background(), p, s.Theta, Theta{p.D(), c.C, c.Cotangent})
+		g, err := Backward(p, s.Theta, Theta{p.D(), c.C, c.Cotangent})
 		if err != nil {
 			t.Fatal(err)
 		}

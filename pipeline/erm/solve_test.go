@@ -2,12 +2,15 @@ package erm
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/optimize"
 
 	"fmp/pipeline/point"
@@ -134,36 +137,99 @@ func BenchmarkSolve(b *testing.B) {
 
 func TestThreadsDoNotMatter(t *testing.T) {
 	var ps []*Problem
-	var cotangents []Theta
 	for i := range 12 {
-		p := random(uint64(i), 30+i, 9, 4, 0.5)
-		ps = append(ps, p)
-		c := NewTheta(p.D(), p.C)
-		for k := range c.W {
-			c.W[k] = math.Sin(float64(k + i))
-		}
-		cotangents = append(cotangents, c)
+		ps = append(ps, random(uint64(i), 30+i, 9, 4, 0.5))
 	}
 	var solutions [2][]*Solution
-	var gradients [2][]*Gradient
 	for k, threads := range []int{1, 4} {
 		var err error
 		if solutions[k], err = SolveAll(context.Background(), ps, Options{Threads: threads}); err != nil {
-			t.Fatal(err)
-		}
-		var thetas []Theta
-		for _, s := range solutions[k] {
-			thetas = append(thetas, s.Theta)
-		}
-		if gradients[k], err = BackwardAll(context.Background(), ps, thetas, cotangents, Options{Threads: threads}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if d := cmp.Diff(solutions[0], solutions[1]); d != "" {
 		t.Errorf("1 and 4 threads give different minimisers: %s", d)
 	}
-	if d := cmp.Diff(gradients[0], gradients[1]); d != "" {
-		t.Errorf("1 and 4 threads give different gradients: %s", d)
+}
+
+// Fits that share points have the minimisers and derivatives of fits to all their points, also where points are fewer than features, and
+// where others are solved at the same time.
+func TestFits(t *testing.T) {
+	const shared, own, count = 40, 30, 5
+	for _, dx := range []int{9, 100} {
+		all := random(uint64(dx), shared+2*count*own, dx, 4, 0.5)
+		part := func(from, n int) *Problem {
+			p := *all
+			p.N, p.X, p.Y, p.W = n, all.X[from*p.D():(from+n)*p.D()], all.Y[from*p.C:(from+n)*p.C], all.W[from:from+n]
+			return &p
+		}
+		common := part(0, shared)
+		var mine [2][]*Problem
+		for i := range 2 * count {
+			mine[i/count] = append(mine[i/count], part(shared+i*own, own))
+		}
+		first, err := NewFits(common, mine[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Close()
+		second, err := first.With(mine[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer second.Close()
+		check := func(f *Fits, k, i int) error {
+			s, err := f.Solve(context.Background(), i, Options{Tolerance: 1e-12})
+			if err != nil {
+				return err
+			}
+			cotangent := NewTheta(all.D(), all.C)
+			for j := range cotangent.W {
+				cotangent.W[j] = math.Sin(float64(j + i))
+			}
+			g, err := f.Backward(i, cotangent, Options{})
+			if err != nil {
+				return err
+			}
+			h := f.Shared(i)
+			whole := join(1, common, mine[k][i])
+			want, err := Solve(context.Background(), whole, Options{Tolerance: 1e-12})
+			if err != nil {
+				return err
+			}
+			wanted, err := Backward(whole, want.Theta, cotangent)
+			if err != nil {
+				return err
+			}
+			for name, pair := range map[string][2][]float64{
+				"minimiser": {s.Theta.W, want.Theta.W},
+				"points":    {slices.Concat(h.Points, g.Points), wanted.Points},
+				"labels":    {slices.Concat(h.Labels, g.Labels), wanted.Labels},
+				"weights":   {slices.Concat(h.Weights, g.Weights), wanted.Weights},
+			} {
+				if d := furthest(pair[0], pair[1]); !(d < 1e-7) {
+					return fmt.Errorf("dx %d, fit %d: %s differs by %v", dx, i, name, d)
+				}
+			}
+			return nil
+		}
+		var work errgroup.Group
+		for k, f := range []*Fits{first, second} {
+			if err := check(f, k, 0); err != nil {
+				t.Fatal(err)
+			}
+			for i := 1; i < count; i++ {
+				work.Go(func() error { return check(f, k, i) })
+			}
+		}
+		if err := work.Wait(); err != nil {
+			t.Error(err)
+		}
+		other := *mine[0][1]
+		other.L2 *= 2
+		if _, err := first.With([]*Problem{&other}); err == nil {
+			t.Error("a problem with another penalty than the shared points' was taken")
+		}
 	}
 }
 
@@ -339,7 +405,7 @@ func TestErrors(t *testing.T) {
 			p := random(1, 9, 2, 2, 1)
 			c := NewTheta(3, 2)
 			c.W[2] = math.NaN()
-			_, err := Backward(context.Background(), p, NewTheta(3, 2), c)
+			_, err := Backward(p, NewTheta(3, 2), c)
 			return err
 		},
 	} {

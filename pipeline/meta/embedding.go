@@ -93,32 +93,41 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 			return nil, nil, err
 		}
 		e := noise(r, pf, c.Samples, c.Fresh)
-		drawn, err := draw(contextFeeds(seen, e))
-		if err != nil {
-			return nil, nil, err
-		}
-		_, targets, err := c.fits(ctx, seen, drawn, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-
+		var targets []erm.Theta
+		var up *point.Set
+		var in map[string]*onnx.Tensor
+		var uploaded []*point.Set
 		own := clientFeeds(tk.Clients)
-		out, err := t.run(own)
+		if err := c.crew.all(2, func(part int) error {
+			if part == 0 {
+				out, err := t.run(own)
+				if err != nil {
+					return err
+				}
+				if up, err = uploads(out, f); err != nil {
+					return err
+				}
+				in = contextFeeds(up, e)
+				uploaded, err = draw(in)
+				return err
+			}
+			drawn, err := draw(contextFeeds(seen, e))
+			if err != nil {
+				return err
+			}
+			var fits *erm.Fits
+			if fits, targets, err = c.fits(ctx, seen, drawn, nil); err == nil {
+				fits.Close()
+			}
+			return err
+		}); err != nil {
+			return nil, nil, err
+		}
+		fits, heads, err := c.fits(ctx, up, uploaded, targets)
 		if err != nil {
 			return nil, nil, err
 		}
-		up, err := uploads(out, f)
-		if err != nil {
-			return nil, nil, err
-		}
-		in := contextFeeds(up, e)
-		if drawn, err = draw(in); err != nil {
-			return nil, nil, err
-		}
-		ps, heads, err := c.fits(ctx, up, drawn, targets)
-		if err != nil {
-			return nil, nil, err
-		}
+		defer fits.Close()
 		metrics := train.Metrics{}
 		cots := make([]erm.Theta, len(heads))
 		k := float64(len(heads))
@@ -145,7 +154,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 		}
 		zBar, wBar := make([]float64, pool*dz), make([]float64, pool)
 		fresh := make([]float64, c.Samples*c.Fresh*dz)
-		if err := pullBack(ctx, ps, heads, cots, up.N, zBar, wBar, fresh); err != nil {
+		if err := c.pullBack(fits, cots, zBar, wBar, fresh); err != nil {
 			return nil, nil, err
 		}
 		// The uploads also affect the heads through the points drawn for them.
@@ -160,9 +169,12 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 			wBar[i] += float64(v)
 		}
 		by := 1 / float64(c.Batch)
-		return []map[string]*onnx.Tensor{shard(own, map[string]*onnx.Tensor{
+		if g, err = t.Gradient(shard(own, map[string]*onnx.Tensor{
 			"compressed": narrow(zBar, by, c.Clients, f.S, dz), "masses": narrow(wBar, by, c.Clients, f.S),
-		})}, metrics, nil
+		})); err != nil {
+			return nil, nil, err
+		}
+		return []map[string]*onnx.Tensor{g}, metrics, nil
 	}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
 		return c.validate(ctx, pf, draw, uploader{t.run, f})

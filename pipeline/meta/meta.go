@@ -6,9 +6,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/floats"
 
 	"fmp/models"
 	"fmp/models/rng"
@@ -63,6 +65,8 @@ type Config struct {
 	ValidateEvery, ValidationTasks, ValidationSamples int
 	// Progress, if not nil, is called after every step.
 	Progress func(train.Progress)
+
+	crew crew
 }
 
 // Tolerances of the fits during training, and of the solves for their implicit gradients: far below the noise of a step.
@@ -94,6 +98,7 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 	if c.Workers <= 0 {
 		c.Workers = runtime.GOMAXPROCS(0)
 	}
+	c.crew = make(crew, c.Workers)
 	if c.Rate == 0 {
 		c.Rate = rate
 	}
@@ -138,7 +143,7 @@ func (c *Config) checkModel(m *onnx.Model, kind string) (models.Manifest, error)
 	return f, nil
 }
 
-// loop trains t: step returns, for one task of a batch, its shards of the gradient and its metrics.
+// loop trains t: step returns, for one task of a batch, its gradients (of [train.Split.Gradient]) and its metrics.
 func (c *Config) loop(ctx context.Context, t *trainee, what string, config string,
 	step func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error),
 	validate func(ctx context.Context, t int) (train.Metrics, error)) error {
@@ -152,18 +157,17 @@ func (c *Config) loop(ctx context.Context, t *trainee, what string, config strin
 		l.Validate = validate
 	}
 	l.Step = func(ctx context.Context, at int, rate float64) (train.Metrics, error) {
-		shards := make([][]map[string]*onnx.Tensor, c.Batch)
+		gradients := make([][]map[string]*onnx.Tensor, c.Batch)
 		metrics := make([]train.Metrics, c.Batch)
-		if err := parallel(ctx, c.Workers, c.Batch, func(ctx context.Context, i int) (err error) {
-			shards[i], metrics[i], err = step(ctx, rng.New(c.Seed, what, at, i))
+		if err := c.tasks(ctx, c.Batch, func(ctx context.Context, i int) (err error) {
+			gradients[i], metrics[i], err = step(ctx, rng.New(c.Seed, what, at, i))
 			return err
 		}); err != nil {
 			return nil, fmt.Errorf("training %s, step %d: %w", what, at, err)
 		}
-		var all []map[string]*onnx.Tensor
 		sums, counts := train.Metrics{}, map[string]float64{}
 		for i := range c.Batch {
-			all = append(all, shards[i]...)
+			t.Add(gradients[i]...)
 			for k, v := range metrics[i] {
 				sums[k] += v
 				counts[k]++
@@ -171,9 +175,6 @@ func (c *Config) loop(ctx context.Context, t *trainee, what string, config strin
 		}
 		for k := range sums {
 			sums[k] /= counts[k]
-		}
-		if _, err := t.Accumulate(all...); err != nil {
-			return nil, err
 		}
 		norm, err := t.Update(at, rate, false)
 		if err != nil {
@@ -200,66 +201,127 @@ func parallel(ctx context.Context, workers, n int, do func(ctx context.Context, 
 	return g.Wait()
 }
 
-// fits solves the problem of seen together with each set of fresh points; if seen is nil, of the fresh points alone. start, if given,
-// holds the starting points of the fits.
-func (c *Config) fits(ctx context.Context, seen *point.Set, fresh []*point.Set, start []erm.Theta) ([]*erm.Problem, []erm.Theta, error) {
-	ps := make([]*erm.Problem, len(fresh))
-	for i, f := range fresh {
-		sets := []*point.Set{f}
-		if seen != nil {
-			sets = []*point.Set{seen, f}
-		}
-		var err error
-		if ps[i], err = erm.FromSets(c.L2, sets...); err != nil {
-			return nil, nil, err
-		}
-		if start != nil {
-			ps[i].Start = &start[i]
-		}
-	}
-	heads := make([]erm.Theta, 0, len(ps))
-	opt := erm.Options{Threads: 1, Tolerance: tolerance}
-	for i, p := range ps {
-		if i > 0 && start == nil {
-			// Heads of one context are similar.
-			p.Start = &heads[0]
-		}
-		s, err := erm.Solve(ctx, p, opt)
-		if err != nil {
-			return nil, nil, err
-		}
-		heads = append(heads, s.Theta)
-	}
-	return ps, heads, nil
+// crew counts the workers that are busy. Tasks take one each; parts of a task take those that no task is waiting for.
+type crew chan struct{}
+
+// tasks calls do for 0 to n-1, each with a worker of its own.
+func (c *Config) tasks(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	return parallel(ctx, c.Workers, n, func(ctx context.Context, i int) error {
+		c.crew <- struct{}{}
+		defer func() { <-c.crew }()
+		return do(ctx, i)
+	})
 }
 
-// pullBack propagates cotangents of the heads back to the points of the problems. It adds those of the first n points, summed over
-// problems, to seen (n x dz; those of their weights to seenW), if seen is not nil, and those of the others to fresh ([problems, n',
-// dz], row-major).
-func pullBack(ctx context.Context, ps []*erm.Problem, heads, cots []erm.Theta, n int, seen, seenW, fresh []float64) error {
-	gs, err := erm.BackwardAll(ctx, ps, heads, cots, erm.Options{Threads: 1, Residual: residual})
+// all calls do for the parts 0 to n-1 of a task: each with another worker if one is free, else with the task's own, and the last with that in any
+// case. The error is that of the first part that failed.
+func (c crew) all(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		var free chan<- struct{}
+		if i < n-1 {
+			free = c
+		}
+		select {
+		case free <- struct{}{}:
+			wg.Go(func() {
+				defer func() { <-c }()
+				errs[i] = do(i)
+			})
+		default:
+			errs[i] = do(i)
+		}
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fits solves the problem of seen together with each set of fresh points; if seen is nil, of the fresh points alone. start, if given, holds the
+// starting points of the fits. The caller closes them.
+func (c *Config) fits(ctx context.Context, seen *point.Set, fresh []*point.Set, start []erm.Theta) (*erm.Fits, []erm.Theta, error) {
+	own, err := c.problems(fresh, start)
 	if err != nil {
+		return nil, nil, err
+	}
+	var shared *erm.Problem
+	if seen != nil {
+		if shared, err = erm.FromSets(c.L2, seen); err != nil {
+			return nil, nil, err
+		}
+	}
+	f, err := erm.NewFits(shared, own)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.solve(ctx, f, len(own))
+}
+
+func (c *Config) problems(fresh []*point.Set, start []erm.Theta) ([]*erm.Problem, error) {
+	own := make([]*erm.Problem, len(fresh))
+	for i, f := range fresh {
+		var err error
+		if own[i], err = erm.FromSets(c.L2, f); err != nil {
+			return nil, err
+		}
+		if start != nil {
+			own[i].Start = &start[i]
+		}
+	}
+	return own, nil
+}
+
+func (c *Config) solve(ctx context.Context, f *erm.Fits, n int) (*erm.Fits, []erm.Theta, error) {
+	heads := make([]erm.Theta, n)
+	one := func(i int) error {
+		s, err := f.Solve(ctx, i, erm.Options{Tolerance: tolerance})
+		if err == nil {
+			heads[i] = s.Theta
+		}
 		return err
 	}
-	for k, g := range gs {
-		p := ps[k]
-		dz := p.Dx + p.C
-		add := func(to []float64, row, from int) {
-			for j := range p.Dx {
-				to[row*dz+j] += g.Points[from*p.Dx+j]
-			}
-			for j := range p.C {
-				to[row*dz+p.Dx+j] += g.Labels[from*p.C+j]
-			}
+	err := one(0)
+	if err == nil {
+		err = c.crew.all(n-1, func(i int) error { return one(i + 1) })
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, heads, nil
+}
+
+// pullBack propagates cotangents of the heads back to the points of the fits: those of their own points it adds to fresh ([fits, n', dx+c],
+// row-major), and, if seen is not nil, those of the shared points, summed over fits, to seen (n x (dx+c)) and those of their weights to seenW.
+func (c *Config) pullBack(f *erm.Fits, cots []erm.Theta, seen, seenW, fresh []float64) error {
+	own, shared := make([]*erm.Gradient, len(cots)), make([]*erm.Gradient, len(cots))
+	if err := c.crew.all(len(cots), func(i int) (err error) {
+		if own[i], err = f.Backward(i, cots[i], erm.Options{Residual: residual}); err == nil && seen != nil {
+			shared[i] = f.Shared(i)
 		}
+		return err
+	}); err != nil {
+		return err
+	}
+	dx, classes := cots[0].D-1, cots[0].C
+	add := func(to []float64, g *erm.Gradient) {
+		for i := range g.Weights {
+			row := to[i*(dx+classes):]
+			floats.Add(row[:dx], g.Points[i*dx:(i+1)*dx])
+			floats.Add(row[dx:dx+classes], g.Labels[i*classes:(i+1)*classes])
+		}
+	}
+	for k := range cots {
+		size := len(own[k].Weights) * (dx + classes)
+		add(fresh[k*size:(k+1)*size], own[k])
 		if seen != nil {
-			for i := range n {
-				add(seen, i, i)
-				seenW[i] += g.Weights[i]
-			}
-		}
-		for i := n; i < p.N; i++ {
-			add(fresh, k*(p.N-n)+i-n, i)
+			add(seen, shared[k])
+			floats.Add(seenW, shared[k].Weights)
 		}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
@@ -78,58 +80,28 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 		if err != nil {
 			return nil, nil, err
 		}
+		p := predictorTask{c: &c, t: t, f: f, seen: seen, target: tk.Target}
 		e := noise(r, f, c.Samples, c.Fresh)
-		in := contextFeeds(seen, e)
-		drawn, err := t.draw(in, f)
-		if err != nil {
-			return nil, nil, err
-		}
-		both, heads, err := c.fits(ctx, seen, drawn, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		var batches [][]int
 		if c.Joint > 0 {
 			rows, _ := tk.Target.Labelled()
-			batches = metric.NearBatches(r, rows, f.Dx, jointBatches)
+			p.batches = metric.NearBatches(r, rows, f.Dx, jointBatches)
 		}
-		nll, joint, cots := score(heads, tk.Target, batches, c.Joint)
-		metrics := train.Metrics{"score": nll}
-		if c.Joint > 0 {
-			metrics["joint"] = joint
-			nll += c.Joint * joint
-		}
-		metrics["loss"] = nll
-		by := 1 / float64(c.Batch)
-		fresh := make([]float64, c.Samples*c.Fresh*(f.Dx+f.C))
-
-		var shards []map[string]*onnx.Tensor
-		if clients > 1 && c.Coupling > 0 {
-			s, coupling, err := c.couple(ctx, t, small, f, tk.Clients, seen, e, heads, cots)
-			if err != nil {
-				return nil, nil, err
+		p.in = contextFeeds(seen, e)
+		if err := c.crew.all(2, func(part int) (err error) {
+			if part == 1 {
+				p.drawn, err = t.draw(p.in, f)
+			} else if clients > 1 && c.Coupling > 0 {
+				var up *point.Set
+				if up, err = small.compress(tk.Clients); err == nil {
+					p.compressed = contextFeeds(up, e)
+					p.coupled, err = t.draw(p.compressed, f)
+				}
 			}
-			shards = append(shards, s)
-			metrics["coupling"] = coupling
-			metrics["loss"] += c.Coupling * coupling
-		}
-		if err := pullBack(ctx, both, heads, cots, seen.N, nil, nil, fresh); err != nil {
+			return err
+		}); err != nil {
 			return nil, nil, err
 		}
-		if c.Alone > 0 {
-			alone, heads, err := c.fits(ctx, nil, drawn, nil)
-			if err != nil {
-				return nil, nil, err
-			}
-			nll, joint, cots := score(heads, tk.Target, batches, c.Joint)
-			if err := pullBack(ctx, alone, heads, scaled(c.Alone, cots...), 0, nil, nil, fresh); err != nil {
-				return nil, nil, err
-			}
-			metrics["alone"] = nll
-			metrics["loss"] += c.Alone * (nll + max(c.Joint, 0)*joint)
-		}
-		shards = append(shards, shard(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, by, c.Samples, c.Fresh, f.Dx+f.C)}))
-		return shards, metrics, nil
+		return p.gradients(ctx)
 	}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
 		return c.validate(ctx, f, func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return t.draw(in, f) }, small)
@@ -186,22 +158,108 @@ func (t *trainee) draw(in map[string]*onnx.Tensor, f models.Manifest) ([]*point.
 	return sets(out["drawn"], f.Dx, f.C), nil
 }
 
-// couple draws points for the compressed context from the same noise, fits heads b to the context's own points and these draws, and
-// measures |b - a| / |a| against the heads a drawn for the context. It adds Coupling times its derivative with respect to a to cots,
-// with |a| held constant, and returns the shard of the derivative with respect to b, and the distance.
-func (c *PredictorConfig) couple(ctx context.Context, t *trainee, small *compressor, f models.Manifest, clients []*point.Set, seen *point.Set, e *onnx.Tensor, heads, cots []erm.Theta) (map[string]*onnx.Tensor, float64, error) {
-	up, err := small.compress(clients)
+// predictorTask is a training task: points are drawn, and scored on target.
+type predictorTask struct {
+	c       *PredictorConfig
+	t       *trainee
+	f       models.Manifest
+	seen    *point.Set
+	target  *point.Set
+	batches [][]int
+	// in is the context, from which drawn come; compressed is its compression, and coupled are the draws from it and the same noise, if any.
+	in, compressed map[string]*onnx.Tensor
+	drawn, coupled []*point.Set
+}
+
+// gradients returns the gradients of the loss and its metrics.
+func (p *predictorTask) gradients(ctx context.Context) ([]map[string]*onnx.Tensor, train.Metrics, error) {
+	c := p.c
+	fresh, alone := p.cotangents(), p.cotangents()
+	var out []map[string]*onnx.Tensor
+	var metrics, more train.Metrics
+	err := c.crew.all(2, func(part int) (err error) {
+		if part == 1 {
+			out, metrics, err = p.together(ctx, fresh)
+		} else if c.Alone > 0 {
+			more, err = p.alone(ctx, alone)
+		}
+		return err
+	})
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
-	in := contextFeeds(up, e)
-	drawn, err := t.draw(in, f)
-	if err != nil {
-		return nil, 0, err
+	floats.Add(fresh, alone)
+	for k, v := range more {
+		metrics[k] += v
 	}
-	ps, other, err := c.fits(ctx, seen, drawn, heads)
+	g, err := p.gradient(p.in, fresh)
+	return append(out, g), metrics, err
+}
+
+// cotangents returns zeros for all drawn points.
+func (p *predictorTask) cotangents() []float64 {
+	return make([]float64, p.c.Samples*p.c.Fresh*(p.f.Dx+p.f.C))
+}
+
+// gradient returns the parameters' gradients for the cotangents of what was drawn given in.
+func (p *predictorTask) gradient(in map[string]*onnx.Tensor, fresh []float64) (map[string]*onnx.Tensor, error) {
+	return p.t.Gradient(shard(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, 1/float64(p.c.Batch), p.c.Samples, p.c.Fresh, p.f.Dx+p.f.C)}))
+}
+
+// together fits heads to the context and what is drawn, scores and couples them. It adds the derivatives with respect to the drawn points to fresh
+// and returns the gradients of the coupled draws, if any.
+func (p *predictorTask) together(ctx context.Context, fresh []float64) ([]map[string]*onnx.Tensor, train.Metrics, error) {
+	c := p.c
+	both, heads, err := c.fits(ctx, p.seen, p.drawn, nil)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
+	}
+	defer both.Close()
+	nll, joint, cots := score(heads, p.target, p.batches, c.Joint)
+	metrics := train.Metrics{"score": nll, "loss": nll}
+	if c.Joint > 0 {
+		metrics["joint"] = joint
+		metrics["loss"] += c.Joint * joint
+	}
+	if p.coupled == nil {
+		return nil, metrics, c.pullBack(both, cots, nil, nil, fresh)
+	}
+	other, back, mean, err := p.couple(ctx, both, heads, cots)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer other.Close()
+	metrics["coupling"] = mean
+	metrics["loss"] += c.Coupling * mean
+	out := make([]map[string]*onnx.Tensor, 1)
+	err = c.crew.all(2, func(part int) (err error) {
+		if part == 1 {
+			return c.pullBack(both, cots, nil, nil, fresh)
+		}
+		fresh := p.cotangents()
+		if err = c.pullBack(other, back, nil, nil, fresh); err == nil {
+			out[0], err = p.gradient(p.compressed, fresh)
+		}
+		return err
+	})
+	return out, metrics, err
+}
+
+// couple fits heads b to the context's own points and the draws from its compression, and returns the fits, the derivative of Coupling times
+// |b - a| / |a| with respect to b, and this distance from the heads a drawn for the context. It adds the derivative with respect to a to cots, with
+// |a| held constant.
+func (p *predictorTask) couple(ctx context.Context, both *erm.Fits, heads, cots []erm.Theta) (*erm.Fits, []erm.Theta, float64, error) {
+	own, err := p.c.problems(p.coupled, heads)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	f, err := both.With(own)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	f, other, err := p.c.solve(ctx, f, len(own))
+	if err != nil {
+		return nil, nil, 0, err
 	}
 	k := float64(len(heads))
 	var mean float64
@@ -209,17 +267,25 @@ func (c *PredictorConfig) couple(ctx context.Context, t *trainee, small *compres
 	for i := range heads {
 		gap, norm, cot := distance(other[i], heads[i])
 		mean += gap / norm / k
-		scaled(c.Coupling/(norm*k), cot)
+		scaled(p.c.Coupling/(norm*k), cot)
 		back[i] = cot
 		for j, v := range cot.W {
 			cots[i].W[j] -= v
 		}
 	}
-	fresh := make([]float64, c.Samples*c.Fresh*(f.Dx+f.C))
-	if err := pullBack(ctx, ps, other, back, seen.N, nil, nil, fresh); err != nil {
-		return nil, 0, err
+	return f, back, mean, nil
+}
+
+// alone scores the heads fitted to the drawn points alone, and adds the derivatives of Alone times the scores to fresh.
+func (p *predictorTask) alone(ctx context.Context, fresh []float64) (train.Metrics, error) {
+	fits, heads, err := p.c.fits(ctx, nil, p.drawn, nil)
+	if err != nil {
+		return nil, err
 	}
-	return shard(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, 1/float64(c.Batch), c.Samples, c.Fresh, f.Dx+f.C)}), mean, nil
+	defer fits.Close()
+	nll, joint, cots := score(heads, p.target, p.batches, p.c.Joint)
+	m := train.Metrics{"alone": nll, "loss": p.c.Alone * (nll + max(p.c.Joint, 0)*joint)}
+	return m, p.c.pullBack(fits, scaled(p.c.Alone, cots...), nil, nil, fresh)
 }
 
 // compresses turns clients into one pooled upload.
@@ -232,7 +298,7 @@ func (c *Config) validate(ctx context.Context, f models.Manifest, draw func(map[
 	// Held-out points follow the clients': as many as the validation rows allow, up to validationPoints.
 	s := c.sampler(c.Validation, min(validationPoints, c.Validation.Len()-c.Clients*c.Points))
 	all := make([]train.Metrics, c.ValidationTasks)
-	err := parallel(ctx, c.Workers, c.ValidationTasks, func(ctx context.Context, i int) error {
+	err := c.tasks(ctx, c.ValidationTasks, func(ctx context.Context, i int) error {
 		r := rng.New(c.Seed, "validation", i)
 		tk, err := s.Draw(r, c.Clients)
 		if err != nil {
@@ -256,9 +322,12 @@ func (c *Config) validate(ctx context.Context, f models.Manifest, draw func(map[
 			if err != nil {
 				return err
 			}
-			if _, heads[k], err = c.fits(ctx, seen, drawn, nil); err != nil {
+			fits, fitted, err := c.fits(ctx, seen, drawn, nil)
+			if err != nil {
 				return err
 			}
+			fits.Close()
+			heads[k] = fitted
 			says, err := metric.Examine(ctx, heads[k], rows, labels, 1)
 			if err != nil {
 				return err
