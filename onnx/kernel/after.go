@@ -8,7 +8,7 @@ import (
 
 // after is what a convolution does to its output channel by channel, while that is in the cache: in this order a batch
 // normalisation, v scale + shift, and bounds. The arithmetic is that of the operators themselves, to the bit
-// but for the sign of a zero.
+// but for the sign of a zero; in Winograd's tiles a channel's bias and shift are one, which may move the last bit.
 type after struct {
 	scale, shift []float32 // by channel; nil: none
 	lo, hi       float32   // infinite: none

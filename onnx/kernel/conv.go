@@ -31,15 +31,17 @@ func newConv(s *Spec) (Kernel, error) {
 	if group < 1 {
 		return nil, fmt.Errorf("group %d: at least 1 is expected", group)
 	}
-	f := &filters{weights: s.constant(1), group: group}
-	f.tiles = newWinograd(f.weights, w, group)
+	f := &filters{group: group, tiles: newWinograd(s, w, group)}
+	if m := s.constant(1); m != nil && m.DType == onnx.Float32 && len(m.Shape) > 1 && (f.tiles == nil || !f.tiles.always()) && s.keeps(group, padRows(m.Shape[0]/group), product(m.Shape[1:])) {
+		f.weights = m
+	}
 	return numeric(s, convOf[float32](w, group, newAfter(s), f), convOf[float64](w, group, nil, nil))
 }
 
 // filters are the weights of a convolution as its products read them. Where they are known before the model runs, they are laid out
 // once, when they are first wanted.
 type filters struct {
-	weights *onnx.Tensor // nil where they are not known
+	weights *onnx.Tensor // nil where they are not known, or too large to be kept
 	group   int
 
 	once   sync.Once

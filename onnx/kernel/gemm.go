@@ -40,7 +40,7 @@ func newGemm(s *Spec) (Kernel, error) {
 	if integers.Has(s.In[0]) && (g.alpha != float64(int64(g.alpha)) || g.beta != float64(int64(g.beta))) {
 		return nil, fmt.Errorf("alpha %v and beta %v of an integer product are not whole", g.alpha, g.beta)
 	}
-	return numeric(s, gemmFloat[float32](g, newRight(s.constant(1), g.tb)), gemmFloat[float64](g, nil), gemmInt[int64](g), gemmInt[uint64](g))
+	return numeric(s, gemmFloat[float32](g, newRight(s, 1, g.tb)), gemmFloat[float64](g, nil), gemmInt[int64](g), gemmInt[uint64](g))
 }
 
 func (g gemmSpec) shape(a, b []int) (m, n, k int, err error) {

@@ -14,7 +14,7 @@ func init() {
 }
 
 func newMatMul(s *Spec) (Kernel, error) {
-	return numeric(s, matMulFloat[float32](newRight(s.constant(1), false)), matMulFloat[float64](nil), matMulInt[int64], matMulInt[uint64])
+	return numeric(s, matMulFloat[float32](newRight(s, 1, false)), matMulFloat[float64](nil), matMulInt[int64], matMulInt[uint64])
 }
 
 // matMulPlan is what two shapes mean to MatMul.

@@ -51,6 +51,8 @@ func packLeft(dst []float32, a matrix[float32]) {
 
 func padRows(rows int) int { return (rows + panelRows - 1) / panelRows * panelRows }
 
+func padColumns(cols int) int { return (cols + panelCols - 1) / panelCols * panelCols }
+
 // right is a constant as the right operand of products reads it, laid out when it is first wanted.
 type right struct {
 	matrix[float32] // as it lies in the model
@@ -58,8 +60,9 @@ type right struct {
 	packed          []float32 // for every part of the inner axis, its panels
 }
 
-// newRight returns nil for what is not worth it, or not known.
-func newRight(m *onnx.Tensor, trans bool) *right {
+// newRight returns nil for what is not worth it, not known, or too large to be kept.
+func newRight(s *Spec, i int, trans bool) *right {
+	m := s.constant(i)
 	if m == nil || m.DType != onnx.Float32 || len(m.Shape) != 2 {
 		return nil
 	}
@@ -67,7 +70,7 @@ func newRight(m *onnx.Tensor, trans bool) *right {
 	if trans {
 		r.rows, r.cols = r.cols, r.rows
 	}
-	if !panels(panelLeast, r.cols, r.rows) {
+	if !panels(panelLeast, r.cols, r.rows) || !s.keeps(padColumns(r.cols), r.rows) {
 		return nil
 	}
 	return r
@@ -75,7 +78,7 @@ func newRight(m *onnx.Tensor, trans bool) *right {
 
 // multiply adds a times columns from to to of r to c, which has those alone.
 func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
-	wide := (r.cols + panelCols - 1) / panelCols * panelCols
+	wide := padColumns(r.cols)
 	r.once.Do(func() {
 		r.packed = make([]float32, wide*r.rows)
 		for l := 0; l < r.rows; l += panelDepth {

@@ -22,12 +22,24 @@ type Spec struct {
 	// Body readies a graph of the node's for inputs of the given types; nil where there is no engine to run it.
 	Body func(g *onnx.Graph, in []onnx.DType) (*Body, error)
 
+	// Keep reports whether so many bytes may be kept for the node beside the model: constants laid out as its kernel reads them. nil
+	// is any number.
+	Keep func(bytes float64) bool
 	// After are the nodes, prepared, whose work a Conv does as well ([CanFollow]); its output is the last one's.
 	After []*Spec
 
 	attrs op.Values
 	used  map[string]bool
 	err   error
+}
+
+// keeps is Keep of so many float32 numbers.
+func (s *Spec) keeps(factors ...int) bool {
+	bytes := 4.0
+	for _, f := range factors {
+		bytes *= float64(f)
+	}
+	return s.Keep == nil || s.Keep(bytes)
 }
 
 // has reports whether input i is given.

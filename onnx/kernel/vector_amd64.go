@@ -5,11 +5,19 @@ import (
 	"slices"
 )
 
+// winogradLeast is how many channels a convolution has at least to be done in tiles: with fewer, products are too thin to be worth the
+// way there and back.
+const winogradLeast = 16
+
 // limit is limitGo.
 func limit(dst, src []float32, scale, shift, lo, hi float32) {
-	n := 0
-	if dst = dst[:len(src)]; havePanels && len(src) >= 8 {
-		n = len(src) &^ 7
+	if !havePanels {
+		limitGo(dst, src, scale, shift, lo, hi)
+		return
+	}
+	dst = dst[:len(src)]
+	n := len(src) &^ 7
+	if n > 0 {
 		limitY(n, &dst[0], &src[0], scale, shift, lo, hi)
 	}
 	for i, v := range src[n:] {

@@ -2,6 +2,9 @@
 
 package kernel
 
+// winogradLeast is how many channels a convolution has at least to be done in tiles, whose way there and back is in Go.
+const winogradLeast = 48
+
 func limit(dst, src []float32, scale, shift, lo, hi float32) {
 	limitGo(dst, src, scale, shift, lo, hi)
 }

@@ -22,8 +22,6 @@ type winograd struct {
 
 const (
 	tileMatrices = 16
-	// Fewer channels make products too thin to be worth the way there and back.
-	winogradLeast = 16
 	// Of few tiles the weights are read for little, and there are more of them.
 	winogradTiles = 32
 	winogradLarge = 1 << 16 // weights of nine positions
@@ -31,14 +29,15 @@ const (
 	winogradWork = 1 << 18
 )
 
-// newWinograd returns nil where the convolution is not one that is done so.
-func newWinograd(weights *onnx.Tensor, win window, group int) *winograd {
+// newWinograd returns nil where the convolution is not one that is done so, or its weights are too large to be kept.
+func newWinograd(s *Spec, win window, group int) *winograd {
+	weights := s.constant(1)
 	one := func(v []int) bool { return product(v) == 1 } // product(nil) is 1
 	if !havePanels || weights == nil || weights.DType != onnx.Float32 || len(weights.Shape) != 4 || !one(win.stride) || !one(win.dilation) {
 		return nil
 	}
 	g := &winograd{rows: weights.Shape[0] / group, cols: weights.Shape[1], group: group}
-	if weights.Shape[2] != 3 || weights.Shape[3] != 3 || g.rows < winogradLeast || g.cols < winogradLeast {
+	if weights.Shape[2] != 3 || weights.Shape[3] != 3 || g.rows < winogradLeast || g.cols < winogradLeast || !s.keeps(group, tileMatrices, padRows(g.rows), g.cols) {
 		return nil
 	}
 	g.weights = weights.F32()
@@ -78,9 +77,12 @@ func filtered(g *[9]float32) (u [tileMatrices]float32) {
 	return u
 }
 
-// suits reports whether an output of such a size is worth it.
+// always reports whether an output of any size is worth it.
+func (g *winograd) always() bool { return g.rows*g.cols < winogradLarge }
+
+// suits reports whether an output of such a size is.
 func (g *winograd) suits(sp []int) bool {
-	return g != nil && ((sp[0]+1)/2*((sp[1]+1)/2) >= winogradTiles || g.rows*g.cols < winogradLarge)
+	return g != nil && (g.always() || (sp[0]+1)/2*((sp[1]+1)/2) >= winogradTiles)
 }
 
 // run convolves x, of shape xs, with spatial output sp.
@@ -103,7 +105,7 @@ func (g *winograd) run(c *Call, o, x, bias []float32, xs, sp []int, w window, th
 		images = min(xs[0], max(1, most/tiles))
 	}
 	parts, blocks := (high+lines-1)/lines, (xs[0]+images-1)/images
-	columns := (images*lines*wide+panelCols-1)/panelCols*panelCols + 8 // of a matrix of tiles: what is written goes past the end of a line
+	columns := padColumns(images*lines*wide) + 8 // of a matrix of tiles: what is written goes past the end of a line
 	rows := padRows(g.rows)
 	packed, in, pos := rows*g.cols, xs[2]*xs[3], sp[0]*sp[1]
 	c.Parallel(g.group*blocks*parts, work(g.rows, g.cols, images, lines, wide)*4, func(from, to int) {

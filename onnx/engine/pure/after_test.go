@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 )
 
-// TestAfterConvolution: what follows a convolution is done with it, to the same bits as by itself; a value that others read
-// is left alone.
+// TestAfterConvolution: what follows a convolution is done with it, to the same bits as by itself, in tiles to the last one; a value
+// that others read is left alone.
 func TestAfterConvolution(t *testing.T) {
 	random := func(name string, shape ...int) *onnx.Tensor {
 		x := onnx.ZerosF32(shape...)
@@ -23,26 +24,31 @@ func TestAfterConvolution(t *testing.T) {
 		}
 		return x
 	}
-	image := random("image", 3, 4, 9, 9)
-	image.F32()[7] = float32(math.NaN())
 	for _, c := range []struct {
-		name  string
-		group int
-		after []string
-		steps int
+		name     string
+		channels int // of the input; twice as many come out
+		side     int
+		group    int
+		after    []string
+		steps    int
 	}{
-		{"normalised", 1, []string{"BatchNormalization"}, 1},
-		{"normalised, cut off", 1, []string{"BatchNormalization", "Relu"}, 1},
-		{"cut off", 1, []string{"Relu"}, 1},
-		{"clipped", 2, []string{"BatchNormalization", "Clip"}, 1},
-		{"depthwise", 4, []string{"BatchNormalization", "Clip"}, 1},
-		{"in another order", 1, []string{"Relu", "BatchNormalization"}, 2},
-		{"twice", 1, []string{"BatchNormalization", "BatchNormalization", "Relu"}, 3},
+		{"normalised", 4, 9, 1, []string{"BatchNormalization"}, 1},
+		{"normalised, cut off", 4, 9, 1, []string{"BatchNormalization", "Relu"}, 1},
+		{"cut off", 4, 9, 1, []string{"Relu"}, 1},
+		{"clipped", 4, 9, 2, []string{"BatchNormalization", "Clip"}, 1},
+		{"depthwise", 4, 9, 4, []string{"BatchNormalization", "Clip"}, 1},
+		{"in another order", 4, 9, 1, []string{"Relu", "BatchNormalization"}, 2},
+		{"in tiles, normalised", 32, 9, 1, []string{"BatchNormalization"}, 1},
+		{"in tiles, cut off", 32, 16, 1, []string{"Relu"}, 1},
+		{"in tiles, clipped", 64, 32, 2, []string{"BatchNormalization", "Clip"}, 1},
+		{"twice", 4, 9, 1, []string{"BatchNormalization", "BatchNormalization", "Relu"}, 3},
 	} {
+		image := random("image", 3, c.channels, c.side, c.side)
+		image.F32()[7] = float32(math.NaN())
 		model := func(separate bool) *onnx.Model {
 			b := build.New("after")
-			x := b.Input("image", onnx.Float32, "n", 4, 9, 9)
-			x = b.Op("Conv", []build.Ref{x, b.Param("w", random("w", 8, 4/c.group, 3, 3))}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntAttr("group", c.group))
+			x := b.Input("image", onnx.Float32, "n", c.channels, c.side, c.side)
+			x = b.Op("Conv", []build.Ref{x, b.Param("w", random("w", 2*c.channels, c.channels/c.group, 3, 3)), b.Param("bias", random("bias", 2*c.channels))}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntAttr("group", c.group))
 			for i, op := range c.after {
 				if separate {
 					b.Output(fmt.Sprint("before", i), x)
@@ -51,7 +57,7 @@ func TestAfterConvolution(t *testing.T) {
 				switch op {
 				case "BatchNormalization":
 					for _, p := range []string{"scale", "shift", "mean", "variance"} {
-						v := random(p, 8)
+						v := random(p, 2*c.channels)
 						if p == "variance" {
 							for i := range v.F32() {
 								v.F32()[i] = 1 + v.F32()[i]*v.F32()[i]
@@ -71,7 +77,7 @@ func TestAfterConvolution(t *testing.T) {
 			}
 			return m
 		}
-		var bits [2][]uint32
+		var outs [2][]float32
 		for i, separate := range []bool{false, true} {
 			m := model(separate)
 			p, err := compile(m)
@@ -94,12 +100,53 @@ func TestAfterConvolution(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, v := range out["out"].F32() {
-				bits[i] = append(bits[i], math.Float32bits(v))
+			outs[i] = out["out"].F32()
+		}
+		for i, v := range outs[0] {
+			apart := float64(outs[1][i])
+			if d := math.Abs(float64(v) - apart); math.Float32bits(v) != math.Float32bits(outs[1][i]) && (c.channels == 4 || !(d <= 1e-5*(1+math.Abs(apart)))) && v != 0 {
+				t.Errorf("%s: element %d is %v together and %v apart", c.name, i, v, apart)
+				break
 			}
 		}
-		if !slices.Equal(bits[0], bits[1]) {
-			t.Errorf("%s: together and apart differ", c.name)
+	}
+}
+
+// Weights that many nodes share are not kept for each of them: a small file would take any amount of memory.
+func TestSharedWeights(t *testing.T) {
+	const nodes, side = 400, 256
+	for _, op := range []string{"Conv", "MatMul"} {
+		b := build.New("shared")
+		shape, weights := []any{1, side, 1, 1}, []int{side, side, 1, 1}
+		if op == "MatMul" {
+			shape, weights = []any{1, side}, weights[:2]
 		}
+		x := b.Input("x", onnx.Float32, shape...)
+		w := b.Param("w", onnx.ZerosF32(weights...))
+		for range nodes {
+			x = b.Op(op, []build.Ref{x, w})
+		}
+		b.Output("y", x)
+		m, err := b.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := New(engine.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := make([]int, len(shape))
+		for i, d := range shape {
+			size[i] = d.(int)
+		}
+		alloctest.AtMost(t, nodes*side*side*4/2, func() {
+			s, err := e.Load(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(size...)}); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }

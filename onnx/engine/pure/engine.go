@@ -38,7 +38,8 @@ func (e *pureEngine) Name() string { return "pure" }
 func (e *pureEngine) Close() error { return nil }
 
 // Load plans a model's run; the error is an [*UnsupportedError] where a node cannot be run. The model's
-// initializers are used in place: they must not change while the session lives.
+// initializers are used in place, and weights of products laid out beside them at the first run, which takes as much memory again, or
+// twice that for 3x3 convolutions, within the model's [onnx.Budget]: they must not change while the session lives.
 func (e *pureEngine) Load(m *onnx.Model) (engine.Session, error) {
 	p, err := compile(m)
 	if err != nil {

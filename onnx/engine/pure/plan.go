@@ -204,7 +204,7 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 			queue = append(spelt, queue...)
 			continue
 		}
-		s := &kernel.Spec{Node: n, Opset: c.opset}
+		s := &kernel.Spec{Node: n, Opset: c.opset, Keep: func(bytes float64) bool { return c.budget.Spend(bytes, bytes) }}
 		st := step{node: n}
 		var bodies []*body
 		s.Body = func(g *onnx.Graph, in []onnx.DType) (*kernel.Body, error) {
