@@ -51,11 +51,9 @@ func tapMaxima(dst, src []float32, offsets []int) {
 	tapMaximaY(len(offsets), len(dst), &dst[0], &src[0], &offsets[0])
 }
 
-// deinterleave sets lines of even and odd, that far apart, as deinterleaveGo does, but for the last elements where they are no
-// multiple of four: of each it does what it returns.
+// deinterleave sets n elements of lines of even and odd, that far apart, as deinterleaveGo does, or none: it returns how many.
 func deinterleave(lines, n int, even, odd []float32, apart int, src []float32, from int) int {
-	n &^= 3
-	if !havePanels || n == 0 || lines == 0 {
+	if !havePanels || n < 4 || lines == 0 {
 		return 0
 	}
 	_, _, _ = even[(lines-1)*apart+n-1], odd[(lines-1)*apart+n-1], src[(lines-1)*from+2*n-1]

@@ -114,6 +114,8 @@ more:
 	VZEROUPPER
 	RET
 
+// The last four elements of a line are done again where there are less of them left.
+//
 // func deinterleaveX(lines, n int, even, odd *float32, apart int, src *float32, from int)
 TEXT ·deinterleaveX(SB), NOSPLIT, $0-56
 	MOVQ lines+0(FP), R8
@@ -126,6 +128,7 @@ TEXT ·deinterleaveX(SB), NOSPLIT, $0-56
 	SHLQ $2, R9
 	SHLQ $2, R10
 	SHLQ $2, R11
+	LEAQ -16(R9), R12
 
 line:
 	XORQ CX, CX
@@ -138,8 +141,14 @@ four:
 	VMOVUPS X2, (DI)(CX*1)
 	VMOVUPS X3, (DX)(CX*1)
 	ADDQ    $16, CX
+	CMPQ    CX, R12
+	JLE     four
 	CMPQ    CX, R9
-	JL      four
+	JGE     next
+	MOVQ    R12, CX
+	JMP     four
+
+next:
 	ADDQ    R10, DI
 	ADDQ    R10, DX
 	ADDQ    R11, SI

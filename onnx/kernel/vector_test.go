@@ -49,7 +49,7 @@ func TestVectors(t *testing.T) {
 		for y := range lines {
 			deinterleaveGo(e[y*apart:][:done], o[y*apart:][:done], src2[y*from:])
 		}
-		if !same(even, e) || !same(ones, o) || vectorMath() && n >= 4 && done != n&^3 {
+		if !same(even, e) || !same(ones, o) || vectorMath() && n >= 4 && done != n {
 			t.Fatalf("%d of %d, in %d lines: %v and %v, want %v and %v", done, n, lines, even, ones, e, o)
 		}
 
@@ -199,6 +199,20 @@ func TestVectorMath(t *testing.T) {
 			if !(math.Abs(float64(got[i])-want) <= 1e-5*want+1.5e-45) { // differences from the largest are rounded
 				t.Fatalf("softmax of %v: %v, want %v", v, got, wide)
 			}
+		}
+	}
+}
+
+// Tiles are for planes that have enough of them, or few weights, and whose lines are not too long to be in work at once.
+func TestWinogradSuits(t *testing.T) {
+	small, large := &winograd{rows: 64, cols: 64}, &winograd{rows: 512, cols: 512}
+	for _, c := range []struct {
+		g          *winograd
+		high, wide int
+		want       bool
+	}{{nil, 56, 56, false}, {small, 4, 4, true}, {large, 7, 7, false}, {large, 14, 14, true}, {small, 2, 2000, true}, {small, 2, 1 << 20, false}, {large, 512, 512, false}} {
+		if got := c.g.suits([]int{c.high, c.wide}); got != c.want {
+			t.Errorf("%+v on %d x %d: %v", c.g, c.high, c.wide, got)
 		}
 	}
 }

@@ -77,12 +77,16 @@ func filtered(g *[9]float32) (u [tileMatrices]float32) {
 	return u
 }
 
-// always reports whether an output of any size is worth it.
+// always reports whether an output of any number of tiles is worth it.
 func (g *winograd) always() bool { return g.rows*g.cols < winogradLarge }
 
-// suits reports whether an output of such a size is.
+// suits reports whether an output of such a size is, and a line of its tiles no more than a few times what there may be in work.
 func (g *winograd) suits(sp []int) bool {
-	return g != nil && (g.always() || (sp[0]+1)/2*((sp[1]+1)/2) >= winogradTiles)
+	if g == nil {
+		return false
+	}
+	high, wide := (sp[0]+1)/2, (sp[1]+1)/2
+	return (g.always() || high*wide >= winogradTiles) && wide <= 8*winogradWork/tileMatrices/(g.rows+g.cols)
 }
 
 // run convolves x, of shape xs, with spatial output sp.
