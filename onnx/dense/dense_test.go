@@ -101,6 +101,13 @@ func TestOtherProducts(t *testing.T) {
 		}
 		c := blas32.General{Rows: m, Cols: s.Cols(), Stride: s.Cols(), Data: make([]float32, m*s.Cols())}
 		s.Mul(a, c)
+		rowOf := make([]float32, s.Cols())
+		s.MulRow(a.Data[:k], rowOf)
+		for j, v := range rowOf {
+			if d := math.Abs(float64(v - c.Data[j])); !(d <= 1e-4) {
+				t.Fatalf("%d x %d: element %d of a row's product is %v, want %v", n, k, j, v, c.Data[j])
+			}
+		}
 		for x, v := range c.Data {
 			row, col := x/c.Stride, x%c.Stride
 			var sum, scale float64
@@ -130,6 +137,33 @@ func TestOtherProducts(t *testing.T) {
 				at := i*whole.Stride + j
 				if got, want := square.Data[at], whole.Data[at]; got != want || j >= i && upper.Data[at] != want {
 					t.Fatalf("%d x %d from row %d: element [%d, %d] is %v and %v, want %v", k, n, from, i, j, got, upper.Data[at], want)
+				}
+			}
+		}
+	}
+}
+
+// Widening takes the mean over rows out, to float64's precision.
+func TestWiden(t *testing.T) {
+	r := rand.New(rand.NewPCG(15, 16))
+	for n := range 30 {
+		c := 1 + n%7
+		h, v, out := make([]float32, c*(n+2)), make([]float64, c*n), make([]float64, c*n)
+		for i := range h {
+			h[i] = float32(r.NormFloat64())
+		}
+		for i := range v {
+			v[i] = r.NormFloat64()
+		}
+		Widen(c, n, h, n+2, v, out, 0.5)
+		for j := range n {
+			var mean float64
+			for k := range c {
+				mean += float64(h[k*(n+2)+j]) / float64(c)
+			}
+			for k := range c {
+				if got, want := out[k*n+j], float64(h[k*(n+2)+j])-mean+0.5*v[k*n+j]; math.Abs(got-want) > 1e-14 {
+					t.Fatalf("%d x %d: element [%d, %d] is %v, want %v", c, n, k, j, got, want)
 				}
 			}
 		}

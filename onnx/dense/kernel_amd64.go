@@ -117,6 +117,26 @@ func row(d int, a, b, c []float64) {
 	rowGo(d, a, b, c)
 }
 
+// rowSingle is row for SingleWidth numbers.
+func rowSingle(d int, a, b, c []float32) {
+	_, _, _ = a[d-1], b[d*SingleWidth-1], c[SingleWidth-1]
+	if haveAVX2 {
+		rowYs(d, &a[0], &b[0], &c[0])
+		return
+	}
+	rowSingleGo(d, a, b, c)
+}
+
+// widen is Widen for the first columns, and returns how many it did.
+func widen(c, n int, h []float32, hs int, v, out []float64, l2 float64) int {
+	n = n / Width * Width
+	if !haveAVX2 || n == 0 || c == 0 {
+		return 0
+	}
+	widenY(c, n, &h[0], hs, &v[0], &out[0], len(v)/c, 1/float64(c), l2)
+	return n
+}
+
 //go:noescape
 func rowY(d int, a, b, c *float64)
 
@@ -152,6 +172,14 @@ func tile10x16s(d int, a *float32, rs, ks int, b *float32, c *float32, cs int)
 
 //go:noescape
 func tile5x16s(d int, a *float32, rs, ks int, b *float32, c *float32, cs int)
+
+//go:noescape
+func rowYs(d int, a, b, c *float32)
+
+// n is a multiple of 8, at least 8.
+//
+//go:noescape
+func widenY(c, n int, h *float32, hs int, v, out *float64, vs int, share, l2 float64)
 
 //go:noescape
 func narrowY(n int, from *float64, to *float32, step int)

@@ -249,6 +249,64 @@ curve: \
 	VZEROUPPER; \
 	RET
 
+// One row times one panel, four rows of the panel at a time in sums of their own.
+#define ROW(broadcast, fma, add, size) \
+	MOVQ   d+0(FP), CX; \
+	MOVQ   a+8(FP), SI; \
+	MOVQ   b+16(FP), DI; \
+	MOVQ   c+24(FP), DX; \
+	VXORPD Y4, Y4, Y4; \
+	VXORPD Y5, Y5, Y5; \
+	VXORPD Y6, Y6, Y6; \
+	VXORPD Y7, Y7, Y7; \
+	VXORPD Y8, Y8, Y8; \
+	VXORPD Y9, Y9, Y9; \
+	VXORPD Y10, Y10, Y10; \
+	VXORPD Y11, Y11, Y11; \
+	SUBQ   $4, CX; \
+	JLT    rest; \
+four: \
+	broadcast (SI), Y0; \
+	broadcast (1*size)(SI), Y1; \
+	broadcast (2*size)(SI), Y2; \
+	broadcast (3*size)(SI), Y3; \
+	fma       (DI), Y0, Y4; \
+	fma       32(DI), Y0, Y5; \
+	fma       64(DI), Y1, Y6; \
+	fma       96(DI), Y1, Y7; \
+	fma       128(DI), Y2, Y8; \
+	fma       160(DI), Y2, Y9; \
+	fma       192(DI), Y3, Y10; \
+	fma       224(DI), Y3, Y11; \
+	ADDQ      $(4*size), SI; \
+	ADDQ      $256, DI; \
+	SUBQ      $4, CX; \
+	JGE       four; \
+rest: \
+	ADDQ $4, CX; \
+	JZ   done; \
+one: \
+	broadcast (SI), Y0; \
+	fma       (DI), Y0, Y4; \
+	fma       32(DI), Y0, Y5; \
+	ADDQ      $size, SI; \
+	ADDQ      $64, DI; \
+	DECQ      CX; \
+	JNZ       one; \
+done: \
+	add     Y6, Y4, Y4; \
+	add     Y7, Y5, Y5; \
+	add     Y10, Y8, Y8; \
+	add     Y11, Y9, Y9; \
+	add     Y8, Y4, Y4; \
+	add     Y9, Y5, Y5; \
+	add     (DX), Y4, Y4; \
+	add     32(DX), Y5, Y5; \
+	VMOVUPD Y4, (DX); \
+	VMOVUPD Y5, 32(DX); \
+	VZEROUPPER; \
+	RET
+
 // func tile10x16(d int, a *float64, rs, ks int, b *float64, bs int, c *float64, cs int)
 TEXT ·tile10x16(SB), NOSPLIT, $0-64
 	TILE10X2(VBROADCASTSD, VFMADD231PD, VADDPD, 3)
@@ -571,65 +629,70 @@ eight:
 	RET
 
 // func rowY(d int, a, b, c *float64)
-//
-// One row times one panel, four rows of the panel at a time in sums of their own.
 TEXT ·rowY(SB), NOSPLIT, $0-32
-	MOVQ   d+0(FP), CX
-	MOVQ   a+8(FP), SI
-	MOVQ   b+16(FP), DI
-	MOVQ   c+24(FP), DX
+	ROW(VBROADCASTSD, VFMADD231PD, VADDPD, 8)
+
+// func rowYs(d int, a, b, c *float32)
+TEXT ·rowYs(SB), NOSPLIT, $0-32
+	ROW(VBROADCASTSS, VFMADD231PS, VADDPS, 4)
+
+// func widenY(c, n int, h *float32, hs int, v, out *float64, vs int, share, l2 float64)
+//
+// Eight columns at a time, in two passes over the rows: mean, and what is left of it.
+TEXT ·widenY(SB), NOSPLIT, $0-72
+	MOVQ         n+8(FP), CX
+	SHRQ         $3, CX
+	MOVQ         h+16(FP), R8
+	MOVQ         hs+24(FP), R9
+	MOVQ         v+32(FP), R10
+	MOVQ         out+40(FP), R11
+	MOVQ         vs+48(FP), R12
+	SHLQ         $2, R9
+	SHLQ         $3, R12
+	VBROADCASTSD share+56(FP), Y6
+	VBROADCASTSD l2+64(FP), Y7
+
+columns:
+	MOVQ   c+0(FP), BX
+	MOVQ   R8, SI
 	VXORPD Y4, Y4, Y4
 	VXORPD Y5, Y5, Y5
-	VXORPD Y6, Y6, Y6
-	VXORPD Y7, Y7, Y7
-	VXORPD Y8, Y8, Y8
-	VXORPD Y9, Y9, Y9
-	VXORPD Y10, Y10, Y10
-	VXORPD Y11, Y11, Y11
-	SUBQ   $4, CX
-	JLT    rest
 
-four:
-	VBROADCASTSD (SI), Y0
-	VBROADCASTSD 8(SI), Y1
-	VBROADCASTSD 16(SI), Y2
-	VBROADCASTSD 24(SI), Y3
-	VFMADD231PD  (DI), Y0, Y4
-	VFMADD231PD  32(DI), Y0, Y5
-	VFMADD231PD  64(DI), Y1, Y6
-	VFMADD231PD  96(DI), Y1, Y7
-	VFMADD231PD  128(DI), Y2, Y8
-	VFMADD231PD  160(DI), Y2, Y9
-	VFMADD231PD  192(DI), Y3, Y10
-	VFMADD231PD  224(DI), Y3, Y11
-	ADDQ         $32, SI
-	ADDQ         $256, DI
-	SUBQ         $4, CX
-	JGE          four
+mean:
+	VCVTPS2PD (SI), Y0
+	VCVTPS2PD 16(SI), Y1
+	VADDPD    Y0, Y4, Y4
+	VADDPD    Y1, Y5, Y5
+	ADDQ      R9, SI
+	DECQ      BX
+	JNZ       mean
+
+	VMULPD Y6, Y4, Y4
+	VMULPD Y6, Y5, Y5
+	MOVQ   c+0(FP), BX
+	MOVQ   R8, SI
+	MOVQ   R10, DI
+	MOVQ   R11, DX
 
 rest:
-	ADDQ $4, CX
-	JZ   done
+	VCVTPS2PD   (SI), Y0
+	VCVTPS2PD   16(SI), Y1
+	VSUBPD      Y4, Y0, Y0
+	VSUBPD      Y5, Y1, Y1
+	VFMADD231PD (DI), Y7, Y0
+	VFMADD231PD 32(DI), Y7, Y1
+	VMOVUPD     Y0, (DX)
+	VMOVUPD     Y1, 32(DX)
+	ADDQ        R9, SI
+	ADDQ        R12, DI
+	ADDQ        R12, DX
+	DECQ        BX
+	JNZ         rest
 
-one:
-	VBROADCASTSD (SI), Y0
-	VFMADD231PD  (DI), Y0, Y4
-	VFMADD231PD  32(DI), Y0, Y5
-	ADDQ         $8, SI
-	ADDQ         $64, DI
-	DECQ         CX
-	JNZ          one
-
-done:
-	VADDPD  Y6, Y4, Y4
-	VADDPD  Y7, Y5, Y5
-	VADDPD  Y10, Y8, Y8
-	VADDPD  Y11, Y9, Y9
-	VADDPD  Y8, Y4, Y4
-	VADDPD  Y9, Y5, Y5
-	VADDPD  (DX), Y4, Y4
-	VADDPD  32(DX), Y5, Y5
-	VMOVUPD Y4, (DX)
-	VMOVUPD Y5, 32(DX)
+	ADDQ $32, R8
+	ADDQ $64, R10
+	ADDQ $64, R11
+	DECQ CX
+	JNZ  columns
 	VZEROUPPER
 	RET

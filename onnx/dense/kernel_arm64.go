@@ -28,6 +28,10 @@ func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
 	curveGo(c, n, a, as, p, ps, w)
 }
 
+func rowSingle(d int, a, b, c []float32) { rowSingleGo(d, a, b, c) }
+
+func widen(int, int, []float32, int, []float64, []float64, float64) int { return 0 }
+
 func narrow(n int, from []float64, to []float32, step int) { narrowGo(n, from, to, step) }
 
 func curveSingle(c, n int, a []float32, as int, p []float32, ps int, w []float32) {

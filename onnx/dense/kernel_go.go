@@ -65,3 +65,13 @@ func narrowGo(n int, from []float64, to []float32, step int) {
 		}
 	}
 }
+
+func rowSingleGo(d int, a, b, c []float32) {
+	to := (*[SingleWidth]float32)(c)
+	for l, v := range a[:d] {
+		p := (*[SingleWidth]float32)(b[l*SingleWidth:])
+		for j, x := range p {
+			to[j] += v * x
+		}
+	}
+}

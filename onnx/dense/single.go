@@ -67,6 +67,34 @@ func (p Single) Mul(a, c blas32.General) {
 	}
 }
 
+// MulRow adds x p to y, for a row x. y has p.Cols() columns.
+func (p Single) MulRow(x, y []float32) {
+	if len(x) != p.rows || len(y) != p.cols {
+		panic(fmt.Sprintf("dense: product of a row of %d and %d x %d into a row of %d", len(x), p.rows, p.cols, len(y)))
+	}
+	for j := 0; j < p.cols && p.rows > 0; j += SingleWidth {
+		rowSingle(p.rows, x, p.panels[j*p.rows:], y[j:])
+	}
+}
+
+// Widen sets out to l2 v + h less the mean of h over its rows: v and out are c x n, the rows of h are hs apart and have n numbers or more.
+func Widen(c, n int, h []float32, hs int, v, out []float64, l2 float64) {
+	if len(v) != c*n || len(out) != c*n || hs < n || c > 0 && len(h) < (c-1)*hs+n {
+		panic(fmt.Sprintf("dense: %d x %d of %d numbers that are %d apart, %d and %d", c, n, len(h), hs, len(v), len(out)))
+	}
+	share := 1 / float64(c)
+	for j := widen(c, n, h, hs, v, out, l2); j < n; j++ {
+		var mean float64
+		for k := range c {
+			mean += float64(h[k*hs+j])
+		}
+		mean *= share
+		for k := range c {
+			out[k*n+j] = float64(h[k*hs+j]) - mean + l2*v[k*n+j]
+		}
+	}
+}
+
 // CurveSingle is [Curve] for float32: a and p have c rows of n numbers, a multiple of SingleWidth, that are stride apart.
 func CurveSingle(c, n, stride int, a, p, w []float32) {
 	if n%SingleWidth != 0 || n > stride || len(w) < n || c > 0 && (len(a) < (c-1)*stride+n || len(p) < (c-1)*stride+n) {

@@ -254,11 +254,12 @@ type workspace struct {
 	scaled, gramian         []float64 // points and D x D, for the preconditioner
 	inverse                 dense.Packed
 	lead                    *guide    // where not nil, its blocks take the place of inverse
-	common                  []float64 // 3 D, for apply
+	common                  []float64 // 2 D, for apply
 	products                int
 
 	// Of hessianSingle: the direction, logits and Hessian product with classes and features rounded up, probabilities and weights.
 	dirS, aS, hdirS, probS, wS []float32
+	ownS                       []float32 // D, for apply
 }
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
@@ -387,7 +388,6 @@ func (w *workspace) single() {
 	resize(&w.dirS, c*w.d)
 	clear(w.dirS)
 	resize(&w.aS, c*w.n)
-	resize(&w.hdirS, c*w.own.alongS.Cols())
 	resize(&w.probS, w.c*w.n)
 	resize(&w.wS, w.n)
 	dense.Narrow(w.probS, w.prob)
@@ -405,26 +405,13 @@ func (w *workspace) hessianSingle(v, out []float64) {
 		r.acrossS.Mul(generalSingle(c, w.d, w.d, w.dirS), generalSingle(c, r.padded, w.n, w.aS[at:]))
 	})
 	dense.CurveSingle(w.c, w.n, w.n, w.aS, w.probS, w.wS)
+	resize(&w.hdirS, c*cols)
 	clear(w.hdirS)
 	w.each(func(r *rows, at int) {
 		r.alongS.Mul(generalSingle(c, r.n, w.n, w.aS[at:]), generalSingle(c, cols, cols, w.hdirS))
 	})
 	// The data's part of a product has sum zero over the classes. Rounding would give it another one, which only the penalty holds.
-	resize(&w.common, 3*w.d)
-	mean := w.common[:w.d]
-	clear(mean)
-	share := 1 / float64(w.c)
-	for c := range w.c {
-		for i, h := range w.hdirS[c*cols:][:w.d] {
-			mean[i] += share * float64(h)
-		}
-	}
-	for c := range w.c {
-		to, from := out[c*w.d:(c+1)*w.d], v[c*w.d:(c+1)*w.d]
-		for i, h := range w.hdirS[c*cols:][:w.d] {
-			to[i] = float64(h) - mean[i] + w.l2*from[i]
-		}
-	}
+	dense.Widen(w.c, w.d, w.hdirS, cols, v, out, w.l2)
 }
 
 func generalSingle(rows, cols, stride int, data []float32) blas32.General {
@@ -476,7 +463,7 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 // guide is what the common fit passes on to similar ones.
 type guide struct {
 	theta  []float64      // C x D, its minimiser
-	blocks []dense.Packed // inverses of approximately its Hessian's diagonal blocks there, one per class
+	blocks []dense.Single // inverses of approximately its Hessian's diagonal blocks there, one per class
 }
 
 // blend is the share of the curvature at zero in a guide's blocks: with few points and a weak penalty, a fit is certain
@@ -485,21 +472,22 @@ const blend = 0.05
 
 // guide returns the guide at the current solution.
 func (w *workspace) guide() (*guide, error) {
-	g := &guide{theta: slices.Clone(w.theta), blocks: make([]dense.Packed, w.c)}
+	g := &guide{theta: slices.Clone(w.theta), blocks: make([]dense.Single, w.c)}
 	v := w.top
 	for c := range g.blocks {
 		for i, p := range w.prob[c*w.n : (c+1)*w.n] {
 			v[i] = w.w[i] * ((1-blend)*p*(1-p) + blend*(1-1/float64(w.c))/float64(w.c))
 		}
-		var err error
-		if g.blocks[c], err = w.inverted(v, nil); err != nil {
+		block, err := w.inverted(v, w.inverse.Buffer())
+		if err != nil {
 			return nil, err
 		}
+		g.blocks[c] = block.Single(nil)
 	}
 	return g, nil
 }
 
-// apply sets out = M^-1 v. The Hessian maps the part common to all classes, m = 1/C sum_c v_c, exactly to l2 m, and vectors
+// apply sets out = M^-1 v, blocks in float32. The Hessian maps the part common to all classes, m = 1/C sum_c v_c, exactly to l2 m, and vectors
 // without a common part to such vectors; the blocks are for the latter.
 func (w *workspace) apply(v, out []float64) {
 	clear(out)
@@ -507,24 +495,23 @@ func (w *workspace) apply(v, out []float64) {
 		w.inverse.Mul(blas.NoTrans, general(w.c, w.d, v), general(w.c, w.d, out))
 		return
 	}
-	resize(&w.common, 3*w.d)
-	common, own, mean := w.common[:w.d], w.common[w.d:2*w.d], w.common[2*w.d:]
+	cols := w.lead.blocks[0].Cols()
+	resize(&w.common, 2*w.d)
+	resize(&w.hdirS, w.c*cols)
+	resize(&w.ownS, w.d)
+	common, own := w.common[:w.d], w.common[w.d:]
 	clear(common)
-	clear(mean)
-	share := 1 / float64(w.c)
+	clear(w.hdirS)
 	for c := range w.c {
-		floats.AddScaled(common, share, v[c*w.d:(c+1)*w.d])
+		floats.AddScaled(common, 1/float64(w.c), v[c*w.d:(c+1)*w.d])
 	}
 	for c, b := range w.lead.blocks {
 		floats.SubTo(own, v[c*w.d:(c+1)*w.d], common)
-		b.MulRow(own, out[c*w.d:(c+1)*w.d])
-		floats.AddScaled(mean, share, out[c*w.d:(c+1)*w.d])
+		dense.Narrow(w.ownS, own)
+		b.MulRow(w.ownS, w.hdirS[c*cols:(c+1)*cols])
+		copy(out[c*w.d:(c+1)*w.d], common)
 	}
-	floats.Scale(1/w.l2, common)
-	floats.Sub(common, mean)
-	for c := range w.c {
-		floats.Add(out[c*w.d:(c+1)*w.d], common)
-	}
+	dense.Widen(w.c, w.d, w.hdirS, cols, out, out, 1/w.l2)
 }
 
 // conjugateGradient solves H x = b to a residual of tol |b| and returns that residual as a share of |b|. hessian multiplies by H.
@@ -683,8 +670,13 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 		if !opt.Double {
 			w.single()
 			least := math.Max(forcing, leastSingle)
-			// Beyond float32's range or precision, float64 takes over.
-			opt.Double = !(w.conjugateGradient(w.hessianSingle, w.grad, w.step, 10*w.d, least) <= least)
+			if !(w.conjugateGradient(w.hessianSingle, w.grad, w.step, 10*w.d, least) <= least) {
+				// Beyond float32's range or precision, float64 takes over.
+				opt.Double, w.lead = true, nil
+				if err := w.precondition(); err != nil {
+					return nil, err
+				}
+			}
 		}
 		if opt.Double {
 			w.conjugateGradient(w.hessian, w.grad, w.step, 10*w.d, forcing)
