@@ -261,7 +261,7 @@ func TestMeasured(t *testing.T) { write(t, "../README.md", "measured", measuredT
 // TestScopes: the tables of open and closed scope are those of the kept runs, each of ten repeats.
 func TestScopes(t *testing.T) {
 	for scope, names := range map[string][]string{
-		"open":   {"cifar100-20", "cifar100-10", "cifar100-5", "cifar100-5-hmc", "cifar10-10", "cifar10-40", "digits", "points-5", "clients-100"},
+		"open":   {"cifar100-20", "cifar100-10", "cifar100-5", "cifar100-5-hmc", "cifar10-10", "cifar10-10-hmc", "cifar10-40", "digits", "points-5", "clients-100"},
 		"closed": {"cifar10", "cifar100", "mnist"},
 	} {
 		entries, err := os.ReadDir(filepath.Join("results", scope))
