@@ -121,7 +121,7 @@ type Input struct {
 	Uploads []*point.Set // each client's compressed points with masses; needed by FMP-ISAB and PRIOR only
 	Drawer  Drawer       // needed by the martingale posteriors only
 	// Conjugate and ClassMeans (each client's class means with masses) are needed by FMP and FMP-mean. Latents is the number of
-	// FMP's samples, which require no fits; default 100.
+	// FMP's samples, which require fits in open scope only; default 100.
 	Conjugate  Conjugate
 	ClassMeans []*point.Set
 	Latents    int

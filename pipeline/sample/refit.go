@@ -52,7 +52,7 @@ const (
 	// mostImages bounds the points of a fit: beyond it, a drawn image counts for several. A mean counts for mostOfOne images at most: one of
 	// very many tells what the closed form knows, and nothing of how a class scatters.
 	mostImages, mostOfOne = 8192, 32
-	// refitTolerance is the gradient, relative to its bound, at which fits stop: no probability moves by more than 1e-6 below it.
+	// refitTolerance is the gradient, relative to its bound, at which fits stop: at 1e-11 no score moves by more than 2e-7.
 	refitTolerance = 1e-6
 	// absent is the number of images that the offset of a class without any is that of.
 	absent = 0.5
