@@ -306,6 +306,29 @@ func TestSoftmax(t *testing.T) {
 	}
 }
 
+// Sums of exponentials are Softmax's.
+func TestExpSum(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 18))
+	for i := range 40 {
+		c, n, by := 1+r.IntN(12), Width*(1+r.IntN(5)), math.Exp(2*r.NormFloat64())
+		l, z := make([]float32, c*n), columns(c, n, 0)
+		for k := range l {
+			if k >= n { // the first row is the largest
+				l[k] = -float32(math.Abs(r.NormFloat64()) * math.Pow(10, float64(i%4)))
+			}
+			z.Data[k] = by * float64(l[k])
+		}
+		sum, want, top := make([]float64, n), make([]float64, n), make([]float64, n)
+		ExpSum(c, n, l, by, sum)
+		Softmax(z, z, top, want)
+		for k, v := range sum {
+			if math.Abs(v-want[k]) > 4e-15*want[k] {
+				t.Fatalf("%d x %d: sum %d is %v, want %v", c, n, k, v, want[k])
+			}
+		}
+	}
+}
+
 func TestCurve(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for i := range 40 {

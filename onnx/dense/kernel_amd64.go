@@ -75,6 +75,18 @@ func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps
 	}
 }
 
+func expSum(c, n int, l []float32, ls int, by float64, sum []float64) {
+	switch {
+	case n == 0:
+	case haveAVX512:
+		expSumZ(c, n, &l[0], ls, by, &sum[0])
+	case haveAVX2:
+		expSumY(c, n, &l[0], ls, by, &sum[0])
+	default:
+		expSumGo(c, n, l, ls, by, sum)
+	}
+}
+
 func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
 	switch {
 	case n == 0:
@@ -158,6 +170,12 @@ func softmaxZ(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps i
 
 //go:noescape
 func softmaxY(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool, top, sum *float64)
+
+//go:noescape
+func expSumZ(c, n int, l *float32, ls int, by float64, sum *float64)
+
+//go:noescape
+func expSumY(c, n int, l *float32, ls int, by float64, sum *float64)
 
 //go:noescape
 func curveY(c, n int, a *float64, as int, p *float64, ps int, w *float64)

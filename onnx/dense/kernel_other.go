@@ -24,6 +24,10 @@ func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps
 	softmaxGo(c, n, l, ls, e, es, p, ps, add, top, sum)
 }
 
+func expSum(c, n int, l []float32, ls int, by float64, sum []float64) {
+	expSumGo(c, n, l, ls, by, sum)
+}
+
 func curve(c, n int, a []float64, as int, p []float64, ps int, w []float64) {
 	curveGo(c, n, a, as, p, ps, w)
 }

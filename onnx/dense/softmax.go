@@ -41,6 +41,15 @@ func AddSoftmax(logits, p Columns, top, sum []float64) {
 	softmax(logits.C, logits.N, logits.Data, logits.Stride, logits.Data, logits.Stride, p.Data, p.Stride, true, top[:logits.N], sum[:logits.N])
 }
 
+// ExpSum sets sum to the sum over c rows of exp(by l), column by column: l has rows of n numbers, a multiple of Width, and by l is not above 0.
+// What is below -708 counts as that, see Softmax.
+func ExpSum(c, n int, l []float32, by float64, sum []float64) {
+	if n%Width != 0 || c < 1 || len(l) != c*n || len(sum) < n {
+		panic(fmt.Sprintf("dense: exponentials of %d x %d of %d numbers into %d; want a multiple of %d", c, n, len(l), len(sum), Width))
+	}
+	expSum(c, n, l, n, by, sum[:n])
+}
+
 // Curve replaces a by w p (a - sum over classes of p a), column by column: the Hessian of a weighted softmax loss in
 // its logits, at probabilities p, times a.
 func Curve(a, p Columns, w []float64) {
@@ -75,6 +84,15 @@ func softmaxGo(c, n int, l []float64, ls int, e []float64, es int, p []float64, 
 				v += to[i]
 			}
 			to[i] = v
+		}
+	}
+}
+
+func expSumGo(c, n int, l []float32, ls int, by float64, sum []float64) {
+	clear(sum)
+	for k := range c {
+		for i, v := range l[k*ls : k*ls+n] {
+			sum[i] += math.Exp(max(by*float64(v), leastExponent))
 		}
 	}
 }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
-	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
 )
@@ -21,38 +20,22 @@ const (
 )
 
 // logits holds the logits of every head of a result on held-out points, so that its NLL at another temperature needs no fit
-// and no matrix product: float32, less the point's largest, one class per row and one entry of truth per column, padded.
+// and no matrix product: float32, less the point's largest, one class per row and one point per column, padded.
 type logits struct {
-	c         int
+	c, n      int // classes and points
 	ensembles [][]ensembleLogits
-	truth     []int
 }
 
-// logitsSpace holds the buffers of logits.nll.
-type logitsSpace struct{ z, top, total, p []float64 }
-
-var logitsSpaces = sync.Pool{New: func() any { return new(logitsSpace) }}
-
-func (b *logitsSpace) resize(c, n int) {
-	if cap(b.z) < c*n {
-		b.z = make([]float64, c*n)
-	}
-	if cap(b.p) < n {
-		b.top, b.total, b.p = make([]float64, n), make([]float64, n), make([]float64, n)
-	}
-	b.z, b.top, b.total, b.p = b.z[:c*n], b.top[:n], b.total[:n], b.p[:n]
-}
-
-// ensembleLogits are the logits of one head.
-type ensembleLogits []float32
+// ensembleLogits are the logits of one head, and among them those of the true classes, one a point.
+type ensembleLogits struct{ all, truth []float32 }
 
 func newLogits(ctx context.Context, r *Result, k Held) (*logits, error) {
 	rows, err := r.Rows(ctx, k.Features)
 	if err != nil {
 		return nil, err
 	}
-	out := &logits{truth: k.Labels}
 	n := len(k.Labels)
+	out := &logits{n: n}
 	if n == 0 || len(rows)%n != 0 {
 		return nil, fmt.Errorf("%d numbers for %d held-out points", len(rows), n)
 	}
@@ -61,6 +44,10 @@ func newLogits(ctx context.Context, r *Result, k Held) (*logits, error) {
 	for i, v := range rows {
 		x[i] = float64(v)
 	}
+	points := dense.Pack(blas.Trans, blas64.General{Rows: n, Cols: dx, Stride: dx, Data: x}, nil)
+	stride := dense.Padded(n)
+	top := make([]float64, stride)
+	var z []float64
 	for _, e := range r.Ensembles {
 		var heads []ensembleLogits
 		for _, h := range e {
@@ -68,22 +55,33 @@ func newLogits(ctx context.Context, r *Result, k Held) (*logits, error) {
 				return nil, fmt.Errorf("a head of %d x %d on rows of %d numbers", h.D, h.C, dx)
 			}
 			out.c = h.C
-			z := make([]float64, n*h.C)
-			for i := range n {
-				copy(z[i*h.C:], h.Row(dx))
+			if len(z) != h.C*stride {
+				z = make([]float64, h.C*stride)
 			}
-			dense.Gemm(blas.NoTrans, blas.NoTrans, 1,
-				blas64.General{Rows: n, Cols: dx, Stride: dx, Data: x},
-				blas64.General{Rows: dx, Cols: h.C, Stride: h.C, Data: h.W},
-				1, blas64.General{Rows: n, Cols: h.C, Stride: h.C, Data: z})
-			stride := dense.Padded(n)
-			narrow := make(ensembleLogits, h.C*stride)
-			for i := range n {
-				row := z[i*h.C : (i+1)*h.C]
-				top := floats.Max(row)
-				for j, v := range row {
-					narrow[j*stride+i] = float32(v - top)
+			row := func(j int) []float64 { return z[j*stride : (j+1)*stride] }
+			for j, bias := range h.Row(dx) {
+				to := row(j)
+				for i := range to {
+					to[i] = bias
 				}
+			}
+			transposed := mat.DenseCopyOf(mat.NewDense(dx, h.C, h.W[:dx*h.C]).T()).RawMatrix()
+			points.Mul(blas.NoTrans, transposed, blas64.General{Rows: h.C, Cols: stride, Stride: stride, Data: z})
+			copy(top, row(0))
+			for j := 1; j < h.C; j++ {
+				for i, v := range row(j) {
+					top[i] = max(top[i], v)
+				}
+			}
+			narrow := ensembleLogits{make([]float32, len(z)), make([]float32, stride)}
+			for j := range h.C {
+				to := narrow.all[j*stride:]
+				for i, v := range row(j) {
+					to[i] = float32(v - top[i])
+				}
+			}
+			for i, y := range k.Labels {
+				narrow.truth[i] = narrow.all[y*stride+i]
 			}
 			heads = append(heads, narrow)
 		}
@@ -94,29 +92,23 @@ func newLogits(ctx context.Context, r *Result, k Held) (*logits, error) {
 
 // nll returns the mean NLL at temperature t, averaged over the ensembles.
 func (l *logits) nll(t float64) float64 {
-	n := dense.Padded(len(l.truth))
-	b := logitsSpaces.Get().(*logitsSpace)
-	defer logitsSpaces.Put(b)
-	b.resize(l.c, n)
-	z, p := dense.Columns{C: l.c, N: n, Stride: n, Data: b.z}, b.p
-	inverse := 1 / t
+	n := dense.Padded(l.n)
+	p, part, total := make([]float64, n), make([]float64, n), make([]float64, n)
 	var sum float64
 	for _, heads := range l.ensembles {
 		clear(p)
-		for _, narrow := range heads {
-			for i, v := range narrow {
-				z.Data[i] = float64(v) * inverse
-			}
-			dense.Softmax(z, z, b.top, b.total)
-			for i, y := range l.truth {
-				p[i] += z.Data[y*n+i]
+		for _, h := range heads {
+			dense.ExpSum(l.c, n, h.all, 1/t, total)
+			dense.ExpSum(1, n, h.truth, 1/t, part)
+			for i, v := range part {
+				p[i] += v / total[i]
 			}
 		}
-		for i := range l.truth {
-			sum -= math.Log(p[i]/float64(len(heads)) + nllFloor)
+		for _, v := range p[:l.n] {
+			sum -= math.Log(v/float64(len(heads)) + nllFloor)
 		}
 	}
-	return sum / float64(len(l.ensembles)*len(l.truth))
+	return sum / float64(len(l.ensembles)*l.n)
 }
 
 // nllFloor equals that of package metric: it keeps the score of an impossible event finite.
