@@ -13,11 +13,11 @@ func init() {
 	f := func(op string, since int, n func(*Spec) (Kernel, error)) {
 		register(Def{Op: op, Since: since, Half: true, New: n})
 	}
-	f("Sigmoid", 1, fixed(20, sigmoid))
+	f("Sigmoid", 1, quickly(sigmoidRow, 20, sigmoid))
 	f("Softplus", 1, fixed(40, softplus))
 	f("Softsign", 1, fixed(4, func(x float64) float64 { return x / (1 + math.Abs(x)) }))
 	f("Mish", 18, fixed(60, func(x float64) float64 { return x * math.Tanh(softplus(x)) }))
-	f("HardSwish", 14, fixed(4, func(x float64) float64 { return x * max(0, min(1, x/6+0.5)) }))
+	f("HardSwish", 14, quickly(hardSwishRow, 4, func(x float64) float64 { return x * max(0, min(1, x/6+0.5)) }))
 	f("LeakyRelu", 1, newLeakyRelu)
 	f("Elu", 1, newElu)
 	f("Celu", 12, newCelu)
@@ -45,6 +45,38 @@ func sigmoid(x float64) float64 {
 	}
 	e := math.Exp(x)
 	return e / (1 + e)
+}
+
+// scaled sets dst to scale src + shift.
+func scaled(dst, src []float32, scale, shift float32) {
+	limit(dst, src, scale, shift, float32(math.Inf(-1)), float32(math.Inf(1)))
+}
+
+var (
+	product32  = vectors(products, mulRow[float32])
+	quotient32 = vectors(quotients, divRow[float32])
+)
+
+func sigmoidRow(dst, x []float32) {
+	scaled(dst, x, -1, negativeZero)
+	expRow(dst, dst)
+	scaled(dst, dst, 1, 1)
+	quotient32(dst, []float32{1}, dst)
+}
+
+func hardSwishRow(dst, x []float32) {
+	var h [runLength]float32
+	limit(h[:len(x)], x, 1.0/6, 0.5, 0, 1)
+	product32(dst, x, h[:len(x)])
+}
+
+func geluRow(dst, x []float32) {
+	var h [runLength]float32
+	g := h[:len(x)]
+	scaled(g, x, 1/math.Sqrt2, negativeZero)
+	erfRow(g, g)
+	scaled(g, g, 0.5, 0.5)
+	product32(dst, x, g)
 }
 
 // softplus is log(1 + e^x), without overflow.
@@ -122,7 +154,8 @@ func newThresholdedRelu(s *Spec) (Kernel, error) {
 func newHardSigmoid(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	alpha, beta := s.float("alpha"), s.float("beta")
-	return floatKernel(s, 2, func(x float64) float64 { return max(0, min(1, alpha*x+beta)) })
+	slow, err := floatKernel(s, 2, func(x float64) float64 { return max(0, min(1, alpha*x+beta)) })
+	return quick(s, func(dst, x []float32) { limit(dst, x, float32(alpha), float32(beta), 0, 1) }, slow), err
 }
 
 // Shrink: lambd = 0.5, bias = 0; x < -lambd gives x + bias, x > lambd gives x - bias, the rest 0.
@@ -143,7 +176,8 @@ func newShrink(s *Spec) (Kernel, error) {
 func newGelu(s *Spec) (Kernel, error) {
 	switch a := s.str("approximate"); a {
 	case "none":
-		return floatKernel(s, 30, func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) })
+		slow, err := floatKernel(s, 30, func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) })
+		return quick(s, geluRow, slow), err
 	case "tanh":
 		return floatKernel(s, 30, func(x float64) float64 {
 			return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))

@@ -19,7 +19,7 @@ func init() {
 		{"Ceil", 1, 2, math.Ceil}, {"Floor", 1, 2, math.Floor}, {"Round", 11, 2, math.RoundToEven},
 		{"Sin", 7, 24, math.Sin}, {"Cos", 7, 24, math.Cos}, {"Tan", 7, 24, math.Tan},
 		{"Asin", 7, 24, math.Asin}, {"Acos", 7, 24, math.Acos}, {"Atan", 7, 24, math.Atan},
-		{"Sinh", 9, 24, math.Sinh}, {"Cosh", 9, 24, math.Cosh}, {"Tanh", 1, 24, math.Tanh},
+		{"Sinh", 9, 24, math.Sinh}, {"Cosh", 9, 24, math.Cosh},
 		{"Asinh", 9, 24, math.Asinh}, {"Acosh", 9, 24, math.Acosh}, {"Atanh", 9, 24, math.Atanh},
 	} {
 		register(Def{Op: d.op, Since: d.since, Half: true, New: floatFunction(d.cost, d.f)})
@@ -27,6 +27,7 @@ func init() {
 	register(
 		Def{Op: "Exp", Since: 1, Half: true, New: quickly(expRow, 16, math.Exp)},
 		Def{Op: "Erf", Since: 9, Half: true, New: quickly(erfRow, 24, math.Erf)},
+		Def{Op: "Tanh", Since: 1, Half: true, New: quickly(tanhRow, 24, math.Tanh)},
 		Def{Op: "Abs", Since: 1, Half: true, New: newAbs},
 		Def{Op: "Neg", Since: 1, Half: true, New: newNeg},
 		Def{Op: "Sign", Since: 9, Half: true, New: newSign},
@@ -48,12 +49,26 @@ func quickly(row func(dst, x []float32), cost int, f func(float64) float64) func
 	slow := floatFunction(cost, f)
 	return func(s *Spec) (Kernel, error) {
 		k, err := slow(s)
-		if err != nil || s.In[0] != onnx.Float32 {
-			return k, err
-		}
-		return either(rowOf(cost, row), k), nil
+		return quick(s, row, k), err
 	}
 }
+
+// quick is slow but for float32, which is done by row, a run of at most runLength at a time, where that is at hand.
+func quick(s *Spec, row func(dst, x []float32), slow Kernel) Kernel {
+	if s.In[0] != onnx.Float32 || slow == nil {
+		return slow
+	}
+	return either(rowOf(8, func(dst, x []float32) {
+		for len(x) > 0 {
+			n := min(len(x), runLength)
+			row(dst[:n], x[:n])
+			dst, x = dst[n:], x[n:]
+		}
+	}), slow)
+}
+
+// runLength is what several passes go over while it stays in the first-level cache.
+const runLength = 1024
 
 // either is the first kernel where the processor has what it needs, else the second.
 func either(vectors, plain Kernel) Kernel {

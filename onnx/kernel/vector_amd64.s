@@ -392,36 +392,20 @@ loop:
 	VZEROUPPER
 	RET
 
-// The error function by a quotient of polynomials in x², of least relative error where |x| < 3.925, beyond which it rounds to 1: fitted
-// by least squares, again and again with the weights of where they missed most, to 2e-8.
-DATA erfs<>+0(SB)/4, $3.925
-DATA erfs<>+4(SB)/4, $1.128379145809924
-DATA erfs<>+8(SB)/4, $0.19056845098734207
-DATA erfs<>+12(SB)/4, $0.052766548314841635
-DATA erfs<>+16(SB)/4, $0.00377162019341907
-DATA erfs<>+20(SB)/4, $0.00028485014012212605
-DATA erfs<>+24(SB)/4, $2.046591893057803e-06
-DATA erfs<>+28(SB)/4, $0.5022196243065434
-DATA erfs<>+32(SB)/4, $0.11417280284721164
-DATA erfs<>+36(SB)/4, $0.014981323527138466
-DATA erfs<>+40(SB)/4, $0.0011636828254073237
-DATA erfs<>+44(SB)/4, $3.805394398196896e-05
-DATA erfs<>+48(SB)/4, $1.0
-GLOBL erfs<>(SB), RODATA|NOPTR, $52
-
-// func erfY(n int, dst, src *float32)
-TEXT ·erfY(SB), NOSPLIT, $0-24
+// func quotientY(n int, dst, src *float32, of *quotient)
+TEXT ·quotientY(SB), NOSPLIT, $0-32
 	MOVQ         n+0(FP), CX
 	MOVQ         dst+8(FP), DI
 	MOVQ         src+16(FP), SI
-	VBROADCASTSS erfs<>+0(SB), Y15
+	MOVQ         of+24(FP), DX
+	VBROADCASTSS (DX), Y15
 	VXORPS       Y14, Y14, Y14
 	VSUBPS       Y15, Y14, Y14
-	VBROADCASTSS erfs<>+48(SB), Y13
+	VBROADCASTSS exps<>+44(SB), Y13
 	VXORPS       Y12, Y12, Y12
 	VSUBPS       Y13, Y12, Y12
-	VBROADCASTSS erfs<>+24(SB), Y11
-	VBROADCASTSS erfs<>+44(SB), Y10
+	VBROADCASTSS 24(DX), Y11
+	VBROADCASTSS 44(DX), Y10
 
 loop:
 	VMOVUPS      (SI), Y0
@@ -430,23 +414,23 @@ loop:
 	VMULPS       Y0, Y0, Y1
 	VMOVAPS      Y11, Y2
 	VMOVAPS      Y10, Y3
-	VBROADCASTSS erfs<>+20(SB), Y4
-	VBROADCASTSS erfs<>+40(SB), Y5
+	VBROADCASTSS 20(DX), Y4
+	VBROADCASTSS 40(DX), Y5
 	VFMADD213PS  Y4, Y1, Y2
 	VFMADD213PS  Y5, Y1, Y3
-	VBROADCASTSS erfs<>+16(SB), Y4
-	VBROADCASTSS erfs<>+36(SB), Y5
+	VBROADCASTSS 16(DX), Y4
+	VBROADCASTSS 36(DX), Y5
 	VFMADD213PS  Y4, Y1, Y2
 	VFMADD213PS  Y5, Y1, Y3
-	VBROADCASTSS erfs<>+12(SB), Y4
-	VBROADCASTSS erfs<>+32(SB), Y5
+	VBROADCASTSS 12(DX), Y4
+	VBROADCASTSS 32(DX), Y5
 	VFMADD213PS  Y4, Y1, Y2
 	VFMADD213PS  Y5, Y1, Y3
-	VBROADCASTSS erfs<>+8(SB), Y4
-	VBROADCASTSS erfs<>+28(SB), Y5
+	VBROADCASTSS 8(DX), Y4
+	VBROADCASTSS 28(DX), Y5
 	VFMADD213PS  Y4, Y1, Y2
 	VFMADD213PS  Y5, Y1, Y3
-	VBROADCASTSS erfs<>+4(SB), Y4
+	VBROADCASTSS 4(DX), Y4
 	VFMADD213PS  Y4, Y1, Y2
 	VFMADD213PS  Y13, Y1, Y3
 	VMULPS       Y0, Y2, Y2

@@ -34,3 +34,5 @@ func softmaxRow(_, _ []float32) {}
 func erfRow(_, _ []float32) {}
 
 func expRow(_, _ []float32) {}
+
+func tanhRow(_, _ []float32) {}

@@ -168,12 +168,12 @@ func TestVectorMath(t *testing.T) {
 	for name, f := range map[string]struct {
 		row  func(dst, x []float32)
 		want func(float64) float64
-	}{"exp": {expRow, math.Exp}, "erf": {erfRow, math.Erf}} {
+	}{"exp": {expRow, math.Exp}, "erf": {erfRow, math.Erf}, "tanh": {tanhRow, math.Tanh}, "sigmoid": {sigmoidRow, sigmoid}} {
 		got := make([]float32, len(x))
 		f.row(got, x)
 		for i, v := range x {
 			want := f.want(float64(v))
-			if single := float32(want); got[i] != single && (got[i] == got[i] || want == want) && !(math.Abs(float64(got[i])-want) <= 4e-7*math.Abs(want)+1.5e-45) {
+			if single := float32(want); got[i] != single && (got[i] == got[i] || want == want) && !(math.Abs(float64(got[i])-want) <= 4e-7*math.Abs(want)+1.2e-38) {
 				t.Errorf("%s of %v is %v, want %v", name, v, got[i], want)
 			}
 			one := make([]float32, 1+i%9)

@@ -112,7 +112,7 @@ func (g *winograd) run(c *Call, o, x, bias []float32, xs, sp []int, w window, th
 	columns := padColumns(images*lines*wide) + 8 // of a matrix of tiles: what is written goes past the end of a line
 	rows := padRows(g.rows)
 	packed, in, pos := rows*g.cols, xs[2]*xs[3], sp[0]*sp[1]
-	c.Parallel(g.group*blocks*parts, work(g.rows, g.cols, images, lines, wide)*4, func(from, to int) {
+	c.Parallel(g.group*blocks*parts, work(g.rows, g.cols, images, lines, wide, 4), func(from, to int) {
 		split := Scratch[float32](c, p.len())
 		clear(split)
 		v, m := Scratch[float32](c, tileMatrices*g.cols*columns), Scratch[float32](c, tileMatrices*rows*columns)
