@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -77,38 +76,52 @@ of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 		defer eng.Close()
 		b.Engine = eng
 		out := peersReport{Go: runtime.Version() + " " + runtime.GOARCH, Instructions: dense.Instructions(), Runs: runs}
+		wide := 0
 		for _, w := range works {
+			wide = max(wide, len(w.Name))
+		}
+		for i, w := range works {
 			r, err := b.Measure(cmd.Context(), w, runs)
 			if err != nil {
 				return err
 			}
 			out.Works = append(out.Works, peerResult{w.Name, r})
+			if asJSON {
+				continue
+			}
+			if err := out.Works[i].print(cmd.OutOrStdout(), wide, i == 0); err != nil {
+				return err
+			}
 		}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), out)
 		}
-		return out.print(cmd.OutOrStdout())
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "\nProcessor time: medians of %d runs in turns (least to most), one thread; %s; %s.\n", out.Runs, out.Go, out.Instructions)
+		return err
 	}
 	return cmd
 }
 
-func (p *peersReport) print(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "work\twith\tms\t\ttimes as long as fmp\t\n")
-	for _, work := range p.Works {
-		name := work.Work
-		for _, r := range work.Results {
-			if r.Missing {
-				fmt.Fprintf(w, "%s\t%s\tnot at hand\n", name, r.Name)
-				name = ""
-				continue
-			}
-			fmt.Fprintf(w, "%s\t%s\t%.3g\t(%.3g to %.3g)\t%.2f\t(%.2f to %.2f)\n", name, r.Name, 1e3*r.Seconds.Median, 1e3*r.Seconds.Least, 1e3*r.Seconds.Most, r.Ratio.Median, r.Ratio.Least, r.Ratio.Most)
-			name = ""
-		}
+// print writes the lines of a row, its name in a column that is wide enough for all.
+func (p *peerResult) print(out io.Writer, wide int, heading bool) error {
+	var b strings.Builder
+	line := func(work, with, ms, times string) {
+		fmt.Fprintf(&b, "%-*s  %-36s %-28s %s\n", wide, work, with, ms, times)
 	}
-	fmt.Fprintf(w, "\nProcessor time: medians of %d runs in turns (least to most), one thread; %s; %s.\n", p.Runs, p.Go, p.Instructions)
-	if err := w.Flush(); err != nil {
+	if heading {
+		line("work", "with", "ms", "times as long as fmp")
+	}
+	name := p.Work
+	for _, r := range p.Results {
+		ms, times := "not at hand", ""
+		if !r.Missing {
+			ms = fmt.Sprintf("%.4g (%.4g to %.4g)", 1e3*r.Seconds.Median, 1e3*r.Seconds.Least, 1e3*r.Seconds.Most)
+			times = fmt.Sprintf("%.2f (%.2f to %.2f)", r.Ratio.Median, r.Ratio.Least, r.Ratio.Most)
+		}
+		line(name, r.Name, ms, times)
+		name = ""
+	}
+	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("printing the measurements: %w", err)
 	}
 	return nil
