@@ -114,7 +114,7 @@ func TestAfterConvolution(t *testing.T) {
 
 // Weights that many nodes share are not kept for each of them: a small file would take any amount of memory.
 func TestSharedWeights(t *testing.T) {
-	const nodes, side = 400, 256
+	const nodes, side = 400, 512
 	for _, op := range []string{"Conv", "MatMul"} {
 		b := build.New("shared")
 		shape, weights := []any{1, side, 1, 1}, []int{side, side, 1, 1}
