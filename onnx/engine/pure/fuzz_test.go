@@ -118,6 +118,7 @@ func tryOperator(t *testing.T, seed uint64) {
 	feeds := map[string]*onnx.Tensor{}
 	types := []onnx.DType{onnx.Float32, onnx.Float32, onnx.Float32, onnx.Int64, onnx.Int64, onnx.Float64, onnx.Uint8, onnx.Int32, onnx.Bool, onnx.Float16, onnx.String, onnx.Uint64}
 	main := types[r.IntN(len(types))]
+	tiles := op == "Conv" && r.IntN(2) == 0 // channels enough for Winograd's tiles
 	for i := range r.IntN(5) {
 		if i > 0 && r.IntN(8) == 0 {
 			n.Inputs = append(n.Inputs, "")
@@ -136,6 +137,9 @@ func tryOperator(t *testing.T, seed uint64) {
 		}
 		if d == onnx.Int64 && r.IntN(2) == 0 {
 			shape = []int{r.IntN(5)}
+		}
+		if tiles && i < 2 {
+			d, shape = onnx.Float32, [][]int{{r.IntN(3), 16, r.IntN(20), r.IntN(20)}, {16 + r.IntN(9), 16, 3, 3}}[i]
 		}
 		x, err := onnx.Zeros(d, shape...)
 		if err != nil {
@@ -157,7 +161,7 @@ func tryOperator(t *testing.T, seed uint64) {
 		}
 		name := fmt.Sprintf("x%d", i)
 		n.Inputs = append(n.Inputs, name)
-		if r.IntN(3) == 0 {
+		if r.IntN(3) == 0 || tiles && i == 1 {
 			m.Graph.Initializers[name] = x
 			continue
 		}
