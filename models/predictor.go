@@ -79,6 +79,9 @@ func (c *PredictorConfig) fill() error {
 	return nil
 }
 
+// Contexts is the symbolic size of a predictor's contexts.
+const Contexts = "contexts"
+
 // NewPredictor builds an untrained predictor Z' = ISAB(Z, E) = MAB(E, MAB(E, g(Z))), which draws exchangeable
 // points given a context Z from Gaussian noise E (arXiv:2605.18554):
 //
@@ -95,8 +98,8 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 	}
 	dz, d := c.Dx+c.C, c.Dim
 	b := build.New("predictor")
-	points := b.Input("points", onnx.Float32, "contexts", "n", dz)
-	weights := b.Input("weights", onnx.Float32, "contexts", "n")
+	points := b.Input("points", onnx.Float32, Contexts, "n", dz)
+	weights := b.Input("weights", onnx.Float32, Contexts, "n")
 	noise := b.Input("noise", onnx.Float32, "batch", "fresh", d)
 
 	block := Published(d, c.Heads)

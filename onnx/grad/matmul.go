@@ -2,6 +2,7 @@ package grad
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -57,7 +58,8 @@ func vjpMatMul(c *call) ([]string, error) {
 		}
 	}
 	if c.wants(1) {
-		if len(sb) == 2 && len(sa) > 2 && len(sg) == len(sa) {
+		single := !slices.ContainsFunc(sb[:len(sb)-2], func(d onnx.Dim) bool { return !d.IsKnown() || d.Size != 1 })
+		if single && len(sa) > 2 && len(sg) == len(sa) {
 			// One matrix for the whole stack: one product over all rows.
 			rows := func(v string, s []onnx.Dim) string {
 				last := s[len(s)-1]
@@ -67,6 +69,9 @@ func vjpMatMul(c *call) ([]string, error) {
 				return c.reshape(v, c.vec(c.ints(-1), c.op("Gather", []string{c.un("Shape", v), c.ints(len(s) - 1)})))
 			}
 			out[1] = c.op("MatMul", []string{c.transpose(rows(am, sa), 1, 0), rows(g, sg)})
+			for range len(sb) - 2 {
+				out[1] = c.unsqueeze(out[1], 0)
+			}
 		} else {
 			v := c.op("MatMul", []string{c.swapLast(am, len(sa)), g})
 			c.shaped(v, d, append(append([]onnx.Dim{}, stack...), sb[len(sb)-2:]...))

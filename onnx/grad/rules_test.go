@@ -165,6 +165,8 @@ var ruleCases = []ruleCase{
 	{op: "MatMul", note: "matrix by stack", in: []arg{normal(2, 3), normal(2, 3, 4)}},
 	{op: "MatMul", note: "broadcast stacks", in: []arg{normal(2, 1, 2, 3), normal(3, 3, 2)}},
 	{op: "MatMul", note: "broadcast left stack of 1", in: []arg{normal(1, 2, 3), normal(4, 3, 2)}},
+	{op: "MatMul", note: "broadcast right stack of 1", in: []arg{normal(4, 2, 3), normal(1, 3, 4)}},
+	{op: "MatMul", note: "broadcast right stacks of 1", in: []arg{normal(2, 4, 2, 3), normal(1, 1, 3, 4)}},
 	{op: "MatMul", note: "vector left", in: []arg{normal(3), normal(3, 4)}},
 	{op: "MatMul", note: "vector left of stack", in: []arg{normal(3), normal(2, 3, 4)}},
 	{op: "MatMul", note: "vector right", in: []arg{normal(2, 3), normal(3)}},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"fmp/models"
 	"fmp/onnx"
@@ -22,13 +23,14 @@ type trainee struct {
 
 // newTrainee prepares all parameters of m for training, with cotangents for all its outputs.
 func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, workers int) (*trainee, error) {
-	params := models.Parameters(m)
+	one := oneContext(m)
+	params := models.Parameters(one)
 	init := map[string]*onnx.Tensor{}
-	lifted := *m
-	g := *m.Graph
+	lifted := *one
+	g := *one.Graph
 	lifted.Graph = &g
 	g.Inputs = append([]onnx.ValueInfo{}, g.Inputs...)
-	g.Initializers = maps.Clone(m.Graph.Initializers)
+	g.Initializers = maps.Clone(one.Graph.Initializers)
 	for _, p := range params {
 		v := g.Initializers[p]
 		delete(g.Initializers, p)
@@ -39,7 +41,7 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, workers int) (*
 		g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: p, DType: v.DType, Shape: dims})
 		init[p] = v
 	}
-	reverse, err := grad.Build(m, grad.Options{WRT: params, ParamsAsInputs: true, Prefix: optim.GradPrefix})
+	reverse, err := grad.Build(one, grad.Options{WRT: params, ParamsAsInputs: true, Prefix: optim.GradPrefix})
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +54,21 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, workers int) (*
 		return nil, err
 	}
 	return t, nil
+}
+
+// oneContext returns m for one context a call, which is what [contextFeeds] gives: with that known, two fifths of the gradient's nodes,
+// which find out what was broadcast, are not needed.
+func oneContext(m *onnx.Model) *onnx.Model {
+	one := *m
+	g := *m.Graph
+	one.Graph = &g
+	g.Inputs = slices.Clone(g.Inputs)
+	for i, in := range g.Inputs {
+		if len(in.Shape) > 0 && in.Shape[0].Symbol == models.Contexts {
+			g.Inputs[i].Shape = append([]onnx.Dim{onnx.Known(1)}, in.Shape[1:]...)
+		}
+	}
+	return &one
 }
 
 // Close closes the sessions.
@@ -97,6 +114,7 @@ type frozen struct {
 }
 
 func newFrozen(e engine.Engine, m *onnx.Model, wrt ...string) (*frozen, error) {
+	m = oneContext(m)
 	reverse, err := grad.Build(m, grad.Options{WRT: wrt, Prefix: optim.GradPrefix})
 	if err != nil {
 		return nil, err
