@@ -394,7 +394,7 @@ func (t *conjugateTrainee) widening() (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("corpus: %w", err)
 	}
-	r := dense(t.values[models.ConjMetric])
+	r := matrix(t.values[models.ConjMetric])
 	var g mat.Dense
 	g.Mul(r, r.T())
 	var sum, classes float64
@@ -462,7 +462,7 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	}
 	// The leading k coordinates, in descending order of lambda.
 	v := mat.NewDense(dx, k, nil)
-	v.Copy(dense(values[models.ConjMap]))
+	v.Copy(matrix(values[models.ConjMap]))
 	values[models.ConjMap] = tensor(v)
 	for _, name := range []string{models.ConjOrigin, models.ConjLogLambda} {
 		values[name] = onnx.NewTensor(append([]float32{}, values[name].F32()[:k]...), k)
@@ -560,7 +560,7 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 	}
 	var v2, v, inverse, metric mat.Dense
 	v2.Mul(&u, descending)
-	v.Mul(dense(values[models.ConjMap]), &v2)
+	v.Mul(matrix(values[models.ConjMap]), &v2)
 	for j, m := range values[models.ConjOrigin].F32() {
 		mean.SetVec(j, mean.AtVec(j)+float64(m))
 	}
@@ -569,7 +569,7 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 	if err := inverse.Inverse(&v2); err != nil {
 		return fmt.Errorf("moments of the corpus: %w", err)
 	}
-	metric.Mul(&inverse, dense(values[models.ConjMetric]))
+	metric.Mul(&inverse, matrix(values[models.ConjMetric]))
 	values[models.ConjMap], values[models.ConjMetric] = tensor(&v), tensor(&metric)
 	values[models.ConjOrigin], values[models.ConjLogLambda] = narrow(origin.RawVector().Data, 1, k), narrow(log, 1, k)
 	return nil
@@ -592,7 +592,7 @@ func coordinates(values map[string]*onnx.Tensor, corpus *task.Bank) *mat.Dense {
 		}
 	}
 	var w mat.Dense
-	w.Mul(phi, dense(values[models.ConjMap]))
+	w.Mul(phi, matrix(values[models.ConjMap]))
 	origin := values[models.ConjOrigin].F32()
 	for i := range n {
 		row := w.RawRowView(i)
@@ -619,8 +619,8 @@ func identity(n int) []float64 {
 	return out
 }
 
-// dense returns the matrix of a tensor of rank 2; tensor is the reverse.
-func dense(t *onnx.Tensor) *mat.Dense {
+// matrix returns the matrix of a tensor of rank 2; tensor is the reverse.
+func matrix(t *onnx.Tensor) *mat.Dense {
 	m := mat.NewDense(t.Shape[0], t.Shape[1], nil)
 	for i, v := range t.F32() {
 		m.RawMatrix().Data[i] = float64(v)

@@ -3,8 +3,11 @@ package meta
 import (
 	"math"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 
+	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/point"
 )
@@ -18,24 +21,23 @@ const scoreFloor = 1e-9
 func score(heads []erm.Theta, target *point.Set, batches [][]int, weight float64) (nll, joint float64, cots []erm.Theta) {
 	d, c, n := target.Dx+1, target.C, target.N
 	features, labels := target.Labelled()
-	probabilities, logs := make([][]float64, len(heads)), make([][]float64, len(heads))
-	x := make([]float64, d)
-	x[d-1] = 1
-	at := func(i int) []float64 {
+	x := general(n, d)
+	for i := range n {
+		row := x.Data[i*d : (i+1)*d]
 		for j, v := range features[i*target.Dx : (i+1)*target.Dx] {
-			x[j] = float64(v)
+			row[j] = float64(v)
 		}
-		return x
+		row[target.Dx] = 1
 	}
-	for h := range heads {
-		probabilities[h], logs[h] = make([]float64, n*c), make([]float64, n)
-	}
-	for i, y := range labels {
-		x := at(i)
-		for h, t := range heads {
-			p := probabilities[h][i*c:][:c]
-			softmaxAt(t, x, p)
-			logs[h][i] = math.Log(p[y] + scoreFloor)
+	probabilities, logs := make([]blas64.General, len(heads)), make([][]float64, len(heads))
+	for h, t := range heads {
+		p := general(n, c)
+		dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x, blas64.General{Rows: d, Cols: c, Stride: c, Data: t.W}, 0, p)
+		probabilities[h], logs[h] = p, make([]float64, n)
+		for i, y := range labels {
+			row := p.Data[i*c : (i+1)*c]
+			softmax(row)
+			logs[h][i] = math.Log(row[y] + scoreFloor)
 		}
 	}
 	// by is the derivative of the loss with respect to logs: minus each head's share in the score of a point, and of a batch.
@@ -68,49 +70,33 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int, weight float64
 		}
 	}
 	cots = make([]erm.Theta, len(heads))
-	for h := range cots {
-		cots[h] = erm.NewTheta(d, c)
-	}
-	for i, y := range labels {
-		x := at(i)
-		for h := range heads {
-			p := probabilities[h][i*c:][:c]
+	for h, p := range probabilities {
+		for i, y := range labels {
 			// d log(p_y + floor) / d logits = p_y / (p_y + floor) (e_y - p)
-			g := by[h][i] * p[y] / (p[y] + scoreFloor)
-			for f, v := range x {
-				row := cots[h].Row(f)
-				for j, q := range p {
-					row[j] -= g * v * q
-				}
-				row[y] += g * v
-			}
+			row := p.Data[i*c : (i+1)*c]
+			g := by[h][i] * row[y] / (row[y] + scoreFloor)
+			floats.Scale(-g, row)
+			row[y] += g
 		}
+		cots[h] = erm.NewTheta(d, c)
+		dense.Gemm(blas.Trans, blas.NoTrans, 1, x, p, 0, blas64.General{Rows: d, Cols: c, Stride: c, Data: cots[h].W})
 	}
 	return nll, joint, cots
 }
 
-// softmaxAt writes softmax(x head) to p.
-func softmaxAt(t erm.Theta, x, p []float64) {
-	for j := range p {
-		p[j] = 0
-	}
-	for f, v := range x {
-		for j, w := range t.Row(f) {
-			p[j] += v * w
-		}
-	}
-	top := math.Inf(-1)
-	for _, v := range p {
-		top = math.Max(top, v)
-	}
+func general(rows, cols int) blas64.General {
+	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: make([]float64, rows*cols)}
+}
+
+// softmax replaces logits by their softmax.
+func softmax(logits []float64) {
+	top := floats.Max(logits)
 	var sum float64
-	for j, v := range p {
-		p[j] = math.Exp(v - top)
-		sum += p[j]
+	for j, v := range logits {
+		logits[j] = math.Exp(v - top)
+		sum += logits[j]
 	}
-	for j := range p {
-		p[j] /= sum
-	}
+	floats.Scale(1/sum, logits)
 }
 
 // distance returns |a - b| and |b|, both Frobenius norms, and the derivative of the first with respect to a (zero if a equals b).
