@@ -112,7 +112,7 @@ type Federation struct {
 // Conjugate sets the conjugate predictor, used by FMP and FMP-mean.
 type Conjugate struct {
 	Model   string `yaml:"model" json:"model" default:"default" allowed:"default|untrained|none|FILE" doc:"ONNX file of the conjugate predictor; default: the shipped one, else untrained: the moments of the corpus; none leaves its methods out"`
-	Samples int    `yaml:"samples" json:"samples" default:"100" allowed:"1..10000" doc:"number S of FMP's posterior samples, which cost no fits"`
+	Samples int    `yaml:"samples" json:"samples" default:"100" allowed:"1..10000" doc:"number S of FMP's posterior samples, which cost a fit each in open scope alone"`
 	Latent  string `yaml:"latent" json:"latent" default:"shared" allowed:"shared|none" doc:"latent of a sample: one for all its points, or none: FMP is the one head of its posterior means, for what the latent is worth"`
 }
 
