@@ -117,8 +117,8 @@ func SolveAll(ctx context.Context, ps []*Problem, opt Options) ([]*Solution, err
 
 // SolveShared fits a batch of similar problems: each has its own points and those of shared, which are
 // stored once. It first fits, roughly, the shared points with the first problems' own points at reduced weight. The
-// problems start there, preconditioned by the inverse of the Hessian's diagonal blocks there, one per class, unless that
-// proves no help. All problems must have the same C, Dx and L2.
+// problems start there, preconditioned by the inverse of the Hessian's diagonal blocks there, one per class, or each by one
+// block of its own if the first problems show that to take fewer products. All problems must have the same C, Dx and L2.
 func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Options) ([]*Solution, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -157,15 +157,16 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Optio
 		out[i], err = w.solve(ctx, own[i].Start, opt, lead)
 		return err
 	}
-	// If the problems turn out to differ, starting from the common fit is worse than not: the first two decide.
+	// If the problems turn out to differ, the common fit's blocks are worse than a preconditioner of their own: the first ones decide.
 	tried := 0
 	if lead != nil {
-		tried = 2
-		if err := each(ctx, tried, opt.Threads, func(ctx context.Context, i int) error { return fit(ctx, i, []*guide{lead, nil}[i]) }); err != nil {
+		start := &guide{theta: lead.theta}
+		tried = leaders
+		if err := each(ctx, tried, opt.Threads, func(ctx context.Context, i int) error { return fit(ctx, i, []*guide{lead, start}[i%2]) }); err != nil {
 			return nil, err
 		}
-		if out[0].Products > out[1].Products {
-			lead = nil
+		if out[0].Products+out[2].Products > out[1].Products+out[3].Products {
+			lead = start
 		}
 	}
 	err = each(ctx, len(own), opt.Threads, func(ctx context.Context, i int) error {
@@ -463,7 +464,7 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 // guide is what the common fit passes on to similar ones.
 type guide struct {
 	theta  []float64      // C x D, its minimiser
-	blocks []dense.Single // inverses of approximately its Hessian's diagonal blocks there, one per class
+	blocks []dense.Single // inverses of approximately its Hessian's diagonal blocks there, one per class; nil: fits have a preconditioner of their own
 }
 
 // blend is the share of the curvature at zero in a guide's blocks: with few points and a weak penalty, a fit is certain
@@ -634,7 +635,8 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 	w.forward(w.theta, w.logits)
 	floats.SubTo(w.away, w.theta, w.centre)
 	f := w.loss(w.logits, w.prob) + w.l2/2*dot(w.away, w.away)
-	if w.lead = lead; lead == nil {
+	if w.lead = lead; lead == nil || lead.blocks == nil {
+		w.lead = nil
 		if err := w.precondition(); err != nil {
 			return nil, err
 		}
