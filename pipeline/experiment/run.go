@@ -128,7 +128,7 @@ func (c *Config) threads() int {
 }
 
 // Run computes the cells that the directory does not have yet, finishes it, and returns all records. Tasks (a partition and a
-// repeat) run in parallel on as many threads as the settings say. Every random number comes from a stream named
+// repeat), and the methods of the last ones, run in parallel on as many threads as the settings say. Every random number comes from a stream named
 // after its task, so the results depend neither on the order nor on the number of threads. Cancelling ctx
 // stops before the next method; finished cells stay in the directory.
 func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, progress Progress) ([]Record, error) {
@@ -165,13 +165,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		}
 	}
 
-	// The cells of one task run together: they share the task's memo.
-	type group struct {
-		partition Partition
-		repeat    int
-		cells     []Cell
-	}
-	var groups []*group
+	q := &queue{}
 	done, progressed := 0, newWork()
 	for _, p := range c.Partitions() {
 		for r := range c.Seeds {
@@ -188,52 +182,55 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 					g.cells = append(g.cells, cell)
 				}
 			}
-			if len(g.cells) > 0 {
-				groups = append(groups, g)
-			}
+			q.groups = append(q.groups, g)
 		}
 	}
-	workers, inner := tools.Shared.plan(threads, len(groups))
+	workers, inner := tools.Shared.plan(threads, len(cells)-done)
 	var mu sync.Mutex
 	progress(Step{"methods", done, len(cells), progressed.share()})
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(workers)
-	do := func(gr *group) error {
-		if err := gctx.Err(); err != nil {
+	do := func(ctx context.Context, gr *group, cell Cell) error {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
-		rows, stream, err := c.draw(data.Clients, gr.partition, gr.repeat)
-		if err != nil {
-			return err
-		}
-		t, err := newTask(gctx, c, tools, data.Clients, rows, stream, inner)
-		if err != nil {
-			return err
-		}
-		for _, cell := range gr.cells {
-			if err := gctx.Err(); err != nil {
-				return err
-			}
-			start := time.Now()
-			r, err := runCell(gctx, c, test, t, cell, gr.partition, tuned, inner)
+		t, err := gr.prepare(func() (*posterior.Task, error) {
+			rows, stream, err := c.draw(data.Clients, gr.partition, gr.repeat)
 			if err != nil {
-				return fmt.Errorf("%s: %w", cell, err)
+				return nil, err
 			}
-			took := time.Since(start)
-			if err := dir.Add(*r, took); err != nil {
-				return err
-			}
-			mu.Lock()
-			done++
-			progressed.time(cell.Method, took)
-			progress(Step{"methods", done, len(cells), progressed.share()})
-			mu.Unlock()
+			return newTask(ctx, c, tools, data.Clients, rows, stream, inner)
+		})
+		if err != nil {
+			return err
 		}
+		start := time.Now()
+		r, err := runCell(ctx, c, test, t, cell, gr.partition, tuned, inner)
+		if err != nil {
+			return fmt.Errorf("%s: %w", cell, err)
+		}
+		took := time.Since(start)
+		if err := dir.Add(*r, took); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		progressed.time(cell.Method, took)
+		progress(Step{"methods", done, len(cells), progressed.share()})
 		return nil
 	}
-	for _, gr := range groups {
+	g, gctx := errgroup.WithContext(ctx)
+	for range workers {
 		g.Go(func() error {
-			return tools.Shared.Do(gctx, inner, func() error { return do(gr) })
+			var own *group
+			for {
+				var cell Cell
+				if own, cell = q.next(own); own == nil {
+					return nil
+				}
+				if err := tools.Shared.Do(gctx, inner, func() error { return do(gctx, own, cell) }); err != nil {
+					return err
+				}
+			}
 		})
 	}
 	if err := g.Wait(); err != nil {

@@ -1,0 +1,47 @@
+package experiment
+
+import (
+	"errors"
+	"testing"
+
+	"fmp/pipeline/posterior"
+)
+
+// TestQueue: every cell is handed out once; a worker stays with its task, goes on to one that nobody has begun, and shares the last ones.
+func TestQueue(t *testing.T) {
+	q := &queue{}
+	for r := range 3 {
+		g := &group{repeat: r}
+		for _, m := range []string{"a", "b", "c"} {
+			if r != 1 || m == "a" {
+				g.cells = append(g.cells, Cell{Repeat: r, Method: m})
+			}
+		}
+		q.groups = append(q.groups, g)
+	}
+	own := make([]*group, 2)
+	var got string
+	for _, worker := range []int{0, 1, 0, 1, 1, 0, 1} {
+		var cell Cell
+		own[worker], cell = q.next(own[worker])
+		if own[worker] == nil {
+			t.Fatalf("nothing left after %q", got)
+		}
+		got += string(rune('0'+cell.Repeat)) + cell.Method + " "
+	}
+	if want := "0a 1a 0b 2a 2b 0c 2c "; got != want {
+		t.Errorf("cells %q; want %q", got, want)
+	}
+	for i := range own {
+		if g, _ := q.next(own[i]); g != nil {
+			t.Errorf("worker %d gets a cell of repeat %d at the end", i, g.repeat)
+		}
+	}
+
+	g, made := &group{}, 0
+	for range 2 {
+		if _, err := g.prepare(func() (*posterior.Task, error) { made++; return nil, errors.New("no") }); err == nil || made != 1 {
+			t.Errorf("%v after %d calls; want the one error", err, made)
+		}
+	}
+}
