@@ -45,13 +45,6 @@ var (
 	openAlphas = []float64{0, 0.1}
 )
 
-var everyScalar = func() (all []int) {
-	for i := range len(open.Scalars{}) {
-		all = append(all, i)
-	}
-	return all
-}()
-
 // openPenalty keeps scalars on which few tasks depend near 0.
 const openPenalty = 0.003
 
@@ -64,7 +57,8 @@ type openSplit struct {
 }
 
 // TrainOpen trains an open predictor (package open) by leaving classes out: moments come from half of the corpus's classes, tasks from
-// the other half. The scalars are learned by Adam on the score of single held-out points plus the joint score of ten of them. The moments of the result are those of the whole corpus. Metrics: loss,
+// the other half. The scalars are learned by Adam on the score of single held-out points plus the joint score of ten of them. The
+// moments of the result are those of the whole corpus. Metrics: loss,
 // nll, joint; in validation those of tasks that no step used.
 func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	if c.Steps == 0 {
@@ -274,14 +268,14 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 }
 
 // losses returns the means over n episodes, each drawn from its own stream.
-func (t *openTrainee) losses(ctx context.Context, learn []int, n int, stream func(i int) *rand.Rand) (train.Metrics, open.Scalars, error) {
+func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int, stream func(i int) *rand.Rand) (train.Metrics, open.Scalars, error) {
 	nll, joint, gradients := make([]float64, n), make([]float64, n), make([]open.Scalars, n)
 	err := parallel(ctx, t.Workers, n, func(_ context.Context, i int) error {
 		e, err := t.episode(stream(i))
 		if err != nil {
 			return err
 		}
-		nll[i], joint[i], gradients[i], err = e.Loss(&t.scalars, learn)
+		nll[i], joint[i], gradients[i], err = e.Loss(&t.scalars, differentiate)
 		return err
 	})
 	var sum open.Scalars
@@ -295,9 +289,6 @@ func (t *openTrainee) losses(ctx context.Context, learn []int, n int, stream fun
 	}
 	m["loss"] = m["nll"] + m["joint"]
 	for _, j := range []int{open.O1, open.O2, open.R2, open.R3, open.R4} {
-		if !slices.Contains(learn, j) {
-			continue
-		}
 		v := t.scalars[j]
 		m["loss"] += openPenalty * v * v
 		sum[j] += 2 * openPenalty * v
@@ -307,7 +298,7 @@ func (t *openTrainee) losses(ctx context.Context, learn []int, n int, stream fun
 
 // step makes one step of Adam (Kingma and Ba 2015) with decays 0.9 and 0.99.
 func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Metrics, error) {
-	m, gradient, err := t.losses(ctx, everyScalar, t.Batch, func(i int) *rand.Rand { return rng.New(t.Seed, "open", at, i) })
+	m, gradient, err := t.losses(ctx, true, t.Batch, func(i int) *rand.Rand { return rng.New(t.Seed, "open", at, i) })
 	if err != nil {
 		return nil, fmt.Errorf("step %d: %w", at, err)
 	}
@@ -324,7 +315,7 @@ func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Met
 }
 
 func (t *openTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
-	m, _, err := t.losses(ctx, nil, t.ValidationTasks, func(i int) *rand.Rand { return rng.New(t.Seed, "open", "validation", i) })
+	m, _, err := t.losses(ctx, false, t.ValidationTasks, func(i int) *rand.Rand { return rng.New(t.Seed, "open", "validation", i) })
 	delete(m, "loss")
 	return m, err
 }

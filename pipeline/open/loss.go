@@ -25,10 +25,10 @@ type Episode struct {
 const step = 1e-7
 
 // Loss returns the negative log score of the ensemble on the held-out points, single and in batches (nats per point), and the gradient
-// of their sum with respect to the scalars that learn lists; it is 0 for the others. The gradient of the score with respect to the
+// of their sum with respect to the scalars if asked for, 0 otherwise. The gradient of the score with respect to the
 // heads is exact; that of the heads, through eigenvectors and solves, is by finite differences, for which only the scalars that decide
 // the metric need another decomposition.
-func (e *Episode) Loss(t *Scalars, learn []int) (nll, joint float64, gradient Scalars, err error) {
+func (e *Episode) Loss(t *Scalars, differentiate bool) (nll, joint float64, gradient Scalars, err error) {
 	g, err := e.Moments.geometry(t, e.Stats)
 	if err != nil {
 		return 0, 0, gradient, err
@@ -46,8 +46,11 @@ func (e *Episode) Loss(t *Scalars, learn []int) (nll, joint float64, gradient Sc
 		}
 		return sum
 	}
+	if !differentiate {
+		return nll, joint, gradient, nil
+	}
 	at := along(theta, bias)
-	for _, i := range learn {
+	for i := range gradient {
 		moved := *t
 		moved[i] += step
 		near, turned := g, noise

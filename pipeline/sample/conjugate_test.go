@@ -65,12 +65,10 @@ func conjugateWorld(t *testing.T) (*Conjugate, []*point.Set, *task.Bank) {
 	return k, clients, draw("test", 400, c)
 }
 
-// TestClosedFormIsTheLimitOfTheFit: heads fitted to pooled points and many antithetic draws predict what the closed form
-// predicts, the nearer the more there are.
-func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
-	ctx := context.Background()
-	k, clients, test := conjugateWorld(t)
-	uploads, err := k.Compress(ctx, clients)
+// uploaded returns the union of the clients' uploads.
+func uploaded(t *testing.T, k *Conjugate, clients []*point.Set) *point.Set {
+	t.Helper()
+	uploads, err := k.Compress(t.Context(), clients)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +76,15 @@ func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return seen
+}
+
+// TestClosedFormIsTheLimitOfTheFit: heads fitted to pooled points and many antithetic draws predict what the closed form
+// predicts, the nearer the more there are.
+func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
+	ctx := context.Background()
+	k, clients, test := conjugateWorld(t)
+	seen := uploaded(t, k, clients)
 	const samples = 4
 	latent := make([]float32, samples*k.LatentSize())
 	rng.Normal(rng.New(1, "latent"), latent)
@@ -177,14 +184,7 @@ func TestConjugateUploads(t *testing.T) {
 func TestConjugateIntervals(t *testing.T) {
 	ctx := context.Background()
 	k, clients, test := conjugateWorld(t)
-	uploads, err := k.Compress(ctx, clients)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen, err := point.Pool(uploads...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := uploaded(t, k, clients)
 	const samples = 30
 	latent, uniform := make([]float32, samples*k.LatentSize()), make([]float32, samples)
 	rng.Normal(rng.New(1, "latent"), latent)

@@ -19,14 +19,7 @@ import (
 func TestRefit(t *testing.T) {
 	ctx := context.Background()
 	k, clients, test := conjugateWorld(t)
-	uploads, err := k.Compress(ctx, clients)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen, err := point.Pool(uploads...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := uploaded(t, k, clients)
 	const samples = 3
 	size := k.LatentSize()
 	latent := make([]float32, samples*size)
@@ -174,14 +167,7 @@ func TestRefitLearns(t *testing.T) {
 		one.W[0] = 1
 		single = append(single, one)
 	}
-	uploads, err := k.Compress(ctx, single)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen, err := point.Pool(uploads...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := uploaded(t, k, single)
 	testX, testY := draw("test", 1000)
 	at, err := k.Of(ctx, testX)
 	if err != nil {
@@ -204,6 +190,37 @@ func TestRefitLearns(t *testing.T) {
 	}
 	if plain, fitted := nll(k.Mean), nll(f.Mean); !(fitted < plain-0.02) {
 		t.Errorf("NLL %v of the closed form, %v of the fit", plain, fitted)
+	}
+
+	// A class of which clients hold ten times as many images is no likelier for that: without the offset its mean probability would be.
+	frequent := point.New(seen.N, seen.Dx, seen.C)
+	copy(frequent.Z, seen.Z)
+	for i, w := range seen.W {
+		if frequent.W[i] = w / 10; seen.Row(i)[seen.Dx] == 1 {
+			frequent.W[i] = w
+		}
+	}
+	theta, err := f.Mean(ctx, frequent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := metric.Predict(ctx, []erm.Theta{theta}, at, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := 0.0
+	for i := range testY {
+		share += said.Row(i)[0] / float64(len(testY))
+	}
+	if want := 1 / float64(c); math.Abs(share-want) > 0.08 {
+		t.Errorf("a frequent class has mean probability %.3f; its share is %v", share, want)
+	}
+
+	for i := range frequent.W {
+		frequent.W[i] = 1e6
+	}
+	if u, err := f.images(frequent); err != nil || u.of[0] < 1e6 || slices.Max(u.count) != mostOfOne {
+		t.Errorf("means of a million images count for %v in a fit, %v", u.count[:3], err)
 	}
 
 	u := &images{rows: []float64{1, -2, 5, 5}, class: []int{0, 1}, mass: []float64{20, 1}, count: []float64{20, 1}, of: []float64{20, 1}, total: 21}
