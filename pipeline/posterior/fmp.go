@@ -11,7 +11,7 @@ import (
 
 // fmp is the federated martingale posterior of the conjugate predictor (models.NewConjugate): sample s is the limit of the head
 // fitted to infinitely many points drawn given the pooled class means, all from one latent. For classes that the corpus lacks it
-// uses its open form (open.go).
+// uses its open form (open.go), whose heads are fitted to the uploads.
 var fmp = method{
 	Info{Name: "FMP", Family: Federated, Keep: true, Cost: 18, Title: "martingale posterior of the clients' class means, in closed form", Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
