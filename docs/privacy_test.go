@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/pipeline/experiment"
-	"fmp/pipeline/report"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/report"
 )
 
 // privateRuns are the kept private rounds, by their settings.

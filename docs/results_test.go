@@ -17,9 +17,9 @@ import (
 
 	"fmp/docs/kept"
 	"fmp/onnx/atomicfile"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/report"
 	"fmp/pipeline/metric"
-	"fmp/pipeline/report"
 )
 
 // The data sets of the letter, as they are called in tables, and the one-shot methods it compares.

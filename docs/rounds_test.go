@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/pipeline/stress"
+	"fmp/pipeline/lab/attack"
 )
 
 // keptRounds are the runs of fmp bench round in results/federation (federation.sh), and what their rows are called.
@@ -26,11 +26,11 @@ var keptRounds = []struct{ file, title string }{
 // keptRound is the part of a file that the tables show.
 type keptRound struct {
 	Defences   []string
-	Attacks    stress.AttackTable
-	Lost       []stress.ScoreRow
-	Precisions []stress.ScoreRow
-	Rivals     []stress.ScoreRow
-	Membership []stress.MembershipRow
+	Attacks    attack.AttackTable
+	Lost       []attack.ScoreRow
+	Precisions []attack.ScoreRow
+	Rivals     []attack.ScoreRow
+	Membership []attack.MembershipRow
 }
 
 // short is a figure of 0 to 1, as .123.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/pipeline/lab/report"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/posterior"
-	"fmp/pipeline/report"
 )
 
 // isRival reports whether a row is a one-shot rival of FMP: its server has uploads, and the corpus that all of them may use.

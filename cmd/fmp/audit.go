@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/pipeline/audit"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/audit"
+	"fmp/pipeline/lab/experiment"
 )
 
 // audited is what fmp audit prints of one partition of a run.

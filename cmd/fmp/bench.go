@@ -14,7 +14,7 @@ import (
 	"fmp/models"
 	"fmp/onnx/serde"
 	"fmp/onnx/suggest"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // benchedModel is one model of a data set on both engines.

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/onnx/dense"
-	"fmp/pipeline/bench"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/bench"
+	"fmp/pipeline/lab/experiment"
 )
 
 // peersReport is what fmp bench peers prints.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/pipeline/experiment"
-	"fmp/pipeline/stress"
+	"fmp/pipeline/lab/attack"
+	"fmp/pipeline/lab/experiment"
 )
 
 // measuredRound is what fmp bench round prints.
@@ -22,13 +22,13 @@ type measuredRound struct {
 	Alpha      float64             `json:"alpha"` // 0: homogeneous
 	Repeats    int                 `json:"repeats"`
 	Defences   []string            `json:"defences"`
-	Attacks    *stress.AttackTable `json:"attacks"`
-	Lost       []stress.ScoreRow   `json:"lost"`
-	Precisions []stress.ScoreRow   `json:"precisions"`
+	Attacks    *attack.AttackTable `json:"attacks"`
+	Lost       []attack.ScoreRow   `json:"lost"`
+	Precisions []attack.ScoreRow   `json:"precisions"`
 	// Rivals send something else: Bytes are those of their numbers, without a message around them.
-	Rivals []stress.ScoreRow `json:"rivals"`
+	Rivals []attack.ScoreRow `json:"rivals"`
 	// Membership is what an upload gives away of single images.
-	Membership []stress.MembershipRow `json:"membership"`
+	Membership []attack.MembershipRow `json:"membership"`
 }
 
 func newBenchRoundCommand() *cobra.Command {
@@ -80,21 +80,21 @@ With a corpus of other classes (corpus.classes, or corpus.dataset) it is all mea
 		}
 		defer p.Close()
 		c := p.Config
-		o := stress.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha, Bad: bad, Repeats: c.Seeds, Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads}
-		res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients, Points: o.Points, Bad: bad, Alpha: alpha, Repeats: o.Repeats, Defences: stress.Defences}
-		if res.Attacks, err = stress.RunAttacks(cmd.Context(), p, o); err != nil {
+		o := attack.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha, Bad: bad, Repeats: c.Seeds, Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads}
+		res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients, Points: o.Points, Bad: bad, Alpha: alpha, Repeats: o.Repeats, Defences: attack.Defences}
+		if res.Attacks, err = attack.RunAttacks(cmd.Context(), p, o); err != nil {
 			return err
 		}
-		if res.Lost, err = stress.RunLost(cmd.Context(), p, o); err != nil {
+		if res.Lost, err = attack.RunLost(cmd.Context(), p, o); err != nil {
 			return err
 		}
-		if res.Precisions, err = stress.RunPrecisions(cmd.Context(), p, o); err != nil {
+		if res.Precisions, err = attack.RunPrecisions(cmd.Context(), p, o); err != nil {
 			return err
 		}
-		if res.Rivals, err = stress.RunRivals(cmd.Context(), p, o); err != nil {
+		if res.Rivals, err = attack.RunRivals(cmd.Context(), p, o); err != nil {
 			return err
 		}
-		if res.Membership, err = stress.RunMembership(cmd.Context(), p, o, []int{10, 35, 100, 350, 1000}); err != nil {
+		if res.Membership, err = attack.RunMembership(cmd.Context(), p, o, []int{10, 35, 100, 350, 1000}); err != nil {
 			return err
 		}
 		if asJSON {
@@ -136,7 +136,7 @@ func (r *measuredRound) text() string {
 	line("**worst loss**", r.Attacks.Worst, " | |")
 	for _, t := range []struct {
 		title string
-		rows  []stress.ScoreRow
+		rows  []attack.ScoreRow
 	}{{"clients", r.Lost}, {"upload", append(slices.Clone(r.Precisions), r.Rivals...)}} {
 		fmt.Fprintf(&b, "\n| %s | bytes | ACC | NLL | ECE |\n| --- | --- | --- | --- | --- |\n", t.title)
 		for _, s := range t.rows {

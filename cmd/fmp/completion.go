@@ -9,7 +9,7 @@ import (
 
 	"fmp/assets"
 	"fmp/featurize/dataset"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/posterior"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/posterior"
 )
 

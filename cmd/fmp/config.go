@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // runAliases are short flags for the settings that are typed most.

@@ -18,7 +18,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // finding is one thing that doctor looked at.

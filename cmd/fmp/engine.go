@@ -10,7 +10,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // openEngine makes the engine that the settings ask for. auto is ort where its library is found and else

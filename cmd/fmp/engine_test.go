@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"fmp/onnx/engine/ort"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 func TestOpenEngine(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 
 	"fmp/onnx/atomicfile"
 	"fmp/pipeline/evaluate"
-	"fmp/pipeline/experiment"
-	"fmp/pipeline/report"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/report"
 )
 
 func newEvaluateCommand() *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/serde"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // fused is what fmp fuse prints.

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/onnx/regularfile"
-	"fmp/pipeline/experiment"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/work"
+	"fmp/pipeline/lab/experiment"
 )
 
 func newGridCommand() *cobra.Command {

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"fmp/pipeline/experiment"
-	"fmp/pipeline/report"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/report"
 )
 
 // programEnv makes the test binary be the program, for tests that kill it.

@@ -18,7 +18,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/serde"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // benchResult is how fast one engine runs a model. Times are milliseconds of one call.

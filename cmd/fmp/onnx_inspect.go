@@ -18,7 +18,7 @@ import (
 	"fmp/onnx/grad"
 	"fmp/onnx/inspect"
 	"fmp/onnx/serde"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // inspection is what inspect says of a model.

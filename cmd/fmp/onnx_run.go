@@ -18,7 +18,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 func newONNXRunCommand() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/conformance"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // testReport is what one engine made of a folder of tests.

@@ -13,7 +13,7 @@ import (
 
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/ort/orttest"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // shellWords splits a line of a page as a shell would, as far as pages go: quotes, and comments after " #".

@@ -17,9 +17,9 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
-	"fmp/pipeline/experiment"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
 )

@@ -12,8 +12,8 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
-	"fmp/pipeline/experiment"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
 )

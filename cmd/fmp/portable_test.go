@@ -17,7 +17,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/serde"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // pictures writes a folder of images by class, bright and dark ones, of two sizes and with a file that is none:

@@ -11,7 +11,7 @@ import (
 	"fmp/featurize/imagefile"
 	"fmp/onnx/npy"
 	"fmp/pipeline/classify"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // imageFlags say how the images of predict and evaluate are read.

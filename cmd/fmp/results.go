@@ -16,9 +16,9 @@ import (
 
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/suggest"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/report"
 	"fmp/pipeline/posterior"
-	"fmp/pipeline/report"
 )
 
 func newResultsCommand() *cobra.Command {

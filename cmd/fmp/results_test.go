@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"fmp/pipeline/experiment"
-	"fmp/pipeline/report"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/report"
 )
 
 // madeUpRun is a finished run directory of two methods with given accuracies.

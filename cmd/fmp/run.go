@@ -13,8 +13,8 @@ import (
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
-	"fmp/pipeline/experiment"
-	"fmp/pipeline/report"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/report"
 )
 
 // runOutput is what `fmp run --json` prints.

@@ -16,7 +16,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/serde"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // randomExtractor saves an extractor of 16 random 5x5 filters with stride 2, rectified and averaged over a

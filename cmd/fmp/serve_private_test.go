@@ -14,11 +14,11 @@ import (
 
 	"fmp/models"
 	"fmp/onnx/serde"
-	"fmp/pipeline/experiment"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
 )

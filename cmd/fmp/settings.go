@@ -22,7 +22,7 @@ import (
 	"fmp/featurize/yamlfile"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/suggest"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // envPrefix starts the names of the environment variables that are settings.

@@ -15,7 +15,7 @@ import (
 	"fmp/featurize/yamlfile"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/engine/ort"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 func writeFile(t *testing.T, name, content string) string {

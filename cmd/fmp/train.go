@@ -17,7 +17,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/meta"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/onnx"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/meta"
 )
 

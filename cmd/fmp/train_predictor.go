@@ -7,7 +7,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/meta"
 )
 

@@ -17,9 +17,9 @@ import (
 	"fmp/models"
 	"fmp/onnx/engine"
 	"fmp/onnx/serde"
-	"fmp/pipeline/experiment"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/work"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/pool"
 )
 

@@ -4,7 +4,7 @@ package kept
 import (
 	"fmt"
 
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
 

@@ -11,7 +11,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 )

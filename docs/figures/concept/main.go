@@ -18,7 +18,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"fmp/docs/figures/panels"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 func main() {

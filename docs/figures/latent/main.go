@@ -18,7 +18,7 @@ import (
 
 	"fmp/docs/figures/panels"
 	"fmp/docs/kept"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
 

@@ -19,7 +19,7 @@ import (
 	"fmp/docs/figures/panels"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
-	"fmp/pipeline/bench"
+	"fmp/pipeline/lab/bench"
 )
 
 func main() {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"fmp/pipeline/federate"
-	"fmp/pipeline/report/browser"
+	"fmp/pipeline/lab/report/browser"
 )
 
 var shotsFlag = flag.String("shots", "", "folder to which TestPageInABrowser saves screenshots of the status page")

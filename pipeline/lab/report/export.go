@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // ExportRow is one record of one run, flattened: a row of the Parquet export.

@@ -1,11 +1,11 @@
-package stress
+package attack
 
 import (
 	"context"
 	"fmt"
 
 	"fmp/models/rng"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
 

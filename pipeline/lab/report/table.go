@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"fmp/featurize/dataset"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/posterior"
 )

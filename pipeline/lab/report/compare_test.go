@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/parquet-go/parquet-go"
 
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 func TestCompareMethodsPairsRepeats(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"fmp/models/rng"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/task"

@@ -20,7 +20,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/models/rng"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/posterior"
 )

@@ -1,6 +1,6 @@
-// Package stress measures how real rounds degrade the classifier: bad clients, with the defences against them (package honesty,
+// Package attack measures how real rounds degrade the classifier: bad clients, with the defences against them (package honesty,
 // coordinatewise median, trimmed mean, geometric median), lost clients, and uploads of narrow element types.
-package stress
+package attack
 
 import (
 	"math"

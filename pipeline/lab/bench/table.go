@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"fmp/featurize/dataset"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // tableI measures a run of the methods of the letter's Table I, of FedCGS and of the control, from features that are at hand. It is not

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
 

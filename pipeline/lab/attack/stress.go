@@ -1,13 +1,13 @@
-package stress
+package attack
 
 import (
 	"context"
 	"fmt"
 
 	"fmp/models/rng"
-	"fmp/pipeline/experiment"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/pipeline/report/browser"
+	"fmp/pipeline/lab/report/browser"
 )
 
 var (

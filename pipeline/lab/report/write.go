@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 
 	"fmp/onnx/atomicfile"
-	"fmp/pipeline/experiment"
+	"fmp/pipeline/lab/experiment"
 )
 
 // Files that [Write] adds to a run directory. Plots are written to the folder [PlotsDir], each as SVG and PNG.
