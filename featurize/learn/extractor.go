@@ -243,9 +243,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		return nil, fmt.Errorf("training an extractor: the extractor part holds %d images and a batch wants %d; lower the batch", main.n, fromMain)
 	}
 	mean, std := pixelStatistics(mainSources[0].images)
-	t := &trainer{c: c, main: main, other: other, fromMain: fromMain, classes: classes, scale: newScale(mean, std)}
-	perEpoch := main.n / fromMain
-	steps := c.Epochs * perEpoch
+	t := &trainer{c: c, main: main, other: other, fromMain: fromMain, classes: classes, scale: newScale(mean, std), eng: eng}
 
 	gradient, params, init, err := Gradient(c.Network, classes, c.Seed)
 	if err != nil {
@@ -253,18 +251,11 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	}
 	data := describe(ds, aux, main.n, other.n)
 	if c.Start != nil {
-		whole := onnx.Clone(c.Start)
-		pass.RestoreHalf(whole)
-		start, err := c.Network.Values(whole)
+		trained, err := c.begin(init)
 		if err != nil {
 			return nil, fmt.Errorf("training an extractor: %w: %w", ErrStart, err)
 		}
-		maps.Copy(init, start)
-		man, err := models.ReadManifest(c.Start)
-		if err != nil {
-			return nil, fmt.Errorf("training an extractor: %w: %w", ErrStart, err)
-		}
-		data += "; begun from an extractor trained on " + man.TrainingData
+		data += "; begun from an extractor trained on " + trained
 	}
 	sgd := optim.SGD{Momentum: c.Momentum, Nesterov: true, WeightDecay: c.WeightDecay}
 	split, err := train.NewSplit(eng, gradient, params, sgd, optim.Options{ClipNorm: 5}, init, run.Workers)
@@ -272,23 +263,61 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		return nil, err
 	}
 	defer split.Close()
-	// Mirroring changes the exported model, not the training: a run may continue with it or without.
-	same := c
-	same.Network.Mirror = false
-	trained, err := json.Marshal(same)
-	if err != nil {
+	if err := t.train(ctx, split, ds.Digest, run); err != nil {
 		return nil, fmt.Errorf("training an extractor: %w", err)
 	}
+
 	identity, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("training an extractor: %w", err)
 	}
+	t.state = split.State()
+	t.manifest = models.Manifest{
+		Kind: models.KindExtractor, Dx: c.Network.Dx, Mean: mean, Std: std, Layout: "NCHW", Seed: c.Seed, Config: string(identity),
+		Command: run.Command, Licence: "MIT", TrainingData: data,
+	}
+	res := &Result{Images: main.n}
+	if res.Model, res.Accuracy, err = t.export(ctx, ds, mainSources[0]); err != nil {
+		return nil, err
+	}
+	if aux != nil {
+		if res.Auxiliary, res.AuxiliaryAccuracy, err = t.export(ctx, aux, auxSources[0]); err != nil {
+			return nil, err
+		}
+	}
+	res.Seconds = time.Since(start).Seconds()
+	return res, nil
+}
+
+// begin replaces the initial values by those of Start and returns the data that Start was trained on.
+func (c *Config) begin(init map[string]*onnx.Tensor) (data string, err error) {
+	whole := onnx.Clone(c.Start)
+	pass.RestoreHalf(whole)
+	values, err := c.Network.Values(whole)
+	if err != nil {
+		return "", err
+	}
+	maps.Copy(init, values)
+	man, err := models.ReadManifest(c.Start)
+	return man.TrainingData, err
+}
+
+// train takes all steps, two batches ahead of the network.
+func (t *trainer) train(ctx context.Context, split *train.Split, digest string, run Run) error {
+	same := t.c
+	same.Network.Mirror = false // changes the exported model, not the training: a run may continue with it or without
+	trained, err := json.Marshal(same)
+	if err != nil {
+		return err
+	}
+	perEpoch := t.main.n / t.fromMain
+	steps := t.c.Epochs * perEpoch
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var next func(int) ([]map[string]*onnx.Tensor, error)
 	loop := train.Loop{
-		Steps: steps, Rate: optim.WarmupCosine(c.Rate, 0, int(c.Warmup*float64(perEpoch))), Model: split,
-		Run: fmt.Sprintf("extractor %s %s", ds.Digest, trained), Checkpoint: run.Checkpoint, Log: run.Log, LogEvery: max(1, perEpoch/10), Progress: run.Progress,
+		Steps: steps, Rate: optim.WarmupCosine(t.c.Rate, 0, int(t.c.Warmup*float64(perEpoch))), Model: split,
+		Run: fmt.Sprintf("extractor %s %s", digest, trained), Checkpoint: run.Checkpoint, Log: run.Log, LogEvery: max(1, perEpoch/10), Progress: run.Progress,
 		Step: func(_ context.Context, step int, rate float64) (train.Metrics, error) {
 			if next == nil {
 				next = train.Prefetch(inner, step, steps, 2, t.batch)
@@ -309,34 +338,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 			return m, err
 		},
 	}
-	if err := loop.Train(ctx); err != nil {
-		return nil, fmt.Errorf("training an extractor: %w", err)
-	}
-
-	res := &Result{Images: main.n}
-	state := split.State()
-	export := func(d *dataset.Dataset, first source) (*onnx.Model, float64, error) {
-		manifest := models.Manifest{
-			Kind: models.KindExtractor, Dx: c.Network.Dx, Mean: mean, Std: std, Layout: "NCHW", Seed: c.Seed, Config: string(identity),
-			Command: run.Command, Licence: "MIT", TrainingData: data, Classes: d.Classes, C: len(d.Classes),
-		}
-		right, err := accuracy(ctx, eng, c, state, manifest, classes, first.from, d)
-		if err != nil {
-			return nil, 0, err
-		}
-		m, err := finish(ctx, eng, c, state, manifest, first.images)
-		return m, right, err
-	}
-	if res.Model, res.Accuracy, err = export(ds, mainSources[0]); err != nil {
-		return nil, err
-	}
-	if aux != nil {
-		if res.Auxiliary, res.AuxiliaryAccuracy, err = export(aux, auxSources[0]); err != nil {
-			return nil, err
-		}
-	}
-	res.Seconds = time.Since(start).Seconds()
-	return res, nil
+	return loop.Train(ctx)
 }
 
 func describe(ds, aux *dataset.Dataset, n, m int) string {
@@ -350,14 +352,18 @@ func describe(ds, aux *dataset.Dataset, n, m int) string {
 	return s
 }
 
-// trainer makes batches.
+// trainer makes batches and, after the last step, the models.
 type trainer struct {
 	c           Config
+	eng         engine.Engine
 	main, other pool
 	fromMain    int
 	classes     int
 	scale       scale
 	orders      [2]*order
+	// After training: the parameters, and the manifest without the data set's own fields.
+	state    map[string]*onnx.Tensor
+	manifest models.Manifest
 }
 
 // batch makes the shards of step t, the same ones on every call.
@@ -402,10 +408,22 @@ func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 	return shards, nil
 }
 
-// accuracy returns the share of test images whose class the trained head, of the given number of classes, ranks first among
-// the data set's own, which start at first.
-func accuracy(ctx context.Context, eng engine.Engine, c Config, state map[string]*onnx.Tensor, manifest models.Manifest, classes, first int, ds *dataset.Dataset) (float64, error) {
-	m, err := c.Network.Model(state, classes)
+// export returns the trained extractor as a model of a data set's features, and its accuracy on that data set's test images. first is
+// the data set's extractor part.
+func (t *trainer) export(ctx context.Context, ds *dataset.Dataset, first source) (*onnx.Model, float64, error) {
+	manifest := t.manifest
+	manifest.Classes, manifest.C = ds.Classes, len(ds.Classes)
+	right, err := t.accuracy(ctx, manifest, first.from, ds)
+	if err != nil {
+		return nil, 0, err
+	}
+	m, err := t.finish(ctx, manifest, first.images)
+	return m, right, err
+}
+
+// accuracy returns the share of test images whose class the trained head ranks first among the data set's own, which start at first.
+func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first int, ds *dataset.Dataset) (float64, error) {
+	m, err := t.c.Network.Model(t.state, t.classes)
 	if err != nil {
 		return 0, err
 	}
@@ -413,7 +431,7 @@ func accuracy(ctx context.Context, eng engine.Engine, c Config, state map[string
 		return math.NaN(), nil
 	}
 	manifest.Dx = 0 // the logits are taken for the features here
-	x, err := extractor.New(eng, m, manifest, extractor.Options{Output: models.LogitsOutput, Workers: 2}, ds.Test.Images)
+	x, err := extractor.New(t.eng, m, manifest, extractor.Options{Output: models.LogitsOutput, Workers: 2}, ds.Test.Images)
 	if err != nil {
 		return 0, err
 	}
@@ -424,7 +442,7 @@ func accuracy(ctx context.Context, eng engine.Engine, c Config, state map[string
 	}
 	right := 0
 	for i, y := range ds.Test.Labels {
-		row := logits[i*classes+first : i*classes+first+len(ds.Classes)]
+		row := logits[i*t.classes+first:][:len(ds.Classes)]
 		best := 0
 		for k, v := range row {
 			if v > row[best] {
@@ -439,12 +457,12 @@ func accuracy(ctx context.Context, eng engine.Engine, c Config, state map[string
 }
 
 // finish makes the exported model: features standardised over the extractor part, images unchanged.
-func finish(ctx context.Context, eng engine.Engine, c Config, state map[string]*onnx.Tensor, manifest models.Manifest, part *dataset.Images) (*onnx.Model, error) {
-	m, err := c.Network.Model(state, 0)
+func (t *trainer) finish(ctx context.Context, manifest models.Manifest, part *dataset.Images) (*onnx.Model, error) {
+	m, err := t.c.Network.Model(t.state, 0)
 	if err != nil {
 		return nil, err
 	}
-	x, err := extractor.New(eng, m, manifest, extractor.Options{Workers: 2}, *part)
+	x, err := extractor.New(t.eng, m, manifest, extractor.Options{Workers: 2}, *part)
 	if err != nil {
 		return nil, err
 	}
@@ -453,7 +471,7 @@ func finish(ctx context.Context, eng engine.Engine, c Config, state map[string]*
 	if err != nil {
 		return nil, err
 	}
-	dx := c.Network.Dx
+	dx := t.c.Network.Dx
 	mean, std := make([]float64, dx), make([]float64, dx)
 	n := float64(part.N)
 	for i, v := range rows {

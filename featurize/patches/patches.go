@@ -100,8 +100,44 @@ func filters(ctx context.Context, part *dataset.Part, o Options) (*onnx.Tensor, 
 			}
 		}
 	}
+	white, err := whitening(x)
+	if err != nil {
+		return nil, err
+	}
+	var u mat.Dense
+	u.Mul(x, white)
+	for i := range o.Samples {
+		unit(u.RawRowView(i))
+	}
+	centres, err := cluster(ctx, &u, r, o)
+	if err != nil {
+		return nil, err
+	}
+	var f, response mat.Dense
+	f.Mul(centres, white)
+	for j := range o.Filters {
+		centre(f.RawRowView(j))
+	}
+	response.Mul(x, f.T())
+	out := make([]float32, 0, o.Filters*d)
+	for j := range o.Filters {
+		var ss float64
+		for i := range o.Samples {
+			ss += response.At(i, j) * response.At(i, j)
+		}
+		scale := 1 / math.Sqrt(ss/float64(o.Samples)+1e-12)
+		for _, w := range f.RawRowView(j) {
+			out = append(out, float32(scale*w))
+		}
+	}
+	return onnx.NewTensor(out, o.Filters, part.Ch, o.Side, o.Side), nil
+}
+
+// whitening returns the symmetric matrix that gives the rows of x, patches, the covariance I, small eigenvalues apart.
+func whitening(x *mat.Dense) (*mat.Dense, error) {
+	n, d := x.Dims()
 	cov := mat.NewSymDense(d, nil)
-	cov.SymOuterK(1/float64(o.Samples), x.T())
+	cov.SymOuterK(1/float64(n), x.T())
 	var eig mat.EigenSym
 	if !eig.Factorize(cov, true) {
 		return nil, errors.New("learning patches: the covariance of the patches has no eigenvalues")
@@ -111,7 +147,7 @@ func filters(ctx context.Context, part *dataset.Part, o Options) (*onnx.Tensor, 
 	if !(top > 0) {
 		return nil, errors.New("learning patches: the images are blank")
 	}
-	var v mat.Dense
+	var v, white mat.Dense
 	eig.VectorsTo(&v)
 	scaled := mat.DenseCopyOf(&v)
 	for j, l := range values {
@@ -120,12 +156,13 @@ func filters(ctx context.Context, part *dataset.Part, o Options) (*onnx.Tensor, 
 			scaled.Set(i, j, scaled.At(i, j)*s)
 		}
 	}
-	var white, u mat.Dense
 	white.Mul(scaled, v.T())
-	u.Mul(x, &white)
-	for i := range o.Samples {
-		unit(u.RawRowView(i))
-	}
+	return &white, nil
+}
+
+// cluster returns unit centres [filters, d] of the unit rows of u by spherical k-means (Coates and Ng 2012).
+func cluster(ctx context.Context, u *mat.Dense, r *rand.Rand, o Options) (*mat.Dense, error) {
+	_, d := u.Dims()
 	centres := mat.NewDense(o.Filters, d, nil)
 	for j, i := range r.Perm(o.Samples)[:o.Filters] {
 		copy(centres.RawRowView(j), u.RawRowView(i))
@@ -135,7 +172,7 @@ func filters(ctx context.Context, part *dataset.Part, o Options) (*onnx.Tensor, 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		sim.Mul(&u, centres.T())
+		sim.Mul(u, centres.T())
 		centres.Zero()
 		for i := range o.Samples {
 			row := sim.RawRowView(i)
@@ -156,24 +193,7 @@ func filters(ctx context.Context, part *dataset.Part, o Options) (*onnx.Tensor, 
 			}
 		}
 	}
-	var f, response mat.Dense
-	f.Mul(centres, &white)
-	for j := range o.Filters {
-		centre(f.RawRowView(j))
-	}
-	response.Mul(x, f.T())
-	out := make([]float32, 0, o.Filters*d)
-	for j := range o.Filters {
-		var ss float64
-		for i := range o.Samples {
-			ss += response.At(i, j) * response.At(i, j)
-		}
-		scale := 1 / math.Sqrt(ss/float64(o.Samples)+1e-12)
-		for _, w := range f.RawRowView(j) {
-			out = append(out, float32(scale*w))
-		}
-	}
-	return onnx.NewTensor(out, o.Filters, part.Ch, o.Side, o.Side), nil
+	return centres, nil
 }
 
 // cut copies a random patch, [channels, side, side] less its mean, into dst and returns its standard deviation.
@@ -254,70 +274,13 @@ func project(p *models.Patches, x *mat.Dense, labels []int, classes int, o Optio
 	if dx > d {
 		return fmt.Errorf("learning patches: %d features out of %d responses; ask for fewer", dx, d)
 	}
-	mean := make([]float64, d)
-	means, count := mat.NewDense(classes, d, nil), make([]float64, classes)
-	for i := range n {
-		count[labels[i]]++
-		m := means.RawRowView(labels[i])
-		for k, v := range x.RawRowView(i) {
-			mean[k] += v / float64(n)
-			m[k] += v
-		}
-	}
-	within := mat.NewDense(n, d, nil)
-	for c := range classes {
-		if count[c] > 0 {
-			m := means.RawRowView(c)
-			for k := range m {
-				m[k] /= count[c]
-			}
-		}
-	}
-	for i := range n {
-		row, w, m := x.RawRowView(i), within.RawRowView(i), means.RawRowView(labels[i])
-		for k := range row {
-			w[k] = row[k] - m[k]
-			row[k] -= mean[k]
-		}
-	}
-	sw, st := square(within), square(x)
-	ridge := o.Ridge * largest(sw)
-	if !(ridge > 0) {
-		return errors.New("learning patches: responses do not vary within classes")
-	}
-	for k := range d {
-		sw.SetSym(k, k, sw.At(k, k)+ridge)
-	}
-	var chol mat.Cholesky
-	if !chol.Factorize(sw) {
-		return errors.New("learning patches: the within-class covariance is not positive definite; give a larger ridge")
-	}
-	var l mat.TriDense
-	chol.LTo(&l)
-	// Orthogonal iteration for the leading eigenvectors q of L^-1 St L^-T; the directions are L^-T q.
-	r := rng.New(o.Seed, "projection")
-	q := mat.NewDense(d, dx, nil)
-	for i := range q.RawMatrix().Data {
-		q.RawMatrix().Data[i] = r.NormFloat64()
-	}
-	var dir mat.Dense
-	for range 40 {
-		orthonormal(q)
-		if err := dir.Solve(l.T(), q); err != nil && !conditioned(err) {
-			return fmt.Errorf("learning patches: %w", err)
-		}
-		var t mat.Dense
-		t.Mul(st, &dir)
-		if err := q.Solve(&l, &t); err != nil && !conditioned(err) {
-			return fmt.Errorf("learning patches: %w", err)
-		}
-	}
-	orthonormal(q)
-	if err := dir.Solve(l.T(), q); err != nil && !conditioned(err) {
-		return fmt.Errorf("learning patches: %w", err)
+	within, mean := centred(x, labels, classes)
+	dir, err := discriminants(square(within), square(x), o)
+	if err != nil {
+		return err
 	}
 	var z mat.Dense
-	z.Mul(x, &dir)
+	z.Mul(x, dir)
 	w, off := make([]float32, d*dx), make([]float32, dx)
 	for j := range dx {
 		var ss, shift float64
@@ -334,6 +297,80 @@ func project(p *models.Patches, x *mat.Dense, labels []int, classes int, o Optio
 	}
 	p.Projection, p.Offset = onnx.NewTensor(w, d, dx), onnx.NewTensor(off, dx)
 	return nil
+}
+
+// centred subtracts the mean from the rows of x and returns it, beside the rows less their class means.
+func centred(x *mat.Dense, labels []int, classes int) (within *mat.Dense, mean []float64) {
+	n, d := x.Dims()
+	mean = make([]float64, d)
+	means, count := mat.NewDense(classes, d, nil), make([]float64, classes)
+	for i := range n {
+		count[labels[i]]++
+		m := means.RawRowView(labels[i])
+		for k, v := range x.RawRowView(i) {
+			mean[k] += v / float64(n)
+			m[k] += v
+		}
+	}
+	within = mat.NewDense(n, d, nil)
+	for c := range classes {
+		if count[c] > 0 {
+			m := means.RawRowView(c)
+			for k := range m {
+				m[k] /= count[c]
+			}
+		}
+	}
+	for i := range n {
+		row, w, m := x.RawRowView(i), within.RawRowView(i), means.RawRowView(labels[i])
+		for k := range row {
+			w[k] = row[k] - m[k]
+			row[k] -= mean[k]
+		}
+	}
+	return within, mean
+}
+
+// discriminants returns the o.Dx directions, as columns, of the largest total variance st relative to the within-class variance sw,
+// which it makes larger by the ridge.
+func discriminants(sw, st *mat.SymDense, o Options) (*mat.Dense, error) {
+	d, dx := sw.SymmetricDim(), o.Dx
+	ridge := o.Ridge * largest(sw)
+	if !(ridge > 0) {
+		return nil, errors.New("learning patches: responses do not vary within classes")
+	}
+	for k := range d {
+		sw.SetSym(k, k, sw.At(k, k)+ridge)
+	}
+	var chol mat.Cholesky
+	if !chol.Factorize(sw) {
+		return nil, errors.New("learning patches: the within-class covariance is not positive definite; give a larger ridge")
+	}
+	var l mat.TriDense
+	chol.LTo(&l)
+	// Orthogonal iteration for the leading eigenvectors q of L^-1 St L^-T; the directions are L^-T q.
+	r := rng.New(o.Seed, "projection")
+	q := mat.NewDense(d, dx, nil)
+	for i := range q.RawMatrix().Data {
+		q.RawMatrix().Data[i] = r.NormFloat64()
+	}
+	var dir mat.Dense
+	for range 40 {
+		orthonormal(q)
+		if err := dir.Solve(l.T(), q); err != nil && !conditioned(err) {
+			return nil, fmt.Errorf("learning patches: %w", err)
+		}
+		var t mat.Dense
+		t.Mul(st, &dir)
+		if err := q.Solve(&l, &t); err != nil && !conditioned(err) {
+			return nil, fmt.Errorf("learning patches: %w", err)
+		}
+	}
+	orthonormal(q)
+	if err := dir.Solve(l.T(), q); err != nil && !conditioned(err) {
+		return nil, fmt.Errorf("learning patches: %w", err)
+	}
+	return &dir, nil
 }
 
 // conditioned reports whether a solve succeeded with a warning about the matrix's condition, which the ridge bounds.

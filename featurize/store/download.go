@@ -111,6 +111,26 @@ func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (str
 	return "", fmt.Errorf("downloading %s: %w", f.Name, errs[len(errs)-1])
 }
 
+// offered returns the byte from which an answer goes on, given those that are here, and the size of the whole file, -1 where the server
+// does not state it.
+func offered(res *http.Response, url string, have int64) (from, total int64, err error) {
+	switch res.StatusCode {
+	case http.StatusOK:
+		return 0, res.ContentLength, nil
+	case http.StatusPartialContent:
+		from, total, ok := contentRange(res.Header.Get("Content-Range"))
+		if !ok || from != have {
+			return 0, 0, fmt.Errorf("%s: the server was asked for bytes from %d and answered with range %q: %w", url, have, res.Header.Get("Content-Range"), errFinal)
+		}
+		return from, total, nil
+	}
+	err = fmt.Errorf("%s: the server says %s", url, res.Status)
+	if res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests {
+		err = fmt.Errorf("%w: %w", err, errFinal)
+	}
+	return 0, 0, err
+}
+
 // get downloads the rest of the file at url into part, from where part ends.
 func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -145,24 +165,11 @@ func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) 
 		return cause(ctx, err)
 	}
 	defer res.Body.Close()
-	total := int64(-1)
-	switch res.StatusCode {
-	case http.StatusOK:
-		have, total = 0, res.ContentLength
-	case http.StatusPartialContent:
-		from, size, ok := contentRange(res.Header.Get("Content-Range"))
-		if !ok || from != have {
-			return fmt.Errorf("%s: the server was asked for bytes from %d and answered with range %q: %w", url, have, res.Header.Get("Content-Range"), errFinal)
-		}
-		total = size
-	case http.StatusRequestedRangeNotSatisfiable:
-		// As much as there is, or more, is here already: the checksum tells.
-		return nil
-	default:
-		err := fmt.Errorf("%s: the server says %s", url, res.Status)
-		if res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests {
-			err = fmt.Errorf("%w: %w", err, errFinal)
-		}
+	if res.StatusCode == http.StatusRequestedRangeNotSatisfiable {
+		return nil // as much as there is, or more, is here already: the checksum tells
+	}
+	have, total, err := offered(res, url, have)
+	if err != nil {
 		return err
 	}
 	if total > f.Max {

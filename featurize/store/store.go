@@ -236,41 +236,35 @@ func copyFile(from, to string) error {
 	return write(to, in)
 }
 
-// Import copies a data set that the user has, a folder in any supported format or an official archive of CIFAR, into the
-// data folder, and returns its name and folder there. An empty name means the official name for CIFAR's files, otherwise the
-// folder's own. An existing data set of that name is replaced only if replace is set. Images that cannot be read are an
-// error that names them all; with skip they are left out and returned.
-func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_, _ string, bad []string, err error) {
+// recognise returns the kind of a data set in a folder or an official archive; of an archive also the sizes of its files and its folder.
+func recognise(from string) (kind dataset.Kind, archive map[string]int64, folder string, err error) {
 	st, err := os.Stat(from)
 	if err != nil {
-		return "", "", nil, fmt.Errorf("importing a data set: %w", err)
+		return kind, nil, "", fmt.Errorf("importing a data set: %w", err)
 	}
-	kind := dataset.KindFolder
-	archive := map[string]int64(nil)
-	folder := name
 	if st.IsDir() {
-		if kind, err = dataset.Detect(from); err != nil {
-			return "", "", nil, err
-		}
-	} else {
-		for _, s := range dataset.All() {
-			for _, f := range s.Files {
-				if s.Unpack != nil && f.Name == filepath.Base(from) {
-					archive, kind, folder = s.Unpack, s.Kind, s.Folders[0]
-					if err := check(f, from); err != nil {
-						return "", "", nil, fmt.Errorf("%s: %w", from, err)
-					}
+		kind, err = dataset.Detect(from)
+		return kind, nil, "", err
+	}
+	for _, s := range dataset.All() {
+		for _, f := range s.Files {
+			if s.Unpack != nil && f.Name == filepath.Base(from) {
+				if err := check(f, from); err != nil {
+					return kind, nil, "", fmt.Errorf("%s: %w", from, err)
 				}
+				return s.Kind, s.Unpack, s.Folders[0], nil
 			}
 		}
-		if archive == nil {
-			return "", "", nil, fmt.Errorf("%s is neither a folder nor an official archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz); unpack it and give the folder", from)
-		}
 	}
+	return kind, nil, "", fmt.Errorf("%s is neither a folder nor an official archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz); unpack it and give the folder", from)
+}
+
+// nameOf returns the name and the folder of an imported data set; an empty name means the official one, or else that of its folder.
+func nameOf(from, name, folder string, kind dataset.Kind) (_, _ string, err error) {
 	if name == "" {
 		abs, err := filepath.Abs(from)
 		if err != nil {
-			return "", "", nil, err
+			return "", "", err
 		}
 		name = filepath.Base(abs)
 		for _, s := range dataset.All() {
@@ -286,10 +280,25 @@ func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_,
 		name, folder = s.Name, s.Folders[0]
 	}
 	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) {
-		return "", "", nil, fmt.Errorf("%q is no name for a data set; give one without separators", name)
+		return "", "", fmt.Errorf("%q is no name for a data set; give one without separators", name)
 	}
 	if s, ok := dataset.Lookup(name); ok && s.Kind == "" {
-		return "", "", nil, fmt.Errorf("%q is the name of a drawn data set; give another with --name", name)
+		return "", "", fmt.Errorf("%q is the name of a drawn data set; give another with --name", name)
+	}
+	return name, folder, nil
+}
+
+// Import copies a data set that the user has, a folder in any supported format or an official archive of CIFAR, into the
+// data folder, and returns its name and folder there. An empty name means the official name for CIFAR's files, otherwise the
+// folder's own. An existing data set of that name is replaced only if replace is set. Images that cannot be read are an
+// error that names them all; with skip they are left out and returned.
+func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_, _ string, bad []string, err error) {
+	kind, archive, folder, err := recognise(from)
+	if err != nil {
+		return "", "", nil, err
+	}
+	if name, folder, err = nameOf(from, name, folder, kind); err != nil {
+		return "", "", nil, err
 	}
 	to := filepath.Join(dir, folder)
 	if _, err := os.Stat(to); err == nil && !replace {
