@@ -624,22 +624,9 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 	}
 	// Without any mass the minimiser is zero, reached in one step from anywhere; the floor lets that step pass.
 	limit := opt.Tolerance * math.Max(scale, w.l2)
-	switch {
-	case start != nil:
-		transpose(start.W, w.theta, w.d, w.c)
-	case lead != nil:
-		copy(w.theta, lead.theta)
-	default:
-		copy(w.theta, w.centre)
-	}
-	w.forward(w.theta, w.logits)
-	floats.SubTo(w.away, w.theta, w.centre)
-	f := w.loss(w.logits, w.prob) + w.l2/2*dot(w.away, w.away)
-	if w.lead = lead; lead == nil || lead.blocks == nil {
-		w.lead = nil
-		if err := w.precondition(); err != nil {
-			return nil, err
-		}
+	f, err := w.begin(start, lead)
+	if err != nil {
+		return nil, err
 	}
 	first := 0.0
 	for step := 0; ; step++ {
@@ -669,40 +656,77 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 			forcing *= 10
 		}
 		forcing = math.Max(math.Min(0.1, forcing), 0.3*limit/norm)
-		if !opt.Double {
-			w.single()
-			least := math.Max(forcing, leastSingle)
-			if !(w.conjugateGradient(w.hessianSingle, w.grad, w.step, 10*w.d, least) <= least) {
-				// Beyond float32's range or precision, float64 takes over.
-				opt.Double, w.lead = true, nil
-				if err := w.precondition(); err != nil {
-					return nil, err
-				}
-			}
+		if opt.Double, err = w.newton(forcing, opt.Double); err != nil {
+			return nil, err
 		}
-		if opt.Double {
-			w.conjugateGradient(w.hessian, w.grad, w.step, 10*w.d, forcing)
+		var ok bool
+		if f, ok = w.search(f); !ok {
+			return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted %.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit, opt.Tolerance, w.l2)
 		}
-		slope := dot(w.grad, w.step)
-		w.forward(w.step, w.dlogits)
-		tt, ts, ss := dot(w.away, w.away), dot(w.away, w.step), dot(w.step, w.step)
-		t, best := 1.0, 0.0
-		for try := 0; ; try++ {
-			best = w.lineLoss(t) + w.l2/2*(tt-2*t*ts+t*t*ss)
-			// The slack covers the rounding of f: near the minimum the true decrease is smaller.
-			if best <= f-1e-4*t*slope+1e-12*math.Abs(f) {
-				break
-			}
-			if try == 40 {
-				return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted %.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit, opt.Tolerance, w.l2)
-			}
-			t /= 2
-		}
-		floats.AddScaled(w.theta, -t, w.step)
-		floats.AddScaled(w.logits, -t, w.dlogits)
-		copy(w.prob, w.a) // probabilities of the accepted step, from lineLoss
-		f = best
 	}
+}
+
+// begin sets the head to the start, the lead's or the centre, prepares the preconditioner, and returns the objective there.
+func (w *workspace) begin(start *Theta, lead *guide) (f float64, err error) {
+	switch {
+	case start != nil:
+		transpose(start.W, w.theta, w.d, w.c)
+	case lead != nil:
+		copy(w.theta, lead.theta)
+	default:
+		copy(w.theta, w.centre)
+	}
+	w.forward(w.theta, w.logits)
+	floats.SubTo(w.away, w.theta, w.centre)
+	f = w.loss(w.logits, w.prob) + w.l2/2*dot(w.away, w.away)
+	if w.lead = lead; lead == nil || lead.blocks == nil {
+		w.lead = nil
+		err = w.precondition()
+	}
+	return f, err
+}
+
+// newton computes the step of Newton's method to the relative residual of forcing, in float32 unless double is set. It reports whether
+// it took float64.
+func (w *workspace) newton(forcing float64, double bool) (bool, error) {
+	if !double {
+		w.single()
+		least := math.Max(forcing, leastSingle)
+		if w.conjugateGradient(w.hessianSingle, w.grad, w.step, 10*w.d, least) <= least {
+			return false, nil
+		}
+		// Beyond float32's range or precision, float64 takes over.
+		w.lead = nil
+		if err := w.precondition(); err != nil {
+			return true, err
+		}
+	}
+	w.conjugateGradient(w.hessian, w.grad, w.step, 10*w.d, forcing)
+	return true, nil
+}
+
+// search goes back along the step by halves until the objective, f before it, has decreased enough (Armijo), goes there, and returns
+// the objective. It reports false if 40 halves do not suffice.
+func (w *workspace) search(f float64) (float64, bool) {
+	slope := dot(w.grad, w.step)
+	w.forward(w.step, w.dlogits)
+	tt, ts, ss := dot(w.away, w.away), dot(w.away, w.step), dot(w.step, w.step)
+	t, best := 1.0, 0.0
+	for try := 0; ; try++ {
+		best = w.lineLoss(t) + w.l2/2*(tt-2*t*ts+t*t*ss)
+		// The slack covers the rounding of f: near the minimum the true decrease is smaller.
+		if best <= f-1e-4*t*slope+1e-12*math.Abs(f) {
+			break
+		}
+		if try == 40 {
+			return f, false
+		}
+		t /= 2
+	}
+	floats.AddScaled(w.theta, -t, w.step)
+	floats.AddScaled(w.logits, -t, w.dlogits)
+	copy(w.prob, w.a) // probabilities of the accepted step, from lineLoss
+	return best, true
 }
 
 func dot(a, b []float64) float64 { return floats.Dot(a, b) }

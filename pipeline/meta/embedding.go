@@ -13,6 +13,7 @@ import (
 	"fmp/pipeline/compress"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/point"
+	"fmp/pipeline/task"
 )
 
 // EmbeddingConfig configures the training of an embedding.
@@ -66,123 +67,147 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 		return nil, fmt.Errorf("training embedding: %w", err)
 	}
 	defer predictor.Close()
-	draw := func(in map[string]*onnx.Tensor) ([]*point.Set, error) {
-		out, err := predictor.run(in)
-		if err != nil {
-			return nil, err
-		}
-		if err := finite("drawn", out["drawn"]); err != nil {
-			return nil, err
-		}
-		return sets(out["drawn"], f.Dx, f.C), nil
-	}
-
 	target := 0
 	if c.Score > 0 {
 		target = targetPoints
 	}
-	sampler := c.sampler(c.Corpus, target)
-	dz, pool := f.Dx+f.C, c.Clients*f.S
-	step := func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error) {
-		tk, err := sampler.Draw(r, c.Clients)
-		if err != nil {
-			return nil, nil, err
-		}
-		seen, err := point.Pool(tk.Clients...)
-		if err != nil {
-			return nil, nil, err
-		}
-		e := noise(r, pf, c.Samples, c.Fresh)
-		var targets []erm.Theta
-		var up *point.Set
-		var in map[string]*onnx.Tensor
-		var uploaded []*point.Set
-		own := clientFeeds(tk.Clients)
-		if err := c.crew.all(2, func(part int) error {
-			if part == 0 {
-				out, err := t.run(own)
-				if err != nil {
-					return err
-				}
-				if up, err = uploads(out, f); err != nil {
-					return err
-				}
-				in = contextFeeds(up, e)
-				uploaded, err = draw(in)
-				return err
-			}
-			drawn, err := draw(contextFeeds(seen, e))
-			if err != nil {
-				return err
-			}
-			var fits *erm.Fits
-			if fits, targets, err = c.fits(ctx, seen, drawn, nil); err == nil {
-				fits.Close()
-			}
-			return err
-		}); err != nil {
-			return nil, nil, err
-		}
-		fits, heads, err := c.fits(ctx, up, uploaded, targets)
-		if err != nil {
-			return nil, nil, err
-		}
-		defer fits.Close()
-		metrics := train.Metrics{}
-		cots := make([]erm.Theta, len(heads))
-		k := float64(len(heads))
-		for i := range heads {
-			gap, norm, cot := distance(heads[i], targets[i])
-			metrics["gap"] += gap / norm / k
-			loss := gap
-			if c.Relative {
-				loss = gap / norm
-				scaled(1/norm, cot)
-			}
-			metrics["loss"] += loss / k
-			cots[i] = scaled(1/k, cot)[0]
-		}
-		if c.Score > 0 {
-			nll, _, scoreCots := score(heads, tk.Target, nil, 0)
-			metrics["score"] = nll
-			metrics["loss"] += c.Score * nll
-			for i, g := range scaled(c.Score, scoreCots...) {
-				for j, v := range g.W {
-					cots[i].W[j] += v
-				}
-			}
-		}
-		zBar, wBar := make([]float64, pool*dz), make([]float64, pool)
-		fresh := make([]float64, c.Samples*c.Fresh*dz)
-		if err := c.pullBack(fits, cots, zBar, wBar, fresh); err != nil {
-			return nil, nil, err
-		}
-		// The uploads also affect the heads through the points drawn for them.
-		g, err := predictor.vjp(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, 1, c.Samples, c.Fresh, dz)})
-		if err != nil {
-			return nil, nil, err
-		}
-		for i, v := range g["points"].F32() {
-			zBar[i] += float64(v)
-		}
-		for i, v := range g["weights"].F32() {
-			wBar[i] += float64(v)
-		}
-		by := 1 / float64(c.Batch)
-		if g, err = t.Gradient(shard(own, map[string]*onnx.Tensor{
-			"compressed": narrow(zBar, by, c.Clients, f.S, dz), "masses": narrow(wBar, by, c.Clients, f.S),
-		})); err != nil {
-			return nil, nil, err
-		}
-		return []map[string]*onnx.Tensor{g}, metrics, nil
-	}
+	e := &embedder{EmbeddingConfig: &c, t: t, predictor: predictor, f: f, pf: pf, sampler: c.sampler(c.Corpus, target)}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
-		return c.validate(ctx, pf, draw, uploader{t.run, f})
+		return c.validate(ctx, pf, e.draw, uploader{t.run, f})
 	}
-	if err := c.loop(ctx, t, "embedding", f.Config+pf.Config+fmt.Sprint(c.Relative, c.Score), step, validate); err != nil {
+	if err := c.loop(ctx, t, "embedding", f.Config+pf.Config+fmt.Sprint(c.Relative, c.Score), e.step, validate); err != nil {
 		return nil, err
 	}
 	return t.trained(), nil
+}
+
+// embedder is the training of an embedding: its models with their manifests, and the source of its tasks.
+type embedder struct {
+	*EmbeddingConfig
+	t         *trainee
+	predictor *frozen
+	f, pf     models.Manifest
+	sampler   *task.Sampler
+}
+
+// draw returns the points that the predictor draws, one set a sample.
+func (e *embedder) draw(in map[string]*onnx.Tensor) ([]*point.Set, error) {
+	out, err := e.predictor.run(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := finite("drawn", out["drawn"]); err != nil {
+		return nil, err
+	}
+	return sets(out["drawn"], e.f.Dx, e.f.C), nil
+}
+
+// step draws a task and returns the gradient of its loss with respect to the embedding.
+func (e *embedder) step(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error) {
+	tk, err := e.sampler.Draw(r, e.Clients)
+	if err != nil {
+		return nil, nil, err
+	}
+	seen, err := point.Pool(tk.Clients...)
+	if err != nil {
+		return nil, nil, err
+	}
+	noise := noise(r, e.pf, e.Samples, e.Fresh)
+	var targets []erm.Theta
+	var up *point.Set
+	var in map[string]*onnx.Tensor
+	var uploaded []*point.Set
+	own := clientFeeds(tk.Clients)
+	if err := e.crew.all(2, func(part int) error {
+		if part == 0 {
+			out, err := e.t.run(own)
+			if err != nil {
+				return err
+			}
+			if up, err = uploads(out, e.f); err != nil {
+				return err
+			}
+			in = contextFeeds(up, noise)
+			uploaded, err = e.draw(in)
+			return err
+		}
+		drawn, err := e.draw(contextFeeds(seen, noise))
+		if err != nil {
+			return err
+		}
+		var fits *erm.Fits
+		if fits, targets, err = e.fits(ctx, seen, drawn, nil); err == nil {
+			fits.Close()
+		}
+		return err
+	}); err != nil {
+		return nil, nil, err
+	}
+	fits, heads, err := e.fits(ctx, up, uploaded, targets)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer fits.Close()
+	cots, metrics := e.loss(heads, targets, tk.Target)
+	g, err := e.gradient(fits, cots, in, own)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []map[string]*onnx.Tensor{g}, metrics, nil
+}
+
+// loss returns the gradient of the loss with respect to the heads, and its parts as metrics.
+func (e *embedder) loss(heads, targets []erm.Theta, points *point.Set) ([]erm.Theta, train.Metrics) {
+	metrics := train.Metrics{}
+	cots := make([]erm.Theta, len(heads))
+	k := float64(len(heads))
+	for i := range heads {
+		gap, norm, cot := distance(heads[i], targets[i])
+		metrics["gap"] += gap / norm / k
+		loss := gap
+		if e.Relative {
+			loss = gap / norm
+			scaled(1/norm, cot)
+		}
+		metrics["loss"] += loss / k
+		cots[i] = scaled(1/k, cot)[0]
+	}
+	if e.Score > 0 {
+		nll, _, scoreCots := score(heads, points, nil, 0)
+		metrics["score"] = nll
+		metrics["loss"] += e.Score * nll
+		for i, g := range scaled(e.Score, scoreCots...) {
+			for j, v := range g.W {
+				cots[i].W[j] += v
+			}
+		}
+	}
+	return cots, metrics
+}
+
+// gradient carries the gradient with respect to the heads back through the fits, the drawn points and the uploads to the embedding.
+func (e *embedder) gradient(fits *erm.Fits, cots []erm.Theta, in, own map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+	dz, pool := e.f.Dx+e.f.C, e.Clients*e.f.S
+	zBar, wBar := make([]float64, pool*dz), make([]float64, pool)
+	fresh := make([]float64, e.Samples*e.Fresh*dz)
+	if err := e.pullBack(fits, cots, zBar, wBar, fresh); err != nil {
+		return nil, err
+	}
+	// The uploads also affect the heads through the points drawn for them.
+	g, err := e.predictor.vjp(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, 1, e.Samples, e.Fresh, dz)})
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range g["points"].F32() {
+		zBar[i] += float64(v)
+	}
+	for i, v := range g["weights"].F32() {
+		wBar[i] += float64(v)
+	}
+	by := 1 / float64(e.Batch)
+	return e.t.Gradient(shard(own, map[string]*onnx.Tensor{
+		"compressed": narrow(zBar, by, e.Clients, e.f.S, dz), "masses": narrow(wBar, by, e.Clients, e.f.S),
+	}))
 }
 
 // clientFeeds returns the embedding's inputs for a batch of clients, one per row.

@@ -156,16 +156,21 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	if d2 > 0 {
 		r = min(b2/d2, 1)
 	}
-	a, b := max(r*mu, minVariance), (1-r)/fn
+	return inverse(centred, &outer, max(r*mu, minVariance), (1-r)/fn)
+}
+
+// inverse returns (aI + bX'X)^-1. outer is X'X, or XX' where that is smaller (by Woodbury's identity), and is overwritten.
+func inverse(x *mat.Dense, outer *mat.SymDense, a, b float64) (*mat.SymDense, error) {
+	n, p := x.Dims()
 	out := mat.NewSymDense(p, nil)
-	if !few {
-		out.ScaleSym(b, &outer)
+	if n >= p {
+		out.ScaleSym(b, outer)
 		for j := range p {
 			out.SetSym(j, j, out.At(j, j)+a)
 		}
 		var chol mat.Cholesky
 		if !chol.Factorize(out) {
-			return nil, fmt.Errorf("covariance of %d samples of %d numbers is singular at shrinkage %v; raise posterior.samples", n, p, r)
+			return nil, fmt.Errorf("covariance of %d samples of %d numbers is singular at shrinkage %v; raise posterior.samples", n, p, 1-b*float64(n))
 		}
 		return out, chol.InverseTo(out)
 	}
@@ -179,14 +184,14 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 		outer.SetSym(k, k, outer.At(k, k)+a/b)
 	}
 	var chol mat.Cholesky
-	if !chol.Factorize(&outer) {
-		return nil, fmt.Errorf("the Gram matrix of %d samples is singular at shrinkage %v; raise posterior.samples", n, r)
+	if !chol.Factorize(outer) {
+		return nil, fmt.Errorf("the Gram matrix of %d samples is singular at shrinkage %v; raise posterior.samples", n, 1-b*float64(n))
 	}
 	// outer = L L', so X' outer^-1 X is the Gram matrix of L^-1 X.
 	var l mat.TriDense
 	chol.LTo(&l)
 	var half mat.Dense
-	if err := half.Solve(&l, centred); err != nil {
+	if err := half.Solve(&l, x); err != nil {
 		return nil, fmt.Errorf("the Gram matrix of %d samples: %w; raise posterior.samples", n, err)
 	}
 	var correction mat.SymDense
