@@ -23,7 +23,7 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 	}
 	images, labels := at("data/t10k-images-idx3-ubyte"), at("data/t10k-labels-idx1-ubyte")
 	code, out, errs := runFMP(t, "run", "--dataset", at("data"), "--seeds", "1", "--clients", "3", "--points", "20", "--methods", "FMP,FMP-ISAB,MP,ANN",
-		"--extractor", shipped(t, models.KindExtractor), "--predictor", shipped(t, models.KindPredictor), "--embedding", shipped(t, models.KindEmbedding),
+		"--extractor", shippedFile(t, models.KindExtractor), "--predictor", shippedFile(t, models.KindPredictor), "--embedding", shippedFile(t, models.KindEmbedding),
 		"--set", "conjugate.model=untrained", "--keep-models", "--json", "--out", at("run"))
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
@@ -106,7 +106,7 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 		{exitMissing, "gone", []string{run.Models[0], at("gone")}},
 		{exitMissing, "gone.onnx", []string{at("gone.onnx"), images}},
 		{exitUsage, "a CLASSIFIER IMAGES", []string{run.Models[0]}},
-		{exitUsage, "want the classifier", []string{shipped(t, models.KindClient), images, "--labels", labels}},
+		{exitUsage, "want the classifier", []string{shippedFile(t, models.KindClient), images, "--labels", labels}},
 		{exitUsage, "folders named by class", []string{run.Models[0], t.TempDir()}},
 	} {
 		if code, _, errs := runFMP(t, append([]string{"evaluate"}, c.args...)...); code != c.code || !strings.Contains(errs, c.want) {

@@ -20,7 +20,7 @@ import (
 )
 
 // shipped writes a shipped model of the digits to a file.
-func shipped(t *testing.T, kind string) string { return assetstest.File(t, "digits", kind) }
+func shippedFile(t *testing.T, kind string) string { return assetstest.File(t, "digits", kind) }
 
 // centres are where the classes of made-up uploads lie.
 func centres(f models.Manifest) []float32 {
@@ -60,7 +60,7 @@ func madeUpload(t *testing.T, f models.Manifest, path, client, model string, rou
 // TestPool: uploads whose classes lie apart become heads that know them apart, the same for the same seed; uploads that
 // do not belong together are refused, and nothing is written.
 func TestPool(t *testing.T) {
-	predictor, client := shipped(t, models.KindPredictor), shipped(t, models.KindEmbedding)
+	predictor, client := shippedFile(t, models.KindPredictor), shippedFile(t, models.KindEmbedding)
 	_, f, err := models.Load(client)
 	if err != nil {
 		t.Fatal(err)

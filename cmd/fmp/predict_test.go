@@ -223,7 +223,7 @@ func TestClassifierFile(t *testing.T) {
 			{exitUsage, []string{"--on-bad", "ignore"}, []string{classifier, photos, "--on-bad", "ignore"}},
 			{exitUsage, []string{"--reject", "1.5"}, []string{classifier, photos, "--reject", "1.5"}},
 			{exitUsage, []string{"json", "csv"}, []string{classifier, photos, "--json", "--csv"}},
-			{exitUsage, []string{"want the classifier"}, []string{shipped(t, models.KindClient), photos}},
+			{exitUsage, []string{"want the classifier"}, []string{shippedFile(t, models.KindClient), photos}},
 			{exitUsage, []string{"images", "rows"}, []string{path("rows.onnx"), photos}},
 			{exitUsage, []string{"rows", "--rows"}, []string{classifier, path("features.npy")}},
 			{exitUsage, []string{"not a readable PNG or JPEG"}, []string{classifier, filepath.Join(bad, "one.png")}},
@@ -288,7 +288,7 @@ func TestPoolSettles(t *testing.T) {
 		want string
 	}{
 		{[]string{upload, "--predictor", wrong}, "goes with extractor"},
-		{[]string{upload, "--predictor", wrong, "--client-graph", shipped(t, models.KindEmbedding)}, "goes with extractor"},
+		{[]string{upload, "--predictor", wrong, "--client-graph", shippedFile(t, models.KindEmbedding)}, "goes with extractor"},
 		{[]string{foreign}, "--client-graph"},
 		{[]string{upload, "-o", filepath.Join(dir, "x.txt")}, ".onnx"},
 		{[]string{upload, "--on-bad", "ignore"}, "--on-bad"},
@@ -297,7 +297,7 @@ func TestPoolSettles(t *testing.T) {
 		{[]string{upload, filepath.Join(dir, "empty"), wrong}, "an ONNX model"}, // the second bad one is named too
 		{[]string{upload, "--set", "federation.points=3"}, "does not read"},
 		{[]string{filepath.Join(dir, "empty"), "--on-bad", "skip"}, "empty"},
-		{[]string{upload, "--predictor", shipped(t, models.KindEmbedding)}, "wants a predictor"},
+		{[]string{upload, "--predictor", shippedFile(t, models.KindEmbedding)}, "wants a predictor"},
 	} {
 		code, _, errs, made := pool(c.args...)
 		if code != exitUsage || !strings.Contains(errs, c.want) || made {

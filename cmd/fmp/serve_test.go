@@ -63,7 +63,7 @@ func newFederation(t *testing.T, clients int, roundFile string) *federation {
 		f.names = append(f.names, fmt.Sprintf("c%03d", i))
 	}
 	f.fmp(append([]string{"keys", "--dir", f.path("keys"), "--roster", f.path("roster.txt")}, f.names...)...)
-	data, err := os.ReadFile(shipped(t, models.KindClient))
+	data, err := os.ReadFile(shippedFile(t, models.KindClient))
 	if err != nil {
 		t.Fatal(err)
 	}

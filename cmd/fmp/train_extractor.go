@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmp/assets"
 	"fmt"
 	"io/fs"
 	"os"
@@ -61,8 +62,8 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 				return usageErrorf("--aux-out is given without --aux; name the auxiliary data set")
 			}
 			ctx := cmd.Context()
-			if known, _ := dataset.Lookup(name); !cmd.Flags().Changed("classes") {
-				classes = known.Suits.Classes
+			if !cmd.Flags().Changed("classes") {
+				classes = assets.SuitsOf(name).Classes
 			}
 			ds, err := loadForTraining(cmd, dataset.Options{Name: name, Dir: dir, Classes: classes, Exclude: exclude}, onBad)
 			if err != nil {
@@ -138,7 +139,7 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 	f.StringVar(&name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
 	dirFlag(cmd, &dir)
 	onBadFlag(cmd, &onBad)
-	f.StringVar(&classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned beside them; empty means all, and what suits the data set: "+dataset.BySet(func(s dataset.Suits) string { return cmp.Or(s.Classes, "all") }))
+	f.StringVar(&classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned beside them; empty means all, and what suits the data set: "+assets.BySet(func(s assets.Suits) string { return cmp.Or(s.Classes, "all") }))
 	f.StringVar(&exclude, "exclude-classes", "", "classes to keep away from the training: names, numbers and ranges (40-59)")
 	f.StringVar(&aux, "aux", "", "data set to learn beside the first")
 	f.StringVar(&auxOut, "aux-out", "", "model file to write for the auxiliary data set")

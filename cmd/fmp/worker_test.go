@@ -22,10 +22,10 @@ import (
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/federate/work"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/point"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
+	"fmp/pipeline/shipped"
 )
 
 // TestWorkersOpen: of classes that the corpus lacks, workers sample the open form with the predictor of the program and with a round's
@@ -33,7 +33,7 @@ import (
 func TestWorkersOpen(t *testing.T) {
 	const clients = 12 // more than honesty.Exact: chains propose who is honest
 	g, f := assetstest.Load(t, "digits", models.KindClient)
-	predictor, _, err := experiment.ShippedOpen(f)
+	predictor, _, err := shipped.Open(f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"fmp/featurize/digits"
 	"fmp/onnx/suggest"
@@ -24,7 +23,6 @@ type Known struct {
 	// Unpack maps the wanted files in a tar.gz archive (by base name) to their maximum size in bytes; nil where the files
 	// are used as they are.
 	Unpack map[string]int64
-	Suits  Suits
 	// Letter is Table I of the letter (arXiv 2605.18554), homogeneous clients, by method; nil where the letter has none.
 	Letter map[string]Figures
 }
@@ -38,23 +36,6 @@ type File struct {
 	SHA256 string
 	Max    int64 // bound on its size in bytes
 }
-
-// Suits holds the settings that suit a data set, those that its shipped models were trained for.
-type Suits struct {
-	// Classes are those kept in closed scope by default; empty: all.
-	Classes string
-	// L2 is erm.l2: about where the likelihood of the meta-training corpus is highest under the methods that see all points
-	// (ANN, BNN, MP and FMP).
-	L2 float64
-	// Points is federation.points: with those of the letter's data sets, a client alone, with our extractors, is about as
-	// accurate as in Table I of the letter, which does not state its sizes.
-	Points int
-	// Fresh is predictor.fresh, the points drawn per sample.
-	Fresh int
-}
-
-// Others holds the settings for data sets that the program does not know by name.
-var Others = Suits{L2: 3, Points: 20, Fresh: 100}
 
 // Figures are accuracy and expected calibration error, both from 0 to 1.
 type Figures struct {
@@ -82,8 +63,8 @@ func mnistFile(name, md5, sha256 string) File {
 // and its mirrors publish. No source publishes SHA-256 sums; those here are the ones that many projects check these files against.
 func All() []Known {
 	return []Known{
-		{Name: string(digits.Grey), Suits: Suits{L2: 1, Points: 20, Fresh: 100}},
-		{Name: string(digits.Color), Suits: Suits{L2: 1, Points: 20, Fresh: 100}},
+		{Name: string(digits.Grey)},
+		{Name: string(digits.Color)},
 		{
 			Name: "mnist", Kind: KindIDX, Folders: []string{"MNIST", "mnist", filepath.Join("MNIST", "raw")}, Home: lecunHome,
 			Files: []File{
@@ -92,7 +73,6 @@ func All() []Known {
 				mnistFile("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
 				mnistFile("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
 			},
-			Suits: Suits{L2: 0.1, Points: 35, Fresh: 100},
 			Letter: map[string]Figures{
 				"LANN": {.9517, .0712}, "LBNN": {.9510, .0793}, "LMP": {.9643, .0683},
 				"ANN": {.9724, .0515}, "BNN": {.9713, .0449}, "MP": {.9733, .0213},
@@ -109,7 +89,6 @@ func All() []Known {
 				"data_batch_1.bin": batch, "data_batch_2.bin": batch, "data_batch_3.bin": batch, "data_batch_4.bin": batch, "data_batch_5.bin": batch,
 				"test_batch.bin": batch, "batches.meta.txt": mib,
 			},
-			Suits: Suits{L2: 7, Points: 10, Fresh: 100},
 			Letter: map[string]Figures{
 				"LANN": {.5743, .0845}, "LBNN": {.5595, .0820}, "LMP": {.6896, .1053},
 				"ANN": {.7863, .0729}, "BNN": {.7836, .0593}, "MP": {.8057, .0342},
@@ -123,7 +102,6 @@ func All() []Known {
 				SHA256: "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec", Max: 512 * mib,
 			}},
 			Unpack: map[string]int64{"train.bin": 50_000 * 3074, "test.bin": 10_000 * 3074, "fine_label_names.txt": mib, "coarse_label_names.txt": mib},
-			Suits:  Suits{Classes: "20", L2: 7, Points: 40, Fresh: 200},
 			// The letter's task has 20 classes.
 			Letter: map[string]Figures{
 				"LANN": {.5736, .1804}, "LBNN": {.5626, .1842}, "LMP": {.6625, .1990},
@@ -154,7 +132,7 @@ func names(want func(Known) bool) []string {
 func Lookup(name string) (Known, bool) {
 	i := slices.IndexFunc(All(), func(k Known) bool { return k.Name == name })
 	if i < 0 {
-		return Known{Name: name, Suits: Others}, false
+		return Known{Name: name}, false
 	}
 	return All()[i], true
 }
@@ -165,33 +143,4 @@ func LookupPublished(name string) (Known, error) {
 		return k, nil
 	}
 	return Known{}, fmt.Errorf("no download is known for data set %q; known are %s%s", name, suggest.Or(Published()...), suggest.DidYouMean(name, Published()))
-}
-
-// BySet describes in words which value applies to which data sets: "35 for mnist, 40 for cifar100 and 20 for others".
-func BySet(value func(Suits) string) string { return bySet(All(), value) }
-
-func bySet(known []Known, value func(Suits) string) string {
-	var values []string
-	sets := map[string][]string{}
-	for _, k := range known {
-		v := value(k.Suits)
-		if v == value(Others) {
-			continue
-		}
-		if sets[v] == nil {
-			values = append(values, v)
-		}
-		sets[v] = append(sets[v], k.Name)
-	}
-	var parts []string
-	long := false
-	for _, v := range values {
-		parts = append(parts, v+" for "+strings.ReplaceAll(suggest.Or(sets[v]...), " or ", " and "))
-		long = long || len(sets[v]) > 1
-	}
-	and := " and "
-	if long {
-		and = ", and "
-	}
-	return strings.Join(parts, ", ") + and + value(Others) + " for others"
 }

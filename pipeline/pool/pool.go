@@ -2,18 +2,20 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 
+	"fmp/assets"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
+	"fmp/pipeline/shipped"
 )
 
 // Options configure a round. Fields left zero take the defaults of the predictor.
@@ -61,7 +63,7 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	r := &Round{Options: o, Uploads: uploads, Graph: graph, Client: client}
 	var err error
 	if graph == nil {
-		if r.Graph, r.Client, _, err = experiment.ShippedModel(uploads[0].Model); errors.Is(err, fs.ErrNotExist) {
+		if r.Graph, r.Client, err = shipped.Model(uploads[0].Model); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("pool: the client graph behind the uploads has the sha256 %.12s, and none that comes with the program does: %w", uploads[0].Model, ErrNoGraph)
 		} else if err != nil {
 			return nil, err
@@ -76,7 +78,7 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 func (r *Round) openPredictor() (err error) {
 	switch r.Predictor {
 	case "", "default":
-		if r.predictor, r.drawer, err = experiment.ShippedBehind(r.Client); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if r.predictor, r.drawer, err = shipped.Predictor(r.Client); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	case "untrained":
@@ -149,7 +151,7 @@ func (r *Round) openOpen() (err error) {
 		if !means || r.Scope == posterior.ScopeClosed {
 			return nil
 		}
-		if r.open, r.openFrom, err = experiment.ShippedOpen(r.Client); errors.Is(err, fs.ErrNotExist) || err == nil && !models.SameSoftening(r.Graph, r.open) {
+		if r.open, r.openFrom, err = shipped.Open(r.Client); errors.Is(err, fs.ErrNotExist) || err == nil && !models.SameSoftening(r.Graph, r.open) {
 			r.open, err = nil, nil
 		}
 		return err
@@ -171,36 +173,32 @@ func (r *Round) openOpen() (err error) {
 // closedForm reports whether heads are computed in closed form, from class means.
 func (r *Round) closedForm() bool { return r.predictor == nil || r.drawer.Kind == models.KindConjugate }
 
+// Defaults of the options.
+const (
+	ConjugateSamples = 100 // S of a predictor in closed form
+	DrawnSamples     = 20  // S of a predictor that draws points
+	Tolerance        = 1e-8
+)
+
 // settle sets the options that were not given: for a shipped predictor, those suited to its data set, where the penalty need not be
 // that of its training; for another, those of its manifest.
 func (r *Round) settle() error {
-	_, _, dataset, err := experiment.ShippedModel(r.drawer.Digest)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	c := experiment.Default()
 	if r.closedForm() { // nothing is drawn or fitted: heads are in closed form
-		r.L2, r.Fresh = 0, 0
-		if r.Samples == 0 {
-			r.Samples = c.Conjugate.Samples
-		}
+		r.L2, r.Fresh, r.Samples = 0, 0, cmp.Or(r.Samples, ConjugateSamples)
 		return nil
 	}
-	if r.L2 == 0 && dataset == "" {
-		r.L2 = r.drawer.L2
+	l2 := r.drawer.L2
+	dataset, err := shipped.Dataset(r.drawer.Digest)
+	if err == nil {
+		l2 = assets.SuitsOf(dataset).L2
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if r.Fresh == 0 {
-		r.Fresh = r.drawer.Fresh
-	}
-	c.Dataset.Name, c.ERM.L2, c.Predictor.Fresh = dataset, r.L2, r.Fresh // no name for a predictor that is not shipped
-	c.Suit()
-	r.L2, r.Fresh = c.ERM.L2, c.Predictor.Fresh
-	if r.Tolerance == 0 {
-		r.Tolerance = c.ERM.Tolerance
-	}
-	if r.Samples == 0 {
-		r.Samples = c.Posterior.Samples
-	}
+	suits := assets.SuitsOf(dataset) // those of no data set for a predictor that is not shipped
+	r.L2 = cmp.Or(r.L2, l2, suits.L2)
+	r.Fresh = cmp.Or(r.Fresh, r.drawer.Fresh, suits.Fresh)
+	r.Tolerance = cmp.Or(r.Tolerance, Tolerance)
+	r.Samples = cmp.Or(r.Samples, DrawnSamples)
 	return nil
 }
 

@@ -18,10 +18,10 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/sample"
+	"fmp/pipeline/shipped"
 )
 
 // Release is one client's message of a private round, read from a file and checked.
@@ -95,7 +95,7 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o
 	}
 	p := &Private{Releases: releases, Graph: graph, Client: client, Samples: o.Samples, Seed: o.Seed}
 	if p.Samples == 0 {
-		p.Samples = experiment.Default().Conjugate.Samples
+		p.Samples = ConjugateSamples
 	}
 	b := releases[0].Budget
 	if b.Noise == privacy.TwoServers && releases[0].Share != nil {
@@ -104,7 +104,7 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o
 	p.Account = b.Spend(releases[0].Sums.Classes, len(releases))
 	var err error
 	if o.Predictor == "" || o.Predictor == "default" {
-		p.predictor, p.manifest, err = experiment.ShippedPrivate(client)
+		p.predictor, p.manifest, err = shipped.Private(client)
 	} else {
 		p.predictor, p.manifest, err = models.Load(o.Predictor)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"fmp/assets"
 	"fmp/featurize/dataset"
 	"fmp/pipeline/privacy"
 )
@@ -200,11 +201,10 @@ type Output struct {
 	Dir string `yaml:"dir" json:"dir" default:"" doc:"run directory; empty means runs/DATASET-DIGEST, which the settings decide"`
 }
 
-// Suit replaces the settings left at 0 by values that suit the data set ([dataset.Suits]), dataset.classes only in closed
+// Suit replaces the settings left at 0 by values that suit the data set ([assets.Suits]), dataset.classes only in closed
 // scope, and returns the keys that it set.
 func (c *Config) Suit() []string {
-	known, _ := dataset.Lookup(c.Dataset.Name)
-	suits := known.Suits
+	suits := assets.SuitsOf(c.Dataset.Name)
 	var keys []string
 	if c.Dataset.Classes == "" && suits.Classes != "" && !c.OpenScope() {
 		c.Dataset.Classes, keys = suits.Classes, append(keys, "dataset.classes")

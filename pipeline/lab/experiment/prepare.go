@@ -21,6 +21,7 @@ import (
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
+	"fmp/pipeline/shipped"
 	"fmp/pipeline/task"
 )
 
@@ -288,7 +289,7 @@ func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor
 	if c.Extractor.Model != "default" {
 		return extractor.Open(eng, c.Extractor.Model, o, ds.Train.Images)
 	}
-	m, f, err := shipped(c.corpus().Name, models.KindExtractor)
+	m, f, err := shipped.Load(c.corpus().Name, models.KindExtractor)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE", err)
 	}
@@ -308,7 +309,7 @@ func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, 
 	switch setting {
 	case "untrained":
 	case "default":
-		m, f, err := shipped(dataset, kind)
+		m, f, err := shipped.Load(dataset, kind)
 		if err == nil {
 			behind.Source = filepath.Base(behind.Source) // notes are shared, so they name no folder
 			if err = models.Match(behind, f); err == nil {
@@ -395,7 +396,7 @@ func (p *Prepared) PrivatePredictor() (*onnx.Model, error) {
 func (p *Prepared) privateModel(c Config, behind models.Manifest) (m *onnx.Model, f models.Manifest, err error) {
 	behind.C = 0 // its classes are the round's
 	if c.Privacy.Model == "default" {
-		if m, f, err = shipped(c.corpus().Name, models.KindPrivate); err == nil {
+		if m, f, err = shipped.Load(c.corpus().Name, models.KindPrivate); err == nil {
 			err = models.Match(behind, f)
 		}
 		if err != nil {
@@ -446,7 +447,7 @@ func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, erro
 	case "none":
 		return models.Manifest{}, nil
 	case "default":
-		if _, f, err := shipped(c.Dataset.Name, models.KindOpen); !c.OpenScope() && (err != nil || models.Match(behind, f) != nil) {
+		if _, f, err := shipped.Load(c.Dataset.Name, models.KindOpen); !c.OpenScope() && (err != nil || models.Match(behind, f) != nil) {
 			return models.Manifest{}, nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"fmp/assets"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/onnx/suggest"
@@ -39,11 +40,11 @@ type allowed struct {
 var lists = map[string]func() []string{"datasets": dataset.Names, "presets": extractor.PresetNames, "methods": posterior.Names}
 
 // suited holds what {NAME} stands for in the tag doc: a setting that suits each data set.
-var suited = map[string]func(dataset.Suits) string{
-	"classes": func(s dataset.Suits) string { return cmp.Or(s.Classes, "all") },
-	"l2":      func(s dataset.Suits) string { return strconv.FormatFloat(s.L2, 'g', -1, 64) },
-	"points":  func(s dataset.Suits) string { return strconv.Itoa(s.Points) },
-	"fresh":   func(s dataset.Suits) string { return strconv.Itoa(s.Fresh) },
+var suited = map[string]func(assets.Suits) string{
+	"classes": func(s assets.Suits) string { return cmp.Or(s.Classes, "all") },
+	"l2":      func(s assets.Suits) string { return strconv.FormatFloat(s.L2, 'g', -1, 64) },
+	"points":  func(s assets.Suits) string { return strconv.Itoa(s.Points) },
+	"fresh":   func(s assets.Suits) string { return strconv.Itoa(s.Fresh) },
 }
 
 // Default returns the configuration of a run on the embedded digits.
@@ -88,7 +89,7 @@ func settingsOf(t reflect.Type, prefix string, at []int, out []Setting) []Settin
 		s := Setting{Key: prefix + name, Doc: f.Tag.Get("doc"), index: index, init: f.Tag.Get("default")}
 		for what, value := range suited {
 			if strings.Contains(s.Doc, "{"+what+"}") {
-				s.Doc = strings.ReplaceAll(s.Doc, "{"+what+"}", dataset.BySet(value))
+				s.Doc = strings.ReplaceAll(s.Doc, "{"+what+"}", assets.BySet(value))
 			}
 		}
 		if tag, ok := f.Tag.Lookup("allowed"); ok {

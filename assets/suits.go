@@ -1,0 +1,76 @@
+package assets
+
+import (
+	"slices"
+	"strings"
+
+	"fmp/onnx/suggest"
+)
+
+// Suits holds the settings that suit a data set, those that its shipped models were trained for.
+type Suits struct {
+	// Classes are those kept in closed scope by default; empty: all.
+	Classes string
+	// L2 is erm.l2: about where the likelihood of the meta-training corpus is highest under the methods that see all points
+	// (ANN, BNN, MP and FMP).
+	L2 float64
+	// Points is federation.points: with those of the letter's data sets, a client alone, with our extractors, is about as
+	// accurate as in Table I of the letter, which does not state its sizes.
+	Points int
+	// Fresh is predictor.fresh, the points drawn per sample.
+	Fresh int
+}
+
+type suited struct {
+	dataset string
+	Suits
+}
+
+// suits lists the data sets whose settings are known.
+var suits = []suited{
+	{"digits", Suits{L2: 1, Points: 20, Fresh: 100}},
+	{"digits-color", Suits{L2: 1, Points: 20, Fresh: 100}},
+	{"mnist", Suits{L2: 0.1, Points: 35, Fresh: 100}},
+	{"cifar10", Suits{L2: 7, Points: 10, Fresh: 100}},
+	{"cifar100", Suits{Classes: "20", L2: 7, Points: 40, Fresh: 200}},
+}
+
+// others holds the settings of every other data set.
+var others = Suits{L2: 3, Points: 20, Fresh: 100}
+
+// SuitsOf returns the settings that suit a data set.
+func SuitsOf(dataset string) Suits {
+	for _, s := range suits {
+		if s.dataset == dataset {
+			return s.Suits
+		}
+	}
+	return others
+}
+
+// BySet describes which value applies to which data sets: "35 for mnist, 40 for cifar100 and 20 for others".
+func BySet(value func(Suits) string) string { return bySet(suits, value) }
+
+func bySet(suits []suited, value func(Suits) string) string {
+	var values []string
+	sets := map[string][]string{}
+	for _, s := range suits {
+		v := value(s.Suits)
+		if v == value(others) {
+			continue
+		}
+		if !slices.Contains(values, v) {
+			values = append(values, v)
+		}
+		sets[v] = append(sets[v], s.dataset)
+	}
+	var parts []string
+	and := " and "
+	for _, v := range values {
+		parts = append(parts, v+" for "+strings.ReplaceAll(suggest.Or(sets[v]...), " or ", " and "))
+		if len(sets[v]) > 1 {
+			and = ", and "
+		}
+	}
+	return strings.Join(parts, ", ") + and + value(others) + " for others"
+}
