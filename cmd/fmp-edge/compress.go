@@ -65,6 +65,7 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 		pixels := f.Int("max-pixels", 4_000_000, "largest image that is decoded, in pixels; each takes 4 bytes or more")
 		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
 		budget := budgetFlags(f)
+		signerFlags(f)
 		asJSON := f.Bool("json", false, "print JSON")
 		return func(ctx context.Context, args []string, stdout, log io.Writer) error {
 			if *onBad != "fail" && *onBad != "skip" {
@@ -104,11 +105,14 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 						return usagef("compress: --%s is of private rounds, which take images; --rows has feature rows", name)
 					}
 				}
-				points, f, err := compressRows(*model, *threads, x, y)
+				points, m, err := compressRows(*model, *threads, x, y)
 				if err != nil {
 					return refused("compress", err)
 				}
-				u.Points, u.N, u.Model = points, len(y), f.Digest
+				if err := checkSigned(f, *model, m.Digest, nil); err != nil {
+					return err
+				}
+				u.Points, u.N, u.Model = points, len(y), m.Digest
 			} else {
 				if len(args) != 1 {
 					return usagef("compress: %d sources; want one folder, .csv or IDX file, or --rows", len(args))
@@ -116,6 +120,9 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 				c, err := openClient(*model, *threads)
 				if err != nil {
 					return refused("compress", err)
+				}
+				if err := checkSigned(f, *model, c.manifest.Digest, nil); err != nil {
+					return err
 				}
 				src, others, err := imagefile.Open(args[0], imagefile.Options{
 					Fit: c.fit, Classes: imagefile.Classes{Names: c.manifest.Classes, N: c.manifest.C},

@@ -305,6 +305,9 @@ servers each gets a share of the sums, which says nothing without the other's: g
 			if err != nil {
 				return err
 			}
+			if err := checkRound(making, d); err != nil {
+				return err
+			}
 			path := c.beside(d.Round, "upload")
 			u, data, err := readUpload(path)
 			made := err == nil && belongs(u, d, key) == nil

@@ -36,6 +36,7 @@ disagreement of the classifier's heads (mutual information in nats).`,
 		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
 		asJSON := f.Bool("json", false, "print JSON")
 		asCSV := f.Bool("csv", false, "print CSV")
+		signerFlags(f)
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if *model == "" || len(args) != 1 {
 				return usagef("predict: give --model and one image, folder, .csv, IDX file or .npy; see fmp-edge predict --help")
@@ -66,6 +67,9 @@ disagreement of the classifier's heads (mutual information in nats).`,
 			c, err := classify.Open(e, *model)
 			if err != nil {
 				return refused("predict", err)
+			}
+			if err := checkSigned(f, *model, c.Manifest.Digest, nil); err != nil {
+				return err
 			}
 			p, err := classify.NewPrinter(out, c, format, *reject)
 			if err != nil {

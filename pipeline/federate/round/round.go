@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"fmp/featurize/yamlfile"
 	"fmp/models"
+	"fmp/models/signature"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
@@ -100,6 +102,25 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
+// maxSignature is the maximum size of the signature of a client graph, which clients get with the round's description.
+const maxSignature = 16 << 10
+
+// graphSignature reads the signature of a client graph, which clients verify; nil if there is no file.
+func graphSignature(graph, digest string) ([]byte, error) {
+	path := graph + ".sig"
+	data, err := regularfile.ReadFile(path, maxSignature)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("signature of the client graph: %w", err)
+	}
+	if err := signature.Covers(data, graph, digest); err != nil {
+		return nil, fmt.Errorf("signature %s: %w; sign the client graph again (fmp sign), or move the file away", path, err)
+	}
+	return data, nil
+}
+
 // Bounds and defaults of the numbers in a round file.
 const (
 	minBytes, topBytes = 1 << 10, 4 << 20
@@ -117,6 +138,8 @@ type Round struct {
 	// GraphData is the contents of the client graph's file, and Client its manifest.
 	GraphData []byte
 	Client    models.Manifest
+	// GraphSignature is the signature of the client graph, from the file beside it with .sig; nil if there is none.
+	GraphSignature []byte
 	// Clients is the roster at the time when the round was loaded.
 	Clients *identity.Roster
 }
@@ -163,6 +186,9 @@ func Load(path string) (*Round, error) {
 	}
 	if got := models.DigestBytes(r.GraphData); got != r.Client.Digest {
 		return nil, fmt.Errorf("round %s: client_graph %s changed while it was read", path, r.Graph)
+	}
+	if r.GraphSignature, err = graphSignature(r.Graph, r.Client.Digest); err != nil {
+		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
 	if r.Clients, err = identity.LoadRoster(r.Roster); err != nil {
 		return nil, fmt.Errorf("round %s: %w", path, err)

@@ -45,6 +45,8 @@ type Description struct {
 	// Graph is the SHA-256 of the client graph, and GraphBytes its size.
 	Graph      string `json:"graph"`
 	GraphBytes int64  `json:"graph_bytes"`
+	// GraphSignature is the signature of the client graph (OpenSSF Model Signing); nil if the round has none.
+	GraphSignature json.RawMessage `json:"graph_signature,omitempty"`
 	// Classes are the names of the classes; empty if they are numbers.
 	Classes []string `json:"classes,omitempty"`
 	// Precisions are the element types that an upload may have, the preferred one first.

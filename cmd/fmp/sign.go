@@ -1,0 +1,200 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/models/signature"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
+	"fmp/pipeline/federate/identity"
+)
+
+// signed is what fmp sign and fmp verify print.
+type signed struct {
+	Model     string   `json:"model"`
+	Signature string   `json:"signature"`         // file
+	Name      string   `json:"name"`              // of the model when it was signed
+	Files     int      `json:"files"`             // that the signature covers
+	Digest    string   `json:"digest"`            // sha256 of their digests
+	Ignored   []string `json:"ignored,omitempty"` // paths in the folder that it leaves out
+}
+
+func (s *signed) print(w io.Writer, verb string, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, s)
+	}
+	ignored := ""
+	if len(s.Ignored) > 0 {
+		ignored = "\nleft out:  " + strings.Join(s.Ignored, ", ")
+	}
+	_, err := fmt.Fprintf(w, "%-10s %s (signed as %q)\nsignature: %s\nfiles:     %d, sha256 %s%s\n", verb+":", s.Model, s.Name, s.Signature, s.Files, s.Digest, ignored)
+	return err
+}
+
+// signatureFile is where the signature of a model is by default: beside it.
+func signatureFile(model string) string { return filepath.Clean(model) + ".sig" }
+
+func newSignCommand() *cobra.Command {
+	var key, newKey, out string
+	var ignored []string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "sign MODEL",
+		Short: "Sign a model, a file or a folder, so that others can verify who made it",
+		Long: `Write a signature of a model in the format of OpenSSF Model Signing (OMS v1.0): a Sigstore bundle with the SHA-256 of
+every file, signed with an ECDSA key on P-256. Any verifier of the format reads it (model_signing verify key).
+
+MODEL is one file (a client graph, a classifier) or a folder; of a folder the signature covers every file but Git's and those
+of --ignore, and links are refused. fmp verify, fmp-edge compress --signed-by and fmp-edge predict --signed-by verify it.
+Where the signature of a round's client graph is beside it, fmp serve hands it to the clients (fmp-edge join --signed-by).
+
+--new-key FILE makes a key: the private half in FILE, which its owner alone can read, the public one in FILE.pub. Give
+the public half to those who verify, over a channel that the server does not control.`,
+		Example: `  fmp sign --new-key signer.pem
+  fmp sign client.onnx --key signer.pem
+  fmp sign models/ --key signer.pem --ignore notes --output models.sig`,
+		Args: rangeArgs(0, 1, "MODEL"),
+	}
+	cmd.Flags().StringVar(&key, "key", "", "`FILE` of the private key (PEM, P-256)")
+	cmd.Flags().StringVar(&newKey, "new-key", "", "make a key: `FILE` for the private half, FILE.pub for the public one")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` of the signature (default MODEL.sig)")
+	cmd.Flags().StringSliceVar(&ignored, "ignore", nil, "`PATH` in the folder that the signature leaves out; may be given again")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was signed as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case newKey != "" && (key != "" || len(args) > 0):
+			return usageErrorf("sign: --new-key makes a key and signs nothing; give it alone")
+		case newKey != "":
+			return usageError(makeSigner(cmd.OutOrStdout(), newKey))
+		case key == "" || len(args) == 0:
+			return usageErrorf("sign: give MODEL and --key FILE; fmp sign --new-key FILE makes a key")
+		}
+		k, err := signature.LoadPrivate(key)
+		if err != nil {
+			return usageError(err)
+		}
+		if out == "" {
+			out = signatureFile(args[0])
+		}
+		leave, err := ignoredPaths(args[0], out, ignored)
+		if err != nil {
+			return usageError(err)
+		}
+		data, err := signature.Sign(k, args[0], leave)
+		if err != nil {
+			return usageError(err)
+		}
+		m, err := signature.Verify(&k.PublicKey, data)
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.WriteBytes(out, data); err != nil {
+			return err
+		}
+		s := signed{args[0], out, m.Name, m.Files(), m.Digest, m.Ignored}
+		return s.print(cmd.OutOrStdout(), "signed", asJSON)
+	}
+	return cmd
+}
+
+// ignoredPaths are what the signature of a folder leaves out: Git's files, those given, and the signature itself.
+func ignoredPaths(model, out string, given []string) ([]string, error) {
+	st, err := os.Stat(model)
+	if err != nil {
+		return nil, err
+	}
+	if !st.IsDir() {
+		if len(given) > 0 {
+			return nil, fmt.Errorf("sign: --ignore is for folders; %s is a file", model)
+		}
+		return nil, nil
+	}
+	ignored := append([]string{}, signature.GitPaths...)
+	for _, p := range given {
+		ignored = append(ignored, filepath.ToSlash(filepath.Clean(p)))
+	}
+	folder, err := filepath.Abs(model)
+	if err != nil {
+		return nil, err
+	}
+	file, err := filepath.Abs(out)
+	if err != nil {
+		return nil, err
+	}
+	if p, err := filepath.Rel(folder, file); err == nil && filepath.IsLocal(p) {
+		ignored = append(ignored, filepath.ToSlash(p))
+	}
+	return ignored, nil
+}
+
+// makeSigner writes the two files of a new key; a private key that is there is not overwritten.
+func makeSigner(w io.Writer, path string) error {
+	private, public, err := signature.NewKey()
+	if err != nil {
+		return err
+	}
+	if err := identity.SaveSecret(path, private); err != nil {
+		return fmt.Errorf("making a key: %w", err)
+	}
+	if err := atomicfile.WriteBytes(path+".pub", public); err != nil {
+		return fmt.Errorf("making a key: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "private:   %s\npublic:    %s.pub\n", path, path)
+	return err
+}
+
+func newVerifyCommand() *cobra.Command {
+	var key, bundle string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "verify MODEL",
+		Short: "Verify who signed a model, and that nothing of it was changed",
+		Long: `Verify the signature of a model, a file or a folder, in the format of OpenSSF Model Signing (OMS v1.0), made with an ECDSA
+key on P-256 by fmp sign or by another program (model_signing sign key). Of a folder every file must be there, unchanged,
+and no other but those that the signature leaves out.
+
+A signature says who made a model. It does not say when, nor that it is the newest, nor what it is good for. Signatures with
+certificates or Sigstore identities are refused. The exit code is 0 where the signature holds and 1 where it does not.`,
+		Example: `  fmp verify client.onnx --key signer.pem.pub
+  fmp verify models/ --key signer.pem.pub --signature models.sig --json`,
+		Args: rangeArgs(1, 1, "MODEL"),
+	}
+	cmd.Flags().StringVar(&key, "key", "", "`FILE` of the signer's public key (PEM, P-256)")
+	cmd.Flags().StringVar(&bundle, "signature", "", "`FILE` of the signature (default MODEL.sig)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was verified as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if key == "" {
+			return usageErrorf("verify: --key is missing: the signer's public key")
+		}
+		if bundle == "" {
+			bundle = signatureFile(args[0])
+		}
+		k, err := signature.LoadPublic(key)
+		if err != nil {
+			return usageError(err)
+		}
+		data, err := regularfile.ReadFile(bundle, signature.MaxBundle)
+		if err != nil {
+			return usageError(fmt.Errorf("signature: %w", err))
+		}
+		m, err := signature.Verify(k, data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", bundle, err)
+		}
+		if err := m.Check(args[0]); errors.Is(err, signature.ErrInvalid) {
+			return fmt.Errorf("%s: %w", bundle, err)
+		} else if err != nil {
+			return usageError(err)
+		}
+		s := signed{args[0], bundle, m.Name, m.Files(), m.Digest, m.Ignored}
+		return s.print(cmd.OutOrStdout(), "verified", asJSON)
+	}
+	return cmd
+}
