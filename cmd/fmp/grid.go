@@ -22,11 +22,16 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
+// gridOptions are the flags of fmp grid.
+type gridOptions struct {
+	out, tokenFile       string
+	threads              int
+	dry, asJSON, workers bool
+	store                store.Options
+}
+
 func newGridCommand() *cobra.Command {
-	var out, tokenFile string
-	var threads int
-	var dry, asJSON, workers bool
-	var o store.Options
+	var o gridOptions
 	cmd := &cobra.Command{
 		Use:   "grid FILE",
 		Short: "Run all combinations of some settings, resuming what was stopped",
@@ -56,73 +61,76 @@ this machine's is refused. results.jsonl is the same, byte for byte, whoever mak
   fmp results list grids/samples`,
 		Args: exactArgs("FILE"),
 	}
-	cmd.Flags().StringVar(&out, "out", "", "folder of the run directories (default: grids/ and the file's name)")
-	cmd.Flags().IntVar(&threads, "threads", 0, "threads of all runs together; 0 means one a core")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "list the runs and how far they are, and do none")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the runs' tables as JSON")
-	cmd.Flags().BoolVar(&workers, "workers", false, "leave the runs to fmp worker; with --nats or --nats-listen")
-	bindStore(cmd, &o, &tokenFile)
-	cmd.Flags().IntVar(&o.Replicas, "nats-replicas", 1, "on how many of the servers of --nats the queue is kept: 1 to 5")
-	cmd.Flags().StringVar(&o.Listen, "nats-listen", "", "loopback `HOST:PORT` on which a NATS server in this program lets workers in (with --nats-token-file)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if threads < 0 || threads > maxGridThreads {
-			return usageErrorf("--threads is %d; allowed are 0 to %d", threads, maxGridThreads)
+	cmd.Flags().StringVar(&o.out, "out", "", "folder of the run directories (default: grids/ and the file's name)")
+	cmd.Flags().IntVar(&o.threads, "threads", 0, "threads of all runs together; 0 means one a core")
+	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "list the runs and how far they are, and do none")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print the runs' tables as JSON")
+	cmd.Flags().BoolVar(&o.workers, "workers", false, "leave the runs to fmp worker; with --nats or --nats-listen")
+	bindStore(cmd, &o.store, &o.tokenFile)
+	cmd.Flags().IntVar(&o.store.Replicas, "nats-replicas", 1, "on how many of the servers of --nats the queue is kept: 1 to 5")
+	cmd.Flags().StringVar(&o.store.Listen, "nats-listen", "", "loopback `HOST:PORT` on which a NATS server in this program lets workers in (with --nats-token-file)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) }
+	return cmd
+}
+
+// run makes the runs of a grid, or lists them.
+func (o *gridOptions) run(cmd *cobra.Command, file string) error {
+	if o.threads < 0 || o.threads > maxGridThreads {
+		return usageErrorf("--threads is %d; allowed are 0 to %d", o.threads, maxGridThreads)
+	}
+	data, err := readGrid(file)
+	if err != nil {
+		return usageError(err)
+	}
+	g, err := experiment.ParseGrid(data)
+	if err != nil {
+		return usageError(fmt.Errorf("%s: %w", file, err))
+	}
+	runs, err := g.Runs()
+	if err != nil {
+		return usageError(fmt.Errorf("%s: %w", file, err))
+	}
+	if o.out == "" {
+		base := filepath.Base(file)
+		o.out = filepath.Join("grids", strings.TrimSuffix(base, filepath.Ext(base)))
+	}
+	if o.threads == 0 {
+		o.threads = runtime.GOMAXPROCS(0)
+	}
+	todo, err := newGridWork(cmd, runs, o.out, o.threads)
+	if err != nil {
+		return usageError(err)
+	}
+	if o.dry && o.asJSON {
+		return printJSON(cmd.OutOrStdout(), todo.plan())
+	}
+	if o.dry {
+		return todo.list(cmd.OutOrStdout())
+	}
+	if o.workers {
+		o.store.Dir = filepath.Join(o.out, queueFolder)
+		if err := checkStore(&o.store, o.tokenFile, true); err != nil {
+			return usageError(fmt.Errorf("grid: %w", err))
 		}
-		data, err := readGrid(args[0])
+		st, err := store.Open(cmd.Context(), "fmp-grid", o.store)
 		if err != nil {
-			return usageError(err)
-		}
-		g, err := experiment.ParseGrid(data)
-		if err != nil {
-			return usageError(fmt.Errorf("%s: %w", args[0], err))
-		}
-		runs, err := g.Runs()
-		if err != nil {
-			return usageError(fmt.Errorf("%s: %w", args[0], err))
-		}
-		if out == "" {
-			base := filepath.Base(args[0])
-			out = filepath.Join("grids", strings.TrimSuffix(base, filepath.Ext(base)))
-		}
-		if threads == 0 {
-			threads = runtime.GOMAXPROCS(0)
-		}
-		todo, err := newGridWork(cmd, runs, out, threads)
-		if err != nil {
-			return usageError(err)
-		}
-		if dry && asJSON {
-			return printJSON(cmd.OutOrStdout(), todo.plan())
-		}
-		if dry {
-			return todo.list(cmd.OutOrStdout())
-		}
-		if workers {
-			o.Dir = filepath.Join(out, queueFolder)
-			if err := checkStore(&o, tokenFile, true); err != nil {
-				return usageError(fmt.Errorf("grid: %w", err))
-			}
-			st, err := store.Open(cmd.Context(), "fmp-grid", o)
-			if err != nil {
-				return err
-			}
-			defer st.Close()
-			if err := todo.give(cmd.Context(), st); err != nil {
-				return err
-			}
-		} else if o.URL != "" || o.Listen != "" {
-			return usageErrorf("grid: --nats and --nats-listen are where workers come in; add --workers")
-		}
-		done, failed := todo.do(cmd)
-		if asJSON {
-			return errors.Join(failed, printJSON(cmd.OutOrStdout(), done))
-		}
-		if err := printGrid(cmd.OutOrStdout(), done); err != nil {
 			return err
 		}
-		return failed
+		defer st.Close()
+		if err := todo.give(cmd.Context(), st); err != nil {
+			return err
+		}
+	} else if o.store.URL != "" || o.store.Listen != "" {
+		return usageErrorf("grid: --nats and --nats-listen are where workers come in; add --workers")
 	}
-	return cmd
+	done, failed := todo.do(cmd)
+	if o.asJSON {
+		return errors.Join(failed, printJSON(cmd.OutOrStdout(), done))
+	}
+	if err := printGrid(cmd.OutOrStdout(), done); err != nil {
+		return err
+	}
+	return failed
 }
 
 // maxGridThreads bounds --threads as engine.threads is.

@@ -21,16 +21,18 @@ import (
 	"fmp/onnx/serde"
 )
 
+// extractorTraining is what fmp train extractor is told.
+type extractorTraining struct {
+	name, dir, aux, out, auxOut, start, library string
+	classes, exclude, auxClasses, onBad         string
+	dx, workers                                 int
+	widths                                      []int
+	asJSON                                      bool
+	c                                           learn.Config
+}
+
 func newTrainExtractorCommand() *cobra.Command {
-	var (
-		name, dir, aux, out, auxOut, start, library string
-		classes, exclude, auxClasses, onBad         string
-		dx                                          int
-		workers                                     int
-		widths                                      []int
-		asJSON                                      bool
-		c                                           learn.Config
-	)
+	var o extractorTraining
 	cmd := &cobra.Command{
 		Use:   "extractor",
 		Short: "Train a residual network on a data set's extractor part and write its features as an ONNX model",
@@ -54,113 +56,124 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
   fmp train extractor --dataset cifar100 --classes 20 --out cifar100.onnx
   fmp train extractor --dataset cifar100 --classes 0-39 --exclude-classes 40-59 --out cifar100-0-39.onnx`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if out == "" {
-				return usageErrorf("--out is not given; name the model file to write")
-			}
-			if auxOut != "" && aux == "" {
-				return usageErrorf("--aux-out is given without --aux; name the auxiliary data set")
-			}
-			ctx := cmd.Context()
-			if !cmd.Flags().Changed("classes") {
-				classes = assets.SuitsOf(name).Classes
-			}
-			ds, err := loadForTraining(cmd, dataset.Options{Name: name, Dir: dir, Classes: classes, Exclude: exclude}, onBad)
-			if err != nil {
-				return err
-			}
-			var second *dataset.Dataset
-			if aux != "" {
-				if second, err = loadForTraining(cmd, dataset.Options{Name: aux, Dir: dir, Classes: auxClasses}, onBad); err != nil {
-					return err
-				}
-			}
-			cfg := learn.DefaultConfig(ds, dx)
-			override(cmd, &cfg, c, widths, second != nil)
-			if start != "" {
-				if cfg.Start, err = serde.Load(start); err != nil {
-					return usageError(err)
-				}
-				if cfg.StartDigest, err = models.Digest(cfg.Start); err != nil {
-					return err
-				}
-			}
-			eng, err := ort.New(engine.Options{Threads: 1, Library: library, Context: cmd.Context()})
-			if err != nil {
-				return usageError(err)
-			}
-			defer eng.Close()
-			p := newTrainingProgress(cmd.ErrOrStderr())
-			checkpoint := out + ".checkpoint"
-			began := time.Now()
-			res, err := learn.Extractor(ctx, eng, ds, second, cfg, learn.Run{
-				Workers: workers, Checkpoint: checkpoint, Log: out + ".jsonl", Command: commandLine(cmd),
-				Progress: p.report,
-			})
-			p.close(err)
-			if errors.Is(err, learn.ErrStart) {
-				return usageError(fmt.Errorf("--start %s: %w; give --dx and --widths of the training that made it", start, err))
-			}
-			if err != nil {
-				return err
-			}
-			if err := serde.Save(out, res.Model); err != nil {
-				return err
-			}
-			if auxOut != "" && res.Auxiliary != nil {
-				if err := serde.Save(auxOut, res.Auxiliary); err != nil {
-					return err
-				}
-			}
-			if err := os.Remove(checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("removing the checkpoint of the finished run: %w", err)
-			}
-			if asJSON {
-				report := map[string]any{"file": out, "dataset": name, "images": res.Images, "seconds": time.Since(began).Seconds(), "config": cfg}
-				if ds.Test.N > 0 {
-					report["test_accuracy"] = res.Accuracy
-				}
-				if res.Auxiliary != nil {
-					report["aux"], report["aux_file"] = aux, auxOut
-					if second.Test.N > 0 {
-						report["aux_test_accuracy"] = res.AuxiliaryAccuracy
-					}
-				}
-				return printJSON(cmd.OutOrStdout(), report)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s after %s on %d images\n", out, testAccuracy(ds, res.Accuracy), time.Since(began).Round(time.Second), res.Images)
-			if err == nil && res.Auxiliary != nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "auxiliary %s %s: %s\n", aux, auxOut, testAccuracy(second, res.AuxiliaryAccuracy))
-			}
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	f := cmd.Flags()
-	f.StringVar(&name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
-	dirFlag(cmd, &dir)
-	onBadFlag(cmd, &onBad)
-	f.StringVar(&classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned beside them; empty means all, and what suits the data set: "+assets.BySet(func(s assets.Suits) string { return cmp.Or(s.Classes, "all") }))
-	f.StringVar(&exclude, "exclude-classes", "", "classes to keep away from the training: names, numbers and ranges (40-59)")
-	f.StringVar(&aux, "aux", "", "data set to learn beside the first")
-	f.StringVar(&auxOut, "aux-out", "", "model file to write for the auxiliary data set")
-	f.StringVar(&auxClasses, "aux-classes", "20", "of the auxiliary data set's classes, those whose extractor part alone is used; the others are used wholly")
-	f.StringVarP(&out, "out", "o", "", "model file to write")
-	f.IntVar(&dx, "dx", 0, "number of features (default 64)")
-	f.IntSliceVar(&widths, "widths", nil, "channels of the stem and of each stage (default by image size)")
-	f.IntVar(&c.Epochs, "epochs", 0, "passes over the images (default by data set)")
-	f.IntVar(&c.Batch, "batch", 0, "images of a step (default 128)")
-	f.IntVar(&c.Shards, "shards", 0, "parts that a batch is cut into, each with batch statistics of its own (default 2)")
-	f.Float64Var(&c.Rate, "rate", 0, "highest learning rate (default 0.2)")
-	f.Float64Var(&c.WeightDecay, "weight-decay", 0, "weight decay (default by data set)")
-	f.StringVar(&start, "start", "", "extractor of the same widths, made by this command, to go on from")
-	f.BoolVar(&c.Network.Mirror, "mirror", false, "features are the mean over an image and its mirror image: better, at twice the cost")
-	f.Float64Var(&c.Auxiliary, "aux-share", 0, "share of a batch that comes from the auxiliary data set (default 0.4)")
-	f.IntVar(&c.Augment.Cutout, "cutout", 0, "side of the square that is blanked (default by data set)")
-	f.Uint64Var(&c.Seed, "seed", 1, "seed of weights, order and augmentation")
-	f.IntVar(&workers, "workers", 2, "parts of a batch run at once; the result does not depend on it")
-	f.StringVar(&library, "engine.library", "", "path of the ONNX Runtime's library")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	o.bind(cmd)
 	return cmd
+}
+
+func (o *extractorTraining) bind(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
+	dirFlag(cmd, &o.dir)
+	onBadFlag(cmd, &o.onBad)
+	f.StringVar(&o.classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned beside them; empty means all, and what suits the data set: "+assets.BySet(func(s assets.Suits) string { return cmp.Or(s.Classes, "all") }))
+	f.StringVar(&o.exclude, "exclude-classes", "", "classes to keep away from the training: names, numbers and ranges (40-59)")
+	f.StringVar(&o.aux, "aux", "", "data set to learn beside the first")
+	f.StringVar(&o.auxOut, "aux-out", "", "model file to write for the auxiliary data set")
+	f.StringVar(&o.auxClasses, "aux-classes", "20", "of the auxiliary data set's classes, those whose extractor part alone is used; the others are used wholly")
+	f.StringVarP(&o.out, "out", "o", "", "model file to write")
+	f.IntVar(&o.dx, "dx", 0, "number of features (default 64)")
+	f.IntSliceVar(&o.widths, "widths", nil, "channels of the stem and of each stage (default by image size)")
+	f.IntVar(&o.c.Epochs, "epochs", 0, "passes over the images (default by data set)")
+	f.IntVar(&o.c.Batch, "batch", 0, "images of a step (default 128)")
+	f.IntVar(&o.c.Shards, "shards", 0, "parts that a batch is cut into, each with batch statistics of its own (default 2)")
+	f.Float64Var(&o.c.Rate, "rate", 0, "highest learning rate (default 0.2)")
+	f.Float64Var(&o.c.WeightDecay, "weight-decay", 0, "weight decay (default by data set)")
+	f.StringVar(&o.start, "start", "", "extractor of the same widths, made by this command, to go on from")
+	f.BoolVar(&o.c.Network.Mirror, "mirror", false, "features are the mean over an image and its mirror image: better, at twice the cost")
+	f.Float64Var(&o.c.Auxiliary, "aux-share", 0, "share of a batch that comes from the auxiliary data set (default 0.4)")
+	f.IntVar(&o.c.Augment.Cutout, "cutout", 0, "side of the square that is blanked (default by data set)")
+	f.Uint64Var(&o.c.Seed, "seed", 1, "seed of weights, order and augmentation")
+	f.IntVar(&o.workers, "workers", 2, "parts of a batch run at once; the result does not depend on it")
+	f.StringVar(&o.library, "engine.library", "", "path of the ONNX Runtime's library")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+}
+
+func (o *extractorTraining) run(cmd *cobra.Command) error {
+	if o.out == "" {
+		return usageErrorf("--out is not given; name the model file to write")
+	}
+	if o.auxOut != "" && o.aux == "" {
+		return usageErrorf("--aux-out is given without --aux; name the auxiliary data set")
+	}
+	ctx := cmd.Context()
+	if !cmd.Flags().Changed("classes") {
+		o.classes = assets.SuitsOf(o.name).Classes
+	}
+	ds, err := loadForTraining(cmd, dataset.Options{Name: o.name, Dir: o.dir, Classes: o.classes, Exclude: o.exclude}, o.onBad)
+	if err != nil {
+		return err
+	}
+	var second *dataset.Dataset
+	if o.aux != "" {
+		if second, err = loadForTraining(cmd, dataset.Options{Name: o.aux, Dir: o.dir, Classes: o.auxClasses}, o.onBad); err != nil {
+			return err
+		}
+	}
+	cfg := learn.DefaultConfig(ds, o.dx)
+	override(cmd, &cfg, o.c, o.widths, second != nil)
+	if o.start != "" {
+		if cfg.Start, err = serde.Load(o.start); err != nil {
+			return usageError(err)
+		}
+		if cfg.StartDigest, err = models.Digest(cfg.Start); err != nil {
+			return err
+		}
+	}
+	eng, err := ort.New(engine.Options{Threads: 1, Library: o.library, Context: cmd.Context()})
+	if err != nil {
+		return usageError(err)
+	}
+	defer eng.Close()
+	p := newTrainingProgress(cmd.ErrOrStderr())
+	checkpoint := o.out + ".checkpoint"
+	began := time.Now()
+	res, err := learn.Extractor(ctx, eng, ds, second, cfg, learn.Run{
+		Workers: o.workers, Checkpoint: checkpoint, Log: o.out + ".jsonl", Command: commandLine(cmd),
+		Progress: p.report,
+	})
+	p.close(err)
+	if errors.Is(err, learn.ErrStart) {
+		return usageError(fmt.Errorf("--start %s: %w; give --dx and --widths of the training that made it", o.start, err))
+	}
+	if err != nil {
+		return err
+	}
+	if err := serde.Save(o.out, res.Model); err != nil {
+		return err
+	}
+	if o.auxOut != "" && res.Auxiliary != nil {
+		if err := serde.Save(o.auxOut, res.Auxiliary); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the checkpoint of the finished run: %w", err)
+	}
+	return o.print(cmd, res, cfg, time.Since(began), ds, second)
+}
+
+// print says how good the extractors are.
+func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg learn.Config, took time.Duration, ds, second *dataset.Dataset) error {
+	if o.asJSON {
+		report := map[string]any{"file": o.out, "dataset": o.name, "images": res.Images, "seconds": took.Seconds(), "config": cfg}
+		if ds.Test.N > 0 {
+			report["test_accuracy"] = res.Accuracy
+		}
+		if res.Auxiliary != nil {
+			report["aux"], report["aux_file"] = o.aux, o.auxOut
+			if second.Test.N > 0 {
+				report["aux_test_accuracy"] = res.AuxiliaryAccuracy
+			}
+		}
+		return printJSON(cmd.OutOrStdout(), report)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s after %s on %d images\n", o.out, testAccuracy(ds, res.Accuracy), took.Round(time.Second), res.Images)
+	if err == nil && res.Auxiliary != nil {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "auxiliary %s %s: %s\n", o.aux, o.auxOut, testAccuracy(second, res.AuxiliaryAccuracy))
+	}
+	return err
 }
 
 // testAccuracy is an accuracy in words.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -50,11 +49,8 @@ and does not depend on the number of threads.`,
 				return err
 			}
 			eng, err := ort.New(engine.Options{Threads: 1, Library: library, Context: cmd.Context()})
-			if errors.Is(err, ort.ErrNoLibrary) {
-				return missingError(err)
-			}
 			if err != nil {
-				return err
+				return usageError(err)
 			}
 			defer eng.Close()
 			p := newProgress(cmd.ErrOrStderr())
@@ -66,14 +62,14 @@ and does not depend on the number of threads.`,
 				return usageError(err)
 			}
 			dx := m.Graph.Outputs[0].Shape[1].Size
-			err = models.Manifest{
+			manifest := models.Manifest{
 				Kind: models.KindExtractor, Dx: dx, Mean: []float32{0}, Std: []float32{1}, Layout: "NCHW", Seed: o.Seed, Licence: "MIT",
 				TrainingData: fmt.Sprintf("%s: training images 0 to %d", name, splits.Extractor.To-1), Command: patchesLine(cmd),
-			}.Write(m)
-			if err != nil {
-				return err
 			}
-			if err := serde.Save(out, m); err != nil {
+			if err = manifest.Write(m); err == nil {
+				err = serde.Save(out, m)
+			}
+			if err != nil {
 				return err
 			}
 			if asJSON {

@@ -3,6 +3,7 @@
 package extractor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -89,66 +90,80 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	if err != nil {
 		return nil, err
 	}
-	x := &Extractor{opt: o, sig: sig, manifest: manifest, name: manifest.Source, model: prune(m, sig.output)}
-	if x.name == "" {
-		x.name = m.Graph.Name
+	x := &Extractor{opt: o, sig: sig, manifest: manifest, name: cmp.Or(manifest.Source, m.Graph.Name), model: prune(m, sig.output)}
+	if err := x.shape(images); err != nil {
+		return nil, err
 	}
-	if sig.h == 0 {
-		x.sig.h = images.H
-	}
-	if sig.w == 0 {
-		x.sig.w = images.W
-	}
-	if x.sig.h < 1 || x.sig.w < 1 || x.sig.h > maxInputSide || x.sig.w > maxInputSide {
-		return nil, fmt.Errorf("images of %dx%d pixels; allowed are 1 to %d a side", x.sig.h, x.sig.w, maxInputSide)
-	}
-	if x.bgr = o.Channels == BGR; x.bgr && x.sig.ch != 3 {
-		return nil, fmt.Errorf("extractor.channels is bgr and the model takes %d channel; want 3", x.sig.ch)
-	}
-	x.fit = imagefile.Fit{H: x.sig.h, W: x.sig.w, Ch: x.sig.ch, Resize: imagefile.Resize(o.Resize)}
 	if err := evaluates(x.model); err != nil {
 		return nil, err
 	}
 	if err := x.setScale(); err != nil {
 		return nil, err
 	}
-	if x.opt.Batch == 0 {
-		x.opt.Batch = DefaultBatch
-	}
-	if sig.batch > 0 {
-		x.opt.Batch = sig.batch
-	}
 	if x.digest, err = x.makeDigest(m, eng.Name()); err != nil {
 		return nil, err
 	}
+	if err := x.load(eng); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	if err := x.try(images); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return x, nil
+}
+
+// shape settles the shape that images are brought to, and how many of them go through the model at once.
+func (x *Extractor) shape(images dataset.Images) error {
+	batch := x.sig.batch
+	x.sig.h, x.sig.w = cmp.Or(x.sig.h, images.H), cmp.Or(x.sig.w, images.W)
+	if x.sig.h < 1 || x.sig.w < 1 || x.sig.h > maxInputSide || x.sig.w > maxInputSide {
+		return fmt.Errorf("images of %dx%d pixels; allowed are 1 to %d a side", x.sig.h, x.sig.w, maxInputSide)
+	}
+	if x.bgr = x.opt.Channels == BGR; x.bgr && x.sig.ch != 3 {
+		return fmt.Errorf("extractor.channels is bgr and the model takes %d channel; want 3", x.sig.ch)
+	}
+	x.fit = imagefile.Fit{H: x.sig.h, W: x.sig.w, Ch: x.sig.ch, Resize: imagefile.Resize(x.opt.Resize)}
+	x.opt.Batch = cmp.Or(x.opt.Batch, DefaultBatch)
+	if batch > 0 {
+		x.opt.Batch = batch
+	}
+	return nil
+}
+
+// load opens the sessions of all workers.
+func (x *Extractor) load(eng engine.Engine) error {
 	// Sessions of the ONNX Runtime take calls from several goroutines; other engines get one a worker.
 	x.shared = eng.Name() == "ort"
-	workers := max(1, o.Workers)
-	x.opt.Workers = workers
-	for i := 0; i < workers && (i == 0 || !x.shared); i++ {
+	x.opt.Workers = max(1, x.opt.Workers)
+	for i := 0; i < x.opt.Workers && (i == 0 || !x.shared); i++ {
 		s, err := eng.Load(x.model)
 		if err != nil {
 			if why := check.Model(x.model); why != nil { // says what to do about it, as an engine may not
 				err = fmt.Errorf("%w (%w)", err, why)
 			}
-			return nil, errors.Join(err, x.Close())
+			return err
 		}
 		x.sessions = append(x.sessions, s)
 	}
+	return nil
+}
+
+// try runs the model on a blank image and takes the number of features from it.
+func (x *Extractor) try(images dataset.Images) error {
 	blank := &dataset.Images{N: 1, H: images.H, W: images.W, Ch: images.Ch, Pix: make([]uint8, images.H*images.W*images.Ch)}
 	probe, over, err := x.batch(x.sessions[0], blank, 0, 1, x.buffer())
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("trying the model on a blank image: %w", err), x.Close())
+		return fmt.Errorf("trying the model on a blank image: %w", err)
 	}
-	if manifest.Kind == "" {
+	if x.manifest.Kind == "" {
 		// First, as the most important note.
-		x.notes = append([]string{fmt.Sprintf("features are %q, %s%s", sig.output, sig.why, over)}, x.notes...)
+		x.notes = append([]string{fmt.Sprintf("features are %q, %s%s", x.sig.output, x.sig.why, over)}, x.notes...)
 	}
 	x.dx = len(probe)
-	if manifest.Dx != 0 && manifest.Dx != x.dx {
-		return nil, errors.Join(fmt.Errorf("its manifest says dx %d and it gives %d features", manifest.Dx, x.dx), x.Close())
+	if x.manifest.Dx != 0 && x.manifest.Dx != x.dx {
+		return fmt.Errorf("its manifest says dx %d and it gives %d features", x.manifest.Dx, x.dx)
 	}
-	return x, nil
+	return nil
 }
 
 // setScale resolves mean and std to one number per channel.
