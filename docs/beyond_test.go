@@ -1,0 +1,83 @@
+package docs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/metric"
+)
+
+// tally counts paired differences below zero, about it and above it.
+type tally struct{ below, tie, above int }
+
+func (n *tally) add(d metric.Interval) {
+	switch {
+	case d.Hi() < 0:
+		n.below++
+	case d.Lo() > 0:
+		n.above++
+	default:
+		n.tie++
+	}
+}
+
+// beyondText compares FMP with its own point estimate, the row FMP-mean, in every kept run that has both.
+func beyondText(t *testing.T, runs map[string]*keptRun) string {
+	var b strings.Builder
+	var nll, joint tally
+	b.WriteString("| tasks | clients | NLL of FMP-mean | FMP less it | joint NLL of FMP-mean | FMP less it |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
+	for _, name := range slices.Sorted(maps.Keys(runs)) {
+		k := runs[name]
+		for i := range k.tables {
+			tab := &k.tables[i]
+			if tab.Protocol != "tuned" || !slices.Contains(k.config.Methods, "FMP-mean") {
+				continue
+			}
+			mean := rowOf(t, tab, "FMP-mean")
+			d := k.less(t, tab, "FMP-mean")
+			nll.add(d.NLL)
+			joint.add(d.JointNear)
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %+.4f ± %.4f | %.4f | %+.4f ± %.4f |\n", name, tab.Partition, mean.NLL.Mean, d.NLL.Mean, d.NLL.Half, mean.JointNear.Mean, d.JointNear.Mean, d.JointNear.Half)
+		}
+	}
+	fmt.Fprintf(&b, "\nNLL: FMP below in %d rows, tie in %d, above in %d. Joint NLL: below in %d, tie in %d, above in %d.\n", nll.below, nll.tie, nll.above, joint.below, joint.tie, joint.above)
+	return b.String()
+}
+
+// edgesText counts, for each method, the tuned settings at an end of their grid, where a value beyond might be better.
+func edgesText(runs map[string]*keptRun) string {
+	at, of := map[string]int{}, map[string]int{}
+	for _, k := range runs {
+		for _, c := range k.tuned.Choices {
+			if len(c.Grid) > 0 {
+				of[c.Method]++
+				if c.AtEnd() {
+					at[c.Method]++
+				}
+			}
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| method | settings at an end of the grid | of |\n| --- | ---: | ---: |\n")
+	for _, m := range slices.Sorted(maps.Keys(of)) {
+		if at[m] > 0 {
+			fmt.Fprintf(&b, "| %s | %d | %d |\n", m, at[m], of[m])
+		}
+	}
+	return b.String()
+}
+
+// TestBeyondThePointEstimate holds the page's account of what samples add, and of settings at the end of a grid, to the kept runs.
+func TestBeyondThePointEstimate(t *testing.T) {
+	runs := map[string]*keptRun{}
+	for scope, names := range scopeRuns {
+		for _, name := range names {
+			runs[scope+", "+name] = readKept(t, scope, name)
+		}
+	}
+	write(t, "results/README.md", "beyond", beyondText(t, runs))
+	write(t, "results/README.md", "edges", edgesText(runs))
+}
