@@ -77,7 +77,7 @@ test-386: ## the client's tests as on a machine of 32 bits (on amd64)
 
 race: setup ## the race detector where goroutines share memory, on the short tests
 	$(GO) test -race -short ./onnx/engine/... ./onnx/train ./featurize/extractor ./featurize/dataset ./pipeline/erm ./pipeline/experiment \
-	  ./pipeline/meta ./pipeline/metric ./pipeline/posterior ./pipeline/sample ./cmd/fmp-edge
+	  ./pipeline/meta ./pipeline/metric ./pipeline/posterior ./pipeline/lab/rival ./pipeline/sample ./cmd/fmp-edge
 
 # A database that cannot be reached is no finding: it is said, and is no failure.
 VULNDB ?= https://vuln.go.dev

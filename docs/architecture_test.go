@@ -58,20 +58,69 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 }
 
-// chart draws uses, which make no circle, as a Mermaid flowchart, without those that follow from others.
-func chart(uses map[string]map[string]bool) string {
-	reach := map[string]map[string]bool{}
-	var reached func(p string) map[string]bool
-	reached = func(p string) map[string]bool {
-		if reach[p] == nil {
-			reach[p] = map[string]bool{}
-			for u := range uses[p] {
-				reach[p][u] = true
-				maps.Copy(reach[p], reached(u))
+// laboratory holds the rivals, tasks, scores, reports and attacks. cmd/fmp runs both it and the product.
+const laboratory = "pipeline/lab"
+
+// TestProductWithoutLaboratory: no package of the product uses the laboratory, directly or through others; what runs at a client or a
+// server links nothing that trains either.
+func TestProductWithoutLaboratory(t *testing.T) {
+	all := imports(t)
+	reach := reaching(all)
+	product := 0
+	for pkg := range all {
+		if slices.Index(rooms, room(pkg)) < 0 || pkg == "cmd/fmp" || strings.HasPrefix(pkg, laboratory+"/") {
+			continue
+		}
+		product++
+		for u := range reach(pkg) {
+			if strings.HasPrefix(u, laboratory+"/") {
+				t.Errorf("%s uses %s, which is of the laboratory", pkg, u)
 			}
 		}
-		return reach[p]
 	}
+	for _, program := range []string{"cmd/fmp-edge", "pipeline/federate/service", "pipeline/federate/work", "pipeline/pool"} {
+		links := reach(program)
+		if len(links) < 5 {
+			t.Errorf("%s uses %d packages: it is not where it was", program, len(links))
+		}
+		for _, training := range []string{"pipeline/meta", "pipeline/task", "pipeline/metric", "featurize/learn", "featurize/digits", "onnx/grad", "onnx/train"} {
+			if _, ok := all[training]; !ok {
+				t.Errorf("there is no package %s", training)
+			}
+			if links[training] {
+				t.Errorf("%s uses %s, which is of training", program, training)
+			}
+		}
+	}
+	if product < 60 {
+		t.Errorf("%d packages of the product: they are not where they were", product)
+	}
+}
+
+// reaching returns the packages that a package uses, directly or through others.
+func reaching(all map[string][]string) func(pkg string) map[string]bool {
+	known := map[string]map[string]bool{}
+	var reach func(pkg string) map[string]bool
+	reach = func(pkg string) map[string]bool {
+		if known[pkg] == nil {
+			known[pkg] = map[string]bool{}
+			for _, u := range all[pkg] {
+				known[pkg][u] = true
+				maps.Copy(known[pkg], reach(u))
+			}
+		}
+		return known[pkg]
+	}
+	return reach
+}
+
+// chart draws uses, which make no circle, as a Mermaid flowchart, without those that follow from others.
+func chart(uses map[string]map[string]bool) string {
+	direct := map[string][]string{}
+	for p, used := range uses {
+		direct[p] = slices.Collect(maps.Keys(used))
+	}
+	reached := reaching(direct)
 	var b strings.Builder
 	b.WriteString("```mermaid\nflowchart TD\n")
 	id := strings.NewReplacer("/", "_", "-", "_")
@@ -80,11 +129,11 @@ func chart(uses map[string]map[string]bool) string {
 	}
 	for _, p := range slices.Sorted(maps.Keys(uses)) {
 		for _, u := range slices.Sorted(maps.Keys(uses[p])) {
-			direct := true
+			follows := false // from others
 			for v := range uses[p] {
-				direct = direct && !reached(v)[u]
+				follows = follows || reached(v)[u]
 			}
-			if direct {
+			if !follows {
 				fmt.Fprintf(&b, "  %s --> %s\n", id.Replace(p), id.Replace(u))
 			}
 		}

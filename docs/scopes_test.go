@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"fmp/pipeline/lab/report"
+	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
-	"fmp/pipeline/posterior"
 )
 
 // isRival reports whether a row is a one-shot rival of FMP: its server has uploads, and the corpus that all of them may use.
@@ -186,7 +186,7 @@ func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 			weighting := 1.0
 			for _, c := range k.tuned.Choices {
 				if c.Method == "CFMP" && c.Partition == tab.Partition {
-					weighting = c.More[posterior.ParamWeighting]
+					weighting = c.More[rival.ParamWeighting]
 				}
 			}
 			word := "by precision"

@@ -1,15 +1,24 @@
-// Package pipeline documents the path from features to a posterior. It holds no code of its own; its packages, in the
-// order in which data pass through them, are
+// Package pipeline documents the path from features to a classifier. It holds no code of its own. Its packages are the product; the order
+// is that in which data pass through them:
 //
 //   - point: weighted data points z = (h, y),
-//   - task: which client holds which points,
 //   - compress: a client's points to its upload,
-//   - sample: uploads to drawn points,
+//   - privacy: uploads of class sums with noise,
+//   - federate: uploads, rounds and their service between machines,
+//   - honesty: uploads to the probability that each client is honest,
+//   - sample: uploads to drawn points, or to heads in closed form,
 //   - erm: points to a head,
-//   - posterior: the methods, each from points to posterior samples of a head,
-//   - metric: heads to probabilities, and probabilities to scores,
-//   - meta: training of predictor and embedding,
-//   - experiment and report: repeated runs of all of these, and their tables.
+//   - open: predictors for classes that the corpus lacks,
+//   - posterior: uploads to posterior samples of a head,
+//   - pool: a round's uploads to a classifier,
+//   - classify and evaluate: images to probabilities, and these to scores (metric),
+//   - task and meta: training of the predictors that ship with the program (shipped), on rounds drawn from a corpus.
+//
+// The laboratory lies under lab and uses the product, never the reverse:
+//
+//   - lab/rival: FMP and its rivals behind one interface, their tuning and scores,
+//   - lab/experiment and lab/report: repeated runs of all methods, and their tables,
+//   - lab/attack, lab/audit and lab/bench: bad clients, what uploads reveal, and what everything costs.
 //
 // The example goes through them step by step.
 package pipeline

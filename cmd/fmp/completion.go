@@ -10,7 +10,7 @@ import (
 	"fmp/assets"
 	"fmp/featurize/dataset"
 	"fmp/pipeline/lab/experiment"
-	"fmp/pipeline/posterior"
+	"fmp/pipeline/lab/rival"
 )
 
 // completer offers what may stand where the cursor is; cobra's type, named.
@@ -126,7 +126,7 @@ var flagCompletion = map[string]completer{
 	"dataset":      completeDataset,
 	"aux":          completeDataset,
 	"dataset.dir":  completeDirs(0),
-	"method":       cobra.FixedCompletions(posterior.Names(), cobra.ShellCompDirectiveNoFileComp),
+	"method":       cobra.FixedCompletions(rival.Names(), cobra.ShellCompDirectiveNoFileComp),
 	"part":         cobra.FixedCompletions([]string{"train", "test"}, cobra.ShellCompDirectiveNoFileComp),
 	"variant":      cobra.FixedCompletions([]string{"digits", "digits-color"}, cobra.ShellCompDirectiveNoFileComp),
 	"predictor":    completeFiles(0, "onnx"),

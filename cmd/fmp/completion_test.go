@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"fmp/pipeline/lab/experiment"
-	"fmp/pipeline/posterior"
+	"fmp/pipeline/lab/rival"
 )
 
 // TestCompletion: what a shell is offered at the end of a command line.
@@ -90,7 +90,7 @@ func TestMethodsAreNamed(t *testing.T) {
 	cfg := experiment.Default()
 	bindSettings(cmd, &cfg, nil)
 	usage := cmd.Flags().Lookup("methods").Usage
-	for _, m := range posterior.Names() {
+	for _, m := range rival.Names() {
 		if !strings.Contains(usage, m) {
 			t.Errorf("the help of methods does not name %s", m)
 		}

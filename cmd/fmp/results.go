@@ -18,7 +18,7 @@ import (
 	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
-	"fmp/pipeline/posterior"
+	"fmp/pipeline/lab/rival"
 )
 
 func newResultsCommand() *cobra.Command {
@@ -119,7 +119,7 @@ and, for each partition of the clients and each protocol, the figures of one met
 	cmd.Flags().StringVar(&method, "method", "FMP", "the method whose figures are shown")
 	filter.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		m, err := posterior.Lookup(method)
+		m, err := rival.Lookup(method)
 		if err != nil {
 			return usageError(err)
 		}
@@ -252,7 +252,7 @@ in the second.`,
 	bindWide(cmd, &wide)
 	cmd.Flags().StringVar(&method, "method", "FMP", "the method that others are compared with (one run)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		m, err := posterior.Lookup(method)
+		m, err := rival.Lookup(method)
 		if err != nil {
 			return usageError(err)
 		}

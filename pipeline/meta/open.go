@@ -71,7 +71,7 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	if err := c.fill(4, 32, 0.05); err != nil {
 		return nil, err
 	}
-	out, err := open.Untrained(c.Corpus, c.Coordinates)
+	out, err := UntrainedOpen(c.Corpus, c.Coordinates)
 	if err != nil {
 		return nil, fmt.Errorf("training open predictor: %w", err)
 	}
@@ -146,7 +146,7 @@ func (t *openTrainee) split(r *rand.Rand) (*openSplit, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := open.Untrained(rest, t.Coordinates)
+	p, err := UntrainedOpen(rest, t.Coordinates)
 	if err != nil {
 		return nil, err
 	}
@@ -318,4 +318,22 @@ func (t *openTrainee) validate(ctx context.Context, _ int) (train.Metrics, error
 	m, _, err := t.losses(ctx, false, t.ValidationTasks, func(i int) *rand.Rand { return rng.New(t.Seed, "open", "validation", i) })
 	delete(m, "loss")
 	return m, err
+}
+
+// UntrainedOpen returns an untrained open predictor of a corpus with at most the given number of coordinates: the corpus's moments and the
+// initial scalars.
+func UntrainedOpen(corpus *task.Bank, most int) (*open.Predictor, error) {
+	coordinates, err := open.NewCoordinates(corpus.Features, corpus.Dx, most)
+	if err != nil {
+		return nil, err
+	}
+	p := &open.Predictor{Coordinates: *coordinates, Scalars: open.Start}
+	rows, err := p.Rows(corpus.Features)
+	if err != nil {
+		return nil, err
+	}
+	if p.Moments, p.Known, err = open.NewMoments(rows, p.K(), corpus.Labels, corpus.C); err != nil {
+		return nil, err
+	}
+	return p, p.Widen(rows, corpus.Labels)
 }

@@ -9,7 +9,6 @@ import (
 	"fmp/models/rng"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
-	"fmp/pipeline/task"
 )
 
 // TestClaims: on classes that the corpus lacks, claims are class means of covariance within classes of about I, their variances
@@ -40,12 +39,16 @@ func TestClaims(t *testing.T) {
 			labels = append(labels, y)
 		}
 	}
-	bank, err := task.NewBank(features, k, labels, known)
+	coordinates, err := NewCoordinates(features, k, k)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Untrained(bank, k)
+	p := &Predictor{Coordinates: *coordinates, Scalars: Start}
+	corpus, err := p.Rows(features)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Moments, p.Known, err = NewMoments(corpus, k, labels, known); err != nil {
 		t.Fatal(err)
 	}
 	w, err := p.Whitening()

@@ -9,7 +9,6 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/pipeline/moment"
-	"fmp/pipeline/task"
 )
 
 // Scalars are the learned scalars, in the order of [models.OpenScalars].
@@ -58,24 +57,6 @@ type Predictor struct {
 
 // MostCoordinates is the default maximum number of coordinates: with more, the eigendecomposition of a task would take seconds.
 const MostCoordinates = 128
-
-// Untrained returns an untrained open predictor of a corpus with at most the given number of coordinates: the corpus's moments and the
-// initial scalars.
-func Untrained(corpus *task.Bank, most int) (*Predictor, error) {
-	coordinates, err := NewCoordinates(corpus.Features, corpus.Dx, most)
-	if err != nil {
-		return nil, err
-	}
-	p := &Predictor{Coordinates: *coordinates, Scalars: Start}
-	rows, err := p.Rows(corpus.Features)
-	if err != nil {
-		return nil, err
-	}
-	if p.Moments, p.Known, err = NewMoments(rows, p.K(), corpus.Labels, corpus.C); err != nil {
-		return nil, err
-	}
-	return p, p.Widen(rows, corpus.Labels)
-}
 
 // Widen estimates h from the classes of the corpus, given the coordinates of all rows (widening.go).
 func (p *Predictor) Widen(rows []float64, labels []int) error {

@@ -23,7 +23,6 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/meta"
-	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/task"
@@ -407,7 +406,7 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := open.Untrained(bank, dx)
+	p, err := meta.UntrainedOpen(bank, dx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -498,7 +497,7 @@ func TestOpen(t *testing.T) {
 	if bank, err = task.NewBank(other, dx, labels, classes); err != nil {
 		t.Fatal(err)
 	}
-	if p, err = open.Untrained(bank, dx); err != nil {
+	if p, err = meta.UntrainedOpen(bank, dx); err != nil {
 		t.Fatal(err)
 	}
 	if m, err = p.Model(); err != nil {

@@ -1,10 +1,14 @@
 package pool
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 
 	"fmp/onnx/engine"
+	"fmp/pipeline/erm"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
@@ -36,12 +40,12 @@ type Piece struct {
 
 // Sampling is a round that is ready to be sampled, as a whole or in parts.
 type Sampling struct {
-	round    *Round
-	task     *posterior.Task
-	method   posterior.Method
-	settings posterior.Settings
-	judges   bool
-	close    func()
+	round  *Round
+	means  *posterior.FMP // of class means; nil for compressed points
+	points *posterior.Martingale
+	sets   []*point.Set // the compressed points
+	judges bool
+	close  func()
 }
 
 // Sampling loads the predictor on an engine.
@@ -52,8 +56,7 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 		sets = append(sets, u.ToSet())
 		points += u.Points.N
 	}
-	s := &Sampling{round: r, settings: posterior.DefaultSettings()}
-	s.close = func() {}
+	s := &Sampling{round: r, close: func() {}}
 	s.judges = r.closedForm() && !r.Trust && len(sets) > 1
 	// Honesty needs each client's upload, and the open form the scatter between clients.
 	if points > MostPoints && !s.judges && r.open == nil {
@@ -63,36 +66,11 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 		}
 		sets = []*point.Set{all}
 	}
-	in := posterior.Input{Samples: r.Samples, Latents: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: "pool", Threads: r.Threads}
-	if r.closedForm() {
-		in.Scope, in.Honesty = r.Scope, s.judges
-		if r.open != nil {
-			var err error
-			if in.Open, err = open.FromModel(r.open); err != nil {
-				return nil, err
-			}
-			in.Soft = sets
-		}
-		if r.predictor != nil {
-			k, err := sample.NewConjugate(eng, r.predictor)
-			if err != nil {
-				return nil, err
-			}
-			s.close = func() { k.Close() }
-			in.Conjugate, in.ClassMeans = k, sets
-		}
-	} else {
-		drawer, err := sample.New(eng, r.predictor)
-		if err != nil {
-			return nil, err
-		}
-		s.close = func() { drawer.Close() }
-		in.Drawer, in.Uploads = drawer, sets
-		s.settings.L2, s.settings.Tolerance = r.L2, r.Tolerance
-	}
 	var err error
-	if s.task, err = posterior.NewTask(in); err == nil {
-		s.method, err = posterior.Lookup(r.Method())
+	if r.closedForm() {
+		err = s.openMeans(eng, sets)
+	} else {
+		err = s.openPoints(eng, sets)
 	}
 	if err != nil {
 		s.Close()
@@ -101,13 +79,73 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	return s, nil
 }
 
+// stream names the random numbers of a round among those of its seed.
+const stream = "pool"
+
+// openMeans prepares the posterior of class means.
+func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
+	r := s.round
+	in := posterior.Input{Scope: r.Scope, Samples: r.Samples, Honesty: s.judges, Seed: r.Seed, Stream: stream, Threads: r.Threads}
+	if r.open != nil {
+		if in.Open, err = open.FromModel(r.open); err != nil {
+			return err
+		}
+		in.Soft = sets
+	}
+	if r.predictor != nil {
+		k, err := sample.NewConjugate(eng, r.predictor)
+		if err != nil {
+			return err
+		}
+		s.close = func() { k.Close() }
+		in.Conjugate, in.ClassMeans = k, sets
+	}
+	s.means, err = posterior.New(in)
+	return err
+}
+
+// openPoints prepares the posterior of compressed points.
+func (s *Sampling) openPoints(eng engine.Engine, sets []*point.Set) error {
+	r := s.round
+	for m, set := range sets {
+		if err := erm.CheckSet(set); err != nil {
+			return fmt.Errorf("pool: upload %d: %w", m, err)
+		}
+	}
+	drawer, err := sample.New(eng, r.predictor)
+	if err != nil {
+		return err
+	}
+	s.close, s.sets = func() { drawer.Close() }, sets
+	s.points = &posterior.Martingale{Drawer: drawer, Samples: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: stream, Threads: cmp.Or(r.Threads, runtime.GOMAXPROCS(0))}
+	return s.points.Check()
+}
+
+// sample computes a part of the posterior.
+func (s *Sampling) sample(ctx context.Context, p posterior.Part) (*posterior.Result, error) {
+	var r *posterior.Result
+	var err error
+	if s.means != nil {
+		r, err = s.means.Of(p).Sample(ctx)
+	} else {
+		r, err = s.points.Uploads(ctx, s.sets, posterior.Fit{L2: s.round.L2, Tolerance: s.round.Tolerance}, p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.round.Method(), err)
+	}
+	return r, nil
+}
+
 // Close returns the predictor to the engine.
 func (s *Sampling) Close() { s.close() }
 
 // Do does one part.
 func (s *Sampling) Do(ctx context.Context, p Part) (*Piece, error) {
 	if p.Chains {
-		u, lambda, err := s.task.Claims()
+		if !s.judges {
+			return nil, errors.New("pool: a part of the chains of who is honest; this round does not judge its clients")
+		}
+		u, lambda, err := s.means.Claims()
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +163,7 @@ func (s *Sampling) Do(ctx context.Context, p Part) (*Piece, error) {
 			return nil, fmt.Errorf("pool: %w", err)
 		}
 	}
-	r, err := s.method.Run(ctx, s.task.Of(posterior.Part{From: p.From, To: p.To, States: p.States}), s.settings)
+	r, err := s.sample(ctx, posterior.Part{From: p.From, To: p.To, States: p.States})
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +189,7 @@ func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, p
 	}
 	whole := posterior.Part{Heads: posterior.Ensemble{}}
 	if s.judges {
-		u, lambda, err := s.task.Claims()
+		u, lambda, err := s.means.Claims()
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +221,7 @@ func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, p
 	if len(whole.Heads) != s.round.Samples {
 		return nil, fmt.Errorf("pool: the parts hold %d samples of %d", len(whole.Heads), s.round.Samples)
 	}
-	return s.method.Run(ctx, s.task.Of(whole), s.settings)
+	return s.sample(ctx, whole)
 }
 
 // split returns copies of like that cover 0 to n-1, of at most each items.

@@ -3,83 +3,116 @@ package posterior
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 )
 
-// fmp is the federated martingale posterior of the conjugate predictor (models.NewConjugate): sample s is the limit of the head
-// fitted to infinitely many points drawn given the pooled class means, all from one latent. For classes that the corpus lacks it
-// uses its open form (open.go), whose heads are fitted to the uploads.
-var fmp = method{
-	Info{Name: "FMP", Family: Federated, Keep: true, Cost: 18, Title: "martingale posterior of the clients' class means, in closed form", Group: OneShot, Cite: citeFMP, Conjugate: true},
-	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
-		f, err := t.form()
-		if err != nil {
-			return nil, err
-		}
-		var e Ensemble
-		var seen *point.Set // the class means that intervals condition on
-		var judged *Judgement
-		if t.in.Honesty {
-			f, e, judged, err = t.honestHeads(ctx, f)
-		} else if seen, err = f.pool(nil, func(int) bool { return true }); err == nil {
-			if e, err = t.made(f.LatentSize()/t.c + 1); err == nil && e == nil {
-				from, to := t.part.of(t.in.Latents)
-				size := f.LatentSize()
-				e, err = f.Heads(ctx, seen, t.latents(f)[from*size:to*size], to-from)
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		if judged != nil { // intervals condition on one set of clients: those more likely honest than not
-			seen = judged.trusted
-		}
-		r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate, Means: f.Conjugate, UploadBytes: f.bytes(), Diagnostics: f.diagnostics}
-		if t.in.Latents > 1 {
-			r.Intervals = &conjugateIntervals{predictor: f.Conjugate, seen: seen, heads: e, latent: t.latents(f), uniform: t.strata()}
-		}
-		if f.all != nil {
-			limit, err := f.Heads(ctx, f.all, make([]float32, f.LatentSize()), 1)
-			if err != nil {
-				return nil, fmt.Errorf("limit of infinite data: %w", err)
-			}
-			r.Limit = &limit[0]
-			of, err := f.IntervalLimit(ctx, f.all)
-			if err != nil {
-				return nil, fmt.Errorf("limit of infinite data: %w", err)
-			}
-			r.IntervalLimit = &of
-		}
-		return r, nil
-	},
+// Input is a round of class means.
+type Input struct {
+	// Conjugate reads ClassMeans, each client's class means with masses; nil without a conjugate predictor.
+	Conjugate  Conjugate
+	ClassMeans []*point.Set
+	// Open reads Soft, each client's class means of softened features (open.Predictor.Soften), on classes that the corpus lacks; nil
+	// without an open predictor. Scope chooses between the two: ScopeClosed (Conjugate), ScopeOpen (Open), or ScopeAuto (default), which
+	// decides by the uploads.
+	Open  *open.Predictor
+	Soft  []*point.Set
+	Scope string
+	// Samples is the number of samples, which require fits in open scope only; default 100.
+	Samples int
+	// NoLatent disables the latent: the posterior is then a single head, that of its means.
+	NoLatent bool
+	// Honesty makes each sample draw which clients are honest, and use only their class means.
+	Honesty bool
+	Seed    uint64 // the run's seed, and
+	Stream  string // the round's name in it: two rounds of one run need two names
+	Threads int    // goroutines at most; 0: one a processor. Samples do not depend on it.
 }
 
-// fmpMean replaces FMP's samples by one head, that of the posterior means, with scalars learned for it.
-var fmpMean = method{
-	Info{Name: "FMP-mean", Keep: true, Title: "the head of FMP's posterior means, with scalars of its own", Group: OneShot, Cite: citeFMP, Conjugate: true},
-	func(ctx context.Context, t *Task, _ Settings) (*Result, error) {
-		f, err := t.form()
-		if err != nil {
-			return nil, err
-		}
-		seen, err := f.pooled()
-		if err != nil {
-			return nil, err
-		}
-		theta, err := f.Mean(ctx, seen)
-		if err != nil {
-			return nil, err
-		}
-		return &Result{Ensembles: []Ensemble{{theta}}, Coordinates: f.Conjugate, Means: f.Conjugate, UploadBytes: f.bytes()}, nil
-	},
+// FMP is the federated martingale posterior of a round of class means: sample s is the limit of the head fitted to infinitely many
+// points drawn given the pooled class means, all from one latent (models.NewConjugate). For classes that the corpus lacks it uses its
+// open form, whose heads are fitted to the uploads. It is safe for concurrent use.
+type FMP struct {
+	in   Input
+	c    int
+	memo *memo.Memo
+	part Part
 }
 
-// latents returns the task's latents, one per sample; with Input.NoLatent, a single latent of zeros.
-func (t *Task) latents(k Conjugate) []float32 {
-	out := make([]float32, t.in.Latents*k.LatentSize())
+// New checks in. It is an error if a set is empty, or a number is not finite or a weight negative.
+func New(in Input) (*FMP, error) {
+	switch {
+	case in.NoLatent:
+		in.Samples = 1
+	case in.Samples == 0:
+		in.Samples = 100
+	}
+	if in.Threads <= 0 {
+		in.Threads = runtime.GOMAXPROCS(0)
+	}
+	t := &FMP{in: in, memo: &memo.Memo{}}
+	switch {
+	case in.Samples < 1 || in.Samples > maxSamples:
+		return nil, fmt.Errorf("posterior: %d samples of the closed form; allowed are 1 to %d", in.Samples, maxSamples)
+	case in.Scope != "" && in.Scope != ScopeAuto && in.Scope != ScopeClosed && in.Scope != ScopeOpen:
+		return nil, fmt.Errorf("posterior: scope is %q; allowed are %q, %q and %q", in.Scope, ScopeAuto, ScopeClosed, ScopeOpen)
+	case len(in.ClassMeans)+len(in.Soft) == 0:
+		return nil, fmt.Errorf("posterior: no class means; a round needs those of one client at least")
+	}
+	for _, sets := range [][]*point.Set{in.ClassMeans, in.Soft} {
+		for m, s := range sets {
+			if s == nil || s.N == 0 {
+				return nil, fmt.Errorf("posterior: the class means of client %d have no points; give each at least one", m)
+			}
+			if err := erm.CheckSet(s); err != nil {
+				return nil, fmt.Errorf("posterior: class means of client %d: %w", m, err)
+			}
+			t.c = s.C
+		}
+	}
+	return t, nil
+}
+
+// Sample returns the posterior, of one ensemble.
+func (t *FMP) Sample(ctx context.Context) (*Result, error) {
+	f, err := t.Form()
+	if err != nil {
+		return nil, err
+	}
+	var e Ensemble
+	var seen *point.Set // the class means that intervals condition on
+	var judged *Judgement
+	if t.in.Honesty {
+		f, e, judged, err = t.honestHeads(ctx, f)
+	} else if seen, err = f.pool(nil, func(int) bool { return true }); err == nil {
+		if e, err = t.part.made(f.LatentSize()/t.c+1, t.c); err == nil && e == nil {
+			from, to := t.part.of(t.in.Samples)
+			size := f.LatentSize()
+			e, err = f.Heads(ctx, seen, t.Latents(f)[from*size:to*size], to-from)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if judged != nil { // intervals condition on one set of clients: those more likely honest than not
+		seen = judged.trusted
+	}
+	r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate, UploadBytes: f.Bytes(), Diagnostics: f.diagnostics}
+	if t.in.Samples > 1 {
+		r.Intervals = &conjugateIntervals{predictor: f.Conjugate, seen: seen, heads: e, latent: t.Latents(f), uniform: t.strata()}
+	}
+	return r, nil
+}
+
+// Latents returns the latents of a predictor, one per sample; with Input.NoLatent, a single latent of zeros.
+func (t *FMP) Latents(k Conjugate) []float32 {
+	out := make([]float32, t.in.Samples*k.LatentSize())
 	if t.in.NoLatent {
 		return out
 	}
@@ -88,8 +121,8 @@ func (t *Task) latents(k Conjugate) []float32 {
 }
 
 // strata returns one number in (0, 1) per sample, stratified over as many equal parts, in random order.
-func (t *Task) strata() []float32 {
-	out := make([]float32, t.in.Latents)
+func (t *FMP) strata() []float32 {
+	out := make([]float32, t.in.Samples)
 	for i, j := range rng.New(t.in.Seed, t.in.Stream, "strata").Perm(len(out)) {
 		out[i] = (float32(j) + 0.5) / float32(len(out))
 	}
@@ -108,7 +141,7 @@ func (k *conjugateIntervals) Of(ctx context.Context, features []float32, level f
 	return k.predictor.Intervals(ctx, k.seen, k.heads, k.latent, k.uniform, features, level)
 }
 
-// Graph returns the graph of the heads' coordinates and of Of at coverageLevel: features [n, dx] to coordinates [n, k], low and high [n, C]. It
+// Graph returns the graph of the heads' coordinates and of Of at IntervalLevel: features [n, dx] to coordinates [n, k], low and high [n, C]. It
 // is nil where the predictor has no graphs.
 func (k *conjugateIntervals) Graph(ctx context.Context) (*onnx.Model, error) {
 	p, ok := k.predictor.(interface {
@@ -117,7 +150,7 @@ func (k *conjugateIntervals) Graph(ctx context.Context) (*onnx.Model, error) {
 	if !ok {
 		return nil, nil
 	}
-	return p.IntervalGraph(ctx, k.seen, k.heads, k.latent, k.uniform, coverageLevel)
+	return p.IntervalGraph(ctx, k.seen, k.heads, k.latent, k.uniform, IntervalLevel)
 }
 
 // Heads returns the heads of whose weights intervals are to be taken.

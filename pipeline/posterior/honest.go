@@ -20,7 +20,7 @@ type Judgement struct {
 
 // honestHeads returns FMP's samples, each given the uploads of the clients that are honest in it (package honesty). Where every
 // client is honest in every sample they equal FMP's samples without this model.
-func (t *Task) honestHeads(ctx context.Context, f *form) (*form, Ensemble, *Judgement, error) {
+func (t *FMP) honestHeads(ctx context.Context, f *Form) (*Form, Ensemble, *Judgement, error) {
 	u, lambda, err := t.Claims()
 	if err != nil {
 		return nil, nil, nil, err
@@ -35,19 +35,19 @@ func (t *Task) honestHeads(ctx context.Context, f *form) (*form, Ensemble, *Judg
 	if f, err = t.among(f, j.Honest); err != nil {
 		return nil, nil, nil, err
 	}
-	out, err := t.made(f.LatentSize()/t.c + 1)
+	out, err := t.part.made(f.LatentSize()/t.c+1, t.c)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	if out == nil {
-		from, to := t.part.of(t.in.Latents)
-		drawn := states.Draw(t.in.Latents, rng.New(t.in.Seed, t.in.Stream, "honesty"))[from:to]
+		from, to := t.part.of(t.in.Samples)
+		drawn := states.Draw(t.in.Samples, rng.New(t.in.Seed, t.in.Stream, "honesty"))[from:to]
 		// Samples with the same honest clients are computed together.
 		same := map[*bool][]int{}
 		for s, z := range drawn {
 			same[&z[0]] = append(same[&z[0]], s)
 		}
-		latents, size := t.latents(f), f.LatentSize()
+		latents, size := t.Latents(f), f.LatentSize()
 		out = make(Ensemble, len(drawn))
 		for _, samples := range same {
 			seen, err := f.pool(&u, func(m int) bool { return drawn[samples[0]][m] })

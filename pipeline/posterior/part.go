@@ -4,15 +4,16 @@ import (
 	"fmt"
 
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/point"
 )
 
-// Part is a range of a posterior's samples: the share of a task that one of several machines computes. Random numbers are those of
+// Part is a range of a posterior's samples: the share of a round that one of several machines computes. Random numbers are those of
 // the whole, so that the concatenated parts equal the posterior.
 type Part struct {
 	// From and To bound the samples, From inclusive and To exclusive; both 0: all samples.
 	From, To int
-	// States are the sampled honesty states of the clients, where they are already known; nil: FMP infers them.
+	// States are the sampled honesty states of the clients, where they are already known; nil: they are inferred.
 	States *honesty.States
 	// Heads are all samples, computed earlier in parts: nothing is drawn, and the result is assembled around them.
 	Heads Ensemble
@@ -26,21 +27,21 @@ func (p *Part) of(n int) (from, to int) {
 	return p.From, min(p.To, n)
 }
 
-// Of returns a task of which FMP and FMP-ISAB compute only a part. It shares the memo of t.
-func (t *Task) Of(p Part) *Task {
+// made returns the heads that were computed earlier in parts, each rows x classes; nil where there are none.
+func (p *Part) made(rows, classes int) (Ensemble, error) {
+	for i, h := range p.Heads {
+		if h.D != rows || h.C != classes || len(h.W) != rows*classes {
+			return nil, fmt.Errorf("head %d is %d x %d; the task's are %d x %d", i, h.D, h.C, rows, classes)
+		}
+	}
+	return p.Heads, nil
+}
+
+// Of returns the posterior of which Sample computes only a part. It shares what t has computed.
+func (t *FMP) Of(p Part) *FMP {
 	part := *t
 	part.part = p
 	return &part
-}
-
-// made returns the heads that were computed earlier in parts, each with the given number of rows; nil where there are none.
-func (t *Task) made(rows int) (Ensemble, error) {
-	for i, h := range t.part.Heads {
-		if h.D != rows || h.C != t.c || len(h.W) != rows*t.c {
-			return nil, fmt.Errorf("head %d is %d x %d; the task's are %d x %d", i, h.D, h.C, rows, t.c)
-		}
-	}
-	return t.part.Heads, nil
 }
 
 // claims are the clients' class means in the form that package honesty weighs.
@@ -50,13 +51,13 @@ type claims struct {
 }
 
 // Claims returns the clients' class means as package honesty weighs them, and the variances of class means between the corpus's classes.
-func (t *Task) Claims() (honesty.Uploads, []float64, error) {
-	c, err := once(t.memo, "claims", func() (c claims, err error) {
-		f, err := t.form()
+func (t *FMP) Claims() (honesty.Uploads, []float64, error) {
+	c, err := memo.Once(t.memo, "claims", func() (c claims, err error) {
+		f, err := t.Form()
 		if err != nil {
 			return c, err
 		}
-		if !f.open {
+		if !f.Open {
 			c.uploads, c.lambda, err = f.Claims(f.means)
 			return c, err
 		}

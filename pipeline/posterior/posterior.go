@@ -1,25 +1,17 @@
-// Package posterior holds the methods that turn the points of a federation into samples of a head's
-// posterior: the ten of the letter "Federated Martingale Posterior Sampling" (arXiv 2605.18554), FMP in closed form, baselines
-// from the literature, and the prior-only control. A head is the D x C weight matrix of a softmax classifier (D = dx + 1); an
-// ensemble is a set of posterior samples of one head. Each file holds one method; registry.go lists them.
+// Package posterior computes FMP, the posterior of a head given a round's uploads (arXiv 2605.18554): of class means in closed form, or
+// in open form for classes that the corpus lacks ([FMP]); of compressed points by drawn ones ([Martingale]); and of class sums with noise
+// for differential privacy ([NoiseAware]). A head is the D x C weight matrix of a softmax classifier (D = dx + 1); an ensemble is a set
+// of posterior samples of one head.
 package posterior
 
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"runtime"
-	"slices"
-	"strings"
-	"sync"
 
-	"fmp/models"
 	"fmp/onnx"
-	"fmp/onnx/suggest"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/honesty"
-	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/privacy"
 )
@@ -84,6 +76,18 @@ func (r *Result) Rows(ctx context.Context, features []float32) ([]float32, error
 	return rows, nil
 }
 
+// Intervals are a method's own intervals of class probabilities. A method without them uses the quantiles of its heads'
+// probabilities.
+type Intervals interface {
+	// Of returns the ends of intervals of the given level, n x C each, for feature rows (n x dx, row-major).
+	Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error)
+	// Heads returns the heads whose weights' quantiles are the intervals of the weights.
+	Heads(ctx context.Context) (Ensemble, error)
+}
+
+// IntervalLevel is the level of a classifier's intervals.
+const IntervalLevel = 0.9
+
 // Drawer draws unseen points given seen ones: the predictor graph of arXiv 2605.18554, behind an engine.
 type Drawer interface {
 	// Noise returns samples x fresh x d base noise drawn from r. The same stream gives the same noise.
@@ -113,357 +117,12 @@ type Conjugate interface {
 	IntervalLimit(ctx context.Context, all *point.Set) (Theta, error)
 }
 
-// Input is one task.
-type Input struct {
-	// Clients holds each client's own points. A server that has only uploads leaves it empty: methods that read class means or
-	// compressed points run without it.
-	Clients []*point.Set
-	Uploads []*point.Set // each client's compressed points with masses; needed by FMP-ISAB and PRIOR only
-	Drawer  Drawer       // needed by the martingale posteriors only
-	// Conjugate and ClassMeans (each client's class means with masses) are needed by FMP and FMP-mean. Latents is the number of
-	// FMP's samples, which require fits in open scope only; default 100.
-	Conjugate  Conjugate
-	ClassMeans []*point.Set
-	Latents    int
-	// NoLatent disables the latent: FMP is then a single head, that of its posterior means.
-	NoLatent bool
-	// Honesty makes each of FMP's samples draw which clients are honest, and use only their class means.
-	Honesty bool
-	// Open is needed by FMP and FMP-mean on classes that the corpus lacks; nil without an open predictor. Scope chooses between the
-	// two: ScopeClosed (Conjugate), ScopeOpen (Open), or ScopeAuto (default), which decides by the uploads.
-	Open  *open.Predictor
-	Scope string
-	// Soft holds each client's class means of softened features (open.Predictor.Soften), which Open reads; SoftLimits all
-	// available rows, softened. Both are nil without Open, and SoftLimits where coverage is not measured.
-	Soft       []*point.Set
-	SoftLimits *point.Set
-	Samples    int     // S, posterior samples of an ensemble of the other methods; default 20
-	Fresh      int     // n', drawn points a sample; default 100
-	Corpus     *Corpus // what the server knows of its own corpus; needed by the methods that say so only
-	// Private and Privacy are needed by the methods of private rounds; nil without them.
-	Private Private
-	Privacy *privacy.Budget
-	// Limits holds the class means of every row of corpus and clients' part, as Conjugate reads them, from which FMP's limit of
-	// infinite data is computed; nil where coverage is not measured.
-	Limits  *point.Set
-	Seed    uint64 // the run's seed, and
-	Stream  string // the task's name in it: two tasks of one run need two names
-	Threads int    // goroutines at most; 0: one a processor. Figures do not depend on it.
-}
-
-// Settings are the settings of a method. The zero value is not valid; start from DefaultSettings.
-type Settings struct {
-	L2        float64 // lambda of the fits and prior precision of the BNNs, > 0, in the sum form of design.md
-	Shrinkage float64 // discriminants: share of the covariance replaced by its mean variance, 0 to 1
-	Beta      float64 // PredBayes: 0 mixes the clients' predictions, 1 multiplies them
-	Weighting float64 // consensus: 1 weighs clients by the precision of their samples, 0 equally
-	// Spread is the share of the between-class variances that discriminants of the corpus spread evenly over all
-	// directions, 0 to 1: their allowance for classes that the corpus lacks.
-	Spread float64
-	// Temperature, > 0, divides the heads of a method; 1 leaves them unchanged.
-	Temperature float64
-	Tolerance   float64 // of the fits, see erm.Options
-	Sampler     string  // BNNs: "hmc" or "laplace"
-	Covariance  string  // consensus: "diagonal" or "full" (with Ledoit-Wolf shrinkage)
-	Chains      int     // HMC: chains, at least 2
-	Warmup      int     // HMC: iterations per chain for adaptation, discarded
-	Draws       int     // HMC: iterations kept per chain for R-hat; S of them, evenly spaced, make the ensemble
-	Shuffles    int     // PRIOR: shuffles of the labels
-}
-
-// Values of the enumerated settings and names of the tunable ones.
+// Values of a round's scope: which form of FMP reads its class means.
 const (
-	HMC      = "hmc"
-	Laplace  = "laplace"
-	Diagonal = "diagonal"
-	Full     = "full"
-
 	ScopeAuto   = "auto"
 	ScopeClosed = "closed"
 	ScopeOpen   = "open"
-
-	ParamL2        = "l2"
-	ParamShrinkage = "shrinkage"
-	ParamBeta      = "beta"
-	ParamWeighting = "weighting"
-	ParamSpread    = "spread"
 )
 
-// DefaultSettings returns the shared protocol of design.md: lambda 3, shrinkage 0.3, temperature 1.
-func DefaultSettings() Settings {
-	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Spread: 0.1, Temperature: 1, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
-		Chains: 2, Warmup: 100, Draws: 200, Shuffles: 10}
-}
-
-// Check returns an error for the first invalid setting, or nil.
-func (s Settings) Check() error {
-	switch {
-	case !(s.L2 > 0) || math.IsInf(s.L2, 0):
-		return fmt.Errorf("posterior: l2 is %v; allowed are finite numbers above 0", s.L2)
-	case !(s.Shrinkage >= 0 && s.Shrinkage <= 1):
-		return fmt.Errorf("posterior: shrinkage is %v; allowed are 0 to 1", s.Shrinkage)
-	case !(s.Beta >= 0 && s.Beta <= 1):
-		return fmt.Errorf("posterior: beta is %v; allowed are 0 to 1", s.Beta)
-	case !(s.Spread >= 0 && s.Spread <= 1):
-		return fmt.Errorf("posterior: spread is %v; allowed are 0 to 1", s.Spread)
-	case s.Weighting != 0 && s.Weighting != 1:
-		return fmt.Errorf("posterior: weighting is %v; allowed are 0 (equal) and 1 (by precision)", s.Weighting)
-	case !(s.Temperature > 0) || math.IsInf(s.Temperature, 0):
-		return fmt.Errorf("posterior: temperature is %v; allowed are finite numbers above 0", s.Temperature)
-	case s.Sampler != HMC && s.Sampler != Laplace:
-		return fmt.Errorf("posterior: sampler is %q; allowed are %q and %q", s.Sampler, HMC, Laplace)
-	case s.Covariance != Diagonal && s.Covariance != Full:
-		return fmt.Errorf("posterior: covariance is %q; allowed are %q and %q", s.Covariance, Diagonal, Full)
-	case s.Chains < 2 || s.Chains > 64:
-		return fmt.Errorf("posterior: %d chains; allowed are 2 to 64 (R-hat compares chains)", s.Chains)
-	case s.Warmup < 10 || s.Warmup > 1e6:
-		return fmt.Errorf("posterior: %d warm-up iterations; allowed are 10 to 1000000", s.Warmup)
-	case s.Draws < minDraws || s.Draws > 1e6:
-		return fmt.Errorf("posterior: %d draws a chain; allowed are 4 to 1000000", s.Draws)
-	case s.Shuffles < 1 || s.Shuffles > 1000:
-		return fmt.Errorf("posterior: %d shuffles; allowed are 1 to 1000", s.Shuffles)
-	}
-	return nil
-}
-
-// tunable returns a pointer to the tunable setting name; nil for other names.
-func (s *Settings) tunable(name string) *float64 {
-	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta, ParamWeighting: &s.Weighting, ParamSpread: &s.Spread}[name]
-}
-
-// With returns the settings with the tunable setting name (a Param constant) set to value. An unknown name is an error.
-func (s Settings) With(name string, value float64) (Settings, error) {
-	p := s.tunable(name)
-	if p == nil {
-		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q, %q and %q", name, ParamL2, ParamShrinkage, ParamBeta, ParamWeighting, ParamSpread)
-	}
-	*p = value
-	return s, s.Check()
-}
-
-// Value returns the value of the tunable setting name; NaN for other names.
-func (s Settings) Value(name string) float64 {
-	if p := s.tunable(name); p != nil {
-		return *p
-	}
-	return math.NaN()
-}
-
-// Group says where a method's data lie.
-type Group string
-
-// The groups, in the order of the letter's table.
-const (
-	Local       Group = "local"
-	Centralised Group = "centralised"
-	OneShot     Group = "one-shot federated"
-	Baseline    Group = "baseline"
-)
-
-// Family groups related methods; figures draw each family in one colour.
-type Family string
-
-// The families.
-const (
-	Fits           Family = "fits"
-	GaussianPriors Family = "Gaussian priors"
-	Martingales    Family = "martingale posteriors"
-	Federated      Family = "federated martingale posterior"
-	Discriminants  Family = "discriminants"
-)
-
-// Info describes a method. It is the only source of such descriptions.
-type Info struct {
-	Name   string
-	Title  string // what it does, in one line
-	Group  Group
-	Family Family // empty: none
-	// Control marks a method that only shows what the clients' data are worth and does not compete with the others.
-	Control bool
-	// Keep marks a method with one ensemble that a server has or could have: fmp run --keep-models writes its classifier.
-	Keep bool
-	// Cost is the expected cost before any timing, in units of one fit (digits, default settings, one thread). 0 means 2.
-	Cost  float64
-	Cite  string // source
-	Param string // the setting that the tuned protocol chooses; empty: only the temperature
-	Grid  []float64
-	// Published is the authors' value of Param, where the run does not set it; nil: none.
-	Published *float64
-	// More lists further settings that the tuned protocol chooses, each with few values: all combinations are tried.
-	More []Param
-	// NeedsCorpus says that the method reads Input.Corpus.
-	NeedsCorpus bool
-	// Follows names the method whose tuned value this one takes; empty: its own.
-	Follows string
-	// Conjugate says that the method needs a conjugate predictor, or an open one.
-	Conjugate bool
-	// Draws says that the method needs the predictor that draws points, Compresses that it needs the embedding's uploads.
-	Draws, Compresses bool
-	// Private marks a method of private rounds: it needs Input.Private and Input.Privacy.
-	Private bool
-}
-
-// Models returns the kinds of model that the method reads; in open scope (open) the open predictor in place of the conjugate one.
-func (i *Info) Models(open bool) []string {
-	var out []string
-	if i.Conjugate && open {
-		out = append(out, models.KindOpen)
-	} else if i.Conjugate {
-		out = append(out, models.KindConjugate)
-	}
-	if i.Private {
-		out = append(out, models.KindPrivate)
-	}
-	if i.Draws {
-		out = append(out, models.KindPredictor)
-	}
-	if i.Compresses {
-		out = append(out, models.KindEmbedding)
-	}
-	return out
-}
-
-// Param is a tunable setting and the values that are tried first.
-type Param struct {
-	Name string
-	Grid []float64
-}
-
-// Raw returns the settings of the method without tuning: s with the published value, where there is one.
-func (i *Info) Raw(s Settings) (Settings, error) {
-	if i.Published == nil {
-		return s, nil
-	}
-	return s.With(i.Param, *i.Published)
-}
-
-// Method turns points into posterior samples.
-type Method interface {
-	Info() Info
-	// Run computes the ensemble. It reads the task and what other methods left in the task's memo; the result does not
-	// depend on whether they ran before it.
-	Run(ctx context.Context, t *Task, s Settings) (*Result, error)
-}
-
-// Task is a checked Input with a memo of what several methods share (local fits, drawn points, local martingale
-// posteriors), so that each is computed once. It is safe for concurrent use.
-type Task struct {
-	in     Input
-	dx, c  int
-	pooled func() *point.Set // the clients' own points, pooled on first use
-	memo   *memo
-	part   Part
-}
-
-// minDraws is the least number of draws per chain: two halves of two.
-const minDraws = 4
-
-// Bounds on one task: a larger value is more likely a mistake than intended.
-const (
-	maxSamples = 100_000
-	maxFresh   = 1_000_000
-)
-
-// NewTask checks in. It is an error if a set is empty, sets differ in dx or C, or a number is not finite or a weight negative.
-func NewTask(in Input) (*Task, error) {
-	if in.Samples == 0 {
-		in.Samples = 20
-	}
-	if in.Fresh == 0 {
-		in.Fresh = 100
-	}
-	switch {
-	case in.NoLatent:
-		in.Latents = 1
-	case in.Latents == 0:
-		in.Latents = 100
-	}
-	if in.Threads <= 0 {
-		in.Threads = runtime.GOMAXPROCS(0)
-	}
-	switch {
-	case len(in.Clients)+len(in.Uploads)+len(in.ClassMeans)+len(in.Soft) == 0:
-		return nil, fmt.Errorf("posterior: no clients and no uploads; a task needs at least one")
-	case in.Samples < 1 || in.Samples > maxSamples:
-		return nil, fmt.Errorf("posterior: %d samples; allowed are 1 to %d", in.Samples, maxSamples)
-	case in.Latents < 1 || in.Latents > maxSamples:
-		return nil, fmt.Errorf("posterior: %d samples of the closed form; allowed are 1 to %d", in.Latents, maxSamples)
-	case in.Scope != "" && in.Scope != ScopeAuto && in.Scope != ScopeClosed && in.Scope != ScopeOpen:
-		return nil, fmt.Errorf("posterior: scope is %q; allowed are %q, %q and %q", in.Scope, ScopeAuto, ScopeClosed, ScopeOpen)
-	case in.Conjugate != nil && len(in.Clients) > 0 && len(in.ClassMeans) != len(in.Clients):
-		return nil, fmt.Errorf("posterior: class means of %d of %d clients; want one set each", len(in.ClassMeans), len(in.Clients))
-	case in.Open != nil && len(in.Clients) > 0 && len(in.Soft) != len(in.Clients):
-		return nil, fmt.Errorf("posterior: class means of softened features of %d of %d clients; want one set each", len(in.Soft), len(in.Clients))
-	case in.Fresh < 1 || in.Fresh > maxFresh:
-		return nil, fmt.Errorf("posterior: %d fresh points; allowed are 1 to %d", in.Fresh, maxFresh)
-	case len(in.Clients) > 0 && len(in.Uploads) != 0 && len(in.Uploads) != len(in.Clients):
-		return nil, fmt.Errorf("posterior: %d uploads of %d clients; want one each, or none", len(in.Uploads), len(in.Clients))
-	}
-	first := slices.Concat(in.Clients, in.Uploads, in.ClassMeans, in.Soft)[0]
-	if first == nil {
-		return nil, fmt.Errorf("posterior: client 0 has no set")
-	}
-	t := &Task{in: in, dx: first.Dx, c: first.C, memo: &memo{}}
-	for _, k := range []struct {
-		kind string
-		sets []*point.Set
-	}{{"client", in.Clients}, {"upload", in.Uploads}} {
-		for m, s := range k.sets {
-			if s == nil || s.N == 0 {
-				return nil, fmt.Errorf("posterior: %s %d has no points; give each at least one", k.kind, m)
-			}
-			if s.Dx != t.dx || s.C != t.c {
-				return nil, fmt.Errorf("posterior: %s %d has dx %d and C %d, client 0 has %d and %d; a task has one of each", k.kind, m, s.Dx, s.C, t.dx, t.c)
-			}
-			if err := erm.CheckSet(s); err != nil {
-				return nil, fmt.Errorf("posterior: %s %d: %w", k.kind, m, err)
-			}
-		}
-	}
-	for _, sets := range [][]*point.Set{in.ClassMeans, in.Soft} {
-		for m, s := range sets {
-			if s == nil || s.N == 0 {
-				return nil, fmt.Errorf("posterior: the class means of client %d have no points; give each at least one", m)
-			}
-			if err := erm.CheckSet(s); err != nil {
-				return nil, fmt.Errorf("posterior: class means of client %d: %w", m, err)
-			}
-		}
-	}
-	t.pooled = sync.OnceValue(func() *point.Set {
-		all, _ := point.Pool(in.Clients...) // the sets are known to match
-		return all
-	})
-	return t, nil
-}
-
-// Clients returns the clients' own points, and Uploads their compressed ones, as given to NewTask.
-func (t *Task) Clients() []*point.Set { return t.in.Clients }
-func (t *Task) Uploads() []*point.Set { return t.in.Uploads }
-
-// Classes returns C, Dx the number of features, and Samples S.
-func (t *Task) Classes() int { return t.c }
-func (t *Task) Dx() int      { return t.dx }
-func (t *Task) Samples() int { return t.in.Samples }
-
-// Lookup returns the method with the given name, ignoring case. The error for an unknown name suggests the closest one.
-func Lookup(name string) (Method, error) {
-	for _, m := range registry {
-		if strings.EqualFold(m.Info().Name, name) {
-			return m, nil
-		}
-	}
-	return nil, fmt.Errorf("posterior: no method %q; there are %s%s", name, strings.Join(Names(), ", "), suggest.DidYouMean(name, Names()))
-}
-
-// All returns the methods: those of the letter in the order of its table, then the others.
-func All() []Method { return append([]Method(nil), registry...) }
-
-// Names returns the names of All.
-func Names() []string {
-	var out []string
-	for _, m := range registry {
-		out = append(out, m.Info().Name)
-	}
-	return out
-}
+// maxSamples bounds the samples of one posterior: a larger value is more likely a mistake than intended.
+const maxSamples = 100_000

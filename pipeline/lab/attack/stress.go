@@ -8,6 +8,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
@@ -134,13 +135,13 @@ func (b *bench) sets(u honesty.Uploads) ([]*point.Set, error) {
 
 // score returns the scores of the FMP posterior given uploads.
 func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
-	in := posterior.Input{Clients: sets, Latents: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat), Threads: b.Threads}
+	in := rival.Input{Clients: sets, Latents: b.Samples, Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat), Threads: b.Threads}
 	if b.white != nil {
 		in.Open, in.Soft, in.Scope = b.p.Tools.Open, sets, posterior.ScopeOpen
 	} else {
 		in.Conjugate, in.ClassMeans = b.k, sets
 	}
-	t, err := posterior.NewTask(in)
+	t, err := rival.NewTask(in)
 	if err != nil {
 		return metric.Scores{}, nil, err
 	}
@@ -159,12 +160,12 @@ func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust 
 }
 
 // run runs a method of the registry with the shared settings.
-func (b *bench) run(ctx context.Context, name string, t *posterior.Task) (*posterior.Result, error) {
-	method, err := posterior.Lookup(name)
+func (b *bench) run(ctx context.Context, name string, t *rival.Task) (*posterior.Result, error) {
+	method, err := rival.Lookup(name)
 	if err != nil {
 		return nil, err
 	}
-	settings := posterior.DefaultSettings()
+	settings := rival.DefaultSettings()
 	settings.L2 = b.p.Config.ERM.L2
 	return method.Run(ctx, t, settings)
 }

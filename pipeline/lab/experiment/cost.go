@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"fmp/pipeline/posterior"
+	"fmp/pipeline/lab/rival"
 )
 
 // Step is the progress of a stage of a run.
@@ -46,7 +46,7 @@ func (w *work) time(method string, took time.Duration) {
 // share returns the finished share of the work.
 func (w *work) share() float64 {
 	usual := func(method string) float64 {
-		if m, err := posterior.Lookup(method); err == nil {
+		if m, err := rival.Lookup(method); err == nil {
 			return cmp.Or(m.Info().Cost, 2)
 		}
 		return 2

@@ -21,6 +21,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
@@ -143,7 +144,7 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	if p.Tools.Conjugate == nil && p.Tools.Open == nil {
 		name = "FMP-ISAB"
 	}
-	m, err := posterior.Lookup(name)
+	m, err := rival.Lookup(name)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +264,7 @@ func encodePNG(im *dataset.Images, i int) ([]byte, error) {
 }
 
 // view places the first client's points, its upload and drawn points in the plane.
-func (d *Detail) view(ctx context.Context, p *Prepared, t *posterior.Task, stream string) error {
+func (d *Detail) view(ctx context.Context, p *Prepared, t *rival.Task, stream string) error {
 	clients, uploads := t.Clients(), t.Uploads()
 	bank := p.Data.Clients
 	n := min(bank.Len(), componentsLimit)

@@ -16,10 +16,10 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/pipeline/compress"
+	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
-	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/shipped"
 	"fmp/pipeline/task"
@@ -374,7 +374,7 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 		return f, nil
 	}
 	if p.Tools.Open == nil && len(c.Methods) == 0 {
-		for _, m := range posterior.All() {
+		for _, m := range rival.All() {
 			if i := m.Info(); !i.Conjugate && !(i.Private && c.Privacy.Epsilon == 0) {
 				c.Methods = append(c.Methods, m.Info().Name)
 			}
@@ -456,7 +456,7 @@ func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, erro
 	}
 	behind.C = 0 // its classes are the corpus's
 	m, f, err := p.model(models.KindOpen, c.Open.Model, c.corpus().Name, behind, func() (*onnx.Model, error) {
-		u, err := open.Untrained(p.Data.Corpus, open.MostCoordinates)
+		u, err := meta.UntrainedOpen(p.Data.Corpus, open.MostCoordinates)
 		if err != nil {
 			return nil, err
 		}

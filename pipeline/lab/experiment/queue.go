@@ -3,7 +3,7 @@ package experiment
 import (
 	"sync"
 
-	"fmp/pipeline/posterior"
+	"fmp/pipeline/lab/rival"
 )
 
 // group is the cells of one task, a partition and a repeat, that are left to run. They share the task and its memo.
@@ -13,13 +13,13 @@ type group struct {
 	cells     []Cell
 
 	once    sync.Once
-	task    *posterior.Task
+	task    *rival.Task
 	err     error
 	started bool
 }
 
 // prepare returns the task, which the first caller makes.
-func (g *group) prepare(make func() (*posterior.Task, error)) (*posterior.Task, error) {
+func (g *group) prepare(make func() (*rival.Task, error)) (*rival.Task, error) {
 	g.once.Do(func() { g.task, g.err = make() })
 	return g.task, g.err
 }

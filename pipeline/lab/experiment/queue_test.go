@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"fmp/pipeline/posterior"
+	"fmp/pipeline/lab/rival"
 )
 
 // TestQueue: every cell is handed out once; a worker stays with its task, goes on to one that nobody has begun, and shares the last ones.
@@ -40,7 +40,7 @@ func TestQueue(t *testing.T) {
 
 	g, made := &group{}, 0
 	for range 2 {
-		if _, err := g.prepare(func() (*posterior.Task, error) { made++; return nil, errors.New("no") }); err == nil || made != 1 {
+		if _, err := g.prepare(func() (*rival.Task, error) { made++; return nil, errors.New("no") }); err == nil || made != 1 {
 			t.Errorf("%v after %d calls; want the one error", err, made)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"math"
 	"slices"
 
+	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
-	"fmp/pipeline/posterior"
 )
 
 // Cell is the smallest unit of work of a run: one method on one task under one protocol.
@@ -31,7 +31,7 @@ type Record struct {
 	Cell
 	Dataset string  `json:"dataset"`
 	Alpha   float64 `json:"alpha"` // 0: homogeneous
-	Group   string  `json:"group"` // posterior.Group
+	Group   string  `json:"group"` // rival.Group
 	// Param is the hyper-parameter that the tuned protocol chooses, and Value its value in this cell.
 	Param string  `json:"param,omitempty"`
 	Value float64 `json:"value,omitempty"`
@@ -44,16 +44,16 @@ type Record struct {
 	UploadBytes float64            `json:"upload_bytes"`
 	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`
 	// Coverage of the method's intervals against the limit of infinite data; nil where it has none.
-	Coverage *posterior.Coverage `json:"coverage,omitempty"`
+	Coverage *rival.Coverage `json:"coverage,omitempty"`
 	// Membership is the area under the ROC curve of membership inference from an uploaded class mean; nil where no class
 	// means are uploaded.
 	Membership *float64 `json:"membership_auc,omitempty"`
 	// Absent holds scores on images of classes that no client holds; nil where every class is held.
-	Absent *posterior.Absent `json:"absent,omitempty"`
+	Absent *rival.Absent `json:"absent,omitempty"`
 	// Shifted holds scores on other and corrupted images, where the settings ask for them.
-	Shifted []posterior.Shifted `json:"shifted,omitempty"`
+	Shifted []rival.Shifted `json:"shifted,omitempty"`
 	// BySamples scores prefixes of the ensemble, for methods with one ensemble of several heads.
-	BySamples []posterior.Prefix `json:"by_samples,omitempty"`
+	BySamples []rival.Prefix `json:"by_samples,omitempty"`
 }
 
 // parseRecords reads JSON Lines. A last line without a newline was cut short when the

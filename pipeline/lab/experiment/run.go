@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/models/rng"
+	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
@@ -27,7 +28,7 @@ type Data struct {
 	Test       []float32
 	TestLabels []int
 	// Shifts are the features of other and corrupted images that the settings ask for.
-	Shifts []posterior.Shift
+	Shifts []rival.Shift
 }
 
 // Compressor makes clients' uploads (fmp/pipeline/compress).
@@ -55,9 +56,9 @@ type Tools struct {
 	// Shared, if not nil, is what the run shares with concurrent ones.
 	Shared *Shared
 
-	all   *point.Set        // class means of every row of corpus and clients' part, as Conjugate reads them
-	soft  *point.Set        // the rows themselves as Open reads them
-	known *posterior.Corpus // moments of Data.Corpus, for the methods of the run
+	all   *point.Set    // class means of every row of corpus and clients' part, as Conjugate reads them
+	soft  *point.Set    // the rows themselves as Open reads them
+	known *rival.Corpus // moments of Data.Corpus, for the methods of the run
 }
 
 // Progress is called with the progress of a stage, possibly from several goroutines.
@@ -83,14 +84,14 @@ func Cells(c *Config) ([]Cell, error) {
 }
 
 // methods returns the requested methods. If all are requested, those that need a corpus are left out of a run without one.
-func (c *Config) methods() ([]posterior.Method, error) {
+func (c *Config) methods() ([]rival.Method, error) {
 	names := c.Methods
 	if len(names) == 0 {
-		names = posterior.Names()
+		names = rival.Names()
 	}
-	var out []posterior.Method
+	var out []rival.Method
 	for _, name := range names {
-		m, err := posterior.Lookup(name)
+		m, err := rival.Lookup(name)
 		if err != nil {
 			return nil, fmt.Errorf("setting methods: %w", err)
 		}
@@ -112,8 +113,8 @@ func (c *Config) methods() ([]posterior.Method, error) {
 }
 
 // settings returns those of the shared protocol.
-func (c *Config) settings() posterior.Settings {
-	s := posterior.DefaultSettings()
+func (c *Config) settings() rival.Settings {
+	s := rival.DefaultSettings()
 	s.L2, s.Tolerance = c.ERM.L2, c.ERM.Tolerance
 	s.Sampler, s.Covariance = c.Posterior.BNN, c.Posterior.Consensus
 	return s
@@ -192,7 +193,7 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		t, err := gr.prepare(func() (*posterior.Task, error) {
+		t, err := gr.prepare(func() (*rival.Task, error) {
 			rows, stream, err := c.draw(data.Clients, gr.partition, gr.repeat)
 			if err != nil {
 				return nil, err
@@ -243,8 +244,8 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 const jointBatches = 1000
 
 // test returns what all methods are scored on; test sets too small for neighbourhoods have no joint scores.
-func (d *Data) test(c Config) (*posterior.Test, error) {
-	t := &posterior.Test{Features: d.Test, Labels: d.TestLabels, Shifts: d.Shifts}
+func (d *Data) test(c Config) (*rival.Test, error) {
+	t := &rival.Test{Features: d.Test, Labels: d.TestLabels, Shifts: d.Shifts}
 	if len(d.TestLabels) < metric.Neighbours {
 		return t, nil
 	}
@@ -255,7 +256,7 @@ func (d *Data) test(c Config) (*posterior.Test, error) {
 
 // limits computes the limits of the methods as data grow, from all rows of corpus and clients' part; in open scope, where the
 // corpus has other classes, from the latter alone.
-func (k *Tools) limits(ctx context.Context, d *Data, test *posterior.Test, open bool) error {
+func (k *Tools) limits(ctx context.Context, d *Data, test *rival.Test, open bool) error {
 	var sets []*point.Set
 	for _, b := range []*task.Bank{d.Corpus, d.Clients} {
 		if b == nil || b == d.Corpus && open {
@@ -283,7 +284,7 @@ func (k *Tools) limits(ctx context.Context, d *Data, test *posterior.Test, open 
 			return err
 		}
 	}
-	test.Limit, err = posterior.LimitHead(ctx, all)
+	test.Limit, err = rival.LimitHead(ctx, all)
 	return err
 }
 
@@ -301,16 +302,16 @@ func (k *Tools) classMeans(ctx context.Context, b *task.Bank) (*point.Set, error
 }
 
 // known returns the corpus' moments; nil where no requested method needs them.
-func (d *Data) known(c Config) (*posterior.Corpus, error) {
+func (d *Data) known(c Config) (*rival.Corpus, error) {
 	methods, err := c.methods()
-	if err != nil || d.Corpus == nil || !slices.ContainsFunc(methods, func(m posterior.Method) bool { return m.Info().NeedsCorpus }) {
+	if err != nil || d.Corpus == nil || !slices.ContainsFunc(methods, func(m rival.Method) bool { return m.Info().NeedsCorpus }) {
 		return nil, err
 	}
-	return posterior.NewCorpus(d.Corpus.Features, d.Corpus.Dx, d.Corpus.Labels, d.Corpus.C)
+	return rival.NewCorpus(d.Corpus.Features, d.Corpus.Dx, d.Corpus.Labels, d.Corpus.C)
 }
 
 // Task returns the task of clients who hold the given rows of the clients' part, with everything that the methods of a run read.
-func (p *Prepared) Task(ctx context.Context, rows [][]int, stream string) (*posterior.Task, error) {
+func (p *Prepared) Task(ctx context.Context, rows [][]int, stream string) (*rival.Task, error) {
 	return newTask(ctx, p.Config, p.Tools, p.Data.Clients, rows, stream, p.Config.threads())
 }
 
@@ -323,7 +324,7 @@ func (c *Config) draw(bank *task.Bank, p Partition, repeat int) (rows [][]int, s
 }
 
 // newTask gives every client its rows of the bank and compresses it.
-func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [][]int, stream string, threads int) (*posterior.Task, error) {
+func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [][]int, stream string, threads int) (*rival.Task, error) {
 	clients := make([]*point.Set, len(rows))
 	for i, r := range rows {
 		clients[i] = bank.Points(r, nil)
@@ -332,8 +333,8 @@ func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [
 }
 
 // task computes the clients' uploads and returns their task.
-func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int) (*posterior.Task, error) {
-	in := posterior.Input{
+func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int) (*rival.Task, error) {
+	in := rival.Input{
 		Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples, NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
 		Corpus: k.known, Private: k.Private, Privacy: c.Privacy.budget(c.Federation.Points), Limits: k.all, Seed: c.Seed, Stream: stream, Threads: threads,
 	}
@@ -357,14 +358,14 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 			in.Soft = append(in.Soft, soft)
 		}
 	}
-	return posterior.NewTask(in)
+	return rival.NewTask(in)
 }
 
 // cellSettings returns the method of a cell and its settings: the raw ones, or those that tuning chose.
-func cellSettings(c Config, cell Cell, tuned *Tuned) (posterior.Method, posterior.Settings, *Choice, error) {
-	m, err := posterior.Lookup(cell.Method)
+func cellSettings(c Config, cell Cell, tuned *Tuned) (rival.Method, rival.Settings, *Choice, error) {
+	m, err := rival.Lookup(cell.Method)
 	if err != nil {
-		return nil, posterior.Settings{}, nil, err
+		return nil, rival.Settings{}, nil, err
 	}
 	info := m.Info()
 	s, err := info.Raw(c.settings())
@@ -379,7 +380,7 @@ func cellSettings(c Config, cell Cell, tuned *Tuned) (posterior.Method, posterio
 	return m, s, choice, err
 }
 
-func runCell(ctx context.Context, c Config, test *posterior.Test, t *posterior.Task, cell Cell, p Partition, tuned *Tuned, threads int) (*Record, error) {
+func runCell(ctx context.Context, c Config, test *rival.Test, t *rival.Task, cell Cell, p Partition, tuned *Tuned, threads int) (*Record, error) {
 	m, s, choice, err := cellSettings(c, cell, tuned)
 	if err != nil {
 		return nil, err

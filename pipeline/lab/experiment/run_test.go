@@ -21,9 +21,9 @@ import (
 	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/point"
-	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/task"
 )
@@ -299,7 +299,7 @@ func TestRunFiguresMakeSense(t *testing.T) {
 		}
 	}
 	methods := 0
-	for _, m := range posterior.All() {
+	for _, m := range rival.All() {
 		if !m.Info().Private { // the run is not private
 			methods++
 		}

@@ -14,7 +14,7 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/onnx/suggest"
-	"fmp/pipeline/posterior"
+	"fmp/pipeline/lab/rival"
 )
 
 // Setting is one setting of a [Config], as described by its tags.
@@ -37,7 +37,7 @@ type allowed struct {
 }
 
 // lists holds the names behind @LIST in the tag allowed.
-var lists = map[string]func() []string{"datasets": dataset.Names, "presets": extractor.PresetNames, "methods": posterior.Names}
+var lists = map[string]func() []string{"datasets": dataset.Names, "presets": extractor.PresetNames, "methods": rival.Names}
 
 // suited holds what {NAME} stands for in the tag doc: a setting that suits each data set.
 var suited = map[string]func(assets.Suits) string{

@@ -11,7 +11,7 @@ import (
 	"fmp/featurize"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
-	"fmp/pipeline/posterior"
+	"fmp/pipeline/lab/rival"
 )
 
 // Shared is what concurrent runs of one program have in common: a number of threads, and
@@ -37,7 +37,7 @@ type loaded struct {
 	set       *dataset.Dataset // without its training images
 	extractor *extractor.Extractor
 	features  *featurize.Features // without its rows
-	shifts    []posterior.Shift   // from the settings scores.other and scores.corruptions
+	shifts    []rival.Shift       // from the settings scores.other and scores.corruptions
 	others    map[string]string   // digests of the other data sets
 	corpus    string              // digest of the corpus's features where it has other images; else ""
 	data      *Data

@@ -16,8 +16,8 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx/regularfile"
-	"fmp/pipeline/open"
-	"fmp/pipeline/posterior"
+	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/meta"
 	"fmp/pipeline/task"
 )
 
@@ -29,7 +29,7 @@ type Tuned struct {
 // Choice is the chosen value of one method's setting on one partition, and the values it was chosen from.
 type Choice struct {
 	Partition string `json:"partition"`
-	posterior.Choice
+	rival.Choice
 }
 
 // AtEnd reports whether the value is the first or the last of those tried, so that one beyond might be better.
@@ -73,12 +73,12 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 	if err != nil {
 		return nil, err
 	}
-	var methods []posterior.Method
-	var followers []posterior.Info // these get the value of another method, which is tuned anyway
+	var methods []rival.Method
+	var followers []rival.Info // these get the value of another method, which is tuned anyway
 	for _, m := range all {
 		info := m.Info()
 		switch {
-		case slices.ContainsFunc(all, func(o posterior.Method) bool { return o.Info().Name == info.Follows }):
+		case slices.ContainsFunc(all, func(o rival.Method) bool { return o.Info().Name == info.Follows }):
 			followers = append(followers, info)
 		default:
 			methods = append(methods, m)
@@ -141,7 +141,7 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 		if len(missing[pi]) == 0 {
 			continue
 		}
-		var held []posterior.Held
+		var held []rival.Held
 		err := tools.Shared.Do(ctx, inner, func() (err error) {
 			held, err = heldTasks(ctx, c, data, tools, p, inner)
 			return err
@@ -156,11 +156,11 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 		for _, mi := range missing[pi] {
 			m := methods[mi]
 			g.Go(func() error {
-				var choice posterior.Choice
+				var choice rival.Choice
 				var took time.Duration
 				err := tools.Shared.Do(ctx, inner, func() (err error) {
 					start := time.Now()
-					choice, _, err = posterior.Tune(ctx, m, held, c.settings(), nil)
+					choice, _, err = rival.Tune(ctx, m, held, c.settings(), nil)
 					took = time.Since(start)
 					return err
 				})
@@ -190,9 +190,9 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 }
 
 // heldTasks draws the tasks of the corpus on which one partition is tuned.
-func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partition, threads int) ([]posterior.Held, error) {
+func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partition, threads int) ([]rival.Held, error) {
 	s := task.Sampler{Bank: data.Corpus, Points: c.Federation.Points, Alphas: []float64{p.Alpha}, Target: c.Tuning.Points, FixedLabels: true}
-	var out []posterior.Held
+	var out []rival.Held
 	for i := range c.Tuning.Tasks {
 		stream := fmt.Sprintf("tuning/%s/%d", p.Name(), i)
 		if c.OpenScope() {
@@ -209,7 +209,7 @@ func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partiti
 		if err != nil {
 			return nil, err
 		}
-		h := posterior.Held{Task: t}
+		h := rival.Held{Task: t}
 		h.Features, h.Labels = drawn.Target.Labelled()
 		out = append(out, h)
 	}
@@ -240,7 +240,7 @@ func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tool
 		}
 	}
 	if tools.Open != nil {
-		known, err := open.Untrained(rest, tools.Open.K())
+		known, err := meta.UntrainedOpen(rest, tools.Open.K())
 		if err != nil {
 			return nil, tools, err
 		}

@@ -12,8 +12,8 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	"fmp/pipeline/evaluate"
+	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
-	"fmp/pipeline/posterior"
 )
 
 // matrixClasses bounds the classes of a confusion matrix; with more, the most frequent confusions are listed.
@@ -122,7 +122,7 @@ func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
 
 // EvaluationPage writes the self-contained page of an evaluation.
 func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
-	reliability, err := reliabilityPlot(&Row{Method: "FMP", Group: string(posterior.OneShot)}, r.Curve)
+	reliability, err := reliabilityPlot(&Row{Method: "FMP", Group: string(rival.OneShot)}, r.Curve)
 	if err != nil {
 		return err
 	}

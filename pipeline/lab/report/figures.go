@@ -17,8 +17,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
-	"fmp/pipeline/posterior"
 )
 
 // suffix distinguishes the figures of a table from those of the run's other tables.
@@ -218,7 +218,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 		lines = 0
 		for i := range use[0].Rows {
 			row := &use[0].Rows[i]
-			if row.Group == string(posterior.Local) || row.Control() {
+			if row.Group == string(rival.Local) || row.Control() {
 				continue
 			}
 			var xys plotter.XYs
@@ -229,7 +229,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 					}
 				}
 			}
-			if err := series(p, row, xys, row.Group == string(posterior.Centralised)); err != nil {
+			if err := series(p, row, xys, row.Group == string(rival.Centralised)); err != nil {
 				return nil, err
 			}
 			lines++
@@ -515,7 +515,7 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		for l, title := range titles {
 			p := newPlot(title, "posterior samples S", "")
 			for _, m := range ms {
-				if err := series(p, m.row, m.lines[l], m.row.Group == string(posterior.Centralised)); err != nil {
+				if err := series(p, m.row, m.lines[l], m.row.Group == string(rival.Centralised)); err != nil {
 					return nil, err
 				}
 			}

@@ -21,8 +21,8 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/models/rng"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
-	"fmp/pipeline/posterior"
 )
 
 // records are made-up figures of every method: two partitions and homogeneous clients, three repeats.
@@ -31,7 +31,7 @@ func records(dataset string) []experiment.Record {
 	r := rng.New(1, "records")
 	for _, p := range []experiment.Partition{{}, {Alpha: 0.1}, {Alpha: 1}} {
 		for rep := range 3 {
-			for i, m := range posterior.All() {
+			for i, m := range rival.All() {
 				rec := experiment.Record{Dataset: dataset, Alpha: p.Alpha, Group: string(m.Info().Group), UploadBytes: float64(i * 300),
 					Cell: experiment.Cell{Partition: p.Name(), Repeat: rep, Protocol: "shared", Method: m.Info().Name}}
 				rec.ACC, rec.ECE, rec.NLL, rec.Brier = 0.5+0.02*float64(i)+0.01*r.Float64(), 0.1*r.Float64(), 1+r.Float64(), r.Float64()
@@ -39,9 +39,9 @@ func records(dataset string) []experiment.Record {
 					rec.Curve[b] = metric.Bin{Count: float64(10 * b), Confidence: (float64(b) + 0.5) / metric.Bins, Accuracy: r.Float64()}
 				}
 				rec.Uncertainty = &metric.Uncertainty{Joint: &metric.Joint{Near: r.Float64(), Random: r.Float64()}, AURC: r.Float64(), Disagreement: 0.01}
-				rec.Shifted = []posterior.Shifted{{Name: "noise", Entropy: 0.75, Disagreement: 0.25}, {Name: "jpeg", Severity: 1, ACC: 0.6, ECE: 0.1, NLL: 1}, {Name: "contrast", Severity: 1, ACC: 0.2, ECE: 0.3, NLL: 2}}
+				rec.Shifted = []rival.Shifted{{Name: "noise", Entropy: 0.75, Disagreement: 0.25}, {Name: "jpeg", Severity: 1, ACC: 0.6, ECE: 0.1, NLL: 1}, {Name: "contrast", Severity: 1, ACC: 0.2, ECE: 0.3, NLL: 2}}
 				if i%2 == 0 {
-					rec.BySamples = []posterior.Prefix{{Samples: 1, ECE: 0.2, NLL: 2}, {Samples: 5, ECE: 0.1, NLL: 1}}
+					rec.BySamples = []rival.Prefix{{Samples: 1, ECE: 0.2, NLL: 2}, {Samples: 5, ECE: 0.1, NLL: 1}}
 				}
 				out = append(out, rec)
 			}
@@ -84,7 +84,7 @@ func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
 				t.Errorf("%s: interval %+v of three repeats", r.Method, r.ACC)
 			}
 		}
-		for _, g := range []posterior.Group{posterior.Local, posterior.Centralised, posterior.OneShot} {
+		for _, g := range []rival.Group{rival.Local, rival.Centralised, rival.OneShot} {
 			if marks[string(g)] == 0 {
 				t.Errorf("%s: no best of %s", tab.title(), g)
 			}
@@ -99,7 +99,7 @@ func TestMarksWhatIsNotSeparable(t *testing.T) {
 	noise := []float64{0, 0.3, -0.2, 0.1} // shared by all methods, as tasks are
 	for rep, shared := range noise {
 		for method, nll := range map[string]float64{"FMP": 1, "LDA": 1.01, "NCM": 1.02, "CANN": 1.05 + 0.01*float64(rep%2)} {
-			r := experiment.Record{Group: string(posterior.OneShot), Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep, Protocol: "shared", Method: method}}
+			r := experiment.Record{Group: string(rival.OneShot), Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep, Protocol: "shared", Method: method}}
 			r.NLL = nll + shared
 			if method == "LDA" {
 				r.NLL += 0.1 * noise[(rep+1)%4]
@@ -156,8 +156,8 @@ func TestUntrainedStandsInTheRow(t *testing.T) {
 func TestSamplesFigureDoesNotFlattenFMP(t *testing.T) {
 	var rs []experiment.Record
 	for method, nll := range map[string]float64{"FMP": 0.16, "MP": 0.18, "FMP-ISAB": 0.19, "CBNN": 0.5} {
-		r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Protocol: "shared", Method: method}, Group: string(posterior.OneShot)}
-		r.BySamples = []posterior.Prefix{{Samples: 1, ECE: 0.02, NLL: nll + 0.01}, {Samples: 20, ECE: 0.02 + nll/100, NLL: nll}}
+		r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Protocol: "shared", Method: method}, Group: string(rival.OneShot)}
+		r.BySamples = []rival.Prefix{{Samples: 1, ECE: 0.02, NLL: nll + 0.01}, {Samples: 20, ECE: 0.02 + nll/100, NLL: nll}}
 		rs = append(rs, r)
 	}
 	ts, err := Tables(rs, &experiment.Manifest{})
@@ -267,8 +267,8 @@ func TestShiftedImages(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if n := len(ts[0].Shifted); n != 2*len(posterior.All()) {
-		t.Errorf("%d figures of %d methods", n, len(posterior.All()))
+	if n := len(ts[0].Shifted); n != 2*len(rival.All()) {
+		t.Errorf("%d figures of %d methods", n, len(rival.All()))
 	}
 	var text, md bytes.Buffer
 	if err := errors.Join(Text(&text, ts, true, false), Markdown(&md, ts)); err != nil {

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"fmp/pipeline/posterior"
+	"fmp/pipeline/lab/rival"
 )
 
 // Colours of Okabe and Ito, which are distinguishable with every kind of colour vision, and stand out
@@ -35,25 +35,25 @@ var classColors = []color.RGBA{orange, skyBlue, green, blue, vermillion, purple,
 // methodColor returns the colour of a method's family; shapes distinguish groups.
 func methodColor(method string) color.Color {
 	switch info(method).Family {
-	case posterior.Fits:
+	case rival.Fits:
 		return green
-	case posterior.GaussianPriors:
+	case rival.GaussianPriors:
 		return skyBlue
-	case posterior.Martingales:
+	case rival.Martingales:
 		return blue
-	case posterior.Federated:
+	case rival.Federated:
 		return vermillion
-	case posterior.Discriminants:
+	case rival.Discriminants:
 		return purple
 	}
 	return grey
 }
 
 // info describes a method; it is empty for unknown methods, such as those of an older program.
-func info(method string) posterior.Info {
-	m, err := posterior.Lookup(method)
+func info(method string) rival.Info {
+	m, err := rival.Lookup(method)
 	if err != nil {
-		return posterior.Info{}
+		return rival.Info{}
 	}
 	return m.Info()
 }
@@ -61,11 +61,11 @@ func info(method string) posterior.Info {
 // groupShape returns the glyph of a group of methods.
 func groupShape(group string) draw.GlyphDrawer {
 	switch group {
-	case string(posterior.Local):
+	case string(rival.Local):
 		return draw.PyramidGlyph{}
-	case string(posterior.Centralised):
+	case string(rival.Centralised):
 		return draw.BoxGlyph{}
-	case string(posterior.OneShot):
+	case string(rival.OneShot):
 		return draw.CircleGlyph{}
 	}
 	return draw.CrossGlyph{}

@@ -10,8 +10,8 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
-	"fmp/pipeline/posterior"
 )
 
 // Level is the confidence level of every interval in the reports.
@@ -172,7 +172,7 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 			method := part[0].Method
 			var values [columns][]float64
 			row := Row{Method: method, Group: part[0].Group, Param: part[0].Param, Value: part[0].Value, Temperature: part[0].Temperature, More: part[0].More, byRepeat: map[int][columns]float64{}}
-			if method, err := posterior.Lookup(method); err == nil { // a run of an earlier version may have other methods
+			if method, err := rival.Lookup(method); err == nil { // a run of an earlier version may have other methods
 				info := method.Info()
 				row.Untrained = slices.ContainsFunc(info.Models(part[0].Diagnostics["open"] == 1), func(kind string) bool { return slices.Contains(m.Untrained, kind) })
 			}
@@ -258,7 +258,7 @@ func protocolRank(p string) int {
 
 // group sorts the rows by group and marks the best of each group.
 func (t *Table) group() error {
-	rank := map[string]int{string(posterior.Local): 0, string(posterior.Centralised): 1, string(posterior.OneShot): 2, string(posterior.Baseline): 3}
+	rank := map[string]int{string(rival.Local): 0, string(rival.Centralised): 1, string(rival.OneShot): 2, string(rival.Baseline): 3}
 	slices.SortStableFunc(t.Rows, func(a, b Row) int { return rank[a.Group] - rank[b.Group] })
 	groups := map[string][]*Row{}
 	for i := range t.Rows {

@@ -1,0 +1,178 @@
+package rival
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
+
+	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/moment"
+	"fmp/pipeline/point"
+)
+
+// Corpus is what the server knows of its own meta-training corpus, whose classes are the tasks' (closed scope) or others
+// (open scope): the moments of its feature rows, and the rows themselves for methods that need unlabelled inputs.
+type Corpus struct {
+	Dx, C    int
+	Features []float32     // N x Dx, row-major, shared with the caller
+	Labels   []int         // N, shared with the caller
+	Means    *mat.Dense    // C x Dx
+	Centre   []float64     // m0: the mean of the class means
+	Within   *mat.SymDense // W, denominator N - C
+	// Between is the covariance of the class means, corrected for sampling noise ([moment.Classes.Between]).
+	Between *mat.SymDense
+
+	// Read holds the class means with masses as the run's conjugate predictor reads them; nil without one.
+	Read *point.Set
+
+	memo memo.Memo // fits to its rows
+}
+
+// NewCorpus computes moments from labelled rows. Classes need not be equally frequent, but each needs at least one row.
+func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error) {
+	if dx < 1 || len(labels) == 0 || len(features) != len(labels)*dx {
+		return nil, fmt.Errorf("corpus: %d numbers and %d labels of dx %d; want dx numbers a label", len(features), len(labels), dx)
+	}
+	m, err := moment.Of(moment.Rows(features, dx), labels, c, 1)
+	if err != nil {
+		return nil, fmt.Errorf("corpus: %w", err)
+	}
+	return &Corpus{Dx: dx, C: c, Features: features, Labels: labels, Means: m.Means, Centre: m.Centre, Within: m.Within, Between: m.Between(m.Within)}, nil
+}
+
+// shrunk returns (1 - g) S + g tr(S)/d I.
+func shrunk(s mat.Symmetric, g float64) *mat.SymDense {
+	d := s.SymmetricDim()
+	out := mat.NewSymDense(d, nil)
+	out.ScaleSym(1-g, s)
+	mean := mat.Trace(s) / float64(d)
+	for j := range d {
+		out.SetSym(j, j, out.At(j, j)+g*mean)
+	}
+	return out
+}
+
+// spreads are the values that the tuned protocol tries.
+var spreads = []Param{{ParamSpread, []float64{0, 0.01, 0.03, 0.1, 0.3, 1}}}
+
+// latent is the two-covariance model of class means (PLDA; Ioffe 2006, ECCV; Brümmer and de Villiers 2010, Odyssey): in
+// coordinates u = (h - m0) V the covariance within classes is I, and a class mean is N(0, diag(beta)).
+type latent struct {
+	v    *mat.Dense // dx x dx
+	m0   []float64
+	beta []float64 // descending, never negative
+}
+
+// latent shrinks W by the given share towards a multiple of the identity and diagonalises both covariances.
+func (k *Corpus) latent(shrinkage float64) (*latent, error) {
+	var e mat.EigenSym
+	if !e.Factorize(shrunk(k.Within, shrinkage), true) {
+		return nil, fmt.Errorf("the corpus' covariance within classes: its eigenvalues did not converge")
+	}
+	values := e.Values(nil)
+	if !(values[0] > 1e-10*values[k.Dx-1]) {
+		return nil, fmt.Errorf("the corpus' covariance within classes is singular at shrinkage %v; raise the shrinkage", shrinkage)
+	}
+	var a mat.Dense
+	e.VectorsTo(&a)
+	a.Apply(func(_, j int, v float64) float64 { return v / math.Sqrt(values[j]) }, &a)
+	var half, between mat.Dense
+	half.Mul(k.Between, &a)
+	between.Mul(a.T(), &half)
+	b := mat.NewSymDense(k.Dx, nil)
+	for i := range k.Dx {
+		for j := i; j < k.Dx; j++ {
+			b.SetSym(i, j, (between.At(i, j)+between.At(j, i))/2)
+		}
+	}
+	if !e.Factorize(b, true) {
+		return nil, fmt.Errorf("the corpus' covariance between classes: its eigenvalues did not converge")
+	}
+	beta := e.Values(nil)
+	var q mat.Dense
+	e.VectorsTo(&q)
+	slices.Reverse(beta)
+	turned := mat.NewDense(k.Dx, k.Dx, nil)
+	for i := range k.Dx {
+		beta[i] = max(beta[i], 0)
+		turned.SetCol(i, mat.Col(nil, k.Dx-1-i, &q))
+	}
+	out := &latent{v: new(mat.Dense), m0: k.Centre, beta: beta}
+	out.v.Mul(&a, turned)
+	return out, nil
+}
+
+// posterior returns the mean and variance (C x dx each) of the class means in u, given the clients' counts and means. The
+// prior variances are (1-g) beta + g mean beta for a spread of g.
+func (l *latent) posterior(s *statistics, spread float64) (m, v *mat.Dense) {
+	prior := slices.Clone(l.beta)
+	floats.Scale(1-spread, prior)
+	floats.AddConst(spread*stat.Mean(l.beta, nil), prior)
+	m, v = mat.NewDense(s.c, s.dx, nil), mat.NewDense(s.c, s.dx, nil)
+	row := mat.NewVecDense(s.dx, nil)
+	for c, n := range s.count {
+		if n > 0 {
+			for j, x := range s.sum.RawRowView(c) {
+				row.SetVec(j, x/n-l.m0[j])
+			}
+		} else {
+			row.Zero()
+		}
+		var u mat.VecDense
+		u.MulVec(l.v.T(), row)
+		for j, b := range prior {
+			m.Set(c, j, n*b/(1+n*b)*u.AtVec(j))
+			v.Set(c, j, b/(1+n*b))
+		}
+	}
+	return m, v
+}
+
+// latent returns the corpus' latent model, computed once for all methods of the task.
+func (t *Task) latent(shrinkage float64) (*latent, error) {
+	k, err := t.corpus()
+	if err != nil {
+		return nil, err
+	}
+	return memo.Once(t.memo, fmt.Sprint("latent/", shrinkage), func() (*latent, error) { return k.latent(shrinkage) })
+}
+
+// corpus returns the given corpus; it is an error if there is none, or if its features differ from the task's.
+func (t *Task) corpus() (*Corpus, error) {
+	k := t.in.Corpus
+	if k == nil {
+		return nil, fmt.Errorf("no corpus; give it a part of the data (dataset.splits.corpus)")
+	}
+	if k.Dx != t.dx {
+		return nil, fmt.Errorf("the corpus has dx %d, the task %d", k.Dx, t.dx)
+	}
+	return k, nil
+}
+
+// statistics returns those of all clients' points.
+func (t *Task) statistics() *statistics {
+	total := newStatistics(t.dx, t.c)
+	for _, set := range t.in.Clients {
+		total.add(set)
+	}
+	return total
+}
+
+// meansBytes returns the mean size of a client's class means on the wire: a label, a mass and dx numbers for each class held.
+func (t *Task) meansBytes() float64 {
+	var held int
+	for _, set := range t.in.Clients {
+		own := newStatistics(t.dx, t.c)
+		own.add(set)
+		for _, n := range own.count {
+			if n > 0 {
+				held++
+			}
+		}
+	}
+	return float32Bytes(held*(t.dx+2)) / float64(len(t.in.Clients))
+}

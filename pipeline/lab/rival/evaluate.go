@@ -1,0 +1,169 @@
+package rival
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"fmp/pipeline/metric"
+	"fmp/pipeline/posterior"
+)
+
+// Prefix holds the scores of the first Samples heads of an ensemble.
+type Prefix struct {
+	Samples int     `json:"samples"`
+	ACC     float64 `json:"acc"`
+	ECE     float64 `json:"ece"`
+	NLL     float64 `json:"nll"`
+	// Joint is nil where no batches were given.
+	Joint *metric.Joint `json:"joint_nll,omitempty"`
+}
+
+// prefixes are the ensemble sizes at which scores against S are computed.
+var prefixes = []int{1, 2, 5, 10, 20, 40, 100, 200, 400}
+
+// Test holds the labelled points that results are scored on: n x dx features, row-major, and one class index per row.
+type Test struct {
+	Features []float32
+	Labels   []int
+	// Batches are the batches of joint scores; nil for no joint scores.
+	Batches *metric.Batches
+	// Limit is the limit of softmax regression on the features as data grow (LimitHead); nil: coverage is measured only for
+	// results with limits of their own.
+	Limit *posterior.Theta
+	// Shifts are points from other distributions, scored in addition.
+	Shifts []Shift
+}
+
+// Report holds the scores of a result.
+type Report struct {
+	Scores metric.Scores
+	// First scores the first 1, 2, 5, ... heads of one ensemble of several heads; nil for others.
+	First []Prefix
+	// Coverage is nil for single heads and where no limit is known.
+	Coverage *Coverage
+	// Absent holds the scores on points of classes that no client holds; nil where every class is held, and for several ensembles.
+	Absent *Absent
+	// Shifted holds the scores on the test's shifts, in their order.
+	Shifted []Shifted
+	// Membership is the AUC, 0.5 to 1, of membership inference from an uploaded class mean; nil where none is uploaded.
+	Membership *float64
+}
+
+// Absent holds scores on the test points of classes that no client holds.
+type Absent struct {
+	Classes int     `json:"classes"`
+	Points  int     `json:"points"`
+	ACC     float64 `json:"acc"`
+	NLL     float64 `json:"nll"`
+}
+
+// absent scores the points of classes that no client holds; nil where there are none.
+func (t *Task) absent(p *metric.Probabilities, labels []int) (*Absent, error) {
+	held := make([]bool, t.c)
+	for _, set := range t.in.Clients {
+		for i, w := range set.W {
+			for c, share := range set.Row(i)[set.Dx:] {
+				held[c] = held[c] || w*share > 0
+			}
+		}
+	}
+	out := &Absent{}
+	some := &metric.Probabilities{C: p.C}
+	var of []int
+	for _, h := range held {
+		if !h {
+			out.Classes++
+		}
+	}
+	for i, y := range labels {
+		if !held[y] {
+			some.P, of = append(some.P, p.Row(i)...), append(of, y)
+		}
+	}
+	if some.N = len(of); some.N == 0 {
+		return nil, nil
+	}
+	s, err := metric.Score(some, of)
+	if err != nil {
+		return nil, fmt.Errorf("classes that no client holds: %w", err)
+	}
+	out.Points, out.ACC, out.NLL = some.N, s.ACC, s.NLL
+	return out, nil
+}
+
+// Score scores a result of task t (nil: no Membership or Absent): its ensemble, or the mean of the scores of its ensembles.
+func (k *Test) Score(ctx context.Context, t *Task, r *posterior.Result, threads int) (*Report, error) {
+	rows, err := r.Rows(ctx, k.Features)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Ensembles) == 0 || len(k.Labels) == 0 {
+		return nil, fmt.Errorf("%d ensembles on %d labelled points; want one of each at least", len(r.Ensembles), len(k.Labels))
+	}
+	out := &Report{}
+	all := make([]metric.Scores, len(r.Ensembles))
+	for i, e := range r.Ensembles {
+		wanted := []int{len(e)}
+		if len(r.Ensembles) == 1 && len(e) > 1 {
+			wanted = append(slices.DeleteFunc(slices.Clone(prefixes), func(n int) bool { return n >= len(e) }), len(e))
+		}
+		var a *metric.Answers
+		for _, n := range wanted {
+			from := 0
+			if a != nil {
+				from = a.Heads
+			}
+			more, err := metric.Examine(ctx, e[from:n], rows, k.Labels, threads)
+			if err != nil {
+				return nil, fmt.Errorf("ensemble %d: %w", i, err)
+			}
+			if a == nil {
+				a = more
+			} else {
+				a.Add(more)
+			}
+			if len(wanted) == 1 {
+				break
+			}
+			s, err := metric.Score(a.Mean, k.Labels)
+			if err != nil {
+				return nil, err
+			}
+			p := Prefix{Samples: n, ACC: s.ACC, ECE: s.ECE, NLL: s.NLL}
+			if k.Batches != nil {
+				j := k.Batches.Score(a.LogLikelihood)
+				p.Joint = &j
+			}
+			out.First = append(out.First, p)
+		}
+		if t != nil && len(r.Ensembles) == 1 {
+			if out.Absent, err = t.absent(a.Mean, k.Labels); err != nil {
+				return nil, err
+			}
+		}
+		if all[i], err = metric.ScoreAll(a, k.Labels, k.Batches); err != nil {
+			return nil, fmt.Errorf("ensemble %d: %w", i, err)
+		}
+	}
+	if out.Scores, err = metric.Mean(all); err != nil {
+		return nil, err
+	}
+	if out.Coverage, err = k.coverage(ctx, r, rows, threads); err != nil {
+		return nil, err
+	}
+	if out.Shifted, err = k.shifted(ctx, r, rows, threads); err != nil || t == nil {
+		return out, err
+	}
+	out.Membership, err = t.membership(ctx, r.Means, k)
+	return out, err
+}
+
+// Evaluate scores a result on labelled features (n x dx, row-major), without joint scores.
+func Evaluate(ctx context.Context, r *posterior.Result, features []float32, labels []int, threads int) (metric.Scores, error) {
+	s, err := (&Test{Features: features, Labels: labels}).Score(ctx, nil, r, threads)
+	if err != nil {
+		return metric.Scores{}, err
+	}
+	return s.Scores, nil
+}

@@ -1,0 +1,155 @@
+package rival
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// fedcgs is a linear discriminant from statistics that add up over clients: class counts, class sums and
+// the second moment of the features.
+//
+// With n_c, mu_c and the pooled within-class covariance S (denominator n - C), shrunk to
+// (1-g) S + g tr(S)/dx I, the head has columns S^-1 mu_c and biases -1/2 mu_c' S^-1 mu_c + log pi_c
+// (Hastie, Tibshirani and Friedman 2009, section 4.3), with pi_c = (n_c + 1/2) / (n + C/2), so that a class without
+// points stays possible. Its mean is that of all points.
+var fedcgs = method{
+	Info{Name: "FedCGS", Family: Discriminants, Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot, Cite: citeFedCGS,
+		Param: ParamShrinkage, Grid: gridShrinkage},
+	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
+		theta, err := t.statistics().discriminant(s.Shrinkage)
+		if err != nil {
+			return nil, err
+		}
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, UploadBytes: float32Bytes(t.c + t.c*t.dx + t.dx*(t.dx+1)/2)}, nil
+	},
+}
+
+// statistics are weighted sums over points: masses and features by class, and outer products of features.
+type statistics struct {
+	dx, c  int
+	count  []float64     // C
+	sum    *mat.Dense    // C x dx
+	second *mat.SymDense // dx x dx
+}
+
+func newStatistics(dx, c int) *statistics {
+	return &statistics{dx: dx, c: c, count: make([]float64, c), sum: mat.NewDense(c, dx, nil), second: mat.NewSymDense(dx, nil)}
+}
+
+func (a *statistics) add(set *point.Set) {
+	x := mat.NewVecDense(a.dx, nil)
+	for i := range set.N {
+		row, w := set.Row(i), float64(set.W[i])
+		for j, v := range row[:a.dx] {
+			x.SetVec(j, float64(v))
+		}
+		for c, y := range row[a.dx:] {
+			share := w * float64(y)
+			a.count[c] += share
+			sum := a.sum.RawRowView(c)
+			for j := range sum {
+				sum[j] += share * x.AtVec(j)
+			}
+		}
+		a.second.SymRankOne(a.second, w, x)
+	}
+}
+
+// means returns the class means, C x dx; for a class without points, the mean of all points.
+func (a *statistics) means() *mat.Dense {
+	means := mat.NewDense(a.c, a.dx, nil)
+	overall := make([]float64, a.dx)
+	var n float64
+	for c, v := range a.count {
+		n += v
+		floats.Add(overall, a.sum.RawRowView(c))
+	}
+	for c, v := range a.count {
+		if v > 0 {
+			floats.AddScaled(means.RawRowView(c), 1/v, a.sum.RawRowView(c))
+		} else if n > 0 {
+			floats.AddScaled(means.RawRowView(c), 1/n, overall)
+		}
+	}
+	return means
+}
+
+// scatter returns the sum of outer products of the points less their class means.
+func (a *statistics) scatter() (*mat.SymDense, error) {
+	if floats.Sum(a.count) == 0 {
+		return nil, fmt.Errorf("the clients' points have no weight; give some weight above 0")
+	}
+	out := mat.NewSymDense(a.dx, nil)
+	out.CopySym(a.second)
+	means := a.means()
+	for c, v := range a.count {
+		if v > 0 {
+			out.SymRankOne(out, -v, means.RowView(c))
+		}
+	}
+	return out, nil
+}
+
+// within returns the pooled covariance within classes, denominator n - C.
+func (a *statistics) within() (*mat.SymDense, error) {
+	out, err := a.scatter()
+	if err != nil {
+		return nil, err
+	}
+	out.ScaleSym(1/math.Max(floats.Sum(a.count)-float64(a.c), 1), out)
+	return out, nil
+}
+
+// points returns the means of the classes held, with their masses.
+func (a *statistics) points() *point.Set {
+	var held []int
+	for c, v := range a.count {
+		if v > 0 {
+			held = append(held, c)
+		}
+	}
+	out := point.New(len(held), a.dx, a.c)
+	means := a.means()
+	for i, c := range held {
+		for j, v := range means.RawRowView(c) {
+			out.Row(i)[j] = float32(v)
+		}
+		out.Row(i)[a.dx+c], out.W[i] = 1, float32(a.count[c])
+	}
+	return out
+}
+
+func (a *statistics) discriminant(shrinkage float64) (posterior.Theta, error) {
+	within, err := a.within()
+	if err != nil {
+		return posterior.Theta{}, err
+	}
+	within = shrunk(within, shrinkage)
+	means := a.means()
+	n := floats.Sum(a.count)
+	var chol mat.Cholesky
+	if !chol.Factorize(within) {
+		return posterior.Theta{}, fmt.Errorf("within-class covariance of %v points with %d features is singular at shrinkage %v; raise the shrinkage", n, a.dx, shrinkage)
+	}
+	var directions mat.Dense // dx x C
+	if err := chol.SolveTo(&directions, means.T()); err != nil {
+		return posterior.Theta{}, fmt.Errorf("within-class covariance at shrinkage %v: %w; raise the shrinkage", shrinkage, err)
+	}
+	theta := posterior.Theta{D: a.dx + 1, C: a.c, W: make([]float64, (a.dx+1)*a.c)}
+	for c := range a.c {
+		quadratic := 0.0
+		for j := range a.dx {
+			theta.Row(j)[c] = directions.At(j, c)
+			quadratic += directions.At(j, c) * means.At(c, j)
+		}
+		theta.Row(a.dx)[c] = -quadratic/2 + math.Log((a.count[c]+0.5)/(n+float64(a.c)/2))
+	}
+	return theta, nil
+}

@@ -1,0 +1,65 @@
+package rival
+
+import (
+	"context"
+	"fmt"
+
+	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+func (t *Task) ermOptions(s Settings) erm.Options {
+	return erm.Options{Tolerance: s.Tolerance, Threads: t.in.Threads}
+}
+
+// fits returns one fit per set.
+func (t *Task) fits(ctx context.Context, sets []*point.Set, l2 float64, s Settings) (posterior.Ensemble, error) {
+	problems := make([]*erm.Problem, len(sets))
+	for i, set := range sets {
+		p, err := erm.FromSets(l2, set)
+		if err != nil {
+			return nil, err
+		}
+		problems[i] = p
+	}
+	opt := t.ermOptions(s)
+	opt.Double = true // chains start at these fits, and follow the last bit of where they start
+	solved, err := erm.SolveAll(ctx, problems, opt)
+	if err != nil {
+		return nil, err
+	}
+	out := make(posterior.Ensemble, len(sets))
+	for i, v := range solved {
+		out[i] = v.Theta
+	}
+	return out, nil
+}
+
+// localFits returns the clients' own fits.
+func (t *Task) localFits(ctx context.Context, l2 float64, s Settings) (posterior.Ensemble, error) {
+	return memo.Once(t.memo, fmt.Sprint("fit/clients/", l2, s.Tolerance), func() (posterior.Ensemble, error) {
+		return t.fits(ctx, t.in.Clients, l2, s)
+	})
+}
+
+// pooledFit returns the fit to all clients' points.
+func (t *Task) pooledFit(ctx context.Context, l2 float64, s Settings) (posterior.Theta, error) {
+	e, err := memo.Once(t.memo, fmt.Sprint("fit/pooled/", l2, s.Tolerance), func() (posterior.Ensemble, error) {
+		return t.fits(ctx, []*point.Set{t.pooled()}, l2, s)
+	})
+	if err != nil {
+		return posterior.Theta{}, err
+	}
+	return e[0], nil
+}
+
+// singles returns one ensemble per head, each of that head alone.
+func singles(e posterior.Ensemble) []posterior.Ensemble {
+	out := make([]posterior.Ensemble, len(e))
+	for i := range e {
+		out[i] = e[i : i+1]
+	}
+	return out
+}

@@ -1,0 +1,55 @@
+package rival
+
+import (
+	"context"
+	"fmt"
+
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// fmpNamed is FMP given the clients' class means together with the corpus' own, renamed to the task's classes by naming: what
+// FMP could do in closed scope if it knew that the classes are the corpus'. Like corpusOnly it shows what closed scope measures.
+var fmpNamed = method{
+	Info{Name: "FMP-named", Cost: 9, Title: "FMP with the corpus' class means beside the clients', named by these", Group: Baseline,
+		Cite: citeFMP, Conjugate: true, NeedsCorpus: true},
+	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
+		f, seen, err := t.pooledMeans()
+		if err != nil {
+			return nil, err
+		}
+		names, err := t.naming()
+		if err != nil {
+			return nil, err
+		}
+		read := t.in.Corpus.Read
+		if read == nil || read.Dx != seen.Dx {
+			return nil, fmt.Errorf("no class means of the corpus as the conjugate predictor reads them")
+		}
+		taskClass := map[int]int{}
+		for c, j := range names {
+			taskClass[j] = c
+		}
+		known := &point.Set{Dx: seen.Dx, C: seen.C}
+		for i := range read.N {
+			row := read.Row(i)
+			for j, share := range row[seen.Dx:] {
+				if c, ok := taskClass[j]; ok && share > 0 {
+					label := make([]float32, seen.C)
+					label[c] = 1
+					known.Z = append(append(known.Z, row[:seen.Dx]...), label...)
+					known.W, known.N = append(known.W, read.W[i]*share), known.N+1
+				}
+			}
+		}
+		all, err := point.Pool(seen, known)
+		if err != nil {
+			return nil, err
+		}
+		e, err := f.Heads(ctx, all, t.means.Latents(f), t.in.Latents)
+		if err != nil {
+			return nil, err
+		}
+		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: f.Conjugate, UploadBytes: f.Bytes()}, nil
+	},
+}

@@ -1,0 +1,209 @@
+package rival
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
+
+	"fmp/models/rng"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// moments of an ensemble: the mean and covariance of its D C numbers.
+func moments(e posterior.Ensemble) ([]float64, *mat.SymDense) {
+	x := mat.NewDense(len(e), len(e[0].W), nil)
+	for i := range e {
+		x.SetRow(i, e[i].W)
+	}
+	mean := make([]float64, len(e[0].W))
+	for j := range mean {
+		mean[j] = stat.Mean(mat.Col(nil, j, x), nil)
+	}
+	var cov mat.SymDense
+	stat.CovarianceMatrix(&cov, x, nil)
+	return mean, &cov
+}
+
+// furthestMoments is the largest difference of an ensemble's means and of its covariances from those given, in units
+// of the standard deviations given.
+func furthestMoments(e posterior.Ensemble, mean []float64, cov mat.Symmetric) (means, covariances float64) {
+	gotMean, gotCov := moments(e)
+	for i := range mean {
+		means = math.Max(means, math.Abs(gotMean[i]-mean[i])/math.Sqrt(cov.At(i, i)))
+		for j := range mean {
+			covariances = math.Max(covariances, math.Abs(gotCov.At(i, j)-cov.At(i, j))/math.Sqrt(cov.At(i, i)*cov.At(j, j)))
+		}
+	}
+	return means, covariances
+}
+
+// compareMoments allows furthestMoments a tolerance, and returns that of the means.
+func compareMoments(t *testing.T, what string, e posterior.Ensemble, mean []float64, cov mat.Symmetric, tolerance float64) float64 {
+	t.Helper()
+	m, c := furthestMoments(e, mean, cov)
+	t.Logf("%s: means within %.3f, covariances within %.3f standard deviations", what, m, c)
+	if m > tolerance || c > tolerance {
+		t.Errorf("%s: means differ by up to %.3f and covariances by up to %.3f standard deviations; want at most %v", what, m, c, tolerance)
+	}
+	return m
+}
+
+// importance is the exact posterior's mean and covariance, by weighting draws of the prior with the likelihood.
+func importance(set *point.Set, precision float64, draws int) ([]float64, *mat.SymDense) {
+	r := rng.New(9, "importance")
+	d, c := set.Dx+1, set.C
+	x := mat.NewDense(draws, d*c, nil)
+	weights := make([]float64, draws)
+	for k := range draws {
+		theta := x.RawRowView(k)
+		for i := range theta {
+			theta[i] = r.NormFloat64() / math.Sqrt(precision)
+		}
+		var log float64
+		for i := range set.N {
+			row := set.Row(i)
+			l := append([]float64(nil), theta[set.Dx*c:]...)
+			var sum, fit float64
+			for j := range l {
+				for f, v := range row[:set.Dx] {
+					l[j] += float64(v) * theta[f*c+j]
+				}
+				sum += math.Exp(l[j])
+				fit += float64(row[set.Dx+j]) * l[j]
+			}
+			log += float64(set.W[i]) * (fit - math.Log(sum))
+		}
+		weights[k] = math.Exp(log)
+	}
+	mean := make([]float64, d*c)
+	for j := range mean {
+		mean[j] = stat.Mean(mat.Col(nil, j, x), weights)
+	}
+	var total float64
+	for _, w := range weights {
+		total += w
+	}
+	cov := mat.NewSymDense(d*c, nil)
+	v := mat.NewVecDense(d*c, nil)
+	for k, w := range weights {
+		for j := range mean {
+			v.SetVec(j, x.At(k, j)-mean[j])
+		}
+		cov.SymRankOne(cov, w/total, v)
+	}
+	return mean, cov
+}
+
+// TestHMCFindsExactPosterior on problems with fewer points than features (where part of the head is drawn from the
+// prior) and with more.
+func TestHMCFindsExactPosterior(t *testing.T) {
+	for _, k := range []struct {
+		name      string
+		n, dx, c  int
+		precision float64
+	}{{"fewer points than features", 4, 6, 3, 0.5}, {"more points than features", 10, 2, 3, 1}} {
+		w := newWorld(4, k.dx, k.c, 2)
+		in := w.input(t, 5, 1, k.n)
+		in.Clients[0].W[0] = 1.7
+		in.Samples = 4000
+		task := newTestTask(t, in)
+		s := DefaultSettings()
+		s.Draws, s.Warmup = 2000, 300
+		e, d, err := task.pooledGaussianPosterior(context.Background(), k.precision, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mean, cov := importance(in.Clients[0], k.precision, 400_000)
+		exactMean := compareMoments(t, k.name, e, mean, cov, 0.12)
+		if !(d["rhat"] < 1.05) || d["acceptance"] < 0.6 || d["acceptance"] > 0.98 || d["divergences"] > 0 {
+			t.Errorf("%s: diagnostics %v; want R-hat below 1.05, acceptance of 0.6 to 0.98, no divergence", k.name, d)
+		}
+		s.Sampler = Laplace
+		l, d, err := task.pooledGaussianPosterior(context.Background(), k.precision, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d != nil {
+			t.Errorf("Laplace has diagnostics %v; it runs no chain", d)
+		}
+		// So little data leaves the posterior skewed: its mean is not its mode, and Laplace must be further off.
+		if m, _ := furthestMoments(l, mean, cov); m < 2*exactMean {
+			t.Errorf("%s: means of Laplace are within %.3f standard deviations of the exact ones, those of HMC within %.3f", k.name, m, exactMean)
+		}
+	}
+}
+
+// TestHMCAndLaplaceAgreeWhereThePosteriorIsGaussian: with much data both have the inverse Hessian as covariance.
+func TestHMCAndLaplaceAgreeWhereThePosteriorIsGaussian(t *testing.T) {
+	w := newWorld(4, 3, 3, 1)
+	in := w.input(t, 5, 1, 100)
+	for i := range in.Clients[0].W {
+		in.Clients[0].W[i] = 100
+	}
+	in.Samples = 3000
+	task := newTestTask(t, in)
+	s := DefaultSettings()
+	s.Draws = 1500
+	fit, err := task.pooledFit(context.Background(), 1, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := erm.FromSets(1, in.Clients[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := erm.NewObjective(p).Hessian(mat.DenseCopyOf(mat.NewDense(fit.D, fit.C, fit.W).T()).RawMatrix().Data)
+	var chol mat.Cholesky
+	if !chol.Factorize(h) {
+		t.Fatal("the Hessian is not positive definite")
+	}
+	var inverse mat.SymDense
+	if err := chol.InverseTo(&inverse); err != nil {
+		t.Fatal(err)
+	}
+	// From one class a row, which Objective has, to one class a column, which Theta has.
+	cov := mat.NewSymDense(fit.D*fit.C, nil)
+	at := func(i int) int { return i%fit.C*fit.D + i/fit.C }
+	for i := range fit.D * fit.C {
+		for j := i; j < fit.D*fit.C; j++ {
+			cov.SetSym(i, j, inverse.At(at(i), at(j)))
+		}
+	}
+	for _, sampler := range []string{Laplace, HMC} {
+		s.Sampler = sampler
+		e, _, err := task.pooledGaussianPosterior(context.Background(), 1, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compareMoments(t, sampler, e, fit.W, cov, 0.12)
+	}
+}
+
+func TestSplitRHat(t *testing.T) {
+	r := rng.New(1, "rhat")
+	same, apart := [][]float64{normal(r, 1000), normal(r, 1000)}, [][]float64{normal(r, 1000), normal(r, 1000)}
+	trend := [][]float64{normal(r, 1000), normal(r, 1000)}
+	for i := range apart[0] {
+		apart[0][i] += 2
+		for _, c := range trend {
+			c[i] += 4 * float64(i) / 1000
+		}
+	}
+	if v := splitRHat(same); v > 1.02 {
+		t.Errorf("R-hat of two chains of one distribution is %v", v)
+	}
+	if v := splitRHat(apart); v < 1.3 {
+		t.Errorf("R-hat of chains that lie apart is %v", v)
+	}
+	if v := splitRHat(trend); v < 1.2 {
+		t.Errorf("R-hat of chains that move is %v", v)
+	}
+	if v := splitRHat([][]float64{{1, 1, 1, 1}, {1, 1, 1, 1}}); v != 1 {
+		t.Errorf("R-hat of equal constants is %v", v)
+	}
+}

@@ -1,0 +1,51 @@
+package rival
+
+import (
+	"context"
+	"fmt"
+
+	"fmp/pipeline/metric"
+	"fmp/pipeline/posterior"
+)
+
+// Plain is the identity as Coordinates: the features themselves.
+type Plain struct{}
+
+// Of returns its argument.
+func (Plain) Of(_ context.Context, features []float32) ([]float32, error) { return features, nil }
+
+// membership returns the AUC with which an attacker tells a client's own points from test points by the class means that the
+// client uploads ([metric.Attacker]), mean over points. Class means are in the coordinates Result.Means; it is nil for results
+// without them, and where there are too few test points for their covariance.
+func (t *Task) membership(ctx context.Context, by posterior.Coordinates, k *Test) (*float64, error) {
+	if by == nil {
+		return nil, nil
+	}
+	test, err := by.Of(ctx, k.Features)
+	if err != nil {
+		return nil, fmt.Errorf("membership: %w", err)
+	}
+	attacker, err := metric.NewAttacker(test, len(test)/len(k.Labels), k.Labels, t.c)
+	if attacker == nil {
+		return nil, err
+	}
+	var sum, members float64
+	for _, set := range t.in.Clients {
+		features, labels := set.Labelled()
+		rows, err := by.Of(ctx, features)
+		if err != nil {
+			return nil, fmt.Errorf("membership: %w", err)
+		}
+		auc, n, err := attacker.AUC(rows, labels)
+		if err != nil {
+			return nil, err
+		}
+		sum += float64(n) * auc
+		members += float64(n)
+	}
+	if members == 0 {
+		return nil, nil
+	}
+	sum /= members
+	return &sum, nil
+}

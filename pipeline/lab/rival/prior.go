@@ -1,0 +1,85 @@
+package rival
+
+import (
+	"context"
+	"fmt"
+
+	"fmp/models/rng"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// prior is FMP with the labels of the pooled uploads shuffled among their points. Any score above chance comes
+// from the models, not from the clients, so the row must be at chance.
+//
+// A single shuffle of few points is far from chance by luck: ten class means with permuted names are right about 0, 1 or 2
+// times. The shuffles are therefore balanced: a permutation of points is drawn once for every C shuffles, and these
+// differ by a cyclic renaming of the classes, under which every class mean gets every name once.
+// Where Shuffles is below C the renamings are spread evenly.
+var prior = method{
+	Info{Name: "PRIOR", Control: true, Cost: 80, Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline, Cite: citeFMP, Follows: "FMP"},
+	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
+		if t.closedForm() {
+			return t.conjugatePrior(ctx, s)
+		}
+		seen, err := t.pooledUploads()
+		if err != nil {
+			return nil, err
+		}
+		r := &posterior.Result{UploadBytes: t.uploadBytes()}
+		cycle := min(s.Shuffles, t.c)
+		for k := range s.Shuffles {
+			e, err := t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle), t.shuffle(seen, k, cycle), s, posterior.BaseNoise)
+			if err != nil {
+				return nil, fmt.Errorf("shuffle %d: %w", k, err)
+			}
+			r.Ensembles = append(r.Ensembles, e)
+		}
+		return r, nil
+	},
+}
+
+// leader returns the method that the named one follows: PRIOR shuffles FMP-ISAB where neither predictor is given.
+func (t *Task) leader(name string) string {
+	if name == fmp.info.Name && !t.closedForm() {
+		return fmpISAB.info.Name
+	}
+	return name
+}
+
+// conjugatePrior is PRIOR for FMP in closed form.
+func (t *Task) conjugatePrior(ctx context.Context, s Settings) (*posterior.Result, error) {
+	f, seen, err := t.pooledMeans()
+	if err != nil {
+		return nil, err
+	}
+	r := &posterior.Result{Coordinates: f.Conjugate, UploadBytes: f.Bytes()}
+	cycle := min(s.Shuffles, t.c)
+	for k := range s.Shuffles {
+		e, err := f.Heads(ctx, t.shuffle(seen, k, cycle), t.means.Latents(f), t.in.Latents)
+		if err != nil {
+			return nil, fmt.Errorf("shuffle %d: %w", k, err)
+		}
+		r.Ensembles = append(r.Ensembles, e)
+	}
+	return r, nil
+}
+
+// shuffle returns the k-th shuffle of a set, with cycle renamings for each permutation.
+func (t *Task) shuffle(seen *point.Set, k, cycle int) *point.Set {
+	order := rng.New(t.in.Seed, t.in.Stream, "shuffle", k/cycle).Perm(seen.N)
+	return shuffled(seen, order, k%cycle*t.c/cycle)
+}
+
+// shuffled returns set with the label of point order[i], its classes renamed by shift, at point i.
+func shuffled(set *point.Set, order []int, shift int) *point.Set {
+	out := point.New(set.N, set.Dx, set.C)
+	copy(out.W, set.W)
+	for i, j := range order {
+		copy(out.Row(i), set.Row(i)[:set.Dx])
+		for c, v := range set.Row(j)[set.Dx:] {
+			out.Row(i)[set.Dx+(c+shift)%set.C] = v
+		}
+	}
+	return out
+}

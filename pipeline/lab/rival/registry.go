@@ -1,0 +1,33 @@
+package rival
+
+// registry lists the methods of the letter in the order of its table, then the others.
+var registry = []Method{
+	lann,
+	lbnn,
+	lmp,
+	ann,
+	bnn,
+	mp,
+	cann,
+	cbnn,
+	cfmp,
+	fmp,
+	fmpMean,
+	fmpISAB,
+	ncm,
+	lda,
+	plda,
+	regression,
+	fedcgs,
+	ghlda,
+	ghqda,
+	fed3r,
+	fedpft,
+	predbayes,
+	fmpDP,
+	fmpDPPlugin,
+	fedpftDP,
+	prior,
+	corpusOnly,
+	fmpNamed,
+}

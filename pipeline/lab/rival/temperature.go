@@ -1,0 +1,160 @@
+package rival
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/onnx/dense"
+	"fmp/pipeline/posterior"
+)
+
+// Bounds on temperatures, and the tolerance in log T, far below what a hundred test points resolve.
+const (
+	minTemperature  = 1.0 / 4096
+	maxTemperature  = 4096
+	temperatureStep = 0.02
+)
+
+// logits holds the logits of every head of a result on held-out points, so that its NLL at another temperature needs no fit
+// and no matrix product: float32, less the point's largest, one class per row and one point per column, padded.
+type logits struct {
+	c, n      int // classes and points
+	ensembles [][]ensembleLogits
+}
+
+// ensembleLogits are the logits of one head, and among them those of the true classes, one a point.
+type ensembleLogits struct{ all, truth []float32 }
+
+func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error) {
+	rows, err := r.Rows(ctx, k.Features)
+	if err != nil {
+		return nil, err
+	}
+	n := len(k.Labels)
+	out := &logits{n: n}
+	if n == 0 || len(rows)%n != 0 {
+		return nil, fmt.Errorf("%d numbers for %d held-out points", len(rows), n)
+	}
+	dx := len(rows) / n
+	x := make([]float64, len(rows))
+	for i, v := range rows {
+		x[i] = float64(v)
+	}
+	points := dense.Pack(blas.Trans, blas64.General{Rows: n, Cols: dx, Stride: dx, Data: x}, nil)
+	stride := dense.Padded(n)
+	top := make([]float64, stride)
+	var z []float64
+	for _, e := range r.Ensembles {
+		var heads []ensembleLogits
+		for _, h := range e {
+			if h.D != dx+1 {
+				return nil, fmt.Errorf("a head of %d x %d on rows of %d numbers", h.D, h.C, dx)
+			}
+			out.c = h.C
+			if len(z) != h.C*stride {
+				z = make([]float64, h.C*stride)
+			}
+			row := func(j int) []float64 { return z[j*stride : (j+1)*stride] }
+			for j, bias := range h.Row(dx) {
+				to := row(j)
+				for i := range to {
+					to[i] = bias
+				}
+			}
+			transposed := mat.DenseCopyOf(mat.NewDense(dx, h.C, h.W[:dx*h.C]).T()).RawMatrix()
+			points.Mul(blas.NoTrans, transposed, blas64.General{Rows: h.C, Cols: stride, Stride: stride, Data: z})
+			copy(top, row(0))
+			for j := 1; j < h.C; j++ {
+				for i, v := range row(j) {
+					top[i] = max(top[i], v)
+				}
+			}
+			narrow := ensembleLogits{make([]float32, len(z)), make([]float32, stride)}
+			for j := range h.C {
+				to := narrow.all[j*stride:]
+				for i, v := range row(j) {
+					to[i] = float32(v - top[i])
+				}
+			}
+			for i, y := range k.Labels {
+				narrow.truth[i] = narrow.all[y*stride+i]
+			}
+			heads = append(heads, narrow)
+		}
+		out.ensembles = append(out.ensembles, heads)
+	}
+	return out, nil
+}
+
+// nll returns the mean NLL at temperature t, averaged over the ensembles.
+func (l *logits) nll(t float64) float64 {
+	n := dense.Padded(l.n)
+	p, part, total := make([]float64, n), make([]float64, n), make([]float64, n)
+	var sum float64
+	for _, heads := range l.ensembles {
+		clear(p)
+		for _, h := range heads {
+			dense.ExpSum(l.c, n, h.all, 1/t, total)
+			dense.ExpSum(1, n, h.truth, 1/t, part)
+			for i, v := range part {
+				p[i] += v / total[i]
+			}
+		}
+		for _, v := range p[:l.n] {
+			sum -= math.Log(v/float64(len(heads)) + nllFloor)
+		}
+	}
+	return sum / float64(len(l.ensembles)*l.n)
+}
+
+// nllFloor equals that of package metric: it keeps the score of an impossible event finite.
+const nllFloor = 1e-12
+
+// coolest returns the temperature of least mean NLL over tasks, and that NLL: the minimum is bracketed from start by
+// factors of two and then found by golden-section search (Kiefer 1953) in log T.
+func coolest(tasks []*logits, start float64) (t, nll float64) {
+	f := func(u float64) float64 {
+		var sum float64
+		for _, l := range tasks {
+			sum += l.nll(math.Exp(u)) / float64(len(tasks))
+		}
+		return sum
+	}
+	step := math.Log(2)
+	mid := math.Log(start)
+	fm := f(mid)
+	lo, hi := mid-step, mid+step
+	fl, fh := f(lo), f(hi)
+	for fl < fm && lo > math.Log(minTemperature) {
+		hi, mid, fm = mid, lo, fl
+		lo -= step
+		fl = f(lo)
+	}
+	for fh < fm && hi < math.Log(maxTemperature) {
+		lo, mid, fm = mid, hi, fh
+		hi += step
+		fh = f(hi)
+	}
+	// The middle of a bracket of equal halves becomes one of golden sections.
+	ratio := (math.Sqrt(5) - 1) / 2
+	a, b := hi-ratio*(hi-lo), lo+ratio*(hi-lo)
+	fa, fb := f(a), f(b)
+	for hi-lo > temperatureStep {
+		if fa < fb {
+			hi, b, fb = b, a, fa
+			a = hi - ratio*(hi-lo)
+			fa = f(a)
+		} else {
+			lo, a, fa = a, b, fb
+			b = lo + ratio*(hi-lo)
+			fb = f(b)
+		}
+	}
+	t = digits(math.Exp((lo + hi) / 2))
+	return t, f(math.Log(t))
+}

@@ -1,0 +1,258 @@
+package rival
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Held is a task from the meta-training corpus with held-out points of the same corpus, for Tune.
+type Held struct {
+	Task     *Task
+	Features []float32 // n x dx, row-major
+	Labels   []int     // n class indices
+}
+
+// Choice is what Tune chose for a method, with the mean NLL on held-out points at every value tried, in
+// ascending order of the values.
+type Choice struct {
+	Method string    `json:"method"`
+	Param  string    `json:"param"`
+	Value  float64   `json:"value"`
+	Grid   []float64 `json:"grid"`
+	NLL    []float64 `json:"nll"`
+	// Temperatures are those of least NLL at the values of Grid, and Temperature that of the chosen value. Choices written by
+	// earlier versions have none: their methods ran at temperature 1.
+	Temperatures []float64 `json:"temperatures,omitempty"`
+	Temperature  float64   `json:"temperature,omitempty"`
+	// More are the choices of further settings, by name.
+	More map[string]float64 `json:"more,omitempty"`
+}
+
+// Apply returns base with the chosen settings.
+func (c *Choice) Apply(base Settings) (Settings, error) {
+	var err error
+	if c.Param != "" {
+		if base, err = base.With(c.Param, c.Value); err != nil {
+			return base, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.More)) {
+		if base, err = base.With(name, c.More[name]); err != nil {
+			return base, err
+		}
+	}
+	if c.Temperature != 0 {
+		base.Temperature = c.Temperature
+	}
+	return base, base.Check()
+}
+
+// tuneWarmup is the number of adaptation steps per chain while values are compared. Chains then keep as many draws as an
+// ensemble needs; R-hat is left to the run itself.
+const tuneWarmup = 50
+
+// extensions bounds how often a method's own grid is extended beyond an end at which its best value lies. Ten times the first
+// step of gridL2 leads to 2e-7; much below, the regulariser's gradient is less than the solver's tolerance.
+const extensions = 10
+
+// refinements is how often a method's own grid is refined around its best value. Each refinement halves the steps on
+// both sides of it: the half-decades of gridL2 become eighths of a decade there.
+const refinements = 2
+
+// Tune is the tuned protocol: it chooses the value of m's own setting, and the temperature, of least mean NLL over held; the
+// smallest value at ties. It tries the values of m's grid, a few more beyond its end while the best one lies there, and
+// then, twice, the geometric means of the best so far and its neighbours; if grid is given, only the values of grid.
+// At each value it uses the best temperature, which needs no fit. All combinations of further settings (Info.More)
+// are tried, with a search for each. Every method is tuned in the same way. The settings returned are base
+// with the chosen values. A method that follows another (Info.Follows) gets the other's
+// choice. held must come from the meta-training corpus: points of the test set would be a leak.
+func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []float64) (Choice, Settings, error) {
+	info := m.Info()
+	name := info.Name
+	if len(held) == 0 {
+		return Choice{}, base, fmt.Errorf("tuning %s: no tasks; give at least one of the meta-training corpus", name)
+	}
+	if info.Follows != "" {
+		var err error
+		if m, err = Lookup(held[0].Task.leader(info.Follows)); err != nil {
+			return Choice{}, base, fmt.Errorf("tuning %s: %w", name, err)
+		}
+		info = m.Info()
+	}
+	s, err := info.Raw(base)
+	if err != nil {
+		return Choice{}, base, fmt.Errorf("tuning %s: %w", name, err)
+	}
+	t := &tuner{m: m, held: held}
+	c, err := t.best(ctx, s, info.More, Param{info.Param, info.Grid}, grid)
+	if err != nil {
+		return c, base, err
+	}
+	c.Method = name
+	chosen, err := c.Apply(base)
+	if err != nil {
+		return c, base, fmt.Errorf("tuning %s: %w", name, err)
+	}
+	return c, chosen, nil
+}
+
+// tuner tunes one method.
+type tuner struct {
+	m    Method
+	held []Held
+	warm float64 // the last temperature found, where the next search starts
+}
+
+// best returns the best choice over all combinations of the values of more.
+func (t *tuner) best(ctx context.Context, s Settings, more []Param, p Param, values []float64) (Choice, error) {
+	if len(more) == 0 {
+		return t.search(ctx, s, p, values)
+	}
+	var best Choice
+	for _, v := range more[0].Grid {
+		at, err := s.With(more[0].Name, v)
+		if err != nil {
+			return best, fmt.Errorf("tuning %s: %w", t.m.Info().Name, err)
+		}
+		c, err := t.best(ctx, at, more[1:], p, values)
+		if err != nil {
+			return c, err
+		}
+		if best.More != nil && !(slices.Min(c.NLL) < slices.Min(best.NLL)) {
+			continue
+		}
+		best = c
+		if best.More == nil {
+			best.More = map[string]float64{}
+		}
+		best.More[more[0].Name] = v
+	}
+	return best, nil
+}
+
+// search chooses the value of one setting and the temperature, with all other settings as in s. If values are given, only they
+// are tried. For a method without a setting of its own it chooses only the temperature.
+func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float64) (Choice, error) {
+	c := Choice{Method: t.m.Info().Name, Param: p.Name}
+	beyond, rounds := 0, 0
+	if len(values) == 0 {
+		values, beyond, rounds = p.Grid, extensions, refinements
+	}
+	try := func(v float64) error {
+		at, tried := slices.BinarySearch(c.Grid, v)
+		if tried {
+			return nil
+		}
+		temperature, nll, err := t.heldNLL(ctx, s, p.Name, v)
+		if err != nil {
+			return err
+		}
+		c.Grid, c.NLL, c.Temperatures = slices.Insert(c.Grid, at, v), slices.Insert(c.NLL, at, nll), slices.Insert(c.Temperatures, at, temperature)
+		return nil
+	}
+	if p.Name == "" {
+		values, beyond, rounds = []float64{0}, 0, 0 // a grid of one value that nothing reads
+	}
+	for _, v := range values {
+		if err := try(v); err != nil {
+			return c, err
+		}
+	}
+	for range beyond {
+		v, ok := next(c.Grid, least(c.NLL))
+		if !ok {
+			break
+		}
+		if _, err := s.With(p.Name, v); err != nil {
+			break // not a valid value of the setting
+		}
+		if err := try(v); err != nil {
+			return c, err
+		}
+	}
+	for range rounds {
+		k := least(c.NLL)
+		var finer []float64
+		for _, j := range []int{k - 1, k + 1} {
+			if j >= 0 && j < len(c.Grid) {
+				finer = append(finer, digits(math.Sqrt(c.Grid[k]*c.Grid[j])))
+			}
+		}
+		for _, v := range finer {
+			if err := try(v); err != nil {
+				return c, err
+			}
+		}
+	}
+	k := least(c.NLL)
+	c.Value, c.Temperature = c.Grid[k], c.Temperatures[k]
+	if p.Name == "" {
+		c.Grid = nil
+	}
+	return c, nil
+}
+
+// heldNLL returns the least mean NLL over the held-out points at one value of a setting, and its temperature.
+func (t *tuner) heldNLL(ctx context.Context, s Settings, param string, v float64) (temperature, nll float64, err error) {
+	name := t.m.Info().Name
+	if param != "" {
+		if s, err = s.With(param, v); err != nil {
+			return 0, 0, fmt.Errorf("tuning %s: %w", name, err)
+		}
+	}
+	s.Temperature = 1
+	s.Warmup, s.Draws = min(s.Warmup, tuneWarmup), min(s.Draws, minDraws)
+	all := make([]*logits, len(t.held))
+	for i, h := range t.held {
+		r, err := t.m.Run(ctx, h.Task, s)
+		if err != nil {
+			return 0, 0, fmt.Errorf("tuning %s = %v on task %d: %w", param, v, i, err)
+		}
+		if all[i], err = newLogits(ctx, r, h); err != nil {
+			return 0, 0, fmt.Errorf("tuning %s of %s = %v on task %d: %w", param, name, v, i, err)
+		}
+	}
+	if t.warm == 0 {
+		t.warm = 1
+	}
+	temperature, nll = coolest(all, t.warm)
+	t.warm = temperature
+	return temperature, nll, nil
+}
+
+// least returns the index of the smallest element of xs, the first at ties. A NaN is never the smallest unless all are.
+func least(xs []float64) int {
+	best := 0
+	for i, x := range xs {
+		if x < xs[best] || math.IsNaN(xs[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// next returns a value beyond the end of ascending values at which the k-th lies; false if it lies between others.
+func next(xs []float64, k int) (float64, bool) {
+	n := len(xs)
+	switch {
+	case n < 2:
+	case k == 0:
+		return digits(xs[0] * xs[0] / xs[1]), true
+	case k == n-1:
+		return digits(xs[k] * xs[k] / xs[k-1]), true
+	}
+	return 0, false
+}
+
+// digits rounds to three significant digits.
+func digits(v float64) float64 {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
+	if err != nil { // no number that is printed fails to be read
+		return v
+	}
+	return short
+}

@@ -1,0 +1,151 @@
+package posterior
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/open"
+	"fmp/pipeline/point"
+	"fmp/pipeline/sample"
+)
+
+// Form is the predictor through which FMP reads clients' class means: the conjugate predictor (closed form) or, for classes that
+// the corpus lacks, the one that the open form builds from the round's own uploads (package open).
+type Form struct {
+	Conjugate
+	// Open says that it is the open form.
+	Open        bool
+	means       []*point.Set // the clients' class means as the form reads them
+	diagnostics map[string]float64
+}
+
+// Form picks a form: by Input.Scope or, where both are available, by the novelty of the uploads. Bad clients can make classes look
+// new; both forms judge them.
+func (t *FMP) Form() (*Form, error) {
+	closed := &Form{Conjugate: t.in.Conjugate, means: t.in.ClassMeans}
+	if t.in.Open == nil || t.in.Scope == ScopeClosed {
+		switch {
+		case t.in.Scope == ScopeOpen:
+			return nil, fmt.Errorf("the open form needs a predictor; fmp train open makes one")
+		case t.in.Conjugate == nil:
+			return nil, fmt.Errorf("no conjugate predictor; fmp train conjugate makes one, and conjugate.model names it")
+		}
+		return closed, nil
+	}
+	return memo.Once(t.memo, "form", func() (*Form, error) {
+		stats, err := t.in.Open.Pool(t.in.Soft)
+		if err != nil {
+			return nil, err
+		}
+		novelty, limit, err := t.in.Open.Novelty(stats)
+		if err != nil {
+			return nil, err
+		}
+		if t.in.Scope != ScopeOpen && t.in.Conjugate != nil && novelty <= limit {
+			closed.diagnostics = map[string]float64{"novelty": novelty, "open": 0}
+			return closed, nil
+		}
+		return t.openForm(stats, novelty)
+	})
+}
+
+// openForm returns the open form of a round of the given uploads.
+func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
+	m, q, err := t.in.Open.Round(s)
+	if err != nil {
+		return nil, err
+	}
+	// The pure engine's sessions hold memory only, so they need not be closed after each task.
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		return nil, err
+	}
+	k, err := sample.NewConjugate(eng, m)
+	if err != nil {
+		return nil, err
+	}
+	k.Workers = t.in.Threads
+	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt}, true, t.in.Soft, map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
+}
+
+// among returns the form for a round whose clients are judged: the open form is rebuilt from the uploads of the clients that are
+// more likely honest than not, so that the others do not affect its coordinates.
+func (t *FMP) among(f *Form, honest []float64) (*Form, error) {
+	var sets []*point.Set
+	for m, p := range honest {
+		if p >= 0.5 {
+			sets = append(sets, f.means[m])
+		}
+	}
+	if !f.Open || len(sets) == 0 || len(sets) == len(f.means) {
+		return f, nil
+	}
+	return memo.Once(t.memo, "form/honest", func() (*Form, error) {
+		stats, err := t.in.Open.Pool(sets)
+		if err != nil {
+			return nil, err
+		}
+		return t.openForm(stats, f.diagnostics["novelty"])
+	})
+}
+
+// mostMeans bounds the class means that are kept apart, so that the later cost does not grow with the number of clients.
+const mostMeans = 8192
+
+// Pooled returns the union of the clients' class means, for methods that may read it point by point: beyond mostMeans, nearby
+// means of one class are merged.
+func (f *Form) Pooled() (*point.Set, error) { return point.Group(mostMeans, f.means...) }
+
+// pool returns what heads read of the class means of some clients; u, if not nil, holds them in the closed form's coordinates.
+func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
+	if u != nil && !f.Open {
+		return u.Pool(of), nil
+	}
+	var sets []*point.Set
+	points := 0
+	for m, set := range f.means {
+		if of(m) {
+			sets = append(sets, set)
+			points += set.N
+		}
+	}
+	if points > mostMeans {
+		return representatives(sets, points)
+	}
+	return point.Pool(sets...)
+}
+
+// representatives returns about mostMeans of the clients' class means, those of clients evenly apart, and one point for the others of each class: the
+// closed form reads masses and means of classes, which are those of all, and fits see how classes scatter.
+func representatives(sets []*point.Set, points int) (*point.Set, error) {
+	var some []*point.Set
+	for m := 0; m < len(sets); m += (points + mostMeans - 1) / mostMeans {
+		some = append(some, sets[m])
+	}
+	others, own := open.Means(sets...), open.Means(some...)
+	for y, n := range own.Mass {
+		rest, mean := others.Mass[y]-n, others.Mean.RawRowView(y)
+		for j, v := range own.Mean.RawRowView(y) {
+			mean[j] = (others.Mass[y]*mean[j] - n*v) / max(rest, math.SmallestNonzeroFloat64)
+		}
+		others.Mass[y] = max(rest, 0)
+	}
+	return point.Pool(append(some, others.Set())...)
+}
+
+// Bytes returns the mean size of an upload: for each class that a client holds, the numbers, label and mass.
+func (f *Form) Bytes() float64 {
+	var n int
+	for _, u := range f.means {
+		n += u.N * (u.Dx + 2)
+	}
+	return 4 * float64(n) / float64(len(f.means))
+}
+
+// openClaims bounds the number of coordinates in which honesty is judged in open scope: those that separate the corpus's classes best.
+// Further coordinates say little about new classes, and lead to honest clients being dropped.
+const openClaims = 16
