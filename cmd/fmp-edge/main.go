@@ -10,15 +10,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
 
+	"fmp/cmd/buildinfo"
 	"fmp/cmd/interrupt"
-
 	"fmp/featurize/imagefile"
 	"fmp/pipeline/federate/sender"
 )
@@ -156,18 +155,7 @@ var versionCommand = command{
 	name: "version", short: "Print the version of this program", example: "  fmp-edge version",
 	flags: func(*pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		return func(_ context.Context, _ []string, out, _ io.Writer) error {
-			version, revision := "devel", ""
-			if bi, ok := debug.ReadBuildInfo(); ok {
-				if bi.Main.Version != "" && bi.Main.Version != "(devel)" {
-					version = bi.Main.Version
-				}
-				for _, s := range bi.Settings {
-					if s.Key == "vcs.revision" {
-						revision = s.Value + ", "
-					}
-				}
-			}
-			_, err := fmt.Fprintf(out, "fmp-edge %s (%s%s, %s/%s)\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(out, "fmp-edge %v\n", buildinfo.Read())
 			return err
 		}
 	},

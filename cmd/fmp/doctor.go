@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/buildinfo"
 	"fmp/featurize/dataset"
 	"fmp/onnx"
 	"fmp/onnx/build"
@@ -37,7 +38,7 @@ const (
 
 // diagnosis is what `fmp doctor --json` prints.
 type diagnosis struct {
-	Program   versionInfo          `json:"program"`
+	Program   buildinfo.Info       `json:"program"`
 	Cores     int                  `json:"cores"`
 	Library   string               `json:"library,omitempty"`
 	Version   string               `json:"onnxruntime,omitempty"`
@@ -85,7 +86,7 @@ is missing comes with what to do about it. The exit code is 3 where something th
 }
 
 func diagnose(cfg experiment.Config) *diagnosis {
-	d := &diagnosis{Program: buildVersion(), Cores: runtime.GOMAXPROCS(0), Healthy: true}
+	d := &diagnosis{Program: buildinfo.Read(), Cores: runtime.GOMAXPROCS(0), Healthy: true}
 	add := func(f finding) {
 		d.Findings = append(d.Findings, f)
 		d.Healthy = d.Healthy && f.State != stateMissing

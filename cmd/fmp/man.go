@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"fmp/cmd/buildinfo"
 )
 
 func newManCommand() *cobra.Command {
@@ -33,7 +35,7 @@ Markdown. Point $MANPATH at the folder above DIR, if DIR is called man1, to read
 				err = doc.GenMarkdownTree(root, dir)
 			} else {
 				// The day of the source, so that the same program gives the same pages.
-				day, terr := time.Parse(time.RFC3339, buildVersion().Time)
+				day, terr := time.Parse(time.RFC3339, buildinfo.Read().Time)
 				if terr != nil {
 					day = time.Unix(0, 0).UTC()
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/buildinfo"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/pipeline/lab/experiment"
@@ -132,7 +133,7 @@ func newRunner(ctx context.Context, cfg experiment.Engine, stderr io.Writer) (*r
 	if err != nil {
 		return nil, err
 	}
-	v := buildVersion()
+	v := buildinfo.Read()
 	r := &runner{eng: eng, versions: map[string]string{"fmp": v.Version, "go": v.Go, "platform": v.Platform, "engine": eng.Name()}}
 	if v.Revision != "" {
 		r.versions["revision"] = v.Revision
