@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size edge-all setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers conformance clean help
+.PHONY: all build size sbom edge-all setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers conformance clean help
 
 all: build
 
@@ -36,6 +36,9 @@ BOUNDS := fmp:45000000 fmp-edge:12000000
 size: build ## hold the programs to their largest sizes
 	@for p in $(BOUNDS); do n=$$(wc -c < $(BIN)/$${p%:*}); echo "$${p%:*} has $$n bytes of $${p#*:}"; \
 	  [ $$n -le $${p#*:} ] || { echo "$${p%:*} is too large: docs/speed.md, How large it is"; exit 1; }; done
+
+sbom: build ## bin/fmp.cdx.json and bin/fmp-edge.cdx.json: modules and models, in CycloneDX
+	$(GO) run ./docs/notices -sbom $(BIN)/fmp $(BIN)/fmp-edge
 
 edge-all: ## bin/fmp-edge-OS-ARCH for every platform that the client is built for
 	@set -e; for p in linux/amd64 linux/arm64 linux/arm/7 linux/riscv64 darwin/arm64 windows/amd64; do \

@@ -5,6 +5,7 @@ go 1.26.8
 require (
 	codeberg.org/go-fonts/dejavu v0.4.0
 	codeberg.org/go-fonts/latin-modern v0.4.0
+	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/cloudflare/circl v1.6.5
 	github.com/go-fonts/liberation v0.3.3
 	github.com/go-viper/mapstructure/v2 v2.4.0
@@ -16,6 +17,7 @@ require (
 	github.com/owulveryck/onnx-go v0.5.0
 	github.com/parquet-go/parquet-go v0.32.0
 	github.com/prometheus/client_golang v1.25.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10

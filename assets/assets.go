@@ -59,6 +59,21 @@ func Datasets() []string {
 	return out
 }
 
+// Kinds lists the models of a data set that come with the program.
+func Kinds(dataset string) []string {
+	entries, err := models.ReadDir(path.Join("models", dataset))
+	if err != nil {
+		return nil // a data set without models
+	}
+	var out []string
+	for _, e := range entries {
+		if kind, _, ok := strings.Cut(e.Name(), ".onnx"); ok {
+			out = append(out, kind)
+		}
+	}
+	return out
+}
+
 // maxModel bounds the size of a shipped model, in bytes.
 const maxModel = 64 << 20
 

@@ -36,6 +36,17 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestCitation: CITATION.cff names the version of the sources.
+func TestCitation(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "CITATION.cff"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "\nversion: "+Next+"\n") {
+		t.Errorf("CITATION.cff does not say version: %s", Next)
+	}
+}
+
 // TestTag: a program that is built from a tagged commit says the tag's version, and one that is built later says that it is later.
 func TestTag(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {

@@ -1,6 +1,9 @@
 // Command notices writes the notices of everything by others that is linked into the programs or embedded in them:
 //
 //	go run ./docs/notices THIRD_PARTY.md
+//	go run ./docs/notices -sbom bin/fmp bin/fmp-edge
+//
+// The second form writes a bill of materials beside each program, in CycloneDX (bin/fmp.cdx.json).
 //
 // It asks the go tool which modules the programs are made of, on every platform that they are built for, and takes the
 // licences from the modules' own files.
@@ -21,22 +24,39 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"fmp/onnx/atomicfile"
 )
 
 func main() {
-	err := errors.New("give the file to write, THIRD_PARTY.md")
-	if len(os.Args) == 2 {
-		var text []byte
-		if text, err = Notices("."); err == nil {
-			err = atomicfile.WriteBytes(os.Args[1], text)
-		}
-	}
-	if err != nil {
+	if err := write(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "notices:", err)
 		os.Exit(1)
 	}
+}
+
+func write(args []string) error {
+	if len(args) < 1 || args[0] != "-sbom" && len(args) > 1 {
+		return errors.New("give the file to write, THIRD_PARTY.md, or -sbom and programs")
+	}
+	mods, err := modules(".")
+	if err != nil {
+		return err
+	}
+	if args[0] != "-sbom" {
+		text, err := Notices(mods)
+		if err != nil {
+			return err
+		}
+		return atomicfile.WriteBytes(args[0], text)
+	}
+	for _, program := range args[1:] {
+		if err := writeSBOM(program, mods); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // programs are what is shipped, with the platforms that they are built for.
@@ -68,8 +88,8 @@ type module struct {
 	ids                []string          // SPDX
 }
 
-// Notices is the text for the module in folder root.
-func Notices(root string) ([]byte, error) {
+// modules returns what the programs of the source in folder root are made of, on every platform.
+func modules(root string) (map[string]*module, error) {
 	mods := map[string]*module{}
 	for _, p := range programs {
 		for _, system := range p.systems {
@@ -78,6 +98,11 @@ func Notices(root string) ([]byte, error) {
 			}
 		}
 	}
+	return mods, nil
+}
+
+// Notices returns the text for modules; each must have a licence, in UTF-8.
+func Notices(mods map[string]*module) ([]byte, error) {
 	all := make([]*module, 0, len(mods))
 	for _, m := range mods {
 		if len(m.files) == 0 {
@@ -228,6 +253,7 @@ func (m *module) read(dir string) error {
 		if err != nil {
 			return err
 		}
+		data = inUTF8(data)
 		m.files[name] = bytes.ReplaceAll(bytes.TrimSpace(data), []byte("\r\n"), []byte("\n"))
 		text := strings.Join(strings.Fields(string(data)), " ")
 		for _, k := range known {
@@ -238,4 +264,16 @@ func (m *module) read(dir string) error {
 		}
 	}
 	return nil
+}
+
+// inUTF8 returns a text in UTF-8: as it is, or from ISO 8859-1, in which some old licences have their ©.
+func inUTF8(text []byte) []byte {
+	if utf8.Valid(text) {
+		return text
+	}
+	runes := make([]rune, len(text))
+	for i, b := range text {
+		runes[i] = rune(b)
+	}
+	return []byte(string(runes))
 }

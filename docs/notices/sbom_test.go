@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"fmp/assets"
+	"fmp/models"
+)
+
+// schema is the schema of CycloneDX 1.6, from the sources of the library.
+func schema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	for name, file := range map[string]string{"bom-1.6.schema.json": "bom-1.6.schema.json", "spdx.schema.json": "spdx.schema.json", "jsf-0.82.schema.json": "jsf-0.82.schemax.json"} {
+		f, err := os.Open(filepath.Join(strings.TrimSpace(string(dir)), "schema", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		doc, err := jsonschema.UnmarshalJSON(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.AddResource("http://cyclonedx.org/schema/"+name, doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := c.Compile("http://cyclonedx.org/schema/bom-1.6.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSBOM: the bills of materials of both programs are valid CycloneDX, name every module that is linked and every model in assets, with its
+// digest, licence and training data, and are the same for the same program.
+func TestSBOM(t *testing.T) {
+	root := filepath.Join("..", "..")
+	mods, err := ours()
+	if err != nil {
+		t.Fatal(err)
+	}
+	valid := schema(t)
+	for _, p := range programs {
+		file := filepath.Join(t.TempDir(), p.name)
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", file, "./cmd/"+p.name)
+		build.Dir = root
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		var data [2][]byte
+		for i := range data {
+			if err := writeSBOM(file, mods); err != nil {
+				t.Fatal(err)
+			}
+			if data[i], err = os.ReadFile(file + ".cdx.json"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(data[0], data[1]) {
+			t.Errorf("%s: the same program gives two documents", p.name)
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := valid.Validate(doc); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
+		var bom cdx.BOM
+		if err := json.Unmarshal(data[0], &bom); err != nil {
+			t.Fatal(err)
+		}
+		checkModules(t, file, &bom)
+		if listed := checkModels(t, &bom); p.name == "fmp" && listed != modelFiles(t) || p.name == "fmp-edge" && listed != 0 {
+			t.Errorf("%s lists %d models", p.name, listed)
+		}
+	}
+}
+
+func checkModules(t *testing.T, file string, bom *cdx.BOM) {
+	t.Helper()
+	bi, err := buildinfo.ReadFile(file)
+	if err != nil || len(bi.Deps) == 0 {
+		t.Fatalf("%v: %v", bi, err)
+	}
+	for _, m := range bi.Deps {
+		if m.Replace != nil { // by a folder of this project
+			continue
+		}
+		if !slices.ContainsFunc(*bom.Components, func(c cdx.Component) bool {
+			return c.PackageURL == "pkg:golang/"+m.Path+"@"+m.Version && len(*c.Licenses) > 0
+		}) {
+			t.Errorf("%s lacks %s %s, or its licence", file, m.Path, m.Version)
+		}
+	}
+}
+
+// checkModels counts the models of a document and holds each to the file.
+func checkModels(t *testing.T, bom *cdx.BOM) (listed int) {
+	t.Helper()
+	for _, c := range *bom.Components {
+		if c.Type != cdx.ComponentTypeMachineLearningModel {
+			continue
+		}
+		listed++
+		data, err := assets.Model(c.Group, c.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (*c.Hashes)[0].Value; got != models.DigestBytes(data) {
+			t.Errorf("%s: digest %s", c.BOMRef, got)
+		}
+		if training := (*c.ModelCard.ModelParameters.Datasets)[0].ComponentData.Description; training == "" || (*c.Licenses)[0].License.ID != "MIT" {
+			t.Errorf("%s: training data %q, licence %v", c.BOMRef, training, (*c.Licenses)[0].License)
+		}
+	}
+	return listed
+}
+
+// modelFiles counts the files of models in the source.
+func modelFiles(t *testing.T) int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", "assets", "models", "*", "*.onnx*"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	return len(files)
+}
