@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size sbom edge-all setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers conformance clean help
+.PHONY: all build size sbom edge-all wasm setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers conformance clean help
 
 all: build
 
@@ -48,6 +48,9 @@ edge-all: ## bin/fmp-edge-OS-ARCH for every platform that the client is built fo
 	  CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch GOARM=$$arm $(GO) build $(EDGE) -o $$out ./cmd/fmp-edge; \
 	  wc -c $$out; \
 	done
+
+wasm: ## bin/fmp-edge-js.wasm and bin/fmp-edge-wasip1.wasm
+	@set -e; for os in js wasip1; do CGO_ENABLED=0 GOOS=$$os GOARCH=wasm $(GO) build $(EDGE) -o $(BIN)/fmp-edge-$$os.wasm ./cmd/fmp-edge; wc -c $(BIN)/fmp-edge-$$os.wasm; done
 
 demo: setup build ## the table of all methods from raw images, with the defaults
 	$(BIN)/fmp run

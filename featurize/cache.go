@@ -40,10 +40,10 @@ func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
 	return filepath.Join(dir, hex.EncodeToString(sum[:])[:32]+".npy")
 }
 
-// extract computes the features of training and test images, [all, dx], in chunks of whole batches. With a cache, partial
+// extract computes the features of training images and the first test images, [all, dx], in chunks of whole batches. With a cache, partial
 // results are saved beside it every saveEvery and when ctx ends; the next call resumes from them and returns the same features.
-func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, path string, progress func(done, total int)) ([]float32, error) {
-	dx, total := x.Dx(), ds.Train.N+ds.Test.N
+func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, test int, path string, progress func(done, total int)) ([]float32, error) {
+	dx, total := x.Dx(), ds.Train.N+test
 	chunk := 8 * x.Batch()
 	partial := ""
 	if path != "" {
@@ -56,11 +56,12 @@ func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, p
 	saved := time.Now()
 	for len(rows) < total*dx {
 		at := len(rows) / dx
-		part, from := &ds.Train, at
+		part, from, to := &ds.Train, at, ds.Train.N
 		if at >= ds.Train.N {
 			part, from = &ds.Test, at-ds.Train.N
+			to = test
 		}
-		some, err := part.Range(dataset.Range{From: from, To: min(from+chunk, part.N)})
+		some, err := part.Range(dataset.Range{From: from, To: min(from+chunk, to)})
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
@@ -53,6 +54,8 @@ type Config struct {
 	// Stats, if not nil, standardise the features in place of the statistics of the extractor part, for tasks whose
 	// extractor was trained on other images.
 	Stats *Stats
+	// Test is the number of test images whose features are wanted, the first ones; 0 means all.
+	Test int
 	// Cache is the folder of cached features; "" means fmp/features in the user's cache folder, "none" disables the cache.
 	Cache string
 	// Progress, if not nil, is called with the number of images done, possibly from several goroutines.
@@ -74,11 +77,20 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 	f.Train, f.Test = Part{N: ds.Train.N, Labels: ds.Train.Labels}, Part{N: ds.Test.N, Labels: ds.Test.Labels}
 	path := cachePath(c.Cache, ds, x)
 	all, note := loadRows(path, f.Train.N+f.Test.N, f.Dx)
+	if c.Test > 0 && c.Test < f.Test.N {
+		if all != nil { // of a run that wanted more
+			all = all[:(f.Train.N+c.Test)*f.Dx]
+		} else if path != "" {
+			path = strings.TrimSuffix(path, ".npy") + fmt.Sprintf("-%d.npy", c.Test)
+			all, _ = loadRows(path, f.Train.N+c.Test, f.Dx)
+		}
+		f.Test.N, f.Test.Labels = c.Test, f.Test.Labels[:c.Test]
+	}
 	if note != "" {
 		f.Notes = append(f.Notes, note)
 	}
 	if f.Cached = all != nil; !f.Cached {
-		if all, err = extract(ctx, ds, x, path, c.Progress); err != nil {
+		if all, err = extract(ctx, ds, x, f.Test.N, path, c.Progress); err != nil {
 			return nil, err
 		}
 		if err := saveRows(path, all, f.Dx); err != nil {

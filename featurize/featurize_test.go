@@ -195,3 +195,33 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 		}
 	}
 }
+
+// TestFewTestImages: where few test images are wanted no more features are computed, and they are those of a run that wants all.
+func TestFewTestImages(t *testing.T) {
+	ds := testData()
+	x := openTest(t, 1, "")
+	want, err := Run(t.Context(), ds, x, Config{Cache: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := t.TempDir()
+	for _, cached := range []bool{false, true} {
+		computed := 0
+		got, err := Run(t.Context(), ds, x, Config{Cache: cache, Test: 6, Progress: func(_, total int) { computed = total }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Cached != cached || !cached && computed != 86 || got.Test.N != 6 || len(got.Test.Labels) != 6 || got.Digest != want.Digest ||
+			!slices.Equal(got.Train.Features, want.Train.Features) || !slices.Equal(got.Test.Features, want.Test.Features[:6*want.Dx]) {
+			t.Errorf("cached %v, %d features computed for %d test images; want cached %v, 86 and 6", got.Cached, computed, got.Test.N, cached)
+		}
+	}
+	all, err := Run(t.Context(), ds, x, Config{Cache: cache})
+	if err != nil || !slices.Equal(all.Test.Features, want.Test.Features) {
+		t.Errorf("all test images after a few: %v", err)
+	}
+	few, err := Run(t.Context(), ds, x, Config{Cache: cache, Test: 3})
+	if err != nil || !few.Cached || !slices.Equal(few.Test.Features, want.Test.Features[:3*want.Dx]) {
+		t.Errorf("a few test images after all: cached %v, %v", few.Cached, err)
+	}
+}

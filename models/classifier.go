@@ -119,8 +119,39 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 	}
 	m.Graph.Name = KindClassifier
 	m.Producer, m.Metadata = "fmp", map[string]string{}
+	document(m.Graph, f)
+	m.Doc = m.Graph.Doc
 	f.Kind, f.Dx, f.C, f.S = KindClassifier, dx, classes, samples
 	return m, f.Write(m)
+}
+
+// document writes what a classifier is, and what its inputs and outputs mean, into its doc strings.
+func document(g *onnx.Graph, f Manifest) {
+	g.Doc = "Classifier of images. Its probabilities are the mean over samples of the posterior of a softmax regression on the features of a frozen extractor."
+	images := "One image a row, bytes 0 to 255 in the order height, width, channel; "
+	fit := map[string]string{"": "stretched", "stretch": "stretched", "crop": "cropped in the middle", "pad": "padded with black"}[f.Resize]
+	about := map[string]string{
+		"features":           "One row of features of the extractor an image.",
+		"probabilities":      "Probability of each class, in the order of the property fmp.classes; a row sums to 1.",
+		"entropy":            "Entropy of the probabilities in nats: the whole uncertainty of the class.",
+		"mutual_information": "Mutual information of class and posterior sample in nats: the part of the entropy that more data would lower.",
+		"low":                "Lower end of the 90% interval of each probability, given infinite data of these classes.",
+		"high":               "Upper end of the 90% interval of each probability, given infinite data of these classes.",
+		"samples":            "Probability of each class for each sample of the posterior: image, sample, class.",
+	}
+	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Outputs} {
+		for i := range vs {
+			v := &vs[i]
+			if v.Doc = about[v.Name]; v.Name != "images" {
+				continue
+			}
+			v.Doc = images + "one channel is grey (ITU-R BT.601)"
+			if n := len(v.Shape); n == 4 && v.Shape[3].Size == 3 {
+				v.Doc = images + "three channels are red, green and blue (sRGB)"
+			}
+			v.Doc += ", upright (EXIF); an image of another size is " + fit + " to this one by Catmull-Rom interpolation."
+		}
+	}
 }
 
 // Origin is the provenance of a classifier, stored as JSON in its manifest's Config.

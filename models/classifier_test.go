@@ -9,6 +9,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/serde"
 )
 
 // someHeads are samples of a posterior for a test, [S, k+1, C].
@@ -153,6 +154,33 @@ func TestClassifier(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestClassifierSaysWhatItIs: model, inputs and outputs have doc strings, in the file as well.
+func TestClassifierSaysWhatItIs(t *testing.T) {
+	for ch, want := range map[int]string{1: "grey", 3: "red, green and blue"} {
+		g := &onnx.Graph{Inputs: []onnx.ValueInfo{{Name: "images", Shape: []onnx.Dim{{Size: -1}, onnx.Known(8), onnx.Known(8), onnx.Known(ch)}}}}
+		for _, name := range []string{"probabilities", "entropy", "mutual_information", "low", "high", "samples"} {
+			g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: name})
+		}
+		document(g, Manifest{Resize: "crop"})
+		m := onnx.NewModel(g)
+		data, err := serde.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err = serde.Unmarshal(data); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range append(m.Graph.Inputs, m.Graph.Outputs...) {
+			if v.Doc == "" {
+				t.Errorf("%s has no doc string", v.Name)
+			}
+		}
+		if doc := m.Graph.Inputs[0].Doc; !strings.Contains(doc, want) || !strings.Contains(doc, "cropped") || m.Graph.Doc == "" {
+			t.Errorf("images of %d channels: %q", ch, doc)
+		}
 	}
 }
 

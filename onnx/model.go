@@ -186,6 +186,7 @@ type ValueInfo struct {
 	Name  string
 	DType DType
 	Shape []Dim
+	Doc   string // what the values mean, for people
 }
 
 // Dim is one axis of a shape: a known size, or Size -1 with a symbol ("batch") or nothing.

@@ -17,6 +17,7 @@ import (
 	"fmp/onnx/npy"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
 )
 
 // maxRowBytes bounds the .npy files of feature rows and labels: 64 MiB.
@@ -48,21 +49,22 @@ var compressCommand = command{
   fmp-edge compress --model private-client.onnx --client a -o a.upload --epsilon 4 photos/
   fmp-edge compress --model embedding.onnx --client a -o a.upload --rows features.npy --labels labels.npy
 
-SOURCE is a folder with one folder of PNG or JPEG images a class, named by the class or its number; a .csv of
-path,label with paths relative to it; or an IDX file of images, plain or .gz. Images are turned upright (EXIF) and
-brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
+SOURCE is a folder with one folder of images a class, named by the class or its number; a .csv of path,label with paths
+relative to it; or an IDX file of images, plain or .gz. Images are ` + imagefile.Formats + `. Images of other
+formats, HEIC and AVIF among them, are bad images (--on-bad). Images are turned upright (EXIF) and brought to the model's
+size as it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		model := f.String("model", "", "client graph that fmp fuse wrote; with --rows an embedding")
 		name := f.String("client", "", "name of this client, 1 to 128 bytes")
 		round := f.Uint64("round", 0, "round of the federation")
-		out := f.StringP("output", "o", "", "upload to write, with the folders above it; there whole or not at all")
+		out := f.StringP("output", "o", "", "upload to write, into a folder that is there; there whole or not at all")
 		precision := f.String("precision", string(federate.Single), "of the points: float32, float16 or int8")
 		labels := f.String("labels", "", "labels of an IDX file's images (IDX) or of --rows (.npy)")
 		rows := f.String("rows", "", ".npy of feature rows [n, dx], in place of SOURCE")
 		skip := f.Int("skip", 0, "images of an IDX file to leave out at its beginning")
 		count := f.Int("count", 0, "images of an IDX file to take; 0 takes all")
 		threads := f.Int("threads", 0, "threads of one operator; 0 is one a core")
-		pixels := f.Int("max-pixels", 4_000_000, "largest image that is decoded, in pixels; each takes 4 bytes or more")
+		pixels := f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes")
 		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
 		budget := budgetFlags(f)
 		signerFlags(f)
@@ -76,6 +78,12 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 					return usagef("compress: %s is missing; see fmp-edge compress --help", r.flag)
 				}
 			}
+			if err := identity.CheckName(*name); err != nil {
+				return usagef("compress: --client: %w", err)
+			}
+			if err := atomicfile.HasFolder(*out); err != nil {
+				return &usageError{fmt.Errorf("compress: --output: %w", err)}
+			}
 			switch federate.Precision(*precision) {
 			case federate.Single, federate.Half, federate.Int8:
 			default:
@@ -84,8 +92,8 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 			if *threads < 0 || *threads > pure.MaxThreads {
 				return usagef("compress: --threads %d; allowed are 0 (one a core) to %d", *threads, pure.MaxThreads)
 			}
-			if *pixels < 1 || *pixels > 50_000_000 {
-				return usagef("compress: --max-pixels %d; allowed are 1 to 50000000", *pixels)
+			if *pixels < 1 || *pixels > imagefile.MaxPixels {
+				return usagef("compress: --max-pixels %d; allowed are 1 to %d", *pixels, imagefile.MaxPixels)
 			}
 			if *skip < 0 || *count < 0 {
 				return usagef("compress: --skip %d and --count %d; allowed are numbers of at least 0", *skip, *count)
@@ -132,8 +140,8 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 					return refused("compress", err)
 				}
 				defer src.Close()
-				if others > 0 {
-					fmt.Fprintf(log, "fmp-edge: %d files under %s are neither .png nor .jpg nor .jpeg and were left out\n", others, args[0])
+				if others.N > 0 {
+					fmt.Fprintf(log, "fmp-edge: under %s %v\n", args[0], others)
 				}
 				private := c.manifest.Clip > 0
 				if private && !f.Changed("epsilon") {
@@ -154,7 +162,7 @@ brought to the model's size as it says (stretch, crop or pad), by Catmull-Rom in
 				for _, err := range bad {
 					fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
 				}
-				u.Model, w.Skipped, w.Bad = c.manifest.Digest, others, len(bad)
+				u.Model, w.Skipped, w.Bad = c.manifest.Digest, others.N, len(bad)
 			}
 			data, err := u.Encode()
 			if err != nil {

@@ -23,8 +23,8 @@ var predictCommand = command{
   fmp-edge predict --model classifier.onnx photos/ --reject 0.9
   fmp-edge predict --model classifier.onnx photos/ --csv
 
-IMAGES is one PNG or JPEG image, a folder of them, a .csv of paths, an IDX file, plain or .gz, or, for a classifier of
-feature rows, a .npy. For each image the most probable class is printed with its probability, the second, and the
+IMAGES is one image (` + imagefile.Formats + `), a folder of them, a .csv of paths, an IDX file, plain or .gz,
+or, for a classifier of feature rows, a .npy. For each image the most probable class is printed with its probability, the second, and the
 disagreement of the classifier's heads (mutual information in nats).`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		model := f.String("model", "", "classifier that fmp pool wrote")
@@ -32,7 +32,7 @@ disagreement of the classifier's heads (mutual information in nats).`,
 		skip := f.Int("skip", 0, "images of an IDX file to leave out at its beginning")
 		count := f.Int("count", 0, "images of an IDX file to take; 0 takes all")
 		threads := f.Int("threads", 0, "threads of one operator; 0 is one a core")
-		pixels := f.Int("max-pixels", 4_000_000, "largest image that is decoded, in pixels; each takes 4 bytes or more")
+		pixels := f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes")
 		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
 		asJSON := f.Bool("json", false, "print JSON")
 		asCSV := f.Bool("csv", false, "print CSV")
@@ -86,8 +86,8 @@ disagreement of the classifier's heads (mutual information in nats).`,
 				return refused("predict", err)
 			}
 			defer src.Close()
-			if others > 0 {
-				fmt.Fprintf(log, "fmp-edge: %d files under %s are neither .png nor .jpg nor .jpeg and were left out\n", others, args[0])
+			if others.N > 0 {
+				fmt.Fprintf(log, "fmp-edge: under %s %v\n", args[0], others)
 			}
 			bad, err := c.Images(ctx, src, *onBad == "skip", p.Print)
 			if err != nil {

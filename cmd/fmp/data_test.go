@@ -125,7 +125,7 @@ func TestBadImagesOfFolders(t *testing.T) {
 	} {
 		code, _, stderr := runFMP(t, args...)
 		for _, path := range bad {
-			if code != exitUsage || !strings.Contains(stderr, path+": not a readable PNG or JPEG") || !strings.Contains(stderr, "--on-bad skip") {
+			if code != exitUsage || !strings.Contains(stderr, path+": not a readable image") || !strings.Contains(stderr, "--on-bad skip") {
 				t.Errorf("fmp %s: exit code %d, want %d and %s named:\n%s", strings.Join(args, " "), code, exitUsage, path, stderr)
 			}
 		}

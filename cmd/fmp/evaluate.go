@@ -25,7 +25,7 @@ func newEvaluateCommand() *cobra.Command {
 negative log-likelihood, Brier score, recall and precision by class, the confusion matrix, the error rate where only
 the surest images are answered, and the images that it is surest and least sure of.
 
-IMAGES is a folder with one folder of PNG or JPEG images a class, named by the class or its number, a .csv of path,label,
+IMAGES is a folder with one folder of images a class, named by the class or its number, a .csv of path,label,
 an IDX file with --labels, or, for a classifier of feature rows, a .npy with --labels. --report writes a page with
 diagrams and the images, which needs no network; --card a model card in Markdown.`,
 		Example: `  fmp evaluate classifier.onnx test/
@@ -39,6 +39,7 @@ diagrams and the images, which needs no network; --card a model card in Markdown
 	fl.StringVar(&page, "report", "", "write a self-contained page to this `FILE` (.html)")
 	fl.StringVar(&card, "card", "", "write a model card to this `FILE` (.md)")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
+	wantFolders(cmd, "report", "card")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
 			return err

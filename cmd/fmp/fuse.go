@@ -66,6 +66,7 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
 	}
 	s := bindSettings(cmd, &cfg, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "open.", "privacy.model", "embedding.", "engine.")
 	cmd.Flags().StringVarP(&out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
+	wantFolders(cmd, "model")
 	cmd.Flags().StringVar(&upload, "upload", "", "what uploads are made of: class-means, coordinates, points or private (see above)")
 	cmd.Flags().StringSliceVar(&names, "class-names", nil, "`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")

@@ -57,6 +57,7 @@ are grad_A for each value A named by --wrt: inputs, initializers or values in be
 	f.BoolVar(&opt.ParamsAsInputs, "params-as-inputs", false, "turn the initializers named by --wrt into inputs")
 	f.BoolVar(&opt.UnitCotangent, "unit", false, "set the cotangents to one, for a scalar loss")
 	f.StringVarP(&out, "out", "o", "", "file to write")
+	wantFolders(cmd, "out")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

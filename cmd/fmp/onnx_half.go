@@ -63,6 +63,7 @@ manifest of ours is kept, its command line completed.`,
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
+	wantFolders(cmd, "out")
 	cmd.Flags().IntVar(&least, "least", 1024, "elements that a tensor must have to be stored so")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

@@ -97,6 +97,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.StringVar(&client, "client-graph", "", "client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
 	flags.Uint64Var(&round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
 	flags.StringVarP(&out, "output", "o", "classifier.onnx", "`FILE` to write: .onnx, or .npy for the heads alone")
+	wantFolders(cmd, "output")
 	flags.BoolVar(&rows, "rows", false, "make the classifier of feature rows, without preprocessing and extractor")
 	flags.BoolVar(&withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
 	flags.StringVar(&onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")

@@ -83,8 +83,8 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 	say := func(format string, args ...any) {
 		fmt.Fprintf(cmd.ErrOrStderr(), cmd.CommandPath()+": "+format+"\n", args...)
 	}
-	if others > 0 {
-		say("%d files under %s are neither .png nor .jpg nor .jpeg and were left out", others, path)
+	if others.N > 0 {
+		say("under %s %v", path, others)
 	}
 	bad, err = c.Images(cmd.Context(), src, skip, do)
 	if err == nil && len(bad) > 0 && !skip {
@@ -110,8 +110,9 @@ func newPredictCommand() *cobra.Command {
 		Long: `Print, for every image, the most probable class with its probability, the second, and the disagreement of the
 classifier's heads (mutual information in nats: the part of the uncertainty that more data would lower).
 
-IMAGES is one PNG or JPEG image, a folder of them, a .csv of paths, an IDX file of images, or, for a classifier of
-feature rows, a .npy. Images are turned upright (EXIF) and brought to the classifier's size as its file says.
+IMAGES is one image (` + imagefile.Formats + `), a folder of them, a .csv of paths, an IDX file of
+images, or, for a classifier of feature rows, a .npy. Images of other formats, HEIC and AVIF among them, are bad images
+(--on-bad). Images are turned upright (EXIF) and brought to the classifier's size as its file says.
 
 The probabilities are made to be believed: of the images that get 0.9, nine in ten should be right (fmp evaluate
 measures it). --reject 0.9 marks those below with a ? and counts them: they are for people to look at.`,

@@ -226,7 +226,7 @@ func TestClassifierFile(t *testing.T) {
 			{exitUsage, []string{"want the classifier"}, []string{shippedFile(t, models.KindClient), photos}},
 			{exitUsage, []string{"images", "rows"}, []string{path("rows.onnx"), photos}},
 			{exitUsage, []string{"rows", "--rows"}, []string{classifier, path("features.npy")}},
-			{exitUsage, []string{"not a readable PNG or JPEG"}, []string{classifier, filepath.Join(bad, "one.png")}},
+			{exitUsage, []string{"not a readable image"}, []string{classifier, filepath.Join(bad, "one.png")}},
 			{exitMissing, []string{"gone"}, []string{classifier, path("gone")}},
 			{exitMissing, []string{"gone.onnx"}, []string{path("gone.onnx"), photos}},
 			{exitMissing, []string{"gone.npy"}, []string{path("rows.onnx"), path("gone.npy")}},

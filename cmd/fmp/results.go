@@ -302,6 +302,7 @@ method, .md and .tex the tables of means.`,
 		Args: rangeArgs(1, 0, "RUN"),
 	}
 	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write: .csv, .md, .tex or .parquet (required)")
+	wantFolders(cmd, "output")
 	var filter resultsFilter
 	filter.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -59,6 +59,7 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.bind(cmd)
+	wantFolders(cmd, "out")
 	return cmd
 }
 

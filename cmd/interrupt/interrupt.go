@@ -19,8 +19,10 @@ const Grace = 1500 * time.Millisecond
 // ends. SIGHUP is ignored where whoever started the program had it ignored (nohup).
 func Context(program string, code int) context.Context {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) {
-		signals = append(signals, syscall.SIGHUP)
+	for _, s := range closes {
+		if !signal.Ignored(s) {
+			signals = append(signals, s)
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	go func() {

@@ -1,5 +1,5 @@
 // Package dataset reads labelled images: the embedded digits (see featurize/digits), MNIST and its kin in
-// IDX files, CIFAR-10 and CIFAR-100 in their binary records, and folders of PNG or JPEG files by class.
+// IDX files, CIFAR-10 and CIFAR-100 in their binary records, and folders of image files by class.
 // Every reader treats its files as hostile: headers, sizes, counts and labels are checked against stated
 // bounds before memory is taken for them.
 package dataset

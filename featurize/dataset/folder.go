@@ -1,7 +1,6 @@
 package dataset
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -26,9 +25,9 @@ import (
 
 // Bounds on folders of images.
 const (
-	// MaxImageFile bounds an image file: 64 MiB.
+	// MaxImageFile bounds an image file: 256 MiB.
 	MaxImageFile = imagefile.MaxBytes
-	// MaxImagePixels bounds the pixels of an image before it is decoded: 50 million.
+	// MaxImagePixels bounds the pixels of an image before it is decoded: 100 million.
 	MaxImagePixels = imagefile.MaxPixels
 	// MaxImageSide bounds the height and width of an image before it is decoded.
 	MaxImageSide = imagefile.MaxSide
@@ -77,7 +76,7 @@ func openFolder(ctx context.Context, dir string, fit imagefile.Fit, skip bool, p
 		return nil, fmt.Errorf("%s has %d class folders; 2 to %d are needed", root, len(classes), MaxClasses)
 	}
 	ds.Classes = classes
-	other := 0
+	var other imagefile.LeftOut
 	train, err := listImages(root, classes, &other)
 	if err != nil {
 		return nil, err
@@ -102,8 +101,8 @@ func openFolder(ctx context.Context, dir string, fit imagefile.Fit, skip bool, p
 	} else {
 		ds.Notes = append(ds.Notes, fmt.Sprintf("%s has no train and test folders: one image in %d of each class is a test image, chosen by a hash of its name", filepath.Base(dir), testShare))
 	}
-	if other > 0 {
-		ds.Notes = append(ds.Notes, fmt.Sprintf("%d files under %s are neither .png nor .jpg nor .jpeg and were left out", other, filepath.Base(dir)))
+	if other.N > 0 {
+		ds.Notes = append(ds.Notes, fmt.Sprintf("under %s %v", filepath.Base(dir), other))
 	}
 	all := slices.Concat(train, test)
 	for i := range all {
@@ -206,8 +205,8 @@ func subfolders(dir string) ([]string, error) {
 }
 
 // listImages lists the image files in each class's folder and its subfolders, ordered by key. Links are
-// not followed; other files are counted.
-func listImages(root string, classes []string, other *int) ([]imageFile, error) {
+// not followed; files that are no images are named.
+func listImages(root string, classes []string, other *imagefile.LeftOut) ([]imageFile, error) {
 	var out []imageFile
 	for label, class := range classes {
 		base := filepath.Join(root, class)
@@ -224,18 +223,16 @@ func listImages(root string, classes []string, other *int) ([]imageFile, error) 
 			if !e.Type().IsRegular() {
 				return nil
 			}
-			switch strings.ToLower(filepath.Ext(path)) {
-			case ".png", ".jpg", ".jpeg":
-			default:
-				*other++
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			if !imagefile.IsImage(path) {
+				other.Add(rel)
 				return nil
 			}
 			if len(out) == maxFiles {
 				return fmt.Errorf("more than %d images under %s", maxFiles, root)
-			}
-			rel, err := filepath.Rel(root, path)
-			if err != nil {
-				return err
 			}
 			out = append(out, imageFile{path: path, label: label, key: sha256.Sum256([]byte(filepath.ToSlash(rel)))})
 			return nil
@@ -286,12 +283,12 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 				return nil
 			}
 			defer r.Close()
-			c, err := imagefile.Header(bufio.NewReader(r))
+			c, err := imagefile.Header(r)
 			if err != nil {
 				f.err = fmt.Errorf("%s: %w", f.path, err)
 				return nil
 			}
-			f.bytes = int64(c.Height) * int64(c.Width) * 8 // 16 bits, four channels
+			f.bytes = c.Memory
 			f.h, f.w, f.grey = c.Height, c.Width, c.ColorModel == color.GrayModel || c.ColorModel == color.Gray16Model
 			return nil
 		})
@@ -299,10 +296,10 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 	return g.Wait()
 }
 
-// DecodeFile reads a PNG or JPEG image after checking its size.
+// DecodeFile reads an image after checking its size.
 func DecodeFile(path string) (image.Image, error) { return imagefile.DecodeFile(path) }
 
-// Decode decodes a PNG or JPEG image after checking its size.
+// Decode decodes an image after checking its size.
 func Decode(data []byte) (image.Image, error) { return imagefile.Decode(data) }
 
 // commonSize returns the size and channels that all readable images are brought to; 1x1 where there are none.

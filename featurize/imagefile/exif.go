@@ -1,6 +1,11 @@
 package imagefile
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"strings"
+)
 
 // orientation is the orientation of a picture as it is stored, with the numbers of EXIF 2.32 (tag 0x0112): 1 is upright; the
 // others say how to rotate and mirror it to make it so. Phones store photographs in the orientation of the sensor and record
@@ -33,47 +38,60 @@ func (o orientation) stored(x, y, w, h int) (int, int) {
 	return x, y
 }
 
-// exifWithin bounds where in a file the EXIF data of a JPEG begin, in bytes: one segment of 64 KiB may precede them.
-const exifWithin = 1 << 17
+// walk reads the orientation of a picture and, of a JPEG, its frame header: from the EXIF data of a JPEG (segment APP1), a PNG (chunk
+// eXIf) or a WebP (chunk EXIF), and from the first directory of a TIFF. The picture is upright where it says nothing, or nothing valid.
+func walk(r io.ReaderAt) (orientation, frame) {
+	head := string(at(r, 0, 12))
+	switch {
+	case strings.HasPrefix(head, "\xff\xd8"):
+		return walkJPEG(r)
+	case strings.HasPrefix(head, "\x89PNG\r\n\x1a\n"):
+		return chunkOrientation(r, 8, binary.BigEndian, "eXIf", 4), frame{}
+	case strings.HasPrefix(head, "RIFF") && strings.HasSuffix(head, "WEBP"):
+		return chunkOrientation(r, 12, binary.LittleEndian, "EXIF", 0), frame{}
+	case strings.HasPrefix(head, "II*\x00") || strings.HasPrefix(head, "MM\x00*"):
+		return directoryOrientation(r), frame{}
+	}
+	return upright, frame{}
+}
 
-// readOrientation finds the orientation in the EXIF data of a JPEG (segment APP1) or PNG (chunk eXIf) file; upright
-// where there is none or it is malformed. It reads each byte at most once.
-func readOrientation(data []byte) orientation {
-	if len(data) > 8 && string(data[:8]) == "\x89PNG\r\n\x1a\n" {
-		for d := data[8:]; len(d) >= 12; {
-			n, kind := binary.BigEndian.Uint32(d), string(d[4:8])
-			if uint64(n) > uint64(len(d)-12) || kind == "IEND" {
-				break
-			}
-			if kind == "eXIf" {
-				return tiffOrientation(d[8 : 8+n])
-			}
-			d = d[12+n:]
-		}
-		return upright
-	}
-	if len(data) < 2 || data[0] != 0xff || data[1] != 0xd8 {
-		return upright
-	}
-	const (
-		app1      = 0xe1
-		startScan = 0xda // pixels follow
-	)
-	for d := data[2:]; len(d) >= 4 && d[0] == 0xff; {
-		if d[1] == 0xff { // padding
-			d = d[1:]
-			continue
-		}
-		n := int(binary.BigEndian.Uint16(d[2:])) // counts itself
-		if n < 2 || n > len(d)-2 || d[1] == startScan {
+// chunkOrientation finds a chunk of the given kind among those from an offset on. In a PNG length precedes kind, and a checksum of sum
+// bytes follows the data (ISO/IEC 15948); in RIFF kind precedes length, and data are padded to an even length.
+func chunkOrientation(r io.ReaderAt, offset int64, order binary.ByteOrder, kind string, sum int) orientation {
+	for range mostSegments {
+		d := at(r, offset, 8)
+		if len(d) < 8 {
 			break
 		}
-		if body := d[4 : 2+n]; d[1] == app1 && len(body) > 6 && string(body[:6]) == "Exif\x00\x00" {
-			return tiffOrientation(body[6:])
+		n, name := order.Uint32(d), string(d[4:])
+		if sum == 0 {
+			n, name = order.Uint32(d[4:]), string(d[:4])
 		}
-		d = d[2+n:]
+		if name == kind {
+			b := at(r, offset+8, int(min(n, mostExif)))
+			return tiffOrientation(bytes.TrimPrefix(b, []byte("Exif\x00\x00")))
+		}
+		offset += 8 + int64(n) + int64(sum)
+		if sum == 0 {
+			offset += int64(n & 1)
+		}
 	}
 	return upright
+}
+
+// directoryOrientation reads the tag in the first directory of a TIFF file, wherever in it that lies.
+func directoryOrientation(r io.ReaderAt) orientation {
+	head := at(r, 0, 8)
+	if len(head) < 8 {
+		return upright
+	}
+	var order binary.ByteOrder = binary.LittleEndian
+	if head[0] == 'M' {
+		order = binary.BigEndian
+	}
+	directory := at(r, int64(order.Uint32(head[4:])), mostExif)
+	order.PutUint32(head[4:], 8)
+	return tiffOrientation(append(head, directory...))
 }
 
 // tiffOrientation reads the tag in the first directory of a TIFF header (TIFF 6.0, section 2).

@@ -133,6 +133,11 @@ func TestOrientation(t *testing.T) {
 	}
 }
 
+func orientationOf(data []byte) orientation {
+	o, _ := walk(bytes.NewReader(data))
+	return o
+}
+
 // TestNoOrientation: EXIF data that are not what they should be leave a picture as it is stored.
 func TestNoOrientation(t *testing.T) {
 	good := exif(6, binary.LittleEndian)
@@ -147,11 +152,11 @@ func TestNoOrientation(t *testing.T) {
 		"of another type": withEXIF(jpeg, long), "9": withEXIF(jpeg, exif(9, binary.BigEndian)), "0": withEXIF(jpeg, exif(0, binary.BigEndian)),
 		"other order": withEXIF(jpeg, append([]byte("XX*\x00"), good[4:]...)),
 	} {
-		if o := readOrientation(data); o != upright {
+		if o := orientationOf(data); o != upright {
 			t.Errorf("%s: orientation %d", name, o)
 		}
 	}
-	if o := readOrientation(withEXIF(jpeg, good)); o != 6 {
+	if o := orientationOf(withEXIF(jpeg, good)); o != 6 {
 		t.Errorf("orientation %d, want 6", o)
 	}
 }
@@ -165,7 +170,7 @@ func FuzzOrientation(f *testing.F) {
 	}
 	f.Add(withChunk(make([]byte, 50), exif(3, binary.BigEndian)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if o := readOrientation(data); o < 1 || o > 8 {
+		if o := orientationOf(data); o < 1 || o > 8 {
 			t.Error(fmt.Sprint("orientation ", o))
 		}
 	})

@@ -1,18 +1,17 @@
-// Package imagefile reads images and labels from files: PNG, JPEG and IDX. All files are treated as hostile: sizes are
-// checked against stated bounds before memory is allocated for them. It depends on little besides the standard library, as
+// Package imagefile reads images and labels from files: JPEG, PNG, WebP, GIF, TIFF, BMP and IDX. All files are treated as hostile:
+// sizes are checked against stated bounds before memory is allocated for them. It depends on little besides the standard library, as
 // it is part of the program for small devices; featurize/dataset makes data sets of what it reads.
 package imagefile
 
 import (
-	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
 	"image/color"
-	_ "image/jpeg" // registers the decoder
-	_ "image/png"  // registers the decoder
 	"io"
+	"math"
 
 	"golang.org/x/image/draw"
 
@@ -21,37 +20,71 @@ import (
 
 // Bounds on picture files.
 const (
-	// MaxBytes bounds the size of a file: 64 MiB.
-	MaxBytes = 64 << 20
-	// MaxPixels bounds the pixels of an image before it is decoded: 50 million.
-	MaxPixels = 50_000_000
+	// MaxBytes bounds the size of a file: 256 MiB.
+	MaxBytes = 256 << 20
+	// MaxPixels bounds the pixels of an image before it is decoded: 100 million.
+	MaxPixels = 100_000_000
 	// MaxSide bounds the height and width of an image before it is decoded.
 	MaxSide = 20_000
+	// MaxMemory bounds the bytes that an image takes while it is decoded: 1 GiB. An image of [MaxPixels] takes 150 to 300 MB as a
+	// JPEG, 750 MB as a progressive one (without subsampled colours 1.5 GB, which is refused), 400 MB as a PNG of 8 bits and 800 MB of 16.
+	MaxMemory = 1 << 30
 )
 
 // ErrSize is wrapped by the error for an image without pixels, or with more than the bound.
 var ErrSize = errors.New("an image of such a size is not decoded")
 
-// Header reads an image's size as displayed, and refuses an image that would take too much memory to decode.
-func Header(r io.Reader) (image.Config, error) {
-	b := bufio.NewReaderSize(r, exifWithin)
-	head, _ := b.Peek(exifWithin) // shorter for a short file
-	c, err := header(b, MaxPixels)
-	if err == nil && readOrientation(head).swaps() {
-		c.Width, c.Height = c.Height, c.Width
-	}
-	return c, err
+// Info is what is known of an image before it is decoded.
+type Info struct {
+	image.Config       // its size as displayed
+	Memory       int64 // bytes that its decoding takes, at most
+	by           orientation
 }
 
-func header(r io.Reader, pixels int) (image.Config, error) {
-	c, _, err := image.DecodeConfig(r)
+// Header reads an image's size as displayed, and refuses an image that would take too much memory to decode.
+func Header(r io.ReaderAt) (Info, error) {
+	h, err := header(r, MaxPixels)
+	if err == nil && h.by.swaps() {
+		h.Width, h.Height = h.Height, h.Width
+	}
+	return h, err
+}
+
+// header reads an image's size as stored.
+func header(r io.ReaderAt, pixels int) (Info, error) {
+	c, format, err := image.DecodeConfig(random(r))
 	if err != nil {
-		return c, fmt.Errorf("not a readable PNG or JPEG image: %w", err)
+		return Info{}, unread(at(r, 0, 16), err)
 	}
+	h := Info{Config: c}
 	if c.Width < 1 || c.Height < 1 || c.Width > MaxSide || c.Height > MaxSide || c.Width*c.Height > pixels {
-		return c, fmt.Errorf("%w: %dx%d pixels; allowed are 1 to %d a side and %d in all", ErrSize, c.Width, c.Height, MaxSide, pixels)
+		return h, fmt.Errorf("%w: %dx%d pixels; allowed are 1 to %d a side and %d in all", ErrSize, c.Width, c.Height, MaxSide, pixels)
 	}
-	return c, nil
+	var f frame
+	h.by, f = walk(r)
+	if h.Memory = memory(r, format, c, f); h.Memory > MaxMemory {
+		return h, fmt.Errorf("%w: %dx%d pixels of %s take %d MB to decode; allowed are %d", ErrSize, c.Width, c.Height, format, h.Memory/1e6, MaxMemory/1_000_000)
+	}
+	return h, nil
+}
+
+// random returns the file behind r as package image takes it without a buffer of its own: a TIFF may have its directory anywhere, and
+// is otherwise read into memory up to there.
+func random(r io.ReaderAt) *file { return &file{io.NewSectionReader(r, 0, math.MaxInt64)} }
+
+type file struct{ *io.SectionReader }
+
+// Peek returns the next n bytes without advancing.
+func (f *file) Peek(n int) ([]byte, error) {
+	now, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, err
+	}
+	b := at(f, now, n)
+	if len(b) < n {
+		return b, io.EOF
+	}
+	return b, nil
 }
 
 // turned is a picture as it is stored, with its orientation; [Fit.Pixels] turns it upright.
@@ -60,7 +93,7 @@ type turned struct {
 	by orientation
 }
 
-// DecodeFile reads a PNG or JPEG image after checking its size. Its orientation (EXIF) is left to [Fit.Pixels].
+// DecodeFile reads an image after checking its size. Its orientation (EXIF) is left to [Fit.Pixels].
 func DecodeFile(path string) (image.Image, error) { return DecodeFileWithin(path, MaxPixels) }
 
 // DecodeFileWithin is DecodeFile with the given bound on the number of pixels, for devices with little memory.
@@ -70,7 +103,7 @@ func DecodeFileWithin(path string, pixels int) (image.Image, error) {
 		return nil, err
 	}
 	defer f.Close()
-	limit := min(MaxBytes, 4*pixels+1<<20) // no longer than its pixels as they are and a generous header
+	limit := min(MaxBytes, 8*pixels+1<<20) // no longer than its pixels as they are and a generous header
 	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -82,24 +115,60 @@ func DecodeFileWithin(path string, pixels int) (image.Image, error) {
 	return im, nil
 }
 
-// Decode decodes a PNG or JPEG image after checking its size.
+// Decode decodes an image after checking its size.
 func Decode(data []byte) (image.Image, error) { return decode(data, MaxBytes, MaxPixels) }
 
 func decode(data []byte, limit, pixels int) (image.Image, error) {
 	if len(data) > limit {
 		return nil, fmt.Errorf("an image file of more than %d bytes", limit)
 	}
-	if _, err := header(bytes.NewReader(data), pixels); err != nil {
+	h, err := header(bytes.NewReader(data), pixels)
+	if err != nil {
 		return nil, err
 	}
-	im, _, err := image.Decode(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("not a readable PNG or JPEG image: %w", err)
+	if len(data) > 12 && string(data[8:12]) == "WEBP" && int64(binary.LittleEndian.Uint32(data[4:]))+8 > int64(len(data)) {
+		return nil, errors.New("not a readable image: the WebP file is cut off") // the decoder takes memory for what is promised
 	}
-	if o := readOrientation(data); o != upright {
-		return turned{im, o}, nil
+	im, format, err := image.Decode(random(bytes.NewReader(data)))
+	if err != nil {
+		return nil, unread(data[:min(16, len(data))], err)
+	}
+	if format == "webp" {
+		fullRange(im)
+	}
+	if im.Bounds().Empty() { // the first frame of a GIF may be smaller than the whole
+		return nil, fmt.Errorf("%w: no pixels", ErrSize)
+	}
+	if h.by != upright {
+		return turned{im, h.by}, nil
 	}
 	return im, nil
+}
+
+// fullRange stretches the planes of a lossy WebP, in place. Its luma is 16 to 235 and its chroma 16 to 240 (RFC 6386, section 9.2, after
+// ITU-R BT.601); the decoder hands them over as they are, in a type whose range is 0 to 255.
+func fullRange(im image.Image) {
+	var p *image.YCbCr
+	switch im := im.(type) {
+	case *image.YCbCr:
+		p = im
+	case *image.NYCbCrA:
+		p = &im.YCbCr
+	default: // without loss: RGB
+		return
+	}
+	stretch := func(plane []uint8, from, zero, width float64) {
+		var table [256]uint8
+		for v := range table {
+			table[v] = uint8(min(255, max(0, math.Round((float64(v)-from)*255/width+zero))))
+		}
+		for i, v := range plane {
+			plane[i] = table[v]
+		}
+	}
+	stretch(p.Y, 16, 0, 219)
+	stretch(p.Cb, 128, 128, 224)
+	stretch(p.Cr, 128, 128, 224)
 }
 
 // Resize is how an image of another shape is brought to a model's height and width.

@@ -7,6 +7,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"image"
 	"io"
 	"io/fs"
 	"os"
@@ -69,47 +70,61 @@ type Options struct {
 	MaxPixels, MaxItems int
 }
 
-// Open opens a folder of PNG or JPEG images (one folder per class), a list of them (.csv of path,label), an IDX file of
-// images, or, where labels are optional, one image. others counts the files in a folder that are not images.
-func Open(path string, o Options) (src Source, others int, err error) {
+// Open opens a folder of images (one folder per class), a list of them (.csv of path,label), an IDX file of images, or, where
+// labels are optional, one image. An image of a format that is not read is a bad one; others are the files in a folder that are none.
+func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	if o.MaxPixels == 0 {
 		o.MaxPixels = MaxPixels
 	}
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, fmt.Errorf("images: %w", err)
+		return nil, others, fmt.Errorf("images: %w", err)
 	}
 	ext := strings.ToLower(filepath.Ext(path))
-	picture := ext == ".png" || ext == ".jpg" || ext == ".jpeg"
+	picture := IsImage(path) || !st.IsDir() && startsAsImage(path)
 	if (st.IsDir() || ext == ".csv" || picture) && (o.Labels != "" || o.Skip != 0 || o.Count != 0) {
-		return nil, 0, misuse("--labels, --skip and --count go with an IDX file, and %s is none", path)
+		return nil, others, misuse("--labels, --skip and --count go with an IDX file, and %s is none", path)
 	}
 	p := &pictures{Options: o}
 	switch {
 	case st.IsDir():
 		if p.files, others, err = listFolder(path, o); err != nil {
-			return nil, 0, err
+			return nil, others, err
 		}
 	case ext == ".csv":
 		f, err := regularfile.Open(path)
 		if err != nil {
-			return nil, 0, err
+			return nil, others, err
 		}
 		defer f.Close()
 		if p.files, err = readList(f, filepath.Dir(path), o); err != nil {
-			return nil, 0, fmt.Errorf("%s: %w", path, err)
+			return nil, others, fmt.Errorf("%s: %w", path, err)
 		}
 	case picture && o.Optional:
 		p.files = []Item{{path, Unlabelled}}
 	case picture:
-		return nil, 0, misuse("%s is one image and has no label; give a folder with one folder of images a class, or a .csv of path,label", path)
+		return nil, others, misuse("%s is one image and has no label; give a folder with one folder of images a class, or a .csv of path,label", path)
 	case o.Labels == "" && !o.Optional:
-		return nil, 0, misuse("%s is neither a folder nor a .csv; an IDX file wants --labels", path)
+		return nil, others, misuse("%s is neither a folder nor a .csv; an IDX file wants --labels", path)
 	default:
 		src, err := openIDX(path, o)
-		return src, 0, err
+		return src, others, err
 	}
 	return p, others, nil
+}
+
+// startsAsImage reports whether a file without the extension of an image begins like one.
+func startsAsImage(path string) bool {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if _, _, err = image.DecodeConfig(random(f)); err == nil {
+		return true
+	}
+	head := at(f, 0, 16)
+	return len(head) >= 12 && string(head[4:8]) == "ftyp" && formatOf(head) != ""
 }
 
 // Read passes the images of a source to do in their order, at most n at a time: their pixels, one after another, and their
@@ -182,7 +197,7 @@ func (c Classes) label(name string) (int, error) {
 	return 0, fmt.Errorf("%q is no class of the model; it knows 0 to %d%s", name, c.N-1, known)
 }
 
-// pictures is a source of PNG and JPEG files.
+// pictures is a source of image files.
 type pictures struct {
 	Options
 	files []Item
@@ -207,11 +222,11 @@ func (p *pictures) Next(dst []uint8) (Item, error) {
 }
 
 // listFolder lists the images of DIR/CLASS/..., in the order of their names; where labels are optional, those of DIR as
-// well. Hidden files and links are left out; so are files of other types, which are counted.
-func listFolder(dir string, o Options) (files []Item, others int, err error) {
+// well. Hidden files and links are left out; so are files that are no images, which are named.
+func listFolder(dir string, o Options) (files []Item, others LeftOut, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, 0, err
+		return nil, others, err
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || !e.IsDir() && !o.Optional {
@@ -221,7 +236,7 @@ func listFolder(dir string, o Options) (files []Item, others int, err error) {
 		if e.IsDir() {
 			if label, err = o.Classes.label(e.Name()); err != nil {
 				if !o.Optional {
-					return nil, 0, fmt.Errorf("folder %s: %w", base, err)
+					return nil, others, fmt.Errorf("folder %s: %w", base, err)
 				}
 				label = Unlabelled
 			}
@@ -239,10 +254,9 @@ func listFolder(dir string, o Options) (files []Item, others int, err error) {
 			if !e.Type().IsRegular() {
 				return nil
 			}
-			switch strings.ToLower(filepath.Ext(path)) {
-			case ".png", ".jpg", ".jpeg":
-			default:
-				others++
+			if !IsImage(path) {
+				name, _ := filepath.Rel(dir, path) // it lies in dir
+				others.Add(name)
 				return nil
 			}
 			if len(files) == o.MaxItems {
@@ -252,18 +266,18 @@ func listFolder(dir string, o Options) (files []Item, others int, err error) {
 			return nil
 		})
 		if err != nil {
-			return nil, 0, err
+			return nil, others, err
 		}
 	}
 	if len(files) == 0 {
-		left, where := "", " in folders named by class"
-		if others > 0 {
-			left = fmt.Sprintf(" (%d files there are neither .png nor .jpg nor .jpeg)", others)
+		left := ""
+		if others.N > 0 {
+			left = fmt.Sprintf(" (%v)", others)
 		}
 		if o.Optional {
-			return nil, 0, fmt.Errorf("%s has no PNG or JPEG images%s", dir, left)
+			return nil, others, fmt.Errorf("%s has no images (%s)%s", dir, Formats, left)
 		}
-		return nil, 0, fmt.Errorf("%s has no PNG or JPEG images%s%s; lay them out as %s", dir, where, left, filepath.Join(dir, "CLASS", "image.png"))
+		return nil, others, fmt.Errorf("%s has no images (%s) in folders named by class%s; lay them out as %s", dir, Formats, left, filepath.Join(dir, "CLASS", "image.jpg"))
 	}
 	return files, others, nil
 }

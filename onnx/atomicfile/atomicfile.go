@@ -57,6 +57,23 @@ func Write(path string, write func(io.Writer) error) (err error) {
 	return nil
 }
 
+// HasFolder returns an error, which is an [fs.ErrNotExist], unless the folder that path lies in is there: for paths that people type,
+// before the work whose result goes there.
+func HasFolder(path string) error {
+	dir := filepath.Dir(path)
+	st, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: the folder %s is not there: make it, or mend the path: %w", path, dir, fs.ErrNotExist)
+	}
+	if err == nil && !st.IsDir() {
+		err = fmt.Errorf("%s is no folder", dir)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
 // RemoveStale removes what programs that were killed left in a folder: files and folders of names that begin with prefix and
 // end in .tmp, and that nobody has written to for as long as given.
 func RemoveStale(dir, prefix string, age time.Duration) error {

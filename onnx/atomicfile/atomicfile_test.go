@@ -209,3 +209,18 @@ func TestSpecialTargets(t *testing.T) {
 		t.Errorf("%s is %v (%v)", os.DevNull, st.Mode(), err)
 	}
 }
+
+func TestHasFolder(t *testing.T) {
+	dir := t.TempDir()
+	if err := WriteBytes(filepath.Join(dir, "file"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for path, missing := range map[string]bool{"here": false, filepath.Join(dir, "new"): false, filepath.Join(dir, "nowhere", "new"): true} {
+		if err := HasFolder(path); errors.Is(err, fs.ErrNotExist) != missing || err != nil && !missing {
+			t.Errorf("%s: %v; want missing %v", path, err, missing)
+		}
+	}
+	if err := HasFolder(filepath.Join(dir, "file", "new")); err == nil {
+		t.Error("a file passed for a folder")
+	}
+}

@@ -7,11 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
 )
 
 // flags keep the opening of a named pipe from waiting for its writer; they mean nothing to a regular file.
-const flags = os.O_RDONLY | syscall.O_NONBLOCK
+const flags = os.O_RDONLY | nonblock
 
 // Open is os.Open for regular files.
 func Open(path string) (*os.File, error) { return checked(os.OpenFile(path, flags, 0)) }

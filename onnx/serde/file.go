@@ -186,7 +186,7 @@ func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 }
 
 func valueFromProto(p *onnxpb.ValueInfoProto) (onnx.ValueInfo, error) {
-	v := onnx.ValueInfo{Name: p.Name}
+	v := onnx.ValueInfo{Name: p.Name, Doc: p.DocString}
 	if p.Type == nil {
 		return v, nil
 	}
@@ -386,7 +386,7 @@ func graphToProto(g *onnx.Graph) (*onnxpb.GraphProto, error) {
 }
 
 func valueToProto(v onnx.ValueInfo) *onnxpb.ValueInfoProto {
-	p := &onnxpb.ValueInfoProto{Name: v.Name}
+	p := &onnxpb.ValueInfoProto{Name: v.Name, DocString: v.Doc}
 	if v.DType == onnx.Undefined {
 		return p
 	}

@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -66,18 +67,21 @@ func (k *Key) String() string { return k.Line() }
 func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.Line()) }
 
 // CheckName returns an error unless the name is valid for a client: 1 to [MaxName] bytes of printable UTF-8 that neither begin nor end
-// with a space.
+// with a space and lead nowhere as a path: no part between slashes or backslashes is empty, . or .. .
 func CheckName(name string) error {
-	ok := len(name) >= 1 && len(name) <= MaxName && utf8.ValidString(name) && name != "." && name != ".."
+	ok := len(name) >= 1 && len(name) <= MaxName && utf8.ValidString(name)
 	for _, r := range name {
 		ok = ok && unicode.IsPrint(r)
+	}
+	for part := range strings.SplitSeq(strings.ReplaceAll(name, "\\", "/"), "/") {
+		ok = ok && part != "" && part != "." && part != ".."
 	}
 	if !ok || name[0] == ' ' || name[len(name)-1] == ' ' {
 		shown := name
 		if len(shown) > MaxName {
 			shown = shown[:MaxName]
 		}
-		return fmt.Errorf("the client's name is %q (%d bytes); allowed are 1 to %d bytes of printable UTF-8 without spaces at the ends", shown, len(name), MaxName)
+		return fmt.Errorf("the client's name is %q (%d bytes); allowed are 1 to %d bytes of printable UTF-8 without spaces at the ends and that leads nowhere as a path", shown, len(name), MaxName)
 	}
 	return nil
 }

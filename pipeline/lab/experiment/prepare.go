@@ -259,6 +259,7 @@ func see(ctx context.Context, c Config, d Dataset, before *featurize.Features, e
 	}
 	cfg := featurize.Config{
 		Fractions: dataset.Fractions{Extractor: d.Splits.Extractor, Corpus: d.Splits.Corpus, Clients: d.Splits.Clients},
+		Test:      d.Test,
 		Progress:  stage("features"),
 	}
 	if before != nil {

@@ -244,7 +244,8 @@ func originFacts(r *evaluate.Result) []pageFact {
 func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n", title, len(r.Classes), strings.Join(r.Classes, ", "))
-	fmt.Fprintf(&b, "It was made by federated martingale posterior sampling: each client sent one small upload made from its images and no image left it. The classifier's probabilities are the mean of %d samples of the posterior.\n\n## What it was made from\n\n", r.Manifest.S)
+	fmt.Fprintf(&b, "It was made by federated martingale posterior sampling: each client sent one small upload made from its images and no image left it. The classifier's probabilities are the mean of %d samples of the posterior.\n\n", r.Manifest.S)
+	fmt.Fprintf(&b, "## Intended use\n\nTo tell these %d classes apart in images like those of the clients, and to leave to people those that it is unsure of. It is not for images that hold none of the classes, nor for decisions about persons.\n\n## What it was made from\n\n", len(r.Classes))
 	for _, f := range originFacts(r) {
 		fmt.Fprintf(&b, "- **%s**: %s\n", f.Name, f.Value)
 	}

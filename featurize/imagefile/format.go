@@ -1,0 +1,102 @@
+package imagefile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	_ "image/gif"  // registers the decoder
+	_ "image/jpeg" // registers the decoder
+	_ "image/png"  // registers the decoder
+	"path/filepath"
+	"slices"
+	"strings"
+
+	_ "golang.org/x/image/bmp"  // registers the decoder
+	_ "golang.org/x/image/tiff" // registers the decoder
+	_ "golang.org/x/image/webp" // registers the decoder
+)
+
+// Formats names the formats of images that are read; of an animated GIF the first frame.
+const Formats = "JPEG, PNG, WebP, GIF, TIFF or BMP"
+
+// decoded and undecoded are the extensions of image files, those of formats that are read and those of others. Files of both are
+// images of a folder: one that cannot be read is a bad image, never a file that is left out unseen.
+var (
+	decoded   = []string{".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".dib"}
+	undecoded = []string{".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".jxr", ".psd", ".svg", ".ico", ".tga", ".ppm", ".pgm", ".pbm", ".pnm", ".exr", ".qoi", ".xcf",
+		".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw"}
+)
+
+// IsImage reports whether a file is an image by the extension of its name, of a format that is read or not.
+func IsImage(path string) bool {
+	ext := strings.ToLower(filepath.Ext(path))
+	return slices.Contains(decoded, ext) || slices.Contains(undecoded, ext)
+}
+
+// brands are the names of the formats of ISO base media files (ISO/IEC 14496-12) by their major brand, and signatures those of
+// other formats that are not read, by their first bytes.
+var (
+	brands     = map[string]string{"heic": "HEIC", "heix": "HEIC", "heim": "HEIC", "heis": "HEIC", "hevc": "HEIC", "hevx": "HEIC", "mif1": "HEIF", "msf1": "HEIF", "avif": "AVIF", "avis": "AVIF", "crx ": "CR3"}
+	signatures = []struct{ first, name string }{
+		{"\x00\x00\x00\x0cJXL ", "JPEG XL"}, {"\xff\x0a", "JPEG XL"}, {"\x00\x00\x00\x0cjP  ", "JPEG 2000"}, {"\xff\x4f\xff\x51", "JPEG 2000"},
+		{"8BPS", "PSD"}, {"<svg", "SVG"}, {"<?xml", "SVG"}, {"\x00\x00\x01\x00", "ICO"}, {"%PDF", "PDF"}, {"qoif", "QOI"}, {"\x76\x2f\x31\x01", "OpenEXR"}, {"II\xbc\x01", "JPEG XR"},
+	}
+)
+
+// formatOf names the format of a file that no decoder knows; "" where its first bytes do not say.
+func formatOf(head []byte) string {
+	if len(head) >= 12 && string(head[4:8]) == "ftyp" {
+		return brands[string(head[8:12])]
+	}
+	for _, s := range signatures {
+		if bytes.HasPrefix(head, []byte(s.first)) {
+			return s.name
+		}
+	}
+	return ""
+}
+
+// unread returns the error for an image that a decoder refused, or that none knows.
+func unread(head []byte, err error) error {
+	if !errors.Is(err, image.ErrFormat) {
+		return fmt.Errorf("not a readable image: %w", err)
+	}
+	switch name := formatOf(head); name {
+	case "":
+		return fmt.Errorf("not a readable image: its first bytes are of none of the formats that are read (%s)", Formats)
+	case "HEIC", "HEIF", "AVIF":
+		return fmt.Errorf("a %s image, a format that is not read: save it as JPEG (an iPhone does under Settings, Camera, Formats, Most Compatible; a computer with heif-convert, sips or its viewer)", name)
+	default:
+		return fmt.Errorf("a %s image, a format that is not read: save it as JPEG or PNG", name)
+	}
+}
+
+// LeftOut counts the files in a folder that are no images, and names the first of them.
+type LeftOut struct {
+	N     int      `json:"n"`
+	Names []string `json:"names,omitempty"`
+}
+
+// mostNamed is the number of files that LeftOut names.
+const mostNamed = 5
+
+// Add adds a file.
+func (l *LeftOut) Add(name string) {
+	l.N++
+	if len(l.Names) < mostNamed {
+		l.Names = append(l.Names, filepath.ToSlash(name))
+	}
+}
+
+// String says which files were left out, in a sentence without its end.
+func (l LeftOut) String() string {
+	files, more := "files are no images and were", ""
+	if l.N == 1 {
+		files = "file is no image and was"
+	}
+	if n := l.N - len(l.Names); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("%d %s left out: %s%s", l.N, files, strings.Join(l.Names, ", "), more)
+}

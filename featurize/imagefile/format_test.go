@@ -1,0 +1,112 @@
+package imagefile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOddFiles: 32 files of 32 x 16 pixels, of which the quarters are red, green, blue and yellow, as other programs write them: each is
+// shown as it was drawn, or is a bad image whose error says of what format it is.
+func TestOddFiles(t *testing.T) {
+	const (
+		colour = iota // the four colours
+		grey
+		bilevel
+		clear // as colour, with one clear pixel, which shows white
+	)
+	for _, c := range []struct {
+		file string
+		as   int
+		bad  string // part of the error
+	}{
+		{file: "baseline.jpg"}, {file: "progressive.jpg"}, {file: "cmyk.jpg"}, {file: "grey.jpg", as: grey}, {file: "turned.jpg"},
+		{file: "rgb.png"}, {file: "rgb16.png"}, {file: "palette.png"}, {file: "alpha.png", as: clear}, {file: "bilevel.png", as: bilevel},
+		{file: "lossy.webp"}, {file: "lossless.webp"}, {file: "turned.webp"}, {file: "alpha.webp", as: clear},
+		{file: "still.gif"}, {file: "animated.gif"},
+		{file: "raw.tif"}, {file: "lzw.tiff"}, {file: "deflate.tif"}, {file: "turned.tif"},
+		{file: "rgb.bmp"}, {file: "palette.bmp"},
+		{file: "photo.heic", bad: "a HEIC image, a format that is not read: save it as JPEG"}, {file: "photo.avif", bad: "a AVIF image"},
+		{file: "heic-inside.jpg", bad: "a HEIC image"}, {file: "photo.jp2", bad: "a JPEG 2000 image"}, {file: "photo.ico", bad: "a ICO image"},
+		{file: "photo.ppm", bad: "none of the formats that are read"}, {file: "photo.tga", bad: "not a readable image"},
+		{file: "animated.webp", bad: "not a readable image"}, {file: "cmyk.tif", bad: "not a readable image"}, {file: "jpeg.tif", bad: "not a readable image"},
+		{file: "cut.jpg", bad: "not a readable image"}, {file: "text.jpg", bad: "none of the formats that are read (JPEG, PNG, WebP"},
+	} {
+		path := filepath.Join("testdata/odd", c.file)
+		src, _, err := Open(path, Options{Fit: Fit{H: 16, W: 32, Ch: 3}, Optional: true})
+		if err != nil {
+			t.Errorf("%s: %v", c.file, err)
+			continue
+		}
+		pix := make([]uint8, 16*32*3)
+		_, err = src.Next(pix)
+		if c.bad != "" {
+			var bad *BadImage
+			if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.bad) || !strings.Contains(err.Error(), c.file) {
+				t.Errorf("%s: %v; want a bad image: %s", c.file, err, c.bad)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.file, err)
+			continue
+		}
+		want := [4][3]int{{220, 30, 30}, {30, 200, 30}, {30, 30, 220}, {230, 220, 40}}
+		switch c.as {
+		case grey:
+			want = [4][3]int{{87, 87, 87}, {130, 130, 130}, {52, 52, 52}, {202, 202, 202}}
+		case bilevel:
+			continue // dithered
+		}
+		for q, at := range [4][2]int{{8, 4}, {24, 4}, {8, 12}, {24, 12}} {
+			for k, v := range want[q] {
+				if got := int(pix[(at[1]*32+at[0])*3+k]); got < v-12 || got > v+12 {
+					t.Errorf("%s: channel %d of quarter %d is %d, want %d", c.file, k, q, got, v)
+				}
+			}
+		}
+		if c.as == clear && (pix[0] < 240 || pix[1] < 240 || pix[2] < 240) {
+			t.Errorf("%s: a clear pixel shows %v, want white", c.file, pix[:3])
+		}
+	}
+}
+
+// TestFolderOfAnything: what is no image is named; an image of a format that is not read is an image of the folder.
+func TestFolderOfAnything(t *testing.T) {
+	dir := t.TempDir()
+	for name, from := range map[string]string{"a/1.HEIC": "photo.heic", "a/2.webp": "lossy.webp", "b/3.tif": "raw.tif", "b/list.txt": "text.jpg", "b/film.mov": "text.jpg"} {
+		data, err := os.ReadFile(filepath.Join("testdata/odd", from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Classes: Classes{Names: []string{"a", "b"}, N: 2}, MaxItems: 9}
+	src, others, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "2 files are no images and were left out: b/film.mov, b/list.txt"; others.String() != want {
+		t.Errorf("left out: %v; want %s", others, want)
+	}
+	var seen int
+	bad, err := Read(t.Context(), src, o.Fit, 2, true, func(_ []uint8, items []Item) error { seen += len(items); return nil })
+	if err != nil || seen != 2 || len(bad) != 1 || !strings.Contains(bad[0].Error(), "1.HEIC") {
+		t.Errorf("%d images, bad %v, %v; want 2 and the HEIC file", seen, bad, err)
+	}
+	var l LeftOut
+	for range 7 {
+		l.Add("x")
+	}
+	if !strings.HasSuffix(l.String(), "x, x and 2 more") {
+		t.Errorf("seven files: %v", l)
+	}
+}
