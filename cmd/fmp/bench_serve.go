@@ -247,7 +247,7 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 	var err error
 	if two {
 		round += "privacy: {epsilon: 1, noise: two-servers, points: 10}\n"
-		if err = atomicfile.WriteBytes(filepath.Join(dir, "secret"), []byte(rand.Text())); err == nil {
+		if err = identity.SaveSecret(filepath.Join(dir, "secret"), []byte(rand.Text())); err == nil {
 			err = fuse(ctx, path)
 		}
 	} else {

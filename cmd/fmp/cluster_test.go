@@ -67,7 +67,7 @@ func TestCluster(t *testing.T) {
 			t.Fatal("the NATS servers have no leader")
 		}
 	}
-	f.write("nats.token", []byte(token+"\n"))
+	f.secret("nats.token", []byte(token+"\n"))
 	f.serve("--state", f.path("cluster"), "--nats", strings.Join(urls, ","), "--nats-replicas", "3", "--nats-token-file", f.path("nats.token"))
 	for i, name := range f.names {
 		if i == clients/2 {

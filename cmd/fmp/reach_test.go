@@ -71,6 +71,11 @@ func TestServeGuards(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	read := filepath.Join(t.TempDir(), "read") // by other users
+	if err := os.WriteFile(read, []byte("a token of the test's own"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	own := []string{"--tls-cert", "a.crt", "--tls-key", token}
 	tls := []string{"--tls-cert", "a.crt", "--tls-key", "a.key"}
 	for _, c := range []struct {
 		want string
@@ -80,7 +85,10 @@ func TestServeGuards(t *testing.T) {
 		{"is not loopback", []string{"--listen", "0.0.0.0:8443", "--token-file", token}},
 		{"is not loopback", append([]string{"--listen", "[::]:8443"}, tls...)},
 		{"is not loopback", []string{"--listen", "192.0.2.1:8443", "--tls-self-signed", "--token-file", token}},
-		{"want 16 to", append([]string{"--listen", ":8443", "--token-file", short}, tls...)},
+		{"want 16 to", append([]string{"--listen", ":8443", "--token-file", short}, own...)},
+		{"chmod 600 " + read, append([]string{"--listen", ":8443", "--token-file", read}, own...)},
+		{"chmod 600 " + read, []string{"--tls-cert", "a.crt", "--tls-key", read}},
+		{"chmod 600 " + read, []string{"--nats-listen", "127.0.0.1:4222", "--nats-token-file", read}},
 		{"--tls-cert with --tls-key", []string{"--tls-cert", "a.crt"}},
 		{"--tls-cert with --tls-key", append([]string{"--tls-self-signed"}, tls...)},
 		{"want an address of loopback", []string{"--nats-listen", ":4222", "--nats-token-file", token}},

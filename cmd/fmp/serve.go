@@ -26,6 +26,7 @@ import (
 	"fmp/pipeline/classify"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/loopback"
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/selfsigned"
 	"fmp/pipeline/federate/service"
@@ -40,8 +41,8 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// maxToken bounds a file with a token.
-const maxToken = 4 << 10
+// maxToken bounds a file with a token, and maxLow the threshold of low disk space: 1 PiB in MiB.
+const maxToken, maxLow = 4 << 10, 1 << 30
 
 // serveFlags are those of fmp serve that are no settings.
 type serveFlags struct {
@@ -50,12 +51,13 @@ type serveFlags struct {
 	selfSigned, jsonLog, workers, asHelper bool
 	store                                  store.Options
 	natsToken                              string
+	low                                    int // MiB
 }
 
 // bindStore declares the flags that say where NATS is, for the server and for workers.
 func bindStore(cmd *cobra.Command, o *store.Options, token *string) {
 	f := cmd.Flags()
-	f.StringVar(&o.URL, "nats", "", "`URL` of NATS servers elsewhere, several separated by commas; passwords belong in --nats-creds or --nats-token-file")
+	f.StringVar(&o.URL, "nats", "", "`URL` of NATS servers elsewhere, several separated by commas, with TLS unless on loopback; passwords belong in --nats-creds or --nats-token-file")
 	f.StringVar(&o.Credentials, "nats-creds", "", "`FILE` of credentials (.creds) for them")
 	f.StringVar(&o.CA, "nats-ca", "", "`FILE` of certificates to trust for them")
 	f.StringVar(token, "nats-token-file", "", "`FILE` with the token of NATS servers, or of workers that --nats-listen lets in")
@@ -85,7 +87,7 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
   fmp serve --round round.yaml --listen :8443 --tls-cert server.crt --tls-key server.key --token-file readers.token
   fmp serve --round round.yaml --as-helper --servers-secret-file pair.secret --listen :8444 --tls-cert h.crt --tls-key h.key --token-file readers.token
   fmp serve --round round.yaml --helper https://helper:8444 --servers-secret-file pair.secret --tls-self-signed
-  fmp serve --round round.yaml --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --nats-creds fmp.creds --nats-replicas 3`,
+  fmp serve --round round.yaml --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
@@ -101,6 +103,7 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
 	f.IntVar(&o.store.Replicas, "nats-replicas", 1, "on how many of the servers of --nats everything is kept: 1 to 5")
 	f.StringVar(&o.store.Listen, "nats-listen", "", "loopback `HOST:PORT` on which the NATS server inside lets workers in (with --nats-token-file)")
 	f.BoolVar(&o.store.Sync, "sync", false, "give receipts only once the disk has the upload, so that they outlive a power cut")
+	f.IntVar(&o.low, "low-space", 1024, "`MIB` of free space on the disk of --state below which the server warns (log, /metrics)")
 	f.BoolVar(&o.workers, "workers", false, "leave the sampling to fmp worker")
 	f.StringVar(&o.helper, "helper", "", "`URL` of the helper of a private round with noise: two-servers, of which this server is then the leader")
 	f.StringVar(&o.helperCA, "helper-ca", "", "`FILE` of certificates to trust for it")
@@ -121,7 +124,7 @@ func readToken(flag, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	data, err := regularfile.ReadFile(path, maxToken+2) // a line's end besides
+	data, err := identity.ReadSecret(path, maxToken+2) // a line's end besides
 	if err != nil {
 		return "", fmt.Errorf("--%s: %w", flag, err)
 	}
@@ -143,11 +146,20 @@ func (o *serveFlags) check() error {
 	if (o.cert == "") != (o.key == "") || (o.cert != "" && o.selfSigned) {
 		return errors.New("serve: give --tls-cert with --tls-key, or --tls-self-signed alone")
 	}
+	if o.low < 0 || o.low > maxLow {
+		return fmt.Errorf("serve: --low-space %d; allowed are 0 to %d MiB", o.low, maxLow)
+	}
+	o.store.LowSpace = int64(o.low) << 20
 	if err := checkStore(&o.store, o.natsToken, o.workers); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	if !isLoopback(o.listen) && (o.cert == "" || o.token == "") {
+	if !loopback.Address(o.listen) && (o.cert == "" || o.token == "") {
 		return fmt.Errorf("serve: --listen %s is not loopback; there give --tls-cert, --tls-key and --token-file", o.listen)
+	}
+	if o.key != "" {
+		if err := identity.CheckSecret(o.key); err != nil {
+			return fmt.Errorf("serve: --tls-key: %w", err)
+		}
 	}
 	return nil
 }
@@ -157,7 +169,7 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 	if o.Replicas < 1 || o.Replicas > 5 || (o.Replicas > 1 && o.URL == "") {
 		return fmt.Errorf("--nats-replicas %d; allowed are 1 to 5, and more than 1 with --nats", o.Replicas)
 	}
-	if l := o.Listen; l != "" && (!isLoopback(l) || o.URL != "" || tokenFile == "") {
+	if l := o.Listen; l != "" && (!loopback.Address(l) || o.URL != "" || tokenFile == "") {
 		return fmt.Errorf("--nats-listen %s; want an address of loopback, with --nats-token-file and without --nats: workers elsewhere need NATS servers of their own, with TLS", l)
 	}
 	if workers && o.URL == "" && o.Listen == "" {
@@ -169,16 +181,6 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 	var err error
 	o.Token, err = readToken("nats-token-file", tokenFile)
 	return err
-}
-
-// isLoopback reports whether an address is this machine's alone.
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
 // serveRound runs the server until the context ends.
@@ -220,7 +222,7 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 	if err != nil {
 		return usageError(err)
 	}
-	o.store.Dir = o.state
+	o.store.Dir, o.store.Largest, o.store.Log = o.state, int64(r.Bounds.Bytes), log
 	st, err := store.Open(ctx, store.Name(r.Round, r.Client.Digest), o.store)
 	if err != nil {
 		return err

@@ -107,7 +107,7 @@ func TestServeTwoServers(t *testing.T) {
 	}
 	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nprivacy: {epsilon: 8, noise: two-servers, unit: client, points: 10}\n")
 	f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))
-	f.write("pair.secret", []byte("the two servers know this\n"))
+	f.secret("pair.secret", []byte("the two servers know this\n"))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

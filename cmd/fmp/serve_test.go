@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -48,6 +49,7 @@ type federation struct {
 	dir     string
 	bin     string
 	names   []string
+	scheme  string // http, or https with a certificate of the server's own
 	address string // of the server
 	server  *exec.Cmd
 }
@@ -58,7 +60,7 @@ func newFederation(t *testing.T, clients int, roundFile string) *federation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &federation{t: t, dir: t.TempDir(), bin: bin}
+	f := &federation{t: t, dir: t.TempDir(), bin: bin, scheme: "http"}
 	for i := range clients {
 		f.names = append(f.names, fmt.Sprintf("c%03d", i))
 	}
@@ -105,6 +107,15 @@ func (f *federation) write(name string, data []byte) {
 	}
 }
 
+// secret writes a file that its owner alone can read.
+func (f *federation) secret(name string, data []byte) {
+	f.t.Helper()
+	f.write(name, data)
+	if err := os.Chmod(f.path(name), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 func (f *federation) fmp(args ...string) string {
 	f.t.Helper()
 	out, err := exec.Command(filepath.Join(f.bin, "fmp"), args...).CombinedOutput()
@@ -117,6 +128,13 @@ func (f *federation) fmp(args ...string) string {
 // serve starts the server and waits until it is ready.
 func (f *federation) serve(args ...string) {
 	f.t.Helper()
+	f.start(args...)
+	f.until("/readyz", http.StatusOK)
+}
+
+// start starts the server.
+func (f *federation) start(args ...string) {
+	f.t.Helper()
 	log, err := os.OpenFile(f.path("server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		f.t.Fatal(err)
@@ -127,17 +145,28 @@ func (f *federation) serve(args ...string) {
 	if err := f.server.Start(); err != nil {
 		f.t.Fatal(err)
 	}
-	for range 200 {
-		if resp, err := http.Get("http://" + f.address + "/readyz"); err == nil {
+}
+
+// loopbackClient does not check the server's certificate; fmp-edge, which is what the tests are of, does.
+var loopbackClient = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+
+// until waits until a path is answered with a status, and returns the reply and how long it took.
+func (f *federation) until(path string, want int) ([]byte, time.Duration) {
+	f.t.Helper()
+	start := time.Now()
+	for time.Since(start) < 10*time.Second {
+		if resp, err := loopbackClient.Get(f.scheme + "://" + f.address + path); err == nil {
+			data, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return
+			if resp.StatusCode == want {
+				return data, time.Since(start)
 			}
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	text, _ := os.ReadFile(f.path("server.log"))
-	f.t.Fatalf("the server is not ready:\n%s", text)
+	f.t.Fatalf("%s is not answered with %d:\n%s", path, want, text)
+	return nil, 0
 }
 
 // kill ends the server as a power cut would.
@@ -151,7 +180,7 @@ func (f *federation) kill() {
 
 // join runs a client through an address.
 func (f *federation) join(address, name string, args ...string) (int, string) {
-	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), append([]string{"join", "http://" + address, "--key", filepath.Join(f.dir, "keys", name+".key"), "--cache", f.path("cache"), "--threads", "1",
+	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), append([]string{"join", f.scheme + "://" + address, "--key", filepath.Join(f.dir, "keys", name+".key"), "--cache", f.path("cache"), "--threads", "1",
 		filepath.Join(f.dir, "images", name)}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {
@@ -162,7 +191,7 @@ func (f *federation) join(address, name string, args ...string) (int, string) {
 
 func (f *federation) get(path string) (int, []byte) {
 	f.t.Helper()
-	resp, err := http.Get("http://" + f.address + path)
+	resp, err := loopbackClient.Get(f.scheme + "://" + f.address + path)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -182,6 +211,18 @@ func (f *federation) status() service.Status {
 		f.t.Fatalf("status: %d %s", code, data)
 	}
 	return st
+}
+
+// receipts checks that every client holds the receipt that the server's state says.
+func (f *federation) receipts(st service.Status) {
+	f.t.Helper()
+	for _, m := range st.Members {
+		var r wire.Receipt
+		data, err := os.ReadFile(f.path("keys/" + m.Client + ".7.receipt.json"))
+		if err != nil || json.Unmarshal(data, &r) != nil || r.Upload != m.Upload || !r.Time.Equal(m.Time) || r.Verify(st.ServerKey) != nil {
+			f.t.Errorf("%s: receipt %+v, %v; the server has %s of %s", m.Client, r, err, m.Upload, m.Time)
+		}
+	}
 }
 
 // published waits for a version of the classifier.
@@ -411,7 +452,7 @@ func TestChaos(t *testing.T) {
 	}
 	queue := l.Addr().String()
 	l.Close()
-	f.write("nats.token", []byte("a token of the test's own\n"))
+	f.secret("nats.token", []byte("a token of the test's own\n"))
 	war := func() {
 		f.serve("--state", f.path("war"), "--workers", "--nats-listen", queue, "--nats-token-file", f.path("nats.token"))
 	}
@@ -452,12 +493,6 @@ func TestChaos(t *testing.T) {
 	if st.In != n || len(st.Refused) != 0 || len(st.Missing) != 0 || len(st.Versions) != 1 {
 		t.Errorf("%d in, %v refused, %v missing, %d versions", st.In, st.Refused, st.Missing, len(st.Versions))
 	}
-	for _, m := range st.Members {
-		var r wire.Receipt
-		data, err := os.ReadFile(f.path("keys/" + m.Client + ".7.receipt.json"))
-		if err != nil || json.Unmarshal(data, &r) != nil || r.Upload != m.Upload || !r.Time.Equal(m.Time) || r.Verify(st.ServerKey) != nil {
-			t.Errorf("%s: receipt %+v, %v; the server has %s of %s", m.Client, r, err, m.Upload, m.Time)
-		}
-	}
+	f.receipts(st)
 	t.Logf("%d clients, %d connections cut, the server killed twice, a worker once: %v", n, c.cuts, time.Since(start))
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A round between machines, all of them this one: docs/federate.md explains each line.
 set -eu
+umask 077 # keys and tokens are for their owner alone
 fmp fuse --dataset digits -o client.onnx
 fmp keys ward-1 ward-2 --dir keys --roster roster.txt
 od -An -N24 -tx1 /dev/urandom | tr -d ' \n' > readers.token

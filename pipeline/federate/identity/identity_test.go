@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -78,7 +79,7 @@ func TestRoster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Len() != 2 || r.Names()[0] != "a b" || !r.Key("a b").Equal(a.Public()) || r.Key("d") != nil {
+	if r.Len() != 2 || r.Names()[0] != "a b" || !bytes.Equal(r.keys["a b"], a.Public()) {
 		t.Errorf("roster %+v", r)
 	}
 	for name, c := range map[string]struct{ text, want string }{
@@ -92,6 +93,58 @@ func TestRoster(t *testing.T) {
 	} {
 		if _, err := ParseRoster([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestRosterDoesTheSameWork: a name that the roster lacks costs as many verifications as one that it has, of keys as long.
+func TestRosterDoesTheSameWork(t *testing.T) {
+	a := key(t, "a")
+	r, err := ParseRoster([]byte(a.Line()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type work struct{ calls, key, message int }
+	var done work
+	real := verify
+	t.Cleanup(func() { verify = real })
+	verify = func(k ed25519.PublicKey, message, signature []byte) bool {
+		done = work{done.calls + 1, len(k), len(message)}
+		return real(k, message, signature)
+	}
+	statement := func(name string) Statement { return Statement{Upload, 3, name, "graph", "content", 0, ""} }
+	ok := r.Verify(statement("a"), a.Sign(statement("a")))
+	known := done
+	done = work{}
+	if stranger := r.Verify(statement("z"), a.Sign(statement("z"))); !ok || stranger {
+		t.Errorf("a's signature holds: %v; one under a name that the roster lacks: %v", ok, stranger)
+	}
+	if want := (work{1, ed25519.PublicKeySize, len(statement("a").bytes())}); known != want || done != want {
+		t.Errorf("work for a known name %v, for an unknown one %v; want %v", known, done, want)
+	}
+	if other := key(t, "b"); r.Verify(statement("a"), other.Sign(statement("a"))) || r.decoy.Equal(a.Public()) {
+		t.Error("another key's signature holds, or the decoy is a client's key")
+	}
+}
+
+// TestSecrets: a file that other users can read or change is no secret, and the error says how to mend it.
+func TestSecrets(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("permissions are no mode bits on Windows")
+	}
+	k := key(t, "a")
+	path := filepath.Join(t.TempDir(), "a.key")
+	if err := k.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	group := os.Getuid() != 0 // root may hand a file to a group
+	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o700: false, 0o644: true, 0o604: true, 0o602: true, 0o640: group, 0o620: true, 0o666: true} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(path)
+		if (err != nil) != refused || err != nil && !strings.Contains(err.Error(), "chmod 600 "+path) {
+			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
 }
@@ -127,7 +180,7 @@ func FuzzRoster(f *testing.F) {
 		}
 		var text strings.Builder
 		for _, n := range r.Names() {
-			fmt.Fprintln(&text, line(n, r.Key(n)))
+			fmt.Fprintln(&text, line(n, r.keys[n]))
 		}
 		again, err := ParseRoster([]byte(text.String()))
 		if err != nil || again.Len() != r.Len() {

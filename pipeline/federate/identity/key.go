@@ -13,14 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"fmp/onnx/regularfile"
 )
 
 const (
@@ -100,37 +95,9 @@ func (k *Key) Save(path string) error {
 	return nil
 }
 
-// SaveSecret writes a new file, readable by its owner alone, atomically. If the file exists, it is left unchanged and SaveSecret
-// returns an error.
-func SaveSecret(path string, data []byte) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already and is not overwritten; give another name, or remove it", path)
-	}
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(path)
-		}
-	}()
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-// Load reads a key file.
+// Load reads a key file, which its owner alone may read; see [ReadSecret].
 func Load(path string) (*Key, error) {
-	data, err := regularfile.ReadFile(path, maxKeyBytes)
+	data, err := ReadSecret(path, maxKeyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading key: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -25,6 +26,7 @@ const (
 type Roster struct {
 	keys  map[string]ed25519.PublicKey
 	names []string // sorted
+	decoy ed25519.PublicKey
 }
 
 // Len returns the number of clients.
@@ -33,8 +35,15 @@ func (r *Roster) Len() int { return len(r.names) }
 // Names returns the clients' names, sorted. The slice shares memory with the roster.
 func (r *Roster) Names() []string { return r.names }
 
-// Key returns the public key of a client, or nil if the roster does not have the name.
-func (r *Roster) Key(name string) ed25519.PublicKey { return r.keys[name] }
+// Verify reports whether signature is a signature of the statement by the client that the statement names. For a name that the roster
+// lacks it does the same work, with a key that belongs to nobody: the time that it takes does not tell who is in the roster.
+func (r *Roster) Verify(s Statement, signature []byte) bool {
+	key, known := r.keys[s.Client]
+	if !known {
+		key = r.decoy
+	}
+	return Verify(key, s, signature) && known
+}
 
 func line(name string, key ed25519.PublicKey) string {
 	return algorithm + " " + base64.StdEncoding.EncodeToString(key) + " " + name
@@ -103,5 +112,10 @@ func ParseRoster(data []byte) (*Roster, error) {
 		return nil, fmt.Errorf("no clients; fmp keys NAME... makes keys and a roster")
 	}
 	slices.Sort(r.names)
+	decoy, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	r.decoy = decoy
 	return r, nil
 }

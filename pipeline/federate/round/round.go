@@ -82,6 +82,8 @@ type Bounds struct {
 	Points int `yaml:"points"`
 	// Bytes is the maximum size of the message, 1 KiB to 4 MiB; default 512 KiB.
 	Bytes int `yaml:"bytes"`
+	// Rate is the minimum number of bytes a second at which an upload comes, after ten seconds: 1 to 1e9; default 1024.
+	Rate int `yaml:"rate"`
 	// Norm is the maximum norm of a point's features; above 0. Default: the bound that the predictor states, or none.
 	Norm float64 `yaml:"norm"`
 }
@@ -126,6 +128,8 @@ const (
 	minBytes, topBytes = 1 << 10, 4 << 20
 	defaultBytes       = 512 << 10
 	defaultPoints      = 10_000
+	defaultRate        = 1 << 10
+	topRate            = 1_000_000_000
 	maxTitle           = 200
 	maxSamples         = 10_000
 	maxFresh           = 100_000
@@ -244,6 +248,9 @@ func (f *File) fill() error {
 	if f.Bounds.Bytes == 0 {
 		f.Bounds.Bytes = defaultBytes
 	}
+	if f.Bounds.Rate == 0 {
+		f.Bounds.Rate = defaultRate
+	}
 	if len(f.Precisions) == 0 {
 		f.Precisions = []federate.Precision{federate.Single, federate.Half, federate.Int8}
 	}
@@ -269,6 +276,7 @@ func (f *File) fill() error {
 	want(f.Again >= Duration(time.Second) && f.Again <= Duration(24*time.Hour), "again", time.Duration(f.Again), "1s to 24h")
 	want(f.Bounds.Points >= 1 && f.Bounds.Points <= federate.MaxN, "bounds.points", f.Bounds.Points, fmt.Sprintf("1 to %d", federate.MaxN))
 	want(f.Bounds.Bytes >= minBytes && f.Bounds.Bytes <= topBytes, "bounds.bytes", f.Bounds.Bytes, fmt.Sprintf("%d to %d", minBytes, topBytes))
+	want(f.Bounds.Rate >= 1 && f.Bounds.Rate <= topRate, "bounds.rate", f.Bounds.Rate, fmt.Sprintf("1 to %d bytes a second", topRate))
 	want(f.Bounds.Norm >= 0 && !math.IsInf(f.Bounds.Norm, 0), "bounds.norm", f.Bounds.Norm, "finite numbers above 0")
 	known := []federate.Precision{federate.Single, federate.Half, federate.Int8}
 	for i, p := range f.Precisions {

@@ -30,6 +30,7 @@ import (
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/loopback"
 	"fmp/pipeline/federate/wire"
 )
 
@@ -39,8 +40,9 @@ const (
 	Top  = time.Minute
 )
 
-// requestTime is the timeout of one attempt; for the download of the graph, of each read.
-const requestTime = time.Minute
+// requestTime is the timeout of one attempt, and of each read of the client graph's download. An upload has a second more for each
+// slowest bytes, so that it may come as slowly as servers accept it by default.
+const requestTime, slowest = time.Minute, 1 << 10
 
 // maxCertificates is the maximum size of a file of trusted certificates: 4 MiB, more than the largest bundle of an operating system.
 const maxCertificates = 4 << 20
@@ -76,10 +78,13 @@ func HTTP(address, ca string) (*http.Client, string, error) {
 	if u.User != nil {
 		return nil, "", errors.New("the server's address holds a password; a client is known by its key alone")
 	}
-	if u.Scheme == "http" && !loopback(u.Hostname()) {
+	if u.Scheme == "http" && !loopback.Host(u.Hostname()) {
 		return nil, "", fmt.Errorf("server %s: plain HTTP is for loopback alone; use https://", address)
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
+	if u.Scheme == "http" {
+		t.DialContext, t.Proxy = loopback.Dial, nil
+	}
 	t.ResponseHeaderTimeout = requestTime
 	if ca != "" {
 		pem, err := regularfile.ReadFile(ca, maxCertificates)
@@ -93,10 +98,6 @@ func HTTP(address, ca string) (*http.Client, string, error) {
 		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, strings.TrimSuffix(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), nil
-}
-
-func loopback(host string) bool {
-	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
 }
 
 // transient is a failure that a retry may overcome.
@@ -382,7 +383,7 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	signature := key.Sign(identity.Statement{Purpose: identity.Upload, Round: d.Round, Client: key.Name, Graph: d.Graph, Content: digest})
 	r := &wire.Receipt{}
 	err := c.try(ctx, "sending the upload", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		ctx, cancel := context.WithTimeout(ctx, requestTime+time.Duration(len(data)/slowest)*time.Second)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base+wire.UploadPath(d.Round, key.Name), bytes.NewReader(data))
 		if err != nil {

@@ -209,3 +209,21 @@ func FuzzReplies(f *testing.F) {
 		}
 	})
 }
+
+// TestPlainHTTP: a name that begins like an address of loopback is not resolved, and localhost is what it resolves to.
+func TestPlainHTTP(t *testing.T) {
+	for address, want := range map[string]bool{"http://127.0.0.1:1": true, "http://[::1]:1": true, "http://localhost:1": true,
+		"http://127.example.invalid:1": false, "http://127.0.0.1.example.invalid": false, "http://10.0.0.1": false} {
+		c, _, err := HTTP(address, "")
+		if (err == nil) != want {
+			t.Errorf("%s: %v", address, err)
+		}
+		if err != nil {
+			continue
+		}
+		dial := c.Transport.(*http.Transport).DialContext
+		if conn, err := dial(t.Context(), "tcp", "192.0.2.1:9"); err == nil || !strings.Contains(err.Error(), "not loopback") {
+			t.Errorf("%s would connect to %v, %v", address, conn, err)
+		}
+	}
+}

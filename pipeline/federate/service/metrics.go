@@ -43,10 +43,20 @@ func newMetrics(s *Server) *metrics {
 		count("fmp_clients", "Clients of the roster.", func() int { return s.clients.Load().Len() }),
 		count("fmp_clients_refused", "Clients with an upload in quarantine.", func() int { return len(s.refused) }),
 		count("fmp_versions", "Versions of the classifier.", func() int { return len(s.versions) }),
+		count("fmp_state_free_bytes", "Free bytes on the disk of the state; -1 where the system or an external store does not tell.", func() int { return int(s.Store.Space().Free) }),
+		count("fmp_state_low", "1 while the disk of the state is low on space.", func() int { return one(s.Store.Space().Low) }),
+		count("fmp_state_full", "1 while the disk of the state is full, and uploads are refused.", func() int { return one(s.Store.Space().Full) }),
 		privacyGauge(s.Round.Privacy),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // privacyGauge returns a gauge of the round's epsilon, with the rest of the budget as labels.

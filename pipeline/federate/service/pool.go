@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -20,8 +21,8 @@ import (
 // poolGC is the garbage collector's target (GOGC) while a round is pooled.
 const poolGC = 25
 
-// retry is the delay before another attempt after pooling failed.
-const retry = 30 * time.Second
+// retry is the delay before another attempt after pooling failed, retryFull the delay if there was no room for its result.
+const retry, retryFull = 30 * time.Second, 2 * time.Second
 
 // Run pools the uploads at quorum, at the deadline, and again when more have arrived, until the context ends.
 func (s *Server) Run(ctx context.Context) error {
@@ -39,8 +40,11 @@ func (s *Server) Run(ctx context.Context) error {
 			s.failure = err.Error()
 			s.mu.Unlock()
 			s.metrics.failed.Inc()
-			s.Log.Error("pooling failed", "error", err, "again_in", retry)
 			wait = retry
+			if errors.Is(err, store.ErrFull) {
+				wait = retryFull
+			}
+			s.Log.Error("pooling failed", "error", err, "again_in", wait)
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -95,6 +99,9 @@ func (s *Server) due() time.Duration {
 
 // Pool makes the next version of the classifier from the uploads that are in.
 func (s *Server) Pool(ctx context.Context) error {
+	if err := s.Store.Room(); err != nil { // before the work whose result could not be stored
+		return fmt.Errorf("pooling: %w", err)
+	}
 	start := time.Now()
 	// Pooling a round of many clients takes much more memory than the server does before and after: collect it early, and return it to
 	// the system.

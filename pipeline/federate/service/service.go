@@ -60,22 +60,17 @@ type Config struct {
 	Now func() time.Time
 }
 
-// maxInFlight is the maximum number of uploads that are read at once; with the round's bound on their size it bounds the memory they
-// take.
-const maxInFlight = 128
-
 // Server serves the requests of one round.
 type Server struct {
 	Config
 	metrics *metrics
 	clients atomic.Pointer[identity.Roster]
-	slots   chan struct{}
+	intake  *intake
 	wake    chan struct{} // something arrived
 
 	mu       sync.Mutex
-	in       map[string]held   // by client
-	payloads map[string]string // digest of the payload: client
-	busy     map[string]bool   // clients whose upload is being accepted
+	in       map[string]held // by client
+	busy     map[string]bool // clients whose upload is being accepted
 	refused  map[string]store.Refusal
 	versions []store.Version
 	pooled   map[string]string // client: upload, in the latest version
@@ -90,7 +85,6 @@ type Server struct {
 // held is what is kept in memory of an upload that is in.
 type held struct {
 	upload   string // digest of the message
-	payload  string
 	revision uint64
 	n        int
 	time     time.Time
@@ -101,7 +95,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &Server{Config: c, slots: make(chan struct{}, maxInFlight), wake: make(chan struct{}, 1), in: map[string]held{}, payloads: map[string]string{},
+	s := &Server{Config: c, intake: newIntake(&c.Round.Bounds), wake: make(chan struct{}, 1), in: map[string]held{},
 		busy: map[string]bool{}, refused: map[string]store.Refusal{}}
 	s.clients.Store(c.Round.Clients)
 	s.metrics = newMetrics(s)
@@ -162,11 +156,7 @@ func (s *Server) quorum() int { return s.Round.Enough(s.clients.Load().Len()) }
 
 // remember adds a record to the index. The caller holds mu or has exclusive access.
 func (s *Server) remember(r *store.Record) {
-	if old, ok := s.in[r.Receipt.Client]; ok {
-		delete(s.payloads, old.payload)
-	}
-	s.in[r.Receipt.Client] = held{r.Receipt.Upload, r.Payload, r.Revision, r.N, r.Receipt.Time}
-	s.payloads[r.Payload] = r.Receipt.Client
+	s.in[r.Receipt.Client] = held{r.Receipt.Upload, r.Revision, r.N, r.Receipt.Time}
 }
 
 // recall records which uploads are in the latest version.
@@ -277,6 +267,8 @@ var refusals = map[string]struct {
 	wire.BadUpload:    {http.StatusUnprocessableEntity, "The upload is refused"},
 	wire.BadRequest:   {http.StatusBadRequest, "The request cannot be read"},
 	wire.Unavailable:  {http.StatusServiceUnavailable, "Come again later"},
+	wire.TooSlow:      {http.StatusRequestTimeout, "Too slow"},
+	wire.NoSpace:      {http.StatusServiceUnavailable, "The server's disk is full"},
 	wire.TooMany:      {http.StatusTooManyRequests, "One at a time"},
 	wire.ServerFailed: {http.StatusInternalServerError, "The server failed"},
 }
@@ -300,13 +292,22 @@ func (s *Server) refuse(w http.ResponseWriter, code, detail string, args ...any)
 	_ = json.NewEncoder(w).Encode(wire.Problem{Code: code, Title: k.title, Status: k.status, Detail: fmt.Sprintf(detail, args...)})
 }
 
-// fail answers that the server failed, and logs why.
+// fail logs why the store could not serve a request, and refuses it.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return // the client has gone
 	}
 	s.Log.Error("request failed", "path", r.URL.Path, "error", err)
-	s.refuse(w, wire.Unavailable, "the store did not answer; nothing was lost, send again")
+	s.unavailable(w, err)
+}
+
+// unavailable refuses a request that the store could not serve.
+func (s *Server) unavailable(w http.ResponseWriter, err error) {
+	if errors.Is(err, store.ErrFull) {
+		s.refuse(w, wire.NoSpace, "the disk of the server's state is full; nothing that has a receipt is lost: send again")
+		return
+	}
+	s.refuse(w, wire.Unavailable, "the store did not answer; nothing that has a receipt is lost: send again")
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
@@ -318,8 +319,10 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	if err := s.Store.Ready(ctx); err != nil {
-		s.Log.Warn("not ready", "error", err)
-		s.refuse(w, wire.Unavailable, "the store does not answer")
+		if !errors.Is(err, store.ErrFull) { // which the store has reported, once
+			s.Log.Warn("not ready", "error", err)
+		}
+		s.unavailable(w, err)
 		return
 	}
 	s.health(w, r)

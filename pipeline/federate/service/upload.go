@@ -3,11 +3,9 @@ package service
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -18,7 +16,6 @@ import (
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
-	"fmp/pipeline/point"
 )
 
 // upload accepts a client's upload. Nothing is read before its signature is verified over the digest that the request states, so that
@@ -41,21 +38,10 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.release(client)
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-time.After(5 * time.Second):
-		s.refuse(w, wire.Unavailable, "%d uploads are being taken already", maxInFlight)
-		return
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.Round.Bounds.Bytes)))
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
-		s.refuse(w, wire.TooLarge, "an upload of more than %d bytes; bounds.bytes of the round allows no more", s.Round.Bounds.Bytes)
-		return
-	}
+	data, done, err := s.intake.read(w, r)
+	defer done()
 	if err != nil {
-		s.refuse(w, wire.BadRequest, "the upload ended early: %v", err)
+		s.unread(w, err)
 		return
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
@@ -63,6 +49,21 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.accept(w, r, client, digest, signature, data)
+}
+
+// unread refuses an upload that could not be read.
+func (s *Server) unread(w http.ResponseWriter, err error) {
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		s.refuse(w, wire.TooLarge, "an upload of more than %d bytes; bounds.bytes of the round allows no more", s.Round.Bounds.Bytes)
+	case errors.Is(err, errSlow):
+		s.refuse(w, wire.TooSlow, "fewer than %d bytes a second came; bounds.rate of the round wants as many", s.Round.Bounds.Rate)
+	case errors.Is(err, errBusy):
+		s.refuse(w, wire.Unavailable, "%v", err)
+	default:
+		s.refuse(w, wire.BadRequest, "the upload ended early: %v", err)
+	}
 }
 
 // contentDigest returns the SHA-256 (hexadecimal) that a request states; empty if it states none.
@@ -117,17 +118,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 		s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s, and the round does not replace uploads", client, old.upload, old.time.Format(time.RFC3339))
 		return
 	}
-	payload, n, err := s.read(client, digest, data)
-	if err == nil {
-		// From now on the payload belongs to this client, unless it already belonged to another.
-		s.mu.Lock()
-		if other, taken := s.payloads[payload]; taken && other != client {
-			err = fmt.Errorf("points and masses are those of another client's upload, to the bit")
-		} else {
-			s.payloads[payload] = client
-		}
-		s.mu.Unlock()
-	}
+	n, err := s.read(client, data)
 	if err != nil {
 		s.quarantine(w, r, store.Refusal{Client: client, Time: now, Upload: digest, Reason: err.Error()}, data)
 		return
@@ -153,7 +144,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 			return
 		}
 	}
-	record := &store.Record{Peer: peer, Signature: signature, Payload: payload, N: n, Data: data, Receipt: wire.Receipt{
+	record := &store.Record{Peer: peer, Signature: signature, N: n, Data: data, Receipt: wire.Receipt{
 		Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Upload: digest, Bytes: len(data), Time: now.UTC(), Spent: s.Round.Privacy}}
 	record.Receipt.Sign(s.Key)
 	err = s.Store.Put(r.Context(), record, old.revision)
@@ -162,9 +153,6 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 		stored, e := s.Store.Get(r.Context(), client)
 		if e == nil {
 			s.mu.Lock()
-			if payload != stored.Payload {
-				delete(s.payloads, payload)
-			}
 			s.remember(stored)
 			s.mu.Unlock()
 			if stored.Receipt.Upload == digest {
@@ -177,7 +165,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 		err = e
 	}
 	if err != nil {
-		// Whether it was stored is unknown; the payload stays this client's, which will send it again.
+		// Whether it was stored is unknown; the client will send it again.
 		s.fail(w, r, err)
 		return
 	}
@@ -204,16 +192,16 @@ func (s *Server) again(w http.ResponseWriter, r *http.Request, client string) {
 	reply(w, http.StatusOK, stored.Receipt)
 }
 
-// read checks a message of the kind that the round asks for and returns the digest of its payload and the number of images that it
-// claims. A message of a private round claims no images (0), and the digest is that of the message: its payload is not compared with
-// others', as the answer would reveal their contents.
-func (s *Server) read(client, digest string, data []byte) (payload string, n int, err error) {
+// read checks a message of the kind that the round asks for and returns the number of images that it claims, 0 in a private round. Two
+// clients may send the same points: whether a message is accepted never depends on the other clients' uploads, whose contents the answer
+// would reveal.
+func (s *Server) read(client string, data []byte) (n int, err error) {
 	private := federate.IsRelease(data)
 	switch budget := s.Round.Privacy; {
 	case budget != nil && !private:
-		return "", 0, fmt.Errorf("upload: it is a plain one, and round %d is private (%v): make one with the noise and budget that the round states (fmp-edge join)", s.Round.Round, budget)
+		return 0, fmt.Errorf("upload: it is a plain one, and round %d is private (%v): make one with the noise and budget that the round states (fmp-edge join)", s.Round.Round, budget)
 	case budget == nil && private:
-		return "", 0, fmt.Errorf("upload: it is of a private round, and round %d is not private", s.Round.Round)
+		return 0, fmt.Errorf("upload: it is of a private round, and round %d is not private", s.Round.Round)
 	case private:
 		r, err := s.believePrivate(client, data)
 		switch {
@@ -222,13 +210,13 @@ func (s *Server) read(client, digest string, data []byte) (payload string, n int
 		case err == nil && s.twoServers() && r.Share.Server != s.serverOf():
 			err = fmt.Errorf("upload: it is the share for server %d of two; this one is the %s, server %d", r.Share.Server, s.role(), s.serverOf())
 		}
-		return digest, 0, err
+		return 0, err
 	}
 	u, err := s.believe(client, data)
 	if err != nil {
-		return "", 0, err
+		return 0, err
 	}
-	return payloadDigest(u), u.N, nil
+	return u.N, nil
 }
 
 // believePrivate decodes a message of a private round and checks it against the round.
@@ -278,22 +266,6 @@ func length(x []float32) float64 {
 		sum += float64(v) * float64(v)
 	}
 	return math.Sqrt(sum)
-}
-
-// payloadDigest returns the SHA-256 of points and masses as decoded.
-func payloadDigest(u *federate.Upload) string {
-	h := sha256.New()
-	write := func(s *point.Set) {
-		buf := make([]byte, 0, 4*(len(s.Z)+len(s.W)))
-		for _, part := range [][]float32{s.Z, s.W} {
-			for _, v := range part {
-				buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
-			}
-		}
-		h.Write(buf)
-	}
-	write(u.Points)
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 // quarantine refuses an upload for its contents, and stores it with the reason for the server's operators.

@@ -4,35 +4,35 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"os"
-	"path/filepath"
+	"log/slog"
+	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"fmp/onnx/atomicfile"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/loopback"
 )
 
 const (
-	// maxPayload is the maximum size of one message of the embedded server: 8 MiB, twice the largest upload that a round may allow.
-	maxPayload = 8 << 20
 	// maxClassifier and maxMembers bound the parts of a version.
 	maxClassifier, maxMembers = 2 << 30, 512 << 20
-	// startTime is the timeout of the embedded server's start, recovery included.
-	startTime = 2 * time.Minute
 	// patience is the timeout of the servers' answers if the caller sets no deadline: a disk may be busy for long.
 	patience = 30 * time.Second
+	// Codes of errors of a NATS server without space.
+	insufficientResources, storageExceeded jetstream.ErrorCode = 10023, 10047
 )
 
 // Options configure a store.
@@ -44,6 +44,10 @@ type Options struct {
 	// Sync makes every write wait until the data are on the disk and not only in the system's cache: a receipt then survives a power
 	// failure and not just a crash of the program.
 	Sync bool
+	// Largest is the size of the largest upload: fewer bytes free on the disk, and a little more, and the state is full. LowSpace is the
+	// number of free bytes below which the disk is low on space. Log reports both.
+	Largest, LowSpace int64
+	Log               *slog.Logger
 	// URL, in place of Dir, is the comma-separated URLs of external NATS servers; Credentials is an account's credentials file
 	// (.creds), CA a file of certificates to trust. Replicas is the number of servers that store each write: 1 to 5, default 1.
 	URL, Credentials, CA string
@@ -54,14 +58,14 @@ type Options struct {
 type Store struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
-	server   *natsserver.Server
-	lock     io.Closer
+	inside   *embedded // nil with external servers
 	name     string
 	uploads  jetstream.KeyValue
 	refused  jetstream.KeyValue
 	versions jetstream.KeyValue
 	objects  jetstream.ObjectStore
 	replicas int
+	largest  int64 // bytes of an upload
 }
 
 // ErrBusy means that the embedded server's folder is in use by another process.
@@ -77,7 +81,7 @@ func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	if o.Replicas == 0 {
 		o.Replicas = 1
 	}
-	s := &Store{name: name, replicas: o.Replicas}
+	s := &Store{name: name, replicas: o.Replicas, largest: o.Largest}
 	var err error
 	if o.URL == "" {
 		err = s.start(o)
@@ -111,51 +115,29 @@ func (s *Store) open(ctx context.Context) (err error) {
 		name string
 	}{{&s.uploads, "uploads"}, {&s.refused, "refused"}, {&s.versions, "versions"}} {
 		*b.to, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: s.name + "-" + b.name, History: 1, Storage: jetstream.FileStorage, Replicas: s.replicas})
+		if err != nil && s.Room() != nil { // on a full disk buckets that are there serve what is in them
+			*b.to, err = s.js.KeyValue(ctx, s.name+"-"+b.name)
+		}
 		if err != nil {
-			return fmt.Errorf("store: bucket %s-%s: %w", s.name, b.name, err)
+			return errors.Join(fmt.Errorf("store: bucket %s-%s: %w", s.name, b.name, err), s.Room())
 		}
 	}
-	if s.objects, err = s.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: s.name + "-objects", Storage: jetstream.FileStorage, Replicas: s.replicas}); err != nil {
-		return fmt.Errorf("store: bucket %s-objects: %w", s.name, err)
+	s.objects, err = s.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: s.name + "-objects", Storage: jetstream.FileStorage, Replicas: s.replicas})
+	if err != nil && s.Room() != nil {
+		s.objects, err = s.js.ObjectStore(ctx, s.name+"-objects")
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("store: bucket %s-objects: %w", s.name, err), s.Room())
 	}
 	return nil
 }
 
-// start runs the embedded NATS server.
-func (s *Store) start(o Options) error {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+// start runs the embedded NATS server and connects to it.
+func (s *Store) start(o Options) (err error) {
+	if s.inside, err = newEmbedded(o); err != nil {
 		return err
 	}
-	lock, ok, err := atomicfile.Lock(o.Dir)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return fmt.Errorf("%s: %w", o.Dir, ErrBusy)
-	}
-	s.lock = lock
-	so := &natsserver.Options{
-		ServerName: "fmp", DontListen: o.Listen == "", NoSigs: true, NoLog: true, MaxPayload: maxPayload, JetStream: true,
-		StoreDir: filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync, JetStreamMaxMemory: 64 << 20,
-	}
-	if o.Listen != "" {
-		if o.Token == "" {
-			return errors.New("a server that listens wants a token")
-		}
-		host, port, err := splitHostPort(o.Listen)
-		if err != nil {
-			return err
-		}
-		so.Host, so.Port, so.Authorization = host, port, o.Token
-	}
-	if s.server, err = natsserver.NewServer(so); err != nil {
-		return fmt.Errorf("NATS: %w", err)
-	}
-	s.server.Start()
-	if !s.server.ReadyForConnections(startTime) {
-		return fmt.Errorf("NATS did not start within %v in %s", startTime, o.Dir)
-	}
-	opts := []nats.Option{nats.InProcessServer(s.server), nats.Name("fmp serve"), nats.MaxReconnects(-1)}
+	opts := []nats.Option{nats.InProcessServer(s.inside), nats.Name("fmp serve"), nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond)}
 	if o.Token != "" {
 		opts = append(opts, nats.Token(o.Token))
 	}
@@ -172,10 +154,20 @@ func (s *Store) connect(o Options) (err error) {
 }
 
 // Connect connects to NATS servers by URL, under a client name that they display. It reconnects without limit, to whichever server is
-// available.
+// available. Servers on other machines must have TLS, whatever the scheme of their URLs: the connection carries credentials and
+// uploads. Credentials must be readable by their owner alone ([identity.ReadSecret]).
 func Connect(o Options, name string) (*nats.Conn, error) {
 	opts := []nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second)}
+	if !encrypted(o.URL) {
+		// Servers may name further ones, on other machines.
+		opts = append(opts, nats.IgnoreDiscoveredServers(), nats.SetCustomDialer(dialer{}))
+	} else {
+		opts = append(opts, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
+	}
 	if o.Credentials != "" {
+		if err := identity.CheckSecret(o.Credentials); err != nil {
+			return nil, fmt.Errorf("credentials: %w", err)
+		}
 		opts = append(opts, nats.UserCredentials(o.Credentials))
 	}
 	if o.CA != "" {
@@ -185,10 +177,38 @@ func Connect(o Options, name string) (*nats.Conn, error) {
 		opts = append(opts, nats.Token(o.Token))
 	}
 	conn, err := nats.Connect(o.URL, opts...)
+	if errors.Is(err, nats.ErrSecureConnWanted) {
+		err = fmt.Errorf("%w: a server on another machine must have TLS (docs/federate.md); plain connections are for loopback", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("NATS servers %s: %w", Redact(o.URL), err)
 	}
 	return conn, nil
+}
+
+// encrypted reports whether a connection to servers must have TLS: one of them is not on loopback, or its URL says so.
+func encrypted(urls string) bool {
+	for _, text := range strings.Split(urls, ",") {
+		text = strings.TrimSpace(text)
+		if !strings.Contains(text, "://") {
+			text = "nats://" + text
+		}
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme == "tls" || u.Scheme == "wss" || !loopback.Host(u.Hostname()) {
+			return true
+		}
+	}
+	return false
+}
+
+// dialer connects to loopback alone.
+type dialer struct{}
+
+// Dial is [loopback.Dial] within the time that NATS gives a server by default.
+func (dialer) Dial(network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), nats.DefaultTimeout)
+	defer cancel()
+	return loopback.Dial(ctx, network, address)
 }
 
 // Redact removes passwords and tokens from URLs.
@@ -223,12 +243,8 @@ func (s *Store) Close() error {
 	if s.conn != nil {
 		s.conn.Close()
 	}
-	if s.server != nil {
-		s.server.Shutdown()
-		s.server.WaitForShutdown()
-	}
-	if s.lock != nil {
-		s.lock.Close()
+	if s.inside != nil {
+		s.inside.close()
 	}
 	return nil
 }
@@ -239,8 +255,59 @@ func (s *Store) Conn() *nats.Conn { return s.conn }
 func (s *Store) Name() string     { return s.name }
 func (s *Store) Replicas() int    { return s.replicas }
 
-// Ready reports whether the servers answer.
+// Space returns the space on the disk of the state, as it was last looked at; with external servers it is not known.
+func (s *Store) Space() Space {
+	if s.inside == nil {
+		return Space{Free: -1}
+	}
+	s.inside.mu.Lock()
+	defer s.inside.mu.Unlock()
+	return s.inside.space
+}
+
+// Room returns an error if an upload of the largest size cannot be stored now: ErrFull if the disk is full.
+func (s *Store) Room() error {
+	if s.inside == nil {
+		return nil
+	}
+	if err := s.inside.room(s.inside.largest); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// write calls a function that stores so many bytes. It returns at once if there is no room, and if the embedded server stops writing
+// meanwhile; in that case it is not known whether the bytes were stored.
+func (s *Store) write(ctx context.Context, bytes int64, do func(ctx context.Context) error) error {
+	if s.inside == nil {
+		return full(do(ctx))
+	}
+	if err := s.inside.room(bytes); err != nil {
+		return err
+	}
+	ctx, cancel := s.inside.during(ctx)
+	defer cancel()
+	err := do(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errStopped) {
+		err = errStopped
+	}
+	return full(err)
+}
+
+// full adds ErrFull to what a NATS server without space answers.
+func full(err error) error {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && (api.ErrorCode == insufficientResources || api.ErrorCode == storageExceeded) {
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return err
+}
+
+// Ready returns an error if uploads cannot be stored: the servers do not answer, or the disk is full.
 func (s *Store) Ready(ctx context.Context) error {
+	if err := s.Room(); err != nil {
+		return err
+	}
 	if !s.conn.IsConnected() {
 		return fmt.Errorf("store: NATS is %v", s.conn.Status())
 	}
@@ -282,7 +349,11 @@ func each(ctx context.Context, kv jetstream.KeyValue) iter.Seq2[jetstream.KeyVal
 
 // PutObject stores bytes under a name and replaces what is there.
 func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
-	if _, err := s.objects.PutBytes(ctx, name, data); err != nil {
+	err := s.write(ctx, int64(len(data)), func(ctx context.Context) error {
+		_, err := s.objects.PutBytes(ctx, name, data)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("store: keeping %s: %w", name, err)
 	}
 	return nil
@@ -359,7 +430,11 @@ func (s *Store) Publish(ctx context.Context, v Version, classifier, rows []byte,
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if _, err := s.versions.Create(ctx, strconv.Itoa(v.Number), text); err != nil {
+	err = s.write(ctx, int64(len(text)), func(ctx context.Context) error {
+		_, err := s.versions.Create(ctx, strconv.Itoa(v.Number), text)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("store: version %d: %w", v.Number, err)
 	}
 	return nil

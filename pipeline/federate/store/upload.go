@@ -20,8 +20,6 @@ type Record struct {
 	Receipt wire.Receipt `json:"receipt"`
 	// Signature is the client's.
 	Signature []byte `json:"signature"`
-	// Payload is the digest of points and masses alone, which no two clients may share.
-	Payload string `json:"payload"`
 	// N is the number of real points that the upload claims.
 	N int `json:"n"`
 	// Peer is the other server's part of the proof of a share, once the proof has been checked; only in a private round with two
@@ -64,11 +62,14 @@ func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 	if err != nil {
 		return err
 	}
-	if revision == 0 {
-		r.Revision, err = s.uploads.Create(ctx, key(r.Receipt.Client), value)
-	} else {
-		r.Revision, err = s.uploads.Update(ctx, key(r.Receipt.Client), value, revision)
-	}
+	err = s.write(ctx, max(int64(len(value)), s.largest), func(ctx context.Context) (err error) {
+		if revision == 0 {
+			r.Revision, err = s.uploads.Create(ctx, key(r.Receipt.Client), value)
+		} else {
+			r.Revision, err = s.uploads.Update(ctx, key(r.Receipt.Client), value, revision)
+		}
+		return err
+	})
 	var api *jetstream.APIError
 	if errors.Is(err, jetstream.ErrKeyExists) || (errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence) {
 		return fmt.Errorf("store: client %q: %w", r.Receipt.Client, ErrTaken)
@@ -129,7 +130,11 @@ func (s *Store) Refuse(ctx context.Context, r Refusal, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if _, err := s.refused.Put(ctx, key(r.Client), append(append(head, '\n'), data...)); err != nil {
+	err = s.write(ctx, int64(len(data)), func(ctx context.Context) error {
+		_, err := s.refused.Put(ctx, key(r.Client), append(append(head, '\n'), data...))
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("store: keeping the refusal of %q: %w", r.Client, err)
 	}
 	return nil

@@ -174,7 +174,9 @@ const (
 	BadUpload    = "bad-upload"    // 422: refused and quarantined
 	BadRequest   = "bad-request"   // 400
 	Unavailable  = "unavailable"   // 503: retry after Retry-After
+	NoSpace      = "no-space"      // 503: the disk of the server's state is full; likewise
 	TooMany      = "too-many"      // 429: likewise
+	TooSlow      = "too-slow"      // 408: less came than the round's bounds.rate
 	ServerFailed = "server-failed" // 500
 )
 

@@ -1,0 +1,145 @@
+package service
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/round"
+	"fmp/pipeline/federate/wire"
+)
+
+// join makes more clients of the roster.
+func (f *fixture) join(n int) (names []string) {
+	f.t.Helper()
+	var text strings.Builder
+	for i := range n {
+		name := fmt.Sprintf("slow-%03d", i)
+		k, err := identity.New(name)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.keys[name] = k
+		names = append(names, name)
+	}
+	for _, k := range f.keys {
+		fmt.Fprintln(&text, k.Line())
+	}
+	clients, err := identity.ParseRoster([]byte(text.String()))
+	if err == nil {
+		err = f.srv.Admit(clients)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return names
+}
+
+// begin opens a connection and sends the head of a client's upload and the first bytes of its body.
+func (f *fixture) begin(client string, data []byte, first int) net.Conn {
+	f.t.Helper()
+	req, err := http.NewRequest("PUT", f.http.URL+wire.UploadPath(3, client), nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.signed(f.keys[client], identity.Upload, data, nil)(req)
+	c, err := net.Dial("tcp", f.http.Listener.Addr().String())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { c.Close() })
+	fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Digest: %s\r\nContent-Length: %d\r\n\r\n", req.URL.EscapedPath(), req.Header.Get("Authorization"), req.Header.Get("Content-Digest"), len(data))
+	if _, err := c.Write(data[:first]); err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
+// TestSlowClients: 128 clients of the roster that send ten bytes each keep nobody out, and are cut.
+func TestSlowClients(t *testing.T) {
+	f := newFixture(t, "")
+	slow := f.join(128)
+	f.srv.intake.grace = 4 * time.Second
+	var held []net.Conn
+	for _, name := range slow {
+		held = append(held, f.begin(name, f.made(name, 1, nil), 10))
+	}
+	for { // until the server has begun to read them all
+		f.srv.mu.Lock()
+		n := len(f.srv.busy)
+		f.srv.mu.Unlock()
+		if n == len(slow) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if status, data := f.put("a", f.made("a", 1, nil)); status != 201 {
+		t.Errorf("an honest client beside them: %d %s", status, data)
+	}
+	for i, c := range held {
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", slow[i], err)
+		}
+		var p wire.Problem
+		if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || resp.StatusCode != 408 || p.Code != wire.TooSlow {
+			t.Fatalf("%s: %d %+v, %v; want 408", slow[i], resp.StatusCode, p, err)
+		}
+	}
+	if st := f.srv.Status(); st.In != 1 || len(st.Refused) != 0 {
+		t.Errorf("status %+v", st)
+	}
+	if status, data := f.put(slow[0], f.made(slow[0], 1, nil)); status != 201 {
+		t.Errorf("one of them at a better rate: %d %s", status, data)
+	}
+}
+
+// TestSteadyClient: an upload that keeps the rate is taken, also when it comes for longer than the grace, and the connection lives on.
+func TestSteadyClient(t *testing.T) {
+	f := newFixture(t, "bounds: {rate: 100}\n")
+	f.srv.intake.grace = time.Second
+	data := f.made("a", 1, nil)
+	c := f.begin("a", data, 500) // these pay for five seconds
+	time.Sleep(1500 * time.Millisecond)
+	if _, err := c.Write(data[500:]); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(c)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil || resp.StatusCode != 201 {
+		t.Fatalf("%v, %v", resp, err)
+	}
+}
+
+// TestLimit: every byte that has come gives time for more, at the round's rate.
+func TestLimit(t *testing.T) {
+	in := newIntake(&round.Bounds{Bytes: 1 << 20, Rate: 1000})
+	var at time.Time
+	for n, want := range map[int]time.Duration{0: grace, 10: grace + 10*time.Millisecond, 1 << 20: grace + 1048576*time.Millisecond} {
+		if got := in.limit(at, n).Sub(at); got != want {
+			t.Errorf("%d bytes: %v, want %v", n, got, want)
+		}
+	}
+}
+
+// TestMemory: what uploads may hold together is bounded by what has come of them, and what is given back may be held again.
+func TestMemory(t *testing.T) {
+	in := newIntake(&round.Bounds{Bytes: 1 << 10, Rate: 1000})
+	all := int64(maxInFlight * (1<<10 + 1))
+	if !in.memory.TryAcquire(all) || in.memory.TryAcquire(1) {
+		t.Fatalf("the bound is not %d bytes", all)
+	}
+	if err := in.reserve(t.Context(), 1); err != errBusy {
+		t.Errorf("with nothing left: %v", err)
+	}
+	in.memory.Release(all)
+	if err := in.reserve(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,111 @@
+package store
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"fmp/pipeline/federate/selfsigned"
+)
+
+func TestEncrypted(t *testing.T) {
+	for urls, want := range map[string]bool{
+		"nats://127.0.0.1:4222": false, "127.0.0.1": false, "localhost:4222": false, "nats://[::1]:4222,nats://127.0.0.1": false, "ws://127.0.0.1:80": false,
+		"nats://n1:4222": true, "n1": true, "nats://127.example.invalid:4222": true, "nats://127.0.0.1,nats://n2": true, "tls://127.0.0.1": true,
+		"wss://127.0.0.1": true, "nats://10.0.0.1:4222": true, "nats://127.0.0.1:port": true, "": true,
+	} {
+		if got := encrypted(urls); got != want {
+			t.Errorf("%q: %v, want %v", urls, got, want)
+		}
+	}
+}
+
+// natsOn runs a NATS server, with TLS if a certificate is given, and returns its port.
+func natsOn(t *testing.T, o natsserver.Options) int {
+	t.Helper()
+	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, true
+	s, err := natsserver.NewServer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the NATS server is not ready")
+	}
+	return s.Addr().(*net.TCPAddr).Port
+}
+
+// TestPlainNATS: a server that has no TLS gets nothing from a client that takes it for another machine, nor from one told to use TLS; a
+// server with TLS is spoken to.
+func TestPlainNATS(t *testing.T) {
+	plain := natsOn(t, natsserver.Options{})
+	conn, err := Connect(Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", plain)}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	// No name of another machine resolves here: an unspecified address is not loopback by its number and reaches this machine.
+	for _, url := range []string{"nats://0.0.0.0:%d", "tls://127.0.0.1:%d"} {
+		if _, err := Connect(Options{URL: fmt.Sprintf(url, plain), Token: "secret"}, "test"); err == nil || !strings.Contains(err.Error(), "must have TLS") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")
+	if err := selfsigned.Ensure(cert, key, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(pair.Leaf)
+	secure := natsOn(t, natsserver.Options{TLS: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
+	conn, err = Connect(Options{URL: fmt.Sprintf("nats://localhost:%d,tls://127.0.0.1:%d", secure, secure), CA: cert}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.TLSConnectionState(); err != nil {
+		t.Errorf("the connection has no TLS: %v", err)
+	}
+}
+
+// TestDiscovered: servers that one on loopback names are not connected to without TLS.
+func TestDiscovered(t *testing.T) {
+	port := natsOn(t, natsserver.Options{ClientAdvertise: "192.0.2.1:4222"})
+	conn, err := Connect(Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", port)}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if found := conn.DiscoveredServers(); len(found) != 0 || len(conn.Servers()) != 1 {
+		t.Errorf("servers %v, discovered %v", conn.Servers(), found)
+	}
+	if _, err := (dialer{}).Dial("tcp", "192.0.2.1:4222"); err == nil || !strings.Contains(err.Error(), "not loopback") {
+		t.Error(err)
+	}
+}
+
+// TestCredentials: credentials that other users can read are refused before a server is spoken to.
+func TestCredentials(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fmp.creds")
+	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Connect(Options{URL: "nats://127.0.0.1:1", Credentials: path}, "test")
+	if err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) || strings.Contains(err.Error(), nats.ErrNoServers.Error()) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,271 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+
+	"fmp/onnx/atomicfile"
+)
+
+const (
+	// maxPayload is the maximum size of one message of the embedded server: 8 MiB, twice the largest upload that a round may allow.
+	maxPayload = 8 << 20
+	// maxStore is the embedded server's own limit of the space that it takes: none. Its default is a share of what is free at its start,
+	// which would stay in force after space has been freed.
+	maxStore = 1 << 50
+	// startTime is the timeout of the embedded server's start, recovery included.
+	startTime = 2 * time.Minute
+	// watchEvery is the interval at which disk space and the embedded server are looked at.
+	watchEvery = 250 * time.Millisecond
+	// reopenAfter is the minimum interval between two attempts to open the embedded server again.
+	reopenAfter = 2 * time.Second
+	// reserve is the space that is left to the embedded server's own files: indexes, and the state of consumers.
+	reserve = 512 << 10
+)
+
+// ErrFull means that the disk has no room for what is to be stored.
+var ErrFull = errors.New("the disk of the server's state is full")
+
+// errStopped means that the embedded server stopped writing after an error of the disk.
+var errStopped = errors.New("the store stopped writing after an error of the disk, and is being opened again")
+
+// embedded is the NATS server inside the program. A write that fails, for want of space or otherwise, makes NATS refuse every later
+// write of the stream until it is started again: embedded looks for such failures, and starts the server again once there is space.
+type embedded struct {
+	dir     string
+	options natsserver.Options
+	largest int64
+	low     int64
+	log     *slog.Logger
+	lock    io.Closer
+	end     context.CancelFunc
+	ended   chan struct{}
+
+	mu      sync.Mutex
+	server  *natsserver.Server
+	stopped chan struct{} // closed when the server stops writing; another one after it was started again
+	space   Space
+}
+
+// Space is the space on the disk of the state.
+type Space struct {
+	// Free is the number of bytes that are free; -1 where the system does not tell.
+	Free int64
+	// Low says that fewer bytes than the threshold are free, Full that uploads are refused until there is more space.
+	Low, Full bool
+}
+
+// newEmbedded starts the server in a folder that no other process uses.
+func newEmbedded(o Options) (*embedded, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, ok, err := atomicfile.Lock(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", o.Dir, ErrBusy)
+	}
+	e := &embedded{dir: o.Dir, largest: o.Largest, low: o.LowSpace, log: o.Log, lock: lock, stopped: make(chan struct{}), ended: make(chan struct{}), options: natsserver.Options{
+		ServerName: "fmp", DontListen: o.Listen == "", NoSigs: true, NoLog: true, MaxPayload: maxPayload, JetStream: true,
+		StoreDir: filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: maxStore,
+	}}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	if o.Listen != "" {
+		if o.Token == "" {
+			return nil, errors.Join(errors.New("a server that listens wants a token"), lock.Close())
+		}
+		host, port, err := splitHostPort(o.Listen)
+		if err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+		e.options.Host, e.options.Port, e.options.Authorization = host, port, o.Token
+	}
+	e.look()
+	if err := e.start(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	ctx, end := context.WithCancel(context.Background())
+	e.end = end
+	go e.watch(ctx)
+	return e, nil
+}
+
+// start starts the server.
+func (e *embedded) start() error {
+	o := e.options // the server fills in what is not set
+	s, err := natsserver.NewServer(&o)
+	if err != nil {
+		return fmt.Errorf("NATS: %w", err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(startTime) {
+		s.Shutdown()
+		return fmt.Errorf("NATS did not start within %v in %s", startTime, e.dir)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.server = s
+	return nil
+}
+
+// InProcessConn connects to the server that runs now.
+func (e *embedded) InProcessConn() (net.Conn, error) {
+	e.mu.Lock()
+	s := e.server
+	e.mu.Unlock()
+	if s == nil {
+		return nil, errStopped
+	}
+	return s.InProcessConn()
+}
+
+// watch looks at the disk and at the server until the context ends.
+func (e *embedded) watch(ctx context.Context) {
+	defer close(e.ended)
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	var tried time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		full := e.look().Full
+		if !e.fails() || full || time.Since(tried) < reopenAfter {
+			continue
+		}
+		tried = time.Now()
+		if err := e.reopen(); err != nil {
+			e.log.Error("the store cannot be opened again", "folder", e.dir, "error", err, "again_in", reopenAfter)
+			continue
+		}
+		e.log.Info("the store is open again, and uploads are taken", "folder", e.dir, "seconds", time.Since(tried).Seconds())
+	}
+}
+
+// look reads the free space and reports changes.
+func (e *embedded) look() Space {
+	now := Space{Free: freeBytes(e.dir)}
+	e.mu.Lock()
+	was := e.space
+	if now.Free >= 0 {
+		now.Full = now.Free < e.largest+reserve
+		now.Low = now.Free < e.low || was.Low && now.Free < e.low+e.low/10 // a tenth more ends it, so that one byte does not
+	}
+	e.space = now
+	e.mu.Unlock()
+	about := []any{"folder", e.dir, "free_bytes", now.Free}
+	switch {
+	case now.Full && !was.Full:
+		e.log.Error("the disk of the state is full: uploads are refused until there is space", append(about, "needed_bytes", e.largest+reserve)...)
+	case was.Full && !now.Full:
+		e.log.Info("the disk of the state has space again", about...)
+	case now.Low && !was.Low:
+		e.log.Warn("the disk of the state is low on space", append(about, "low_bytes", e.low)...)
+	case was.Low && !now.Low:
+		e.log.Info("the disk of the state is no longer low on space", about...)
+	}
+	return now
+}
+
+// fails reports whether the server has stopped writing, and tells those who wait for it.
+func (e *embedded) fails() bool {
+	e.mu.Lock()
+	s, stopped := e.server, e.stopped
+	e.mu.Unlock()
+	if s == nil {
+		return true
+	}
+	health := s.Healthz(nil)
+	if health.Error == "" {
+		return false
+	}
+	select {
+	case <-stopped:
+	default:
+		e.log.Error("the store stopped writing", "folder", e.dir, "error", health.Error)
+		close(stopped)
+	}
+	return true
+}
+
+// reopen starts the server again. Connections to it come back by themselves.
+func (e *embedded) reopen() error {
+	e.mu.Lock()
+	s := e.server
+	e.server = nil
+	e.mu.Unlock()
+	if s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+	if err := e.start(); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.stopped = make(chan struct{})
+	e.mu.Unlock()
+	return nil
+}
+
+// room returns ErrFull if the disk has no room for so many bytes, and an error if the server does not write.
+func (e *embedded) room(bytes int64) error {
+	e.mu.Lock()
+	stopped := e.stopped
+	e.mu.Unlock()
+	if free := freeBytes(e.dir); free >= 0 && free < bytes+reserve {
+		return fmt.Errorf("%w: %d bytes are free in %s, and %d are needed", ErrFull, free, e.dir, bytes+reserve)
+	}
+	select {
+	case <-stopped:
+		return errStopped
+	default:
+		return nil
+	}
+}
+
+// during returns a context that also ends when the server stops writing, with the reason as its cause.
+func (e *embedded) during(ctx context.Context) (context.Context, context.CancelFunc) {
+	e.mu.Lock()
+	stopped := e.stopped
+	e.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-stopped:
+			cancel(errStopped)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// close stops the server.
+func (e *embedded) close() {
+	e.end()
+	<-e.ended
+	e.mu.Lock()
+	s := e.server
+	e.server = nil
+	e.mu.Unlock()
+	if s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+	e.lock.Close()
+}

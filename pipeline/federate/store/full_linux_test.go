@@ -1,0 +1,199 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tinyDisk mounts a file system of the given size. It skips where that is not allowed.
+func tinyDisk(t *testing.T, bytes int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
+		t.Skipf("needs the right to mount a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill takes all but so many bytes of a disk and returns the file that does.
+func fill(t *testing.T, dir string, but int) string {
+	t.Helper()
+	path := filepath.Join(dir, "fill")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for freeBytes(dir) > int64(but) {
+		if _, err := f.Write(make([]byte, 4096)); err != nil {
+			break
+		}
+	}
+	return path
+}
+
+// lines is a log that may be written and read at once.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) has(t *testing.T, want string) {
+	t.Helper()
+	for range 100 {
+		l.mu.Lock()
+		text := l.b.String()
+		l.mu.Unlock()
+		if strings.Contains(text, want) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.Errorf("the log lacks %q:\n%s", want, l.b.String())
+}
+
+// TestFullDisk: a full disk is reported at once, and before it is full; a failed write inside NATS stops the store only until there is
+// space again; what was stored before is there, also for a program that starts on the full disk.
+func TestFullDisk(t *testing.T) {
+	dir := tinyDisk(t, 4<<20)
+	log := &lines{}
+	o := Options{Dir: dir, Largest: 64 << 10, LowSpace: 2 << 20, Log: slog.New(slog.NewTextHandler(log, nil))}
+	s, err := Open(t.Context(), "fmp-1", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.Close() }()
+	var stored []string
+	put := func(name string) error {
+		r := record(name, name)
+		r.Data = make([]byte, 2000)
+		err := s.Put(t.Context(), r, 0)
+		if err == nil {
+			stored = append(stored, name)
+		}
+		return err
+	}
+	all := func(when string) {
+		t.Helper()
+		in := map[string]bool{}
+		for r, err := range s.Records(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			in[r.Receipt.Client] = true
+		}
+		for _, name := range stored {
+			if !in[name] {
+				t.Errorf("%s: the record of %s is lost", when, name)
+			}
+		}
+	}
+	back := func() {
+		t.Helper()
+		start := time.Now()
+		for err := error(nil); ; time.Sleep(20 * time.Millisecond) {
+			if err = put(fmt.Sprint("back ", len(stored))); err == nil {
+				break
+			}
+			if time.Since(start) > 5*time.Second {
+				t.Fatalf("no upload is stored %v after space was freed: %v", time.Since(start), err)
+			}
+		}
+		t.Logf("stored again %v after space was freed", time.Since(start))
+		if err := s.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range 20 {
+		if err := put(fmt.Sprint("before ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	low := fill(t, dir, 1<<20)
+	log.has(t, "low on space")
+	if now := s.Space(); !now.Low || now.Full || s.Ready(t.Context()) != nil || put("while low") != nil {
+		t.Errorf("low: %+v, ready %v", now, s.Ready(t.Context()))
+	}
+	if err := os.Remove(low); err != nil {
+		t.Fatal(err)
+	}
+	log.has(t, "no longer low")
+
+	// Without a write in between.
+	path := fill(t, dir, 0)
+	start := time.Now()
+	if err := put("while full"); !errors.Is(err, ErrFull) {
+		t.Errorf("while full: %v", err)
+	}
+	if err := s.Ready(t.Context()); !errors.Is(err, ErrFull) {
+		t.Errorf("ready while full: %v", err)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("it took %v to say so", took)
+	}
+	log.has(t, "is full")
+	all("while full")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	back()
+
+	// With a write that NATS begins and cannot end.
+	path = fill(t, dir, 0)
+	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	unchecked, stop := s.inside.during(within)
+	if _, err := s.uploads.Create(unchecked, "unchecked", make([]byte, 60_000)); err == nil || within.Err() != nil {
+		t.Errorf("a write on a full disk: %v", err)
+	}
+	stop()
+	log.has(t, "stopped writing")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	back()
+	log.has(t, "open again")
+	if err := s.uploads.Purge(t.Context(), "unchecked"); err != nil { // it is no record, and may have been stored in the end
+		t.Fatal(err)
+	}
+	all("after it")
+
+	// A program that starts on a full disk.
+	path = fill(t, dir, 0)
+	s.Close()
+	if s, err = Open(t.Context(), "fmp-1", o); err != nil {
+		t.Fatal(err)
+	}
+	all("after a start on a full disk")
+	if err := put("started full"); !errors.Is(err, ErrFull) {
+		t.Errorf("a start on a full disk: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	back()
+	all("at the end")
+}
