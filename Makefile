@@ -17,7 +17,7 @@ setup: $(BIN)/fmp ## fetch and verify the ONNX Runtime library, once
 
 # Smaller by 3 MB: gonum's plots as SVG and PNG alone, without writers of PDF, EPS and TeX that nothing calls, and without inlining
 # in what waits for networks, files and people, or is done once a model.
-SMALL := -tags minimal $(foreach p,github.com/... net/... crypto/tls crypto/x509 go.yaml.in/... gonum.org/v1/plot/... google.golang.org/protobuf/... golang.org/x/text/... vendor/... fmp/cmd/... fmp/pipeline/lab/report fmp/onnx/shape fmp/onnx/pass fmp/onnx/check fmp/onnx/grad fmp/onnx/op fmp/onnx/build mime/... regexp/... encoding/json expvar log/...,-gcflags=$(p)=-l) \
+SMALL := -tags minimal $(foreach p,github.com/... net/... crypto/tls crypto/x509 go.yaml.in/... gonum.org/v1/plot/... google.golang.org/protobuf/... golang.org/x/text/... vendor/... fmp/cmd/... fmp/pipeline/lab/report fmp/onnx/shape fmp/onnx/pass fmp/onnx/check fmp/onnx/grad fmp/onnx/op fmp/onnx/build fmp/models mime/... regexp/... encoding/json expvar log/...,-gcflags=$(p)=-l) \
   -gcflags=github.com/klauspost/...=
 
 .PHONY: $(BIN)/fmp
@@ -25,7 +25,7 @@ $(BIN)/fmp: # go build knows best whether there is anything to do
 	@mkdir -p $(BIN)
 	$(GO) build $(VCS) -trimpath -ldflags="-s -w" $(SMALL) -o $(BIN)/fmp ./cmd/fmp
 
-EDGE := $(VCS) -trimpath -ldflags="-s -w"
+EDGE := $(VCS) -trimpath -ldflags="-s -w" $(SMALL)
 
 build: $(BIN)/fmp ## bin/fmp, and bin/fmp-edge without cgo
 	CGO_ENABLED=0 $(GO) build $(EDGE) -o $(BIN)/fmp-edge ./cmd/fmp-edge

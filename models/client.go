@@ -92,12 +92,7 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	if m, err = pass.Compose(m, embedding, map[string]string{"points": "set", "weights": "present"}); err != nil {
 		return nil, err
 	}
-	b := build.New("upload")
-	z := b.Input("batch_points", onnx.Float32, 1, e.S, e.PointWidth()+e.C)
-	w := b.Input("batch_masses", onnx.Float32, 1, e.S)
-	b.Output("points", b.Squeeze(z, 0))
-	b.Output("masses", b.Squeeze(w, 0))
-	upload, err := b.Model()
+	upload, err := uploading(e)
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +115,16 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 		f.Classes = x.Classes
 	}
 	return m, f.Write(m)
+}
+
+// uploading drops the leading axis of an embedding's outputs.
+func uploading(e Manifest) (*onnx.Model, error) {
+	b := build.New("upload")
+	z := b.Input("batch_points", onnx.Float32, 1, e.S, e.PointWidth()+e.C)
+	w := b.Input("batch_masses", onnx.Float32, 1, e.S)
+	b.Output("points", b.Squeeze(z, 0))
+	b.Output("masses", b.Squeeze(w, 0))
+	return b.Model()
 }
 
 // only sets an empty name to that of the only value in from; several values are an error.

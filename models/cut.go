@@ -10,42 +10,13 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Names of the values between extractor and embedding in a fused client graph: the labelled points [1, n, dx+C], and a mask
-// [1, n] of those that count.
+// Names of the values at which a client graph is cut ([TakeApart]): features [n, dx], the labelled points [1, n, dx+C], and a mask [1, n] of those
+// that count.
 const (
-	ValueSet     = "set"
-	ValuePresent = "present"
+	ValueFeatures = "features"
+	ValueSet      = "set"
+	ValuePresent  = "present"
 )
-
-// SplitClient cuts a fused client graph in two: images and labels to set and present, and these to points and masses, so
-// that the extractor can run on a few images at a time. Both are nil where the graph, perhaps a third party's, lacks the
-// values to cut at.
-func SplitClient(m *onnx.Model, f Manifest) (front, embedding *onnx.Model) {
-	n := onnx.Symbolic("n")
-	cut := []onnx.ValueInfo{
-		{Name: ValueSet, DType: onnx.Float32, Shape: []onnx.Dim{onnx.Known(1), n, onnx.Known(f.Dx + f.C)}},
-		{Name: ValuePresent, DType: onnx.Float32, Shape: []onnx.Dim{onnx.Known(1), n}},
-	}
-	made := 0
-	embedding = onnx.Clone(m)
-	var rest []*onnx.Node
-	for _, node := range embedding.Graph.Nodes {
-		if len(node.Outputs) == 1 && (node.Outputs[0] == ValueSet || node.Outputs[0] == ValuePresent) {
-			made++
-			continue
-		}
-		rest = append(rest, node)
-	}
-	if made != len(cut) {
-		return nil, nil
-	}
-	embedding.Graph.Nodes, embedding.Graph.Inputs = rest, cut
-	pass.RemoveUnused(embedding.Graph)
-	front = onnx.Clone(m)
-	front.Graph.Outputs = cut
-	pass.RemoveUnused(front.Graph)
-	return front, embedding
-}
 
 // SplitPredictor cuts a predictor Z' = MAB(E, MAB(E, g(Z))) in two, so that many points can be drawn in chunks. Both parts
 // take a chunk of the rows of noise, [batch, fresh, d]:

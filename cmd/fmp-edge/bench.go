@@ -15,6 +15,7 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/onnx/engine/pure"
+	"fmp/pipeline/client"
 )
 
 // benched is what bench prints; times in milliseconds.
@@ -58,7 +59,13 @@ var benchCommand = command{
 			var times []float64
 			for range *runs {
 				start := time.Now()
-				if _, _, _, err := c.compress(ctx, &noise{n: *images, c: c.manifest.C, r: rand.New(rand.NewPCG(1, 2))}, false); err != nil {
+				src := &noise{n: *images, c: c.Manifest.C, r: rand.New(rand.NewPCG(1, 2))}
+				if c.Private() {
+					_, _, err = c.Coordinates(ctx, src, client.Options{})
+				} else {
+					_, _, _, err = c.Points(ctx, src, client.Options{})
+				}
+				if err != nil {
 					return err
 				}
 				times = append(times, ms(time.Since(start)))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -16,6 +17,7 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
 	"fmp/pipeline/classify"
+	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 )
@@ -36,7 +38,7 @@ type written struct {
 	C      int    `json:"classes"`
 	// Skipped counts files under the folder that are no images.
 	Skipped int `json:"skipped,omitempty"`
-	// Bad counts images that cannot be read and were left out (--on-bad skip).
+	// Bad counts images that cannot be read (--on-bad skip) and classes of too few images (--at-least) that were left out.
 	Bad int `json:"bad,omitempty"`
 }
 
@@ -54,134 +56,193 @@ relative to it; or an IDX file of images, plain or .gz. Images are ` + imagefile
 formats, HEIC and AVIF among them, are bad images (--on-bad). Images are turned upright (EXIF) and brought to the model's
 size as it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
-		model := f.String("model", "", "client graph that fmp fuse wrote; with --rows an embedding")
-		name := f.String("client", "", "name of this client, 1 to 128 bytes")
-		round := f.Uint64("round", 0, "round of the federation")
-		out := f.StringP("output", "o", "", "upload to write, into a folder that is there; there whole or not at all")
-		precision := f.String("precision", string(federate.Single), "of the points: float32, float16 or int8")
-		labels := f.String("labels", "", "labels of an IDX file's images (IDX) or of --rows (.npy)")
-		rows := f.String("rows", "", ".npy of feature rows [n, dx], in place of SOURCE")
-		skip := f.Int("skip", 0, "images of an IDX file to leave out at its beginning")
-		count := f.Int("count", 0, "images of an IDX file to take; 0 takes all")
-		threads := f.Int("threads", 0, "threads of one operator; 0 is one a core")
-		pixels := f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes")
-		onBad := f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
-		budget := budgetFlags(f)
-		signerFlags(f)
-		asJSON := f.Bool("json", false, "print JSON")
-		return func(ctx context.Context, args []string, stdout, log io.Writer) error {
-			if *onBad != "fail" && *onBad != "skip" {
-				return usagef("compress: --on-bad is %q; allowed are fail and skip", *onBad)
-			}
-			for _, r := range []struct{ flag, value string }{{"--model", *model}, {"--client", *name}, {"--output", *out}} {
-				if r.value == "" {
-					return usagef("compress: %s is missing; see fmp-edge compress --help", r.flag)
-				}
-			}
-			if err := identity.CheckName(*name); err != nil {
-				return usagef("compress: --client: %w", err)
-			}
-			if err := atomicfile.HasFolder(*out); err != nil {
-				return &usageError{fmt.Errorf("compress: --output: %w", err)}
-			}
-			switch federate.Precision(*precision) {
-			case federate.Single, federate.Half, federate.Int8:
-			default:
-				return usagef("compress: --precision %q; allowed are %s, %s and %s", *precision, federate.Single, federate.Half, federate.Int8)
-			}
-			if *threads < 0 || *threads > pure.MaxThreads {
-				return usagef("compress: --threads %d; allowed are 0 (one a core) to %d", *threads, pure.MaxThreads)
-			}
-			if *pixels < 1 || *pixels > imagefile.MaxPixels {
-				return usagef("compress: --max-pixels %d; allowed are 1 to %d", *pixels, imagefile.MaxPixels)
-			}
-			if *skip < 0 || *count < 0 {
-				return usagef("compress: --skip %d and --count %d; allowed are numbers of at least 0", *skip, *count)
-			}
-			u := federate.Upload{Round: *round, Client: *name, Precision: federate.Precision(*precision)}
-			w := written{Upload: *out, Client: *name, Round: *round}
-			if *rows != "" {
-				if len(args) != 0 || *labels == "" {
-					return usagef("compress: --rows wants --labels and no SOURCE; got %q", strings.Join(args, " "))
-				}
-				x, y, err := readRows(*rows, *labels, math.MaxInt32)
-				if err != nil {
-					return refused("compress", err)
-				}
-				for _, name := range budgetNames {
-					if f.Changed(name) {
-						return usagef("compress: --%s is of private rounds, which take images; --rows has feature rows", name)
-					}
-				}
-				points, m, err := compressRows(*model, *threads, x, y)
-				if err != nil {
-					return refused("compress", err)
-				}
-				if err := checkSigned(f, *model, m.Digest, nil); err != nil {
-					return err
-				}
-				u.Points, u.N, u.Model = points, len(y), m.Digest
-			} else {
-				if len(args) != 1 {
-					return usagef("compress: %d sources; want one folder, .csv or IDX file, or --rows", len(args))
-				}
-				c, err := openClient(*model, *threads)
-				if err != nil {
-					return refused("compress", err)
-				}
-				if err := checkSigned(f, *model, c.manifest.Digest, nil); err != nil {
-					return err
-				}
-				src, others, err := imagefile.Open(args[0], imagefile.Options{
-					Fit: c.fit, Classes: imagefile.Classes{Names: c.manifest.Classes, N: c.manifest.C},
-					Labels: *labels, Skip: *skip, Count: *count, MaxPixels: *pixels, MaxItems: maxItems,
-				})
-				if err != nil {
-					return refused("compress", err)
-				}
-				defer src.Close()
-				if others.N > 0 {
-					fmt.Fprintf(log, "fmp-edge: under %s %v\n", args[0], others)
-				}
-				private := c.manifest.Clip > 0
-				if private && !f.Changed("epsilon") {
-					return usagef("compress: %s is the client graph of a private round: give --epsilon, and --delta, --unit, --relation, --noise and --points as the round has them", *model)
-				}
-				for _, name := range budgetNames { // an upload that is taken for a private one is the worst that can happen
-					if !private && f.Changed(name) {
-						return usagef("compress: --%s is of private rounds, and %s is not the client graph of one (fmp fuse --upload private makes that): its upload would be a plain one", name, *model)
-					}
-				}
-				if private {
-					return c.writeRelease(ctx, src, *onBad == "skip", *budget, released{Upload: *out, Client: *name, Round: *round}, stdout, log, *asJSON)
-				}
-				var bad []error
-				if u.Points, u.N, bad, err = c.compress(ctx, src, *onBad == "skip"); err != nil {
-					return refused("compress", err)
-				}
-				for _, err := range bad {
-					fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
-				}
-				u.Model, w.Skipped, w.Bad = c.manifest.Digest, others.N, len(bad)
-			}
-			data, err := u.Encode()
-			if err != nil {
-				return refused("compress", err)
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := atomicfile.WriteBytes(*out, data); err != nil {
-				return err
-			}
-			w.Bytes, w.Model, w.N, w.Size, w.Dx, w.C = len(data), u.Model, u.N, u.Points.N, u.Points.Dx, u.Points.C
-			if *asJSON {
-				return printJSON(stdout, w)
-			}
-			_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes; %d points of dx %d and %d classes from n = %d)\n", w.Upload, w.Bytes, w.Size, w.Dx, w.C, w.N)
-			return err
-		}
+		return compressFlags(f).run
 	},
+}
+
+// compressing is the flags of compress.
+type compressing struct {
+	set                                   *pflag.FlagSet
+	model, client, output, labels, rows   *string
+	precision, onBad                      *string
+	round                                 *uint64
+	skip, count, threads, pixels, atLeast *int
+	approved, scope                       *string
+	private                               privateFlags
+	asJSON                                *bool
+}
+
+func compressFlags(f *pflag.FlagSet) *compressing {
+	c := &compressing{
+		set:       f,
+		model:     f.String("model", "", "client graph that fmp fuse wrote; with --rows an embedding"),
+		client:    f.String("client", "", "name of this client, 1 to 128 bytes"),
+		round:     f.Uint64("round", 0, "round of the federation"),
+		output:    f.StringP("output", "o", "", "upload to write, into a folder that is there; there whole or not at all"),
+		precision: f.String("precision", string(federate.Single), "of the points: float32, float16 or int8"),
+		labels:    f.String("labels", "", "labels of an IDX file's images (IDX) or of --rows (.npy)"),
+		rows:      f.String("rows", "", ".npy of feature rows [n, dx], in place of SOURCE"),
+		skip:      f.Int("skip", 0, "images of an IDX file to leave out at its beginning"),
+		count:     f.Int("count", 0, "images of an IDX file to take; 0 takes all"),
+		threads:   f.Int("threads", 0, "threads of one operator; 0 is one a core"),
+		pixels:    f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes"),
+		onBad:     f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named"),
+		atLeast:   f.Int("at-least", 1, "leave out classes of fewer images; a mean of five or more hides single images better than one of one"),
+		approved:  approvedFlag(f),
+		scope:     f.String("scope", "", "what the extractor is trusted for"),
+		private:   newPrivateFlags(f),
+		asJSON:    f.Bool("json", false, "print JSON"),
+	}
+	signerFlags(f)
+	if err := f.MarkHidden("scope"); err != nil { // join's
+		panic(err)
+	}
+	return c
+}
+
+// check returns an error for flags that are wrong whatever the files say.
+func (c *compressing) check() error {
+	if *c.onBad != "fail" && *c.onBad != "skip" {
+		return usagef("compress: --on-bad is %q; allowed are fail and skip", *c.onBad)
+	}
+	for _, r := range []struct{ flag, value string }{{"--model", *c.model}, {"--client", *c.client}, {"--output", *c.output}} {
+		if r.value == "" {
+			return usagef("compress: %s is missing; see fmp-edge compress --help", r.flag)
+		}
+	}
+	if err := identity.CheckName(*c.client); err != nil {
+		return usagef("compress: --client: %w", err)
+	}
+	if err := atomicfile.HasFolder(*c.output); err != nil {
+		return &usageError{fmt.Errorf("compress: --output: %w", err)}
+	}
+	switch federate.Precision(*c.precision) {
+	case federate.Single, federate.Half, federate.Int8:
+	default:
+		return usagef("compress: --precision %q; allowed are %s, %s and %s", *c.precision, federate.Single, federate.Half, federate.Int8)
+	}
+	if *c.threads < 0 || *c.threads > pure.MaxThreads {
+		return usagef("compress: --threads %d; allowed are 0 (one a core) to %d", *c.threads, pure.MaxThreads)
+	}
+	if *c.pixels < 1 || *c.pixels > imagefile.MaxPixels {
+		return usagef("compress: --max-pixels %d; allowed are 1 to %d", *c.pixels, imagefile.MaxPixels)
+	}
+	if *c.skip < 0 || *c.count < 0 {
+		return usagef("compress: --skip %d and --count %d; allowed are numbers of at least 0", *c.skip, *c.count)
+	}
+	if *c.atLeast < 1 || *c.atLeast > maxItems {
+		return usagef("compress: --at-least %d; allowed are 1 to %d", *c.atLeast, maxItems)
+	}
+	return nil
+}
+
+func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Writer) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if *c.rows != "" {
+		return c.compressRows(ctx, args, stdout)
+	}
+	if len(args) != 1 {
+		return usagef("compress: %d sources; want one folder, .csv or IDX file, or --rows", len(args))
+	}
+	cl, err := openClient(*c.model, *c.threads)
+	if err != nil {
+		return refused("compress", err)
+	}
+	if err := checkSigned(c.set, *c.model, cl.Manifest.Digest, nil); err != nil {
+		return err
+	}
+	if err := c.private.fits(c.set, *c.model, cl.Private()); err != nil {
+		return err
+	}
+	if *c.scope == "" {
+		*c.scope = fmt.Sprintf("client %q", *c.client)
+	}
+	if err := trust(cl, *c.model, *c.scope, *c.approved, log); err != nil {
+		return refused("compress", err)
+	}
+	src, others, err := imagefile.Open(args[0], imagefile.Options{
+		Fit: cl.Fit, Classes: imagefile.Classes{Names: cl.Manifest.Classes, N: cl.Manifest.C},
+		Labels: *c.labels, Skip: *c.skip, Count: *c.count, MaxPixels: *c.pixels, MaxItems: maxItems,
+	})
+	if err != nil {
+		return refused("compress", err)
+	}
+	defer src.Close()
+	if others.N > 0 {
+		fmt.Fprintf(log, "fmp-edge: under %s %v\n", args[0], others)
+	}
+	if cl.Private() {
+		return c.compressPrivate(ctx, cl, src, stdout, log)
+	}
+	points, n, left, err := cl.Points(ctx, src, client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast})
+	if err != nil {
+		return refused("compress", err)
+	}
+	tell(log, cl, left)
+	return c.write(ctx, stdout, &federate.Upload{N: n, Model: cl.Manifest.Digest, Points: points}, others.N, len(left))
+}
+
+// tell names the images that were left out, and says of how many the graph made nothing.
+func tell(log io.Writer, cl *client.Client, left []error) {
+	for _, err := range left {
+		fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
+	}
+	if cl.Zeros > 0 {
+		fmt.Fprintf(log, "fmp-edge: of %d images the client graph made no finite numbers; they count as rows of zeros\n", cl.Zeros)
+	}
+}
+
+// compressRows makes an upload of feature rows.
+func (c *compressing) compressRows(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) != 0 || *c.labels == "" {
+		return usagef("compress: --rows wants --labels and no SOURCE; got %q", strings.Join(args, " "))
+	}
+	x, y, err := readRows(*c.rows, *c.labels, math.MaxInt32)
+	if err != nil {
+		return refused("compress", err)
+	}
+	for _, name := range slices.Concat(budgetNames, imageNames) {
+		if c.set.Changed(name) {
+			return usagef("compress: --%s goes with images; --rows has feature rows", name)
+		}
+	}
+	points, f, err := compressRows(*c.model, *c.threads, x, y)
+	if err != nil {
+		return refused("compress", err)
+	}
+	if err := checkSigned(c.set, *c.model, f.Digest, nil); err != nil {
+		return err
+	}
+	return c.write(ctx, stdout, &federate.Upload{N: len(y), Model: f.Digest, Points: points}, 0, 0)
+}
+
+// imageNames are the names of flags that go with images alone.
+var imageNames = []string{"at-least", "approved"}
+
+// write writes an upload and says so.
+func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped, bad int) error {
+	u.Round, u.Client, u.Precision = *c.round, *c.client, federate.Precision(*c.precision)
+	data, err := u.Encode()
+	if err != nil {
+		return refused("compress", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := atomicfile.WriteBytes(*c.output, data); err != nil {
+		return err
+	}
+	w := written{
+		Upload: *c.output, Bytes: len(data), Client: u.Client, Round: u.Round, Model: u.Model, N: u.N, Size: u.Points.N, Dx: u.Points.Dx, C: u.Points.C,
+		Skipped: skipped, Bad: bad,
+	}
+	if *c.asJSON {
+		return printJSON(stdout, w)
+	}
+	_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes; %d points of dx %d and %d classes from n = %d)\n", w.Upload, w.Bytes, w.Size, w.Dx, w.C, w.N)
+	return err
 }
 
 // readRows reads feature rows (float32 or float64) and labels (integers).

@@ -29,8 +29,8 @@ import (
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
-	"fmp/onnx/pass"
 	"fmp/onnx/serde"
+	"fmp/pipeline/client"
 	"fmp/pipeline/compress"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/point"
@@ -238,6 +238,20 @@ func serverSide(t *testing.T, im *dataset.Images, labels []int) *point.Set {
 	return uploads[0]
 }
 
+// TestMain keeps what the tests approve and spend out of the user's folder for configuration.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "fmp-edge-config")
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"XDG_CONFIG_HOME", "HOME", "AppData"} {
+		os.Setenv(name, dir)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
 // TestParts: the graph in two parts gives what it gives in one piece.
 func TestParts(t *testing.T) {
 	const n = 11
@@ -247,16 +261,12 @@ func TestParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.extractor == nil {
-		t.Fatal("the shipped client graph does not come apart")
-	}
 	dir, order := folder(t, im, labels)
-	options := imagefile.Options{Fit: c.fit, Classes: imagefile.Classes{N: c.manifest.C}, MaxItems: n}
-	src, _, err := imagefile.Open(dir, options)
+	src, _, err := imagefile.Open(dir, imagefile.Options{Fit: c.Fit, Classes: imagefile.Classes{N: c.Manifest.C}, MaxItems: n})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _, _, err := c.compress(t.Context(), src, false)
+	got, _, _, err := c.Points(t.Context(), src, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,24 +294,11 @@ func TestParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := upload(out["points"], out["masses"], c.manifest)
+	want, err := client.Set(out["points"], out["masses"], c.Manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	near(t, "in parts", got, want, 1e-5)
-	// A graph that lacks the values to cut at is run whole.
-	pass.Rename(m.Graph, map[string]string{models.ValueSet: "another_name"})
-	if a, b := models.SplitClient(m, c.manifest); a != nil || b != nil {
-		t.Error("a graph without the values to cut at came apart")
-	}
-	c.extractor, c.whole = nil, s
-	if src, _, err = imagefile.Open(dir, options); err != nil {
-		t.Fatal(err)
-	}
-	if got, _, _, err = c.compress(t.Context(), src, false); err != nil {
-		t.Fatal(err)
-	}
-	near(t, "whole", got, want, 0)
 }
 
 // TestRows: feature rows go through an embedding.

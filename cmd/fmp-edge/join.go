@@ -56,7 +56,7 @@ func connectionFlags(f *pflag.FlagSet) *connection {
 		receipt:    f.String("receipt", "", "receipt to write (default: KEY.ROUND.receipt.json)"),
 		wait:       f.Duration("wait", 24*time.Hour, "how long to wait for a server that does not answer, before the deadline is known"),
 		private:    f.Bool("private", false, "send to a private round alone (docs/privacy.md)"),
-		maxEpsilon: f.Float64("max-epsilon", 0, "largest epsilon of a private round that is sent to; 0 is any"),
+		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
 		asJSON:     f.Bool("json", false, "print JSON"),
 	}
 }
@@ -269,7 +269,7 @@ func readUpload(path string) (*message, []byte, error) {
 }
 
 // decided are the flags of compress that the round decides, or that join has no use for.
-var decided = append([]string{"model", "client", "round", "output", "rows", "json"}, budgetNames...)
+var decided = append([]string{"model", "client", "round", "output", "rows", "json", "scope"}, budgetNames[:len(budgetNames)-2]...)
 
 var joinCommand = command{
 	name: "join", args: "URL --key FILE SOURCE",
@@ -342,13 +342,14 @@ servers each gets a share of the sums, which says nothing without the other's: g
 			if err != nil {
 				return err
 			}
-			set := map[string]string{"model": graph, "client": key.Name, "round": fmt.Sprint(d.Round), "output": path}
+			set := map[string]string{"model": graph, "client": key.Name, "round": fmt.Sprint(d.Round), "output": path, "scope": fmt.Sprintf("client %q at %s", key.Name, strings.TrimRight(strings.ToLower(args[0]), "/"))}
 			if p := making.Lookup("precision"); !p.Changed && len(d.Precisions) > 0 {
 				set["precision"] = d.Precisions[0]
 			}
 			if b := d.Privacy; b != nil {
 				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon), fmt.Sprint(b.Delta), fmt.Sprint(b.Points)
 				set["unit"], set["relation"], set["noise"] = b.Unit, b.Relation, b.Noise
+				set["max-epsilon"] = fmt.Sprint(*c.maxEpsilon)
 			}
 			for name, value := range set {
 				if err := making.Set(name, value); err != nil {

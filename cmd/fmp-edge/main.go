@@ -66,7 +66,7 @@ type command struct {
 }
 
 func commands() []command {
-	return []command{joinCommand, keyCommand, compressCommand, sendCommand, predictCommand, inspectCommand, benchCommand, versionCommand}
+	return []command{joinCommand, keyCommand, compressCommand, sendCommand, predictCommand, inspectCommand, approveCommand, benchCommand, versionCommand}
 }
 
 func main() {

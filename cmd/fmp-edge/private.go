@@ -5,11 +5,18 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"fmp/featurize/imagefile"
+	"fmp/models"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
+	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
@@ -33,10 +40,17 @@ type released struct {
 }
 
 // budgetNames are the names of the flags of a private round.
-var budgetNames = []string{"epsilon", "delta", "unit", "relation", "noise", "points"}
+var budgetNames = []string{"epsilon", "delta", "unit", "relation", "noise", "points", "max-epsilon", "ledger", "redraw"}
 
-// budgetFlags are those of a private round.
-func budgetFlags(f *pflag.FlagSet) *privacy.Budget {
+// privateFlags are the flags of a private round.
+type privateFlags struct {
+	budget     *privacy.Budget
+	maxEpsilon *float64
+	ledger     *string
+	redraw     *bool
+}
+
+func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 	b := &privacy.Budget{}
 	f.Float64Var(&b.Epsilon, "epsilon", 0, "epsilon of a private round; a client graph of one (fmp fuse --upload private) wants it")
 	f.Float64Var(&b.Delta, "delta", privacy.DefaultDelta, "delta of a private round")
@@ -44,62 +58,159 @@ func budgetFlags(f *pflag.FlagSet) *privacy.Budget {
 	f.StringVar(&b.Relation, "relation", privacy.AddRemove, "neighbours of a private round: add-remove or replace-one")
 	f.StringVar(&b.Noise, "noise", privacy.Local, "who adds the noise of a private round: local (this client), trusted (the server, which then sees the sums) or two-servers (each adds its own; writes a share for each)")
 	f.IntVar(&b.Points, "points", 0, "most images of one client of a private round, where a client is the unit or there are two servers")
-	return b
+	return privateFlags{
+		budget:     b,
+		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
+		ledger:     f.String("ledger", "", "file of what private rounds spent on each image (default: fmp/spent.jsonl in the user's folder for configuration)"),
+		redraw:     f.Bool("redraw", false, "draw the noise of a private upload that was made before a second time, and spend its budget a second time"),
+	}
 }
 
-// release makes a message of a private round and writes it.
-func (c *client) writeRelease(ctx context.Context, src imagefile.Source, skip bool, b privacy.Budget, w released, stdout, log io.Writer, asJSON bool) error {
-	if err := b.Check(); err != nil {
+const maxEpsilonHelp = "largest epsilon that private rounds may spend on any image in all, this one and those of the ledger together; 0 is any"
+
+// fits returns an error where a private round's flags are missing, or given with a graph of another round: an upload that is taken for a private one is the worst that can happen.
+func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
+	if private && !f.Changed("epsilon") {
+		return usagef("compress: %s is the client graph of a private round: give --epsilon, and --delta, --unit, --relation, --noise and --points as the round has them", model)
+	}
+	for _, name := range budgetNames {
+		if !private && f.Changed(name) {
+			return usagef("compress: --%s is of private rounds, and %s is not the client graph of one (fmp fuse --upload private makes that): its upload would be a plain one", name, model)
+		}
+	}
+	if !private {
+		return nil
+	}
+	if m := *p.maxEpsilon; !(m >= 0) || math.IsInf(m, 0) {
+		return usagef("compress: --max-epsilon %v; allowed are numbers above 0, and 0 for any", m)
+	}
+	if err := p.budget.Check(); err != nil {
 		return &usageError{fmt.Errorf("compress: %w", err)}
 	}
-	sums, n, bad, err := c.release(ctx, src, skip)
+	return nil
+}
+
+// compressPrivate makes a message of a private round and writes it, unless it was made before: then that one is kept, as noise that is drawn again over the same sums averages out.
+func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, src imagefile.Source, stdout, log io.Writer) error {
+	b, f := *c.private.budget, cl.Manifest
+	path := *c.private.ledger
+	if path == "" {
+		var err error
+		if path, err = client.DefaultFile("spent.jsonl", "--ledger"); err != nil {
+			return err
+		}
+	}
+	ledger := privacy.Ledger{Path: path}
+	im, bad, err := cl.Coordinates(ctx, src, client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast})
 	if err != nil {
 		return refused("compress", err)
 	}
-	for _, err := range bad {
-		fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
+	tell(log, cl, bad)
+	if b.Points > 0 && len(im.Labels) > b.Points {
+		return usagef("compress: %d images; the round allows %d of a client: give fewer", len(im.Labels), b.Points)
 	}
-	if b.Points > 0 && n > b.Points {
-		return usagef("compress: %d images; the round allows %d of a client: give fewer", n, b.Points)
-	}
-	f := c.manifest
-	if b.Unit == privacy.Client {
-		sums.Clip(b.ClientNorm(f.C))
-	}
+	w := released{Upload: *c.output, Client: *c.client, Round: *c.round, Model: f.Digest, Classes: f.C, Coordinates: f.K, Budget: b}
 	if b.Noise == privacy.Local {
 		w.Noise = b.NoiseSteps(f.C)
-		if err := sums.AddNoise(w.Noise, rand.Reader); err != nil {
-			return err
-		}
 	}
-	out := []*federate.Release{{Round: w.Round, Client: w.Client, Model: f.Digest, Budget: b, Sums: sums}}
-	if b.Noise == privacy.TwoServers {
-		if out, err = out[0].Split(rand.Reader); err != nil {
-			return err
-		}
-		w.HelperUpload = helperFile(w.Upload)
+	s := privacy.NewSpending(b, f.C, f.K, im.Digests, im.Labels)
+	s.Time, s.Client, s.Round, s.Graph = time.Now().UTC(), w.Client, w.Round, w.Model
+	kept, err := ledger.Find(s)
+	if err != nil {
+		return err
 	}
-	messages := make([][]byte, len(out))
-	for i, r := range out {
-		if messages[i], err = r.Encode(); err != nil {
-			return err
-		}
+	if kept != nil && !*c.private.redraw {
+		return c.keep(kept, w, stdout, log)
+	}
+	if data, err := regularfile.ReadFile(w.Upload, federate.MaxBytes); err == nil && federate.IsRelease(data) && !*c.private.redraw {
+		return usagef("compress: %s is an upload of a private round already, of other images, another round or another budget: give another file with -o, or move it away", w.Upload)
+	}
+	messages, err := messages(cl, im, w)
+	if err != nil {
+		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if w.HelperUpload != "" { // the leader's is there last, so that where it is both are
-		w.HelperBytes = len(messages[prio.Helper])
-		if err := atomicfile.WriteBytes(w.HelperUpload, messages[prio.Helper]); err != nil {
+	if s.Files, err = absolute(w.Upload, messages); err != nil {
+		return err
+	}
+	total, earlier, err := ledger.Spend(s, *c.private.maxEpsilon, *c.private.redraw)
+	if err != nil {
+		return refused("compress", err)
+	}
+	if earlier > 0 {
+		fmt.Fprintf(log, "fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n", earlier, total, path)
+	}
+	return c.writeMessages(messages, w, stdout)
+}
+
+// messages makes the messages of a private upload: one, or a share for each of two servers.
+func messages(cl *client.Client, im *client.Labelled, w released) ([][]byte, error) {
+	sums, err := cl.Sums(im, w.Budget)
+	if err != nil {
+		return nil, refused("compress", err)
+	}
+	if w.Noise > 0 {
+		if err := sums.AddNoise(w.Noise, rand.Reader); err != nil {
+			return nil, err
+		}
+	}
+	out := []*federate.Release{{Round: w.Round, Client: w.Client, Model: w.Model, Budget: w.Budget, Sums: sums}}
+	if w.Budget.Noise == privacy.TwoServers {
+		if out, err = out[0].Split(rand.Reader); err != nil {
+			return nil, err
+		}
+	}
+	messages := make([][]byte, len(out))
+	for i, r := range out {
+		if messages[i], err = r.Encode(); err != nil {
+			return nil, err
+		}
+	}
+	return messages, nil
+}
+
+// absolute returns where messages will stand, whole paths, with their digests.
+func absolute(upload string, messages [][]byte) ([]privacy.Written, error) {
+	var out []privacy.Written
+	for i, data := range messages {
+		path, err := filepath.Abs(fileOf(upload, i))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, privacy.Written{Path: path, Sha256: models.DigestBytes(data)})
+	}
+	return out, nil
+}
+
+// keep hands out the upload that was made before of the same images, for the same round.
+func (c *compressing) keep(s *privacy.Spending, w released, stdout, log io.Writer) error {
+	var messages [][]byte
+	for _, f := range s.Files {
+		data, err := regularfile.ReadFile(f.Path, federate.MaxBytes)
+		if err != nil || models.DigestBytes(data) != f.Sha256 {
+			return usagef("compress: the upload of these images for round %d was made on %s, and %s is not there any more as it was: noise that is drawn again spends epsilon %g again; bring the file back, or give --redraw",
+				s.Round, s.Time.Format(time.RFC3339), f.Path, s.Budget.Epsilon)
+		}
+		messages = append(messages, data)
+	}
+	fmt.Fprintf(log, "fmp-edge: the upload of these images for round %d was made on %s; it is given again, and nothing is spent\n", s.Round, s.Time.Format(time.RFC3339))
+	return c.writeMessages(messages, w, stdout)
+}
+
+// writeMessages writes a private upload and says what it spent. The leader's share is there last, so that where it is both are.
+func (c *compressing) writeMessages(messages [][]byte, w released, stdout io.Writer) error {
+	for i, data := range slices.Backward(messages) {
+		if err := atomicfile.WriteBytes(fileOf(w.Upload, i), data); err != nil {
 			return err
 		}
 	}
-	data := messages[0]
-	if err := atomicfile.WriteBytes(w.Upload, data); err != nil {
-		return err
+	w.Bytes = len(messages[0])
+	if len(messages) > 1 {
+		w.HelperUpload, w.HelperBytes = helperFile(w.Upload), len(messages[1])
 	}
-	w.Bytes, w.Model, w.Classes, w.Coordinates, w.Budget = len(data), f.Digest, f.C, f.K, b
-	if asJSON {
+	if *c.asJSON {
 		return printJSON(stdout, w)
 	}
 	if w.HelperUpload != "" {
@@ -107,8 +218,16 @@ func (c *client) writeRelease(ctx context.Context, src imagefile.Source, skip bo
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(stdout, "private upload: %s (%d bytes; %d classes of %d coordinates)\nspent:          %v\n", w.Upload, w.Bytes, w.Classes, w.Coordinates, b)
+	_, err := fmt.Fprintf(stdout, "private upload: %s (%d bytes; %d classes of %d coordinates)\nspent:          %v\n", w.Upload, w.Bytes, w.Classes, w.Coordinates, w.Budget)
 	return err
+}
+
+// fileOf is where the message for a server, 0 the first or only one, stands.
+func fileOf(upload string, server int) string {
+	if server == prio.Helper {
+		return helperFile(upload)
+	}
+	return upload
 }
 
 // helperFile is where the helper's share stands beside the leader's.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,7 +68,10 @@ func TestCompressPrivate(t *testing.T) {
 			t.Errorf("class %d: a count of %d and a sum of norm %v, of four images", c, row[k], math.Sqrt(square))
 		}
 	}
-	one, two := compress("one", "--epsilon", "4"), compress("two", "--epsilon", "4")
+	one, kept, two := compress("one", "--epsilon", "4"), compress("kept", "--epsilon", "4"), compress("two", "--epsilon", "4", "--redraw")
+	if !slices.Equal(one.Sums.Values, kept.Sums.Values) {
+		t.Error("the noise of the same images for the same round was drawn a second time")
+	}
 	sigma := float64(one.Budget.NoiseSteps(10))
 	var noise, between float64
 	for i, v := range plain.Sums.Values {

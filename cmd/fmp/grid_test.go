@@ -28,7 +28,14 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(programEnv)
 		main()
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "fmp-config") // what clients approve and spend in tests stays out of the user's folder
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("XDG_CONFIG_HOME", dir)
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // pictureGrid writes a grid of four runs, both protocols, on a folder of pictures, and returns its file.

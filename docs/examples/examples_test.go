@@ -31,7 +31,7 @@ func TestExamples(t *testing.T) {
 			}
 			cmd := exec.Command(sh, path)
 			cmd.Dir = t.TempDir()
-			cmd.Env = environment(bin)
+			cmd.Env = append(environment(bin), "XDG_CONFIG_HOME="+t.TempDir()) // of what clients approve and spend
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)

@@ -5,6 +5,7 @@ package imagefile
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -94,25 +95,28 @@ type turned struct {
 }
 
 // DecodeFile reads an image after checking its size. Its orientation (EXIF) is left to [Fit.Pixels].
-func DecodeFile(path string) (image.Image, error) { return DecodeFileWithin(path, MaxPixels) }
+func DecodeFile(path string) (image.Image, error) {
+	im, _, err := decodeFile(path, MaxPixels)
+	return im, err
+}
 
-// DecodeFileWithin is DecodeFile with the given bound on the number of pixels, for devices with little memory.
-func DecodeFileWithin(path string, pixels int) (image.Image, error) {
+// decodeFile is DecodeFile with the given bound on the number of pixels, for devices with little memory; it returns the sha256 of the file as well.
+func decodeFile(path string, pixels int) (im image.Image, digest [sha256.Size]byte, err error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, digest, err
 	}
 	defer f.Close()
 	limit := min(MaxBytes, 8*pixels+1<<20) // no longer than its pixels as they are and a generous header
 	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, digest, fmt.Errorf("%s: %w", path, err)
 	}
-	im, err := decode(data, limit, pixels)
+	im, err = decode(data, limit, pixels)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, digest, fmt.Errorf("%s: %w", path, err)
 	}
-	return im, nil
+	return im, sha256.Sum256(data), nil
 }
 
 // Decode decodes an image after checking its size.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ const Unlabelled = -1
 type Item struct {
 	Name  string // its path, or its number in an IDX file
 	Label int    // 0 to C-1, or Unlabelled
+	// Digest is the sha256 of the picture's file, or of an IDX file's image: the same wherever the image lies and whatever model it is read for.
+	Digest [sha256.Size]byte
 }
 
 // Source returns images one by one.
@@ -101,7 +104,7 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 			return nil, others, fmt.Errorf("%s: %w", path, err)
 		}
 	case picture && o.Optional:
-		p.files = []Item{{path, Unlabelled}}
+		p.files = []Item{{Name: path, Label: Unlabelled}}
 	case picture:
 		return nil, others, misuse("%s is one image and has no label; give a folder with one folder of images a class, or a .csv of path,label", path)
 	case o.Labels == "" && !o.Optional:
@@ -210,7 +213,7 @@ func (p *pictures) Close() error { return nil }
 func (p *pictures) Next(dst []uint8) (Item, error) {
 	f := p.files[p.at]
 	p.at++
-	im, err := DecodeFileWithin(f.Name, p.MaxPixels)
+	im, digest, err := decodeFile(f.Name, p.MaxPixels)
 	if errors.Is(err, ErrSize) {
 		err = fmt.Errorf("%w; scale it down, or allow more with --max-pixels", err)
 	}
@@ -218,6 +221,7 @@ func (p *pictures) Next(dst []uint8) (Item, error) {
 		return f, &BadImage{err}
 	}
 	p.Fit.Pixels(im, dst)
+	f.Digest = digest
 	return f, nil
 }
 
@@ -262,7 +266,7 @@ func listFolder(dir string, o Options) (files []Item, others LeftOut, err error)
 			if len(files) == o.MaxItems {
 				return fmt.Errorf("more than %d images under %s", o.MaxItems, dir)
 			}
-			files = append(files, Item{path, label})
+			files = append(files, Item{Name: path, Label: label})
 			return nil
 		})
 		if err != nil {
@@ -333,7 +337,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, error) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
-		files = append(files, Item{path, label})
+		files = append(files, Item{Name: path, Label: label})
 	}
 	if len(files) == 0 {
 		return nil, fmt.Errorf("no images in the list; want lines of path,label")
@@ -449,13 +453,14 @@ func (s *idx) Len() int     { return s.n }
 func (s *idx) Close() error { return s.file.Close() }
 
 func (s *idx) Next(dst []uint8) (Item, error) {
-	item := Item{fmt.Sprintf("%s#%d", s.file.Name(), s.Skip+s.at), Unlabelled}
+	item := Item{Name: fmt.Sprintf("%s#%d", s.file.Name(), s.Skip+s.at), Label: Unlabelled}
 	if _, err := io.ReadFull(s.r, s.buf); err != nil {
 		return item, fmt.Errorf("%s: truncated at image %d of those wanted: %w", s.file.Name(), s.at, err)
 	}
 	if s.labels != nil {
 		item.Label = int(s.labels[s.at])
 	}
+	item.Digest = sha256.Sum256(s.buf)
 	s.at++
 	if s.at == s.n && s.last {
 		if err := atEnd(s.r); err != nil {

@@ -195,7 +195,7 @@ func TestSumRefuses(t *testing.T) {
 		w      []float32
 		labels []int
 		radius float64
-	}{{[]float32{1, 2, 3}, []int{0}, 1}, {[]float32{1, float32(math.NaN())}, []int{0}, 1}, {[]float32{1, float32(math.Inf(1))}, []int{1}, 1}, {[]float32{1, 2}, []int{0}, 0}} {
+	}{{[]float32{1, 2, 3}, []int{0}, 1}, {[]float32{1, 2}, []int{0}, 0}} {
 		if _, err := Sum(c.w, c.labels, 2, 2, c.radius); err == nil {
 			t.Errorf("%v was summed", c)
 		}
@@ -203,6 +203,12 @@ func TestSumRefuses(t *testing.T) {
 	s, err := Sum([]float32{3, 4, 3, 4}, []int{7, 1}, 2, 2, 5)
 	if err != nil || s.Values[2] != 0 || s.Values[5] != CountSteps || s.Values[3] != 3*Steps/5 {
 		t.Errorf("%v, %v: want one point of class 1 at (.6, .8) of the norm", s, err)
+	}
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} { // counts, and adds nothing else
+		s, err := Sum([]float32{1, float32(v), 3, 4}, []int{0, 0}, 2, 2, 5)
+		if err != nil || s.Values[2] != 2*CountSteps || s.Values[0] != 3*Steps/5 {
+			t.Errorf("beside a row with %v: %v, %v", v, s, err)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ func NewRelease(classes, k int) *Release {
 }
 
 // Sum clips coordinates w (n x k, row-major) to norm radius, rounds them toward zero, and sums them by class. Rows whose label is not
-// one of the classes are left out.
+// one of the classes are left out. A row that is not finite counts as one of zeros: an error would tell of the one point that it is of.
 func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, error) {
 	if classes < 1 || k < 1 || len(w) != len(labels)*k || !(radius > 0) {
 		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, norm %v; want %d coordinates, a class or more, and a norm above 0", len(w), len(labels), k, classes, radius, len(labels)*k)
@@ -37,13 +37,13 @@ func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, e
 		}
 		row := w[i*k : (i+1)*k]
 		var square float64
-		for j, v := range row {
-			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-				return nil, fmt.Errorf("privacy: coordinate %d of point %d is %v; want finite numbers: check the client graph", j, i, v)
-			}
+		for _, v := range row {
 			square += float64(v) * float64(v)
 		}
 		by := Steps / math.Max(radius, math.Sqrt(square))
+		if math.IsNaN(square) || math.IsInf(square, 0) {
+			by, row = 0, make([]float32, k)
+		}
 		for j, v := range row {
 			steps[j] = int64(float64(v) * by)
 		}

@@ -1,0 +1,403 @@
+package models
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/check"
+	"fmp/onnx/pass"
+	"fmp/onnx/shape"
+)
+
+// Apart is a fused client graph taken apart by somebody who does not trust its maker.
+type Apart struct {
+	// Features maps images [n, H, W, Ch] uint8 to features [n, dx]: preprocessing, extractor, and averages and standardisation of what it gives.
+	Features *onnx.Model
+	// Embedding maps set [1, n, dx+C], features with labels, and present [1, n], 1 for each, to points [s, dx+C] (k+C where it has k) and
+	// masses [s].
+	Embedding *onnx.Model
+	// Extractor is the extractor's digest (docs/formats.md), Nodes and Numbers its numbers of nodes and of constants' elements.
+	Extractor      string
+	Nodes, Numbers int
+	// Pixels is the number of numbers in an image.
+	Pixels int
+}
+
+// TakeApart takes a client graph of the given manifest apart, and returns an error unless
+//
+//   - all but the extractor is, node by node, what [ClientGraph] makes: operators, attributes, wiring, constants, and element types and shapes
+//     of the numbers that are a model's own,
+//   - the extractor reads the preprocessed images and nothing else,
+//   - what the extractor does, in which order, and on values of which shape, follows from the images' shape alone ([Steady]).
+//
+// The error names the node that differs. The extractor itself may compute anything: it is for the owner of the images to approve, by its digest.
+func TakeApart(m *onnx.Model, f Manifest) (*Apart, error) {
+	t := &taker{model: m, manifest: f, maker: makers(m.Graph)}
+	if err := t.take(); err != nil {
+		return nil, fmt.Errorf("the client graph is not one that fmp fuse makes: %w", err)
+	}
+	return t.parts()
+}
+
+// taker takes a client graph apart.
+type taker struct {
+	model    *onnx.Model
+	manifest Manifest
+	maker    map[string]*onnx.Node
+	images   onnx.ValueInfo
+	p        Preprocessing
+
+	image, raw            string // the extractor's input, and its output
+	features, set, counts string // the features of the labelled points, and the values between these and the embedding
+	extractor             string
+	nodes                 []*onnx.Node // of the extractor
+}
+
+func (t *taker) take() error {
+	g, f := t.model.Graph, t.manifest
+	if len(t.model.Functions) > 0 {
+		return fmt.Errorf("it defines functions of its own")
+	}
+	var ok bool
+	if t.images, ok = g.Input("images"); !ok || len(g.Inputs) != 2 || t.images.DType != onnx.Uint8 || len(t.images.Shape) != 4 {
+		return fmt.Errorf("its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels (int64, [n])", g.Inputs)
+	}
+	if labels, ok := g.Input("labels"); !ok || labels.DType != onnx.Int64 || len(labels.Shape) != 1 {
+		return fmt.Errorf("its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels (int64, [n])", g.Inputs)
+	}
+	for i, d := range t.images.Shape[1:] {
+		if !d.IsKnown() || d.Size < 1 || d.Size > maxWidth {
+			return fmt.Errorf("axis %d of its images is %v; want a size of 1 to %d", i+1, d, maxWidth)
+		}
+	}
+	t.p.Height, t.p.Width, t.p.Channels = t.images.Shape[1].Size, t.images.Shape[2].Size, t.images.Shape[3].Size
+	if err := t.roomFor(f); err != nil {
+		return err
+	}
+	seen := map[*onnx.Node]bool{}
+	for _, step := range []func(map[*onnx.Node]bool) error{t.embedding, t.labelling, t.preprocessing, t.network} {
+		if err := step(seen); err != nil {
+			return err
+		}
+	}
+	for _, n := range g.Nodes {
+		if !seen[n] {
+			return fmt.Errorf("%s belongs to none of preprocessing, extractor and embedding", n.Label())
+		}
+	}
+	return nil
+}
+
+// roomFor returns an error where a manifest states sizes that the graph's own constants do not have: what is built for comparison is no larger
+// than what is there.
+func (t *taker) roomFor(f Manifest) error {
+	have := 0.0
+	for _, c := range t.model.Graph.Initializers {
+		have += float64(c.Len())
+	}
+	dx, c, s, k := float64(f.Dx), float64(f.C), float64(f.S), float64(f.K)
+	want := c + dx
+	switch {
+	case f.Dx < 1 || f.C < 2 || f.S < 1 || f.Dx > maxWidth || f.C > maxWidth || f.S > maxSize || f.K > f.Dx:
+		return fmt.Errorf("its manifest says dx %d, %d classes, k %d and s %d; allowed are dx and s from 1, classes from 2, to %d, and k to dx", f.Dx, f.C, f.K, f.S, maxWidth)
+	case f.ClassMeans:
+		want += c*c + dx*k
+	default:
+		e, err := t.config()
+		if err != nil {
+			return err
+		}
+		d := float64(e.Dim)
+		want += d*d*float64(1+e.Blocks) + s*d + d*float64(max(e.Hidden, 0))
+	}
+	if want > have {
+		return fmt.Errorf("its manifest states sizes of %.0f numbers, and it has %.0f", want, have)
+	}
+	return nil
+}
+
+// config returns the configuration of an embedding of points, which the manifest has.
+func (t *taker) config() (EmbeddingConfig, error) {
+	var e EmbeddingConfig
+	f := t.manifest
+	if err := json.Unmarshal([]byte(f.Config), &e); err != nil {
+		return e, fmt.Errorf("its manifest has no configuration of the embedding: %w", err)
+	}
+	if err := e.fill(); err != nil {
+		return e, err
+	}
+	if e.Dx != f.Dx || e.C != f.C || e.Size != f.S || e.Dim > maxWidth || e.Hidden < 0 || e.Hidden > maxWidth {
+		return e, fmt.Errorf("its manifest says dx %d, %d classes and s %d, and the configuration of its embedding dx %d, %d and %d, width %d and %d hidden units", f.Dx, f.C, f.S, e.Dx, e.C, e.Size, e.Dim, e.Hidden)
+	}
+	return e, nil
+}
+
+// embedding compares the part from set and present to the outputs.
+func (t *taker) embedding(seen map[*onnx.Node]bool) error {
+	var e *onnx.Model
+	var err error
+	f := t.manifest
+	switch {
+	case f.Clip > 0 && (f.K < 1 || !f.ClassMeans):
+		return fmt.Errorf("its manifest says that points are clipped, and not which coordinates they have")
+	case f.ClassMeans && f.S != f.C:
+		return fmt.Errorf("its manifest says class means of %d classes and %d points", f.C, f.S)
+	case f.ClassMeans:
+		e, err = classMeansEmbedding(ConjugateConfig{Dx: f.Dx, C: f.C, K: f.K})
+	default:
+		var c EmbeddingConfig
+		if c, err = t.config(); err == nil {
+			e, err = NewEmbedding(c, 0)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	up, err := uploading(f)
+	if err != nil {
+		return err
+	}
+	u, err := t.match(up, seen, [2]string{"points", "points"}, [2]string{"masses", "masses"})
+	if err != nil {
+		return err
+	}
+	if u, err = t.match(e, seen, [2]string{"compressed", u.bound["batch_points"]}, [2]string{"masses", u.bound["batch_masses"]}); err != nil {
+		return err
+	}
+	t.set, t.counts = u.bound["points"], u.bound["weights"]
+	return nil
+}
+
+// classMeansEmbedding builds what clients run of a conjugate, open or private predictor, with numbers that do not matter: class means of w where k is
+// above 0, else of phi.
+func classMeansEmbedding(c ConjugateConfig) (*onnx.Model, error) {
+	b := build.New("conjugate")
+	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{}}
+	shapes := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}}
+	if c.K > 0 {
+		shapes[ConjMap], shapes[ConjOrigin] = []int{c.Dx, c.K}, []int{c.K}
+	}
+	for name, dims := range shapes {
+		g.refs[name] = b.Param(name, onnx.ZerosF32(dims...))
+	}
+	mean, mass, labels := g.means(b.Input("points", onnx.Float32, "clients", "m", c.Dx+c.C), b.Input("weights", onnx.Float32, "clients", "m"))
+	if c.K > 0 {
+		mean = g.coordinates(mean)
+	}
+	b.Output(ConjCompressed, b.Concat(2, mean, labels))
+	b.Output(ConjMasses, mass)
+	return b.Model()
+}
+
+// labelling compares the part from the extractor's output and the labels to set and present.
+func (t *taker) labelling(seen map[*onnx.Node]bool) error {
+	at := t.set
+	for range 2 { // what Output and Unsqueeze add
+		if n := t.maker[at]; n != nil && (n.Op == "Identity" || n.Op == "Unsqueeze") {
+			at = n.Input(0)
+		}
+	}
+	join := t.maker[at]
+	if join == nil || join.Op != "Concat" || len(join.Inputs) != 2 {
+		return fmt.Errorf("the labelled points %q are not features beside labels", t.set)
+	}
+	t.features = join.Inputs[0]
+	at = t.features
+	if mean, std := t.affine(at, t.manifest.Dx); std != nil {
+		t.p.FeatureMean, t.p.FeatureStd = mean, std
+		at = t.maker[t.maker[at].Input(0)].Input(0)
+	}
+	p, rank := t.p, 2
+	if n := t.maker[at]; n != nil && n.Op == "ReduceMean" {
+		switch fmt.Sprint(t.axes(n)) {
+		case "[1]":
+			rank = 3
+		case "[1 2]":
+			rank, p.NHWC = 4, true
+		case "[2 3]":
+			rank, p.NHWC = 4, false
+		}
+	}
+	want, err := labelling(p, rank, t.manifest)
+	if err != nil {
+		return err
+	}
+	u, err := t.match(want, seen, [2]string{"set", t.set}, [2]string{"present", t.counts})
+	if err != nil {
+		return err
+	}
+	if u.bound["labels"] != "labels" {
+		return fmt.Errorf("labels are taken from %s; want the graph's input", u.describe(u.bound["labels"]))
+	}
+	t.raw = u.bound["features"]
+	return nil
+}
+
+// axes returns the axes of a reduction that drops them, from an attribute or, from operator set 18 on, an input.
+func (t *taker) axes(n *onnx.Node) []int64 {
+	if keep, ok := n.Attr("keepdims"); !ok || keep.Int != 0 {
+		return nil
+	}
+	if a, ok := n.Attr("axes"); ok {
+		return a.Ints
+	}
+	if c := t.model.Graph.Initializers[n.Input(1)]; c != nil && c.DType == onnx.Int64 {
+		return c.Data.([]int64)
+	}
+	return nil
+}
+
+// affine returns mean and std where a value is (x - mean)/std with constants of n numbers.
+func (t *taker) affine(name string, n int) (mean, std []float32) {
+	div := t.maker[name]
+	if div == nil || div.Op != "Div" || t.maker[div.Input(0)] == nil || t.maker[div.Input(0)].Op != "Sub" {
+		return nil, nil
+	}
+	a, b := t.model.Graph.Initializers[t.maker[div.Input(0)].Input(1)], t.model.Graph.Initializers[div.Input(1)]
+	for _, c := range []*onnx.Tensor{a, b} {
+		if c == nil || c.DType != onnx.Float32 || !slices.Equal(c.Shape, []int{n}) {
+			return nil, nil
+		}
+	}
+	return a.F32(), b.F32()
+}
+
+// preprocessing compares the chain of nodes from images to the Identity that ends it.
+func (t *taker) preprocessing(seen map[*onnx.Node]bool) error {
+	readers := map[string][]*onnx.Node{}
+	for _, n := range t.model.Graph.Nodes {
+		for _, in := range n.Inputs {
+			readers[in] = append(readers[in], n)
+		}
+	}
+	t.p.Raw, t.p.NHWC = true, true
+	at := "images"
+	for t.image == "" {
+		if len(readers[at]) != 1 || len(readers[at][0].Outputs) != 1 {
+			return fmt.Errorf("%q, before the extractor, is read by %d nodes; want one", at, len(readers[at]))
+		}
+		n := readers[at][0]
+		at = n.Outputs[0]
+		switch n.Op {
+		case "Gather":
+			t.p.BGR = true
+		case "Cast":
+			t.p.Raw = false
+		case "Transpose":
+			t.p.NHWC = false
+		case "Div":
+			t.p.Mean, t.p.Std = t.affine(at, t.p.Channels)
+		case "Mul", "Sub":
+		case "Identity":
+			t.image = at
+		default:
+			return fmt.Errorf("%s is %s, among nodes that prepare images", n.Label(), operation(n))
+		}
+	}
+	want, err := preprocessing(t.p)
+	if err != nil {
+		return err
+	}
+	u, err := t.match(want, seen, [2]string{"image", t.image})
+	if err != nil {
+		return err
+	}
+	if u.bound["images"] != "images" {
+		return fmt.Errorf("images are taken from %s; want the graph's input", u.describe(u.bound["images"]))
+	}
+	return nil
+}
+
+// network finds the extractor's nodes, from its output back to the prepared images, and its digest.
+func (t *taker) network(seen map[*onnx.Node]bool) error {
+	var err error
+	if t.extractor, err = networkDigest(t.model, t.image, t.raw); err != nil {
+		return fmt.Errorf("its extractor: %w", err)
+	}
+	own := map[string]bool{t.image: true}
+	todo := []string{t.raw}
+	for len(todo) > 0 {
+		name := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		n := t.maker[name]
+		if n == nil || own[name] {
+			continue
+		}
+		if own[name] = true; !slices.Contains(t.nodes, n) {
+			t.nodes = append(t.nodes, n)
+		}
+		if seen[n] {
+			return fmt.Errorf("its extractor reads what %s computes, a node of another part", n.Label())
+		}
+		todo = append(todo, n.Inputs...)
+	}
+	for _, n := range t.nodes {
+		seen[n] = true
+	}
+	return nil
+}
+
+// match compares a part with the graph that is built for it, brought to the client graph's operator set, from pairs of outputs on.
+func (t *taker) match(want *onnx.Model, seen map[*onnx.Node]bool, outputs ...[2]string) (*matching, error) {
+	if err := pass.Upgrade(want, int(min(t.model.Opset(), onnx.MaxOpset))); err != nil {
+		return nil, err
+	}
+	u := newMatching(want, t.model.Graph, t.maker)
+	u.seen = seen
+	for _, pair := range outputs {
+		if err := u.value(pair[0], pair[1]); err != nil {
+			return nil, err
+		}
+	}
+	return u, nil
+}
+
+// parts cuts the graph.
+func (t *taker) parts() (*Apart, error) {
+	f := t.manifest
+	a := &Apart{Extractor: t.extractor, Nodes: len(t.nodes), Pixels: t.p.Height * t.p.Width * t.p.Channels}
+	read := map[string]bool{}
+	for _, n := range t.nodes {
+		for _, in := range n.Inputs {
+			if c := t.model.Graph.Initializers[in]; c != nil && !read[in] {
+				a.Numbers += c.Len()
+			}
+			read[in] = true
+		}
+	}
+	part := func(name string, in, out []onnx.ValueInfo) (*onnx.Model, error) {
+		m := onnx.Clone(t.model)
+		m.Graph.Name, m.Graph.Values, m.Graph.Outputs = name, nil, out
+		made := map[string]bool{}
+		for _, v := range in {
+			made[v.Name] = true
+		}
+		m.Graph.Nodes = slices.DeleteFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return made[n.Outputs[0]] })
+		m.Graph.Inputs = in
+		pass.RemoveUnused(m.Graph)
+		if err := shape.Infer(m); err != nil {
+			return nil, fmt.Errorf("client graph, %s: %w", name, err)
+		}
+		return m, check.Model(m)
+	}
+	n := onnx.Symbolic("n")
+	images := t.images
+	images.Shape = append([]onnx.Dim{n}, images.Shape[1:]...)
+	var err error
+	if a.Features, err = part("features", []onnx.ValueInfo{images}, []onnx.ValueInfo{{Name: t.features, DType: onnx.Float32, Shape: []onnx.Dim{n, onnx.Known(f.Dx)}}}); err != nil {
+		return nil, err
+	}
+	pass.Rename(a.Features.Graph, map[string]string{t.features: ValueFeatures})
+	one := onnx.Known(1)
+	a.Embedding, err = part("embedding", []onnx.ValueInfo{
+		{Name: t.set, DType: onnx.Float32, Shape: []onnx.Dim{one, n, onnx.Known(f.Dx + f.C)}}, {Name: t.counts, DType: onnx.Float32, Shape: []onnx.Dim{one, n}},
+	}, []onnx.ValueInfo{{Name: "points"}, {Name: "masses"}})
+	if err != nil {
+		return nil, err
+	}
+	pass.Rename(a.Embedding.Graph, map[string]string{t.set: ValueSet, t.counts: ValuePresent})
+	return a, Steady(a.Features)
+}

@@ -1,0 +1,338 @@
+package models
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/pass"
+)
+
+// clientCase is a client graph and what it was made of.
+type clientCase struct {
+	name string
+	m    *onnx.Model
+	f    Manifest
+}
+
+// fuse fuses a client graph and reads its manifest.
+func fuse(t *testing.T, name string, extractor, embedding *onnx.Model, p Preprocessing) clientCase {
+	t.Helper()
+	e, err := ReadManifest(embedding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ClientGraph(extractor, Manifest{Digest: "x"}, embedding, e, p)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	f, err := ReadManifest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clientCase{name, m, f}
+}
+
+// clientEmbeddings returns one of every kind that uploads are made by.
+func clientEmbeddings(t *testing.T) map[string]*onnx.Model {
+	t.Helper()
+	out := map[string]*onnx.Model{}
+	for name, c := range map[string]EmbeddingConfig{
+		"points": {Size: 4, Blocks: 1, Hidden: 8}, "points, plain": {}, "points, published": {Published: true, Heads: 2, Dim: 16, Blocks: 1}, "points, constant": {ConstantWeights: true},
+	} {
+		c.Dx, c.C = testDx, testC
+		e, err := NewEmbedding(c, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shake(e)
+		out[name] = e
+	}
+	half := onnx.Clone(out["points"])
+	if pass.StoreHalf(half, 8) == 0 {
+		t.Fatal("nothing is stored as float16")
+	}
+	out["points, half"] = half
+	c := ConjugateConfig{Dx: testDx, C: testC, K: 2}
+	m, err := NewConjugate(c, drawn(c.shapes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, phi := range []bool{true, false} {
+		if out[fmt.Sprintf("class means, phi %v", phi)], err = ConjugateEmbedding(m, phi); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := PrivateConfig{Dx: testDx, K: 2}
+	if m, err = NewPrivate(p, drawn(p.shapes())); err != nil {
+		t.Fatal(err)
+	}
+	if out["private"], err = PrivateEmbedding(m, testC, nil); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// drawn returns tensors of random numbers above 0.
+func drawn(shapes map[string][]int) map[string]*onnx.Tensor {
+	out := map[string]*onnx.Tensor{}
+	for name, shape := range shapes {
+		out[name] = onnx.ZerosF32(shape...)
+		rng.Normal(rng.New(1, name), out[name].F32())
+		for i, v := range out[name].F32() {
+			out[name].F32()[i] = max(v, -v) + 0.1
+		}
+	}
+	return out
+}
+
+// clientCases returns client graphs of every kind of upload, extractor and preprocessing.
+func clientCases(t *testing.T) []clientCase {
+	t.Helper()
+	base := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"}
+	scaled, standard := base, base
+	scaled.Mean, scaled.Std = []float32{0.5, 0.25}, []float32{0.5, 2}
+	standard.FeatureMean, standard.FeatureStd = []float32{1, 2, 3, 4}, []float32{1, 2, 1, 2}
+	all := clientEmbeddings(t)
+	var out []clientCase
+	for name, e := range all {
+		out = append(out, fuse(t, name, linearExtractor(t, false, 2), e, scaled))
+	}
+	slices.SortFunc(out, func(a, b clientCase) int { return strings.Compare(a.name, b.name) })
+	e := all["class means, phi true"]
+	for _, c := range []struct {
+		nhwc bool
+		rank int
+	}{{true, 2}, {false, 3}, {false, 4}, {true, 4}} {
+		for name, p := range map[string]Preprocessing{"bare": base, "scaled": scaled, "standardised": standard} {
+			p.NHWC = c.nhwc
+			out = append(out, fuse(t, fmt.Sprintf("rank %d, NHWC %v, %s", c.rank, c.nhwc, name), linearExtractor(t, c.nhwc, c.rank), e, p))
+		}
+	}
+	newer := linearExtractor(t, false, 4)
+	if err := pass.Upgrade(newer, 20); err != nil {
+		t.Fatal(err)
+	}
+	out = append(out, fuse(t, "operator set 20", newer, e, standard))
+	for _, raw := range []bool{true, false} {
+		b := build.New("colour")
+		d := onnx.Float32
+		if raw {
+			d = onnx.Uint8
+		}
+		x := b.Reshape(b.Cast(b.Input("pixels", d, "batch", 2, 2, 3), onnx.Float32), 0, 12)
+		b.Output("h", b.MatMul(x, b.Param("w", onnx.ZerosF32(12, testDx))))
+		m, err := b.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fuse(t, fmt.Sprintf("blue first, raw %v", raw), m, e, Preprocessing{Height: 2, Width: 2, Channels: 3, NHWC: true, BGR: true, Raw: raw, Output: "h"}))
+	}
+	return out
+}
+
+// TestTakeApart: every client graph that this package makes comes apart, and its parts give what it gives.
+func TestTakeApart(t *testing.T) {
+	const n = 5
+	for _, c := range clientCases(t) {
+		t.Run(c.name, func(t *testing.T) {
+			a, err := TakeApart(c.m, c.f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, _ := c.m.Graph.Input("images")
+			dims := []int{n, in.Shape[1].Size, in.Shape[2].Size, in.Shape[3].Size}
+			pixels := make([]uint8, n*a.Pixels)
+			labels := make([]int64, n)
+			r := rng.New(1, "images")
+			for i := range pixels {
+				pixels[i] = uint8(r.IntN(256))
+			}
+			set := onnx.ZerosF32(1, n, testDx+testC)
+			for i := range labels {
+				labels[i] = int64(r.IntN(testC))
+			}
+			images := onnx.NewTensor(pixels, dims...)
+			want := eval(t, c.m, map[string]*onnx.Tensor{"images": images, "labels": onnx.NewTensor(labels, n)})
+			h := eval(t, a.Features, map[string]*onnx.Tensor{"images": images})[ValueFeatures].F32()
+			for i, y := range labels {
+				row := set.F32()[i*(testDx+testC):]
+				copy(row, h[i*testDx:(i+1)*testDx])
+				row[testDx+int(y)] = 1
+			}
+			got := eval(t, a.Embedding, map[string]*onnx.Tensor{ValueSet: set, ValuePresent: ones(1, n)})
+			near(t, "points", got["points"], want["points"], 1e-5)
+			near(t, "masses", got["masses"], want["masses"], 1e-5)
+		})
+	}
+}
+
+// TestExtractorDigest: one network has one digest, whatever is fused around it and however it is named; another has another.
+func TestExtractorDigest(t *testing.T) {
+	all := clientEmbeddings(t)
+	p := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"}
+	digest := func(x *onnx.Model, e string, p Preprocessing) string {
+		c := fuse(t, e, x, all[e], p)
+		a, err := TakeApart(c.m, c.f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Extractor
+	}
+	x := linearExtractor(t, false, 2)
+	first := digest(x, "points", p)
+	other := p
+	other.Mean, other.Std, other.FeatureMean, other.FeatureStd = []float32{0.5, 0.25}, []float32{0.5, 2}, []float32{1, 2, 3, 4}, []float32{1, 2, 1, 2}
+	renamed := onnx.Clone(x)
+	pass.Rename(renamed.Graph, map[string]string{"w": "set", "matmul": "unsqueeze_1"})
+	for name, got := range map[string]string{"in another round": digest(x, "private", other), "renamed": digest(renamed, "points", p)} {
+		if got != first {
+			t.Errorf("%s the extractor has digest %s, and had %s", name, got, first)
+		}
+	}
+	for name, change := range map[string]func(*onnx.Model){
+		"a weight": func(m *onnx.Model) {
+			w := m.Graph.Initializers["w"].Clone()
+			w.F32()[7] += 1e-6
+			m.Graph.Initializers["w"] = w
+		},
+		"an operator": func(m *onnx.Model) { m.Graph.Nodes = withNode(m.Graph.Nodes, "h", "Abs") },
+		"an attribute": func(m *onnx.Model) {
+			m.Graph.Nodes = withNode(m.Graph.Nodes, "h", "LeakyRelu")
+			m.Graph.Nodes[len(m.Graph.Nodes)-1].Attrs = []onnx.Attr{onnx.FloatAttr("alpha", 0.5)}
+		},
+	} {
+		y := onnx.Clone(x)
+		change(y)
+		if got := digest(y, "points", p); got == first {
+			t.Errorf("with %s changed the extractor has the same digest", name)
+		}
+	}
+}
+
+// withNode puts an operator behind the one that computes a value.
+func withNode(nodes []*onnx.Node, value, op string) []*onnx.Node {
+	for _, n := range nodes {
+		if n.Outputs[0] == value {
+			n.Outputs[0] = value + "_before"
+		}
+	}
+	return append(nodes, &onnx.Node{Name: "new", Op: op, Inputs: []string{value + "_before"}, Outputs: []string{value}})
+}
+
+// TestTakeApartRefuses: whatever is changed of what surrounds the extractor, one node, attribute, wire or constant at a time, is refused, and the node is named; within
+// the extractor the digest changes.
+func TestTakeApartRefuses(t *testing.T) {
+	all := clientEmbeddings(t)
+	p := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h", Mean: []float32{0.5, 0.25}, Std: []float32{0.5, 2}, FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2}}
+	for _, name := range []string{"points", "class means, phi true", "private"} {
+		c := fuse(t, name, linearExtractor(t, false, 2), all[name], p)
+		a, err := TakeApart(c.m, c.f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		try := func(what string, change func(g *onnx.Graph)) {
+			t.Helper()
+			m := onnx.Clone(c.m)
+			change(m.Graph)
+			if b, err := TakeApart(m, c.f); err == nil && b.Extractor == a.Extractor {
+				t.Errorf("%s: with %s it comes apart as before", name, what)
+			} else if err != nil && !strings.Contains(err.Error(), "fmp fuse") && !strings.Contains(err.Error(), "features") {
+				t.Errorf("%s: with %s: %v", name, what, err)
+			}
+		}
+		for i, n := range c.m.Graph.Nodes {
+			try("an attribute more of "+n.Name, func(g *onnx.Graph) { g.Nodes[i].Attrs = append(g.Nodes[i].Attrs, onnx.IntAttr("to", 7)) })
+			for j, in := range n.Inputs {
+				try(fmt.Sprintf("input %d of %s negated", j, n.Name), func(g *onnx.Graph) {
+					g.Nodes[i].Inputs[j] = "negated"
+					g.Nodes = slices.Insert(g.Nodes, i, &onnx.Node{Name: "negate", Op: "Neg", Inputs: []string{in}, Outputs: []string{"negated"}})
+				})
+			}
+			try("a node beside "+n.Name, func(g *onnx.Graph) {
+				g.Nodes = append(g.Nodes, &onnx.Node{Name: "beside", Op: "Abs", Inputs: []string{n.Outputs[0]}, Outputs: []string{"beside"}})
+			})
+		}
+		free := map[string]bool{}
+		for _, name := range Parameters(c.m) {
+			free[name] = true
+		}
+		for name, v := range c.m.Graph.Initializers {
+			try("another shape of "+name, func(g *onnx.Graph) {
+				w := v.Clone()
+				w.Shape = append([]int{1}, w.Shape...)
+				g.Initializers[name] = w
+			})
+			if w, ok := v.Clone().Data.([]int64); ok {
+				try("another number in "+name, func(g *onnx.Graph) {
+					w[0]++
+					g.Initializers[name] = onnx.NewTensor(w, v.Shape...)
+				})
+			}
+		}
+	}
+}
+
+// TestTakeApartBounds: sizes that a manifest states are held against the graph before anything of these sizes is built.
+func TestTakeApartBounds(t *testing.T) {
+	c := fuse(t, "points", linearExtractor(t, false, 2), clientEmbeddings(t)["points"], Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"})
+	for what, change := range map[string]func(*Manifest){
+		"dx":     func(f *Manifest) { f.Dx = 1 << 14 },
+		"width":  func(f *Manifest) { f.Config = strings.Replace(f.Config, `"dim":`, `"dim":1`, 1) },
+		"blocks": func(f *Manifest) { f.Config = strings.Replace(f.Config, `"blocks":1`, `"blocks":16`, 1) },
+		"means":  func(f *Manifest) { f.ClassMeans, f.C, f.S = true, 1<<14, 1<<14 },
+	} {
+		f := c.f
+		change(&f)
+		if _, err := TakeApart(c.m, f); err == nil || !strings.Contains(err.Error(), "manifest") {
+			t.Errorf("%s: error %v", what, err)
+		}
+	}
+}
+
+// TestSteady: networks whose work depends on what is in an image are refused by node.
+func TestSteady(t *testing.T) {
+	for name, make := range map[string]func(b *build.Builder, x build.Ref) build.Ref{
+		"NonZero": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("NonZero", []build.Ref{x}) },
+		"Compress": func(b *build.Builder, x build.Ref) build.Ref {
+			return b.Op("Compress", []build.Ref{x, b.Cast(b.Slice(b.Reshape(x, -1), 0, 0, 1), onnx.Bool)}, onnx.IntAttr("axis", 0))
+		},
+		"Expand": func(b *build.Builder, x build.Ref) build.Ref {
+			return b.Op("Expand", []build.Ref{b.F32(1), b.Cast(b.Slice(b.Reshape(x, -1), 0, 0, 2), onnx.Int64)})
+		},
+		"Slice": func(b *build.Builder, x build.Ref) build.Ref {
+			end := b.Cast(b.Slice(b.Reshape(x, -1), 0, 0, 1), onnx.Int64)
+			return b.Op("Slice", []build.Ref{x, b.Axes(0), end, b.Axes(1)})
+		},
+		"RandomNormalLike": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("RandomNormalLike", []build.Ref{x}) },
+	} {
+		b := build.New("net")
+		b.Output("features", make(b, b.Input("x", onnx.Float32, "n", 4)))
+		m, err := b.Model()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := Steady(m); err == nil || !strings.Contains(err.Error(), "must not depend on what is in an image") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	b := build.New("net")
+	x := b.Input("x", onnx.Float32, "n", 4)
+	b.Output("features", b.Reshape(x, 0, 2, 2))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Steady(m); err != nil {
+		t.Error(err)
+	}
+	body := &onnx.Graph{Name: "then", Outputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32}}}
+	m.Graph.Nodes = append(m.Graph.Nodes, &onnx.Node{Name: "if", Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: body}, {Name: "else_branch", Kind: onnx.AttrGraph, Graph: body}}})
+	if err := Steady(m); err == nil {
+		t.Error("a branch is taken for steady")
+	}
+}

@@ -1,0 +1,159 @@
+package models
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fmp/onnx"
+)
+
+// matching compares a part of a graph with the graph that this package builds for it, node by node, from outputs to inputs. Operators,
+// attributes, wiring and constants must be equal; of parameters ([Parameters]) element type and shape must be, and their numbers are free.
+type matching struct {
+	want, got           *onnx.Graph
+	wantMaker, gotMaker map[string]*onnx.Node
+	free                map[string]bool
+	// bound maps the values of want to those of got.
+	bound map[string]string
+	// seen holds the nodes of got that have been compared.
+	seen map[*onnx.Node]bool
+}
+
+func newMatching(want *onnx.Model, got *onnx.Graph, maker map[string]*onnx.Node) *matching {
+	u := &matching{want: want.Graph, got: got, wantMaker: makers(want.Graph), gotMaker: maker, free: map[string]bool{}, bound: map[string]string{}, seen: map[*onnx.Node]bool{}}
+	for _, name := range Parameters(want) {
+		u.free[name] = true
+	}
+	return u
+}
+
+// makers returns the node that computes each value of a graph.
+func makers(g *onnx.Graph) map[string]*onnx.Node {
+	out := map[string]*onnx.Node{}
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			out[o] = n
+		}
+	}
+	return out
+}
+
+// value compares what computes a value of want with what computes a value of got. Inputs of want are bound to any value.
+func (u *matching) value(want, got string) error {
+	if to, ok := u.bound[want]; ok {
+		if to != got {
+			return fmt.Errorf("%s stands where %s is wanted, which other nodes read", u.describe(got), u.describe(to))
+		}
+		return nil
+	}
+	u.bound[want] = got
+	if t, ok := u.want.Initializers[want]; ok {
+		return u.constant(want, t, got)
+	}
+	n := u.wantMaker[want]
+	if n == nil || want == "" { // an input, or an optional value left out
+		if (want == "") != (got == "") {
+			return fmt.Errorf("%s stands where %q is wanted", u.describe(got), want)
+		}
+		return nil
+	}
+	m := u.gotMaker[got]
+	if m == nil {
+		return fmt.Errorf("%s stands where %s is wanted", u.describe(got), operation(n))
+	}
+	if err := sameNode(n, m); err != nil {
+		return err
+	}
+	if slices.Index(n.Outputs, want) != slices.Index(m.Outputs, got) {
+		return fmt.Errorf("%s: output %q is read, want another", m.Label(), got)
+	}
+	u.seen[m] = true
+	for i, in := range n.Inputs {
+		if err := u.value(in, m.Inputs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// constant compares an initializer. A parameter may be stored as float16 and converted.
+func (u *matching) constant(name string, want *onnx.Tensor, got string) error {
+	if m := u.gotMaker[got]; m != nil && u.free[name] && m.Op == "Cast" && m.Domain == "" && len(m.Inputs) == 1 {
+		t := u.got.Initializers[m.Inputs[0]]
+		if to, ok := m.Attr("to"); ok && t != nil && t.DType == onnx.Float16 && onnx.DTypeOf(to.Int) == want.DType && slices.Equal(t.Shape, want.Shape) {
+			u.seen[m] = true
+			return nil
+		}
+	}
+	t := u.got.Initializers[got]
+	switch {
+	case t == nil:
+		return fmt.Errorf("%s stands where a constant %v is wanted", u.describe(got), want)
+	case t.DType != want.DType || !slices.Equal(t.Shape, want.Shape):
+		return fmt.Errorf("the constant %q is %v; want %v", got, t, want)
+	case !u.free[name] && !sameTensor(t, want):
+		return fmt.Errorf("the constant %q has other numbers than the %v that is wanted", got, want)
+	}
+	return nil
+}
+
+// describe names a value and what computes it.
+func (u *matching) describe(name string) string {
+	if m := u.gotMaker[name]; m != nil {
+		return fmt.Sprintf("%s with %s", m.Label(), operation(m))
+	}
+	if t, ok := u.got.Initializers[name]; ok {
+		return fmt.Sprintf("the constant %q %v", name, t)
+	}
+	if _, ok := u.got.Input(name); ok {
+		return fmt.Sprintf("the graph's input %q", name)
+	}
+	return fmt.Sprintf("%q, which nothing computes,", name)
+}
+
+// sameNode returns an error unless two nodes apply one operator, with the same attributes and numbers of inputs and outputs.
+func sameNode(want, got *onnx.Node) error {
+	if want.Op != got.Op || want.Domain != got.Domain || len(want.Inputs) != len(got.Inputs) || len(want.Outputs) != len(got.Outputs) || operation(want) != operation(got) {
+		return fmt.Errorf("%s is %s; want %s", got.Label(), operation(got), operation(want))
+	}
+	return nil
+}
+
+// operation writes a node's operator with its attributes and the number of inputs. Equal texts are equal operations: attributes are in the
+// order of their names, and floats have digits enough to tell them apart.
+func operation(n *onnx.Node) string {
+	var attrs []string
+	for _, a := range n.Attrs {
+		attrs = append(attrs, attribute(a))
+	}
+	slices.Sort(attrs)
+	return fmt.Sprintf("%v(%s) of %d inputs", onnx.OpName{Domain: n.Domain, Name: n.Op}, strings.Join(attrs, ", "), len(n.Inputs))
+}
+
+// attribute writes an attribute; of a tensor its digest.
+func attribute(a onnx.Attr) string {
+	var v any
+	switch a.Kind {
+	case onnx.AttrFloat:
+		v = a.Float
+	case onnx.AttrInt:
+		v = a.Int
+	case onnx.AttrString:
+		v = fmt.Sprintf("%q", a.Str)
+	case onnx.AttrFloats:
+		v = a.Floats
+	case onnx.AttrInts:
+		v = a.Ints
+	case onnx.AttrStrings:
+		v = fmt.Sprintf("%q", a.Strs)
+	case onnx.AttrTensor:
+		v = fmt.Sprintf("%x", tensorDigest(a.Tensor))
+	default:
+		v = fmt.Sprintf("a value of kind %d", a.Kind)
+	}
+	return fmt.Sprintf("%s:%d=%v", a.Name, a.Kind, v)
+}
+
+// sameTensor reports whether two tensors are equal bit for bit.
+func sameTensor(a, b *onnx.Tensor) bool { return tensorDigest(a) == tensorDigest(b) }

@@ -1,0 +1,76 @@
+package atomicfile
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// lockWithin bounds how long [Extend] waits for other processes.
+const lockWithin = 20 * time.Second
+
+// Extend appends lines to a file that grows and is never rewritten, of at most limit bytes, readable by its owner alone. It passes the file's
+// whole lines to next, appends what that returns and syncs it, all under the file's lock, so that processes decide and append one after another.
+// A last line without its end, of a process that was killed, was never acknowledged: it is cut off. Where next returns an error or nothing, the file stays
+// as it is. Missing files and folders are made.
+func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}()
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() > int64(limit) {
+		return fmt.Errorf("it is no regular file of at most %d bytes (%v)", limit, err)
+	}
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		lock, ok, err := Lock(path)
+		if err != nil {
+			return err
+		}
+		if ok {
+			defer lock.Close()
+			break
+		}
+		if time.Since(start) > lockWithin {
+			return fmt.Errorf("another process has had it for %v", lockWithin)
+		}
+	}
+	content, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err != nil {
+		return err
+	}
+	content = content[:bytes.LastIndexByte(content, '\n')+1]
+	more, err := next(content)
+	if err != nil || len(more) == 0 {
+		return err
+	}
+	if len(content)+len(more) > limit {
+		return fmt.Errorf("it would have more than %d bytes; move it away when what it says is of no use any more", limit)
+	}
+	if err := f.Truncate(int64(len(content))); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(more, int64(len(content))); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if d, err := os.Open(dir); err == nil { // so that a new file's name survives a power cut, where folders can be synced
+		d.Sync()
+		d.Close()
+	}
+	return f.Close()
+}

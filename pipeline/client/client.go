@@ -1,0 +1,347 @@
+// Package client is what a client of a round computes: labelled images to an upload, by a client graph whose maker it need not trust.
+//
+// The graph is taken apart before an image is read (models.TakeApart): all but its extractor must be what fmp fuse makes, and the extractor one that the
+// owner of the images approved ([Approved]). Labels, counts, clipping and noise are this program's own. In private rounds one image at a time goes
+// through the graph, so that none can move the row of another; an image of which the graph makes no finite row counts as a row of zeros, so that
+// neither absence nor an error tells of it.
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/point"
+	"fmp/pipeline/privacy"
+)
+
+const (
+	// MaxItems bounds the images of an upload, so that memory stays below 64 MiB.
+	MaxItems = 20_000
+	// chunk is the number of images of a plain round that go through the extractor at once: more would take more memory and are no faster.
+	chunk = 8
+	// spots is the number of blocks of which one is checked.
+	spots = 8
+)
+
+// Client is a client graph, taken apart and ready to run.
+type Client struct {
+	Manifest models.Manifest
+	Fit      imagefile.Fit
+	// Apart says what the graph's extractor is.
+	Apart *models.Apart
+	// Zeros counts the images of the last upload of which the graph made no finite row.
+	Zeros int
+
+	features  engine.Session // images to features
+	embedding engine.Session // set and present to points and masses
+}
+
+// Options say which images go into an upload.
+type Options struct {
+	// Skip leaves out images that cannot be read; they are named. Otherwise they are an error.
+	Skip bool
+	// AtLeast leaves out classes of fewer images, 0 and 1 none. In private rounds that would tell of single images, and is refused.
+	AtLeast int
+}
+
+// New takes a client graph apart and prepares it for running on the given number of threads (0: one a core).
+func New(m *onnx.Model, f models.Manifest, threads int) (*Client, error) {
+	c := &Client{Manifest: f}
+	var err error
+	if c.Apart, err = models.TakeApart(m, f); err != nil {
+		return nil, err
+	}
+	images, _ := m.Graph.Input("images")
+	if c.Fit, err = imagefile.FitOf(images, f); err != nil {
+		return nil, err
+	}
+	e, err := pure.New(engine.Options{Threads: threads})
+	if err != nil {
+		return nil, err
+	}
+	if c.features, err = e.Load(c.Apart.Features); err != nil {
+		return nil, err
+	}
+	if c.embedding, err = e.Load(c.Apart.Embedding); err != nil {
+		return nil, err
+	}
+	// Faults that every image shows are found with one that is nobody's.
+	if _, err := c.rows(make([]uint8, c.Fit.Size()), 1); err != nil {
+		return nil, fmt.Errorf("the client graph does not run on a black image: %w", err)
+	}
+	return c, nil
+}
+
+// Private reports whether the graph is one of private rounds.
+func (c *Client) Private() bool { return c.Manifest.Clip > 0 }
+
+// rows runs n images and returns their features, n x dx.
+func (c *Client) rows(pixels []uint8, n int) ([]float32, error) {
+	out, err := engine.Eval(c.features, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, c.Fit.H, c.Fit.W, c.Fit.Ch)}, models.ValueFeatures)
+	if err != nil {
+		return nil, err
+	}
+	h := out[models.ValueFeatures]
+	if h.DType != onnx.Float32 || h.Len() != n*c.Manifest.Dx {
+		return nil, fmt.Errorf("the extractor gave %v for %d images; its manifest says dx %d", h, n, c.Manifest.Dx)
+	}
+	return h.F32(), nil
+}
+
+// row returns the features of one image, nil where the graph makes none that are finite.
+func (c *Client) row(pixels []uint8) []float32 {
+	if h, err := c.rows(pixels, 1); err == nil && finite(h) {
+		return h
+	}
+	return nil
+}
+
+// settle returns n numbers, zeros where there are none.
+func (c *Client) settle(v []float32, n int) []float32 {
+	if v != nil {
+		return v
+	}
+	c.Zeros++
+	return make([]float32, n)
+}
+
+func finite(v []float32) bool {
+	for _, x := range v {
+		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// block returns the features of a block of images. Where check is set, one of them, drawn at random, is run alone, and a row that its neighbours moved is an
+// error: the class means of such rows would not be averages over images.
+func (c *Client) block(pixels []uint8, n int, check bool) ([]float32, error) {
+	size, dx := c.Fit.Size(), c.Manifest.Dx
+	h, err := c.rows(pixels, n)
+	if err != nil || n == 1 {
+		h = nil
+		for i := range n {
+			h = append(h, c.settle(c.row(pixels[i*size:(i+1)*size]), dx)...)
+		}
+		return h, nil
+	}
+	if check {
+		k, err := rand.Int(rand.Reader, big.NewInt(int64(n)))
+		if err != nil {
+			return nil, fmt.Errorf("drawing an image to be checked: %w", err)
+		}
+		i := int(k.Int64())
+		alone, err := c.rows(pixels[i*size:(i+1)*size], 1)
+		if err != nil {
+			return nil, fmt.Errorf("the extractor runs on %d images and not on one of them: %w", n, err)
+		}
+		if !near(alone, h[i*dx:(i+1)*dx]) {
+			return nil, fmt.Errorf("the extractor gives an image other features beside other images than alone; the client graph is not used")
+		}
+	}
+	for i := range n {
+		if row := h[i*dx : (i+1)*dx]; !finite(row) {
+			copy(row, c.settle(nil, dx))
+		}
+	}
+	return h, nil
+}
+
+// near reports whether two rows are equal to within the rounding that the order of sums makes: a thousandth of their length.
+func near(a, b []float32) bool {
+	if !finite(a) || !finite(b) {
+		return !finite(a) && !finite(b)
+	}
+	var size, off float64
+	for i, x := range a {
+		d := float64(x) - float64(b[i])
+		size, off = size+float64(x)*float64(x), off+d*d
+	}
+	return math.Sqrt(off) <= 1e-3*math.Sqrt(size)+1e-6
+}
+
+// images reads labelled images, step at a time. Images that cannot be read are left out if skip is set, and named; else they are an error, as it is
+// where none is left.
+func (c *Client) images(ctx context.Context, src imagefile.Source, step int, skip bool, use func(pixels []uint8, items []imagefile.Item) error) (bad []error, err error) {
+	c.Zeros = 0
+	if k := src.Len(); k < 1 || k > MaxItems {
+		return nil, fmt.Errorf("%d images; allowed are 1 to %d", k, MaxItems)
+	}
+	n := 0
+	bad, err = imagefile.Read(ctx, src, c.Fit, step, skip, func(pixels []uint8, items []imagefile.Item) error {
+		n += len(items)
+		return use(pixels, items)
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(bad) > 0 && !skip:
+		return nil, errors.Join(bad...)
+	case n == 0:
+		return nil, fmt.Errorf("none of the images can be read: %w", errors.Join(bad...))
+	}
+	return bad, nil
+}
+
+// Points makes the points of a plain upload of n labelled images, and names those left out, bad ones and classes of too few.
+func (c *Client) Points(ctx context.Context, src imagefile.Source, o Options) (set *point.Set, n int, left []error, err error) {
+	f := c.Manifest
+	var h []float32
+	var labels []int
+	blocks := 0
+	left, err = c.images(ctx, src, chunk, o.Skip, func(pixels []uint8, items []imagefile.Item) error {
+		rows, err := c.block(pixels, len(items), blocks%spots == 0)
+		if err != nil {
+			return err
+		}
+		blocks++
+		h = append(h, rows...)
+		for _, item := range items {
+			labels = append(labels, item.Label)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	keep, few := classes(labels, f, o.AtLeast)
+	left = append(left, few...)
+	d := f.Dx + f.C
+	points := make([]float32, 0, len(labels)*d)
+	for i, y := range labels {
+		if y < 0 || y >= f.C || !keep[y] {
+			continue
+		}
+		points = append(points, h[i*f.Dx:(i+1)*f.Dx]...)
+		points = append(points, make([]float32, f.C)...)
+		points[len(points)-f.C+y] = 1
+		n++
+	}
+	if n == 0 {
+		return nil, 0, nil, fmt.Errorf("no class has %d images: %w", max(1, o.AtLeast), errors.Join(left...))
+	}
+	set, err = c.embed(points, n)
+	return set, n, left, err
+}
+
+// classes returns which classes have as many images as are wanted, and names the others that have any.
+func classes(labels []int, f models.Manifest, atLeast int) (keep []bool, few []error) {
+	count := make([]int, f.C)
+	for _, y := range labels {
+		if y >= 0 && y < f.C {
+			count[y]++
+		}
+	}
+	keep = make([]bool, f.C)
+	for y, n := range count {
+		if keep[y] = n > 0 && n >= atLeast; !keep[y] && n > 0 {
+			name := fmt.Sprint(y)
+			if len(f.Classes) == f.C {
+				name = f.Classes[y]
+			}
+			few = append(few, fmt.Errorf("class %s, of which there are %d images: --at-least wants %d", name, n, atLeast))
+		}
+	}
+	return keep, few
+}
+
+// embed returns the points and masses of n labelled points, [n, dx+C].
+func (c *Client) embed(points []float32, n int) (*point.Set, error) {
+	present := make([]float32, n)
+	for i := range present {
+		present[i] = 1
+	}
+	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(points, 1, n, len(points)/n), models.ValuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")
+	if err != nil {
+		return nil, err
+	}
+	return Set(out["points"], out["masses"], c.Manifest)
+}
+
+// Set checks what an embedding gave against its manifest. Of class means only those of classes that the client holds are worth sending.
+func Set(points, masses *onnx.Tensor, f models.Manifest) (*point.Set, error) {
+	z, w, dx := points.F32(), masses.F32(), f.PointWidth()
+	if len(z) != f.S*(dx+f.C) || len(w) != f.S {
+		return nil, fmt.Errorf("the model gave points %v and masses %v; its manifest says %d points of %d numbers and %d classes", points, masses, f.S, dx, f.C)
+	}
+	set := &point.Set{N: f.S, Dx: dx, C: f.C, Z: z, W: w}
+	if f.ClassMeans {
+		return set.Held(), nil
+	}
+	return set, nil
+}
+
+// Labelled is the images of a private upload: their coordinates, [n, k], labels, and the digests of what they were read from.
+type Labelled struct {
+	W       []float32
+	Labels  []int
+	Digests [][32]byte
+}
+
+// Coordinates computes the coordinates of labelled images for a private round, one image at a time, and names those that cannot be read. Every image that can be
+// read and has a class counts, whatever the graph makes of it.
+func (c *Client) Coordinates(ctx context.Context, src imagefile.Source, o Options) (*Labelled, []error, error) {
+	f := c.Manifest
+	if !c.Private() {
+		return nil, nil, fmt.Errorf("the client graph is not one of private rounds; make it with fmp fuse --upload private")
+	}
+	if o.AtLeast > 1 {
+		return nil, nil, fmt.Errorf("--at-least %d: whether a class has as many images would tell of single ones, which a private round protects; leave the class's folder out instead, for a reason that does not depend on how many it holds", o.AtLeast)
+	}
+	out := &Labelled{}
+	bad, err := c.images(ctx, src, 1, o.Skip, func(pixels []uint8, items []imagefile.Item) error {
+		y := items[0].Label
+		if y < 0 || y >= f.C {
+			return nil
+		}
+		out.W, out.Labels, out.Digests = append(out.W, c.settle(c.coordinates(c.row(pixels), y), f.K)...), append(out.Labels, y), append(out.Digests, items[0].Digest)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(out.Labels) == 0 {
+		return nil, nil, fmt.Errorf("none of the images is of a class of the model")
+	}
+	return out, bad, nil
+}
+
+// coordinates returns the k coordinates of one feature row, the mean of a class of one image; nil where there are none that are finite.
+func (c *Client) coordinates(h []float32, y int) []float32 {
+	f := c.Manifest
+	if h == nil {
+		return nil
+	}
+	z := make([]float32, f.Dx+f.C)
+	copy(z, h)
+	z[f.Dx+y] = 1
+	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(z, 1, 1, len(z)), models.ValuePresent: onnx.NewTensor([]float32{1}, 1, 1)}, "points")
+	if err != nil || out["points"].Len() != f.C*(f.K+f.C) {
+		return nil
+	}
+	if w := out["points"].F32()[y*(f.K+f.C):][:f.K]; finite(w) {
+		return w
+	}
+	return nil
+}
+
+// Sums returns the class sums of a private upload before noise: coordinates clipped, rounded and counted, and where a client is the unit the whole
+// vector clipped.
+func (c *Client) Sums(l *Labelled, b privacy.Budget) (*privacy.Release, error) {
+	f := c.Manifest
+	sums, err := privacy.Sum(l.W, l.Labels, f.C, f.K, f.Clip)
+	if err == nil && b.Unit == privacy.Client {
+		sums.Clip(b.ClientNorm(f.C))
+	}
+	return sums, err
+}

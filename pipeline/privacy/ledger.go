@@ -1,0 +1,203 @@
+package privacy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"fmp/onnx/atomicfile"
+)
+
+// maxLedger bounds a ledger: a thousand releases of a thousand images have 34 MB.
+const maxLedger = 256 << 20
+
+// Spending is one release of a client, a line of its [Ledger].
+type Spending struct {
+	Time   time.Time `json:"time"`
+	Client string    `json:"client"` // its name
+	Round  uint64    `json:"round"`
+	Graph  string    `json:"graph"` // sha256 of the client graph
+	Budget Budget    `json:"budget"`
+	// Classes and K are the sizes of the release, Noise the standard deviation in steps of the noise that its budget asks for.
+	Classes int    `json:"classes"`
+	K       int    `json:"coordinates"`
+	Noise   uint64 `json:"noise_steps"`
+	// Content is the sha256 of the images with their labels, Images the beginnings of the images' own, sorted; an image that is there twice is
+	// listed twice.
+	Content string   `json:"content"`
+	Images  []string `json:"images"`
+	// Files are what was written, with the sha256 of each.
+	Files []Written `json:"files"`
+}
+
+// Written is a file of a release.
+type Written struct {
+	Path   string `json:"path"`
+	Sha256 string `json:"sha256"`
+}
+
+// imageBytes is the length of an image's digest in a ledger: two among 2^32 images are equal with a probability of 2^-64.
+const imageBytes = 16
+
+// NewSpending returns the record of a release of images with these digests and labels, which its maker completes.
+func NewSpending(b Budget, classes, k int, digests [][sha256.Size]byte, labels []int) Spending {
+	s := Spending{Budget: b, Classes: classes, K: k, Noise: b.NoiseSteps(classes)}
+	var all []string
+	for i, d := range digests {
+		s.Images = append(s.Images, hex.EncodeToString(d[:imageBytes]))
+		all = append(all, fmt.Sprintf("%x %d\n", d, labels[i]))
+	}
+	slices.Sort(s.Images)
+	slices.Sort(all)
+	sum := sha256.Sum256([]byte(strings.Join(all, "")))
+	s.Content = hex.EncodeToString(sum[:])
+	return s
+}
+
+// same reports whether two releases answer the same question about the same images, so that the second draw of noise would let both be averaged.
+func (s Spending) same(o Spending) bool {
+	return s.Client == o.Client && s.Round == o.Round && s.Graph == o.Graph && s.Budget == o.Budget && s.Content == o.Content
+}
+
+// change returns the norm, in steps, by which one unit can change a release: an image that is in it count times, or a whole client.
+func (s Spending) change(unit, relation string, count int) float64 {
+	norm := float64(s.Budget.ClientNorm(s.Classes))
+	one := Budget{Unit: Example, Relation: relation}.Sensitivity(s.Classes)
+	switch {
+	case unit == Client && s.Budget.Unit == Client:
+		return Budget{Unit: Client, Relation: relation, Points: s.Budget.Points}.Sensitivity(s.Classes)
+	case unit == Client: // not clipped: as many images as there are
+		return float64(len(s.Images)) * one
+	case s.Budget.Unit == Client: // one image less moves the clipped vector no further than the vector, but for rounding, nor further than across the ball
+		return min(float64(count)*one+2*math.Sqrt(float64(s.Classes*(s.K+1))), 2*norm)
+	}
+	return float64(count) * one
+}
+
+// Total returns the epsilon, at the delta of next and for its unit and relation, that the releases before it and next have spent together on the unit
+// that they spent most on: of images, on the one of next's that was in the most releases; of a client, on that client. Gaussian
+// noise adds up as in [Epsilon]. count is the number of earlier releases that share the unit.
+func Total(past []Spending, next Spending) (epsilon float64, count int) {
+	unit, relation := next.Budget.Unit, next.Budget.Relation
+	spent := map[string]float64{} // sums of (change/noise)^2
+	for _, s := range append(slices.Clone(past), next) {
+		shares := false
+		times := map[string]int{}
+		if unit == Client {
+			if s.Client != next.Client {
+				continue
+			}
+			times[""] = 1
+		} else {
+			for _, im := range s.Images {
+				times[im]++
+			}
+		}
+		for im, n := range times {
+			_, held := slices.BinarySearch(next.Images, im)
+			if unit == Example && !held {
+				continue
+			}
+			shares = true
+			spent[im] += math.Pow(s.change(unit, relation, n)/float64(max(s.Noise, 1)), 2)
+		}
+		if shares {
+			count++
+		}
+	}
+	most := 0.0
+	for _, v := range spent {
+		most = max(most, v)
+	}
+	return Epsilon(1/math.Sqrt(most), next.Budget.Delta), count - 1
+}
+
+// Ledger is the file in which a client writes down every release before it is written, one JSON object a line; nothing in it is ever changed. It adds up what was
+// spent on every image, whatever folder or round it was in, as noise that is drawn twice over the same sums averages out.
+type Ledger struct{ Path string }
+
+// SpentError is the refusal of a release beyond a limit.
+type SpentError struct {
+	Total, Limit float64
+	Earlier      int
+	Unit         string
+}
+
+func (e *SpentError) Error() string {
+	of := "an image of these"
+	if e.Unit == Client {
+		of = "this client"
+	}
+	return fmt.Sprintf("with this release epsilon %.4g would be spent on %s, over %d earlier releases and this; --max-epsilon allows %.4g in all", e.Total, of, e.Earlier, e.Limit)
+}
+
+// Find returns the last release that answered the same question about the same images, nil where there is none.
+func (l Ledger) Find(s Spending) (*Spending, error) {
+	var found *Spending
+	err := l.read(func(past []Spending) ([]byte, error) {
+		for i := range past {
+			if past[i].same(s) {
+				found = &past[i]
+			}
+		}
+		return nil, nil
+	})
+	return found, err
+}
+
+// Spend writes a release down, and returns the epsilon that has been spent with it and over how many earlier ones; a total above limit is a [SpentError], and nothing is written
+// (0: no limit). Unless again is set, so is a release that was made before: another process may have made it meanwhile.
+func (l Ledger) Spend(s Spending, limit float64, again bool) (total float64, earlier int, err error) {
+	err = l.read(func(past []Spending) ([]byte, error) {
+		if !again && slices.ContainsFunc(past, s.same) {
+			return nil, fmt.Errorf("the same release is being made by another process")
+		}
+		total, earlier = Total(past, s)
+		if limit > 0 && total > limit {
+			return nil, &SpentError{total, limit, earlier, s.Budget.Unit}
+		}
+		data, err := json.Marshal(s)
+		return append(data, '\n'), err
+	})
+	return total, earlier, err
+}
+
+// read passes the releases of the file to next, which returns what is appended.
+func (l Ledger) read(next func(past []Spending) ([]byte, error)) error {
+	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) ([]byte, error) {
+		past, err := parseLedger(lines)
+		if err != nil {
+			return nil, err
+		}
+		return next(past)
+	})
+	if err != nil {
+		return fmt.Errorf("privacy: ledger %w", err)
+	}
+	return nil
+}
+
+// parseLedger reads a ledger's lines. A line that is not understood is an error: what it says was spent would be forgotten.
+func parseLedger(lines []byte) ([]Spending, error) {
+	var out []Spending
+	for i, line := range bytes.Split(bytes.TrimSuffix(lines, []byte("\n")), []byte("\n")) {
+		if len(line) == 0 {
+			continue
+		}
+		var s Spending
+		if err := json.Unmarshal(line, &s); err != nil {
+			return nil, fmt.Errorf("line %d: %w; what was spent cannot be told: restore the file, or give another with --ledger", i+1, err)
+		}
+		if err := s.Budget.Check(); err != nil || s.Noise < 1 || s.Classes < 1 || s.K < 1 || len(s.Images) > maxPoints {
+			return nil, fmt.Errorf("line %d is of noise %d, %d classes and %d coordinates (%v); what was spent cannot be told: restore the file, or give another with --ledger", i+1, s.Noise, s.Classes, s.K, err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
