@@ -31,6 +31,8 @@ type Result struct {
 	// Bad is the number of unreadable images that were left out.
 	Bad int `json:"bad,omitempty"`
 	metric.Scores
+	// Calibration says what the calibration error is worth at this number of images.
+	Calibration metric.Calibration `json:"calibration"`
 	// ACCLow and ACCHigh are the ends of the 95% Wilson interval of ACC (Wilson 1927).
 	ACCLow    float64       `json:"acc_low"`
 	ACCHigh   float64       `json:"acc_high"`
@@ -130,6 +132,7 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 	}
 	r := &Result{Model: e.c.Manifest.Digest, Images: e.p.N, Bad: bad, Scores: scores, Confusion: metric.Confusion(&e.p, e.labels),
 		Sure: e.sure.kept, Unsure: e.unsure.kept, Mistakes: e.mistakes.kept, Manifest: e.c.Manifest}
+	r.Calibration = scores.Curve.Calibration()
 	if r.Origin, err = models.ReadOrigin(e.c.Manifest); err != nil {
 		return nil, err
 	}

@@ -25,8 +25,13 @@ var coverages = []float64{0.5, 0.8, 0.9, 1}
 // evaluationSummary returns an evaluation in one sentence.
 func evaluationSummary(r *evaluate.Result) string {
 	classes := fmt.Sprintf("%d classes", len(r.Classes))
-	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to %.1f); its stated probabilities are %.1f points off on average.",
-		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE)
+	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to %.1f); its stated probabilities are %.1f points off on average%s.",
+		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE, beside(r.Calibration))
+}
+
+// beside returns what a perfectly calibrated classifier would read, for the end of a sentence.
+func beside(c metric.Calibration) string {
+	return fmt.Sprintf(", where a perfectly calibrated classifier would read %.1f (%.1f to %.1f) on as many images", 100*c.Perfect, 100*c.Low, 100*c.High)
 }
 
 type evaluationScore struct{ Name, Value, Meaning string }
@@ -37,6 +42,8 @@ func evaluationScores(r *evaluate.Result) []evaluationScore {
 	return []evaluationScore{
 		{"ACC", f(r.ACC), "share of images whose most probable class is the true one"},
 		{"ECE", f(r.ECE), fmt.Sprintf("expected calibration error, %d bins of confidence", metric.Bins)},
+		{"perfect ECE", f(r.Calibration.Perfect), fmt.Sprintf("ECE of a perfectly calibrated classifier on %d images, mean (95%% read %.4f to %.4f)", r.Images, r.Calibration.Low, r.Calibration.High)},
+		{"debiased RMSCE", f(r.Calibration.Debiased), "root mean square calibration error less what chance adds to it (Kumar et al. 2019)"},
 		{"class-wise ECE", f(u.ClassECE), "the same of every class's probability, mean over classes"},
 		{"NLL", f(r.NLL), "mean negative log probability of the true class, in nats"},
 		{"Brier", f(r.Brier), "mean squared distance of the probabilities from the truth, 0 to 2"},
@@ -133,7 +140,7 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 		return err
 	}
 	figure, err := inlinedAll([]*Figure{{Title: "Are the probabilities to be believed?", Panels: true, Plots: [][]*plot.Plot{{reliability, risk}}, Width: 8 * vg.Inch, Height: 3.2 * vg.Inch,
-		Caption: fmt.Sprintf("Left: accuracy against confidence in %d bins; on the diagonal the classifier is right as often as it says. Bars: the share of the images in each bin. Right: the error rate where only the surest images are answered and the rest is left to people.", metric.Bins)}}, h.H2)
+		Caption: fmt.Sprintf("Left: accuracy against confidence in %d bins, with 95%% Wilson intervals; on the diagonal the classifier is right as often as it says. Bars: the share of the images in each bin. Right: the error rate where only the surest images are answered and the rest is left to people.", metric.Bins)}}, h.H2)
 	if err != nil {
 		return err
 	}
@@ -163,7 +170,7 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 			body = append(body, h.H2(g.Text(l.title)), h.Div(h.Class("examples"), g.Map(l.of, evaluatedImage)))
 		}
 	}
-	body = append(body, h.H2(g.Text("What the classifier was made from")), folded(true, "Clients, models and settings", factList(originFacts(r))))
+	body = append(body, h.H2(g.Text("What the classifier was made from")), folded(true, g.Text("Clients, models and settings"), factList(originFacts(r))))
 	if err := document(title, evaluationSummary(r), body).Render(w); err != nil {
 		return fmt.Errorf("report of the evaluation: %w", err)
 	}

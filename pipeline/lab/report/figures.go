@@ -128,7 +128,7 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		rows = append(rows, row)
 	}
 	return &Figure{Name: "reliability-" + t.suffix(), Title: "Reliability", Tiles: true,
-		Caption: fmt.Sprintf("Accuracy against confidence in %d bins, over all repeats; on the diagonal a method is right as often as it says. Bars: the share of the %.0f test images in each bin.", metric.Bins, images),
+		Caption: fmt.Sprintf("Accuracy against confidence in %d bins, over all repeats, with the 95%% Wilson interval of one repeat's images; on the diagonal a method is right as often as it says. Bars: the share of the %.0f test images in each bin.", metric.Bins, images),
 		Plots:   rows, Width: 7.5 * vg.Inch, Height: vg.Length(len(rows)) * 1.9 * vg.Inch}, nil
 }
 
@@ -155,6 +155,14 @@ func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 		// Bins with less than a thousandth of the images are too noisy to show.
 		if share >= 0.001 {
 			line = append(line, plotter.XY{X: b.Confidence, Y: b.Accuracy})
+			n := max(1, int(math.Round(b.Count)))
+			lo, hi := metric.Wilson(min(n, int(math.Round(b.Accuracy*float64(n)))), n, Level)
+			span, err := plotter.NewLine(plotter.XYs{{X: b.Confidence, Y: lo}, {X: b.Confidence, Y: hi}})
+			if err != nil {
+				return nil, fmt.Errorf("reliability of %s: %w", row.Method, err)
+			}
+			span.Color, span.Width = methodColor(row.Method), vg.Points(0.75)
+			p.Add(span)
 		}
 	}
 	diagonal, err := plotter.NewLine(plotter.XYs{{X: 0, Y: 0}, {X: 1, Y: 1}})
@@ -520,6 +528,7 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 				}
 			}
 			grid(p, false, true)
+			calm(&p.Y, l == 0)
 			p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
 			p.X.Min, p.X.Max = ticks[0].Value/1.1, ticks[len(ticks)-1].Value*1.1
 			if l < len(titles)-1 {
@@ -538,6 +547,17 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	}
 	return &Figure{Name: "samples-" + t.suffix(), Title: "Calibration against the number of posterior samples", Caption: caption,
 		Plots: plots, Panels: true, Width: vg.Length(len(titles)) * 3.75 * vg.Inch, Height: vg.Length(len(plots)) * max(3, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
+}
+
+// calm widens an axis that would magnify noise: it begins at 0 or spans at least a fifth of its largest value.
+func calm(a *plot.Axis, fromZero bool) {
+	if fromZero {
+		a.Min, a.Max = 0, max(1.1*a.Max, 0.01)
+		return
+	}
+	if lack := 0.2*math.Abs(a.Max) - (a.Max - a.Min); lack > 0 {
+		a.Min, a.Max = a.Min-lack/2, a.Max+lack/2
+	}
 }
 
 // viewFigure shows a client's points, its upload and the drawn points in the plane. It is nil without a view.

@@ -3,6 +3,8 @@ package report
 import (
 	_ "embed" // the pages' style
 	"encoding/base64"
+	"slices"
+	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
@@ -26,14 +28,20 @@ func document(title, summary string, body ...g.Node) g.Node {
 			h.StyleEl(g.Raw(style)),
 		),
 		g.Text("\n"),
-		h.Body(h.H1(g.Text(title)), h.P(g.Text(summary)), g.Group(body)),
+		h.Body(h.Main(h.H1(g.Text(title)), h.P(g.Text(summary)), g.Group(body))),
 	))
 }
 
 // table returns a table with a heading line, as wide as it needs to be, in a scrolling container.
 func table(class string, headings []string, body ...g.Node) g.Node {
-	th := func(s string) g.Node { return h.Th(g.Text(s)) }
-	return h.Div(h.Class("scroll"), g.Text("\n"), h.Table(g.If(class != "", h.Class(class)), h.THead(h.Tr(g.Map(headings, th))), g.Group(body)))
+	th := func(s string) g.Node {
+		if s == "" {
+			return h.Td() // a heading without text is none
+		}
+		return h.Th(h.Scope("col"), g.Text(s))
+	}
+	name := strings.Join(slices.DeleteFunc(slices.Clone(headings), func(s string) bool { return s == "" }), ", ")
+	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("region"), h.Aria("label", "Table of "+name), g.Text("\n"), h.Table(g.If(class != "", h.Class(class)), h.THead(h.Tr(g.Map(headings, th))), g.Group(body)))
 }
 
 // rows returns a table's body of plain text cells.
@@ -46,8 +54,8 @@ func row(cells ...g.Node) g.Node { return g.Group{h.Tr(cells...), g.Text("\n")} 
 func td(s string) g.Node { return h.Td(g.Text(s)) }
 
 // folded returns a section that opens on a click.
-func folded(open bool, summary string, body ...g.Node) g.Node {
-	return g.Group{h.Details(g.If(open, g.Attr("open")), h.Summary(g.Text(summary)), g.Group(body)), g.Text("\n")}
+func folded(open bool, summary g.Node, body ...g.Node) g.Node {
+	return g.Group{h.Details(g.If(open, g.Attr("open")), h.Summary(summary), g.Group(body)), g.Text("\n")}
 }
 
 func factList(facts []pageFact) g.Node {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-var latexEscape = strings.NewReplacer(`\`, `\textbackslash{}`, `&`, `\&`, `%`, `\%`, `$`, `\$`, `#`, `\#`, `_`, `\_`, `{`, `\{`, `}`, `\}`, `~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`)
+var latexEscape = strings.NewReplacer(`\`, `\textbackslash{}`, `&`, `\&`, `%`, `\%`, `$`, `\$`, `#`, `\#`, `_`, `\_`, `{`, `\{`, `}`, `\}`, `~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`,
+	`<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`, `"`, `\textquotedbl{}`)
 
 // LaTeX writes tables for the booktabs package. The best method of each group, and those not separable from it, are bold.
 func LaTeX(w io.Writer, ts []Table) error {
@@ -21,7 +22,7 @@ func LaTeX(w io.Writer, ts []Table) error {
 		}
 		b.WriteString("\\begin{tabular}{l" + strings.Repeat("r", width-1) + "}\n\\toprule\nMethod")
 		for _, c := range shown {
-			b.WriteString(" & " + headings[c])
+			b.WriteString(" & " + latexEscape.Replace(headings[c]))
 		}
 		b.WriteString(" & Upload")
 		if t.tuned() {
@@ -54,7 +55,7 @@ func LaTeX(w io.Writer, ts []Table) error {
 			if up == "-" {
 				up = "--"
 			}
-			b.WriteString(" & " + up)
+			b.WriteString(" & " + latexEscape.Replace(up))
 			if t.tuned() {
 				b.WriteString(" & " + latexEscape.Replace(r.setting()))
 			}

@@ -94,12 +94,12 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 		body = append(body, h.Ul(g.Map(m.Notes, func(n string) g.Node { return h.Li(g.Text(n)) })))
 	}
 	if len(tuned.Choices) > 0 {
-		body = append(body, folded(false, "What the tuned settings were chosen from",
+		body = append(body, folded(false, g.Text("What the tuned settings were chosen from"),
 			h.P(g.Text("Each method's setting with the least NLL on held-out rows of tasks drawn from the meta-training corpus, of the run's size and partition. The values tried go on where the best is at an end, and grow finer around it.")),
 			table("", []string{"method", "partition", "setting", "chosen", "held-out NLL", "of"}, rows(tuned.Choices, choiceCells))))
 	}
 	if len(costs) > 0 {
-		body = append(body, folded(false, "What each method cost",
+		body = append(body, folded(false, g.Text("What each method cost"),
 			h.P(g.Text("Seconds of the clock, over all partitions and repeats: choosing its settings, and running and scoring it. What methods share (fits, drawn points) counts for the one that came first.")),
 			table("", []string{"method", "tuning, s", "running, s", "share"}, rows(costs, func(c experiment.Cost) []string {
 				return []string{c.Method, fmt.Sprintf("%.2f", c.Tuning), fmt.Sprintf("%.2f", c.Running), fmt.Sprintf("%.1f%%", 100*c.Share)}
@@ -115,8 +115,8 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 	if err != nil {
 		return fmt.Errorf("report: settings: %w", err)
 	}
-	body = append(body, folded(false, "Versions and digests", factList(append(facts, pageFact{"identity of the run", m.Identity}))),
-		folded(false, "Settings (config.yaml)", h.Pre(g.Text(string(settings)))))
+	body = append(body, folded(false, g.Text("Versions and digests"), factList(append(facts, pageFact{"identity of the run", m.Identity}))),
+		folded(false, g.Text("Settings (config.yaml)"), h.Pre(g.Text(string(settings)))))
 	if err := document("fmp: "+c.Dataset.Label(), summary, body).Render(w); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
@@ -195,7 +195,7 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 		return nil, err
 	}
 	sentence := t.sentence()
-	return folded(open, t.title(),
+	return folded(open, h.H2(g.Text(t.title())),
 		g.If(sentence != "", h.P(g.Text(sentence))),
 		table("", head, groups),
 		g.If(tuned, h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen on the meta-training corpus by NLL; no test image took part. All that was tried: see below."))),

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -289,15 +290,58 @@ func TestLaTeXEscapes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	every := metric.Interval{N: 2, Mean: 0.5, Half: 0.1} // headings of all columns stand in the table
+	for i := range ts[0].Rows {
+		for c := range columns {
+			*ts[0].Rows[i].interval(c) = every
+		}
+	}
 	var b bytes.Buffer
 	if err := LaTeX(&b, ts); err != nil {
 		t.Fatal(err)
 	}
+	for _, line := range strings.Split(b.String(), "\n")[1:] {
+		if bare := regexp.MustCompile(`(^|[^\\])[%#<>|"]`).FindString(line); bare != "" {
+			t.Errorf("%q stands as it is in %s", bare, line)
+		}
+	}
+	if !strings.Contains(b.String(), `90\% of top`) {
+		t.Error("no column of coverage")
+	}
+	typeset(t, b.String())
 	if !strings.Contains(b.String(), `my\_data \& more\%`) {
 		t.Errorf("%s", b.String()[:300])
 	}
 	if o, c := strings.Count(b.String(), "{"), strings.Count(b.String(), "}"); o != c {
 		t.Errorf("%d braces open and %d close", o, c)
+	}
+}
+
+// typeset compiles tables where a TeX is at hand.
+func typeset(t *testing.T, tables string) {
+	tex := ""
+	for _, name := range []string{"tectonic", "pdflatex"} {
+		if path, err := exec.LookPath(name); err == nil {
+			tex = path
+			break
+		}
+	}
+	if tex == "" {
+		t.Log("neither tectonic nor pdflatex is here: the tables are not compiled")
+		return
+	}
+	dir := t.TempDir()
+	text := "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{booktabs}\n\\begin{document}\n" + tables + "\\end{document}\n"
+	if err := os.WriteFile(filepath.Join(dir, "t.tex"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(tex, "t.tex")
+	if filepath.Base(tex) == "pdflatex" {
+		cmd = exec.Command(tex, "-halt-on-error", "-interaction=nonstopmode", "t.tex")
+	}
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -452,6 +496,8 @@ func TestSentence(t *testing.T) {
 		"": {row("MP", 0.9, 0.1)},
 		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points off on average.":                                                    {row("FMP", 0.9459, 0.0102)},
 		"From 387 B a client, FMP is right on 94.6% of images, 1.1 points above one fit to all data in one place; its stated probabilities are 1.0 points off on average.": {row("ANN", 0.9347, 0.02), row("FMP", 0.9459, 0.0102)},
+		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points off on average (perfectly calibrated ones would be 0.8 on that number of images).": {
+			{Method: "FMP", UploadBytes: 387, Calibration: &metric.Calibration{Perfect: 0.0081}, Figures: Figures{ACC: metric.Interval{Mean: 0.9459}, ECE: metric.Interval{Mean: 0.0102}}}},
 	} {
 		if got := (&Table{Rows: rows}).sentence(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -111,6 +111,8 @@ type Row struct {
 	Method string `json:"method"`
 	Group  string `json:"group"`
 	Figures
+	// Calibration says what FMP's ECE is worth at the number of test images, mean over repeats; nil for other methods.
+	Calibration *metric.Calibration `json:"calibration,omitempty"`
 	// UploadBytes is what one client sends, in bytes, mean over repeats; 0 for nothing.
 	UploadBytes float64 `json:"upload_bytes"`
 	// Param and Value are the hyper-parameter that the tuned protocol chooses, and its value here.
@@ -177,6 +179,7 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 				row.Untrained = slices.ContainsFunc(info.Models(part[0].Diagnostics["open"] == 1), func(kind string) bool { return slices.Contains(m.Untrained, kind) })
 			}
 			n := 0.0
+			var calibrations []metric.Calibration
 			part = slices.DeleteFunc(part, func(r experiment.Record) bool {
 				if r.Method != method {
 					return false
@@ -187,11 +190,18 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 						values[c] = append(values[c], v)
 					}
 				}
+				if row.Subject() {
+					calibrations = append(calibrations, r.Scores.Curve.Calibration())
+				}
 				row.UploadBytes += r.UploadBytes
 				n++
 				return true
 			})
 			row.UploadBytes /= n
+			if len(calibrations) > 0 {
+				c := metric.MeanCalibration(calibrations)
+				row.Calibration = &c
+			}
 			t.Repeats = max(t.Repeats, int(n))
 			for c := range columns {
 				if len(values[c]) == 0 {

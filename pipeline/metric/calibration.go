@@ -1,0 +1,82 @@
+package metric
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"fmp/models/rng"
+)
+
+// Calibration says what a calibration error is worth at its number of points. ECE takes absolute values bin by bin, so that it is above
+// 0 for a perfectly calibrated predictor too, the more the fewer points there are (Kumar et al. 2019, arXiv:1909.10155, section 4).
+type Calibration struct {
+	ECE float64 `json:"ece"`
+	// Perfect is the mean ECE of a predictor that states the same probabilities and is right exactly as often as it says, on as many
+	// points; Low and High are the ends of the interval that holds 95% of them.
+	Perfect float64 `json:"perfect"`
+	Low     float64 `json:"perfect_low"`
+	High    float64 `json:"perfect_high"`
+	// Debiased is the root of the debiased mean squared calibration error over the same bins (Kumar et al. 2019, definition 5.2), 0
+	// where that is negative. Bins of a single point, whose variance is not known, are left out.
+	Debiased float64 `json:"debiased_rms"`
+}
+
+// calibrationDraws is the number of simulated sets of labels behind Perfect, Low and High.
+const calibrationDraws = 2000
+
+// Calibration simulates, from a stream of its own, the labels that the stated probabilities call for: in a bin of n points and mean
+// confidence p, Binomial(n, p) of them are right.
+func (c *Curve) Calibration() Calibration {
+	total, squares := 0.0, 0.0
+	var out Calibration
+	weight := 0.0
+	for _, b := range c {
+		total += b.Count
+		if b.Count > 1 {
+			d := b.Accuracy - b.Confidence
+			squares += b.Count * (d*d - b.Accuracy*(1-b.Accuracy)/(b.Count-1))
+			weight += b.Count
+		}
+	}
+	if total == 0 {
+		return out
+	}
+	if weight > 0 {
+		out.Debiased = math.Sqrt(max(0, squares/weight))
+	}
+	r := rng.New(0, "calibration")
+	draws := make([]float64, calibrationDraws)
+	for _, b := range c {
+		if b.Count == 0 {
+			continue
+		}
+		out.ECE += b.Count / total * math.Abs(b.Accuracy-b.Confidence)
+		n := math.Round(b.Count)
+		right := distuv.Binomial{N: n, P: min(b.Confidence, 1), Src: rand.Source(r)}
+		for i := range draws {
+			draws[i] += b.Count / total * math.Abs(right.Rand()/max(n, 1)-b.Confidence)
+		}
+	}
+	slices.Sort(draws)
+	for _, d := range draws {
+		out.Perfect += d / calibrationDraws
+	}
+	out.Low, out.High = draws[calibrationDraws/40], draws[calibrationDraws-1-calibrationDraws/40]
+	return out
+}
+
+// MeanCalibration averages over repeats; the interval is that of one repeat.
+func MeanCalibration(all []Calibration) (m Calibration) {
+	n := float64(len(all))
+	for _, c := range all {
+		m.ECE += c.ECE / n
+		m.Perfect += c.Perfect / n
+		m.Low += c.Low / n
+		m.High += c.High / n
+		m.Debiased += c.Debiased / n
+	}
+	return m
+}

@@ -1,0 +1,66 @@
+package metric
+
+import (
+	"math"
+	"testing"
+
+	"fmp/models/rng"
+)
+
+// draw scores n points of which the stated probabilities are right as often as they say plus off.
+func draw(t *testing.T, n int, off float64, seed uint64) Scores {
+	t.Helper()
+	r := rng.New(seed, "points")
+	p := &Probabilities{N: n, C: 2}
+	var labels []int
+	for range n {
+		c := 0.55 + 0.4*r.Float64()
+		p.P = append(p.P, c, 1-c)
+		y := 1
+		if r.Float64() < c+off {
+			y = 0
+		}
+		labels = append(labels, y)
+	}
+	s, err := Score(p, labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestCalibration: what a perfectly calibrated predictor is said to read is what such predictors do read, and the debiased error is near
+// the true one where ECE is not.
+func TestCalibration(t *testing.T) {
+	const repeats = 120
+	for _, n := range []int{50, 100, 1000} {
+		var ece, inside, perfect float64
+		for i := range repeats {
+			s := draw(t, n, 0, uint64(i))
+			c := s.Curve.Calibration()
+			if math.Abs(c.ECE-s.ECE) > 1e-12 {
+				t.Fatalf("ECE %v of the curve, %v of the scores", c.ECE, s.ECE)
+			}
+			ece += s.ECE / repeats
+			perfect += c.Perfect / repeats
+			if c.Low <= s.ECE && s.ECE <= c.High {
+				inside += 1.0 / repeats
+			}
+		}
+		if math.Abs(ece-perfect) > 0.05*ece || inside < 0.9 || inside > 0.99 {
+			t.Errorf("n %d: perfectly calibrated predictors read %.4f and are said to read %.4f; %.3f are within the interval", n, ece, perfect, inside)
+		}
+	}
+	var squared, ece float64
+	for i := range 100 {
+		s := draw(t, 200, -0.1, uint64(i))
+		squared += math.Pow(s.Curve.Calibration().Debiased, 2) / 100
+		ece += s.ECE / 100
+	}
+	if math.Abs(math.Sqrt(squared)-0.1) > 0.004 || ece < 0.104 {
+		t.Errorf("debiased error %.4f where probabilities are .1 off; ECE is %.4f", math.Sqrt(squared), ece)
+	}
+	if c := (&Curve{}).Calibration(); c != (Calibration{}) {
+		t.Errorf("no points: %+v", c)
+	}
+}
