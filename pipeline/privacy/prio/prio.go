@@ -1,6 +1,6 @@
 // Package prio splits the class sums of a client of a private round into two shares, one for each of two servers, with a proof that
-// every number is in range, and aggregates shares: Prio3SumVec of the VDAF draft (draft-irtf-cfrg-vdaf; Corrigan-Gibbs and Boneh 2017,
-// Prio), as implemented by github.com/cloudflare/circl. A single share is uniformly random; the servers learn that each client's
+// every number is in range, and aggregates shares: Prio3SumVec of the VDAF draft (draft-irtf-cfrg-vdaf-14; Corrigan-Gibbs and Boneh 2017,
+// Prio), as implemented by github.com/cloudflare/circl v1.6. A single share is uniformly random; the servers learn that each client's
 // numbers are in range, and the sum over all clients, to which each server has added noise before it is opened.
 //
 // It is part of the program for small devices.

@@ -2,15 +2,9 @@ package prio
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/rand"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -254,110 +248,6 @@ func TestNoise(t *testing.T) {
 	}
 	if _, err := a.Open(theirs[1:]); err == nil {
 		t.Error("half a share was opened")
-	}
-}
-
-// TestVectors: the test vectors of the VDAF draft, of two servers, come out of this package's own path: shares, messages and sum.
-func TestVectors(t *testing.T) {
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cloudflare/circl").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(filepath.Join(strings.TrimSpace(string(dir)), "vdaf", "prio3", "testdata", "Prio3SumVec_0.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var v struct {
-		Sum       []int64  `json:"agg_result"`
-		SumShares []string `json:"agg_shares"`
-		Context   string   `json:"ctx"`
-		Key       string   `json:"verify_key"`
-		Bits      int      `json:"bits"`
-		Length    int      `json:"length"`
-		Chunk     int      `json:"chunk_length"`
-		Shares    int      `json:"shares"`
-		Clients   []struct {
-			Numbers  []uint64   `json:"measurement"`
-			Inputs   []string   `json:"input_shares"`
-			Nonce    string     `json:"nonce"`
-			Messages [][]string `json:"prep_shares"`
-			Public   string     `json:"public_share"`
-			Rand     string     `json:"rand"`
-		} `json:"prep"`
-	}
-	if err := json.NewDecoder(z).Decode(&v); err != nil {
-		t.Fatal(err)
-	}
-	raw := func(s string) []byte {
-		b, err := hex.DecodeString(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	if v.Shares != servers || len(v.Clients) == 0 {
-		t.Fatalf("%d shares, %d clients", v.Shares, len(v.Clients))
-	}
-	s := &Scheme{Classes: v.Length / 2, K: 1, Bits: v.Bits}
-	if err := s.open(string(raw(v.Context)), v.Chunk); err != nil {
-		t.Fatal(err)
-	}
-	key := Key(raw(v.Key))
-	total := [2]*Sum{s.NewSum(), s.NewSum()}
-	for _, c := range v.Clients {
-		pair, err := s.split(c.Numbers, [NonceSize]byte(raw(c.Nonce)), raw(c.Rand))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var check [2]*Checking
-		var messages [2][]byte
-		for i := range pair {
-			if !bytes.Equal(pair[i].Input, raw(c.Inputs[i])) || !bytes.Equal(pair[i].Public, raw(c.Public)) {
-				t.Errorf("the share of server %d is another than the draft's", i)
-			}
-			if check[i], err = s.Begin(&key, &pair[i]); err != nil {
-				t.Fatal(err)
-			}
-			if messages[i], err = check[i].Message(); err != nil || !bytes.Equal(messages[i], raw(c.Messages[0][i])) {
-				t.Errorf("the message of server %d is another than the draft's, %v", i, err)
-			}
-		}
-		for i := range pair {
-			out, err := check[i].Finish(messages[1-i])
-			if err != nil {
-				t.Fatal(err)
-			}
-			total[i].Add(out)
-		}
-	}
-	var bytesOf [2][]byte
-	for i, a := range total {
-		if bytesOf[i], err = a.Bytes(); err != nil || !bytes.Equal(bytesOf[i], raw(v.SumShares[i])) {
-			t.Errorf("the share of the sum of server %d is another than the draft's, %v", i, err)
-		}
-	}
-	for _, a := range total {
-		if err := a.shift(make([]int64, v.Length)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	theirs, err := total[Helper].Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := total[Leader].Open(theirs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, n := range r.Values { // the draft's numbers have no offset
-		if n+int64(len(v.Clients))*s.offset() != v.Sum[i] {
-			t.Errorf("number %d of the sum is %d, want %d", i, n+int64(len(v.Clients))*s.offset(), v.Sum[i])
-		}
 	}
 }
 
