@@ -77,8 +77,9 @@ lint: vet ## staticcheck, and golangci-lint by .golangci.yml
 	$(GOLANGCI) run
 
 # What the client links, and the standard's operator tests; a processor of 64 bits runs programs of 32.
-test-386: ## the client's tests as on a machine of 32 bits (on amd64)
+test-386: ## go vet of the pipeline and the client's tests as on a machine of 32 bits (on amd64)
 	@[ "$$($(GO) env GOHOSTARCH)" = amd64 ] || { echo 'programs for 386 run on amd64 alone: left out'; exit 0; }; set -ex; \
+	  CGO_ENABLED=0 GOARCH=386 $(GO) vet ./pipeline/...; \
 	  CGO_ENABLED=0 GOARCH=386 $(GO) test ./onnx/conformance $$($(GO) list -deps ./cmd/fmp-edge | grep '^fmp/')
 
 race: setup ## the race detector where goroutines share memory, on the short tests

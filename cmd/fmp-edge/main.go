@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/cmd/buildinfo"
+	"fmp/cmd/crash"
 	"fmp/cmd/interrupt"
 	"fmp/featurize/imagefile"
 	"fmp/pipeline/federate/sender"
@@ -46,9 +47,9 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// refused marks err as a fault of what the command was given; nil stays nil. A full disk and a reader who went away are none.
+// refused marks err as a fault of what the command was given; nil stays nil. A full disk, no memory and a reader who went away are none.
 func refused(command string, err error) error {
-	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EPIPE) {
+	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EPIPE) {
 		return err
 	}
 	var m *imagefile.MisuseError
@@ -70,6 +71,7 @@ func commands() []command {
 }
 
 func main() {
+	crash.Abort()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -146,7 +148,7 @@ func help(out io.Writer) error {
 	for _, c := range commands() {
 		text += fmt.Sprintf("  %-10s %s\n", c.name, c.short)
 	}
-	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 a file is missing, 4 the round is closed, 130 interrupted.\n"
+	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 a file is missing, 4 the round is closed, 130 interrupted, 134 out of memory or a fault of the program.\n"
 	_, err := io.WriteString(out, text)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"fmp/cmd/crash"
 	"fmp/cmd/interrupt"
 )
 
@@ -18,6 +19,7 @@ import (
 var resumable = []string{"fmp data pull", "fmp grid", "fmp run", "fmp train embedding", "fmp train extractor", "fmp train predictor"}
 
 func main() {
+	crash.Abort()
 	ctx := interrupt.Context("fmp", exitInterrupted)
 	os.Exit(execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

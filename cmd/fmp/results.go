@@ -204,7 +204,7 @@ func newResultsShowCommand() *cobra.Command {
 	var asJSON, wide bool
 	cmd := &cobra.Command{
 		Use:     "show RUN",
-		Short:   "Print a run's tables again, and write its report anew",
+		Short:   "Print a run's tables again, and write its report anew where its folder can be written to",
 		Example: `  fmp results show runs/digits-*`,
 		Args:    exactArgs("RUN"),
 	}
@@ -216,8 +216,11 @@ func newResultsShowCommand() *cobra.Command {
 			return runError(args[0], err)
 		}
 		ts, err := report.Write(args[0])
-		if err != nil {
+		if ts == nil && err != nil {
 			return usageError(err)
+		}
+		if err != nil { // a folder that cannot be written to, say
+			fmt.Fprintf(cmd.ErrOrStderr(), "fmp: the report is as it was: %v\n", err)
 		}
 		rs, err := experiment.ReadResults(args[0])
 		if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -82,6 +83,16 @@ func TestResults(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(a, "report.html")); err != nil {
 		t.Error(err)
+	}
+	// The plots cannot be written, whoever runs the test.
+	if err := errors.Join(os.RemoveAll(filepath.Join(a, "plots")), os.WriteFile(filepath.Join(a, "plots"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := runFMP(t, "results", "show", a); code != exitOK || !strings.Contains(out, "FMP") || !strings.HasPrefix(errs, "fmp: the report is as it was: ") {
+		t.Errorf("show where nothing can be written: exit code %d, %s, %s", code, out, errs)
+	}
+	if err := os.Remove(filepath.Join(a, "plots")); err != nil {
+		t.Fatal(err)
 	}
 	if out := ok("compare", a); !strings.Contains(out, "FMP - CANN") || !strings.Contains(out, "+0.3000±.0000*") {
 		t.Errorf("compare printed %s", out)

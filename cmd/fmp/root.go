@@ -27,7 +27,7 @@ It needs no data to start with: without settings, fmp run draws its own images o
 table of all methods on them in a minute or two. The pages under docs say what the words mean.
 
 Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set or library is missing
-(fmp doctor says what to do); 130 interrupted.`,
+(fmp doctor says what to do); 130 interrupted; 134 out of memory, or a fault of the program.`,
 		Example: `  fmp doctor               # what is installed, what is missing, what to do about it
   fmp run                  # images in, the table of methods out
   fmp results list         # what has been run

@@ -65,6 +65,7 @@ func TestExitCode(t *testing.T) {
 		{context.Canceled, exitInterrupted}, {usageError(nil), exitOK}, {&silentError{exitMissing}, exitMissing},
 		{usageError(fs.ErrNotExist), exitMissing}, {usageError(fmt.Errorf("data: %w", dataset.ErrNotFound)), exitMissing},
 		{usageError(ort.ErrNoLibrary), exitMissing}, {usageError(fmt.Errorf("x: %w", syscall.ENOSPC)), exitFailed},
+		{usageError(fmt.Errorf("mapping a model: %w", syscall.ENOMEM)), exitFailed},
 		{usageError(&fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}), exitFailed},
 	} {
 		if got := exitCode(c.err); got != c.want {

@@ -95,8 +95,8 @@ func (p *Predictor) Close() error {
 	return p.session.Close()
 }
 
-// maxNoise bounds the size of base noise.
-const maxNoise = 1 << 31
+// maxNoise is the maximum size of base noise in numbers.
+const maxNoise = math.MaxInt32
 
 // Noise returns samples x fresh x d base noise from a stream. The same stream gives the same E to every
 // method, so that MP and FMP differ only by their contexts.

@@ -16,7 +16,8 @@ const (
 	PlotsDir     = "plots"
 )
 
-// Write adds tables, plots and the self-contained page to a finished run directory. It returns the tables.
+// Write adds tables, plots and the self-contained page to a finished run directory. It returns the tables, with an error
+// even, where they are known and something cannot be written.
 func Write(dir string) ([]Table, error) {
 	m, err := experiment.ReadManifest(dir)
 	if err != nil {
@@ -51,16 +52,16 @@ func Write(dir string) ([]Table, error) {
 		write func(io.Writer, []Table) error
 	}{{MarkdownFile, Markdown}, {LaTeXFile, LaTeX}} {
 		if err := atomicfile.Write(filepath.Join(dir, f.name), func(w io.Writer) error { return f.write(w, ts) }); err != nil {
-			return nil, err
+			return ts, err
 		}
 	}
 	byTable, whole, err := figures(c, ts, rs, detail)
 	if err != nil {
-		return nil, err
+		return ts, err
 	}
 	images, err := imagesFigure(detail)
 	if err != nil {
-		return nil, err
+		return ts, err
 	}
 	all := whole
 	if images != nil {
@@ -71,10 +72,10 @@ func Write(dir string) ([]Table, error) {
 	}
 	for _, f := range all {
 		if err := atomicfile.Write(filepath.Join(dir, PlotsDir, f.Name+".svg"), f.SVG); err != nil {
-			return nil, err
+			return ts, err
 		}
 		if err := atomicfile.Write(filepath.Join(dir, PlotsDir, f.Name+".png"), f.PNG); err != nil {
-			return nil, err
+			return ts, err
 		}
 	}
 	return ts, atomicfile.Write(filepath.Join(dir, PageFile), func(w io.Writer) error {
