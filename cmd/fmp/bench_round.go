@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +24,7 @@ type measuredRound struct {
 	Repeats    int                 `json:"repeats"`
 	Defences   []string            `json:"defences"`
 	Attacks    *attack.AttackTable `json:"attacks"`
+	Sizes      *attack.SizesRow    `json:"sizes,omitempty"` // honest clients of two sizes; of homogeneous clients alone
 	Lost       []attack.ScoreRow   `json:"lost"`
 	Precisions []attack.ScoreRow   `json:"precisions"`
 	// Rivals send something else: Bytes are those of their numbers, without a message around them.
@@ -39,15 +41,17 @@ func newBenchRoundCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "round",
 		Short: "Measure what bad clients, lost clients and narrow types do to a round's classifier",
-		Long: `Draw rounds of clients from a data set, let some of them attack in nine ways, and print the accuracy that is left: with no
-defence, with the median, the trimmed mean (20% off each end) and the geometric median of the clients' class means, with
-honesty as part of the posterior (what fmp serve and fmp pool do), and for an oracle that knows the bad clients. Bad clients
-may claim twice the images that the others have. Then the scores of rounds of which 0 to 50% of the clients never come, and of
-uploads of each element type with the bytes of a message, beside methods that send something else (with settings that all share;
-bytes of their numbers alone), and how well an upload tells whether an image was among a client's (area under the ROC curve of
-the likelihood ratio; 0.5 is a guess).
+		Long: `Draw rounds of clients from a data set, let some of them attack, and print the accuracy that is left: without defence, with
+the median, the trimmed mean (20% off each end) and the geometric median of the clients' class means, with honesty as part of the
+posterior (fmp serve and fmp pool), and for an oracle that knows the bad clients. Each attack is made at 2, 10, 100 and 1000 times the
+images of an honest client.
 
-With a corpus of other classes (corpus.classes, or corpus.dataset) it is all measured in open scope.`,
+Further tables: honest clients of two sizes (a few large ones beside many small ones), each image counted as claimed or as honesty
+counts it; rounds of which 0 to 50% of the clients never come; uploads of each element type, and methods that send something else
+(shared settings; bytes of their numbers alone); how well an upload tells whether an image was among a client's (area under the ROC
+curve of the likelihood ratio; 0.5 is chance).
+
+With a corpus of other classes (corpus.classes, or corpus.dataset) all is measured in open scope.`,
 		Example: `  fmp bench round --dataset cifar10
   fmp bench round --dataset mnist --alpha 0.1 --json
   fmp bench round --dataset cifar10 --clients 100 --bad 20 --seeds 2
@@ -81,20 +85,11 @@ With a corpus of other classes (corpus.classes, or corpus.dataset) it is all mea
 		defer p.Close()
 		c := p.Config
 		o := attack.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha, Bad: bad, Repeats: c.Seeds, Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads}
+		bar := newProgress(cmd.ErrOrStderr())
+		defer bar.close()
+		o.Progress = bar.report
 		res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients, Points: o.Points, Bad: bad, Alpha: alpha, Repeats: o.Repeats, Defences: attack.Defences}
-		if res.Attacks, err = attack.RunAttacks(cmd.Context(), p, o); err != nil {
-			return err
-		}
-		if res.Lost, err = attack.RunLost(cmd.Context(), p, o); err != nil {
-			return err
-		}
-		if res.Precisions, err = attack.RunPrecisions(cmd.Context(), p, o); err != nil {
-			return err
-		}
-		if res.Rivals, err = attack.RunRivals(cmd.Context(), p, o); err != nil {
-			return err
-		}
-		if res.Membership, err = attack.RunMembership(cmd.Context(), p, o, []int{10, 35, 100, 350, 1000}); err != nil {
+		if err := res.measure(cmd.Context(), p, o); err != nil {
 			return err
 		}
 		if asJSON {
@@ -104,6 +99,29 @@ With a corpus of other classes (corpus.classes, or corpus.dataset) it is all mea
 		return err
 	}
 	return cmd
+}
+
+// measure fills the tables.
+func (r *measuredRound) measure(ctx context.Context, p *experiment.Prepared, o attack.Options) (err error) {
+	if r.Attacks, err = attack.RunAttacks(ctx, p, o); err != nil {
+		return err
+	}
+	if o.Alpha == 0 {
+		if r.Sizes, err = attack.RunSizes(ctx, p, o); err != nil {
+			return err
+		}
+	}
+	if r.Lost, err = attack.RunLost(ctx, p, o); err != nil {
+		return err
+	}
+	if r.Precisions, err = attack.RunPrecisions(ctx, p, o); err != nil {
+		return err
+	}
+	if r.Rivals, err = attack.RunRivals(ctx, p, o); err != nil {
+		return err
+	}
+	r.Membership, err = attack.RunMembership(ctx, p, o, []int{10, 35, 100, 350, 1000})
+	return err
 }
 
 // text is the tables in Markdown.
@@ -117,23 +135,30 @@ func (r *measuredRound) text() string {
 		partition = fmt.Sprintf("Dirichlet %g", r.Alpha)
 	}
 	fmt.Fprintf(&b, "%s%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset, scope, partition, r.Clients, r.Points, r.Bad, r.Repeats)
-	fmt.Fprintf(&b, "| accuracy under | %s | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+3))
-	line := func(name string, x []float64, more string) {
-		fmt.Fprintf(&b, "| %s |", name)
+	fmt.Fprintf(&b, "| accuracy under | claimed | %s | counted | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+5))
+	line := func(name, claimed string, x []float64, more string) {
+		fmt.Fprintf(&b, "| %s | %s |", name, claimed)
 		for _, v := range x {
 			fmt.Fprintf(&b, " %.3f |", v)
 		}
 		fmt.Fprintln(&b, more)
 	}
 	for i, a := range r.Attacks.Rows {
-		found := "-"
-		if i > 0 {
-			found = fmt.Sprintf("%.2f", a.Found)
+		if i == 0 {
+			line(a.Attack, "", a.Accuracy, fmt.Sprintf(" - | - | %.2f |", a.Kept))
+			continue
 		}
-		line(a.Attack, a.Accuracy, fmt.Sprintf(" %s | %.2f |", found, a.Kept))
+		line(a.Attack, fmt.Sprintf("%g ×", a.Multiple), a.Accuracy, fmt.Sprintf(" %.1f × | %.2f | %.2f |", a.Counted, a.Found, a.Kept))
 	}
-	line("**mean loss**", r.Attacks.Mean, " | |")
-	line("**worst loss**", r.Attacks.Worst, " | |")
+	line("**mean loss**", "", r.Attacks.Mean, " | | |")
+	line("**largest loss**", "", r.Attacks.Worst, " | | |")
+	for i, worst := range r.Attacks.ByMultiple {
+		line("largest loss", fmt.Sprintf("%g ×", attack.Multiples[i]), worst, " | | |")
+	}
+	if s := r.Sizes; s != nil {
+		fmt.Fprintf(&b, "\n| %d clients of %d images, %d of %d | ACC | NLL | ECE |\n| --- | --- | --- | --- |\n", s.LargeClients, s.Large, s.SmallClients, s.Small)
+		fmt.Fprintf(&b, "| as claimed | %.4f | %.4f | %.4f |\n| as counted | %.4f | %.4f | %.4f |\n", s.Claimed.ACC, s.Claimed.NLL, s.Claimed.ECE, s.Counted.ACC, s.Counted.NLL, s.Counted.ECE)
+	}
 	for _, t := range []struct {
 		title string
 		rows  []attack.ScoreRow

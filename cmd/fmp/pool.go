@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,9 +44,12 @@ type pooled struct {
 	Novelty *float64 `json:"novelty,omitempty"`
 	L2      float64  `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh   int      `json:"fresh,omitempty"` // 0: the limit of many
-	// Honest is the probability of each client, in the order of Clients, that its upload is what it says; none where nobody
-	// asked. Disputed are the classes of which much was left out.
+	// Honest is the probability of each client, in the order of Clients, that its upload is what it says, Claimed the images that it
+	// claims, and Counted how many of them count if it is honest; none where honesty is not judged. Disputed are the classes of which
+	// much was left out.
 	Honest   []float64 `json:"p_honest,omitempty"`
+	Claimed  []float64 `json:"claimed,omitempty"`
+	Counted  []float64 `json:"counted,omitempty"`
 	Disputed []string  `json:"disputed,omitempty"`
 	// Inputs and Outputs are those of the classifier.
 	Inputs  []string `json:"inputs,omitempty"`
@@ -182,7 +187,8 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 			return err
 		}
 		if p.Judgement != nil {
-			res.Honest, res.Disputed = p.Judgement.Honest, disputed(p.Judgement, r.Client.Classes)
+			j := p.Judgement
+			res.Honest, res.Claimed, res.Counted, res.Disputed = j.Honest, j.Claimed, j.Counted, disputed(j, r.Client.Classes)
 		}
 		if r.Method() == "FMP" {
 			open, novelty := pool.Open(p)
@@ -235,16 +241,37 @@ func (p *pooled) print(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "scope:      %s: of %s (novelty %.2f, about 1 for the corpus's)\n", p.Scope, of, *p.Novelty)
 	}
-	for i, honest := range p.Honest {
-		if honest < 0.5 {
-			fmt.Fprintf(&b, "suspect:    %s is honest with probability %.2f\n", p.Clients[i], honest)
-		}
-	}
+	p.printClients(&b)
 	if len(p.Disputed) > 0 {
 		fmt.Fprintf(&b, "disputed:   %s\n", strings.Join(p.Disputed, ", "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// mostClients is how many clients the text names.
+const mostClients = 20
+
+// printClients lists the clients that were judged: those that are less likely honest than not, then those of whose claim the smallest
+// share counts.
+func (p *pooled) printClients(b *strings.Builder) {
+	if len(p.Honest) == 0 {
+		return
+	}
+	order := make([]int, len(p.Honest))
+	for m := range order {
+		order[m] = m
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(min(p.Honest[a], 0.5), min(p.Honest[b], 0.5)), cmp.Compare(p.Counted[a]*p.Claimed[b], p.Counted[b]*p.Claimed[a]))
+	})
+	fmt.Fprintf(b, "clients:    %9s %9s %9s\n", "P(honest)", "claimed", "counted")
+	for _, m := range order[:min(len(order), mostClients)] {
+		fmt.Fprintf(b, "            %9.2f %9.0f %9.0f  %s\n", p.Honest[m], p.Claimed[m], p.Counted[m], p.Clients[m])
+	}
+	if more := len(order) - mostClients; more > 0 {
+		fmt.Fprintf(b, "            and %d more (--json lists all)\n", more)
+	}
 }
 
 // disputed names the classes of which much was left out.

@@ -449,7 +449,7 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 		}
 	}
 	if j := post.Judgement; j != nil {
-		made.Honest = j.Honest
+		made.Honest, made.Counted = j.Honest, j.Counted
 		for _, p := range j.Honest {
 			if p < 0.5 {
 				s.Suspects++

@@ -21,7 +21,10 @@
 // the prior probability that a client is honest is .95, and fewer than half of the clients are bad. The constants were fitted on
 // corpora under simulated attacks and are the same for all data sets.
 //
-// Limitation: colluders who outnumber the honest holders of a class are not detected.
+// How much of a claimed mass counts is bounded before clients are judged, and beyond that by what the others confirm (influence.go).
+//
+// Limitation: colluders who outnumber the honest holders of a class are not detected. A bad client that alone holds a class is not
+// contradicted by anybody.
 package honesty
 
 import (
@@ -78,6 +81,8 @@ type Uploads struct {
 	Masses []float64
 	// Means [clients, classes, k] of the classes; arbitrary where the mass is 0.
 	Means []float64
+	// Copy is, for each client, the first client of those that sent copies of one upload (see [Uploads.Copies]); nil if there are none.
+	Copy []int
 }
 
 // Pool returns the pooled class means of the selected clients, one point per class that they hold, so that later stages read no more
@@ -215,7 +220,8 @@ func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool, 
 	var states [][]bool
 	if u.Clients <= Exact {
 		for s := range uint(1) << u.Clients {
-			if z := fromBits(s, u.Clients); 2*(u.Clients-bits.OnesCount(s)) < u.Clients {
+			z := fromBits(s, u.Clients)
+			if h.tie(z); 2*(u.Clients-bits.OnesCount(s)) < u.Clients && slices.Equal(z, fromBits(s, u.Clients)) {
 				states = append(states, z)
 			}
 		}
@@ -267,6 +273,7 @@ func fromBits(s uint, n int) []bool {
 // cell is a client's upload for one class.
 type cell struct {
 	class        int
+	n            float64   // mass
 	a, iv        float64   // precision, and its inverse
 	x            []float64 // [k]
 	fresh, broad float64   // log densities that do not depend on the state
@@ -276,7 +283,8 @@ type cell struct {
 type model struct {
 	clients, classes, k int
 	lambda              []float64
-	cells               [][]cell  // by client
+	copy                []int     // by client: the first of its copies
+	cells               [][]cell  // by client; copies have theirs with the first of them
 	e                   []float64 // by client: the terms of the honest likelihood that do not depend on the state
 }
 
@@ -284,7 +292,7 @@ var log2pi = math.Log(2 * math.Pi)
 
 func newModel(u Uploads, lambda []float64) (*model, error) {
 	h := &model{clients: u.Clients, classes: u.Classes, k: u.K, lambda: lambda}
-	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K || len(u.Masses) != u.Clients*u.Classes || len(u.Means) != len(u.Masses)*u.K {
+	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K || len(u.Masses) != u.Clients*u.Classes || len(u.Means) != len(u.Masses)*u.K || u.Copy != nil && len(u.Copy) != u.Clients {
 		return nil, fmt.Errorf("%d clients, %d classes, k %d with %d masses, %d means and %d variances; want clients x classes masses, as many x k means, k variances, 2 classes or more",
 			u.Clients, u.Classes, u.K, len(u.Masses), len(u.Means), len(lambda))
 	}
@@ -293,16 +301,18 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 			return nil, fmt.Errorf("lambda[%d] is %v; want finite numbers above 0", j, v)
 		}
 	}
-	h.cells, h.e = make([][]cell, u.Clients), make([]float64, u.Clients)
-	held := 0
-	for _, n := range u.Masses {
-		if n != 0 {
-			held++
+	h.copy = u.Copy
+	if h.copy == nil {
+		h.copy = make([]int, u.Clients)
+		for m := range h.copy {
+			h.copy[m] = m
 		}
 	}
-	cells := make([]cell, 0, held) // of all clients, concatenated
+	h.cells, h.e = make([][]cell, u.Clients), make([]float64, u.Clients)
+	cells := make([]cell, len(u.Masses)-zeros(u.Masses)) // of all clients
 	for m := range u.Clients {
-		first := len(cells)
+		held := u.Classes - zeros(u.masses(m))
+		h.cells[m], cells = cells[:0:held], cells[held:]
 		for c := range u.Classes {
 			n := u.Masses[m*u.Classes+c]
 			if !(n >= 0) || math.IsInf(n, 0) {
@@ -311,25 +321,63 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 			if n == 0 {
 				continue
 			}
-			x := u.Means[(m*u.Classes+c)*u.K:][:u.K]
-			l := cell{class: c, iv: pointVariance/max(n, 1e-9) + cellVariance, x: x}
-			l.a = 1 / l.iv
-			var norm float64
-			for j, v := range x {
+			for _, v := range u.mean(m, c) {
 				if math.IsNaN(v) || math.Abs(v) > 1e100 {
 					return nil, fmt.Errorf("client %d has %v in its mean of class %d; want finite numbers", m, v, c)
 				}
-				norm += v * v
-				s := lambda[j] + l.iv
-				l.fresh -= 0.5 * (v*v/s + math.Log(s) + log2pi)
-				l.broad -= 0.5 * (v*v/(rubbish*s) + math.Log(rubbish*s) + log2pi)
 			}
-			h.e[m] += 0.5*float64(u.K)*(math.Log(l.a)-log2pi) - 0.5*l.a*norm
-			cells = append(cells, l)
+			h.hold(h.copy[m], c, n, u.mean(m, c))
 		}
-		h.cells[m] = cells[first:]
+	}
+	for m := range h.cells {
+		h.densities(m)
 	}
 	return h, nil
+}
+
+// zeros returns how many of some numbers are 0.
+func zeros(x []float64) (n int) {
+	for _, v := range x {
+		if v == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// hold adds class means to those of a client. Means of a class that it holds already, which are nearly the same, count together.
+func (h *model) hold(m, c int, n float64, x []float64) {
+	for i := range h.cells[m] {
+		if l := &h.cells[m][i]; l.class == c {
+			l.n += n
+			return
+		}
+	}
+	h.cells[m] = append(h.cells[m], cell{class: c, n: n, x: x})
+}
+
+// densities computes a client's terms that do not depend on the state.
+func (h *model) densities(m int) {
+	for i := range h.cells[m] {
+		l := &h.cells[m][i]
+		l.iv = pointVariance/max(l.n, 1e-9) + cellVariance
+		l.a = 1 / l.iv
+		var norm float64
+		for j, v := range l.x {
+			norm += v * v
+			s := h.lambda[j] + l.iv
+			l.fresh -= 0.5 * (v*v/s + math.Log(s) + log2pi)
+			l.broad -= 0.5 * (v*v/(rubbish*s) + math.Log(rubbish*s) + log2pi)
+		}
+		h.e[m] += 0.5*float64(h.k)*(math.Log(l.a)-log2pi) - 0.5*l.a*norm
+	}
+}
+
+// tie gives copies the state of the first of them.
+func (h *model) tie(z []bool) {
+	for m, first := range h.copy {
+		z[m] = z[first]
+	}
 }
 
 // state holds sums over the honest clients of a state, and the moments of class means given them.
@@ -557,7 +605,10 @@ func (h *model) logPosterior(z []bool) float64 {
 	st := h.start(z)
 	_, bad := st.contamination(z, 2)
 	out := power * (st.honest() + bad)
-	for _, honest := range z {
+	for m, honest := range z {
+		if h.copy[m] != m {
+			continue
+		}
 		if honest {
 			out += math.Log(priorHonest)
 		} else {
@@ -593,6 +644,7 @@ func Propose(ctx context.Context, u Uploads, lambda []float64, seed uint64, from
 			for m := range z {
 				z[m] = r.Float64() < 0.7 || i == 0
 			}
+			h.tie(z)
 			for t := range sweeps {
 				if err := work.Err(); err != nil {
 					return err
@@ -656,6 +708,9 @@ func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	}
 	for _, m := range order {
+		if h.copy[m] != m {
+			continue
+		}
 		if z[m] {
 			st.add(m, -1)
 			for _, l := range h.cells[m] {
@@ -684,4 +739,5 @@ func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 			}
 		}
 	}
+	h.tie(z)
 }

@@ -30,7 +30,7 @@ func TestParity(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range cases {
-		u := Uploads{c.Clients, c.Classes, c.K, c.Masses, c.Means}
+		u := Uploads{Clients: c.Clients, Classes: c.Classes, K: c.K, Masses: c.Masses, Means: c.Means}
 		h, err := newModel(u, c.Lam)
 		if err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func TestParity(t *testing.T) {
 // round makes honest uploads of clients of n points each; the first bad of them name every class by the next one's name.
 func round(seed uint64, clients, classes, k, n, bad int) (Uploads, []float64) {
 	r := rng.New(seed, "round")
-	u := Uploads{clients, classes, k, make([]float64, clients*classes), make([]float64, clients*classes*k)}
+	u := Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes), Means: make([]float64, clients*classes*k)}
 	lambda, mu := make([]float64, k), make([]float64, classes*k)
 	for j := range lambda {
 		lambda[j] = 12 - 10*float64(j)/float64(k)

@@ -326,8 +326,36 @@ func TestParts(t *testing.T) {
 		if d := cmp.Diff(whole.Ensembles, parts.Ensembles); d != "" || len(whole.Ensembles[0]) != 25 {
 			t.Errorf("%s: %s", name, d)
 		}
-		if whole.Judgement != nil && !slices.Equal(whole.Judgement.Honest, parts.Judgement.Honest) {
-			t.Errorf("%s: honest %v and %v", name, whole.Judgement.Honest, parts.Judgement.Honest)
+		if whole.Judgement != nil && (!slices.Equal(whole.Judgement.Honest, parts.Judgement.Honest) || !slices.Equal(whole.Judgement.Counted, parts.Judgement.Counted)) {
+			t.Errorf("%s: honest %v and %v, counted %v and %v", name, whole.Judgement.Honest, parts.Judgement.Honest, whole.Judgement.Counted, parts.Judgement.Counted)
+		}
+	}
+}
+
+// TestCounted: the round says how many images each client claims and how many count; a claim of a thousand times the images counts a few
+// times what the others hold at most, and with trust all of it does.
+func TestCounted(t *testing.T) {
+	w := newWorld(t)
+	g, f := w.client(t, true)
+	uploads := w.uploads(t, g, f, 12, 12, 12, 12, 12)
+	for i := range uploads[2].Points.W {
+		uploads[2].Points.W[i] *= 1000
+	}
+	for _, trust := range []bool{false, true} {
+		r, err := New(uploads, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 10, Trust: trust})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.Posterior(t.Context(), w.eng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j := p.Judgement; trust != (j == nil) {
+			t.Fatalf("trust %v: judgement %+v", trust, j)
+		} else if trust {
+			continue
+		} else if j.Claimed[2] != 12000 || j.Counted[2] < 11.99 || j.Counted[2] > 4*12.01 || j.Claimed[0] != 12 || math.Abs(j.Counted[0]-12) > 1e-4 {
+			t.Errorf("claimed %v, counted %v", j.Claimed, j.Counted)
 		}
 	}
 }

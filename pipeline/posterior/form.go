@@ -3,6 +3,7 @@ package posterior
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
@@ -37,7 +38,7 @@ func (t *FMP) Form() (*Form, error) {
 		return closed, nil
 	}
 	return memo.Once(t.memo, "form", func() (*Form, error) {
-		stats, err := t.in.Open.Pool(t.in.Soft)
+		stats, err := t.in.Open.Pool(t.capped(t.in.Soft))
 		if err != nil {
 			return nil, err
 		}
@@ -72,25 +73,68 @@ func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
 	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt}, true, t.in.Soft, map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
 }
 
-// among returns the form for a round whose clients are judged: the open form is rebuilt from the uploads of the clients that are
-// more likely honest than not, so that the others do not affect its coordinates.
-func (t *FMP) among(f *Form, honest []float64) (*Form, error) {
-	var sets []*point.Set
-	for m, p := range honest {
-		if p >= 0.5 {
-			sets = append(sets, f.means[m])
-		}
-	}
-	if !f.Open || len(sets) == 0 || len(sets) == len(f.means) {
+// among returns the form for a round whose clients are judged: its class means have the masses that count, and the open form is rebuilt
+// from the uploads of the clients that are more likely honest than not, so that the others do not affect its coordinates.
+func (t *FMP) among(f *Form, j *Judgement) (*Form, error) {
+	if !slices.ContainsFunc(j.Honest, func(p float64) bool { return p < 0.5 }) && slices.Equal(j.Claimed, j.Counted) {
 		return f, nil
 	}
 	return memo.Once(t.memo, "form/honest", func() (*Form, error) {
+		counted := *f
+		counted.means = make([]*point.Set, len(f.means))
+		var sets []*point.Set
+		for m, set := range f.means {
+			counted.means[m] = reweighted(set, func(y int) float64 { return j.share[m*set.C+y] })
+			if j.Honest[m] >= 0.5 {
+				sets = append(sets, counted.means[m])
+			}
+		}
+		if !f.Open || len(sets) == 0 {
+			return &counted, nil
+		}
 		stats, err := t.in.Open.Pool(sets)
 		if err != nil {
 			return nil, err
 		}
-		return t.openForm(stats, f.diagnostics["novelty"])
+		rebuilt, err := t.openForm(stats, f.diagnostics["novelty"])
+		if err != nil {
+			return nil, err
+		}
+		rebuilt.means = counted.means
+		return rebuilt, nil
 	})
+}
+
+// capped returns class means with masses up to the cap of package honesty, for statistics that are needed before clients are judged. A
+// round whose clients are not judged counts as it claims.
+func (t *FMP) capped(sets []*point.Set) []*point.Set {
+	if !t.in.Honesty {
+		return sets
+	}
+	totals := make([]float64, len(sets))
+	for m, set := range sets {
+		totals[m] = set.Mass()
+	}
+	limit := honesty.Cap(totals)
+	out := make([]*point.Set, len(sets))
+	for m, set := range sets {
+		out[m] = reweighted(set, func(int) float64 { return min(1, limit/totals[m]) })
+	}
+	return out
+}
+
+// reweighted returns class means with the given share of the mass of each class.
+func reweighted(set *point.Set, share func(class int) float64) *point.Set {
+	out := *set
+	out.W = make([]float32, set.N)
+	for i, w := range set.W {
+		var counts float64
+		for y, p := range set.Row(i)[set.Dx:] {
+			counts += float64(p) * share(y)
+		}
+		out.W[i] = float32(float64(w) * counts)
+	}
+	return &out
 }
 
 // mostMeans bounds the class means that are kept apart, so that the later cost does not grow with the number of clients.

@@ -5,6 +5,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/point"
 )
 
@@ -12,27 +13,35 @@ import (
 type Judgement struct {
 	// Honest is, for each client, the probability that its upload was computed from images of the classes that it names.
 	Honest []float64
+	// Claimed is the number of images that each client claims, and Counted how many of them the posterior counts if it is honest.
+	Claimed, Counted []float64
 	// Dispute is the share of each class's mass that the posterior leaves out; from honesty.Contested on, the class is contested.
 	Dispute []float64
 
 	trusted *point.Set // class means of the clients that are more likely honest than not
+	share   []float64  // of each client's mass of each class, what counts [clients, classes]
 }
 
 // honestHeads returns FMP's samples, each given the uploads of the clients that are honest in it (package honesty). Where every
 // client is honest in every sample they equal FMP's samples without this model.
 func (t *FMP) honestHeads(ctx context.Context, f *Form) (*Form, Ensemble, *Judgement, error) {
-	u, lambda, err := t.Claims()
+	c, err := t.claims()
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	states := t.part.States
 	if states == nil {
-		if states, err = honesty.Infer(ctx, u, lambda, t.in.Seed, t.in.Threads); err != nil {
+		if states, err = honesty.Infer(ctx, c.uploads, c.lambda, t.in.Seed, t.in.Threads); err != nil {
 			return nil, nil, nil, err
 		}
 	}
-	j := &Judgement{Honest: states.Marginal(), Dispute: states.Dispute(u)}
-	if f, err = t.among(f, j.Honest); err != nil {
+	u := c.uploads
+	marginal := states.Marginal()
+	if u.Masses, err = memo.Once(t.memo, "counted", func() ([]float64, error) { return u.Confirm(c.claimed, c.lambda, marginal), nil }); err != nil {
+		return nil, nil, nil, err
+	}
+	j := c.judge(u, states, marginal)
+	if f, err = t.among(f, j); err != nil {
 		return nil, nil, nil, err
 	}
 	out, err := t.part.made(f.LatentSize()/t.c+1, t.c)
@@ -69,4 +78,17 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*Form, Ensemble, *Judge
 	}
 	j.trusted, err = f.pool(&u, func(m int) bool { return j.Honest[m] >= 0.5 })
 	return f, out, j, err
+}
+
+// judge returns the posterior's view of the clients, given the uploads with the masses that count.
+func (c *claims) judge(u honesty.Uploads, states *honesty.States, honest []float64) *Judgement {
+	j := &Judgement{Honest: honest, Claimed: make([]float64, u.Clients), Counted: make([]float64, u.Clients), Dispute: states.Dispute(u), share: make([]float64, len(c.claimed))}
+	for i, n := range c.claimed {
+		m := i / u.Classes
+		j.Claimed[m], j.Counted[m] = j.Claimed[m]+n, j.Counted[m]+u.Masses[i]
+		if n > 0 {
+			j.share[i] = u.Masses[i] / n
+		}
+	}
+	return j
 }

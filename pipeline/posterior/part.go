@@ -46,28 +46,40 @@ func (t *FMP) Of(p Part) *FMP {
 
 // claims are the clients' class means in the form that package honesty weighs.
 type claims struct {
-	uploads honesty.Uploads
+	uploads honesty.Uploads // bounded
+	claimed []float64       // masses as claimed, [clients, classes]
 	lambda  []float64
 }
 
-// Claims returns the clients' class means as package honesty weighs them, and the variances of class means between the corpus's classes.
+// Claims returns the clients' class means as package honesty weighs them, with bounded masses, and the variances of class means between
+// the corpus's classes.
 func (t *FMP) Claims() (honesty.Uploads, []float64, error) {
-	c, err := memo.Once(t.memo, "claims", func() (c claims, err error) {
+	c, err := t.claims()
+	return c.uploads, c.lambda, err
+}
+
+func (t *FMP) claims() (claims, error) {
+	return memo.Once(t.memo, "claims", func() (c claims, err error) {
 		f, err := t.Form()
 		if err != nil {
 			return c, err
 		}
-		if !f.Open {
-			c.uploads, c.lambda, err = f.Claims(f.means)
+		if f.Open {
+			w, err := t.in.Open.Whitening()
+			if err != nil {
+				return c, err
+			}
+			c.uploads, err = w.Claims(len(f.means), func(m int) (*point.Set, error) { return t.in.Open.Project(m, f.means[m]) }, openClaims)
+			if err != nil {
+				return c, err
+			}
+			c.lambda = w.Lambda[:c.uploads.K]
+		} else if c.uploads, c.lambda, err = f.Claims(f.means); err != nil {
 			return c, err
 		}
-		w, err := t.in.Open.Whitening()
-		if err != nil {
-			return c, err
-		}
-		c.uploads, err = w.Claims(len(f.means), func(m int) (*point.Set, error) { return t.in.Open.Project(m, f.means[m]) }, openClaims)
-		c.lambda = w.Lambda[:c.uploads.K]
-		return c, err
+		c.claimed = c.uploads.Masses
+		c.uploads.Copies()
+		c.uploads = c.uploads.Bound()
+		return c, nil
 	})
-	return c.uploads, c.lambda, err
 }

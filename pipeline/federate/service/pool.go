@@ -84,12 +84,12 @@ func (s *Server) due() time.Duration {
 	if s.once() {
 		return long // the budget pays for one classifier only
 	}
-	changed := n != len(s.pooled)
+	changed := n != len(s.weighed)
 	for client, h := range s.in {
 		if changed {
 			break
 		}
-		changed = s.pooled[client] != h.upload
+		changed = s.weighed[client].Upload != h.upload
 	}
 	if !changed {
 		return long
@@ -178,6 +178,9 @@ func (s *Server) Pool(ctx context.Context) error {
 		members[i] = store.Member{Client: u.Client, Upload: u.Digest, Honest: 1}
 		if made.Honest != nil {
 			members[i].Honest = made.Honest[i]
+		}
+		if made.Counted != nil {
+			members[i].Counted = &made.Counted[i]
 		}
 	}
 	if err := s.Store.Publish(ctx, v, made.Classifier, made.Rows, members); err != nil {

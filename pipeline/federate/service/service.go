@@ -30,6 +30,8 @@ type Pooled struct {
 	// Honest is the probability that each upload is what its client computed from images of the classes that it names; nil if honesty
 	// was not judged.
 	Honest []float64
+	// Counted is how many of the images that each client claims count if it is honest; nil if honesty was not judged.
+	Counted []float64
 	// Summary is shown on the status page and stored in the version's record: any value that can be encoded as JSON.
 	Summary any
 }
@@ -73,10 +75,9 @@ type Server struct {
 	busy     map[string]bool // clients whose upload is being accepted
 	refused  map[string]store.Refusal
 	versions []store.Version
-	pooled   map[string]string // client: upload, in the latest version
-	honest   map[string]float64
-	failure  string // why the last pooling failed; empty if it did not
-	settled  bool   // in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
+	weighed  map[string]store.Member // in the latest version, by client
+	failure  string                  // why the last pooling failed; empty if it did not
+	settled  bool                    // in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
 	opening  sync.RWMutex
 
 	serving *served // the classifier of the latest version
@@ -161,9 +162,9 @@ func (s *Server) remember(r *store.Record) {
 
 // recall records which uploads are in the latest version.
 func (s *Server) recall(members []store.Member) {
-	s.pooled, s.honest = map[string]string{}, map[string]float64{}
+	s.weighed = map[string]store.Member{}
 	for _, m := range members {
-		s.pooled[m.Client], s.honest[m.Client] = m.Upload, m.Honest
+		s.weighed[m.Client] = m
 	}
 }
 

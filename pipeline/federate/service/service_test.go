@@ -120,12 +120,12 @@ func (f *fixture) start() {
 		Pool: func(_ context.Context, uploads []pool.Upload) (*Pooled, error) {
 			f.pools++
 			var text strings.Builder
-			honest := make([]float64, len(uploads))
+			honest, counted := make([]float64, len(uploads)), make([]float64, len(uploads))
 			for i, u := range uploads {
 				fmt.Fprintln(&text, u.Client, u.Points.Z)
-				honest[i] = 1 / float64(1+i)
+				honest[i], counted[i] = 1/float64(1+i), 7777
 			}
-			return &Pooled{Classifier: []byte(text.String()), Honest: honest, Summary: map[string]any{"accuracy": 0.75}}, nil
+			return &Pooled{Classifier: []byte(text.String()), Honest: honest, Counted: counted, Summary: map[string]any{"accuracy": 0.75}}, nil
 		}})
 	if err != nil {
 		f.t.Fatal(err)
@@ -280,7 +280,7 @@ func TestRound(t *testing.T) {
 		Members []store.Member
 	}
 	status, data := f.request("GET", wire.RoundPath(3)+"/versions/2", nil, reader)
-	if err := json.Unmarshal(data, &v); err != nil || status != 200 || v.Clients != 4 || len(v.Members) != 4 || v.Members[3].Upload != digestOf(uploads["d/e f"]) {
+	if err := json.Unmarshal(data, &v); err != nil || status != 200 || v.Clients != 4 || len(v.Members) != 4 || v.Members[3].Upload != digestOf(uploads["d/e f"]) || *v.Members[3].Counted != 7777 {
 		t.Errorf("version 2: %d %s", status, data)
 	}
 	if _, old := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=1", nil, reader); !bytes.Equal(old, first) {
@@ -295,7 +295,7 @@ func TestRound(t *testing.T) {
 		}
 	}
 	_, page := f.request("GET", "/", nil, reader)
-	for _, want := range []string{"4</strong> of 4", "accuracy</th><td>0.75", `<span class="bad">0.25</span>`, "<span>0.50</span>", "d/e f"} {
+	for _, want := range []string{"4</strong> of 4", "accuracy</th><td>0.75", `<span class="bad">0.25</span>`, "<span>0.50</span>", ">7777<", "d/e f"} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %s:\n%s", want, page)
 		}

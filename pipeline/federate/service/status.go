@@ -38,6 +38,8 @@ type MemberStatus struct {
 	Upload string    `json:"upload"`
 	// Honest is the probability of honesty in the latest version; null if the upload is not in it.
 	Honest *float64 `json:"p_honest"`
+	// Counted is how many of the N images count in that version if the client is honest; null if that was not judged.
+	Counted *float64 `json:"counted"`
 }
 
 // Status returns the current status of the round.
@@ -48,9 +50,8 @@ func (s *Server) Status() Status {
 	st.In, st.Versions, st.Failure = len(s.in), slices.Clone(s.versions), s.failure
 	for client, h := range s.in {
 		m := MemberStatus{Client: client, Time: h.time, N: h.n, Upload: h.upload}
-		if s.pooled[client] == h.upload {
-			p := s.honest[client]
-			m.Honest = &p
+		if p, ok := s.weighed[client]; ok && p.Upload == h.upload {
+			m.Honest, m.Counted = &p.Honest, p.Counted
 		}
 		st.Members = append(st.Members, m)
 	}

@@ -403,6 +403,8 @@ type Member struct {
 	Upload string `json:"upload"`
 	// Honest is the probability with which it was weighted; 1 if honesty was not judged.
 	Honest float64 `json:"p_honest"`
+	// Counted is how many of the images that it claims count if it is honest; absent if honesty was not judged.
+	Counted *float64 `json:"counted,omitempty"`
 }
 
 func classifierName(n int) string { return fmt.Sprintf("classifier-%d.onnx", n) }

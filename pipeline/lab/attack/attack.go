@@ -5,6 +5,10 @@ package attack
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
 
 	"fmp/pipeline/honesty"
 )
@@ -21,10 +25,12 @@ type Attack struct {
 type attacker struct {
 	u      *honesty.Uploads
 	lambda []float64
-	cap    float64 // most points that the round lets a client claim
 	r      *rand.Rand
-	pool   []float64 // [classes, k] means over all clients, before the attack
-	shift  int       // a number on which colluders agree
+	pool   []float64       // [classes, k] means over all clients, before the attack
+	before honesty.Uploads // before the attack
+	bad    int             // the first clients attack
+	shift  int             // a number on which colluders agree
+	toward []float64       // [k] a direction of length 1 on which colluders agree
 }
 
 func (a *attacker) mean(m, c int) []float64 {
@@ -45,14 +51,14 @@ func (a *attacker) rename(m int, to func(c int) int) {
 	copy(a.u.Means[m*a.u.Classes*a.u.K:], means)
 }
 
-// claim scales a client's masses to the maximum that it may claim.
-func (a *attacker) claim(m int) {
+// claim scales a client's masses to the given sum.
+func (a *attacker) claim(m int, total float64) {
 	var sum float64
 	for _, n := range a.masses(m) {
 		sum += n
 	}
 	for c := range a.masses(m) {
-		a.masses(m)[c] *= a.cap / sum
+		a.masses(m)[c] *= total / sum
 	}
 }
 
@@ -64,18 +70,26 @@ func (a *attacker) each(m int, do func(c int, mean []float64)) {
 	}
 }
 
-// Attacks are the nine attacks of the table.
+// Attacks are the attacks of the table. Each is measured at several masses, which [Attack.apply] sets.
 var Attacks = []Attack{
 	{"flip", "names each class by the next one's name", func(a *attacker, m int) {
 		a.rename(m, func(c int) int { return (c + 1) % a.u.Classes })
 	}},
-	{"heavy flip", "the same, with the largest mass that it may claim", func(a *attacker, m int) {
-		a.rename(m, func(c int) int { return (c + 1) % a.u.Classes })
-		a.claim(m)
-	}},
 	{"shuffle", "names classes at random, each bad client in its own way", func(a *attacker, m int) {
 		p := a.r.Perm(a.u.Classes)
 		a.rename(m, func(c int) int { return p[c] })
+	}},
+	{"swap", "exchanges the names of two classes", func(a *attacker, m int) {
+		one, other := a.shift%a.u.Classes, (a.shift+1)%a.u.Classes
+		a.rename(m, func(c int) int {
+			switch c {
+			case one:
+				return other
+			case other:
+				return one
+			}
+			return c
+		})
 	}},
 	{"target", "says of one class what is true of another, and the truth of the rest", func(a *attacker, m int) {
 		c, from := a.shift%a.u.Classes, (a.shift+3)%a.u.Classes
@@ -84,13 +98,12 @@ var Attacks = []Attack{
 			a.masses(m)[c] = max(a.masses(m)[c], a.masses(m)[from])
 		}
 	}},
-	{"sign", "means with the sign turned, at the largest mass", func(a *attacker, m int) {
+	{"sign", "means with the sign turned", func(a *attacker, m int) {
 		a.each(m, func(_ int, mean []float64) {
 			for j := range mean {
 				mean[j] = -mean[j]
 			}
 		})
-		a.claim(m)
 	}},
 	{"noise", "means drawn as those of new classes", func(a *attacker, m int) {
 		a.each(m, func(_ int, mean []float64) {
@@ -99,13 +112,12 @@ var Attacks = []Attack{
 			}
 		})
 	}},
-	{"far", "means ten times as far out, at the largest mass", func(a *attacker, m int) {
+	{"far", "means ten times as far out", func(a *attacker, m int) {
 		a.each(m, func(_ int, mean []float64) {
 			for j := range mean {
 				mean[j] = 10 * a.r.NormFloat64() * math.Sqrt(a.lambda[j]+1)
 			}
 		})
-		a.claim(m)
 	}},
 	{"creep", "means moved half of the way to the next class's", func(a *attacker, m int) {
 		a.each(m, func(c int, mean []float64) {
@@ -114,22 +126,73 @@ var Attacks = []Attack{
 				mean[j] = (mean[j] + next[j]) / 2
 			}
 		})
-		a.claim(m)
+	}},
+	{"nudge", "means a fifth of the way from the class's to the next class's, so near that the others confirm them", func(a *attacker, m int) {
+		a.each(m, func(c int, mean []float64) {
+			next, own := a.pool[(c+1)%a.u.Classes*a.u.K:][:a.u.K], a.pool[c*a.u.K:][:a.u.K]
+			for j := range mean {
+				mean[j] = own[j] + 0.2*(next[j]-own[j])
+			}
+		})
 	}},
 	{"collapse", "all classes at the mean of one, the same for all bad clients", func(a *attacker, m int) {
 		a.each(m, func(_ int, mean []float64) { copy(mean, a.pool[a.shift%a.u.Classes*a.u.K:][:a.u.K]) })
-		a.claim(m)
 	}},
+	{"shift", "all means moved by two standard deviations of a class, in one direction for all bad clients", func(a *attacker, m int) {
+		a.each(m, func(_ int, mean []float64) {
+			for j := range mean {
+				mean[j] += 2 * a.toward[j]
+			}
+		})
+	}},
+	{"little", "all means one standard deviation of the honest clients' means from their mean, in each coordinate (Baruch et al. 2019, arXiv:1902.06156)", func(a *attacker, m int) {
+		a.each(m, func(c int, mean []float64) { a.little(c, mean) })
+	}},
+	{"copy", "an honest client's upload, the same for all bad clients", func(a *attacker, m int) { a.replace(m, a.bad) }},
+	{"repeat", "the true upload of one bad client, the same for all", func(a *attacker, m int) { a.replace(m, 0) }},
+	{"overclaim", "the truth but for the mass", func(*attacker, int) {}},
 }
 
-// apply returns the uploads with those of the first bad clients replaced.
-func (t Attack) apply(u honesty.Uploads, lambda []float64, bad int, limit float64, r *rand.Rand) honesty.Uploads {
+// replace gives client m the upload of another, as it was before the attack.
+func (a *attacker) replace(m, from int) {
+	copy(a.masses(m), a.before.Masses[from*a.u.Classes:][:a.u.Classes])
+	copy(a.u.Means[m*a.u.Classes*a.u.K:], a.before.Means[from*a.u.Classes*a.u.K:][:a.u.Classes*a.u.K])
+}
+
+// little writes the mean of the honest clients' means of class c plus one standard deviation of them, in each coordinate. A class that
+// no honest client holds keeps its mean.
+func (a *attacker) little(c int, mean []float64) {
+	for j := range mean {
+		var of []float64
+		for m := a.bad; m < a.u.Clients; m++ {
+			if at := m*a.u.Classes + c; a.before.Masses[at] > 0 {
+				of = append(of, a.before.Means[at*a.u.K+j])
+			}
+		}
+		switch len(of) {
+		case 0:
+		case 1:
+			mean[j] = of[0]
+		default:
+			centre, deviation := stat.MeanStdDev(of, nil)
+			mean[j] = centre + deviation
+		}
+	}
+}
+
+// apply returns the uploads with those of the first bad clients replaced. Each bad client claims the given number of images.
+func (t Attack) apply(u honesty.Uploads, lambda []float64, bad int, claimed float64, r *rand.Rand) honesty.Uploads {
 	out := u
-	out.Masses, out.Means = append([]float64(nil), u.Masses...), append([]float64(nil), u.Means...)
-	a := &attacker{u: &out, lambda: lambda, cap: limit, r: r, shift: r.IntN(u.Classes)}
+	out.Masses, out.Means = slices.Clone(u.Masses), slices.Clone(u.Means)
+	a := &attacker{u: &out, lambda: lambda, r: r, before: u, bad: bad, shift: r.IntN(u.Classes), toward: make([]float64, u.K)}
 	_, a.pool = pooled(u)
+	for j := range a.toward {
+		a.toward[j] = r.NormFloat64()
+	}
+	floats.Scale(1/floats.Norm(a.toward, 2), a.toward)
 	for m := range bad {
 		t.make(a, m)
+		a.claim(m, claimed)
 	}
 	return out
 }

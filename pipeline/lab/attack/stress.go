@@ -26,6 +26,14 @@ type Options struct {
 	Repeats, Samples, Test int
 	Seed                   uint64
 	Threads                int
+	// Progress is told how many of the rounds of a stage are scored; nil for no reports.
+	Progress func(stage string, done, total int)
+}
+
+func (o *Options) progress(stage string, done, total int) {
+	if o.Progress != nil {
+		o.Progress(stage, done, total)
+	}
 }
 
 // bench is a prepared run with its test rows in the heads' coordinates.
@@ -77,6 +85,11 @@ func (b *bench) uploads(ctx context.Context, repeat int) ([]*point.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	return b.compress(ctx, rows)
+}
+
+// compress returns the class means of clients that hold the given images.
+func (b *bench) compress(ctx context.Context, rows [][]int) ([]*point.Set, error) {
 	bank := b.p.Data.Clients
 	names := make([]int, bank.C)
 	for i := range names {
@@ -91,7 +104,8 @@ func (b *bench) uploads(ctx context.Context, repeat int) ([]*point.Set, error) {
 	}
 	for i, own := range out {
 		features, labels := own.Labelled()
-		if features, err = b.of(ctx, features); err != nil {
+		features, err := b.of(ctx, features)
+		if err != nil {
 			return nil, err
 		}
 		if own, err = point.FromLabelled(features, b.p.Tools.Open.K(), labels, bank.C); err != nil {
@@ -177,106 +191,6 @@ func (b *bench) judge(ctx context.Context, r *posterior.Result, rows []float32) 
 		return metric.Scores{}, err
 	}
 	return metric.Score(p, b.labels)
-}
-
-// Defences are the columns of the table of attacks, in order.
-var Defences = []string{"none", "median", "trimmed mean", "geometric median", "honesty", "oracle"}
-
-// AttackRow is the accuracy of each defence under an attack, mean over repeats.
-type AttackRow struct {
-	Attack   string    `json:"attack"`
-	Accuracy []float64 `json:"accuracy"`
-	// Found is the mean P(honest) of bad clients, Kept that of the other clients.
-	Found float64 `json:"p_honest_bad"`
-	Kept  float64 `json:"p_honest_others"`
-}
-
-// AttackTable is the loss of accuracy of each defence relative to a round without attack and without defence.
-type AttackTable struct {
-	Peace float64     `json:"peace"`
-	Rows  []AttackRow `json:"rows"`
-	// Mean and Worst are the mean and the largest loss over the attacks.
-	Mean  []float64 `json:"mean_loss"`
-	Worst []float64 `json:"worst_loss"`
-}
-
-// slack is the factor by which the round lets a client overstate its points.
-const slack = 2
-
-// RunAttacks measures the attacks; the first row is without attack.
-func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*AttackTable, error) {
-	b, err := newBench(ctx, p, o)
-	if err != nil {
-		return nil, err
-	}
-	t := &AttackTable{Rows: []AttackRow{{Attack: "no attack", Accuracy: make([]float64, len(Defences))}}, Mean: make([]float64, len(Defences)), Worst: make([]float64, len(Defences))}
-	for _, a := range Attacks {
-		t.Rows = append(t.Rows, AttackRow{Attack: a.Name, Accuracy: make([]float64, len(Defences))})
-	}
-	for repeat := range o.Repeats {
-		good, err := b.uploads(ctx, repeat)
-		if err != nil {
-			return nil, err
-		}
-		claims, lambda, err := b.claims(good)
-		if err != nil {
-			return nil, err
-		}
-		for i := range t.Rows {
-			u := claims
-			bad := 0
-			if i > 0 {
-				bad = o.Bad
-				u = Attacks[i-1].apply(claims, lambda, bad, slack*float64(o.Points), rng.New(o.Seed, "attack", repeat, i))
-			}
-			all, err := b.sets(u)
-			if err != nil {
-				return nil, err
-			}
-			for d, name := range Defences {
-				round, trust := all, true
-				switch name {
-				case "median", "trimmed mean", "geometric median":
-					centre := geometric
-					switch name {
-					case "median":
-						centre = coordinatewise(median)
-					case "trimmed mean":
-						centre = coordinatewise(trimmed)
-					}
-					if round, err = b.sets(robust(u, centre)); err != nil {
-						return nil, err
-					}
-				case "honesty":
-					trust = false
-				case "oracle":
-					round = all[bad:]
-				}
-				s, judged, err := b.score(ctx, round, repeat, trust)
-				if err != nil {
-					return nil, fmt.Errorf("%s, %s: %w", t.Rows[i].Attack, name, err)
-				}
-				t.Rows[i].Accuracy[d] += s.ACC / float64(o.Repeats)
-				if judged != nil {
-					for m, p := range judged.Honest {
-						if m < bad {
-							t.Rows[i].Found += p / float64(bad*o.Repeats)
-						} else {
-							t.Rows[i].Kept += p / float64((o.Clients-bad)*o.Repeats)
-						}
-					}
-				}
-			}
-		}
-	}
-	t.Peace = t.Rows[0].Accuracy[0]
-	for _, r := range t.Rows[1:] {
-		for d, acc := range r.Accuracy {
-			t.Mean[d] += (t.Peace - acc) / float64(len(Attacks))
-			t.Worst[d] = max(t.Worst[d], t.Peace-acc)
-		}
-	}
-	return t, nil
 }
 
 // ScoreRow holds the scores of a round, mean over repeats.

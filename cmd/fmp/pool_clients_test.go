@@ -1,0 +1,28 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPrintClients: suspects come first, then the clients of whose claim the smallest share counts; of many the text names twenty.
+func TestPrintClients(t *testing.T) {
+	p := pooled{Clients: []string{"small", "large", "suspect"}, Honest: []float64{0.99, 0.98, 0.1}, Claimed: []float64{20, 20000, 20}, Counted: []float64{20, 57.4, 20}}
+	var b strings.Builder
+	p.printClients(&b)
+	want := `clients:    P(honest)   claimed   counted
+                 0.10        20        20  suspect
+                 0.98     20000        57  large
+                 0.99        20        20  small
+`
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+	for range 30 {
+		p.Clients, p.Honest, p.Claimed, p.Counted = append(p.Clients, "x"), append(p.Honest, 1), append(p.Claimed, 5), append(p.Counted, 5)
+	}
+	b.Reset()
+	if p.printClients(&b); strings.Count(b.String(), "\n") != 1+mostClients+1 || !strings.Contains(b.String(), "and 13 more") {
+		t.Errorf("of 33 clients:\n%s", b.String())
+	}
+}

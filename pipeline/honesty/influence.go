@@ -1,0 +1,221 @@
+package honesty
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// An upload claims masses, and nobody can check them. Three rules bound what a claim is worth, whatever its size.
+//
+// Cap. A client's images count up to the median of all clients' ([Cap]). While fewer than half of the clients are bad the median lies
+// between two honest ones, so that no claim moves it beyond what an honest client holds. With a share b of bad clients and honest ones
+// of one size, the bad ones hold at most the share b of what is counted, as in a round in which nobody claims too much.
+//
+// Copies. Equal or nearly equal uploads are one piece of evidence ([Uploads.Copies]): together they count as the largest of them, and
+// are honest or bad together.
+//
+// Confirmation. Beyond the cap a claim counts as far as the others confirm it ([Uploads.Confirm]): a mean of many images lies closer to
+// those of the others than a mean of few. The number of images behind a client's class means has a posterior distribution between cap
+// and claim; its expectation is counted, and for each class at most as much as all others together, which can confirm no more.
+
+// Cap returns the number of images up to which a client's claim counts without confirmation: the lower median of all clients' totals.
+func Cap(totals []float64) float64 {
+	return slices.Sorted(slices.Values(totals))[(len(totals)-1)/2]
+}
+
+// near is the distance below which two uploads are copies of each other: in each coordinate of each class mean, this many standard
+// deviations of the difference of two independent means of the claimed images. In nine coordinates, for one class, two honest uploads
+// are that near with a probability of 1e-10.
+const near = 0.1
+
+// Copies sets Copy from the masses as they are claimed: clients whose uploads hold the same classes and nearly the same means, directly
+// or through others, have the number of the first of them.
+func (u *Uploads) Copies() {
+	u.Copy = make([]int, u.Clients)
+	order := make([]int, u.Clients)
+	first := make([]int, u.Clients) // the first class held
+	for m := range order {
+		order[m], u.Copy[m] = m, m
+		first[m] = slices.IndexFunc(u.masses(m), func(n float64) bool { return n > 0 })
+	}
+	key := func(m int) float64 { // the first coordinate of the first class held
+		if first[m] < 0 {
+			return 0
+		}
+		return u.mean(m, first[m])[0]
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(first[a], first[b]), cmp.Compare(key(a), key(b)), cmp.Compare(a, b))
+	})
+	root := func(m int) int {
+		for u.Copy[m] != m {
+			m = u.Copy[m]
+		}
+		return m
+	}
+	reach := 0.0 // the largest distance of copies in a coordinate
+	for _, n := range u.Masses {
+		if n > 0 {
+			reach = max(reach, near*math.Sqrt(2/n))
+		}
+	}
+	for i, a := range order {
+		for _, b := range order[i+1:] {
+			if first[a] < 0 || first[a] != first[b] || key(b)-key(a) > reach {
+				break
+			}
+			if u.copies(a, b) {
+				a, b := root(a), root(b)
+				u.Copy[max(a, b)] = min(a, b)
+			}
+		}
+	}
+	for m := range u.Copy {
+		u.Copy[m] = root(m)
+	}
+}
+
+// copies reports whether two uploads are copies of each other.
+func (u *Uploads) copies(a, b int) bool {
+	for c, n := range u.masses(a) {
+		other := u.masses(b)[c]
+		if (n > 0) != (other > 0) {
+			return false
+		}
+		if n == 0 {
+			continue
+		}
+		within := near * math.Sqrt(1/n+1/other)
+		x, y := u.mean(a, c), u.mean(b, c)
+		for j, v := range x {
+			if !(math.Abs(v-y[j]) <= within) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Bound returns the uploads with masses as they count without confirmation: capped, and those of copies shared among them.
+func (u Uploads) Bound() Uploads {
+	totals := make([]float64, u.Clients)
+	for m := range totals {
+		totals[m] = sum(u.masses(m))
+	}
+	limit := Cap(totals)
+	claimed := u.Masses
+	u.Masses = slices.Clone(claimed)
+	most, all := make([]float64, len(claimed)), make([]float64, len(claimed)) // of the first client of each set of copies
+	for m, n := range totals {
+		for c := range u.Classes {
+			i, of := m*u.Classes+c, u.Copy[m]*u.Classes+c
+			if n > limit {
+				u.Masses[i] *= limit / n
+			}
+			most[of], all[of] = max(most[of], u.Masses[i]), all[of]+u.Masses[i]
+		}
+	}
+	for m, of := range u.Copy {
+		for c := range u.Classes {
+			if i := of*u.Classes + c; all[i] > most[i] {
+				u.Masses[m*u.Classes+c] *= most[i] / all[i]
+			}
+		}
+	}
+	return u
+}
+
+// Confirm returns the masses that count [clients, classes], given bounded uploads, the masses claimed, and the clients' probabilities of
+// being honest. Let N be a client's claim, B its bounded mass, and m, v the posterior mean and variance of a class mean given the bounded
+// uploads of the others, each weighted by its probability. For t = B, B√2, 2B, … up to N, with equal prior probabilities,
+//
+//	x_mc ~ N(m_c, v_c + 1/n_c),  n_c = min(t N_c/N, what the others hold of the class)
+//
+// to the power of the likelihood of package honesty. The mass counted is the posterior mean of n_c. Claiming more adds larger t, so that
+// it never lowers what is counted. Copies are not confirmed.
+func (u *Uploads) Confirm(claimed, lambda, honest []float64) []float64 {
+	out := slices.Clone(u.Masses)
+	of := u.weighted(honest)
+	size := make([]int, u.Clients)
+	for _, m := range u.Copy {
+		size[m]++
+	}
+	logs, n := []float64(nil), make([]float64, u.Classes)
+	for m := range u.Clients {
+		claim, bound := sum(claimed[m*u.Classes:][:u.Classes]), sum(u.masses(m))
+		if size[u.Copy[m]] > 1 || claim <= bound {
+			continue
+		}
+		at := func(i int) bool { // sets n for the i-th t
+			t := bound * math.Pow(2, float64(i)/2)
+			for c := range n {
+				own := u.Masses[m*u.Classes+c]
+				others := of.mass[c] - honest[m]*own
+				n[c] = max(own, min(t/claim*claimed[m*u.Classes+c], others))
+			}
+			return t <= claim
+		}
+		logs = logs[:0]
+		for i := 0; at(i); i++ {
+			logs = append(logs, power*of.agreement(u, m, honest[m], n, lambda))
+		}
+		total := logSum(logs)
+		counted := out[m*u.Classes:][:u.Classes]
+		clear(counted)
+		for i, l := range logs {
+			at(i)
+			for c, n := range n {
+				counted[c] += math.Exp(l-total) * n
+			}
+		}
+	}
+	return out
+}
+
+// totals are the mass of each class and the mass times mean, over clients weighted by their probabilities of being honest.
+type totals struct{ mass, sum []float64 }
+
+func (u *Uploads) weighted(honest []float64) totals {
+	t := totals{make([]float64, u.Classes), make([]float64, u.Classes*u.K)}
+	for m, p := range honest {
+		for c, n := range u.masses(m) {
+			if n *= p; n == 0 {
+				continue
+			}
+			t.mass[c] += n
+			for j, v := range u.mean(m, c) {
+				t.sum[c*u.K+j] += n * v
+			}
+		}
+	}
+	return t
+}
+
+// agreement returns the log density of client m's class means as means of n images, given the others' uploads.
+func (t *totals) agreement(u *Uploads, m int, honest float64, n, lambda []float64) float64 {
+	var out float64
+	for c, own := range u.masses(m) {
+		if own == 0 {
+			continue
+		}
+		own *= honest
+		others := max(t.mass[c]-own, 0)
+		for j, x := range u.mean(m, c) {
+			v := lambda[j] / (1 + others*lambda[j])
+			d, s := x-v*(t.sum[c*u.K+j]-own*x), v+1/n[c]
+			out -= 0.5 * (d*d/s + math.Log(s))
+		}
+	}
+	return out
+}
+
+func (u *Uploads) masses(m int) []float64  { return u.Masses[m*u.Classes:][:u.Classes] }
+func (u *Uploads) mean(m, c int) []float64 { return u.Means[(m*u.Classes+c)*u.K:][:u.K] }
+
+func sum(x []float64) (s float64) {
+	for _, v := range x {
+		s += v
+	}
+	return s
+}
