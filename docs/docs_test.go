@@ -235,7 +235,7 @@ func TestTargets(t *testing.T) {
 	}
 	said := regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
 	n := 0
-	for _, p := range []string{"../README.md", "concepts.md", "edge.md", "extractors.md", "federation.md", "formats.md", "install.md", "library.md", "limits.md", "operators.md", "testing.md"} {
+	for _, p := range []string{"../README.md", "concepts.md", "edge.md", "extractors.md", "federation.md", "formats.md", "install.md", "library.md", "limits.md", "operators.md", "sets.md", "testing.md"} {
 		text, err := os.ReadFile(p)
 		if err != nil {
 			t.Fatal(err)

@@ -39,6 +39,7 @@ type ClassifierParts struct {
 //	                                  (Houlsby et al. 2011, arXiv:1112.5745), which more data would lower
 //	low, high [n, C] float32          bounds of 90% intervals for p given infinite data; only where the method has them
 //	samples [n, S, C] float32         p_s; only with Samples
+//	set [n, C] bool                   prediction set; only after [WithSets]
 //
 // f supplies the manifest fields that only the caller knows; Kind, Dx, C and S are filled in.
 func NewClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
@@ -171,6 +172,8 @@ type Origin struct {
 	Private json.RawMessage `json:"private,omitempty"`
 	// Clients are the uploads, in their order.
 	Clients []OriginClient `json:"clients"`
+	// Sets is the calibration of prediction sets; nil where the classifier has none.
+	Sets *OriginSets `json:"sets,omitempty"`
 }
 
 // OriginClient is one client of an [Origin].

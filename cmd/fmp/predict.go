@@ -9,8 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/featurize/imagefile"
+	"fmp/models"
 	"fmp/onnx/npy"
 	"fmp/pipeline/classify"
+	"fmp/pipeline/conformal"
 	"fmp/pipeline/lab/experiment"
 )
 
@@ -101,7 +103,7 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 
 func newPredictCommand() *cobra.Command {
 	var asJSON, asCSV bool
-	var reject float64
+	var reject, risk float64
 	var images imageFlags
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
@@ -115,7 +117,10 @@ images, or, for a classifier of feature rows, a .npy. Images of other formats, H
 (--on-bad). Images are turned upright (EXIF) and brought to the classifier's size as its file says.
 
 The probabilities are made to be believed: of the images that get 0.9, nine in ten should be right (fmp evaluate
-measures it). --reject 0.9 marks those below with a ? and counts them: they are for people to look at.`,
+measures it). --reject 0.9 marks those below with a ? and counts them: they are for people to look at.
+
+A classifier that fmp calibrate wrote prints each image's prediction set. --error 0.05 then takes the --reject below which
+too many answers would be wrong: with a probability of 95% over the calibration images, at most 5% of answers are.`,
 		Example: `  fmp predict classifier.onnx photo.jpg
   fmp predict classifier.onnx photos/ --reject 0.9
   fmp predict classifier.onnx photos/ --csv > predictions.csv
@@ -126,6 +131,7 @@ measures it). --reject 0.9 marks those below with a ? and counts them: they are 
 	images.bind(cmd)
 	fl := cmd.Flags()
 	fl.Float64Var(&reject, "reject", 0, "leave images to people whose most probable class has less than this `PROBABILITY`")
+	fl.Float64Var(&risk, "error", 0, "leave as many images to people as keep the share of wrong answers at this `SHARE` or below, with a probability of 95%; wants a classifier of fmp calibrate")
 	fl.BoolVar(&asJSON, "json", false, "print JSON: the classes, and for each image all probabilities")
 	fl.BoolVar(&asCSV, "csv", false, "print CSV")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -146,12 +152,44 @@ measures it). --reject 0.9 marks those below with a ? and counts them: they are 
 			return err
 		}
 		defer closeAll()
+		if cmd.Flags().Changed("error") {
+			if reject, err = answerable(cmd, c, reject, risk); err != nil {
+				return usageError(err)
+			}
+		}
 		return printPredictions(cmd.OutOrStdout(), c, format, reject, func(do func([]classify.Prediction) error) error {
 			_, err := classifyPath(cmd, c, args[1], images, true, do)
 			return err
 		})
 	}
 	return cmd
+}
+
+// confidence is the probability, over calibration images, with which --error keeps its promise.
+const confidence = 0.95
+
+// answerable returns the probability below which images are left to people, so that the share of wrong answers is at most risk.
+func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64) (float64, error) {
+	if reject != 0 {
+		return 0, errors.New("--error and --reject both say which images are answered: give one")
+	}
+	if !(risk > 0 && risk < 1) {
+		return 0, fmt.Errorf("--error is %v: allowed are shares between 0 and 1", risk)
+	}
+	o, err := models.ReadOrigin(c.Manifest)
+	if err != nil {
+		return 0, err
+	}
+	if o.Sets == nil || len(o.Sets.Top) != len(o.Sets.Right) || len(o.Sets.Top) == 0 {
+		return 0, errors.New("--error: the classifier has no calibration images: make one with fmp calibrate")
+	}
+	points := conformal.Points{Top: o.Sets.Top, Right: o.Sets.Right}
+	threshold, answered, ok := points.Answerable(risk, 1-confidence)
+	if !ok {
+		return 0, fmt.Errorf("--error %v: %d calibration images prove no such share of wrong answers: calibrate with more images, or allow a larger share", risk, len(points.Top))
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: images below %.3f are left to people; %d of %d calibration images are answered\n", cmd.CommandPath(), threshold, answered, len(points.Top))
+	return threshold, err
 }
 
 func printPredictions(w io.Writer, c *classify.Classifier, format classify.Format, reject float64, predict func(func([]classify.Prediction) error) error) error {

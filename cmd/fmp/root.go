@@ -51,6 +51,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		newPoolCommand(),
 		newPredictCommand(),
 		newEvaluateCommand(),
+		newCalibrateCommand(),
 		newAuditCommand(),
 		newKeysCommand(),
 		newSignCommand(),

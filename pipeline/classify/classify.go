@@ -37,6 +37,7 @@ const (
 	mutualInformation = "mutual_information"
 	low               = "low"
 	high              = "high"
+	set               = models.SetOutput
 )
 
 // Open loads a classifier from the file path.
@@ -75,7 +76,7 @@ func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, erro
 	case in[0].Name != "features" || in[0].DType != onnx.Float32 || len(in[0].Shape) != 2:
 		return nil, fmt.Errorf("its input is %s %v; want images or features", in[0].Name, in[0])
 	}
-	for _, name := range []string{probabilities, entropy, mutualInformation, low, high} {
+	for _, name := range []string{probabilities, entropy, mutualInformation, low, high, set} {
 		if _, ok := m.Graph.Output(name); ok {
 			c.outputs = append(c.outputs, name)
 		}
@@ -113,6 +114,8 @@ type Prediction struct {
 	Entropy, MutualInformation float32
 	// Low and High are the ends of the 90% intervals of the probabilities; nil for a classifier without intervals.
 	Low, High []float32
+	// Set reports for each class whether it is in the prediction set; nil for a classifier without sets.
+	Set []bool
 	// Pixels are those that the classifier saw, [H, W, Ch], valid until the next batch; nil for feature rows.
 	Pixels []uint8
 }
@@ -198,8 +201,13 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, 
 		if name == entropy || name == mutualInformation {
 			want = n
 		}
-		if v := out[name].F32(); len(v) != want {
-			return fmt.Errorf("the classifier's %s is %v for %d images; want %d numbers", name, out[name], n, want)
+		have := len(out[name].F32())
+		if name == set {
+			in, _ := out[name].Data.([]bool)
+			have = len(in)
+		}
+		if have != want {
+			return fmt.Errorf("the classifier's %s is %v for %d images; want %d values", name, out[name], n, want)
 		}
 	}
 	ps := make([]Prediction, n)
@@ -213,6 +221,9 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, 
 			return nil
 		}
 		p.Probabilities, p.Low, p.High = row(probabilities), row(low), row(high)
+		if t := out[set]; t != nil {
+			p.Set = t.Data.([]bool)[i*classes : (i+1)*classes]
+		}
 		if t := out[entropy]; t != nil {
 			p.Entropy = t.F32()[i]
 		}

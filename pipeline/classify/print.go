@@ -32,6 +32,7 @@ type Printer struct {
 	n, unsure    int
 	intervals    bool
 	disagreement bool
+	sets         bool
 }
 
 // NewPrinter returns a Printer for predictions of c. Predictions whose most probable class has a probability below reject, 0 to 1,
@@ -47,6 +48,7 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 	for _, o := range c.outputs {
 		p.intervals = p.intervals || o == low
 		p.disagreement = p.disagreement || o == mutualInformation
+		p.sets = p.sets || o == set
 	}
 	switch format {
 	case JSON:
@@ -65,9 +67,16 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 		if p.intervals {
 			header = append(header, "low", "high")
 		}
+		if p.sets {
+			header = append(header, "set")
+		}
 		return p, p.csv.Write(header)
 	case Table:
-		fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6s  %12s\n", "file", p.class, "class", "probability", p.class, "second", "", "disagreement")
+		fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6s  %12s", "file", p.class, "class", "probability", p.class, "second", "", "disagreement")
+		if p.sets {
+			p.w.WriteString("  set")
+		}
+		p.w.WriteByte('\n')
 	default:
 		return nil, fmt.Errorf("format %q; allowed are %s, %s and %s", format, Table, JSON, CSV)
 	}
@@ -95,6 +104,20 @@ type printed struct {
 	Probabilities     []float32 `json:"probabilities"`
 	Low               []float32 `json:"low,omitempty"`
 	High              []float32 `json:"high,omitempty"`
+	Set               []string  `json:"set,omitzero"`
+}
+
+// set returns the names of the classes in the prediction set, nil where the classifier has no sets.
+func (p *Printer) set(q *Prediction) (names []string) {
+	if p.sets {
+		names = []string{}
+	}
+	for c, in := range q.Set {
+		if in {
+			names = append(names, p.c.Class(c))
+		}
+	}
+	return names
 }
 
 // Print writes predictions in the printer's format.
@@ -110,7 +133,7 @@ func (p *Printer) Print(ps []Prediction) error {
 		p.n++
 		switch p.format {
 		case JSON:
-			text, err := json.Marshal(printed{q.Name, p.c.Class(first), one, p.c.Class(second), two, float64(q.Entropy), float64(q.MutualInformation), unsure, q.Probabilities, q.Low, q.High})
+			text, err := json.Marshal(printed{q.Name, p.c.Class(first), one, p.c.Class(second), two, float64(q.Entropy), float64(q.MutualInformation), unsure, q.Probabilities, q.Low, q.High, p.set(q)})
 			if err != nil {
 				return err
 			}
@@ -123,6 +146,9 @@ func (p *Printer) Print(ps []Prediction) error {
 			record := []string{q.Name, p.c.Class(first), number(one), p.c.Class(second), number(two), number(float64(q.Entropy)), number(float64(q.MutualInformation)), strconv.FormatBool(unsure)}
 			if p.intervals {
 				record = append(record, number(float64(q.Low[first])), number(float64(q.High[first])))
+			}
+			if p.sets {
+				record = append(record, strings.Join(p.set(q), "|"))
 			}
 			if err := p.csv.Write(record); err != nil {
 				return err
@@ -140,7 +166,11 @@ func (p *Printer) Print(ps []Prediction) error {
 			if p.disagreement {
 				disagreement = fmt.Sprintf("%.4f", q.MutualInformation)
 			}
-			fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6.3f  %12s\n", tail(q.Name, 36), p.class, head(class, p.class), probability, p.class, head(p.c.Class(second), p.class), two, disagreement)
+			fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6.3f  %12s", tail(q.Name, 36), p.class, head(class, p.class), probability, p.class, head(p.c.Class(second), p.class), two, disagreement)
+			if p.sets {
+				fmt.Fprintf(p.w, "  {%s}", head(strings.Join(p.set(q), ", "), 60))
+			}
+			p.w.WriteByte('\n')
 		}
 	}
 	if p.csv != nil {

@@ -14,6 +14,7 @@ import (
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/pipeline/classify"
+	"fmp/pipeline/conformal"
 	"fmp/pipeline/metric"
 )
 
@@ -43,6 +44,8 @@ type Result struct {
 	Sure     []Example `json:"sure"`
 	Unsure   []Example `json:"unsure"`
 	Mistakes []Example `json:"mistakes"`
+	// Sets is the coverage of the prediction sets; nil for a classifier without sets.
+	Sets *Sets `json:"sets,omitempty"`
 	// Origin describes what the classifier was made from; Manifest is the classifier's own.
 	Origin   models.Origin   `json:"origin"`
 	Manifest models.Manifest `json:"-"`
@@ -55,6 +58,18 @@ type Class struct {
 	Recall float64 `json:"recall"` // share of its images that are classified as it; 0 where it has none
 	// Precision is the share of the images classified as the class that belong to it; 0 where there are none.
 	Precision float64 `json:"precision"`
+	// Held is the number of its images whose prediction set holds it.
+	Held int `json:"held,omitempty"`
+}
+
+// Sets is the coverage of prediction sets.
+type Sets struct {
+	Level float64 `json:"level"` // stated
+	Held  int     `json:"held"`  // images whose set holds their class
+	// Low and High are the ends of the 95% interval of the coverage (Clopper and Pearson 1934).
+	Low      float64 `json:"low"`
+	High     float64 `json:"high"`
+	MeanSize float64 `json:"mean_size"`
 }
 
 // Example is an image with the classifier's prediction.
@@ -74,6 +89,8 @@ type Evaluation struct {
 	p        metric.Probabilities
 	labels   []int
 	within   []float64 // mean entropy of the heads
+	held     []int     // images of each class whose set holds it
+	size     int       // of all sets
 	sure     keeper
 	unsure   keeper
 	mistakes keeper
@@ -81,7 +98,7 @@ type Evaluation struct {
 
 // New starts an evaluation.
 func New(c *classify.Classifier) *Evaluation {
-	return &Evaluation{c: c, p: metric.Probabilities{C: c.Manifest.C}, within: []float64{},
+	return &Evaluation{c: c, p: metric.Probabilities{C: c.Manifest.C}, within: []float64{}, held: make([]int, c.Manifest.C),
 		sure: keeper{sign: 1}, unsure: keeper{sign: -1}, mistakes: keeper{sign: 1}}
 }
 
@@ -98,6 +115,14 @@ func (e *Evaluation) Add(ps []classify.Prediction) error {
 		}
 		for _, v := range p.Probabilities { // float32 probabilities sum to 1 up to rounding
 			e.p.P = append(e.p.P, float64(v)/sum)
+		}
+		for c, in := range p.Set {
+			if in {
+				e.size++
+				if c == p.Label {
+					e.held[c]++
+				}
+			}
 		}
 		e.p.N++
 		e.labels = append(e.labels, p.Label)
@@ -146,7 +171,7 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 			images += row[k]
 			called += r.Confusion[k][c]
 		}
-		k := Class{Name: e.c.Class(c), Images: images}
+		k := Class{Name: e.c.Class(c), Images: images, Held: e.held[c]}
 		if images > 0 {
 			k.Recall = float64(row[c]) / float64(images)
 		}
@@ -155,6 +180,13 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 		}
 		right += row[c]
 		r.ByClass, r.Classes = append(r.ByClass, k), append(r.Classes, k.Name)
+	}
+	if sets := r.Origin.Sets; sets != nil {
+		r.Sets = &Sets{Level: sets.Level, MeanSize: float64(e.size) / float64(e.p.N)}
+		for _, n := range e.held {
+			r.Sets.Held += n
+		}
+		r.Sets.Low, r.Sets.High = conformal.ClopperPearson(r.Sets.Held, r.Images, 0.95)
 	}
 	r.ACCLow, r.ACCHigh = metric.Wilson(right, r.Images, 0.95)
 	return r, nil

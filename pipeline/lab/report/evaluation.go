@@ -39,7 +39,7 @@ type evaluationScore struct{ Name, Value, Meaning string }
 func evaluationScores(r *evaluate.Result) []evaluationScore {
 	f := func(v float64) string { return fmt.Sprintf("%.4f", v) }
 	u := r.Uncertainty
-	return []evaluationScore{
+	scores := []evaluationScore{
 		{"ACC", f(r.ACC), "share of images whose most probable class is the true one"},
 		{"ECE", f(r.ECE), fmt.Sprintf("expected calibration error, %d bins of confidence", metric.Bins)},
 		{"perfect ECE", f(r.Calibration.Perfect), fmt.Sprintf("ECE of a perfectly calibrated classifier on %d images, mean (95%% read %.4f to %.4f)", r.Images, r.Calibration.Low, r.Calibration.High)},
@@ -50,6 +50,11 @@ func evaluationScores(r *evaluate.Result) []evaluationScore {
 		{"AURC", f(u.AURC), "error rate of the surest images, mean over how many are answered"},
 		{"disagreement", f(u.Disagreement), "mutual information of class and head, mean, in nats"},
 	}
+	if q := r.Sets; q != nil {
+		scores = append(scores, evaluationScore{fmt.Sprintf("%g%% sets", 100*q.Level), f(float64(q.Held) / float64(r.Images)),
+			fmt.Sprintf("share of images whose set holds their class, 95%% interval %.3f to %.3f; mean size %.2f", q.Low, q.High, q.MeanSize)})
+	}
+	return scores
 }
 
 // EvaluationText writes an evaluation for a terminal.
@@ -277,6 +282,9 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 - The extractor is frozen and was trained on data of its own; what its features do not tell apart, the classifier does not.
 - Nothing is promised about what the uploads reveal of the clients' images: no noise was added.
 `)
+	if q := r.Origin.Sets; q != nil {
+		fmt.Fprintf(&b, "- The set of a new image holds its class with a probability of at least %g (split conformal prediction on %d images of %s). The guarantee assumes images drawn like those. Another camera, or other shares of the classes, void it.\n", q.Level, q.Images, q.From)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/pipeline/evaluate"
+)
+
+// TestCalibrate: from drawn photographs to a calibrated classifier, whose sets predict prints and evaluate counts, and whose calibration
+// images bound the share of wrong answers.
+func TestCalibrate(t *testing.T) {
+	emptyCache(t)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	must := func(args ...string) (out, errs string) {
+		t.Helper()
+		code, out, errs := runFMP(t, args...)
+		if code != exitOK {
+			t.Fatalf("%v: exit code %d: %s", args, code, errs)
+		}
+		return out, errs
+	}
+	must("data", "synth", "-o", at("data"), "--train", "100", "--test", "240", "--seed", "3")
+	must("run", "--dataset", "digits", "--seeds", "1", "--clients", "3", "--points", "20", "--methods", "FMP", "--dataset.test", "50", "--keep-models", "--out", at("run"))
+	kept, err := filepath.Glob(at("run/models/*.onnx"))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("kept %v, %v; want one classifier", kept, err)
+	}
+	images, labels := at("data/t10k-images-idx3-ubyte"), at("data/t10k-labels-idx1-ubyte")
+	half := []string{"--labels", labels, "--count", "120"}
+	for _, score := range []string{"probability", "adaptive"} {
+		var r calibration
+		out, _ := must(append([]string{"calibrate", kept[0], images, "--score", score, "-o", at("sets.onnx"), "--json"}, half...)...)
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Images != 120 || r.Level != 0.9 || !(r.Threshold > 0 && r.Threshold < 1) || !(r.MeanSize[r.Score] >= 1) {
+			t.Errorf("%+v", r)
+		}
+		out, _ = must("evaluate", at("sets.onnx"), images, "--labels", labels, "--skip", "120", "--json", "--card", at("card.md"))
+		var e evaluate.Result
+		if err := json.Unmarshal([]byte(out), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Sets == nil || e.Sets.High < 0.9 || !(e.Sets.Low < e.Sets.High) || e.Sets.MeanSize < 1 {
+			t.Fatalf("coverage of sets is %+v", e.Sets)
+		}
+		if card, err := os.ReadFile(at("card.md")); err != nil || !strings.Contains(string(card), "at least 0.9 (split conformal prediction on 120 images") {
+			t.Errorf("the card does not state the guarantee (%v)", err)
+		}
+		out, _ = must("predict", at("sets.onnx"), images, "--skip", "120", "--csv")
+		rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+		if err != nil || rows[0][len(rows[0])-1] != "set" {
+			t.Fatalf("%v: %v", err, rows[0])
+		}
+		total := 0
+		for _, row := range rows[1:] {
+			set := strings.Split(row[len(row)-1], "|")
+			if total += len(set); !slices.Contains(set, row[1]) {
+				t.Errorf("the set of %s, %v, lacks its most probable class %s", row[0], set, row[1])
+			}
+		}
+		if got := float64(total) / float64(len(rows)-1); math.Abs(got-e.Sets.MeanSize) > 1e-9 {
+			t.Errorf("predict prints sets of mean size %v, evaluate says %v", got, e.Sets.MeanSize)
+		}
+	}
+	if _, errs := must("predict", at("sets.onnx"), images, "--error", "0.3"); !strings.Contains(errs, "of 120 calibration images are answered") {
+		t.Errorf("predict --error says %q", errs)
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"prove no such share", []string{"predict", at("sets.onnx"), images, "--error", "0.001"}},
+		{"give one", []string{"predict", at("sets.onnx"), images, "--error", "0.1", "--reject", "0.5"}},
+		{"no calibration images", []string{"predict", kept[0], images, "--error", "0.1"}},
+		{"at least 199 calibration images, and there are 120", append([]string{"calibrate", kept[0], images, "--level", "0.995", "-o", at("no.onnx")}, half...)},
+		{"--out", append([]string{"calibrate", kept[0], images}, half...)},
+		{"--score", append([]string{"calibrate", kept[0], images, "--score", "best", "-o", at("no.onnx")}, half...)},
+		{"want the classifier", append([]string{"calibrate", shippedFile(t, models.KindClient), images, "-o", at("no.onnx")}, half...)},
+	} {
+		if code, _, errs := runFMP(t, c.args...); code != exitUsage || !strings.Contains(errs, c.want) {
+			t.Errorf("%v: exit code %d and %q; want %d and %q", c.args, code, errs, exitUsage, c.want)
+		}
+	}
+	if _, err := os.Stat(at("no.onnx")); err == nil {
+		t.Error("a refused calibration left a file")
+	}
+}

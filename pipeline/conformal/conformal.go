@@ -1,0 +1,163 @@
+// Package conformal computes prediction sets and rejection thresholds with finite-sample guarantees, from a classifier's probabilities for
+// labelled images that took no part in making it, the calibration images.
+//
+// The guarantees need one assumption: calibration images and later images are exchangeable, that is, drawn alike. Another camera or
+// another mix of classes voids them.
+package conformal
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Score is a conformity score of a class, given an image's probabilities. A class is in the set of an image where its score is large enough.
+type Score string
+
+// Scores. Their sets have the same guarantee and different sizes.
+const (
+	// Probability is the class's probability (Sadinle, Lei and Wasserman 2019): the smallest sets on average.
+	Probability Score = "probability"
+	// Adaptive is 1 less the sum of the probabilities that are at least the class's (Romano, Sesia and Candès 2020, without their
+	// randomisation): larger sets for images that are hard to tell.
+	Adaptive Score = "adaptive"
+)
+
+// Scores lists the scores.
+var Scores = []Score{Probability, Adaptive}
+
+// Of returns the score of every class of an image with probabilities p.
+func (s Score) Of(p []float32) []float32 {
+	if s == Probability {
+		return p
+	}
+	order := make([]int, len(p))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case p[a] > p[b]:
+			return -1
+		case p[a] < p[b]:
+			return 1
+		}
+		return 0
+	})
+	out, sum := make([]float32, len(p)), float32(0)
+	for _, c := range order {
+		sum += p[c]
+		out[c] = 1 - sum
+	}
+	return out
+}
+
+// Points are the calibration images as a classifier saw them.
+type Points struct {
+	// True are the scores of the images' own classes.
+	True map[Score][]float32
+	// Top are the probabilities of the most probable classes, Right whether these are the images' own.
+	Top   []float32
+	Right []bool
+}
+
+// Add adds an image of class y with probabilities p.
+func (x *Points) Add(p []float32, y int) error {
+	if y < 0 || y >= len(p) {
+		return fmt.Errorf("conformal: class %d of %d: want 0 to %d", y, len(p), len(p)-1)
+	}
+	if x.True == nil {
+		x.True = map[Score][]float32{}
+	}
+	for _, s := range Scores {
+		x.True[s] = append(x.True[s], s.Of(p)[y])
+	}
+	top := 0
+	for c, v := range p {
+		if v > p[top] {
+			top = c
+		}
+	}
+	x.Top, x.Right = append(x.Top, p[top]), append(x.Right, top == y)
+	return nil
+}
+
+// Level bounds the levels that are taken.
+const leastLevel, mostLevel = 0.5, 0.999
+
+// Threshold returns the score at which a class is in the set, so that the set of a new exchangeable image holds its class with
+// a probability of at least level, and of at most level + 1/(n+1) where no scores are equal (Vovk 2005; Lei et al. 2018, theorem 2.2).
+// It is the floor((n+1)(1-level))-th smallest score. With fewer than level/(1-level) images there is none, and every set is full.
+func Threshold(scores []float32, level float64) (float32, error) {
+	if !(level >= leastLevel && level <= mostLevel) {
+		return 0, fmt.Errorf("conformal: level is %v: allowed are %v to %v", level, leastLevel, mostLevel)
+	}
+	n := len(scores)
+	k := int(math.Floor(float64(n+1)*(1-level) + 1e-9))
+	if k < 1 {
+		return 0, fmt.Errorf("conformal: level %v wants at least %d calibration images, and there are %d: give more, or a lower level", level, Images(level), n)
+	}
+	return slices.Sorted(slices.Values(scores))[k-1], nil
+}
+
+// Images returns the least number of calibration images of a level.
+func Images(level float64) int { return int(math.Ceil(1/(1-level)-1e-9)) - 1 }
+
+// ClopperPearson returns the exact interval (Clopper and Pearson 1934) of a probability, given hits in n trials, at the given level.
+func ClopperPearson(hits, n int, level float64) (low, high float64) {
+	tail := (1 - level) / 2
+	low, high = 0, 1
+	if hits > 0 {
+		low = distuv.Beta{Alpha: float64(hits), Beta: float64(n - hits + 1)}.Quantile(tail)
+	}
+	if hits < n {
+		high = distuv.Beta{Alpha: float64(hits + 1), Beta: float64(n - hits)}.Quantile(1 - tail)
+	}
+	return low, high
+}
+
+// starts are the probabilities at which Answerable begins to test, step the distance to the next.
+var starts = []float64{0.99, 0.95, 0.9, 0.8}
+
+const step = 0.005
+
+// Answerable returns the least probability of the most probable class at which an image may be answered, so that with probability 1 - delta
+// over the calibration images at most the share risk of answered images is wrong (Angelopoulos et al. 2021, Learn then Test). It tests
+// thresholds downwards from four starts, each at delta/4, by the exact binomial tail. Without a threshold it returns false.
+func (x *Points) Answerable(risk, delta float64) (threshold float64, answered int, ok bool) {
+	order := make([]int, len(x.Top))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(math.Copysign(1, float64(x.Top[b]-x.Top[a]))) })
+	count := func(at float64) (n, wrong int) {
+		for _, i := range order {
+			if float64(x.Top[i]) < at {
+				break
+			}
+			n++
+			if !x.Right[i] {
+				wrong++
+			}
+		}
+		return n, wrong
+	}
+	for _, start := range starts {
+		for k := 0; ; k++ {
+			at := start - float64(k)*step
+			if at < 0 {
+				break
+			}
+			n, wrong := count(at)
+			if n == 0 || (distuv.Binomial{N: float64(n), P: risk}).CDF(float64(wrong)) > delta/float64(len(starts)) {
+				break
+			}
+			if !ok || at < threshold {
+				threshold, answered, ok = at, n, true
+			}
+		}
+	}
+	return threshold, answered, ok
+}

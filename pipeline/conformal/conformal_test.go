@@ -1,0 +1,165 @@
+package conformal
+
+import (
+	"math"
+	"testing"
+
+	"fmp/models/rng"
+)
+
+// draw returns probabilities of six classes and a class; a larger apart makes classes easier to tell, and sharp says how far the stated
+// probabilities are from those that the class is drawn by.
+func draw(r interface{ Float64() float64 }, apart, sharp float64) ([]float32, int) {
+	const classes = 6
+	p, stated := make([]float64, classes), make([]float32, classes)
+	sum, total := 0.0, 0.0
+	for c := range p {
+		p[c] = math.Pow(-math.Log(1-r.Float64()), apart)
+		sum += p[c]
+		stated[c] = float32(math.Pow(p[c], sharp))
+		total += float64(stated[c])
+	}
+	u, y := r.Float64()*sum, 0
+	for y < classes-1 && u > p[y] {
+		u -= p[y]
+		y++
+	}
+	for c := range stated {
+		stated[c] /= float32(total)
+	}
+	return stated, y
+}
+
+// TestCoverage holds the coverage of sets, over many calibrations, to the theorem's two bounds, for calibrated and overconfident classifiers.
+func TestCoverage(t *testing.T) {
+	for _, c := range []struct {
+		n     int
+		level float64
+		sharp float64
+	}{{40, 0.9, 1}, {100, 0.9, 3}, {19, 0.95, 1}, {57, 0.8, 0.5}} {
+		for _, s := range Scores {
+			const rounds, later = 1000, 20
+			hits := 0
+			r := rng.New(7, "conformal", string(s), c.n)
+			for range rounds {
+				var x Points
+				for range c.n {
+					if err := x.Add(draw(r, 2, c.sharp)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				threshold, err := Threshold(x.True[s], c.level)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range later {
+					p, y := draw(r, 2, c.sharp)
+					if s.Of(p)[y] >= threshold {
+						hits++
+					}
+				}
+			}
+			got := float64(hits) / (rounds * later)
+			// Images of one round share its calibration: their spread is that of a Beta distribution beside the binomial's.
+			sd := math.Sqrt(c.level * (1 - c.level) / rounds * (1/float64(later) + 1/float64(c.n+2)))
+			if got < c.level-3*sd || got > c.level+1/float64(c.n+1)+3*sd {
+				t.Errorf("%s, %d images, level %v: sets hold %.4f; want %v to %.4f, give or take %.4f", s, c.n, c.level, got, c.level, c.level+1/float64(c.n+1), 3*sd)
+			}
+		}
+	}
+}
+
+// TestThreshold holds the rank to hand-made cases and refuses levels that the images do not allow.
+func TestThreshold(t *testing.T) {
+	scores := []float32{.9, .1, .5, .3, .7, .2, .8, .4, .6} // nine
+	for _, c := range []struct {
+		level float64
+		want  float32 // 0: refused
+	}{{0.9, .1}, {0.8, .2}, {0.5, .5}, {0.91, 0}, {0.4, 0}, {math.NaN(), 0}, {1, 0}} {
+		got, err := Threshold(scores, c.level)
+		if (err == nil) != (c.want > 0) || got != c.want {
+			t.Errorf("level %v: %v, %v; want %v", c.level, got, err, c.want)
+		}
+	}
+	if Images(0.9) != 9 || Images(0.95) != 19 {
+		t.Errorf("levels .9 and .95 want %d and %d images; want 9 and 19", Images(0.9), Images(0.95))
+	}
+}
+
+// TestAdaptive computes the score by hand: 1 less the probability of all classes that are at least as likely.
+func TestAdaptive(t *testing.T) {
+	got := Adaptive.Of([]float32{0.25, 0.5, 0.125, 0.125})
+	for c, want := range []float32{0.25, 0.5, 0.125, 0} {
+		if got[c] != want {
+			t.Errorf("class %d has %v, want %v", c, got[c], want)
+		}
+	}
+}
+
+// TestClopperPearson compares with the intervals of published tables.
+func TestClopperPearson(t *testing.T) {
+	for _, c := range []struct {
+		hits, n   int
+		low, high float64
+	}{{0, 10, 0, 0.3085}, {10, 10, 0.6915, 1}, {5, 10, 0.1871, 0.8129}, {90, 100, 0.8238, 0.9510}} {
+		low, high := ClopperPearson(c.hits, c.n, 0.95)
+		if math.Abs(low-c.low) > 1e-4 || math.Abs(high-c.high) > 1e-4 {
+			t.Errorf("%d of %d: %.4f to %.4f; want %.4f to %.4f", c.hits, c.n, low, high, c.low, c.high)
+		}
+	}
+}
+
+// TestAnswerable holds the true error among answered images, over many calibrations, to the risk in all but a share delta, and wants most
+// images of an easy task answered.
+func TestAnswerable(t *testing.T) {
+	const rounds, n, risk, delta = 300, 400, 0.1, 0.1
+	broken, none, answered := 0, 0, 0
+	r := rng.New(9, "answerable")
+	for range rounds {
+		var x Points
+		for range n {
+			if err := x.Add(draw(r, 6, 1.5)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		threshold, _, ok := x.Answerable(risk, delta)
+		if !ok {
+			none++
+			continue
+		}
+		var later Points
+		for range 4000 {
+			if err := later.Add(draw(r, 6, 1.5)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wrong, of := 0, 0
+		for i, p := range later.Top {
+			if float64(p) >= threshold {
+				of++
+				if !later.Right[i] {
+					wrong++
+				}
+			}
+		}
+		answered += of
+		if float64(wrong) > risk*float64(of)+2*math.Sqrt(risk*(1-risk)*float64(of)) {
+			broken++
+		}
+	}
+	if broken > int(delta*rounds) {
+		t.Errorf("%d of %d thresholds break the risk; at most %v may", broken, rounds, delta*rounds)
+	}
+	if none > rounds/10 || answered < rounds*4000/20 {
+		t.Errorf("%d of %d rounds have no threshold, and %d of %d images are answered", none, rounds, answered, rounds*4000)
+	}
+	var few Points
+	for range 20 {
+		if err := few.Add([]float32{0.999, 0.001}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, ok := few.Answerable(0.05, 0.05); ok {
+		t.Error("twenty images prove an error of at most 5%; they cannot")
+	}
+}
