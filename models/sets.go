@@ -68,6 +68,8 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 		return nil, fmt.Errorf("adding prediction sets: %w", err)
 	}
 	m.Graph.Outputs = slices.Insert(m.Graph.Outputs, 0, probabilities) // linked, and an output still
+	m.Graph.Doc, m.Doc = classifier.Graph.Doc, classifier.Doc
+	m.Graph.Outputs[len(m.Graph.Outputs)-1].Doc = fmt.Sprintf("Whether a class is in the prediction set of an image, which holds the true class with probability %v or more for images like the calibration images.", sets.Level)
 	m.Graph.Name, m.Producer, m.Metadata = classifier.Graph.Name, classifier.Producer, classifier.Metadata
 	origin.Sets = &sets
 	text, err := json.Marshal(origin)

@@ -73,6 +73,11 @@ func TestSets(t *testing.T) {
 			t.Errorf("the provenance has %+v, %v; want the threshold %v", o.Sets, err, c.threshold)
 		}
 	}
+	for _, v := range append(m.Graph.Inputs, m.Graph.Outputs...) {
+		if v.Doc == "" {
+			t.Errorf("%s has no doc string", v.Name)
+		}
+	}
 	if _, ok := m.Graph.Initializers["sets.threshold"]; len(m.Graph.Outputs) != len(plain.Graph.Outputs)+1 || ok {
 		t.Errorf("after three calibrations the outputs are %v", m.Graph.Outputs)
 	}

@@ -52,6 +52,7 @@ The same images let fmp predict --error R answer only as many images as keep the
 	fl.Float64Var(&r.Level, "level", 0.9, "probability with which a set holds the true class, 0.5 to 0.999")
 	fl.StringVar((*string)(&r.Score), "score", string(conformal.Probability), "conformity score: probability (small sets) or adaptive (larger sets for hard images)")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
+	wantFolders(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
 			return err
