@@ -69,6 +69,12 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 	}
 	m.Graph.Outputs = slices.Insert(m.Graph.Outputs, 0, probabilities) // linked, and an output still
 	m.Graph.Doc, m.Doc = classifier.Graph.Doc, classifier.Doc
+	for i := range m.Graph.Outputs {
+		v := &m.Graph.Outputs[i]
+		if was, ok := classifier.Graph.Output(v.Name); ok {
+			v.Doc = was.Doc
+		}
+	}
 	m.Graph.Outputs[len(m.Graph.Outputs)-1].Doc = fmt.Sprintf("Whether a class is in the prediction set of an image, which holds the true class with probability %v or more for images like the calibration images.", sets.Level)
 	m.Graph.Name, m.Producer, m.Metadata = classifier.Graph.Name, classifier.Producer, classifier.Metadata
 	origin.Sets = &sets
