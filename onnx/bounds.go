@@ -13,8 +13,11 @@ const (
 // Operator set versions of the standard domain that are understood.
 const (
 	MinOpset = 7
-	MaxOpset = 21
+	MaxOpset = 28
 )
+
+// MaxIR is the newest version of the file format that is understood.
+const MaxIR = 14
 
 // Bounds on models from outside. What is beyond them is refused.
 const (

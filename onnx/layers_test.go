@@ -14,7 +14,7 @@ var layers = []string{
 	"shape",
 	"build pass",
 	"modeltest inspect grad optim engine/pure engine/ort",
-	"coverage train engine/ort/orttest",
+	"coverage train engine/ort/orttest conformance/collection",
 	"conformance",
 	"differential",
 	"differential/run",

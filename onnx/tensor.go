@@ -32,6 +32,8 @@ var dtypeNames = map[DType]string{
 	Undefined: "undefined", Float32: "float32", Uint8: "uint8", Int8: "int8", Uint16: "uint16",
 	Int16: "int16", Int32: "int32", Int64: "int64", String: "string", Bool: "bool",
 	Float16: "float16", Float64: "float64", Uint32: "uint32", Uint64: "uint64", BFloat16: "bfloat16",
+	Float8E4M3FN: "float8e4m3fn", Float8E4M3FNUZ: "float8e4m3fnuz", Float8E5M2: "float8e5m2", Float8E5M2FNUZ: "float8e5m2fnuz",
+	Uint4: "uint4", Int4: "int4", Float4E2M1: "float4e2m1", Float8E8M0: "float8e8m0", Uint2: "uint2", Int2: "int2",
 }
 
 // DTypeOf returns the element type of a number in a file, Undefined where it names none.
@@ -52,10 +54,10 @@ func (d DType) String() string {
 // Known reports whether d is an element type that a tensor can have.
 func (d DType) Known() bool { return d != Undefined && dtypeNames[d] != "" }
 
-// Size returns the number of bytes of one element; 0 for String and unknown types.
+// Size returns the number of bytes of one element in memory; 0 for String and unknown types.
 func (d DType) Size() int {
 	switch d {
-	case Bool, Uint8, Int8:
+	case Bool, Uint8, Int8, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Uint4, Int4, Float4E2M1, Float8E8M0, Uint2, Int2:
 		return 1
 	case Uint16, Int16, Float16, BFloat16:
 		return 2
@@ -104,18 +106,22 @@ func Elements(shape []int) (int, error) {
 // TypeOf returns the DType that holds elements of type T.
 func TypeOf[T Element]() DType { return dtypes[reflect.TypeFor[[]T]()] }
 
-// sliceTypes holds the Go type of the data of each element type; dtypes is its inverse, without the halves, whose elements are their bits.
+// sliceTypes holds the Go type of the data of each element type; dtypes is its inverse, without the
+// halves and narrow types, whose elements are their bits.
 var sliceTypes = map[DType]reflect.Type{
 	Float32: reflect.TypeFor[[]float32](), Float64: reflect.TypeFor[[]float64](), Float16: reflect.TypeFor[[]uint16](), BFloat16: reflect.TypeFor[[]uint16](),
 	Int8: reflect.TypeFor[[]int8](), Int16: reflect.TypeFor[[]int16](), Int32: reflect.TypeFor[[]int32](), Int64: reflect.TypeFor[[]int64](),
 	Uint8: reflect.TypeFor[[]uint8](), Uint16: reflect.TypeFor[[]uint16](), Uint32: reflect.TypeFor[[]uint32](), Uint64: reflect.TypeFor[[]uint64](),
 	Bool: reflect.TypeFor[[]bool](), String: reflect.TypeFor[[]string](),
+	Float8E4M3FN: reflect.TypeFor[[]uint8](), Float8E4M3FNUZ: reflect.TypeFor[[]uint8](), Float8E5M2: reflect.TypeFor[[]uint8](), Float8E5M2FNUZ: reflect.TypeFor[[]uint8](),
+	Uint4: reflect.TypeFor[[]uint8](), Int4: reflect.TypeFor[[]int8](), Float4E2M1: reflect.TypeFor[[]uint8](), Float8E8M0: reflect.TypeFor[[]uint8](),
+	Uint2: reflect.TypeFor[[]uint8](), Int2: reflect.TypeFor[[]int8](),
 }
 
 var dtypes = func() map[reflect.Type]DType {
 	m := map[reflect.Type]DType{}
 	for d, t := range sliceTypes {
-		if d != Float16 && d != BFloat16 {
+		if d != Float16 && d != BFloat16 && !d.IsNarrow() {
 			m[t] = d
 		}
 	}
@@ -217,6 +223,9 @@ func (t *Tensor) At(i int) float64 {
 	case []int64:
 		return float64(d[i])
 	case []uint8:
+		if t.DType.IsNarrowFloat() {
+			return float64(NarrowToFloat32(t.DType)[d[i]])
+		}
 		return float64(d[i])
 	case []uint16:
 		if t.DType == Uint16 {

@@ -17,6 +17,7 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitMissing     = 3
+	exitUnknown     = 4   // fmp onnx check: neither sound nor wrong, as far as is known here
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 

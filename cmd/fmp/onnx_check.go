@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,8 @@ func newONNXCheckCommand() *cobra.Command {
 model's operator sets with inputs, element types and attributes that they have, tensors hold what they say, and no
 shapes contradict each other. A misspelt name is answered with the one that was probably meant. What a sound model
 would make a runtime work out before it runs, beyond what a model of its size may ask for, is noted. Exit code 2
-where something is wrong, 3 where there is no such file.`,
+where something is wrong, 3 where there is no such file, 4 where the model may be sound and uses what is not known here: a
+newer operator set, operators of another domain, values that are no tensors.`,
 		Example: `  fmp onnx check model.onnx
   fmp onnx check model.onnx --json`,
 		Args: exactArgs("MODEL"),
@@ -43,7 +45,7 @@ where something is wrong, 3 where there is no such file.`,
 				}
 			}
 			if asJSON {
-				report := map[string]any{"file": args[0], "ok": err == nil, "notes": notes}
+				report := map[string]any{"file": args[0], "ok": err == nil, "unknown": errors.Is(err, onnx.ErrUnknown), "notes": notes}
 				if err != nil {
 					report["error"] = err.Error()
 				}
@@ -51,12 +53,12 @@ where something is wrong, 3 where there is no such file.`,
 					return perr
 				}
 				if err != nil {
-					return &silentError{exitCode(usageError(err))}
+					return &silentError{exitCode(checkError(err))}
 				}
 				return nil
 			}
 			if err != nil {
-				return usageError(err)
+				return checkError(err)
 			}
 			if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %d nodes, operator set %d\n", args[0], len(m.Graph.Nodes), m.Opset()); err != nil {
 				return err
@@ -71,6 +73,14 @@ where something is wrong, 3 where there is no such file.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// checkError gives what is wrong with a model its exit code.
+func checkError(err error) error {
+	if errors.Is(err, onnx.ErrUnknown) {
+		return coded(exitUnknown, err)
+	}
+	return usageError(err)
 }
 
 // checkModel checks a model and its shapes. Where all is well it has its functions inlined and its types filled in.

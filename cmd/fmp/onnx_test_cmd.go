@@ -33,12 +33,12 @@ func newONNXTestCommand() *cobra.Command {
 		Use:   "test DIR",
 		Short: "Run ONNX backend tests (model.onnx with test_data_set_*/) and count what passes",
 		Long: `Run every test in and below DIR: a folder with a model.onnx and test_data_set_K folders of input_I.pb
-and output_I.pb, as the ONNX standard ships its operator tests (Debian: libonnx-testdata). A test
+and output_I.pb, as the ONNX standard ships its operator tests (make testdata). A test
 passes where every output has the expected type and shape and
 |got - want| <= absolute + relative |want|; it is unsupported where the engine refuses the model before
 running it; anything else is a failure, which ends the command with exit code 1.`,
-		Example: `  fmp onnx test /usr/share/libonnx-testdata/data --engine pure
-  fmp onnx test /usr/share/libonnx-testdata/data/node/test_add --engine both --json
+		Example: `  fmp onnx test ~/.cache/fmp/onnx-tests/1.23.2 --engine pure
+  fmp onnx test ~/.cache/fmp/onnx-tests/1.23.2/node/test_add --engine both --json
   fmp onnx test my-tests --engine ort --verbose`,
 		Args: exactArgs("DIR"),
 	}

@@ -56,7 +56,7 @@ func TestONNXTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "| Add | yes | 1-6, 7-21 | yes | 1 | 0 | 0 |") {
+	if !strings.Contains(string(text), "| Add | yes | 1-6, 7-28 | yes | 1 | 0 | 0 |") {
 		t.Errorf("the table lacks Add:\n%s", text)
 	}
 	code, out, _ = runFMP(t, "onnx", "test", backendTest(t, 3), "--engine", "pure")

@@ -30,8 +30,8 @@ func Model(m *onnx.Model) error {
 }
 
 func checkModel(m *onnx.Model) error {
-	if m.IR < 3 || m.IR > 13 {
-		return fmt.Errorf("IR version %d; allowed are 3 to 13", m.IR)
+	if m.IR < 3 || m.IR > onnx.MaxIR {
+		return onnx.Unknownf("IR version %d; allowed are 3 to %d", m.IR, onnx.MaxIR)
 	}
 	for d, v := range m.Opsets {
 		if d == "" || d == "ai.onnx" {
@@ -78,7 +78,7 @@ func checkModel(m *onnx.Model) error {
 
 func checkOpset(v int64) error {
 	if v < onnx.MinOpset || v > onnx.MaxOpset {
-		return fmt.Errorf("operator set version %d of the standard domain; allowed are %d to %d, export the model with one of them", v, onnx.MinOpset, onnx.MaxOpset)
+		return onnx.Unknownf("operator set version %d of the standard domain; allowed are %d to %d, export the model with one of them", v, onnx.MinOpset, onnx.MaxOpset)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func TestCheckNamesTheFault(t *testing.T) {
 		{"an initializer and a node", func(m *onnx.Model) { m.Graph.Nodes[0].Outputs[0] = "w" }, `"w" is given twice`},
 		{"order", func(m *onnx.Model) { m.Graph.Nodes[0], m.Graph.Nodes[1] = m.Graph.Nodes[1], m.Graph.Nodes[0] }, `(Relu): it reads "matmul", which nothing before it gives`},
 		{"no such value", func(m *onnx.Model) { m.Graph.Nodes[0].Inputs[1] = "nowhere" }, `(MatMul): it reads "nowhere"`},
-		{"opset too new", func(m *onnx.Model) { m.Opsets[""] = 99 }, "version 99 of the standard domain; allowed are 7 to 21"},
+		{"opset too new", func(m *onnx.Model) { m.Opsets[""] = 99 }, "version 99 of the standard domain; allowed are 7 to 28"},
 		{"opset too old", func(m *onnx.Model) { m.Opsets[""] = 6 }, "version 6"},
 		{"no opset", func(m *onnx.Model) { m.Opsets = nil }, "no operator set of the standard domain is imported"},
 		{"another domain", func(m *onnx.Model) { m.Graph.Nodes[0].Domain = "com.microsoft" }, `com.microsoft.MatMul`},

@@ -36,7 +36,7 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	name := onnx.OpName{Domain: n.Domain, Name: n.Op}
 	known := op.Names(n.Domain)
 	if n.Domain != "" && len(known) == 0 {
-		return nil, fmt.Errorf("operators of the domain %q are not known unless the model defines them as functions; export it with standard operators", n.Domain)
+		return nil, onnx.Unknownf("operators of the domain %q are not known unless the model defines them as functions; export it with standard operators", n.Domain)
 	}
 	if _, ok := c.opsets[n.Domain]; !ok && (n.Domain != "" || c.opsets["ai.onnx"] == 0) {
 		if n.Domain == "" {

@@ -1,104 +1,180 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"regexp"
+	"slices"
 	"sort"
 	"strings"
 
 	"fmp/onnx/coverage"
 )
 
-// WriteTable writes, in Markdown, what each engine made of the tests, operator by operator: a test counts for every
+// WriteTable writes, in Markdown, what each engine made of the tests: by operator set, and operator by operator, where a test counts for every
 // operator of its model. The operators that no test holds are listed as well, and for each whether it has a shape rule, a kernel
 // of the pure engine and a gradient. What is missing follows with its reason, and the tests that an engine fails, each with
-// what is [Known] of it.
+// what is [Known] of it, or does not run.
 func WriteTable(w io.Writer, engines map[string][]Result) {
-	var names []string
-	for n := range engines {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	type count struct{ passed, failed, unsupported int }
-	rows := map[string]map[string]*count{}
-	total := map[string]*count{}
+	names := slices.Sorted(maps.Keys(engines))
+	fmt.Fprint(w, `# Operators
+
+What the engines make of the ONNX standard's own operator tests, those of the Python package onnx. Written by
+`+"`make conformance`"+`; do not edit. A test counts for every operator that its model holds, so that a
+model of many operators that one of them makes unsupported is counted against all. Unsupported means refused,
+by node and operator, before anything runs. The pure engine computes half-precision floats in float32.
+
+`)
+	writeSets(w, names, engines)
+	fmt.Fprint(w, `
+## By operator
+
+Every operator's inputs, types, attributes and defaults are known (package onnx/op). Besides, it has a rule for
+types and shapes, a kernel of the pure engine for some operator sets, which folds constants as well, and a gradient
+(zero: its results do not vary with its floating-point inputs, or only in jumps); a dash has its reason below.
+
+`)
+	writeOperators(w, names, engines)
+	fmt.Fprintf(w, "\n## What is missing\n\n| part | operators | why |\n| --- | --- | --- |\n%s\n", strings.Join(coverage.Reasons(), "\n"))
 	for _, e := range names {
-		total[e] = &count{}
-		for _, r := range engines[e] {
-			counts := []*count{total[e]}
-			for _, op := range r.Ops {
-				if rows[op] == nil {
-					rows[op] = map[string]*count{}
+		writeFailures(w, e, engines[e])
+		writeRefusals(w, e, engines[e])
+	}
+}
+
+// counts are the verdicts of an engine on a group of tests.
+type counts map[Verdict]int
+
+func (c counts) String() string {
+	if c == nil {
+		return "| | | "
+	}
+	return fmt.Sprintf("| %d | %d | %d ", c[Passed], c[Failed], c[Unsupported])
+}
+
+// groups counts the verdicts of each engine, by what group says of a test.
+func groups(engines map[string][]Result, group func(r Result) []string) map[string]map[string]counts {
+	rows := map[string]map[string]counts{}
+	for e, results := range engines {
+		for _, r := range results {
+			for _, g := range group(r) {
+				if rows[g] == nil {
+					rows[g] = map[string]counts{}
 				}
-				if rows[op][e] == nil {
-					rows[op][e] = &count{}
+				if rows[g][e] == nil {
+					rows[g][e] = counts{}
 				}
-				counts = append(counts, rows[op][e])
-			}
-			for _, c := range counts {
-				switch r.Verdict {
-				case Passed:
-					c.passed++
-				case Failed:
-					c.failed++
-				default:
-					c.unsupported++
-				}
+				rows[g][e][r.Verdict]++
 			}
 		}
 	}
-	cell := func(c *count) string {
-		if c == nil {
-			return "| | | "
-		}
-		return fmt.Sprintf("| %d | %d | %d ", c.passed, c.failed, c.unsupported)
-	}
-	fmt.Fprintln(w, "# Operators")
-	fmt.Fprintln(w)
-	fmt.Fprintln(w, "What the engines make of the ONNX standard's own operator tests (Debian's libonnx-testdata). Written by")
-	fmt.Fprintln(w, "`make conformance`; do not edit. A test counts for every operator that its model holds, so that a")
-	fmt.Fprintln(w, "model of many operators that one of them makes unsupported is counted against all. Unsupported means refused,")
-	fmt.Fprintln(w, "by node and operator, before anything runs. The pure engine computes half-precision floats in float32.")
-	fmt.Fprintln(w)
-	fmt.Fprintln(w, "Every operator's inputs, types, attributes and defaults are known (package onnx/op). Besides, it has a rule for")
-	fmt.Fprintln(w, "types and shapes, a kernel of the pure engine for some operator sets, which folds constants as well, and a gradient")
-	fmt.Fprintln(w, "(zero: its results do not vary with its floating-point inputs, or only in jumps); a dash has its reason below.")
-	fmt.Fprintln(w)
-	head, rule := "| operator | shapes | opsets of pure | gradient ", "| --- | --- | --- | --- "
+	return rows
+}
+
+// head writes the head of a table: its own columns, and three of each engine.
+func head(w io.Writer, own []string, names []string) {
+	line, rule := "| "+strings.Join(own, " | ")+" ", strings.Repeat("| --- ", len(own))
 	for _, e := range names {
-		head += fmt.Sprintf("| %s: passed | failed | unsupported ", e)
+		line += fmt.Sprintf("| %s: passed | failed | unsupported ", e)
 		rule += "| ---: | ---: | ---: "
 	}
-	fmt.Fprintln(w, head+"|")
-	fmt.Fprintln(w, rule+"|")
-	line := "| **all tests** | | | "
-	for _, e := range names {
-		line += cell(total[e])
+	fmt.Fprintf(w, "%s|\n%s|\n", line, rule)
+}
+
+// sets are the columns of the table by operator set, oldest first.
+var sets = []struct {
+	last int64
+	name string
+}{{0, "other domains alone"}, {6, "1 to 6"}, {12, "7 to 12"}, {16, "13 to 16"}, {18, "17 and 18"}, {21, "19 to 21"}, {22, "22"}, {23, "23"}, {24, "24"}, {25, "25"}, {26, "26"}, {27, "27"}, {28, "28"}}
+
+// generated are the kinds of test that the standard makes from NumPy; the others were exported by PyTorch.
+func generated(r Result) bool {
+	return strings.HasPrefix(r.Name, "node/") || strings.HasPrefix(r.Name, "simple/")
+}
+
+// writeSets writes the table by operator set.
+func writeSets(w io.Writer, names []string, engines map[string][]Result) {
+	rows := groups(engines, func(r Result) []string {
+		gs := []string{"all"}
+		if generated(r) {
+			gs = append(gs, "generated")
+		}
+		for _, s := range sets {
+			if r.Opset <= s.last {
+				return append(gs, s.name)
+			}
+		}
+		return append(gs, "newer")
+	})
+	line := func(title, group string) {
+		if rows[group] == nil {
+			return
+		}
+		text := "| " + title + " "
+		for _, e := range names {
+			text += rows[group][e].String()
+		}
+		fmt.Fprintln(w, text+"|")
 	}
-	fmt.Fprintln(w, line+"|")
-	var ops []string
+	head(w, []string{"operator set"}, names)
+	line("**all tests**", "all")
+	line("of them generated from NumPy (kinds node and simple)", "generated")
+	for _, s := range sets {
+		line(s.name, s.name)
+	}
+	line("newer", "newer")
+}
+
+func writeOperators(w io.Writer, names []string, engines map[string][]Result) {
+	rows := groups(engines, func(r Result) []string { return r.Ops })
+	ops := slices.Collect(maps.Keys(rows))
 	for _, op := range coverage.Operators() {
 		if rows[op] == nil {
-			rows[op] = map[string]*count{}
+			ops = append(ops, op)
 		}
 	}
-	for op := range rows {
-		ops = append(ops, op)
-	}
 	sort.Slice(ops, func(i, j int) bool { return strings.ToLower(ops[i]) < strings.ToLower(ops[j]) })
+	head(w, []string{"operator", "shapes", "opsets of pure", "gradient"}, names)
 	for _, op := range ops {
 		line := "| " + op + " "
 		for _, part := range []coverage.Part{coverage.Shape, coverage.Kernel, coverage.Gradient} {
 			line += "| " + coverage.Cell(op, part) + " "
 		}
 		for _, e := range names {
-			line += cell(rows[op][e])
+			line += rows[op][e].String()
 		}
 		fmt.Fprintln(w, line+"|")
 	}
-	fmt.Fprintf(w, "\n## What is missing\n\n| part | operators | why |\n| --- | --- | --- |\n%s\n", strings.Join(coverage.Reasons(), "\n"))
-	for _, e := range names {
-		writeFailures(w, e, engines[e])
+}
+
+// particular are the parts of a reason that belong to one test: the names of model and node.
+var particular = regexp.MustCompile(`(model|node|graph|input|output) "[^"]*"`)
+
+// writeRefusals lists why an engine does not run tests, and how many.
+func writeRefusals(w io.Writer, name string, results []Result) {
+	tests := map[string][]string{}
+	for _, r := range results {
+		if r.Verdict != Unsupported {
+			continue
+		}
+		why := particular.ReplaceAllString(r.Reason, "$1")
+		for _, cut := range []string{"engine pure: the pure engine does not run this model: ", "ort: model: ", "loading model model.onnx: ", ". Run it on the ONNX Runtime (engine ort) instead"} {
+			why = strings.ReplaceAll(why, cut, "")
+		}
+		why = strings.ReplaceAll(why, "|", "\\|")
+		tests[why] = append(tests[why], r.Name[strings.LastIndexByte(r.Name, '/')+1:])
+	}
+	if len(tests) == 0 {
+		return
+	}
+	reasons := slices.SortedFunc(maps.Keys(tests), func(a, b string) int {
+		return cmp.Or(len(tests[b])-len(tests[a]), strings.Compare(a, b))
+	})
+	fmt.Fprintf(w, "\n## What %s does not run\n\n| tests | the first | why |\n| ---: | --- | --- |\n", name)
+	for _, why := range reasons {
+		fmt.Fprintf(w, "| %d | %s | %s |\n", len(tests[why]), tests[why][0], why)
 	}
 }
 

@@ -44,13 +44,13 @@ func Has(name string, part Part) bool {
 	case Shape:
 		return shape.HasRule(name)
 	case Kernel:
-		return kernel.Opsets(name) != "" || recurrent(name)
+		return kernel.Opsets(name) != "" || spelt(name)
 	}
-	return slices.Contains(grad.Operators(), name) || grad.IsConstant(name) || recurrent(name)
+	return slices.Contains(grad.Operators(), name) || grad.IsConstant(name) || spelt(name)
 }
 
-// recurrent reports whether the pure engine and the gradient spell an operator out in others.
-func recurrent(name string) bool { return pass.IsRecurrent(&onnx.Node{Op: name}) }
+// spelt reports whether the pure engine and the gradient spell an operator out in others.
+func spelt(name string) bool { return pass.IsSpelt(&onnx.Node{Op: name}) }
 
 // Missing returns why an operator lacks a part; "" where it has it.
 func Missing(name string, part Part) string {
@@ -77,12 +77,12 @@ var missing = []struct {
 }{
 	{Shape, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Shape, texts, "text; the file's own word on the result is taken"},
-	{Shape, "CenterCropPad Col2Im DeformConv ImageDecoder", "no rule yet; the file's own word on the result is taken"},
+	{Shape, "Attention BitCast CausalConvWithState CenterCropPad Col2Im DeformConv ImageDecoder LinearAttention RotaryEmbedding SwiGLU Swish", "no rule yet; the file's own word on the result is taken"},
 
 	{Kernel, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Kernel, texts, "text; engine ort runs it"},
 	{Kernel, random, "draws at random: no two runs, and no two engines, agree"},
-	{Kernel, "AffineGrid CenterCropPad Col2Im DeformConv Det ImageDecoder MaxRoiPool MaxUnpool QLinearConv RoiAlign Unique", "no kernel yet; engine ort runs it"},
+	{Kernel, "AffineGrid Col2Im DeformConv Det ImageDecoder LinearAttention MaxRoiPool MaxUnpool QLinearConv RoiAlign Unique", "no kernel yet; engine ort runs it"},
 
 	{Gradient, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Gradient, texts, "text has no gradient"},
@@ -90,7 +90,7 @@ var missing = []struct {
 	{Gradient, "DequantizeLinear DynamicQuantizeLinear QuantizeLinear", "quantised values: differentiate the model before it is quantised"},
 	{Gradient, "Scatter", "grad upgrades it to ScatterElements first, which has one"},
 	{Gradient, "NonMaxSuppression Unique", "its result is a choice or an order of its inputs, and a loss does not pass through it"},
-	{Gradient, "AffineGrid CenterCropPad Col2Im Compress DeformConv Det GridSample ImageDecoder LRN LpPool MaxRoiPool MaxUnpool RoiAlign", "no rule yet; grad names the node"},
+	{Gradient, "AffineGrid BitCast CenterCropPad Col2Im Compress CumProd DeformConv Det GridSample ImageDecoder LRN LinearAttention LpPool MaxRoiPool MaxUnpool RoiAlign TensorScatter", "no rule yet; grad names the node"},
 }
 
 // Cell describes an operator's part for a table: the operator sets of a kernel, "yes", "zero" for a gradient that is
@@ -99,8 +99,8 @@ func Cell(name string, part Part) string {
 	switch {
 	case !Has(name, part):
 		return "–"
-	case part == Kernel && recurrent(name):
-		return fmt.Sprintf("%d-%d", onnx.MinOpset, onnx.MaxOpset)
+	case part == Kernel && spelt(name):
+		return fmt.Sprintf("%d-%d", max(onnx.MinOpset, op.Versions("", name)[0].Since), onnx.MaxOpset)
 	case part == Kernel && name == "Scan": // that of operator set 8 is spelt out in those of 9
 		return fmt.Sprintf("8-%d", onnx.MaxOpset)
 	case part == Kernel:

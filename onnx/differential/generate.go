@@ -220,6 +220,11 @@ func (g *generator) tensor(d onnx.DType, shape ...int) *onnx.Tensor {
 			v[i] = k > 0
 		}
 	}
+	if d.Bits() < 8 && d != onnx.String { // what the type can hold
+		if err := onnx.UnpackData(t, onnx.PackedData(t)); err != nil {
+			panic(err)
+		}
+	}
 	return t
 }
 

@@ -109,40 +109,31 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried, skip 
 	return s, nil
 }
 
-// infer works out shapes and spells out recurrent layers, under names that taken has none of and then has.
+// infer works out shapes and spells out what [pass.Spell] does, under names that taken has none of and then has.
 func infer(m *onnx.Model, taken map[string]bool) error {
 	if err := shape.Infer(m); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(m.Graph.Nodes, pass.IsRecurrent) {
+	if !slices.ContainsFunc(m.Graph.Nodes, pass.IsSpelt) {
 		return nil
 	}
 	types, err := shape.Types(m)
 	if err != nil {
 		return err
 	}
+	around := pass.Around{
+		Opset: onnx.ClampInt(m.Opset()),
+		Type:  func(v string) onnx.DType { return types[v].DType },
+		Shape: func(v string) []onnx.Dim { return types[v].Shape },
+		Fresh: func(base string) string { return pass.Unique(taken, base) },
+	}
 	var nodes []*onnx.Node
 	for _, n := range m.Graph.Nodes {
-		if !pass.IsRecurrent(n) {
+		if !pass.IsSpelt(n) {
 			nodes = append(nodes, n)
 			continue
 		}
-		hidden := 0
-		if s := types[n.Input(2)].Shape; len(s) == 3 && s[2].IsKnown() {
-			hidden = s[2].Size
-		}
-		d := types[n.Input(0)].DType
-		if d == onnx.Undefined {
-			d = onnx.Float32
-		}
-		spelt, err := pass.Recurrent(n, onnx.ClampInt(m.Opset()), d, hidden, func(base string) string {
-			name := base
-			for i := 1; taken[name]; i++ {
-				name = fmt.Sprintf("%s_%d", base, i)
-			}
-			taken[name] = true
-			return name
-		})
+		spelt, err := pass.Spell(n, around)
 		if err != nil {
 			return fmt.Errorf("%s: %w", n.Label(), err)
 		}

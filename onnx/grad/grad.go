@@ -12,7 +12,7 @@
 // node, its rule adds to the cotangents of its active inputs.
 //
 // The result declares the primal's operator set, raised to 17 where it is lower, and uses only forms of
-// operators that stayed valid from 17 to 21.
+// operators that stayed valid from 17 on.
 package grad
 
 import (

@@ -41,9 +41,9 @@ func TestOldOperatorSets(t *testing.T) {
 }
 
 func TestNewerOperatorSetIsRefused(t *testing.T) {
-	m, _, wrt := ruleCase{op: "Add", opset: 22, in: []arg{normal(2), normal(2)}}.model(false, 1)
-	if _, err := Build(m, Options{WRT: wrt}); err == nil || !strings.Contains(err.Error(), "22") {
-		t.Errorf("error is %v; want one that names operator set 22", err)
+	m, _, wrt := ruleCase{op: "Add", opset: MaxOpset + 1, in: []arg{normal(2), normal(2)}}.model(false, 1)
+	if _, err := Build(m, Options{WRT: wrt}); err == nil || !strings.Contains(err.Error(), "operator set 29; allowed are up to 28") {
+		t.Errorf("error is %v; want one that names operator sets 29 and 28", err)
 	}
 }
 

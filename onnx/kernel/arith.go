@@ -279,10 +279,25 @@ func powInt(a int64, b float64) int64 {
 // Mod: fmod=0 gives the remainder with the sign of the divisor (integers), fmod=1 with that of the dividend (C's fmod).
 func newMod(s *Spec) (Kernel, error) {
 	fmod := s.bool("fmod")
-	if !fmod && floats.Has(s.In[0]) {
-		return nil, fmt.Errorf("fmod=0 is defined for integers and the input is %v", s.In[0])
+	mod := math.Mod
+	if !fmod {
+		mod = floorMod
 	}
-	return numeric(s, binaryOf(each(func(a, b float32) float32 { return float32(math.Mod(float64(a), float64(b))) })), binaryOf(each(math.Mod)), modInt[int64](fmod), modInt[uint64](fmod))
+	return numeric(s, binaryOf(each(func(a, b float32) float32 { return float32(mod(float64(a), float64(b))) })), binaryOf(each(mod)), modInt[int64](fmod), modInt[uint64](fmod))
+}
+
+// floorMod is a - floor(a / b) b, of the sign of b.
+func floorMod(a, b float64) float64 {
+	r := math.Mod(a, b)
+	switch {
+	case r == 0:
+		return math.Copysign(0, b)
+	case (r < 0) != (b < 0) && math.IsInf(b, 0):
+		return b
+	case (r < 0) != (b < 0):
+		return r + b
+	}
+	return r
 }
 
 func modInt[T integer](fmod bool) Kernel {

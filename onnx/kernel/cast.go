@@ -24,8 +24,15 @@ func castType(s *Spec) (onnx.DType, error) {
 }
 
 func newCast(s *Spec) (Kernel, error) {
-	s.ignore("to", "saturate") // saturate concerns 8-bit floats alone
+	s.ignore("to")
 	to := s.Out[0]
+	saturate, rounding := true, "up"
+	if s.Opset >= 19 {
+		saturate = s.bool("saturate")
+	}
+	if s.Opset >= 24 && s.Node.Op != "BitCast" {
+		rounding = s.str("round_mode")
+	}
 	if to == onnx.String || s.In[0] == onnx.String {
 		return nil, fmt.Errorf("casting to and from strings is not supported")
 	}
@@ -41,14 +48,62 @@ func newCast(s *Spec) (Kernel, error) {
 		if err != nil {
 			return err
 		}
+		if to.IsNarrowFloat() {
+			x := c.In[0]
+			if x.DType != onnx.Float32 {
+				x = converted(x, onnx.Float32)
+			}
+			code := onnx.Float32ToNarrow(to, saturate)
+			if to == onnx.Float8E8M0 {
+				code = powerCode(saturate, rounding)
+			}
+			d := data[uint8](out)
+			for i, v := range x.F32() {
+				d[i] = code(v)
+			}
+			return nil
+		}
 		castInto(out, c.In[0])
 		return nil
 	}, nil
 }
 
+// powerCode returns a function to the code of a power of two in Float8E8M0: of the nearest one (the larger of two), of the next above or of the next below.
+func powerCode(saturate bool, rounding string) func(v float32) uint8 {
+	return func(v float32) uint8 {
+		switch {
+		case v != v || v < 0:
+			return 0xff
+		case v == 0:
+			return 0
+		case math.IsInf(float64(v), 1) && !saturate:
+			return 0xff
+		case math.IsInf(float64(v), 1):
+			return 0xfe
+		}
+		frac, e := math.Frexp(float64(v)) // v = frac 2^e, frac in [1/2, 1)
+		code := e - 1 + 127
+		if rounding == "up" && frac > .5 || rounding == "nearest" && frac >= .75 {
+			code++
+		}
+		if code > 0xfe && !saturate {
+			return 0xff
+		}
+		return uint8(min(max(code, 0), 0xfe))
+	}
+}
+
 // castInto converts all elements of in to out's type. Narrow integers and booleans are widened to int64 first, and half
 // floats to float32, so that there are few pairs of types to write code for.
 func castInto(out, in *onnx.Tensor) {
+	if in.DType.IsNarrowFloat() {
+		f, values := make([]float32, in.Len()), onnx.NarrowToFloat32(in.DType)
+		for i, v := range in.U8() {
+			f[i] = values[v]
+		}
+		castFrom(out, f)
+		return
+	}
 	switch s := in.Data.(type) {
 	case []float32:
 		castFrom(out, s)
@@ -102,6 +157,10 @@ func wide[T integer](s []T) []int64 {
 }
 
 func castFrom[A number](out *onnx.Tensor, in []A) {
+	if out.DType.IsNarrow() {
+		toNarrow(out, in)
+		return
+	}
 	switch d := out.Data.(type) {
 	case []float32:
 		for i, v := range in {
@@ -138,6 +197,28 @@ func castFrom[A number](out *onnx.Tensor, in []A) {
 	case []bool:
 		for i, v := range in {
 			d[i] = v != 0
+		}
+	}
+}
+
+// toNarrow rounds to floats of 8 bits and less, and cuts integers to their low bits.
+func toNarrow[A number](out *onnx.Tensor, in []A) {
+	d, isUnsigned := out.Data.([]uint8)
+	if out.DType.IsNarrowFloat() {
+		code := onnx.Float32ToNarrow(out.DType, true)
+		for i, v := range in {
+			d[i] = code(float32(v))
+		}
+		return
+	}
+	bits := out.DType.Bits()
+	whole := make([]int64, len(in))
+	toInt(whole, in, math.MinInt64, math.MaxInt64)
+	for i, v := range whole {
+		if isUnsigned {
+			d[i] = uint8(v) & (1<<bits - 1)
+		} else {
+			out.Data.([]int8)[i] = int8(v<<(8-bits)) >> (8 - bits)
 		}
 	}
 }

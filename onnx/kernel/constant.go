@@ -14,7 +14,7 @@ func init() {
 		Def{Op: "Size", Since: 1, New: newSize},
 		Def{Op: "Constant", Since: 1, OutType: constantType, New: newConstant},
 		Def{Op: "ConstantOfShape", Since: 9, OutType: constantType, New: newConstantOfShape},
-		Def{Op: "Range", Since: 11, New: newRange},
+		Def{Op: "Range", Since: 11, Half: true, New: newRange},
 		Def{Op: "EyeLike", Since: 9, OutType: eyeType, New: newEyeLike},
 		Def{Op: "NonZero", Since: 9, New: newNonZero},
 	)
@@ -119,6 +119,7 @@ func newConstantOfShape(s *Spec) (Kernel, error) {
 
 // Range: out_i = start + i delta, n = max(ceil((limit - start) / delta), 0).
 func newRange(s *Spec) (Kernel, error) {
+	s.ignore("stash_type") // halves are computed in float32
 	return numeric(s, rangeOf[float32], rangeOf[float64], rangeOf[int64])
 }
 

@@ -4,17 +4,21 @@ import (
 	"fmt"
 )
 
-// CumSum: exclusive = 0, reverse = 0; running sums along the axis in input 1.
+// CumSum and CumProd: exclusive = 0, reverse = 0; running sums and products along the axis in input 1.
 func init() {
-	register(Def{Op: "CumSum", Since: 11, Half: true, New: newCumSum})
+	register(
+		Def{Op: "CumSum", Since: 11, Half: true, New: newCumulative},
+		Def{Op: "CumProd", Since: 26, Half: true, New: newCumulative},
+	)
 }
 
-func newCumSum(s *Spec) (Kernel, error) {
-	exclusive, reverse := s.bool("exclusive"), s.bool("reverse")
-	return numeric(s, cumSum[float32](exclusive, reverse), cumSum[float64](exclusive, reverse), cumSum[int64](exclusive, reverse), cumSum[uint64](exclusive, reverse))
+func newCumulative(s *Spec) (Kernel, error) {
+	exclusive, reverse, product := s.bool("exclusive"), s.bool("reverse"), s.Node.Op == "CumProd"
+	return numeric(s, cumulative[float32](exclusive, reverse, product), cumulative[float64](exclusive, reverse, product),
+		cumulative[int64](exclusive, reverse, product), cumulative[uint64](exclusive, reverse, product))
 }
 
-func cumSum[T number](exclusive, reverse bool) Kernel {
+func cumulative[T number](exclusive, reverse, multiply bool) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		if c.In[1].Len() != 1 {
@@ -39,19 +43,24 @@ func cumSum[T number](exclusive, reverse bool) Kernel {
 		n, inner := in[ax], product(in[ax+1:])
 		for l, lines := 0, len(o)/n; l < lines; l++ {
 			base := l/inner*n*inner + l%inner
-			var sum T
+			var sofar T
+			if multiply {
+				sofar = 1
+			}
 			for k := 0; k < n; k++ {
 				i := base + k*inner
 				if reverse {
 					i = base + (n-1-k)*inner
 				}
 				v := x[i]
-				if exclusive {
-					o[i] = sum
-					sum += v
+				before := sofar
+				if multiply {
+					sofar *= v
 				} else {
-					sum += v
-					o[i] = sum
+					sofar += v
+				}
+				if o[i] = sofar; exclusive {
+					o[i] = before
 				}
 			}
 		}

@@ -5,7 +5,7 @@ import "fmt"
 // DepthToSpace and SpaceToDepth move blocks of b x b positions from channels to space and back:
 //
 //	DepthToSpace: [n, c, h, w] -> [n, c / b², h b, w b], mode DCR (depth-column-row) or CRD
-//	SpaceToDepth: [n, c, h, w] -> [n, c b², h / b, w / b]
+//	SpaceToDepth: [n, c, h, w] -> [n, c b², h / b, w / b], the same modes
 func init() {
 	register(
 		Def{Op: "DepthToSpace", Since: 1, New: newDepthToSpace},
@@ -50,9 +50,12 @@ func newDepthToSpace(s *Spec) (Kernel, error) {
 }
 
 func newSpaceToDepth(s *Spec) (Kernel, error) {
-	b := s.int("blocksize")
-	if b < 1 || b > maxBlock {
-		return nil, fmt.Errorf("blocksize %d: 1 to %d is expected", b, maxBlock)
+	b, mode := s.int("blocksize"), "DCR"
+	if s.Opset >= 28 {
+		mode = s.str("mode")
+	}
+	if b < 1 || b > maxBlock || (mode != "DCR" && mode != "CRD") {
+		return nil, fmt.Errorf("blocksize %d and mode %q: 1 to %d, and DCR or CRD", b, mode, maxBlock)
 	}
 	return func(c *Call) error {
 		in := c.In[0].Shape
@@ -64,11 +67,16 @@ func newSpaceToDepth(s *Spec) (Kernel, error) {
 		if err != nil {
 			return err
 		}
-		wide, err := out.Reshape(n, b, b, d, h, w)
+		plane := in[2] * in[3]
+		shape, stride := []int{n, b, b, d, h, w}, []int{d * plane, in[3], 1, plane, b * in[3], b}
+		if mode == "CRD" { // the channel before the place in the block
+			shape, stride = []int{n, d, b, b, h, w}, []int{d * plane, plane, in[3], 1, b * in[3], b}
+		}
+		wide, err := out.Reshape(shape...)
 		if err != nil {
 			return err
 		}
-		gather(c, wide, c.In[0], 0, []int{d * in[2] * in[3], in[3], 1, in[2] * in[3], b * in[3], b})
+		gather(c, wide, c.In[0], 0, stride)
 		return nil
 	}, nil
 }

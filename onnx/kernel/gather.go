@@ -222,8 +222,8 @@ func newReverseSequence(s *Spec) (Kernel, error) {
 					t, b = j, i
 				}
 				n := onnx.ClampInt(c.In[1].I64()[b])
-				if n < 1 || n > in[timeAxis] {
-					return fmt.Errorf("length %d is outside 1 to %d", n, in[timeAxis])
+				if n < 0 || n > in[timeAxis] {
+					return fmt.Errorf("length %d is outside 0 to %d", n, in[timeAxis])
 				}
 				from := t
 				if t < n {

@@ -56,7 +56,8 @@ func newBitwiseNot(s *Spec) (Kernel, error) {
 	return integral(s, unaryOf(1, not[int64]), unaryOf(1, not[uint64]))
 }
 
-// BitShift: direction "LEFT" or "RIGHT" (no default); shifting by the width or more gives 0.
+// BitShift: direction "LEFT" or "RIGHT" (no default). Shifting by the width or more, or by less than nothing, leaves 0, or -1 of a negative number to
+// the right.
 func newBitShift(s *Spec) (Kernel, error) {
 	switch dir := s.str("direction"); dir {
 	case "LEFT":
@@ -68,5 +69,16 @@ func newBitShift(s *Spec) (Kernel, error) {
 	}
 }
 
-func shl[T integer](a, b T) T { return a << b }
-func shr[T integer](a, b T) T { return a >> b }
+func shl[T integer](a, b T) T {
+	if b < 0 {
+		return 0
+	}
+	return a << b
+}
+
+func shr[T integer](a, b T) T {
+	if b < 0 {
+		b = 63
+	}
+	return a >> b
+}

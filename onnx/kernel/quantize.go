@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -18,7 +19,7 @@ func init() {
 	register(
 		Def{Op: "QuantizeLinear", Since: 10, Until: 18, OutType: quantizedType, New: newQuantize},
 		Def{Op: "QuantizeLinear", Since: 19, Half: true, OutType: quantizedType, New: newQuantize},
-		Def{Op: "DequantizeLinear", Since: 10, Half: true, New: newDequantize},
+		Def{Op: "DequantizeLinear", Since: 10, Half: true, OutType: dequantizedType, New: newDequantize},
 		Def{Op: "DynamicQuantizeLinear", Since: 11, New: newDynamicQuantize},
 		Def{Op: "MatMulInteger", Since: 10, New: newMatMulInteger},
 		Def{Op: "ConvInteger", Since: 10, New: newConvInteger},
@@ -26,23 +27,53 @@ func init() {
 	)
 }
 
-// quantizedType is the type of what is quantised where no zero point says it.
-func quantizedType(*Spec) (onnx.DType, error) { return onnx.Uint8, nil }
+// quantizedType is the type of what is quantised where no zero point says it: output_dtype, else uint8.
+func quantizedType(s *Spec) (onnx.DType, error) {
+	if s.Opset >= 21 && s.int("output_dtype") != 0 {
+		return s.dtype("output_dtype"), nil
+	}
+	return onnx.Uint8, nil
+}
+
+// dequantizedType is output_dtype, else the type of the scale.
+func dequantizedType(s *Spec) (onnx.DType, error) {
+	if d := s.dtype("output_dtype"); d != onnx.Undefined {
+		return d, nil
+	}
+	return s.In[1], nil
+}
 
 // channel finds, for element i of a tensor, its entry in a scale or zero point.
 func channel(shape, param []int, axis int) (func(i int) int, error) {
-	if product(param) == 1 {
+	return blockwise(shape, param, axis, 0)
+}
+
+// blockwise is channel for parameters that, with block > 0, are of the tensor's shape but for axis, where one holds for block positions.
+func blockwise(shape, param []int, axis, block int) (func(i int) int, error) {
+	if product(param) == 1 && block == 0 {
 		return func(int) int { return 0 }, nil
 	}
 	ax, err := axisOf(axis, len(shape))
 	if err != nil {
 		return nil, err
 	}
-	if len(param) != 1 || param[0] != shape[ax] {
-		return nil, fmt.Errorf("a scale of shape %v for axis %d of shape %v", param, ax, shape)
-	}
 	inner := product(shape[ax+1:])
-	return func(i int) int { return i / inner % shape[ax] }, nil
+	if block == 0 {
+		if len(param) != 1 || param[0] != shape[ax] {
+			return nil, fmt.Errorf("a scale of shape %v for axis %d of shape %v", param, ax, shape)
+		}
+		return func(i int) int { return i / inner % shape[ax] }, nil
+	}
+	want := slices.Clone(shape)
+	want[ax] = (shape[ax]-1)/block + 1
+	if block < 0 || !slices.Equal(param, want) {
+		return nil, fmt.Errorf("a scale of shape %v for blocks of %d on axis %d of shape %v", param, block, ax, shape)
+	}
+	n, blocks := shape[ax], want[ax]
+	return func(i int) int {
+		row := i / inner
+		return (row/n*blocks+row%n/block)*inner + i%inner
+	}, nil
 }
 
 // bounds of an integer type.
@@ -54,6 +85,14 @@ func limits(d onnx.DType) (lo, hi float64) {
 		return math.MinInt16, math.MaxInt16
 	case onnx.Uint16:
 		return 0, math.MaxUint16
+	case onnx.Int4:
+		return -8, 7
+	case onnx.Uint4:
+		return 0, 15
+	case onnx.Int2:
+		return -2, 1
+	case onnx.Uint2:
+		return 0, 3
 	}
 	return 0, math.MaxUint8
 }
@@ -69,57 +108,78 @@ func quantized(out *onnx.Tensor, v func(i int) float64) {
 	castInto(out, buf)
 }
 
-func newQuantize(s *Spec) (Kernel, error) {
-	axis := 1
+// quantization is what QuantizeLinear and DequantizeLinear share.
+type quantization struct{ axis, block int }
+
+func newQuantization(s *Spec) (q quantization) {
+	q.axis = 1
 	if s.Opset >= 13 {
-		axis = s.int("axis")
+		q.axis = s.int("axis")
 	}
-	s.ignore("saturate")
-	if s.Opset >= 21 && (s.int("block_size") != 0 || s.hasAttr("output_dtype") && s.dtype("output_dtype") != s.Out[0] && s.int("output_dtype") != 0) {
-		return nil, fmt.Errorf("block_size and output_dtype are not supported")
+	if s.Opset >= 21 {
+		q.block = s.int("block_size")
+	}
+	s.ignore("output_dtype", "precision")
+	return q
+}
+
+// at finds the parameter of element i, and its zero point.
+func (q quantization) at(x, scale, zero *onnx.Tensor) (at func(i int) int, zeroAt func(k int) float64, err error) {
+	if at, err = blockwise(x.Shape, scale.Shape, q.axis, q.block); err != nil {
+		return nil, nil, err
+	}
+	if zero == nil {
+		return at, func(int) float64 { return 0 }, nil
+	}
+	if zero.Len() != scale.Len() {
+		return nil, nil, fmt.Errorf("scale has %d elements and the zero point %d", scale.Len(), zero.Len())
+	}
+	return at, zero.At, nil
+}
+
+func newQuantize(s *Spec) (Kernel, error) {
+	q, saturate := newQuantization(s), true
+	if s.Opset >= 19 {
+		saturate = s.bool("saturate")
 	}
 	d := s.Out[0]
+	if s.has(2) && s.Opset >= 21 && s.int("output_dtype") != 0 && s.dtype("output_dtype") != d {
+		return nil, fmt.Errorf("output_dtype and the zero point are of different types")
+	}
 	return func(c *Call) error {
-		x, scale, zero := c.In[0], c.In[1], c.in(2)
-		at, err := channel(x.Shape, scale.Shape, axis)
+		x, scale := c.In[0], c.In[1]
+		at, zero, err := q.at(x, scale, c.in(2))
 		if err != nil {
 			return err
-		}
-		if zero != nil && zero.Len() != scale.Len() {
-			return fmt.Errorf("scale has %d elements and the zero point %d", scale.Len(), zero.Len())
 		}
 		out, err := c.New(0, d, x.Shape)
 		if err != nil {
 			return err
 		}
+		ratio := func(i, k int) float32 { return float32(x.At(i)) / float32(scale.At(k)) }
+		if d.IsNarrowFloat() {
+			code, o := onnx.Float32ToNarrow(d, saturate), data[uint8](out)
+			for i := range o {
+				k := at(i)
+				o[i] = code(ratio(i, k) + float32(zero(k)))
+			}
+			return nil
+		}
 		quantized(out, func(i int) float64 {
 			k := at(i)
-			z := 0.0
-			if zero != nil {
-				z = zero.At(k)
-			}
-			return math.RoundToEven(float64(float32(x.At(i))/float32(scale.At(k)))) + z
+			return math.RoundToEven(float64(ratio(i, k))) + zero(k)
 		})
 		return nil
 	}, nil
 }
 
 func newDequantize(s *Spec) (Kernel, error) {
-	axis := 1
-	if s.Opset >= 13 {
-		axis = s.int("axis")
-	}
-	if s.Opset >= 21 && s.int("block_size") != 0 {
-		return nil, fmt.Errorf("block_size is not supported")
-	}
+	q := newQuantization(s)
 	return func(c *Call) error {
-		x, scale, zero := c.In[0], c.In[1], c.in(2)
-		at, err := channel(x.Shape, scale.Shape, axis)
+		x, scale := c.In[0], c.In[1]
+		at, zero, err := q.at(x, scale, c.in(2))
 		if err != nil {
 			return err
-		}
-		if zero != nil && zero.Len() != scale.Len() {
-			return fmt.Errorf("scale has %d elements and the zero point %d", scale.Len(), zero.Len())
 		}
 		out, err := c.New(0, onnx.Float32, x.Shape)
 		if err != nil {
@@ -128,11 +188,7 @@ func newDequantize(s *Spec) (Kernel, error) {
 		o := out.F32()
 		for i := range o {
 			k := at(i)
-			z := 0.0
-			if zero != nil {
-				z = zero.At(k)
-			}
-			o[i] = float32((x.At(i) - z) * scale.At(k))
+			o[i] = float32((x.At(i) - zero(k)) * scale.At(k))
 		}
 		return nil
 	}, nil

@@ -28,8 +28,16 @@ func irVersion(opset int) int64 {
 		return 8
 	case opset <= 20:
 		return 9
+	case opset <= 22:
+		return 10
+	case opset == 23:
+		return 11
+	case opset == 24:
+		return 12
+	case opset <= 27:
+		return 13
 	}
-	return 10
+	return 14
 }
 
 // Upgrade rewrites a model of an older standard operator set, from [onnx.MinOpset] on, in version to: attributes

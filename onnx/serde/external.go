@@ -153,7 +153,7 @@ func readTensorData(root *os.Root, files map[string]*dataFile, t *onnxpb.TensorP
 	if err != nil {
 		return err
 	}
-	want := int64(n) * int64(d.Size())
+	want := d.RawBytes(n)
 	if length >= 0 && length != want {
 		return fmt.Errorf("length %d; shape %v of %v needs %d bytes", length, shape, d, want)
 	}

@@ -139,7 +139,7 @@ func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 	}
 	g := &onnx.Graph{Name: p.Name, Doc: p.DocString, Initializers: make(map[string]*onnx.Tensor, len(p.Initializer))}
 	if len(p.SparseInitializer) > 0 {
-		return nil, fmt.Errorf("graph %q holds sparse initializers, which are not supported; export it with dense weights", p.Name)
+		return nil, onnx.Unknownf("graph %q holds sparse initializers, which are not supported; export it with dense weights", p.Name)
 	}
 	for _, tp := range p.Initializer {
 		if _, dup := g.Initializers[tp.Name]; dup {
@@ -195,7 +195,7 @@ func valueFromProto(p *onnxpb.ValueInfoProto) (onnx.ValueInfo, error) {
 		if p.Type.Value == nil {
 			return v, nil
 		}
-		return v, fmt.Errorf("%q is not a tensor (a sequence, map, optional or sparse tensor), which is not supported", p.Name)
+		return v, onnx.Unknownf("%q is not a tensor (a sequence, map, optional or sparse tensor), which is not supported", p.Name)
 	}
 	v.DType = onnx.DType(tt.ElemType)
 	if tt.Shape != nil {
@@ -222,7 +222,7 @@ func valueFromProto(p *onnxpb.ValueInfoProto) (onnx.ValueInfo, error) {
 func nodeFromProto(p *onnxpb.NodeProto, depth int) (*onnx.Node, error) {
 	n := &onnx.Node{Name: p.Name, Op: p.OpType, Domain: domain(p.Domain), Inputs: p.Input, Outputs: p.Output}
 	if p.Overload != "" {
-		return nil, fmt.Errorf("%s %q names the overload %q of a function, which is not supported", p.OpType, p.Name, p.Overload)
+		return nil, onnx.Unknownf("%s %q names the overload %q of a function, which is not supported", p.OpType, p.Name, p.Overload)
 	}
 	for _, ap := range p.Attribute {
 		a, err := attrFromProto(ap, depth)
@@ -302,7 +302,7 @@ func attrFromProto(p *onnxpb.AttributeProto, depth int) (onnx.Attr, error) {
 		}
 	default:
 		if a.Ref == "" {
-			err = fmt.Errorf("is of kind %v, which is not supported", p.Type)
+			err = onnx.Unknownf("is of kind %v, which is not supported", p.Type)
 		}
 	}
 	if err != nil {

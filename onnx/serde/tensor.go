@@ -18,14 +18,14 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 		return nil, fmt.Errorf("tensor %q: %w", p.Name, fmt.Errorf(format, args...))
 	}
 	if p.Segment != nil {
-		return fail("segmented tensors are not supported; save the model in one piece")
+		return fail("%w", onnx.Unknownf("segmented tensors are not supported; save the model in one piece"))
 	}
 	if p.DataLocation == onnxpb.TensorProto_EXTERNAL {
 		return fail("its data lies in another file; load the model from its own folder so that it can be found")
 	}
 	d := onnx.DType(p.DataType)
 	if !d.Known() {
-		return fail("element type %d is not supported; allowed are float32, float64, float16, bfloat16, bool, string and the integers of 8 to 64 bits", p.DataType)
+		return fail("%w", onnx.Unknownf("element type %d is not supported; complex numbers are not held", p.DataType))
 	}
 	shape := make([]int, len(p.Dims))
 	for i, v := range p.Dims {
@@ -37,6 +37,9 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 	n, err := onnx.Elements(shape)
 	if err != nil {
 		return fail("%w", err)
+	}
+	if d.IsNarrow() {
+		return narrowFromProto(p, d, shape, n)
 	}
 	have := storedElements(p, d)
 	if have != n {
@@ -98,6 +101,28 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 	return t, nil
 }
 
+// narrowFromProto reads elements of 8 bits and less: packed raw bytes, or the same bytes in int32_data.
+func narrowFromProto(p *onnxpb.TensorProto, d onnx.DType, shape []int, n int) (*onnx.Tensor, error) {
+	raw := p.RawData
+	if raw == nil {
+		raw = make([]byte, len(p.Int32Data))
+		for i, v := range p.Int32Data {
+			raw[i] = byte(v)
+		}
+	}
+	if int64(len(raw)) != d.RawBytes(n) {
+		return nil, fmt.Errorf("tensor %q: shape %v needs %d bytes of %v and the file holds %d", p.Name, shape, d.RawBytes(n), d, len(raw))
+	}
+	t, err := onnx.Zeros(d, shape...)
+	if err == nil {
+		err = onnx.UnpackData(t, raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", p.Name, err)
+	}
+	return t, nil
+}
+
 func storedElements(p *onnxpb.TensorProto, d onnx.DType) int {
 	if p.RawData != nil && d != onnx.String {
 		return len(p.RawData) / d.Size()
@@ -130,6 +155,10 @@ func TensorToProto(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 		for _, v := range s {
 			p.StringData = append(p.StringData, []byte(v))
 		}
+		return p, nil
+	}
+	if t.DType.IsNarrow() {
+		p.RawData = onnx.PackedData(t)
 		return p, nil
 	}
 	raw, err := binary.Append(make([]byte, 0, t.Len()*t.DType.Size()), binary.LittleEndian, t.Data)

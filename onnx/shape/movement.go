@@ -13,7 +13,7 @@ var movementRules = map[string]rule{
 	"Reshape": inferReshape, "Flatten": inferFlatten, "Transpose": inferTranspose, "Concat": inferConcat,
 	"Split": inferSplit, "Slice": inferSlice, "Squeeze": inferSqueeze, "Unsqueeze": inferUnsqueeze,
 	"Gather": inferGather, "GatherElements": inferGatherElements, "GatherND": inferGatherND,
-	"Scatter": inferSameAsFirst, "ScatterElements": inferSameAsFirst, "ScatterND": inferSameAsFirst,
+	"Scatter": inferSameAsFirst, "TensorScatter": inferSameAsFirst, "ScatterElements": inferSameAsFirst, "ScatterND": inferSameAsFirst,
 	"Expand": inferExpand, "Tile": inferTile, "Pad": inferPad, "Trilu": inferSameAsFirst,
 	"ReverseSequence": inferSameAsFirst, "DepthToSpace": inferDepthToSpace, "SpaceToDepth": inferSpaceToDepth,
 	"Compress": inferCompress, "Unique": inferUnique,

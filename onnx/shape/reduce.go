@@ -8,7 +8,7 @@ import (
 
 // Reductions over axes, arg-reductions and cumulative operators.
 var reductionRules = merge(map[string]rule{
-	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": inferSameAsFirst,
+	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": inferSameAsFirst, "CumProd": inferSameAsFirst,
 	"NonMaxSuppression": inferNonMaxSuppression,
 }, each(inferReduce,
 	"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",

@@ -9,15 +9,14 @@ import (
 
 // output says how an output of the model is fetched from the session.
 //
-// onnxruntime_go 1.27 cannot take a scalar, nor a half-precision tensor, that the ONNX Runtime
+// onnxruntime_go 1.27 cannot take a scalar, nor a tensor of half precision or of less than 8 bits, that the ONNX Runtime
 // allocated. Such outputs, and those of unknown rank, which may turn out to be scalars, come as two of
-// the session's own: their elements in a row (cast to float32 where they are halves, which is exact)
-// and their shape.
+// the session's own: their elements in a row, cast to [carrier], which is exact, and their shape.
 type output struct {
 	info  onnx.ValueInfo
 	at    int // index among the session's outputs
 	flat  bool
-	half  onnx.DType // Float16 or BFloat16 where the elements were cast
+	cast  onnx.DType // the output's own type where the elements were cast
 	shape int        // index of the shape where flat
 }
 
@@ -45,7 +44,6 @@ func adapt(m *onnx.Model) (model *onnx.Model, inputs, outputs []string, plan []o
 	}
 	for _, v := range g.Inputs {
 		taken[v.Name] = true
-		inputs = append(inputs, v.Name)
 	}
 	for k := range g.Initializers {
 		taken[k] = true
@@ -60,6 +58,16 @@ func adapt(m *onnx.Model) (model *onnx.Model, inputs, outputs []string, plan []o
 	}
 	if len(m.Graph.Outputs) == 0 {
 		return nil, nil, nil, nil, fmt.Errorf("it has no outputs")
+	}
+	for i, v := range g.Inputs {
+		if noScalar(v) && m.Opset() >= 5 {
+			row, scalar := fresh(v.Name+"/row"), fresh(v.Name+"/scalar")
+			g.Initializers[scalar] = onnx.NewTensor([]int64{}, 0)
+			g.Nodes = append([]*onnx.Node{{Op: "Reshape", Inputs: []string{row, scalar}, Outputs: []string{v.Name}}}, g.Nodes...)
+			v = onnx.ValueInfo{Name: row, DType: v.DType, Shape: onnx.Shape(1)}
+			g.Inputs[i] = v
+		}
+		inputs = append(inputs, v.Name)
 	}
 	if len(inputs) == 0 {
 		name := fresh(dummyInput)
@@ -80,18 +88,18 @@ func adapt(m *onnx.Model) (model *onnx.Model, inputs, outputs []string, plan []o
 			g.Nodes = append(g.Nodes, &onnx.Node{Op: "Identity", Inputs: []string{v.Name}, Outputs: []string{copied}})
 			v.Name = copied
 		}
-		isHalf := v.DType == onnx.Float16 || v.DType == onnx.BFloat16
-		if len(v.Shape) > 0 && !isHalf || m.Opset() < 5 {
+		carried := carrier(v.DType)
+		if len(v.Shape) > 0 && carried == v.DType || m.Opset() < 5 {
 			o.at = addOutput(v)
 			plan = append(plan, o)
 			continue
 		}
 		o.flat = true
 		from, dtype := v.Name, v.DType
-		if isHalf {
-			o.half, dtype = v.DType, onnx.Float32
-			cast := fresh(v.Name + "/float32")
-			g.Nodes = append(g.Nodes, &onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{cast}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))}})
+		if carried != v.DType {
+			o.cast, dtype = v.DType, carried
+			cast := fresh(v.Name + "/" + carried.String())
+			g.Nodes = append(g.Nodes, &onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{cast}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(carried))}})
 			from = cast
 		}
 		if row == "" {
@@ -107,6 +115,47 @@ func adapt(m *onnx.Model) (model *onnx.Model, inputs, outputs []string, plan []o
 		plan = append(plan, o)
 	}
 	return &adapted, inputs, outputs, plan, nil
+}
+
+// noScalar reports whether an input is a scalar of a type of which onnxruntime_go can hand over none: it is fed as a row of one.
+func noScalar(v onnx.ValueInfo) bool {
+	return v.Shape != nil && len(v.Shape) == 0 && (v.DType == onnx.String || carrier(v.DType) != v.DType)
+}
+
+// carrier is the type that an output of type d is fetched in.
+func carrier(d onnx.DType) onnx.DType {
+	switch {
+	case d == onnx.Float16 || d == onnx.BFloat16 || d.IsNarrowFloat():
+		return onnx.Float32
+	case d.IsNarrow():
+		return onnx.Int32
+	}
+	return d
+}
+
+// carried turns elements that came in their carrier back into those of type d.
+func carried(t *onnx.Tensor, d onnx.DType) *onnx.Tensor {
+	out, err := onnx.Zeros(d, t.Shape...)
+	if err != nil {
+		panic(err) // t exists, and so does its shape
+	}
+	switch to := out.Data.(type) {
+	case []uint8:
+		code := func(v float32) uint8 { return uint8(v) }
+		if d.IsNarrowFloat() {
+			code = onnx.Float32ToNarrow(d, false)
+		}
+		for i := range to {
+			to[i] = code(float32(t.At(i)))
+		}
+	case []int8:
+		for i := range to {
+			to[i] = int8(t.At(i))
+		}
+	default:
+		out.Data = halve(t.F32(), d)
+	}
+	return out
 }
 
 // halve turns float32 elements that came from halves back into their bits.

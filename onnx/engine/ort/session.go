@@ -58,6 +58,9 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 			return nil, fmt.Errorf("an output's type is not known, and the runtime would have to load the model to tell: %v", heavy[0])
 		}
 	}
+	if m, err = lower(m); err != nil {
+		return nil, err
+	}
 	whole, err := describe(m)
 	if err != nil {
 		return nil, err
@@ -188,9 +191,12 @@ func (s *session) run(feeds, fetch map[string]*onnx.Tensor) error {
 	}()
 	in := make([]ortgo.Value, len(s.feeds))
 	for i, name := range s.feeds {
-		t := feeds[name]
-		if s.dummy {
-			t = onnx.ZerosF32(1)
+		t := onnx.ZerosF32(1)
+		if !s.dummy {
+			t = feeds[s.inputs[i].Name]
+			if noScalar(s.inputs[i]) {
+				t = &onnx.Tensor{DType: t.DType, Shape: []int{1}, Data: t.Data}
+			}
 		}
 		v, err := s.pool.get(name, t)
 		if err != nil {
@@ -287,8 +293,8 @@ func (o output) assemble(got []*onnx.Tensor) (*onnx.Tensor, error) {
 		return nil, err
 	}
 	t := got[o.at]
-	if o.half != onnx.Undefined {
-		t = &onnx.Tensor{DType: o.half, Shape: t.Shape, Data: halve(t.F32(), o.half)}
+	if o.cast != onnx.Undefined {
+		t = carried(t, o.cast)
 	}
 	return t.Reshape(shape...)
 }

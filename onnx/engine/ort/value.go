@@ -147,6 +147,9 @@ func wrap(t *onnx.Tensor, ptr unsafe.Pointer) (*value, error) {
 		v.ort, err = wrapStrings(t)
 	case t.DType == onnx.Float16 || t.DType == onnx.BFloat16:
 		v.ort, err = wrapHalf(t, ptr)
+	case t.DType.IsNarrow():
+		v.data = nil // packed, which is a copy
+		v.ort, err = wrapNarrow(t, &v.pin)
 	default:
 		switch d := t.Data.(type) {
 		case []float32:
@@ -218,6 +221,18 @@ func wrapHalf(t *onnx.Tensor, ptr unsafe.Pointer) (ortgo.Value, error) {
 		kind = ortgo.TensorElementDataTypeBFloat16
 	}
 	return ortgo.NewCustomDataTensor(ortShape(t.Shape), bytes, kind)
+}
+
+func wrapNarrow(t *onnx.Tensor, pin *runtime.Pinner) (ortgo.Value, error) {
+	if len(t.Shape) == 0 {
+		return nil, fmt.Errorf("a scalar of %v cannot be handed to the ONNX Runtime; give it shape [1]", t.DType)
+	}
+	raw := onnx.PackedData(t)
+	if len(raw) == 0 {
+		raw = make([]byte, 1)
+	}
+	pin.Pin(&raw[0])
+	return ortgo.NewCustomDataTensor(ortShape(t.Shape), raw, ortgo.TensorElementDataType(t.DType)) // the standard's numbers
 }
 
 func ortShape(shape []int) ortgo.Shape {

@@ -63,7 +63,10 @@ func compile(m *onnx.Model) (*plan, error) {
 			return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: err.Error()}}}
 		}
 	}
-	c := &compiler{opset: opset, budget: onnx.NewBudget(m)}
+	c := &compiler{opset: opset, budget: onnx.NewBudget(m), declared: map[string][]onnx.Dim{}}
+	for _, v := range m.Graph.Inputs {
+		c.declared[v.Name] = v.Shape
+	}
 	return c.graph(m.Graph, nil, nil)
 }
 
@@ -76,8 +79,9 @@ func spelt(g *onnx.Graph) bool {
 
 // compiler plans the graphs of one model.
 type compiler struct {
-	opset  int
-	budget *onnx.Budget
+	opset    int
+	budget   *onnx.Budget
+	declared map[string][]onnx.Dim // shapes of the model's inputs
 }
 
 // scope finds a value around a graph within a node: its element type, and itself where it is constant.
@@ -168,9 +172,10 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 	}
 	for _, n := range g.Nodes {
 		switch {
+		case pass.IsSpelt(n):
 		case n.Domain != "":
 			refuse(n, "operators of this domain are not supported")
-		case kernel.Opsets(n.Op) == "" && !pass.IsRecurrent(n):
+		case kernel.Opsets(n.Op) == "":
 			refuse(n, "the operator is not supported")
 		default:
 			if schema := op.Lookup(n.Domain, n.Op, c.opset); schema != nil {
@@ -195,8 +200,8 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 			queue = queue[1:]
 			continue
 		}
-		if queue = queue[1:]; pass.IsRecurrent(n) {
-			spelt, err := c.recurrent(n, find, produced)
+		if queue = queue[1:]; pass.IsSpelt(n) {
+			spelt, err := c.spell(n, find, produced)
 			if err != nil {
 				refuse(n, err.Error())
 				continue
@@ -388,26 +393,42 @@ func (c *compiler) following(n *onnx.Node, in string, find scope) *kernel.Spec {
 	return s
 }
 
-// recurrent spells out a recurrent layer, under names that produced has none of and then has.
-func (c *compiler) recurrent(n *onnx.Node, find scope, produced map[string]bool) ([]*onnx.Node, error) {
-	s := op.Lookup("", n.Op, c.opset)
-	if err := s.Arity(n); err != nil {
+// spell spells a node out, under names that produced has none of and then has.
+func (c *compiler) spell(n *onnx.Node, find scope, produced map[string]bool) ([]*onnx.Node, error) {
+	schema := op.Lookup(n.Domain, n.Op, c.opset)
+	if schema == nil {
+		return nil, fmt.Errorf("operator set %d does not have the operator", c.opset)
+	}
+	if err := schema.Arity(n); err != nil {
 		return nil, err
 	}
-	d, _, _ := find(n.Inputs[0])
-	hidden := 0
-	if _, t, _ := find(n.Inputs[2]); t != nil && len(t.Shape) == 3 {
-		hidden = t.Shape[2]
-	}
-	return pass.Recurrent(n, c.opset, d, hidden, func(base string) string {
-		name := base
-		for i := 1; ; i++ {
-			if _, _, taken := find(name); !taken && !produced[name] {
-				produced[name] = true
-				return name
+	return pass.Spell(n, pass.Around{
+		Opset: c.opset,
+		Type: func(v string) onnx.DType {
+			d, _, _ := find(v)
+			return d
+		},
+		Shape: func(v string) []onnx.Dim {
+			_, t, _ := find(v)
+			if t == nil {
+				return c.declared[v]
 			}
-			name = fmt.Sprintf("%s_%d", base, i)
-		}
+			dims := make([]onnx.Dim, len(t.Shape))
+			for i, d := range t.Shape {
+				dims[i] = onnx.Known(d)
+			}
+			return dims
+		},
+		Fresh: func(base string) string {
+			name := base
+			for i := 1; ; i++ {
+				if _, _, taken := find(name); !taken && !produced[name] {
+					produced[name] = true
+					return name
+				}
+				name = fmt.Sprintf("%s_%d", base, i)
+			}
+		},
 	})
 }
 

@@ -244,8 +244,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"unknown operator", one(&onnx.Node{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{`"n1"`, "Frobnicate", "not supported"}},
 		{"other domain", one(&onnx.Node{Name: "n1", Op: "Relu", Domain: "com.example", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"com.example.Relu", "domain"}},
-		{"future opset", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 99), []string{"opset 99", "1 to 21"}},
-		{"too old an opset", one(&onnx.Node{Name: "n1", Op: "Gelu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"Gelu", "20-21", "17"}},
+		{"future opset", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 99), []string{"opset 99", "1 to 28"}},
+		{"too old an opset", one(&onnx.Node{Name: "n1", Op: "Gelu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"Gelu", "20-28", "17"}},
 		{"unknown attribute", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{onnx.IntAttr("surprise", 1)}}, 17), []string{`"surprise"`}},
 		{"attribute of another kind", one(&onnx.Node{Op: "LeakyRelu", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{onnx.IntAttr("alpha", 1)}}, 17), []string{`"alpha"`, "kind"}},
 		{"too many inputs", one(&onnx.Node{Op: "Relu", Inputs: []string{"x", "x"}, Outputs: []string{"y"}}, 17), []string{"2 inputs", "takes 1 (X)"}},

@@ -45,7 +45,7 @@ func TestWideIntegers(t *testing.T) {
 		{"a diagonal", "EyeLike", 9, []*onnx.Tensor{square}, []onnx.Attr{integer("k", 1<<32), integer("dtype", int64(onnx.Float32))}, []float32{0, 0, 0, 0}, ""},
 		{"a diagonal at the limit", "EyeLike", 9, []*onnx.Tensor{square}, []onnx.Attr{integer("k", math.MaxInt32), integer("dtype", int64(onnx.Float32))}, []float32{0, 0, 0, 0}, ""},
 		{"more than there are", "TopK", 11, []*onnx.Tensor{row, onnx.Vector[int64](wide)}, nil, nil, "of an axis of size 5"},
-		{"a length", "ReverseSequence", 10, []*onnx.Tensor{square, onnx.Vector[int64](1, wide)}, nil, nil, "outside 1 to 2"},
+		{"a length", "ReverseSequence", 10, []*onnx.Tensor{square, onnx.Vector[int64](1, wide)}, nil, nil, "outside 0 to 2"},
 		{"an index", "Gather", 13, []*onnx.Tensor{row, scalar(wide)}, nil, nil, "outside"},
 		{"a shape", "Reshape", 13, []*onnx.Tensor{square, onnx.Vector[int64](wide, 2)}, nil, nil, "elements"},
 		{"two sizes that wrap round", "Reshape", 13, []*onnx.Tensor{onnx.Vector[float32](1), onnx.Vector[int64](641, 6700417)}, nil, nil, "elements"},

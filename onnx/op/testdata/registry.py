@@ -102,8 +102,8 @@ def attribute(a):
 print(HEAD.format(onnx=onnx.__version__, ort=onnxruntime.__version__), end="")
 history = {}
 for s in onnx.defs.get_all_schemas_with_history():
-    if s.domain == "" and "experimental" not in option(s.support_level).lower():
-        history.setdefault(s.name, []).append(s)
+    if s.domain in ("", "ai.onnx.ml") and "experimental" not in option(s.support_level).lower():
+        history.setdefault((s.domain + "." + s.name).lstrip("."), []).append(s)
 for name in sorted(history):
     versions = sorted(history[name], key=lambda s: s.since_version)
     for s in versions:

@@ -1,0 +1,59 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+)
+
+// TensorScatter writes an update into a cache of keys or values: mode linear or circular, axis = -2 (not 0); cache [batch, ..., max, ...], update the
+// same but for [..., n, ...] on axis, positions write_indices + 0..n-1 of each sample (from 0 where they are left out).
+func init() {
+	register(Def{Op: "TensorScatter", Since: 24, New: newTensorScatter})
+}
+
+func newTensorScatter(s *Spec) (Kernel, error) {
+	axis, mode := s.int("axis"), s.str("mode")
+	if mode != "linear" && mode != "circular" {
+		return nil, fmt.Errorf("mode %q: linear or circular is expected", mode)
+	}
+	return func(c *Call) error {
+		cache, update := c.In[0], c.In[1]
+		ax, err := axisOf(axis, len(cache.Shape))
+		if err != nil {
+			return err
+		}
+		want := slices.Clone(cache.Shape)
+		if ax > 0 && len(update.Shape) == len(want) {
+			want[ax] = update.Shape[ax]
+		}
+		if ax == 0 || !slices.Equal(want, update.Shape) || want[ax] > cache.Shape[ax] {
+			return fmt.Errorf("an update of shape %v for a cache of shape %v on axis %d", update.Shape, cache.Shape, ax)
+		}
+		first := make([]int, want[0])
+		if t := c.in(2); t != nil {
+			if first, err = ints(t); err != nil {
+				return err
+			}
+		}
+		size, n := cache.Shape[ax], want[ax]
+		for _, f := range first {
+			if f < 0 || mode == "linear" && f > size-n || len(first) != want[0] {
+				return fmt.Errorf("write_indices %v for %d samples, a cache of %d positions and an update of %d", first, want[0], size, n)
+			}
+		}
+		out, err := c.New(0, cache.DType, cache.Shape)
+		if err != nil {
+			return err
+		}
+		Copy(out, cache)
+		inner, rows := product(want[ax+1:]), product(want[1:ax])
+		for b, f := range first {
+			for r := b * rows; r < (b+1)*rows; r++ {
+				for k := range n {
+					copyRange(out.Data, (r*size+(f%size+k)%size)*inner, update.Data, (r*n+k)*inner, inner)
+				}
+			}
+		}
+		return nil
+	}, nil
+}

@@ -1,0 +1,208 @@
+package pass
+
+import (
+	"fmt"
+	"math"
+
+	"fmp/onnx"
+)
+
+// spellAttention: softmax(scale Q Kᵀ + bias) V over heads (Vaswani et al. 2017), where several heads of Q may share one of K and V
+// (Ainslie et al. 2023). Q is [B, Hq, S, D], K and V [B, H, T, ·], or both [B, S, H·D] with the numbers of heads as attributes. A row
+// whose bias is -inf throughout gives zeros.
+func spellAttention(s *speller) ([]string, error) {
+	qHeads, heads := s.attrs.Int("q_num_heads"), s.attrs.Int("kv_num_heads")
+	q, k, v := s.node.Input(0), s.node.Input(1), s.node.Input(2)
+	flat := qHeads > 0
+	if flat != (heads > 0) || flat && qHeads%heads != 0 {
+		return nil, fmt.Errorf("q_num_heads is %d and kv_num_heads %d; both or none are given, and the first is a multiple of the second", qHeads, heads)
+	}
+	if flat {
+		q, k, v = s.splitHeads(q, qHeads), s.splitHeads(k, heads), s.splitHeads(v, heads)
+	}
+	if past := s.node.Input(4); past != "" {
+		k = s.op("Concat", []string{past, k}, onnx.IntAttr("axis", 2))
+		v = s.op("Concat", []string{s.node.Input(5), v}, onnx.IntAttr("axis", 2))
+	}
+	a := &attention{speller: s, shared: !flat || qHeads != heads, q: q, k: k, v: v}
+	a.sizeQ, a.sizeK = s.pick(s.un("Shape", q), 2), s.pick(s.un("Shape", k), 2)
+	raw := a.scores()
+	logits := raw
+	if c := s.attrs.Float("softcap"); c > 0 {
+		logits = s.mul(s.un("Tanh", s.op("Div", []string{raw, s.num(float64(c))})), s.num(float64(c)))
+	}
+	capped := logits
+	bias, mayBeEmpty := a.bias()
+	empty := ""
+	if bias != "" {
+		if mayBeEmpty {
+			// Such a row is left without a bias before, so that nothing in it is NaN, and is cleared after.
+			most := s.reduceMax(bias)
+			empty = s.op("Less", []string{most, s.num(-math.MaxFloat32)})
+			bias = s.op("Where", []string{empty, s.num(0), bias})
+		}
+		logits = s.add(logits, bias)
+	}
+	p := s.softmax(logits)
+	if empty != "" {
+		p = s.op("Where", []string{empty, s.num(0), p})
+	}
+	y := a.mix(p)
+	if flat {
+		y = s.joinHeads(y)
+	}
+	biased := logits
+	if empty != "" { // the raw product with its bias is asked for
+		biased = s.op("Where", []string{empty, s.num(math.Inf(-1)), logits})
+	}
+	shown := map[int]string{0: raw, 1: capped, 2: biased, 3: p}[s.attrs.Int("qk_matmul_output_mode")]
+	return []string{y, k, v, shown}, nil
+}
+
+// attention is one that is being spelt out.
+type attention struct {
+	*speller
+	shared       bool // heads of q may share one of k
+	q, k, v      string
+	sizeQ, sizeK string // scalars: S and T
+}
+
+// grouped reshapes [B, Hq, S, ·] to [B, H, Hq/H, S, ·] where heads are shared.
+func (a *attention) grouped(x string) string {
+	if !a.shared {
+		return x
+	}
+	return a.shaped(x, a.dims(a.k, 0, 2), a.ints(-1), a.dims(x, 2, 4))
+}
+
+// ungrouped undoes it.
+func (a *attention) ungrouped(x string) string {
+	if !a.shared {
+		return x
+	}
+	return a.shaped(x, a.dims(a.q, 0, 3), a.ints(-1))
+}
+
+// one puts an axis of one before the sequence of k or v where heads are shared.
+func (a *attention) one(x string) string {
+	if !a.shared {
+		return x
+	}
+	return a.op("Unsqueeze", []string{x, a.ints(2)})
+}
+
+// scores: scale Q Kᵀ, [B, Hq, S, T].
+func (a *attention) scores() string {
+	var scale string
+	if a.attrs.Has("scale") {
+		scale = a.num(float64(a.attrs.Float("scale")))
+	} else {
+		size := a.op("Cast", []string{a.pick(a.un("Shape", a.q), 3)}, onnx.IntAttr("to", int(a.d)))
+		scale = a.un("Reciprocal", a.un("Sqrt", size))
+	}
+	transposed := a.op("Transpose", []string{a.k}, onnx.IntsAttr("perm", 0, 1, 3, 2))
+	return a.ungrouped(a.op("MatMul", []string{a.grouped(a.mul(a.q, scale)), a.one(transposed)}))
+}
+
+// mix: the values in the shares p.
+func (a *attention) mix(p string) string {
+	return a.ungrouped(a.op("MatMul", []string{a.grouped(p), a.one(a.v)}))
+}
+
+// bias is what is added to the scores, "" where nothing is, and whether all of a row can be -inf.
+func (a *attention) bias() (bias string, mayBeEmpty bool) {
+	never := a.num(math.Inf(-1))
+	if mask := a.node.Input(3); mask != "" {
+		if a.Type(mask) == onnx.Bool {
+			mask = a.op("Where", []string{mask, a.num(0), never})
+		}
+		// A mask may end before the keys do.
+		rank := a.un("Size", a.un("Shape", mask))
+		before := a.op("ConstantOfShape", []string{a.vector(a.op("Sub", []string{a.add(rank, rank), a.constant(onnx.Scalar(int64(1)))}))},
+			onnx.TensorAttr("value", onnx.Vector[int64](0)))
+		missing := a.op("Sub", []string{a.op("Reshape", []string{a.sizeK, a.ints(1)}), a.op("Gather", []string{a.un("Shape", mask), a.ints(-1)})})
+		if !a.covers(mask) {
+			mask = a.op("Pad", []string{mask, a.op("Concat", []string{before, missing}, onnx.IntAttr("axis", 0)), never})
+		}
+		bias, mayBeEmpty = mask, true
+	}
+	lengths := a.node.Input(6)
+	left, right := -1, -1
+	if a.attrs.Has("left_window_size") {
+		left = a.attrs.Int("left_window_size")
+	}
+	if a.attrs.Has("right_window_size") {
+		right = a.attrs.Int("right_window_size")
+	}
+	if a.attrs.Bool("is_causal") && (right < 0 || right > 0) {
+		right = 0
+	}
+	zero, one := a.constant(onnx.Scalar(int64(0))), a.constant(onnx.Scalar(int64(1)))
+	keys := a.op("Range", []string{zero, a.sizeK, one}) // [T]
+	allowed := ""
+	allow := func(op, x, y string) {
+		c := a.op(op, []string{x, y})
+		if allowed != "" {
+			c = a.op("And", []string{allowed, c})
+		}
+		allowed = c
+	}
+	perBatch := ""
+	if lengths != "" {
+		perBatch = a.op("Reshape", []string{lengths, a.ints(-1, 1, 1, 1)})
+		allow("Less", keys, perBatch)
+		mayBeEmpty = true
+	}
+	if left >= 0 || right >= 0 {
+		at := a.op("Unsqueeze", []string{a.op("Range", []string{zero, a.sizeQ, one}), a.ints(-1)}) // [S, 1]
+		switch {
+		case a.node.Input(4) != "":
+			at = a.add(at, a.pick(a.un("Shape", a.node.Input(4)), 2))
+		case perBatch != "":
+			at = a.add(at, a.op("Sub", []string{perBatch, a.sizeQ}))
+		}
+		if right >= 0 {
+			allow("LessOrEqual", keys, a.add(at, a.constant(onnx.Scalar(int64(right)))))
+		}
+		if left >= 0 {
+			allow("GreaterOrEqual", keys, a.op("Sub", []string{at, a.constant(onnx.Scalar(int64(left)))}))
+			mayBeEmpty = true
+		}
+	}
+	if allowed != "" {
+		only := a.op("Where", []string{allowed, a.num(0), never})
+		if bias == "" {
+			bias = only
+		} else {
+			bias = a.add(bias, only)
+		}
+	}
+	return bias, mayBeEmpty
+}
+
+// covers reports whether a mask's last axis is known to be as long as the keys.
+func (a *attention) covers(mask string) bool {
+	m, k := a.Shape(a.node.Input(3)), a.Shape(a.node.Input(1))
+	if a.node.Input(4) != "" || len(m) == 0 || len(k) < 3 {
+		return false
+	}
+	last, keys := m[len(m)-1], k[len(k)-2]
+	return last == keys && (last.IsKnown() || last.Symbol != "")
+}
+
+// softmax over the last axis, in the type that the node asks for.
+func (s *speller) softmax(x string) string {
+	precision := s.attrs.DType("softmax_precision")
+	cast := s.attrs.Has("softmax_precision") && precision != s.d && !isHalf(precision)
+	if cast {
+		x = s.op("Cast", []string{x}, onnx.IntAttr("to", int(precision)))
+	}
+	x = s.op("Softmax", []string{x}, onnx.IntAttr("axis", -1))
+	if cast {
+		x = s.op("Cast", []string{x}, onnx.IntAttr("to", int(s.d)))
+	}
+	return x
+}
+
+// reduceMax keeps the last axis with one position.
+func (s *speller) reduceMax(x string) string { return s.op("ReduceMax", []string{x, s.ints(-1)}) }

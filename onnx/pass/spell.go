@@ -1,0 +1,364 @@
+package pass
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"fmp/onnx"
+	"fmp/onnx/op"
+)
+
+// Around is what spelling a node out asks of the graph around it.
+type Around struct {
+	Opset int                             // of the standard operators
+	Type  func(value string) onnx.DType   // Undefined where it is not known
+	Shape func(value string) []onnx.Dim   // nil where it is not known
+	Fresh func(base string) (name string) // makes a name that nothing has
+}
+
+// IsSpelt reports whether [Spell] spells a node's operator out in others: recurrent layers, attention and gates of the standard set, and
+// operators of com.microsoft. Gradients, and the pure engine, know these operators in no other way.
+func IsSpelt(n *onnx.Node) bool {
+	_, ok := spellings[onnx.OpName{Domain: n.Domain, Name: n.Op}]
+	return ok || IsRecurrent(n)
+}
+
+// Spell spells a node out as nodes of the model's operator set. Half-precision values are computed in float32 and rounded once.
+//
+// Source: the equations of the operators' own pages.
+func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
+	d := a.Type(n.Input(0))
+	if d == onnx.Undefined {
+		d = onnx.Float32
+	}
+	if IsRecurrent(n) {
+		hidden := 0
+		if s := a.Shape(n.Input(2)); len(s) == 3 && s[2].IsKnown() {
+			hidden = s[2].Size
+		}
+		return Recurrent(n, a.Opset, d, hidden, a.Fresh)
+	}
+	s := &speller{emit: emit{fresh: a.Fresh, base: n.Called()}, Around: a, attrs: op.Attrs(n, a.Opset), d: d}
+	s.node = onnx.CloneNode(n)
+	whole := map[string]string{} // the half that a value was cast from
+	for i, in := range n.Inputs {
+		if t := a.Type(in); in != "" && (isHalf(t) || t == onnx.Undefined && isHalf(d)) {
+			s.node.Inputs[i] = s.op("Cast", []string{in}, onnx.IntAttr("to", int(onnx.Float32)))
+			whole[s.node.Inputs[i]] = in
+		}
+	}
+	if isHalf(d) {
+		s.d = onnx.Float32
+	}
+	s.Shape = func(v string) []onnx.Dim {
+		if half, ok := whole[v]; ok {
+			v = half
+		}
+		return a.Shape(v)
+	}
+	outs, err := spellings[onnx.OpName{Domain: n.Domain, Name: n.Op}](s)
+	if err != nil {
+		return nil, err
+	}
+	for i, out := range n.Outputs {
+		switch {
+		case out == "":
+		case i >= len(outs) || outs[i] == "":
+			return nil, fmt.Errorf("its output %d is not supported", i)
+		case isHalf(d):
+			s.nodes = append(s.nodes, &onnx.Node{Name: out, Op: "Cast", Inputs: []string{outs[i]}, Outputs: []string{out}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(d))}})
+		default:
+			s.nodes = append(s.nodes, &onnx.Node{Name: out, Op: "Identity", Inputs: []string{outs[i]}, Outputs: []string{out}})
+		}
+	}
+	return s.nodes, nil
+}
+
+// Unique returns base, or base with a number behind it, whichever taken does not have, and adds it.
+func Unique(taken map[string]bool, base string) string {
+	name := base
+	for i := 1; taken[name]; i++ {
+		name = fmt.Sprintf("%s_%d", base, i)
+	}
+	taken[name] = true
+	return name
+}
+
+// speller is a node that is being spelt out.
+type speller struct {
+	emit
+	Around
+	node  *onnx.Node
+	attrs op.Values
+	d     onnx.DType // that it is computed in
+}
+
+// spellings gives the values of a node's outputs, "" where one is not made.
+var spellings = map[onnx.OpName]func(s *speller) ([]string, error){
+	{Name: "Attention"}: spellAttention, {Name: "RMSNormalization"}: spellRMSNormalization, {Name: "RotaryEmbedding"}: spellRotaryEmbedding,
+	{Name: "CausalConvWithState"}: spellCausalConv, {Name: "Swish"}: spellSwish, {Name: "SwiGLU"}: spellSwish,
+	{Domain: microsoft, Name: "QuickGelu"}: spellSwish, {Domain: microsoft, Name: "Gelu"}: spellGelu, {Domain: microsoft, Name: "BiasGelu"}: spellGelu,
+	{Domain: microsoft, Name: "FastGelu"}: spellGelu, {Domain: microsoft, Name: "FusedMatMul"}: spellFusedMatMul,
+	{Domain: microsoft, Name: "TransposeMatMul"}: spellFusedMatMul, {Domain: microsoft, Name: "SkipLayerNormalization"}: spellSkipNormalization,
+	{Domain: microsoft, Name: "SkipSimplifiedLayerNormalization"}: spellSkipNormalization,
+	{Domain: microsoft, Name: "QLinearAdd"}:                       spellQuantizedPair, {Domain: microsoft, Name: "QLinearMul"}: spellQuantizedPair,
+	{Domain: microsoft, Name: "QLinearSigmoid"}: spellQuantized, {Domain: microsoft, Name: "QLinearLeakyRelu"}: spellQuantized,
+	{Domain: microsoft, Name: "QLinearGlobalAveragePool"}: spellQuantized,
+}
+
+const microsoft = "com.microsoft"
+
+func (e *emit) un(op, x string) string { return e.op(op, []string{x}) }
+
+func (e *emit) ints(v ...int64) string { return e.constant(onnx.Vector(v...)) }
+
+// dims takes axes from to to - 1 of a value's shape.
+func (e *emit) dims(v string, from, to int) string {
+	return e.op("Shape", []string{v}, onnx.IntAttr("start", from), onnx.IntAttr("end", to))
+}
+
+// num is a scalar of the type that is computed in.
+func (s *speller) num(v float64) string { return s.number(float32(v), s.d) }
+
+func (s *speller) shaped(v string, parts ...string) string {
+	return s.op("Reshape", []string{v, s.op("Concat", parts, onnx.IntAttr("axis", 0))})
+}
+
+// spellSwish: x σ(αx), times b where a second operand gates.
+func spellSwish(s *speller) ([]string, error) {
+	x := s.node.Input(0)
+	scaled := x
+	if a := s.attrs.Float("alpha"); a != 1 {
+		scaled = s.mul(x, s.num(float64(a)))
+	}
+	y := s.mul(x, s.un("Sigmoid", scaled))
+	if b := s.node.Input(1); b != "" {
+		y = s.mul(y, b)
+	}
+	return []string{y}, nil
+}
+
+// spellCausalConv: a convolution of each channel with its own kernel of k positions, over the last k - 1 positions of the past and the input.
+func spellCausalConv(s *speller) ([]string, error) {
+	x, w := s.node.Input(0), s.node.Input(1)
+	shape := s.Shape(w)
+	if len(shape) != 3 || !shape[0].IsKnown() || !shape[2].IsKnown() {
+		return nil, fmt.Errorf("the shape of its weight is not known")
+	}
+	past := s.node.Input(3)
+	if past == "" {
+		zero, err := onnx.Zeros(s.d, 1)
+		if err != nil {
+			return nil, err
+		}
+		past = s.op("ConstantOfShape", []string{s.op("Concat", []string{s.dims(x, 0, 2), s.ints(int64(shape[2].Size - 1))}, onnx.IntAttr("axis", 0))}, onnx.TensorAttr("value", zero))
+	}
+	whole := s.op("Concat", []string{past, x}, onnx.IntAttr("axis", 2))
+	y := s.op("Conv", without(whole, w, s.node.Input(2)), onnx.IntAttr("group", shape[0].Size))
+	switch a := s.attrs.Str("activation"); a {
+	case "none", "":
+	case "silu", "swish":
+		y = s.mul(y, s.un("Sigmoid", y))
+	default:
+		return nil, fmt.Errorf("activation is %q; allowed are none, silu and swish", a)
+	}
+	state := s.op("Slice", []string{whole, s.op("Shape", []string{x}, onnx.IntAttr("start", 2)), s.ints(math.MaxInt64), s.ints(2)})
+	return []string{y, state}, nil
+}
+
+// lastAxes are the axes of x from a on: a list where a counts from the end, else a range up to the rank.
+func (s *speller) lastAxes(x string, a int) string {
+	if a < 0 {
+		var axes []int64
+		for ; a < 0; a++ {
+			axes = append(axes, int64(a))
+		}
+		return s.ints(axes...)
+	}
+	return s.op("Range", []string{s.constant(onnx.Scalar(int64(a))), s.un("Size", s.un("Shape", x)), s.constant(onnx.Scalar(int64(1)))})
+}
+
+// rms is x over the root of its mean square over axes, which is of rank 1.
+func (s *speller) rms(x, axes string, epsilon float32) string {
+	square := s.mul(x, x)
+	var mean string
+	if s.Opset >= 18 {
+		mean = s.op("ReduceMean", []string{square, axes})
+	} else {
+		mean = s.op("ReduceMean", []string{square}, onnx.IntsAttr("axes", -1))
+	}
+	return s.op("Div", []string{x, s.un("Sqrt", s.add(mean, s.num(float64(epsilon))))})
+}
+
+// spellRMSNormalization: x / sqrt(mean x² + ε) · scale over the axes from axis on (Zhang and Sennrich 2019).
+func spellRMSNormalization(s *speller) ([]string, error) {
+	x := s.node.Input(0)
+	y := s.rms(x, s.lastAxes(x, s.attrs.Int("axis")), s.attrs.Float("epsilon"))
+	return []string{s.mul(y, s.node.Input(1))}, nil
+}
+
+// spellRotaryEmbedding turns pairs of features by angles of their positions (Su et al., arXiv 2104.09864): [B, H, S, D], or [B, S, H·D].
+func spellRotaryEmbedding(s *speller) ([]string, error) {
+	x, heads := s.node.Input(0), s.attrs.Int("num_heads")
+	half := []string{s.node.Input(1), s.node.Input(2)} // [B, S, D/2]
+	for i, cache := range half {
+		if p := s.node.Input(3); p != "" {
+			cache = s.op("Gather", []string{cache, p})
+		}
+		half[i] = s.op("Unsqueeze", []string{cache, s.ints(1)})
+	}
+	if heads > 0 {
+		x = s.splitHeads(x, heads)
+	}
+	rest, dim := "", s.attrs.Int("rotary_embedding_dim")
+	if dim > 0 {
+		rest = s.op("Slice", []string{x, s.ints(int64(dim)), s.ints(math.MaxInt64), s.ints(-1)})
+		x = s.op("Slice", []string{x, s.ints(0), s.ints(int64(dim)), s.ints(-1)})
+	}
+	// The pairs stand beside each other on an axis of their own: [..., D/2, 2] interleaved, else [..., 2, D/2].
+	axis, pairs := -2, []int64{0, 0, 0, 2, -1}
+	if s.attrs.Bool("interleaved") {
+		axis, pairs = -1, []int64{0, 0, 0, -1, 2}
+	}
+	apart := s.op("Reshape", []string{x, s.ints(pairs...)})
+	part := func(i int64) string {
+		return s.op("Gather", []string{apart, s.constant(onnx.Scalar(i))}, onnx.IntAttr("axis", axis))
+	}
+	re, im := part(0), part(1)
+	turned := []string{
+		s.op("Sub", []string{s.mul(half[0], re), s.mul(half[1], im)}),
+		s.add(s.mul(half[1], re), s.mul(half[0], im)),
+	}
+	for i, v := range turned {
+		turned[i] = s.op("Unsqueeze", []string{v, s.ints(int64(axis))})
+	}
+	y := s.op("Reshape", []string{s.op("Concat", turned, onnx.IntAttr("axis", axis)), s.un("Shape", x)})
+	if rest != "" {
+		y = s.op("Concat", []string{y, rest}, onnx.IntAttr("axis", -1))
+	}
+	if heads > 0 {
+		y = s.joinHeads(y)
+	}
+	return []string{y}, nil
+}
+
+// splitHeads: [B, S, H·D] to [B, H, S, D].
+func (s *speller) splitHeads(x string, heads int) string {
+	return s.op("Transpose", []string{s.op("Reshape", []string{x, s.ints(0, 0, int64(heads), -1)})}, onnx.IntsAttr("perm", 0, 2, 1, 3))
+}
+
+// joinHeads undoes splitHeads.
+func (s *speller) joinHeads(x string) string {
+	return s.op("Reshape", []string{s.op("Transpose", []string{x}, onnx.IntsAttr("perm", 0, 2, 1, 3)), s.ints(0, 0, -1)})
+}
+
+// spellGelu: x Φ(x), or by tanh for FastGelu; a second input is a bias.
+func spellGelu(s *speller) ([]string, error) {
+	x := s.node.Input(0)
+	if b := s.node.Input(1); b != "" {
+		x = s.add(x, b)
+	}
+	inner := s.un("Erf", s.mul(x, s.num(math.Sqrt2/2)))
+	if s.node.Op == "FastGelu" {
+		cube := s.mul(s.mul(x, x), x)
+		inner = s.un("Tanh", s.mul(s.add(x, s.mul(cube, s.num(0.044715))), s.num(math.Sqrt(2/math.Pi))))
+	}
+	return []string{s.mul(s.mul(x, s.num(.5)), s.add(inner, s.num(1)))}, nil
+}
+
+// spellFusedMatMul: α A' B'.
+func spellFusedMatMul(s *speller) ([]string, error) {
+	if s.attrs.Bool("transBatchA") || s.attrs.Bool("transBatchB") {
+		return nil, fmt.Errorf("transBatchA and transBatchB are not supported")
+	}
+	in := []string{s.node.Input(0), s.node.Input(1)}
+	for i, name := range []string{"transA", "transB"} {
+		if !s.attrs.Bool(name) {
+			continue
+		}
+		rank := len(s.Shape(in[i]))
+		if rank < 2 {
+			return nil, fmt.Errorf("%s is set and the rank of input %d is not known", name, i)
+		}
+		perm := make([]int, rank)
+		for k := range perm {
+			perm[k] = k
+		}
+		perm[rank-1], perm[rank-2] = rank-2, rank-1
+		in[i] = s.op("Transpose", []string{in[i]}, onnx.IntsAttr("perm", perm...))
+	}
+	y := s.op("MatMul", in)
+	if a := s.attrs.Float("alpha"); a != 1 {
+		y = s.mul(y, s.num(float64(a)))
+	}
+	return []string{y}, nil
+}
+
+// spellSkipNormalization: a normalisation over the last axis of input + skip (+ bias); the sum is the fourth output.
+func spellSkipNormalization(s *speller) ([]string, error) {
+	simple := strings.Contains(s.node.Op, "Simplified")
+	bias := 4
+	if simple {
+		bias = 3
+	}
+	sum := s.add(s.node.Input(0), s.node.Input(1))
+	if b := s.node.Input(bias); b != "" {
+		sum = s.add(sum, b)
+	}
+	centred := sum
+	eps := s.attrs.Float("epsilon")
+	if !simple {
+		mean := s.op("ReduceMean", []string{sum}, onnx.IntsAttr("axes", -1))
+		if s.Opset >= 18 {
+			s.nodes = s.nodes[:len(s.nodes)-1]
+			mean = s.op("ReduceMean", []string{sum, s.ints(-1)})
+		}
+		centred = s.op("Sub", []string{sum, mean})
+	}
+	y := s.mul(s.rms(centred, s.ints(-1), eps), s.node.Input(2))
+	if beta := s.node.Input(3); beta != "" && !simple {
+		y = s.add(y, beta)
+	}
+	return []string{y, "", "", sum}, nil
+}
+
+// dequantized is input i with its scale and zero point in the two inputs after it, in float32.
+func (s *speller) dequantized(i int) string {
+	return s.op("DequantizeLinear", without(s.node.Input(i), s.node.Input(i+1), s.node.Input(i+2)))
+}
+
+// quantized quantises a result with the scale and zero point of inputs i and i + 1.
+func (s *speller) quantized(v string, i int) ([]string, error) {
+	if s.node.Input(i+1) == "" && s.d != onnx.Uint8 {
+		return nil, fmt.Errorf("its output's zero point is left out, which is supported for uint8")
+	}
+	return []string{s.op("QuantizeLinear", without(v, s.node.Input(i), s.node.Input(i+1)))}, nil
+}
+
+// without leaves out an empty name at the end.
+func without(names ...string) []string {
+	if names[len(names)-1] == "" {
+		return names[:len(names)-1]
+	}
+	return names
+}
+
+// spellQuantizedPair: a sum or product of two quantised values, quantised again.
+func spellQuantizedPair(s *speller) ([]string, error) {
+	op := strings.TrimPrefix(s.node.Op, "QLinear")
+	return s.quantized(s.op(op, []string{s.dequantized(0), s.dequantized(3)}), 6)
+}
+
+// spellQuantized: a function of one quantised value, quantised again.
+func spellQuantized(s *speller) ([]string, error) {
+	op := strings.TrimPrefix(s.node.Op, "QLinear")
+	var attrs []onnx.Attr
+	switch {
+	case op == "LeakyRelu":
+		attrs = append(attrs, onnx.FloatAttr("alpha", s.attrs.Float("alpha")))
+	case s.attrs.Bool("channels_last"):
+		return nil, fmt.Errorf("channels_last is not supported")
+	}
+	return s.quantized(s.op(op, []string{s.dequantized(0)}, attrs...), 3)
+}
