@@ -3,6 +3,7 @@ package docs
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,8 +26,10 @@ var keptRounds = []struct{ file, title string }{
 
 // keptRound is the part of a file that the tables show.
 type keptRound struct {
+	Clients    int
 	Defences   []string
 	Attacks    attack.AttackTable
+	Sizes      *attack.SizesRow
 	Lost       []attack.ScoreRow
 	Precisions []attack.ScoreRow
 	Rivals     []attack.ScoreRow
@@ -41,24 +44,85 @@ func short(v float64) string {
 	return strings.Replace(fmt.Sprintf("%.3f", v), "0.", ".", 1)
 }
 
-// TestResultsPageOfRounds: the tables of the page on rounds are those of the kept runs, all of which stand in them.
-func TestResultsPageOfRounds(t *testing.T) {
+// readRounds reads the kept runs, in the order of keptRounds; no others are kept.
+func readRounds(t *testing.T) []keptRound {
+	t.Helper()
 	entries, err := os.ReadDir("results/federation")
 	if err != nil || len(entries) != len(keptRounds) {
 		t.Errorf("%d files in results/federation, %d in the tables (%v)", len(entries), len(keptRounds), err)
 	}
-	var attacks, lost, bytes, members strings.Builder
+	out := make([]keptRound, len(keptRounds))
 	for i, k := range keptRounds {
 		data, err := os.ReadFile(filepath.Join("results/federation", k.file+".json"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var r keptRound
-		if err := json.Unmarshal(data, &r); err != nil {
+		if err := json.Unmarshal(data, &out[i]); err != nil {
 			t.Fatal(err)
 		}
+	}
+	return out
+}
+
+// TestResultsPageOfAttacks: the tables of bad clients are those of the kept runs.
+func TestResultsPageOfAttacks(t *testing.T) {
+	var attacks, masses, kinds, sizes strings.Builder
+	kindsOf := make([]strings.Builder, len(attack.Attacks))
+	kinds.WriteString("| honesty's loss beyond the oracle's |")
+	sizes.WriteString("| ACC / NLL / ECE | honest clients | as claimed | as counted |\n| --- | --- | --- | --- |\n")
+	for i, r := range readRounds(t) {
+		title := keptRounds[i].title
+		none, honesty, oracle := slices.Index(r.Defences, "none"), slices.Index(r.Defences, "honesty"), slices.Index(r.Defences, "oracle")
 		if i == 0 {
-			fmt.Fprintf(&attacks, "| | in peace | %s |\n|%s\n", strings.ReplaceAll(strings.Join(r.Defences, " | "), "oracle", "who knows the bad ones"), strings.Repeat(" --- |", len(r.Defences)+2))
+			fmt.Fprintf(&attacks, "| | in peace | %s |\n|%s\n", strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+2))
+			masses.WriteString("| largest loss, none / honesty, at a claim of |")
+			for _, m := range attack.Multiples {
+				fmt.Fprintf(&masses, " %s × |", thousands(int64(m)))
+			}
+			fmt.Fprintf(&masses, " oracle |\n|%s\n", strings.Repeat(" --- |", len(attack.Multiples)+2))
+		}
+		fmt.Fprintf(&attacks, "| %s | %s |", title, short(r.Attacks.Peace))
+		for j := range r.Attacks.Mean {
+			cell := short(r.Attacks.Mean[j]) + " / " + short(r.Attacks.Worst[j])
+			if j == honesty {
+				cell = "**" + cell + "**"
+			}
+			fmt.Fprintf(&attacks, " %s |", cell)
+		}
+		attacks.WriteString("\n")
+		fmt.Fprintf(&masses, "| %s |", title)
+		for _, worst := range r.Attacks.ByMultiple {
+			fmt.Fprintf(&masses, " %s / **%s** |", short(worst[none]), short(worst[honesty]))
+		}
+		fmt.Fprintf(&masses, " %s |\n", short(r.Attacks.Worst[oracle]))
+		fmt.Fprintf(&kinds, " %s |", title)
+		for j := range kindsOf {
+			worst := math.Inf(-1)
+			for _, row := range r.Attacks.Rows[1+j*len(attack.Multiples):][:len(attack.Multiples)] {
+				worst = max(worst, row.Accuracy[oracle]-row.Accuracy[honesty])
+			}
+			fmt.Fprintf(&kindsOf[j], " %s |", short(worst))
+		}
+		if s := r.Sizes; s != nil && r.Clients == 10 {
+			fmt.Fprintf(&sizes, "| %s | %d of %d images, %d of %d | %s / %s / %s | %s / %s / %s |\n", strings.TrimSuffix(title, ", homogeneous"), s.LargeClients, s.Large, s.SmallClients, s.Small,
+				short(s.Claimed.ACC), short(s.Claimed.NLL), short(s.Claimed.ECE), short(s.Counted.ACC), short(s.Counted.NLL), short(s.Counted.ECE))
+		}
+	}
+	fmt.Fprintf(&kinds, "\n|%s\n", strings.Repeat(" --- |", len(keptRounds)+1))
+	for i, a := range attack.Attacks {
+		fmt.Fprintf(&kinds, "| **%s**: %s |%s\n", a.Name, a.Does, kindsOf[i].String())
+	}
+	for name, text := range map[string]string{"attacks": attacks.String(), "masses": masses.String(), "kinds": kinds.String(), "sizes": sizes.String()} {
+		write(t, "federate.md", name, text)
+	}
+}
+
+// TestResultsPageOfRounds: the other tables of the page on rounds are those of the kept runs.
+func TestResultsPageOfRounds(t *testing.T) {
+	var lost, bytes, members strings.Builder
+	for i, r := range readRounds(t) {
+		k := keptRounds[i]
+		if i == 0 {
 			lost.WriteString("| ACC / NLL / ECE with so many lost |")
 			for _, s := range r.Lost {
 				fmt.Fprintf(&lost, " %s |", strings.TrimSuffix(s.Name, " lost"))
@@ -83,15 +147,6 @@ func TestResultsPageOfRounds(t *testing.T) {
 			}
 			fmt.Fprintf(&members, "\n|%s\n", strings.Repeat(" --- |", len(r.Membership)+1))
 		}
-		fmt.Fprintf(&attacks, "| %s | %s |", k.title, short(r.Attacks.Peace))
-		for j := range r.Attacks.Mean {
-			cell := short(r.Attacks.Mean[j]) + " / " + short(r.Attacks.Worst[j])
-			if r.Defences[j] == "honesty" {
-				cell = "**" + cell + "**"
-			}
-			fmt.Fprintf(&attacks, " %s |", cell)
-		}
-		attacks.WriteString("\n")
 		fmt.Fprintf(&lost, "| %s |", k.title)
 		for _, s := range r.Lost {
 			fmt.Fprintf(&lost, " %s / %s / %s |", short(s.ACC), short(s.NLL), short(s.ECE))
@@ -110,7 +165,7 @@ func TestResultsPageOfRounds(t *testing.T) {
 			members.WriteString("\n")
 		}
 	}
-	for name, text := range map[string]string{"attacks": attacks.String(), "lost": lost.String(), "bytes": bytes.String(), "membership": members.String()} {
+	for name, text := range map[string]string{"lost": lost.String(), "bytes": bytes.String(), "membership": members.String()} {
 		write(t, "federate.md", name, text)
 	}
 }
