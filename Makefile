@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size sbom edge-all wasm setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers testdata conformance clean help
+.PHONY: all build size sbom module edge-all wasm setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers testdata conformance clean help
 
 all: build
 
@@ -39,6 +39,10 @@ size: build ## hold the programs to their largest sizes
 
 sbom: build ## bin/fmp.cdx.json and bin/fmp-edge.cdx.json: modules and models, in CycloneDX
 	$(GO) run ./docs/notices -sbom $(BIN)/fmp $(BIN)/fmp-edge
+
+module: ## give the repository its public path: make module MODULE=host.tld/owner/fmp
+	@[ -n "$(MODULE)" ] || { echo 'make module: give MODULE=host.tld/owner/fmp, the path under which others fetch it'; exit 2; }
+	$(GO) run ./docs/module $(MODULE)
 
 edge-all: ## bin/fmp-edge-OS-ARCH for every platform that the client is built for
 	@set -e; for p in linux/amd64 linux/arm64 linux/arm/7 linux/riscv64 darwin/arm64 windows/amd64; do \

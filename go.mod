@@ -86,5 +86,3 @@ require (
 	gorgonia.org/vecf32 v0.9.0 // indirect
 	gorgonia.org/vecf64 v0.9.0 // indirect
 )
-
-replace codeberg.org/go-fonts/liberation => ./pipeline/report/liberation
