@@ -202,6 +202,9 @@ func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err er
 		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
 	}
 	log := slog.New(handler)
+	for _, w := range r.Warnings {
+		log.Warn("round file", "file", o.round, "warning", w)
+	}
 	key, err := serverKey(filepath.Join(o.state, "server.key"))
 	if err != nil {
 		return usageError(err)

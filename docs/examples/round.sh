@@ -17,7 +17,7 @@ client_graph: client.onnx
 roster: roster.txt
 deadline: 2100-03-31T18:00:00Z
 quorum: 3
-least: 1
+min_uploads: 1
 END
 # The third ward makes its own key, and sends the line for the roster.
 fmp-edge key --client ward-3 keys/ward-3.key >> roster.txt

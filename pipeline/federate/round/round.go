@@ -49,13 +49,13 @@ type File struct {
 	Deadline time.Time `yaml:"deadline"`
 	// Quorum is the number of uploads at which the first classifier is made before the deadline. Default: the size of the roster.
 	Quorum int `yaml:"quorum"`
-	// Least is the minimum number of uploads for a classifier at the deadline. Default 1.
-	Least int `yaml:"least"`
-	// Late says that uploads are accepted after the deadline too.
-	Late bool `yaml:"late"`
-	// Again is the minimum interval between two versions of the classifier, the later made with uploads that arrived since. Default
-	// 1m.
-	Again Duration `yaml:"again"`
+	// MinUploads is the minimum number of uploads for a classifier at the deadline. Default 1.
+	MinUploads int `yaml:"min_uploads"`
+	// AcceptLate says that uploads are accepted after the deadline too.
+	AcceptLate bool `yaml:"accept_late"`
+	// RebuildInterval is the minimum interval between two versions of the classifier, the later made with uploads that arrived since.
+	// Default 1m.
+	RebuildInterval Duration `yaml:"rebuild_interval"`
 	// Replace allows a client to replace its upload while the round is open.
 	Replace bool `yaml:"replace"`
 	// Precisions are the element types allowed, the preferred one first. Default: all, float32 first.
@@ -74,6 +74,31 @@ type File struct {
 	L2      *float64 `yaml:"l2"`
 	// Labelled is a folder of the server's own images, by class; the status page reports the accuracy on them.
 	Labelled string `yaml:"labelled"`
+	// Former holds keys by the names that they had in the version before.
+	Former former `yaml:",inline"`
+	// Warnings are what the file's writer should know, such as keys by their former names.
+	Warnings []string `yaml:"-"`
+}
+
+// former are the keys that have other names now. They are accepted for one version.
+type former struct {
+	Least *int      `yaml:"least"`
+	Late  *bool     `yaml:"late"`
+	Again *Duration `yaml:"again"`
+}
+
+// rename moves a value to its key's present name. It is an error to give both.
+func rename[T comparable](f *File, was string, from **T, now string, to *T) error {
+	if *from == nil {
+		return nil
+	}
+	var none T
+	if *to != none {
+		return fmt.Errorf("%s and %s are both given: they are one key, of which %s is the name; leave %s out", now, was, now, was)
+	}
+	f.Warnings = append(f.Warnings, fmt.Sprintf("the key %s is called %s now; the next version will not know %s", was, now, was))
+	*to, *from = **from, nil
+	return nil
 }
 
 // Bounds are the bounds on one upload. An upload that exceeds one is refused.
@@ -205,8 +230,8 @@ func Load(path string) (*Round, error) {
 
 // Suits returns an error if a roster has too few clients for the round.
 func (r *Round) Suits(clients *identity.Roster) error {
-	if n := clients.Len(); r.Quorum > n || r.Least > n {
-		return fmt.Errorf("quorum %d and least %d; the roster has %d clients", r.Quorum, r.Least, n)
+	if n := clients.Len(); r.Quorum > n || r.MinUploads > n {
+		return fmt.Errorf("quorum %d and min_uploads %d; the roster has %d clients", r.Quorum, r.MinUploads, n)
 	}
 	return nil
 }
@@ -236,11 +261,13 @@ func Parse(data []byte) (*File, error) {
 
 // fill sets defaults and returns all that is wrong with the file.
 func (f *File) fill() error {
-	if f.Least == 0 {
-		f.Least = 1
+	renamed := errors.Join(rename(f, "least", &f.Former.Least, "min_uploads", &f.MinUploads), rename(f, "late", &f.Former.Late, "accept_late", &f.AcceptLate),
+		rename(f, "again", &f.Former.Again, "rebuild_interval", &f.RebuildInterval))
+	if f.MinUploads == 0 {
+		f.MinUploads = 1
 	}
-	if f.Again == 0 {
-		f.Again = Duration(time.Minute)
+	if f.RebuildInterval == 0 {
+		f.RebuildInterval = Duration(time.Minute)
 	}
 	if f.Bounds.Points == 0 {
 		f.Bounds.Points = defaultPoints
@@ -272,8 +299,8 @@ func (f *File) fill() error {
 	want(f.Roster != "", "roster", "missing", "the roster that fmp keys wrote")
 	want(!f.Deadline.IsZero() && f.Deadline.Year() < 2200, "deadline", f.Deadline, "a time, such as 2030-01-31T18:00:00Z")
 	want(f.Quorum >= 0 && f.Quorum <= identity.MaxClients, "quorum", f.Quorum, fmt.Sprintf("0 (all of the roster) to %d", identity.MaxClients))
-	want(f.Least >= 1 && f.Least <= identity.MaxClients, "least", f.Least, fmt.Sprintf("1 to %d", identity.MaxClients))
-	want(f.Again >= Duration(time.Second) && f.Again <= Duration(24*time.Hour), "again", time.Duration(f.Again), "1s to 24h")
+	want(f.MinUploads >= 1 && f.MinUploads <= identity.MaxClients, "min_uploads", f.MinUploads, fmt.Sprintf("1 to %d", identity.MaxClients))
+	want(f.RebuildInterval >= Duration(time.Second) && f.RebuildInterval <= Duration(24*time.Hour), "rebuild_interval", time.Duration(f.RebuildInterval), "1s to 24h")
 	want(f.Bounds.Points >= 1 && f.Bounds.Points <= federate.MaxN, "bounds.points", f.Bounds.Points, fmt.Sprintf("1 to %d", federate.MaxN))
 	want(f.Bounds.Bytes >= minBytes && f.Bounds.Bytes <= topBytes, "bounds.bytes", f.Bounds.Bytes, fmt.Sprintf("%d to %d", minBytes, topBytes))
 	want(f.Bounds.Rate >= 1 && f.Bounds.Rate <= topRate, "bounds.rate", f.Bounds.Rate, fmt.Sprintf("1 to %d bytes a second", topRate))
@@ -291,7 +318,7 @@ func (f *File) fill() error {
 	if f.L2 != nil {
 		want(*f.L2 > 0 && !math.IsInf(*f.L2, 0), "l2", *f.L2, "finite numbers above 0")
 	}
-	return errors.Join(append(faults, private)...)
+	return errors.Join(append(faults, renamed, private)...)
 }
 
 // fillPrivacy sets the defaults of a private round and returns an error for settings that do not apply to one.
@@ -309,7 +336,7 @@ func (f *File) fillPrivacy() error {
 		given    bool
 		key, why string
 	}{
-		{b.Noise == privacy.TwoServers && f.Late, "late: true", "two servers open one sum, at quorum or at the deadline"},
+		{b.Noise == privacy.TwoServers && f.AcceptLate, "accept_late: true", "two servers open one sum, at quorum or at the deadline"},
 		{f.Honesty != nil && *f.Honesty, "honesty: true", "honesty compares single uploads without noise, which a private round has none of"},
 		{f.Replace, "replace: true", "a second upload of a client spends its budget a second time"},
 		{f.Open != "" && f.Open != NoOpen || f.Scope == "open", "open", "the private predictor is for the corpus's classes"},
@@ -327,7 +354,7 @@ func (r *File) Now(t time.Time) string {
 	switch {
 	case t.Before(r.Deadline):
 		return "open"
-	case r.Late:
+	case r.AcceptLate:
 		return "late"
 	}
 	return "closed"

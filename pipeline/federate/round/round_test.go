@@ -14,10 +14,19 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Least != 1 || f.Again != Duration(time.Minute) || f.Bounds.Points != defaultPoints || f.Bounds.Bytes != defaultBytes || len(f.Precisions) != 3 || !*f.Honesty {
+	if f.MinUploads != 1 || f.RebuildInterval != Duration(time.Minute) || f.Bounds.Points != defaultPoints || f.Bounds.Bytes != defaultBytes || len(f.Precisions) != 3 || !*f.Honesty {
 		t.Errorf("defaults %+v", f)
 	}
+	was, err := Parse([]byte(good + "least: 3\nlate: true\nagain: 2h\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if was.MinUploads != 3 || !was.AcceptLate || was.RebuildInterval != Duration(2*time.Hour) || len(was.Warnings) != 3 || !strings.Contains(was.Warnings[2], "rebuild_interval") {
+		t.Errorf("keys by their former names: %+v", was)
+	}
 	for text, want := range map[string]string{
+		good + "again: 2h\nrebuild_interval: 1h":           "both given",
+		good + "late: maybe":                               "true or false",
 		"":                                                 "empty",
 		"round: 1":                                         "client_graph is missing",
 		good + "round: 2":                                  "already",
@@ -25,9 +34,9 @@ func TestParse(t *testing.T) {
 		good + "---\n" + good:                              "more than one document",
 		"round: -1\n" + good[9:]:                           `"-1"; want a whole number of at least 0`,
 		good + "quorum: -1":                                "quorum is -1",
-		good + "least: -2":                                 "least is -2",
-		good + "again: 1":                                  "no duration",
-		good + "again: 10ms":                               "again is 10ms",
+		good + "min_uploads: -2":                           "min_uploads is -2",
+		good + "rebuild_interval: 1":                       "no duration",
+		good + "rebuild_interval: 10ms":                    "rebuild_interval is 10ms",
 		good + "bounds: {points: -5}":                      "bounds.points is -5",
 		good + "bounds: {bytes: 100}":                      "bounds.bytes is 100",
 		good + "bounds: {bytes: 8388608}":                  "bounds.bytes is 8388608",
@@ -44,13 +53,13 @@ func TestParse(t *testing.T) {
 		good + "privacy: {epsilon: 1, unit: house}":        `unit is "house"`,
 		good + "privacy: {epsilon: 1, unit: client}":       "points is 0",
 		good + "privacy: {epsilon: 1, noise: two-servers}": "points is 0",
-		good + "late: true\nprivacy: {epsilon: 1, noise: two-servers, points: 9}": "open one sum",
-		good + "privacy: {epsilon: 1, color: red}":                                "color",
-		good + "honesty: true\nprivacy: {epsilon: 1}":                             "honesty compares single uploads",
-		good + "replace: true\nprivacy: {epsilon: 1}":                             "a second time",
-		good + "scope: open\nprivacy: {epsilon: 1}":                               "the corpus's classes",
-		good + "l2: 1\nprivacy: {epsilon: 1}":                                     "has sums",
-		good + "title: " + strings.Repeat("x", 201):                               "title is 201 bytes long",
+		good + "accept_late: true\nprivacy: {epsilon: 1, noise: two-servers, points: 9}": "open one sum",
+		good + "privacy: {epsilon: 1, color: red}":                                       "color",
+		good + "honesty: true\nprivacy: {epsilon: 1}":                                    "honesty compares single uploads",
+		good + "replace: true\nprivacy: {epsilon: 1}":                                    "a second time",
+		good + "scope: open\nprivacy: {epsilon: 1}":                                      "the corpus's classes",
+		good + "l2: 1\nprivacy: {epsilon: 1}":                                            "has sums",
+		good + "title: " + strings.Repeat("x", 201):                                      "title is 201 bytes long",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)
@@ -77,7 +86,7 @@ func FuzzRound(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if r.Graph == "" || r.Roster == "" || r.Deadline.IsZero() || r.Quorum < 0 || r.Least < 1 || r.Bounds.Points < 1 || r.Bounds.Bytes < minBytes || r.Bounds.Bytes > topBytes || !(r.Bounds.Norm >= 0) || len(r.Precisions) == 0 || (r.Privacy != nil && (r.Privacy.Check() != nil || *r.Honesty)) {
+		if r.Graph == "" || r.Roster == "" || r.Deadline.IsZero() || r.Quorum < 0 || r.MinUploads < 1 || r.Bounds.Points < 1 || r.Bounds.Bytes < minBytes || r.Bounds.Bytes > topBytes || !(r.Bounds.Norm >= 0) || len(r.Precisions) == 0 || (r.Privacy != nil && (r.Privacy.Check() != nil || *r.Honesty)) {
 			t.Fatalf("read %+v", r)
 		}
 	})

@@ -76,7 +76,7 @@ func (s *Server) due() time.Duration {
 			return 0
 		case toDeadline > 0:
 			return toDeadline
-		case n >= s.Round.Least:
+		case n >= s.Round.MinUploads:
 			return 0
 		}
 		return long
@@ -94,7 +94,7 @@ func (s *Server) due() time.Duration {
 	if !changed {
 		return long
 	}
-	return time.Duration(s.Round.Again) - now.Sub(s.versions[len(s.versions)-1].Time)
+	return time.Duration(s.Round.RebuildInterval) - now.Sub(s.versions[len(s.versions)-1].Time)
 }
 
 // Pool makes the next version of the classifier from the uploads that are in.

@@ -79,7 +79,7 @@ func TestPrivate(t *testing.T) {
 
 // TestTrusted: where the server adds the noise a round has one classifier, and takes nothing after it.
 func TestTrusted(t *testing.T) {
-	f := newFixture(t, "quorum: 2\nlate: true\nprivacy: {epsilon: 1, noise: trusted}\n")
+	f := newFixture(t, "quorum: 2\naccept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n")
 	send := func(client string) (int, []byte) {
 		return f.put(client, f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
 	}
@@ -109,7 +109,7 @@ func TestTrusted(t *testing.T) {
 // TestReceiptAndNoise: whoever gets a receipt while the one classifier of a round is made is in it, and a round whose pooling
 // fails stays open.
 func TestReceiptAndNoise(t *testing.T) {
-	f := newFixture(t, "quorum: 2\nlate: true\nprivacy: {epsilon: 1, noise: trusted}\n")
+	f := newFixture(t, "quorum: 2\naccept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n")
 	send := func(client string) int {
 		status, data := f.put(client, f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
 		if status != http.StatusCreated && status != http.StatusGone {

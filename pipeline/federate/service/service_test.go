@@ -431,7 +431,7 @@ func TestSameImages(t *testing.T) {
 // TestAdmit: with another roster in place of the first a new client may send, one that is gone may not, and what is in stays in; the
 // quorum of all clients follows; one that is too small for the round is refused and changes nothing.
 func TestAdmit(t *testing.T) {
-	f := newFixture(t, "least: 2\n")
+	f := newFixture(t, "min_uploads: 2\n")
 	for _, c := range []string{"a", "b"} {
 		if status, data := f.put(c, f.made(c, 1, nil)); status != 201 {
 			t.Fatalf("%d %s", status, data)
@@ -456,7 +456,7 @@ func TestAdmit(t *testing.T) {
 	if status, _ := f.put("new", f.made("new", 1, nil)); status != 403 {
 		t.Errorf("before it is in the roster: %d", status)
 	}
-	if err := f.srv.Admit(roster("a")); err == nil || !strings.Contains(err.Error(), "least 2") {
+	if err := f.srv.Admit(roster("a")); err == nil || !strings.Contains(err.Error(), "min_uploads 2") {
 		t.Errorf("a roster that is too small: %v", err)
 	}
 	if err := f.srv.Admit(roster("b", "c", "new")); err != nil {
