@@ -8,6 +8,7 @@ import (
 
 	"fmp/pipeline/lab/audit"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
 
 // audited is what fmp audit prints of one partition of a run.
@@ -36,8 +37,8 @@ stands the best that anybody can do against the noise, d' = 1/sigma, and the low
   fmp audit docs/results/privacy/runs/RUN --rounds 50 --json`,
 		Args: exactArgs("RUN"),
 	}
-	cfg := experiment.Default()
-	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
+	cfg := settings.Default[engineSettings]()
+	s := bindSettings(cmd, &cfg, engineAliases)
 	cmd.Flags().IntVar(&rounds, "rounds", 20, "rounds that are drawn and attacked, 1 to 10000")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

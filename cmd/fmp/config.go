@@ -69,7 +69,7 @@ erm.l2 is FMP_ERM_L2.`,
 }
 
 // settingsPage writes the settings as a table in Markdown.
-func settingsPage(w io.Writer, s *settings) error {
+func settingsPage(w io.Writer, s *resolver) error {
 	short := map[string]string{}
 	for a, key := range s.aliases {
 		short[key] = "`--" + a + "`"

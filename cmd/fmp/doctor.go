@@ -20,6 +20,7 @@ import (
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
 
 // finding is one thing that doctor looked at.
@@ -117,7 +118,7 @@ func diagnose(cfg experiment.Config) *diagnosis {
 }
 
 // checkLibrary loads the ONNX Runtime and runs a small model on every provider.
-func (d *diagnosis) checkLibrary(cfg experiment.Engine) finding {
+func (d *diagnosis) checkLibrary(cfg settings.Engine) finding {
 	f := finding{Name: "ONNX Runtime", State: stateOK}
 	bad := stateAbsent // the pure engine takes its place
 	if libraryIsNeeded(cfg) {
@@ -154,7 +155,7 @@ func (d *diagnosis) checkLibrary(cfg experiment.Engine) finding {
 }
 
 // checkPure runs the small model on the engine that needs no library.
-func checkPure(cfg experiment.Engine) finding {
+func checkPure(cfg settings.Engine) finding {
 	f := finding{Name: "pure engine", State: stateOK, Detail: "runs models, slower than the ONNX Runtime"}
 	e, err := pure.New(engine.Options{Threads: 1})
 	if err == nil {
@@ -194,7 +195,7 @@ func selfTest(e engine.Engine) error {
 }
 
 // checkData lists the data sets; the one that the settings name is needed.
-func (d *diagnosis) checkData(cfg experiment.Dataset) []finding {
+func (d *diagnosis) checkData(cfg settings.Dataset) []finding {
 	d.Data = dataset.List(cfg.Dir)
 	var out []finding
 	named := false

@@ -10,14 +10,19 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
+
+// engineSettings are those of a command that runs models and reads no other setting.
+type engineSettings struct {
+	Engine settings.Engine `yaml:"engine" json:"engine"`
+}
 
 // openEngine makes the engine that the settings ask for. auto is ort where its library is found and else
 // pure, with a line on stderr that says so. Threads is the number of threads of one operator: 1 where
 // figures must not depend on it (work is then shared among goroutines, see package ort), cfg.Threads where
 // only speed counts. When ctx is done, so are the runs of the engine's sessions. A missing library gives exit code 3, a wrong setting 2.
-func openEngine(ctx context.Context, cfg experiment.Engine, threads int, stderr io.Writer) (engine.Engine, error) {
+func openEngine(ctx context.Context, cfg settings.Engine, threads int, stderr io.Writer) (engine.Engine, error) {
 	opts := engine.Options{Threads: threads, Provider: cfg.Provider, Library: cfg.Library, Context: ctx}
 	switch cfg.Name {
 	case "ort", "auto":
@@ -40,7 +45,7 @@ func openEngine(ctx context.Context, cfg experiment.Engine, threads int, stderr 
 
 // libraryIsNeeded reports whether the settings or the environment ask for the ONNX Runtime by name, so that the
 // pure engine must not take its place.
-func libraryIsNeeded(cfg experiment.Engine) bool {
+func libraryIsNeeded(cfg settings.Engine) bool {
 	if cfg.Name == "pure" {
 		return false
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"fmp/onnx/engine/ort"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
 
 func TestOpenEngine(t *testing.T) {
@@ -18,20 +18,20 @@ func TestOpenEngine(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "gone.so")
 	for _, c := range []struct {
 		name     string
-		cfg      experiment.Engine
+		cfg      settings.Engine
 		env      string
 		engine   string
 		code     int
 		contains string // of what is said
 	}{
-		{"pure by name", experiment.Engine{Name: "pure"}, "", "pure", exitOK, ""},
-		{"pure in the runtime's place", experiment.Engine{Name: "auto", Provider: "cpu"}, "", "pure", exitOK, "pure-Go engine"},
-		{"ort by name", experiment.Engine{Name: "ort"}, "", "", exitMissing, "make setup"},
-		{"library by name", experiment.Engine{Name: "auto", Library: gone}, "", "", exitMissing, gone},
-		{"library of the environment", experiment.Engine{Name: "auto"}, gone, "", exitMissing, gone},
-		{"provider by name", experiment.Engine{Name: "auto", Provider: "cuda"}, "", "", exitMissing, "make setup"},
-		{"unknown engine", experiment.Engine{Name: "tf"}, "", "", exitUsage, "allowed are auto, ort, pure"},
-		{"pure on another provider", experiment.Engine{Name: "pure", Provider: "cuda"}, "", "", exitUsage, "cuda"},
+		{"pure by name", settings.Engine{Name: "pure"}, "", "pure", exitOK, ""},
+		{"pure in the runtime's place", settings.Engine{Name: "auto", Provider: "cpu"}, "", "pure", exitOK, "pure-Go engine"},
+		{"ort by name", settings.Engine{Name: "ort"}, "", "", exitMissing, "make setup"},
+		{"library by name", settings.Engine{Name: "auto", Library: gone}, "", "", exitMissing, gone},
+		{"library of the environment", settings.Engine{Name: "auto"}, gone, "", exitMissing, gone},
+		{"provider by name", settings.Engine{Name: "auto", Provider: "cuda"}, "", "", exitMissing, "make setup"},
+		{"unknown engine", settings.Engine{Name: "tf"}, "", "", exitUsage, "allowed are auto, ort, pure"},
+		{"pure on another provider", settings.Engine{Name: "pure", Provider: "cuda"}, "", "", exitUsage, "cuda"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(ort.LibraryEnv, c.env)

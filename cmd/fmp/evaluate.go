@@ -9,15 +9,15 @@ import (
 
 	"fmp/onnx/atomicfile"
 	"fmp/pipeline/evaluate"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
+	"fmp/pipeline/settings"
 )
 
 func newEvaluateCommand() *cobra.Command {
 	var page, card string
 	var asJSON bool
 	var images imageFlags
-	cfg := experiment.Default()
+	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "evaluate CLASSIFIER IMAGES",
 		Short: "Score a classifier on labelled images: is it right, are its probabilities true?",
@@ -33,7 +33,7 @@ diagrams and the images, which needs no network; --card a model card in Markdown
   fmp evaluate classifier.onnx t10k-images-idx3-ubyte --labels t10k-labels-idx1-ubyte --json`,
 		Args: exactArgs("a CLASSIFIER", "IMAGES"),
 	}
-	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
+	s := bindSettings(cmd, &cfg, engineAliases)
 	images.bind(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&page, "report", "", "write a self-contained page to this `FILE` (.html)")

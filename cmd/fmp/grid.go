@@ -20,6 +20,7 @@ import (
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/work"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
 
 // gridOptions are the flags of fmp grid.
@@ -245,7 +246,7 @@ func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	runners := map[experiment.Engine]*runner{}
+	runners := map[settings.Engine]*runner{}
 	for _, r := range w.runs {
 		if runners[r.Config.Engine] != nil {
 			continue

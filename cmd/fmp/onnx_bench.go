@@ -18,7 +18,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/serde"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
 
 // benchResult is how fast one engine runs a model. Times are milliseconds of one call.
@@ -53,7 +53,7 @@ func newONNXBenchCommand() *cobra.Command {
 	var batch int
 	var seconds float64
 	var asJSON, both bool
-	cfg := experiment.Default()
+	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "bench MODEL",
 		Short: "Measure latency and throughput of an ONNX model, on one engine or both",
@@ -66,7 +66,7 @@ gives are drawn at random; axes of unknown size are the batch where they come fi
   fmp onnx bench attention.onnx --dim n=200`,
 		Args: exactArgs("MODEL"),
 	}
-	s := bindSettings(cmd, &cfg, hardwareAliases, "engine.")
+	s := bindSettings(cmd, &cfg, hardwareAliases)
 	var engineName string
 	flags := cmd.Flags()
 	flags.StringVar(&engineName, "engine", "", "auto, ort, pure or both (default: the setting engine.name)")
@@ -230,7 +230,7 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 }
 
 // benchEngine measures one engine.
-func benchEngine(ctx context.Context, cfg experiment.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, batch int, budget time.Duration, stderr io.Writer) (benchResult, error) {
+func benchEngine(ctx context.Context, cfg settings.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, batch int, budget time.Duration, stderr io.Writer) (benchResult, error) {
 	e, err := openEngine(ctx, cfg, cfg.Threads, stderr)
 	if err != nil {
 		return benchResult{}, err

@@ -18,7 +18,7 @@ import (
 	"fmp/onnx/grad"
 	"fmp/onnx/inspect"
 	"fmp/onnx/serde"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
 
 // inspection is what inspect says of a model.
@@ -55,7 +55,7 @@ type valueReport struct {
 func newONNXInspectCommand() *cobra.Command {
 	var dims []string
 	var asJSON bool
-	cfg := experiment.Default()
+	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Show a model's inputs, outputs, operators, size, work, and what can run or differentiate it",
@@ -68,7 +68,7 @@ for the sizes that --dim gives; other open sizes are 1.`,
   fmp onnx inspect attention.onnx --dim batch=1 --dim n=200`,
 		Args: exactArgs("MODEL"),
 	}
-	s := bindSettings(cmd, &cfg, map[string]string{"library": "engine.library"}, "engine.")
+	s := bindSettings(cmd, &cfg, map[string]string{"library": "engine.library"})
 	cmd.Flags().StringArrayVar(&dims, "dim", nil, "size of a named axis, `NAME=N`; may be given several times")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -102,7 +102,7 @@ for the sizes that --dim gives; other open sizes are 1.`,
 }
 
 // inspectModel looks at a model; an error is one of the sizes that were asked for. m is changed.
-func inspectModel(m *onnx.Model, sizes map[string]int, cfg experiment.Engine) (inspection, error) {
+func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (inspection, error) {
 	r := inspection{
 		Graph: m.Graph.Name, Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion), IR: m.IR, Opset: m.Opset(),
 		Functions: len(m.Functions), Metadata: m.Metadata, Check: "ok", Engines: map[string]string{},
@@ -138,7 +138,7 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg experiment.Engine) (i
 }
 
 // tryRuntime loads a model on the ONNX Runtime, which alone knows what it takes.
-func tryRuntime(m *onnx.Model, cfg experiment.Engine) string {
+func tryRuntime(m *onnx.Model, cfg settings.Engine) string {
 	e, err := ort.New(engine.Options{Threads: 1, Library: cfg.Library})
 	if errors.Is(err, ort.ErrNoLibrary) {
 		return "unknown: no library was found (fmp doctor says where it was looked for)"

@@ -18,7 +18,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
 
 func newONNXRunCommand() *cobra.Command {
@@ -26,7 +26,7 @@ func newONNXRunCommand() *cobra.Command {
 	var dir, format string
 	var asJSON bool
 	var limit time.Duration
-	cfg := experiment.Default()
+	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "run MODEL --input NAME=FILE ... --out DIR",
 		Short: "Run an ONNX model on tensors from files",
@@ -40,7 +40,7 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
   fmp onnx run model.onnx --input a=a.npy --input b=b.pb --output y --format pb --out results --engine pure`,
 		Args: exactArgs("MODEL"),
 	}
-	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
+	s := bindSettings(cmd, &cfg, engineAliases)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&inputs, "input", nil, "input `NAME=FILE`; give one for every input of the model")
 	flags.StringArrayVar(&outputs, "output", nil, "write the output `NAME` only; may be given several times")

@@ -12,7 +12,7 @@ import (
 
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/conformance"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
 
 // testReport is what one engine made of a folder of tests.
@@ -28,7 +28,7 @@ func newONNXTestCommand() *cobra.Command {
 	var asJSON, verbose bool
 	var engineName, table string
 	tol := conformance.DefaultTolerance
-	cfg := experiment.Default()
+	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "test DIR",
 		Short: "Run ONNX backend tests (model.onnx with test_data_set_*/) and count what passes",
@@ -42,7 +42,7 @@ running it; anything else is a failure, which ends the command with exit code 1.
   fmp onnx test my-tests --engine ort --verbose`,
 		Args: exactArgs("DIR"),
 	}
-	s := bindSettings(cmd, &cfg, hardwareAliases, "engine.")
+	s := bindSettings(cmd, &cfg, hardwareAliases)
 	flags := cmd.Flags()
 	flags.StringVar(&engineName, "engine", "", "auto, ort, pure or both (default: the setting engine.name)")
 	flags.Float64Var(&tol.Relative, "relative", tol.Relative, "relative tolerance")
@@ -112,7 +112,7 @@ running it; anything else is a failure, which ends the command with exit code 1.
 }
 
 // testEngine runs all tests on one engine.
-func testEngine(cmd *cobra.Command, cfg experiment.Engine, dir string, tol conformance.Tolerance) (testReport, error) {
+func testEngine(cmd *cobra.Command, cfg settings.Engine, dir string, tol conformance.Tolerance) (testReport, error) {
 	e, err := openEngine(cmd.Context(), cfg, cfg.Threads, cmd.ErrOrStderr())
 	if err != nil {
 		return testReport{}, err

@@ -21,9 +21,9 @@ import (
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
+	"fmp/pipeline/settings"
 )
 
 // pooled is what fmp pool prints.
@@ -56,14 +56,32 @@ type pooled struct {
 	Outputs []string `json:"outputs,omitempty"`
 }
 
-// poolSettings are those that fmp pool reads.
-var poolSettings = []string{"seed", "predictor.", "open.", "erm.", "posterior.samples", "posterior.scope", "engine."}
+// poolSettings are those that fmp pool reads. What is left at 0 is for the round to say: what suits the predictor.
+type poolSettings struct {
+	Seed      uint64             `yaml:"seed" json:"seed" default:"1" doc:"seed that every random stream of the round is named under"`
+	Predictor settings.Predictor `yaml:"predictor" json:"predictor"`
+	Open      settings.OpenModel `yaml:"open" json:"open"`
+	ERM       settings.ERM       `yaml:"erm" json:"erm"`
+	Posterior struct {
+		Samples int    `yaml:"samples" json:"samples" default:"0" allowed:"0..10000" doc:"number S of posterior samples; 0 means 100 of a predictor in closed or open form, 20 of one that draws points"`
+		Scope   string `yaml:"scope" json:"scope" default:"auto" allowed:"auto|closed|open" doc:"form of FMP: closed (the corpus has the clients' classes), open (it lacks them), or auto: open where the uploads lie outside what the corpus's classes span"`
+	} `yaml:"posterior" json:"posterior"`
+	Engine settings.Engine `yaml:"engine" json:"engine"`
+}
+
+// options are those of the round.
+func (c *poolSettings) options(trust bool) pool.Options {
+	return pool.Options{
+		Predictor: c.Predictor.Model, Open: c.Open.Model, Scope: c.Posterior.Scope, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh,
+		L2: c.ERM.L2, Tolerance: c.ERM.Tolerance, Trust: trust, Seed: c.Seed, Threads: c.Engine.Threads,
+	}
+}
 
 func newPoolCommand() *cobra.Command {
 	var client, out, onBad string
 	var round uint64
 	var rows, withSamples, trust, asJSON bool
-	cfg := experiment.Default()
+	cfg := settings.Default[poolSettings]()
 	cmd := &cobra.Command{
 		Use:   "pool UPLOAD...",
 		Short: "Turn the uploads of clients into a classifier, one ONNX file",
@@ -97,7 +115,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 			return nil
 		},
 	}
-	s := bindSettings(cmd, &cfg, runAliases, poolSettings...)
+	s := bindSettings(cmd, &cfg, runAliases)
 	flags := cmd.Flags()
 	flags.StringVar(&client, "client-graph", "", "client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
 	flags.Uint64Var(&round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
@@ -133,14 +151,10 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 			want.Round = &round
 		}
 		if pool.IsPrivate(args[0]) {
-			o := pool.Options{Predictor: cfg.Predictor.Model, Seed: cfg.Seed}
-			if s.given("posterior.samples") {
-				o.Samples = cfg.Posterior.Samples
-			}
 			if trust {
 				return usageErrorf("--trust is of rounds whose uploads are weighed by how well the others predict them; a private round hides what that needs")
 			}
-			return poolPrivate(cmd, args, privatePool{graph, f, want, o, cfg.Engine, out, ext, rows, withSamples, skip, asJSON})
+			return poolPrivate(cmd, args, privatePool{graph, f, want, cfg.options(false), cfg.Engine, out, ext, rows, withSamples, skip, asJSON})
 		}
 		uploads, bad := pool.ReadUploads(args, want)
 		if len(bad) > 0 && (!skip || len(uploads) == 0) {
@@ -159,18 +173,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 			res.Clients = append(res.Clients, u.Client)
 			res.Points, res.N = res.Points+u.Points.N, res.N+u.N
 		}
-		o := pool.Options{Predictor: cfg.Predictor.Model, Open: cfg.Open.Model, Scope: cfg.Posterior.Scope, Tolerance: cfg.ERM.Tolerance, Seed: cfg.Seed, Threads: cfg.Engine.Threads, Trust: trust}
-		// What suits the data set of the settings, which is none of this command's, is for the round to say.
-		if s.given("erm.l2") {
-			o.L2 = cfg.ERM.L2
-		}
-		if s.given("posterior.samples") {
-			o.Samples = cfg.Posterior.Samples
-		}
-		if s.given("predictor.fresh") {
-			o.Fresh = cfg.Predictor.Fresh
-		}
-		r, err := pool.New(uploads, graph, f, o)
+		r, err := pool.New(uploads, graph, f, cfg.options(trust))
 		if err != nil {
 			return usageError(err)
 		}

@@ -13,9 +13,9 @@ import (
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/settings"
 )
 
 // pooledPrivate is what fmp pool prints of a private round.
@@ -39,7 +39,7 @@ type privatePool struct {
 	client            models.Manifest
 	want              federate.Expect
 	options           pool.Options
-	engine            experiment.Engine
+	engine            settings.Engine
 	out, ext          string
 	rows, withSamples bool
 	skip, asJSON      bool

@@ -13,7 +13,7 @@ import (
 	"fmp/onnx/npy"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
 
 // imageFlags say how the images of predict and evaluate are read.
@@ -36,7 +36,7 @@ func (f *imageFlags) options(labelsOptional bool) imagefile.Options {
 }
 
 // openClassifier opens a classifier on the engine of the settings.
-func openClassifier(cmd *cobra.Command, cfg experiment.Config, path string) (*classify.Classifier, func(), error) {
+func openClassifier(cmd *cobra.Command, cfg engineSettings, path string) (*classify.Classifier, func(), error) {
 	eng, err := openEngine(cmd.Context(), cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, nil, err
@@ -105,7 +105,7 @@ func newPredictCommand() *cobra.Command {
 	var asJSON, asCSV bool
 	var reject, risk float64
 	var images imageFlags
-	cfg := experiment.Default()
+	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "predict CLASSIFIER IMAGES",
 		Short: "Classify images with the classifier that fmp pool wrote",
@@ -127,7 +127,7 @@ too many answers would be wrong: with a probability of 95% over the calibration 
   fmp predict classifier.onnx test-images-idx3-ubyte --count 100 --json`,
 		Args: exactArgs("a CLASSIFIER", "IMAGES"),
 	}
-	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
+	s := bindSettings(cmd, &cfg, engineAliases)
 	images.bind(cmd)
 	fl := cmd.Flags()
 	fl.Float64Var(&reject, "reject", 0, "leave images to people whose most probable class has less than this `PROBABILITY`")

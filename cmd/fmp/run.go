@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/engine/ort"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
+	"fmp/pipeline/settings"
 )
 
 // runOutput is what `fmp run --json` prints.
@@ -127,7 +128,7 @@ type runner struct {
 	shared   *experiment.Shared // with runs that go on beside; nil for a run by itself
 }
 
-func newRunner(ctx context.Context, cfg experiment.Engine, stderr io.Writer) (*runner, error) {
+func newRunner(ctx context.Context, cfg settings.Engine, stderr io.Writer) (*runner, error) {
 	// One thread an operator: more would change the last bits of figures. The run spreads tasks over threads.
 	eng, err := openEngine(ctx, cfg, 1, stderr)
 	if err != nil {

@@ -32,13 +32,13 @@ import (
 	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/work"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
 	"fmp/pipeline/sample"
+	"fmp/pipeline/settings"
 )
 
 // maxToken bounds a file with a token, and maxLow the threshold of low disk space: 1 PiB in MiB.
@@ -65,7 +65,7 @@ func bindStore(cmd *cobra.Command, o *store.Options, token *string) {
 
 func newServeCommand() *cobra.Command {
 	var o serveFlags
-	cfg := experiment.Default()
+	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "serve --round FILE",
 		Short: "Serve a round of a federation: take uploads, pool them, give the classifier and predictions",
@@ -90,7 +90,7 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
   fmp serve --round round.yaml --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
+	s := bindSettings(cmd, &cfg, engineAliases)
 	f := cmd.Flags()
 	f.StringVar(&o.round, "round", "", "round `FILE` (docs/federate.md)")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8443", "`HOST:PORT` to listen on; port 0 takes a free one")
@@ -184,7 +184,7 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 }
 
 // serveRound runs the server until the context ends.
-func serveRound(cmd *cobra.Command, cfg experiment.Config, o serveFlags) (err error) {
+func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error) {
 	ctx := cmd.Context()
 	if err := o.check(); err != nil {
 		return usageError(err)
@@ -367,8 +367,8 @@ type pooling struct {
 	queue   *work.Queue   // to workers; nil: sampling is done here
 }
 
-func newPooling(r *round.Round, cfg experiment.Config, eng engine.Engine) (*pooling, error) {
-	p := &pooling{eng: eng, client: r.Client, options: pool.Options{Predictor: r.Predictor, Open: r.Open, Scope: r.Scope, Seed: cfg.Seed, Threads: cfg.Engine.Threads}}
+func newPooling(r *round.Round, cfg engineSettings, eng engine.Engine) (*pooling, error) {
+	p := &pooling{eng: eng, client: r.Client, options: pool.Options{Predictor: r.Predictor, Open: r.Open, Scope: r.Scope, Seed: pool.Seed, Threads: cfg.Engine.Threads}}
 	var err error
 	if p.graph, err = serde.Unmarshal(r.GraphData); err != nil {
 		return nil, err

@@ -18,9 +18,9 @@ import (
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/settings"
 )
 
 // TestServePrivate: a private round with the programs as users have them: the client makes what the round asks for and refuses what it was told
@@ -222,7 +222,7 @@ func TestPrivateSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b, Honesty: &off, Samples: &samples}, GraphData: data, Client: f}, experiment.Default(), nil)
+	p, err := newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b, Honesty: &off, Samples: &samples}, GraphData: data, Client: f}, settings.Default[engineSettings](), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

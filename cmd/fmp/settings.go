@@ -23,6 +23,7 @@ import (
 	"fmp/onnx/regularfile"
 	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
 
 // envPrefix starts the names of the environment variables that are settings.
@@ -50,26 +51,26 @@ type setting struct {
 	Doc     string `json:"doc,omitempty"`
 }
 
-// settings resolves a struct of settings from, weakest first: the defaults it holds, a file, FMP_*
+// resolver resolves a struct of settings from, weakest first: the defaults it holds, a file, FMP_*
 // environment variables, flags. An unknown key anywhere is an error that names the nearest known one.
-type settings struct {
-	target  *experiment.Config
+type resolver struct {
+	target  any
 	cmd     *cobra.Command
 	reads   []string // keys, and groups with a dot behind them, that the command reads; empty: all
-	fields  []experiment.Setting
+	fields  []settings.Setting
 	aliases map[string]string // short flag to key
 	file    string
 	sets    []string
 	list    []setting
 }
 
-// bindSettings gives cmd a flag for every setting of target, which holds the defaults, short names for some of them, --config
+// bindSettings gives cmd a flag for every setting of the struct that target points to, which holds the defaults, short names for some of them, --config
 // and --set. Call resolve when the command runs.
 //
 // reads are the keys, and the groups with a dot behind them ("engine."), that the command reads, where it does not
 // read them all. The others have no flag; file and environment, which commands share, may hold them.
-func bindSettings(cmd *cobra.Command, target *experiment.Config, aliases map[string]string, reads ...string) *settings {
-	s := &settings{target: target, cmd: cmd, reads: reads, aliases: aliases, fields: target.Settings()}
+func bindSettings(cmd *cobra.Command, target any, aliases map[string]string, reads ...string) *resolver {
+	s := &resolver{target: target, cmd: cmd, reads: reads, aliases: aliases, fields: settings.Of(target)}
 	s.aliases = maps.Clone(aliases)
 	maps.DeleteFunc(s.aliases, func(_, key string) bool { return !s.isRead(key) })
 	aliases = s.aliases
@@ -122,7 +123,7 @@ func bindSettings(cmd *cobra.Command, target *experiment.Config, aliases map[str
 	flags.StringVar(&s.file, "config", "", "settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+strings.Join(assets.ConfigNames(), ", ")+"; also $FMP_CONFIG")
 	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")
 	_ = cmd.RegisterFlagCompletionFunc("config", completeConfig)
-	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(slices.Clone(s.fields), func(f experiment.Setting) bool { return !s.isRead(f.Key) })))
+	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(slices.Clone(s.fields), func(f settings.Setting) bool { return !s.isRead(f.Key) })))
 	return s
 }
 
@@ -147,30 +148,39 @@ func kindName(t reflect.Type) string {
 	return "int"
 }
 
-func (s *settings) keys() []string {
-	keys := make([]string, len(s.fields))
-	for i, f := range s.fields {
-		keys[i] = f.Key
+// keys returns the keys of every command's settings, its own first.
+func (s *resolver) keys() []string {
+	var keys []string
+	for _, f := range s.fields {
+		keys = append(keys, f.Key)
+	}
+	for _, key := range settings.Keys[experiment.Config]() { // files and environment are shared by all commands
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
 	}
 	return keys
 }
 
-func (s *settings) known(key string) bool { return slices.Contains(s.keys(), key) }
+func (s *resolver) known(key string) bool { return slices.Contains(s.keys(), key) }
 
 // isRead reports whether the command reads a setting.
-func (s *settings) isRead(key string) bool {
+func (s *resolver) isRead(key string) bool {
+	if !slices.ContainsFunc(s.fields, func(f settings.Setting) bool { return f.Key == key }) {
+		return false
+	}
 	return len(s.reads) == 0 || slices.ContainsFunc(s.reads, func(r string) bool {
 		return r == key || strings.HasSuffix(r, ".") && strings.HasPrefix(key, r)
 	})
 }
 
 // given reports whether a resolved setting was given by somebody.
-func (s *settings) given(key string) bool {
+func (s *resolver) given(key string) bool {
 	return slices.ContainsFunc(s.list, func(x setting) bool { return x.Key == key && x.Source != "default" && x.Source != sourceSuited })
 }
 
 // unknown words the complaint about a key.
-func (s *settings) unknown(key, where string) error {
+func (s *resolver) unknown(key, where string) error {
 	key = clip(strings.ToLower(key))
 	var under []string
 	for _, k := range s.keys() {
@@ -199,7 +209,7 @@ func (s *settings) unknown(key, where string) error {
 
 // resolve reads every source, decodes and validates the settings into the target. Its errors are the
 // user's (exit code 2).
-func (s *settings) resolve() error {
+func (s *resolver) resolve() error {
 	if s.file == "" {
 		s.file = os.Getenv("FMP_CONFIG")
 	}
@@ -214,7 +224,7 @@ func (s *settings) resolve() error {
 }
 
 // merge puts what a settings file holds, nil for none, the environment and the flags over the defaults.
-func (s *settings) merge(file *viper.Viper) error {
+func (s *resolver) merge(file *viper.Viper) error {
 	source := map[string]string{}
 	raw := map[string]any{}
 	var errs []error
@@ -306,10 +316,18 @@ func (s *settings) merge(file *viper.Viper) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	if err := s.target.Validate(); err != nil {
+	err := errors.Join(settings.Check(s.target)...)
+	if whole, ok := s.target.(interface{ Validate() error }); ok {
+		err = whole.Validate()
+	}
+	if err != nil {
 		return err
 	}
-	for _, key := range s.target.Suit() {
+	suited, ok := s.target.(interface{ Suit() []string })
+	if !ok {
+		return nil
+	}
+	for _, key := range suited.Suit() {
 		for i, f := range s.fields {
 			if f.Key == key {
 				s.list[i].Value, s.list[i].Source = f.Value.Interface(), sourceSuited

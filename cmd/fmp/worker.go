@@ -21,12 +21,13 @@ import (
 	"fmp/pipeline/federate/work"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/settings"
 )
 
 func newWorkerCommand() *cobra.Command {
 	var o store.Options
 	var tokenFile string
-	cfg := experiment.Default()
+	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "worker --nats URL",
 		Short: "Sample posteriors for fmp serve --workers, and make runs for fmp grid --workers",
@@ -40,7 +41,7 @@ Runs of fmp grid --workers are taken too. Data sets and models are this machine'
   fmp worker --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
+	s := bindSettings(cmd, &cfg, engineAliases)
 	bindStore(cmd, &o, &tokenFile)
 	cmd.Flags().IntVar(&o.Replicas, "nats-replicas", 1, "on how many of the servers the queue is kept, as fmp serve has it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -127,7 +128,7 @@ func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models, o poo
 }
 
 // runRemote makes a run for a grid elsewhere, with this machine's data, library and threads.
-func runRemote(ctx context.Context, settings []byte, own experiment.Engine, stderr io.Writer) (files map[string][]byte, err error) {
+func runRemote(ctx context.Context, settings []byte, own settings.Engine, stderr io.Writer) (files map[string][]byte, err error) {
 	cfg, err := experiment.ParseConfig(settings)
 	if err != nil {
 		return nil, err

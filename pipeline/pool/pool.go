@@ -178,6 +178,7 @@ const (
 	ConjugateSamples = 100 // S of a predictor in closed form
 	DrawnSamples     = 20  // S of a predictor that draws points
 	Tolerance        = 1e-8
+	Seed             = 1
 )
 
 // settle sets the options that were not given: for a shipped predictor, those suited to its data set, where the penalty need not be

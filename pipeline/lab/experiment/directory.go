@@ -25,6 +25,7 @@ import (
 	"fmp/featurize/yamlfile"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
+	"fmp/pipeline/settings"
 )
 
 // Files of a run directory.
@@ -78,9 +79,9 @@ func (c Config) deciding() Config {
 	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Dataset.Bad, c.Extractor.Batch = "", 0, "", "", "", 0
 	c.Extractor.Model, c.Conjugate.Model, c.Predictor.Model, c.Embedding.Model, c.Open.Model = "", "", "", "", "" // their digests are in models
 	if c.Privacy.Model = ""; c.Privacy.Epsilon == 0 {
-		c.Privacy = Privacy{} // without private rounds none of it is read
+		c.Privacy = settings.Privacy{} // without private rounds none of it is read
 	}
-	c.Dataset.Name, c.Corpus.Dataset = c.Dataset.Label(), Dataset{Name: c.Corpus.Dataset}.Label()
+	c.Dataset.Name, c.Corpus.Dataset = c.Dataset.Label(), settings.Dataset{Name: c.Corpus.Dataset}.Label()
 	return c
 }
 

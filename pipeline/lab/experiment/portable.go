@@ -1,8 +1,8 @@
 package experiment
 
 import (
+	"fmp/pipeline/settings"
 	"path/filepath"
-	"strings"
 )
 
 // Portable returns the settings without paths of this machine, as a run directory keeps them: it may be committed or
@@ -18,7 +18,7 @@ func (c Config) Portable() Config {
 	for _, p := range []*string{&c.Dataset.Name, &c.Corpus.Dataset} {
 		if !inside(*p) {
 			// "./" marks it as a folder, not one of the program's data sets.
-			*p = "./" + Dataset{Name: *p}.Label()
+			*p = "./" + settings.Dataset{Name: *p}.Label()
 		}
 	}
 	for _, p := range []*string{&c.Dataset.Dir, &c.Output.Dir, &c.Engine.Library} {
@@ -27,17 +27,6 @@ func (c Config) Portable() Config {
 		}
 	}
 	return c
-}
-
-// Label returns the data set's name as used in results: for a folder its base name.
-func (d Dataset) Label() string {
-	if !strings.ContainsAny(d.Name, `/\`) {
-		return d.Name
-	}
-	if abs, err := filepath.Abs(d.Name); err == nil {
-		return filepath.Base(abs)
-	}
-	return filepath.Base(d.Name)
 }
 
 // inside reports whether a path reveals nothing of the machine: it is empty, a name, or inside the working folder.

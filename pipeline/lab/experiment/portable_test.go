@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"fmp/pipeline/settings"
 	"path/filepath"
 	"testing"
 )
@@ -17,8 +18,8 @@ func TestPortable(t *testing.T) {
 		{filepath.Join("..", "x"), "x", "./x", "", "x"},
 	} {
 		p := Config{
-			Dataset: Dataset{Name: c.given, Dir: c.given}, Engine: Engine{Library: c.given}, Output: Output{Dir: c.given},
-			Extractor: Extractor{Model: c.given}, Predictor: Predictor{Model: c.given}, Embedding: Embedding{Model: c.given},
+			Dataset: settings.Dataset{Name: c.given, Dir: c.given}, Engine: settings.Engine{Library: c.given}, Output: Output{Dir: c.given},
+			Extractor: settings.Extractor{Model: c.given}, Predictor: settings.Predictor{Model: c.given}, Embedding: settings.Embedding{Model: c.given},
 		}
 		label := p.Dataset.Label()
 		p = p.Portable()

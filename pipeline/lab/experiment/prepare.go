@@ -21,6 +21,7 @@ import (
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/sample"
+	"fmp/pipeline/settings"
 	"fmp/pipeline/shipped"
 	"fmp/pipeline/task"
 )
@@ -237,7 +238,7 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 }
 
 // see turns the images of a data set into feature rows, standardised with the statistics of before if that is given.
-func see(ctx context.Context, c Config, d Dataset, before *featurize.Features, eng engine.Engine, progress Progress) (*loaded, error) {
+func see(ctx context.Context, c Config, d settings.Dataset, before *featurize.Features, eng engine.Engine, progress Progress) (*loaded, error) {
 	stage := func(name string) func(int, int) {
 		return func(done, total int) { progress(even(name, done, total)) }
 	}

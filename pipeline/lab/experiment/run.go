@@ -336,7 +336,7 @@ func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [
 func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int) (*rival.Task, error) {
 	in := rival.Input{
 		Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples, NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
-		Corpus: k.known, Private: k.Private, Privacy: c.Privacy.budget(c.Federation.Points), Limits: k.all, Seed: c.Seed, Stream: stream, Threads: threads,
+		Corpus: k.known, Private: k.Private, Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all, Seed: c.Seed, Stream: stream, Threads: threads,
 	}
 	var err error
 	if in.Uploads, err = k.Compressor.Compress(ctx, clients); err != nil {

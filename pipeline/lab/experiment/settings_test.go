@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"fmp/pipeline/settings"
 	"slices"
 	"strings"
 	"testing"
@@ -10,12 +11,12 @@ import (
 func TestSettingsAreStated(t *testing.T) {
 	c := Default()
 	seen := map[string]bool{}
-	for _, s := range c.Settings() {
+	for _, s := range settings.Of(&c) {
 		if seen[s.Key] || strings.HasSuffix(s.Key, ".") || s.Doc == "" || strings.ContainsAny(s.Doc, "{}") {
 			t.Errorf("%s: %q", s.Key, s.Doc)
 		}
 		seen[s.Key] = true
-		if errs := s.check(); len(errs) > 0 {
+		if errs := s.Check(); len(errs) > 0 {
 			t.Errorf("a default is not allowed: %v", errs)
 		}
 		for _, name := range s.Choices() {
@@ -31,7 +32,7 @@ func TestSettingsAreStated(t *testing.T) {
 
 func TestAllowed(t *testing.T) {
 	c := Default()
-	for _, s := range c.Settings() {
+	for _, s := range settings.Of(&c) {
 		want, ok := map[string]string{
 			"seeds": "1 to 1000", "erm.l2": "0 or 1e-06 to 1000000", "engine.name": "auto, ort or pure", "extractor.scale": "0-1 or 0-255",
 			"predictor.model": "default, untrained or a file", "seed": "",

@@ -12,6 +12,7 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/settings"
 )
 
 // Shared is what concurrent runs of one program have in common: a number of threads, and
@@ -123,9 +124,9 @@ func dataKey(c Config) (string, error) {
 		c.Seed = 0 // the data do not depend on the seed
 	}
 	b, err := json.Marshal(struct {
-		D    Dataset
+		D    settings.Dataset
 		C    Corpus
-		X    Extractor
+		X    settings.Extractor
 		E, P string
 		S    Scores
 		Seed uint64

@@ -1,8 +1,20 @@
-package experiment
+// Package settings states what a command may be told. A struct of settings says each once, by the tags of its fields; defaults, checks,
+// flags, shell completion and documentation are derived from them:
+//
+//	yaml, json  the key, in a settings file and as dotted path in --set KEY=VALUE, flags and FMP_* variables
+//	default     the default value
+//	allowed     the allowed values, for a list those of each element: alternatives separated by |, each a name, a range LOW..HIGH,
+//	            a word in capitals for any text, or @LIST for the names of a list; without the tag, any value
+//	check       "no" where the value is checked by its reader
+//	doc         the description; {what} in it is replaced by the values that suit each data set
+//
+// The groups of settings that several commands read are here; a command's own struct holds those that it reads.
+package settings
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -14,10 +26,9 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/onnx/suggest"
-	"fmp/pipeline/lab/rival"
 )
 
-// Setting is one setting of a [Config], as described by its tags.
+// Setting is one setting of a struct, as described by its tags.
 type Setting struct {
 	Key string // dotted: "erm.l2"
 	Doc string
@@ -27,6 +38,7 @@ type Setting struct {
 	index   []int  // where the field is
 	init    string // the default's text
 	allowed []allowed
+	checked bool
 }
 
 // allowed is one allowed alternative of a setting's value.
@@ -37,7 +49,12 @@ type allowed struct {
 }
 
 // lists holds the names behind @LIST in the tag allowed.
-var lists = map[string]func() []string{"datasets": dataset.Names, "presets": extractor.PresetNames, "methods": rival.Names}
+var lists = map[string]func() []string{"datasets": dataset.Names, "presets": extractor.PresetNames}
+
+// Lister is a struct of settings with lists of its own behind @LIST.
+type Lister interface {
+	Lists() map[string]func() []string
+}
 
 // suited holds what {NAME} stands for in the tag doc: a setting that suits each data set.
 var suited = map[string]func(assets.Suits) string{
@@ -47,60 +64,87 @@ var suited = map[string]func(assets.Suits) string{
 	"fresh":   func(s assets.Suits) string { return strconv.Itoa(s.Fresh) },
 }
 
-// Default returns the configuration of a run on the embedded digits.
-func Default() Config {
-	var c Config
-	for _, s := range c.Settings() {
+// Default returns a struct of settings with their defaults.
+func Default[T any]() T {
+	var c T
+	for _, s := range Of(&c) {
 		s.reset()
 	}
 	return c
 }
 
-// Settings returns the settings of c in the order of its fields.
-func (c *Config) Settings() []Setting {
-	out, v := slices.Clone(stated()), reflect.ValueOf(c).Elem()
+// Of returns the settings of the struct that config points to, in the order of its fields.
+func Of(config any) []Setting {
+	v := reflect.ValueOf(config).Elem()
+	out := slices.Clone(stated(v.Type()))
 	for i := range out {
 		out[i].Value = v.FieldByIndex(out[i].index)
 	}
 	return out
 }
 
-// keys returns the keys of all settings.
-func keys() []string {
+// Keys returns the keys of all settings of a struct.
+func Keys[T any]() []string {
 	var out []string
-	for _, s := range stated() {
+	for _, s := range stated(reflect.TypeFor[T]()) {
 		out = append(out, s.Key)
 	}
 	return out
 }
 
-// stated returns the settings as the tags describe them, without values; the tags are read once.
-var stated = sync.OnceValue(func() []Setting { return settingsOf(reflect.TypeFor[Config](), "", nil, nil) })
+// Check returns what is wrong with each setting by itself.
+func Check(config any) []error {
+	var errs []error
+	for _, s := range Of(config) {
+		errs = append(errs, s.Check()...)
+	}
+	return errs
+}
 
-func settingsOf(t reflect.Type, prefix string, at []int, out []Setting) []Setting {
+// known holds the settings of each struct, whose tags are read once.
+var known sync.Map
+
+// stated returns the settings as the tags describe them, without values.
+func stated(t reflect.Type) []Setting {
+	if s, ok := known.Load(t); ok {
+		return s.([]Setting)
+	}
+	own := maps.Clone(lists)
+	if l, ok := reflect.New(t).Interface().(Lister); ok {
+		maps.Copy(own, l.Lists())
+	}
+	s := settingsOf(t, own, "", nil, nil)
+	known.Store(t, s)
+	return s
+}
+
+func settingsOf(t reflect.Type, lists map[string]func() []string, prefix string, at []int, out []Setting) []Setting {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		index := append(slices.Clone(at), i)
 		if f.Type.Kind() == reflect.Struct {
-			out = settingsOf(f.Type, prefix+name+".", index, out)
+			if name != "" {
+				name += "."
+			}
+			out = settingsOf(f.Type, lists, prefix+name, index, out)
 			continue
 		}
-		s := Setting{Key: prefix + name, Doc: f.Tag.Get("doc"), index: index, init: f.Tag.Get("default")}
+		s := Setting{Key: prefix + name, Doc: f.Tag.Get("doc"), index: index, init: f.Tag.Get("default"), checked: f.Tag.Get("check") != "no"}
 		for what, value := range suited {
 			if strings.Contains(s.Doc, "{"+what+"}") {
 				s.Doc = strings.ReplaceAll(s.Doc, "{"+what+"}", assets.BySet(value))
 			}
 		}
 		if tag, ok := f.Tag.Lookup("allowed"); ok {
-			s.allowed = alternatives(tag)
+			s.allowed = alternatives(tag, lists)
 		}
 		out = append(out, s)
 	}
 	return out
 }
 
-func alternatives(tag string) []allowed {
+func alternatives(tag string, lists map[string]func() []string) []allowed {
 	var out []allowed
 	for _, t := range strings.Split(tag, "|") {
 		low, high, isRange := strings.Cut(t, "..")
@@ -208,8 +252,8 @@ func plain(x float64) string {
 	return strconv.FormatFloat(x, 'g', -1, 64)
 }
 
-// check returns the violations of the setting's value by itself.
-func (s *Setting) check() []error {
+// Check returns the violations of the setting's value by itself.
+func (s *Setting) Check() []error {
 	if s.Value.Kind() != reflect.Slice {
 		return s.checkOne(s.Value)
 	}
@@ -221,8 +265,7 @@ func (s *Setting) check() []error {
 }
 
 func (s *Setting) checkOne(v reflect.Value) []error {
-	// Method names are checked where they are looked up, ignoring case.
-	if len(s.allowed) == 0 || s.Key == "methods" {
+	if len(s.allowed) == 0 || !s.checked {
 		return nil
 	}
 	if v.Kind() == reflect.String {
@@ -231,7 +274,7 @@ func (s *Setting) checkOne(v reflect.Value) []error {
 			return nil
 		}
 		names := s.Choices()
-		return []error{violation(s.Key, strconv.Quote(text), s.Allowed(), fmt.Sprintf("pass --set %s=%s, say", s.Key, cmp.Or(suggest.Nearest(text, names), names[0])))}
+		return []error{Violation(s.Key, strconv.Quote(text), s.Allowed(), fmt.Sprintf("pass --set %s=%s, say", s.Key, cmp.Or(suggest.Nearest(text, names), names[0])))}
 	}
 	x := v.Convert(reflect.TypeFor[float64]()).Float()
 	if slices.ContainsFunc(s.allowed, func(a allowed) bool { return a.low <= x && x <= a.high }) {
@@ -241,9 +284,10 @@ func (s *Setting) checkOne(v reflect.Value) []error {
 	if v.Kind() == reflect.Int {
 		what = "N"
 	}
-	return []error{violation(s.Key, v.Interface(), s.Allowed(), fmt.Sprintf("pass --set %s=%s in that range", s.Key, what))}
+	return []error{Violation(s.Key, v.Interface(), s.Allowed(), fmt.Sprintf("pass --set %s=%s in that range", s.Key, what))}
 }
 
-func violation(key string, value any, allowed, next string) error {
+// Violation returns the error of a value that is not allowed, with the next step.
+func Violation(key string, value any, allowed, next string) error {
 	return fmt.Errorf("setting %s is %v; allowed is %s: %s", key, value, allowed, next)
 }
