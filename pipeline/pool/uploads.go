@@ -1,11 +1,10 @@
 package pool
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 
+	"fmp/models"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
 )
@@ -26,35 +25,43 @@ type Upload struct {
 // ReadUploads reads and checks the uploads of one round, each from a different client, all made by one model. What want leaves open is
 // taken from the first good upload. bad are the errors of all uploads that cannot be used.
 func ReadUploads(paths []string, want federate.Expect) (good []Upload, bad []error) {
+	return gather(len(paths), want, func(i int) (string, []byte, error) {
+		data, err := regularfile.ReadFile(paths[i], federate.MaxBytes)
+		if err != nil {
+			err = fmt.Errorf("reading upload: %w", err)
+		}
+		return paths[i], data, err
+	})
+}
+
+// DecodeUploads is [ReadUploads] for messages in memory, which are called by their numbers from 0.
+func DecodeUploads(messages [][]byte, want federate.Expect) (good []Upload, bad []error) {
+	return gather(len(messages), want, func(i int) (string, []byte, error) { return fmt.Sprint("upload ", i), messages[i], nil })
+}
+
+func gather(n int, want federate.Expect, read func(i int) (name string, data []byte, err error)) (good []Upload, bad []error) {
 	from := map[string]string{}
-	for _, path := range paths {
-		u, err := readUpload(path, want)
+	for i := range n {
+		name, data, err := read(i)
+		var u *federate.Upload
+		if err == nil {
+			if u, err = federate.Decode(data, want); err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+			}
+		}
 		if err == nil && from[u.Client] != "" {
-			err = fmt.Errorf("%s and %s are both of client %q; pool one upload of each", from[u.Client], path, u.Client)
+			err = fmt.Errorf("%s and %s are both of client %q; pool one upload of each", from[u.Client], name, u.Client)
 		}
 		if err != nil {
 			bad = append(bad, err)
 			continue
 		}
-		from[u.Client] = path
+		from[u.Client] = name
 		want.Model, want.Round = u.Model, &u.Round
 		want.Dx, want.C = u.Points.Dx, u.Points.C
-		good = append(good, *u)
+		good = append(good, Upload{u, name, models.DigestBytes(data)})
 	}
 	return good, bad
-}
-
-func readUpload(path string, want federate.Expect) (*Upload, error) {
-	data, err := regularfile.ReadFile(path, federate.MaxBytes)
-	if err != nil {
-		return nil, fmt.Errorf("reading upload: %w", err)
-	}
-	u, err := federate.Decode(data, want)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	sum := sha256.Sum256(data)
-	return &Upload{u, path, hex.EncodeToString(sum[:])}, nil
 }
 
 // Twins reports uploads that hold the same points and masses as an earlier one: possibly one client under two names.
