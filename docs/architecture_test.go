@@ -83,7 +83,7 @@ func TestProductWithoutLaboratory(t *testing.T) {
 		if len(links) < 5 {
 			t.Errorf("%s uses %d packages: it is not where it was", program, len(links))
 		}
-		for _, training := range []string{"pipeline/meta", "pipeline/task", "pipeline/metric", "featurize/learn", "featurize/digits", "onnx/grad", "onnx/train"} {
+		for _, training := range []string{"pipeline/corpus", "pipeline/meta", "pipeline/task", "pipeline/metric", "featurize/learn", "featurize/digits", "onnx/grad", "onnx/train"} {
 			if _, ok := all[training]; !ok {
 				t.Errorf("there is no package %s", training)
 			}

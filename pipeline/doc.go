@@ -12,7 +12,8 @@
 //   - posterior: uploads to posterior samples of a head,
 //   - pool: a round's uploads to a classifier,
 //   - classify and evaluate: images to probabilities, and these to scores (metric),
-//   - task and meta: training of the predictors that ship with the program (shipped), on rounds drawn from a corpus.
+//   - corpus, task and meta: training of the predictors that ship with the program (shipped), on rounds drawn from the server's own images,
+//   - oneshot: a round as three functions, and settings: what commands may be told.
 //
 // The laboratory lies under lab and uses the product, never the reverse:
 //

@@ -13,7 +13,7 @@ import (
 	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/settings"
 )
 
 // calibration is what fmp calibrate is told and what it finds.
@@ -30,7 +30,7 @@ func newCalibrateCommand() *cobra.Command {
 	var r calibration
 	var asJSON bool
 	var images imageFlags
-	cfg := experiment.Default()
+	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "calibrate CLASSIFIER IMAGES",
 		Short: "Give a classifier prediction sets that hold the true class as often as stated",
@@ -45,7 +45,7 @@ The same images let fmp predict --error R answer only as many images as keep the
   fmp predict calibrated.onnx photos/ --error 0.05`,
 		Args: exactArgs("a CLASSIFIER", "IMAGES"),
 	}
-	s := bindSettings(cmd, &cfg, engineAliases, "engine.")
+	s := bindSettings(cmd, &cfg, engineAliases)
 	images.bind(cmd)
 	fl := cmd.Flags()
 	fl.StringVarP(&r.File, "out", "o", "", "classifier to write")

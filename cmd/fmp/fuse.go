@@ -11,7 +11,8 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/serde"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/corpus"
+	"fmp/pipeline/settings"
 )
 
 // fused is what fmp fuse prints.
@@ -35,11 +36,26 @@ const (
 // parts are what an upload of each kind is a list of.
 var parts = map[string]string{uploadClassMeans: "class means", uploadCoordinates: "class means", uploadPoints: "points", uploadPrivate: "class sums"}
 
+// fuseSettings are those that fmp fuse reads.
+type fuseSettings struct {
+	Seed      uint64             `yaml:"seed" json:"seed" default:"1" doc:"seed that every random stream of the run is named under"`
+	Dataset   settings.Dataset   `yaml:"dataset" json:"dataset"`
+	Extractor settings.Extractor `yaml:"extractor" json:"extractor"`
+	Conjugate settings.Conjugate `yaml:"conjugate" json:"conjugate"`
+	Embedding settings.Embedding `yaml:"embedding" json:"embedding"`
+	Open      settings.OpenModel `yaml:"open" json:"open"`
+	Privacy   settings.Privacy   `yaml:"privacy" json:"privacy"`
+	Engine    settings.Engine    `yaml:"engine" json:"engine"`
+}
+
+// Suit sets what suits the data set where nobody gave it.
+func (c *fuseSettings) Suit() []string { return settings.Suit(c, c.Dataset.Name) }
+
 func newFuseCommand() *cobra.Command {
 	var out, upload string
 	var names []string
 	var asJSON bool
-	cfg := experiment.Default()
+	cfg := settings.Default[fuseSettings]()
 	cmd := &cobra.Command{
 		Use:   "fuse",
 		Short: "Fuse preprocessing, extractor and embedding into one client graph",
@@ -77,7 +93,6 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
 		if upload != "" && !slices.Contains([]string{uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate}, upload) {
 			return usageErrorf("--upload is %q; allowed are %s, %s, %s and %s", upload, uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
 		}
-		cfg.Predictor.Model = "untrained" // a client has none
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
 			return err
@@ -85,22 +100,25 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
 		defer eng.Close()
 		bar := newProgress(cmd.ErrOrStderr())
 		defer bar.close()
-		p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, bar.step)
+		images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng, bar.report, nil)
 		if err != nil {
 			return usageError(err)
 		}
-		defer p.Close()
+		p := &predictors{cfg: &cfg, behind: images.Behind(), classes: images.Set.Classes}
+		if err := p.find(); err != nil {
+			return usageError(err)
+		}
 		bar.close()
 		if out == "" {
-			out = strings.Map(fileRune, p.Config.Dataset.Label()) + "-client.onnx"
+			out = strings.Map(fileRune, cfg.Dataset.Label()) + "-client.onnx"
 		}
 		if upload == "" {
 			upload = uploadPoints
-			if (p.ConjugateIsTrained() || p.OpenIsTrained()) && !s.given("embedding.model") {
+			if (p.conjugate != nil || p.open != nil) && !s.given("embedding.model") {
 				upload = uploadClassMeans
 			}
 		}
-		embedding, err := clientEmbedding(p, upload, names)
+		embedding, err := p.embedding(upload, names)
 		if err != nil {
 			return usageError(err)
 		}
@@ -109,17 +127,17 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
 			return usageError(err)
 		}
 		var mean, std []float32
-		if p.Stats != nil {
-			mean, std = p.Stats.Mean, p.Stats.Std
+		if stats := images.Features.Stats; stats != nil {
+			mean, std = stats.Mean, stats.Std
 		}
-		x, pre := p.Extractor.Client(mean, std)
+		x, pre := images.Extractor.Client(mean, std)
 		switch {
 		case names != nil:
 			e.Classes = names
 		case len(e.Classes) == 0:
-			e.Classes = p.Manifest.Classes
+			e.Classes = p.classes
 		}
-		f := p.Extractor.Manifest()
+		f := images.Extractor.Manifest()
 		if names != nil {
 			f.C = 0 // the classes that it learned are not the clients'
 		}
@@ -152,33 +170,75 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
 	return cmd
 }
 
-// clientEmbedding is what makes uploads of a client's features: for classes of these names or, where there are none, those of the data set.
-func clientEmbedding(p *experiment.Prepared, upload string, names []string) (*onnx.Model, error) {
+// predictors are the trained models behind the extractor of a client graph.
+type predictors struct {
+	cfg             *fuseSettings
+	behind          models.Manifest
+	classes         []string
+	conjugate, open *onnx.Model // nil: none that was trained
+}
+
+// find loads the conjugate and the open predictor that the settings name.
+func (p *predictors) find() error {
+	var err error
+	if p.cfg.Conjugate.Model != "none" {
+		if p.conjugate, _, _, err = corpus.Model(models.KindConjugate, p.cfg.Conjugate.Model, p.cfg.Dataset.Name, p.behind); err != nil {
+			return err
+		}
+	}
+	if p.cfg.Open.Model == "none" {
+		return nil
+	}
+	behind := p.behind
+	if p.cfg.Open.Model != "default" {
+		behind.C = 0 // its classes are the corpus's
+	}
+	p.open, _, _, err = corpus.Model(models.KindOpen, p.cfg.Open.Model, p.cfg.Dataset.Name, behind)
+	return err
+}
+
+// embedding returns what makes uploads of a client's features: for classes of these names or, where there are none, those of the data set.
+func (p *predictors) embedding(upload string, names []string) (*onnx.Model, error) {
 	if names != nil {
 		if slices.Contains(names, "") || len(names) < 2 || len(slices.Compact(slices.Sorted(slices.Values(names)))) < len(names) {
 			return nil, fmt.Errorf("--class-names are %q; want two names or more, each another", names)
 		}
-		if upload != uploadClassMeans || !p.OpenIsTrained() {
+		if upload != uploadClassMeans || p.open == nil {
 			return nil, fmt.Errorf("--class-names wants uploads of class means and an open predictor that was trained behind the extractor; fmp train open makes one, and --set open.model=FILE names it")
 		}
-		return models.OpenEmbedding(p.Open, len(names))
+		return models.OpenEmbedding(p.open, len(names))
 	}
 	switch {
 	case upload == uploadPoints:
-		return p.Embedding, nil
+		return p.points()
 	case upload == uploadPrivate:
-		private, err := p.PrivatePredictor()
+		private, _, err := corpus.Private(p.cfg.Privacy.Model, p.cfg.Dataset.Name, p.behind, p.conjugate)
 		if err != nil {
 			return nil, err
 		}
-		return models.PrivateEmbedding(private, len(p.Manifest.Classes), p.Manifest.Classes)
-	case p.ConjugateIsTrained():
-		if upload == uploadClassMeans && p.OpenIsTrained() && !models.SameSoftening(p.Conjugate, p.Open) {
+		return models.PrivateEmbedding(private, len(p.classes), p.classes)
+	case p.conjugate != nil:
+		if upload == uploadClassMeans && p.open != nil && !models.SameSoftening(p.conjugate, p.open) {
 			return nil, fmt.Errorf("the conjugate predictor and the open one (open.model) soften features about different centres, those of two corpora; train both on one, or set open.model or conjugate.model to none")
 		}
-		return models.ConjugateEmbedding(p.Conjugate, upload == uploadClassMeans)
-	case upload == uploadClassMeans && p.OpenIsTrained():
-		return models.OpenEmbedding(p.Open, len(p.Manifest.Classes))
+		return models.ConjugateEmbedding(p.conjugate, upload == uploadClassMeans)
+	case upload == uploadClassMeans && p.open != nil:
+		return models.OpenEmbedding(p.open, len(p.classes))
 	}
 	return nil, fmt.Errorf("--upload %s wants a conjugate predictor that was trained behind the extractor; fmp train conjugate makes one, and --set conjugate.model=FILE names it", upload)
+}
+
+// points returns the embedding that the settings name, or an untrained one.
+func (p *predictors) points() (*onnx.Model, error) {
+	size := p.cfg.Embedding.Size
+	m, f, _, err := corpus.Model(models.KindEmbedding, p.cfg.Embedding.Model, p.cfg.Dataset.Name, p.behind)
+	switch {
+	case err != nil:
+		return nil, err
+	case m == nil:
+		return models.NewEmbedding(models.EmbeddingConfig{Dx: p.behind.Dx, C: p.behind.C, Size: size}, p.cfg.Seed)
+	case size != 0 && size != f.S:
+		return nil, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; leave the setting at 0, or give another model", size, f.Source, f.S)
+	}
+	return m, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +18,10 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/corpus"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/settings"
+	"fmp/pipeline/task"
 )
 
 func newTrainCommand() *cobra.Command {
@@ -42,9 +45,38 @@ A training that was stopped resumes when the same command is given again.`,
 	return cmd
 }
 
+// trainSettings are those of the trainings behind an extractor; each reads some of them.
+type trainSettings struct {
+	Seed       uint64              `yaml:"seed" json:"seed" default:"1" doc:"seed that every random stream of the run is named under"`
+	Dataset    settings.Dataset    `yaml:"dataset" json:"dataset"`
+	Extractor  settings.Extractor  `yaml:"extractor" json:"extractor"`
+	Federation settings.Federation `yaml:"federation" json:"federation"`
+	Conjugate  settings.Conjugate  `yaml:"conjugate" json:"conjugate"`
+	Predictor  settings.Predictor  `yaml:"predictor" json:"predictor"`
+	Embedding  settings.Embedding  `yaml:"embedding" json:"embedding"`
+	ERM        settings.ERM        `yaml:"erm" json:"erm"`
+	Engine     settings.Engine     `yaml:"engine" json:"engine"`
+	Tasks      settings.Tasks      `yaml:"tasks" json:"tasks"`
+}
+
+// Suit sets what suits the data set where nobody gave it.
+func (c *trainSettings) Suit() []string { return settings.Suit(c, c.Dataset.Name) }
+
+// source is the data set of a training, behind its extractor.
+func source(d settings.Dataset, x settings.Extractor, e settings.Engine) corpus.Source {
+	return corpus.Source{Dataset: d, Extractor: x, Shipped: d.Name, Threads: cmp.Or(e.Threads, runtime.GOMAXPROCS(0))}
+}
+
 // metaSettings are what all trainings behind an extractor read. Those that draw tasks of so many clients, or of so many points a client,
 // read federation.clients or federation.points besides.
 var metaSettings = []string{"seed", "dataset.", "extractor.", "engine."}
+
+// training is what a training starts from: its corpus, and the description of the extractor behind it.
+type training struct {
+	meta.Config
+	whole  *task.Bank // the corpus and the validation tasks' part in one
+	behind models.Manifest
+}
 
 // metaFlags are the flags that the trainings of predictor and embedding share.
 type metaFlags struct {
@@ -98,10 +130,7 @@ func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error
 }
 
 // run prepares data and engine, lets train make the model, and saves it with its manifest, log and plot.
-func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error)) error {
-	if cfg.OpenScope() {
-		return usageErrorf("corpus.dataset or corpus.classes is given, and a model is trained on the corpus alone; name its data with --dataset and --classes")
-	}
+func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx context.Context, t *training) (*onnx.Model, error)) error {
 	eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -109,30 +138,34 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 	defer eng.Close()
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
-	p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, bar.step)
+	images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng, bar.report, nil)
 	if err != nil {
 		return usageError(err)
 	}
-	defer p.Close()
-	if p.Data.Corpus == nil {
+	whole, err := images.Bank(images.Features.Splits.Corpus)
+	if err != nil {
+		return usageError(fmt.Errorf("corpus: %w", err))
+	}
+	if whole == nil {
 		return usageErrorf("the data set has no corpus to train on; set dataset.splits.corpus above 0")
 	}
+	images.Release()
 	out := f.out
 	if out == "" {
-		out = strings.Map(fileRune, p.Config.Dataset.Label()) + "-" + cmd.Name() + ".onnx"
+		out = strings.Map(fileRune, cfg.Dataset.Label()) + "-" + cmd.Name() + ".onnx"
 	}
 	c := f.Config
 	c.Engine, c.Workers = eng, cfg.Engine.Threads
 	if c.Workers == 0 {
 		c.Workers = runtime.GOMAXPROCS(0)
 	}
-	if c.Corpus, c.Validation, err = meta.Split(p.Data.Corpus); err != nil {
+	if c.Corpus, c.Validation, err = meta.Split(whole); err != nil {
 		return usageError(err)
 	}
 	c.Clients, c.Points = cfg.Federation.Clients, cfg.Federation.Points
 	c.L2, c.Fresh, c.Seed, c.FixedLabels = cfg.ERM.L2, cfg.Predictor.Fresh, cfg.Seed, cfg.Tasks.Labels == "fixed"
 	c.Log, c.Checkpoint = out+".jsonl", out+".checkpoint"
-	c.Run = fmt.Sprintf("extractor %s features %s from %s", p.Manifest.Models["extractor"], p.Manifest.Data["features"], f.from)
+	c.Run = fmt.Sprintf("extractor %s features %s from %s", images.Extractor.ModelDigest(), images.Features.Digest, f.from)
 	res := trained{Model: out, Log: c.Log}
 	c.Progress = func(t train.Progress) {
 		if t.Problem != nil {
@@ -143,7 +176,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 		bar.report(stage, t.Step, t.Steps)
 		res.Validation = t.Validation
 	}
-	m, err := do(cmd.Context(), p, c)
+	m, err := do(cmd.Context(), &training{c, whole, images.Behind()})
 	if err != nil {
 		return err
 	}
@@ -152,11 +185,11 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg experiment.Config, do func(ctx c
 	if err != nil {
 		return err
 	}
-	man.Extractor, man.Classes, man.Licence, man.Seed = p.Manifest.Models["extractor"], p.Manifest.Classes, f.licence, cfg.Seed
+	man.Extractor, man.Classes, man.Licence, man.Seed = images.Extractor.ModelDigest(), images.Set.Classes, f.licence, cfg.Seed
 	if man.Kind == models.KindPredictor {
 		man.L2 = cfg.ERM.L2
 	}
-	man.TrainingData = fmt.Sprintf("%s, corpus part (images sha256 %s)", p.Config.Dataset.Label(), p.Manifest.Data["images"])
+	man.TrainingData = fmt.Sprintf("%s, corpus part (images sha256 %s)", cfg.Dataset.Label(), images.Set.Digest)
 	man.Command = "fmp " + strings.Join(os.Args[1:], " ")
 	if err := man.Write(m); err != nil {
 		return err

@@ -6,14 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/onnx"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/settings"
 )
 
 func newTrainConjugateCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.ConjugateConfig
-	cfg := experiment.Default()
+	cfg := settings.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "conjugate",
 		Short: "Train the conjugate predictor on tasks from the meta-training corpus",
@@ -35,9 +35,8 @@ of the point head (2/5); those of the intervals (1/2). About a minute.`,
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		cfg.Conjugate.Model, cfg.Open.Model, cfg.Predictor.Model, cfg.Embedding.Model = "none", "none", "untrained", "untrained"
-		return f.run(cmd, cfg, func(ctx context.Context, _ *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
-			t.Config = c
+		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
+			t.Config = in.Config
 			return meta.TrainConjugate(ctx, t)
 		})
 	}

@@ -7,15 +7,16 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/corpus"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/settings"
 )
 
 func newTrainEmbeddingCommand() *cobra.Command {
 	var f metaFlags
 	var ec models.EmbeddingConfig
 	var t meta.EmbeddingConfig
-	cfg := experiment.Default()
+	cfg := settings.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "embedding",
 		Short: "Train the embedding that makes uploads, behind a predictor",
@@ -44,17 +45,24 @@ have given. The log's gap is their distance divided by the norm of the latter.
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		cfg.Conjugate.Model, cfg.Open.Model, cfg.Embedding.Model = "none", "none", "untrained"
-		return f.run(cmd, cfg, func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
+		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			m, err := f.start(func() (*onnx.Model, error) {
-				ec.Dx, ec.C, ec.Size = c.Corpus.Dx, c.Corpus.C, p.Config.Embedding.Size
+				ec.Dx, ec.C, ec.Size = in.Corpus.Dx, in.Corpus.C, cfg.Embedding.Size
 				ec.ConstantWeights = cfg.Embedding.Weights == "constant"
-				return models.NewEmbedding(ec, c.Seed)
+				return models.NewEmbedding(ec, in.Seed)
 			})
 			if err != nil {
 				return nil, err
 			}
-			t.Config, t.Predictor = c, p.Predictor
+			if t.Predictor, _, _, err = corpus.Model(models.KindPredictor, cfg.Predictor.Model, cfg.Dataset.Name, in.behind); err != nil {
+				return nil, usageError(err)
+			}
+			if t.Predictor == nil {
+				if t.Predictor, err = models.NewPredictor(models.PredictorConfig{Dx: in.Corpus.Dx, C: in.Corpus.C, Fresh: in.Fresh}, in.Seed); err != nil {
+					return nil, err
+				}
+			}
+			t.Config = in.Config
 			return meta.TrainEmbedding(ctx, m, t)
 		})
 	}

@@ -6,15 +6,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/onnx"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/open"
+	"fmp/pipeline/settings"
 )
 
 func newTrainOpenCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.OpenConfig
-	cfg := experiment.Default()
+	cfg := settings.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "open",
 		Short: "Train the open predictor, for tasks on classes that the corpus lacks",
@@ -36,10 +36,9 @@ extractors learn from other images of the same classes), the result states its p
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		cfg.Conjugate.Model, cfg.Predictor.Model, cfg.Embedding.Model, cfg.Open.Model = "none", "untrained", "untrained", "none"
-		return f.run(cmd, cfg, func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
-			t.Config = c
-			t.Corpus = p.Data.Corpus // validation is on classes left out
+		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
+			t.Config = in.Config
+			t.Corpus = in.whole // validation is on classes left out
 			return meta.TrainOpen(ctx, t)
 		})
 	}

@@ -7,15 +7,15 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/settings"
 )
 
 func newTrainPredictorCommand() *cobra.Command {
 	var f metaFlags
 	var pc models.PredictorConfig
 	var t meta.PredictorConfig
-	cfg := experiment.Default()
+	cfg := settings.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "predictor",
 		Short: "Train the predictor of fresh points on tasks from the meta-training corpus",
@@ -29,7 +29,7 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
   fmp train predictor --published`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, append([]string{"predictor.fresh", "erm.l2", "tasks.labels", "embedding.size", "embedding.weights", "federation.clients", "federation.points"}, metaSettings...)...)
+	s := bindSettings(cmd, &cfg, runAliases, append([]string{"predictor.fresh", "erm.l2", "tasks.labels", "embedding.size", "federation.clients", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 1500, 4, 2)
 	f.bindOptimizer(cmd, 1e-3)
 	fl := cmd.Flags()
@@ -47,16 +47,18 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		cfg.Conjugate.Model, cfg.Open.Model, cfg.Predictor.Model, cfg.Embedding.Model = "none", "none", "untrained", "untrained"
-		return f.run(cmd, cfg, func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
+		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			m, err := f.start(func() (*onnx.Model, error) {
-				pc.Dx, pc.C, pc.Fresh = c.Corpus.Dx, c.Corpus.C, c.Fresh
-				return models.NewPredictor(pc, c.Seed)
+				pc.Dx, pc.C, pc.Fresh = in.Corpus.Dx, in.Corpus.C, in.Fresh
+				return models.NewPredictor(pc, in.Seed)
 			})
 			if err != nil {
 				return nil, err
 			}
-			t.Config, t.Compressor = c, p.Embedding
+			if t.Compressor, err = models.NewEmbedding(models.EmbeddingConfig{Dx: in.Corpus.Dx, C: in.Corpus.C, Size: cfg.Embedding.Size}, in.Seed); err != nil {
+				return nil, err
+			}
+			t.Config = in.Config
 			return meta.TrainPredictor(ctx, m, t)
 		})
 	}

@@ -5,15 +5,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/models"
 	"fmp/onnx"
-	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/corpus"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/settings"
 )
 
 func newTrainPrivateCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.PrivateConfig
-	cfg := experiment.Default()
+	cfg := settings.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "private",
 		Short: "Train the private predictor, for rounds with differential privacy",
@@ -36,17 +38,32 @@ classes differ most, and all scalars learned by leaving classes out. Every coord
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		cfg.Open.Model, cfg.Predictor.Model, cfg.Embedding.Model = "none", "untrained", "untrained"
-		return f.run(cmd, cfg, func(ctx context.Context, p *experiment.Prepared, c meta.Config) (*onnx.Model, error) {
-			if t.Coordinates < 0 || t.Coordinates >= c.Corpus.Dx {
-				return nil, usageErrorf("train private: --coordinates %d; allowed are 0 to %d, one less than the features", t.Coordinates, c.Corpus.Dx-1)
+		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
+			if t.Coordinates < 0 || t.Coordinates >= in.Corpus.Dx {
+				return nil, usageErrorf("train private: --coordinates %d; allowed are 0 to %d, one less than the features", t.Coordinates, in.Corpus.Dx-1)
 			}
-			if p.Conjugate == nil && t.Coordinates == 0 {
+			conjugate, err := in.conjugate(cfg.Conjugate.Model, cfg.Dataset.Name)
+			if err != nil {
+				return nil, usageError(err)
+			}
+			if conjugate == nil && t.Coordinates == 0 {
 				return nil, usageErrorf("no conjugate predictor; fmp train conjugate makes one, and --set conjugate.model=FILE names it")
 			}
-			t.Config, t.Conjugate = c, p.Conjugate
+			t.Config, t.Conjugate = in.Config, conjugate
 			return meta.TrainPrivate(ctx, t)
 		})
 	}
 	return cmd
+}
+
+// conjugate returns the conjugate predictor that a setting names; without one that fits, the moments of the corpus. With none it is nil.
+func (t *training) conjugate(setting, dataset string) (*onnx.Model, error) {
+	if setting == "none" {
+		return nil, nil
+	}
+	m, _, _, err := corpus.Model(models.KindConjugate, setting, dataset, t.behind)
+	if err == nil && m == nil {
+		m, err = meta.UntrainedConjugate(t.whole)
+	}
+	return m, err
 }

@@ -101,6 +101,23 @@ func Check(config any) []error {
 	return errs
 }
 
+// Suit replaces the settings of a struct that are left at 0 by values that suit a data set ([assets.Suits]), and returns the keys that it
+// set. Those that leave names stay.
+func Suit(config any, dataset string, leave ...string) []string {
+	suits := assets.SuitsOf(dataset)
+	values := map[string]any{"dataset.classes": suits.Classes, "erm.l2": suits.L2, "federation.points": suits.Points, "predictor.fresh": suits.Fresh}
+	var keys []string
+	for _, s := range Of(config) {
+		value, ok := values[s.Key]
+		if !ok || !s.Value.IsZero() || slices.Contains(leave, s.Key) || reflect.ValueOf(value).IsZero() {
+			continue
+		}
+		s.Value.Set(reflect.ValueOf(value))
+		keys = append(keys, s.Key)
+	}
+	return keys
+}
+
 // known holds the settings of each struct, whose tags are read once.
 var known sync.Map
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 
-	"fmp/assets"
 	"fmp/featurize/dataset"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/settings"
@@ -102,21 +101,10 @@ type Output struct {
 // Suit replaces the settings left at 0 by values that suit the data set ([assets.Suits]), dataset.classes only in closed
 // scope, and returns the keys that it set.
 func (c *Config) Suit() []string {
-	suits := assets.SuitsOf(c.Dataset.Name)
-	var keys []string
-	if c.Dataset.Classes == "" && suits.Classes != "" && !c.OpenScope() {
-		c.Dataset.Classes, keys = suits.Classes, append(keys, "dataset.classes")
+	if c.OpenScope() {
+		return settings.Suit(c, c.Dataset.Name, "dataset.classes")
 	}
-	if c.ERM.L2 == 0 {
-		c.ERM.L2, keys = suits.L2, append(keys, "erm.l2")
-	}
-	if c.Federation.Points == 0 {
-		c.Federation.Points, keys = suits.Points, append(keys, "federation.points")
-	}
-	if c.Predictor.Fresh == 0 {
-		c.Predictor.Fresh, keys = suits.Fresh, append(keys, "predictor.fresh")
-	}
-	return keys
+	return settings.Suit(c, c.Dataset.Name)
 }
 
 // Validate checks every setting, by its tags and together with the others. It returns all violations, joined, or nil.

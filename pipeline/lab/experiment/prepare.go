@@ -4,24 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"fmp/featurize"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
-	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/pipeline/compress"
+	"fmp/pipeline/corpus"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/sample"
-	"fmp/pipeline/settings"
 	"fmp/pipeline/shipped"
 	"fmp/pipeline/task"
 )
@@ -98,7 +95,7 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versi
 	if err != nil {
 		return nil, err
 	}
-	ds, x, f := l.set, l.extractor, l.features
+	ds, x, f := l.Set, l.Extractor, l.Features
 	p := &Prepared{Manifest: Manifest{Versions: versions, Classes: ds.Classes}}
 	defer func() {
 		if err != nil {
@@ -112,8 +109,7 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versi
 	}
 	p.Images = &ds.Test.Images
 
-	behind := x.Manifest()
-	behind.Dx, behind.C = f.Dx, len(ds.Classes)
+	behind := l.Behind()
 	predictor, pm, err := p.model(models.KindPredictor, c.Predictor.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
 		return models.NewPredictor(models.PredictorConfig{Dx: f.Dx, C: len(ds.Classes), Fresh: c.Predictor.Fresh}, c.Seed)
 	})
@@ -196,149 +192,92 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versi
 // load reads the data set, turns its images into feature rows and splits these into parts. In open scope the corpus
 // has images of its own, passed through the same extractor.
 func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (*loaded, error) {
-	corpus := c.corpus()
-	l, err := see(ctx, c, corpus, nil, eng, progress)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { l.set.Train.Images, l.features.Train.Features = dataset.Images{}, nil }()
+	tasks := corpus.Source{Dataset: c.corpus(), Extractor: c.Extractor, Shipped: c.corpus().Name, Threads: c.threads()}
 	if !c.OpenScope() {
-		if l.data, err = banks(l.features, c.Dataset.Test); err == nil {
-			l.data.Shifts = l.shifts
+		l, err := see(ctx, c, tasks, eng, progress)
+		if err != nil {
+			return nil, err
 		}
+		defer l.Release()
+		if l.data, err = banks(l.Images, c.Dataset.Test); err != nil {
+			return nil, err
+		}
+		l.data.Shifts = l.shifts
+		l.data.Corpus, err = corpusBank(l.Images)
 		return l, err
 	}
-	d := c.Dataset
-	d.Splits.Extractor, d.Splits.Corpus, d.Splits.Clients = 0, 0, 1
-	t, err := see(ctx, c, d, l.features, eng, progress)
+	from, err := corpus.Read(ctx, tasks, eng, func(stage string, done, total int) { progress(even(stage, done, total)) }, nil)
 	if err != nil {
 		return nil, err
 	}
-	if d.Name == corpus.Name {
-		for _, name := range t.set.Classes {
-			if slices.Contains(l.set.Classes, name) {
-				return nil, fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and the corpus's (corpus.classes %q); in open scope tasks are of classes that the corpus lacks", name, d.Classes, corpus.Classes)
+	defer from.Release()
+	tasks.Dataset, tasks.Stats = c.Dataset, from.Features.Stats
+	tasks.Dataset.Splits.Extractor, tasks.Dataset.Splits.Corpus, tasks.Dataset.Splits.Clients = 0, 0, 1
+	t, err := see(ctx, c, tasks, eng, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Release()
+	if c.Dataset.Name == c.corpus().Name {
+		for _, name := range t.Set.Classes {
+			if slices.Contains(from.Set.Classes, name) {
+				return nil, fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and the corpus's (corpus.classes %q); in open scope tasks are of classes that the corpus lacks", name, c.Dataset.Classes, c.corpus().Classes)
 			}
 		}
 	}
-	if t.data, err = banks(t.features, d.Test); err != nil {
+	if t.data, err = banks(t.Images, c.Dataset.Test); err != nil {
 		return nil, err
 	}
 	t.data.Shifts = t.shifts
-	part := l.features.Select(l.features.Splits.Corpus)
-	if part.N > 0 {
-		if t.data.Corpus, err = task.NewBank(part.Features, l.features.Dx, part.Labels, len(l.set.Classes)); err != nil {
-			return nil, fmt.Errorf("corpus: %w", err)
-		}
+	if t.data.Corpus, err = corpusBank(from); err != nil {
+		return nil, err
 	}
-	t.corpus = l.features.Digest
-	t.features.Notes = append(t.features.Notes, fmt.Sprintf("open scope: the corpus is %d images of %d classes of %s, none of them the tasks'", part.N, len(l.set.Classes), corpus.Label()))
-	t.set.Train.Images, t.features.Train.Features = dataset.Images{}, nil
+	t.corpus = from.Features.Digest
+	images := 0
+	if t.data.Corpus != nil {
+		images = t.data.Corpus.Len()
+	}
+	t.Features.Notes = append(t.Features.Notes, fmt.Sprintf("open scope: the corpus is %d images of %d classes of %s, none of them the tasks'", images, len(from.Set.Classes), c.corpus().Label()))
 	return t, nil
 }
 
-// see turns the images of a data set into feature rows, standardised with the statistics of before if that is given.
-func see(ctx context.Context, c Config, d settings.Dataset, before *featurize.Features, eng engine.Engine, progress Progress) (*loaded, error) {
-	stage := func(name string) func(int, int) {
-		return func(done, total int) { progress(even(name, done, total)) }
-	}
-	// Images in folders are resized directly to the model's size.
-	var fit imagefile.Fit
-	if c.Extractor.Model != "default" {
-		var err error
-		if fit, err = extractor.Fit(c.Extractor.Model, extractorOptions(c)); err != nil {
-			return nil, err
-		}
-	}
-	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit, Skip: d.Bad == "skip", Progress: stage("data")})
-	if err != nil {
-		return nil, err
-	}
-	x, err := openExtractor(eng, c, ds)
-	if err != nil {
-		return nil, err
-	}
-	cfg := featurize.Config{
-		Fractions: dataset.Fractions{Extractor: d.Splits.Extractor, Corpus: d.Splits.Corpus, Clients: d.Splits.Clients},
-		Test:      d.Test,
-		Progress:  stage("features"),
-	}
-	if before != nil {
-		cfg.Stats = before.Stats
-	}
-	// The run needs only the features; the extractor's sessions are closed as soon as they are computed.
-	l := &loaded{set: ds, extractor: x}
-	if l.features, err = featurize.Run(ctx, ds, x, cfg); err == nil && (before != nil || !c.OpenScope()) {
-		l.shifts, l.others, err = c.Scores.shifts(ctx, c, ds, x, l.features.Stats, progress)
-	}
-	if err = errors.Join(err, x.Close()); err != nil {
-		return nil, err
-	}
-	return l, nil
+// see turns the images of the tasks into feature rows, and the other images that the settings ask for.
+func see(ctx context.Context, c Config, s corpus.Source, eng engine.Engine, progress Progress) (*loaded, error) {
+	l := &loaded{}
+	var err error
+	l.Images, err = corpus.Read(ctx, s, eng, func(stage string, done, total int) { progress(even(stage, done, total)) }, func(r *corpus.Images) (err error) {
+		l.shifts, l.others, err = c.Scores.shifts(ctx, c, r.Set, r.Extractor, r.Features.Stats, progress)
+		return err
+	})
+	return l, err
 }
 
-func extractorOptions(c Config) extractor.Options {
-	x := c.Extractor
-	o := extractor.Options{Batch: x.Batch, Mean: x.Mean, Std: x.Std, Scale: x.Scale, Channels: x.Channels, Resize: x.Resize, Preset: x.Preset, Layout: x.Layout, Output: x.Output, Workers: c.threads()}
-	if len(o.Mean) == 0 {
-		o.Mean, o.Std = nil, nil
-	}
-	return o
-}
-
-func openExtractor(eng engine.Engine, c Config, ds *dataset.Dataset) (*extractor.Extractor, error) {
-	o := extractorOptions(c)
-	if c.Extractor.Model != "default" {
-		return extractor.Open(eng, c.Extractor.Model, o, ds.Train.Images)
-	}
-	m, f, err := shipped.Load(c.corpus().Name, models.KindExtractor)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE", err)
-	}
+// corpusBank returns the meta-training corpus; nil where its part is empty.
+func corpusBank(r *corpus.Images) (*task.Bank, error) {
+	b, err := r.Bank(r.Features.Splits.Corpus)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("corpus: %w", err)
 	}
-	return extractor.New(eng, m, f, o, ds.Train.Images)
+	return b, nil
 }
 
 // untrainedSource is the Source of an untrained model.
 const untrainedSource = "(untrained)"
 
-// model returns a predictor or an embedding: a file, the shipped one, or an untrained one. A shipped model
-// for another extractor or other classes is skipped, with a note; a file that does not fit is
-// an error.
+// model returns the model of a kind that a setting names ([corpus.Model]), or an untrained one.
 func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, untrained func() (*onnx.Model, error)) (*onnx.Model, models.Manifest, error) {
-	switch setting {
-	case "untrained":
-	case "default":
-		m, f, err := shipped.Load(dataset, kind)
-		if err == nil {
-			behind.Source = filepath.Base(behind.Source) // notes are shared, so they name no folder
-			if err = models.Match(behind, f); err == nil {
-				return m, f, nil
-			}
-			p.Manifest.Notes = append(p.Manifest.Notes, fmt.Sprintf("the shipped %s does not fit (%v): an untrained one is used; fmp train %s makes one that does", kind, err, kind))
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, f, err
-		}
-	default:
-		m, f, err := models.Load(setting)
-		if err != nil {
-			return nil, f, fmt.Errorf("setting %s.model: %w", kind, err)
-		}
-		if f.Kind != kind {
-			return nil, f, fmt.Errorf("setting %s.model: %s is %q by its manifest; want %s", kind, setting, f.Kind, kind)
-		}
-		if err := models.Match(behind, f); err != nil {
-			return nil, f, fmt.Errorf("setting %s.model: %w", kind, err)
-		}
-		return m, f, nil
+	m, f, note, err := corpus.Model(kind, setting, dataset, behind)
+	if note != "" {
+		p.Manifest.Notes = append(p.Manifest.Notes, note)
 	}
-	m, err := untrained()
+	if err != nil || m != nil {
+		return m, f, err
+	}
+	m, err = untrained()
 	if err != nil {
 		return nil, models.Manifest{}, err
 	}
-	f, err := models.ReadManifest(m)
+	f, err = models.ReadManifest(m)
 	if err != nil {
 		return nil, f, err
 	}
@@ -386,49 +325,12 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 	return models.Manifest{}, nil
 }
 
-// PrivatePredictor returns the private predictor that the settings name.
-func (p *Prepared) PrivatePredictor() (*onnx.Model, error) {
-	behind := p.Extractor.Manifest()
-	behind.Dx = p.Manifest.Sizes["dx"]
-	m, _, err := p.privateModel(p.Config, behind)
-	return m, err
-}
-
-// privateModel returns the private predictor behind an extractor. A conjugate predictor beside it must share its coordinates.
-func (p *Prepared) privateModel(c Config, behind models.Manifest) (m *onnx.Model, f models.Manifest, err error) {
-	behind.C = 0 // its classes are the round's
-	if c.Privacy.Model == "default" {
-		if m, f, err = shipped.Load(c.corpus().Name, models.KindPrivate); err == nil {
-			err = models.Match(behind, f)
-		}
-		if err != nil {
-			return nil, f, fmt.Errorf("setting privacy.model: no private predictor comes with the program that fits (%w); fmp train private makes one", err)
-		}
-	} else {
-		if m, f, err = models.Load(c.Privacy.Model); err != nil {
-			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
-		}
-		if f.Kind != models.KindPrivate {
-			return nil, f, fmt.Errorf("setting privacy.model: %s is %q by its manifest; want %s", c.Privacy.Model, f.Kind, models.KindPrivate)
-		}
-		if err := models.Match(behind, f); err != nil {
-			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
-		}
-	}
-	if p.Conjugate != nil {
-		if err := models.SameCoordinates(m, p.Conjugate); err != nil {
-			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
-		}
-	}
-	return m, f, nil
-}
-
 // private loads the private predictor if the settings ask for a private round.
 func (p *Prepared) private(c Config, eng engine.Engine, behind models.Manifest) (models.Manifest, error) {
 	if c.Privacy.Epsilon == 0 {
 		return models.Manifest{}, nil
 	}
-	m, f, err := p.privateModel(c, behind)
+	m, f, err := corpus.Private(c.Privacy.Model, c.corpus().Name, behind, p.Conjugate)
 	if err != nil {
 		return f, err
 	}
@@ -472,8 +374,9 @@ func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, erro
 	return f, err
 }
 
-// banks splits features into the parts of a run. At most test test images are used; 0 means all.
-func banks(f *featurize.Features, test int) (*Data, error) {
+// banks returns the clients' part and the test images, at most test of these; 0 means all.
+func banks(r *corpus.Images, test int) (*Data, error) {
+	f := r.Features
 	d := &Data{Test: f.Test.Features, TestLabels: f.Test.Labels}
 	if test > 0 && test < f.Test.N {
 		d.Test, d.TestLabels = d.Test[:test*f.Dx], d.TestLabels[:test]
@@ -481,16 +384,10 @@ func banks(f *featurize.Features, test int) (*Data, error) {
 	if len(d.TestLabels) == 0 {
 		return nil, fmt.Errorf("the data set has no test images, and figures come from them: add some")
 	}
-	c := len(f.Classes)
 	part := f.Select(f.Splits.Clients)
 	var err error
-	if d.Clients, err = task.NewBank(part.Features, f.Dx, part.Labels, c); err != nil {
+	if d.Clients, err = task.NewBank(part.Features, f.Dx, part.Labels, len(f.Classes)); err != nil {
 		return nil, fmt.Errorf("clients' part: %w", err)
-	}
-	if part = f.Select(f.Splits.Corpus); part.N > 0 {
-		if d.Corpus, err = task.NewBank(part.Features, f.Dx, part.Labels, c); err != nil {
-			return nil, fmt.Errorf("corpus: %w", err)
-		}
 	}
 	return d, nil
 }

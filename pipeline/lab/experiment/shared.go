@@ -8,9 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"fmp/featurize"
-	"fmp/featurize/dataset"
-	"fmp/featurize/extractor"
+	"fmp/pipeline/corpus"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/settings"
 )
@@ -35,13 +33,11 @@ type sharedData struct {
 
 // loaded is a data set passed through an extractor and split into the parts of a run. It is read-only.
 type loaded struct {
-	set       *dataset.Dataset // without its training images
-	extractor *extractor.Extractor
-	features  *featurize.Features // without its rows
-	shifts    []rival.Shift       // from the settings scores.other and scores.corruptions
-	others    map[string]string   // digests of the other data sets
-	corpus    string              // digest of the corpus's features where it has other images; else ""
-	data      *Data
+	*corpus.Images                   // without the training images and their rows
+	shifts         []rival.Shift     // from the settings scores.other and scores.corruptions
+	others         map[string]string // digests of the other data sets
+	corpus         string            // digest of the corpus's features where it has other images; else ""
+	data           *Data
 }
 
 // NewShared returns a Shared for runs of the given settings, at most atOnce of them concurrent, on a total of threads

@@ -1,0 +1,190 @@
+// Package corpus reads labelled images behind an extractor: what predictors are trained on, and what client graphs are made with. It finds
+// the models that go with them: the user's files, or those that come with the program.
+package corpus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"fmp/featurize"
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/pipeline/settings"
+	"fmp/pipeline/shipped"
+	"fmp/pipeline/task"
+)
+
+// Source says which images are read, and the extractor that they go through.
+type Source struct {
+	Dataset   settings.Dataset
+	Extractor settings.Extractor
+	// Shipped is the data set whose extractor is meant where Extractor.Model is "default".
+	Shipped string
+	// Stats standardise the features; nil: the statistics of the data set's extractor part.
+	Stats   *featurize.Stats
+	Threads int // goroutines at most
+}
+
+// Images are the images of a data set, with their features.
+type Images struct {
+	Set *dataset.Dataset
+	// Extractor is closed; only its description remains.
+	Extractor *extractor.Extractor
+	Features  *featurize.Features
+}
+
+// Read turns the images of a data set into feature rows. While the extractor is open, also is called with them, for features of other
+// images; nil: nothing is. progress is called with the stages data and features.
+func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage string, done, total int), also func(*Images) error) (*Images, error) {
+	stage := func(name string) func(int, int) {
+		return func(done, total int) { progress(name, done, total) }
+	}
+	// Images in folders are resized directly to the model's size.
+	var fit imagefile.Fit
+	if s.Extractor.Model != "default" {
+		var err error
+		if fit, err = extractor.Fit(s.Extractor.Model, s.options()); err != nil {
+			return nil, err
+		}
+	}
+	d := s.Dataset
+	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit, Skip: d.Bad == "skip", Progress: stage("data")})
+	if err != nil {
+		return nil, err
+	}
+	x, err := s.openExtractor(eng, ds)
+	if err != nil {
+		return nil, err
+	}
+	r := &Images{Set: ds, Extractor: x}
+	r.Features, err = featurize.Run(ctx, ds, x, featurize.Config{
+		Fractions: dataset.Fractions{Extractor: d.Splits.Extractor, Corpus: d.Splits.Corpus, Clients: d.Splits.Clients},
+		Progress:  stage("features"), Stats: s.Stats,
+	})
+	if err == nil && also != nil {
+		err = also(r)
+	}
+	if err = errors.Join(err, x.Close()); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (s *Source) options() extractor.Options {
+	x := s.Extractor
+	o := extractor.Options{Batch: x.Batch, Mean: x.Mean, Std: x.Std, Scale: x.Scale, Channels: x.Channels, Resize: x.Resize, Preset: x.Preset, Layout: x.Layout, Output: x.Output, Workers: s.Threads}
+	if len(o.Mean) == 0 {
+		o.Mean, o.Std = nil, nil
+	}
+	return o
+}
+
+func (s *Source) openExtractor(eng engine.Engine, ds *dataset.Dataset) (*extractor.Extractor, error) {
+	if s.Extractor.Model != "default" {
+		return extractor.Open(eng, s.Extractor.Model, s.options(), ds.Train.Images)
+	}
+	m, f, err := shipped.Load(s.Shipped, models.KindExtractor)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return extractor.New(eng, m, f, s.options(), ds.Train.Images)
+}
+
+// Release drops the training images and their rows, of which parts have been taken.
+func (r *Images) Release() { r.Set.Train.Images, r.Features.Train.Features = dataset.Images{}, nil }
+
+// Bank returns a part of the training images; nil where it is empty.
+func (r *Images) Bank(part dataset.Range) (*task.Bank, error) {
+	rows := r.Features.Select(part)
+	if rows.N == 0 {
+		return nil, nil
+	}
+	return task.NewBank(rows.Features, r.Features.Dx, rows.Labels, len(r.Set.Classes))
+}
+
+// Behind returns the description of the extractor with the sizes of the features and the number of classes, which models must match.
+func (r *Images) Behind() models.Manifest {
+	f := r.Extractor.Manifest()
+	f.Dx, f.C = r.Features.Dx, len(r.Set.Classes)
+	return f
+}
+
+// Model returns the model of a kind that a setting names, behind an extractor: a file, or with "default" the shipped one of the data set. It
+// is nil with "untrained" and where no shipped model fits, with a note if there is one for another extractor or other classes. A file that
+// does not fit is an error.
+func Model(kind, setting, dataset string, behind models.Manifest) (m *onnx.Model, f models.Manifest, note string, err error) {
+	switch setting {
+	case "untrained":
+		return nil, f, "", nil
+	case "default":
+		m, f, err = shipped.Load(dataset, kind)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, f, "", nil
+		}
+		if err != nil {
+			return nil, f, "", err
+		}
+		behind.Source = filepath.Base(behind.Source) // notes are shared, so they name no folder
+		if err := models.Match(behind, f); err != nil {
+			return nil, f, fmt.Sprintf("the shipped %s does not fit (%v): an untrained one is used; fmp train %s makes one that does", kind, err, kind), nil
+		}
+		return m, f, "", nil
+	}
+	m, f, err = file(kind, setting, behind)
+	return m, f, "", err
+}
+
+// file loads the model that the setting of a kind names.
+func file(kind, setting string, behind models.Manifest) (*onnx.Model, models.Manifest, error) {
+	m, f, err := models.Load(setting)
+	if err != nil {
+		return nil, f, fmt.Errorf("setting %s.model: %w", kind, err)
+	}
+	if f.Kind != kind {
+		return nil, f, fmt.Errorf("setting %s.model: %s is %q by its manifest; want %s", kind, setting, f.Kind, kind)
+	}
+	if err := models.Match(behind, f); err != nil {
+		return nil, f, fmt.Errorf("setting %s.model: %w", kind, err)
+	}
+	return m, f, nil
+}
+
+// Private returns the private predictor behind an extractor: a file, or with "default" the shipped one of the data set. A conjugate predictor
+// beside it, nil for none, must share its coordinates.
+func Private(setting, dataset string, behind models.Manifest, conjugate *onnx.Model) (m *onnx.Model, f models.Manifest, err error) {
+	behind.C = 0 // its classes are the round's
+	if setting == "default" {
+		if m, f, err = shipped.Load(dataset, models.KindPrivate); err == nil {
+			err = models.Match(behind, f)
+		}
+		if err != nil {
+			return nil, f, fmt.Errorf("setting privacy.model: no private predictor comes with the program that fits (%w); fmp train private makes one", err)
+		}
+	} else {
+		if m, f, err = models.Load(setting); err != nil {
+			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
+		}
+		if f.Kind != models.KindPrivate {
+			return nil, f, fmt.Errorf("setting privacy.model: %s is %q by its manifest; want %s", setting, f.Kind, models.KindPrivate)
+		}
+		if err := models.Match(behind, f); err != nil {
+			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
+		}
+	}
+	if conjugate != nil {
+		if err := models.SameCoordinates(m, conjugate); err != nil {
+			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
+		}
+	}
+	return m, f, nil
+}
