@@ -6,50 +6,74 @@ package oneshot
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strconv"
 
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
-	"fmp/pipeline/point"
 	"fmp/pipeline/pool"
 )
 
 // Compress returns the upload of a client, one message: points and masses that stand for its labelled images. graph is the client graph of
-// the round (fmp fuse, or package shipped), images uint8 [n, height, width, channels] of the size that it says, labels the n classes from 0.
-// client is the client's name, 1 to 128 bytes, another for every client; round is the round's number.
-func Compress(ctx context.Context, graph *onnx.Model, client string, round uint64, images *onnx.Tensor, labels []int) ([]byte, error) {
+// the round (fmp fuse, or package shipped); the client need not trust its maker ([client.New]). images are uint8 [n, height, width, channels] of
+// the size that it says, labels the n classes from 0. name is the client's, 1 to 128 bytes, another for every client; round is the round's number.
+func Compress(ctx context.Context, graph *onnx.Model, name string, round uint64, images *onnx.Tensor, labels []int) ([]byte, error) {
+	fail := func(err error) ([]byte, error) { return nil, fmt.Errorf("compress: client %s: %w", name, err) }
 	f, err := clientGraph(graph)
 	if err != nil {
 		return nil, fmt.Errorf("compress: client graph: %w", err)
 	}
-	classes := make([]int64, len(labels))
+	c, err := client.New(graph, f, 0)
+	if err != nil {
+		return nil, fmt.Errorf("compress: client graph: %w", err)
+	}
+	if want := []int{len(labels), c.Fit.H, c.Fit.W, c.Fit.Ch}; images.DType != onnx.Uint8 || !slices.Equal(images.Shape, want) {
+		return fail(fmt.Errorf("images are %v for %d labels; want uint8 %v", images, len(labels), want))
+	}
 	for i, y := range labels {
 		if y < 0 || y >= f.C {
-			return nil, fmt.Errorf("compress: client %s: label %d of image %d; allowed are 0 to %d", client, y, i, f.C-1)
+			return fail(fmt.Errorf("label %d of image %d; allowed are 0 to %d", y, i, f.C-1))
 		}
-		classes[i] = int64(y)
 	}
-	out, err := run(ctx, graph, map[string]*onnx.Tensor{"images": images, "labels": onnx.NewTensor(classes, len(classes))}, "points", "masses")
+	set, n, _, err := c.Points(ctx, &pictures{pixels: images.U8(), labels: labels, size: c.Fit.Size()}, client.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("compress: client %s: %w", client, err)
+		return fail(err)
 	}
-	set := &point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: out["points"].F32(), W: out["masses"].F32()}
-	if len(set.Z) != set.N*(set.Dx+set.C) || len(set.W) != set.N {
-		return nil, fmt.Errorf("compress: client graph: it gives points %v and masses %v; its manifest says %d points of %d numbers and %d classes", out["points"], out["masses"], set.N, set.Dx, set.C)
-	}
-	if f.ClassMeans { // those of classes that the client lacks are not worth sending
-		set = set.Held()
-	}
-	u := federate.Upload{Round: round, Client: client, Model: f.Digest, N: len(labels), Points: set}
+	u := federate.Upload{Round: round, Client: name, Model: f.Digest, N: n, Points: set}
 	data, err := u.Encode()
 	if err != nil {
-		return nil, fmt.Errorf("compress: client %s: %w", client, err)
+		return fail(err)
 	}
 	return data, nil
+}
+
+// pictures are labelled images in memory, as a source.
+type pictures struct {
+	pixels   []uint8
+	labels   []int
+	size, at int // bytes of an image; the next one
+}
+
+func (p *pictures) Len() int     { return len(p.labels) }
+func (p *pictures) Close() error { return nil }
+
+func (p *pictures) Next(to []uint8) (imagefile.Item, error) {
+	if p.at == len(p.labels) {
+		return imagefile.Item{}, io.EOF
+	}
+	image := p.pixels[p.at*p.size:][:p.size]
+	copy(to, image)
+	p.at++
+	return imagefile.Item{Name: strconv.Itoa(p.at - 1), Label: p.labels[p.at-1], Digest: sha256.Sum256(image)}, nil
 }
 
 // Aggregate returns the classifier of a round: images of the client graph's size in, class probabilities and their uncertainty out. Uploads
