@@ -1,6 +1,6 @@
 // Package rival holds FMP and its rivals behind one interface: the methods that turn the points of a federation into samples of a
 // head's posterior: the ten of the letter "Federated Martingale Posterior Sampling" (arXiv 2605.18554), FMP in closed form, baselines
-// from the literature, and the prior-only control. Each file holds one method; registry.go lists them.
+// from the literature, and the prior-only control. letter.go holds nine methods of the letter, each other file one; registry.go lists them.
 package rival
 
 import (
