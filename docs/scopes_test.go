@@ -71,7 +71,7 @@ func bestRival(t *testing.T, tab *report.Table, joint bool) (best *report.Row, f
 // measuredText is README's table: FMP and its best rival in NLL with homogeneous and with skewed clients, a line a run.
 func measuredText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| classes | accuracy, even \\| skewed | NLL | less the best tuned rival's |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| classes | accuracy, even \\| skewed | NLL | difference to the best rival's NLL |\n| --- | --- | --- | --- |\n")
 	for _, m := range []struct{ scope, run, title string }{
 		{"open", "cifar100-20", "20 of CIFAR-100, **seen by nobody before**"},
 		{"open", "cifar10-40", "CIFAR-10 behind a CIFAR-100 model, **likewise**"},
