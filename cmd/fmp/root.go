@@ -56,6 +56,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		newKeysCommand(),
 		newSignCommand(),
 		newVerifyCommand(),
+		newReceiptsCommand(),
 		newServeCommand(),
 		newWorkerCommand(),
 		newSetupCommand(),

@@ -305,6 +305,14 @@ func TestServe(t *testing.T) {
 	if code, out := f.join(f.address, "c001"); code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
+	kept := f.path("keys/c001.7.receipt.json")
+	again := f.path("again.json")
+	f.fmp("receipts", "fetch", "http://"+f.address, "--key", f.path("keys/c001.key"), "-o", again)
+	was, err := os.ReadFile(kept)
+	if is, e := os.ReadFile(again); err != nil || e != nil || !bytes.Equal(was, is) {
+		t.Errorf("the receipt fetched again is\n%s%v\nand was\n%s%v", is, e, was, err)
+	}
+	f.fmp("receipts", "verify", again, "--server-key", f.status().ServerKey, "--upload", f.path("keys/c001.7.upload"))
 	classifier := f.published(1)
 	f.write("served.onnx", classifier)
 	var on struct {
@@ -394,7 +402,7 @@ func TestServe(t *testing.T) {
 	if code, out := f.join(f.address, "c001"); code != 0 {
 		t.Errorf("the same upload after the deadline: exit code %d: %s", code, out)
 	}
-	if again := f.published(1); !bytes.Equal(again, classifier) {
+	if later := f.published(1); !bytes.Equal(later, classifier) {
 		t.Error("another classifier after a restart")
 	}
 }
@@ -495,4 +503,82 @@ func TestChaos(t *testing.T) {
 	}
 	f.receipts(st)
 	t.Logf("%d clients, %d connections cut, the server killed twice, a worker once: %v", n, c.cuts, time.Since(start))
+}
+
+// TestWorkerFailover: of a worker that is killed (-9) while it does a job another one does the same job, and the classifier is byte for
+// byte that of the server alone.
+func TestWorkerFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs workers as processes, one of which is silent for eight seconds")
+	}
+	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nsamples: 40\n")
+	all := func() {
+		t.Helper()
+		for _, name := range f.names {
+			if code, out := f.join(f.address, name); code != 0 {
+				t.Fatalf("%s: exit code %d: %s", name, code, out)
+			}
+		}
+	}
+	f.serve("--state", f.path("alone"))
+	all()
+	alone := f.published(1)
+	f.kill()
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue := l.Addr().String()
+	l.Close()
+	f.secret("nats.token", []byte("a token of the test's own\n"))
+	f.serve("--state", f.path("shared"), "--workers", "--nats-listen", queue, "--nats-token-file", f.path("nats.token"))
+	// log reads what a worker has logged until it has said so, and returns the job that it says it of.
+	log := func(name, what string) string {
+		t.Helper()
+		for range 1200 {
+			text, _ := os.ReadFile(f.path(name))
+			if _, rest, ok := strings.Cut(string(text), what+" job="); ok && strings.Contains(rest, "\n") {
+				return strings.Fields(rest)[0]
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("%s never said %q", name, what)
+		return ""
+	}
+	work := func(name string) *exec.Cmd {
+		t.Helper()
+		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue, "--nats-token-file", f.path("nats.token"), "--engine.name", "pure")
+		file, err := os.Create(f.path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		w.Stderr = file
+		if err := w.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = w.Process.Kill()
+			_ = w.Wait()
+		})
+		return w
+	}
+	first := work("first.log")
+	all()
+	job := log("first.log", `msg="job taken"`)
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := os.ReadFile(f.path("first.log")); strings.Contains(string(text), `msg="job done" job=`+job) {
+		t.Skip("the first worker was done with its job before it was killed")
+	}
+	work("second.log")
+	if !bytes.Equal(alone, f.published(1)) {
+		t.Error("the classifier is not that of the server alone")
+	}
+	text, err := os.ReadFile(f.path("second.log"))
+	if err != nil || !strings.Contains(string(text), `msg="job done" job=`+job) {
+		t.Errorf("the second worker did not do job %s: %s", job, text)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"sync"
+	"time"
 
 	"fmp/featurize/imagefile"
 	"fmp/models"
@@ -37,6 +38,8 @@ type served struct {
 	mu      sync.Mutex
 	images  *classify.Classifier
 	rows    *classify.Classifier
+
+	statistics statistics
 }
 
 // openClassifier loads a classifier's file; nil if there is none.
@@ -141,8 +144,9 @@ func inputf(format string, args ...any) error { return &errInput{fmt.Errorf(form
 var errNotYet = errors.New("no classifier yet")
 
 // run classifies the input that build makes from a request, with the classifier that the request names.
-func (s *Server) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error), use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) error {
+func (s *Server) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error), use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
 	var v *served
+	at := stages{start: time.Now()}
 	for { // until it is one that a newer version has not closed
 		s.mu.Lock()
 		v = s.serving
@@ -160,6 +164,9 @@ func (s *Server) run(ctx context.Context, rows bool, build func(c *classify.Clas
 		v.mu.Unlock()
 	}
 	defer v.mu.Unlock()
+	at.queued = time.Now()
+	var all []classify.Prediction
+	defer func() { v.statistics.add(at, len(all), err) }()
 	c := v.images
 	if rows {
 		c = v.rows
@@ -171,7 +178,7 @@ func (s *Server) run(ctx context.Context, rows bool, build func(c *classify.Clas
 	if err != nil {
 		return err
 	}
-	var all []classify.Prediction
+	at.built = time.Now()
 	keep := func(ps []classify.Prediction) error { all = append(all, ps...); return nil }
 	if rows {
 		err = c.Rows(ctx, x, nil, keep)
@@ -184,6 +191,7 @@ func (s *Server) run(ctx context.Context, rows bool, build func(c *classify.Clas
 	if err != nil {
 		return err
 	}
+	at.inferred = time.Now()
 	return use(v.version, c, all)
 }
 

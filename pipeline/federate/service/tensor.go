@@ -1,0 +1,296 @@
+package service
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"fmp/onnx"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/federate/store"
+)
+
+// headerLength is the header with the length of the JSON that precedes binary tensors.
+const headerLength = "Inference-Header-Content-Length"
+
+// tensor is a tensor of the protocol, its data as JSON or, in Binary, as bytes that follow the JSON.
+type tensor struct {
+	Name       string          `json:"name"`
+	Shape      []int64         `json:"shape"`
+	Datatype   string          `json:"datatype"`
+	Parameters *binarySize     `json:"parameters,omitempty"`
+	Data       json.RawMessage `json:"data,omitempty"`
+	Binary     []byte          `json:"-"`
+}
+
+type binarySize struct {
+	Bytes *int64 `json:"binary_data_size,omitempty"`
+}
+
+// inferRequest is a request for inference.
+type inferRequest struct {
+	ID         string `json:"id"`
+	Parameters struct {
+		Binary bool `json:"binary_data_output"` // outputs are binary unless they say otherwise
+	} `json:"parameters"`
+	Inputs  []tensor `json:"inputs"`
+	Outputs []struct {
+		Name       string `json:"name"`
+		Parameters struct {
+			Binary *bool `json:"binary_data"`
+		} `json:"parameters"`
+	} `json:"outputs"`
+}
+
+// parseInfer parses a request: JSON, then the binary data of the inputs that state a size, in their order.
+func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
+	if e := header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return nil, fmt.Errorf("Content-Encoding is %.20q; send the request as it is", e)
+	}
+	text, rest := body, []byte(nil)
+	if h := header.Get(headerLength); h != "" {
+		n, err := strconv.ParseUint(h, 10, 31)
+		if err != nil || n > uint64(len(body)) {
+			return nil, fmt.Errorf("%s is %.20q; want the length of the JSON, up to the %d bytes of the body", headerLength, h, len(body))
+		}
+		text, rest = body[:n], body[n:]
+	}
+	req := &inferRequest{}
+	if err := json.Unmarshal(text, req); err != nil {
+		return nil, err
+	}
+	for i := range req.Inputs {
+		in := &req.Inputs[i]
+		if in.Parameters == nil || in.Parameters.Bytes == nil {
+			continue
+		}
+		n := *in.Parameters.Bytes
+		if n < 0 || n > int64(len(rest)) || in.Data != nil {
+			return nil, fmt.Errorf("%.40q has binary_data_size %d; %d bytes follow the JSON, and there may be no data beside them", in.Name, n, len(rest))
+		}
+		in.Binary, rest = rest[:n:n], rest[n:]
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("%d bytes follow the JSON that no input's binary_data_size accounts for", len(rest))
+	}
+	if len(req.Inputs) != 1 || (req.Inputs[0].Name != "images" && req.Inputs[0].Name != "features") {
+		return nil, fmt.Errorf("%d inputs; want one, images or features", len(req.Inputs))
+	}
+	for _, o := range req.Outputs {
+		if !slices.Contains(inferOutputs, o.Name) {
+			return nil, fmt.Errorf("output %.40q is not known; there are %v", o.Name, inferOutputs)
+		}
+	}
+	return req, nil
+}
+
+// rows reports whether the input is feature rows.
+func (q *inferRequest) rows() bool { return q.Inputs[0].Name == "features" }
+
+// build makes the classifier's input.
+func (q *inferRequest) build(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
+	in := &q.Inputs[0]
+	if q.rows() {
+		n, err := in.check([]int64{-1, int64(c.Manifest.Dx)}, "FP32")
+		if err != nil {
+			return nil, nil, err
+		}
+		x, err := in.floats(n * c.Manifest.Dx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return nil, onnx.NewTensor(x, n, c.Manifest.Dx), nil
+	}
+	n, err := in.check([]int64{-1, int64(c.Fit.H), int64(c.Fit.W), int64(c.Fit.Ch)}, "UINT8")
+	if err != nil {
+		return nil, nil, err
+	}
+	size := c.Fit.Size()
+	x, err := in.bytes(n * size)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &memory{}
+	for i := range n {
+		m.names = append(m.names, fmt.Sprint(i))
+		m.write = append(m.write, func(dst []uint8) error { copy(dst, x[i*size:(i+1)*size]); return nil })
+	}
+	return m, nil, nil
+}
+
+// inferAnswer is the answer to a request: JSON, then the binary data of the outputs that state a size, in their order.
+type inferAnswer struct {
+	Model   string   `json:"model_name"`
+	Version string   `json:"model_version"`
+	ID      string   `json:"id,omitempty"`
+	Outputs []tensor `json:"outputs"`
+}
+
+// answer makes the answer from predictions.
+func (q *inferRequest) answer(v store.Version, c *classify.Classifier, ps []classify.Prediction) (*inferAnswer, error) {
+	n := int64(len(ps))
+	data := make([][]float32, len(inferOutputs))
+	for i := range ps {
+		data[0] = append(data[0], ps[i].Probabilities...)
+		data[1], data[2] = append(data[1], ps[i].Entropy), append(data[2], ps[i].MutualInformation)
+	}
+	a := &inferAnswer{Model: modelName, Version: fmt.Sprint(v.Number), ID: q.ID}
+	for i, name := range inferOutputs {
+		wanted, inBytes := q.output(name)
+		if !wanted {
+			continue
+		}
+		t := tensor{Name: name, Shape: []int64{n}, Datatype: "FP32"}
+		if i == 0 {
+			t.Shape = []int64{n, int64(c.Manifest.C)}
+		}
+		var err error
+		if inBytes {
+			for _, x := range data[i] {
+				t.Binary = binary.LittleEndian.AppendUint32(t.Binary, math.Float32bits(x))
+			}
+			size := int64(len(t.Binary))
+			t.Parameters = &binarySize{&size}
+		} else if t.Data, err = json.Marshal(data[i]); err != nil {
+			return nil, err
+		}
+		a.Outputs = append(a.Outputs, t)
+	}
+	return a, nil
+}
+
+// output reports whether a request wants an output, and whether as bytes.
+func (q *inferRequest) output(name string) (wanted, inBytes bool) {
+	if len(q.Outputs) == 0 {
+		return true, q.Parameters.Binary
+	}
+	for _, o := range q.Outputs {
+		if o.Name == name {
+			if o.Parameters.Binary != nil {
+				return true, *o.Parameters.Binary
+			}
+			return true, q.Parameters.Binary
+		}
+	}
+	return false, false
+}
+
+// write writes the answer.
+func (a *inferAnswer) write(w http.ResponseWriter) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		inferError(w, http.StatusInternalServerError, "%v", err)
+		return
+	}
+	kind := "application/json"
+	n := len(text)
+	for _, t := range a.Outputs {
+		if t.Parameters != nil {
+			kind = "application/octet-stream"
+			text = append(text, t.Binary...)
+		}
+	}
+	w.Header().Set("Content-Type", kind)
+	if len(text) > n {
+		w.Header().Set(headerLength, strconv.Itoa(n))
+	}
+	_, _ = w.Write(text) // it fails if the client has gone
+}
+
+// bytes returns exactly n values of a UINT8 tensor.
+func (t *tensor) bytes(n int) ([]uint8, error) {
+	if t.Parameters == nil || t.Parameters.Bytes == nil {
+		return numbers[uint8](t.Data, n, 0, math.MaxUint8)
+	}
+	if len(t.Binary) != n {
+		return nil, inputf("%s: %d bytes of binary data; want %d for its shape", t.Name, len(t.Binary), n)
+	}
+	return t.Binary, nil
+}
+
+// floats returns exactly n values of an FP32 tensor, which are finite.
+func (t *tensor) floats(n int) ([]float32, error) {
+	if t.Parameters == nil || t.Parameters.Bytes == nil {
+		return numbers[float32](t.Data, n, -math.MaxFloat32, math.MaxFloat32)
+	}
+	if len(t.Binary) != 4*n {
+		return nil, inputf("%s: %d bytes of binary data; want %d for its shape", t.Name, len(t.Binary), 4*n)
+	}
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Binary[4*i:]))
+		if v := float64(x[i]); math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, inputf("%s: number %d is %v; allowed are finite numbers", t.Name, i, v)
+		}
+	}
+	return x, nil
+}
+
+// check checks a tensor's type and its shape against the wanted shape (-1: any size) and returns the size of the first axis.
+func (t *tensor) check(want []int64, kind string) (int, error) {
+	if t.Datatype != kind {
+		return 0, inputf("%s has datatype %.20q; want %s", t.Name, t.Datatype, kind)
+	}
+	ok := len(t.Shape) == len(want) && t.Shape[0] >= 1 && t.Shape[0] <= maxPredictItems
+	for i := 1; ok && i < len(want); i++ {
+		ok = t.Shape[i] == want[i]
+	}
+	if !ok {
+		shape := t.Shape
+		if len(shape) > 8 {
+			shape = shape[:8]
+		}
+		return 0, inputf("%s has shape %v; want %v, the first 1 to %d", t.Name, shape, want, maxPredictItems)
+	}
+	return int(t.Shape[0]), nil
+}
+
+// numbers parses exactly n numbers between two bounds, flat or in nested lists, and stops at the first beyond that.
+func numbers[T uint8 | float32](data json.RawMessage, n int, low, high float64) ([]T, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	var out []T
+	for depth := 0; ; {
+		t, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, inputf("data: %v", err)
+		}
+		switch v := t.(type) {
+		case json.Delim:
+			switch v {
+			case '[':
+				depth++
+			case ']':
+				depth--
+			default:
+				return nil, inputf("data: %v is no number", v)
+			}
+			if depth > 8 {
+				return nil, inputf("data: nested more than 8 deep")
+			}
+		case float64:
+			if !(v >= low && v <= high) {
+				return nil, inputf("data: %v; allowed are %v to %v", v, low, high)
+			}
+			if len(out) == n {
+				return nil, inputf("data: more than the %d numbers of its shape", n)
+			}
+			out = append(out, T(v))
+		default:
+			return nil, inputf("data: %.40v is no number", v)
+		}
+	}
+	if len(out) != n {
+		return nil, inputf("data: %d numbers; want %d for its shape", len(out), n)
+	}
+	return out, nil
+}
