@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size sbom module edge-all wasm setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers testdata conformance clean help
+.PHONY: all build size sbom module edge-all wasm setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers service-test testdata conformance clean help
 
 all: build
 
@@ -130,6 +130,11 @@ bench: setup ## benchmarks
 bench-peers: ## a virtual environment with other programs, for fmp bench peers
 	python3 -m venv bench/peers/venv
 	bench/peers/venv/bin/pip install -q -r bench/peers/requirements.txt
+
+service-test: build ## a real server tested from outside: its OpenAPI document by Schemathesis, predictions by tritonclient
+	python3 -m venv bench/service/venv
+	bench/service/venv/bin/pip install -q -r bench/service/requirements.txt
+	bench/service/run.sh $(BIN)
 
 # The tests are made from the standard's Python package, once a version, in a virtual environment that is thrown away.
 ONNXTESTS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fmp/onnx-tests/$(shell sed -n 's/^const Version = "\(.*\)"/\1/p' onnx/conformance/collection/collection.go)

@@ -65,7 +65,7 @@ type servedLoad struct {
 	PoolCPU      float64 `json:"pool_cpu_seconds,omitempty"`
 	MemoryPooled float64 `json:"memory_pooled_mib,omitempty"`
 	MemoryPeak   float64 `json:"memory_peak_mib,omitempty"`
-	Restart      float64 `json:"restart_seconds"` // until ready again, after kill -9
+	Restart      float64 `json:"restart_seconds"` // after kill -9, until /readyz is answered with 200
 }
 
 const benchRound = 1
@@ -109,7 +109,7 @@ sums of ten images to either, and has its receipts once the two have checked its
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), res)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, %.0f MiB after\nrestart:  %.2f s after kill -9, nothing lost\n",
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, %.0f MiB after\nrestart:  %.2f s after kill -9 until ready, nothing lost\n",
 			res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.Again, res.P50, res.P99, res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
 		if err == nil && two {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "helper:   %d bytes of each client, %.0f MiB; a client makes its two shares in %.1f ms\n", res.HelperBytes, res.MemoryHelper, res.ShareMS)
@@ -227,9 +227,16 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 	if url, kill, err = startServer(ctx, dir, args); err != nil {
 		return err
 	}
-	res.Restart = time.Since(start).Seconds()
-	resp, err := http.Get(url + wire.RoundPath(benchRound) + "/status")
+	resp, err := http.Get(url + "/readyz")
 	if err != nil {
+		return fmt.Errorf("bench serve: %w", err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("bench serve: after kill -9, the server answers %s to /readyz", resp.Status)
+	}
+	res.Restart = time.Since(start).Seconds()
+	if resp, err = http.Get(url + wire.RoundPath(benchRound) + "/status"); err != nil {
 		return fmt.Errorf("bench serve: %w", err)
 	}
 	defer resp.Body.Close()

@@ -289,6 +289,11 @@ func TestRound(t *testing.T) {
 	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=3", nil, reader); status != 404 || code(t, data) != wire.NoVersion {
 		t.Errorf("version 3: %d %s", status, data)
 	}
+	for query, want := range map[string]int{"": 200, "?version=2": 200, "?version=": 400, "?version=1&version=2": 400, "?version=%2B1": 404, "?version=01": 404} {
+		if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx"+query, nil, reader); status != want {
+			t.Errorf("classifier.onnx%s: %d %s; want %d", query, status, data, want)
+		}
+	}
 	for _, p := range []string{"/", "/metrics", wire.RoundPath(3) + "/status"} {
 		if status, data := f.request("GET", p, nil, reader); status != 200 || len(data) < 100 || bytes.Contains(data, []byte("%!")) {
 			t.Errorf("%s: %d %s", p, status, data)

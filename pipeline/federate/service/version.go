@@ -36,9 +36,8 @@ func (s *Server) find(w http.ResponseWriter, name string) (store.Version, bool) 
 	if name == "" {
 		return versions[len(versions)-1], true
 	}
-	n, err := strconv.Atoi(name)
 	for _, v := range versions {
-		if err == nil && v.Number == n {
+		if strconv.Itoa(v.Number) == name {
 			return v, true
 		}
 	}
@@ -71,7 +70,15 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
 	if !s.isRound(w, r) {
 		return
 	}
-	v, ok := s.find(w, r.URL.Query().Get("version"))
+	name := ""
+	if given := r.URL.Query()["version"]; len(given) > 0 {
+		if len(given) > 1 || given[0] == "" {
+			s.refuse(w, wire.BadRequest, "version is given %d times or is empty; want one number, or leave it out for the latest", len(given))
+			return
+		}
+		name = given[0]
+	}
+	v, ok := s.find(w, name)
 	if !ok {
 		return
 	}
