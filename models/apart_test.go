@@ -9,7 +9,9 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/check"
 	"fmp/onnx/pass"
+	"fmp/onnx/serde"
 )
 
 // clientCase is a client graph and what it was made of.
@@ -335,4 +337,64 @@ func TestSteady(t *testing.T) {
 	if err := Steady(m); err == nil {
 		t.Error("a branch is taken for steady")
 	}
+}
+
+// FuzzTakeApart: a model of any kind is refused, or comes apart into parts that are models.
+func FuzzTakeApart(f *testing.F) {
+	e, err := NewEmbedding(EmbeddingConfig{Dx: 2, C: 2}, 1)
+	if err != nil {
+		f.Fatal(err)
+	}
+	c := PrivateConfig{Dx: 2, K: 1}
+	p, err := NewPrivate(c, drawn(c.shapes()))
+	if err != nil {
+		f.Fatal(err)
+	}
+	private, err := PrivateEmbedding(p, 2, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, e := range []*onnx.Model{e, private} {
+		b := build.New("extractor")
+		b.Output("h", b.Op("GlobalAveragePool", []build.Ref{b.Input("x", onnx.Float32, "n", 2, 2, 2)}))
+		x, err := b.Model()
+		if err != nil {
+			f.Fatal(err)
+		}
+		man, err := ReadManifest(e)
+		if err != nil {
+			f.Fatal(err)
+		}
+		m, err := ClientGraph(x, Manifest{}, e, man, Preprocessing{Height: 2, Width: 2, Channels: 2, Mean: []float32{0, 0}, Std: []float32{1, 1}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		data, err := serde.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := serde.Unmarshal(data)
+		if err != nil || m.Graph == nil {
+			return
+		}
+		man, err := ReadManifest(m)
+		if err != nil {
+			return
+		}
+		a, err := TakeApart(m, man)
+		if err != nil {
+			return
+		}
+		for _, part := range []*onnx.Model{a.Features, a.Embedding} {
+			if err := check.Model(part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(a.Extractor) != 64 || a.Nodes < 1 {
+			t.Fatalf("%+v", a)
+		}
+	})
 }

@@ -52,23 +52,42 @@ type modelInfo struct {
 
 var inspectCommand = command{
 	name: "inspect", args: "FILE", short: "Say what is in an upload or a model, after checking it",
-	example: "  fmp-edge inspect shop-17.upload\n  fmp-edge inspect shop-17.upload --model client.onnx\n  fmp-edge inspect client.onnx --json",
+	example: "  fmp-edge inspect shop-17.upload\n  fmp-edge inspect shop-17.upload --model client.onnx\n  fmp-edge inspect client.onnx --json\n  fmp-edge inspect shop-17.upload --explain",
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		model := f.String("model", "", "model that must have made the upload")
+		explain := f.Bool("explain", false, "say in words what leaves the machine with an upload, or with one that a client graph makes")
 		asJSON := f.Bool("json", false, "print JSON")
 		return func(_ context.Context, args []string, out, _ io.Writer) error {
 			if len(args) != 1 {
 				return usagef("inspect: %d files; want one upload or model", len(args))
 			}
-			if strings.EqualFold(filepath.Ext(args[0]), ".onnx") {
-				return refused("inspect", inspectModel(args[0], *asJSON, out))
+			if *explain && *asJSON {
+				return usagef("inspect: --explain and --json are two formats; give one")
 			}
-			return refused("inspect", inspectUpload(args[0], *model, *asJSON, out))
+			how := inLines
+			if *explain {
+				how = inWords
+			} else if *asJSON {
+				how = asData
+			}
+			if strings.EqualFold(filepath.Ext(args[0]), ".onnx") {
+				return refused("inspect", inspectModel(args[0], how, out))
+			}
+			return refused("inspect", inspectUpload(args[0], *model, how, out))
 		}
 	},
 }
 
-func inspectUpload(path, model string, asJSON bool, out io.Writer) error {
+// form is how inspect prints.
+type form int
+
+const (
+	inLines form = iota
+	inWords
+	asData
+)
+
+func inspectUpload(path, model string, how form, out io.Writer) error {
 	want := federate.Expect{}
 	if model != "" {
 		_, f, err := readModel(model, models.KindClient, models.KindEmbedding)
@@ -93,8 +112,12 @@ func inspectUpload(path, model string, asJSON bool, out io.Writer) error {
 		if r.Budget.Noise == privacy.Local {
 			w.Noise = r.Budget.NoiseSteps(w.Classes)
 		}
-		if asJSON {
+		switch how {
+		case asData:
 			return printJSON(out, w)
+		case inWords:
+			_, err = io.WriteString(out, explainRelease(w, r.Share != nil))
+			return err
 		}
 		_, err = fmt.Fprintf(out, "private:   %d bytes, valid\nclient:    %s, round %d\nmodel:     sha256 %s\nsums:      %d classes of %d coordinates, noise of %d steps added here\nspent:     %v\n",
 			w.Bytes, w.Client, w.Round, w.Model, w.Classes, w.Coordinates, w.Noise, w.Budget)
@@ -111,15 +134,27 @@ func inspectUpload(path, model string, asJSON bool, out io.Writer) error {
 			i.ClassMass[c] += float64(p) * float64(s.W[k])
 		}
 	}
-	if asJSON {
+	switch how {
+	case asData:
 		return printJSON(out, i)
+	case inWords:
+		_, err = io.WriteString(out, explainUpload(i))
+		return err
 	}
 	_, err = fmt.Fprintf(out, "upload:    %d bytes, valid\nclient:    %s, round %d\nmodel:     sha256 %s\npoints:    %d of dx %d and %d classes, %s, from n = %d\nmasses:    %.4g\nby class:  %.4g\n",
 		i.Bytes, i.Client, i.Round, i.Model, i.Size, i.Dx, i.C, i.Precision, i.N, i.Masses, i.ClassMass)
 	return err
 }
 
-func inspectModel(path string, asJSON bool, out io.Writer) error {
+func inspectModel(path string, how form, out io.Writer) error {
+	if how == inWords {
+		text, err := explained(path)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(out, text)
+		return err
+	}
 	m, f, err := models.Load(path)
 	if err != nil {
 		return err
@@ -127,7 +162,7 @@ func inspectModel(path string, asJSON bool, out io.Writer) error {
 	i := modelInfo{Kind: f.Kind, Digest: f.Digest, Dx: f.Dx, C: f.C, S: f.S, Names: f.Classes, Inputs: describe(m.Graph.Inputs), Outputs: describe(m.Graph.Outputs), Extractor: f.Extractor, Licence: f.Licence}
 	i.Why = unusable(path, m, f)
 	i.Usable = i.Why == ""
-	if asJSON {
+	if how == asData {
 		return printJSON(out, i)
 	}
 	usable := "yes"

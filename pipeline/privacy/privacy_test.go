@@ -15,7 +15,7 @@ import (
 	"fmp/models/rng"
 )
 
-// TestSigma: the values of the analytic Gaussian mechanism at delta 1e-5 (design.md), and the definition of theorem 8 at many others;
+// TestSigma: the values of the analytic Gaussian mechanism at delta 1e-5, and the definition of theorem 8 at many others;
 // it is below the classical sqrt(2 log(1.25/delta))/epsilon.
 func TestSigma(t *testing.T) {
 	for _, c := range []struct{ epsilon, want float64 }{{0.5, 7.032}, {1, 3.730}, {2, 1.993}, {4, 1.080}, {8, 0.600}} {

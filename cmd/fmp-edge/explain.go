@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"fmp/pipeline/client"
+	"fmp/pipeline/privacy"
+)
+
+// fewImages is the number of images behind a mean below which the explanation warns: a mean of one image is that image's own features.
+const fewImages = 5
+
+// explainUpload says in words what leaves the machine with a plain upload.
+func explainUpload(i uploadInfo) string {
+	var few []string
+	for c, mass := range i.ClassMass {
+		if mass > 0 && mass < fewImages-0.5 {
+			few = append(few, fmt.Sprintf("%d (%.3g)", c, mass))
+		}
+	}
+	text := fmt.Sprintf(`What leaves the machine with this file, %d bytes:
+- that client %q takes part in round %d, with the client graph of sha256 %s
+- that it has %d images, and about how many of each of %d classes: %.4g
+- %d points of %d numbers each (%s), averages over the features of images of a class, with a label and a mass
+It holds no image and no file name. It is not private: who has an image can test whether it is behind the averages, and the fewer images are behind one the better.
+`, i.Bytes, i.Client, i.Round, i.Model, i.N, i.C, i.ClassMass, i.Size, i.Dx+i.C, i.Precision)
+	if len(few) > 0 {
+		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's own features): %s; --at-least %d leaves them out.\n", fewImages, strings.Join(few, ", "), fewImages)
+	}
+	return text
+}
+
+// explainRelease says in words what leaves the machine with a private upload, and what its noise promises.
+func explainRelease(w released, share bool) string {
+	text := fmt.Sprintf(`What leaves the machine with this file, %d bytes:
+- that client %q takes part in round %d, with the client graph of sha256 %s
+`, w.Bytes, w.Client, w.Round, w.Model)
+	if share {
+		text += fmt.Sprintf("- one of two shares of the sums of %d classes, %d coordinates and a count each: random numbers without the other's\n", w.Classes, w.Coordinates)
+	} else {
+		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole numbers in all; an image adds %d to its class's count, and to the sums a vector of length %d at most\n",
+			w.Classes, w.Coordinates, w.Classes*(w.Coordinates+1), privacy.CountSteps, privacy.Steps)
+	}
+	return text + "It holds no image, no file name and no number of images.\n" + promise(w.Budget, w.Classes)
+}
+
+// promise says in words what a budget guarantees.
+func promise(b privacy.Budget, classes int) string {
+	noise := map[string]string{
+		privacy.Local:      fmt.Sprintf("Noise of standard deviation %d was added to each number on this machine. Nobody, the server included, sees the numbers without it.", b.NoiseSteps(classes)),
+		privacy.Trusted:    "No noise was added here: the server sees the numbers as they are, and is trusted to add noise before anybody else sees them.",
+		privacy.TwoServers: "Two servers add noise to the sums of all clients before they are opened. If the two put together what they hold, they see this client's numbers without it.",
+	}[b.Noise]
+	unit := "one image"
+	if b.Unit == privacy.Client {
+		unit = "all images of this client"
+	}
+	change := "there or not"
+	if b.Relation == privacy.ReplaceOne {
+		change = "these or others"
+	}
+	return fmt.Sprintf("%s\nThe promise (epsilon %g, delta %g): what comes out is at most %.3g times as likely with %s %s, but for a chance of %g. It is for this release; the ledger adds up those of several rounds.\n",
+		noise, b.Epsilon, b.Delta, math.Exp(b.Epsilon), unit, change, b.Delta)
+}
+
+// explainGraph says in words what would leave the machine with an upload that a client graph makes.
+func explainGraph(c *client.Client) string {
+	f := c.Manifest
+	text := "What would leave the machine with an upload that this graph makes:\n"
+	switch {
+	case c.Private():
+		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole numbers in all (8 bytes each), with noise as the round has it; no number of images\n", f.C, f.K, f.C*(f.K+1))
+	case f.ClassMeans:
+		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made of each image; %d bytes at most in all (float32)\n", f.C, f.PointWidth(), f.S*4*(f.PointWidth()+f.C+1))
+	default:
+		text += fmt.Sprintf("- the number of images\n- %d points of %d numbers, each a weighted average over images, and their masses, which tell about how many images each class has; %d bytes in all (float32)\n", f.S, f.PointWidth()+f.C, f.S*4*(f.PointWidth()+f.C+1))
+	}
+	text += "and no image and no file name. The numbers are made by the extractor: " + described(c) + ".\n"
+	if !c.Private() && f.Dx >= c.Apart.Pixels {
+		text += "It gives as many numbers as an image has: they can be the image itself.\n"
+	}
+	return text + "All else in the graph is, node by node, what fmp fuse makes.\n"
+}
+
+// explained opens a client graph and explains it.
+func explained(path string) (string, error) {
+	c, err := openClient(path, 1)
+	if err != nil {
+		return "", err
+	}
+	return explainGraph(c), nil
+}

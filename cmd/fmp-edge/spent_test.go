@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+)
+
+// TestSpent: a private upload is made once; what further ones of the same images spend is added up, image by image, and held to --max-epsilon.
+func TestSpent(t *testing.T) {
+	graph, dir := privateGraph(t), t.TempDir()
+	im, labels := blobs(6)
+	photos, order := folder(t, im, labels)
+	ledger := filepath.Join(dir, "spent.jsonl")
+	path := func(name string) string { return filepath.Join(dir, name) }
+	try := func(out, source string, args ...string) (int, string) {
+		var log bytes.Buffer
+		code := execute(context.Background(), append([]string{"compress", "--model", graph, "--client", "a", "-o", path(out), "--ledger", ledger, source}, args...), io.Discard, &log)
+		return code, log.String()
+	}
+	want := func(what string, code int, says, out, source string, args ...string) {
+		t.Helper()
+		got, log := try(out, source, args...)
+		if got != code || !strings.Contains(log, says) {
+			t.Errorf("%s: exit code %d, %q; want %d and %q", what, got, log, code, says)
+		}
+		if _, err := os.Stat(path(out)); code != exitOK && err == nil && !strings.HasPrefix(out, "one") {
+			t.Errorf("%s: an upload was written", what)
+		}
+	}
+	content := func(name string) string {
+		data, err := os.ReadFile(path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	want("the first", exitOK, "", "one", photos, "--epsilon", "1", "--max-epsilon", "1")
+	first := content("one")
+	want("the same again", exitOK, "nothing is spent", "one", photos, "--epsilon", "1", "--max-epsilon", "1")
+	want("the same elsewhere", exitOK, "nothing is spent", "copy", photos, "--epsilon", "1", "--max-epsilon", "1")
+	if content("one") != first || content("copy") != first {
+		t.Error("the noise was drawn again")
+	}
+	want("another round, over the limit", exitUsage, "epsilon 1.465", "two", photos, "--epsilon", "1", "--round", "2", "--max-epsilon", "1.4")
+	want("another round in the same file", exitUsage, "is an upload of a private round already", "one", photos, "--epsilon", "1", "--round", "2")
+	want("another round", exitOK, "with 1 earlier releases epsilon 1.465", "three", photos, "--epsilon", "1", "--round", "2", "--max-epsilon", "1.5")
+	// One image of these and another: that image has been in two releases.
+	list := "path,label\n"
+	list += fmt.Sprintf("%s,1\n", filepath.Join(photos, fmt.Sprint(labels[order[0]]), fmt.Sprintf("%04d.png", order[0])))
+	write(t, path("list.csv"), []byte(list))
+	want("a folder that shares an image", exitUsage, "over 2 earlier releases", "four", path("list.csv"), "--epsilon", "1", "--max-epsilon", "1.7")
+	other, _ := blobs(8)
+	writePNG(t, path("new.png"), gray(other, 7))
+	write(t, path("new.csv"), []byte("path,label\nnew.png,1\n"))
+	want("an image that was in none", exitOK, "", "five", path("new.csv"), "--epsilon", "1", "--max-epsilon", "1")
+	// The upload is gone: the noise is drawn again where that is meant, and counted.
+	for _, name := range []string{"one", "copy"} {
+		if err := os.Remove(path(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want("an upload that is gone", exitUsage, "--redraw", "six", photos, "--epsilon", "1")
+	want("drawn again, over the limit", exitUsage, "--max-epsilon allows 1.5", "seven", photos, "--epsilon", "1", "--redraw", "--max-epsilon", "1.5")
+	want("drawn again", exitOK, "with 2 earlier releases", "eight", photos, "--epsilon", "1", "--redraw")
+	if content("eight") == first {
+		t.Error("the noise was not drawn again")
+	}
+	want("--at-least in a private round", exitUsage, "would tell of single ones", "nine", photos, "--epsilon", "1", "--at-least", "2")
+	if s := run(t, "inspect", "--explain", path("eight")); !strings.Contains(s, "2.72 times as likely with one image there or not") || !strings.Contains(s, "no number of images") {
+		t.Errorf("explained: %s", s)
+	}
+	if s := run(t, "inspect", "--explain", graph); !strings.Contains(s, "the sums of 9 coordinates and a count") || !strings.Contains(s, "comes with this program (digits)") {
+		t.Errorf("explained: %s", s)
+	}
+	plain := model(t, models.KindClient)
+	run(t, "compress", "--model", plain, "--client", "a", "-o", path("plain"), photos)
+	if s := run(t, "inspect", "--explain", path("plain")); !strings.Contains(s, "6 images") || !strings.Contains(s, "Classes of fewer than 5 images") {
+		t.Errorf("explained: %s", s)
+	}
+	if s := run(t, "inspect", "--explain", plain); !strings.Contains(s, "the mean of 32 numbers") {
+		t.Errorf("explained: %s", s)
+	}
+	if code := execute(context.Background(), []string{"inspect", "--explain", "--json", plain}, io.Discard, io.Discard); code != exitUsage {
+		t.Error("two formats at once")
+	}
+}
+
+// TestSpentTwoServers: both shares of an upload that was made are given again.
+func TestSpentTwoServers(t *testing.T) {
+	graph, dir := privateGraph(t), t.TempDir()
+	im, labels := blobs(6)
+	photos, _ := folder(t, im, labels)
+	args := []string{"compress", "--model", graph, "--client", "a", "--ledger", filepath.Join(dir, "spent"), "--epsilon", "1", "--noise", "two-servers", "--points", "10", photos, "-o"}
+	run(t, append(args, filepath.Join(dir, "one"))...)
+	run(t, append(args, filepath.Join(dir, "two"))...)
+	for _, kind := range []string{"", ".helper"} {
+		one, err := os.ReadFile(filepath.Join(dir, "one"+kind))
+		two, err2 := os.ReadFile(filepath.Join(dir, "two"+kind))
+		if err != nil || err2 != nil || !bytes.Equal(one, two) {
+			t.Errorf("share %q: %v, %v, equal %v", kind, err, err2, bytes.Equal(one, two))
+		}
+	}
+}

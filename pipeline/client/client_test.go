@@ -1,0 +1,182 @@
+package client
+
+import (
+	"errors"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/assets/assetstest"
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/serde"
+)
+
+// images is a source of drawn images with labels in turn.
+type images struct {
+	n, at, classes int
+}
+
+func (s *images) Len() int     { return s.n }
+func (s *images) Close() error { return nil }
+
+func (s *images) Next(dst []uint8) (imagefile.Item, error) {
+	r := rng.New(1, "image", s.at)
+	for i := range dst {
+		dst[i] = uint8(r.UintN(256))
+	}
+	s.at++
+	return imagefile.Item{Label: (s.at - 1) % s.classes, Digest: [32]byte{byte(s.at)}}, nil
+}
+
+// graphs returns the digits' client graphs of a plain and a private round, with nodes put between the extractor and what follows, from "honest" to "features".
+func graphs(t *testing.T, nodes ...*onnx.Node) (plain, private *Client) {
+	t.Helper()
+	open := func(m *onnx.Model) *Client {
+		if len(nodes) > 0 {
+			g := m.Graph
+			at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Outputs[0] == "features" })
+			g.Nodes[at].Outputs[0] = "honest"
+			for i, n := range nodes {
+				n = onnx.CloneNode(n)
+				n.Name = "added" + string(rune('a'+i))
+				g.Nodes = slices.Insert(g.Nodes, at+1+i, n)
+			}
+			g.Values = nil
+		}
+		f, err := models.ReadManifest(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := New(m, f, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	m, _ := assetstest.Load(t, "digits", models.KindClient)
+	p, err := serde.Unmarshal(assetstest.PrivateClient(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(m), open(p)
+}
+
+// TestBlocks: in a plain round an extractor that lets images of a block move each other's rows is refused; in a private one it changes nothing.
+func TestBlocks(t *testing.T) {
+	plain, _ := graphs(t)
+	set, n, left, err := plain.Points(t.Context(), &images{n: 21, classes: 10}, Options{})
+	if err != nil || n != 21 || len(left) != 0 || set.N != 10 || plain.Zeros != 0 {
+		t.Fatalf("%d images, %v left, %v", n, left, err)
+	}
+	mixed, private := graphs(t,
+		&onnx.Node{Op: "ReduceMean", Inputs: []string{"honest"}, Outputs: []string{"mean"}, Attrs: []onnx.Attr{onnx.IntsAttr("axes", 0), onnx.BoolAttr("keepdims", true)}},
+		&onnx.Node{Op: "Add", Inputs: []string{"honest", "mean"}, Outputs: []string{"features"}},
+	)
+	if _, _, _, err := mixed.Points(t.Context(), &images{n: 21, classes: 10}, Options{}); err == nil || !strings.Contains(err.Error(), "beside other images") {
+		t.Errorf("error %v", err)
+	}
+	all, _, err := private.Coordinates(t.Context(), &images{n: 21, classes: 10}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, err := private.Coordinates(t.Context(), &images{n: 1, classes: 10}, Options{})
+	if err != nil || !slices.Equal(first.W, all.W[:len(first.W)]) {
+		t.Errorf("an image has coordinates %v alone and %v before others, %v", first.W, all.W[:len(first.W)], err)
+	}
+}
+
+// TestZeros: images of which a graph makes no finite numbers count as rows of zeros, in blocks, alone, and where the run fails.
+func TestZeros(t *testing.T) {
+	log := &onnx.Node{Op: "Log", Inputs: []string{"honest"}, Outputs: []string{"features"}} // NaN wherever a feature is below 0
+	plain, private := graphs(t, log)
+	const n = 19
+	set, _, _, err := plain.Points(t.Context(), &images{n: n, classes: 10}, Options{})
+	if err != nil || plain.Zeros != n || !finite(set.Z) || math.Abs(set.Mass()-n) > 1e-3 {
+		t.Errorf("%d images of zeros, %v", plain.Zeros, err)
+	}
+	l, _, err := private.Coordinates(t.Context(), &images{n: n, classes: 10}, Options{})
+	if err != nil || len(l.Labels) != n || private.Zeros != n || slices.ContainsFunc(l.W, func(v float32) bool { return v != 0 }) {
+		t.Errorf("%d images of zeros, %v", private.Zeros, err)
+	}
+}
+
+// TestAtLeast: classes of too few images are left out of a plain upload and named; a private one refuses to look.
+func TestAtLeast(t *testing.T) {
+	plain, private := graphs(t)
+	set, n, left, err := plain.Points(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 2})
+	if err != nil || n != 6 || set.N != 3 || len(left) != 7 || !strings.Contains(left[0].Error(), "class 3, of which there are 1 images") {
+		t.Errorf("%d images of %d classes, left out %v, %v", n, set.N, left, err)
+	}
+	if _, _, _, err := plain.Points(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 3}); err == nil {
+		t.Error("an upload of no class")
+	}
+	if _, _, err := private.Coordinates(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 2}); err == nil || !strings.Contains(err.Error(), "tell of single ones") {
+		t.Errorf("error %v", err)
+	}
+	if _, _, err := plain.Coordinates(t.Context(), &images{n: 3, classes: 10}, Options{}); err == nil {
+		t.Error("coordinates of a plain round's graph")
+	}
+}
+
+const one, two = "1111111111111111111111111111111111111111111111111111111111111111", "2222222222222222222222222222222222222222222222222222222222222222"
+
+// TestApproved: the first of a scope is trusted, another refused; what is approved everywhere holds in every scope, and no name is the word for everywhere.
+func TestApproved(t *testing.T) {
+	a := Approved{filepath.Join(t.TempDir(), "fmp", "approved")}
+	trust := func(digest, scope string) (first, changed bool) {
+		first, err := a.Trust(digest, scope)
+		var c *ChangedError
+		if err != nil && (!errors.As(err, &c) || c.New != digest) {
+			t.Fatal(err)
+		}
+		return first, err != nil
+	}
+	for i, c := range []struct {
+		digest, scope  string
+		first, changed bool
+	}{{one, "here", true, false}, {one, "here", false, false}, {two, "here", false, true}, {two, "there", true, false}, {two, "here", false, true}, {one, "*", true, false}, {two, "a\nb", true, false}, {two, "a b", false, false}} {
+		if first, changed := trust(c.digest, c.scope); first != c.first || changed != c.changed {
+			t.Errorf("%d: first %v, changed %v; want %v and %v", i, first, changed, c.first, c.changed)
+		}
+	}
+	if has, err := a.Has(one); has || err != nil {
+		t.Errorf("approved everywhere: %v, %v", has, err)
+	}
+	if err := a.Add(two); err != nil {
+		t.Fatal(err)
+	}
+	if has, err := a.Has(two); !has || err != nil {
+		t.Errorf("approved everywhere: %v, %v", has, err)
+	}
+	if first, changed := trust(two, "here"); first || changed {
+		t.Errorf("after approval: first %v, changed %v", first, changed)
+	}
+	if has, err := (Approved{filepath.Join(t.TempDir(), "none")}).Has(one); has || err != nil {
+		t.Errorf("a file that is not there: %v, %v", has, err)
+	}
+}
+
+// FuzzApproved: a file of approved extractors is an error, or lines that are read again as they were.
+func FuzzApproved(f *testing.F) {
+	f.Add(string(line(one, "client \"a\" at https://server:8443")) + "# a comment\n\n" + string(line(two, Everywhere)))
+	f.Add("1111 now here\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := parseApproved(text)
+		if err != nil {
+			return
+		}
+		again := ""
+		for _, p := range all {
+			again += p.digest + " " + p.when + " " + p.scope + "\n"
+		}
+		back, err := parseApproved(again)
+		if err != nil || !slices.Equal(back, all) {
+			t.Fatalf("%v came back as %v, %v", all, back, err)
+		}
+	})
+}

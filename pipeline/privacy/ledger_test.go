@@ -1,0 +1,216 @@
+package privacy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"fmp/models/rng"
+)
+
+// spending is a release of images that are named by numbers.
+func spending(b Budget, round uint64, images ...int) Spending {
+	var digests [][sha256.Size]byte
+	for _, i := range images {
+		digests = append(digests, sha256.Sum256(fmt.Append(nil, i)))
+	}
+	s := NewSpending(b, 10, 9, digests, make([]int, len(images)))
+	s.Client, s.Round = "ward", round
+	return s
+}
+
+// TestTotal: what was spent on the image, or the client, that spent most.
+func TestTotal(t *testing.T) {
+	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
+	four, replace, client := b, b, b
+	four.Epsilon = 4
+	replace.Relation = ReplaceOne
+	client.Unit, client.Points = Client, 5
+	sigma := func(b Budget) float64 { return float64(b.NoiseSteps(10)) / b.Sensitivity(10) }
+	one := Epsilon(sigma(b), b.Delta)
+	times := func(k float64) float64 { return Epsilon(sigma(b)/math.Sqrt(k), b.Delta) }
+	other := spending(b, 1, 1, 2)
+	other.Client = "another key of the same owner"
+	otherClient := spending(client, 1, 1)
+	otherClient.Client = "another"
+	for name, c := range map[string]struct {
+		past    []Spending
+		next    Spending
+		want    float64
+		earlier int
+	}{
+		"the first":                      {nil, spending(b, 1, 1, 2), one, 0},
+		"the same images twice":          {[]Spending{spending(b, 1, 1, 2)}, spending(b, 2, 1, 2), times(2), 1},
+		"other images":                   {[]Spending{spending(b, 1, 1, 2)}, spending(b, 2, 3, 4), one, 0},
+		"one image in three folders":     {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 2, 3)}, spending(b, 3, 2, 4), times(3), 2},
+		"spent on images not in this":    {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 1, 3), spending(b, 3, 1, 4)}, spending(b, 4, 2, 5), times(2), 1},
+		"by another key":                 {[]Spending{other}, spending(b, 1, 1), times(2), 1},
+		"an image twice in a folder":     {nil, spending(b, 1, 1, 1), times(4), 0},
+		"two budgets":                    {[]Spending{spending(four, 1, 1)}, spending(b, 2, 1), Epsilon(1/math.Hypot(1/sigma(b), 1/sigma(four)), b.Delta), 1},
+		"a replacement, after additions": {[]Spending{spending(b, 1, 1)}, spending(replace, 2, 1), Epsilon(1/math.Hypot(1/sigma(replace), 2*Steps/float64(b.NoiseSteps(10))), b.Delta), 1},
+		"a client twice":                 {[]Spending{spending(client, 1, 1, 2)}, spending(client, 2, 3, 4), Epsilon(sigma(client)/math.Sqrt2, b.Delta), 1},
+		"another client":                 {[]Spending{otherClient}, spending(client, 1, 1), Epsilon(sigma(client), b.Delta), 0},
+	} {
+		got, earlier := Total(c.past, c.next)
+		if math.Abs(got-c.want) > 1e-9 || earlier != c.earlier {
+			t.Errorf("%s: epsilon %v over %d earlier; want %v over %d", name, got, earlier, c.want, c.earlier)
+		}
+	}
+}
+
+// TestTotalGrows: whatever was released before, in any order, more of it never makes the total less, nor is it less than the release's own epsilon.
+func TestTotalGrows(t *testing.T) {
+	r := rng.New(1, "ledger")
+	for range 200 {
+		draw := func() Spending {
+			b := Budget{Epsilon: []float64{0.5, 1, 4}[r.IntN(3)], Delta: 1e-5, Unit: Units[r.IntN(2)], Relation: Relations[r.IntN(2)], Noise: Local, Points: 1 + r.IntN(20)}
+			var images []int
+			for range 1 + r.IntN(6) {
+				images = append(images, r.IntN(8))
+			}
+			return spending(b, r.Uint64(), images...)
+		}
+		var past []Spending
+		next := draw()
+		last := 0.0
+		for range 5 {
+			total, _ := Total(past, next)
+			if total < last-1e-9 || len(past) == 0 && total < next.Budget.Epsilon*0.99 {
+				t.Fatalf("epsilon %v after %d releases, %v before; the release's own is %v", total, len(past), last, next.Budget.Epsilon)
+			}
+			turned := slices.Clone(past)
+			slices.Reverse(turned)
+			if again, _ := Total(turned, next); math.Abs(again-total) > 1e-9 {
+				t.Fatalf("epsilon %v, and %v in another order", total, again)
+			}
+			last, past = total, append(past, draw())
+		}
+	}
+}
+
+// TestAveraging: over any number of releases of the same sums the mean of what was released tells of an image what the total says, and no more: the noise of the mean has the
+// delta of the total.
+func TestAveraging(t *testing.T) {
+	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
+	var past []Spending
+	for k := 1; k <= 100; k++ {
+		next := spending(b, uint64(k), 1)
+		total, _ := Total(past, next)
+		sigma := float64(b.NoiseSteps(10)) / math.Sqrt(float64(k)) / b.Sensitivity(10)
+		if d := Delta(total, sigma); d > b.Delta*(1+1e-6) || d < b.Delta*(1-1e-3) {
+			t.Fatalf("the mean of %d releases has delta %v at the total's epsilon %v", k, d, total)
+		}
+		past = append(past, next)
+	}
+}
+
+// TestLedger: a release beyond the limit is refused and not written, the same one is found, and processes at the same time do not exceed the limit together.
+func TestLedger(t *testing.T) {
+	l := Ledger{filepath.Join(t.TempDir(), "fmp", "spent.jsonl")}
+	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
+	if s, err := l.Find(spending(b, 1, 1)); s != nil || err != nil {
+		t.Fatal(s, err)
+	}
+	const limit = 2.5 // five releases
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	made, refused := 0, 0
+	for i := range 12 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			_, _, err := l.Spend(spending(b, uint64(i), 1, 2), limit, false)
+			var spent *SpentError
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				made++
+			case errors.As(err, &spent) && spent.Total > limit && strings.Contains(err.Error(), "--max-epsilon"):
+				refused++
+			default:
+				t.Error(err)
+			}
+		}()
+	}
+	wg.Wait()
+	most := 1
+	for ; Epsilon(float64(b.NoiseSteps(10))/b.Sensitivity(10)/math.Sqrt(float64(most+1)), b.Delta) <= limit; most++ {
+	}
+	data, err := os.ReadFile(l.Path)
+	if err != nil || made != most || refused != 12-most || bytes.Count(data, []byte("\n")) != made {
+		t.Errorf("%d releases made, %d refused, %d lines, %v; want %d", made, refused, bytes.Count(data, []byte("\n")), err, most)
+	}
+	if st, _ := os.Stat(l.Path); st.Mode().Perm()&0o077 != 0 {
+		t.Errorf("mode %v", st.Mode())
+	}
+	s := spending(b, 77, 5)
+	if _, _, err := l.Spend(s, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := l.Find(spending(b, 77, 5)); err != nil || found == nil || found.Round != 77 {
+		t.Errorf("found %v, %v", found, err)
+	}
+	for name, other := range map[string]Spending{"round": spending(b, 78, 5), "images": spending(b, 77, 5, 6), "budget": spending(Budget{Epsilon: 2, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}, 77, 5)} {
+		if found, err := l.Find(other); err != nil || found != nil {
+			t.Errorf("another %s: found %v, %v", name, found, err)
+		}
+	}
+	if _, _, err := l.Spend(s, 0, false); err == nil {
+		t.Error("the same release was made twice")
+	}
+	if total, earlier, err := l.Spend(s, 0, true); err != nil || earlier != 1 || total < 1.4 {
+		t.Errorf("drawn again: epsilon %v over %d, %v", total, earlier, err)
+	}
+	for _, bad := range []string{"{}\n", "nonsense\n", `{"noise_steps":5,"classes":1,"coordinates":1,"budget":{"epsilon":99}}` + "\n"} {
+		if err := os.WriteFile(l.Path, append(bytes.Clone(data), bad...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := l.Spend(spending(b, 99, 1), 0, false); err == nil || !strings.Contains(err.Error(), "cannot be told") {
+			t.Errorf("a ledger with the line %q: %v", bad, err)
+		}
+	}
+}
+
+// FuzzLedger: a ledger's lines are an error, or releases that can be written and read again and of which a total can be taken.
+func FuzzLedger(f *testing.F) {
+	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Client, Relation: ReplaceOne, Noise: TwoServers, Points: 3}
+	for _, s := range []Spending{spending(b, 1, 1, 2), spending(Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}, 2, 2, 2)} {
+		line, err := json.Marshal(s)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(append(line, '\n'))
+	}
+	f.Add([]byte("{}\n\nnull\n"))
+	f.Fuzz(func(t *testing.T, lines []byte) {
+		past, err := parseLedger(lines)
+		if err != nil {
+			return
+		}
+		next := spending(b, 9, 1, 2)
+		if total, _ := Total(past, next); math.IsNaN(total) || total < 0.9 {
+			t.Fatalf("epsilon %v", total)
+		}
+		var again []byte
+		for _, s := range past {
+			line, err := json.Marshal(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again = append(append(again, line...), '\n')
+		}
+		if back, err := parseLedger(again); err != nil || len(back) != len(past) {
+			t.Fatalf("%d releases came back as %d, %v", len(past), len(back), err)
+		}
+	})
+}
