@@ -19,6 +19,8 @@ type audited struct {
 	Rounds    int            `json:"rounds"`
 	Plain     *audit.Plain   `json:"plain,omitempty"`
 	Private   *audit.Private `json:"private,omitempty"`
+	// Server are the attacks of a malicious server, in a private round in which one server is not to see a client's sums.
+	Server []audit.Crafted `json:"server,omitempty"`
 }
 
 func newAuditCommand() *cobra.Command {
@@ -32,7 +34,11 @@ classes and asks of an image whether it was behind an upload; beside stands the 
 coordinates, two normal distributions d' = sqrt(k/N) apart. Of a private run the release is attacked by somebody who knows
 everything but, of each of twice as many images (or clients) as the round has, a coin that decided whether it is in; beside
 stands the best that anybody can do against the noise, d' = 1/sigma, and the lower bound on epsilon that the right guesses prove
-(Steinke, Nasr and Jagielski 2023): it must not be above the epsilon that the run states.`,
+(Steinke, Nasr and Jagielski 2023): it must not be above the epsilon that the run states.
+
+Of a round whose noise is local or of two servers the client is attacked by a malicious server as well, with client graphs that it makes for the
+purpose: 50 releases a round, half of them with one white image among drawn ones, of which the server knows all others. Graphs that the client refuses are
+named.`,
 		Example: `  fmp audit runs/cifar10-1a2b3c4d
   fmp audit docs/results/privacy/runs/RUN --rounds 50 --json`,
 		Args: exactArgs("RUN"),
@@ -76,6 +82,9 @@ stands the best that anybody can do against the noise, d' = 1/sigma, and the low
 				if a.Private, err = audit.RunPrivate(cmd.Context(), p, part.Alpha, o); err != nil {
 					return err
 				}
+				if a.Server, err = audit.RunServer(cmd.Context(), p, o); err != nil {
+					return err
+				}
 			}
 			if a.Plain == nil && a.Private == nil {
 				return usageErrorf("%s: the run has neither class means in coordinates of a conjugate predictor nor a private round", args[0])
@@ -98,9 +107,25 @@ stands the best that anybody can do against the noise, d' = 1/sigma, and the low
 				line(fmt.Sprintf("private, epsilon %g, %s", v.Budget.Epsilon, v.Budget.Unit), v.Attack)
 				fmt.Fprintf(&b, "%d of %d guesses on %d canaries are right: epsilon is at least %.3f (confidence %g); stated is %g\n", v.Right, v.Guesses, v.Canaries, v.Epsilon, v.Confidence, v.Budget.Epsilon)
 			}
+			printServer(&b, a)
 		}
 		_, err = fmt.Fprint(cmd.OutOrStdout(), b.String())
 		return err
 	}
 	return cmd
+}
+
+// printServer writes what a malicious server's graphs came to.
+func printServer(b *strings.Builder, a audited) {
+	if len(a.Server) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "a malicious server's client graphs, epsilon %g stated\n%-64s %8s %6s %6s   %s\n", a.Private.Budget.Epsilon, "", "moved", "AUC", "best", "epsilon at least")
+	for _, c := range a.Server {
+		if c.Refused != "" {
+			fmt.Fprintf(b, "%-64s refused: %s\n", c.Name, c.Refused)
+			continue
+		}
+		fmt.Fprintf(b, "%-64s %8.3f %6.3f %6.3f   %.3f (%d of %d guesses right)\n", c.Name, c.Moved, c.AUC, c.TheoryAUC, c.Epsilon, c.Right, c.Guesses)
+	}
 }

@@ -48,3 +48,44 @@ func TestAudit(t *testing.T) {
 		t.Errorf("private %+v", v)
 	}
 }
+
+// TestAuditServer: no client graph that a malicious server makes proves more than the round states, or tells of an image by absence; those that must be refused are.
+func TestAuditServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a run on the digits")
+	}
+	emptyCache(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	for _, args := range [][]string{
+		{"run", "--dataset.test", "200", "--seeds", "1", "--clients", "2", "--points", "10", "--methods", "FMP,FMP-DP", "--privacy.epsilon", "2", "--privacy.noise", "local", "--scores.coverage=false", "--out", dir},
+		{"audit", dir, "--rounds", "20", "--json"},
+	} {
+		code, text, log := runFMP(t, args...)
+		if code != exitOK {
+			t.Fatalf("fmp %v: exit code %d: %s", args, code, log)
+		}
+		if args[0] == "run" {
+			continue
+		}
+		var out []audited
+		if err := json.Unmarshal([]byte(text), &out); err != nil {
+			t.Fatal(err)
+		}
+		refused := 0
+		for _, c := range out[0].Server {
+			if c.Refused != "" {
+				refused++
+				continue
+			}
+			if c.Moved > 1 || c.Epsilon > 2 || c.AUC > c.TheoryAUC+0.03 || c.Releases != 1000 {
+				t.Errorf("%+v", c)
+			}
+		}
+		if len(out[0].Server) != 7 || refused != 2 {
+			t.Errorf("%d attacks, %d refused: %+v", len(out[0].Server), refused, out[0].Server)
+		}
+		if best := out[0].Server[1]; best.Moved < 0.95 || best.AUC < best.TheoryAUC-0.05 {
+			t.Errorf("the strongest attack that is allowed shows little: %+v", best)
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/pass"
+	"fmp/pipeline/client"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/privacy"
+)
+
+// Crafted is the attack of a malicious server on one image of a client: a client graph that the server makes for the purpose, run by the client's own program. The server
+// knows every image but that one, and asks of each release whether it was there.
+type Crafted struct {
+	// Name says what the graph does.
+	Name string `json:"name"`
+	// Refused is why the client does not run the graph; the rest is then empty.
+	Refused string `json:"refused,omitempty"`
+	// Moved is by how much the image moves the sums before noise, as a multiple of the sensitivity: at most 1.
+	Moved float64 `json:"moved"`
+	Attack
+	// Releases is the number of releases, Guesses that of the ones guessed at, Right of those that were right, Epsilon the lower bound that they prove at Confidence.
+	Releases   int     `json:"releases"`
+	Guesses    int     `json:"guesses"`
+	Right      int     `json:"right"`
+	Epsilon    float64 `json:"epsilon_lower"`
+	Confidence float64 `json:"confidence"`
+}
+
+const (
+	// beside is the number of images beside the one that is attacked.
+	beside = 15
+	// perRound is the number of releases attacked for each round of an audit.
+	perRound = 50
+)
+
+// RunServer attacks a client of a private round as a server does that makes the client graph: with the numbers of an approved graph's tail chosen against one image, with
+// extractors that move other images' rows, give no number or fail for that image, and with graphs that a client must refuse. Seen is what one server sees: in a round
+// with noise of the clients' own a client's release, with two servers the sum with the other's noise. A server that is trusted with the noise sees the sums as they are, and there
+// is nothing to be audited.
+func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafted, error) {
+	c := p.Config
+	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: privacy.Example, Relation: c.Privacy.Relation, Noise: c.Privacy.Noise, Points: c.Federation.Points}
+	if b.Noise == privacy.Trusted || c.Privacy.Unit != privacy.Example {
+		return nil, nil
+	}
+	private, err := p.PrivatePredictor()
+	if err != nil {
+		return nil, err
+	}
+	e, err := models.PrivateEmbedding(private, len(p.Manifest.Classes), p.Manifest.Classes)
+	if err != nil {
+		return nil, err
+	}
+	ef, err := models.ReadManifest(e)
+	if err != nil {
+		return nil, err
+	}
+	x, pre := p.Extractor.Client(nil, nil)
+	if p.Stats != nil {
+		x, pre = p.Extractor.Client(p.Stats.Mean, p.Stats.Std)
+	}
+	var out []Crafted
+	for _, craft := range crafts {
+		m, err := models.ClientGraph(craft.extractor.put(x, pre), models.Manifest{}, craft.tail(e), ef, pre)
+		if err != nil {
+			return nil, fmt.Errorf("audit: %s: %w", craft.name, err)
+		}
+		if craft.fused != nil {
+			craft.fused(m)
+		}
+		a := Crafted{Name: craft.name, Confidence: confidence}
+		f, err := models.ReadManifest(m)
+		if err != nil {
+			return nil, err
+		}
+		cl, err := client.New(m, f, c.Engine.Threads)
+		if err != nil {
+			a.Refused = err.Error()
+		} else if err := a.run(ctx, cl, b, o); err != nil {
+			return nil, fmt.Errorf("audit: %s: %w", craft.name, err)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// run attacks the releases of a client, half of which have the image.
+func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, o Options) error {
+	var sums [2]*privacy.Release
+	for in := range sums {
+		l, _, err := cl.Coordinates(ctx, &pictures{n: beside + in, classes: cl.Manifest.C, seed: o.Seed}, client.Options{})
+		if err != nil {
+			return err
+		}
+		if sums[in], err = cl.Sums(l, b); err != nil {
+			return err
+		}
+	}
+	var square float64
+	change := make([]float64, len(sums[1].Values))
+	for i, v := range sums[1].Values {
+		change[i] = float64(v - sums[0].Values[i])
+		square += change[i] * change[i]
+	}
+	account := b.Spend(cl.Manifest.C, 1)
+	a.Moved = math.Sqrt(square) / b.Sensitivity(cl.Manifest.C)
+	type guess struct {
+		score float64
+		in    bool
+	}
+	var guesses []guess
+	var scores [2][]float64
+	r := rng.New(o.Seed, "audit", "server", a.Name)
+	for range o.Rounds * perRound {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		in := r.IntN(2)
+		s := &privacy.Release{Classes: sums[in].Classes, K: sums[in].K, Values: slices.Clone(sums[in].Values)}
+		if err := s.AddNoise(account.Deviation, rng.Bytes(r)); err != nil {
+			return err
+		}
+		score := -square / 2
+		for i, v := range s.Values {
+			score += change[i] * float64(v-sums[0].Values[i])
+		}
+		guesses = append(guesses, guess{score, in == 1})
+		scores[in] = append(scores[in], score)
+	}
+	slices.SortStableFunc(guesses, func(a, b guess) int { return -cmp.Compare(math.Abs(a.score), math.Abs(b.score)) })
+	a.Releases = len(guesses)
+	for _, g := range guesses[:max(1, len(guesses)/10)] {
+		a.Guesses++
+		if (g.score > 0) == g.in {
+			a.Right++
+		}
+	}
+	var err error
+	if a.AUC, err = metric.AUROC(scores[1], scores[0]); err != nil {
+		return err
+	}
+	a.TPR = metric.TruePositives(scores[1], scores[0], 0.01)
+	a.theory(1 / account.Sigma)
+	a.Epsilon = LowerBound(a.Releases, a.Guesses, a.Right, b.Delta, confidence)
+	return nil
+}
+
+// pictures is a source of drawn images; the last, the one that is attacked, is white.
+type pictures struct {
+	n, at, classes int
+	seed           uint64
+}
+
+func (s *pictures) Len() int     { return s.n }
+func (s *pictures) Close() error { return nil }
+
+func (s *pictures) Next(dst []uint8) (imagefile.Item, error) {
+	r := rng.New(s.seed, "audit", "picture", s.at)
+	for i := range dst {
+		dst[i] = uint8(r.UintN(200))
+		if s.at == beside {
+			dst[i] = 255
+		}
+	}
+	s.at++
+	return imagefile.Item{Label: (s.at - 1) % s.classes}, nil
+}
+
+// craft is a client graph made to attack.
+type craft struct {
+	name string
+	// extractor is put behind the approved one; none leaves it as it is.
+	extractor behind
+	// scale multiplies the coordinates' map, 0 leaves it.
+	scale float32
+	// fused changes the whole graph.
+	fused func(m *onnx.Model)
+}
+
+var crafts = []craft{
+	{name: "the graph as it should be"},
+	{name: "an approved extractor, every image at the norm that clips it", scale: 1e4},
+	{name: "rows of all images of a call turned by one", scale: 1e4, extractor: behind{
+		node("ReduceMax", []string{"white"}, "any", onnx.IntsAttr("axes", 0), onnx.BoolAttr("keepdims", true)),
+		node("Mul", []string{"honest", "any"}, "crafted"),
+	}},
+	{name: "no number for one image", scale: 1e4, extractor: behind{
+		node("Sub", []string{"white", "one"}, "nought"),
+		node("Div", []string{"honest", "nought"}, "crafted"),
+	}},
+	{name: "an error for one image", scale: 1e4, extractor: behind{
+		node("Relu", []string{"white"}, "index"),
+		node("Cast", []string{"index"}, "whole", onnx.IntAttr("to", int(onnx.Int64))),
+		node("GatherElements", []string{"honest", "whole"}, "picked", onnx.IntAttr("axis", 0)),
+		node("Add", []string{"honest", "picked"}, "crafted"),
+	}},
+	{name: "as many values as white images", extractor: behind{
+		node("Relu", []string{"white"}, "index"),
+		node("NonZero", []string{"index"}, "places"),
+		node("Cast", []string{"places"}, "numbers", onnx.IntAttr("to", int(onnx.Float32))),
+		node("ReduceSum", []string{"numbers"}, "sum"),
+		node("Add", []string{"honest", "sum"}, "crafted"),
+	}},
+	{name: "another operation behind the extractor", fused: func(m *onnx.Model) {
+		for _, n := range m.Graph.Nodes {
+			if n.Op == "Squeeze" {
+				n.Op = "ReduceSum"
+			}
+		}
+	}},
+}
+
+func node(op string, in []string, out string, attrs ...onnx.Attr) *onnx.Node {
+	return &onnx.Node{Name: "audit/" + out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}
+}
+
+// behind is nodes behind an extractor's features "honest" [n, dx], with "white" [n, 1], 1 for a white image and -1 for others, and the constant "one"; the last gives "crafted".
+type behind []*onnx.Node
+
+// put returns an extractor with the nodes behind it.
+func (nodes behind) put(x *onnx.Model, p models.Preprocessing) *onnx.Model {
+	if len(nodes) == 0 {
+		return x
+	}
+	x = onnx.Clone(x)
+	g := x.Graph
+	in, out := p.Input, p.Output
+	if in == "" {
+		in = g.Inputs[0].Name
+	}
+	if out == "" {
+		out = g.Outputs[0].Name
+	}
+	pass.Rename(g, map[string]string{out: "honest"})
+	g.Initializers["audit/white"], g.Initializers["one"] = onnx.Scalar(threshold(p)), onnx.Scalar[float32](1)
+	g.Initializers["audit/axis"] = onnx.Vector[int64](1)
+	g.Nodes = append(g.Nodes,
+		node("Cast", []string{in}, "floats", onnx.IntAttr("to", int(onnx.Float32))),
+		node("Flatten", []string{"floats"}, "flat"),
+		node("ReduceMean", []string{"flat"}, "mean", onnx.IntsAttr("axes", 1), onnx.BoolAttr("keepdims", true)),
+		node("Sub", []string{"mean", "audit/white"}, "above"),
+		node("Sign", []string{"above"}, "white"),
+	)
+	g.Nodes = append(g.Nodes, nodes...)
+	g.Nodes = append(g.Nodes, node("Identity", []string{"crafted"}, out))
+	for i, o := range g.Outputs {
+		if o.Name == "honest" {
+			g.Outputs[i].Name = out
+		}
+	}
+	g.Values = nil
+	return x
+}
+
+// threshold returns what the mean of a white image is above and that of others below, as the extractor sees them.
+func threshold(p models.Preprocessing) float32 {
+	const grey = 225
+	if p.Raw {
+		return grey
+	}
+	v := float32(0)
+	for ch := range p.Channels {
+		mean, std := float32(0), float32(1)
+		if len(p.Mean) > 0 {
+			mean, std = p.Mean[ch], p.Std[ch]
+		}
+		v += (grey/255.0 - mean) / std / float32(p.Channels)
+	}
+	return v
+}
+
+// tail returns the embedding with its numbers chosen as the craft says.
+func (c craft) tail(e *onnx.Model) *onnx.Model {
+	if c.scale == 0 {
+		return e
+	}
+	e = onnx.Clone(e)
+	v := e.Graph.Initializers[models.ConjMap].Clone()
+	for i := range v.F32() {
+		v.F32()[i] *= c.scale
+	}
+	e.Graph.Initializers[models.ConjMap] = v
+	return e
+}
