@@ -53,11 +53,7 @@ func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafte
 	if b.Noise == privacy.Trusted || c.Privacy.Unit != privacy.Example {
 		return nil, nil
 	}
-	private, err := p.PrivatePredictor()
-	if err != nil {
-		return nil, err
-	}
-	e, err := models.PrivateEmbedding(private, len(p.Manifest.Classes), p.Manifest.Classes)
+	e, err := models.PrivateEmbedding(p.Private, len(p.Manifest.Classes), p.Manifest.Classes)
 	if err != nil {
 		return nil, err
 	}

@@ -30,8 +30,8 @@ type Prepared struct {
 	Data     *Data
 	Tools    Tools
 	Manifest Manifest
-	// Conjugate, Open, Predictor and Embedding are the models behind Tools; the first two are nil where there is none.
-	Conjugate, Open, Predictor, Embedding *onnx.Model
+	// Conjugate, Open, Private, Predictor and Embedding are the models behind Tools; the first three are nil where there is none.
+	Conjugate, Open, Private, Predictor, Embedding *onnx.Model
 	// Extractor is closed; only its description remains. Stats standardised its features; nil where it does
 	// that itself.
 	Extractor *extractor.Extractor
@@ -340,7 +340,7 @@ func (p *Prepared) private(c Config, eng engine.Engine, behind models.Manifest) 
 	}
 	p.close = append(p.close, v.Close)
 	v.Workers = c.threads()
-	p.Tools.Private = v
+	p.Private, p.Tools.Private = m, v
 	return f, nil
 }
 
