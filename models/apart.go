@@ -145,6 +145,14 @@ func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 		return fmt.Errorf("its manifest says that points are clipped, and not which coordinates they have")
 	case f.ClassMeans && f.S != f.C:
 		return fmt.Errorf("its manifest says class means of %d classes and %d points", f.C, f.S)
+	case f.Bytes > 0 && (f.Clip > 0 || !f.ClassMeans):
+		return fmt.Errorf("its manifest says moments, and not of class means, or of a private round")
+	case f.Bytes > 0:
+		c := MomentsConfig{Dx: f.Dx, C: f.C, Bytes: f.Bytes}
+		if f.K > 0 {
+			c.Basis = onnx.ZerosF32(f.Dx, f.K)
+		}
+		e, err = MomentsEmbedding(c)
 	case f.ClassMeans:
 		e, err = classMeansEmbedding(ConjugateConfig{Dx: f.Dx, C: f.C, K: f.K})
 	default:

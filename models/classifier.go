@@ -27,6 +27,9 @@ type ClassifierParts struct {
 	Heads *onnx.Tensor
 	// Samples adds the probabilities of each head as an output.
 	Samples bool
+	// Widening, if not 0, adds low and high from the heads: mean and standard deviation of a probability's log-odds over them, the second
+	// times Widening for the tempering of their draws and for 90% of a normal.
+	Widening float64
 }
 
 // NewClassifier builds the model that predicts: preprocessing, extractor, coordinates, S heads and the mean of their
@@ -48,6 +51,15 @@ func NewClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 		return nil, fmt.Errorf("making the classifier: %w", err)
 	}
 	return m, nil
+}
+
+// LeastOther is the lower bound of 1 - p under the logarithm of log-odds: float32 tells p from 1 no nearer.
+const LeastOther = 1e-7
+
+// logOdds returns log p/(1-p).
+func logOdds(b *build.Builder, p build.Ref) build.Ref {
+	other := b.Op("Max", []build.Ref{b.Sub(b.F32(1), p), b.F32(LeastOther)})
+	return b.Sub(b.Log(b.Op("Max", []build.Ref{p, b.F32(minProbability)})), b.Log(other))
 }
 
 func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
@@ -89,6 +101,15 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 	b.Output("mutual_information", b.Relu(b.Sub(total, b.ReduceMean(entropy(single, 2), false, 1))))
 	if p.Samples {
 		b.Output("samples", single)
+	}
+	if p.Widening != 0 {
+		odds := logOdds(b, single)
+		middle := b.ReduceMean(odds, true, 1)
+		off := b.Sub(odds, middle)
+		reach := b.Mul(b.F32(float32(p.Widening*normalTenth)), b.Sqrt(b.ReduceMean(b.Mul(off, off), false, 1)))
+		middle = b.Squeeze(middle, 1)
+		b.Output("low", b.Op("Sigmoid", []build.Ref{b.Sub(middle, reach)}))
+		b.Output("high", b.Op("Sigmoid", []build.Ref{b.Add(middle, reach)}))
 	}
 	m, err := b.Model()
 	if err != nil {

@@ -105,7 +105,7 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	m.Graph.Name = "client"
 	m.Producer, m.Metadata = "fmp", map[string]string{}
 	f := Manifest{
-		Kind: KindClient, Dx: e.Dx, C: e.C, D: e.D, S: e.S, K: e.K, ClassMeans: e.ClassMeans, Clip: e.Clip, Resize: p.Resize, Mean: p.Mean, Std: p.Std, Layout: "NHWC", Classes: e.Classes,
+		Kind: KindClient, Dx: e.Dx, C: e.C, D: e.D, S: e.S, K: e.K, ClassMeans: e.ClassMeans, Bytes: e.Bytes, Kappa: e.Kappa, KappaDeviation: e.KappaDeviation, Clip: e.Clip, Resize: p.Resize, Mean: p.Mean, Std: p.Std, Layout: "NHWC", Classes: e.Classes,
 		Extractor: x.Digest, Licence: e.Licence, TrainingData: e.TrainingData, Command: e.Command, Seed: e.Seed, Config: e.Config,
 	}
 	if f.Extractor == "" {

@@ -52,6 +52,11 @@ type Manifest struct {
 	// ClassMeans (class_means) says that the points of an embedding or a client graph are class means, one per class, of
 	// mass 0 where the client has no point of it.
 	ClassMeans bool
+	// Bytes (bytes) is the largest upload of clients that send moments: class means, scatter and calibration points; 0 for other uploads.
+	Bytes int
+	// Kappa (kappa) and KappaDeviation (kappa_deviation) say what is known of the temperature of discriminants behind the extractor: its
+	// median and the standard deviation of its logarithm (package discriminant). 0 is nothing.
+	Kappa, KappaDeviation float64
 	// Mean and Std (mean, std) apply to pixels scaled to 0..1, one number per channel; Layout (layout) is NCHW or NHWC.
 	Mean, Std []float32
 	Layout    string
@@ -100,8 +105,10 @@ func (f Manifest) Write(m *onnx.Model) error {
 	if f.L2 != 0 {
 		put("l2", strconv.FormatFloat(f.L2, 'g', -1, 64))
 	}
-	if f.Clip != 0 {
-		put("clip", strconv.FormatFloat(f.Clip, 'g', -1, 64))
+	for key, v := range map[string]float64{"clip": f.Clip, "kappa": f.Kappa, "kappa_deviation": f.KappaDeviation} {
+		if v != 0 {
+			put(key, strconv.FormatFloat(v, 'g', -1, 64))
+		}
 	}
 	if f.ClassMeans {
 		put("class_means", "true")
@@ -137,7 +144,7 @@ type number struct {
 }
 
 func (f *Manifest) numbers() []number {
-	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}, {"latent", &f.Latent}, {"k", &f.K}}
+	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}, {"latent", &f.Latent}, {"k", &f.K}, {"bytes", &f.Bytes}}
 }
 
 // ReadManifest reads a model's manifest. For a model without one, such as a third-party extractor, it returns a Manifest
@@ -158,7 +165,7 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 		}
 		*n.at = v
 	}
-	for key, at := range map[string]*float64{"l2": &f.L2, "clip": &f.Clip} {
+	for key, at := range map[string]*float64{"l2": &f.L2, "clip": &f.Clip, "kappa": &f.Kappa, "kappa_deviation": &f.KappaDeviation} {
 		if s := get(key); s != "" {
 			var err error
 			if *at, err = strconv.ParseFloat(s, 64); err != nil || !(*at > 0) || math.IsInf(*at, 0) {
@@ -209,6 +216,9 @@ func (f Manifest) check() error {
 		if !(f.Std[i] > 0) || math.IsInf(float64(f.Std[i]), 0) || math.IsNaN(float64(f.Mean[i])) || math.IsInf(float64(f.Mean[i]), 0) {
 			return fmt.Errorf("manifest: channel %d has mean %v and standard deviation %v; want finite numbers, the second above 0", i, f.Mean[i], f.Std[i])
 		}
+	}
+	if (f.Kappa == 0) != (f.KappaDeviation == 0) {
+		return fmt.Errorf("manifest: kappa is %v and its deviation %v; want both or neither", f.Kappa, f.KappaDeviation)
 	}
 	if len(f.Classes) > 0 && f.C > 0 && len(f.Classes) != f.C {
 		return fmt.Errorf("manifest: %d class names for %d classes", len(f.Classes), f.C)

@@ -36,6 +36,9 @@ type written struct {
 	Size   int    `json:"size"`  // points
 	Dx     int    `json:"dx"`
 	C      int    `json:"classes"`
+	// Calibration counts the images of n that are calibration points, of an upload of moments, and Precision says in what it is.
+	Calibration int    `json:"calibration,omitempty"`
+	Precision   string `json:"precision,omitempty"`
 	// Skipped counts files under the folder that are no images.
 	Skipped int `json:"skipped,omitempty"`
 	// Bad counts images that cannot be read (--on-bad skip) and classes of too few images (--at-least) that were left out.
@@ -70,6 +73,8 @@ type compressing struct {
 	approved, scope                       *string
 	private                               privateFlags
 	asJSON                                *bool
+
+	bytes int // of an upload of moments at most; 0 for other uploads
 }
 
 func compressFlags(f *pflag.FlagSet) *compressing {
@@ -176,12 +181,21 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 	if cl.Private() {
 		return c.compressPrivate(ctx, cl, src, stdout, log)
 	}
-	points, n, left, err := cl.Points(ctx, src, client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast})
+	o := client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast}
+	u := &federate.Upload{Model: cl.Manifest.Digest}
+	var left []error
+	if c.bytes = cl.Manifest.Bytes; c.bytes > 0 {
+		if u.Points, u.Within, left, err = cl.Moments(ctx, src, o, *c.client); err == nil {
+			u.N = int(u.Points.Mass())
+		}
+	} else {
+		u.Points, u.N, left, err = cl.Points(ctx, src, o)
+	}
 	if err != nil {
 		return refused("compress", err)
 	}
 	tell(log, cl, left)
-	return c.write(ctx, stdout, &federate.Upload{N: n, Model: cl.Manifest.Digest, Points: points}, others.N, len(left))
+	return c.write(ctx, stdout, u, others.N, len(left))
 }
 
 // tell names the images that were left out, and says of how many the graph made nothing.
@@ -221,10 +235,28 @@ func (c *compressing) compressRows(ctx context.Context, args []string, stdout io
 // imageNames are the names of flags that go with images alone.
 var imageNames = []string{"at-least", "approved"}
 
+// encode encodes an upload, one of moments in the first precision from the given one on that keeps to its bytes.
+func encode(u *federate.Upload, bytes int) ([]byte, error) {
+	if bytes == 0 {
+		return u.Encode()
+	}
+	all := []federate.Precision{federate.Single, federate.Half, federate.Int8}
+	for _, u.Precision = range all[slices.Index(all, u.Precision):] {
+		data, err := u.Encode()
+		if err != nil || len(data) <= bytes {
+			return data, err
+		}
+		if u.Precision == federate.Int8 {
+			return nil, fmt.Errorf("the upload has %d bytes in int8, and the client graph allows %d: it takes one with more (fmp fuse --bytes)", len(data), bytes)
+		}
+	}
+	return nil, nil
+}
+
 // write writes an upload and says so.
 func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped, bad int) error {
 	u.Round, u.Client, u.Precision = *c.round, *c.client, federate.Precision(*c.precision)
-	data, err := u.Encode()
+	data, err := encode(u, c.bytes)
 	if err != nil {
 		return refused("compress", err)
 	}
@@ -238,8 +270,16 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 		Upload: *c.output, Bytes: len(data), Client: u.Client, Round: u.Round, Model: u.Model, N: u.N, Size: u.Points.N, Dx: u.Points.Dx, C: u.Points.C,
 		Skipped: skipped, Bad: bad,
 	}
+	if u.Within != nil {
+		w.Calibration, w.Precision = len(u.Within.Labels), string(u.Precision)
+		w.N += w.Calibration
+	}
 	if *c.asJSON {
 		return printJSON(stdout, w)
+	}
+	if u.Within != nil {
+		_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes of %s; moments of %d numbers and %d classes from n = %d, %d of them calibration points)\n", w.Upload, w.Bytes, w.Precision, w.Dx, w.C, w.N, w.Calibration)
+		return err
 	}
 	_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes; %d points of dx %d and %d classes from n = %d)\n", w.Upload, w.Bytes, w.Size, w.Dx, w.C, w.N)
 	return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/engine"
 	"fmp/onnx/serde"
 	"fmp/pipeline/corpus"
 	"fmp/pipeline/settings"
@@ -31,10 +33,11 @@ const (
 	uploadCoordinates = "coordinates"
 	uploadPoints      = "points"
 	uploadPrivate     = "private"
+	uploadMoments     = "moments"
 )
 
 // parts are what an upload of each kind is a list of.
-var parts = map[string]string{uploadClassMeans: "class means", uploadCoordinates: "class means", uploadPoints: "points", uploadPrivate: "class sums"}
+var parts = map[string]string{uploadClassMeans: "class means", uploadCoordinates: "class means", uploadPoints: "points", uploadPrivate: "class sums", uploadMoments: "class means"}
 
 // fuseSettings are those that fmp fuse reads.
 type fuseSettings struct {
@@ -55,6 +58,7 @@ func newFuseCommand() *cobra.Command {
 	var out, upload string
 	var names []string
 	var asJSON bool
+	mf := momentsFlags{bytes: 2 << 20}
 	cfg := settings.Default[fuseSettings]()
 	cmd := &cobra.Command{
 		Use:   "fuse",
@@ -72,9 +76,12 @@ embedding makes (--embedding), for the predictor of fmp train predictor. private
 differential privacy (docs/privacy.md), by the private predictor (--set privacy.model=FILE). Without the flag, class-means where there is a
 trained conjugate or open predictor for the extractor, and points where there is none or an --embedding is given.
 
+moments: class means, the scatter of the features within the client's classes, and a few single images' features as calibration points; the
+server reads them without a corpus or a predictor. It wants --extractor and --class-names, and no data set; it is the default with them.
 --class-names says which classes the clients have where the server has no image of them: the data set is then the corpus
 alone, and the open predictor (--set open.model=FILE, of fmp train open) reads the uploads.`,
 		Example: `  fmp fuse --dataset mnist -o client.onnx
+  fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir -o client.onnx
   fmp fuse --dataset cifar10 --upload coordinates -o client.onnx
   fmp fuse --dataset ./photos --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o client.onnx
   fmp fuse --dataset ./photos --extractor extractor.onnx --set open.model=open.onnx --class-names larch,spruce,fir -o client.onnx`,
@@ -83,69 +90,51 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
 	s := bindSettings(cmd, &cfg, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "open.", "privacy.model", "embedding.", "engine.")
 	cmd.Flags().StringVarP(&out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
 	wantFolders(cmd, "model")
-	cmd.Flags().StringVar(&upload, "upload", "", "what uploads are made of: class-means, coordinates, points or private (see above)")
+	cmd.Flags().StringVar(&upload, "upload", "", "what uploads are made of: moments, class-means, coordinates, points or private (see above)")
+	cmd.Flags().Var(&mf.bytes, "bytes", "`SIZE` of an upload of moments at most, 64k, 256k or 2m say: fewer take fewer coordinates of the features")
+	cmd.Flags().Float64Var(&mf.kappa, "kappa", 0, "temperature of uploads of moments that an earlier round behind this extractor had (fmp pool prints it)")
+	cmd.Flags().Float64Var(&mf.deviation, "kappa-deviation", 0, "standard deviation of its logarithm: .15, say")
 	cmd.Flags().StringSliceVar(&names, "class-names", nil, "`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		if upload != "" && !slices.Contains([]string{uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate}, upload) {
-			return usageErrorf("--upload is %q; allowed are %s, %s, %s and %s", upload, uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
+		if upload != "" && parts[upload] == "" {
+			return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", upload, uploadMoments, uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
+		}
+		if err := mf.check(); err != nil {
+			return err
 		}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
 		defer eng.Close()
-		bar := newProgress(cmd.ErrOrStderr())
-		defer bar.close()
-		images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng, bar.report, nil)
-		if err != nil {
-			return usageError(err)
+		// Without a corpus nothing but moments can be read.
+		if upload == "" && names != nil && cfg.Extractor.Model != "default" && !s.given("open.model") && !s.given("dataset.name") {
+			upload = uploadMoments
 		}
-		p := &predictors{cfg: &cfg, behind: images.Behind(), classes: images.Set.Classes}
-		if err := p.find(); err != nil {
-			return usageError(err)
-		}
-		bar.close()
-		if out == "" {
-			out = strings.Map(fileRune, cfg.Dataset.Label()) + "-client.onnx"
-		}
-		if upload == "" {
-			upload = uploadPoints
-			if (p.conjugate != nil || p.open != nil) && !s.given("embedding.model") {
-				upload = uploadClassMeans
+		var m *onnx.Model
+		var pre models.Preprocessing
+		if upload == uploadMoments {
+			if err := checkNames(names); err != nil {
+				return usageError(fmt.Errorf("%w; --upload %s asks for them", err, uploadMoments))
 			}
+			m, pre, err = momentsClient(eng, &cfg, names, mf)
+			out = cmp.Or(out, "client.onnx")
+		} else {
+			if upload == "" && s.given("embedding.model") {
+				upload = uploadPoints
+			}
+			m, pre, upload, err = corpusClient(cmd, eng, &cfg, upload, names)
+			out = cmp.Or(out, strings.Map(fileRune, cfg.Dataset.Label())+"-client.onnx")
 		}
-		embedding, err := p.embedding(upload, names)
 		if err != nil {
-			return usageError(err)
+			return err
 		}
-		e, err := models.ReadManifest(embedding)
+		f, err := models.ReadManifest(m)
 		if err != nil {
-			return usageError(err)
-		}
-		var mean, std []float32
-		if stats := images.Features.Stats; stats != nil {
-			mean, std = stats.Mean, stats.Std
-		}
-		x, pre := images.Extractor.Client(mean, std)
-		switch {
-		case names != nil:
-			e.Classes = names
-		case len(e.Classes) == 0:
-			e.Classes = p.classes
-		}
-		f := images.Extractor.Manifest()
-		if names != nil {
-			f.C = 0 // the classes that it learned are not the clients'
-		}
-		m, err := models.ClientGraph(x, f, embedding, e, pre)
-		if err != nil {
-			return usageError(err)
-		}
-		if f, err = models.ReadManifest(m); err != nil {
 			return err
 		}
 		f.Command = strings.TrimPrefix(f.Command+"; fmp "+strings.Join(os.Args[1:], " "), "; ")
@@ -168,6 +157,63 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
 		return err
 	}
 	return cmd
+}
+
+// corpusClient makes the client graph of uploads that a predictor of some corpus reads, and returns what uploads are made of.
+func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, upload string, names []string) (*onnx.Model, models.Preprocessing, string, error) {
+	none := models.Preprocessing{}
+	bar := newProgress(cmd.ErrOrStderr())
+	defer bar.close()
+	images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng, bar.report, nil)
+	if err != nil {
+		return nil, none, upload, usageError(err)
+	}
+	p := &predictors{cfg: cfg, behind: images.Behind(), classes: images.Set.Classes}
+	if err := p.find(); err != nil {
+		return nil, none, upload, usageError(err)
+	}
+	if upload == "" {
+		upload = uploadPoints
+		if p.conjugate != nil || p.open != nil {
+			upload = uploadClassMeans
+		}
+	}
+	embedding, err := p.embedding(upload, names)
+	if err != nil {
+		return nil, none, upload, usageError(err)
+	}
+	e, err := models.ReadManifest(embedding)
+	if err != nil {
+		return nil, none, upload, usageError(err)
+	}
+	var mean, std []float32
+	if stats := images.Features.Stats; stats != nil {
+		mean, std = stats.Mean, stats.Std
+	}
+	x, pre := images.Extractor.Client(mean, std)
+	switch {
+	case names != nil:
+		e.Classes = names
+	case len(e.Classes) == 0:
+		e.Classes = p.classes
+	}
+	f := images.Extractor.Manifest()
+	if names != nil {
+		f.C = 0 // the classes that it learned are not the clients'
+	}
+	m, err := models.ClientGraph(x, f, embedding, e, pre)
+	if err != nil {
+		return nil, none, upload, usageError(err)
+	}
+	return m, pre, upload, nil
+}
+
+// checkNames returns an error unless there are two names or more, each another.
+func checkNames(names []string) error {
+	if slices.Contains(names, "") || len(names) < 2 || len(slices.Compact(slices.Sorted(slices.Values(names)))) < len(names) {
+		return fmt.Errorf("--class-names are %q; want two names or more, each another", names)
+	}
+	return nil
 }
 
 // predictors are the trained models behind the extractor of a client graph.
@@ -200,8 +246,8 @@ func (p *predictors) find() error {
 // embedding returns what makes uploads of a client's features: for classes of these names or, where there are none, those of the data set.
 func (p *predictors) embedding(upload string, names []string) (*onnx.Model, error) {
 	if names != nil {
-		if slices.Contains(names, "") || len(names) < 2 || len(slices.Compact(slices.Sorted(slices.Values(names)))) < len(names) {
-			return nil, fmt.Errorf("--class-names are %q; want two names or more, each another", names)
+		if err := checkNames(names); err != nil {
+			return nil, err
 		}
 		if upload != uploadClassMeans || p.open == nil {
 			return nil, fmt.Errorf("--class-names wants uploads of class means and an open predictor that was trained behind the extractor; fmp train open makes one, and --set open.model=FILE names it")

@@ -38,12 +38,14 @@ type pooled struct {
 	Points  int      `json:"points"`
 	N       int      `json:"n"`      // real points behind them
 	Method  string   `json:"method"` // row of the table of methods
-	// Scope is closed or open for uploads of class means: whether the predictor took their classes for the corpus's. Novelty is what
+	// Scope is moments, or closed or open for uploads of class means: whether the predictor took their classes for the corpus's. Novelty is what
 	// told, about 1 for the corpus's classes; none where there was no choice.
 	Scope   string   `json:"scope,omitempty"`
 	Novelty *float64 `json:"novelty,omitempty"`
-	L2      float64  `json:"l2,omitempty"`    // 0: nothing is fitted
-	Fresh   int      `json:"fresh,omitempty"` // 0: the limit of many
+	// Kappa of a round of moments: the temperature of its heads in units of the spread of clients' class means.
+	Kappa *float64 `json:"kappa,omitempty"`
+	L2    float64  `json:"l2,omitempty"`    // 0: nothing is fitted
+	Fresh int      `json:"fresh,omitempty"` // 0: the limit of many
 	// Honest is the probability of each client, in the order of Clients, that its upload is what it says, Claimed the images that it
 	// claims, and Counted how many of them count if it is honest; none where honesty is not judged. Disputed are the classes of which
 	// much was left out.
@@ -193,7 +195,11 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 			j := p.Judgement
 			res.Honest, res.Claimed, res.Counted, res.Disputed = j.Honest, j.Claimed, j.Counted, disputed(j, r.Client.Classes)
 		}
-		if r.Method() == "FMP" {
+		if r.Moments() {
+			res.Scope = scopeMoments
+			kappa := p.Diagnostics["kappa"]
+			res.Kappa = &kappa
+		} else if r.Method() == "FMP" {
 			open, novelty := pool.Open(p)
 			if res.Scope = posterior.ScopeClosed; open {
 				res.Scope = posterior.ScopeOpen
@@ -223,6 +229,9 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	return cmd
 }
 
+// scopeMoments is the Scope of a round of moments.
+const scopeMoments = "moments"
+
 // print says for people what was made.
 func (p *pooled) print(w io.Writer) error {
 	var b strings.Builder
@@ -237,6 +246,9 @@ func (p *pooled) print(w io.Writer) error {
 		uploads = fmt.Sprintf("%d uploads", len(p.Clients))
 	}
 	fmt.Fprintf(&b, "from:       %s, %d points for n = %d\n", uploads, p.Points, p.N)
+	if p.Kappa != nil {
+		fmt.Fprintf(&b, "form:       moments, without a corpus (kappa %.2f); who is honest is not judged\n", *p.Kappa)
+	}
 	if p.Novelty != nil {
 		of := "the corpus's classes"
 		if p.Scope == posterior.ScopeOpen {

@@ -19,6 +19,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 	"fmp/pipeline/privacy"
 )
@@ -193,11 +194,11 @@ func (c *Client) images(ctx context.Context, src imagefile.Source, step int, ski
 	return bad, nil
 }
 
-// Points makes the points of a plain upload of n labelled images, and names those left out, bad ones and classes of too few.
-func (c *Client) Points(ctx context.Context, src imagefile.Source, o Options) (set *point.Set, n int, left []error, err error) {
+// labelled computes the features of labelled images of a plain upload, [n, dx], and names those left out, bad ones and classes of too few.
+func (c *Client) labelled(ctx context.Context, src imagefile.Source, o Options) (rows []float32, labels []int, left []error, err error) {
 	f := c.Manifest
 	var h []float32
-	var labels []int
+	var all []int
 	blocks := 0
 	left, err = c.images(ctx, src, chunk, o.Skip, func(pixels []uint8, items []imagefile.Item) error {
 		rows, err := c.block(pixels, len(items), blocks%spots == 0)
@@ -207,31 +208,54 @@ func (c *Client) Points(ctx context.Context, src imagefile.Source, o Options) (s
 		blocks++
 		h = append(h, rows...)
 		for _, item := range items {
-			labels = append(labels, item.Label)
+			all = append(all, item.Label)
 		}
 		return nil
 	})
 	if err != nil {
+		return nil, nil, nil, err
+	}
+	keep, few := classes(all, f, o.AtLeast)
+	left = append(left, few...)
+	for i, y := range all {
+		if y >= 0 && y < f.C && keep[y] {
+			rows, labels = append(rows, h[i*f.Dx:(i+1)*f.Dx]...), append(labels, y)
+		}
+	}
+	if len(labels) == 0 {
+		return nil, nil, nil, fmt.Errorf("no class has %d images: %w", max(1, o.AtLeast), errors.Join(left...))
+	}
+	return rows, labels, left, nil
+}
+
+// Points makes the points of a plain upload of n labelled images, and names those left out, bad ones and classes of too few.
+func (c *Client) Points(ctx context.Context, src imagefile.Source, o Options) (set *point.Set, n int, left []error, err error) {
+	rows, labels, left, err := c.labelled(ctx, src, o)
+	if err != nil {
 		return nil, 0, nil, err
 	}
-	keep, few := classes(labels, f, o.AtLeast)
-	left = append(left, few...)
-	d := f.Dx + f.C
-	points := make([]float32, 0, len(labels)*d)
+	points, err := point.FromLabelled(rows, c.Manifest.Dx, labels, c.Manifest.C)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	set, err = c.embed(points.Z, points.N)
+	return set, points.N, left, err
+}
+
+// Moments makes an upload of moments, and names the images left out as Points does. key makes the choice of calibration points the
+// client's own; those of a class of too few images are left out with it.
+func (c *Client) Moments(ctx context.Context, src imagefile.Source, o Options, key string) (means *point.Set, within *moments.Within, left []error, err error) {
+	h, labels, left, err := c.labelled(ctx, src, o)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	dx, k := c.Manifest.Dx, c.Manifest.PointWidth()
+	rows := make([]float32, 0, len(labels)*k)
 	for i, y := range labels {
-		if y < 0 || y >= f.C || !keep[y] {
-			continue
-		}
-		points = append(points, h[i*f.Dx:(i+1)*f.Dx]...)
-		points = append(points, make([]float32, f.C)...)
-		points[len(points)-f.C+y] = 1
-		n++
+		rows = append(rows, c.settle(c.coordinates(h[i*dx:(i+1)*dx], y), k)...)
 	}
-	if n == 0 {
-		return nil, 0, nil, fmt.Errorf("no class has %d images: %w", max(1, o.AtLeast), errors.Join(left...))
-	}
-	set, err = c.embed(points, n)
-	return set, n, left, err
+	means, within, err = moments.Of(rows, k, labels, c.Manifest.C, key)
+	return means, within, left, err
 }
 
 // classes returns which classes have as many images as are wanted, and names the others that have any.
@@ -326,10 +350,11 @@ func (c *Client) coordinates(h []float32, y int) []float32 {
 	copy(z, h)
 	z[f.Dx+y] = 1
 	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(z, 1, 1, len(z)), models.ValuePresent: onnx.NewTensor([]float32{1}, 1, 1)}, "points")
-	if err != nil || out["points"].Len() != f.C*(f.K+f.C) {
+	k := f.PointWidth()
+	if err != nil || out["points"].Len() != f.C*(k+f.C) {
 		return nil
 	}
-	if w := out["points"].F32()[y*(f.K+f.C):][:f.K]; finite(w) {
+	if w := out["points"].F32()[y*(k+f.C):][:k]; finite(w) {
 		return w
 	}
 	return nil

@@ -50,7 +50,7 @@ func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage 
 	var fit imagefile.Fit
 	if s.Extractor.Model != "default" {
 		var err error
-		if fit, err = extractor.Fit(s.Extractor.Model, s.options()); err != nil {
+		if fit, err = extractor.Fit(s.Extractor.Model, s.Options()); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +77,8 @@ func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage 
 	return r, nil
 }
 
-func (s *Source) options() extractor.Options {
+// Options returns how images are fed to the extractor.
+func (s Source) Options() extractor.Options {
 	x := s.Extractor
 	o := extractor.Options{Batch: x.Batch, Mean: x.Mean, Std: x.Std, Scale: x.Scale, Channels: x.Channels, Resize: x.Resize, Preset: x.Preset, Layout: x.Layout, Output: x.Output, Workers: s.Threads}
 	if len(o.Mean) == 0 {
@@ -88,7 +89,7 @@ func (s *Source) options() extractor.Options {
 
 func (s *Source) openExtractor(eng engine.Engine, ds *dataset.Dataset) (*extractor.Extractor, error) {
 	if s.Extractor.Model != "default" {
-		return extractor.Open(eng, s.Extractor.Model, s.options(), ds.Train.Images)
+		return extractor.Open(eng, s.Extractor.Model, s.Options(), ds.Train.Images)
 	}
 	m, f, err := shipped.Load(s.Shipped, models.KindExtractor)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +98,7 @@ func (s *Source) openExtractor(eng engine.Engine, ds *dataset.Dataset) (*extract
 	if err != nil {
 		return nil, err
 	}
-	return extractor.New(eng, m, f, s.options(), ds.Train.Images)
+	return extractor.New(eng, m, f, s.Options(), ds.Train.Images)
 }
 
 // Release drops the training images and their rows, of which parts have been taken.

@@ -22,11 +22,15 @@ import (
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/uploadpb"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
 
-// Format is the version of the message that Encode writes and Decode reads.
-const Format = 1
+// Formats of the message: Format of points, MomentsFormat of uploads with scatter and calibration points.
+const (
+	Format        = 1
+	MomentsFormat = 3
+)
 
 // Bounds on an upload.
 const (
@@ -76,6 +80,9 @@ type Upload struct {
 	Points *point.Set
 	// Precision is that of the points on the wire: what Encode writes (default Single), or what Decode found.
 	Precision Precision
+	// Within, of an upload of moments, is sent beside the class means, which Points are; nil for other uploads. N counts the images behind
+	// means and scatter, not the calibration points.
+	Within *moments.Within
 }
 
 // ToSet returns the upload's points with their masses as weights. It shares memory with the upload.
@@ -127,7 +134,7 @@ func (u *Upload) Encode() ([]byte, error) {
 	if err := u.check(labelTolerance32, massTolerance32); err != nil {
 		return nil, err
 	}
-	m := &uploadpb.Upload{Format: Format, Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N), Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
+	m := &uploadpb.Upload{Format: u.format(), Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N), Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
 	points := &onnx.Tensor{Shape: []int{s.N, d}}
 	switch u.Precision {
 	case "", Single:
@@ -154,6 +161,11 @@ func (u *Upload) Encode() ([]byte, error) {
 	}
 	if m.Masses, err = serde.TensorToProto("masses", onnx.NewTensor(s.W, s.N)); err != nil {
 		return nil, fmt.Errorf("upload: %w", err)
+	}
+	if u.Within != nil {
+		if err := u.encodeWithin(m); err != nil {
+			return nil, err
+		}
 	}
 	m.Checksum = checksum(m)
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
@@ -230,8 +242,8 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err := message.Unmarshal(data, &m, 0); err != nil {
 		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
 	}
-	if m.Format != Format {
-		return nil, refuse("format", m.Format, "%d; use programs of one release on both sides", Format)
+	if m.Format != Format && m.Format != MomentsFormat {
+		return nil, refuse("format", m.Format, "%d and %d; use programs of one release on both sides", Format, MomentsFormat)
 	}
 	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
 		return nil, refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
@@ -267,6 +279,9 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkWithin(&m); err != nil {
+		return nil, err
+	}
 	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
 		return nil, refuse("checksum", hex.EncodeToString(m.Checksum), "%s, that of the content; the upload was damaged on its way", hex.EncodeToString(sum))
 	}
@@ -297,6 +312,9 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	}
 	if u.Precision != Single {
 		ontoSimplex(u.Points)
+	}
+	if m.Format == MomentsFormat {
+		return u, u.decodeWithin(&m)
 	}
 	return u, nil
 }
@@ -521,7 +539,11 @@ func checksum(m *uploadpb.Upload) []byte {
 	text(h, []byte(m.Client))
 	text(h, m.Model)
 	number(h, m.N, uint64(m.Dx), uint64(m.Classes), uint64(m.Size))
-	for _, t := range []*onnxpb.TensorProto{m.Points, m.Scale, m.Masses} {
+	tensors := []*onnxpb.TensorProto{m.Points, m.Scale, m.Masses}
+	if m.Format == MomentsFormat {
+		tensors = append(tensors, m.Scatter, m.ScatterScale, m.Calibration)
+	}
+	for _, t := range tensors {
 		if t == nil {
 			number(h, 0)
 			continue
@@ -531,6 +553,12 @@ func checksum(m *uploadpb.Upload) []byte {
 			number(h, uint64(d))
 		}
 		text(h, t.RawData)
+	}
+	if m.Format == MomentsFormat {
+		number(h, m.Dof, uint64(len(m.CalibrationClasses)))
+		for _, y := range m.CalibrationClasses {
+			number(h, uint64(y))
+		}
 	}
 	return h.Sum(nil)
 }

@@ -299,6 +299,13 @@ func FuzzDecode(f *testing.F) {
 		f.Add(data, true)
 		f.Add(data[:len(data)/2], false)
 	}
+	for _, n := range []int{6, 40} {
+		data, err := withMoments(f, n, Int8).Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, true)
+	}
 	f.Add([]byte{}, false)
 	f.Add(inPieces(100), false)
 	f.Add([]byte{0x08, 0x01, 0x40, 0xff, 0xff, 0xff, 0xff, 0x0f}, true)

@@ -69,11 +69,19 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 			return nil, err
 		}
 	}
-	if err := r.openPredictor(); err != nil {
+	if r.Moments() {
+		if r.Predictor != "" && r.Predictor != "default" {
+			return nil, fmt.Errorf("pool: uploads of moments are read without a predictor; leave %s out", r.Predictor)
+		}
+		r.predictor, r.open = nil, nil
+	} else if err := r.openPredictor(); err != nil {
 		return nil, err
 	}
 	return r, r.settle()
 }
+
+// Moments reports whether clients of the round send moments.
+func (r *Round) Moments() bool { return r.Client.Bytes > 0 }
 
 func (r *Round) openPredictor() (err error) {
 	switch r.Predictor {
@@ -224,7 +232,7 @@ func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Re
 // Reach returns the bound on how far out class means may lie; nil for a predictor that takes other points.
 func (r *Round) Reach() (*sample.Reach, error) {
 	switch {
-	case !r.closedForm():
+	case !r.closedForm(), r.Moments(): // moments have a bound of their own (federate.Decode)
 		return nil, nil
 	case r.predictor == nil:
 		return sample.NewReach(r.open)

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"runtime"
 
+	"fmp/models"
 	"fmp/onnx/engine"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/open"
@@ -46,10 +48,15 @@ type Sampling struct {
 	sets   []*point.Set // the compressed points
 	judges bool
 	close  func()
+
+	clients []discriminant.Client // of moments
 }
 
 // Sampling loads the predictor on an engine.
 func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
+	if r.Moments() {
+		return r.openMoments()
+	}
 	var sets []*point.Set
 	points := 0
 	for _, u := range r.Uploads {
@@ -77,6 +84,37 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// openMoments prepares the posterior of moments. Who is honest is not judged there: the bounds of an upload keep a client from
+// counting for more than its images.
+func (r *Round) openMoments() (*Sampling, error) {
+	s := &Sampling{round: r, close: func() {}}
+	for _, u := range r.Uploads {
+		if u.Within == nil {
+			return nil, fmt.Errorf("pool: the upload of %q holds no moments, and the client graph asks for them (fmp fuse --upload moments): make it anew with fmp-edge compress", u.Client)
+		}
+		s.clients = append(s.clients, discriminant.Client{Means: u.Points, Within: u.Within})
+	}
+	return s, nil
+}
+
+// moments computes the posterior of a round of moments, in one piece.
+func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
+	r := s.round
+	basis, err := models.BasisOf(r.Graph, r.Client)
+	if err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
+	}
+	o := discriminant.Options{Samples: r.Samples, Seed: r.Seed, Stream: stream}
+	if r.Client.Kappa > 0 {
+		o.Kappa = discriminant.Kappa{Median: r.Client.Kappa, Deviation: r.Client.KappaDeviation}
+	}
+	p, err := posterior.Moments(ctx, s.clients, r.Client.Dx, basis, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Method(), err)
+	}
+	return p, nil
 }
 
 // stream names the random numbers of a round among those of its seed.
@@ -173,6 +211,9 @@ func (s *Sampling) Do(ctx context.Context, p Part) (*Piece, error) {
 // Posterior samples the posterior in parts, which do executes in any order and on any machine; if do is nil, they are executed here.
 // The samples do not depend on who executes them.
 func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, parts []Part) ([]*Piece, error)) (*posterior.Result, error) {
+	if s.clients != nil {
+		return s.moments(ctx)
+	}
 	pieces := chainParts
 	if do == nil {
 		pieces = 1 // chains run in parallel on this machine's processors

@@ -35,6 +35,9 @@ func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples b
 			parts.Coordinates = both
 		}
 	}
+	if k, ok := r.Intervals.(interface{ Widening() float64 }); ok {
+		parts.Widening = k.Widening()
+	}
 	config, err := json.Marshal(o)
 	if err != nil {
 		return nil, fmt.Errorf("origin of the classifier: %w", err)

@@ -28,7 +28,7 @@ const (
 // and what the checksum covers.
 type Upload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version of this format: 1.
+	// The version of this format: 1, or 3 with moments.
 	Format uint32 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
 	// The round of the federation, counted from 0.
 	Round uint64 `protobuf:"varint,2,opt,name=round,proto3" json:"round,omitempty"`
@@ -49,10 +49,19 @@ type Upload struct {
 	Scale *onnxpb.TensorProto `protobuf:"bytes,10,opt,name=scale,proto3" json:"scale,omitempty"`
 	// [size]: float32 or float16, in raw_data.
 	Masses *onnxpb.TensorProto `protobuf:"bytes,11,opt,name=masses,proto3" json:"masses,omitempty"`
-	// sha256 of the fields above: 32 bytes.
-	Checksum      []byte `protobuf:"bytes,12,opt,name=checksum,proto3" json:"checksum,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// sha256 of the other fields: 32 bytes.
+	Checksum []byte `protobuf:"bytes,12,opt,name=checksum,proto3" json:"checksum,omitempty"`
+	// Of an upload of moments (format 3), whose points are class means: their scatter within the client's classes, the upper triangle row by row
+	// [dx (dx+1)/2] or a factor of it [rank, dx], float32, float16 or int8, in raw_data; and its scale, float32, for int8 only: [dx] or [rank].
+	Scatter      *onnxpb.TensorProto `protobuf:"bytes,13,opt,name=scatter,proto3" json:"scatter,omitempty"`
+	ScatterScale *onnxpb.TensorProto `protobuf:"bytes,14,opt,name=scatter_scale,json=scatterScale,proto3" json:"scatter_scale,omitempty"`
+	// Degrees of freedom of the scatter.
+	Dof uint64 `protobuf:"varint,15,opt,name=dof,proto3" json:"dof,omitempty"`
+	// Calibration points [k, dx], float32 or float16, in raw_data, and their classes; n does not count them.
+	Calibration        *onnxpb.TensorProto `protobuf:"bytes,16,opt,name=calibration,proto3" json:"calibration,omitempty"`
+	CalibrationClasses []uint32            `protobuf:"varint,17,rep,packed,name=calibration_classes,json=calibrationClasses,proto3" json:"calibration_classes,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Upload) Reset() {
@@ -165,6 +174,41 @@ func (x *Upload) GetMasses() *onnxpb.TensorProto {
 func (x *Upload) GetChecksum() []byte {
 	if x != nil {
 		return x.Checksum
+	}
+	return nil
+}
+
+func (x *Upload) GetScatter() *onnxpb.TensorProto {
+	if x != nil {
+		return x.Scatter
+	}
+	return nil
+}
+
+func (x *Upload) GetScatterScale() *onnxpb.TensorProto {
+	if x != nil {
+		return x.ScatterScale
+	}
+	return nil
+}
+
+func (x *Upload) GetDof() uint64 {
+	if x != nil {
+		return x.Dof
+	}
+	return 0
+}
+
+func (x *Upload) GetCalibration() *onnxpb.TensorProto {
+	if x != nil {
+		return x.Calibration
+	}
+	return nil
+}
+
+func (x *Upload) GetCalibrationClasses() []uint32 {
+	if x != nil {
+		return x.CalibrationClasses
 	}
 	return nil
 }
@@ -362,7 +406,7 @@ var File_pipeline_federate_uploadpb_upload_proto protoreflect.FileDescriptor
 
 const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
 	"\n" +
-	"'pipeline/federate/uploadpb/upload.proto\x12\ffmp.federate\x1a\x16onnx/onnxpb/onnx.proto\"\xd7\x02\n" +
+	"'pipeline/federate/uploadpb/upload.proto\x12\ffmp.federate\x1a\x16onnx/onnxpb/onnx.proto\"\xc0\x04\n" +
 	"\x06Upload\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x16\n" +
@@ -376,7 +420,12 @@ const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
 	"\x05scale\x18\n" +
 	" \x01(\v2\x15.fmp.onnx.TensorProtoR\x05scale\x12-\n" +
 	"\x06masses\x18\v \x01(\v2\x15.fmp.onnx.TensorProtoR\x06masses\x12\x1a\n" +
-	"\bchecksum\x18\f \x01(\fR\bchecksum\"\xd5\x03\n" +
+	"\bchecksum\x18\f \x01(\fR\bchecksum\x12/\n" +
+	"\ascatter\x18\r \x01(\v2\x15.fmp.onnx.TensorProtoR\ascatter\x12:\n" +
+	"\rscatter_scale\x18\x0e \x01(\v2\x15.fmp.onnx.TensorProtoR\fscatterScale\x12\x10\n" +
+	"\x03dof\x18\x0f \x01(\x04R\x03dof\x127\n" +
+	"\vcalibration\x18\x10 \x01(\v2\x15.fmp.onnx.TensorProtoR\vcalibration\x12/\n" +
+	"\x13calibration_classes\x18\x11 \x03(\rR\x12calibrationClasses\"\xd5\x03\n" +
 	"\aRelease\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x16\n" +
@@ -421,11 +470,14 @@ var file_pipeline_federate_uploadpb_upload_proto_depIdxs = []int32{
 	2, // 0: fmp.federate.Upload.points:type_name -> fmp.onnx.TensorProto
 	2, // 1: fmp.federate.Upload.scale:type_name -> fmp.onnx.TensorProto
 	2, // 2: fmp.federate.Upload.masses:type_name -> fmp.onnx.TensorProto
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	2, // 3: fmp.federate.Upload.scatter:type_name -> fmp.onnx.TensorProto
+	2, // 4: fmp.federate.Upload.scatter_scale:type_name -> fmp.onnx.TensorProto
+	2, // 5: fmp.federate.Upload.calibration:type_name -> fmp.onnx.TensorProto
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_pipeline_federate_uploadpb_upload_proto_init() }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/pipeline/discriminant"
+	"fmp/pipeline/moments"
+)
+
+// byteSize is a flag: a number of bytes, with k or m for 2^10 or 2^20 of them.
+type byteSize int
+
+// mostBytes bounds the upload of a client of moments.
+const mostBytes = 16 << 20
+
+func (b *byteSize) String() string { return strconv.Itoa(int(*b)) }
+func (b *byteSize) Type() string   { return "bytes" }
+
+// Set reads a size such as 64k, 256k or 2m.
+func (b *byteSize) Set(s string) error {
+	unit := 1
+	number := strings.ToLower(s)
+	for suffix, u := range map[string]int{"k": 1 << 10, "m": 1 << 20} {
+		if rest, ok := strings.CutSuffix(number, suffix); ok {
+			number, unit = rest, u
+		}
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || n > mostBytes/unit {
+		return fmt.Errorf("%q; allowed are 1k to 16m", s)
+	}
+	*b = byteSize(n * unit)
+	return nil
+}
+
+// momentsFlags are the flags of fmp fuse for uploads of moments.
+type momentsFlags struct {
+	bytes            byteSize
+	kappa, deviation float64
+}
+
+func (f momentsFlags) check() error {
+	switch {
+	case (f.kappa == 0) != (f.deviation == 0):
+		return usageErrorf("--kappa %v and --kappa-deviation %v; give both, or neither where nothing is known of the extractor", f.kappa, f.deviation)
+	case f.kappa < 0 || f.deviation < 0 || f.kappa > 100 || f.deviation > 5 || math.IsNaN(f.kappa+f.deviation):
+		return usageErrorf("--kappa %v and --kappa-deviation %v; allowed are numbers above 0, 100 and 5 at most", f.kappa, f.deviation)
+	}
+	return nil
+}
+
+// width returns the number of coordinates, dx at most, whose upload in int8 keeps to the bytes: the upper triangle of the scatter with its
+// scales, class means with their labels, calibration points in float16, and names.
+func (f momentsFlags) width(dx, classes int) (int, error) {
+	const fixed, scale = 1 << 10, 4
+	for k := dx; k >= 2; k-- {
+		points := classes * (k + classes + 3*scale)
+		if k*(k+1)/2+scale*k+points+2*moments.MaxCalibration*(k+1)+fixed <= int(f.bytes) {
+			return k, nil
+		}
+	}
+	return 0, usageErrorf("--bytes %d are too few for %d classes; give more", f.bytes, classes)
+}
+
+// momentsClient makes the client graph of uploads of moments: it needs no image.
+func momentsClient(eng engine.Engine, cfg *fuseSettings, names []string, f momentsFlags) (*onnx.Model, models.Preprocessing, error) {
+	none := models.Preprocessing{}
+	if cfg.Extractor.Model == "default" {
+		return nil, none, usageErrorf("--upload %s wants --extractor FILE, an ONNX image model", uploadMoments)
+	}
+	o := source(cfg.Dataset, cfg.Extractor, cfg.Engine).Options()
+	fit, err := extractor.Fit(cfg.Extractor.Model, o)
+	if err != nil {
+		return nil, none, usageError(err)
+	}
+	if fit.H == 0 {
+		return nil, none, usageErrorf("extractor %s: it leaves height and width of its images open: state side in a side-car file (%[1]s.yaml)", cfg.Extractor.Model)
+	}
+	x, err := extractor.Open(eng, cfg.Extractor.Model, o, dataset.Images{H: fit.H, W: fit.W, Ch: fit.Ch})
+	if err != nil {
+		return nil, none, usageError(err)
+	}
+	defer x.Close()
+	k, err := f.width(x.Dx(), len(names))
+	if err != nil {
+		return nil, none, err
+	}
+	c := models.MomentsConfig{Dx: x.Dx(), C: len(names), Bytes: int(f.bytes), Kappa: f.kappa, KappaDeviation: f.deviation}
+	if k < x.Dx() {
+		c.Basis = discriminant.RandomBasis(x.Dx(), k, cfg.Seed)
+	}
+	e, err := models.MomentsEmbedding(c)
+	if err != nil {
+		return nil, none, usageError(err)
+	}
+	em, err := models.ReadManifest(e)
+	if err != nil {
+		return nil, none, err
+	}
+	em.Classes = names
+	graph, pre := x.Client(nil, nil)
+	behind := x.Manifest()
+	behind.C = 0 // the classes that it learned are not the clients'
+	behind.Classes = nil
+	m, err := models.ClientGraph(graph, behind, e, em, pre)
+	if err != nil {
+		return nil, none, usageError(err)
+	}
+	return m, pre, nil
+}

@@ -1,0 +1,102 @@
+package models
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+)
+
+// Embedded features of an upload of moments are the Hellinger map of the features h, the square root of h/sum |h| with the sign of h:
+// of length 1, so that class means and scatter are bounded, and with a heavy feature counting less (Perronnin, Sanchez and Mensink
+// 2010, section 3; Arandjelovic and Zisserman 2012).
+//
+// MomentsBasis is the name of the basis [dx, k] that they are projected on, an initializer; graphs without it keep all dx.
+const MomentsBasis = "basis"
+
+// minSum is the lower bound of sum |h| under the division: features that are all 0 have an embedding of zeros.
+const minSum = 1e-20
+
+// hellinger returns the embedded features of h [..., dx].
+func hellinger(b *build.Builder, h build.Ref, basis *onnx.Tensor) build.Ref {
+	size := b.Op("Abs", []build.Ref{h})
+	sum := b.Op("Max", []build.Ref{b.ReduceSum(size, true, -1), b.F32(minSum)})
+	phi := b.Mul(b.Op("Sign", []build.Ref{h}), b.Sqrt(b.Div(size, sum)))
+	if basis != nil {
+		phi = b.MatMul(phi, b.Param(MomentsBasis, basis))
+	}
+	return phi
+}
+
+// MomentsConfig says what an upload of moments is made of.
+type MomentsConfig struct {
+	Dx, C int
+	// Basis has orthonormal columns, [dx, k]; nil keeps all features.
+	Basis *onnx.Tensor
+	// Bytes is the largest upload.
+	Bytes int
+	// Kappa and KappaDeviation are what is known of the extractor's temperature (package discriminant); 0: nothing.
+	Kappa, KappaDeviation float64
+}
+
+func (c MomentsConfig) check() error {
+	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth {
+		return fmt.Errorf("moments of %d features and %d classes; allowed are 1 and 2 to %d", c.Dx, c.C, maxWidth)
+	}
+	if b := c.Basis; b != nil && (b.DType != onnx.Float32 || len(b.Shape) != 2 || b.Shape[0] != c.Dx || b.Shape[1] < 1 || b.Shape[1] >= c.Dx) {
+		return fmt.Errorf("moments: the basis is %v; want float32 [%d, k] with fewer columns than rows", b, c.Dx)
+	}
+	if c.Bytes < 1 {
+		return fmt.Errorf("moments: uploads of %d bytes; want a number above 0", c.Bytes)
+	}
+	return nil
+}
+
+// MomentsEmbedding returns the embedding of clients that send moments: class means of the embedded features, one slot per class, of
+// mass 0 where a client has no image of it. The scatter is the client's to compute from single images.
+func MomentsEmbedding(c MomentsConfig) (*onnx.Model, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	b := build.New("embedding")
+	points := b.Input("points", onnx.Float32, "clients", "m", c.Dx+c.C)
+	weights := b.Input("weights", onnx.Float32, "clients", "m")
+	g := conjugate{ConjugateConfig: ConjugateConfig{Dx: c.Dx, C: c.C, K: c.Dx}, b: b}
+	labels := b.Mul(b.Slice(points, 2, c.Dx, c.Dx+c.C), b.Unsqueeze(weights, 2))
+	mass, mean := g.classMeans(hellinger(b, b.Slice(points, 2, 0, c.Dx), c.Basis), labels)
+	names := b.Op("Expand", []build.Ref{b.Const(g.eye()), b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(c.C))})
+	b.Output(ConjCompressed, b.Concat(2, mean, names))
+	b.Output(ConjMasses, mass)
+	m, err := b.Model()
+	if err != nil {
+		return nil, err
+	}
+	f := Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, S: c.C, ClassMeans: true, Bytes: c.Bytes, Kappa: c.Kappa, KappaDeviation: c.KappaDeviation}
+	if c.Basis != nil {
+		f.K = c.Basis.Shape[1]
+	}
+	return m, f.Write(m)
+}
+
+// MomentsCoordinates returns the graph from features [n, dx] to embedded ones [n, k], the inputs of the heads, with the basis of
+// graph, a client graph or embedding of moments; nil keeps all features.
+func MomentsCoordinates(dx int, basis *onnx.Tensor) (*onnx.Model, error) {
+	if err := (MomentsConfig{Dx: dx, C: 2, Basis: basis, Bytes: 1}).check(); err != nil {
+		return nil, err
+	}
+	b := build.New("coordinates")
+	b.Output("coordinates", hellinger(b, b.Input("features", onnx.Float32, "n", dx), basis))
+	return b.Model()
+}
+
+// BasisOf returns the basis of a client graph or embedding of moments; nil where it keeps all features.
+func BasisOf(m *onnx.Model, f Manifest) (*onnx.Tensor, error) {
+	if f.K == 0 {
+		return nil, nil
+	}
+	b := m.Graph.Initializers[MomentsBasis]
+	if b == nil || b.DType != onnx.Float32 || len(b.Shape) != 2 || b.Shape[0] != f.Dx || b.Shape[1] != f.K {
+		return nil, fmt.Errorf("%s: its basis is %v; want float32 [%d, %d], as fmp fuse --upload moments writes it", f.name(), b, f.Dx, f.K)
+	}
+	return b, nil
+}

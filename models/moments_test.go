@@ -1,0 +1,97 @@
+package models
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+)
+
+// TestMomentsEmbedding: class means of the signed Hellinger map, which is of length 1, with and without a basis, and zeros of features that are zero.
+func TestMomentsEmbedding(t *testing.T) {
+	const dx, c = 3, 2
+	basis := onnx.NewTensor([]float32{1, 0, 0, 0.6, 0, 0.8}, dx, 2)
+	rows := [][]float32{{4, 0, 5}, {-1, 3, 0}, {0, 0, 0}, {9, 9, 9}}
+	labels := []int{0, 1, 1, 0}
+	weights := []float32{1, 1, 1, 0} // the last is absent
+	for _, b := range []*onnx.Tensor{nil, basis} {
+		m, err := MomentsEmbedding(MomentsConfig{Dx: dx, C: c, Basis: b, Bytes: 1000, Kappa: 3, KappaDeviation: 0.2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := ReadManifest(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := f.PointWidth()
+		if (b == nil) != (k == dx) || f.Bytes != 1000 || f.Kappa != 3 || f.KappaDeviation != 0.2 || !f.ClassMeans {
+			t.Fatalf("manifest %+v", f)
+		}
+		if got, err := BasisOf(m, f); err != nil || (got == nil) != (b == nil) {
+			t.Fatalf("basis %v, %v", got, err)
+		}
+		g, err := MomentsCoordinates(dx, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, mean := make([]float32, 0, 20), make([]float64, c*k)
+		for i, h := range rows {
+			set = append(set, h...)
+			y := []float32{0, 0}
+			y[labels[i]] = 1
+			set = append(set, y...)
+			sum := math.Abs(float64(h[0])) + math.Abs(float64(h[1])) + math.Abs(float64(h[2]))
+			phi := make([]float64, dx)
+			for j, v := range h {
+				if v != 0 {
+					phi[j] = math.Copysign(math.Sqrt(math.Abs(float64(v))/sum), float64(v))
+				}
+			}
+			if b != nil {
+				v := b.F32()
+				p := []float64{0, 0}
+				for j := range phi {
+					p[0] += phi[j] * float64(v[2*j])
+					p[1] += phi[j] * float64(v[2*j+1])
+				}
+				phi = p
+			}
+			got := eval(t, g, map[string]*onnx.Tensor{"features": onnx.NewTensor(h, 1, dx)})["coordinates"].F32()
+			for j, v := range phi {
+				if math.Abs(v-float64(got[j])) > 1e-6 {
+					t.Errorf("coordinate %d of %v is %v, want %v", j, h, got[j], v)
+				}
+				if weights[i] > 0 {
+					mean[labels[i]*k+j] += v / float64(labels[i]+1) // one row of class 0, two of class 1
+				}
+			}
+		}
+		out := eval(t, m, map[string]*onnx.Tensor{"points": onnx.NewTensor(set, 1, len(rows), dx+c), "weights": onnx.NewTensor(weights, 1, len(rows))})
+		z, mass := out[ConjCompressed].F32(), out[ConjMasses].F32()
+		if mass[0] != 1 || mass[1] != 2 {
+			t.Errorf("masses %v, want 1 and 2", mass)
+		}
+		for y := range c {
+			for j := range k {
+				if math.Abs(float64(z[y*(k+c)+j])-mean[y*k+j]) > 1e-6 {
+					t.Errorf("class %d: mean %v, want %v", y, z[y*(k+c):][:k], mean[y*k:][:k])
+				}
+			}
+		}
+	}
+}
+
+func TestMomentsRefused(t *testing.T) {
+	wide := onnx.NewTensor(make([]float32, 9), 3, 3)
+	for name, c := range map[string]MomentsConfig{
+		"3 features and 1": {Dx: 3, C: 1, Bytes: 1}, "basis": {Dx: 3, C: 2, Bytes: 1, Basis: wide}, "0 bytes": {Dx: 3, C: 2},
+	} {
+		if _, err := MomentsEmbedding(c); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (Manifest{Kappa: 3}).Write(&onnx.Model{}); err == nil {
+		t.Error("kappa without its deviation is written")
+	}
+}

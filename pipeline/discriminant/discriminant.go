@@ -1,0 +1,508 @@
+// Package discriminant computes posteriors of linear discriminants from clients' moments, without an image of the server's own.
+//
+// Rows x of class c are N(mu_c, W) with mu_c ~ N(m0, tau W). With n_c images, means x̄_c, and the scatter S of all clients within their
+// classes, of nu degrees of freedom:
+//
+//	W     = (nu0 t I + S) / (nu0 + nu),  t = tr S/(nu k),  nu0 = 2 k    inverse-Wishart prior of a multiple of the identity
+//	m_c   = m0 + n_c/(n_c + n0) (x̄_c - m0)                             n0 = 1.5 tr(W^-1 S/nu)/k / tau, tau by weighted moments
+//	a_c   = W^-1 (m_c - m0),  logit_c = ((x - m0)'a_c - (m_c - m0)'a_c/2) / (kappa b)
+//	b     = sum |(x̄_mc - x̄_c) sqrt(n_mc) . a|^2 / dof / tr a'Wa        clients' own class means along a, in units of W
+//
+// b measures what W, shrunk toward the identity, misses along the head's directions, from numbers that W was not made of. kappa, which
+// heavy tails and unequal covariances of classes make larger than 1, belongs to the extractor; its prior is lognormal and the
+// calibration points correct it, before they are added to the moments. A sample draws class means (their variance tempered) and kappa.
+// Strength, 1.5 and the tempering were chosen on classes of CIFAR-100 (docs/notes/moments.md).
+package discriminant
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/models/rng"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+)
+
+const (
+	strength = 2.0 // nu0 in units of k
+	caution  = 1.5 // of n0: class means err more along the head's directions than on average
+	// Tempering multiplies the variance of the class means that samples draw.
+	Tempering = 0.3
+	// mostWeights bounds the numbers of all heads together, and so memory: 128 MiB.
+	mostWeights = 16 << 20
+)
+
+// Kappa is the prior of kappa: log kappa ~ N(log Median, Deviation^2).
+type Kappa struct{ Median, Deviation float64 }
+
+// Unknown is the prior for an extractor of which nothing is known: from 1.4 to 3.5 over four.
+var Unknown = Kappa{2.4, 0.35}
+
+// Client is one client's upload: class means with counts as weights, and what it sends beside them.
+type Client struct {
+	Means  *point.Set
+	Within *moments.Within
+}
+
+// Options of a posterior.
+type Options struct {
+	Kappa   Kappa // zero: Unknown
+	Samples int   // heads; fewer where they would take much memory
+	Seed    uint64
+	Stream  string
+}
+
+// Posterior is the result.
+type Posterior struct {
+	// Heads are linear in rows, [k+1, C] each, the biases last.
+	Heads []erm.Theta
+	// Kappa is the mean of log kappa's posterior, exponentiated, and Deviation its standard deviation.
+	Kappa Kappa
+	// Spread is b, and Pseudo n0.
+	Spread, Pseudo float64
+}
+
+// Of computes the posterior from the uploads of at least one client.
+func Of(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
+	if o.Kappa == (Kappa{}) {
+		o.Kappa = Unknown
+	}
+	if !(o.Kappa.Median > 0) || !(o.Kappa.Deviation > 0) || math.IsInf(o.Kappa.Median+o.Kappa.Deviation, 0) || o.Samples < 1 {
+		return nil, fmt.Errorf("discriminant: kappa %v with deviation %v and %d samples; want finite numbers above 0", o.Kappa.Median, o.Kappa.Deviation, o.Samples)
+	}
+	p, err := pool(clients)
+	if err != nil {
+		return nil, err
+	}
+	o.Samples = min(o.Samples, max(2, mostWeights/((p.k+1)*p.c)))
+	kappas := []float64{o.Kappa.Median}
+	weights := []float64{1}
+	if len(p.labels) > 0 && p.total() > 0 {
+		h, err := p.head(p.rows)
+		if err != nil {
+			return nil, err
+		}
+		kappas, weights = p.calibrate(h, o)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p.addCalibration()
+	h, err := p.head(p.rows)
+	if err != nil {
+		return nil, err
+	}
+	out := &Posterior{Spread: h.spread, Pseudo: h.pseudo}
+	for i, w := range weights {
+		l := math.Log(kappas[i])
+		out.Kappa.Median += w * l
+		out.Kappa.Deviation += w * l * l
+	}
+	out.Kappa.Deviation = math.Sqrt(max(out.Kappa.Deviation-out.Kappa.Median*out.Kappa.Median, 0))
+	out.Kappa.Median = math.Exp(out.Kappa.Median)
+	out.Heads, err = p.draw(ctx, h, quantiles(kappas, weights, o), o)
+	return out, err
+}
+
+// pooled is the sum of the uploads: sums over clients, and the class means of each.
+type pooled struct {
+	k, c    int
+	n       []float64  // C
+	mean    *mat.Dense // C x k
+	cells   []cell
+	scatter *mat.SymDense
+	dof     float64
+	rows    *mat.Dense // calibration points
+	labels  []int
+	of      []int // client of each calibration point
+}
+
+// cell is a client's mean of one class.
+type cell struct {
+	client, class int
+	n             float64
+	mean          []float64
+}
+
+func pool(clients []Client) (*pooled, error) {
+	if len(clients) == 0 || clients[0].Means == nil || clients[0].Within == nil {
+		return nil, fmt.Errorf("discriminant: no uploads of moments; give at least one")
+	}
+	p := &pooled{k: clients[0].Within.K, c: clients[0].Means.C}
+	raw := make([]float64, p.k*p.k)
+	var calibration []float64
+	for m, u := range clients {
+		if u.Means == nil || u.Within == nil || u.Means.Dx != p.k || u.Means.C != p.c || u.Within.K != p.k {
+			return nil, fmt.Errorf("discriminant: the upload of client %d is not of %d numbers and %d classes, as the first is", m, p.k, p.c)
+		}
+		if err := u.Within.Check(p.c); err != nil {
+			return nil, fmt.Errorf("client %d: %w", m, err)
+		}
+		u.Within.AddTo(raw)
+		p.dof += float64(u.Within.Dof)
+		rows, labels := u.Means.Labelled()
+		for i, y := range labels {
+			e := cell{m, y, float64(u.Means.W[i]), make([]float64, p.k)}
+			if e.n == 0 {
+				continue
+			}
+			for j := range e.mean {
+				e.mean[j] = float64(rows[i*p.k+j])
+			}
+			p.cells = append(p.cells, e)
+		}
+		for i, y := range u.Within.Labels {
+			for _, v := range u.Within.Calibration[i*p.k : (i+1)*p.k] {
+				calibration = append(calibration, float64(v))
+			}
+			p.labels, p.of = append(p.labels, y), append(p.of, m)
+		}
+	}
+	p.scatter = mat.NewSymDense(p.k, raw)
+	if len(p.labels) > 0 {
+		p.rows = mat.NewDense(len(p.labels), p.k, calibration)
+	}
+	p.sum()
+	return p, nil
+}
+
+// sum computes the class means of all clients.
+func (p *pooled) sum() {
+	p.n, p.mean = make([]float64, p.c), mat.NewDense(p.c, p.k, nil)
+	for _, e := range p.cells {
+		p.n[e.class] += e.n
+		floats.AddScaled(p.mean.RawRowView(e.class), e.n, e.mean)
+	}
+	for y, n := range p.n {
+		if n > 0 {
+			floats.Scale(1/n, p.mean.RawRowView(y))
+		}
+	}
+}
+
+func (p *pooled) total() float64 { return floats.Sum(p.n) }
+
+// addCalibration adds the calibration points to the moments of their clients, one at a time (Welford's update).
+func (p *pooled) addCalibration() {
+	at := map[[2]int]int{}
+	for i, e := range p.cells {
+		at[[2]int{e.client, e.class}] = i
+	}
+	for i, y := range p.labels {
+		key := [2]int{p.of[i], y}
+		to, ok := at[key]
+		if !ok {
+			to, at[key] = len(p.cells), len(p.cells)
+			p.cells = append(p.cells, cell{p.of[i], y, 0, make([]float64, p.k)})
+		}
+		e := &p.cells[to]
+		d := make([]float64, p.k)
+		floats.SubTo(d, p.rows.RawRowView(i), e.mean)
+		if e.n > 0 {
+			p.scatter.SymRankOne(p.scatter, e.n/(e.n+1), mat.NewVecDense(p.k, d))
+			p.dof++
+		}
+		e.n++
+		floats.AddScaled(e.mean, 1/e.n, d)
+	}
+	p.sum()
+}
+
+// within returns W of the inverse-Wishart posterior, its Cholesky factor, and tr(W^-1 S/nu)/k.
+func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
+	s, dof := p.scatter, p.dof
+	if dof == 0 { // one image of each class at each client: the scatter of these
+		s = mat.NewSymDense(p.k, nil)
+		for _, e := range p.cells {
+			d := make([]float64, p.k)
+			floats.SubTo(d, e.mean, p.mean.RawRowView(e.class))
+			s.SymRankOne(s, e.n, mat.NewVecDense(p.k, d))
+		}
+		dof = float64(len(p.cells) - held(p.n))
+	}
+	t := mat.Trace(s) / max(dof, 1) / float64(p.k)
+	if !(t > 0) || math.IsInf(t, 0) {
+		return nil, nil, 0, fmt.Errorf("discriminant: the clients' images do not differ within their classes (scatter of trace %v, %v degrees of freedom); send more images a class", mat.Trace(s), dof)
+	}
+	prior := strength * float64(p.k)
+	w := mat.NewSymDense(p.k, nil)
+	w.ScaleSym(1/(prior+dof), s)
+	share := prior / (prior + dof)
+	for i := range p.k {
+		w.SetSym(i, i, w.At(i, i)+share*t)
+	}
+	var chol mat.Cholesky
+	if !chol.Factorize(w) {
+		return nil, nil, 0, fmt.Errorf("discriminant: the scatter is no covariance: it has negative directions beyond rounding; leave out the client that sent it")
+	}
+	var inv mat.SymDense
+	if err := chol.InverseTo(&inv); err != nil {
+		return nil, nil, 0, fmt.Errorf("discriminant: covariance within classes: %w", err)
+	}
+	// W = (1-share) S/nu + share t I, so that tr(W^-1 S/nu) follows from tr W^-1.
+	noise := (1 - share*t*mat.Trace(&inv)/float64(p.k)) / (1 - share)
+	return w, &chol, max(noise, 1e-6), nil
+}
+
+func held(n []float64) int {
+	h := 0
+	for _, v := range n {
+		if v > 0 {
+			h++
+		}
+	}
+	return h
+}
+
+// head is the discriminant before temperature, and what its uncertainty needs.
+type head struct {
+	chol           *mat.Cholesky
+	within         *mat.SymDense
+	origin         []float64  // m0
+	shift          *mat.Dense // C x k: m_c - m0
+	a              *mat.Dense // k x C
+	bias           []float64
+	pseudo, spread float64
+	wide           float64 // as spread, along the directions of single rows
+}
+
+// head computes the discriminant; rows, if not nil, are those that errors of class means are measured along.
+func (p *pooled) head(rows *mat.Dense) (*head, error) {
+	within, chol, noise, err := p.within()
+	if err != nil {
+		return nil, err
+	}
+	h := &head{chol: chol, within: within, origin: make([]float64, p.k), shift: mat.NewDense(p.c, p.k, nil), a: mat.NewDense(p.k, p.c, nil), bias: make([]float64, p.c)}
+	if err := p.shrink(h, noise); err != nil {
+		return nil, err
+	}
+	if err := chol.SolveTo(h.a, h.shift.T()); err != nil {
+		return nil, fmt.Errorf("discriminant: %w", err)
+	}
+	for y := range p.c {
+		h.bias[y] = -mat.Dot(h.shift.RowView(y), h.a.ColView(y)) / 2
+	}
+	centred := mat.DenseCopyOf(h.a)
+	for j := range p.k {
+		row := centred.RawRowView(j)
+		floats.AddConst(-floats.Sum(row)/float64(p.c), row)
+	}
+	h.spread = p.spread(h, centred)
+	h.wide = h.spread
+	if rows != nil {
+		const most = 40 // rows are enough for a mean over them
+		r, _ := rows.Dims()
+		r = min(r, most)
+		d := mat.DenseCopyOf(rows.Slice(0, r, 0, p.k))
+		for i := range r {
+			floats.Sub(d.RawRowView(i), h.origin)
+		}
+		along := mat.NewDense(p.k, r, nil)
+		if err := chol.SolveTo(along, d.T()); err != nil {
+			return nil, fmt.Errorf("discriminant: %w", err)
+		}
+		h.wide = p.spread(h, along)
+	}
+	return h, nil
+}
+
+// rounds of the estimate of n0, which weighs the classes that it is estimated from.
+const rounds = 4
+
+// shrink sets origin, pseudo and shift. noise is tr(W^-1 S/nu)/k, the variance of one image in units of W.
+func (p *pooled) shrink(h *head, noise float64) error {
+	h.pseudo = 8
+	w, q := make([]float64, p.c), make([]float64, p.c)
+	half := mat.NewDense(p.k, p.c, nil)
+	for range rounds {
+		var all float64
+		clear(h.origin)
+		for y, n := range p.n {
+			w[y] = n / (n + h.pseudo)
+			all += w[y]
+			floats.AddScaled(h.origin, w[y], p.mean.RawRowView(y))
+		}
+		floats.Scale(1/all, h.origin)
+		for y, n := range p.n {
+			row := h.shift.RawRowView(y)
+			clear(row)
+			if n > 0 {
+				floats.SubTo(row, p.mean.RawRowView(y), h.origin)
+			}
+		}
+		if err := h.chol.SolveTo(half, h.shift.T()); err != nil {
+			return fmt.Errorf("discriminant: %w", err)
+		}
+		var between, sampling, of float64
+		for y, n := range p.n {
+			if n == 0 {
+				continue
+			}
+			q[y] = mat.Dot(h.shift.RowView(y), half.ColView(y)) / float64(p.k)
+			share := w[y] * (1 - w[y]/all)
+			between, sampling, of = between+w[y]*q[y], sampling+noise*share/n, of+share
+		}
+		if of <= 0 {
+			return fmt.Errorf("discriminant: all images are of one class; a classifier needs two")
+		}
+		tau := max((between-sampling)/of, noise/200)
+		h.pseudo = caution * noise / tau
+	}
+	for y, n := range p.n {
+		floats.Scale(n/(n+h.pseudo), h.shift.RawRowView(y))
+	}
+	return nil
+}
+
+// spread returns the variance of clients' class means about those of all clients, times their images, along directions [k, r], in units of W.
+// Where no class has two clients it is 1: W itself.
+func (p *pooled) spread(h *head, along *mat.Dense) float64 {
+	_, r := along.Dims()
+	var diffs []float64
+	classes := map[int]bool{}
+	rows := 0
+	for _, e := range p.cells {
+		if p.n[e.class] <= e.n {
+			continue
+		}
+		d := make([]float64, p.k)
+		floats.SubTo(d, e.mean, p.mean.RawRowView(e.class))
+		floats.Scale(math.Sqrt(e.n), d)
+		diffs, rows, classes[e.class] = append(diffs, d...), rows+1, true
+	}
+	if rows <= len(classes) {
+		return 1
+	}
+	var e, wa mat.Dense
+	e.Mul(mat.NewDense(rows, p.k, diffs), along)
+	wa.Mul(h.within, along)
+	var sum, unit float64
+	for i := range rows {
+		sum += floats.Dot(e.RawRowView(i), e.RawRowView(i))
+	}
+	for j := range p.k {
+		unit += floats.Dot(wa.RawRowView(j), along.RawRowView(j)[:r])
+	}
+	if !(unit > 0) || !(sum > 0) {
+		return 1
+	}
+	return sum / float64(rows-len(classes)) / unit
+}
+
+// grid is the number of values of kappa that are weighed.
+const grid = 41
+
+// calibrate returns values of kappa and their posterior weights given the calibration points, which take no part in h.
+func (p *pooled) calibrate(h *head, o Options) (kappas, weights []float64) {
+	const draws = 40
+	n := len(p.labels)
+	z, sd := make([]float64, n*p.c), make([]float64, n*p.c)
+	d, solved := make([]float64, p.k), mat.NewVecDense(p.k, nil)
+	for i := range n {
+		floats.SubTo(d, p.rows.RawRowView(i), h.origin)
+		v := mat.NewVecDense(p.k, d)
+		if h.chol.SolveVecTo(solved, v) != nil {
+			solved.CopyVec(v)
+		}
+		far := mat.Dot(v, solved)
+		for y := range p.c {
+			z[i*p.c+y] = mat.Dot(v, h.a.ColView(y)) + h.bias[y]
+			sd[i*p.c+y] = math.Sqrt(Tempering * h.wide * far / (p.n[y] + h.pseudo))
+		}
+	}
+	eps := make([]float32, draws*p.c)
+	rng.Normal(rng.New(o.Seed, o.Stream, "calibration"), eps)
+	kappas, weights = make([]float64, grid), make([]float64, grid)
+	logit := make([]float64, p.c)
+	for g := range kappas {
+		off := 3 * (2*float64(g)/(grid-1) - 1) // deviations of the prior
+		kappas[g] = o.Kappa.Median * math.Exp(off*o.Kappa.Deviation)
+		weights[g] = -off * off / 2
+		for i, y := range p.labels {
+			var prob float64
+			for s := range draws {
+				for c := range logit {
+					logit[c] = (z[i*p.c+c] + sd[i*p.c+c]*float64(eps[s*p.c+c])) / (kappas[g] * h.spread)
+				}
+				prob += math.Exp(logit[y] - floats.LogSumExp(logit))
+			}
+			weights[g] += math.Log(max(prob/draws, 1e-12))
+		}
+	}
+	top := floats.LogSumExp(weights)
+	for g := range weights {
+		weights[g] = math.Exp(weights[g] - top)
+	}
+	return kappas, weights
+}
+
+// quantiles returns one kappa a sample, stratified over its posterior, in an order of the seed's.
+func quantiles(kappas, weights []float64, o Options) []float64 {
+	out := make([]float64, o.Samples)
+	at, below := 0, 0.0
+	for s := range out {
+		u := (float64(s) + 0.5) / float64(o.Samples)
+		for at < len(weights)-1 && below+weights[at] < u {
+			below += weights[at]
+			at++
+		}
+		out[s] = kappas[at]
+	}
+	r := rng.New(o.Seed, o.Stream, "kappa")
+	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// draw returns one head for each kappa: class means are drawn in antithetic pairs.
+func (p *pooled) draw(ctx context.Context, h *head, kappas []float64, o Options) ([]erm.Theta, error) {
+	heads := make([]erm.Theta, len(kappas))
+	noise := make([]float32, p.k*p.c)
+	r := rng.New(o.Seed, o.Stream, "latent")
+	e := mat.NewDense(p.k, p.c, nil)
+	var upper mat.TriDense
+	h.chol.UTo(&upper)
+	for s := range heads {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		sign := 1.0
+		if s%2 == 0 { // W^-1 eps of eps ~ N(0, W) is U^-1 z with W = U'U
+			rng.Normal(r, noise)
+			for i, v := range noise {
+				e.Set(i/p.c, i%p.c, float64(v)*math.Sqrt(Tempering*h.wide/(p.n[i%p.c]+h.pseudo)))
+			}
+			blas64.Trsm(blas.Left, blas.NoTrans, 1, upper.RawTriangular(), e.RawMatrix())
+		} else {
+			sign = -1
+		}
+		heads[s] = p.at(h, e, sign, kappas[s]*h.spread)
+	}
+	return heads, nil
+}
+
+// at returns the head of class means shift + sign W e, at a temperature.
+func (p *pooled) at(h *head, e *mat.Dense, sign, temperature float64) erm.Theta {
+	t := erm.Theta{D: p.k + 1, C: p.c, W: make([]float64, (p.k+1)*p.c)}
+	bias := slices.Clone(h.bias)
+	for j := range p.k {
+		row := t.Row(j)
+		for y := range p.c {
+			de := sign * e.At(j, y)
+			row[y] = (h.a.At(j, y) + de) / temperature
+			// The square of the draw is left out: it is a constant of the class, on average, and larger where little is known.
+			bias[y] -= h.shift.At(y, j)*de + h.origin[j]*(h.a.At(j, y)+de)
+		}
+	}
+	for y, v := range bias {
+		t.Row(p.k)[y] = v / temperature
+	}
+	return t
+}

@@ -1,0 +1,263 @@
+package discriminant
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/models/rng"
+	"fmp/pipeline/moments"
+)
+
+const k, c = 12, 4
+
+// world draws labelled rows of Gaussian classes of one covariance, with heavier tails where nu is not 0.
+type world struct {
+	mean []float32
+	nu   float64
+}
+
+func newWorld(seed uint64, nu float64) *world {
+	w := &world{mean: make([]float32, c*k), nu: nu}
+	rng.Normal(rng.New(seed, "mean"), w.mean)
+	return w
+}
+
+func (w *world) draw(seed uint64, n int) ([]float32, []int) {
+	x, y := make([]float32, n*k), make([]int, n)
+	r := rng.New(seed, "draw")
+	rng.Normal(r, x)
+	for i := range y {
+		y[i] = r.IntN(c)
+		scale := 1.0
+		if w.nu > 0 { // chi-squared of 4 degrees of freedom
+			scale = math.Sqrt(w.nu / (-2 * math.Log(r.Float64()*r.Float64())))
+		}
+		for j := range k {
+			s := 0.3
+			if j < 3 {
+				s = 1
+			}
+			x[i*k+j] = (w.mean[y[i]*k+j] + float32(1.5*s*scale)*x[i*k+j]) / 10
+		}
+	}
+	return x, y
+}
+
+func (w *world) clients(t testing.TB, many, n int) []Client {
+	t.Helper()
+	var out []Client
+	for m := range many {
+		x, y := w.draw(uint64(100+m), n)
+		means, within, err := moments.Of(x, k, y, c, fmt.Sprint(m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, Client{means, within})
+	}
+	return out
+}
+
+// nll is the mean negative log-likelihood of a posterior's mean probabilities, at temperature factor f.
+func (w *world) nll(p *Posterior, f float64) float64 {
+	x, y := w.draw(9999, 1500)
+	var sum float64
+	for i, l := range y {
+		var prob float64
+		for _, h := range p.Heads {
+			z := make([]float64, c)
+			copy(z, h.Row(k))
+			for j := range k {
+				floats.AddScaled(z, float64(x[i*k+j]), h.Row(j))
+			}
+			floats.Scale(1/f, z)
+			prob += math.Exp(z[l] - floats.LogSumExp(z))
+		}
+		sum -= math.Log(prob / float64(len(p.Heads)))
+	}
+	return sum / float64(len(y))
+}
+
+func of(t testing.TB, cs []Client, o Options) *Posterior {
+	t.Helper()
+	if o.Samples == 0 {
+		o.Samples = 40
+	}
+	o.Stream = "test"
+	p, err := Of(t.Context(), cs, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestCalibrated: with Gaussian and with heavy-tailed classes, no other temperature is much better, though the prior starts from the
+// same value; and more images are better.
+func TestCalibrated(t *testing.T) {
+	for _, nu := range []float64{0, 4} {
+		w := newWorld(1, nu)
+		var before float64
+		for i, n := range []int{20, 200} {
+			p := of(t, w.clients(t, 8, n), Options{})
+			got, best := w.nll(p, 1), math.Inf(1)
+			for _, f := range []float64{0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.25, 1.5, 2} {
+				best = min(best, w.nll(p, f))
+			}
+			if got-best > 0.03 {
+				t.Errorf("tails %v, %d images: NLL %.3f, and %.3f at the best temperature", nu, n, got, best)
+			}
+			if i > 0 && got >= before {
+				t.Errorf("tails %v: NLL %.3f with %d images, %.3f with fewer", nu, got, n, before)
+			}
+			before = got
+		}
+	}
+}
+
+// TestCalibrationPointsCount: they take no part in the head that they judge, and take part in the one that is returned; counts,
+// means and scatter are then those of all images.
+func TestCalibrationPointsCount(t *testing.T) {
+	w := newWorld(2, 0)
+	x, y := w.draw(5, 50)
+	means, within, err := moments.Of(x, k, y, c, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := pool([]Client{{means, within}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.total() != 40 {
+		t.Fatalf("%v images behind the means of 50, want 40", p.total())
+	}
+	p.addCalibration()
+	mean, n := mat.NewDense(c, k, nil), make([]float64, c)
+	for i, l := range y {
+		n[l]++
+		for j := range k {
+			mean.Set(l, j, mean.At(l, j)+float64(x[i*k+j]))
+		}
+	}
+	scatter := mat.NewSymDense(k, nil)
+	for l := range c {
+		floats.Scale(1/n[l], mean.RawRowView(l))
+	}
+	for i, l := range y {
+		d := make([]float64, k)
+		for j := range d {
+			d[j] = float64(x[i*k+j]) - mean.At(l, j)
+		}
+		scatter.SymRankOne(scatter, 1, mat.NewVecDense(k, d))
+	}
+	if p.dof != 50-c || !floats.EqualApprox(p.n, n, 0) || !mat.EqualApprox(p.mean, mean, 1e-6) || !mat.EqualApprox(p.scatter, scatter, 1e-6) {
+		t.Errorf("moments with calibration points added are not those of all images")
+	}
+}
+
+// TestSameHeads: the order of clients does not matter beyond rounding, and the same seed gives the same heads.
+func TestSameHeads(t *testing.T) {
+	w := newWorld(3, 0)
+	cs := w.clients(t, 4, 30)
+	o := Options{Kappa: Kappa{2, 1e-9}, Samples: 6, Seed: 7}
+	a, again := of(t, cs, o), of(t, cs, o)
+	b := of(t, []Client{cs[2], cs[0], cs[3], cs[1]}, o)
+	for s := range a.Heads {
+		if !floats.Equal(a.Heads[s].W, again.Heads[s].W) {
+			t.Fatal("the same seed gives other heads")
+		}
+		// The first calibration points measure errors of means, so that the spread of heads, not their mean, may change a little.
+		if s%2 == 0 {
+			mean, other := make([]float64, len(a.Heads[s].W)), make([]float64, len(a.Heads[s].W))
+			floats.AddTo(mean, a.Heads[s].W, a.Heads[s+1].W)
+			floats.AddTo(other, b.Heads[s].W, b.Heads[s+1].W)
+			if !floats.EqualApprox(mean, other, 1e-5*floats.Norm(mean, math.Inf(1))) {
+				t.Fatal("the order of clients changes the mean of antithetic heads")
+			}
+		}
+	}
+	if floats.EqualApprox(a.Heads[0].W, a.Heads[1].W, 1e-9) {
+		t.Error("two heads are the same: nothing is drawn")
+	}
+}
+
+// TestKappa: the posterior lies between prior and calibration points, and a sure prior stays.
+func TestKappa(t *testing.T) {
+	w := newWorld(4, 0)
+	cs := w.clients(t, 8, 100)
+	if got := of(t, cs, Options{Kappa: Kappa{3, 1e-6}}).Kappa.Median; math.Abs(got-3) > 1e-3 {
+		t.Errorf("kappa is %v of a sure prior of 3", got)
+	}
+	wide := of(t, cs, Options{Kappa: Kappa{3, 0.8}}).Kappa
+	if !(wide.Median < 2.2) || !(wide.Deviation < 0.7) {
+		t.Errorf("kappa is %v with deviation %v of Gaussian classes and a wide prior of 3; want about 1", wide.Median, wide.Deviation)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	w := newWorld(5, 0)
+	good := w.clients(t, 2, 20)
+	one := w.clients(t, 1, 20)[0]
+	one.Means.Z = append([]float32(nil), one.Means.Z...)
+	for i := range one.Means.N {
+		row := one.Means.Row(i)
+		clear(row[k:])
+		row[k] = 1
+	}
+	one.Within = &moments.Within{K: k, Dof: one.Within.Dof, Rank: one.Within.Rank, Data: one.Within.Data}
+	flat := w.clients(t, 1, 20)[0]
+	flat.Within.Data, flat.Within.Labels, flat.Within.Calibration = make([]float32, len(flat.Within.Data)), nil, nil
+	indefinite := w.clients(t, 1, 60)[0]
+	indefinite.Within.Rank = 0
+	indefinite.Within.Data = make([]float32, k*(k+1)/2)
+	indefinite.Within.Data[0], indefinite.Within.Data[1] = 1e-3, 50
+	for name, v := range map[string]struct {
+		cs   []Client
+		o    Options
+		want string
+	}{
+		"none":       {nil, Options{Samples: 1}, "at least one"},
+		"samples":    {good, Options{}, "samples"},
+		"kappa":      {good, Options{Samples: 1, Kappa: Kappa{-1, 1}}, "kappa"},
+		"one class":  {[]Client{one}, Options{Samples: 1}, "one class"},
+		"flat":       {[]Client{flat}, Options{Samples: 1}, "do not differ"},
+		"indefinite": {[]Client{indefinite}, Options{Samples: 1}, "no covariance"},
+		"missing":    {[]Client{good[0], {Means: good[1].Means}}, Options{Samples: 1}, "client 1"},
+	} {
+		if _, err := Of(t.Context(), v.cs, v.o); err == nil || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestBasis: columns are orthonormal, and the same for a seed.
+func TestBasis(t *testing.T) {
+	b := RandomBasis(9, 4, 3).F32()
+	for i := range 4 {
+		for j := range 4 {
+			var dot, want float64
+			if i == j {
+				want = 1
+			}
+			for r := range 9 {
+				dot += float64(b[r*4+i]) * float64(b[r*4+j])
+			}
+			if math.Abs(dot-want) > 1e-5 {
+				t.Errorf("columns %d and %d have the product %v", i, j, dot)
+			}
+		}
+	}
+}
+
+// TestOneImageAClass: clients of one image of each class have no scatter; that between clients stands in.
+func TestOneImageAClass(t *testing.T) {
+	w := newWorld(6, 0)
+	cs := w.clients(t, 12, 1)
+	p := of(t, cs, Options{Samples: 4})
+	if v := w.nll(p, 1); !(v < math.Log(c)+0.3) {
+		t.Errorf("NLL %.3f", v)
+	}
+}

@@ -1,0 +1,143 @@
+package federate
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"fmp/models/rng"
+	"fmp/pipeline/federate/uploadpb"
+	"fmp/pipeline/moments"
+)
+
+// withMoments is an upload of moments of n rows of length 1 or less.
+func withMoments(t testing.TB, n int, p Precision) *Upload {
+	t.Helper()
+	const k, c = 6, 3
+	x, y := make([]float32, n*k), make([]int, n)
+	rng.Normal(rng.New(1, "rows"), x)
+	for i := range y {
+		y[i] = i % c
+		l := float32(length(x[i*k : (i+1)*k]))
+		for j := range k {
+			x[i*k+j] /= l
+		}
+	}
+	means, w, err := moments.Of(x, k, y, c, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Upload{Round: 2, Client: "a", Model: strings.Repeat("ab", 32), N: int(means.Mass()), Points: means, Within: w, Precision: p}
+}
+
+// TestMomentsRoundTrip: in each precision, with the scatter and with a factor of it, numbers come back within its rounding, and the
+// diagonal of the scatter in int8 exactly but for float32.
+func TestMomentsRoundTrip(t *testing.T) {
+	for _, n := range []int{6, 40} {
+		for p, tolerance := range map[Precision]float64{Single: 0, Half: 1e-3, Int8: 1e-2} {
+			u := withMoments(t, n, p)
+			if (u.Within.Rank > 0) != (n == 6) {
+				t.Fatalf("%d rows: rank %d", n, u.Within.Rank)
+			}
+			data, err := u.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			back, err := Decode(data, Expect{Model: u.Model, Dx: 6, C: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			top := u.Within.Trace()
+			for i, v := range u.Within.Data {
+				if off := math.Abs(float64(v - back.Within.Data[i])); off > tolerance*top {
+					t.Fatalf("%s, %d rows: element %d of the scatter is %v, was %v", p, n, i, back.Within.Data[i], v)
+				}
+			}
+			if off := math.Abs(back.Within.Trace() - top); n == 40 && p == Int8 && off > 1e-5*top {
+				t.Errorf("%s: trace %v, was %v", p, back.Within.Trace(), top)
+			}
+			for i, v := range u.Within.Calibration {
+				if math.Abs(float64(v-back.Within.Calibration[i])) > tolerance {
+					t.Fatalf("%s: calibration %v, was %v", p, back.Within.Calibration[i], v)
+				}
+			}
+			if d := cmp.Diff(u.Within.Labels, back.Within.Labels); d != "" || back.Within.Dof != u.Within.Dof || back.N != u.N {
+				t.Errorf("%s: %s, %d degrees of freedom, n %d", p, d, back.Within.Dof, back.N)
+			}
+		}
+	}
+}
+
+// TestMomentsRefused: hostile fields of an upload of moments are named, and none reaches the numbers.
+func TestMomentsRefused(t *testing.T) {
+	for name, v := range map[string]struct {
+		n     int
+		spoil func(*uploadpb.Upload)
+		want  string
+	}{
+		"format 1 with scatter": {40, func(m *uploadpb.Upload) { m.Format = 1 }, "scatter"},
+		"dof above n":           {40, func(m *uploadpb.Upload) { m.Dof = m.N + 1 }, "dof"},
+		"no scatter":            {40, func(m *uploadpb.Upload) { m.Scatter = nil }, "scatter"},
+		"scatter of no dof":     {40, func(m *uploadpb.Upload) { m.Dof = 0 }, "scatter"},
+		"dims":                  {40, func(m *uploadpb.Upload) { m.Scatter.Dims[0]++ }, "scatter.dims"},
+		"rank":                  {6, func(m *uploadpb.Upload) { m.Scatter.Dims[0] = 7 }, "scatter.dims"},
+		"another type":          {40, func(m *uploadpb.Upload) { m.Scatter.DataType = 1 }, "scatter"},
+		"scale":                 {40, func(m *uploadpb.Upload) { m.ScatterScale = nil }, "scatter_scale"},
+		"huge scale":            {40, func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 75}) }, "scatter"},
+		"infinite scale":        {40, func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 127}) }, "finite"},
+		"classes":               {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 3 }, "calibration point"},
+		"huge class":            {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 1 << 31 }, "calibration point"},
+		"points without class":  {40, func(m *uploadpb.Upload) { m.CalibrationClasses = nil }, "calibration"},
+		"classes alone":         {40, func(m *uploadpb.Upload) { m.Calibration = nil }, "calibration"},
+		"many":                  {40, func(m *uploadpb.Upload) { m.CalibrationClasses = make([]uint32, 11) }, "calibration"},
+		"long mean": {40, func(m *uploadpb.Upload) {
+			for i := range 3 {
+				copy(m.Scale.RawData[8*i:], []byte{0, 0, 128, 63})
+			}
+		}, "length"},
+	} {
+		data, err := withMoments(t, v.n, Int8).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m uploadpb.Upload
+		if err := proto.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+		v.spoil(&m)
+		m.Checksum = checksum(&m)
+		if data, err = proto.Marshal(&m); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Decode(data, Expect{}); err == nil || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// The checksum covers what was added.
+	data, err := withMoments(t, 40, Single).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spoil := range []func(*uploadpb.Upload){
+		func(m *uploadpb.Upload) { m.Scatter.RawData[0] ^= 1 }, func(m *uploadpb.Upload) { m.Calibration.RawData[0] ^= 1 },
+		func(m *uploadpb.Upload) { m.CalibrationClasses[0] ^= 1 }, func(m *uploadpb.Upload) { m.Dof-- },
+	} {
+		var m uploadpb.Upload
+		if err := proto.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+		spoil(&m)
+		bad, err := proto.Marshal(&m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var field *FieldError
+		if _, err := Decode(bad, Expect{}); !errors.As(err, &field) || field.Field != "checksum" {
+			t.Errorf("damage passes: %v", err)
+		}
+	}
+}

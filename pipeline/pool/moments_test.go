@@ -1,0 +1,115 @@
+package pool
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/posterior"
+)
+
+// TestMoments: uploads of moments become a classifier without a predictor or a corpus: right about new images, sure as often as it
+// is right, and with intervals that are those of the posterior.
+func TestMoments(t *testing.T) {
+	w := newWorld(t)
+	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, f := clientGraph(t, e)
+	if f.Bytes != 1<<16 {
+		t.Fatalf("the client graph's manifest is %+v", f)
+	}
+	var us []Upload
+	for i := range 5 {
+		pix, labels := pixels(rng.New(1, "client", i), 60, classes)
+		var rows []float32
+		for at, y := range labels { // a set of one image, as the client does
+			z := w.eval(t, g, pix[at*dx:(at+1)*dx], []int{y})["points"].F32()
+			rows = append(rows, z[y*(dx+classes):][:dx]...)
+		}
+		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest}
+		if u.Points, u.Within, err = moments.Of(rows, dx, labels, classes, u.Client); err != nil {
+			t.Fatal(err)
+		}
+		u.N = int(u.Points.Mass())
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, err = federate.Decode(data, federate.Expect{Model: f.Digest, Dx: dx, C: classes}); err != nil {
+			t.Fatal(err)
+		}
+		us = append(us, Upload{Upload: u})
+	}
+	r, err := New(us, g, f, Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Posterior(t.Context(), w.eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := r.Classifier(t.Context(), p, false, false, "fmp pool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pix, labels := pixels(rng.New(1, "test"), 600, classes)
+	out := w.eval(t, m, pix, nil)
+	prob, low, high := out["probabilities"].F32(), out["low"].F32(), out["high"].F32()
+	var right, sure float64
+	for i, y := range labels {
+		at := prob[i*classes : (i+1)*classes]
+		best := 0
+		for c, v := range at {
+			if v > at[best] {
+				best = c
+			}
+			if l, h := low[i*classes+c], high[i*classes+c]; !(l < h) || !(l < v+0.02) || !(v-0.02 < h) {
+				t.Fatalf("image %d, class %d: probability %v, interval %v to %v", i, c, v, l, h)
+			}
+		}
+		sure += float64(at[best]) / 600
+		if best == y {
+			right += 1. / 600
+		}
+	}
+	if right < 0.9 || math.Abs(sure-right) > 0.05 {
+		t.Errorf("right %.3f of the time and sure %.3f", right, sure)
+	}
+	features := make([]float32, 20*dx)
+	for i := range features {
+		features[i] = float32(pix[i]) / 255
+	}
+	a, b, err := p.Intervals.Of(t.Context(), features, posterior.IntervalLevel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range a {
+		if math.Abs(a[i]-float64(low[i])) > 5e-3 || math.Abs(b[i]-float64(high[i])) > 5e-3 {
+			t.Fatalf("interval %d is %v to %v in the graph, %v to %v by the posterior", i, low[i], high[i], a[i], b[i])
+		}
+	}
+	for name, v := range map[string]struct {
+		spoil func(us []Upload, o *Options)
+		want  string
+	}{
+		"predictor":  {func(_ []Upload, o *Options) { o.Predictor = w.predictor }, "without a predictor"},
+		"no moments": {func(us []Upload, _ *Options) { us[1].Upload = &federate.Upload{Client: "x", Points: us[1].Points} }, "holds no moments"},
+	} {
+		spoiled, o := append([]Upload(nil), us...), Options{}
+		v.spoil(spoiled, &o)
+		r, err := New(spoiled, g, f, o)
+		if err == nil {
+			_, err = r.Posterior(t.Context(), w.eng)
+		}
+		if err == nil || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package posterior
+
+import (
+	"context"
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/discriminant"
+)
+
+// Moments computes FMP's posterior from uploads of moments (package discriminant), which needs no corpus. dx is the number of features and
+// basis what embedded ones are projected on, nil for none.
+func Moments(ctx context.Context, clients []discriminant.Client, dx int, basis *onnx.Tensor, o discriminant.Options) (*Result, error) {
+	p, err := discriminant.Of(ctx, clients, o)
+	if err != nil {
+		return nil, err
+	}
+	graph, err := models.MomentsCoordinates(dx, basis)
+	if err != nil {
+		return nil, err
+	}
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		return nil, err
+	}
+	s, err := eng.Load(graph) // holds memory alone, and need not be closed
+	if err != nil {
+		return nil, err
+	}
+	c := &embedded{graph: graph, session: s, dx: dx}
+	e := Ensemble(p.Heads)
+	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients),
+		Diagnostics: map[string]float64{"moments": 1, "kappa": p.Kappa.Median, "kappa deviation": p.Kappa.Deviation, "spread": p.Spread}}, nil
+}
+
+// momentsBytes returns the mean size of an upload in float32, without framing.
+func momentsBytes(clients []discriminant.Client) float64 {
+	var n int
+	for _, u := range clients {
+		n += u.Means.N*(u.Means.Dx+2) + len(u.Within.Data) + len(u.Within.Calibration) + len(u.Within.Labels)
+	}
+	return 4 * float64(n) / float64(len(clients))
+}
+
+// embedded are the coordinates of heads from moments: embedded features.
+type embedded struct {
+	graph   *onnx.Model
+	session engine.Session
+	dx      int
+}
+
+// Graph returns the graph of Of.
+func (c *embedded) Graph() *onnx.Model { return c.graph }
+
+// Of maps feature rows to embedded ones.
+func (c *embedded) Of(ctx context.Context, features []float32) ([]float32, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	out, err := engine.Eval(c.session, map[string]*onnx.Tensor{"features": onnx.NewTensor(features, len(features)/c.dx, c.dx)}, "coordinates")
+	if err != nil {
+		return nil, err
+	}
+	return out["coordinates"].F32(), nil
+}
+
+// momentsIntervals are intervals from the heads: the mean and standard deviation of a probability's log-odds over them, the second
+// without the tempering of their draws.
+type momentsIntervals struct {
+	at    *embedded
+	heads Ensemble
+}
+
+// Widening returns the factor of the standard deviation: for the tempering of draws, and for their being few.
+func (k *momentsIntervals) Widening() float64 {
+	return math.Sqrt((1 + 1/float64(len(k.heads))) / discriminant.Tempering)
+}
+
+// Heads returns the heads of whose weights intervals are taken.
+func (k *momentsIntervals) Heads(context.Context) (Ensemble, error) { return k.heads, nil }
+
+// Of returns the ends of the intervals of class probabilities, n x C each.
+func (k *momentsIntervals) Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
+	rows, err := k.at.Of(ctx, features)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, c := k.heads[0].D-1, k.heads[0].C
+	reach := k.Widening() * distuv.UnitNormal.Quantile(0.5+level/2)
+	odds := make([][]float64, c)
+	logit := make([]float64, c)
+	for i := 0; i < len(rows); i += d {
+		for y := range odds {
+			odds[y] = odds[y][:0]
+		}
+		for _, h := range k.heads {
+			copy(logit, h.Row(d))
+			for j, v := range rows[i : i+d] {
+				for y, w := range h.Row(j) {
+					logit[y] += float64(v) * w
+				}
+			}
+			for y := range logit {
+				odds[y] = append(odds[y], min(-logOthers(logit, y), -math.Log(models.LeastOther)))
+			}
+		}
+		for _, o := range odds {
+			mean, sd := stat.PopMeanStdDev(o, nil)
+			low, high = append(low, logistic(mean-reach*sd)), append(high, logistic(mean+reach*sd))
+		}
+	}
+	return low, high, nil
+}
+
+// logOthers returns log sum_{c != y} exp(logit_c - logit_y): less the log-odds of class y.
+func logOthers(logit []float64, y int) float64 {
+	top := math.Inf(-1)
+	for c, v := range logit {
+		if c != y {
+			top = max(top, v)
+		}
+	}
+	var sum float64
+	for c, v := range logit {
+		if c != y {
+			sum += math.Exp(v - top)
+		}
+	}
+	return top + math.Log(sum) - logit[y]
+}
+
+func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
