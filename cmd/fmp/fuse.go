@@ -274,13 +274,16 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 	return nil, fmt.Errorf("--upload %s wants a conjugate predictor that was trained behind the extractor; fmp train conjugate makes one, and --set conjugate.model=FILE names it", upload)
 }
 
-// points returns the embedding that the settings name, or an untrained one.
+// points returns the embedding that the settings name; an untrained one only where they ask for it.
 func (p *predictors) points() (*onnx.Model, error) {
 	size := p.cfg.Embedding.Size
 	m, f, _, err := corpus.Model(models.KindEmbedding, p.cfg.Embedding.Model, p.cfg.Dataset.Name, p.behind)
 	switch {
 	case err != nil:
 		return nil, err
+	case m == nil && p.cfg.Embedding.Model != "untrained":
+		x := p.cfg.Extractor.Model
+		return nil, fmt.Errorf("neither a predictor nor an embedding was trained behind the extractor %s, and fmp pool could not read uploads of an untrained one: train one first (fmp train conjugate --dataset CORPUS --extractor %s -o conjugate.onnx, then --set conjugate.model=conjugate.onnx here), or give --embedding untrained to have the graph all the same", x, x)
 	case m == nil:
 		return models.NewEmbedding(models.EmbeddingConfig{Dx: p.behind.Dx, C: p.behind.C, Size: size}, p.cfg.Seed)
 	case size != 0 && size != f.S:

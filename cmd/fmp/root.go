@@ -46,6 +46,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		newGridCommand(),
 		newResultsCommand(),
 		newDataCommand(),
+		newExtractorsCommand(),
 		newTrainCommand(),
 		newFuseCommand(),
 		newPoolCommand(),

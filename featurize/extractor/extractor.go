@@ -18,6 +18,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/imagefile"
+	"fmp/featurize/published"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/check"
@@ -43,9 +44,13 @@ type Extractor struct {
 	notes    []string
 }
 
-// Open loads the model file at path, with its manifest and side-car file, for images of the given size, and runs it once on
+// Open loads the model file at path, or the published extractor of that name ([published.Find]), with its manifest and side-car file, for images of the given size, and runs it once on
 // a blank image, so that a model that cannot work is refused here.
 func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Extractor, error) {
+	path, err := published.Find(path)
+	if err != nil {
+		return nil, err
+	}
 	m, manifest, err := models.Load(path)
 	if err != nil {
 		return nil, err
@@ -240,6 +245,10 @@ func (x *Extractor) manifestResize() string {
 // Fit returns the shape of the images that the model at path takes, with its side-car file applied; height and width are 0
 // where one of them is open. It returns an error only where the file cannot be read: [Open] reports what else is wrong.
 func Fit(path string, o Options) (imagefile.Fit, error) {
+	path, err := published.Find(path)
+	if err != nil {
+		return imagefile.Fit{}, err
+	}
 	m, manifest, err := models.Load(path)
 	if err != nil {
 		return imagefile.Fit{}, err

@@ -122,9 +122,24 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 	case !(c.Rate > 0) || !(c.Clip > 0) || !(c.L2 > 0) || c.EMA < 0 || c.EMA >= 1:
 		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are numbers above 0, and an ema from 0 to below 1", c.Rate, c.Clip, c.L2, c.EMA)
 	case c.Validation != nil && c.Validation.Len() < c.Clients*c.Points+metric.Neighbours: // refuse it now rather than after ValidateEvery steps
-		return fmt.Errorf("training: %d validation rows for %d clients of %d points; give more validation rows: lower federation.clients or federation.points, or enlarge the part in dataset.splits", c.Validation.Len(), c.Clients, c.Points)
+		return c.tooFewRows()
 	}
 	return nil
+}
+
+// tooFewRows says how many validation rows a task wants, and what task suits those that there are.
+func (c *Config) tooFewRows() error {
+	have, want := c.Validation.Len(), c.Clients*c.Points+metric.Neighbours
+	err := fmt.Errorf("training: %d clients of %d points want %d validation rows (%d of them for joint scores) and the corpus holds out %d", c.Clients, c.Points, want, metric.Neighbours, have)
+	all := c.Corpus.Len() + have
+	need := (want*all + have - 1) / max(have, 1)
+	switch room := have - metric.Neighbours; {
+	case room >= 2*c.Points:
+		return fmt.Errorf("%w: lower federation.clients to %d at most, or give the corpus %d images for its %d", err, room/c.Points, need, all)
+	case room >= 4:
+		return fmt.Errorf("%w: lower federation.clients and federation.points to %d points in all (2 clients of %d), or give the corpus %d images for its %d", err, room, room/2, need, all)
+	}
+	return fmt.Errorf("%w: give the corpus %d images for its %d (dataset.splits.corpus), or %d for 2 clients of 2 points", err, need, all, ((metric.Neighbours+4)*all+have-1)/max(have, 1))
 }
 
 func (c *Config) sampler(b *task.Bank, target int) *task.Sampler {

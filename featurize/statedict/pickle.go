@@ -1,0 +1,359 @@
+package statedict
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Values are printed by type alone: a few bytes make one that has no end in print.
+
+// The values of a pickle beside int, bool, string, nil and tuples ([]any).
+type (
+	long   string // an integer of any length, little-endian
+	global string // module and name
+	list   struct{ items []any }
+	dict   struct { // in the order of insertion; keys that are no strings are refused
+		keys   []string
+		values []any
+		at     map[string]int
+	}
+	mark struct{}
+)
+
+func (d *dict) set(key, value any) error {
+	k, ok := key.(string)
+	if !ok {
+		return fmt.Errorf("a dictionary's key is a %T; want a string", key)
+	}
+	if d.at == nil {
+		d.at = map[string]int{}
+	}
+	if i, ok := d.at[k]; ok {
+		d.values[i] = value
+		return nil
+	}
+	d.at[k] = len(d.keys)
+	d.keys, d.values = append(d.keys, k), append(d.values, value)
+	return nil
+}
+
+func (d *dict) get(key string) any {
+	if i, ok := d.at[key]; ok {
+		return d.values[i]
+	}
+	return nil
+}
+
+// machine runs pickles of protocol 2 (Python's pickletools describes the operations).
+type machine struct {
+	data     []byte
+	at       int
+	stack    []any
+	memo     map[uint32]any
+	storages map[string]*storage
+	tensors  int // so far
+	copied   int // elements of tensors that are no runs
+}
+
+// take returns the next n bytes.
+func (m *machine) take(n int) ([]byte, error) {
+	if n < 0 || n > len(m.data)-m.at {
+		return nil, errors.New("the file is cut off")
+	}
+	b := m.data[m.at : m.at+n]
+	m.at += n
+	return b, nil
+}
+
+// uint reads an unsigned number of n bytes.
+func (m *machine) uint(n int) (uint32, error) {
+	var b [4]byte
+	v, err := m.take(n)
+	copy(b[:], v)
+	return binary.LittleEndian.Uint32(b[:]), err
+}
+
+func (m *machine) push(v any) { m.stack = append(m.stack, v) }
+
+func (m *machine) pop() (any, error) {
+	if len(m.stack) == 0 {
+		return nil, errors.New("an operation finds nothing on the stack")
+	}
+	v := m.stack[len(m.stack)-1]
+	m.stack = m.stack[:len(m.stack)-1]
+	return v, nil
+}
+
+// popMark takes what lies above the last mark, and the mark.
+func (m *machine) popMark() ([]any, error) {
+	for i := len(m.stack) - 1; i >= 0; i-- {
+		if m.stack[i] == (mark{}) {
+			items := append([]any(nil), m.stack[i+1:]...)
+			m.stack = m.stack[:i]
+			return items, nil
+		}
+	}
+	return nil, errors.New("an operation finds no mark on the stack")
+}
+
+// run runs one pickle and returns its value.
+func (m *machine) run() (any, error) {
+	m.stack, m.memo = nil, map[uint32]any{}
+	for range mostSteps {
+		b, err := m.take(1)
+		if err != nil {
+			return nil, err
+		}
+		if b[0] == '.' {
+			return m.pop()
+		}
+		done, err := m.constant(b[0])
+		if err == nil && !done {
+			err = m.build(b[0])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("operation %q at byte %d: %w", b[0], m.at-1, err)
+		}
+	}
+	return nil, fmt.Errorf("more than %d operations", mostSteps)
+}
+
+// constant runs an operation that pushes a value of its own or keeps one; done is false for others.
+func (m *machine) constant(op byte) (done bool, err error) {
+	var n uint32
+	switch op {
+	case '\x80': // PROTO
+		if n, err = m.uint(1); err == nil && n != 2 {
+			err = fmt.Errorf("pickle protocol %d; want 2", n)
+		}
+	case '(':
+		m.push(mark{})
+	case 'N':
+		m.push(nil)
+	case '\x88', '\x89':
+		m.push(op == '\x88')
+	case ')':
+		m.push([]any(nil))
+	case ']':
+		m.push(&list{})
+	case '}':
+		m.push(&dict{})
+	case 'K', 'M', 'J': // BININT1, BININT2, BININT
+		n, err = m.uint(map[byte]int{'K': 1, 'M': 2, 'J': 4}[op])
+		m.push(int(int32(n)))
+	case '\x8a': // LONG1
+		var b []byte
+		if n, err = m.uint(1); err == nil {
+			b, err = m.take(int(n))
+		}
+		m.push(long(b))
+	case 'X': // BINUNICODE
+		var b []byte
+		if n, err = m.uint(4); err == nil && n > mostString {
+			err = fmt.Errorf("a string of %d bytes; allowed are %d", n, mostString)
+		}
+		if err == nil {
+			b, err = m.take(int(n))
+		}
+		if err == nil && !utf8.Valid(b) {
+			err = errors.New("a string that is not UTF-8")
+		}
+		m.push(string(b))
+	case 'c': // GLOBAL: two lines
+		end := bytes.IndexByte(m.data[m.at:], '\n')
+		next := bytes.IndexByte(m.data[m.at+end+1:], '\n')
+		if end < 0 || next < 0 || end+next > mostString {
+			return true, errors.New("a name without an end")
+		}
+		name := string(m.data[m.at:m.at+end]) + " " + string(m.data[m.at+end+1:m.at+end+1+next])
+		m.at += end + next + 2
+		switch name {
+		case orderedDict, rebuild, floatStorage, longStorage:
+			m.push(global(name))
+		default:
+			err = fmt.Errorf("it names %q; known are %s, %s, %s and %s", name, orderedDict, rebuild, floatStorage, longStorage)
+		}
+	case 'q', 'r', 'h', 'j': // BINPUT, LONG_BINPUT, BINGET, LONG_BINGET
+		err = m.recall(op)
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+// recall keeps the top of the stack under a number, or pushes what was kept.
+func (m *machine) recall(op byte) error {
+	n, err := m.uint(map[byte]int{'q': 1, 'r': 4, 'h': 1, 'j': 4}[op])
+	if err != nil {
+		return err
+	}
+	if op == 'q' || op == 'r' {
+		if len(m.stack) == 0 {
+			return errors.New("nothing to keep")
+		}
+		m.memo[n] = m.stack[len(m.stack)-1]
+		return nil
+	}
+	v, ok := m.memo[n]
+	if !ok {
+		return fmt.Errorf("nothing was kept under %d", n)
+	}
+	m.push(v)
+	return nil
+}
+
+// build runs an operation that makes a value of others.
+func (m *machine) build(op byte) error {
+	switch op {
+	case 't', 'u', 'e': // TUPLE, SETITEMS, APPENDS
+		items, err := m.popMark()
+		if err != nil {
+			return err
+		}
+		if op == 't' {
+			m.push(items)
+			return nil
+		}
+		return m.fill(items, op == 'u')
+	case '\x85', '\x86', 's', 'a', 'b', 'R': // of one or two values
+		two := op == '\x86' || op == 's' || op == 'R' || op == 'b'
+		last, err := m.pop()
+		if err != nil {
+			return err
+		}
+		if !two {
+			if op == 'a' {
+				return m.fill([]any{last}, false)
+			}
+			m.push([]any{last})
+			return nil
+		}
+		first, err := m.pop()
+		if err != nil {
+			return err
+		}
+		switch op {
+		case '\x86':
+			m.push([]any{first, last})
+		case 's':
+			return m.fill([]any{first, last}, true)
+		case 'b': // attributes of the dictionary, which say nothing of its tensors
+			m.push(first)
+		default:
+			return m.reduce(first, last)
+		}
+	case 'Q':
+		id, err := m.pop()
+		if err != nil {
+			return err
+		}
+		return m.persistent(id)
+	default:
+		return errors.New("it is none that tensors need, and is refused")
+	}
+	return nil
+}
+
+// fill adds items to the list, or pairs to the dictionary, on top of the stack.
+func (m *machine) fill(items []any, pairs bool) error {
+	if len(m.stack) == 0 || pairs && len(items)%2 != 0 {
+		return errors.New("nothing to add to, or half a pair")
+	}
+	top := m.stack[len(m.stack)-1]
+	if l, ok := top.(*list); ok && !pairs {
+		l.items = append(l.items, items...)
+		return nil
+	}
+	d, ok := top.(*dict)
+	if !ok || !pairs {
+		return fmt.Errorf("items for a %T", top)
+	}
+	for i := 0; i < len(items); i += 2 {
+		if err := d.set(items[i], items[i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reduce calls one of the two functions that are known.
+func (m *machine) reduce(f, args any) error {
+	a, ok := args.([]any)
+	name, _ := f.(global)
+	switch {
+	case ok && name == orderedDict && len(a) == 0:
+		m.push(&dict{})
+		return nil
+	case ok && name == rebuild && len(a) == 6: // storage, offset, shape, strides, requires_grad, hooks
+		v, err := m.tensor(a)
+		if err != nil {
+			return err
+		}
+		m.push(v)
+		return nil
+	}
+	return fmt.Errorf("a call of %q with %d arguments is refused", name, len(a))
+}
+
+// tensor checks a tensor's description: its elements lie within its storage, and all tensors that are no runs of it, and are copied,
+// have no more elements than the file has bytes.
+func (m *machine) tensor(a []any) (*view, error) {
+	s, ok := a[0].(*storage)
+	offset, ok1 := a[1].(int)
+	shape, ok2 := a[2].([]any)
+	strides, ok3 := a[3].([]any)
+	if m.tensors++; !ok || !ok1 || !ok2 || !ok3 || len(shape) != len(strides) || len(shape) > mostAxes || m.tensors > mostTensors {
+		return nil, errors.New("a tensor is not described as storage, offset, shape and strides")
+	}
+	v := &view{of: s, offset: offset, shape: make([]int, len(shape)), strides: make([]int, len(shape)), run: true}
+	n, last := 1, offset
+	for i := len(shape) - 1; i >= 0; i-- {
+		d, ok := shape[i].(int)
+		stride, ok1 := strides[i].(int)
+		if !ok || !ok1 || d < 1 || d > s.n || stride < 0 || stride > s.n {
+			return nil, fmt.Errorf("axis %d of a tensor of %d axes is larger than its storage", i, len(shape))
+		}
+		v.run = v.run && (d == 1 || stride == n)
+		v.shape[i], v.strides[i] = d, stride
+		last += (d - 1) * stride // below 2^56, as the file has at most 2^28 bytes
+		if n *= d; n > s.n {
+			return nil, errors.New("a tensor is larger than its storage")
+		}
+	}
+	if offset < 0 || last >= s.n {
+		return nil, fmt.Errorf("a tensor from element %d to %d of a storage of %d", offset, last, s.n)
+	}
+	if !v.run {
+		if m.copied += n; m.copied > len(m.data) {
+			return nil, errors.New("its tensors share elements, and copies of them are larger than the file")
+		}
+	}
+	return v, nil
+}
+
+// persistent pushes the storage that an id names: ("storage", type, key, "cpu", elements, None).
+func (m *machine) persistent(id any) error {
+	a, _ := id.([]any)
+	if len(a) != 6 || a[0] != "storage" {
+		return errors.New("an id that is not a storage's")
+	}
+	kind, _ := a[1].(global)
+	key, ok := a[2].(string)
+	n, ok1 := a[4].(int)
+	if kind != floatStorage && kind != longStorage || !ok || !ok1 || n < 0 || n > len(m.data) || a[5] != nil {
+		return fmt.Errorf("a storage of %d elements of %q; want 32-bit floats or 64-bit integers, within the file", n, kind)
+	}
+	s := m.storages[key]
+	if s == nil {
+		s = &storage{kind: string(kind), n: n}
+		m.storages[key] = s
+	}
+	if s.n != n || s.kind != string(kind) {
+		return fmt.Errorf("storage %s is described twice, differently", key)
+	}
+	m.push(s)
+	return nil
+}
