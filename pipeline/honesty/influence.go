@@ -1,7 +1,6 @@
 package honesty
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -29,45 +28,69 @@ func Cap(totals []float64) float64 {
 // are that near with a probability of 1e-10.
 const near = 0.1
 
+// box is where uploads are looked for that may be copies of a client's: the first class held, and the box of its mean's first
+// coordinates, as wide as two means of 4^level images or more can be apart.
+type box struct {
+	class, level int
+	at           [3]int
+}
+
+// box returns the box of a client at a level.
+func (u *Uploads) box(m, class, level int) box {
+	b := box{class: class, level: level}
+	width := near * math.Sqrt2 / math.Pow(2, float64(level))
+	for j := range min(len(b.at), u.K) {
+		b.at[j] = int(math.Floor(max(-1e9, min(u.mean(m, class)[j], 1e9)) / width))
+	}
+	return b
+}
+
+// first returns the first class that a client holds, -1 if there is none, and the level of its mass of it.
+func (u *Uploads) first(m int) (class, level int) {
+	for class, n := range u.masses(m) {
+		if n > 0 {
+			return class, int(math.Log2(max(1, min(n, 1e9))) / 2)
+		}
+	}
+	return -1, 0
+}
+
 // Copies sets Copy from the masses as they are claimed: clients whose uploads hold the same classes and nearly the same means, directly
-// or through others, have the number of the first of them.
+// or through others, have the number of the first of them. Each client is looked for at all levels up to its own, and looks at its own.
 func (u *Uploads) Copies() {
 	u.Copy = make([]int, u.Clients)
-	order := make([]int, u.Clients)
-	first := make([]int, u.Clients) // the first class held
-	for m := range order {
-		order[m], u.Copy[m] = m, m
-		first[m] = slices.IndexFunc(u.masses(m), func(n float64) bool { return n > 0 })
-	}
-	key := func(m int) float64 { // the first coordinate of the first class held
-		if first[m] < 0 {
-			return 0
+	boxes := make(map[box][]int, u.Clients)
+	for m := range u.Copy {
+		u.Copy[m] = m
+		if class, level := u.first(m); class >= 0 {
+			for l := range level + 1 {
+				b := u.box(m, class, l)
+				boxes[b] = append(boxes[b], m)
+			}
 		}
-		return u.mean(m, first[m])[0]
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(first[a], first[b]), cmp.Compare(key(a), key(b)), cmp.Compare(a, b))
-	})
 	root := func(m int) int {
 		for u.Copy[m] != m {
 			m = u.Copy[m]
 		}
 		return m
 	}
-	reach := 0.0 // the largest distance of copies in a coordinate
-	for _, n := range u.Masses {
-		if n > 0 {
-			reach = max(reach, near*math.Sqrt(2/n))
+	for m := range u.Copy {
+		class, level := u.first(m)
+		if class < 0 {
+			continue
 		}
-	}
-	for i, a := range order {
-		for _, b := range order[i+1:] {
-			if first[a] < 0 || first[a] != first[b] || key(b)-key(a) > reach {
-				break
+		own := u.box(m, class, level)
+		for i := range 27 { // the neighbours of a box, and itself
+			b := own
+			for j := range b.at {
+				b.at[j] += i%3 - 1
+				i /= 3
 			}
-			if u.copies(a, b) {
-				a, b := root(a), root(b)
-				u.Copy[max(a, b)] = min(a, b)
+			for _, other := range boxes[b] {
+				if from, to := root(m), root(other); from != to && u.copies(m, other) {
+					u.Copy[max(from, to)] = min(from, to)
+				}
 			}
 		}
 	}
@@ -86,7 +109,7 @@ func (u *Uploads) copies(a, b int) bool {
 		if n == 0 {
 			continue
 		}
-		within := near * math.Sqrt(1/n+1/other)
+		within := near * math.Sqrt(1/max(n, 1)+1/max(other, 1)) // no mean is of less than an image
 		x, y := u.mean(a, c), u.mean(b, c)
 		for j, v := range x {
 			if !(math.Abs(v-y[j]) <= within) {

@@ -185,6 +185,7 @@ func TestCopies(t *testing.T) {
 		for i := 9 * each; i < len(v.Means); i++ {
 			v.Means[i] += far
 		}
+		scale(&v, 10, 1000)
 		got, bounded := counted(v, lambda)
 		if bounded.Copy[9] != 3 || bounded.Copy[10] != 3 || bounded.Copy[2] != 2 {
 			t.Errorf("%s: copies %v", name, bounded.Copy)
