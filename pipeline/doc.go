@@ -17,7 +17,7 @@
 //
 // The laboratory lies under lab and uses the product, never the reverse:
 //
-//   - lab/rival: FMP and its rivals behind one interface, their tuning and scores,
+//   - lab/rival and lab/score: FMP and its rivals behind one interface, their tuning, and how they are scored,
 //   - lab/experiment and lab/report: repeated runs of all methods, and their tables,
 //   - lab/attack, lab/audit and lab/bench: bad clients, what uploads reveal, and what everything costs.
 //

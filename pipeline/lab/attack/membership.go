@@ -6,14 +6,14 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/lab/experiment"
-	"fmp/pipeline/metric"
+	"fmp/pipeline/lab/score"
 )
 
 // MembershipRow is how well an attacker who holds an upload of n images, and knows what the classes look like, tells whether an image
 // was among them.
 type MembershipRow struct {
 	N int `json:"n"`
-	// AUC is that of telling members from images of their class that no client holds (metric.Attacker): 0.5 is chance, 1 certainty.
+	// AUC is that of telling members from images of their class that no client holds (score.Attacker): 0.5 is chance, 1 certainty.
 	AUC float64 `json:"auc"`
 }
 
@@ -47,7 +47,7 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options, sizes
 		for repeat := 0; members < membershipPoints; repeat++ {
 			perm := rng.New(o.Seed, "membership", n, repeat).Perm(bank.Len())
 			others, labels := pick(perm[n:])
-			attacker, err := metric.NewAttacker(others, k, labels, bank.C)
+			attacker, err := score.NewAttacker(others, k, labels, bank.C)
 			if err != nil {
 				return nil, err
 			}

@@ -14,6 +14,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/task"
@@ -67,7 +68,7 @@ type Private struct {
 const confidence = 0.95
 
 // RunPlain attacks rounds without noise, each client's upload in turn, as an attacker who knows the classes from test images
-// (metric.Attacker). In theory d' = sqrt(k/N) for N points behind a mean of k coordinates.
+// (score.Attacker). In theory d' = sqrt(k/N) for N points behind a mean of k coordinates.
 func RunPlain(ctx context.Context, p *experiment.Prepared, alpha float64, o Options) (*Plain, error) {
 	k := p.Tools.Conjugate
 	if k == nil {
@@ -79,7 +80,7 @@ func RunPlain(ctx context.Context, p *experiment.Prepared, alpha float64, o Opti
 	}
 	bank, c := p.Data.Clients, p.Config.Federation
 	width := len(test) / len(p.Data.TestLabels)
-	attacker, err := metric.NewAttacker(test, width, p.Data.TestLabels, bank.C)
+	attacker, err := score.NewAttacker(test, width, p.Data.TestLabels, bank.C)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +175,7 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Op
 					return nil, err
 				}
 			}
-			scores, err := score(units, group, total, float64(releases)*float64(account.Deviation)*float64(account.Deviation))
+			scores, err := canaryScores(units, group, total, float64(releases)*float64(account.Deviation)*float64(account.Deviation))
 			if err != nil {
 				return nil, err
 			}
@@ -199,7 +200,7 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Op
 	if out.AUC, err = metric.AUROC(in, not); err != nil {
 		return nil, err
 	}
-	out.TPR = metric.TruePositives(in, not, 0.01)
+	out.TPR = score.TruePositives(in, not, 0.01)
 	out.theory(1 / account.Sigma)
 	out.Epsilon = LowerBound(out.Canaries, out.Guesses, out.Right, b.Delta, confidence)
 	return out, nil
@@ -261,8 +262,8 @@ func canaries(p *experiment.Prepared, bank *task.Bank, w []float32, b privacy.Bu
 	return units, groups, nil
 }
 
-// score returns u' C^-1 (S - E S) for each canary of a group, above 0 where it is more likely included.
-func score(units []*privacy.Release, group []int, total *privacy.Release, variance float64) ([]float64, error) {
+// canaryScores returns u' C^-1 (S - E S) for each canary of a group, above 0 where it is more likely included.
+func canaryScores(units []*privacy.Release, group []int, total *privacy.Release, variance float64) ([]float64, error) {
 	n := len(total.Values)
 	rest := mat.NewVecDense(n, nil)
 	for i, v := range total.Values {

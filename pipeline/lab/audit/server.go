@@ -14,6 +14,7 @@ import (
 	"fmp/onnx/pass"
 	"fmp/pipeline/client"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/privacy"
 )
@@ -145,7 +146,7 @@ func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, 
 	if a.AUC, err = metric.AUROC(scores[1], scores[0]); err != nil {
 		return err
 	}
-	a.TPR = metric.TruePositives(scores[1], scores[0], 0.01)
+	a.TPR = score.TruePositives(scores[1], scores[0], 0.01)
 	a.theory(1 / account.Sigma)
 	a.Epsilon = LowerBound(a.Releases, a.Guesses, a.Right, b.Delta, confidence)
 	return nil

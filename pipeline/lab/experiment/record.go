@@ -8,7 +8,7 @@ import (
 	"math"
 	"slices"
 
-	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 )
 
@@ -44,16 +44,16 @@ type Record struct {
 	UploadBytes float64            `json:"upload_bytes"`
 	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`
 	// Coverage of the method's intervals against the limit of infinite data; nil where it has none.
-	Coverage *rival.Coverage `json:"coverage,omitempty"`
+	Coverage *score.Coverage `json:"coverage,omitempty"`
 	// Membership is the area under the ROC curve of membership inference from an uploaded class mean; nil where no class
 	// means are uploaded.
 	Membership *float64 `json:"membership_auc,omitempty"`
 	// Absent holds scores on images of classes that no client holds; nil where every class is held.
-	Absent *rival.Absent `json:"absent,omitempty"`
+	Absent *score.Absent `json:"absent,omitempty"`
 	// Shifted holds scores on other and corrupted images, where the settings ask for them.
-	Shifted []rival.Shifted `json:"shifted,omitempty"`
+	Shifted []score.Shifted `json:"shifted,omitempty"`
 	// BySamples scores prefixes of the ensemble, for methods with one ensemble of several heads.
-	BySamples []rival.Prefix `json:"by_samples,omitempty"`
+	BySamples []score.Prefix `json:"by_samples,omitempty"`
 }
 
 // parseRecords reads JSON Lines. A last line without a newline was cut short when the

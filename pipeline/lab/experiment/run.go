@@ -12,6 +12,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
@@ -28,7 +29,7 @@ type Data struct {
 	Test       []float32
 	TestLabels []int
 	// Shifts are the features of other and corrupted images that the settings ask for.
-	Shifts []rival.Shift
+	Shifts []score.Shift
 }
 
 // Compressor makes clients' uploads (fmp/pipeline/compress).
@@ -244,8 +245,8 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 const jointBatches = 1000
 
 // test returns what all methods are scored on; test sets too small for neighbourhoods have no joint scores.
-func (d *Data) test(c Config) (*rival.Test, error) {
-	t := &rival.Test{Features: d.Test, Labels: d.TestLabels, Shifts: d.Shifts}
+func (d *Data) test(c Config) (*score.Test, error) {
+	t := &score.Test{Features: d.Test, Labels: d.TestLabels, Shifts: d.Shifts}
 	if len(d.TestLabels) < metric.Neighbours {
 		return t, nil
 	}
@@ -256,7 +257,7 @@ func (d *Data) test(c Config) (*rival.Test, error) {
 
 // limits computes the limits of the methods as data grow, from all rows of corpus and clients' part; in open scope, where the
 // corpus has other classes, from the latter alone.
-func (k *Tools) limits(ctx context.Context, d *Data, test *rival.Test, open bool) error {
+func (k *Tools) limits(ctx context.Context, d *Data, test *score.Test, open bool) error {
 	var sets []*point.Set
 	for _, b := range []*task.Bank{d.Corpus, d.Clients} {
 		if b == nil || b == d.Corpus && open {
@@ -284,7 +285,7 @@ func (k *Tools) limits(ctx context.Context, d *Data, test *rival.Test, open bool
 			return err
 		}
 	}
-	test.Limit, err = rival.LimitHead(ctx, all)
+	test.Limit, err = score.LimitHead(ctx, all)
 	return err
 }
 
@@ -380,7 +381,7 @@ func cellSettings(c Config, cell Cell, tuned *Tuned) (rival.Method, rival.Settin
 	return m, s, choice, err
 }
 
-func runCell(ctx context.Context, c Config, test *rival.Test, t *rival.Task, cell Cell, p Partition, tuned *Tuned, threads int) (*Record, error) {
+func runCell(ctx context.Context, c Config, test *score.Test, t *rival.Task, cell Cell, p Partition, tuned *Tuned, threads int) (*Record, error) {
 	m, s, choice, err := cellSettings(c, cell, tuned)
 	if err != nil {
 		return nil, err
@@ -397,7 +398,7 @@ func runCell(ctx context.Context, c Config, test *rival.Test, t *rival.Task, cel
 	if err != nil {
 		return nil, err
 	}
-	scored, err := test.Score(ctx, t, res, threads)
+	scored, err := test.Score(ctx, t.Clients(), res, threads)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"fmp/pipeline/corpus"
-	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/settings"
 )
 
@@ -34,7 +34,7 @@ type sharedData struct {
 // loaded is a data set passed through an extractor and split into the parts of a run. It is read-only.
 type loaded struct {
 	*corpus.Images                   // without the training images and their rows
-	shifts         []rival.Shift     // from the settings scores.other and scores.corruptions
+	shifts         []score.Shift     // from the settings scores.other and scores.corruptions
 	others         map[string]string // digests of the other data sets
 	corpus         string            // digest of the corpus's features where it has other images; else ""
 	data           *Data

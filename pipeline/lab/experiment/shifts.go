@@ -9,12 +9,12 @@ import (
 	"fmp/featurize/extractor"
 	"fmp/models/rng"
 	"fmp/pipeline/lab/corrupt"
-	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/lab/score"
 )
 
 // shifts returns the features of the other and corrupted images that the settings ask for, from the extractor of the
 // data set, standardised like its own. digests identify their images.
-func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor, stats *featurize.Stats, progress Progress) (out []rival.Shift, digests map[string]string, err error) {
+func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor, stats *featurize.Stats, progress Progress) (out []score.Shift, digests map[string]string, err error) {
 	digests = map[string]string{}
 	if len(s.Other) == 0 && !s.Corruptions {
 		return nil, nil, nil
@@ -32,7 +32,7 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		out = append(out, rival.Shift{Name: name, Severity: severity, Features: rows, Labels: labels})
+		out = append(out, score.Shift{Name: name, Severity: severity, Features: rows, Labels: labels})
 		progress(even("other images", len(out), total))
 		return nil
 	}

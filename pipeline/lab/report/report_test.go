@@ -23,6 +23,7 @@ import (
 	"fmp/models/rng"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 )
 
@@ -40,9 +41,9 @@ func records(dataset string) []experiment.Record {
 					rec.Curve[b] = metric.Bin{Count: float64(10 * b), Confidence: (float64(b) + 0.5) / metric.Bins, Accuracy: r.Float64()}
 				}
 				rec.Uncertainty = &metric.Uncertainty{Joint: &metric.Joint{Near: r.Float64(), Random: r.Float64()}, AURC: r.Float64(), Disagreement: 0.01}
-				rec.Shifted = []rival.Shifted{{Name: "noise", Entropy: 0.75, Disagreement: 0.25}, {Name: "jpeg", Severity: 1, ACC: 0.6, ECE: 0.1, NLL: 1}, {Name: "contrast", Severity: 1, ACC: 0.2, ECE: 0.3, NLL: 2}}
+				rec.Shifted = []score.Shifted{{Name: "noise", Entropy: 0.75, Disagreement: 0.25}, {Name: "jpeg", Severity: 1, ACC: 0.6, ECE: 0.1, NLL: 1}, {Name: "contrast", Severity: 1, ACC: 0.2, ECE: 0.3, NLL: 2}}
 				if i%2 == 0 {
-					rec.BySamples = []rival.Prefix{{Samples: 1, ECE: 0.2, NLL: 2}, {Samples: 5, ECE: 0.1, NLL: 1}}
+					rec.BySamples = []score.Prefix{{Samples: 1, ECE: 0.2, NLL: 2}, {Samples: 5, ECE: 0.1, NLL: 1}}
 				}
 				out = append(out, rec)
 			}
@@ -158,7 +159,7 @@ func TestSamplesFigureDoesNotFlattenFMP(t *testing.T) {
 	var rs []experiment.Record
 	for method, nll := range map[string]float64{"FMP": 0.16, "MP": 0.18, "FMP-ISAB": 0.19, "CBNN": 0.5} {
 		r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Protocol: "shared", Method: method}, Group: string(rival.OneShot)}
-		r.BySamples = []rival.Prefix{{Samples: 1, ECE: 0.02, NLL: nll + 0.01}, {Samples: 20, ECE: 0.02 + nll/100, NLL: nll}}
+		r.BySamples = []score.Prefix{{Samples: 1, ECE: 0.02, NLL: nll + 0.01}, {Samples: 20, ECE: 0.02 + nll/100, NLL: nll}}
 		rs = append(rs, r)
 	}
 	ts, err := Tables(rs, &experiment.Manifest{})

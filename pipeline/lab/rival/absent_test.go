@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 )
 
@@ -16,7 +17,7 @@ func TestAbsent(t *testing.T) {
 	ctx := context.Background()
 	w := newWorld(1, dx, c, 3)
 	x, y := w.draw(rng.New(2, "test"), 400)
-	test := &Test{Features: x, Labels: y}
+	test := &score.Test{Features: x, Labels: y}
 	for seed := range uint64(tasks) {
 		in := w.input(t, seed+1, 1, 2)
 		held := map[int]bool{}
@@ -34,7 +35,7 @@ func TestAbsent(t *testing.T) {
 			if got := len(r.Ensembles[0]); none != (got == 1) {
 				t.Fatalf("without a latent %v: %d heads", none, got)
 			}
-			s, err := test.Score(ctx, task, r, 1)
+			s, err := test.Score(ctx, task.Clients(), r, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +64,7 @@ func TestAbsent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := test.Score(ctx, task, r, 1); err != nil || s.Absent != nil {
+	if s, err := test.Score(ctx, task.Clients(), r, 1); err != nil || s.Absent != nil {
 		t.Errorf("every class is held: %+v, %v", s.Absent, err)
 	}
 }

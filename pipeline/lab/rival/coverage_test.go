@@ -7,6 +7,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/posterior"
 )
 
@@ -43,14 +44,14 @@ func TestCoverage(t *testing.T) {
 		}
 		return out
 	}
-	mean := func(sd float64) (m Coverage) {
+	mean := func(sd float64) (m score.Coverage) {
 		for rep := range repeats {
 			var e posterior.Ensemble
 			for k := range heads {
 				e = append(e, draw(sd, rep, k))
 			}
 			limit := draw(0.5, rep, heads)
-			s, err := (&Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}}, 2)
+			s, err := (&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}}, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +74,7 @@ func TestCoverage(t *testing.T) {
 	e := posterior.Ensemble{draw(1, 1, 1), draw(1, 1, 2)}
 	limit := draw(0.5, 1, 3)
 	for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
-		s, err := (&Test{Features: x, Labels: y}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1)
+		s, err := (&score.Test{Features: x, Labels: y}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,7 @@ func TestCoverage(t *testing.T) {
 			t.Errorf("own intervals: %+v, want %v", s.Coverage, want)
 		}
 	}
-	s, err := (&Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e[:1]}}, 1)
+	s, err := (&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e[:1]}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

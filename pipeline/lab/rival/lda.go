@@ -6,6 +6,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/erm"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/posterior"
 )
 
@@ -37,6 +38,6 @@ var lda = method{
 			}
 			theta.Row(t.dx)[c] = bias
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Means: Plain{}, UploadBytes: t.meansBytes()}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Means: score.Plain{}, UploadBytes: t.meansBytes()}, nil
 	},
 }

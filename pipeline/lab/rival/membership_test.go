@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"fmp/models/rng"
+	"fmp/pipeline/lab/score"
 )
 
 // TestMembership: for Gaussian classes the figure is about Phi(sqrt(k / 2n)), and there is none without class means.
@@ -21,7 +22,7 @@ func TestMembership(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := (&Test{Features: x, Labels: y}).Score(context.Background(), task, r, 1)
+		s, err := (&score.Test{Features: x, Labels: y}).Score(context.Background(), task.Clients(), r, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,7 @@ func TestMembership(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := (&Test{Features: x, Labels: y}).Score(context.Background(), task, r, 1)
+	s, err := (&score.Test{Features: x, Labels: y}).Score(context.Background(), task.Clients(), r, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/point"
 )
 
@@ -99,7 +100,7 @@ func TestCorpusOnly(t *testing.T) {
 	for i := range 200 {
 		x, y = append(x, draw(names[i%c])...), append(y, i%c)
 	}
-	s, err := Evaluate(context.Background(), res, x, y, 1)
+	s, err := score.Evaluate(context.Background(), res, x, y, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/erm"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/posterior"
 )
 
@@ -34,6 +35,6 @@ var ncm = method{
 			}
 			theta.Row(t.dx)[c] = -precision / 2 * floats.Dot(mu, mu)
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Means: Plain{}, UploadBytes: t.meansBytes()}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Means: score.Plain{}, UploadBytes: t.meansBytes()}, nil
 	},
 }

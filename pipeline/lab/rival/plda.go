@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/erm"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/posterior"
 )
 
@@ -36,7 +37,7 @@ var plda = method{
 			}
 			theta.Row(2 * t.dx)[c] = bias
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: (*latentSquares)(l), Means: Plain{}, UploadBytes: t.meansBytes()}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: (*latentSquares)(l), Means: score.Plain{}, UploadBytes: t.meansBytes()}, nil
 	},
 }
 

@@ -18,6 +18,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
@@ -198,7 +199,7 @@ func TestMethodsOnGaussianClasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		took := time.Since(start)
-		s, err := Evaluate(context.Background(), r, x, y, 2)
+		s, err := score.Evaluate(context.Background(), r, x, y, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,11 +348,11 @@ func TestFedCGSNearsBayesRule(t *testing.T) {
 		}
 	}
 	x, y := w.draw(rng.New(3, "test"), 4000)
-	got, err := Evaluate(context.Background(), r, x, y, 2)
+	got, err := score.Evaluate(context.Background(), r, x, y, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Evaluate(context.Background(), &posterior.Result{Ensembles: []posterior.Ensemble{{bayes}}}, x, y, 2)
+	want, err := score.Evaluate(context.Background(), &posterior.Result{Ensembles: []posterior.Ensemble{{bayes}}}, x, y, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +383,7 @@ func TestClassWithoutPoints(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		s, err := Evaluate(context.Background(), r, x, y, 1)
+		s, err := score.Evaluate(context.Background(), r, x, y, 1)
 		if err != nil || math.IsNaN(s.NLL) || math.IsInf(s.NLL, 0) {
 			t.Errorf("%s: NLL %v, %v", m.Info().Name, s.NLL, err)
 		}
@@ -425,7 +426,7 @@ func TestTune(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			score, err := Evaluate(context.Background(), r, h.Features, h.Labels, 1)
+			score, err := score.Evaluate(context.Background(), r, h.Features, h.Labels, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -625,7 +626,7 @@ func ExampleNewTask() {
 			fmt.Println(err)
 			return
 		}
-		s, err := Evaluate(context.Background(), r, []float32{-1.5, 1.5}, []int{0, 1}, 0)
+		s, err := score.Evaluate(context.Background(), r, []float32{-1.5, 1.5}, []int{0, 1}, 0)
 		if err != nil {
 			fmt.Println(err)
 			return

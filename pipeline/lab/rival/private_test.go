@@ -8,6 +8,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/privacy"
 )
@@ -29,7 +30,7 @@ func TestPrivateRounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := Evaluate(context.Background(), r, x, y, 2)
+		s, err := score.Evaluate(context.Background(), r, x, y, 2)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
@@ -30,6 +31,6 @@ var regression = method{
 		if err != nil {
 			return nil, err
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Means: Plain{}, UploadBytes: t.meansBytes()}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Means: score.Plain{}, UploadBytes: t.meansBytes()}, nil
 	},
 }

@@ -9,6 +9,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/posterior"
 )
@@ -299,7 +300,7 @@ func TestTemperature(t *testing.T) {
 		if math.Abs(math.Log(temperature/3)) > 0.1 {
 			t.Errorf("temperature %v from %v, want 3", temperature, start)
 		}
-		s, err := Evaluate(context.Background(), cooled(res, temperature), x, y, 1)
+		s, err := score.Evaluate(context.Background(), cooled(res, temperature), x, y, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

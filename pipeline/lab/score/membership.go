@@ -1,10 +1,10 @@
-package rival
+package score
 
 import (
 	"context"
 	"fmt"
 
-	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
 
@@ -15,9 +15,9 @@ type Plain struct{}
 func (Plain) Of(_ context.Context, features []float32) ([]float32, error) { return features, nil }
 
 // membership returns the AUC with which an attacker tells a client's own points from test points by the class means that the
-// client uploads ([metric.Attacker]), mean over points. Class means are in the coordinates Result.Means; it is nil for results
+// client uploads ([Attacker]), mean over points. Class means are in the coordinates Result.Means; it is nil for results
 // without them, and where there are too few test points for their covariance.
-func (t *Task) membership(ctx context.Context, by posterior.Coordinates, k *Test) (*float64, error) {
+func membership(ctx context.Context, clients []*point.Set, by posterior.Coordinates, k *Test) (*float64, error) {
 	if by == nil {
 		return nil, nil
 	}
@@ -25,12 +25,12 @@ func (t *Task) membership(ctx context.Context, by posterior.Coordinates, k *Test
 	if err != nil {
 		return nil, fmt.Errorf("membership: %w", err)
 	}
-	attacker, err := metric.NewAttacker(test, len(test)/len(k.Labels), k.Labels, t.c)
+	attacker, err := NewAttacker(test, len(test)/len(k.Labels), k.Labels, clients[0].C)
 	if attacker == nil {
 		return nil, err
 	}
 	var sum, members float64
-	for _, set := range t.in.Clients {
+	for _, set := range clients {
 		features, labels := set.Labelled()
 		rows, err := by.Of(ctx, features)
 		if err != nil {

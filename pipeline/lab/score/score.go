@@ -1,4 +1,6 @@
-package rival
+// Package score scores what methods predict: accuracy, calibration and likelihood, single and joint; the coverage of intervals; classes that no
+// client holds; other and corrupted images; and membership inference from class means.
+package score
 
 import (
 	"context"
@@ -6,6 +8,7 @@ import (
 	"slices"
 
 	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
 
@@ -59,9 +62,9 @@ type Absent struct {
 }
 
 // absent scores the points of classes that no client holds; nil where there are none.
-func (t *Task) absent(p *metric.Probabilities, labels []int) (*Absent, error) {
-	held := make([]bool, t.c)
-	for _, set := range t.in.Clients {
+func absent(clients []*point.Set, p *metric.Probabilities, labels []int) (*Absent, error) {
+	held := make([]bool, clients[0].C)
+	for _, set := range clients {
 		for i, w := range set.W {
 			for c, share := range set.Row(i)[set.Dx:] {
 				held[c] = held[c] || w*share > 0
@@ -92,8 +95,8 @@ func (t *Task) absent(p *metric.Probabilities, labels []int) (*Absent, error) {
 	return out, nil
 }
 
-// Score scores a result of task t (nil: no Membership or Absent): its ensemble, or the mean of the scores of its ensembles.
-func (k *Test) Score(ctx context.Context, t *Task, r *posterior.Result, threads int) (*Report, error) {
+// Score scores a result for clients of these points (none: no Membership or Absent): its ensemble, or the mean of the scores of its ensembles.
+func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Result, threads int) (*Report, error) {
 	rows, err := r.Rows(ctx, k.Features)
 	if err != nil {
 		return nil, err
@@ -137,8 +140,8 @@ func (k *Test) Score(ctx context.Context, t *Task, r *posterior.Result, threads 
 			}
 			out.First = append(out.First, p)
 		}
-		if t != nil && len(r.Ensembles) == 1 {
-			if out.Absent, err = t.absent(a.Mean, k.Labels); err != nil {
+		if len(clients) > 0 && len(r.Ensembles) == 1 {
+			if out.Absent, err = absent(clients, a.Mean, k.Labels); err != nil {
 				return nil, err
 			}
 		}
@@ -152,10 +155,10 @@ func (k *Test) Score(ctx context.Context, t *Task, r *posterior.Result, threads 
 	if out.Coverage, err = k.coverage(ctx, r, rows, threads); err != nil {
 		return nil, err
 	}
-	if out.Shifted, err = k.shifted(ctx, r, rows, threads); err != nil || t == nil {
+	if out.Shifted, err = k.shifted(ctx, r, rows, threads); err != nil || len(clients) == 0 {
 		return out, err
 	}
-	out.Membership, err = t.membership(ctx, r.Means, k)
+	out.Membership, err = membership(ctx, clients, r.Means, k)
 	return out, err
 }
 

@@ -1,4 +1,4 @@
-package metric
+package score
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/pipeline/metric"
 	"fmp/pipeline/moment"
 )
 
@@ -102,7 +103,7 @@ func (a *Attacker) Rates(rows []float32, labels []int) (auc, tpr float64, member
 			return out
 		}
 		mine, theirs := scores(in, labels), scores(a.others, a.labels)
-		area, err := AUROC(mine, theirs)
+		area, err := metric.AUROC(mine, theirs)
 		if err != nil {
 			return 0, 0, 0, fmt.Errorf("membership: %w", err)
 		}
