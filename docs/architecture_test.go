@@ -2,9 +2,11 @@ package docs
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,9 +19,23 @@ import (
 var rooms = []string{"cmd", "pipeline", "featurize", "assets", "models", "onnx"}
 
 // imports are the packages of the module that each of its packages imports, tests apart, by their path in the module.
-func imports(t *testing.T) map[string][]string {
+func imports(t *testing.T) map[string][]string { return listed(t, ".Imports") }
+
+// listed are the packages of the module in a list that the go tool has of each.
+func listed(t *testing.T, list string) map[string][]string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "fmp/...").Output()
+	for _, r := range rooms { // seen by the test itself, so that the go tool keeps no result from before a change
+		err := filepath.WalkDir(filepath.Join("..", r), func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, ".go") {
+				_, err = os.Stat(path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join `+list+` " "}}`, "fmp/...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,20 +77,28 @@ func TestArrowsPointDown(t *testing.T) {
 // laboratory holds the rivals, tasks, scores, reports and attacks. cmd/fmp runs both it and the product.
 const laboratory = "pipeline/lab"
 
-// TestProductWithoutLaboratory: no package of the product uses the laboratory, directly or through others; what runs at a client or a
+func isLaboratory(pkg string) bool { return strings.HasPrefix(pkg, laboratory+"/") }
+
+// TestProductWithoutLaboratory: no package of the product uses the laboratory, directly or through others, nor do its tests; what runs at a client or a
 // server links nothing that trains either.
 func TestProductWithoutLaboratory(t *testing.T) {
 	all := imports(t)
 	reach := reaching(all)
+	inside, outside := listed(t, ".TestImports"), listed(t, ".XTestImports")
 	product := 0
 	for pkg := range all {
-		if slices.Index(rooms, room(pkg)) < 0 || pkg == "cmd/fmp" || strings.HasPrefix(pkg, laboratory+"/") {
+		if slices.Index(rooms, room(pkg)) < 0 || pkg == "cmd/fmp" || isLaboratory(pkg) {
 			continue
 		}
 		product++
 		for u := range reach(pkg) {
-			if strings.HasPrefix(u, laboratory+"/") {
+			if isLaboratory(u) {
 				t.Errorf("%s uses %s, which is of the laboratory", pkg, u)
+			}
+		}
+		for _, u := range append(inside[pkg], outside[pkg]...) {
+			if isLaboratory(u) {
+				t.Errorf("the tests of %s use %s, which is of the laboratory", pkg, u)
 			}
 		}
 	}
@@ -183,7 +207,19 @@ func TestDrawings(t *testing.T) {
 			}
 			return room(pkg)
 		},
-		"pipeline": inside("pipeline"), "featurize": inside("featurize"), "onnx": inside("onnx"),
+		"pipeline": func(pkg string) string {
+			if isLaboratory(pkg) {
+				return ""
+			}
+			return inside("pipeline")(pkg)
+		},
+		"laboratory": func(pkg string) string {
+			if room(pkg) == "pipeline" && !isLaboratory(pkg) {
+				return "product"
+			}
+			return inside("pipeline")(pkg)
+		},
+		"featurize": inside("featurize"), "onnx": inside("onnx"),
 	} {
 		has, from, to := between(t, text, mark)
 		want := chart(grouped(name))

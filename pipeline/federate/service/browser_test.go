@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"fmp/pipeline/federate"
-	"fmp/pipeline/lab/report/browser"
+	"fmp/pipeline/internal/browser"
 )
 
 var shotsFlag = flag.String("shots", "", "folder to which TestPageInABrowser saves screenshots of the status page")

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/pipeline/lab/report/browser"
+	"fmp/pipeline/internal/browser"
 )
 
 var (
