@@ -80,11 +80,21 @@ type Element interface {
 }
 
 // Tensor is a dense array in row-major order. Data is a slice of the Go type that matches DType and
-// has as many elements as the product of Shape; a scalar has an empty shape and one element.
+// has as many elements as the product of Shape; a scalar has an empty shape and one element. The data of a
+// tensor that was loaded may lie in a file that is mapped, and are not changed in place.
 type Tensor struct {
 	DType DType
 	Shape []int
 	Data  any
+	// External is where the data lie in a file, as they were loaded; nil where they lie in none, or only in part of one.
+	External *External
+}
+
+// External is a place in a file of tensor data.
+type External struct {
+	Folder   string // of the model
+	Location string // of the file, below the folder
+	Offset   int64
 }
 
 // Elements multiplies the dimensions of shape. It fails on a negative dimension and on a product

@@ -147,7 +147,10 @@ func tryRuntime(m *onnx.Model, cfg settings.Engine) string {
 		return "unknown: " + err.Error()
 	}
 	defer e.Close()
-	session, err := e.Load(onnx.Clone(m))
+	session, err := e.Load(withoutData(m))
+	if err != nil {
+		session, err = e.Load(onnx.Clone(m)) // an operator may need to know its weights
+	}
 	if err != nil {
 		return "no: " + err.Error()
 	}
@@ -155,6 +158,23 @@ func tryRuntime(m *onnx.Model, cfg settings.Engine) string {
 		return "no: " + err.Error()
 	}
 	return "yes"
+}
+
+// withoutData copies a model with the weights that lie in other files as inputs, so that a runtime need not read them to say what it knows.
+func withoutData(m *onnx.Model) *onnx.Model {
+	c := onnx.Clone(m)
+	for name, t := range m.Graph.Initializers {
+		if t.External == nil || t.Len() < 1<<16 {
+			continue
+		}
+		delete(c.Graph.Initializers, name)
+		v := onnx.ValueInfo{Name: name, DType: t.DType, Shape: []onnx.Dim{}}
+		for _, d := range t.Shape {
+			v.Shape = append(v.Shape, onnx.Known(d))
+		}
+		c.Graph.Inputs = append(c.Graph.Inputs, v)
+	}
+	return c
 }
 
 func valueReports(vs []onnx.ValueInfo) []valueReport {

@@ -13,27 +13,31 @@ import (
 	"fmp/onnx/regularfile"
 )
 
+// mapFrom is the size of a file of tensor data from which on it is mapped and not read.
+const mapFrom = 16 << 20
+
 // readExternal puts the data of tensors that lie in other files into them. The files must be in dir or
-// below, symbolic links included, and hold as many bytes as shape and type say; no more is read.
-func readExternal(p *onnxpb.ModelProto, dir string) error {
+// below, symbolic links included, and hold as many bytes as shape and type say; no more is read. A large file is mapped: its tensors
+// are left where they lie. It returns the places of the main graph's initializers, by name.
+func readExternal(p *onnxpb.ModelProto, dir string) (map[string]*onnx.External, error) {
 	var tensors []*onnxpb.TensorProto
 	if err := externalTensors(p.Graph, 0, &tensors); err != nil {
-		return err
+		return nil, err
 	}
 	for _, f := range p.Functions {
 		for _, n := range f.Node {
 			if err := externalInNode(n, 0, &tensors); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
 	if len(tensors) == 0 {
-		return nil
+		return nil, nil
 	}
 	// A Root refuses names and links that lead out of the folder.
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("opening the model's folder for its external data: %w", err)
+		return nil, fmt.Errorf("opening the model's folder for its external data: %w", err)
 	}
 	defer root.Close()
 	files := map[string]*dataFile{}
@@ -42,12 +46,22 @@ func readExternal(p *onnxpb.ModelProto, dir string) error {
 			f.Close()
 		}
 	}()
+	at := map[*onnxpb.TensorProto]*onnx.External{}
 	for _, t := range tensors {
-		if err := readTensorData(root, files, t); err != nil {
-			return fmt.Errorf("tensor %q: external data: %w", t.Name, err)
+		e, err := readTensorData(root, files, t)
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: external data: %w", t.Name, err)
+		}
+		e.Folder = dir
+		at[t] = e
+	}
+	places := map[string]*onnx.External{}
+	for _, t := range p.Graph.GetInitializer() {
+		if at[t] != nil {
+			places[t.Name] = at[t]
 		}
 	}
-	return nil
+	return places, nil
 }
 
 func externalTensors(g *onnxpb.GraphProto, depth int, into *[]*onnxpb.TensorProto) error {
@@ -96,10 +110,11 @@ func addExternal(t *onnxpb.TensorProto, into *[]*onnxpb.TensorProto) {
 // its size.
 const maxShared = 4
 
-// dataFile is a file of external data, its size and how much was read from it.
+// dataFile is a file of external data, its size, how much was read from it, and its bytes where it is mapped.
 type dataFile struct {
 	*os.File
 	size, read int64
+	mapped     []byte
 }
 
 func openData(root *os.Root, location string) (*dataFile, error) {
@@ -112,12 +127,30 @@ func openData(root *os.Root, location string) (*dataFile, error) {
 		f.Close()
 		return nil, fmt.Errorf("file %.200q: %w", location, err)
 	}
-	return &dataFile{File: f, size: st.Size()}, nil
+	d := &dataFile{File: f, size: st.Size()}
+	if d.size >= mapFrom && d.size <= math.MaxInt {
+		if d.mapped, err = mapFile(f, d.size); err != nil {
+			d.mapped = nil // it is read
+		}
+	}
+	return d, nil
 }
 
-func readTensorData(root *os.Root, files map[string]*dataFile, t *onnxpb.TensorProto) error {
+// bytes are n bytes from offset on.
+func (f *dataFile) bytes(offset, n int64) ([]byte, error) {
+	if f.mapped != nil {
+		return f.mapped[offset : offset+n : offset+n], nil
+	}
+	raw := make([]byte, n)
+	_, err := io.ReadFull(io.NewSectionReader(f, offset, n), raw)
+	return raw, err
+}
+
+// place is where a tensor's entries say that its data lie; length is -1 where they do not say it.
+func place(t *onnxpb.TensorProto) (e *onnx.External, length int64, err error) {
 	var location string
-	offset, length := int64(0), int64(-1)
+	offset := int64(0)
+	length = -1
 	for _, kv := range t.ExternalData {
 		var err error
 		switch kv.Key {
@@ -129,55 +162,64 @@ func readTensorData(root *os.Root, files map[string]*dataFile, t *onnxpb.TensorP
 			length, err = strconv.ParseInt(kv.Value, 10, 64)
 		}
 		if err != nil || offset < 0 {
-			return fmt.Errorf("%s is %.40q; a number of bytes is allowed", kv.Key, kv.Value)
+			return nil, 0, fmt.Errorf("%s is %.40q; a number of bytes is allowed", kv.Key, kv.Value)
 		}
 	}
 	if location == "" {
-		return fmt.Errorf("it names no file")
+		return nil, 0, fmt.Errorf("it names no file")
 	}
 	if !filepath.IsLocal(filepath.FromSlash(location)) {
-		return fmt.Errorf("file %.200q lies outside the model's folder; move it beside the model and save the model with a relative name", location)
+		return nil, 0, fmt.Errorf("file %.200q lies outside the model's folder; move it beside the model and save the model with a relative name", location)
 	}
+	return &onnx.External{Location: location, Offset: offset}, length, nil
+}
+
+func readTensorData(root *os.Root, files map[string]*dataFile, t *onnxpb.TensorProto) (*onnx.External, error) {
+	e, length, err := place(t)
+	if err != nil {
+		return nil, err
+	}
+	location, offset := e.Location, e.Offset
 	d := onnx.DType(t.DataType)
 	if d.Size() == 0 {
-		return fmt.Errorf("element type %v cannot lie in another file", d)
+		return nil, fmt.Errorf("element type %v cannot lie in another file", d)
 	}
 	shape := make([]int, len(t.Dims))
 	for i, v := range t.Dims {
 		if v < 0 || v > onnx.MaxElements {
-			return fmt.Errorf("dimension %d is %d; allowed are 0 to %d", i, v, onnx.MaxElements)
+			return nil, fmt.Errorf("dimension %d is %d; allowed are 0 to %d", i, v, onnx.MaxElements)
 		}
 		shape[i] = int(v)
 	}
 	n, err := onnx.Elements(shape)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	want := d.RawBytes(n)
 	if length >= 0 && length != want {
-		return fmt.Errorf("length %d; shape %v of %v needs %d bytes", length, shape, d, want)
+		return nil, fmt.Errorf("length %d; shape %v of %v needs %d bytes", length, shape, d, want)
 	}
 	f := files[location]
 	if f == nil {
 		if f, err = openData(root, location); err != nil {
-			return err
+			return nil, err
 		}
 		files[location] = f
 	}
 	// The size is known before memory is taken.
 	if f.size-offset < want {
-		return fmt.Errorf("file %q of %d bytes does not hold %d bytes from %d on; was it cut short?", location, f.size, want, offset)
+		return nil, fmt.Errorf("file %q of %d bytes does not hold %d bytes from %d on; was it cut short?", location, f.size, want, offset)
 	}
 	if f.read += want; f.read > maxShared*f.size {
-		return fmt.Errorf("the tensors read file %q of %d bytes more than %d times over", location, f.size, maxShared)
+		return nil, fmt.Errorf("the tensors read file %q of %d bytes more than %d times over", location, f.size, maxShared)
 	}
 	if want > math.MaxInt {
-		return fmt.Errorf("%d bytes in one tensor are more than this machine can address", want)
+		return nil, fmt.Errorf("%d bytes in one tensor are more than this machine can address", want)
 	}
-	raw := make([]byte, want)
-	if _, err := io.ReadFull(io.NewSectionReader(f, offset, want), raw); err != nil {
-		return fmt.Errorf("file %q: %w", location, err)
+	raw, err := f.bytes(offset, want)
+	if err != nil {
+		return nil, fmt.Errorf("file %q: %w", location, err)
 	}
 	t.RawData, t.DataLocation, t.ExternalData = raw, onnxpb.TensorProto_DEFAULT, nil
-	return nil
+	return e, nil
 }

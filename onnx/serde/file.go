@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -32,8 +33,9 @@ func Load(path string) (*onnx.Model, error) {
 		return nil, fmt.Errorf("loading model: %w", err)
 	}
 	p, err := decode(data)
+	var places map[string]*onnx.External
 	if err == nil {
-		err = readExternal(p, filepath.Dir(path))
+		places, err = readExternal(p, filepath.Dir(path))
 	}
 	var m *onnx.Model
 	if err == nil {
@@ -41,6 +43,9 @@ func Load(path string) (*onnx.Model, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("loading model %s: %w", path, err)
+	}
+	for name, e := range places {
+		m.Graph.Initializers[name].External = e
 	}
 	return m, nil
 }
@@ -313,6 +318,57 @@ func attrFromProto(p *onnxpb.AttributeProto, depth int) (onnx.Attr, error) {
 
 // Marshal encodes a model as a serialised ModelProto. The same model gives the same bytes.
 func Marshal(m *onnx.Model) ([]byte, error) {
+	p, err := modelToProto(m)
+	if err != nil {
+		return nil, err
+	}
+	return encode(p)
+}
+
+// referAt is the size from which on [Refer] leaves a tensor where it lies.
+const referAt = 1 << 16
+
+// Refer encodes a model like [Marshal], but leaves its large initializers in the files that they lie in, which are named relative to the
+// folder that is returned; that is "" where all of the model is encoded.
+func Refer(m *onnx.Model) (data []byte, folder string, err error) {
+	c, g := *m, *m.Graph
+	c.Graph, g.Initializers = &g, maps.Clone(m.Graph.Initializers)
+	var apart []*onnxpb.TensorProto
+	for _, name := range m.Graph.InitializerNames() {
+		t := g.Initializers[name]
+		e, n := t.External, t.DType.RawBytes(t.Len())
+		if e == nil || n < referAt || folder != "" && folder != e.Folder {
+			continue
+		}
+		folder = e.Folder
+		delete(g.Initializers, name)
+		p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType), Dims: make([]int64, len(t.Shape)), DataLocation: onnxpb.TensorProto_EXTERNAL}
+		for i, d := range t.Shape {
+			p.Dims[i] = int64(d)
+		}
+		for _, kv := range [][2]string{{"location", e.Location}, {"offset", strconv.FormatInt(e.Offset, 10)}, {"length", strconv.FormatInt(n, 10)}} {
+			p.ExternalData = append(p.ExternalData, &onnxpb.StringStringEntryProto{Key: kv[0], Value: kv[1]})
+		}
+		apart = append(apart, p)
+	}
+	p, err := modelToProto(&c)
+	if err != nil {
+		return nil, "", err
+	}
+	p.Graph.Initializer = append(p.Graph.Initializer, apart...)
+	data, err = encode(p)
+	return data, folder, err
+}
+
+func encode(p *onnxpb.ModelProto) ([]byte, error) {
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encoding model: %w", err)
+	}
+	return data, nil
+}
+
+func modelToProto(m *onnx.Model) (*onnxpb.ModelProto, error) {
 	p := &onnxpb.ModelProto{
 		IrVersion: m.IR, ProducerName: m.Producer, ProducerVersion: m.ProducerVersion, Domain: m.Domain,
 		ModelVersion: m.Version, DocString: m.Doc, OpsetImport: opsetsToProto(m.Opsets),
@@ -342,11 +398,7 @@ func Marshal(m *onnx.Model) ([]byte, error) {
 		}
 		p.Functions = append(p.Functions, fp)
 	}
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
-	if err != nil {
-		return nil, fmt.Errorf("encoding model: %w", err)
-	}
-	return data, nil
+	return p, nil
 }
 
 func opsetsToProto(opsets map[string]int64) []*onnxpb.OperatorSetIdProto {

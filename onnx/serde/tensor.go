@@ -3,6 +3,7 @@ package serde
 import (
 	"encoding/binary"
 	"fmt"
+	"unsafe"
 
 	"fmp/onnx"
 	"fmp/onnx/onnxpb"
@@ -44,6 +45,9 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 	have := storedElements(p, d)
 	if have != n {
 		return fail("shape %v needs %d elements of %v and the file holds %d", shape, n, d, have)
+	}
+	if data := inPlace(d, p.RawData, n); data != nil {
+		return &onnx.Tensor{DType: d, Shape: shape, Data: data}, nil
 	}
 	t, err := onnx.Zeros(d, shape...)
 	if err != nil {
@@ -101,6 +105,41 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 	return t, nil
 }
 
+// littleEndian reports whether this machine holds numbers as files do.
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
+// inPlace is n elements in the bytes that hold them, which are not copied; nil where they do not lie as this machine holds them.
+func inPlace(d onnx.DType, raw []byte, n int) any {
+	if n == 0 || d.Bits() < 8 || int64(len(raw)) != d.RawBytes(n) || !littleEndian || d == onnx.Bool {
+		return nil
+	}
+	at := unsafe.Pointer(unsafe.SliceData(raw))
+	if uintptr(at)%uintptr(d.Size()) != 0 {
+		return nil
+	}
+	switch d {
+	case onnx.Float32:
+		return unsafe.Slice((*float32)(at), n)
+	case onnx.Float64:
+		return unsafe.Slice((*float64)(at), n)
+	case onnx.Int8:
+		return unsafe.Slice((*int8)(at), n)
+	case onnx.Int16:
+		return unsafe.Slice((*int16)(at), n)
+	case onnx.Int32:
+		return unsafe.Slice((*int32)(at), n)
+	case onnx.Int64:
+		return unsafe.Slice((*int64)(at), n)
+	case onnx.Uint16, onnx.Float16, onnx.BFloat16:
+		return unsafe.Slice((*uint16)(at), n)
+	case onnx.Uint32:
+		return unsafe.Slice((*uint32)(at), n)
+	case onnx.Uint64:
+		return unsafe.Slice((*uint64)(at), n)
+	}
+	return raw
+}
+
 // narrowFromProto reads elements of 8 bits and less: packed raw bytes, or the same bytes in int32_data.
 func narrowFromProto(p *onnxpb.TensorProto, d onnx.DType, shape []int, n int) (*onnx.Tensor, error) {
 	raw := p.RawData
@@ -112,6 +151,9 @@ func narrowFromProto(p *onnxpb.TensorProto, d onnx.DType, shape []int, n int) (*
 	}
 	if int64(len(raw)) != d.RawBytes(n) {
 		return nil, fmt.Errorf("tensor %q: shape %v needs %d bytes of %v and the file holds %d", p.Name, shape, d.RawBytes(n), d, len(raw))
+	}
+	if data := inPlace(d, p.RawData, n); data != nil {
+		return &onnx.Tensor{DType: d, Shape: shape, Data: data}, nil
 	}
 	t, err := onnx.Zeros(d, shape...)
 	if err == nil {

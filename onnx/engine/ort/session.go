@@ -69,7 +69,7 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := serde.Marshal(adapted)
+	data, folder, err := serde.Refer(adapted)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +78,11 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 		return nil, err
 	}
 	defer so.Destroy()
+	if folder != "" {
+		if err := so.AddSessionConfigEntry("session.model_external_initializers_file_folder_path", folder); err != nil {
+			return nil, plain(err)
+		}
+	}
 	sess, err := ortgo.NewDynamicAdvancedSessionWithONNXData(data, ins, outs, so)
 	if err != nil {
 		return nil, plain(err)
@@ -97,6 +102,9 @@ func describe(m *onnx.Model) (*onnx.Model, error) {
 	g.Outputs = append([]onnx.ValueInfo{}, m.Graph.Outputs...)
 	c := *m
 	c.Graph = &g
+	if err := shape.Infer(&c); err == nil && described(g.Outputs) {
+		return &c, nil
+	}
 	data, err := serde.Marshal(m)
 	if err != nil {
 		return nil, err

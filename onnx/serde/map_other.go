@@ -1,0 +1,11 @@
+//go:build !unix
+
+package serde
+
+import (
+	"errors"
+	"os"
+)
+
+// mapFile is not at hand: the file is read.
+func mapFile(*os.File, int64) ([]byte, error) { return nil, errors.ErrUnsupported }
