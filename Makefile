@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size sbom module edge-all wasm setup demo test test-short test-386 race fuzz vuln vet lint fmt docs figures generate bench bench-peers service-test testdata conformance clean help
+.PHONY: all build size sbom module edge-all wasm setup demo test test-short test-386 race mutate fuzz vuln vet lint fmt docs figures generate bench bench-peers service-test testdata conformance clean help
 
 all: build
 
@@ -96,6 +96,9 @@ vuln: ## known vulnerabilities of what is linked (govulncheck), where their data
 	@if curl -fsS -m 20 -o /dev/null $(VULNDB)/index/db.json; then \
 	  $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) ./...; \
 	else echo 'make vuln: the database of vulnerabilities at $(VULNDB) cannot be reached from here: nothing was checked'; fi
+
+mutate: ## changes of single lines that a test must notice (docs/mutate/mutations.txt)
+	$(GO) run ./docs/mutate docs/mutate/mutations.txt
 
 FUZZ ?= -time 3s -jobs 2
 fuzz: ## every fuzz target for a few seconds

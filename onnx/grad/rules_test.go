@@ -211,6 +211,26 @@ var ruleCases = []ruleCase{
 	{op: "ConvTranspose", note: "dilated", in: []arg{normal(1, 2, 3, 3), weight(2, 2, 2, 2)}, attrs: []onnx.Attr{ints("dilations", 2, 2)}},
 	{op: "ConvTranspose", note: "same", in: []arg{normal(1, 2, 3, 3), weight(2, 2, 3, 3)},
 		attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "SAME_UPPER"), ints("strides", 2, 2)}},
+	{op: "ConvTranspose", note: "same lower", in: []arg{normal(1, 2, 3, 3), weight(2, 2, 3, 3)},
+		attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "SAME_LOWER"), ints("strides", 2, 2)}},
+
+	// Attention, gates, and normalisations of operator sets 23 and later: spelt out in others.
+	{op: "Attention", opset: 23, in: []arg{normal(2, 2, 3, 4), normal(2, 2, 5, 4), normal(2, 2, 5, 3)}},
+	{op: "Attention", note: "causal", opset: 23, in: []arg{normal(1, 2, 3, 4), normal(1, 2, 3, 4), normal(1, 2, 3, 4)},
+		attrs: []onnx.Attr{attr("is_causal", 1), onnx.FloatAttr("scale", .3), onnx.FloatAttr("softcap", 2)}},
+	{op: "Attention", note: "grouped", opset: 23, in: []arg{normal(1, 4, 3, 2), normal(1, 2, 3, 2), normal(1, 2, 3, 2)}},
+	{op: "Attention", note: "rank 3, masked, with a past", opset: 23, outputs: 3,
+		in:    []arg{normal(1, 2, 8), normal(1, 2, 4), normal(1, 2, 6), constant(onnx.NewTensor([]float32{0, -1, .5, 2}, 1, 1, 1, 4)), normal(1, 2, 2, 2), normal(1, 2, 2, 3)},
+		attrs: []onnx.Attr{attr("q_num_heads", 4), attr("kv_num_heads", 2)}},
+	{op: "Attention", note: "a row without keys", opset: 23,
+		in: []arg{normal(1, 1, 2, 3), normal(1, 1, 3, 3), normal(1, 1, 3, 3), constant(onnx.NewTensor([]bool{false, false, false, true, false, true}, 2, 3))}},
+	{op: "RMSNormalization", opset: 23, in: []arg{normal(2, 3, 4), weight(4)}},
+	{op: "RMSNormalization", note: "axis 1", opset: 23, in: []arg{normal(2, 3, 4), weight(3, 4)}, attrs: []onnx.Attr{attr("axis", 1)}},
+	{op: "RotaryEmbedding", opset: 23, in: []arg{normal(1, 2, 3, 4), normal(1, 3, 2), normal(1, 3, 2)}},
+	{op: "RotaryEmbedding", note: "interleaved, in part, by position", opset: 23, in: []arg{normal(1, 3, 12), normal(5, 2), normal(5, 2), grid([]int{1, 3}, 4, 0, 2)},
+		attrs: []onnx.Attr{attr("interleaved", 1), attr("num_heads", 2), attr("rotary_embedding_dim", 4)}},
+	{op: "Swish", opset: 24, in: []arg{normal(2, 3)}, attrs: []onnx.Attr{onnx.FloatAttr("alpha", 1.5)}},
+	{op: "SwiGLU", opset: 28, in: []arg{normal(2, 3), normal(2, 3)}},
 
 	// Poolings.
 	{op: "MaxPool", in: []arg{spaced(2, 2, 4, 4)}, attrs: []onnx.Attr{ints("kernel_shape", 2, 2), ints("strides", 2, 2)}},

@@ -1,0 +1,134 @@
+// Command mutate changes the sources in one place after another, and runs the test that must notice:
+//
+//	go run ./docs/mutate docs/mutate/mutations.txt
+//
+// The list holds, of each mutation, a line "== FILE PACKAGE TEST" and the lines that are taken out (-) and put in their place (+); the first must
+// stand in the file once. The files themselves are left alone: go test -overlay reads the changed copies. A mutation that no test notices, that does
+// not compile, or whose lines are no longer there ends the command with exit code 1.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// mutation is a change of one file, and the test that must fail with it.
+type mutation struct{ file, pkg, test, old, new string }
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: mutate LIST")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(list string) error {
+	text, err := os.ReadFile(list)
+	if err != nil {
+		return err
+	}
+	all, err := parse(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", list, err)
+	}
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var g errgroup.Group
+	g.SetLimit(2)
+	var missed atomic.Int64
+	for i, m := range all {
+		g.Go(func() error {
+			verdict := "caught"
+			if err := m.try(filepath.Join(dir, fmt.Sprint(i))); err != nil {
+				missed.Add(1)
+				verdict = err.Error()
+			}
+			fmt.Printf("%s: %s -> %s: %s\n", m.file, strings.TrimSpace(m.old), strings.TrimSpace(m.new), verdict)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if n := missed.Load(); n > 0 {
+		return fmt.Errorf("%d of %d mutations were not caught", n, len(all))
+	}
+	fmt.Printf("all %d mutations were caught\n", len(all))
+	return nil
+}
+
+func parse(text string) ([]mutation, error) {
+	var all []mutation
+	for i, line := range strings.Split(text, "\n") {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 0 || strings.HasPrefix(line, "#"):
+		case fields[0] == "==" && len(fields) == 4:
+			all = append(all, mutation{file: fields[1], pkg: fields[2], test: fields[3]})
+		case line[0] == '-' && len(all) > 0:
+			all[len(all)-1].old += line[1:] + "\n"
+		case line[0] == '+' && len(all) > 0:
+			all[len(all)-1].new += line[1:] + "\n"
+		default:
+			return nil, fmt.Errorf("line %d is not understood: %q", i+1, line)
+		}
+	}
+	for _, m := range all {
+		if m.old == "" || m.old == m.new {
+			return nil, fmt.Errorf("a mutation of %s changes nothing", m.file)
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("it holds no mutation")
+	}
+	return all, nil
+}
+
+// try runs the test on the changed file; the error says why the mutation was not caught. base begins the names of files that it writes.
+func (m mutation) try(base string) error {
+	source, err := os.ReadFile(m.file)
+	if err != nil {
+		return err
+	}
+	if n := strings.Count(string(source), m.old); n != 1 {
+		return fmt.Errorf("NOT APPLIED: the lines stand in the file %d times", n)
+	}
+	file, err := filepath.Abs(m.file)
+	if err != nil {
+		return err
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: base + ".go"}})
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string]string{base + ".go": strings.Replace(string(source), m.old, m.new, 1), base + ".json": string(overlay)} {
+		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
+			return err
+		}
+	}
+	out, err := exec.Command("go", "test", "-overlay", base+".json", "-count=1", "-vet=off", "-run", m.test, m.pkg).CombinedOutput()
+	switch text := string(out); {
+	case err == nil && strings.Contains(text, "no tests to run"):
+		return fmt.Errorf("NO TEST %s in %s", m.test, m.pkg)
+	case err == nil:
+		return errors.New("SURVIVED")
+	case !strings.Contains(text, "--- FAIL") && !strings.Contains(text, "panic:"):
+		return fmt.Errorf("NO TEST RAN: %s", strings.Join(strings.Fields(text), " "))
+	}
+	return nil
+}

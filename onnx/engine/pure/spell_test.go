@@ -1,0 +1,101 @@
+//go:build cgo
+
+package pure_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+)
+
+// Operators that are spelt out in others give what the ONNX Runtime's own kernels of them give.
+func TestSpelling(t *testing.T) {
+	own, reference := engines(t, 1)
+	r := random{rand.New(rand.NewPCG(4, 4))}
+	bytes := func(shape ...int) *onnx.Tensor {
+		x, err := onnx.Zeros(onnx.Uint8, shape...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range x.U8() {
+			x.U8()[i] = uint8(r.Uint32())
+		}
+		return x
+	}
+	scale, zero := onnx.Scalar[float32], onnx.Scalar[uint8]
+	for _, c := range []struct {
+		op      string
+		in      []*onnx.Tensor
+		attrs   []onnx.Attr
+		outputs []string
+	}{
+		{"com.microsoft.Gelu", []*onnx.Tensor{r.f(2, 5)}, nil, nil},
+		{"com.microsoft.BiasGelu", []*onnx.Tensor{r.f(2, 5), r.f(5)}, nil, nil},
+		{"com.microsoft.FastGelu", []*onnx.Tensor{r.f(2, 5), r.f(5)}, nil, nil},
+		{"com.microsoft.QuickGelu", []*onnx.Tensor{r.f(2, 5)}, []onnx.Attr{onnx.FloatAttr("alpha", 1.702)}, nil},
+		{"com.microsoft.FusedMatMul", []*onnx.Tensor{r.f(4, 2), r.f(3, 4)}, []onnx.Attr{onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1), onnx.FloatAttr("alpha", .5)}, nil},
+		{"com.microsoft.FusedMatMul", []*onnx.Tensor{r.f(2, 3, 4), r.f(2, 4, 5)}, nil, nil},
+		{"com.microsoft.SkipLayerNormalization", []*onnx.Tensor{r.f(2, 3, 4), r.f(2, 3, 4), r.f(4), r.f(4), r.f(4)}, nil, []string{"y", "", "", "sum"}},
+		{"com.microsoft.SkipSimplifiedLayerNormalization", []*onnx.Tensor{r.f(2, 3, 4), r.f(2, 3, 4), r.f(4), r.f(4)}, nil, nil},
+		{"com.microsoft.QLinearAdd", []*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), bytes(6), scale(.03), zero(128), scale(.05), zero(120)}, nil, nil},
+		{"com.microsoft.QLinearMul", []*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), bytes(6), scale(.03), zero(128), scale(.05), zero(120)}, nil, nil},
+		{"com.microsoft.QLinearSigmoid", []*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), scale(.004), zero(3)}, nil, nil},
+		{"com.microsoft.QLinearLeakyRelu", []*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), scale(.03), zero(30)}, []onnx.Attr{onnx.FloatAttr("alpha", .1)}, nil},
+		{"com.microsoft.QLinearGlobalAveragePool", []*onnx.Tensor{bytes(1, 2, 3, 5), scale(.02), zero(100), scale(.03), zero(30)}, nil, nil},
+		{"RotaryEmbedding", []*onnx.Tensor{r.f(1, 2, 3, 4), r.f(1, 3, 2), r.f(1, 3, 2)}, nil, nil},
+		{"RMSNormalization", []*onnx.Tensor{r.f(2, 3, 4), r.f(3, 4)}, []onnx.Attr{onnx.IntAttr("axis", -2)}, nil},
+		{"Attention", []*onnx.Tensor{r.f(1, 4, 3, 2), r.f(1, 2, 5, 2), r.f(1, 2, 5, 3)}, nil, nil},
+		{"Attention", []*onnx.Tensor{r.f(1, 3, 8), r.f(1, 3, 8), r.f(1, 3, 8)}, []onnx.Attr{onnx.IntAttr("q_num_heads", 2), onnx.IntAttr("kv_num_heads", 2), onnx.IntAttr("is_causal", 1)}, nil},
+	} {
+		t.Run(c.op, func(t *testing.T) {
+			n := &onnx.Node{Name: "n", Op: c.op, Outputs: c.outputs, Attrs: c.attrs}
+			if i := strings.LastIndexByte(c.op, '.'); i > 0 {
+				n.Domain, n.Op = c.op[:i], c.op[i+1:]
+			}
+			if n.Outputs == nil {
+				n.Outputs = []string{"y"}
+			}
+			m := onnx.NewModel(&onnx.Graph{Name: "spelling", Nodes: []*onnx.Node{n}, Initializers: map[string]*onnx.Tensor{}})
+			m.Opsets[""], m.Opsets["com.microsoft"], m.IR = 23, 1, 11
+			feeds := map[string]*onnx.Tensor{}
+			for i, x := range c.in {
+				name := string(rune('a' + i))
+				n.Inputs = append(n.Inputs, name)
+				if len(x.Shape) == 0 {
+					m.Graph.Initializers[name] = x
+					continue
+				}
+				v := onnx.ValueInfo{Name: name, DType: x.DType}
+				for _, d := range x.Shape {
+					v.Shape = append(v.Shape, onnx.Known(d))
+				}
+				m.Graph.Inputs, feeds[name] = append(m.Graph.Inputs, v), x
+			}
+			for _, o := range n.Outputs {
+				if o != "" {
+					m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: o, DType: c.in[0].DType})
+				}
+			}
+			got, want := run(t, own, m, feeds), run(t, reference, m, feeds)
+			for name, w := range want {
+				g := got[name]
+				if g.Len() != w.Len() {
+					t.Fatalf("%s is %v, want %v", name, g, w)
+				}
+				for i := range w.Len() {
+					// A quantised result may be rounded the other way.
+					tolerance := 2e-5
+					if w.DType == onnx.Uint8 {
+						tolerance = 1
+					}
+					if d := math.Abs(g.At(i) - w.At(i)); !(d <= tolerance) {
+						t.Errorf("%s[%d] is %v, want %v", name, i, g.At(i), w.At(i))
+					}
+				}
+			}
+		})
+	}
+}

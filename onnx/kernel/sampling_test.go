@@ -1,0 +1,43 @@
+package kernel
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// A position beyond the borders is folded back between them, as often as it takes: about half a pixel beyond the outer pixels, or about these where
+// corners are aligned.
+func TestGridReflection(t *testing.T) {
+	for _, c := range []struct {
+		align   bool
+		v, want float64
+	}{
+		{false, 1.25, 1.25}, {false, 4.2, 2.8}, {false, -1.2, .2}, {false, 9, 1}, {true, 4.2, 1.8}, {true, -1.2, 1.2}, {true, 7.4, 1.4},
+	} {
+		if got := (gridSample{padding: "reflection", align: c.align}).reflect(c.v, 4); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("aligned %v: %v is folded to %v, want %v", c.align, c.v, got, c.want)
+		}
+	}
+	if got := (gridSample{align: true}).reflect(5, 1); got != 0 {
+		t.Errorf("one pixel: %v", got)
+	}
+}
+
+// Where the output is not cut to a whole size evenly, half_pixel_symmetric keeps its centre on the input's: 5 positions by .5 are 2 of 2.5.
+func TestHalfPixelSymmetric(t *testing.T) {
+	for transform, want := range map[string][]float64{"half_pixel_symmetric": {1, 3}, "half_pixel": {.5, 2.5}} {
+		r := resizing{mode: "linear", transform: transform}
+		var got []float64
+		for _, tap := range r.taps(5, 2, .5, [2]float64{}) {
+			x := 0.0
+			for i, at := range tap.at {
+				x += tap.weight[i] * float64(at)
+			}
+			got = append(got, x)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: positions %v, want %v", transform, got, want)
+		}
+	}
+}
