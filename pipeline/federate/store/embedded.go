@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ const (
 	watchEvery = 250 * time.Millisecond
 	// reopenAfter is the minimum interval between two attempts to open the embedded server again.
 	reopenAfter = 2 * time.Second
+	// patienceNATS is how long NATS may report a fault other than a failed write: a stream that is being created is one to it.
+	patienceNATS = 10 * time.Second
 	// reserve is the space that is left to the embedded server's own files: indexes, and the state of consumers.
 	reserve = 512 << 10
 )
@@ -50,6 +53,8 @@ type embedded struct {
 	lock    io.Closer
 	end     context.CancelFunc
 	ended   chan struct{}
+
+	well time.Time // when the server last had no fault; only for watch
 
 	mu      sync.Mutex
 	server  *natsserver.Server
@@ -98,6 +103,7 @@ func newEmbedded(o Options) (*embedded, error) {
 	if err := e.start(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
+	e.well = time.Now()
 	ctx, end := context.WithCancel(context.Background())
 	e.end = end
 	go e.watch(ctx)
@@ -193,6 +199,9 @@ func (e *embedded) fails() bool {
 	}
 	health := s.Healthz(nil)
 	if health.Error == "" {
+		e.well = time.Now()
+	}
+	if !lasting(health.Error, time.Since(e.well)) {
 		return false
 	}
 	select {
@@ -202,6 +211,11 @@ func (e *embedded) fails() bool {
 		close(stopped)
 	}
 	return true
+}
+
+// lasting reports whether a fault that the server reports since some time will not pass by itself.
+func lasting(fault string, since time.Duration) bool {
+	return fault != "" && (strings.Contains(fault, "write error") || since > patienceNATS)
 }
 
 // reopen starts the server again. Connections to it come back by themselves.
@@ -217,6 +231,7 @@ func (e *embedded) reopen() error {
 	if err := e.start(); err != nil {
 		return err
 	}
+	e.well = time.Now()
 	e.mu.Lock()
 	e.stopped = make(chan struct{})
 	e.mu.Unlock()

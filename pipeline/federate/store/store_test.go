@@ -69,6 +69,20 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// TestLasting: a failed write is a lasting fault at once; another one, such as a stream that is being created, only after a while.
+func TestLasting(t *testing.T) {
+	const write, other = "JetStream stream '$G > S' write error: no space left on device", "JetStream stream '$G > S' could not be recovered"
+	for _, c := range []struct {
+		fault string
+		since time.Duration
+		want  bool
+	}{{"", time.Hour, false}, {write, 0, true}, {other, time.Second, false}, {other, 2 * patienceNATS, true}} {
+		if got := lasting(c.fault, c.since); got != c.want {
+			t.Errorf("%q for %v: %v", c.fault, c.since, got)
+		}
+	}
+}
+
 func TestRedact(t *testing.T) {
 	for in, want := range map[string]string{
 		"nats://n1:4222":                           "nats://n1:4222",
