@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fmp/pipeline/client"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/privacy"
 )
 
@@ -13,7 +14,7 @@ import (
 const fewImages = 5
 
 // explainUpload says in words what leaves the machine with a plain upload.
-func explainUpload(i uploadInfo) string {
+func explainUpload(i uploadInfo, w *moments.Within) string {
 	var few []string
 	for c, mass := range i.ClassMass {
 		if mass > 0 && mass < fewImages-0.5 {
@@ -24,12 +25,20 @@ func explainUpload(i uploadInfo) string {
 - that client %q takes part in round %d, with the client graph of sha256 %s
 - that it has %d images, and about how many of each of %d classes: %.4g
 - %d points of %d numbers each (%s), averages over the features of images of a class, with a label and a mass
-It holds no image and no file name. It is not private: who has an image can test whether it is behind the averages, and the fewer images are behind one the better.
-`, i.Bytes, i.Client, i.Round, i.Model, i.N, i.C, i.ClassMass, i.Size, i.Dx+i.C, i.Precision)
+%sIt holds no image and no file name. It is not private: who has an image can test whether it is behind the averages, and the fewer images are behind one the better.
+`, i.Bytes, i.Client, i.Round, i.Model, i.N, i.C, i.ClassMass, i.Size, i.Dx+i.C, i.Precision, explainWithin(w))
 	if len(few) > 0 {
 		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's own features): %s; --at-least %d leaves them out.\n", fewImages, strings.Join(few, ", "), fewImages)
 	}
 	return text
+}
+
+// explainWithin says in words what an upload of moments has besides.
+func explainWithin(w *moments.Within) string {
+	if w == nil {
+		return ""
+	}
+	return fmt.Sprintf("- the scatter of the features within classes, %d numbers\n- the features of %d single images, %d numbers each, with their classes, by which the server sets its temperature\n", len(w.Data), len(w.Labels), w.K)
 }
 
 // explainRelease says in words what leaves the machine with a private upload, and what its noise promises.
@@ -72,6 +81,9 @@ func explainGraph(c *client.Client) string {
 	switch {
 	case c.Private():
 		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole numbers in all (8 bytes each), with noise as the round has it; no number of images\n", f.C, f.K, f.C*(f.K+1))
+	case f.Bytes > 0:
+		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made of each image\n- the scatter of these numbers within classes, at most %d\n- the %d numbers of single images, one in five and at most %d, with their classes; %d bytes at most in all\n",
+			f.C, f.PointWidth(), f.PointWidth()*(f.PointWidth()+1)/2, f.PointWidth(), moments.MaxCalibration, f.Bytes)
 	case f.ClassMeans:
 		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made of each image; %d bytes at most in all (float32)\n", f.C, f.PointWidth(), f.S*4*(f.PointWidth()+f.C+1))
 	default:
