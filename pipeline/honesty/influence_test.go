@@ -114,6 +114,14 @@ func TestLarge(t *testing.T) {
 	}
 }
 
+// TestLimit: one client counts for no more than all others together, which can confirm no more, though it has a million images.
+func TestLimit(t *testing.T) {
+	u, lambda := sized(6, 10, 9, append([]float64{1e6}, repeated(9, 20)...)...)
+	if got, _ := counted(u, lambda); got[0] < 40 || got[0] > 9*20+1e-6 {
+		t.Errorf("a client of 1e6 images beside 9 of 20 counts as %v", got[0])
+	}
+}
+
 // TestCap: whatever fewer than half of the clients claim, the cap is at most the largest honest claim and at least the smallest.
 func TestCap(t *testing.T) {
 	for clients := 1; clients <= 12; clients++ {
