@@ -24,6 +24,7 @@ func init() {
 		Def{Op: "MatMulInteger", Since: 10, New: newMatMulInteger},
 		Def{Op: "ConvInteger", Since: 10, New: newConvInteger},
 		Def{Op: "QLinearMatMul", Since: 10, New: newQLinearMatMul},
+		Def{Op: "QLinearConv", Since: 10, New: newQLinearConv},
 	)
 }
 
@@ -290,6 +291,56 @@ func newConvInteger(s *Spec) (Kernel, error) {
 	}
 	k := convOf[float64](w, s.int("group"), nil, nil)
 	return func(c *Call) error { return intProduct(c, k, c.in(2), c.in(3), 1, 0) }, nil
+}
+
+// QLinearConv: y = saturate(round((conv(x, w) + B) scale_x scale_w / scale_y) + zero_y), where scale_w and its zero point are scalars or one a channel
+// of the result, and B is int32.
+func newQLinearConv(s *Spec) (Kernel, error) {
+	w, err := newWindow(s)
+	if err != nil {
+		return nil, err
+	}
+	k, d := convOf[float64](w, s.int("group"), nil, nil), s.Out[0]
+	return func(c *Call) error {
+		for _, i := range []int{1, 2, 6, 7} {
+			if c.In[i].Len() != 1 {
+				return fmt.Errorf("input %d has shape %v where a scalar is expected", i, c.In[i].Shape)
+			}
+		}
+		x, err := above(c.In[0], c.In[2], 0)
+		if err != nil {
+			return err
+		}
+		weight, err := above(c.In[3], c.In[5], 0)
+		if err != nil {
+			return err
+		}
+		r, err := exactly(c, k, x, weight)
+		if err != nil {
+			return err
+		}
+		channel, err := channel(r.Shape, c.In[4].Shape, 1)
+		if err != nil {
+			return err
+		}
+		plane, bias := max(product(r.Shape[2:]), 1), c.in(8)
+		if bias != nil && bias.Len() != r.Shape[1] {
+			return fmt.Errorf("a bias of %d numbers for %d channels", bias.Len(), r.Shape[1])
+		}
+		out, err := c.New(0, d, r.Shape)
+		if err != nil {
+			return err
+		}
+		factor, zero := c.In[1].At(0)/c.In[6].At(0), c.In[7].At(0)
+		quantized(out, func(i int) float64 {
+			v := r.F64()[i]
+			if bias != nil {
+				v += bias.At(i / plane % r.Shape[1])
+			}
+			return math.RoundToEven(v*factor*c.In[4].At(channel(i))) + zero
+		})
+		return nil
+	}, nil
 }
 
 // QLinearMatMul: y = saturate(round(a b · scale_a scale_b / scale_y) + zero_y).
