@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -64,7 +65,7 @@ func (f *Refit) Heads(ctx context.Context, seen *point.Set, latent []float32, sa
 	if err != nil {
 		return nil, err
 	}
-	return f.fit(ctx, seen, heads, latent, 0)
+	return f.fit(ctx, seen, heads, latent, noise{})
 }
 
 // Mean returns the head of the posterior means.
@@ -73,7 +74,7 @@ func (f *Refit) Mean(ctx context.Context, seen *point.Set) (erm.Theta, error) {
 	if err != nil {
 		return head, err
 	}
-	heads, err := f.fit(ctx, seen, []erm.Theta{head}, make([]float32, f.LatentSize()), 0)
+	heads, err := f.fit(ctx, seen, []erm.Theta{head}, make([]float32, f.LatentSize()), noise{})
 	if err != nil {
 		return head, err
 	}
@@ -186,48 +187,136 @@ func (u *images) weights(r *rand.Rand, bootstrap bool) []float64 {
 	return out
 }
 
-// fit fits each head to its own images of the uploads. doubt is the variance of noise on the closed form's heads, and above 0 images are
-// weighted at random. All randomness comes from the sample's latent.
-func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, latent []float32, doubt float64) ([]erm.Theta, error) {
+// noise is the randomness that a fit adds to the drawn images.
+type noise struct {
+	weights bool    // the rows have the random weights of the Bayesian bootstrap
+	centre  float64 // variance of noise on the weights of the closed form's head
+	scale   float64 // of the covariance of [Refit.Posterior]
+}
+
+// fit fits each head to its own images of the uploads. All randomness comes from the sample's latent.
+func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, latent []float32, e noise) ([]erm.Theta, error) {
 	u, err := f.images(seen)
 	if err != nil {
 		return nil, err
 	}
-	k, classes, size := f.config.K, f.config.C, f.LatentSize()
-	metric := mat.NewDense(k, k, nil)
-	metric.Apply(func(i, j int, _ float64) float64 { return float64(f.values[models.ConjMetric].F32()[i*k+j]) }, metric)
-	var inverse mat.LU
-	inverse.Factorize(metric)
+	size := f.LatentSize()
 	out := make([]erm.Theta, len(heads))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(f.Workers, 1))
 	for s, head := range heads {
 		g.Go(func() error {
 			r := rng.New(digest(latent[s*size:(s+1)*size]), "refit")
-			p, offset := u.draw(k, classes, r, doubt > 0)
-			// Features times weights do not change where the head's w R becomes w, and its weights R times as much.
-			centre := erm.NewTheta(k+1, classes)
-			dense.Gemm(blas.NoTrans, blas.NoTrans, 1, metric.RawMatrix(), general(k, classes, head.W), 0, general(k, classes, centre.W))
-			for i := range k * classes {
-				centre.W[i] += math.Sqrt(doubt) * r.NormFloat64()
+			q := f.problem(u, head, r, e)
+			solution, err := erm.Solve(ctx, q.Problem, erm.Options{Tolerance: refitTolerance, Threads: 1})
+			if err == nil && e.scale > 0 {
+				q.perturb(r, solution.Theta, e.scale)
+				q.Start = &solution.Theta
+				solution, err = erm.Solve(ctx, q.Problem, erm.Options{Tolerance: refitTolerance, Threads: 1})
 			}
-			floats.AddTo(centre.Row(k), head.Row(k), offset)
-			p.L2, p.Centre = f.Penalty, &centre
-			solution, err := erm.Solve(ctx, p, erm.Options{Tolerance: refitTolerance, Threads: 1})
 			if err != nil {
 				return fmt.Errorf("conjugate predictor: fit of sample %d to the uploads: %w", s, err)
 			}
-			theta := solution.Theta
-			weights := mat.NewDense(k, classes, theta.W[:k*classes])
-			if err := inverse.SolveTo(weights, false, weights); err != nil {
-				return fmt.Errorf("conjugate predictor: its metric is singular: %w", err)
-			}
-			floats.Sub(theta.Row(k), offset)
-			out[s] = theta
-			return nil
+			out[s], err = q.Head(solution.Theta)
+			return err
 		})
 	}
 	return out, g.Wait()
+}
+
+// Fit is the fit of a head to images, in the coordinates w in which I is the covariance within classes.
+type Fit struct {
+	*erm.Problem
+	offset []float64
+	metric *mat.Dense
+}
+
+// problem returns the fit of a head to images drawn from r.
+func (f *Refit) problem(u *images, head erm.Theta, r *rand.Rand, e noise) *Fit {
+	k, classes := f.config.K, f.config.C
+	q := &Fit{metric: mat.NewDense(k, k, nil)}
+	q.metric.Apply(func(i, j int, _ float64) float64 { return float64(f.values[models.ConjMetric].F32()[i*k+j]) }, q.metric)
+	q.Problem, q.offset = u.draw(k, classes, r, e.weights)
+	// Features times weights do not change where the head's w R becomes w, and its weights R times as much.
+	centre := erm.NewTheta(k+1, classes)
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, q.metric.RawMatrix(), general(k, classes, head.W), 0, general(k, classes, centre.W))
+	if e.centre > 0 {
+		for i := range k * classes {
+			centre.W[i] += math.Sqrt(e.centre) * r.NormFloat64()
+		}
+	}
+	floats.AddTo(centre.Row(k), head.Row(k), q.offset)
+	q.L2, q.Centre = f.Penalty, &centre
+	return q
+}
+
+// Head returns the head on the coordinates of [Conjugate.Of] that a solution of the fit is.
+func (q *Fit) Head(solution erm.Theta) (erm.Theta, error) {
+	theta := erm.Theta{D: solution.D, C: solution.C, W: slices.Clone(solution.W)}
+	weights := mat.NewDense(theta.D-1, theta.C, theta.W[:(theta.D-1)*theta.C])
+	if err := weights.Solve(q.metric, weights); err != nil {
+		return theta, fmt.Errorf("conjugate predictor: its metric is singular: %w", err)
+	}
+	floats.Sub(theta.Row(theta.D-1), q.offset)
+	return theta, nil
+}
+
+// perturb moves the centre by Penalty^-1 times a draw from N(0, scale (F + Penalty I)), where F is the Fisher information of the images at the given
+// head: labels drawn from its probabilities, less these.
+func (q *Fit) perturb(r *rand.Rand, at erm.Theta, scale float64) {
+	d, c := at.D, at.C
+	shift := make([]float64, d*c)
+	p := make([]float64, c)
+	for i, w := range q.W {
+		x := q.X[i*d : (i+1)*d]
+		for y := range p {
+			p[y] = 0
+			for j, v := range x {
+				p[y] += v * at.W[j*c+y]
+			}
+		}
+		total := floats.LogSumExp(p)
+		u := r.Float64()
+		drawn := -1
+		for y, v := range p {
+			p[y] = -math.Exp(v - total)
+			if u += p[y]; u < 0 && drawn < 0 {
+				drawn = y
+			}
+		}
+		if drawn < 0 {
+			drawn = c - 1
+		}
+		p[drawn]++
+		for j, v := range x {
+			floats.AddScaled(shift[j*c:(j+1)*c], math.Sqrt(w)*v, p)
+		}
+	}
+	for i, v := range shift {
+		q.Centre.W[i] += math.Sqrt(scale) * (v/q.L2 + r.NormFloat64()/math.Sqrt(q.L2))
+	}
+}
+
+// Posterior returns posterior samples of heads with both uncertainties: of the class means, as [Refit.Heads], and of the fit to the images.
+func (f *Refit) Posterior(ctx context.Context, seen *point.Set, latent []float32, samples int, scale float64) ([]erm.Theta, error) {
+	heads, err := f.Conjugate.Heads(ctx, seen, latent, samples)
+	if err != nil {
+		return nil, err
+	}
+	return f.fit(ctx, seen, heads, latent, noise{scale: scale})
+}
+
+// MeanFit returns the fit whose solution is [Refit.Mean].
+func (f *Refit) MeanFit(ctx context.Context, seen *point.Set) (*Fit, error) {
+	head, err := f.Conjugate.Mean(ctx, seen)
+	if err != nil {
+		return nil, err
+	}
+	u, err := f.images(seen)
+	if err != nil {
+		return nil, err
+	}
+	return f.problem(u, head, rng.New(digest(make([]float32, f.LatentSize())), "refit"), noise{}), nil
 }
 
 func general(rows, cols int, data []float64) blas64.General {
@@ -292,7 +381,7 @@ func (f *Refit) Spread(ctx context.Context, seen *point.Set, latent []float32) (
 	for _, head := range heads {
 		floats.Add(head.Row(k), extra)
 	}
-	if heads, err = f.fit(ctx, seen, heads, latent, f.Doubt/f.Penalty); err != nil {
+	if heads, err = f.fit(ctx, seen, heads, latent, noise{weights: true, centre: f.Doubt / f.Penalty}); err != nil {
 		return nil, err
 	}
 	if f.spread == nil {

@@ -87,10 +87,11 @@ type Scores struct {
 }
 
 // Tuning sets how the tuned protocol chooses: for each partition and method, the value of the method's grid
-// with the lowest mean NLL over tasks drawn from the corpus.
+// with the lowest mean NLL over tasks drawn from the corpus, or from classes that neither the corpus nor the tasks have.
 type Tuning struct {
-	Tasks  int `yaml:"tasks" json:"tasks" default:"4" allowed:"1..100" doc:"corpus tasks that the tuned protocol scores every value on"`
-	Points int `yaml:"points" json:"points" default:"500" allowed:"10..100000" doc:"held-out corpus images of one tuning task"`
+	Tasks   int    `yaml:"tasks" json:"tasks" default:"4" allowed:"1..100" doc:"corpus tasks that the tuned protocol scores every value on"`
+	Points  int    `yaml:"points" json:"points" default:"500" allowed:"10..100000" doc:"held-out corpus images of one tuning task"`
+	Classes string `yaml:"classes,omitempty" json:"classes,omitempty" default:"" doc:"open scope: classes of the corpus's data set that tuning tasks are drawn from, as in dataset.classes; neither the corpus's nor the tasks', so that the extractor has not learned them either; empty means the corpus's own classes, left out of it in turn"`
 }
 
 // Output sets where results are written.
@@ -132,6 +133,9 @@ func (c *Config) Validate() error {
 		if slices.Contains(c.Federation.Alpha[:i], a) {
 			fail("federation.alpha", c.Federation.Alpha, "different numbers", "give each once")
 		}
+	}
+	if c.Tuning.Classes != "" && !c.OpenScope() {
+		fail("tuning.classes", c.Tuning.Classes, "open scope (corpus.dataset or corpus.classes)", "leave it empty: in closed scope tuning tasks are of the corpus's classes")
 	}
 	if c.Protocol != "shared" && s.Corpus == 0 {
 		fail("protocol", c.Protocol, "shared where dataset.splits.corpus is 0", "give the corpus a part: tuning needs it")

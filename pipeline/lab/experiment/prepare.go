@@ -19,6 +19,7 @@ import (
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/sample"
+	"fmp/pipeline/settings"
 	"fmp/pipeline/shipped"
 	"fmp/pipeline/task"
 )
@@ -232,6 +233,9 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	if t.data.Corpus, err = corpusBank(from); err != nil {
 		return nil, err
 	}
+	if err := t.tuning(ctx, c, tasks, from, eng, progress); err != nil {
+		return nil, err
+	}
 	t.corpus = from.Features.Digest
 	images := 0
 	if t.data.Corpus != nil {
@@ -239,6 +243,30 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	}
 	t.Features.Notes = append(t.Features.Notes, fmt.Sprintf("open scope: the corpus is %d images of %d classes of %s, none of them the tasks'", images, len(from.Set.Classes), c.corpus().Label()))
 	return t, nil
+}
+
+// tuning reads the classes of tuning tasks where they are not the corpus's: all training images of these, behind the same extractor as the tasks' images.
+func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *corpus.Images, eng engine.Engine, progress Progress) error {
+	if c.Tuning.Classes == "" {
+		return nil
+	}
+	s.Dataset = c.corpus()
+	s.Dataset.Classes, s.Dataset.Splits = c.Tuning.Classes, settings.Splits{Clients: 1}
+	own, err := corpus.Read(ctx, s, eng, func(stage string, done, total int) { progress(even(stage, done, total)) }, nil)
+	if err != nil {
+		return fmt.Errorf("tuning.classes: %w", err)
+	}
+	defer own.Release()
+	for _, name := range own.Set.Classes {
+		if slices.Contains(from.Set.Classes, name) || s.Dataset.Name == c.Dataset.Name && slices.Contains(l.Set.Classes, name) {
+			return fmt.Errorf("class %s of tuning.classes %q is the corpus's (%q) or the tasks' (%q); give classes that neither has", name, c.Tuning.Classes, c.Corpus.Classes, c.Dataset.Classes)
+		}
+	}
+	if l.data.Tuning, err = own.Bank(own.Features.Splits.Clients); err != nil {
+		return fmt.Errorf("tuning.classes: %w", err)
+	}
+	l.Features.Notes = append(l.Features.Notes, fmt.Sprintf("settings are tuned on tasks of %d classes of %s, which neither corpus nor tasks have", len(own.Set.Classes), s.Dataset.Label()))
+	return nil
 }
 
 // see turns the images of the tasks into feature rows, and the other images that the settings ask for.

@@ -25,6 +25,8 @@ type Data struct {
 	// Clients is the part from which new tasks' clients draw; Corpus the meta-training corpus, which only the
 	// tuned protocol reads, nil where there is none.
 	Clients, Corpus *task.Bank
+	// Tuning holds the classes of the setting tuning.classes; nil without it.
+	Tuning *task.Bank
 	// Test holds len(TestLabels) rows of features, used only for the reported figures.
 	Test       []float32
 	TestLabels []int

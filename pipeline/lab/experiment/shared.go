@@ -125,8 +125,9 @@ func dataKey(c Config) (string, error) {
 		X    settings.Extractor
 		E, P string
 		S    Scores
+		T    string
 		Seed uint64
-	}{c.Dataset, c.Corpus, c.Extractor, c.Engine.Name, c.Engine.Provider, c.Scores, c.Seed})
+	}{c.Dataset, c.Corpus, c.Extractor, c.Engine.Name, c.Engine.Provider, c.Scores, c.Tuning.Classes, c.Seed})
 	if err != nil {
 		return "", fmt.Errorf("settings of the data: %w", err)
 	}

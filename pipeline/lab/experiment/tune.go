@@ -18,6 +18,7 @@ import (
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/metric"
 	"fmp/pipeline/task"
 )
 
@@ -30,11 +31,6 @@ type Tuned struct {
 type Choice struct {
 	Partition string `json:"partition"`
 	rival.Choice
-}
-
-// AtEnd reports whether the value is the first or the last of those tried, so that one beyond might be better.
-func (c *Choice) AtEnd() bool {
-	return len(c.Grid) > 0 && (c.Value == c.Grid[0] || c.Value == c.Grid[len(c.Grid)-1])
 }
 
 // ReadTuned reads the choices of a run; none where nothing was tuned.
@@ -189,6 +185,9 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 	return made(), nil
 }
 
+// tuningBatches is the number of batches of a tuning task over which joint scores are averaged.
+const tuningBatches = 250
+
 // heldTasks draws the tasks of the corpus on which one partition is tuned.
 func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partition, threads int) ([]rival.Held, error) {
 	s := task.Sampler{Bank: data.Corpus, Points: c.Federation.Points, Alphas: []float64{p.Alpha}, Target: c.Tuning.Points, FixedLabels: true}
@@ -211,15 +210,26 @@ func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partiti
 		}
 		h := rival.Held{Task: t}
 		h.Features, h.Labels = drawn.Target.Labelled()
+		if len(h.Labels) >= metric.Neighbours {
+			h.Batches = metric.NearBatches(rng.New(c.Seed, "joint", stream), h.Features, s.Bank.Dx, tuningBatches)
+		}
 		out = append(out, h)
 	}
 	return out, nil
 }
 
 // leaveOut returns the bank of a tuning task in open scope: as many classes of the corpus as the run's tasks have, drawn anew each
-// time, and tools that know only the rest of the corpus. If fewer than two classes would remain, they know all of it.
+// time, and tools that know only the rest of the corpus. If fewer than two classes would remain, they know all of it. Classes of the setting
+// tuning.classes take the place of the corpus's, and tools then know all of the corpus.
 func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tools, error) {
 	n := data.Clients.C
+	if apart := data.Tuning; apart != nil {
+		if apart.C < n {
+			return nil, tools, fmt.Errorf("the tasks have %d classes and tuning.classes %d: name more", n, apart.C)
+		}
+		bank, err := apart.Choose(r.Perm(apart.C)[:n])
+		return bank, tools, err
+	}
 	if data.Corpus.C < n {
 		return nil, tools, fmt.Errorf("the tasks have %d classes and the corpus %d: settings cannot be tuned on it; set protocol to shared, or give corpus.classes more", n, data.Corpus.C)
 	}

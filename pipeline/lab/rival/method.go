@@ -65,8 +65,8 @@ const (
 // gridL2 holds the values that the tuned protocol tries for lambda and prior precisions.
 var gridL2 = []float64{0.03, 0.1, 0.3, 1, 3, 10, 30}
 
-// gridShrinkage holds the values that it tries for the shrinkage of a covariance.
-var gridShrinkage = []float64{0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97}
+// gridShrinkage holds the values that it tries for the shrinkage of a covariance, up to 1, at which the covariance is a multiple of the identity.
+var gridShrinkage = []float64{0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97, 0.99, 1}
 
 // ghShrinkage is the shrinkage that GH-OFL's authors publish.
 var ghShrinkage = 0.05

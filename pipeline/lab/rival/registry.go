@@ -13,6 +13,8 @@ var registry = []Method{
 	cfmp,
 	fmp,
 	fmpMean,
+	fmpLaplace,
+	fmpJoint,
 	fmpISAB,
 	ncm,
 	lda,

@@ -69,6 +69,8 @@ type Settings struct {
 	// Spread is the share of the between-class variances that discriminants of the corpus spread evenly over all
 	// directions, 0 to 1: their allowance for classes that the corpus lacks.
 	Spread float64
+	// Scale multiplies the covariance of Laplace approximations, 0 to 16.
+	Scale float64
 	// Temperature, > 0, divides the heads of a method; 1 leaves them unchanged.
 	Temperature float64
 	Tolerance   float64 // of the fits, see erm.Options
@@ -92,11 +94,12 @@ const (
 	ParamBeta      = "beta"
 	ParamWeighting = "weighting"
 	ParamSpread    = "spread"
+	ParamScale     = "scale"
 )
 
 // DefaultSettings returns the shared protocol of design.md: lambda 3, shrinkage 0.3, temperature 1.
 func DefaultSettings() Settings {
-	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Spread: 0.1, Temperature: 1, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
+	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Spread: 0.1, Scale: 1, Temperature: 1, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
 		Chains: 2, Warmup: 100, Draws: 200, Shuffles: 10}
 }
 
@@ -111,6 +114,8 @@ func (s Settings) Check() error {
 		return fmt.Errorf("posterior: beta is %v; allowed are 0 to 1", s.Beta)
 	case !(s.Spread >= 0 && s.Spread <= 1):
 		return fmt.Errorf("posterior: spread is %v; allowed are 0 to 1", s.Spread)
+	case !(s.Scale >= 0 && s.Scale <= 16):
+		return fmt.Errorf("posterior: scale is %v; allowed are 0 to 16", s.Scale)
 	case s.Weighting != 0 && s.Weighting != 1:
 		return fmt.Errorf("posterior: weighting is %v; allowed are 0 (equal) and 1 (by precision)", s.Weighting)
 	case !(s.Temperature > 0) || math.IsInf(s.Temperature, 0):
@@ -133,14 +138,14 @@ func (s Settings) Check() error {
 
 // tunable returns a pointer to the tunable setting name; nil for other names.
 func (s *Settings) tunable(name string) *float64 {
-	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta, ParamWeighting: &s.Weighting, ParamSpread: &s.Spread}[name]
+	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta, ParamWeighting: &s.Weighting, ParamSpread: &s.Spread, ParamScale: &s.Scale}[name]
 }
 
 // With returns the settings with the tunable setting name (a Param constant) set to value. An unknown name is an error.
 func (s Settings) With(name string, value float64) (Settings, error) {
 	p := s.tunable(name)
 	if p == nil {
-		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q, %q and %q", name, ParamL2, ParamShrinkage, ParamBeta, ParamWeighting, ParamSpread)
+		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q, %q, %q and %q", name, ParamL2, ParamShrinkage, ParamBeta, ParamWeighting, ParamSpread, ParamScale)
 	}
 	*p = value
 	return s, s.Check()
@@ -196,6 +201,8 @@ type Info struct {
 	Published *float64
 	// More lists further settings that the tuned protocol chooses, each with few values: all combinations are tried.
 	More []Param
+	// Joint says that Param is a scale of the samples' spread, which the NLL of single points hardly shows: it is chosen by NLL plus joint NLL.
+	Joint bool
 	// NeedsCorpus says that the method reads Input.Corpus.
 	NeedsCorpus bool
 	// Follows names the method whose tuned value this one takes; empty: its own.

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
+	"fmp/pipeline/metric"
 	"fmp/pipeline/posterior"
 )
 
@@ -110,6 +111,29 @@ func (l *logits) nll(t float64) float64 {
 		}
 	}
 	return sum / float64(len(l.ensembles)*l.n)
+}
+
+// joint returns the mean joint NLL on batches at temperature t, averaged over the ensembles; 0 without batches.
+func (l *logits) joint(t float64, batches [][]int) float64 {
+	if len(batches) == 0 {
+		return 0
+	}
+	n := dense.Padded(l.n)
+	part, total := make([]float64, n), make([]float64, n)
+	var sum float64
+	for _, heads := range l.ensembles {
+		logLikelihood := make([][]float64, len(heads))
+		for s, h := range heads {
+			dense.ExpSum(l.c, n, h.all, 1/t, total)
+			dense.ExpSum(1, n, h.truth, 1/t, part)
+			logLikelihood[s] = make([]float64, l.n)
+			for i := range l.n {
+				logLikelihood[s][i] = math.Log(part[i]/total[i] + nllFloor)
+			}
+		}
+		sum += metric.JointNLL(logLikelihood, batches)
+	}
+	return sum / float64(len(l.ensembles))
 }
 
 // nllFloor equals that of package metric: it keeps the score of an impossible event finite.

@@ -14,6 +14,8 @@ type Held struct {
 	Task     *Task
 	Features []float32 // n x dx, row-major
 	Labels   []int     // n class indices
+	// Batches of points are what joint scores are computed on ([metric.NearBatches]); nil for none. Methods with Info.Joint need them.
+	Batches [][]int
 }
 
 // Choice is what Tune chose for a method, with the mean NLL on held-out points at every value tried, in
@@ -23,13 +25,32 @@ type Choice struct {
 	Param  string    `json:"param"`
 	Value  float64   `json:"value"`
 	Grid   []float64 `json:"grid"`
-	NLL    []float64 `json:"nll"`
+	NLL    []float64 `json:"nll"` // with Info.Joint the sum of NLL and joint NLL
 	// Temperatures are those of least NLL at the values of Grid, and Temperature that of the chosen value. Choices written by
 	// earlier versions have none: their methods ran at temperature 1.
 	Temperatures []float64 `json:"temperatures,omitempty"`
 	Temperature  float64   `json:"temperature,omitempty"`
 	// More are the choices of further settings, by name.
 	More map[string]float64 `json:"more,omitempty"`
+}
+
+// flat is a difference in NLL that a tuning task's hundreds of images do not resolve.
+const flat = 1e-4
+
+// AtEnd reports whether a value beyond those tried might be better: the chosen one is the first or the last, no bound of the setting, and more than flat
+// below its neighbour.
+func (c *Choice) AtEnd() bool {
+	k, step := slices.Index(c.Grid, c.Value), 1
+	switch {
+	case len(c.Grid) < 2 || k < 0 || k > 0 && k < len(c.Grid)-1:
+		return false
+	case k == 0:
+		step = -1
+	}
+	if _, err := DefaultSettings().With(c.Param, c.Value+float64(step)*math.Max(1, c.Value)*1e-9); err != nil {
+		return false
+	}
+	return c.NLL[k-step]-c.NLL[k] > flat
 }
 
 // Apply returns base with the chosen settings.
@@ -196,7 +217,8 @@ func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float6
 	return c, nil
 }
 
-// heldNLL returns the least mean NLL over the held-out points at one value of a setting, and its temperature.
+// heldNLL returns the least mean NLL over the held-out points at one value of a setting, and its temperature. With Info.Joint it adds the joint NLL
+// at this temperature, as training of the open predictor does.
 func (t *tuner) heldNLL(ctx context.Context, s Settings, param string, v float64) (temperature, nll float64, err error) {
 	name := t.m.Info().Name
 	if param != "" {
@@ -221,6 +243,11 @@ func (t *tuner) heldNLL(ctx context.Context, s Settings, param string, v float64
 	}
 	temperature, nll = coolest(all, t.warm)
 	t.warm = temperature
+	if t.m.Info().Joint {
+		for i, l := range all {
+			nll += l.joint(temperature, t.held[i].Batches) / float64(len(all))
+		}
+	}
 	return temperature, nll, nil
 }
 
