@@ -70,6 +70,51 @@ func edgesText(runs map[string]*keptRun) string {
 	return b.String()
 }
 
+// posteriorRuns are the runs that compare posteriors around one point estimate (results/posterior.sh).
+var posteriorRuns = []string{"cifar100-20", "cifar10-10", "points-5", "cifar100-5"}
+
+// posteriorText compares FMP-joint, whose samples have both uncertainties, with FMP, its point estimate and the Laplace approximation around that.
+func posteriorText(t *testing.T) string {
+	var b strings.Builder
+	others := []string{"FMP", "FMP-mean", "FMP-Laplace"}
+	nll, joint := make([]tally, len(others)), make([]tally, len(others))
+	b.WriteString("| tasks | clients | tuned on | scale | FMP-joint: NLL | less FMP's | less FMP-mean's | less FMP-Laplace's | joint NLL | less FMP's | less FMP-mean's | less FMP-Laplace's |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, name := range posteriorRuns {
+		k := readKept(t, "posterior", name)
+		on := "the corpus's classes"
+		if k.config.Tuning.Classes != "" {
+			on = "classes " + k.config.Tuning.Classes
+		}
+		for _, c := range k.tuned.Choices {
+			if c.AtEnd() {
+				t.Errorf("%s, %s: the %s of %s is at the end of its grid", k.dir, c.Partition, c.Param, c.Method)
+			}
+		}
+		for i := range k.tables {
+			tab := &k.tables[i]
+			if tab.Repeats < 10 || tab.Repeats != k.config.Seeds {
+				t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition, tab.Repeats, k.config.Seeds)
+			}
+			own := rowOf(t, tab, "FMP-joint")
+			fmt.Fprintf(&b, "| %s | %s | %s | %.3g | %.4f |", name, tab.Partition, on, own.Value, own.NLL.Mean)
+			var more strings.Builder
+			for j, other := range others {
+				d := k.pair(t, tab, "FMP-joint", other)
+				nll[j].add(d.NLL)
+				joint[j].add(d.JointNear)
+				fmt.Fprintf(&b, " %+.4f ± %.4f |", d.NLL.Mean, d.NLL.Half)
+				fmt.Fprintf(&more, " %+.4f ± %.4f |", d.JointNear.Mean, d.JointNear.Half)
+			}
+			fmt.Fprintf(&b, " %.4f |%s\n", own.JointNear.Mean, more.String())
+		}
+	}
+	b.WriteString("\n")
+	for j, other := range others {
+		fmt.Fprintf(&b, "- Against %s: NLL below in %d rows, tie in %d, above in %d; joint NLL below in %d, tie in %d, above in %d.\n", other, nll[j].below, nll[j].tie, nll[j].above, joint[j].below, joint[j].tie, joint[j].above)
+	}
+	return b.String()
+}
+
 // TestBeyondThePointEstimate holds the page's account of what samples add, and of settings at the end of a grid, to the kept runs.
 func TestBeyondThePointEstimate(t *testing.T) {
 	runs := map[string]*keptRun{}
@@ -80,4 +125,5 @@ func TestBeyondThePointEstimate(t *testing.T) {
 	}
 	write(t, "results/README.md", "beyond", beyondText(t, runs))
 	write(t, "results/README.md", "edges", edgesText(runs))
+	write(t, "results/README.md", "posterior", posteriorText(t))
 }

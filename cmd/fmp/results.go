@@ -226,7 +226,11 @@ func newResultsShowCommand() *cobra.Command {
 		if err != nil {
 			return usageError(err)
 		}
-		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: append(m.Notes, experiment.ScopeNotes(rs)...), Tables: ts, wide: wide}
+		tuned, err := experiment.ReadTuned(args[0])
+		if err != nil {
+			return usageError(err)
+		}
+		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: slices.Concat(m.Notes, experiment.ScopeNotes(rs), tuned.EdgeNotes()), Tables: ts, wide: wide}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), out)
 		}

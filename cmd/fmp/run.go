@@ -168,7 +168,11 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experi
 	if err != nil {
 		return nil, err
 	}
-	out.Notes = append(out.Notes, experiment.ScopeNotes(rs)...)
+	tuned, err := experiment.ReadTuned(path)
+	if err != nil {
+		return nil, err
+	}
+	out.Notes = slices.Concat(out.Notes, experiment.ScopeNotes(rs), tuned.EdgeNotes())
 	if out.Costs, err = experiment.ReadCosts(path); err != nil {
 		return nil, err
 	}

@@ -136,6 +136,38 @@ func TestRefit(t *testing.T) {
 	}
 }
 
+// TestPerturb: the centre of a fit moves by draws of covariance scale (F + P I)/P^2, of the Fisher information F and the penalty P.
+func TestPerturb(t *testing.T) {
+	const scale, penalty, draws = 0.25, 3.0, 20000
+	at := erm.Theta{D: 2, C: 2, W: []float64{0.7, -0.3, 0.2, 0.1}}
+	x, w := []float64{2, 1, -1, 1}, []float64{1, 4}
+	q := &Fit{Problem: &erm.Problem{N: 2, Dx: 1, C: 2, X: x, W: w, L2: penalty, Centre: &erm.Theta{}}}
+	r := rng.New(1, "perturb")
+	var got [4]float64
+	for range draws {
+		centre := erm.NewTheta(2, 2)
+		q.Centre = &centre
+		q.perturb(r, at, scale)
+		for i, v := range centre.W {
+			got[i] += v * v / draws
+		}
+	}
+	for j := range 2 {
+		want := penalty
+		for i := range w {
+			odds := x[i*2]*(at.W[0]-at.W[1]) + at.W[2] - at.W[3]
+			p := 1 / (1 + math.Exp(-odds))
+			want += w[i] * x[i*2+j] * x[i*2+j] * p * (1 - p)
+		}
+		want *= scale / penalty / penalty
+		for y := range 2 {
+			if v := got[j*2+y]; math.Abs(v/want-1) > 0.05 {
+				t.Errorf("row %d, class %d moves with variance %v; want %v", j, y, v, want)
+			}
+		}
+	}
+}
+
 // TestRefitLearns: where classes scatter unlike each other, which the closed form cannot know, fits to many uploads predict better; the images of a
 // mean have its mean and unit variance about each other.
 func TestRefitLearns(t *testing.T) {

@@ -110,6 +110,12 @@ func (c *Config) methods() ([]rival.Method, error) {
 			}
 			continue
 		}
+		if m.Info().Fitted && !c.OpenScope() {
+			if len(c.Methods) > 0 {
+				return nil, fmt.Errorf("setting methods: %s is of open scope, where heads are fitted to the uploads: set corpus.dataset or corpus.classes, or leave the method out", m.Info().Name)
+			}
+			continue
+		}
 		out = append(out, m)
 	}
 	return out, nil

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -300,7 +301,7 @@ func TestRunFiguresMakeSense(t *testing.T) {
 	}
 	methods := 0
 	for _, m := range rival.All() {
-		if !m.Info().Private { // the run is not private
+		if !m.Info().Private && !m.Info().Fitted { // the run is neither private nor in open scope
 			methods++
 		}
 	}
@@ -440,6 +441,41 @@ func TestTuningSeesTheCorpusOnly(t *testing.T) {
 	}
 	if got := choices(func(d *Data) { d.Corpus = bank() }); bytes.Equal(got, want) {
 		t.Error("another corpus changed nothing")
+	}
+}
+
+// TestTuningClasses: with classes of their own, tuning tasks are of these alone, while the tools know the whole corpus; fewer than a task has are an error, and
+// in closed scope so is the setting.
+func TestTuningClasses(t *testing.T) {
+	d := clusters(t, 4, 6, 300, 60)
+	own := clusters(t, 5, 6, 300, 60).Clients
+	for i := range own.Features {
+		own.Features[i] += 1000 // as no other class
+	}
+	d.Tuning = own
+	c := small()
+	c.Corpus.Classes = "4-7"
+	bank, tools, err := leaveOut(rng.New(1, "classes"), c, d, Tools{known: &rival.Corpus{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bank.C != d.Clients.C || slices.Min(bank.Features) < 500 || tools.known.C != 0 {
+		t.Errorf("a bank of %d classes, the least feature %v, and tools that know %d classes", bank.C, slices.Min(bank.Features), tools.known.C)
+	}
+	if d.Tuning, err = own.Choose([]int{0, 1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := leaveOut(rng.New(1, "classes"), c, d, Tools{}); err == nil {
+		t.Error("three classes for tasks of four are no error")
+	}
+	c.Corpus.Classes, c.Tuning.Classes = "", "0-9"
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "tuning.classes") {
+		t.Errorf("tuning.classes in closed scope: %v", err)
+	}
+	if c.Tuning.Classes, c.Methods = "", []string{"FMP-joint"}; true {
+		if _, err := c.methods(); err == nil {
+			t.Error("FMP-joint in closed scope is no error")
+		}
 	}
 }
 

@@ -49,6 +49,17 @@ func ReadTuned(dir string) (*Tuned, error) {
 	return out, nil
 }
 
+// EdgeNotes names the settings that were chosen at an end of their grid, where a value beyond might be better.
+func (t *Tuned) EdgeNotes() []string {
+	var out []string
+	for _, c := range t.Choices {
+		if c.AtEnd() {
+			out = append(out, fmt.Sprintf("the %s of %s on %s, %g, is at the end of its grid: a value beyond might be better", c.Param, c.Method, c.Partition, c.Value))
+		}
+	}
+	return out
+}
+
 func (t *Tuned) choice(partition, method string) (*Choice, error) {
 	for i, c := range t.Choices {
 		if c.Partition == partition && c.Method == method {

@@ -209,6 +209,8 @@ type Info struct {
 	Follows string
 	// Conjugate says that the method needs a conjugate predictor, or an open one.
 	Conjugate bool
+	// Fitted says that the method needs the open form, whose heads are fitted to the uploads.
+	Fitted bool
 	// Draws says that the method needs the predictor that draws points, Compresses that it needs the embedding's uploads.
 	Draws, Compresses bool
 	// Private marks a method of private rounds: it needs Input.Private and Input.Privacy.

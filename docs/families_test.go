@@ -1,0 +1,78 @@
+package docs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"fmp/pipeline/lab/rival"
+)
+
+// families is results/families.yaml: the task families of the next measurement.
+type families struct {
+	Date       time.Time
+	Repeats    int
+	Seeds      []int `yaml:"extractor_seeds"`
+	Clients    int
+	Partitions []string
+	Methods    []string
+	Intervals  string
+	Splits     []struct {
+		Split                    int
+		Extractor, Tuning, Tasks []int
+	}
+	Families []struct {
+		Name, Data      string
+		Points, Clients int
+	}
+	Aims []string
+}
+
+// TestFamilies: the families fixed for the next measurement are as their rule says, of at least five splits and three extractor seeds, and of methods that there are.
+func TestFamilies(t *testing.T) {
+	b, err := os.ReadFile("results/families.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f families
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(&f); err != nil {
+		t.Fatal(err)
+	}
+	if f.Date.IsZero() || f.Repeats < 10 || len(f.Splits) < 5 || len(f.Seeds) < 3 || len(f.Families) == 0 || len(f.Aims) == 0 {
+		t.Errorf("date %v, %d repeats, %d splits, %d seeds, %d families, %d aims", f.Date, f.Repeats, len(f.Splits), len(f.Seeds), len(f.Families), len(f.Aims))
+	}
+	for _, m := range f.Methods {
+		if _, err := rival.Lookup(m); err != nil {
+			t.Error(err)
+		}
+	}
+	for i, s := range f.Splits {
+		digest := make([][sha256.Size]byte, 60)
+		order := make([]int, 60)
+		for c := range order {
+			order[c], digest[c] = c, sha256.Sum256(fmt.Appendf(nil, "split %d class %d", i+1, c))
+		}
+		slices.SortFunc(order, func(a, b int) int { return bytes.Compare(digest[a][:], digest[b][:]) })
+		for _, part := range [][2][]int{{s.Extractor, order[:30]}, {s.Tuning, order[30:40]}, {s.Tasks, order[40:]}} {
+			slices.Sort(part[1])
+			if s.Split != i+1 || !slices.Equal(part[0], part[1]) {
+				t.Errorf("split %d has classes %v; its rule gives %v", s.Split, part[0], part[1])
+			}
+		}
+	}
+	names := map[string]bool{}
+	for _, x := range f.Families {
+		if names[x.Name] || x.Name == "" || x.Data == "" || x.Points < 1 {
+			t.Errorf("family %+v has no name of its own, no data or no points", x)
+		}
+		names[x.Name] = true
+	}
+}

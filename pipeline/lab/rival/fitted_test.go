@@ -1,0 +1,125 @@
+package rival
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/pipeline/meta"
+	"fmp/pipeline/posterior"
+	"fmp/pipeline/task"
+)
+
+// openTask returns a task in open scope.
+func openTask(t *testing.T, threads int) *Task {
+	t.Helper()
+	w := newWorld(1, 6, 3, 4)
+	in := w.input(t, 2, 4, 8)
+	in.Threads, in.Latents, in.Scope = threads, 200, posterior.ScopeOpen
+	x, y := newWorld(5, 6, 8, 4).draw(rng.New(1, "corpus"), 800)
+	corpus, err := task.NewBank(x, 6, y, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.Open, err = meta.UntrainedOpen(corpus, 6); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range in.Clients {
+		soft, err := in.Open.Soften(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Soft = append(in.Soft, soft)
+	}
+	return newTestTask(t, in)
+}
+
+// variance returns the mean over weights of the variance of heads, and the mean head.
+func variance(e posterior.Ensemble) (v float64, mean []float64) {
+	mean, cov := moments(e)
+	for i := range mean {
+		v += cov.At(i, i) / float64(len(mean))
+	}
+	return v, mean
+}
+
+// TestFitted: the heads of FMP-Laplace scatter about FMP-mean's, and those of FMP-joint about FMP's as at scale 0, with a variance that grows with the scale; neither
+// depends on threads; in closed scope both are errors.
+func TestFitted(t *testing.T) {
+	ctx := context.Background()
+	open := openTask(t, 1)
+	run := func(m Method, task *Task, scale float64) posterior.Ensemble {
+		t.Helper()
+		s := DefaultSettings()
+		s.Scale = scale
+		r, err := m.Run(ctx, task, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Ensembles[0]
+	}
+	mean := run(fmpMean, open, 1)[0]
+	for i, v := range run(fmpLaplace, open, 0)[7].W {
+		if math.Abs(v-mean.W[i]) > 1e-3 {
+			t.Fatalf("weight %d of FMP-Laplace at scale 0 is %v, of FMP-mean %v", i, v, mean.W[i])
+		}
+	}
+	quarter, _ := variance(run(fmpLaplace, open, 0.25))
+	one, _ := variance(run(fmpLaplace, open, 1))
+	if math.Abs(one/quarter-4) > 1e-6 {
+		t.Errorf("FMP-Laplace has variance %v at scale 1/4 and %v at 1", quarter, one)
+	}
+	plain := run(fmp, open, 1)
+	for s, h := range run(fmpJoint, open, 0) {
+		for i, v := range h.W {
+			if v != plain[s].W[i] {
+				t.Fatalf("weight %d of sample %d of FMP-joint at scale 0 is %v, of FMP %v", i, s, v, plain[s].W[i])
+			}
+		}
+	}
+	// The two uncertainties add up: that of class means, FMP's own, and the fit's, which is FMP-Laplace's.
+	means, _ := variance(plain)
+	both, _ := variance(run(fmpJoint, open, 1))
+	if ratio := both / (means + one); ratio < 0.8 || ratio > 1.25 {
+		t.Errorf("FMP-joint has variance %v; FMP %v and FMP-Laplace %v", both, means, one)
+	}
+	for _, m := range []Method{fmpLaplace, fmpJoint} {
+		a, b := run(m, open, 1), run(m, openTask(t, 2), 1)
+		for s := range a {
+			for i, v := range a[s].W {
+				if v != b[s].W[i] {
+					t.Fatalf("%s: weight %d of sample %d is %v on one thread and %v on two", m.Info().Name, i, s, v, b[s].W[i])
+				}
+			}
+		}
+		if _, err := m.Run(ctx, newTestTask(t, newWorld(1, 6, 3, 4).input(t, 2, 4, 8)), DefaultSettings()); err == nil {
+			t.Errorf("%s in closed scope is no error", m.Info().Name)
+		}
+	}
+}
+
+// TestAtEnd: a chosen value is at an end where one beyond might be better, and not where the setting ends or the curve is flat.
+func TestAtEnd(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		param string
+		value float64
+		grid  []float64
+		nll   []float64
+		want  bool
+	}{
+		{"falling", ParamShrinkage, 0.97, []float64{0.7, 0.9, 0.97}, []float64{3, 2, 1}, true},
+		{"rising", ParamL2, 0.1, []float64{0.1, 1, 10}, []float64{1, 2, 3}, true},
+		{"interior", ParamL2, 1, []float64{0.1, 1, 10}, []float64{2, 1, 3}, false},
+		{"a bound above", ParamShrinkage, 1, []float64{0.9, 0.97, 1}, []float64{3, 2, 1}, false},
+		{"a bound below", ParamBeta, 0, []float64{0, 0.5, 1}, []float64{1, 2, 3}, false},
+		{"flat", ParamL2, 1e6, []float64{1e4, 1e5, 1e6}, []float64{1.00003, 1.00002, 1.00001}, false},
+		{"one value", ParamL2, 1, []float64{1}, []float64{1}, false},
+	} {
+		choice := Choice{Param: c.param, Value: c.value, Grid: c.grid, NLL: c.nll}
+		if got := choice.AtEnd(); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
