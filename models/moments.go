@@ -78,14 +78,21 @@ func MomentsEmbedding(c MomentsConfig) (*onnx.Model, error) {
 	return m, f.Write(m)
 }
 
-// MomentsCoordinates returns the graph from features [n, dx] to embedded ones [n, k], the inputs of the heads, with the basis of
-// graph, a client graph or embedding of moments; nil keeps all features.
-func MomentsCoordinates(dx int, basis *onnx.Tensor) (*onnx.Model, error) {
+// MomentsCoordinates returns the graph from features [n, dx] to embedded ones [n, k], the inputs of the heads, with the basis of clients'
+// embedding; nil keeps all features. Features that were standardised, with mean and std of dx numbers each, are taken back first; nil is none.
+func MomentsCoordinates(dx int, basis *onnx.Tensor, mean, std []float32) (*onnx.Model, error) {
+	if len(mean) != len(std) || len(mean) != 0 && len(mean) != dx {
+		return nil, fmt.Errorf("moments: %d means and %d standard deviations of %d features", len(mean), len(std), dx)
+	}
 	if err := (MomentsConfig{Dx: dx, C: 2, Basis: basis, Bytes: 1}).check(); err != nil {
 		return nil, err
 	}
 	b := build.New("coordinates")
-	b.Output("coordinates", hellinger(b, b.Input("features", onnx.Float32, "n", dx), basis))
+	h := b.Input("features", onnx.Float32, "n", dx)
+	if len(mean) > 0 {
+		h = b.Add(b.Mul(h, b.Const(onnx.Vector(std...))), b.Const(onnx.Vector(mean...)))
+	}
+	b.Output("coordinates", hellinger(b, h, basis))
 	return b.Model()
 }
 

@@ -31,7 +31,7 @@ func TestMomentsEmbedding(t *testing.T) {
 		if got, err := BasisOf(m, f); err != nil || (got == nil) != (b == nil) {
 			t.Fatalf("basis %v, %v", got, err)
 		}
-		g, err := MomentsCoordinates(dx, b)
+		g, err := MomentsCoordinates(dx, b, []float32{1, 2, 3}, []float32{2, 4, 5})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,8 @@ func TestMomentsEmbedding(t *testing.T) {
 				}
 				phi = p
 			}
-			got := eval(t, g, map[string]*onnx.Tensor{"features": onnx.NewTensor(h, 1, dx)})["coordinates"].F32()
+			standardised := []float32{(h[0] - 1) / 2, (h[1] - 2) / 4, (h[2] - 3) / 5}
+			got := eval(t, g, map[string]*onnx.Tensor{"features": onnx.NewTensor(standardised, 1, dx)})["coordinates"].F32()
 			for j, v := range phi {
 				if math.Abs(v-float64(got[j])) > 1e-6 {
 					t.Errorf("coordinate %d of %v is %v, want %v", j, h, got[j], v)

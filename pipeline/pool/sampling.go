@@ -110,7 +110,11 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	if r.Client.Kappa > 0 {
 		o.Kappa = discriminant.Kappa{Median: r.Client.Kappa, Deviation: r.Client.KappaDeviation}
 	}
-	p, err := posterior.Moments(ctx, s.clients, r.Client.Dx, basis, o)
+	at, err := posterior.NewEmbedded(r.Client.Dx, basis, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
+	}
+	p, err := posterior.Moments(ctx, s.clients, at, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Method(), err)
 	}

@@ -14,26 +14,12 @@ import (
 	"fmp/pipeline/discriminant"
 )
 
-// Moments computes FMP's posterior from uploads of moments (package discriminant), which needs no corpus. dx is the number of features and
-// basis what embedded ones are projected on, nil for none.
-func Moments(ctx context.Context, clients []discriminant.Client, dx int, basis *onnx.Tensor, o discriminant.Options) (*Result, error) {
+// Moments computes FMP's posterior from uploads of moments (package discriminant), which needs no corpus; c is how features are embedded.
+func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o discriminant.Options) (*Result, error) {
 	p, err := discriminant.Of(ctx, clients, o)
 	if err != nil {
 		return nil, err
 	}
-	graph, err := models.MomentsCoordinates(dx, basis)
-	if err != nil {
-		return nil, err
-	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		return nil, err
-	}
-	s, err := eng.Load(graph) // holds memory alone, and need not be closed
-	if err != nil {
-		return nil, err
-	}
-	c := &embedded{graph: graph, session: s, dx: dx}
 	e := Ensemble(p.Heads)
 	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients),
 		Diagnostics: map[string]float64{"moments": 1, "kappa": p.Kappa.Median, "kappa deviation": p.Kappa.Deviation, "spread": p.Spread}}, nil
@@ -48,18 +34,35 @@ func momentsBytes(clients []discriminant.Client) float64 {
 	return 4 * float64(n) / float64(len(clients))
 }
 
-// embedded are the coordinates of heads from moments: embedded features.
-type embedded struct {
+// Embedded are the coordinates of heads from moments: embedded features.
+type Embedded struct {
 	graph   *onnx.Model
 	session engine.Session
 	dx      int
 }
 
+// NewEmbedded prepares the graph of models.MomentsCoordinates.
+func NewEmbedded(dx int, basis *onnx.Tensor, mean, std []float32) (*Embedded, error) {
+	graph, err := models.MomentsCoordinates(dx, basis, mean, std)
+	if err != nil {
+		return nil, err
+	}
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		return nil, err
+	}
+	s, err := eng.Load(graph) // holds memory alone, and need not be closed
+	if err != nil {
+		return nil, err
+	}
+	return &Embedded{graph, s, dx}, nil
+}
+
 // Graph returns the graph of Of.
-func (c *embedded) Graph() *onnx.Model { return c.graph }
+func (c *Embedded) Graph() *onnx.Model { return c.graph }
 
 // Of maps feature rows to embedded ones.
-func (c *embedded) Of(ctx context.Context, features []float32) ([]float32, error) {
+func (c *Embedded) Of(ctx context.Context, features []float32) ([]float32, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -73,7 +76,7 @@ func (c *embedded) Of(ctx context.Context, features []float32) ([]float32, error
 // momentsIntervals are intervals from the heads: the mean and standard deviation of a probability's log-odds over them, the second
 // without the tempering of their draws.
 type momentsIntervals struct {
-	at    *embedded
+	at    *Embedded
 	heads Ensemble
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"fmp/featurize"
 	"fmp/featurize/dataset"
@@ -18,6 +19,7 @@ import (
 	"fmp/pipeline/meta"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/settings"
 	"fmp/pipeline/shipped"
@@ -323,12 +325,18 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 	case c.OpenScope():
 		note = "no conjugate predictor: the corpus lacks the tasks' classes"
 	case p.Data.Corpus == nil && c.Conjugate.Model == "untrained":
-		note = "no conjugate predictor: there is no corpus to take its moments from (dataset.splits.corpus)"
+		note = "no conjugate predictor: " + errNoCorpus.Error()
 	}
 	if note == "" {
 		m, f, err := p.model(models.KindConjugate, c.Conjugate.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
+			if p.Data.Corpus == nil {
+				return nil, errNoCorpus
+			}
 			return meta.UntrainedConjugate(p.Data.Corpus)
 		})
+		if errors.Is(err, errNoCorpus) {
+			return models.Manifest{}, p.withoutPredictor(c, "no conjugate predictor: none fits, and "+err.Error())
+		}
 		if err != nil {
 			return f, err
 		}
@@ -342,15 +350,41 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 		p.Tools.Conjugate = k
 		return f, nil
 	}
-	if p.Tools.Open == nil && len(c.Methods) == 0 {
+	return models.Manifest{}, p.withoutPredictor(c, note)
+}
+
+var errNoCorpus = errors.New("there is no corpus to take its moments from (dataset.splits.corpus)")
+
+// withoutPredictor makes FMP read moments where there is no open predictor either, drops the methods that a predictor or a corpus is for from the list of
+// all methods, and notes which.
+func (p *Prepared) withoutPredictor(c *Config, note string) error {
+	if p.Tools.Open != nil {
+		return nil
+	}
+	var mean, std []float32
+	if p.Stats != nil {
+		mean, std = p.Stats.Mean, p.Stats.Std
+	}
+	var err error
+	if p.Tools.Embedded, err = posterior.NewEmbedded(p.Data.Clients.Dx, nil, mean, std); err != nil {
+		return err
+	}
+	note += "; FMP reads moments"
+	if len(c.Methods) == 0 {
+		var out []string
 		for _, m := range rival.All() {
-			if i := m.Info(); !i.Conjugate && !(i.Private && c.Privacy.Epsilon == 0) {
-				c.Methods = append(c.Methods, m.Info().Name)
+			switch i := m.Info(); {
+			case i.Private && c.Privacy.Epsilon == 0:
+			case i.NeedsCorpus && p.Data.Corpus == nil, i.Conjugate && i.Name != "FMP":
+				out = append(out, i.Name)
+			default:
+				c.Methods = append(c.Methods, i.Name)
 			}
 		}
-		p.Manifest.Notes = append(p.Manifest.Notes, note+"; FMP and FMP-mean are left out")
+		note += "; left out are " + strings.Join(out, ", ")
 	}
-	return models.Manifest{}, nil
+	p.Manifest.Notes = append(p.Manifest.Notes, note)
+	return nil
 }
 
 // private loads the private predictor if the settings ask for a private round.

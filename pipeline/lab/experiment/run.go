@@ -11,9 +11,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/models/rng"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
@@ -54,6 +56,8 @@ type Tools struct {
 	Conjugate ConjugateModel
 	// Open is nil where there is no open predictor.
 	Open *open.Predictor
+	// Embedded is how features are embedded where clients send moments: where there is neither; nil otherwise.
+	Embedded *posterior.Embedded
 	// Private is nil where the settings ask for no private round.
 	Private posterior.Private
 	// Shared, if not nil, is what the run shares with concurrent ones.
@@ -367,7 +371,31 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 			in.Soft = append(in.Soft, soft)
 		}
 	}
+	if k.Embedded != nil {
+		if in.Moments, err = k.moments(ctx, clients, stream); err != nil {
+			return nil, err
+		}
+		in.Embedded = k.Embedded
+	}
 	return rival.NewTask(in)
+}
+
+// moments computes the clients' uploads of moments.
+func (k Tools) moments(ctx context.Context, clients []*point.Set, stream string) ([]discriminant.Client, error) {
+	var out []discriminant.Client
+	for m, set := range clients {
+		h, labels := set.Labelled()
+		rows, err := k.Embedded.Of(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		var u discriminant.Client
+		if u.Means, u.Within, err = moments.Of(rows, len(rows)/len(labels), labels, set.C, fmt.Sprintf("%s, client %d", stream, m)); err != nil {
+			return nil, fmt.Errorf("client %d: %w", m, err)
+		}
+		out = append(out, u)
+	}
+	return out, nil
 }
 
 // cellSettings returns the method of a cell and its settings: the raw ones, or those that tuning chose.

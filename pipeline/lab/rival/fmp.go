@@ -4,14 +4,19 @@ import (
 	"context"
 	"fmt"
 
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
 
-// fmp is FMP of class means, in closed or open form (package posterior), with its limit of infinite data.
+// fmp is FMP of class means, in closed or open form (package posterior), with its limit of infinite data; without a predictor of some corpus, of
+// moments.
 var fmp = method{
 	Info{Name: "FMP", Family: Federated, Keep: true, Cost: 18, Title: "martingale posterior of the clients' class means, in closed form", Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
+		if t.means == nil && t.in.Moments != nil {
+			return posterior.Moments(ctx, t.in.Moments, t.in.Embedded, discriminant.Options{Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream})
+		}
 		f, err := t.form()
 		if err != nil {
 			return nil, err

@@ -14,6 +14,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx/suggest"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/open"
@@ -46,9 +47,13 @@ type Input struct {
 	// available rows, softened. Both are nil without Open, and SoftLimits where coverage is not measured.
 	Soft       []*point.Set
 	SoftLimits *point.Set
-	Samples    int     // S, posterior samples of an ensemble of the other methods; default 20
-	Fresh      int     // n', drawn points a sample; default 100
-	Corpus     *Corpus // what the server knows of its own corpus; needed by the methods that say so only
+	// Moments holds each client's moments of the features as Embedded has them, which FMP reads where there is neither Conjugate nor Open.
+	Moments  []discriminant.Client
+	Embedded *posterior.Embedded
+
+	Samples int     // S, posterior samples of an ensemble of the other methods; default 20
+	Fresh   int     // n', drawn points a sample; default 100
+	Corpus  *Corpus // what the server knows of its own corpus; needed by the methods that say so only
 	// Private and Privacy are needed by the methods of private rounds; nil without them.
 	Private posterior.Private
 	Privacy *privacy.Budget

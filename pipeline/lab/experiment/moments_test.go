@@ -1,0 +1,64 @@
+package experiment
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/lab/rival"
+)
+
+// TestWithoutACorpus: without a corpus and a predictor FMP reads moments, and is no worse than nearly as good as a fit to all rows; methods that want a
+// corpus or a predictor are left out and named.
+func TestWithoutACorpus(t *testing.T) {
+	d := clusters(t, 3, 12, 600, 400)
+	d.Corpus = nil
+	p := &Prepared{Data: d}
+	c := small()
+	c.Dataset.Splits.Corpus = 0
+	if err := p.withoutPredictor(&c, "no predictor"); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range rival.All() {
+		i := m.Info()
+		want := i.Name == "FMP" || !i.Conjugate && !i.NeedsCorpus && !i.Private
+		if slices.Contains(c.Methods, i.Name) != want {
+			t.Errorf("%s is run: %v, want %v", i.Name, !want, want)
+		}
+		named := strings.Contains(p.Manifest.Notes[0], " "+i.Name+",") || strings.HasSuffix(p.Manifest.Notes[0], " "+i.Name)
+		if named != (i.NeedsCorpus || i.Conjugate && i.Name != "FMP") {
+			t.Errorf("%s is named as left out: %v (%s)", i.Name, named, p.Manifest.Notes[0])
+		}
+	}
+	k := Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Embedded: p.Tools.Embedded}
+	rows := make([][]int, 4)
+	for i := range 320 {
+		rows[i%4] = append(rows[i%4], i)
+	}
+	task, err := newTask(t.Context(), c, k, d.Clients, rows, "test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nll := map[string]float64{}
+	for _, name := range []string{"FMP", "ANN"} {
+		m, err := rival.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := m.Run(t.Context(), task, rival.DefaultSettings())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (r.Diagnostics["moments"] == 1) != (name == "FMP") {
+			t.Errorf("%s: diagnostics %v", name, r.Diagnostics)
+		}
+		s, err := rival.Evaluate(t.Context(), r, d.Test, d.TestLabels, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nll[name] = s.NLL
+	}
+	if !(nll["FMP"] < nll["ANN"]+0.1) {
+		t.Errorf("NLL %v", nll)
+	}
+}
