@@ -1,11 +1,13 @@
 package models
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 )
 
 // TestMomentsEmbedding: class means of the signed Hellinger map, which is of length 1, with and without a basis, and zeros of features that are zero.
@@ -79,6 +81,33 @@ func TestMomentsEmbedding(t *testing.T) {
 					t.Errorf("class %d: mean %v, want %v", y, z[y*(k+c):][:k], mean[y*k:][:k])
 				}
 			}
+		}
+	}
+}
+
+// TestLastLayer: weights come as [classes, dx], whichever way the layer holds them.
+func TestLastLayer(t *testing.T) {
+	for name, transposed := range map[string]bool{"MatMul": false, "Gemm": true} {
+		b := build.New("net")
+		h := b.Relu(b.Input("x", onnx.Float32, "n", 2))
+		w := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
+		if transposed {
+			w = onnx.NewTensor([]float32{1, 4, 2, 5, 3, 6}, 3, 2)
+			b.Output("y", b.Op("Gemm", []build.Ref{h, b.Const(w)}, onnx.IntAttr("transB", 1)))
+		} else {
+			b.Output("y", b.MatMul(h, b.Const(w)))
+		}
+		m, err := b.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		features := m.Graph.Nodes[0].Outputs[0]
+		got := LastLayer(m, features, 2)
+		if got == nil || fmt.Sprint(got.Shape, got.F32()) != "[3 2] [1 4 2 5 3 6]" {
+			t.Errorf("%s: %v", name, got)
+		}
+		if LastLayer(m, "x", 2) != nil || LastLayer(m, features, 3) != nil {
+			t.Errorf("%s: a layer of another value is taken", name)
 		}
 	}
 }

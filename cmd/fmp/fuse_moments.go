@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"gonum.org/v1/gonum/mat"
+
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/models"
@@ -70,6 +72,28 @@ func (f momentsFlags) width(dx, classes int) (int, error) {
 	return 0, usageErrorf("--bytes %d are too few for %d classes; give more", f.bytes, classes)
 }
 
+// basis returns k directions of an extractor's features: those in which the classes of its last linear layer lie furthest apart or, where it has
+// none, random ones.
+func basis(cfg *fuseSettings, x *extractor.Extractor, k int) (*onnx.Tensor, error) {
+	whole, _, err := models.Load(cfg.Extractor.Model)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	_, pre := x.Client(nil, nil)
+	w := models.LastLayer(whole, pre.Output, x.Dx())
+	if w == nil || w.Shape[0] < 3 {
+		return discriminant.RandomBasis(x.Dx(), k, cfg.Seed), nil
+	}
+	weights := mat.NewDense(w.Shape[0], w.Shape[1], nil)
+	for i, v := range w.F32() {
+		if v := float64(v); math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, usageErrorf("extractor %s: its last layer holds %v; want finite numbers", cfg.Extractor.Model, v)
+		}
+		weights.RawMatrix().Data[i] = float64(v)
+	}
+	return discriminant.HeadBasis(weights, k, cfg.Seed), nil
+}
+
 // momentsClient makes the client graph of uploads of moments: it needs no image.
 func momentsClient(eng engine.Engine, cfg *fuseSettings, names []string, f momentsFlags) (*onnx.Model, models.Preprocessing, error) {
 	none := models.Preprocessing{}
@@ -95,7 +119,9 @@ func momentsClient(eng engine.Engine, cfg *fuseSettings, names []string, f momen
 	}
 	c := models.MomentsConfig{Dx: x.Dx(), C: len(names), Bytes: int(f.bytes), Kappa: f.kappa, KappaDeviation: f.deviation}
 	if k < x.Dx() {
-		c.Basis = discriminant.RandomBasis(x.Dx(), k, cfg.Seed)
+		if c.Basis, err = basis(cfg, x, k); err != nil {
+			return nil, none, err
+		}
 	}
 	e, err := models.MomentsEmbedding(c)
 	if err != nil {

@@ -252,6 +252,51 @@ func TestBasis(t *testing.T) {
 	}
 }
 
+// TestHeadBasis: the basis holds the directions in which a layer's classes lie apart, and is orthonormal also where the layer has fewer.
+func TestHeadBasis(t *testing.T) {
+	const dx, classes, k = 30, 12, 5
+	lead := RandomBasis(dx, 3, 9).F32() // 3 strong directions
+	noise := make([]float32, classes*(dx+3))
+	rng.Normal(rng.New(1, "layer"), noise)
+	w := mat.NewDense(classes, dx, nil)
+	for c := range classes {
+		for j := range dx {
+			v := 5 + 0.1*float64(noise[c*dx+j]) // 5: common to all classes
+			for r := range 3 {
+				v += 3 * float64(noise[classes*dx+c*3+r]*lead[j*3+r])
+			}
+			w.Set(c, j, v)
+		}
+	}
+	for _, k := range []int{k, 20} {
+		b := HeadBasis(w, k, 3).F32()
+		for r := range 3 {
+			var held float64
+			for i := range k {
+				var dot float64
+				for j := range dx {
+					dot += float64(lead[j*3+r]) * float64(b[j*k+i])
+				}
+				held += dot * dot
+			}
+			if held < 0.99 {
+				t.Errorf("k %d: %.3f of direction %d is in the basis", k, held, r)
+			}
+		}
+		for i := range k {
+			for l := range i + 1 {
+				var dot float64
+				for j := range dx {
+					dot += float64(b[j*k+i]) * float64(b[j*k+l])
+				}
+				if want := map[bool]float64{true: 1}[i == l]; math.Abs(dot-want) > 1e-5 {
+					t.Fatalf("k %d: columns %d and %d have the product %v", k, i, l, dot)
+				}
+			}
+		}
+	}
+}
+
 // TestOneImageAClass: clients of one image of each class have no scatter; that between clients stands in.
 func TestOneImageAClass(t *testing.T) {
 	w := newWorld(6, 0)
