@@ -42,7 +42,7 @@ func (w *world) draw(seed uint64, n int) ([]float32, []int) {
 			if j < 3 {
 				s = 1
 			}
-			x[i*k+j] = (w.mean[y[i]*k+j] + float32(1.5*s*scale)*x[i*k+j]) / 10
+			x[i*k+j] = (3 + w.mean[y[i]*k+j] + float32(1.5*s*scale)*x[i*k+j]) / 10
 		}
 	}
 	return x, y
@@ -179,8 +179,126 @@ func TestSameHeads(t *testing.T) {
 			}
 		}
 	}
+	other := of(t, cs, Options{Kappa: o.Kappa, Samples: 6, Seed: 8})
+	mean, want := make([]float64, len(a.Heads[0].W)), make([]float64, len(a.Heads[0].W))
+	floats.AddTo(mean, a.Heads[0].W, a.Heads[1].W)
+	floats.AddTo(want, other.Heads[0].W, other.Heads[1].W)
+	if !floats.EqualApprox(mean, want, 1e-5*floats.Norm(mean, math.Inf(1))) {
+		t.Error("the mean of two antithetic heads depends on the seed")
+	}
 	if floats.EqualApprox(a.Heads[0].W, a.Heads[1].W, 1e-9) {
 		t.Error("two heads are the same: nothing is drawn")
+	}
+}
+
+// TestHead: the mean of two antithetic heads is the discriminant of the package's doc, computed here from a dense inverse.
+func TestHead(t *testing.T) {
+	w := newWorld(7, 0)
+	cs := w.clients(t, 3, 40)
+	const kappa = 2.0
+	got := of(t, cs, Options{Kappa: Kappa{kappa, 1e-9}, Samples: 2})
+	p, err := pool(cs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.addCalibration()
+	cov, trace := mat.NewDense(k, k, nil), mat.Trace(p.scatter)/p.dof/k
+	for i := range k {
+		for j := range k {
+			cov.Set(i, j, p.scatter.At(i, j)/(2*k+p.dof))
+		}
+		cov.Set(i, i, cov.At(i, i)+2*k*trace/(2*k+p.dof))
+	}
+	var inv mat.Dense
+	if err := inv.Inverse(cov); err != nil {
+		t.Fatal(err)
+	}
+	// n0 is what the last round but the final shrinkage weighs with; the origin follows from it within the rounds' convergence.
+	origin, all := make([]float64, k), 0.0
+	for y, n := range p.n {
+		all += n / (n + got.Pseudo)
+		floats.AddScaled(origin, n/(n+got.Pseudo), p.mean.RawRowView(y))
+	}
+	floats.Scale(1/all, origin)
+	x, _ := w.draw(77, 20)
+	for i := range 20 {
+		z := make([]float64, c)
+		for y, n := range p.n {
+			d, m := mat.NewVecDense(k, nil), mat.NewVecDense(k, nil)
+			for j := range k {
+				d.SetVec(j, float64(x[i*k+j])-origin[j])
+				m.SetVec(j, (p.mean.At(y, j)-origin[j])*n/(n+got.Pseudo))
+			}
+			var a mat.VecDense
+			a.MulVec(&inv, m)
+			z[y] = (mat.Dot(d, &a) - mat.Dot(m, &a)/2) / (kappa * got.Spread)
+		}
+		have := make([]float64, c)
+		for _, h := range got.Heads {
+			floats.AddScaled(have, 0.5, h.Row(k))
+			for j := range k {
+				floats.AddScaled(have, 0.5*float64(x[i*k+j]), h.Row(j))
+			}
+		}
+		for y := range z {
+			if math.Abs((z[y]-z[0])-(have[y]-have[0])) > 0.02*(1+math.Abs(z[y])) {
+				t.Fatalf("row %d: logits %v, want %v", i, have, z)
+			}
+		}
+	}
+}
+
+// TestUnits: kappa is in units of the spread: with twice the spread it falls toward half of what it was, as far as the calibration points tell.
+func TestUnits(t *testing.T) {
+	w := newWorld(8, 0)
+	p, err := pool(w.clients(t, 10, 60))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := p.head(p.rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	middle := func() (m float64) {
+		kappas, weights := p.calibrate(h, Options{Kappa: Kappa{1, 3}, Stream: "test"})
+		for i, k := range kappas {
+			m += weights[i] * math.Log(k)
+		}
+		return m
+	}
+	before := middle()
+	h.spread *= 2
+	if got := before - middle(); got < 0.15 || got > math.Ln2+0.1 {
+		t.Errorf("log kappa falls by %.3f, want %.3f at most, and much of it", got, math.Ln2)
+	}
+}
+
+// TestSureAtTheMean: the logit of a class at its own mean does not depend on where the mean is drawn.
+func TestSureAtTheMean(t *testing.T) {
+	w := newWorld(9, 0)
+	p, err := pool(w.clients(t, 3, 30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := p.head(p.rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mat.NewDense(k, c, nil)
+	for i := range k * c {
+		e.Set(i/c, i%c, math.Sin(float64(i)))
+	}
+	a, b := p.at(h, e, 1, 1), p.at(h, e, -1, 1)
+	for y := range c {
+		x := make([]float64, k)
+		floats.AddTo(x, h.origin, h.shift.RawRowView(y))
+		var up, down float64
+		for j, v := range x {
+			up, down = up+v*a.Row(j)[y], down+v*b.Row(j)[y]
+		}
+		if up, down = up+a.Row(k)[y], down+b.Row(k)[y]; math.Abs(up-down) > 1e-6*(1+math.Abs(up)) {
+			t.Errorf("class %d: logits %v and %v at its mean", y, up, down)
+		}
 	}
 }
 
