@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/lab/score"
 )
 
 // TestWithoutACorpus: without a corpus and a predictor FMP reads moments, and is no worse than nearly as good as a fit to all rows; methods that want a
@@ -52,7 +53,7 @@ func TestWithoutACorpus(t *testing.T) {
 		if (r.Diagnostics["moments"] == 1) != (name == "FMP") {
 			t.Errorf("%s: diagnostics %v", name, r.Diagnostics)
 		}
-		s, err := rival.Evaluate(t.Context(), r, d.Test, d.TestLabels, 1)
+		s, err := score.Evaluate(t.Context(), r, d.Test, d.TestLabels, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
