@@ -9,11 +9,13 @@
 // it writes is part of a program.
 package op
 
-//go:generate sh -c "python3 testdata/registry.py > schemas.txt"
+//go:generate sh -c "python3 testdata/registry.py > schemas.txt && gzip -9nc schemas.txt > schemas.txt.gz"
 
 import (
+	"compress/gzip"
 	_ "embed"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +25,20 @@ import (
 	"fmp/onnx/suggest"
 )
 
-//go:embed schemas.txt
-var text string
+// packed is schemas.txt, gzipped; a test holds them together.
+//
+//go:embed schemas.txt.gz
+var packed string
+
+// text returns schemas.txt.
+func text() (string, error) {
+	r, err := gzip.NewReader(strings.NewReader(packed))
+	if err != nil {
+		return "", err
+	}
+	data, err := io.ReadAll(r)
+	return string(data), err
+}
 
 // Schema is an operator as the operator sets from Since on define it, until the next version.
 type Schema struct {
@@ -83,7 +97,11 @@ type key struct{ domain, name string }
 
 // schemas holds the versions of each operator, oldest first.
 var schemas = sync.OnceValue(func() map[key][]*Schema {
-	s, err := parse(text)
+	t, err := text()
+	if err != nil {
+		panic(err) // as below
+	}
+	s, err := parse(t)
 	if err != nil {
 		panic(err) // the embedded file is not as it was written; a test reads it
 	}
