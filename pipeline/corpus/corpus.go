@@ -66,7 +66,7 @@ func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage 
 	r := &Images{Set: ds, Extractor: x}
 	r.Features, err = featurize.Run(ctx, ds, x, featurize.Config{
 		Fractions: dataset.Fractions{Extractor: d.Splits.Extractor, Corpus: d.Splits.Corpus, Clients: d.Splits.Clients},
-		Progress:  stage("features"), Stats: s.Stats,
+		Progress:  stage("features"), Stats: s.Stats, Test: d.Test,
 	})
 	if err == nil && also != nil {
 		err = also(r)
@@ -93,7 +93,7 @@ func (s *Source) openExtractor(eng engine.Engine, ds *dataset.Dataset) (*extract
 	}
 	m, f, err := shipped.Load(s.Shipped, models.KindExtractor)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE", err)
+		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE, or fetch one for photographs (fmp extractors pull efficientnet-lite0) and give --extractor efficientnet-lite0", err)
 	}
 	if err != nil {
 		return nil, err

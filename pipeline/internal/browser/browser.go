@@ -199,7 +199,7 @@ func (b *Browser) Eval(expression string, result any) {
 		} `json:"result"`
 		ExceptionDetails json.RawMessage `json:"exceptionDetails"`
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &x)
+	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &x)
 	if x.ExceptionDetails != nil {
 		b.T.Fatalf("%s: %s", expression, x.ExceptionDetails)
 	}

@@ -66,8 +66,11 @@ func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 	p.Y.Min, p.Y.Max = -0.6, float64(len(rows))-0.4
 	room := 0.03 * (p.X.Max - p.X.Min)
 	p.X.Min, p.X.Max = math.Max(0, p.X.Min-room), p.X.Max+room
-	if column == columnECE {
+	switch column {
+	case columnECE:
 		p.X.Min = 0
+	case columnACC:
+		p.X.Max = math.Min(p.X.Max, 1.02)
 	}
 	return p, nil
 }
