@@ -135,7 +135,7 @@ func TestUntrainedStandsInTheRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range ts[0].Rows {
-		want := slices.Contains([]string{"LMP", "MP", "CFMP", "FMP", "FMP-mean", "FMP-ISAB", "FMP-named"}, r.Method)
+		want := slices.Contains([]string{"LMP", "MP", "CFMP", "FMP", "FMP-mean", "FMP-joint", "FMP-Laplace", "FMP-ISAB", "FMP-named"}, r.Method)
 		if r.Untrained != want || strings.Contains(r.label(), "(untrained)") != want {
 			t.Errorf("%s is untrained: %v, want %v", r.label(), r.Untrained, want)
 		}
