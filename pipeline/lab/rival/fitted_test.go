@@ -7,6 +7,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/metric"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/task"
 )
@@ -120,6 +121,50 @@ func TestAtEnd(t *testing.T) {
 		choice := Choice{Param: c.param, Value: c.value, Grid: c.grid, NLL: c.nll}
 		if got := choice.AtEnd(); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// TestJointCriterion: the joint NLL of tuning is that of scores at the same temperature, and is added for methods whose setting is a scale of the spread, alone.
+func TestJointCriterion(t *testing.T) {
+	ctx := context.Background()
+	open := openTask(t, 1)
+	x, y := newWorld(1, 6, 3, 4).draw(rng.New(3, "held"), 60)
+	held := Held{Task: open, Features: x, Labels: y, Batches: metric.NearBatches(rng.New(4, "joint"), x, 6, 50)}
+	r, err := fmpJoint.Run(ctx, open, DefaultSettings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLogits(ctx, r, held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := r.Rows(ctx, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := metric.Examine(ctx, cooled(r, 2).Ensembles[0], rows, y, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := l.joint(2, held.Batches), metric.JointNLL(s.LogLikelihood, held.Batches); math.Abs(got-want) > 1e-5 {
+		t.Errorf("joint NLL %v in tuning, %v in scores", got, want)
+	}
+	for _, c := range []struct {
+		method Method
+		more   bool
+	}{{fmpJoint, true}, {fmpLaplace, true}, {fmp, false}} {
+		var nll [2]float64
+		for i, batches := range [][][]int{nil, held.Batches} {
+			held.Batches = batches
+			choice, _, err := Tune(ctx, c.method, []Held{held}, DefaultSettings(), []float64{1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			nll[i] = choice.NLL[0]
+		}
+		if more := nll[1] > nll[0]; more != c.more {
+			t.Errorf("%s is tuned by %v without batches and %v with", c.method.Info().Name, nll[0], nll[1])
 		}
 	}
 }
