@@ -32,6 +32,7 @@ func TestServePrivate(t *testing.T) {
 	for _, b := range []privacy.Budget{{Noise: privacy.Local, Unit: privacy.Example}, {Noise: privacy.Trusted, Unit: privacy.Example}, {Noise: privacy.Local, Unit: privacy.Client}, {Noise: privacy.Trusted, Unit: privacy.Client}} {
 		noise := b.Noise
 		t.Run(noise+" noise for a "+b.Unit, func(t *testing.T) {
+			t.Setenv("XDG_CONFIG_HOME", t.TempDir()) // a ledger of its own
 			f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: images/c002\nprivacy: {epsilon: 8, points: 10, noise: "+noise+", unit: "+b.Unit+"}\n")
 			plain, err := os.ReadFile(f.path("client.onnx"))
 			if err != nil {
@@ -54,7 +55,7 @@ func TestServePrivate(t *testing.T) {
 			key := f.path("keys/c000.key")
 			for upload, want := range map[string][]string{
 				"plain.onnx":  {"made by model"},
-				"client.onnx": {"its budget", "--epsilon", "2"},
+				"client.onnx": {"its budget", "--epsilon", "2", "--ledger", f.path("other.jsonl")},
 			} {
 				file := f.path(upload + ".upload")
 				if code, out := edge(append([]string{"compress", "--model", f.path(upload), "--client", "c000", "--round", "7", "-o", file, f.path("images/c000")}, want[1:]...)...); code != 0 {
