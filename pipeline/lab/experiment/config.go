@@ -81,6 +81,7 @@ type Posterior struct {
 // Scores sets the measurements beyond those on the test images.
 type Scores struct {
 	Coverage    bool     `yaml:"coverage" json:"coverage" default:"true" doc:"hold 90% intervals against what all rows of corpus and clients' part would give"`
+	Hindsight   bool     `yaml:"hindsight,omitempty" json:"hindsight,omitempty" default:"false" doc:"tune every method on the scored images themselves as well, a task at a time: a bound of what its settings could have given, and a column beside NLL"`
 	Other       []string `yaml:"other,flow" json:"other" default:"" allowed:"@datasets|inverted|noise|FOLDER" doc:"images of none of the classes that predictions are told apart from: other data sets' test images, inverted (the test images with black and white exchanged), noise (uniform pixels)"`
 	Corruptions bool     `yaml:"corruptions" json:"corruptions" default:"false" doc:"score spoiled test images: eight corruptions, five severities"`
 	Images      int      `yaml:"images" json:"images" default:"1000" allowed:"10..100000" doc:"other images, and spoiled ones of a kind and severity, at most"`

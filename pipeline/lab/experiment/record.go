@@ -40,6 +40,8 @@ type Record struct {
 	Temperature float64            `json:"temperature,omitempty"`
 	More        map[string]float64 `json:"more,omitempty"`
 	metric.Scores
+	// Hindsight is the NLL with the settings and the temperature that are best on the scored images; nil where the settings do not ask for it.
+	Hindsight *float64 `json:"hindsight_nll,omitempty"`
 	// UploadBytes is what one client sends, in bytes; 0 for a method that sends nothing.
 	UploadBytes float64            `json:"upload_bytes"`
 	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`

@@ -440,6 +440,14 @@ func runCell(ctx context.Context, c Config, test *score.Test, t *rival.Task, cel
 	}
 	r.Scores, r.BySamples, r.Coverage, r.Shifted, r.Membership = scored.Scores, scored.First, scored.Coverage, scored.Shifted, scored.Membership
 	r.Absent = scored.Absent
+	if c.Scores.Hindsight && choice != nil && info.Follows == "" {
+		best, _, err := rival.Tune(ctx, m, []rival.Held{{Task: t, Features: test.Features, Labels: test.Labels}}, c.settings(), nil)
+		if err != nil {
+			return nil, fmt.Errorf("in hindsight: %w", err)
+		}
+		nll := slices.Min(best.NLL)
+		r.Hindsight = &nll
+	}
 	r.UploadBytes, r.Diagnostics = res.UploadBytes, res.Diagnostics
 	return r, nil
 }

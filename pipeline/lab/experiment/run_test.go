@@ -479,6 +479,37 @@ func TestTuningClasses(t *testing.T) {
 	}
 }
 
+// TestHindsight: settings that are best on the scored images are not worse there than tuned ones, and better somewhere; shared settings have none, nor runs that do not ask.
+func TestHindsight(t *testing.T) {
+	c := small()
+	c.Methods, c.Protocol, c.Seeds, c.Scores.Hindsight = []string{"NCM", "FedCGS"}, "both", 2, true
+	d := clusters(t, 4, 6, 300, 60)
+	rs, err := execute(t, t.Context(), c, d, t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	better := 0
+	for _, r := range rs {
+		switch {
+		case r.Protocol == "shared":
+			if r.Hindsight != nil {
+				t.Errorf("%s has %v in hindsight", r.Cell, *r.Hindsight)
+			}
+		case r.Hindsight == nil || *r.Hindsight > r.NLL+1e-3:
+			t.Errorf("%s has NLL %v and in hindsight %v", r.Cell, r.NLL, r.Hindsight)
+		case *r.Hindsight < r.NLL-1e-3:
+			better++
+		}
+	}
+	if better == 0 {
+		t.Error("hindsight is nowhere better than tuning")
+	}
+	c.Scores.Hindsight, c.Seeds = false, 1
+	if rs, err = execute(t, t.Context(), c, d, t.TempDir(), nil); err != nil || rs[len(rs)-1].Hindsight != nil {
+		t.Errorf("a run that does not ask has hindsight, %v", err)
+	}
+}
+
 // TestTuningGoesOn: a run stopped while it tunes goes on with the next method, and chooses what one in one go does.
 func TestTuningGoesOn(t *testing.T) {
 	c, d := small(), clusters(t, 4, 6, 300, 60)

@@ -115,7 +115,7 @@ func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
 // dataKey identifies the settings that decide feature rows and their parts.
 func dataKey(c Config) (string, error) {
 	c.Suit()
-	c.Scores.Coverage = false
+	c.Scores.Coverage, c.Scores.Hindsight = false, false
 	if len(c.Scores.Other) == 0 && !c.Scores.Corruptions {
 		c.Seed = 0 // the data do not depend on the seed
 	}

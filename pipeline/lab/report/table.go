@@ -52,6 +52,8 @@ type Figures struct {
 	Membership metric.Interval `json:"membership_auc,omitzero"`
 	// RawNLL is, in a table of tuned settings, the NLL with the shared settings and without temperature.
 	RawNLL metric.Interval `json:"raw_nll,omitzero"`
+	// HindsightNLL is the NLL with the settings that are best on the scored images.
+	HindsightNLL metric.Interval `json:"hindsight_nll,omitzero"`
 	// Disagreement is the mutual information of label and posterior sample, in nats; neither high nor low is better.
 	Disagreement metric.Interval `json:"disagreement,omitzero"`
 }
@@ -68,6 +70,7 @@ const (
 	columnClassECE
 	columnAdaptiveECE
 	columnRawNLL
+	columnHindsight
 	columnCoverTop
 	columnCoverUncertain
 	columnCoverWeights
@@ -76,10 +79,10 @@ const (
 	columns
 )
 
-var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "raw NLL", "90% of top", "90%, p < 0.9", "90% of weights", "membership", "disagreement"}
+var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "raw NLL", "hindsight NLL", "90% of top", "90%, p < 0.9", "90% of weights", "membership", "disagreement"}
 
 func (f *Figures) interval(column int) *metric.Interval {
-	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.CoverTop, &f.CoverUncertain, &f.CoverWeights, &f.Membership, &f.Disagreement}[column]
+	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.HindsightNLL, &f.CoverTop, &f.CoverUncertain, &f.CoverWeights, &f.Membership, &f.Disagreement}[column]
 }
 
 // measured returns the figures of one record by column; NaN where it lacks one.
@@ -93,6 +96,9 @@ func measured(r *experiment.Record) (out [columns]float64) {
 		if u.Joint != nil {
 			out[columnJointNear], out[columnJointRandom] = u.Joint.Near, u.Joint.Random
 		}
+	}
+	if r.Hindsight != nil {
+		out[columnHindsight] = *r.Hindsight
 	}
 	if r.Membership != nil {
 		out[columnMembership] = *r.Membership
