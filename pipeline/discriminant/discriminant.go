@@ -15,6 +15,7 @@
 package discriminant
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -50,6 +51,8 @@ var Unknown = Kappa{2.4, 0.35}
 type Client struct {
 	Means  *point.Set
 	Within *moments.Within
+	// Share is the share of its images that count, above 0 and at most 1; 0 stands for 1.
+	Share float64
 }
 
 // Options of a posterior.
@@ -146,11 +149,14 @@ func pool(clients []Client) (*pooled, error) {
 		if err := u.Within.Check(p.c); err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
-		u.Within.AddTo(raw)
-		p.dof += float64(u.Within.Dof)
+		share := cmp.Or(u.Share, 1)
+		own := make([]float64, len(raw))
+		u.Within.AddTo(own)
+		floats.AddScaled(raw, share, own)
+		p.dof += share * float64(u.Within.Dof)
 		rows, labels := u.Means.Labelled()
 		for i, y := range labels {
-			e := cell{m, y, float64(u.Means.W[i]), make([]float64, p.k)}
+			e := cell{m, y, share * float64(u.Means.W[i]), make([]float64, p.k)}
 			if e.n == 0 {
 				continue
 			}

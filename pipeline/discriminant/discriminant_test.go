@@ -57,7 +57,7 @@ func (w *world) clients(t testing.TB, many, n int) []Client {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, Client{means, within})
+		out = append(out, Client{Means: means, Within: within})
 	}
 	return out
 }
@@ -127,7 +127,7 @@ func TestCalibrationPointsCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := pool([]Client{{means, within}})
+	p, err := pool([]Client{{Means: means, Within: within}})
 	if err != nil {
 		t.Fatal(err)
 	}

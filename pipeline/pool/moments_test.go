@@ -3,6 +3,7 @@ package pool
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,69 @@ import (
 	"fmp/pipeline/moments"
 	"fmp/pipeline/posterior"
 )
+
+// TestMomentsClaim: a client of flipped labels that claims a thousand times its images costs little; where claims are trusted it takes
+// the round over.
+func TestMomentsClaim(t *testing.T) {
+	w := newWorld(t)
+	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, f := clientGraph(t, e)
+	var us []Upload
+	for i := range 5 {
+		pix, labels := pixels(rng.New(1, "client", i), 60, classes)
+		var rows []float32
+		for at, y := range labels {
+			z := w.eval(t, g, pix[at*dx:(at+1)*dx], []int{y})["points"].F32()
+			rows = append(rows, z[y*(dx+classes):][:dx]...)
+			if i == 0 {
+				labels[at] = (y + 1) % classes
+			}
+		}
+		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest}
+		if u.Points, u.Within, err = moments.Of(rows, dx, labels, classes, u.Client); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			u.Within.Dof *= 1000
+			for _, x := range [][]float32{u.Points.W, u.Within.Data} {
+				for j := range x {
+					x[j] *= 1000
+				}
+			}
+		}
+		us = append(us, Upload{Upload: u})
+	}
+	accuracy := func(trust bool) (right float64) {
+		r, err := New(us, g, f, Options{Seed: 1, Trust: trust})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.Posterior(t.Context(), w.eng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := r.Classifier(t.Context(), p, false, false, "fmp pool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pix, labels := pixels(rng.New(1, "test"), 600, classes)
+		prob := w.eval(t, m, pix, nil)["probabilities"].F32()
+		for i, y := range labels {
+			at := prob[i*classes : (i+1)*classes]
+			if at[y] == slices.Max(at) {
+				right += 1. / 600
+			}
+		}
+		return right
+	}
+	bounded, trusted := accuracy(false), accuracy(true)
+	if bounded < 0.9 || trusted > 0.5 {
+		t.Errorf("right %.3f of the time, %.3f where claims are trusted; want .9 or more, .5 or less", bounded, trusted)
+	}
+}
 
 // TestMoments: uploads of moments become a classifier without a predictor or a corpus: right about new images, sure as often as it
 // is right, and with intervals that are those of the posterior.

@@ -31,7 +31,8 @@ type Options struct {
 	Samples, Fresh int
 	// L2 and Tolerance are the penalty and the tolerance of the fits.
 	L2, Tolerance float64
-	// Trust assumes that every client is honest. Otherwise, with a conjugate predictor, each sample draws who is (package honesty).
+	// Trust assumes that every client is honest. Otherwise, with a conjugate predictor, each sample draws who is (package honesty);
+	// of moments, a client's images count up to the median client's.
 	Trust   bool
 	Seed    uint64
 	Threads int // 0: one per core; results do not depend on it

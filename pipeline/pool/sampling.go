@@ -90,11 +90,19 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 // counting for more than its images.
 func (r *Round) openMoments() (*Sampling, error) {
 	s := &Sampling{round: r, close: func() {}}
+	var claimed []float64
 	for _, u := range r.Uploads {
 		if u.Within == nil {
 			return nil, fmt.Errorf("pool: the upload of %q holds no moments, and the client graph asks for them (fmp fuse --upload moments): make it anew with fmp-edge compress", u.Client)
 		}
 		s.clients = append(s.clients, discriminant.Client{Means: u.Points, Within: u.Within})
+		claimed = append(claimed, u.Points.Mass())
+	}
+	if !r.Trust { // nobody can check a claim: it counts up to the median client's
+		limit := honesty.Cap(claimed)
+		for m, n := range claimed {
+			s.clients[m].Share = limit / max(n, limit)
+		}
 	}
 	return s, nil
 }
