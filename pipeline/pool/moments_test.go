@@ -9,10 +9,22 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/posterior"
 )
+
+// embedded returns the rows of a client's 60 images, each computed from a set of one image as the client does, and their labels.
+func (w *world) embedded(t *testing.T, g *onnx.Model, client int) (rows []float32, labels []int) {
+	t.Helper()
+	pix, labels := pixels(rng.New(1, "client", client), 60, classes)
+	for at, y := range labels {
+		z := w.eval(t, g, pix[at*dx:(at+1)*dx], []int{y})["points"].F32()
+		rows = append(rows, z[y*(dx+classes):][:dx]...)
+	}
+	return rows, labels
+}
 
 // TestMomentsClaim: a client of flipped labels that claims a thousand times its images costs little; where claims are trusted it takes
 // the round over.
@@ -25,12 +37,9 @@ func TestMomentsClaim(t *testing.T) {
 	g, f := clientGraph(t, e)
 	var us []Upload
 	for i := range 5 {
-		pix, labels := pixels(rng.New(1, "client", i), 60, classes)
-		var rows []float32
-		for at, y := range labels {
-			z := w.eval(t, g, pix[at*dx:(at+1)*dx], []int{y})["points"].F32()
-			rows = append(rows, z[y*(dx+classes):][:dx]...)
-			if i == 0 {
+		rows, labels := w.embedded(t, g, i)
+		if i == 0 {
+			for at, y := range labels {
 				labels[at] = (y + 1) % classes
 			}
 		}
@@ -91,12 +100,7 @@ func TestMoments(t *testing.T) {
 	}
 	var us []Upload
 	for i := range 5 {
-		pix, labels := pixels(rng.New(1, "client", i), 60, classes)
-		var rows []float32
-		for at, y := range labels { // a set of one image, as the client does
-			z := w.eval(t, g, pix[at*dx:(at+1)*dx], []int{y})["points"].F32()
-			rows = append(rows, z[y*(dx+classes):][:dx]...)
-		}
+		rows, labels := w.embedded(t, g, i)
 		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest}
 		if u.Points, u.Within, err = moments.Of(rows, dx, labels, classes, u.Client); err != nil {
 			t.Fatal(err)
