@@ -244,6 +244,9 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
+	if cache, err := os.UserCacheDir(); err == nil {
+		os.Setenv("XDG_CACHE_HOME", cache) // where fmp setup put the ONNX Runtime
+	}
 	for _, name := range []string{"XDG_CONFIG_HOME", "HOME", "AppData"} {
 		os.Setenv(name, dir)
 	}

@@ -57,7 +57,7 @@ func (st *Status) html() g.Node {
 			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.", list(st.Refused, []g.Node{
 				h.Th(g.Text("client")), h.Th(g.Text("why")), number(h.Th, "times"), h.Th(g.Text("last"))}, refusedRow)),
 			section(fmt.Sprintf("In (%d)", st.In), "Nobody yet.", list(st.Members, []g.Node{
-				h.Th(g.Text("client")), number(h.Th, "images"), number(h.Th, "counted"), number(h.Th, "P(honest)"), h.Th(g.Text("since")), h.Th(h.Class("spare"), g.Text("upload"))}, st.memberRow)),
+				h.Th(g.Text("client")), number(h.Th, "images"), number(h.Th, "counted"), number(h.Th, "P(honest)"), h.Th(h.Class("spare"), g.Text("since")), h.Th(h.Class("spare"), g.Text("upload"))}, st.memberRow)),
 			section("Missing", "Nobody.", names(st.Missing)),
 			h.P(g.Text("Lists end at 1,000 clients; "), h.A(h.Href(round+"/status"), g.Text("as JSON")), g.Text(", "),
 				h.A(h.Href("/metrics"), g.Text("metrics")), g.Text(", "), h.A(h.Href("/v1/openapi.yaml"), g.Text("interface")), g.Text(".")),
@@ -140,7 +140,7 @@ func (st *Status) memberRow(m MemberStatus) g.Node {
 	if m.Honest != nil && st.Privacy == nil {
 		honest = h.Span(g.If(*m.Honest < 0.5, h.Class("bad")), g.Text(strconv.FormatFloat(*m.Honest, 'f', 2, 64)))
 	}
-	return h.Tr(h.Class("in"), h.Td(g.Text(m.Client)), number(h.Td, images), number(h.Td, counted), h.Td(h.Class("n"), honest), h.Td(h.Class("when"), g.Text(when(m.Time))),
+	return h.Tr(h.Class("in"), h.Td(g.Text(m.Client)), number(h.Td, images), number(h.Td, counted), h.Td(h.Class("n"), honest), h.Td(h.Class("when spare"), g.Text(when(m.Time))),
 		h.Td(h.Class("spare"), h.Code(g.Text(m.Upload[:min(len(m.Upload), 12)]))))
 }
 
