@@ -87,7 +87,7 @@ test-386: ## go vet of the pipeline and the client's tests as on a machine of 32
 	  CGO_ENABLED=0 GOARCH=386 $(GO) test ./onnx/conformance $$($(GO) list -deps ./cmd/fmp-edge | grep '^fmp/')
 
 race: setup ## the race detector where goroutines share memory, on the short tests
-	$(GO) test -race -short ./onnx/engine/... ./onnx/train ./featurize/extractor ./featurize/dataset ./pipeline/erm ./pipeline/experiment \
+	$(GO) test -race -short ./onnx/engine/... ./onnx/train ./featurize/extractor ./featurize/dataset ./pipeline/erm ./pipeline/lab/experiment \
 	  ./pipeline/meta ./pipeline/metric ./pipeline/posterior ./pipeline/lab/rival ./pipeline/sample ./cmd/fmp-edge
 
 # A database that cannot be reached is no finding: it is said, and is no failure.
