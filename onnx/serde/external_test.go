@@ -121,6 +121,8 @@ func FuzzExternal(f *testing.F) {
 	f.Add("link", "0", "8", int32(1), int64(1), int64(2), uint8(1), []byte("secret!!"))
 	f.Add("w.bin", "-1", "99999999999999999999", int32(8), int64(1<<40), int64(1<<40), uint8(9), []byte("abc"))
 	f.Add("w.bin", "9223372036854775807", "8", int32(10), int64(-1), int64(4), uint8(200), []byte("abcdefgh"))
+	f.Add("w.bin", "4", "1", int32(26), int64(2), int64(2), uint8(2), []byte("169a0123456789abcdef"))
+	f.Add("w.bin", "4", "2", int32(22), int64(3), int64(1), uint8(2), []byte("169a0123456789abcdef"))
 	outside := f.TempDir()
 	dir := filepath.Join(outside, "model")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -153,8 +155,15 @@ func FuzzExternal(f *testing.F) {
 			return
 		}
 		from, _ := strconv.Atoi(offset)
+		size := rows * columns * int64(onnx.DType(dtype).Size())
+		switch dtype { // several elements a byte
+		case 21, 22, 23: // UINT4, INT4, FLOAT4E2M1
+			size = (rows*columns + 1) / 2
+		case 25, 26: // UINT2, INT2
+			size = (rows*columns + 3) / 4
+		}
 		for _, w := range g.Initializer {
-			if filepath.Clean(location) != "w.bin" || from > len(content) || !bytes.HasPrefix(content[from:], w.RawData) || int64(len(w.RawData)) != rows*columns*int64(onnx.DType(dtype).Size()) {
+			if filepath.Clean(location) != "w.bin" || from > len(content) || !bytes.HasPrefix(content[from:], w.RawData) || int64(len(w.RawData)) != size {
 				t.Fatalf("%q from %q of a file with %q gave %q", location, offset, content, w.RawData)
 			}
 		}
