@@ -29,6 +29,7 @@ func TestFullDiskAndKills(t *testing.T) {
 	serve()
 	f.until("/readyz", http.StatusOK)
 	fill := filepath.Join(disk, "fill")
+	full := make(chan struct{}) // closed once the disk is full: the last clients wait for it, so that uploads meet a full disk
 	var back time.Duration
 	disturb := map[int]func(){
 		5: func() {
@@ -40,6 +41,7 @@ func TestFullDiskAndKills(t *testing.T) {
 			file, err := os.Create(fill)
 			if err != nil {
 				t.Error(err)
+				close(full)
 				return
 			}
 			if _, err := file.Write(make([]byte, 17<<20)); err != nil {
@@ -51,7 +53,8 @@ func TestFullDiskAndKills(t *testing.T) {
 			}
 			file.Close()
 			f.full()
-			f.logged("request failed") // an upload of one of the others
+			close(full)
+			f.logged("request failed") // an upload of one of the last clients
 			f.kill()
 			serve()
 			f.full()
@@ -65,10 +68,13 @@ func TestFullDiskAndKills(t *testing.T) {
 	var mu, acting sync.Mutex
 	done := 0
 	slots := make(chan struct{}, 4)
-	for _, name := range f.names {
+	for i, name := range f.names {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
+			if i >= n-5 {
+				<-full
+			}
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			code, out := f.join(f.address, name, "--ca", filepath.Join(disk, "server.crt"))
