@@ -54,12 +54,17 @@ type fuseSettings struct {
 // Suit sets what suits the data set where nobody gave it.
 func (c *fuseSettings) Suit() []string { return settings.Suit(c, c.Dataset.Name) }
 
+// fuseRun is a run of fmp fuse: its flags and settings.
+type fuseRun struct {
+	out, upload string
+	names       []string // of the clients' classes
+	asJSON      bool
+	moments     momentsFlags
+	settings    fuseSettings
+}
+
 func newFuseCommand() *cobra.Command {
-	var out, upload string
-	var names []string
-	var asJSON bool
-	mf := momentsFlags{bytes: 2 << 20}
-	cfg := settings.Default[fuseSettings]()
+	o := fuseRun{moments: momentsFlags{bytes: 2 << 20}, settings: settings.Default[fuseSettings]()}
 	cmd := &cobra.Command{
 		Use:   "fuse",
 		Short: "Fuse preprocessing, extractor and embedding into one client graph",
@@ -87,76 +92,85 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
   fmp fuse --dataset ./photos --extractor extractor.onnx --set open.model=open.onnx --class-names larch,spruce,fir -o client.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "open.", "privacy.model", "embedding.", "engine.")
-	cmd.Flags().StringVarP(&out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
+	s := bindSettings(cmd, &o.settings, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "open.", "privacy.model", "embedding.", "engine.")
+	cmd.Flags().StringVarP(&o.out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
 	wantFolders(cmd, "model")
-	cmd.Flags().StringVar(&upload, "upload", "", "what uploads are made of: moments, class-means, coordinates, points or private (see above)")
-	cmd.Flags().Var(&mf.bytes, "bytes", "`SIZE` of an upload of moments at most, 64k, 256k or 2m say: fewer take fewer coordinates of the features")
-	cmd.Flags().Float64Var(&mf.kappa, "kappa", 0, "temperature of uploads of moments that an earlier round behind this extractor had (fmp pool prints it)")
-	cmd.Flags().Float64Var(&mf.deviation, "kappa-deviation", 0, "standard deviation of its logarithm: .15, say")
-	cmd.Flags().StringSliceVar(&names, "class-names", nil, "`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
+	cmd.Flags().StringVar(&o.upload, "upload", "", "what uploads are made of: moments, class-means, coordinates, points or private (see above)")
+	cmd.Flags().Var(&o.moments.bytes, "bytes", "`SIZE` of an upload of moments at most, 64k, 256k or 2m say: fewer take fewer coordinates of the features")
+	cmd.Flags().Float64Var(&o.moments.kappa, "kappa", 0, "temperature of uploads of moments that an earlier round behind this extractor had (fmp pool prints it)")
+	cmd.Flags().Float64Var(&o.moments.deviation, "kappa-deviation", 0, "standard deviation of its logarithm: .15, say")
+	cmd.Flags().StringSliceVar(&o.names, "class-names", nil, "`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		if upload != "" && parts[upload] == "" {
-			return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", upload, uploadMoments, uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
-		}
-		if err := mf.check(); err != nil {
-			return err
-		}
-		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
-		// Without a corpus nothing but moments can be read.
-		if upload == "" && names != nil && cfg.Extractor.Model != "default" && !s.given("open.model") && !s.given("dataset.name") {
-			upload = uploadMoments
-		}
-		var m *onnx.Model
-		var pre models.Preprocessing
-		if upload == uploadMoments {
-			if err := checkNames(names); err != nil {
-				return usageError(fmt.Errorf("%w; --upload %s asks for them", err, uploadMoments))
-			}
-			m, pre, err = momentsClient(eng, &cfg, names, mf)
-			out = cmp.Or(out, "client.onnx")
-		} else {
-			if upload == "" && s.given("embedding.model") {
-				upload = uploadPoints
-			}
-			m, pre, upload, err = corpusClient(cmd, eng, &cfg, upload, names)
-			out = cmp.Or(out, strings.Map(fileRune, cfg.Dataset.Label())+"-client.onnx")
-		}
-		if err != nil {
-			return err
-		}
-		f, err := models.ReadManifest(m)
-		if err != nil {
-			return err
-		}
-		f.Command = strings.TrimPrefix(f.Command+"; fmp "+strings.Join(os.Args[1:], " "), "; ")
-		if err := f.Write(m); err != nil {
-			return err
-		}
-		data, err := serde.Marshal(m)
-		if err != nil {
-			return err
-		}
-		if err := serde.Save(out, m); err != nil {
-			return err
-		}
-		res := fused{Model: out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels}, Size: f.S, Upload: upload}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), res)
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %s, at most %d %s of %d numbers each\n",
-			out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, upload, f.S, parts[upload], f.PointWidth())
-		return err
+		return o.run(cmd, s)
 	}
 	return cmd
+}
+
+// run makes and writes the client graph.
+func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
+	if o.upload != "" && parts[o.upload] == "" {
+		return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", o.upload, uploadMoments, uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
+	}
+	if err := o.moments.check(); err != nil {
+		return err
+	}
+	eng, err := openEngine(cmd.Context(), o.settings.Engine, 1, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	m, pre, err := o.client(cmd, s, eng)
+	if err != nil {
+		return err
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return err
+	}
+	f.Command = strings.TrimPrefix(f.Command+"; fmp "+strings.Join(os.Args[1:], " "), "; ")
+	if err := f.Write(m); err != nil {
+		return err
+	}
+	data, err := serde.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := serde.Save(o.out, m); err != nil {
+		return err
+	}
+	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels}, Size: f.S, Upload: o.upload}
+	if o.asJSON {
+		return printJSON(cmd.OutOrStdout(), res)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %s, at most %d %s of %d numbers each\n",
+		o.out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth())
+	return err
+}
+
+// client makes the client graph, and settles the kind of its uploads and the name of its file where nobody gave them.
+func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m *onnx.Model, pre models.Preprocessing, err error) {
+	cfg := &o.settings
+	// Without a corpus nothing but moments can be read.
+	if o.upload == "" && o.names != nil && cfg.Extractor.Model != "default" && !s.given("open.model") && !s.given("dataset.name") {
+		o.upload = uploadMoments
+	}
+	if o.upload == uploadMoments {
+		if err := checkNames(o.names); err != nil {
+			return nil, pre, usageError(fmt.Errorf("%w; --upload %s asks for them", err, uploadMoments))
+		}
+		o.out = cmp.Or(o.out, "client.onnx")
+		return momentsClient(eng, cfg, o.names, o.moments)
+	}
+	if o.upload == "" && s.given("embedding.model") {
+		o.upload = uploadPoints
+	}
+	m, pre, o.upload, err = corpusClient(cmd, eng, cfg, o.upload, o.names)
+	o.out = cmp.Or(o.out, strings.Map(fileRune, cfg.Dataset.Label())+"-client.onnx")
+	return m, pre, err
 }
 
 // corpusClient makes the client graph of uploads that a predictor of some corpus reads, and returns what uploads are made of.

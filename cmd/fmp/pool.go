@@ -79,11 +79,22 @@ func (c *poolSettings) options(trust bool) pool.Options {
 	}
 }
 
+// poolRun is a run of fmp pool: its flags and settings, and the client graph that they name.
+type poolRun struct {
+	client, out, onBad               string
+	round                            uint64
+	rows, withSamples, trust, asJSON bool
+	settings                         poolSettings
+
+	ext      string      // of the output: .onnx or .npy
+	skip     bool        // uploads that cannot be used are left out
+	graph    *onnx.Model // the client graph; nil: the one of the program that made the uploads
+	manifest models.Manifest
+	want     federate.Expect
+}
+
 func newPoolCommand() *cobra.Command {
-	var client, out, onBad string
-	var round uint64
-	var rows, withSamples, trust, asJSON bool
-	cfg := settings.Default[poolSettings]()
+	o := poolRun{settings: settings.Default[poolSettings]()}
 	cmd := &cobra.Command{
 		Use:   "pool UPLOAD...",
 		Short: "Turn the uploads of clients into a classifier, one ONNX file",
@@ -117,116 +128,142 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 			return nil
 		},
 	}
-	s := bindSettings(cmd, &cfg, runAliases)
+	s := bindSettings(cmd, &o.settings, runAliases)
 	flags := cmd.Flags()
-	flags.StringVar(&client, "client-graph", "", "client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
-	flags.Uint64Var(&round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
-	flags.StringVarP(&out, "output", "o", "classifier.onnx", "`FILE` to write: .onnx, or .npy for the heads alone")
+	flags.StringVar(&o.client, "client-graph", "", "client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
+	flags.Uint64Var(&o.round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
+	flags.StringVarP(&o.out, "output", "o", "classifier.onnx", "`FILE` to write: .onnx, or .npy for the heads alone")
 	wantFolders(cmd, "output")
-	flags.BoolVar(&rows, "rows", false, "make the classifier of feature rows, without preprocessing and extractor")
-	flags.BoolVar(&withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
-	flags.StringVar(&onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
-	flags.BoolVar(&trust, "trust", false, "take every client for honest; else each sample of a conjugate predictor draws who is")
-	flags.BoolVar(&asJSON, "json", false, "print what was made as JSON")
+	flags.BoolVar(&o.rows, "rows", false, "make the classifier of feature rows, without preprocessing and extractor")
+	flags.BoolVar(&o.withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
+	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
+	flags.BoolVar(&o.trust, "trust", false, "take every client for honest; else each sample of a conjugate predictor draws who is")
+	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		ext := strings.ToLower(filepath.Ext(out))
-		if ext != ".onnx" && ext != ".npy" {
-			return usageErrorf("--output %s: the name must end in .onnx (a classifier) or .npy (its heads)", out)
-		}
-		skip, err := skipBad(onBad)
-		if err != nil {
+		if err := o.open(flags.Changed("round")); err != nil {
 			return err
-		}
-		want := federate.Expect{}
-		var graph *onnx.Model
-		var f models.Manifest
-		if client != "" {
-			if graph, f, err = models.Load(client); err != nil {
-				return usageError(err)
-			}
-			want = federate.Expect{Model: f.Digest}
-		}
-		if flags.Changed("round") {
-			want.Round = &round
 		}
 		if pool.IsPrivate(args[0]) {
-			if trust {
-				return usageErrorf("--trust is of rounds whose uploads are weighed by how well the others predict them; a private round hides what that needs")
-			}
-			return poolPrivate(cmd, args, privatePool{graph, f, want, cfg.options(false), cfg.Engine, out, ext, rows, withSamples, skip, asJSON})
+			return o.private(cmd, args)
 		}
-		uploads, bad := pool.ReadUploads(args, want)
-		if len(bad) > 0 && (!skip || len(uploads) == 0) {
-			return usageError(errors.Join(bad...))
-		}
-		warn := func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp pool: "+text) }
-		res := pooled{Output: out, Model: uploads[0].Model}
-		for _, err := range bad {
-			warn("left out: " + err.Error())
-			res.Skipped = append(res.Skipped, err.Error())
-		}
-		for _, twins := range pool.Twins(uploads) {
-			warn(twins)
-		}
-		for _, u := range uploads {
-			res.Clients = append(res.Clients, u.Client)
-			res.Points, res.N = res.Points+u.Points.N, res.N+u.N
-		}
-		r, err := pool.New(uploads, graph, f, cfg.options(trust))
-		if err != nil {
-			return usageError(err)
-		}
-		if res.Points > pool.MostPoints && r.Method() != "FMP" {
-			warn(fmt.Sprintf("%d points: those of one class that are near each other are taken together, to %d points with the same masses and class means", res.Points, pool.MostPoints))
-		}
-		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
-		p, err := r.Posterior(cmd.Context(), eng)
-		if err != nil {
-			return err
-		}
-		if p.Judgement != nil {
-			j := p.Judgement
-			res.Honest, res.Claimed, res.Counted, res.Disputed = j.Honest, j.Claimed, j.Counted, disputed(j, r.Client.Classes)
-		}
-		if r.Moments() {
-			res.Scope = scopeMoments
-			kappa := p.Diagnostics["kappa"]
-			res.Kappa = &kappa
-		} else if r.Method() == "FMP" {
-			open, novelty := pool.Open(p)
-			if res.Scope = posterior.ScopeClosed; open {
-				res.Scope = posterior.ScopeOpen
-			}
-			if !math.IsNaN(novelty) {
-				res.Novelty = &novelty
-			}
-			if open && ext == ".npy" {
-				return usageErrorf("--output %s: the uploads are of classes that the corpus lacks (novelty %.2f), and heads of the open form are on coordinates of this round alone: write the classifier (.onnx), or give --scope closed", out, novelty)
-			}
-		}
-		heads := p.Ensembles[0].Tensor()
-		res.Shape, res.Classes, res.Method, res.L2, res.Fresh = heads.Shape, r.Client.Classes, r.Method(), r.L2, r.Fresh
-		if ext == ".npy" {
-			err = npy.Save(out, heads)
-		} else {
-			err = saveClassifier(cmd.Context(), r, p, rows, withSamples, &res)
-		}
-		if err != nil {
-			return err
-		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), res)
-		}
-		return res.print(cmd.OutOrStdout())
+		return o.run(cmd, args)
 	}
 	return cmd
+}
+
+// open checks the flags and loads the client graph.
+func (o *poolRun) open(oneRound bool) (err error) {
+	o.ext = strings.ToLower(filepath.Ext(o.out))
+	if o.ext != ".onnx" && o.ext != ".npy" {
+		return usageErrorf("--output %s: the name must end in .onnx (a classifier) or .npy (its heads)", o.out)
+	}
+	if o.skip, err = skipBad(o.onBad); err != nil {
+		return err
+	}
+	if o.client != "" {
+		if o.graph, o.manifest, err = models.Load(o.client); err != nil {
+			return usageError(err)
+		}
+		o.want.Model = o.manifest.Digest
+	}
+	if oneRound {
+		o.want.Round = &o.round
+	}
+	return nil
+}
+
+// run pools the uploads of a round that is not private.
+func (o *poolRun) run(cmd *cobra.Command, args []string) error {
+	ctx := cmd.Context()
+	res := pooled{Output: o.out}
+	uploads, err := o.uploads(cmd, args, &res)
+	if err != nil {
+		return usageError(err)
+	}
+	r, err := pool.New(uploads, o.graph, o.manifest, o.settings.options(o.trust))
+	if err != nil {
+		return usageError(err)
+	}
+	if res.Points > pool.MostPoints && r.Method() != "FMP" {
+		warnPool(cmd, fmt.Sprintf("%d points: those of one class that are near each other are taken together, to %d points with the same masses and class means", res.Points, pool.MostPoints))
+	}
+	eng, err := openEngine(ctx, o.settings.Engine, 1, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	p, err := r.Posterior(ctx, eng)
+	if err != nil {
+		return err
+	}
+	res.describe(r, p)
+	if res.Scope == posterior.ScopeOpen && o.ext == ".npy" {
+		_, novelty := pool.Open(p)
+		return usageErrorf("--output %s: the uploads are of classes that the corpus lacks (novelty %.2f), and heads of the open form are on coordinates of this round alone: write the classifier (.onnx), or give --scope closed", o.out, novelty)
+	}
+	m, bytes, err := o.save(ctx, r, p)
+	if err != nil {
+		return err
+	}
+	if m != nil {
+		res.Bytes, res.Inputs, res.Outputs = bytes, named(m.Graph.Inputs), named(m.Graph.Outputs)
+	}
+	if o.asJSON {
+		return printJSON(cmd.OutOrStdout(), res)
+	}
+	return res.print(cmd.OutOrStdout())
+}
+
+// uploads reads and counts the uploads, and warns of those that are left out or doubtful.
+func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) ([]pool.Upload, error) {
+	uploads, bad := pool.ReadUploads(files, o.want)
+	if len(bad) > 0 && (!o.skip || len(uploads) == 0) {
+		return nil, errors.Join(bad...)
+	}
+	res.Model = uploads[0].Model
+	res.Skipped = leftOut(cmd, bad)
+	for _, twins := range pool.Twins(uploads) {
+		warnPool(cmd, twins)
+	}
+	for _, u := range uploads {
+		res.Clients = append(res.Clients, u.Client)
+		res.Points, res.N = res.Points+u.Points.N, res.N+u.N
+	}
+	return uploads, nil
+}
+
+// leftOut warns of each upload that was left out, and lists why.
+func leftOut(cmd *cobra.Command, bad []error) (reasons []string) {
+	for _, err := range bad {
+		warnPool(cmd, "left out: "+err.Error())
+		reasons = append(reasons, err.Error())
+	}
+	return reasons
+}
+
+func warnPool(cmd *cobra.Command, text string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp pool: "+text) }
+
+// describe sets what the posterior says of the round: its form, shape, penalty and the honesty of its clients.
+func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
+	if j := post.Judgement; j != nil {
+		p.Honest, p.Claimed, p.Counted, p.Disputed = j.Honest, j.Claimed, j.Counted, disputed(j, r.Client.Classes)
+	}
+	if r.Moments() {
+		kappa := post.Diagnostics["kappa"]
+		p.Scope, p.Kappa = scopeMoments, &kappa
+	} else if r.Method() == "FMP" {
+		open, novelty := pool.Open(post)
+		if p.Scope = posterior.ScopeClosed; open {
+			p.Scope = posterior.ScopeOpen
+		}
+		if !math.IsNaN(novelty) {
+			p.Novelty = &novelty
+		}
+	}
+	p.Shape, p.Classes, p.Method, p.L2, p.Fresh = post.Ensembles[0].Tensor().Shape, r.Client.Classes, r.Method(), r.L2, r.Fresh
 }
 
 // scopeMoments is the Scope of a round of moments.
@@ -314,18 +351,25 @@ func skipBad(s string) (bool, error) {
 	return false, usageErrorf("--on-bad is %q; allowed are fail and skip", s)
 }
 
-// saveClassifier makes and writes the classifier of a posterior.
-func saveClassifier(ctx context.Context, r *pool.Round, p *posterior.Result, rows, withSamples bool, res *pooled) error {
-	m, err := r.Classifier(ctx, p, rows, withSamples, "fmp "+strings.Join(os.Args[1:], " "))
+// sampledRound is a round, private or not, that makes classifiers of its posterior.
+type sampledRound interface {
+	Classifier(ctx context.Context, p *posterior.Result, rows, samples bool, command string) (*onnx.Model, error)
+}
+
+// save writes the heads of a posterior alone (.npy), or its classifier, which it returns with its size.
+func (o *poolRun) save(ctx context.Context, r sampledRound, p *posterior.Result) (*onnx.Model, int, error) {
+	if o.ext == ".npy" {
+		return nil, 0, npy.Save(o.out, p.Ensembles[0].Tensor())
+	}
+	m, err := r.Classifier(ctx, p, o.rows, o.withSamples, "fmp "+strings.Join(os.Args[1:], " "))
 	if err != nil {
-		return usageError(err)
+		return nil, 0, usageError(err)
 	}
 	data, err := serde.Marshal(m)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	res.Bytes, res.Inputs, res.Outputs = len(data), named(m.Graph.Inputs), named(m.Graph.Outputs)
-	return serde.Save(res.Output, m)
+	return m, len(data), serde.Save(o.out, m)
 }
 
 // named lists values with their types and shapes.

@@ -3,19 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"fmp/models"
-	"fmp/onnx"
-	"fmp/onnx/npy"
-	"fmp/onnx/serde"
-	"fmp/pipeline/federate"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
-	"fmp/pipeline/settings"
 )
 
 // pooledPrivate is what fmp pool prints of a private round.
@@ -33,37 +25,25 @@ type pooledPrivate struct {
 	Counts []float64 `json:"counts"`
 }
 
-// privatePool is what fmp pool was asked.
-type privatePool struct {
-	graph             *onnx.Model
-	client            models.Manifest
-	want              federate.Expect
-	options           pool.Options
-	engine            settings.Engine
-	out, ext          string
-	rows, withSamples bool
-	skip, asJSON      bool
-}
-
-// poolPrivate pools the uploads of a private round.
-func poolPrivate(cmd *cobra.Command, args []string, o privatePool) error {
+// private pools the uploads of a private round.
+func (o *poolRun) private(cmd *cobra.Command, args []string) error {
+	if o.trust {
+		return usageErrorf("--trust is of rounds whose uploads are weighed by how well the others predict them; a private round hides what that needs")
+	}
 	releases, bad := pool.ReadReleases(args, o.want)
 	if len(bad) > 0 && (!o.skip || len(releases) == 0) {
 		return usageError(errors.Join(bad...))
 	}
-	p, err := pool.NewPrivate(releases, o.graph, o.client, o.options)
+	p, err := pool.NewPrivate(releases, o.graph, o.manifest, o.settings.options(false))
 	if err != nil {
 		return usageError(err)
 	}
 	res := pooledPrivate{Output: o.out, Model: releases[0].Model, Method: "FMP-DP", Classes: p.Client.Classes, Spent: p.Account}
-	for _, err := range bad {
-		fmt.Fprintln(cmd.ErrOrStderr(), "fmp pool: left out: "+err.Error())
-		res.Skipped = append(res.Skipped, err.Error())
-	}
+	res.Skipped = leftOut(cmd, bad)
 	for _, r := range releases {
 		res.Clients = append(res.Clients, r.Client)
 	}
-	eng, err := openEngine(cmd.Context(), o.engine, 1, cmd.ErrOrStderr())
+	eng, err := openEngine(cmd.Context(), o.settings.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -76,23 +56,8 @@ func poolPrivate(cmd *cobra.Command, args []string, o privatePool) error {
 	if err != nil {
 		return err
 	}
-	heads := r.Ensembles[0].Tensor()
-	res.Shape, res.Counts = heads.Shape, totals.Counts
-	if o.ext == ".npy" {
-		err = npy.Save(o.out, heads)
-	} else {
-		var m *onnx.Model
-		if m, err = p.Classifier(cmd.Context(), r, o.rows, o.withSamples, "fmp "+strings.Join(os.Args[1:], " ")); err != nil {
-			return usageError(err)
-		}
-		var data []byte
-		if data, err = serde.Marshal(m); err != nil {
-			return err
-		}
-		res.Bytes = len(data)
-		err = serde.Save(o.out, m)
-	}
-	if err != nil {
+	res.Shape, res.Counts = r.Ensembles[0].Tensor().Shape, totals.Counts
+	if _, res.Bytes, err = o.save(cmd.Context(), p, r); err != nil {
 		return err
 	}
 	if o.asJSON {

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"os"
@@ -36,7 +36,6 @@ import (
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/privacy"
-	"fmp/pipeline/privacy/prio"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/settings"
 )
@@ -46,10 +45,10 @@ const maxToken, maxLow = 4 << 10, 1 << 30
 
 // serveFlags are those of fmp serve that are no settings.
 type serveFlags struct {
-	round, listen, state, cert, key, token string
+	file, address, state, cert, key, token string
 	helper, helperCA, secret               string
 	selfSigned, jsonLog, workers, asHelper bool
-	store                                  store.Options
+	nats                                   store.Options
 	natsToken                              string
 	low                                    int // MiB
 }
@@ -92,17 +91,17 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
 	}
 	s := bindSettings(cmd, &cfg, engineAliases)
 	f := cmd.Flags()
-	f.StringVar(&o.round, "round", "", "round `FILE` (docs/federate.md)")
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8443", "`HOST:PORT` to listen on; port 0 takes a free one")
+	f.StringVar(&o.file, "round", "", "round `FILE` (docs/federate.md)")
+	f.StringVar(&o.address, "listen", "127.0.0.1:8443", "`HOST:PORT` to listen on; port 0 takes a free one")
 	f.StringVar(&o.state, "state", "", "`FOLDER` for state, the server's key among it (default: state beside the round file)")
 	f.StringVar(&o.cert, "tls-cert", "", "`FILE` with the certificate chain (PEM)")
 	f.StringVar(&o.key, "tls-key", "", "`FILE` with its private key (PEM)")
 	f.BoolVar(&o.selfSigned, "tls-self-signed", false, "make a certificate for loopback at the first start, in --state (server.crt)")
 	f.StringVar(&o.token, "token-file", "", "`FILE` with the token that readers give")
-	bindStore(cmd, &o.store, &o.natsToken)
-	f.IntVar(&o.store.Replicas, "nats-replicas", 1, "on how many of the servers of --nats everything is kept: 1 to 5")
-	f.StringVar(&o.store.Listen, "nats-listen", "", "loopback `HOST:PORT` on which the NATS server inside lets workers in (with --nats-token-file)")
-	f.BoolVar(&o.store.Sync, "sync", false, "give receipts only once the disk has the upload, so that they outlive a power cut")
+	bindStore(cmd, &o.nats, &o.natsToken)
+	f.IntVar(&o.nats.Replicas, "nats-replicas", 1, "on how many of the servers of --nats everything is kept: 1 to 5")
+	f.StringVar(&o.nats.Listen, "nats-listen", "", "loopback `HOST:PORT` on which the NATS server inside lets workers in (with --nats-token-file)")
+	f.BoolVar(&o.nats.Sync, "sync", false, "give receipts only once the disk has the upload, so that they outlive a power cut")
 	f.IntVar(&o.low, "low-space", 1024, "`MIB` of free space on the disk of --state below which the server warns (log, /metrics)")
 	f.BoolVar(&o.workers, "workers", false, "leave the sampling to fmp worker")
 	f.StringVar(&o.helper, "helper", "", "`URL` of the helper of a private round with noise: two-servers, of which this server is then the leader")
@@ -137,11 +136,11 @@ func readToken(flag, path string) (string, error) {
 
 // check says what is missing, and fills in defaults.
 func (o *serveFlags) check() error {
-	if o.round == "" {
+	if o.file == "" {
 		return errors.New("serve: --round is missing; docs/federate.md shows a round file")
 	}
 	if o.state == "" {
-		o.state = filepath.Join(filepath.Dir(o.round), "state")
+		o.state = filepath.Join(filepath.Dir(o.file), "state")
 	}
 	if (o.cert == "") != (o.key == "") || (o.cert != "" && o.selfSigned) {
 		return errors.New("serve: give --tls-cert with --tls-key, or --tls-self-signed alone")
@@ -149,12 +148,12 @@ func (o *serveFlags) check() error {
 	if o.low < 0 || o.low > maxLow {
 		return fmt.Errorf("serve: --low-space %d; allowed are 0 to %d MiB", o.low, maxLow)
 	}
-	o.store.LowSpace = int64(o.low) << 20
-	if err := checkStore(&o.store, o.natsToken, o.workers); err != nil {
+	o.nats.LowSpace = int64(o.low) << 20
+	if err := checkStore(&o.nats, o.natsToken, o.workers); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	if !loopback.Address(o.listen) && (o.cert == "" || o.token == "") {
-		return fmt.Errorf("serve: --listen %s is not loopback; there give --tls-cert, --tls-key and --token-file", o.listen)
+	if !loopback.Address(o.address) && (o.cert == "" || o.token == "") {
+		return fmt.Errorf("serve: --listen %s is not loopback; there give --tls-cert, --tls-key and --token-file", o.address)
 	}
 	if o.key != "" {
 		if err := identity.CheckSecret(o.key); err != nil {
@@ -183,126 +182,147 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 	return err
 }
 
+// server is a round's server while it is put together: the parts that its handlers and its sampling need.
+type server struct {
+	serveFlags
+	round   *round.Round
+	eng     engine.Engine
+	log     *slog.Logger
+	store   *store.Store
+	pooling *pooling
+	helper  *service.Helper // nil: this server is no leader
+}
+
 // serveRound runs the server until the context ends.
 func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error) {
 	ctx := cmd.Context()
 	if err := o.check(); err != nil {
 		return usageError(err)
 	}
+	s := &server{serveFlags: o}
 	token, err := readToken("token-file", o.token)
 	if err != nil {
 		return usageError(err)
 	}
-	r, err := round.Load(o.round)
-	if err != nil {
+	if s.round, err = round.Load(o.file); err != nil {
 		return usageError(err)
 	}
 	var handler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
 	if o.jsonLog {
 		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
 	}
-	log := slog.New(handler)
-	for _, w := range r.Warnings {
-		log.Warn("round file", "file", o.round, "warning", w)
+	s.log = slog.New(handler)
+	for _, w := range s.round.Warnings {
+		s.log.Warn("round file", "file", o.file, "warning", w)
 	}
 	key, err := serverKey(filepath.Join(o.state, "server.key"))
 	if err != nil {
 		return usageError(err)
 	}
-	eng, err := openEngine(ctx, cfg.Engine, 1, cmd.ErrOrStderr())
-	if err != nil {
+	if s.eng, err = openEngine(ctx, cfg.Engine, 1, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	defer eng.Close()
-	if o.workers && r.Privacy != nil {
+	defer s.eng.Close()
+	if o.workers && s.round.Privacy != nil {
 		return usageErrorf("serve: --workers is of rounds that are not private; a private one is sampled here in a moment")
 	}
-	helper, secret, err := o.twoServers(r.Privacy)
-	if err != nil {
+	secret := ""
+	if s.helper, secret, err = o.twoServers(s.round.Privacy); err != nil {
 		return usageError(err)
 	}
-	pooling, err := newPooling(r, cfg, eng)
-	if err != nil {
+	if s.pooling, err = newPooling(s.round, cfg, s.eng); err != nil {
 		return usageError(err)
 	}
-	o.store.Dir, o.store.Largest, o.store.Log = o.state, int64(r.Bounds.Bytes), log
-	st, err := store.Open(ctx, store.Name(r.Round, r.Client.Digest), o.store)
-	if err != nil {
+	o.nats.Dir, o.nats.Largest, o.nats.Log = o.state, int64(s.round.Bounds.Bytes), s.log
+	if s.store, err = store.Open(ctx, store.Name(s.round.Round, s.round.Client.Digest), o.nats); err != nil {
 		return err
 	}
-	defer st.Close()
-	if o.workers {
-		m := work.Models{Graph: r.GraphData}
-		for path, to := range map[string]*[]byte{r.Predictor: &m.Predictor, r.Open: &m.Open} {
-			if path == "" || path == round.NoOpen {
-				continue
-			}
-			if *to, err = regularfile.ReadFile(path, serde.MaxFileBytes); err != nil {
-				return usageError(err)
-			}
-		}
-		if pooling.queue, err = work.NewQueue(ctx, st, r.Round, m, pooling.options); err != nil {
-			return err
-		}
+	defer s.store.Close()
+	if err := s.openQueue(ctx); err != nil {
+		return err
 	}
-	sampling := pooling.pool
-	if r.Labelled != "" {
-		sampling = measured(eng, r.Labelled, sampling)
+	if err := s.meetHelper(ctx); err != nil {
+		return usageError(err)
 	}
-	private := func(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error)) (*service.Pooled, error) {
-		sampling := func(ctx context.Context, releases []pool.Release) (*service.Pooled, error) {
-			return pooling.private(ctx, releases, open, sums{ctx, st})
-		}
-		if r.Labelled != "" {
-			sampling = measured(eng, r.Labelled, sampling)
-		}
-		return sampling(ctx, releases)
-	}
-	if b := r.Privacy; b != nil && b.Noise == privacy.TwoServers {
-		scheme, err := prio.New(*b, r.Client.C, r.Client.K, "")
-		if err != nil {
-			return usageError(err)
-		}
-		log.Info("numbers of a client are proved to be in range; one that lies may choose any there", "bits", scheme.Bits, "as_images", math.Ceil(scheme.WorstNorm()/math.Hypot(privacy.Steps, privacy.CountSteps)), "leader_share_bytes", scheme.LeaderBytes())
-	}
-	if helper != nil {
-		if err := agree(ctx, helper, r, log); err != nil {
-			return usageError(err)
-		}
-	}
-	svc, err := service.New(ctx, service.Config{Round: r, Key: key, Store: st, Token: token, Log: log, Pool: sampling, Private: private, Secret: secret, Helper: helper, Check: pooling.check, Engine: eng})
+	svc, err := service.New(ctx, service.Config{Round: s.round, Key: key, Store: s.store, Token: token, Log: s.log, Pool: s.sampling(), Private: s.private(),
+		Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng})
 	if err != nil {
 		return err
 	}
 	defer svc.Close()
-	l, err := net.Listen("tcp", o.listen)
+	return s.listen(cmd, svc, slog.NewLogLogger(handler, slog.LevelDebug))
+}
+
+// openQueue gives the sampling to workers, where the server leaves it to them.
+func (s *server) openQueue(ctx context.Context) (err error) {
+	if !s.workers {
+		return nil
+	}
+	m := work.Models{Graph: s.round.GraphData}
+	for path, to := range map[string]*[]byte{s.round.Predictor: &m.Predictor, s.round.Open: &m.Open} {
+		if path == "" || path == round.NoOpen {
+			continue
+		}
+		if *to, err = regularfile.ReadFile(path, serde.MaxFileBytes); err != nil {
+			return usageError(err)
+		}
+	}
+	s.pooling.queue, err = work.NewQueue(ctx, s.store, s.round.Round, m, s.pooling.options)
+	return err
+}
+
+// sampling returns the sampling of a round that is not private, measured where the round has labelled images.
+func (s *server) sampling() func(context.Context, []pool.Upload) (*service.Pooled, error) {
+	if s.round.Labelled == "" {
+		return s.pooling.pool
+	}
+	return measured(s.eng, s.round.Labelled, s.pooling.pool)
+}
+
+// private returns the sampling of a private round, measured where the round has labelled images.
+func (s *server) private() func(context.Context, []pool.Release, func() (*privacy.Release, error)) (*service.Pooled, error) {
+	return func(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error)) (*service.Pooled, error) {
+		sampling := func(ctx context.Context, releases []pool.Release) (*service.Pooled, error) {
+			return s.pooling.private(ctx, releases, open, sums{ctx, s.store})
+		}
+		if s.round.Labelled != "" {
+			sampling = measured(s.eng, s.round.Labelled, sampling)
+		}
+		return sampling(ctx, releases)
+	}
+}
+
+// listen answers requests and runs the round until the context ends.
+func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log.Logger) error {
+	ctx := cmd.Context()
+	l, err := net.Listen("tcp", s.address)
 	if err != nil {
 		return usageError(fmt.Errorf("serve: %w", err))
 	}
-	scheme := "http"
-	if o.selfSigned {
-		o.cert, o.key = filepath.Join(o.state, "server.crt"), filepath.Join(o.state, "tls.key")
-		if err := selfsigned.Ensure(o.cert, o.key, time.Now()); err != nil {
+	if s.selfSigned {
+		s.cert, s.key = filepath.Join(s.state, "server.crt"), filepath.Join(s.state, "tls.key")
+		if err := selfsigned.Ensure(s.cert, s.key, time.Now()); err != nil {
 			return err
 		}
 	}
 	srv := &http.Server{Handler: svc.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(handler, slog.LevelDebug)}
+		ErrorLog: complaints}
 	failed := make(chan error, 2)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { failed <- svc.Run(work) }()
-	go watchRoster(work, r.Roster, svc, log)
-	if o.cert != "" {
+	go watchRoster(work, s.round.Roster, svc, s.log)
+	scheme := "http"
+	if s.cert != "" {
 		scheme = "https"
-		go func() { failed <- srv.ServeTLS(l, o.cert, o.key) }()
+		go func() { failed <- srv.ServeTLS(l, s.cert, s.key) }()
 	} else {
 		go func() { failed <- srv.Serve(l) }()
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "serving round %d on %s://%s\n", r.Round, scheme, l.Addr())
+	fmt.Fprintf(cmd.OutOrStdout(), "serving round %d on %s://%s\n", s.round.Round, scheme, l.Addr())
 	select {
 	case <-ctx.Done():
-		log.Info("stopping")
+		s.log.Info("stopping")
 		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		return srv.Shutdown(end) // exit code 0: stopping is how a server ends
@@ -465,9 +485,7 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 }
 
 // bothForms are the classifier of images and the one of feature rows.
-func bothForms(ctx context.Context, r interface {
-	Classifier(ctx context.Context, p *posterior.Result, rows, samples bool, command string) (*onnx.Model, error)
-}, post *posterior.Result) (*service.Pooled, error) {
+func bothForms(ctx context.Context, r sampledRound, post *posterior.Result) (*service.Pooled, error) {
 	made := &service.Pooled{}
 	for _, form := range []struct {
 		rows bool

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"time"
 
 	"fmp/pipeline/federate/round"
@@ -14,6 +15,7 @@ import (
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/privacy/prio"
 )
 
 // sums keeps the noisy sums of a private round in its state, one for each set of uploads.
@@ -53,6 +55,21 @@ func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, err
 	}
 	h, err := service.NewHelper(o.helper, o.helperCA, secret)
 	return h, secret, err
+}
+
+// meetHelper logs the range of a client's numbers in a round of two servers, and asks the helper, where there is one, for its round.
+func (s *server) meetHelper(ctx context.Context) error {
+	if b := s.round.Privacy; b != nil && b.Noise == privacy.TwoServers {
+		scheme, err := prio.New(*b, s.round.Client.C, s.round.Client.K, "")
+		if err != nil {
+			return err
+		}
+		s.log.Info("numbers of a client are proved to be in range; one that lies may choose any there", "bits", scheme.Bits, "as_images", math.Ceil(scheme.WorstNorm()/math.Hypot(privacy.Steps, privacy.CountSteps)), "leader_share_bytes", scheme.LeaderBytes())
+	}
+	if s.helper == nil {
+		return nil
+	}
+	return agree(ctx, s.helper, s.round, s.log)
 }
 
 // agree asks the helper what its round is, and says where that is another. One that does not answer yet is waited for when it is needed.

@@ -104,27 +104,31 @@ func bindSettings(cmd *cobra.Command, target any, aliases map[string]string, rea
 		if f.Value.Kind() == reflect.Bool {
 			flags.Lookup(f.Key).NoOptDefVal = "true" // --KEY alone turns it on
 		}
-		complete := cobra.NoFileCompletions
-		switch values := f.Choices(); {
-		case f.Key == "dataset.name":
-			complete = completeDataset
-		case f.Key == "methods":
-			complete = completeList(values...)
-		case strings.HasSuffix(f.Key, ".dir"):
-			complete = completeDirs(0)
-		case strings.HasSuffix(f.Key, ".model"), f.Key == "engine.library":
-			complete = cobra.FixedCompletions(values, cobra.ShellCompDirectiveDefault)
-		case values != nil:
-			complete = cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-		}
 		// It fails only for a flag that does not exist or has one already.
-		_ = cmd.RegisterFlagCompletionFunc(f.Key, complete)
+		_ = cmd.RegisterFlagCompletionFunc(f.Key, completeSetting(f))
 	}
 	flags.StringVar(&s.file, "config", "", "settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+strings.Join(assets.ConfigNames(), ", ")+"; also $FMP_CONFIG")
 	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")
 	_ = cmd.RegisterFlagCompletionFunc("config", completeConfig)
 	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(slices.Clone(s.fields), func(f settings.Setting) bool { return !s.isRead(f.Key) })))
 	return s
+}
+
+// completeSetting returns the completion of a setting's values.
+func completeSetting(f settings.Setting) cobra.CompletionFunc {
+	switch values := f.Choices(); {
+	case f.Key == "dataset.name":
+		return completeDataset
+	case f.Key == "methods":
+		return completeList(values...)
+	case strings.HasSuffix(f.Key, ".dir"):
+		return completeDirs(0)
+	case strings.HasSuffix(f.Key, ".model"), f.Key == "engine.library":
+		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveDefault)
+	case values != nil:
+		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	}
+	return cobra.NoFileCompletions
 }
 
 // settingFlag is a flag whose text is decoded with all other sources in resolve.
@@ -223,98 +227,21 @@ func (s *resolver) resolve() error {
 	return usageError(s.merge(file))
 }
 
-// merge puts what a settings file holds, nil for none, the environment and the flags over the defaults.
+// merge puts the values of a settings file, nil for none, of the environment and of the flags over the defaults.
+//
+// viper reads the file. It merges too, but names neither the source of a value nor an unknown key, and decodes 1.5 to the integer 1.
 func (s *resolver) merge(file *viper.Viper) error {
-	source := map[string]string{}
-	raw := map[string]any{}
-	var errs []error
+	g := &givenValues{resolver: s, source: map[string]string{}, raw: map[string]any{}}
 	if file != nil {
-		where := "file " + s.file
-		for _, key := range file.AllKeys() {
-			val := file.Get(key)
-			switch {
-			case !s.known(key):
-				errs = append(errs, s.unknown(key, where))
-			case val == nil:
-				errs = append(errs, fmt.Errorf("setting %s in %s has no value; give one, or leave the key out for the default", key, where))
-			default:
-				source[key] = where
-				raw[key] = val
-			}
-		}
+		g.readFile(file)
 	}
-
-	byEnv := map[string]string{}
-	for _, k := range s.keys() {
-		byEnv[envName(k)] = k
+	g.readEnvironment(os.Environ())
+	g.readFlags()
+	if len(g.errs) == 0 {
+		g.decode()
 	}
-	for _, e := range os.Environ() {
-		name, val, _ := strings.Cut(e, "=")
-		if !strings.HasPrefix(name, envPrefix) || slices.Contains(otherEnv, name) || val == "" {
-			continue
-		}
-		key, ok := byEnv[name]
-		if !ok {
-			hint := "`fmp config` lists them all"
-			names := append([]string{}, otherEnv...)
-			for n := range byEnv {
-				names = append(names, n)
-			}
-			if near := suggest.Nearest(name, names); near != "" {
-				hint = fmt.Sprintf("did you mean %s?", near)
-			}
-			errs = append(errs, fmt.Errorf("environment variable %s is no setting; %s", name, hint))
-			continue
-		}
-		source[key] = "environment " + name
-		raw[key] = val
-	}
-
-	flagged := map[string]bool{}
-	s.cmd.Flags().Visit(func(f *pflag.Flag) {
-		if sf, ok := f.Value.(*settingFlag); ok {
-			source[f.Name] = "flag --" + f.Name
-			raw[f.Name] = sf.text
-			flagged[f.Name] = true
-		}
-	})
-	for _, kv := range s.sets {
-		key, val, ok := strings.Cut(kv, "=")
-		key = strings.TrimSpace(key)
-		if full, ok := s.aliases[key]; ok {
-			key = full
-		}
-		switch {
-		case !ok:
-			errs = append(errs, fmt.Errorf("--set %s: want KEY=VALUE, --set erm.l2=3 for example", kv))
-		case !s.known(key):
-			errs = append(errs, s.unknown(key, "--set"))
-		case !s.isRead(key):
-			errs = append(errs, fmt.Errorf("--set %s: %s does not read this setting; --help lists those that it reads", key, s.cmd.CommandPath()))
-		case flagged[key]:
-			errs = append(errs, fmt.Errorf("setting %s is given by two flags; give it once", key))
-		default:
-			flagged[key] = true
-			source[key] = "flag --set"
-			raw[key] = val
-		}
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-
-	s.list = nil
-	for _, f := range s.fields {
-		if val, given := raw[f.Key]; given {
-			if err := decodeSetting(val, f.Value); err != nil {
-				errs = append(errs, fmt.Errorf("setting %s (%s): %w", f.Key, source[f.Key], err))
-				continue
-			}
-		}
-		s.list = append(s.list, setting{f.Key, f.Value.Interface(), cmp.Or(source[f.Key], "default"), f.Allowed(), f.Doc})
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	if len(g.errs) > 0 {
+		return errors.Join(g.errs...)
 	}
 	err := errors.Join(settings.Check(s.target)...)
 	if whole, ok := s.target.(interface{ Validate() error }); ok {
@@ -323,9 +250,110 @@ func (s *resolver) merge(file *viper.Viper) error {
 	if err != nil {
 		return err
 	}
+	s.suit()
+	return nil
+}
+
+// givenValues collects the values that somebody gave, a later source over an earlier one.
+type givenValues struct {
+	*resolver
+	source map[string]string
+	raw    map[string]any // not decoded yet
+	errs   []error
+}
+
+func (g *givenValues) give(key, source string, value any) { g.source[key], g.raw[key] = source, value }
+
+func (g *givenValues) refuse(err error) { g.errs = append(g.errs, err) }
+
+func (g *givenValues) readFile(file *viper.Viper) {
+	where := "file " + g.file
+	for _, key := range file.AllKeys() {
+		val := file.Get(key)
+		switch {
+		case !g.known(key):
+			g.refuse(g.unknown(key, where))
+		case val == nil:
+			g.refuse(fmt.Errorf("setting %s in %s has no value; give one, or leave the key out for the default", key, where))
+		default:
+			g.give(key, where, val)
+		}
+	}
+}
+
+// readEnvironment reads the FMP_* variables among NAME=VALUE.
+func (g *givenValues) readEnvironment(environ []string) {
+	byEnv := map[string]string{}
+	for _, k := range g.keys() {
+		byEnv[envName(k)] = k
+	}
+	for _, e := range environ {
+		name, val, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(otherEnv, name) || val == "" {
+			continue
+		}
+		if key, ok := byEnv[name]; ok {
+			g.give(key, "environment "+name, val)
+			continue
+		}
+		hint := "`fmp config` lists them all"
+		if near := suggest.Nearest(name, slices.AppendSeq(slices.Clone(otherEnv), maps.Keys(byEnv))); near != "" {
+			hint = fmt.Sprintf("did you mean %s?", near)
+		}
+		g.refuse(fmt.Errorf("environment variable %s is no setting; %s", name, hint))
+	}
+}
+
+// readFlags reads the flags of settings, and --set.
+func (g *givenValues) readFlags() {
+	flagged := map[string]bool{}
+	g.cmd.Flags().Visit(func(f *pflag.Flag) {
+		if sf, ok := f.Value.(*settingFlag); ok {
+			g.give(f.Name, "flag --"+f.Name, sf.text)
+			flagged[f.Name] = true
+		}
+	})
+	for _, kv := range g.sets {
+		key, val, ok := strings.Cut(kv, "=")
+		key = strings.TrimSpace(key)
+		if full, ok := g.aliases[key]; ok {
+			key = full
+		}
+		switch {
+		case !ok:
+			g.refuse(fmt.Errorf("--set %s: want KEY=VALUE, --set erm.l2=3 for example", kv))
+		case !g.known(key):
+			g.refuse(g.unknown(key, "--set"))
+		case !g.isRead(key):
+			g.refuse(fmt.Errorf("--set %s: %s does not read this setting; --help lists those that it reads", key, g.cmd.CommandPath()))
+		case flagged[key]:
+			g.refuse(fmt.Errorf("setting %s is given by two flags; give it once", key))
+		default:
+			flagged[key] = true
+			g.give(key, "flag --set", val)
+		}
+	}
+}
+
+// decode writes the given values into the fields of the settings, and lists all with their sources.
+func (g *givenValues) decode() {
+	g.list = nil
+	for _, f := range g.fields {
+		if val, given := g.raw[f.Key]; given {
+			if err := decodeSetting(val, f.Value); err != nil {
+				g.refuse(fmt.Errorf("setting %s (%s): %w", f.Key, g.source[f.Key], err))
+				continue
+			}
+		}
+		g.list = append(g.list, setting{f.Key, f.Value.Interface(), cmp.Or(g.source[f.Key], "default"), f.Allowed(), f.Doc})
+	}
+}
+
+// suit sets the settings that were left to the data set.
+func (s *resolver) suit() {
 	suited, ok := s.target.(interface{ Suit() []string })
 	if !ok {
-		return nil
+		return
 	}
 	for _, key := range suited.Suit() {
 		for i, f := range s.fields {
@@ -334,7 +362,6 @@ func (s *resolver) merge(file *viper.Viper) error {
 			}
 		}
 	}
-	return nil
 }
 
 // readConfigFile reads a settings file by its extension, or, where path is a bare name, the settings of
