@@ -130,9 +130,7 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	s := u.ToSet()
 	i := uploadInfo{Kind: "upload", Bytes: len(data), Round: u.Round, Client: u.Client, Model: u.Model, N: u.N, Size: s.N, Dx: s.Dx, C: s.C, Precision: u.Precision, Masses: s.W, ClassMass: make([]float64, s.C)}
 	for k := range s.N {
-		for c, p := range s.Row(k)[s.Dx:] {
-			i.ClassMass[c] += float64(p) * float64(s.W[k])
-		}
+		s.Shares(k, func(c int, p float32) { i.ClassMass[c] += float64(p) * float64(s.W[k]) })
 	}
 	switch how {
 	case asData:

@@ -72,18 +72,27 @@ func FromSets(l2 float64, sets ...*point.Set) (*Problem, error) {
 
 // CheckSet returns an error, naming the point, if a set cannot be fitted to.
 func CheckSet(s *point.Set) error {
-	if s.N < 0 || s.Dx < 1 || s.C < 1 || len(s.Z) != s.N*(s.Dx+s.C) || len(s.W) != s.N {
+	d := s.Dx
+	if s.Y == nil {
+		d += s.C
+	}
+	if s.N < 0 || s.Dx < 1 || s.C < 1 || len(s.Z) != s.N*d || len(s.W) != s.N || s.Y != nil && len(s.Y) != s.N {
 		return fmt.Errorf("set of %d points (dx %d, C %d) with %d numbers and %d weights; want N (dx + C) numbers and N weights", s.N, s.Dx, s.C, len(s.Z), len(s.W))
 	}
 	for i := range s.N {
-		z := s.Row(i)
-		for j, v := range z[:s.Dx] {
+		for j, v := range s.Features(i) {
 			if !finite(float64(v)) {
 				return fmt.Errorf("feature %d of point %d is %v; want finite numbers: check the extractor's input and output", j, i, v)
 			}
 		}
 		var sum float64
-		for j, v := range z[s.Dx:] {
+		if s.Y != nil {
+			if y := int(s.Y[i]); y < 0 || y >= s.C {
+				return fmt.Errorf("point %d has class %d; allowed are 0 to %d", i, y, s.C-1)
+			}
+			sum = 1
+		}
+		for j, v := range s.Z[i*d+s.Dx : (i+1)*d] {
 			if !finite(float64(v)) || v < -simplexSlack || v > 1+simplexSlack {
 				return fmt.Errorf("label of point %d has probability %v for class %d; allowed are 0 to 1", i, v, j)
 			}

@@ -26,10 +26,12 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Formats of the message: Format of points, MomentsFormat of uploads with scatter and calibration points.
+// Formats of the message: Format of points, ClassesFormat of points with one class each, which is sent as its number, MomentsFormat of
+// uploads with scatter and calibration points.
 const (
 	Format        = 1
 	MomentsFormat = 3
+	ClassesFormat = 4
 )
 
 // Bounds on an upload.
@@ -124,17 +126,22 @@ func (u *Upload) Encode() ([]byte, error) {
 		return nil, refuse("model", fmt.Sprintf("%q", u.Model), "a sha256 in hexadecimal")
 	}
 	s := u.Points
-	d := s.Dx + s.C
 	if s.N < 1 || s.N > MaxSize || s.Dx < 1 || s.Dx > MaxWidth || s.C < 2 || s.C > MaxWidth || u.N < 1 {
 		return nil, refuse("points", fmt.Sprintf("%d of dx %d and %d classes, of n %d", s.N, s.Dx, s.C, u.N), "1 to %d points, dx 1 to %d, 2 to %d classes, n of at least 1", MaxSize, MaxWidth, MaxWidth)
 	}
-	if len(s.Z) != s.N*d || len(s.W) != s.N {
-		return nil, refuse("points", fmt.Sprintf("%d numbers and %d masses", len(s.Z), len(s.W)), "%d and %d for %d points", s.N*d, s.N, s.N)
+	d := s.Dx
+	if s.Y == nil {
+		d += s.C
+	}
+	if len(s.Z) != s.N*d || len(s.W) != s.N || s.Y != nil && len(s.Y) != s.N {
+		return nil, refuse("points", fmt.Sprintf("%d numbers, %d masses and %d classes", len(s.Z), len(s.W), len(s.Y)), "%d and %d for %d points", s.N*d, s.N, s.N)
 	}
 	if err := u.check(labelTolerance32, massTolerance32); err != nil {
 		return nil, err
 	}
-	m := &uploadpb.Upload{Format: u.format(), Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N), Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
+	s, classes := u.byClass()
+	d = len(s.Z) / s.N
+	m := &uploadpb.Upload{Format: u.format(classes), PointClasses: classes, Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N), Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
 	points := &onnx.Tensor{Shape: []int{s.N, d}}
 	switch u.Precision {
 	case "", Single:
@@ -150,7 +157,11 @@ func (u *Upload) Encode() ([]byte, error) {
 	case Int8:
 		q, scale := quantise(s)
 		points.DType, points.Data = onnx.Int8, q
-		if m.Scale, err = serde.TensorToProto("scale", onnx.NewTensor(scale, s.N, 2)); err != nil {
+		shape := []int{s.N, 2}
+		if classes != nil {
+			shape = shape[:1]
+		}
+		if m.Scale, err = serde.TensorToProto("scale", onnx.NewTensor(scale, shape...)); err != nil {
 			return nil, fmt.Errorf("upload: %w", err)
 		}
 	default:
@@ -179,12 +190,16 @@ func (u *Upload) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// quantise rounds features and labels to integer multiples, -127 to 127, of a scale each.
+// quantise rounds features and, where a point has several classes, labels to integer multiples, -127 to 127, of a scale each.
 func quantise(s *point.Set) (q []int8, scale []float32) {
-	q, scale = make([]int8, len(s.Z)), make([]float32, 2*s.N)
+	q = make([]int8, len(s.Z))
+	at := 0
 	for i := range s.N {
-		at := i * (s.Dx + s.C)
-		for part, row := range [][]float32{s.Row(i)[:s.Dx], s.Row(i)[s.Dx:]} {
+		parts := [][]float32{s.Features(i)}
+		if s.Y == nil {
+			parts = append(parts, s.Row(i)[s.Dx:])
+		}
+		for _, row := range parts {
 			top := float32(0)
 			for _, v := range row {
 				top = max(top, v, -v)
@@ -193,11 +208,11 @@ func quantise(s *point.Set) (q []int8, scale []float32) {
 			if step == 0 {
 				step = 1
 			}
-			scale[2*i+part] = step
+			scale = append(scale, step)
 			for k, v := range row {
 				q[at+k] = int8(min(max(math.RoundToEven(float64(v)/float64(step)), -127), 127))
 			}
-			at += s.Dx
+			at += len(row)
 		}
 	}
 	return q, scale
@@ -242,8 +257,8 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err := message.Unmarshal(data, &m, 0); err != nil {
 		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
 	}
-	if m.Format != Format && m.Format != MomentsFormat {
-		return nil, refuse("format", m.Format, "%d and %d; use programs of one release on both sides", Format, MomentsFormat)
+	if m.Format != Format && m.Format != MomentsFormat && m.Format != ClassesFormat {
+		return nil, refuse("format", m.Format, "%d, %d and %d; use programs of one release on both sides", Format, MomentsFormat, ClassesFormat)
 	}
 	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
 		return nil, refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
@@ -263,7 +278,10 @@ func decode(data []byte, want Expect) (*Upload, error) {
 		}
 	}
 	u := &Upload{Round: m.Round, Client: m.Client, Model: hex.EncodeToString(m.Model), N: int(m.N)}
-	s, d := int(m.Size), int(m.Dx)+int(m.Classes)
+	s, d := int(m.Size), int(m.Dx)
+	if m.Format != ClassesFormat {
+		d += int(m.Classes)
+	}
 	if err := u.matches(want, int(m.Dx), int(m.Classes), s); err != nil {
 		return nil, err
 	}
@@ -279,13 +297,17 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err != nil {
 		return nil, err
 	}
+	classes, err := pointClasses(&m)
+	if err != nil {
+		return nil, err
+	}
 	if err := checkWithin(&m); err != nil {
 		return nil, err
 	}
 	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
 		return nil, refuse("checksum", hex.EncodeToString(m.Checksum), "%s, that of the content; the upload was damaged on its way", hex.EncodeToString(sum))
 	}
-	u.Points = &point.Set{N: s, Dx: int(m.Dx), C: int(m.Classes)}
+	u.Points = &point.Set{N: s, Dx: int(m.Dx), C: int(m.Classes), Y: classes}
 	if u.Points.W, err = numbers("masses", m.Masses); err != nil {
 		return nil, err
 	}
@@ -310,12 +332,16 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err := u.check(labels, masses); err != nil {
 		return nil, err
 	}
-	if u.Precision != Single {
+	if s*(u.Points.Dx+u.Points.C) <= point.MostDense {
+		u.Points = u.Points.Dense()
+	}
+	if u.Precision != Single && classes == nil {
 		ontoSimplex(u.Points)
 	}
 	if m.Format == MomentsFormat {
 		return u, u.decodeWithin(&m)
 	}
+	u.Points = u.Points.Compact()
 	return u, nil
 }
 
@@ -442,7 +468,7 @@ func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto, shape []int
 		}
 		return f[row]
 	}
-	d := s.Dx + s.C
+	d := len(raw) / s.N
 	s.Z = make([]float32, s.N*d)
 	tolerance = labelTolerance32
 	for i := range s.N {
@@ -474,7 +500,16 @@ func (u *Upload) check(labels, masses float64) error {
 	s := u.Points
 	for i := range s.N {
 		var sum float64
-		for k, v := range s.Row(i) {
+		row := s.Features(i)
+		if s.Y != nil {
+			if y := s.Y[i]; y < 0 || int(y) >= s.C {
+				return refuse(fmt.Sprintf("point_classes[%d]", i), y, "0 to %d", s.C-1)
+			}
+			sum = 1
+		} else {
+			row = s.Row(i)
+		}
+		for k, v := range row {
 			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 				return refuse(fmt.Sprintf("points[%d][%d]", i, k), v, "finite numbers")
 			}
@@ -555,10 +590,11 @@ func checksum(m *uploadpb.Upload) []byte {
 		text(h, t.RawData)
 	}
 	if m.Format == MomentsFormat {
-		number(h, m.Dof, uint64(len(m.CalibrationClasses)))
-		for _, y := range m.CalibrationClasses {
-			number(h, uint64(y))
-		}
+		number(h, m.Dof)
+		indices(h, m.CalibrationClasses)
+	}
+	if m.Format == ClassesFormat {
+		indices(h, m.PointClasses)
 	}
 	return h.Sum(nil)
 }
@@ -566,6 +602,13 @@ func checksum(m *uploadpb.Upload) []byte {
 func number(h hash.Hash, values ...uint64) {
 	for _, v := range values {
 		h.Write(binary.LittleEndian.AppendUint64(nil, v))
+	}
+}
+
+func indices(h hash.Hash, classes []uint32) {
+	number(h, uint64(len(classes)))
+	for _, y := range classes {
+		number(h, uint64(y))
 	}
 }
 

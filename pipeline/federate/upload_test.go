@@ -299,6 +299,15 @@ func FuzzDecode(f *testing.F) {
 		f.Add(data, true)
 		f.Add(data[:len(data)/2], false)
 	}
+	for _, p := range []Precision{Single, Half, Int8} {
+		u := oneClass(3, 4, 3, 6)
+		u.Precision = p
+		data, err := u.Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, true)
+	}
 	for _, n := range []int{6, 40} {
 		data, err := withMoments(f, n, Int8).Encode()
 		if err != nil {

@@ -19,13 +19,6 @@ const (
 	maxLength = 1.02
 )
 
-func (u *Upload) format() uint32 {
-	if u.Within != nil {
-		return MomentsFormat
-	}
-	return Format
-}
-
 // encodeWithin sets the fields of an upload of moments. Int8 has a scale for each row of a factor or, of the scatter itself, for each
 // coordinate, the root of its own scatter; calibration points are then float16.
 func (u *Upload) encodeWithin(m *uploadpb.Upload) error {
@@ -238,7 +231,7 @@ func (u *Upload) decodeWithin(m *uploadpb.Upload) (err error) {
 		return fmt.Errorf("upload: %w", err)
 	}
 	for i := range u.Points.N {
-		if l := length(u.Points.Row(i)[:w.K]); l > maxLength {
+		if l := length(u.Points.Features(i)); l > maxLength {
 			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of length %.4g", l), "class means of length 1 at most")
 		}
 	}

@@ -132,18 +132,17 @@ func Means(sets ...*point.Set) *Stats {
 	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, dx, nil)}
 	for _, set := range sets {
 		for i := range set.N {
-			row := set.Row(i)
-			for y, share := range row[dx:] {
+			set.Shares(i, func(y int, share float32) {
 				w := float64(set.W[i]) * float64(share)
 				if w == 0 {
-					continue
+					return
 				}
 				s.Mass[y] += w
 				mean := s.Mean.RawRowView(y)
-				for j, v := range row[:dx] {
+				for j, v := range set.Features(i) {
 					mean[j] += w * float64(v)
 				}
-			}
+			})
 		}
 	}
 	for y, n := range s.Mass {

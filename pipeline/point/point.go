@@ -6,11 +6,13 @@ package point
 import "fmt"
 
 // Set is N weighted points. Z holds N rows of Dx features and C label probabilities, row-major; W holds
-// N non-negative weights (1 for a real or drawn point, a mass for an uploaded one).
+// N non-negative weights (1 for a real or drawn point, a mass for an uploaded one). Sets of many points of many classes may hold
+// labels as class indices: Y, if not nil, has N of them, and Z then holds features alone.
 type Set struct {
 	N, Dx, C int
 	Z        []float32
 	W        []float32
+	Y        []int32
 }
 
 // New returns a set of n zero points of weight 1.
@@ -40,9 +42,15 @@ func FromLabelled(features []float32, dx int, labels []int, c int) (*Set, error)
 	return s, nil
 }
 
-// Row returns point i: its features followed by its label. It shares memory with the set.
+// Row returns point i: its features followed by its label. It shares memory with the set, unless that holds class indices.
 func (s *Set) Row(i int) []float32 {
 	d := s.Dx + s.C
+	if s.Y != nil {
+		row := make([]float32, d)
+		copy(row, s.Features(i))
+		row[s.Dx+int(s.Y[i])] = 1
+		return row
+	}
 	return s.Z[i*d : (i+1)*d]
 }
 
@@ -57,16 +65,19 @@ func (s *Set) Mass() float64 {
 
 // Held returns the set without its points of weight 0.
 func (s *Set) Held() *Set {
-	out, d := &Set{Dx: s.Dx, C: s.C}, s.Dx+s.C
+	out, d := &Set{Dx: s.Dx, C: s.C}, s.stride()
 	for i, w := range s.W {
 		if w != 0 {
 			out.N, out.Z, out.W = out.N+1, append(out.Z, s.Z[i*d:(i+1)*d]...), append(out.W, w)
+			if s.Y != nil {
+				out.Y = append(out.Y, s.Y[i])
+			}
 		}
 	}
 	return out
 }
 
-// Pool returns the union of sets, in order. Sets that differ in dx or C are an error.
+// Pool returns the union of sets, in order. It holds class indices where all sets do. Sets that differ in dx or C are an error.
 func Pool(sets ...*Set) (*Set, error) {
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("points: nothing to pool; give at least one set")
@@ -75,12 +86,20 @@ func Pool(sets ...*Set) (*Set, error) {
 		return nil, err
 	}
 	out := &Set{Dx: sets[0].Dx, C: sets[0].C}
+	indexed := true
 	for _, s := range sets {
 		out.N += s.N
+		indexed = indexed && s.Y != nil
 	}
-	out.Z, out.W = make([]float32, 0, out.N*(out.Dx+out.C)), make([]float32, 0, out.N)
+	if indexed {
+		out.Y = make([]int32, 0, out.N)
+	}
+	out.Z, out.W = make([]float32, 0, out.N*out.stride()), make([]float32, 0, out.N)
 	for _, s := range sets {
-		out.Z, out.W = append(out.Z, s.Z...), append(out.W, s.W...)
+		if !indexed {
+			s = s.Dense()
+		}
+		out.Z, out.W, out.Y = append(out.Z, s.Z...), append(out.W, s.W...), append(out.Y, s.Y...)
 	}
 	return out, nil
 }
@@ -112,9 +131,12 @@ func (s *Set) Labelled() (features []float32, labels []int) {
 	features = make([]float32, 0, s.N*s.Dx)
 	labels = make([]int, s.N)
 	for i := range labels {
-		z := s.Row(i)
-		features = append(features, z[:s.Dx]...)
-		labels[i] = top(z[s.Dx:])
+		features = append(features, s.Features(i)...)
+		if s.Y != nil {
+			labels[i] = int(s.Y[i])
+		} else {
+			labels[i] = top(s.Row(i)[s.Dx:])
+		}
 	}
 	return features, labels
 }

@@ -129,9 +129,7 @@ func reweighted(set *point.Set, share func(class int) float64) *point.Set {
 	out.W = make([]float32, set.N)
 	for i, w := range set.W {
 		var counts float64
-		for y, p := range set.Row(i)[set.Dx:] {
-			counts += float64(p) * share(y)
-		}
+		set.Shares(i, func(y int, p float32) { counts += float64(p) * share(y) })
 		out.W[i] = float32(float64(w) * counts)
 	}
 	return &out

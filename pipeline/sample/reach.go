@@ -62,7 +62,7 @@ func (r *Reach) Of(u *point.Set) ([]float64, error) {
 	out := make([]float64, u.N)
 	z, solved := mat.NewVecDense(r.k, nil), mat.NewVecDense(r.k, nil)
 	for i := range out {
-		row := u.Row(i)[:u.Dx]
+		row := u.Features(i)
 		var sum float64
 		if u.Dx == r.dx {
 			for _, v := range row {

@@ -121,7 +121,7 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, 
 		return nil, fmt.Errorf("drawing: %d noise numbers for %d samples; want samples x fresh x %d with at least one of each", len(noise), samples, f.D)
 	}
 	fresh, dz := len(noise)/(samples*f.D), f.Dx+f.C
-	points, weights := onnx.NewTensor(seen.Z, 1, seen.N, dz), onnx.NewTensor(seen.W, 1, seen.N)
+	points, weights := onnx.NewTensor(seen.Dense().Z, 1, seen.N, dz), onnx.NewTensor(seen.W, 1, seen.N)
 	sets := make([]*point.Set, samples)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(p.Workers, 1))

@@ -247,7 +247,7 @@ func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 	}
 	if b.Norm > 0 {
 		for i := range u.Points.N {
-			if norm := length(u.Points.Row(i)[:u.Points.Dx]); !(norm <= b.Norm) {
+			if norm := length(u.Points.Features(i)); !(norm <= b.Norm) {
 				return nil, fmt.Errorf("upload: points[%d] has norm %.4g; bounds.norm of the round allows %.4g", i, norm, b.Norm)
 			}
 		}

@@ -28,7 +28,7 @@ const (
 // and what the checksum covers.
 type Upload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version of this format: 1, or 3 with moments.
+	// The version of this format: 1; 3 with moments; 4 with the points' classes by their numbers.
 	Format uint32 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
 	// The round of the federation, counted from 0.
 	Round uint64 `protobuf:"varint,2,opt,name=round,proto3" json:"round,omitempty"`
@@ -42,7 +42,7 @@ type Upload struct {
 	Dx      uint32 `protobuf:"varint,6,opt,name=dx,proto3" json:"dx,omitempty"`
 	Classes uint32 `protobuf:"varint,7,opt,name=classes,proto3" json:"classes,omitempty"`
 	Size    uint32 `protobuf:"varint,8,opt,name=size,proto3" json:"size,omitempty"`
-	// [size, dx+classes]: float32, float16 or int8, in raw_data.
+	// [size, dx+classes], in format 4 [size, dx]: float32, float16 or int8, in raw_data.
 	Points *onnxpb.TensorProto `protobuf:"bytes,9,opt,name=points,proto3" json:"points,omitempty"`
 	// float32, for int8 points only: [1] one scale for all, [size] one a point, or [size, 2] one for a point's
 	// features and one for its label.
@@ -60,8 +60,10 @@ type Upload struct {
 	// Calibration points [k, dx], float32 or float16, in raw_data, and their classes; n does not count them.
 	Calibration        *onnxpb.TensorProto `protobuf:"bytes,16,opt,name=calibration,proto3" json:"calibration,omitempty"`
 	CalibrationClasses []uint32            `protobuf:"varint,17,rep,packed,name=calibration_classes,json=calibrationClasses,proto3" json:"calibration_classes,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// In format 4 the class of each point, which has no other label.
+	PointClasses  []uint32 `protobuf:"varint,18,rep,packed,name=point_classes,json=pointClasses,proto3" json:"point_classes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Upload) Reset() {
@@ -209,6 +211,13 @@ func (x *Upload) GetCalibration() *onnxpb.TensorProto {
 func (x *Upload) GetCalibrationClasses() []uint32 {
 	if x != nil {
 		return x.CalibrationClasses
+	}
+	return nil
+}
+
+func (x *Upload) GetPointClasses() []uint32 {
+	if x != nil {
+		return x.PointClasses
 	}
 	return nil
 }
@@ -406,7 +415,7 @@ var File_pipeline_federate_uploadpb_upload_proto protoreflect.FileDescriptor
 
 const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
 	"\n" +
-	"'pipeline/federate/uploadpb/upload.proto\x12\ffmp.federate\x1a\x16onnx/onnxpb/onnx.proto\"\xc0\x04\n" +
+	"'pipeline/federate/uploadpb/upload.proto\x12\ffmp.federate\x1a\x16onnx/onnxpb/onnx.proto\"\xe5\x04\n" +
 	"\x06Upload\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x16\n" +
@@ -425,7 +434,8 @@ const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
 	"\rscatter_scale\x18\x0e \x01(\v2\x15.fmp.onnx.TensorProtoR\fscatterScale\x12\x10\n" +
 	"\x03dof\x18\x0f \x01(\x04R\x03dof\x127\n" +
 	"\vcalibration\x18\x10 \x01(\v2\x15.fmp.onnx.TensorProtoR\vcalibration\x12/\n" +
-	"\x13calibration_classes\x18\x11 \x03(\rR\x12calibrationClasses\"\xd5\x03\n" +
+	"\x13calibration_classes\x18\x11 \x03(\rR\x12calibrationClasses\x12#\n" +
+	"\rpoint_classes\x18\x12 \x03(\rR\fpointClasses\"\xd5\x03\n" +
 	"\aRelease\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x16\n" +

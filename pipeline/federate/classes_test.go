@@ -1,0 +1,141 @@
+package federate
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx"
+	"fmp/onnx/alloctest"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate/uploadpb"
+	"fmp/pipeline/point"
+)
+
+// oneClass is an upload like drawn whose points have one class each.
+func oneClass(s, dx, c, n int) *Upload {
+	u := drawn(s, dx, c, n)
+	for i := range s {
+		label := u.Points.Row(i)[dx:]
+		clear(label)
+		label[(3*i+1)%c] = 1
+	}
+	return u
+}
+
+// asBefore returns the message of an upload whose labels are sent in Z, as all were before ClassesFormat.
+func asBefore(t *testing.T, u *Upload) []byte {
+	t.Helper()
+	s := u.Points
+	m := &uploadpb.Upload{Format: Format, Round: u.Round, Client: u.Client, Model: bytes.Repeat([]byte{0x0f}, 32), N: uint64(u.N), Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
+	q, scale := quantise(s)
+	m.Points, _ = serde.TensorToProto("points", onnx.NewTensor(q, s.N, s.Dx+s.C))
+	m.Scale, _ = serde.TensorToProto("scale", onnx.NewTensor(scale, s.N, 2))
+	m.Masses, _ = serde.TensorToProto("masses", onnx.NewTensor(s.W, s.N))
+	m.Checksum = checksum(m)
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestClasses: class means are sent with the numbers of their classes, come back as they were, in either form of memory, and equal those of
+// a message with labels, which are still read.
+func TestClasses(t *testing.T) {
+	for _, c := range []struct {
+		s, dx, c int
+		compact  bool
+	}{{5, 4, 7, false}, {300, 300, 200, true}} {
+		u := oneClass(c.s, c.dx, c.c, 2*c.s)
+		u.Precision = Int8
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most := c.s*(c.dx+4+4+2) + 200; len(data) > most {
+			t.Errorf("%d points of %d features and %d classes take %d bytes; want at most %d", c.s, c.dx, c.c, len(data), most)
+		}
+		got, err := Decode(data, Expect{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (got.Points.Y != nil) != c.compact {
+			t.Errorf("%d points of %d features and %d classes: class indices %v in memory; want %v", c.s, c.dx, c.c, got.Points.Y != nil, c.compact)
+		}
+		before, err := Decode(asBefore(t, u), Expect{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(before, got); d != "" {
+			t.Errorf("read from labels and from class numbers (-labels +numbers):\n%s", d)
+		}
+		for i := range c.s {
+			if d := cmp.Diff(u.Points.Row(i)[c.dx:], got.Points.Row(i)[c.dx:]); d != "" {
+				t.Fatalf("label of point %d (-want +got):\n%s", i, d)
+			}
+		}
+		again, err := got.Encode()
+		if err != nil || !bytes.Equal(data, again) {
+			t.Errorf("written again it is another message (%v)", err)
+		}
+		if d := cmp.Diff(got.Points.Dense(), u.Points.Dense(), cmp.Comparer(near)); d != "" {
+			t.Errorf("(-got +want):\n%s", d)
+		}
+	}
+	// A few bytes a point are not to become a row of all classes each.
+	const most = 1 << 14
+	s := &point.Set{N: most, Dx: 1, C: MaxWidth, Z: make([]float32, most), W: make([]float32, most), Y: make([]int32, most)}
+	for i := range s.W {
+		s.W[i] = 1
+	}
+	u := drawn(1, 1, 2, most)
+	u.Points = s
+	data, err := u.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alloctest.AtMost(t, 20*len(data), func() { _, err = Decode(data, Expect{}) })
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func near(a, b float32) bool { return a-b < 0.02 && b-a < 0.02 }
+
+// TestClassesRefused changes one field at a time.
+func TestClassesRefused(t *testing.T) {
+	for field, change := range map[string]func(*uploadpb.Upload){
+		"point_classes":    func(m *uploadpb.Upload) { m.PointClasses = m.PointClasses[1:] },
+		"point_classes[2]": func(m *uploadpb.Upload) { m.PointClasses[2] = 3 },
+		"points.dims":      func(m *uploadpb.Upload) { m.Format, m.PointClasses = Format, nil },
+		"format":           func(m *uploadpb.Upload) { m.Format = 5 },
+		"checksum":         nil,
+	} {
+		data, err := oneClass(5, 4, 3, 20).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m uploadpb.Upload
+		if err := proto.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+		if change != nil {
+			change(&m)
+			m.Checksum = checksum(&m)
+		} else {
+			m.PointClasses[0] = 0
+		}
+		if data, err = proto.Marshal(&m); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Decode(data, Expect{})
+		var f *FieldError
+		if !errors.As(err, &f) || f.Field != field {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+}
