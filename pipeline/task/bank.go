@@ -85,3 +85,12 @@ func (b *Bank) Points(rows, names []int) *point.Set {
 	}
 	return s
 }
+
+// Clients returns the points of clients who hold the given rows, under the bank's own classes.
+func (b *Bank) Clients(rows [][]int) []*point.Set {
+	out := make([]*point.Set, len(rows))
+	for i, r := range rows {
+		out[i] = b.Points(r, nil)
+	}
+	return out
+}

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"cmp"
+	"sync"
 	"time"
 
 	"fmp/pipeline/lab/rival"
@@ -24,6 +25,40 @@ func even(stage string, done, total int) Step {
 	}
 	return s
 }
+
+// counter counts the finished cells of a stage and reports its progress. It is safe for concurrent use once its totals are set.
+type counter struct {
+	stage       string
+	done, total int
+	work        *work
+	progress    Progress
+	mu          sync.Mutex
+}
+
+func newCounter(stage string, progress Progress) *counter {
+	return &counter{stage: stage, work: newWork(), progress: progress}
+}
+
+// expect adds a cell of a method to the stage, finished by an earlier run or not.
+func (k *counter) expect(method string, finished bool) {
+	k.total++
+	k.work.total[method]++
+	if finished {
+		k.done++
+		k.work.done[method]++
+	}
+}
+
+// finish counts a cell of a method that took that long.
+func (k *counter) finish(method string, took time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.done++
+	k.work.time(method, took)
+	k.report()
+}
+
+func (k *counter) report() { k.progress(Step{k.stage, k.done, k.total, k.work.share()}) }
 
 // work tracks how much of a run is done, each cell weighed by the cost of its method: its mean time so far or, before any,
 // its usual cost, scaled as the timed methods compare with theirs. It is not safe for concurrent use.

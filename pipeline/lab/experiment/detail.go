@@ -136,7 +136,7 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := newTask(ctx, c, p.Tools, p.Data.Clients, rows, stream, threads)
+	t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, threads)
 	if err != nil {
 		return nil, err
 	}

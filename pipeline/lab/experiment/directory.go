@@ -132,17 +132,8 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 			return nil, err
 		}
 	}
-	// Temporary files of a killed program; no other process writes them, as the directory is locked.
-	folders := []string{path}
-	for _, e := range entries {
-		if e.IsDir() {
-			folders = append(folders, d.file(e.Name()))
-		}
-	}
-	for _, folder := range folders {
-		if err := atomicfile.RemoveStale(folder, ".", 0); err != nil {
-			return nil, fmt.Errorf("run directory: %w", err)
-		}
+	if err := d.removeStale(entries); err != nil {
+		return nil, err
 	}
 	// run.json is written first: a directory with it is a run, one without was never started.
 	if old == nil {
@@ -150,21 +141,48 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 			return nil, err
 		}
 	}
-	if _, err := os.Stat(d.file(ConfigFile)); errors.Is(err, fs.ErrNotExist) {
-		y, err := yaml.Marshal(c.Portable())
-		if err != nil {
-			return nil, fmt.Errorf("run directory: writing the settings: %w", err)
-		}
-		if err := atomicfile.WriteBytes(d.file(ConfigFile), y); err != nil {
-			return nil, err
-		}
-	} else if err != nil {
-		return nil, fmt.Errorf("run directory: %w", err)
+	if err := d.writeConfig(c); err != nil {
+		return nil, err
 	}
+	return d, d.readFinished()
+}
+
+// removeStale removes the temporary files of a killed program; no other process writes them, as the directory is locked.
+func (d *Directory) removeStale(entries []fs.DirEntry) error {
+	folders := []string{d.Path}
+	for _, e := range entries {
+		if e.IsDir() {
+			folders = append(folders, d.file(e.Name()))
+		}
+	}
+	for _, folder := range folders {
+		if err := atomicfile.RemoveStale(folder, ".", 0); err != nil {
+			return fmt.Errorf("run directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeConfig writes the settings, unless they are there.
+func (d *Directory) writeConfig(c Config) error {
+	if _, err := os.Stat(d.file(ConfigFile)); err == nil {
+		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	y, err := yaml.Marshal(c.Portable())
+	if err != nil {
+		return fmt.Errorf("run directory: writing the settings: %w", err)
+	}
+	return atomicfile.WriteBytes(d.file(ConfigFile), y)
+}
+
+// readFinished reads the records of finished cells.
+func (d *Directory) readFinished() error {
 	for _, name := range []string{ResultsFile, JournalFile} {
 		rs, err := readRecords(d.file(name))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, r := range rs {
 			if !d.done[r.Cell] {
@@ -173,7 +191,7 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 			}
 		}
 	}
-	return d, nil
+	return nil
 }
 
 // take locks the folder for this process.

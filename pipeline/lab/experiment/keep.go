@@ -11,7 +11,9 @@ import (
 	"strings"
 
 	"fmp/models"
+	"fmp/onnx"
 	"fmp/onnx/serde"
+	"fmp/pipeline/lab/rival"
 )
 
 // ModelsDir is the folder of a run directory to which [KeepModels] writes classifiers.
@@ -29,38 +31,18 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	// The client's feature graph: what a client would run, up to its features.
-	var mean, std []float32
-	if p.Stats != nil {
-		mean, std = p.Stats.Mean, p.Stats.Std
-	}
-	x, pre := p.Extractor.Client(mean, std)
-	e, err := models.ReadManifest(p.Embedding)
+	features, f, err := p.featureGraph()
 	if err != nil {
 		return nil, err
 	}
-	e.Classes = p.Manifest.Classes
-	client, err := models.ClientGraph(x, p.Extractor.Manifest(), p.Embedding, e, pre)
-	if err != nil {
-		return nil, err
-	}
-	f, err := models.ReadManifest(client)
-	if err != nil {
-		return nil, err
-	}
-	features, err := models.FeatureGraph(client, f)
-	if err != nil {
-		return nil, err
-	}
-	f.Seed, f.Command, f.Extractor = c.Seed, "fmp run --keep-models", p.Manifest.Models["extractor"]
-	f.TrainingData = fmt.Sprintf("clients' part of %s (images sha256 %s)", c.Dataset.Label(), p.Manifest.Data["images"])
+	k := &keeper{Prepared: p, dir: dir, tuned: tuned, features: features, manifest: f}
 	var out []string
 	for _, part := range c.Partitions() {
 		rows, stream, err := c.draw(p.Data.Clients, part, 0)
 		if err != nil {
 			return nil, err
 		}
-		t, err := newTask(ctx, c, p.Tools, p.Data.Clients, rows, stream, c.threads())
+		t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, c.threads())
 		if err != nil {
 			return nil, err
 		}
@@ -68,47 +50,86 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 			if cell.Repeat != 0 || cell.Partition != part.Name() {
 				continue
 			}
-			m, s, _, err := cellSettings(c, cell, tuned)
+			path, err := k.keep(ctx, cell, t, rows)
 			if err != nil {
 				return nil, err
 			}
-			if !m.Info().Keep {
-				continue
-			}
-			path := filepath.Join(dir.file(ModelsDir), strings.Join([]string{cell.Partition, cell.Protocol, cell.Method}, "-")+".onnx")
-			out = append(out, path)
-			if _, err := os.Stat(path); err == nil {
-				continue
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
-			}
-			res, err := m.Run(ctx, t, s)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", cell, err)
-			}
-			o := models.Origin{Method: cell.Method, Predictor: p.Manifest.Models["predictor"], Protocol: cell.Protocol}
-			switch {
-			case res.Spent != nil:
-				o.Predictor = p.Manifest.Models["private"]
-				if o.Private, err = json.Marshal(res.Spent); err != nil {
-					return nil, err
-				}
-			case m.Info().Conjugate:
-				o.Predictor = p.Manifest.Models["conjugate"]
-			default:
-				o.L2, o.Fresh = s.L2, c.Predictor.Fresh
-			}
-			for i, r := range rows {
-				o.Clients = append(o.Clients, models.OriginClient{Name: fmt.Sprint("client ", i), N: len(r)})
-			}
-			classifier, err := res.Classifier(ctx, features, false, f, o)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", cell, err)
-			}
-			if err := serde.Save(path, classifier); err != nil {
-				return nil, err
+			if path != "" {
+				out = append(out, path)
 			}
 		}
 	}
 	return out, nil
+}
+
+// featureGraph returns the part of the client graph from images to features, and the manifest of classifiers behind it.
+func (p *Prepared) featureGraph() (*onnx.Model, models.Manifest, error) {
+	var mean, std []float32
+	if p.Stats != nil {
+		mean, std = p.Stats.Mean, p.Stats.Std
+	}
+	x, pre := p.Extractor.Client(mean, std)
+	e, err := models.ReadManifest(p.Embedding)
+	if err != nil {
+		return nil, e, err
+	}
+	e.Classes = p.Manifest.Classes
+	client, err := models.ClientGraph(x, p.Extractor.Manifest(), p.Embedding, e, pre)
+	if err != nil {
+		return nil, e, err
+	}
+	f, err := models.ReadManifest(client)
+	if err != nil {
+		return nil, f, err
+	}
+	features, err := models.FeatureGraph(client, f)
+	f.Seed, f.Command, f.Extractor = p.Config.Seed, "fmp run --keep-models", p.Manifest.Models["extractor"]
+	f.TrainingData = fmt.Sprintf("clients' part of %s (images sha256 %s)", p.Config.Dataset.Label(), p.Manifest.Data["images"])
+	return features, f, err
+}
+
+// keeper writes classifiers of a run.
+type keeper struct {
+	*Prepared
+	dir      *Directory
+	tuned    *Tuned
+	features *onnx.Model
+	manifest models.Manifest
+}
+
+// keep writes the classifier of a cell, whose clients hold the given rows, unless its file exists. It returns the file's path; none where
+// the method is not a martingale posterior.
+func (k *keeper) keep(ctx context.Context, cell Cell, t *rival.Task, rows [][]int) (string, error) {
+	m, s, _, err := cellSettings(k.Config, cell, k.tuned)
+	if err != nil || !m.Info().Keep {
+		return "", err
+	}
+	path := filepath.Join(k.dir.file(ModelsDir), strings.Join([]string{cell.Partition, cell.Protocol, cell.Method}, "-")+".onnx")
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return path, err
+	}
+	res, err := m.Run(ctx, t, s)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", cell, err)
+	}
+	o := models.Origin{Method: cell.Method, Predictor: k.Manifest.Models["predictor"], Protocol: cell.Protocol}
+	switch {
+	case res.Spent != nil:
+		o.Predictor = k.Manifest.Models["private"]
+		if o.Private, err = json.Marshal(res.Spent); err != nil {
+			return "", err
+		}
+	case m.Info().Conjugate:
+		o.Predictor = k.Manifest.Models["conjugate"]
+	default:
+		o.L2, o.Fresh = s.L2, k.Config.Predictor.Fresh
+	}
+	for i, r := range rows {
+		o.Clients = append(o.Clients, models.OriginClient{Name: fmt.Sprint("client ", i), N: len(r)})
+	}
+	classifier, err := res.Classifier(ctx, k.features, false, k.manifest, o)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", cell, err)
+	}
+	return path, serde.Save(path, classifier)
 }

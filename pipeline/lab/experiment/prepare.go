@@ -53,7 +53,7 @@ func (p *Prepared) ConjugateIsTrained() bool {
 }
 
 // OpenIsTrained reports the same for the open predictor.
-func (p *Prepared) OpenIsTrained() bool { return p.Open != nil && p.openFrom != "(untrained)" }
+func (p *Prepared) OpenIsTrained() bool { return p.Open != nil && p.openFrom != untrainedSource }
 
 // Close releases the models.
 func (p *Prepared) Close() error {
@@ -69,21 +69,17 @@ func (p *Prepared) Close() error {
 // embedding, for uses without clients. The engine must use one thread per operator, so that figures do not depend on the machine.
 // versions are written to the manifest.
 func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared, error) {
-	return (*Shared)(nil).prepare(ctx, c, eng, versions, progress, func(*Data) error { return nil })
+	return (*Shared)(nil).prepare(ctx, c, eng, progress, versions, 0)
 }
 
 // Prepare is [Prepare] for a run that may share its data with others: the clients' part must have enough images for its clients.
 func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared, error) {
-	return s.prepare(ctx, c, eng, versions, progress, func(d *Data) error {
-		c.Suit()
-		if need, have := c.Federation.Clients*c.Federation.Points, d.Clients.Len(); need > have {
-			return fmt.Errorf("federation.clients and federation.points are %d clients of %d points and the clients' part has %d images; lower them, or enlarge dataset.splits.clients", c.Federation.Clients, c.Federation.Points, have)
-		}
-		return nil
-	})
+	c.Suit()
+	return s.prepare(ctx, c, eng, progress, versions, c.Federation.Clients*c.Federation.Points)
 }
 
-func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress, suffices func(*Data) error) (_ *Prepared, err error) {
+// prepare is [Prepare] for a clients' part of at least that many images.
+func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progress Progress, versions map[string]string, least int) (_ *Prepared, err error) {
 	if progress == nil {
 		progress = func(Step) {}
 	}
@@ -98,98 +94,104 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, versi
 	if err != nil {
 		return nil, err
 	}
-	ds, x, f := l.Set, l.Extractor, l.Features
-	p := &Prepared{Manifest: Manifest{Versions: versions, Classes: ds.Classes}}
+	p := &Prepared{Manifest: Manifest{Versions: versions, Classes: l.Set.Classes}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	p.Manifest.Notes = slices.Clone(f.Notes)
-	p.Extractor, p.Stats, p.Data = x, f.Stats, l.data
-	if err := suffices(p.Data); err != nil {
+	p.Manifest.Notes = slices.Clone(l.Features.Notes)
+	p.Extractor, p.Stats, p.Data = l.Extractor, l.Features.Stats, l.data
+	if have := p.Data.Clients.Len(); least > have {
+		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points and the clients' part has %d images; lower them, or enlarge dataset.splits.clients", c.Federation.Clients, c.Federation.Points, have)
+	}
+	p.Images = &l.Set.Test.Images
+	p.Tools.Shared = s
+	p.Config = c
+	from, err := p.models(eng, l)
+	if err != nil {
 		return nil, err
 	}
-	p.Images = &ds.Test.Images
+	return p, p.describe(l, from)
+}
 
-	behind := l.Behind()
-	predictor, pm, err := p.model(models.KindPredictor, c.Predictor.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
-		return models.NewPredictor(models.PredictorConfig{Dx: f.Dx, C: len(ds.Classes), Fresh: c.Predictor.Fresh}, c.Seed)
+// modelManifests are the manifests of a run's models; those of models that the run has not are empty.
+type modelManifests struct{ predictor, embedding, open, conjugate, private models.Manifest }
+
+// models finds the models of the run and opens them in their engine.
+func (p *Prepared) models(eng engine.Engine, l *loaded) (from modelManifests, err error) {
+	c, behind := &p.Config, l.Behind()
+	dx, classes := l.Features.Dx, len(l.Set.Classes)
+	p.Predictor, from.predictor, err = p.model(models.KindPredictor, c.Predictor.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
+		return models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes, Fresh: c.Predictor.Fresh}, c.Seed)
 	})
 	if err != nil {
-		return nil, err
+		return from, err
 	}
-	embedding, em, err := p.model(models.KindEmbedding, c.Embedding.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
-		return models.NewEmbedding(models.EmbeddingConfig{Dx: f.Dx, C: len(ds.Classes), Size: c.Embedding.Size}, c.Seed)
+	p.Embedding, from.embedding, err = p.model(models.KindEmbedding, c.Embedding.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
+		return models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes, Size: c.Embedding.Size}, c.Seed)
 	})
 	if err != nil {
-		return nil, err
+		return from, err
 	}
-	if c.Embedding.Size != 0 && c.Embedding.Size != em.S {
-		return nil, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; leave the setting at 0, or give another model", c.Embedding.Size, em.Source, em.S)
+	if em := from.embedding; c.Embedding.Size != 0 && c.Embedding.Size != em.S {
+		return from, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; leave the setting at 0, or give another model", c.Embedding.Size, em.Source, em.S)
 	}
-	c.Embedding.Size = em.S
+	c.Embedding.Size = from.embedding.S
 
-	d, err := sample.New(eng, predictor)
+	d, err := sample.New(eng, p.Predictor)
 	if err != nil {
-		return nil, err
+		return from, err
 	}
 	p.close = append(p.close, d.Close)
-	k, err := compress.New(eng, embedding)
+	k, err := compress.New(eng, p.Embedding)
 	if err != nil {
-		return nil, err
+		return from, err
 	}
 	p.close = append(p.close, k.Close)
-	p.Tools = Tools{Drawer: d, Compressor: k, Shared: s}
-	p.Predictor, p.Embedding = predictor, embedding
+	p.Tools.Drawer, p.Tools.Compressor = d, k
 	if c.Embedding.Weights == "constant" {
 		p.Tools.Compressor = constantWeights{k}
 	}
+	if from.open, err = p.open(*c, behind); err != nil {
+		return from, err
+	}
+	if from.conjugate, err = p.conjugate(c, eng, behind); err != nil {
+		return from, err
+	}
+	from.private, err = p.private(*c, eng, behind)
+	return from, err
+}
 
-	om, err := p.open(c, behind)
-	if err != nil {
-		return nil, err
-	}
-	cm, err := p.conjugate(&c, eng, behind)
-	if err != nil {
-		return nil, err
-	}
-	vm, err := p.private(c, eng, behind)
-	if err != nil {
-		return nil, err
-	}
-	p.Config = c
-	p.Manifest.Files = c.fileNames()
-	p.Manifest.Models = map[string]string{"extractor": x.ModelDigest(), "predictor": pm.Digest, "embedding": em.Digest}
-	for _, f := range []models.Manifest{pm, em, om, cm} {
+// describe completes the manifest with models, data and sizes, and the identity that follows from these and the settings.
+func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
+	m := &p.Manifest
+	m.Files = p.Config.fileNames()
+	m.Models = map[string]string{"extractor": l.Extractor.ModelDigest(), "predictor": from.predictor.Digest, "embedding": from.embedding.Digest}
+	for _, f := range []models.Manifest{from.predictor, from.embedding, from.open, from.conjugate} {
 		if f.Source == untrainedSource {
-			p.Manifest.Untrained = append(p.Manifest.Untrained, f.Kind)
+			m.Untrained = append(m.Untrained, f.Kind)
 		}
 	}
-	if om.Digest != "" {
-		p.Manifest.Models["open"] = om.Digest
+	for name, f := range map[string]models.Manifest{"open": from.open, "conjugate": from.conjugate, "private": from.private} {
+		if f.Digest != "" {
+			m.Models[name] = f.Digest
+		}
 	}
-	if cm.Digest != "" {
-		p.Manifest.Models["conjugate"] = cm.Digest
-	}
-	if vm.Digest != "" {
-		p.Manifest.Models["private"] = vm.Digest
-	}
-	p.Manifest.Data = map[string]string{"images": ds.Digest, "features": f.Digest}
+	m.Data = map[string]string{"images": l.Set.Digest, "features": l.Features.Digest}
 	if l.corpus != "" {
-		p.Manifest.Data["corpus"] = l.corpus
+		m.Data["corpus"] = l.corpus
 	}
 	for name, digest := range l.others {
-		p.Manifest.Data["other: "+name] = digest
+		m.Data["other: "+name] = digest
 	}
-	p.Manifest.Sizes = map[string]int{"dx": f.Dx, "classes": len(ds.Classes), "clients": p.Data.Clients.Len(), "test": len(p.Data.TestLabels), "upload": em.S, "noise": pm.D}
+	m.Sizes = map[string]int{"dx": l.Features.Dx, "classes": len(l.Set.Classes), "clients": p.Data.Clients.Len(), "test": len(p.Data.TestLabels),
+		"upload": from.embedding.S, "noise": from.predictor.D}
 	if p.Data.Corpus != nil {
-		p.Manifest.Sizes["corpus"] = p.Data.Corpus.Len()
+		m.Sizes["corpus"] = p.Data.Corpus.Len()
 	}
-	if p.Manifest.Identity, err = Identity(c, p.Manifest.Models, p.Manifest.Data); err != nil {
-		return nil, err
-	}
-	return p, nil
+	m.Identity, err = Identity(p.Config, m.Models, m.Data)
+	return err
 }
 
 // load reads the data set, turns its images into feature rows and splits these into parts. In open scope the corpus

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -141,6 +140,18 @@ func (c *Config) threads() int {
 	return runtime.GOMAXPROCS(0)
 }
 
+// running is a run at work.
+type running struct {
+	Config
+	data     *Data
+	tools    Tools
+	dir      *Directory
+	progress Progress
+	tuned    *Tuned
+	test     *score.Test
+	inner    int // threads of a task
+}
+
 // Run computes the cells that the directory does not have yet, finishes it, and returns all records. Tasks (a partition and a
 // repeat), and the methods of the last ones, run in parallel on as many threads as the settings say. Every random number comes from a stream named
 // after its task, so the results depend neither on the order nor on the number of threads. Cancelling ctx
@@ -154,85 +165,56 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 	if progress == nil {
 		progress = func(Step) {}
 	}
-	threads := c.threads()
-	if tools.known, err = data.known(c); err != nil {
+	r := &running{Config: c, data: data, tools: tools, dir: dir, progress: progress}
+	if r.tools.known, err = data.known(c); err != nil {
 		return nil, err
 	}
-	if tools.known != nil && tools.Conjugate != nil && !c.OpenScope() {
-		if tools.known.Read, err = tools.classMeans(ctx, data.Corpus); err != nil {
+	if r.tools.known != nil && tools.Conjugate != nil && !c.OpenScope() {
+		if r.tools.known.Read, err = tools.classMeans(ctx, data.Corpus); err != nil {
 			return nil, err
 		}
 	}
-	tuned, err := tune(ctx, c, data, tools, dir, threads, progress)
-	if err != nil {
+	if r.tuned, err = r.tune(ctx); err != nil {
 		return nil, err
 	}
-
-	test, err := data.test(c)
-	if err != nil {
+	if r.test, err = data.test(c); err != nil {
 		return nil, err
 	}
 	if c.Scores.Coverage {
-		err := tools.Shared.Do(ctx, 1, func() error { return tools.limits(ctx, data, test, c.OpenScope()) })
+		err := tools.Shared.Do(ctx, 1, func() error { return r.tools.limits(ctx, data, r.test, c.OpenScope()) })
 		if err != nil {
 			return nil, fmt.Errorf("limit of infinite data: %w", err)
 		}
 	}
+	if err := r.cells(ctx, cells); err != nil {
+		return nil, err
+	}
+	return dir.Finish(cells)
+}
 
-	q := &queue{}
-	done, progressed := 0, newWork()
-	for _, p := range c.Partitions() {
-		for r := range c.Seeds {
-			g := &group{partition: p, repeat: r}
+// cells computes those that the directory does not have.
+func (r *running) cells(ctx context.Context, cells []Cell) error {
+	q, count := &queue{}, newCounter("methods", r.progress)
+	for _, p := range r.Partitions() {
+		for repeat := range r.Seeds {
+			g := &group{partition: p, repeat: repeat}
 			for _, cell := range cells {
-				if cell.Partition != p.Name() || cell.Repeat != r {
+				if cell.Partition != p.Name() || cell.Repeat != repeat {
 					continue
 				}
-				progressed.total[cell.Method]++
-				if dir.Done(cell) {
-					done++
-					progressed.done[cell.Method]++
-				} else {
+				finished := r.dir.Done(cell)
+				count.expect(cell.Method, finished)
+				if !finished {
 					g.cells = append(g.cells, cell)
 				}
 			}
 			q.groups = append(q.groups, g)
 		}
 	}
-	workers, inner := tools.Shared.plan(threads, len(cells)-done)
-	var mu sync.Mutex
-	progress(Step{"methods", done, len(cells), progressed.share()})
-	do := func(ctx context.Context, gr *group, cell Cell) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		t, err := gr.prepare(func() (*rival.Task, error) {
-			rows, stream, err := c.draw(data.Clients, gr.partition, gr.repeat)
-			if err != nil {
-				return nil, err
-			}
-			return newTask(ctx, c, tools, data.Clients, rows, stream, inner)
-		})
-		if err != nil {
-			return err
-		}
-		start := time.Now()
-		r, err := runCell(ctx, c, test, t, cell, gr.partition, tuned, inner)
-		if err != nil {
-			return fmt.Errorf("%s: %w", cell, err)
-		}
-		took := time.Since(start)
-		if err := dir.Add(*r, took); err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		done++
-		progressed.time(cell.Method, took)
-		progress(Step{"methods", done, len(cells), progressed.share()})
-		return nil
-	}
-	g, gctx := errgroup.WithContext(ctx)
+	var workers int
+	workers, r.inner = r.tools.Shared.plan(r.threads(), count.total-count.done)
+	count.report()
+	g, ctx := errgroup.WithContext(ctx)
 	for range workers {
 		g.Go(func() error {
 			var own *group
@@ -241,16 +223,41 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 				if own, cell = q.next(own); own == nil {
 					return nil
 				}
-				if err := tools.Shared.Do(gctx, inner, func() error { return do(gctx, own, cell) }); err != nil {
+				if err := r.tools.Shared.Do(ctx, r.inner, func() error { return r.cell(ctx, own, cell, count) }); err != nil {
 					return err
 				}
 			}
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
+	return g.Wait()
+}
+
+// cell computes and records one cell.
+func (r *running) cell(ctx context.Context, g *group, cell Cell, count *counter) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return dir.Finish(cells)
+	t, err := g.prepare(func() (*rival.Task, error) {
+		rows, stream, err := r.draw(r.data.Clients, g.partition, g.repeat)
+		if err != nil {
+			return nil, err
+		}
+		return r.tools.task(ctx, r.Config, r.data.Clients.Clients(rows), stream, r.inner)
+	})
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	record, err := r.score(ctx, t, cell, g.partition)
+	if err != nil {
+		return fmt.Errorf("%s: %w", cell, err)
+	}
+	took := time.Since(start)
+	if err := r.dir.Add(*record, took); err != nil {
+		return err
+	}
+	count.finish(cell.Method, took)
+	return nil
 }
 
 // jointBatches is the number of batches of each kind over which joint scores are averaged.
@@ -325,7 +332,7 @@ func (d *Data) known(c Config) (*rival.Corpus, error) {
 
 // Task returns the task of clients who hold the given rows of the clients' part, with everything that the methods of a run read.
 func (p *Prepared) Task(ctx context.Context, rows [][]int, stream string) (*rival.Task, error) {
-	return newTask(ctx, p.Config, p.Tools, p.Data.Clients, rows, stream, p.Config.threads())
+	return p.Tools.task(ctx, p.Config, p.Data.Clients.Clients(rows), stream, p.Config.threads())
 }
 
 // draw returns the task of a partition and a repeat: the rows of the clients' part that each client holds, and the name of the
@@ -334,15 +341,6 @@ func (c *Config) draw(bank *task.Bank, p Partition, repeat int) (rows [][]int, s
 	stream = fmt.Sprintf("%s/%d", p.Name(), repeat)
 	rows, err = bank.Partition(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points, p.Alpha)
 	return rows, stream, err
-}
-
-// newTask gives every client its rows of the bank and compresses it.
-func newTask(ctx context.Context, c Config, tools Tools, bank *task.Bank, rows [][]int, stream string, threads int) (*rival.Task, error) {
-	clients := make([]*point.Set, len(rows))
-	for i, r := range rows {
-		clients[i] = bank.Points(r, nil)
-	}
-	return tools.task(ctx, c, clients, stream, threads)
 }
 
 // task computes the clients' uploads and returns their task.
@@ -417,37 +415,38 @@ func cellSettings(c Config, cell Cell, tuned *Tuned) (rival.Method, rival.Settin
 	return m, s, choice, err
 }
 
-func runCell(ctx context.Context, c Config, test *score.Test, t *rival.Task, cell Cell, p Partition, tuned *Tuned, threads int) (*Record, error) {
-	m, s, choice, err := cellSettings(c, cell, tuned)
+// score runs the method of a cell on its task and scores it.
+func (r *running) score(ctx context.Context, t *rival.Task, cell Cell, p Partition) (*Record, error) {
+	m, s, choice, err := cellSettings(r.Config, cell, r.tuned)
 	if err != nil {
 		return nil, err
 	}
 	info := m.Info()
-	r := &Record{Cell: cell, Dataset: c.Dataset.Label(), Alpha: p.Alpha, Group: string(info.Group)}
+	out := &Record{Cell: cell, Dataset: r.Dataset.Label(), Alpha: p.Alpha, Group: string(info.Group)}
 	if choice != nil {
-		r.Temperature, r.More = choice.Temperature, choice.More
+		out.Temperature, out.More = choice.Temperature, choice.More
 	}
-	if r.Param = info.Param; r.Param != "" {
-		r.Value = s.Value(r.Param)
+	if out.Param = info.Param; out.Param != "" {
+		out.Value = s.Value(out.Param)
 	}
 	res, err := m.Run(ctx, t, s)
 	if err != nil {
 		return nil, err
 	}
-	scored, err := test.Score(ctx, t.Clients(), res, threads)
+	scored, err := r.test.Score(ctx, t.Clients(), res, r.inner)
 	if err != nil {
 		return nil, err
 	}
-	r.Scores, r.BySamples, r.Coverage, r.Shifted, r.Membership = scored.Scores, scored.First, scored.Coverage, scored.Shifted, scored.Membership
-	r.Absent = scored.Absent
-	if c.Scores.Hindsight && choice != nil && info.Follows == "" {
-		best, _, err := rival.Tune(ctx, m, []rival.Held{{Task: t, Features: test.Features, Labels: test.Labels}}, c.settings(), nil)
+	out.Scores, out.BySamples, out.Coverage, out.Shifted, out.Membership = scored.Scores, scored.First, scored.Coverage, scored.Shifted, scored.Membership
+	out.Absent = scored.Absent
+	if r.Scores.Hindsight && choice != nil && info.Follows == "" {
+		best, _, err := rival.Tune(ctx, m, []rival.Held{{Task: t, Features: r.test.Features, Labels: r.test.Labels}}, r.settings(), nil)
 		if err != nil {
 			return nil, fmt.Errorf("in hindsight: %w", err)
 		}
 		nll := slices.Min(best.NLL)
-		r.Hindsight = &nll
+		out.Hindsight = &nll
 	}
-	r.UploadBytes, r.Diagnostics = res.UploadBytes, res.Diagnostics
-	return r, nil
+	out.UploadBytes, out.Diagnostics = res.UploadBytes, res.Diagnostics
+	return out, nil
 }

@@ -69,88 +69,48 @@ func (t *Tuned) choice(partition, method string) (*Choice, error) {
 	return nil, fmt.Errorf("tuning chose no settings for %s on %s; remove %s from the run directory and run again", method, partition, TuningFile)
 }
 
+// tuning is the tuned protocol at work: the choices made so far, by partition and method.
+type tuning struct {
+	*running
+	methods    []rival.Method
+	followers  []rival.Info // these get the value of another method, which is tuned anyway
+	partitions []Partition
+	mu         sync.Mutex
+	choices    []*Choice // nil: not made yet
+	missing    [][]int   // of each partition the methods without a choice
+	count      *counter
+}
+
 // tune chooses every method's own setting and temperature by NLL on held-out rows of tasks drawn from the corpus, of the
 // same size and partition as the run's. Test images are not used. The choices of an earlier run in the same directory
 // are read back, and each choice is saved as it is made, so that a stopped run resumes with the next.
-func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, threads int, progress Progress) (*Tuned, error) {
-	if !slices.Contains(c.Protocols(), "tuned") {
+func (r *running) tune(ctx context.Context) (*Tuned, error) {
+	if !slices.Contains(r.Protocols(), "tuned") {
 		return &Tuned{}, nil
 	}
-	all, err := c.methods()
+	u, err := r.newTuning()
 	if err != nil {
 		return nil, err
 	}
-	var methods []rival.Method
-	var followers []rival.Info // these get the value of another method, which is tuned anyway
-	for _, m := range all {
-		info := m.Info()
-		switch {
-		case slices.ContainsFunc(all, func(o rival.Method) bool { return o.Info().Name == info.Follows }):
-			followers = append(followers, info)
-		default:
-			methods = append(methods, m)
-		}
+	if u.count.done == len(u.choices) {
+		return u.made(), nil
 	}
-	was, err := ReadTuned(dir.Path)
-	if err != nil {
-		return nil, err
-	}
-	partitions := c.Partitions()
-	choices := make([]*Choice, len(partitions)*len(methods)) // nil: not made yet
-	missing := make([][]int, len(partitions))                // methods without a choice
-	done, progressed := 0, newWork()
-	for pi, p := range partitions {
-		for mi, m := range methods {
-			name := m.Info().Name
-			progressed.total[name]++
-			choice, err := was.choice(p.Name(), name)
-			if err != nil {
-				missing[pi] = append(missing[pi], mi)
-				continue
-			}
-			choices[pi*len(methods)+mi] = choice
-			done++
-			progressed.done[name]++
-		}
-	}
-	// made returns the choices so far.
-	made := func() *Tuned {
-		out := &Tuned{}
-		for _, c := range choices {
-			if c != nil {
-				out.Choices = append(out.Choices, *c)
-			}
-		}
-		for _, c := range slices.Clone(out.Choices) {
-			for _, f := range followers {
-				if f.Follows == c.Method {
-					c.Method = f.Name
-					out.Choices = append(out.Choices, c)
-				}
-			}
-		}
-		return out
-	}
-	if done == len(choices) {
-		return made(), nil
-	}
-	if data.Corpus == nil {
+	if r.data.Corpus == nil {
 		return nil, fmt.Errorf("tuning: this data set has no meta-training corpus: set dataset.splits.corpus above 0 or protocol to shared")
 	}
-	workers, inner := tools.Shared.plan(threads, len(choices)-done)
-	var mu sync.Mutex
-	progress(Step{Stage: "tuning", Done: done, Total: len(choices), Share: progressed.share()})
+	workers, inner := r.tools.Shared.plan(r.threads(), len(u.choices)-u.count.done)
+	u.count.report()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers)
-	for pi, p := range partitions {
-		if len(missing[pi]) == 0 {
+	for pi, p := range u.partitions {
+		if len(u.missing[pi]) == 0 {
 			continue
 		}
 		var held []rival.Held
-		err := tools.Shared.Do(ctx, inner, func() (err error) {
-			held, err = heldTasks(ctx, c, data, tools, p, inner)
+		err := r.tools.Shared.Do(ctx, inner, func() (err error) {
+			held, err = r.heldTasks(ctx, p, inner)
 			return err
 		})
 		if err != nil {
@@ -160,47 +120,104 @@ func tune(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory
 			}
 			return nil, fmt.Errorf("tuning: %w", err)
 		}
-		for _, mi := range missing[pi] {
-			m := methods[mi]
-			g.Go(func() error {
-				var choice rival.Choice
-				var took time.Duration
-				err := tools.Shared.Do(ctx, inner, func() (err error) {
-					start := time.Now()
-					choice, _, err = rival.Tune(ctx, m, held, c.settings(), nil)
-					took = time.Since(start)
-					return err
-				})
-				if err != nil {
-					return err
-				}
-				if err := dir.Tuned(p.Name(), m.Info().Name, took); err != nil {
-					return err
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				choices[pi*len(methods)+mi] = &Choice{Partition: p.Name(), Choice: choice}
-				if err := writeJSON(dir.file(TuningFile), made()); err != nil {
-					return err
-				}
-				done++
-				progressed.time(m.Info().Name, took)
-				progress(Step{"tuning", done, len(choices), progressed.share()})
-				return nil
-			})
+		for _, mi := range u.missing[pi] {
+			g.Go(func() error { return u.choose(ctx, pi, mi, held, inner) })
 		}
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return made(), nil
+	return u.made(), nil
+}
+
+// newTuning lists the methods to be tuned, and reads the choices of an earlier run.
+func (r *running) newTuning() (*tuning, error) {
+	all, err := r.Config.methods()
+	if err != nil {
+		return nil, err
+	}
+	u := &tuning{running: r, partitions: r.Partitions(), count: newCounter("tuning", r.progress)}
+	for _, m := range all {
+		info := m.Info()
+		if slices.ContainsFunc(all, func(o rival.Method) bool { return o.Info().Name == info.Follows }) {
+			u.followers = append(u.followers, info)
+		} else {
+			u.methods = append(u.methods, m)
+		}
+	}
+	was, err := ReadTuned(r.dir.Path)
+	if err != nil {
+		return nil, err
+	}
+	u.choices = make([]*Choice, len(u.partitions)*len(u.methods))
+	u.missing = make([][]int, len(u.partitions))
+	for pi, p := range u.partitions {
+		for mi, m := range u.methods {
+			name := m.Info().Name
+			choice, err := was.choice(p.Name(), name)
+			u.count.expect(name, err == nil)
+			if err != nil {
+				u.missing[pi] = append(u.missing[pi], mi)
+				continue
+			}
+			u.choices[pi*len(u.methods)+mi] = choice
+		}
+	}
+	return u, nil
+}
+
+// made returns the choices so far.
+func (u *tuning) made() *Tuned {
+	out := &Tuned{}
+	for _, c := range u.choices {
+		if c != nil {
+			out.Choices = append(out.Choices, *c)
+		}
+	}
+	for _, c := range slices.Clone(out.Choices) {
+		for _, f := range u.followers {
+			if f.Follows == c.Method {
+				c.Method = f.Name
+				out.Choices = append(out.Choices, c)
+			}
+		}
+	}
+	return out
+}
+
+// choose tunes one method on the held-out tasks of one partition, and saves its choice.
+func (u *tuning) choose(ctx context.Context, partition, method int, held []rival.Held, inner int) error {
+	m, p := u.methods[method], u.partitions[partition].Name()
+	var choice rival.Choice
+	var took time.Duration
+	err := u.tools.Shared.Do(ctx, inner, func() (err error) {
+		start := time.Now()
+		choice, _, err = rival.Tune(ctx, m, held, u.settings(), nil)
+		took = time.Since(start)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := u.dir.Tuned(p, m.Info().Name, took); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.choices[partition*len(u.methods)+method] = &Choice{Partition: p, Choice: choice}
+	if err := writeJSON(u.dir.file(TuningFile), u.made()); err != nil {
+		return err
+	}
+	u.count.finish(m.Info().Name, took)
+	return nil
 }
 
 // tuningBatches is the number of batches of a tuning task over which joint scores are averaged.
 const tuningBatches = 250
 
 // heldTasks draws the tasks of the corpus on which one partition is tuned.
-func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partition, threads int) ([]rival.Held, error) {
+func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]rival.Held, error) {
+	c, data, tools := r.Config, r.data, r.tools
 	s := task.Sampler{Bank: data.Corpus, Points: c.Federation.Points, Alphas: []float64{p.Alpha}, Target: c.Tuning.Points, FixedLabels: true}
 	var out []rival.Held
 	for i := range c.Tuning.Tasks {
@@ -215,7 +232,7 @@ func heldTasks(ctx context.Context, c Config, data *Data, tools Tools, p Partiti
 		if err != nil {
 			return nil, err
 		}
-		t, err := newTask(ctx, c, tools, s.Bank, drawn.Rows, stream, threads)
+		t, err := tools.task(ctx, c, s.Bank.Clients(drawn.Rows), stream, threads)
 		if err != nil {
 			return nil, err
 		}
