@@ -125,50 +125,16 @@ func (u *Upload) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, refuse("model", fmt.Sprintf("%q", u.Model), "a sha256 in hexadecimal")
 	}
-	s := u.Points
-	if s.N < 1 || s.N > MaxSize || s.Dx < 1 || s.Dx > MaxWidth || s.C < 2 || s.C > MaxWidth || u.N < 1 {
-		return nil, refuse("points", fmt.Sprintf("%d of dx %d and %d classes, of n %d", s.N, s.Dx, s.C, u.N), "1 to %d points, dx 1 to %d, 2 to %d classes, n of at least 1", MaxSize, MaxWidth, MaxWidth)
-	}
-	d := s.Dx
-	if s.Y == nil {
-		d += s.C
-	}
-	if len(s.Z) != s.N*d || len(s.W) != s.N || s.Y != nil && len(s.Y) != s.N {
-		return nil, refuse("points", fmt.Sprintf("%d numbers, %d masses and %d classes", len(s.Z), len(s.W), len(s.Y)), "%d and %d for %d points", s.N*d, s.N, s.N)
+	if err := u.checkSize(); err != nil {
+		return nil, err
 	}
 	if err := u.check(labelTolerance32, massTolerance32); err != nil {
 		return nil, err
 	}
 	s, classes := u.byClass()
-	d = len(s.Z) / s.N
 	m := &uploadpb.Upload{Format: u.format(classes), PointClasses: classes, Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N), Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
-	points := &onnx.Tensor{Shape: []int{s.N, d}}
-	switch u.Precision {
-	case "", Single:
-		points.DType, points.Data = onnx.Float32, s.Z
-	case Half:
-		h := make([]uint16, len(s.Z))
-		for i, v := range s.Z {
-			if h[i] = onnx.Float32ToFloat16(v); h[i]&0x7c00 == 0x7c00 {
-				return nil, refuse("points", v, "up to 65504 in float16; use float32")
-			}
-		}
-		points.DType, points.Data = onnx.Float16, h
-	case Int8:
-		q, scale := quantise(s)
-		points.DType, points.Data = onnx.Int8, q
-		shape := []int{s.N, 2}
-		if classes != nil {
-			shape = shape[:1]
-		}
-		if m.Scale, err = serde.TensorToProto("scale", onnx.NewTensor(scale, shape...)); err != nil {
-			return nil, fmt.Errorf("upload: %w", err)
-		}
-	default:
-		return nil, refuse("precision", u.Precision, "%s, %s and %s", Single, Half, Int8)
-	}
-	if m.Points, err = serde.TensorToProto("points", points); err != nil {
-		return nil, fmt.Errorf("upload: %w", err)
+	if err := u.encodePoints(m, s, classes); err != nil {
+		return nil, err
 	}
 	if m.Masses, err = serde.TensorToProto("masses", onnx.NewTensor(s.W, s.N)); err != nil {
 		return nil, fmt.Errorf("upload: %w", err)
@@ -188,6 +154,55 @@ func (u *Upload) Encode() ([]byte, error) {
 		return nil, err
 	}
 	return data, nil
+}
+
+// checkSize checks the numbers of points, classes and features against their bounds.
+func (u *Upload) checkSize() error {
+	s := u.Points
+	if s.N < 1 || s.N > MaxSize || s.Dx < 1 || s.Dx > MaxWidth || s.C < 2 || s.C > MaxWidth || u.N < 1 {
+		return refuse("points", fmt.Sprintf("%d of dx %d and %d classes, of n %d", s.N, s.Dx, s.C, u.N), "1 to %d points, dx 1 to %d, 2 to %d classes, n of at least 1", MaxSize, MaxWidth, MaxWidth)
+	}
+	d := s.Dx
+	if s.Y == nil {
+		d += s.C
+	}
+	if len(s.Z) != s.N*d || len(s.W) != s.N || s.Y != nil && len(s.Y) != s.N {
+		return refuse("points", fmt.Sprintf("%d numbers, %d masses and %d classes", len(s.Z), len(s.W), len(s.Y)), "%d and %d for %d points", s.N*d, s.N, s.N)
+	}
+	return nil
+}
+
+// encodePoints writes the points to a message, with their scale where they are in int8.
+func (u *Upload) encodePoints(m *uploadpb.Upload, s *point.Set, classes []uint32) (err error) {
+	points := &onnx.Tensor{Shape: []int{s.N, len(s.Z) / s.N}}
+	switch u.Precision {
+	case "", Single:
+		points.DType, points.Data = onnx.Float32, s.Z
+	case Half:
+		h := make([]uint16, len(s.Z))
+		for i, v := range s.Z {
+			if h[i] = onnx.Float32ToFloat16(v); h[i]&0x7c00 == 0x7c00 {
+				return refuse("points", v, "up to 65504 in float16; use float32")
+			}
+		}
+		points.DType, points.Data = onnx.Float16, h
+	case Int8:
+		q, scale := quantise(s)
+		points.DType, points.Data = onnx.Int8, q
+		shape := []int{s.N, 2}
+		if classes != nil {
+			shape = shape[:1]
+		}
+		if m.Scale, err = serde.TensorToProto("scale", onnx.NewTensor(scale, shape...)); err != nil {
+			return fmt.Errorf("upload: %w", err)
+		}
+	default:
+		return refuse("precision", u.Precision, "%s, %s and %s", Single, Half, Int8)
+	}
+	if m.Points, err = serde.TensorToProto("points", points); err != nil {
+		return fmt.Errorf("upload: %w", err)
+	}
+	return nil
 }
 
 // quantise rounds features and, where a point has several classes, labels to integer multiples, -127 to 127, of a scale each.
@@ -254,28 +269,8 @@ func decode(data []byte, want Expect) (*Upload, error) {
 		return nil, refuse("format", ReleaseFormat, "%d; the message is of a private round, and class means or points are wanted", Format)
 	}
 	var m uploadpb.Upload
-	if err := message.Unmarshal(data, &m, 0); err != nil {
-		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
-	}
-	if m.Format != Format && m.Format != MomentsFormat && m.Format != ClassesFormat {
-		return nil, refuse("format", m.Format, "%d, %d and %d; use programs of one release on both sides", Format, MomentsFormat, ClassesFormat)
-	}
-	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
-		return nil, refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
-	}
-	if len(m.Checksum) != sha256.Size {
-		return nil, refuse("checksum", fmt.Sprintf("%d bytes", len(m.Checksum)), "%d", sha256.Size)
-	}
-	if len(m.Model) != sha256.Size {
-		return nil, refuse("model", fmt.Sprintf("a digest of %d bytes", len(m.Model)), "%d", sha256.Size)
-	}
-	for _, v := range []struct {
-		field          string
-		value, low, to uint64
-	}{{"n", m.N, 1, MaxN}, {"dx", uint64(m.Dx), 1, MaxWidth}, {"classes", uint64(m.Classes), 2, MaxWidth}, {"size", uint64(m.Size), 1, MaxSize}} {
-		if v.value < v.low || v.value > v.to {
-			return nil, refuse(v.field, v.value, "%d to %d", v.low, v.to)
-		}
+	if err := unmarshal(data, &m); err != nil {
+		return nil, err
 	}
 	u := &Upload{Round: m.Round, Client: m.Client, Model: hex.EncodeToString(m.Model), N: int(m.N)}
 	s, d := int(m.Size), int(m.Dx)
@@ -307,26 +302,8 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
 		return nil, refuse("checksum", hex.EncodeToString(m.Checksum), "%s, that of the content; the upload was damaged on its way", hex.EncodeToString(sum))
 	}
-	u.Points = &point.Set{N: s, Dx: int(m.Dx), C: int(m.Classes), Y: classes}
-	if u.Points.W, err = numbers("masses", m.Masses); err != nil {
-		return nil, err
-	}
-	labels, masses := labelTolerance32, massTolerance32
-	if onnx.DType(m.Masses.DataType) == onnx.Float16 {
-		masses = massTolerance16
-	}
-	u.Precision = Single
-	switch onnx.DType(m.Points.DataType) {
-	case onnx.Float16:
-		u.Precision, labels = Half, labelTolerance16
-	case onnx.Int8:
-		u.Precision = Int8
-	}
-	if scaled {
-		if labels, err = dequantise(u.Points, m.Points.RawData, m.Scale, scaleShape); err != nil {
-			return nil, err
-		}
-	} else if u.Points.Z, err = numbers("points", m.Points); err != nil {
+	labels, masses, err := u.readPoints(&m, classes, scaleShape)
+	if err != nil {
 		return nil, err
 	}
 	if err := u.check(labels, masses); err != nil {
@@ -343,6 +320,61 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	}
 	u.Points = u.Points.Compact()
 	return u, nil
+}
+
+// unmarshal reads a message and checks its numbers against their bounds.
+func unmarshal(data []byte, m *uploadpb.Upload) error {
+	if err := message.Unmarshal(data, m, 0); err != nil {
+		return fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
+	}
+	if m.Format != Format && m.Format != MomentsFormat && m.Format != ClassesFormat {
+		return refuse("format", m.Format, "%d, %d and %d; use programs of one release on both sides", Format, MomentsFormat, ClassesFormat)
+	}
+	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
+		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
+	}
+	if len(m.Checksum) != sha256.Size {
+		return refuse("checksum", fmt.Sprintf("%d bytes", len(m.Checksum)), "%d", sha256.Size)
+	}
+	if len(m.Model) != sha256.Size {
+		return refuse("model", fmt.Sprintf("a digest of %d bytes", len(m.Model)), "%d", sha256.Size)
+	}
+	for _, v := range []struct {
+		field          string
+		value, low, to uint64
+	}{{"n", m.N, 1, MaxN}, {"dx", uint64(m.Dx), 1, MaxWidth}, {"classes", uint64(m.Classes), 2, MaxWidth}, {"size", uint64(m.Size), 1, MaxSize}} {
+		if v.value < v.low || v.value > v.to {
+			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
+		}
+	}
+	return nil
+}
+
+// readPoints reads the points and masses of a message whose tensors are checked, and returns the tolerances of their labels and of their masses.
+func (u *Upload) readPoints(m *uploadpb.Upload, classes []int32, scaleShape []int) (labels, masses float64, err error) {
+	u.Points = &point.Set{N: int(m.Size), Dx: int(m.Dx), C: int(m.Classes), Y: classes}
+	if u.Points.W, err = numbers("masses", m.Masses); err != nil {
+		return 0, 0, err
+	}
+	labels, masses = labelTolerance32, massTolerance32
+	if onnx.DType(m.Masses.DataType) == onnx.Float16 {
+		masses = massTolerance16
+	}
+	u.Precision = Single
+	switch onnx.DType(m.Points.DataType) {
+	case onnx.Float16:
+		u.Precision, labels = Half, labelTolerance16
+	case onnx.Int8:
+		u.Precision = Int8
+	}
+	if onnx.DType(m.Points.DataType) == onnx.Int8 {
+		if labels, err = dequantise(u.Points, m.Points.RawData, m.Scale, scaleShape); err != nil {
+			return 0, 0, err
+		}
+	} else if u.Points.Z, err = numbers("points", m.Points); err != nil {
+		return 0, 0, err
+	}
+	return labels, masses, nil
 }
 
 // matches compares the message with the reader's expectations.

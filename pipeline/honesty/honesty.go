@@ -203,7 +203,7 @@ const Contested = 0.35
 // corpus's classes. seed determines the random streams of the chains, which more than [Exact] clients need; threads (0: one per
 // processor) does not affect the result.
 func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64, threads int) (*States, error) {
-	proposed, err := Propose(ctx, u, lambda, seed, 0, Chains(u.Clients), threads)
+	proposed, err := u.Propose(ctx, lambda, seed, 0, Chains(u.Clients), threads)
 	if err != nil {
 		return nil, err
 	}
@@ -520,35 +520,9 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 	for i, b := range bad {
 		st.components(b, density[i*(C+2):][:C+2])
 	}
-	a := make([]float64, C+2)      // normalised log weights of a cell: density + weight - log sum
-	target := make([][]float64, C) // parameters of the Dirichlet of T_c
+	var target [][]float64 // parameters of the Dirichlet of T_c
 	for range rounds {
-		bound = 0
-		for c := range C {
-			target[c] = make([]float64, C)
-			for j := range C {
-				if j != c {
-					target[c][j] = alpha
-				}
-			}
-		}
-		for i, b := range bad {
-			own := density[i*(C+2):][:C+2]
-			for j, d := range own {
-				a[j] = d + weights[b.class][j]
-			}
-			z := logSum(a)
-			for j := range a {
-				a[j] -= z
-				p := math.Exp(a[j])
-				if p > 0 {
-					bound += p * (own[j] + types[b.class][j] - a[j])
-				}
-				if j < C && j != b.class {
-					target[b.class][j] += p
-				}
-			}
-		}
+		target, bound = expected(bad, density, weights, types)
 		for c := range C {
 			var sum float64
 			for _, v := range target[c] {
@@ -575,6 +549,39 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 		bound += logBeta(posterior) - logBeta(prior)
 	}
 	return weights, bound
+}
+
+// expected returns the parameters of each class's Dirichlet given the expected types of the bad cells, and the cells' part of the bound.
+func expected(bad []*cell, density []float64, weights, types [][]float64) (target [][]float64, bound float64) {
+	C := len(types)
+	target = make([][]float64, C)
+	for c := range C {
+		target[c] = make([]float64, C)
+		for j := range C {
+			if j != c {
+				target[c][j] = shared / float64(C-1)
+			}
+		}
+	}
+	a := make([]float64, C+2) // normalised log weights of a cell: density + weight - log sum
+	for i, b := range bad {
+		own := density[i*(C+2):][:C+2]
+		for j, d := range own {
+			a[j] = d + weights[b.class][j]
+		}
+		z := logSum(a)
+		for j := range a {
+			a[j] -= z
+			p := math.Exp(a[j])
+			if p > 0 {
+				bound += p * (own[j] + types[b.class][j] - a[j])
+			}
+			if j < C && j != b.class {
+				target[b.class][j] += p
+			}
+		}
+	}
+	return target, bound
 }
 
 // logBeta returns the logarithm of the multivariate beta function, the normaliser of the Dirichlet.
@@ -623,14 +630,14 @@ const Proposals = 2
 
 // Propose runs the annealed Gibbs chains from to to-1 of [Chains] over the clients and returns, for each chain, its last state and the
 // nearby mode. The proposals of a chain do not depend on which others run.
-func Propose(ctx context.Context, u Uploads, lambda []float64, seed uint64, from, to, threads int) ([][]bool, error) {
-	if from < 0 || to > Chains(u.Clients) || from >= to {
-		if from == to {
-			return nil, nil
-		}
+func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, from, to, threads int) ([][]bool, error) {
+	if from == to {
+		return nil, nil
+	}
+	if from < 0 || to > Chains(u.Clients) || from > to {
 		return nil, fmt.Errorf("honesty: chains %d to %d; there are %d", from, to, Chains(u.Clients))
 	}
-	h, err := newModel(u, lambda)
+	h, err := newModel(*u, lambda)
 	if err != nil {
 		return nil, fmt.Errorf("honesty: %w", err)
 	}

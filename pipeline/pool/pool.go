@@ -84,40 +84,20 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 // Moments reports whether clients of the round send moments.
 func (r *Round) Moments() bool { return r.Client.Bytes > 0 }
 
+// openPredictor loads the predictors that read the uploads, and refuses those that do not go with them.
 func (r *Round) openPredictor() (err error) {
 	switch r.Predictor {
 	case "", "default":
-		if r.predictor, r.drawer, err = shipped.Predictor(r.Client); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if r.predictor, r.drawer, err = shipped.Predictor(r.Client); errors.Is(err, fs.ErrNotExist) {
+			err = nil
 		}
 	case "untrained":
-		if r.Client.ClassMeans {
-			return errors.New("pool: the uploads are class means, and the conjugate predictor that reads them takes its moments from a corpus: give one with --predictor FILE (fmp train conjugate makes it)")
-		}
-		if r.predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C}, r.Seed); err != nil {
-			return err
-		}
-		r.drawer, err = models.ReadManifest(r.predictor)
-		return err
+		return r.bootstrap()
 	default:
-		if r.predictor, r.drawer, err = models.Load(r.Predictor); err != nil {
-			return err
-		}
-		switch kind := r.drawer.Kind; {
-		case kind == models.KindOpen:
-			if r.Open != "" && r.Open != "default" && r.Open != "none" {
-				return fmt.Errorf("pool: %s and %s are both open predictors; give one of them", r.Predictor, r.Open)
-			}
-			r.Open, r.predictor, r.drawer = r.Predictor, nil, models.Manifest{}
-		case kind != models.KindPredictor && kind != models.KindConjugate:
-			return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train conjugate, open or predictor writes", r.Predictor, kind)
-		case kind == models.KindConjugate && !r.Client.ClassMeans:
-			return fmt.Errorf("pool: %s is a conjugate predictor, which reads class means, and the uploads are an embedding's points: give a predictor of fmp train predictor, or new client graphs (fmp fuse --upload class-means)", r.Predictor)
-		case kind == models.KindPredictor && r.Client.ClassMeans:
-			return fmt.Errorf("pool: %s reads an embedding's points, and the uploads are class means: give a conjugate predictor (fmp train conjugate), or new client graphs (fmp fuse --upload points)", r.Predictor)
-		case kind == models.KindConjugate && r.Client.K != 0 && r.Client.K != r.drawer.K:
-			return fmt.Errorf("pool: the uploads have %d coordinates and the predictor %s has %d; use models that were made for each other", r.Client.K, r.Predictor, r.drawer.K)
-		}
+		err = r.loadPredictor()
+	}
+	if err != nil {
+		return err
 	}
 	if r.predictor != nil {
 		if err := models.Match(r.Client, r.drawer); err != nil {
@@ -135,6 +115,46 @@ func (r *Round) openPredictor() (err error) {
 			return errors.New("pool: the client graph and the predictor soften features about different centres, those of two corpora; fuse the client graph anew with the predictor at hand (fmp fuse)")
 		}
 	}
+	return r.checkScope()
+}
+
+// bootstrap makes the untrained predictor, a smoothed bootstrap of the uploads.
+func (r *Round) bootstrap() (err error) {
+	if r.Client.ClassMeans {
+		return errors.New("pool: the uploads are class means, and the conjugate predictor that reads them takes its moments from a corpus: give one with --predictor FILE (fmp train conjugate makes it)")
+	}
+	if r.predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C}, r.Seed); err != nil {
+		return err
+	}
+	r.drawer, err = models.ReadManifest(r.predictor)
+	return err
+}
+
+// loadPredictor loads the file of the option Predictor; an open predictor takes the place of the option Open.
+func (r *Round) loadPredictor() (err error) {
+	if r.predictor, r.drawer, err = models.Load(r.Predictor); err != nil {
+		return err
+	}
+	switch kind := r.drawer.Kind; {
+	case kind == models.KindOpen:
+		if r.Open != "" && r.Open != "default" && r.Open != "none" {
+			return fmt.Errorf("pool: %s and %s are both open predictors; give one of them", r.Predictor, r.Open)
+		}
+		r.Open, r.predictor, r.drawer = r.Predictor, nil, models.Manifest{}
+	case kind != models.KindPredictor && kind != models.KindConjugate:
+		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train conjugate, open or predictor writes", r.Predictor, kind)
+	case kind == models.KindConjugate && !r.Client.ClassMeans:
+		return fmt.Errorf("pool: %s is a conjugate predictor, which reads class means, and the uploads are an embedding's points: give a predictor of fmp train predictor, or new client graphs (fmp fuse --upload class-means)", r.Predictor)
+	case kind == models.KindPredictor && r.Client.ClassMeans:
+		return fmt.Errorf("pool: %s reads an embedding's points, and the uploads are class means: give a conjugate predictor (fmp train conjugate), or new client graphs (fmp fuse --upload points)", r.Predictor)
+	case kind == models.KindConjugate && r.Client.K != 0 && r.Client.K != r.drawer.K:
+		return fmt.Errorf("pool: the uploads have %d coordinates and the predictor %s has %d; use models that were made for each other", r.Client.K, r.Predictor, r.drawer.K)
+	}
+	return nil
+}
+
+// checkScope refuses a scope without the predictor that reads it.
+func (r *Round) checkScope() error {
 	switch {
 	case r.Scope == posterior.ScopeOpen && r.open == nil:
 		return errors.New("pool: posterior.scope is open, and there is no open predictor for these uploads: give one with --set open.model=FILE (fmp train open makes it)")

@@ -208,7 +208,7 @@ func (p *Private) Posterior(ctx context.Context, eng engine.Engine, totals *priv
 		return nil, err
 	}
 	defer v.Close()
-	return posterior.NoiseAware(ctx, v, totals, &p.Account, p.Samples, p.Seed, "pool")
+	return (&posterior.PrivateRound{Totals: totals, Account: &p.Account, Seed: p.Seed, Stream: "pool"}).NoiseAware(ctx, v, p.Samples)
 }
 
 // Classifier returns the classifier, with the account in its manifest; see [Round.Classifier].

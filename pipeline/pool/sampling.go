@@ -199,7 +199,7 @@ func (s *Sampling) Do(ctx context.Context, p Part) (*Piece, error) {
 		if err != nil {
 			return nil, err
 		}
-		proposed, err := honesty.Propose(ctx, u, lambda, s.round.Seed, p.From, p.To, s.round.Threads)
+		proposed, err := u.Propose(ctx, lambda, s.round.Seed, p.From, p.To, s.round.Threads)
 		return &Piece{Proposed: proposed}, err
 	}
 	if p.From < 0 || p.From >= p.To || p.To > s.round.Samples {

@@ -11,6 +11,7 @@ import (
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
+	"fmp/pipeline/sample"
 )
 
 // Input is a round of class means.
@@ -105,7 +106,7 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 	}
 	r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate, UploadBytes: f.Bytes(), Diagnostics: f.diagnostics}
 	if t.in.Samples > 1 {
-		r.Intervals = &conjugateIntervals{predictor: f.Conjugate, seen: seen, heads: e, latent: t.Latents(f), uniform: t.strata()}
+		r.Intervals = &conjugateIntervals{f.Conjugate, sample.Drawn{Seen: seen, Heads: e, Latent: t.Latents(f), Uniform: t.strata()}}
 	}
 	return r, nil
 }
@@ -131,26 +132,24 @@ func (t *FMP) strata() []float32 {
 
 // conjugateIntervals are the conjugate predictor's intervals for one round.
 type conjugateIntervals struct {
-	predictor       Conjugate
-	seen            *point.Set
-	heads           []Theta
-	latent, uniform []float32
+	predictor Conjugate
+	drawn     sample.Drawn
 }
 
 func (k *conjugateIntervals) Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
-	return k.predictor.Intervals(ctx, k.seen, k.heads, k.latent, k.uniform, features, level)
+	return k.predictor.Intervals(ctx, k.drawn, features, level)
 }
 
 // Graph returns the graph of the heads' coordinates and of Of at IntervalLevel: features [n, dx] to coordinates [n, k], low and high [n, C]. It
 // is nil where the predictor has no graphs.
 func (k *conjugateIntervals) Graph(ctx context.Context) (*onnx.Model, error) {
 	p, ok := k.predictor.(interface {
-		IntervalGraph(ctx context.Context, seen *point.Set, heads []Theta, latent, uniform []float32, level float64) (*onnx.Model, error)
+		IntervalGraph(ctx context.Context, d sample.Drawn, level float64) (*onnx.Model, error)
 	})
 	if !ok {
 		return nil, nil
 	}
-	return p.IntervalGraph(ctx, k.seen, k.heads, k.latent, k.uniform, IntervalLevel)
+	return p.IntervalGraph(ctx, k.drawn, IntervalLevel)
 }
 
 // Heads returns the heads of whose weights intervals are to be taken.
@@ -159,7 +158,7 @@ func (k *conjugateIntervals) Heads(ctx context.Context) (Ensemble, error) {
 		Spread(ctx context.Context, seen *point.Set, latent []float32) ([]Theta, error)
 	})
 	if !ok {
-		return k.heads, nil
+		return k.drawn.Heads, nil
 	}
-	return p.Spread(ctx, k.seen, k.latent)
+	return p.Spread(ctx, k.drawn.Seen, k.drawn.Latent)
 }

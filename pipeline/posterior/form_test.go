@@ -85,7 +85,7 @@ func TestBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := r.Intervals.(*conjugateIntervals).seen.N; n > mostMeans+2*c {
+		if n := r.Intervals.(*conjugateIntervals).drawn.Seen.N; n > mostMeans+2*c {
 			t.Errorf("%d clients: intervals read %d points; want %d at most", clients, n, mostMeans+2*c)
 		}
 	}

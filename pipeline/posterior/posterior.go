@@ -14,6 +14,7 @@ import (
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/sample"
 )
 
 // Theta is a head, D x C with the bias row last.
@@ -110,10 +111,9 @@ type Conjugate interface {
 	Mean(ctx context.Context, seen *point.Set) (Theta, error)
 	// Claims returns clients' class means as package honesty weighs them, and the variances of class means.
 	Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error)
-	// Intervals returns the ends of intervals of class probabilities (n x C each) for feature rows, given the pooled class means
-	// and heads of them, from latent and a number in (0, 1) for each sample. IntervalLimit returns the head whose probabilities they
-	// should cover, given very many points.
-	Intervals(ctx context.Context, seen *point.Set, heads []Theta, latent, uniform, features []float32, level float64) (low, high []float64, err error)
+	// Intervals returns the ends of intervals of class probabilities (n x C each) for feature rows, given the samples of a round.
+	// IntervalLimit returns the head whose probabilities they should cover, given very many points.
+	Intervals(ctx context.Context, d sample.Drawn, features []float32, level float64) (low, high []float64, err error)
 	IntervalLimit(ctx context.Context, all *point.Set) (Theta, error)
 }
 

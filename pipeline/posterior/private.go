@@ -21,22 +21,29 @@ type Private interface {
 	Heads(ctx context.Context, mean, variance []float64, latent []float32, samples, classes int) ([]Theta, error)
 }
 
-// NoiseAware returns samples of FMP's posterior given the totals of a private round. The same totals, seed and stream give the same samples.
-func NoiseAware(ctx context.Context, p Private, totals *privacy.Totals, account *privacy.Account, samples int, seed uint64, stream string) (*Result, error) {
-	counts := totals.DrawCounts(p.Prior(), samples, rng.New(seed, stream, "counts"))
-	return PrivateHeads(ctx, p, totals, account, counts, seed, stream)
+// PrivateRound is the outcome of a private round: its totals, the spent budget, and the stream of its random numbers.
+type PrivateRound struct {
+	Totals  *privacy.Totals
+	Account *privacy.Account
+	Seed    uint64
+	Stream  string
 }
 
-// PrivateHeads returns the heads of class means given the totals and the counts of each sample.
-func PrivateHeads(ctx context.Context, p Private, totals *privacy.Totals, account *privacy.Account, counts []float64, seed uint64, stream string) (*Result, error) {
-	mean, variance := totals.Moments(p.Prior(), counts)
+// NoiseAware returns samples of FMP's posterior given the totals. The same totals, seed and stream give the same samples.
+func (r *PrivateRound) NoiseAware(ctx context.Context, p Private, samples int) (*Result, error) {
+	return r.Heads(ctx, p, r.Totals.DrawCounts(p.Prior(), samples, rng.New(r.Seed, r.Stream, "counts")))
+}
+
+// Heads returns the heads of class means given the totals and the counts of each sample.
+func (r *PrivateRound) Heads(ctx context.Context, p Private, counts []float64) (*Result, error) {
+	mean, variance := r.Totals.Moments(p.Prior(), counts)
 	latent := make([]float32, len(mean))
-	rng.Normal(rng.New(seed, stream, "latent"), latent)
-	e, err := p.Heads(ctx, mean, variance, latent, len(counts)/totals.Classes, totals.Classes)
+	rng.Normal(rng.New(r.Seed, r.Stream, "latent"), latent)
+	e, err := p.Heads(ctx, mean, variance, latent, len(counts)/r.Totals.Classes, r.Totals.Classes)
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Ensembles: []Ensemble{e}, Coordinates: p, Diagnostics: Spent(account), Spent: account}, nil
+	return &Result{Ensembles: []Ensemble{e}, Coordinates: p, Diagnostics: Spent(r.Account), Spent: r.Account}, nil
 }
 
 // Spent returns an account as diagnostics.

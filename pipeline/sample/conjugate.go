@@ -250,10 +250,17 @@ func studentWidth(samples int, level float64) (float32, error) {
 	return float32(distuv.StudentsT{Mu: 0, Sigma: 1, Nu: s - 1}.Quantile(0.5+level/2) * math.Sqrt(1+1/s)), nil
 }
 
+// Drawn is the samples of a round: the pooled class means, heads given these, and for each head its latent and a number in (0, 1).
+type Drawn struct {
+	Seen            *point.Set
+	Heads           []erm.Theta
+	Latent, Uniform []float32
+}
+
 // Intervals returns the ends, n x C each, of intervals of the given level for the class probabilities in the limit of infinite
-// data, for feature rows (n x dx, row-major), from a latent and a number in (0, 1) for each sample. It does not read the heads.
-func (c *Conjugate) Intervals(ctx context.Context, seen *point.Set, _ []erm.Theta, latent, uniform, features []float32, level float64) (low, high []float64, err error) {
-	in, err := c.intervalInputs(seen, latent, uniform, level)
+// data, for feature rows (n x dx, row-major). It does not read the heads.
+func (c *Conjugate) Intervals(ctx context.Context, d Drawn, features []float32, level float64) (low, high []float64, err error) {
+	in, err := c.intervalInputs(d.Seen, d.Latent, d.Uniform, level)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -285,8 +292,8 @@ func (c *Conjugate) ends(ctx context.Context, session engine.Session, in map[str
 
 // IntervalGraph returns the graph of [Conjugate.Of] and [Conjugate.Intervals], features [n, dx] to coordinates [n, k], low and
 // high [n, C], with all other inputs built in.
-func (c *Conjugate) IntervalGraph(_ context.Context, seen *point.Set, _ []erm.Theta, latent, uniform []float32, level float64) (*onnx.Model, error) {
-	in, err := c.intervalInputs(seen, latent, uniform, level)
+func (c *Conjugate) IntervalGraph(_ context.Context, d Drawn, level float64) (*onnx.Model, error) {
+	in, err := c.intervalInputs(d.Seen, d.Latent, d.Uniform, level)
 	if err != nil {
 		return nil, err
 	}

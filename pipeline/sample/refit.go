@@ -393,8 +393,8 @@ func (f *Refit) Spread(ctx context.Context, seen *point.Set, latent []float32) (
 
 // Intervals returns the ends of intervals of the given level, as [Conjugate.Intervals] does: about the heads' mean log odds, and as wide as those
 // of [Refit.Spread] disagree.
-func (f *Refit) Intervals(ctx context.Context, seen *point.Set, heads []erm.Theta, latent, uniform, features []float32, level float64) (low, high []float64, err error) {
-	graph, err := f.IntervalGraph(ctx, seen, heads, latent, uniform, level)
+func (f *Refit) Intervals(ctx context.Context, d Drawn, features []float32, level float64) (low, high []float64, err error) {
+	graph, err := f.IntervalGraph(ctx, d, level)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -407,16 +407,16 @@ func (f *Refit) Intervals(ctx context.Context, seen *point.Set, heads []erm.Thet
 }
 
 // IntervalGraph returns the graph of [Conjugate.Of] and Intervals, as [Conjugate.IntervalGraph] does.
-func (f *Refit) IntervalGraph(ctx context.Context, seen *point.Set, heads []erm.Theta, latent, uniform []float32, level float64) (*onnx.Model, error) {
-	width, err := studentWidth(len(uniform), level)
+func (f *Refit) IntervalGraph(ctx context.Context, d Drawn, level float64) (*onnx.Model, error) {
+	width, err := studentWidth(len(d.Uniform), level)
 	if err != nil {
 		return nil, err
 	}
-	spread, err := f.Spread(ctx, seen, latent)
+	spread, err := f.Spread(ctx, d.Seen, d.Latent)
 	if err != nil {
 		return nil, err
 	}
-	return models.HeadIntervals(f.model, tensor(heads), tensor(spread), width)
+	return models.HeadIntervals(f.model, tensor(d.Heads), tensor(spread), width)
 }
 
 // tensor returns heads as [S, k+1, C] in float32.

@@ -73,11 +73,11 @@ func TestRefit(t *testing.T) {
 
 	// The graph of a round gives the ends that the predictor gives, which hold the heads' mean log odds, and lie wider apart with more doubt.
 	uniform := make([]float32, samples)
-	low, high, err := f.Intervals(ctx, seen, all, latent, uniform, test.Features, 0.9)
+	low, high, err := f.Intervals(ctx, Drawn{seen, all, latent, uniform}, test.Features, 0.9)
 	if err != nil {
 		t.Fatal(err)
 	}
-	graph, err := f.IntervalGraph(ctx, seen, all, latent, uniform, 0.9)
+	graph, err := f.IntervalGraph(ctx, Drawn{seen, all, latent, uniform}, 0.9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestRefit(t *testing.T) {
 		t.Error("the graph's coordinates are not the predictor's")
 	}
 	doubtful := &Refit{Conjugate: k, Penalty: 10, Doubt: 9}
-	wideLow, wideHigh, err := doubtful.Intervals(ctx, seen, all, latent, uniform, test.Features, 0.9)
+	wideLow, wideHigh, err := doubtful.Intervals(ctx, Drawn{seen, all, latent, uniform}, test.Features, 0.9)
 	if err != nil {
 		t.Fatal(err)
 	}

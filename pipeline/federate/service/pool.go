@@ -107,16 +107,7 @@ func (s *Server) Pool(ctx context.Context) error {
 	// the system.
 	defer debug.FreeOSMemory()
 	defer debug.SetGCPercent(debug.SetGCPercent(poolGC))
-	var uploads []pool.Upload
-	var releases []pool.Release
-	private := s.Round.Privacy != nil
-	var open func() (*privacy.Release, error)
-	if s.twoServers() {
-		var err error
-		if releases, open, err = s.members(ctx); err != nil {
-			return fmt.Errorf("pooling: %w", err)
-		}
-	} else if s.once() {
+	if s.once() && !s.twoServers() {
 		s.close()
 		defer func() { // if it failed, nothing was published: the round is as it was
 			s.mu.Lock()
@@ -124,56 +115,90 @@ func (s *Server) Pool(ctx context.Context) error {
 			s.settled = len(s.versions) > 0
 		}()
 	}
+	in, err := s.inputs(ctx)
+	if err != nil {
+		return fmt.Errorf("pooling: %w", err)
+	}
+	if in.clients() == 0 {
+		return fmt.Errorf("pooling: no uploads are in")
+	}
+	var made *Pooled
+	if s.Round.Privacy != nil {
+		made, err = s.Private(ctx, in.releases, in.open)
+	} else {
+		made, err = s.Config.Pool(ctx, in.uploads)
+	}
+	if err != nil {
+		return fmt.Errorf("pooling %d uploads: %w", in.clients(), err)
+	}
+	v, err := s.publish(ctx, in, made)
+	if err != nil {
+		return fmt.Errorf("pooling: %w", err)
+	}
+	s.metrics.pooled.Observe(time.Since(start).Seconds())
+	s.Log.Info("classifier made", "version", v.Number, "clients", v.Clients, "points", v.Points, "digest", v.Digest, "seconds", time.Since(start).Seconds())
+	return nil
+}
+
+// inputs are the uploads of a version, in the order of their clients' names.
+type inputs struct {
+	uploads  []pool.Upload
+	releases []pool.Release                   // of a private round
+	open     func() (*privacy.Release, error) // opens the sum of two servers; nil in other rounds
+}
+
+func (in *inputs) clients() int { return len(in.uploads) + len(in.releases) }
+
+// inputs reads the uploads that are in.
+func (s *Server) inputs(ctx context.Context) (in inputs, err error) {
+	if s.twoServers() {
+		in.releases, in.open, err = s.members(ctx)
+	} else {
+		err = s.stored(ctx, &in)
+	}
+	// The order of arrival makes no difference.
+	slices.SortFunc(in.uploads, func(a, b pool.Upload) int { return cmp.Compare(a.Client, b.Client) })
+	slices.SortFunc(in.releases, func(a, b pool.Release) int { return cmp.Compare(a.Client, b.Client) })
+	return in, err
+}
+
+// stored reads the uploads of a round of one server.
+func (s *Server) stored(ctx context.Context, in *inputs) error {
 	for r, err := range s.Store.Records(ctx) {
 		if err != nil {
-			return fmt.Errorf("pooling: %w", err)
+			return err
 		}
-		if open != nil {
-			break
-		}
-		if private {
+		if s.Round.Privacy != nil {
 			u, err := s.believePrivate(r.Receipt.Client, r.Data)
 			if err != nil {
-				return fmt.Errorf("pooling: the upload of %q as it is kept: %w", r.Receipt.Client, err)
+				return fmt.Errorf("the upload of %q as it is kept: %w", r.Receipt.Client, err)
 			}
-			releases = append(releases, pool.Release{Release: u, Path: r.Receipt.Client, Digest: r.Receipt.Upload})
+			in.releases = append(in.releases, pool.Release{Release: u, Path: r.Receipt.Client, Digest: r.Receipt.Upload})
 			continue
 		}
 		u, err := federate.Decode(r.Data, federate.Expect{Model: s.Round.Client.Digest, Round: &s.Round.Round})
 		if err != nil {
-			return fmt.Errorf("pooling: the upload of %q as it is kept: %w", r.Receipt.Client, err)
+			return fmt.Errorf("the upload of %q as it is kept: %w", r.Receipt.Client, err)
 		}
-		uploads = append(uploads, pool.Upload{Upload: u, Digest: r.Receipt.Upload})
+		in.uploads = append(in.uploads, pool.Upload{Upload: u, Digest: r.Receipt.Upload})
 	}
-	n := len(uploads) + len(releases)
-	if n == 0 {
-		return fmt.Errorf("pooling: no uploads are in")
-	}
-	// The order of arrival makes no difference.
-	slices.SortFunc(uploads, func(a, b pool.Upload) int { return cmp.Compare(a.Client, b.Client) })
-	slices.SortFunc(releases, func(a, b pool.Release) int { return cmp.Compare(a.Client, b.Client) })
-	var made *Pooled
-	var err error
-	if private {
-		made, err = s.Private(ctx, releases, open)
-	} else {
-		made, err = s.Config.Pool(ctx, uploads)
-	}
-	if err != nil {
-		return fmt.Errorf("pooling %d uploads: %w", n, err)
-	}
+	return nil
+}
+
+// publish stores a version and serves it.
+func (s *Server) publish(ctx context.Context, in inputs, made *Pooled) (v store.Version, err error) {
 	summary, err := json.Marshal(made.Summary)
 	if err != nil {
-		return fmt.Errorf("pooling: %w", err)
+		return v, err
 	}
 	s.mu.Lock()
-	v := store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(), Digest: models.DigestBytes(made.Classifier), Bytes: len(made.Classifier), Clients: n, Summary: summary}
+	v = store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(), Digest: models.DigestBytes(made.Classifier), Bytes: len(made.Classifier), Clients: in.clients(), Summary: summary}
 	s.mu.Unlock()
-	members := make([]store.Member, len(uploads), n)
-	for _, r := range releases {
+	members := make([]store.Member, len(in.uploads), in.clients())
+	for _, r := range in.releases {
 		members = append(members, store.Member{Client: r.Client, Upload: r.Digest, Honest: 1})
 	}
-	for i, u := range uploads {
+	for i, u := range in.uploads {
 		v.Points += int64(u.N)
 		members[i] = store.Member{Client: u.Client, Upload: u.Digest, Honest: 1}
 		if made.Honest != nil {
@@ -184,17 +209,12 @@ func (s *Server) Pool(ctx context.Context) error {
 		}
 	}
 	if err := s.Store.Publish(ctx, v, made.Classifier, made.Rows, members); err != nil {
-		return fmt.Errorf("pooling: %w", err)
+		return v, err
 	}
 	s.mu.Lock()
 	s.versions = append(s.versions, v)
 	s.recall(members)
 	s.failure = ""
 	s.mu.Unlock()
-	if err := s.serve(v, made.Classifier, made.Rows); err != nil {
-		return fmt.Errorf("pooling: %w", err)
-	}
-	s.metrics.pooled.Observe(time.Since(start).Seconds())
-	s.Log.Info("classifier made", "version", v.Number, "clients", v.Clients, "points", v.Points, "digest", v.Digest, "seconds", time.Since(start).Seconds())
-	return nil
+	return v, s.serve(v, made.Classifier, made.Rows)
 }

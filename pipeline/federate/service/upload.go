@@ -48,7 +48,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, wire.BadRequest, "the upload's sha256 is %x; Content-Digest and the signature say %s", sum, digest)
 		return
 	}
-	s.accept(w, r, client, digest, signature, data)
+	s.accept(w, r, arrival{client, digest, s.Now(), signature, data})
 }
 
 // unread refuses an upload that could not be read.
@@ -95,46 +95,43 @@ func (s *Server) release(client string) {
 	delete(s.busy, client)
 }
 
+// arrival is an upload whose signature is valid.
+type arrival struct {
+	client, digest  string
+	time            time.Time
+	signature, data []byte
+}
+
+// refusal returns the refusal of an upload for its content.
+func (a *arrival) refusal(err error) store.Refusal {
+	return store.Refusal{Client: a.client, Time: a.time, Upload: a.digest, Reason: err.Error()}
+}
+
 // accept decides on an upload whose signature is valid.
-func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest string, signature, data []byte) {
-	now := s.Now()
-	state := s.state(now)
+func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
+	state := s.state(a.time)
 	s.mu.Lock()
-	old, known := s.in[client]
+	old, known := s.in[a.client]
 	s.mu.Unlock()
-	if known && old.upload == digest {
-		s.again(w, r, client)
-		return
-	}
 	switch {
+	case known && old.upload == a.digest:
+		s.again(w, r, a.client)
+		return
 	case state == wire.Closed:
-		if s.Round.Now(now) != wire.Closed {
-			s.refuse(w, wire.RoundClosed, "the classifier of private round %d is made, or being made; another, of more uploads, would spend its budget again", s.Round.Round)
-			return
-		}
-		s.refuse(w, wire.RoundClosed, "the deadline of round %d was %s", s.Round.Round, s.Round.Deadline.Format(time.RFC3339))
+		s.refuseClosed(w, a.time)
 		return
 	case known && (!s.Round.Replace || state != wire.Open):
-		s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s, and the round does not replace uploads", client, old.upload, old.time.Format(time.RFC3339))
+		s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s, and the round does not replace uploads", a.client, old.upload, old.time.Format(time.RFC3339))
 		return
 	}
-	n, err := s.read(client, data)
+	n, err := s.read(a.client, a.data)
 	if err != nil {
-		s.quarantine(w, r, store.Refusal{Client: client, Time: now, Upload: digest, Reason: err.Error()}, data)
+		s.quarantine(w, r, a.refusal(err), a.data)
 		return
 	}
-	var peer []byte
-	if s.role() == wire.Leader {
-		release, err := s.believePrivate(client, data)
-		if err == nil {
-			peer, err = s.prove(r.Context(), release)
-		}
-		if err != nil {
-			if !s.refuseProof(w, client, err) {
-				s.quarantine(w, r, store.Refusal{Client: client, Time: now, Upload: digest, Reason: err.Error()}, nil)
-			}
-			return
-		}
+	peer, ok := s.proven(w, r, a)
+	if !ok {
+		return
 	}
 	if s.once() { // an upload with a receipt is in the classifier: the set of clients is fixed either before this, or after the upload is stored
 		s.opening.RLock()
@@ -144,27 +141,14 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 			return
 		}
 	}
-	record := &store.Record{Peer: peer, Signature: signature, N: n, Data: data, Receipt: wire.Receipt{
-		Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Upload: digest, Bytes: len(data), Time: now.UTC(), Spent: s.Round.Privacy}}
+	record := &store.Record{Peer: peer, Signature: a.signature, N: n, Data: a.data, Receipt: wire.Receipt{
+		Round: s.Round.Round, Client: a.client, Graph: s.Round.Client.Digest, Upload: a.digest, Bytes: len(a.data), Time: a.time.UTC(), Spent: s.Round.Privacy}}
 	record.Receipt.Sign(s.Key)
-	err = s.Store.Put(r.Context(), record, old.revision)
-	if errors.Is(err, store.ErrTaken) {
-		// An earlier request was stored but its reply did not arrive, here or there.
-		stored, e := s.Store.Get(r.Context(), client)
-		if e == nil {
-			s.mu.Lock()
-			s.remember(stored)
-			s.mu.Unlock()
-			if stored.Receipt.Upload == digest {
-				reply(w, http.StatusOK, stored.Receipt)
-				return
-			}
-			s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s", client, stored.Receipt.Upload, stored.Receipt.Time.Format(time.RFC3339))
-			return
-		}
-		err = e
-	}
-	if err != nil {
+	switch err = s.Store.Put(r.Context(), record, old.revision); {
+	case errors.Is(err, store.ErrTaken):
+		s.answerTaken(w, r, a)
+		return
+	case err != nil:
 		// Whether it was stored is unknown; the client will send it again.
 		s.fail(w, r, err)
 		return
@@ -174,12 +158,54 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, client, digest s
 	count := len(s.in)
 	s.mu.Unlock()
 	s.metrics.taken.Inc()
-	s.Log.Info("upload taken", "client", client, "upload", digest, "bytes", len(data), "n", n, "in", count, "replaced", known)
+	s.Log.Info("upload taken", "client", a.client, "upload", a.digest, "bytes", len(a.data), "n", n, "in", count, "replaced", known)
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 	reply(w, http.StatusCreated, record.Receipt)
+}
+
+// refuseClosed says why the round takes no more uploads.
+func (s *Server) refuseClosed(w http.ResponseWriter, now time.Time) {
+	if s.Round.Now(now) != wire.Closed {
+		s.refuse(w, wire.RoundClosed, "the classifier of private round %d is made, or being made; another, of more uploads, would spend its budget again", s.Round.Round)
+		return
+	}
+	s.refuse(w, wire.RoundClosed, "the deadline of round %d was %s", s.Round.Round, s.Round.Deadline.Format(time.RFC3339))
+}
+
+// proven verifies, at the leader of two servers, the proof that an upload's numbers are in range, and returns the helper's part of the
+// record. ok is false where the request is answered.
+func (s *Server) proven(w http.ResponseWriter, r *http.Request, a arrival) (peer []byte, ok bool) {
+	if s.role() != wire.Leader {
+		return nil, true
+	}
+	release, err := s.believePrivate(a.client, a.data)
+	if err == nil {
+		peer, err = s.prove(r.Context(), release)
+	}
+	if err != nil && !s.refuseProof(w, a.client, err) {
+		s.quarantine(w, r, a.refusal(err), nil)
+	}
+	return peer, err == nil
+}
+
+// answerTaken answers an upload of a client of whom an earlier request was stored whose reply did not arrive, here or there.
+func (s *Server) answerTaken(w http.ResponseWriter, r *http.Request, a arrival) {
+	stored, err := s.Store.Get(r.Context(), a.client)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.mu.Lock()
+	s.remember(stored)
+	s.mu.Unlock()
+	if stored.Receipt.Upload == a.digest {
+		reply(w, http.StatusOK, stored.Receipt)
+		return
+	}
+	s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s", a.client, stored.Receipt.Upload, stored.Receipt.Time.Format(time.RFC3339))
 }
 
 // again returns the receipt of an upload that is in.

@@ -25,7 +25,8 @@ var fmpDP = method{
 		if err != nil {
 			return nil, err
 		}
-		r, err := posterior.NoiseAware(ctx, t.in.Private, totals, account, t.in.Latents, t.in.Seed, t.in.Stream)
+		round := posterior.PrivateRound{Totals: totals, Account: account, Seed: t.in.Seed, Stream: t.in.Stream}
+		r, err := round.NoiseAware(ctx, t.in.Private, t.in.Latents)
 		if err == nil {
 			r.UploadBytes = t.releaseBytes()
 		}
@@ -43,7 +44,8 @@ var fmpDPPlugin = method{
 		}
 		if t.in.Conjugate == nil { // classes that the corpus lacks: the private predictor, which is not told of the noise
 			plain, counts := totals.Plain(t.in.Latents)
-			r, err := posterior.PrivateHeads(ctx, t.in.Private, plain, account, counts, t.in.Seed, t.in.Stream)
+			round := posterior.PrivateRound{Totals: plain, Account: account, Seed: t.in.Seed, Stream: t.in.Stream}
+			r, err := round.Heads(ctx, t.in.Private, counts)
 			if err == nil {
 				r.UploadBytes = t.releaseBytes()
 			}
