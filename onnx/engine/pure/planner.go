@@ -1,0 +1,436 @@
+package pure
+
+import (
+	"errors"
+	"fmt"
+
+	"fmp/onnx"
+	"fmp/onnx/kernel"
+	"fmp/onnx/op"
+	"fmp/onnx/pass"
+)
+
+// planner plans one graph.
+type planner struct {
+	*compiler
+	graph    *onnx.Graph
+	plan     *plan
+	types    []onnx.DType // by slot
+	produced map[string]bool
+	refused  []Unsupported
+	reader   map[string]*onnx.Node // by [soleReaders]
+	fused    map[*onnx.Node]bool   // run by the convolution before it
+}
+
+// define gives a value the next slot.
+func (p *planner) define(name string, d onnx.DType) (int, error) {
+	if name == "" {
+		return -1, fmt.Errorf("a value has no name")
+	}
+	if _, dup := p.plan.slot[name]; dup {
+		return -1, fmt.Errorf("the value %q is given twice", name)
+	}
+	i := len(p.types)
+	p.plan.slot[name] = i
+	p.types = append(p.types, d)
+	return i, nil
+}
+
+// find is the scope of the graph's own values.
+func (p *planner) find(name string) (onnx.DType, *onnx.Tensor, bool) {
+	k, ok := p.plan.slot[name]
+	if !ok {
+		return onnx.Undefined, nil, false
+	}
+	return p.types[k], p.plan.constants[k], true
+}
+
+// refuse notes a node that the engine does not run; an error of a graph within it names the nodes there.
+func (p *planner) refuse(n *onnx.Node, err error) {
+	if inner := (*UnsupportedError)(nil); errors.As(err, &inner) {
+		p.refused = append(p.refused, inner.Nodes...)
+		return
+	}
+	p.refused = append(p.refused, Unsupported{Node: n.Called(), Op: n.Op, Domain: n.Domain, Reason: err.Error()})
+}
+
+// defineInputs defines inputs, of the types in where it is not nil, and initializers.
+func (p *planner) defineInputs(in []onnx.DType) error {
+	for i, v := range p.graph.Inputs {
+		d := v.DType
+		if in != nil {
+			d = in[i]
+		}
+		if d == onnx.Undefined {
+			return fmt.Errorf("input %q has no element type", v.Name)
+		}
+		if _, err := p.define(v.Name, d); err != nil {
+			return fmt.Errorf("input: %w", err)
+		}
+	}
+	for _, name := range p.graph.InitializerNames() {
+		t := p.graph.Initializers[name]
+		if err := onnx.CheckTensor(t); err != nil {
+			return fmt.Errorf("initializer %q: %w", name, err)
+		}
+		i, err := p.define(name, t.DType)
+		if err != nil {
+			return fmt.Errorf("initializer: %w", err)
+		}
+		p.plan.constants[i] = t
+	}
+	return nil
+}
+
+// defineCaptures defines the values that the graph takes from around it.
+func (p *planner) defineCaptures(around scope) error {
+	if around == nil {
+		return nil
+	}
+	for _, name := range p.graph.Captures() {
+		if _, ok := p.plan.slot[name]; ok {
+			continue
+		}
+		d, t, ok := around(name)
+		if !ok {
+			return fmt.Errorf("%q is read, which nothing gives a value", name)
+		}
+		i, err := p.define(name, d)
+		if err != nil {
+			return err
+		}
+		if t != nil {
+			p.plan.constants[i] = t
+		} else {
+			p.plan.captures = append(p.plan.captures, name)
+		}
+	}
+	return nil
+}
+
+// checkProduced collects the nodes' outputs and checks that each value is given once.
+func (p *planner) checkProduced() error {
+	for _, n := range p.graph.Nodes {
+		for _, o := range n.Outputs {
+			if o == "" {
+				continue
+			}
+			if _, dup := p.plan.slot[o]; dup || p.produced[o] {
+				return fmt.Errorf("%s: the value %q is given twice", n.Label(), o)
+			}
+			p.produced[o] = true
+		}
+	}
+	return nil
+}
+
+// checkOperators refuses operators that have no kernel, and nodes with too many operands or too few.
+func (p *planner) checkOperators() {
+	for _, n := range p.graph.Nodes {
+		switch {
+		case pass.IsSpelt(n):
+		case n.Domain != "":
+			p.refuse(n, errors.New("operators of this domain are not supported"))
+		case kernel.Opsets(n.Op) == "":
+			p.refuse(n, errors.New("the operator is not supported"))
+		default:
+			if schema := op.Lookup(n.Domain, n.Op, p.opset); schema != nil {
+				if err := schema.Arity(n); err != nil {
+					p.refuse(n, err)
+				}
+			}
+		}
+	}
+}
+
+// schedule plans the nodes, each after those that it reads.
+func (p *planner) schedule() error {
+	sorted := &onnx.Graph{Name: p.graph.Name, Nodes: p.graph.Nodes}
+	if err := pass.SortNodes(sorted); err != nil {
+		return err
+	}
+	p.reader = soleReaders(p.graph)
+	for queue := sorted.Nodes; len(queue) > 0; {
+		n := queue[0]
+		queue = queue[1:]
+		switch {
+		case p.fused[n]:
+		case pass.IsSpelt(n):
+			spelt, err := p.spell(n, p.find, p.produced)
+			if err != nil {
+				p.refuse(n, err)
+				continue
+			}
+			queue = append(spelt, queue...)
+		case p.readsRefused(n):
+		default:
+			if err := p.node(n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readsRefused reports whether a node reads a value of a node that was refused.
+func (p *planner) readsRefused(n *onnx.Node) bool {
+	for _, name := range n.Reads() {
+		if _, ok := p.plan.slot[name]; !ok && p.produced[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// node plans one node: as a step, or as a constant where its result is known.
+func (p *planner) node(n *onnx.Node) error {
+	s := &kernel.Spec{Node: n, Opset: p.opset, Keep: func(bytes float64) bool { return p.budget.Spend(bytes, bytes) }}
+	st := step{node: n}
+	var bodies []*body
+	s.Body = func(g *onnx.Graph, in []onnx.DType) (*kernel.Body, error) {
+		inner, err := p.compiler.graph(g, in, p.find)
+		if err != nil {
+			return nil, err
+		}
+		b := &body{plan: inner}
+		bodies = append(bodies, b)
+		return &kernel.Body{Out: inner.outputs, Run: b.run}, nil
+	}
+	if err := p.operands(&st, s); err != nil {
+		return err
+	}
+	last := p.fuse(s)
+	run, err := kernel.Prepare(s)
+	if err != nil {
+		p.refuse(n, err)
+		return nil
+	}
+	st.run, st.types = run, s.Out
+	for _, b := range bodies {
+		b.first = len(st.in)
+		for _, name := range b.plan.captures {
+			st.in = append(st.in, p.plan.slot[name])
+		}
+	}
+	for j, name := range last.Outputs {
+		if name == "" {
+			st.out = append(st.out, -1)
+			continue
+		}
+		k, err := p.define(name, s.Out[j])
+		if err != nil {
+			return fmt.Errorf("%s: %w", n.Label(), err)
+		}
+		st.out = append(st.out, k)
+	}
+	if !p.fold(st) {
+		p.plan.steps = append(p.plan.steps, st)
+	}
+	return nil
+}
+
+// operands finds the slots, types and constants of a node's inputs; trailing inputs left out are as good as none.
+func (p *planner) operands(st *step, s *kernel.Spec) error {
+	inputs := s.Node.Inputs
+	for len(inputs) > 0 && inputs[len(inputs)-1] == "" {
+		inputs = inputs[:len(inputs)-1]
+	}
+	for _, name := range inputs {
+		k := -1
+		d, t, ok := onnx.Undefined, (*onnx.Tensor)(nil), true
+		if name != "" {
+			if d, t, ok = p.find(name); !ok {
+				return fmt.Errorf("%s reads %q, which nothing gives a value", s.Node.Label(), name)
+			}
+			k = p.plan.slot[name]
+		}
+		st.in = append(st.in, k)
+		s.In, s.Const = append(s.In, d), append(s.Const, t)
+	}
+	return nil
+}
+
+// fuse lets a convolution of constant weights run the nodes after it that it can, and returns the last of them.
+func (p *planner) fuse(s *kernel.Spec) *onnx.Node {
+	last := s.Node
+	if last.Op != "Conv" || len(s.In) < 2 || s.In[0] != onnx.Float32 || s.Const[1] == nil {
+		return last
+	}
+	for next := p.reader[last.Outputs[0]]; next != nil; next = p.reader[next.Outputs[0]] {
+		then := p.following(next, last.Outputs[0], p.find)
+		if then == nil || !kernel.CanFollow(s, then, s.Const[1].Shape[0]) {
+			break
+		}
+		s.After, p.fused[next], last = append(s.After, then), true, next
+	}
+	return last
+}
+
+// fold computes the result of a Constant, and of a Cast of a constant, which is then known to the kernels that come as
+// well. It reports whether no step is left to run.
+func (p *planner) fold(st step) bool {
+	n := st.node
+	if len(st.out) != 1 || st.out[0] < 0 {
+		return false
+	}
+	if n.Op == "Constant" {
+		t, err := evaluate(st)
+		if err != nil {
+			p.refuse(n, err)
+			return true
+		}
+		p.plan.constants[st.out[0]] = t
+		return true
+	}
+	if n.Op != "Cast" || len(st.in) != 1 || p.plan.constants[st.in[0]] == nil || st.types[0] == onnx.String {
+		return false
+	}
+	// Weights that are stored in half precision are widened once, not in every run. A cast that fails is left to the
+	// run, and so is one that would take much more memory than the weights.
+	from := p.plan.constants[st.in[0]]
+	elements := float64(from.Len())
+	if !p.budget.Spend(elements*float64(st.types[0].Size()), elements) {
+		return false
+	}
+	t, err := evaluate(st, from)
+	if err != nil {
+		return false
+	}
+	p.plan.constants[st.out[0]] = t
+	return true
+}
+
+// finish checks the graph's outputs, counts how often values are read, and drops constants that nothing reads.
+func (p *planner) finish() error {
+	pl := p.plan
+	pl.slots = len(p.types)
+	pl.uses = make([]int, pl.slots)
+	pl.isOutput = make([]bool, pl.slots)
+	for i, v := range p.graph.Outputs {
+		k, ok := pl.slot[v.Name]
+		if !ok {
+			return fmt.Errorf("output %q is made by no node", v.Name)
+		}
+		if v.DType != onnx.Undefined && v.DType != p.types[k] {
+			return fmt.Errorf("output %q is declared %v and computed as %v", v.Name, v.DType, p.types[k])
+		}
+		if v.DType == onnx.Undefined {
+			pl.outputs = append([]onnx.ValueInfo{}, pl.outputs...)
+			pl.outputs[i].DType = p.types[k]
+		}
+		pl.isOutput[k] = true
+		pl.uses[k]++
+	}
+	for _, st := range pl.steps {
+		for _, k := range st.in {
+			if k >= 0 {
+				pl.uses[k]++
+			}
+		}
+	}
+	for k := range pl.constants {
+		if pl.uses[k] == 0 {
+			delete(pl.constants, k)
+		}
+	}
+	return nil
+}
+
+// soleReaders finds the node that reads a value as its first input, where no other node and no output of the graph does.
+func soleReaders(g *onnx.Graph) map[string]*onnx.Node {
+	count, out := map[string]int{}, map[string]*onnx.Node{}
+	for _, o := range g.Outputs {
+		count[o.Name]++
+	}
+	for _, n := range g.Nodes {
+		for i, name := range n.Reads() {
+			if count[name]++; i == 0 && name == n.Input(0) && len(n.Outputs) == 1 {
+				out[name] = n
+			}
+		}
+	}
+	for name, times := range count {
+		if times > 1 {
+			delete(out, name)
+		}
+	}
+	return out
+}
+
+// following is a node on the float32 value called in, prepared; nil where it is not known well enough yet.
+func (c *compiler) following(n *onnx.Node, in string, find scope) *kernel.Spec {
+	if n.Domain != "" || n.Op != "BatchNormalization" && n.Op != "Relu" && n.Op != "Clip" {
+		return nil
+	}
+	s := &kernel.Spec{Node: n, Opset: c.opset}
+	for i, name := range n.Inputs {
+		d, t := onnx.Float32, (*onnx.Tensor)(nil)
+		if i > 0 {
+			d = onnx.Undefined
+			if name != "" {
+				var ok bool
+				if d, t, ok = find(name); !ok {
+					return nil
+				}
+			}
+		}
+		s.In, s.Const = append(s.In, d), append(s.Const, t)
+	}
+	if n.Input(0) != in {
+		return nil
+	}
+	if _, err := kernel.Prepare(s); err != nil {
+		return nil // by itself, it is refused
+	}
+	return s
+}
+
+// spell spells a node out, under names that produced has none of and then has.
+func (c *compiler) spell(n *onnx.Node, find scope, produced map[string]bool) ([]*onnx.Node, error) {
+	schema := op.Lookup(n.Domain, n.Op, c.opset)
+	if schema == nil {
+		return nil, fmt.Errorf("operator set %d does not have the operator", c.opset)
+	}
+	if err := schema.Arity(n); err != nil {
+		return nil, err
+	}
+	return pass.Spell(n, pass.Around{
+		Opset: c.opset,
+		Type: func(v string) onnx.DType {
+			d, _, _ := find(v)
+			return d
+		},
+		Shape: func(v string) []onnx.Dim {
+			_, t, _ := find(v)
+			if t == nil {
+				return c.declared[v]
+			}
+			dims := make([]onnx.Dim, len(t.Shape))
+			for i, d := range t.Shape {
+				dims[i] = onnx.Known(d)
+			}
+			return dims
+		},
+		Fresh: func(base string) string {
+			name := base
+			for i := 1; ; i++ {
+				if _, _, taken := find(name); !taken && !produced[name] {
+					produced[name] = true
+					return name
+				}
+				name = fmt.Sprintf("%s_%d", base, i)
+			}
+		},
+	})
+}
+
+// evaluate runs a node of one output on constants.
+func evaluate(st step, in ...*onnx.Tensor) (*onnx.Tensor, error) {
+	c := kernel.NewCall(&kernel.Env{Pool: &kernel.Pool{}, Threads: 1}, len(in), 1)
+	c.Want[0] = true
+	copy(c.In, in)
+	if err := c.Do(st.run); err != nil {
+		return nil, err
+	}
+	return c.Out[0], nil
+}
