@@ -48,12 +48,7 @@ func compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 		}
 	}
 	if link == nil {
-		link = map[string]string{}
-		for _, in := range b.Graph.Inputs {
-			if _, ok := a.Graph.Output(in.Name); ok {
-				link[in.Name] = in.Name
-			}
-		}
+		link = sameNames(a.Graph, b.Graph)
 	}
 	if len(link) == 0 {
 		return nil, fmt.Errorf("nothing links them: outputs are %s, inputs are %s", listNames(a.Graph.Outputs), listNames(b.Graph.Inputs))
@@ -64,113 +59,115 @@ func compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 	if err := rebindSymbols(a.Graph, b.Graph, link); err != nil {
 		return nil, err
 	}
-	linked := map[string]bool{}
-	for _, out := range link {
-		linked[out] = true
+	g, err := interfaceOf(a.Graph, b.Graph, link)
+	if err != nil {
+		return nil, err
 	}
-	g := &onnx.Graph{Name: a.Graph.Name + "+" + b.Graph.Name, Initializers: map[string]*onnx.Tensor{}}
-	public := map[string]string{} // name: what it is
-	declare := func(vs []onnx.ValueInfo, what string, skip func(string) bool) ([]onnx.ValueInfo, error) {
-		var out []onnx.ValueInfo
-		for _, v := range vs {
-			if skip(v.Name) {
-				continue
-			}
-			if first, ok := public[v.Name]; ok {
-				return nil, fmt.Errorf("%q is %s and %s; rename one of them (pass.Rename)", v.Name, first, what)
-			}
-			public[v.Name] = what
-			out = append(out, v)
-		}
-		return out, nil
-	}
-	isLinked := func(s string) bool { return linked[s] }
-	isFed := func(s string) bool { _, ok := link[s]; return ok }
-	for _, step := range []struct {
-		to   *[]onnx.ValueInfo
-		vs   []onnx.ValueInfo
-		what string
-		skip func(string) bool
-	}{
-		{&g.Inputs, a.Graph.Inputs, "an input of the first model", func(string) bool { return false }},
-		{&g.Inputs, b.Graph.Inputs, "an input of the second model", isFed},
-		{&g.Outputs, a.Graph.Outputs, "an output of the first model", isLinked},
-		{&g.Outputs, b.Graph.Outputs, "an output of the second model", func(string) bool { return false }},
-	} {
-		vs, err := declare(step.vs, step.what, step.skip)
-		if err != nil {
-			return nil, err
-		}
-		*step.to = append(*step.to, vs...)
-	}
-
-	all := newNames()
-	for name := range public {
-		all.taken[name] = true
-	}
-	isPublic := func(g *onnx.Graph, skipIn, skipOut func(string) bool) map[string]bool {
-		own := map[string]bool{}
-		for _, v := range g.Inputs {
-			own[v.Name] = own[v.Name] || !skipIn(v.Name)
-		}
-		for _, v := range g.Outputs {
-			own[v.Name] = own[v.Name] || !skipOut(v.Name)
-		}
-		return own
-	}
-	renames := func(m *onnx.Graph, own map[string]bool, fixed map[string]string) map[string]string {
-		names := map[string]bool{}
-		m.AddNames(names)
-		out := map[string]string{}
-		for _, name := range slices.Sorted(maps.Keys(names)) {
-			switch to, ok := fixed[name]; {
-			case ok:
-				out[name] = to
-			case name == "" || own[name]:
-			case all.taken[name]:
-				out[name] = all.unique(m.Name + "/" + name)
-			default:
-				all.taken[name] = true
-			}
-		}
-		return out
-	}
-	never := func(string) bool { return false }
-	ra := renames(a.Graph, isPublic(a.Graph, never, isLinked), nil)
-	fixed := map[string]string{}
-	for in, out := range link {
-		fixed[in] = out
-		if to, ok := ra[out]; ok {
-			fixed[in] = to
-		}
-	}
-	rb := renames(b.Graph, isPublic(b.Graph, isFed, never), fixed)
-	Rename(a.Graph, ra)
-	Rename(b.Graph, rb)
-	for _, m := range []*onnx.Graph{a.Graph, b.Graph} {
-		for name, t := range m.Initializers {
-			g.Initializers[name] = t
-		}
-		g.Nodes = append(g.Nodes, m.Nodes...)
-	}
-	// Runtimes refuse two nodes of one name.
-	nodes := newNames()
-	for _, n := range g.Nodes {
-		if n.Name != "" {
-			n.Name = nodes.unique(n.Name)
-		}
-	}
+	join(g, a.Graph, b.Graph, link)
 	out := onnx.NewModel(g)
 	out.IR = max(a.IR, b.IR)
 	out.Opsets = a.Opsets
-	for d, v := range b.Opsets {
-		out.Opsets[d] = v
-	}
+	maps.Copy(out.Opsets, b.Opsets)
 	out.Metadata = mergeMetadata(a.Metadata, b.Metadata)
 	if err := shape.Infer(out); err != nil {
 		return nil, err
 	}
 	return out, check.Model(out)
+}
+
+// sameNames links inputs of b to the outputs of a that are called the same.
+func sameNames(a, b *onnx.Graph) map[string]string {
+	link := map[string]string{}
+	for _, in := range b.Inputs {
+		if _, ok := a.Output(in.Name); ok {
+			link[in.Name] = in.Name
+		}
+	}
+	return link
+}
+
+// interfaceOf returns a graph of the inputs and outputs that are left when a's outputs feed b.
+func interfaceOf(a, b *onnx.Graph, link map[string]string) (*onnx.Graph, error) {
+	g := &onnx.Graph{Name: a.Name + "+" + b.Name, Initializers: map[string]*onnx.Tensor{}}
+	public := map[string]string{} // its role by name
+	for _, step := range []struct {
+		to     *[]onnx.ValueInfo
+		values []onnx.ValueInfo
+		role   string
+	}{
+		{&g.Inputs, a.Inputs, "an input of the first model"},
+		{&g.Inputs, unlinkedInputs(b, link), "an input of the second model"},
+		{&g.Outputs, unlinkedOutputs(a, link), "an output of the first model"},
+		{&g.Outputs, b.Outputs, "an output of the second model"},
+	} {
+		for _, v := range step.values {
+			if first, ok := public[v.Name]; ok {
+				return nil, fmt.Errorf("%q is %s and %s; rename one of them (pass.Rename)", v.Name, first, step.role)
+			}
+			public[v.Name] = step.role
+			*step.to = append(*step.to, v)
+		}
+	}
+	return g, nil
+}
+
+func unlinkedInputs(b *onnx.Graph, link map[string]string) []onnx.ValueInfo {
+	return slices.DeleteFunc(slices.Clone(b.Inputs), func(v onnx.ValueInfo) bool { _, ok := link[v.Name]; return ok })
+}
+
+func unlinkedOutputs(a *onnx.Graph, link map[string]string) []onnx.ValueInfo {
+	linked := slices.Collect(maps.Values(link))
+	return slices.DeleteFunc(slices.Clone(a.Outputs), func(v onnx.ValueInfo) bool { return slices.Contains(linked, v.Name) })
+}
+
+// join gives g the nodes and initializers of both graphs, under names that keep them apart.
+func join(g, a, b *onnx.Graph, link map[string]string) {
+	taken := newNames()
+	for _, v := range slices.Concat(g.Inputs, g.Outputs) {
+		taken.taken[v.Name] = true
+	}
+	renamedA := taken.apart(a, slices.Concat(a.Inputs, unlinkedOutputs(a, link)), nil)
+	fixed := maps.Clone(link)
+	for in, out := range link {
+		if to, ok := renamedA[out]; ok {
+			fixed[in] = to
+		}
+	}
+	renamedB := taken.apart(b, slices.Concat(unlinkedInputs(b, link), b.Outputs), fixed)
+	Rename(a, renamedA)
+	Rename(b, renamedB)
+	nodes := newNames() // runtimes refuse two nodes of one name
+	for _, part := range []*onnx.Graph{a, b} {
+		maps.Copy(g.Initializers, part.Initializers)
+		for _, n := range part.Nodes {
+			if n.Name != "" {
+				n.Name = nodes.unique(n.Name)
+			}
+			g.Nodes = append(g.Nodes, n)
+		}
+	}
+}
+
+// apart returns new names for a graph's values: those in fixed, and for names that are taken others with the graph's own in
+// front. Public values keep their names; the names of the rest are taken from now on.
+func (ns *names) apart(g *onnx.Graph, public []onnx.ValueInfo, fixed map[string]string) map[string]string {
+	own, all, out := map[string]bool{}, map[string]bool{}, map[string]string{}
+	for _, v := range public {
+		own[v.Name] = true
+	}
+	g.AddNames(all)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch to, ok := fixed[name]; {
+		case ok:
+			out[name] = to
+		case name == "" || own[name]:
+		case ns.taken[name]:
+			out[name] = ns.unique(g.Name + "/" + name)
+		default:
+			ns.taken[name] = true
+		}
+	}
+	return out
 }
 
 func listNames(vs []onnx.ValueInfo) string {
