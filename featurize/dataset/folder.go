@@ -61,133 +61,191 @@ func openFolder(ctx context.Context, dir string, fit imagefile.Fit, skip bool, p
 	if fit.H < 0 || fit.W < 0 || fit.H > MaxSide || fit.W > MaxSide || (fit.H == 0) != (fit.W == 0) {
 		return nil, fmt.Errorf("images are to be resized to %dx%d pixels; allowed are 1 to %d a side, or 0 for both", fit.H, fit.W, MaxSide)
 	}
-	ds := &Dataset{}
-	trainDir, testDir := filepath.Join(dir, "train"), filepath.Join(dir, "test")
-	split := isDir(trainDir) && isDir(testDir)
-	root := dir
-	if split {
+	f := &folder{dir: dir, data: &Dataset{}}
+	if err := f.list(); err != nil {
+		return nil, err
+	}
+	if err := readHeaders(ctx, f.files); err != nil {
+		return nil, err
+	}
+	if err := f.size(&fit); err != nil {
+		return nil, err
+	}
+	pixels, err := f.decode(ctx, fit, progress)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.leaveOut(skip); err != nil {
+		return nil, err
+	}
+	if err := f.parts(pixels); err != nil {
+		return nil, err
+	}
+	return f.data, nil
+}
+
+// folder is a folder of images that is being read.
+type folder struct {
+	dir   string
+	data  *Dataset
+	split bool // it has train and test folders
+	files []imageFile
+}
+
+func (f *folder) note(format string, args ...any) {
+	f.data.Notes = append(f.data.Notes, fmt.Sprintf(format, args...))
+}
+
+// list finds the classes and the image files, training images first.
+func (f *folder) list() error {
+	trainDir, testDir := filepath.Join(f.dir, "train"), filepath.Join(f.dir, "test")
+	f.split = isDir(trainDir) && isDir(testDir)
+	root := f.dir
+	if f.split {
 		root = trainDir
 	}
 	classes, err := subfolders(root)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(classes) < 2 || len(classes) > MaxClasses {
-		return nil, fmt.Errorf("%s has %d class folders; 2 to %d are needed", root, len(classes), MaxClasses)
+		return fmt.Errorf("%s has %d class folders; 2 to %d are needed", root, len(classes), MaxClasses)
 	}
-	ds.Classes = classes
+	f.data.Classes = classes
 	var other imagefile.LeftOut
-	train, err := listImages(root, classes, &other)
-	if err != nil {
-		return nil, err
+	if f.files, err = listImages(root, classes, &other); err != nil {
+		return err
 	}
-	var test []imageFile
-	if split {
-		names, err := subfolders(testDir)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range names {
-			if !slices.Contains(classes, n) {
-				return nil, fmt.Errorf("%s has the class %q, which %s lacks", testDir, n, trainDir)
-			}
-		}
-		if test, err = listImages(testDir, names, &other); err != nil {
-			return nil, err
-		}
-		for i := range test {
-			test[i].label = slices.Index(classes, names[test[i].label])
+	if f.split {
+		if err := f.listTest(testDir, trainDir, &other); err != nil {
+			return err
 		}
 	} else {
-		ds.Notes = append(ds.Notes, fmt.Sprintf("%s has no train and test folders: one image in %d of each class is a test image, chosen by a hash of its name", filepath.Base(dir), testShare))
+		f.note("%s has no train and test folders: one image in %d of each class is a test image, chosen by a hash of its name", filepath.Base(f.dir), testShare)
 	}
 	if other.N > 0 {
-		ds.Notes = append(ds.Notes, fmt.Sprintf("under %s %v", filepath.Base(dir), other))
+		f.note("under %s %v", filepath.Base(f.dir), other)
 	}
-	all := slices.Concat(train, test)
-	for i := range all {
-		all[i].at, all[i].test = i, i >= len(train)
+	for i := range f.files {
+		f.files[i].at = i
 	}
-	if err := readHeaders(ctx, all); err != nil {
-		return nil, err
+	return nil
+}
+
+// listTest adds the images of the test folder, whose classes are among those of the train folder.
+func (f *folder) listTest(dir, train string, other *imagefile.LeftOut) error {
+	names, err := subfolders(dir)
+	if err != nil {
+		return err
 	}
-	h, w, ch, same := commonSize(all)
+	for _, n := range names {
+		if !slices.Contains(f.data.Classes, n) {
+			return fmt.Errorf("%s has the class %q, which %s lacks", dir, n, train)
+		}
+	}
+	files, err := listImages(dir, names, other)
+	if err != nil {
+		return err
+	}
+	for _, t := range files {
+		t.label, t.test = slices.Index(f.data.Classes, names[t.label]), true
+		f.files = append(f.files, t)
+	}
+	return nil
+}
+
+// size sets the size and channels that all images are brought to.
+func (f *folder) size(fit *imagefile.Fit) error {
+	h, w, ch, same := commonSize(f.files)
 	if fit.H > 0 {
 		h, w = fit.H, fit.W
 	} else if !same {
-		ds.Notes = append(ds.Notes, fmt.Sprintf("images under %s differ in size and were resized to the median, %dx%d", filepath.Base(dir), h, w))
+		f.note("images under %s differ in size and were resized to the median, %dx%d", filepath.Base(f.dir), h, w)
 	}
-	if err := checkSize(len(all), h, w, ch); err != nil {
-		return nil, err
-	}
-	im := Images{N: len(all), H: h, W: w, Ch: ch, Pix: make([]uint8, len(all)*h*w*ch)}
 	fit.H, fit.W, fit.Ch = h, w, ch
+	return checkSize(len(f.files), h, w, ch)
+}
+
+// decode reads all images, in the order of the files; those that cannot be read get an error.
+func (f *folder) decode(ctx context.Context, fit imagefile.Fit, progress func(done, total int)) (*Images, error) {
+	n := len(f.files)
+	im := &Images{N: n, H: fit.H, W: fit.W, Ch: fit.Ch, Pix: make([]uint8, n*fit.Size())}
 	var done atomic.Int64
 	room := semaphore.NewWeighted(decodedAtOnce)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i, f := range all {
+	for i := range f.files {
+		file := &f.files[i]
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			weight := min(f.bytes, decodedAtOnce)
+			weight := min(file.bytes, decodedAtOnce)
 			if err := room.Acquire(ctx, weight); err != nil {
 				return err
 			}
 			defer room.Release(weight)
-			if f.err == nil {
+			if file.err == nil {
 				var src image.Image
-				if src, all[i].err = DecodeFile(f.path); all[i].err == nil {
+				if src, file.err = DecodeFile(file.path); file.err == nil {
 					fit.Pixels(src, im.At(i))
 				}
 			}
-			if k := int(done.Add(1)); progress != nil && (k%64 == 0 || k == len(all)) {
-				progress(k, len(all))
+			if k := int(done.Add(1)); progress != nil && (k%64 == 0 || k == n) {
+				progress(k, n)
 			}
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
+	return im, g.Wait()
+}
+
+// leaveOut drops images that cannot be read, which without skip are an error.
+func (f *folder) leaveOut(skip bool) error {
 	var bad []error
 	var names []string
-	for _, f := range all {
-		if f.err != nil {
-			bad = append(bad, f.err)
-			ds.Bad = append(ds.Bad, f.path)
-			name, _ := filepath.Rel(dir, f.path) // it lies in dir
+	all := len(f.files)
+	f.files = slices.DeleteFunc(f.files, func(file imageFile) bool {
+		if file.err != nil {
+			bad = append(bad, file.err)
+			f.data.Bad = append(f.data.Bad, file.path)
+			name, _ := filepath.Rel(f.dir, file.path) // it lies in dir
 			names = append(names, filepath.ToSlash(name))
 		}
+		return file.err != nil
+	})
+	if len(bad) == 0 {
+		return nil
 	}
-	if len(bad) > 0 && !skip {
-		return nil, fmt.Errorf("%d of %d images cannot be read; mend them, or leave them out with --on-bad skip:\n%w", len(bad), len(all), errors.Join(bad...))
+	if !skip {
+		return fmt.Errorf("%d of %d images cannot be read; mend them, or leave them out with --on-bad skip:\n%w", len(bad), all, errors.Join(bad...))
 	}
-	if len(bad) > 0 {
-		ds.Notes = append(ds.Notes, fmt.Sprintf("%d of %d images under %s cannot be read and were left out: %s", len(bad), len(all), filepath.Base(dir), strings.Join(names, ", ")))
-	}
-	all = slices.DeleteFunc(all, func(f imageFile) bool { return f.err != nil })
-	if !split {
-		chooseTest(all, len(classes))
+	f.note("%d of %d images under %s cannot be read and were left out: %s", len(bad), all, filepath.Base(f.dir), strings.Join(names, ", "))
+	return nil
+}
+
+// parts divides the images into training and test images.
+func (f *folder) parts(im *Images) error {
+	if !f.split {
+		chooseTest(f.files, len(f.data.Classes))
 	}
 	part := func(pix []uint8, test bool) Part {
-		p := Part{Images: Images{H: h, W: w, Ch: ch, Pix: pix}}
-		for _, f := range all {
-			if f.test == test {
-				p.Pix = append(p.Pix, im.At(f.at)...)
-				p.Labels = append(p.Labels, f.label)
+		p := Part{Images: Images{H: im.H, W: im.W, Ch: im.Ch, Pix: pix}}
+		for _, file := range f.files {
+			if file.test == test {
+				p.Pix = append(p.Pix, im.At(file.at)...)
+				p.Labels = append(p.Labels, file.label)
 				p.N++
 			}
 		}
 		return p
 	}
-	ds.Test = part(nil, true)
-	ds.Train = part(im.Pix[:0], false) // where they are, moved up
-	if ds.Train.N == 0 || ds.Test.N == 0 {
-		return nil, fmt.Errorf("%s gives %d training and %d test images; both are needed", dir, ds.Train.N, ds.Test.N)
+	f.data.Test = part(nil, true)
+	f.data.Train = part(im.Pix[:0], false) // where they are, moved up
+	if train, test := f.data.Train.N, f.data.Test.N; train == 0 || test == 0 {
+		return fmt.Errorf("%s gives %d training and %d test images; both are needed", f.dir, train, test)
 	}
-	return ds, nil
+	return nil
 }
 
 func subfolders(dir string) ([]string, error) {
@@ -204,35 +262,18 @@ func subfolders(dir string) ([]string, error) {
 	return out, nil
 }
 
-// listImages lists the image files in each class's folder and its subfolders, ordered by key. Links are
-// not followed; files that are no images are named.
+// listImages lists the image files in each class's folder and its subfolders, ordered by key. Links are not followed; files
+// that are no images are named.
 func listImages(root string, classes []string, other *imagefile.LeftOut) ([]imageFile, error) {
 	var out []imageFile
 	for label, class := range classes {
-		base := filepath.Join(root, class)
-		err := filepath.WalkDir(base, func(path string, e os.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			if strings.HasPrefix(e.Name(), ".") && path != base {
-				if e.IsDir() {
-					return filepath.SkipDir
-				}
-				return nil
-			}
-			if !e.Type().IsRegular() {
-				return nil
+		err := imagefile.Walk(root, class, other, func(path string) error {
+			if len(out) == maxFiles {
+				return fmt.Errorf("more than %d images under %s", maxFiles, root)
 			}
 			rel, err := filepath.Rel(root, path)
 			if err != nil {
 				return err
-			}
-			if !imagefile.IsImage(path) {
-				other.Add(rel)
-				return nil
-			}
-			if len(out) == maxFiles {
-				return fmt.Errorf("more than %d images under %s", maxFiles, root)
 			}
 			out = append(out, imageFile{path: path, label: label, key: sha256.Sum256([]byte(filepath.ToSlash(rel)))})
 			return nil

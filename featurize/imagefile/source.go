@@ -245,24 +245,7 @@ func listFolder(dir string, o Options) (files []Item, others LeftOut, err error)
 				label = Unlabelled
 			}
 		}
-		err = filepath.WalkDir(base, func(path string, e fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			if strings.HasPrefix(e.Name(), ".") && path != base {
-				if e.IsDir() {
-					return filepath.SkipDir
-				}
-				return nil
-			}
-			if !e.Type().IsRegular() {
-				return nil
-			}
-			if !IsImage(path) {
-				name, _ := filepath.Rel(dir, path) // it lies in dir
-				others.Add(name)
-				return nil
-			}
+		err = Walk(dir, e.Name(), &others, func(path string) error {
 			if len(files) == o.MaxItems {
 				return fmt.Errorf("more than %d images under %s", o.MaxItems, dir)
 			}
@@ -284,6 +267,29 @@ func listFolder(dir string, o Options) (files []Item, others LeftOut, err error)
 		return nil, others, fmt.Errorf("%s has no images (%s) in folders named by class%s; lay them out as %s", dir, Formats, left, filepath.Join(dir, "CLASS", "image.jpg"))
 	}
 	return files, others, nil
+}
+
+// Walk passes the image files in dir/name, which may be a file or a folder, to visit, in the order of their names. Hidden files
+// and links are left out; files that are no images are added to others by their path in dir.
+func Walk(dir, name string, others *LeftOut, visit func(path string) error) error {
+	base := filepath.Join(dir, name)
+	return filepath.WalkDir(base, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case strings.HasPrefix(e.Name(), ".") && path != base && e.IsDir():
+			return filepath.SkipDir
+		case strings.HasPrefix(e.Name(), ".") && path != base, !e.Type().IsRegular():
+			return nil
+		case IsImage(path):
+			return visit(path)
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err == nil {
+			others.Add(rel)
+		}
+		return err
+	})
 }
 
 // readList reads lines of path,label, or of path alone where labels are optional; a first line of just these words is a
