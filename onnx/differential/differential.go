@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -280,26 +281,8 @@ func (k *checker) gradient(c *Case) {
 		k.tally.Declined["gradient"]++
 		return
 	}
-	r := rand.New(rand.NewPCG(c.Seed, uint64(c.Number)))
-	feeds, along := map[string]*onnx.Tensor{}, map[string][]float64{}
-	for name, t := range c.Feeds {
-		feeds[name] = t
-	}
-	for _, w := range wrt {
-		for range c.Feeds[w].Len() {
-			along[w] = append(along[w], r.NormFloat64())
-		}
-	}
-	cot := map[string][]float64{}
-	for _, o := range m.Graph.Outputs {
-		t := y[o.Name].Clone()
-		for i := range t.F64() {
-			t.F64()[i] = r.NormFloat64()
-		}
-		cot[o.Name] = t.F64()
-		feeds["bar_"+o.Name] = t
-	}
-	got, declined, err := run(k.own, gm, feeds)
+	p := newProbe(c, m, wrt, y)
+	got, declined, err := run(k.own, gm, p.feeds)
 	if declined {
 		k.tally.Declined["gradient"]++
 		return
@@ -315,7 +298,7 @@ func (k *checker) gradient(c *Case) {
 			return
 		}
 		for i, v := range got["bar_"+w].F64() {
-			inner += v * along[w][i]
+			inner += v * p.along[w][i]
 		}
 	}
 	s, err := k.own.Load(c.Model)
@@ -323,34 +306,7 @@ func (k *checker) gradient(c *Case) {
 		return
 	}
 	defer s.Close()
-	at := func(step float64) float64 {
-		moved := map[string]*onnx.Tensor{}
-		for name, t := range c.Feeds {
-			moved[name] = t
-			if d := along[name]; d != nil {
-				moved[name] = t.Clone()
-				for i := range d {
-					moved[name].F64()[i] += step * d[i]
-				}
-			}
-		}
-		out, err := engine.Eval(s, moved)
-		if err != nil {
-			return math.NaN()
-		}
-		sum := 0.0
-		for name, c := range cot {
-			if out[name].Len() != len(c) {
-				return math.NaN()
-			}
-			for i, v := range out[name].F64() {
-				sum += v * c[i]
-			}
-		}
-		return sum
-	}
-	slope := func(h float64) float64 { return (8*(at(h)-at(-h)) - (at(2*h) - at(-2*h))) / (12 * h) }
-	wide, narrow := slope(1e-3), slope(2.5e-4)
+	wide, narrow := p.slope(s, 1e-3), p.slope(s, 2.5e-4)
 	scale := 1 + math.Abs(wide)
 	if !(math.Abs(wide-narrow) <= 1e-7*scale) {
 		k.tally.Declined["gradient"]++
@@ -360,6 +316,65 @@ func (k *checker) gradient(c *Case) {
 	if !(math.Abs(inner-wide) <= 1e-5*scale) {
 		k.say(c, "gradient", fmt.Sprintf("the slope is %v, and by differences %v", inner, wide))
 	}
+}
+
+// probe is a random direction of a case's inputs and random cotangents of its outputs.
+type probe struct {
+	c          *Case
+	along, cot map[string][]float64
+	feeds      map[string]*onnx.Tensor // of the gradient model
+}
+
+func newProbe(c *Case, m *onnx.Model, wrt []string, y map[string]*onnx.Tensor) *probe {
+	r := rand.New(rand.NewPCG(c.Seed, uint64(c.Number)))
+	p := &probe{c: c, along: map[string][]float64{}, cot: map[string][]float64{}, feeds: maps.Clone(c.Feeds)}
+	for _, w := range wrt {
+		for range c.Feeds[w].Len() {
+			p.along[w] = append(p.along[w], r.NormFloat64())
+		}
+	}
+	for _, o := range m.Graph.Outputs {
+		t := y[o.Name].Clone()
+		for i := range t.F64() {
+			t.F64()[i] = r.NormFloat64()
+		}
+		p.cot[o.Name] = t.F64()
+		p.feeds["bar_"+o.Name] = t
+	}
+	return p
+}
+
+// at is the outputs' product with the cotangents after a step along the direction; NaN where it cannot be computed.
+func (p *probe) at(s engine.Session, step float64) float64 {
+	moved := map[string]*onnx.Tensor{}
+	for name, t := range p.c.Feeds {
+		moved[name] = t
+		if d := p.along[name]; d != nil {
+			moved[name] = t.Clone()
+			for i := range d {
+				moved[name].F64()[i] += step * d[i]
+			}
+		}
+	}
+	out, err := engine.Eval(s, moved)
+	if err != nil {
+		return math.NaN()
+	}
+	sum := 0.0
+	for name, c := range p.cot {
+		if out[name].Len() != len(c) {
+			return math.NaN()
+		}
+		for i, v := range out[name].F64() {
+			sum += v * c[i]
+		}
+	}
+	return sum
+}
+
+// slope is the derivative of [probe.at] by central differences of fourth order.
+func (p *probe) slope(s engine.Session, h float64) float64 {
+	return (8*(p.at(s, h)-p.at(s, -h)) - (p.at(s, 2*h) - p.at(s, -2*h))) / (12 * h)
 }
 
 // Outputs evaluates a case on the pure engine, for a machine of another kind to compare; nil where it has none.

@@ -97,18 +97,9 @@ func (l *Loop) Train(ctx context.Context) (err error) {
 	if l.Steps < 1 || l.Step == nil || l.Rate == nil {
 		return fmt.Errorf("training: steps is %d (allowed are 1 and up), and both Step and Rate must be given", l.Steps)
 	}
-	first := 0
-	if l.Checkpoint != "" {
-		t, state, ok, err := loadCheckpoint(l.Checkpoint, l.Run)
-		if err != nil {
-			return err
-		}
-		if ok {
-			if err := l.Model.SetState(state); err != nil {
-				return fmt.Errorf("checkpoint %s: %w; remove it to start afresh", l.Checkpoint, err)
-			}
-			first = t
-		}
+	first, err := l.resume()
+	if err != nil {
+		return err
 	}
 	if err := l.openLog(first); err != nil {
 		return err
@@ -119,87 +110,132 @@ func (l *Loop) Train(ctx context.Context) (err error) {
 			l.log = nil
 		}
 	}()
-	interval := l.Interval
-	if interval <= 0 {
-		interval = 30 * time.Second
+	begun := time.Now()
+	r := &course{Loop: l, begun: begun, saved: begun, pace: newPace(begun), interval: l.Interval}
+	if r.interval <= 0 {
+		r.interval = 30 * time.Second
 	}
-	every := max(1, l.LogEvery)
-	begun, saved := time.Now(), time.Now()
-	pace := newPace(begun)
-	var sums Metrics
-	summed := 0
-	var now Progress
-	tell := func(problem error) error {
-		if problem == nil || l.Progress == nil {
-			return problem
+	for t := first; t < l.Steps; t++ {
+		if err := r.step(ctx, t); err != nil {
+			return err
 		}
-		p := now
-		p.Problem = problem
-		l.Progress(p)
+	}
+	return r.tell(l.save(l.Steps))
+}
+
+// resume loads the checkpoint, if there is one, and returns the number of steps done.
+func (l *Loop) resume() (int, error) {
+	if l.Checkpoint == "" {
+		return 0, nil
+	}
+	t, state, ok, err := loadCheckpoint(l.Checkpoint, l.Run)
+	if err != nil || !ok {
+		return 0, err
+	}
+	if err := l.Model.SetState(state); err != nil {
+		return 0, fmt.Errorf("checkpoint %s: %w; remove it to start afresh", l.Checkpoint, err)
+	}
+	return t, nil
+}
+
+// course is the progress of a run.
+type course struct {
+	*Loop
+	begun, saved time.Time
+	interval     time.Duration // between checkpoints
+	pace         *pace
+	sums         Metrics // of the steps since the last line of the log
+	summed       int
+	validation   Metrics
+	now          Progress
+}
+
+// tell passes a problem on to Progress; without one it is the run's error.
+func (r *course) tell(problem error) error {
+	if problem == nil || r.Progress == nil {
+		return problem
+	}
+	p := r.now
+	p.Problem = problem
+	r.Progress(p)
+	return nil
+}
+
+// step takes step t and what belongs to it: log, validation, checkpoint and progress.
+func (r *course) step(ctx context.Context, t int) error {
+	if err := ctx.Err(); err != nil {
+		return errors.Join(err, r.save(t))
+	}
+	rate := r.Rate(t, r.Steps)
+	m, err := r.Step(ctx, t, rate)
+	if err != nil {
+		if ctx.Err() != nil {
+			// The step was broken off; what it reads is unchanged.
+			return errors.Join(ctx.Err(), r.save(t))
+		}
+		return err
+	}
+	if err := r.finite(t, m); err != nil {
+		return err
+	}
+	if err := r.record(t, rate, m); err != nil {
+		return err
+	}
+	if err := r.validate(ctx, t, rate); err != nil {
+		return err
+	}
+	if time.Since(r.saved) >= r.interval && t+1 < r.Steps {
+		if err := r.tell(r.save(t + 1)); err != nil {
+			return err
+		}
+		r.saved = time.Now()
+	}
+	if r.Progress != nil {
+		p := r.pace.after(time.Now())
+		r.now = Progress{
+			Step: t + 1, Steps: r.Steps, Metrics: m, Rate: rate, PerSecond: p,
+			Left: time.Duration(float64(r.Steps-t-1) / p * float64(time.Second)), Validation: r.validation,
+		}
+		r.Progress(r.now)
+	}
+	return nil
+}
+
+// record adds up the metrics of step t and writes their means when a line of the log is due.
+func (r *course) record(t int, rate float64, m Metrics) error {
+	if r.sums == nil {
+		r.sums = Metrics{}
+	}
+	for k, v := range m {
+		r.sums[k] += v
+	}
+	r.summed++
+	if (t+1)%max(1, r.LogEvery) != 0 && t+1 != r.Steps {
 		return nil
 	}
-	var validation Metrics
-	for t := first; t < l.Steps; t++ {
-		if err := ctx.Err(); err != nil {
-			return errors.Join(err, l.save(t))
-		}
-		rate := l.Rate(t, l.Steps)
-		m, err := l.Step(ctx, t, rate)
-		if err != nil {
-			if ctx.Err() != nil {
-				// The step was broken off; what it reads is unchanged.
-				return errors.Join(ctx.Err(), l.save(t))
-			}
-			return err
-		}
-		if err := l.finite(t, m); err != nil {
-			return err
-		}
-		if sums == nil {
-			sums = Metrics{}
-		}
-		for k, v := range m {
-			sums[k] += v
-		}
-		summed++
-		if (t+1)%every == 0 || t+1 == l.Steps {
-			for k := range sums {
-				sums[k] /= float64(summed)
-			}
-			if err := tell(l.write("train", t+1, rate, begun, sums)); err != nil {
-				return err
-			}
-			sums, summed = nil, 0
-		}
-		if l.Validate != nil && ((l.ValidateEvery > 0 && (t+1)%l.ValidateEvery == 0) || t+1 == l.Steps) {
-			v, err := l.Validate(ctx, t+1)
-			if err != nil {
-				if ctx.Err() != nil {
-					return errors.Join(ctx.Err(), l.save(t+1))
-				}
-				return fmt.Errorf("validation after step %d: %w", t+1, err)
-			}
-			validation = v
-			if err := tell(l.write("validation", t+1, rate, begun, v)); err != nil {
-				return err
-			}
-		}
-		if time.Since(saved) >= interval && t+1 < l.Steps {
-			if err := tell(l.save(t + 1)); err != nil {
-				return err
-			}
-			saved = time.Now()
-		}
-		if l.Progress != nil {
-			p := pace.after(time.Now())
-			now = Progress{
-				Step: t + 1, Steps: l.Steps, Metrics: m, Rate: rate, PerSecond: p,
-				Left: time.Duration(float64(l.Steps-t-1) / p * float64(time.Second)), Validation: validation,
-			}
-			l.Progress(now)
-		}
+	for k := range r.sums {
+		r.sums[k] /= float64(r.summed)
 	}
-	return tell(l.save(l.Steps))
+	err := r.tell(r.write("train", t+1, rate, r.begun, r.sums))
+	r.sums, r.summed = nil, 0
+	return err
+}
+
+// validate measures the model after step t where that is due.
+func (r *course) validate(ctx context.Context, t int, rate float64) error {
+	due := r.ValidateEvery > 0 && (t+1)%r.ValidateEvery == 0 || t+1 == r.Steps
+	if r.Validate == nil || !due {
+		return nil
+	}
+	v, err := r.Validate(ctx, t+1)
+	if err != nil {
+		if ctx.Err() != nil {
+			return errors.Join(ctx.Err(), r.save(t+1))
+		}
+		return fmt.Errorf("validation after step %d: %w", t+1, err)
+	}
+	r.validation = v
+	return r.tell(r.write("validation", t+1, rate, r.begun, v))
 }
 
 func (l *Loop) save(t int) error {

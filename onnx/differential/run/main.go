@@ -46,27 +46,11 @@ func run() error {
 		}
 	}
 	if *emit {
-		enc := gob.NewEncoder(os.Stdout)
-		for _, f := range families {
-			for i := *first; i < *first+*count; i++ {
-				if err := enc.Encode(pack(differential.Outputs(f, *seed, i))); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+		return write(families, *seed, *first, *count)
 	}
 	if *peer != "" {
 		return compare(*peer, families, *seed, *first, *count, *show)
 	}
-	other, err := runtime()
-	if err != nil {
-		return err
-	}
-	if other != nil {
-		defer other.Close()
-	}
-	fmt.Println("| family | graphs | engines | folded | upgraded | gradients | declined | known | unknown |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
 	if *list {
 		for _, f := range families {
 			for i := *first; i < *first+*count; i++ {
@@ -76,12 +60,38 @@ func run() error {
 		}
 		return nil
 	}
+	return check(families, *seed, *first, *count, *show)
+}
+
+// write encodes the pure engine's outputs for a peer.
+func write(families []string, seed uint64, first, count int) error {
+	enc := gob.NewEncoder(os.Stdout)
+	for _, f := range families {
+		for i := first; i < first+count; i++ {
+			if err := enc.Encode(pack(differential.Outputs(f, seed, i))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// check runs the graphs and prints a table of what agrees, and why the rest does not.
+func check(families []string, seed uint64, first, count, show int) error {
+	other, err := runtime()
+	if err != nil {
+		return err
+	}
+	if other != nil {
+		defer other.Close()
+	}
+	fmt.Println("| family | graphs | engines | folded | upgraded | gradients | declined | known | unknown |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
 	unknown := 0
 	reasons := map[string]int{}
 	for _, f := range families {
 		shown := 0
-		t, err := differential.Run(f, *seed, *first, *count, other, func(c *differential.Case, d differential.Disagreement) {
-			if d.Known == "" && shown < *show {
+		t, err := differential.Run(f, seed, first, count, other, func(c *differential.Case, d differential.Disagreement) {
+			if d.Known == "" && shown < show {
 				shown++
 				fmt.Fprintf(os.Stderr, "%s: %s of %s: %s\n%s\n", c, d.Check, d.Op, d.Detail, describe(c))
 			}
