@@ -141,8 +141,7 @@ func flops(n *onnx.Node, opset int, types map[string]onnx.ValueInfo) (ops float6
 	if noWork[n.Op] || shape.Moves(n.Op) {
 		return 0, true
 	}
-	in := func(i int) onnx.ValueInfo { return types[n.Input(i)] }
-	x, xok := count(in(0))
+	x, xok := count(types[n.Input(0)])
 	y, yok := count(types[n.Outputs[0]])
 	if p, found := perInput[n.Op]; found {
 		return p * x, xok
@@ -150,78 +149,105 @@ func flops(n *onnx.Node, opset int, types map[string]onnx.ValueInfo) (ops float6
 	if p, found := perOutput[n.Op]; found {
 		return p * y, yok
 	}
-	w, wok := count(in(1))
-	size := func(v onnx.ValueInfo, axis int) float64 {
-		if axis < 0 {
-			axis += len(v.Shape)
-		}
-		if axis < 0 || axis >= len(v.Shape) || !v.Shape[axis].IsKnown() {
-			return math.NaN()
-		}
-		return float64(v.Shape[axis].Size)
-	}
-	attrs := op.Attrs(n, opset)
-	counted := func(f float64, ok bool) (float64, bool) { return f, ok && !math.IsNaN(f) }
-	switch n.Op {
-	case "MatMul":
-		return counted(2*y*size(in(0), -1), xok && yok)
-	case "Gemm":
-		inner := size(in(0), 1-attrs.Int("transA"))
-		bias := 0.0
-		if n.Input(2) != "" {
-			bias = y
-		}
-		return counted(2*y*inner+bias, yok)
-	case "Conv":
-		bias := 0.0
-		if n.Input(2) != "" {
-			bias = y
-		}
-		return counted(2*y*w/size(in(1), 0)+bias, yok && wok)
-	case "ConvTranspose":
-		bias := 0.0
-		if n.Input(2) != "" {
-			bias = y
-		}
-		return counted(2*x*w/size(in(1), 0)+bias, xok && yok && wok)
-	case "AveragePool", "LpPool":
-		k := 1.0
-		for _, v := range attrs.Ints("kernel_shape") {
-			k *= float64(v)
-		}
-		return k * y, yok
-	case "Einsum":
-		terms, result, err := op.EinsumTerms(attrs.Str("equation"))
-		if err != nil || len(terms) != len(n.Inputs) {
-			return 0, false
-		}
-		// Every combination of labels is one product of the operands and one sum.
-		total, seen := y, map[rune]bool{'.': true}
-		for _, r := range result {
-			seen[r] = true
-		}
-		for i, term := range terms {
-			at := 0
-			for _, r := range term {
-				if r == '.' {
-					at = len(in(i).Shape) - len([]rune(term))
-				} else if !seen[r] {
-					seen[r] = true
-					total *= size(in(i), at)
-				}
-				at++
-			}
-		}
-		return counted(float64(len(terms))*total, yok)
-	case "RNN", "GRU", "LSTM":
-		gates := map[string]float64{"RNN": 1, "GRU": 3, "LSTM": 4}[n.Op]
-		// X is [seq, batch, in], W [dirs, gates*hidden, in], R [dirs, gates*hidden, hidden].
-		steps := size(in(0), 0) * size(in(0), 1)
-		hidden := size(in(2), 2)
-		return counted(2*steps*size(in(1), 0)*gates*hidden*(size(in(0), 2)+hidden), true)
+	if rule, found := counted[n.Op]; found {
+		w, wok := count(types[n.Input(1)])
+		c := &call{Node: n, attrs: op.Attrs(n, opset), types: types, x: known(x, xok), w: known(w, wok), y: known(y, yok)}
+		f := rule(c)
+		return f, !math.IsNaN(f)
 	}
 	if shape.Elementwise(n.Op) {
 		return y, yok
 	}
 	return 0, false
+}
+
+// known is n, or NaN where it is not known: sums and products with it are not known either.
+func known(n float64, ok bool) float64 {
+	if !ok {
+		return math.NaN()
+	}
+	return n
+}
+
+// call is a node whose operations are counted, with the elements of its first two inputs and its first output.
+type call struct {
+	*onnx.Node
+	attrs   op.Values
+	types   map[string]onnx.ValueInfo
+	x, w, y float64
+}
+
+// size returns the size of an axis of input i.
+func (c *call) size(i, axis int) float64 {
+	v := c.types[c.Input(i)]
+	if axis < 0 {
+		axis += len(v.Shape)
+	}
+	if axis < 0 || axis >= len(v.Shape) || !v.Shape[axis].IsKnown() {
+		return math.NaN()
+	}
+	return float64(v.Shape[axis].Size)
+}
+
+// bias counts the addition of input 2 to each element of the output.
+func (c *call) bias() float64 {
+	if c.Input(2) == "" {
+		return 0
+	}
+	return c.y
+}
+
+// counted holds the rules of operators that sum products.
+var counted = map[string]func(c *call) float64{
+	"MatMul": func(c *call) float64 { return 2 * c.y * c.size(0, -1) },
+	"Gemm": func(c *call) float64 {
+		return 2*c.y*c.size(0, 1-c.attrs.Int("transA")) + c.bias()
+	},
+	"Conv":          func(c *call) float64 { return 2*c.y*c.w/c.size(1, 0) + c.bias() },
+	"ConvTranspose": func(c *call) float64 { return 2*c.x*c.w/c.size(1, 0) + c.bias() },
+	"AveragePool":   countWindow,
+	"LpPool":        countWindow,
+	"Einsum":        countEinsum,
+	"RNN":           func(c *call) float64 { return countRecurrent(c, 1) },
+	"GRU":           func(c *call) float64 { return countRecurrent(c, 3) },
+	"LSTM":          func(c *call) float64 { return countRecurrent(c, 4) },
+}
+
+func countWindow(c *call) float64 {
+	k := 1.0
+	for _, v := range c.attrs.Ints("kernel_shape") {
+		k *= float64(v)
+	}
+	return k * c.y
+}
+
+// countEinsum counts one product of the operands and one sum for every combination of labels.
+func countEinsum(c *call) float64 {
+	terms, result, err := op.EinsumTerms(c.attrs.Str("equation"))
+	if err != nil || len(terms) != len(c.Inputs) {
+		return math.NaN()
+	}
+	total, seen := c.y, map[rune]bool{'.': true}
+	for _, r := range result {
+		seen[r] = true
+	}
+	for i, term := range terms {
+		at := 0
+		for _, r := range term {
+			if r == '.' {
+				at = len(c.types[c.Input(i)].Shape) - len([]rune(term))
+			} else if !seen[r] {
+				seen[r] = true
+				total *= c.size(i, at)
+			}
+			at++
+		}
+	}
+	return float64(len(terms)) * total
+}
+
+// countRecurrent counts the products of a layer: X is [seq, batch, in], W [dirs, gates*hidden, in], R [dirs, gates*hidden, hidden].
+func countRecurrent(c *call, gates float64) float64 {
+	steps, hidden := c.size(0, 0)*c.size(0, 1), c.size(2, 2)
+	return 2 * steps * c.size(1, 0) * gates * hidden * (c.size(0, 2) + hidden)
 }

@@ -220,101 +220,126 @@ var kinds = map[string]onnx.AttrKind{
 	"sparse_tensor": onnx.AttrUndefined, "type_proto": onnx.AttrUndefined,
 }
 
-func parse(text string) (map[key][]*Schema, error) {
-	dtypes := map[string]Types{}
+// dtypes holds the element types by their names.
+var dtypes = func() map[string]Types {
+	out := map[string]Types{}
 	for d := onnx.DType(1); d < 64; d++ {
-		dtypes[d.String()] = 1 << d
+		out[d.String()] = 1 << d
 	}
-	set := func(words []string) (t Types) {
-		for _, w := range words {
-			if bit, ok := dtypes[w]; ok {
-				t |= bit
-			} else {
-				t |= others
-			}
-		}
-		return t
-	}
-	all := map[key][]*Schema{}
-	var s *Schema
-	var variables map[string]Types
-	finish := func() {
-		if s == nil {
-			return
-		}
-		for _, ps := range [][]Param{s.In, s.Out} {
-			for i := range ps {
-				t, ok := variables[ps[i].Type]
-				if !ok {
-					t = set([]string{ps[i].Type})
-				}
-				ps[i].Types = t
-			}
+	return out
+}()
+
+// parseTypes returns a set of types; names that are none of an element type stand for others.
+func parseTypes(words []string) (t Types) {
+	for _, w := range words {
+		if bit, ok := dtypes[w]; ok {
+			t |= bit
+		} else {
+			t |= others
 		}
 	}
+	return t
+}
+
+// parser reads the registry's text: an operator's line with its version, then indented lines for what belongs to it.
+type parser struct {
+	all       map[key][]*Schema
+	schema    *Schema
+	variables map[string]Types // of the schema
+}
+
+func parse(text string) (map[key][]*Schema, error) {
+	p := &parser{all: map[key][]*Schema{}}
 	line := 0
 	for l := range strings.Lines(text) {
 		line++
-		fail := func(why string) (map[key][]*Schema, error) {
-			return nil, fmt.Errorf("schemas.txt:%d: %s: %q", line, why, l)
-		}
 		words := strings.Fields(l)
 		if len(words) == 0 || words[0] == "#" {
 			continue
 		}
+		read := p.part
 		if l[0] != ' ' {
-			finish()
-			if len(words) < 2 {
-				return fail("an operator without a version")
-			}
-			since, err := strconv.Atoi(words[1])
-			if err != nil {
-				return fail("no version")
-			}
-			k := key{name: words[0]}
-			if i := strings.LastIndexByte(k.name, '.'); i >= 0 {
-				k = key{k.name[:i], k.name[i+1:]}
-			}
-			s = &Schema{Domain: k.domain, Name: k.name, Since: since, Deprecated: len(words) > 2}
-			variables = map[string]Types{}
-			if v := all[k]; len(v) > 0 && v[len(v)-1].Since >= since {
-				return fail("the versions are not in order")
-			}
-			all[k] = append(all[k], s)
-			continue
+			read = p.operator
 		}
-		if s == nil {
-			return fail("no operator")
-		}
-		switch w := words[0]; {
-		case w == "in" || w == "out":
-			var ps []Param
-			for _, word := range words[1:] {
-				p, ok := parseParam(word)
-				if !ok {
-					return fail("a parameter that is not NAME:TYPE")
-				}
-				ps = append(ps, p)
-			}
-			if w == "in" {
-				s.In = ps
-			} else {
-				s.Out = ps
-			}
-		case w == "attr":
-			a, err := parseAttr(words[1:])
-			if err != nil {
-				return fail(err.Error())
-			}
-			s.Attrs = append(s.Attrs, a)
-		case strings.HasSuffix(w, ":"):
-			variables[strings.TrimSuffix(w, ":")] = set(words[1:])
-		default:
-			return fail("not understood")
+		if err := read(words); err != nil {
+			return nil, fmt.Errorf("schemas.txt:%d: %w: %q", line, err, l)
 		}
 	}
-	finish()
-	return all, nil
+	p.finish()
+	return p.all, nil
+}
+
+// finish gives the parameters of the schema their types.
+func (p *parser) finish() {
+	if p.schema == nil {
+		return
+	}
+	for _, params := range [][]Param{p.schema.In, p.schema.Out} {
+		for i := range params {
+			t, ok := p.variables[params[i].Type]
+			if !ok {
+				t = parseTypes([]string{params[i].Type})
+			}
+			params[i].Types = t
+		}
+	}
+}
+
+// operator begins a schema.
+func (p *parser) operator(words []string) error {
+	p.finish()
+	if len(words) < 2 {
+		return fmt.Errorf("an operator without a version")
+	}
+	since, err := strconv.Atoi(words[1])
+	if err != nil {
+		return fmt.Errorf("no version")
+	}
+	k := key{name: words[0]}
+	if i := strings.LastIndexByte(k.name, '.'); i >= 0 {
+		k = key{k.name[:i], k.name[i+1:]}
+	}
+	p.schema = &Schema{Domain: k.domain, Name: k.name, Since: since, Deprecated: len(words) > 2}
+	p.variables = map[string]Types{}
+	if v := p.all[k]; len(v) > 0 && v[len(v)-1].Since >= since {
+		return fmt.Errorf("the versions are not in order")
+	}
+	p.all[k] = append(p.all[k], p.schema)
+	return nil
+}
+
+// part reads inputs, outputs, an attribute or a variable of the schema.
+func (p *parser) part(words []string) error {
+	if p.schema == nil {
+		return fmt.Errorf("no operator")
+	}
+	switch w := words[0]; {
+	case w == "in" || w == "out":
+		var params []Param
+		for _, word := range words[1:] {
+			param, ok := parseParam(word)
+			if !ok {
+				return fmt.Errorf("a parameter that is not NAME:TYPE")
+			}
+			params = append(params, param)
+		}
+		if w == "in" {
+			p.schema.In = params
+		} else {
+			p.schema.Out = params
+		}
+	case w == "attr":
+		a, err := parseAttr(words[1:])
+		if err != nil {
+			return err
+		}
+		p.schema.Attrs = append(p.schema.Attrs, a)
+	case strings.HasSuffix(w, ":"):
+		p.variables[strings.TrimSuffix(w, ":")] = parseTypes(words[1:])
+	default:
+		return fmt.Errorf("not understood")
+	}
+	return nil
 }
 
 func parseParam(word string) (Param, bool) {

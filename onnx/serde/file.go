@@ -239,30 +239,47 @@ func nodeFromProto(p *onnxpb.NodeProto, depth int) (*onnx.Node, error) {
 	return n, nil
 }
 
-func attrFromProto(p *onnxpb.AttributeProto, depth int) (onnx.Attr, error) {
-	a := onnx.Attr{Name: p.Name, Kind: onnx.AttrKind(p.Type), Ref: p.RefAttrName}
-	var err error
-	kind := p.Type
-	if kind == onnxpb.AttributeProto_UNDEFINED {
-		// IR 1 left the type out: the field that is set tells it.
-		switch {
-		case p.F != nil:
-			kind = onnxpb.AttributeProto_FLOAT
-		case p.I != nil:
-			kind = onnxpb.AttributeProto_INT
-		case p.S != nil:
-			kind = onnxpb.AttributeProto_STRING
-		case p.T != nil:
-			kind = onnxpb.AttributeProto_TENSOR
-		case len(p.Floats) > 0:
-			kind = onnxpb.AttributeProto_FLOATS
-		case len(p.Ints) > 0:
-			kind = onnxpb.AttributeProto_INTS
-		case len(p.Strings) > 0:
-			kind = onnxpb.AttributeProto_STRINGS
-		}
-		a.Kind = onnx.AttrKind(kind)
+// kindOf returns the kind of an attribute; IR 1 left it out, and the field that is set tells it.
+func kindOf(p *onnxpb.AttributeProto) onnxpb.AttributeProto_AttributeType {
+	switch {
+	case p.Type != onnxpb.AttributeProto_UNDEFINED:
+		return p.Type
+	case p.F != nil:
+		return onnxpb.AttributeProto_FLOAT
+	case p.I != nil:
+		return onnxpb.AttributeProto_INT
+	case p.S != nil:
+		return onnxpb.AttributeProto_STRING
+	case p.T != nil:
+		return onnxpb.AttributeProto_TENSOR
+	case len(p.Floats) > 0:
+		return onnxpb.AttributeProto_FLOATS
+	case len(p.Ints) > 0:
+		return onnxpb.AttributeProto_INTS
+	case len(p.Strings) > 0:
+		return onnxpb.AttributeProto_STRINGS
 	}
+	return p.Type
+}
+
+// decodeEach decodes a list up to its first error.
+func decodeEach[P, T any](list []P, decode func(P) (T, error)) ([]T, error) {
+	var out []T
+	for _, p := range list {
+		v, err := decode(p)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func attrFromProto(p *onnxpb.AttributeProto, depth int) (onnx.Attr, error) {
+	kind := kindOf(p)
+	a := onnx.Attr{Name: p.Name, Kind: onnx.AttrKind(kind), Ref: p.RefAttrName}
+	graph := func(g *onnxpb.GraphProto) (*onnx.Graph, error) { return graphFromProto(g, depth+1) }
+	var err error
 	switch kind {
 	case onnxpb.AttributeProto_FLOAT:
 		a.Float = p.GetF()
@@ -279,32 +296,19 @@ func attrFromProto(p *onnxpb.AttributeProto, depth int) (onnx.Attr, error) {
 			a.Strs = append(a.Strs, string(s))
 		}
 	case onnxpb.AttributeProto_TENSOR:
-		if p.T == nil && a.Ref != "" {
-			break
+		if p.T != nil || a.Ref == "" {
+			a.Tensor, err = TensorFromProto(p.T)
 		}
-		a.Tensor, err = TensorFromProto(p.T)
 	case onnxpb.AttributeProto_TENSORS:
-		for _, tp := range p.Tensors {
-			var t *onnx.Tensor
-			if t, err = TensorFromProto(tp); err != nil {
-				break
-			}
-			a.Tensors = append(a.Tensors, t)
-		}
+		a.Tensors, err = decodeEach(p.Tensors, TensorFromProto)
 	case onnxpb.AttributeProto_GRAPH:
 		if p.G == nil {
 			err = fmt.Errorf("is a graph and holds none")
-			break
+		} else {
+			a.Graph, err = graph(p.G)
 		}
-		a.Graph, err = graphFromProto(p.G, depth+1)
 	case onnxpb.AttributeProto_GRAPHS:
-		for _, gp := range p.Graphs {
-			var g *onnx.Graph
-			if g, err = graphFromProto(gp, depth+1); err != nil {
-				break
-			}
-			a.Graphs = append(a.Graphs, g)
-		}
+		a.Graphs, err = decodeEach(p.Graphs, graph)
 	default:
 		if a.Ref == "" {
 			err = onnx.Unknownf("is of kind %v, which is not supported", p.Type)

@@ -53,15 +53,21 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 	if err != nil {
 		return fail("%w", err)
 	}
-	if p.RawData != nil && d != onnx.String {
-		if len(p.RawData) != n*d.Size() {
-			return fail("%d bytes of raw data for %d elements of %v", len(p.RawData), n, d)
-		}
-		if _, err := binary.Decode(p.RawData, binary.LittleEndian, t.Data); err != nil {
-			return fail("%w", err)
-		}
+	if p.RawData == nil || d == onnx.String {
+		fillTyped(t, p)
 		return t, nil
 	}
+	if len(p.RawData) != n*d.Size() {
+		return fail("%d bytes of raw data for %d elements of %v", len(p.RawData), n, d)
+	}
+	if _, err := binary.Decode(p.RawData, binary.LittleEndian, t.Data); err != nil {
+		return fail("%w", err)
+	}
+	return t, nil
+}
+
+// fillTyped copies the elements from the field of their type, which holds as many.
+func fillTyped(t *onnx.Tensor, p *onnxpb.TensorProto) {
 	switch out := t.Data.(type) {
 	case []float32:
 		copy(out, p.FloatData)
@@ -72,27 +78,17 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 	case []uint64:
 		copy(out, p.Uint64Data)
 	case []uint32:
-		for i := range out {
-			out[i] = uint32(p.Uint64Data[i])
-		}
+		convert(out, p.Uint64Data)
 	case []int32:
 		copy(out, p.Int32Data)
 	case []int16:
-		for i := range out {
-			out[i] = int16(p.Int32Data[i])
-		}
+		convert(out, p.Int32Data)
 	case []int8:
-		for i := range out {
-			out[i] = int8(p.Int32Data[i])
-		}
+		convert(out, p.Int32Data)
 	case []uint16:
-		for i := range out {
-			out[i] = uint16(p.Int32Data[i])
-		}
+		convert(out, p.Int32Data)
 	case []uint8:
-		for i := range out {
-			out[i] = uint8(p.Int32Data[i])
-		}
+		convert(out, p.Int32Data)
 	case []bool:
 		for i := range out {
 			out[i] = p.Int32Data[i] != 0
@@ -102,7 +98,13 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 			out[i] = string(p.StringData[i])
 		}
 	}
-	return t, nil
+}
+
+// convert narrows numbers to the type that they are stored for.
+func convert[T int8 | int16 | uint8 | uint16 | uint32, F int32 | uint64](out []T, from []F) {
+	for i := range out {
+		out[i] = T(from[i])
+	}
 }
 
 // littleEndian reports whether this machine holds numbers as files do.

@@ -2,7 +2,9 @@ package ort
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -23,98 +25,119 @@ type output struct {
 // dummyInput is given to models without inputs, because onnxruntime_go cannot run those.
 const dummyInput = "ort/none"
 
-// adapt rewrites a model so that onnxruntime_go can run it: m itself is not changed.
-func adapt(m *onnx.Model) (model *onnx.Model, inputs, outputs []string, plan []output, err error) {
-	g := *m.Graph
-	g.Nodes = append([]*onnx.Node{}, m.Graph.Nodes...)
-	g.Outputs = nil
-	g.Inputs = append([]onnx.ValueInfo{}, m.Graph.Inputs...)
-	g.Initializers = map[string]*onnx.Tensor{}
-	for k, v := range m.Graph.Initializers {
-		g.Initializers[k] = v
-	}
-	adapted := *m
-	adapted.Graph = &g
+// adapted is a model that onnxruntime_go can run.
+type adapted struct {
+	model           *onnx.Model
+	inputs, outputs []string // of the session
+	plan            []output
+	taken           map[string]bool
+	row             string // the shape of a vector of any length, once it is wanted
+}
 
-	taken := map[string]bool{}
+// adapt rewrites a model so that onnxruntime_go can run it: m itself is not changed.
+func adapt(m *onnx.Model) (*adapted, error) {
+	if len(m.Graph.Outputs) == 0 {
+		return nil, fmt.Errorf("it has no outputs")
+	}
+	g := *m.Graph
+	g.Nodes, g.Inputs, g.Outputs = slices.Clone(m.Graph.Nodes), slices.Clone(m.Graph.Inputs), nil
+	g.Initializers = map[string]*onnx.Tensor{}
+	maps.Copy(g.Initializers, m.Graph.Initializers)
+	model := *m
+	model.Graph = &g
+	a := &adapted{model: &model, taken: map[string]bool{}}
 	for _, n := range g.Nodes {
 		for _, o := range n.Outputs {
-			taken[o] = true
+			a.taken[o] = true
 		}
 	}
 	for _, v := range g.Inputs {
-		taken[v.Name] = true
+		a.taken[v.Name] = true
 	}
 	for k := range g.Initializers {
-		taken[k] = true
+		a.taken[k] = true
 	}
-	fresh := func(base string) string {
-		name := base
-		for i := 1; taken[name]; i++ {
-			name = fmt.Sprintf("%s.%d", base, i)
-		}
-		taken[name] = true
-		return name
+	a.adaptInputs()
+	for _, v := range m.Graph.Outputs {
+		_, input := m.Graph.Input(v.Name)
+		a.adaptOutput(v, input)
 	}
-	if len(m.Graph.Outputs) == 0 {
-		return nil, nil, nil, nil, fmt.Errorf("it has no outputs")
+	return a, nil
+}
+
+func (a *adapted) fresh(base string) string {
+	name := base
+	for i := 1; a.taken[name]; i++ {
+		name = fmt.Sprintf("%s.%d", base, i)
 	}
+	a.taken[name] = true
+	return name
+}
+
+// adaptInputs feeds scalars that cannot be handed over as rows of one.
+func (a *adapted) adaptInputs() {
+	g := a.model.Graph
 	for i, v := range g.Inputs {
-		if noScalar(v) && m.Opset() >= 5 {
-			row, scalar := fresh(v.Name+"/row"), fresh(v.Name+"/scalar")
+		if noScalar(v) && a.model.Opset() >= 5 {
+			row, scalar := a.fresh(v.Name+"/row"), a.fresh(v.Name+"/scalar")
 			g.Initializers[scalar] = onnx.NewTensor([]int64{}, 0)
 			g.Nodes = append([]*onnx.Node{{Op: "Reshape", Inputs: []string{row, scalar}, Outputs: []string{v.Name}}}, g.Nodes...)
 			v = onnx.ValueInfo{Name: row, DType: v.DType, Shape: onnx.Shape(1)}
 			g.Inputs[i] = v
 		}
-		inputs = append(inputs, v.Name)
+		a.inputs = append(a.inputs, v.Name)
 	}
-	if len(inputs) == 0 {
-		name := fresh(dummyInput)
+	if len(a.inputs) == 0 {
+		name := a.fresh(dummyInput)
 		g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(1)})
-		inputs = append(inputs, name)
+		a.inputs = append(a.inputs, name)
 	}
-	addOutput := func(v onnx.ValueInfo) int {
-		g.Outputs = append(g.Outputs, v)
-		outputs = append(outputs, v.Name)
-		return len(outputs) - 1
+}
+
+// fetch makes a value an output of the session and returns its index.
+func (a *adapted) fetch(v onnx.ValueInfo) int {
+	a.model.Graph.Outputs = append(a.model.Graph.Outputs, v)
+	a.outputs = append(a.outputs, v.Name)
+	return len(a.outputs) - 1
+}
+
+// adaptOutput fetches an output of the model, which may be an input as well, as it is, or as elements and shape.
+func (a *adapted) adaptOutput(v onnx.ValueInfo, input bool) {
+	g := a.model.Graph
+	add := func(op string, in []string, out string, attrs ...onnx.Attr) {
+		g.Nodes = append(g.Nodes, &onnx.Node{Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs})
 	}
-	row := ""
-	for _, v := range m.Graph.Outputs {
-		o := output{info: v}
-		if _, ok := m.Graph.Input(v.Name); ok {
-			// The ONNX Runtime hands such an output on as it is and does not write where it is told to.
-			copied := fresh(v.Name + "/copy")
-			g.Nodes = append(g.Nodes, &onnx.Node{Op: "Identity", Inputs: []string{v.Name}, Outputs: []string{copied}})
-			v.Name = copied
-		}
-		carried := carrier(v.DType)
-		if len(v.Shape) > 0 && carried == v.DType || m.Opset() < 5 {
-			o.at = addOutput(v)
-			plan = append(plan, o)
-			continue
-		}
-		o.flat = true
-		from, dtype := v.Name, v.DType
-		if carried != v.DType {
-			o.cast, dtype = v.DType, carried
-			cast := fresh(v.Name + "/" + carried.String())
-			g.Nodes = append(g.Nodes, &onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{cast}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(carried))}})
-			from = cast
-		}
-		if row == "" {
-			row = fresh("ort/row")
-			g.Initializers[row] = onnx.Vector[int64](-1)
-		}
-		elements, shape := fresh(v.Name+"/elements"), fresh(v.Name+"/shape")
-		g.Nodes = append(g.Nodes,
-			&onnx.Node{Op: "Reshape", Inputs: []string{from, row}, Outputs: []string{elements}},
-			&onnx.Node{Op: "Shape", Inputs: []string{v.Name}, Outputs: []string{shape}})
-		o.at = addOutput(onnx.ValueInfo{Name: elements, DType: dtype, Shape: []onnx.Dim{onnx.Symbolic("")}})
-		o.shape = addOutput(onnx.ValueInfo{Name: shape, DType: onnx.Int64, Shape: []onnx.Dim{onnx.Symbolic("")}})
-		plan = append(plan, o)
+	o := output{info: v}
+	if input {
+		// The ONNX Runtime hands such an output on as it is and does not write where it is told to.
+		copied := a.fresh(v.Name + "/copy")
+		add("Identity", []string{v.Name}, copied)
+		v.Name = copied
 	}
-	return &adapted, inputs, outputs, plan, nil
+	carried := carrier(v.DType)
+	if len(v.Shape) > 0 && carried == v.DType || a.model.Opset() < 5 {
+		o.at = a.fetch(v)
+		a.plan = append(a.plan, o)
+		return
+	}
+	o.flat = true
+	from, dtype := v.Name, v.DType
+	if carried != v.DType {
+		o.cast, dtype = v.DType, carried
+		cast := a.fresh(v.Name + "/" + carried.String())
+		add("Cast", []string{from}, cast, onnx.IntAttr("to", int(carried)))
+		from = cast
+	}
+	if a.row == "" {
+		a.row = a.fresh("ort/row")
+		g.Initializers[a.row] = onnx.Vector[int64](-1)
+	}
+	elements, shape := a.fresh(v.Name+"/elements"), a.fresh(v.Name+"/shape")
+	add("Reshape", []string{from, a.row}, elements)
+	add("Shape", []string{v.Name}, shape)
+	o.at = a.fetch(onnx.ValueInfo{Name: elements, DType: dtype, Shape: []onnx.Dim{onnx.Symbolic("")}})
+	o.shape = a.fetch(onnx.ValueInfo{Name: shape, DType: onnx.Int64, Shape: []onnx.Dim{onnx.Symbolic("")}})
+	a.plan = append(a.plan, o)
 }
 
 // noScalar reports whether an input is a scalar of a type of which onnxruntime_go can hand over none: it is fed as a row of one.

@@ -65,11 +65,11 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	adapted, ins, outs, plan, err := adapt(whole)
+	a, err := adapt(whole)
 	if err != nil {
 		return nil, err
 	}
-	data, folder, err := serde.Refer(adapted)
+	data, folder, err := serde.Refer(a.model)
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +83,12 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 			return nil, plain(err)
 		}
 	}
-	sess, err := ortgo.NewDynamicAdvancedSessionWithONNXData(data, ins, outs, so)
+	sess, err := ortgo.NewDynamicAdvancedSessionWithONNXData(data, a.inputs, a.outputs, so)
 	if err != nil {
 		return nil, plain(err)
 	}
 	return &session{
-		name: m.Graph.Name, opts: e.opts, inputs: m.Graph.Inputs, outputs: plan, feeds: ins, fetched: len(outs),
+		name: m.Graph.Name, opts: e.opts, inputs: m.Graph.Inputs, outputs: a.plan, feeds: a.inputs, fetched: len(a.outputs),
 		dummy: len(m.Graph.Inputs) == 0, sess: sess, pool: pool{kept: map[string][]*value{}},
 	}, nil
 }
@@ -187,52 +187,92 @@ func (s *session) run(feeds, fetch map[string]*onnx.Tensor) error {
 	if err := s.check(feeds, fetch); err != nil {
 		return err
 	}
-	type lease struct {
-		name string
-		v    *value
+	c := &call{session: s, in: make([]ortgo.Value, len(s.feeds)), out: make([]ortgo.Value, s.fetched), given: make([]bool, s.fetched)}
+	defer c.release()
+	if err := c.feed(feeds); err != nil {
+		return err
 	}
-	var leases []lease
-	defer func() {
-		for _, l := range leases {
-			s.pool.put(l.name, l.v)
+	if err := c.give(fetch); err != nil {
+		return err
+	}
+	got, err := c.evaluate()
+	if err != nil {
+		if stopped := s.opts.Stopped(); stopped != nil {
+			return stopped
 		}
-	}()
-	in := make([]ortgo.Value, len(s.feeds))
-	for i, name := range s.feeds {
+		return plain(err)
+	}
+	return c.fetch(fetch, got)
+}
+
+// call is one run of a session.
+type call struct {
+	*session
+	in, out []ortgo.Value
+	given   []bool // outputs in Go memory that the caller gave
+	leases  []lease
+}
+
+// lease is a value taken from the session's pool.
+type lease struct {
+	name string
+	v    *value
+}
+
+func (c *call) release() {
+	for _, l := range c.leases {
+		c.pool.put(l.name, l.v)
+	}
+}
+
+func (c *call) lease(name string, t *onnx.Tensor) (ortgo.Value, error) {
+	v, err := c.pool.get(name, t)
+	if err != nil {
+		return nil, err
+	}
+	c.leases = append(c.leases, lease{name, v})
+	return v.ort, nil
+}
+
+// feed hands the inputs to the runtime.
+func (c *call) feed(feeds map[string]*onnx.Tensor) (err error) {
+	for i, name := range c.feeds {
 		t := onnx.ZerosF32(1)
-		if !s.dummy {
-			t = feeds[s.inputs[i].Name]
-			if noScalar(s.inputs[i]) {
+		if !c.dummy {
+			t = feeds[c.inputs[i].Name]
+			if noScalar(c.inputs[i]) {
 				t = &onnx.Tensor{DType: t.DType, Shape: []int{1}, Data: t.Data}
 			}
 		}
-		v, err := s.pool.get(name, t)
-		if err != nil {
+		if c.in[i], err = c.lease(name, t); err != nil {
 			return fmt.Errorf("input %q: %w", name, err)
 		}
-		leases = append(leases, lease{name, v})
-		in[i] = v.ort
 	}
-	out := make([]ortgo.Value, s.fetched)
-	mine := make([]bool, s.fetched) // outputs in Go memory that the caller gave
-	for _, o := range s.outputs {
+	return nil
+}
+
+// give hands over the memory of the outputs that the runtime can write to.
+func (c *call) give(fetch map[string]*onnx.Tensor) (err error) {
+	for _, o := range c.outputs {
 		t := fetch[o.info.Name]
 		if t == nil || o.flat || t.DType == onnx.String {
 			continue
 		}
-		key := "fetch " + o.info.Name
-		v, err := s.pool.get(key, t)
-		if err != nil {
+		if c.out[o.at], err = c.lease("fetch "+o.info.Name, t); err != nil {
 			return fmt.Errorf("output %q: %w", o.info.Name, err)
 		}
-		leases = append(leases, lease{key, v})
-		out[o.at], mine[o.at] = v.ort, true
+		c.given[o.at] = true
 	}
-	err := s.evaluate(in, out)
-	got := make([]*onnx.Tensor, s.fetched)
-	for i, v := range out {
+	return nil
+}
+
+// evaluate runs the model and returns the outputs that the runtime allocated.
+func (c *call) evaluate() ([]*onnx.Tensor, error) {
+	err := c.session.evaluate(c.in, c.out)
+	got := make([]*onnx.Tensor, len(c.out))
+	for i, v := range c.out {
 		// Beside an error onnxruntime_go may leave a typed nil.
-		if mine[i] || v == nil || reflect.ValueOf(v).IsNil() {
+		if c.given[i] || v == nil || reflect.ValueOf(v).IsNil() {
 			continue
 		}
 		t, uerr := unwrap(v)
@@ -241,15 +281,14 @@ func (s *session) run(feeds, fetch map[string]*onnx.Tensor) error {
 		}
 		got[i] = t
 	}
-	if err != nil {
-		if stopped := s.opts.Stopped(); stopped != nil {
-			return stopped
-		}
-		return plain(err)
-	}
-	for _, o := range s.outputs {
+	return got, err
+}
+
+// fetch puts the outputs that the runtime allocated into the caller's tensors, or in their place where there are none.
+func (c *call) fetch(fetch map[string]*onnx.Tensor, got []*onnx.Tensor) (err error) {
+	for _, o := range c.outputs {
 		t, wanted := fetch[o.info.Name]
-		if !wanted || mine[o.at] {
+		if !wanted || c.given[o.at] {
 			continue
 		}
 		r := got[o.at]
