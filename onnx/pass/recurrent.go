@@ -37,94 +37,113 @@ func Recurrent(n *onnx.Node, opset int, d onnx.DType, hidden int, fresh func(bas
 	if h := attrs.Int("hidden_size"); h > 0 {
 		hidden = h
 	}
-	c := cells[n.Op]
-	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, node: n, attrs: attrs, cell: c, d: d, hidden: hidden}
+	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, node: n, attrs: attrs, cell: cells[n.Op], d: d, result: d, hidden: hidden, batchFirst: attrs.Int("layout") == 1}
 	if r.base == "" {
 		r.base = strings.ToLower(n.Op)
 	}
-	give := func(out, v string) {
-		r.nodes = append(r.nodes, &onnx.Node{Name: out, Op: "Identity", Inputs: []string{v}, Outputs: []string{out}})
+	r.widen()
+	if err := r.check(opset); err != nil {
+		return nil, err
 	}
-	if d == onnx.Float16 || d == onnx.BFloat16 { // computed in float32 and rounded once
-		n = onnx.CloneNode(n)
-		for i, in := range n.Inputs {
-			if in != "" && i != 4 {
-				n.Inputs[i] = r.op("Cast", []string{in}, onnx.IntAttr("to", int(onnx.Float32)))
-			}
-		}
-		r.node, r.d = n, onnx.Float32
-		give = func(out, v string) {
-			r.nodes = append(r.nodes, &onnx.Node{Name: out, Op: "Cast", Inputs: []string{v}, Outputs: []string{out}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(d))}})
-		}
-	}
-	directions := []bool{false} // whether it runs backward
-	switch dir := attrs.Str("direction"); dir {
-	case "forward", "":
-	case "reverse":
-		directions[0] = true
-	case "bidirectional":
-		directions = []bool{false, true}
-	default:
-		return nil, fmt.Errorf("direction is %q; allowed are forward, reverse and bidirectional", dir)
-	}
-	switch {
-	case opset < 9:
-		return nil, fmt.Errorf("recurrent layers need operator set 9 or later, and the model imports %d; upgrade it", opset)
-	case hidden < 1 || hidden > 1<<24:
-		return nil, fmt.Errorf("hidden_size is %d; it must be given", hidden)
-	}
-	acts := attrs.Strs("activations")
-	if !attrs.Has("activations") {
-		acts = slices.Repeat(c.activations, len(directions))
-	}
-	if len(acts) != len(c.activations)*len(directions) {
-		return nil, fmt.Errorf("%d activations where %d are expected", len(acts), len(c.activations)*len(directions))
-	}
-	r.alphas, r.betas = attrs.Floats("activation_alpha"), attrs.Floats("activation_beta")
-	batchFirst := attrs.Int("layout") == 1
-	x := n.Input(0)
-	if batchFirst {
-		x = r.op("Transpose", []string{x}, onnx.IntsAttr("perm", 1, 0, 2))
-	}
-	sizes := r.op("Shape", []string{x})
-	r.batch = r.pick(sizes, 1)
-	if lens := n.Input(4); lens != "" {
-		// [T, 1, 1] < [1, B, 1]: the steps that a sequence has.
-		steps := r.op("ConstantOfShape", []string{r.vector(r.pick(sizes, 0))}, onnx.TensorAttr("value", onnx.Vector[int64](1)))
-		at := r.op("Reshape", []string{r.op("NonZero", []string{steps}), r.constant(onnx.Vector[int64](-1, 1, 1))})
-		wide := r.op("Reshape", []string{r.op("Cast", []string{lens}, onnx.IntAttr("to", int(onnx.Int64))), r.constant(onnx.Vector[int64](1, -1, 1))})
-		r.mask = r.op("Less", []string{at, wide})
-	}
+	x := r.sequence()
 	var ys, hs, cs []string
-	for i, backward := range directions {
-		y, h, c, err := r.direction(x, i, backward, acts[i*len(c.activations):][:len(c.activations)])
+	for i := range r.backward {
+		y, h, c, err := r.direction(x, i)
 		if err != nil {
 			return nil, err
 		}
 		ys, hs, cs = append(ys, y), append(hs, h), append(cs, c)
 	}
 	// [T, B, H] and [B, H] of each direction become [T, directions, B, H] and [directions, B, H].
-	join := func(i int, parts []string, axis int, shape ...int64) {
-		if i >= len(n.Outputs) || n.Outputs[i] == "" {
-			return
-		}
-		for k, p := range parts {
-			parts[k] = r.op("Reshape", []string{p, r.constant(onnx.Vector(shape...))})
-		}
-		v := r.op("Concat", parts, onnx.IntAttr("axis", axis))
-		if batchFirst {
-			perm := []int{1, 0, 2}
-			if axis == 1 {
-				perm = []int{2, 0, 1, 3}
-			}
-			v = r.op("Transpose", []string{v}, onnx.IntsAttr("perm", perm...))
-		}
-		give(n.Outputs[i], v)
-	}
-	join(0, ys, 1, 0, 1, -1, int64(hidden))
-	join(1, hs, 0, 1, -1, int64(hidden))
-	join(2, cs, 0, 1, -1, int64(hidden))
+	r.join(0, ys, 1, 0, 1, -1, int64(hidden))
+	r.join(1, hs, 0, 1, -1, int64(hidden))
+	r.join(2, cs, 0, 1, -1, int64(hidden))
 	return r.nodes, nil
+}
+
+// widen casts half-precision inputs to float32: the layer is computed there and rounded once.
+func (r *recurrent) widen() {
+	if r.d != onnx.Float16 && r.d != onnx.BFloat16 {
+		return
+	}
+	n := onnx.CloneNode(r.node)
+	for i, in := range n.Inputs {
+		if in != "" && i != 4 {
+			n.Inputs[i] = r.op("Cast", []string{in}, onnx.IntAttr("to", int(onnx.Float32)))
+		}
+	}
+	r.node, r.d = n, onnx.Float32
+}
+
+// check reads the directions and activations, and checks what the layer needs.
+func (r *recurrent) check(opset int) error {
+	switch dir := r.attrs.Str("direction"); dir {
+	case "forward", "":
+		r.backward = []bool{false}
+	case "reverse":
+		r.backward = []bool{true}
+	case "bidirectional":
+		r.backward = []bool{false, true}
+	default:
+		return fmt.Errorf("direction is %q; allowed are forward, reverse and bidirectional", dir)
+	}
+	switch {
+	case opset < 9:
+		return fmt.Errorf("recurrent layers need operator set 9 or later, and the model imports %d; upgrade it", opset)
+	case r.hidden < 1 || r.hidden > 1<<24:
+		return fmt.Errorf("hidden_size is %d; it must be given", r.hidden)
+	}
+	r.activations = r.attrs.Strs("activations")
+	if !r.attrs.Has("activations") {
+		r.activations = slices.Repeat(r.cell.activations, len(r.backward))
+	}
+	if want := len(r.cell.activations) * len(r.backward); len(r.activations) != want {
+		return fmt.Errorf("%d activations where %d are expected", len(r.activations), want)
+	}
+	r.alphas, r.betas = r.attrs.Floats("activation_alpha"), r.attrs.Floats("activation_beta")
+	return nil
+}
+
+// sequence returns the input as [T, B, I]; it sets the batch and the mask of the steps that a sequence has.
+func (r *recurrent) sequence() string {
+	x := r.node.Input(0)
+	if r.batchFirst {
+		x = r.op("Transpose", []string{x}, onnx.IntsAttr("perm", 1, 0, 2))
+	}
+	sizes := r.op("Shape", []string{x})
+	r.batch = r.pick(sizes, 1)
+	if lens := r.node.Input(4); lens != "" {
+		// [T, 1, 1] < [1, B, 1].
+		steps := r.op("ConstantOfShape", []string{r.vector(r.pick(sizes, 0))}, onnx.TensorAttr("value", onnx.Vector[int64](1)))
+		at := r.op("Reshape", []string{r.op("NonZero", []string{steps}), r.constant(onnx.Vector[int64](-1, 1, 1))})
+		wide := r.op("Reshape", []string{r.op("Cast", []string{lens}, onnx.IntAttr("to", int(onnx.Int64))), r.constant(onnx.Vector[int64](1, -1, 1))})
+		r.mask = r.op("Less", []string{at, wide})
+	}
+	return x
+}
+
+// join makes output i of the directions' parts, each reshaped and then joined along axis.
+func (r *recurrent) join(i int, parts []string, axis int, shape ...int64) {
+	if i >= len(r.node.Outputs) || r.node.Outputs[i] == "" {
+		return
+	}
+	for k, p := range parts {
+		parts[k] = r.op("Reshape", []string{p, r.constant(onnx.Vector(shape...))})
+	}
+	v := r.op("Concat", parts, onnx.IntAttr("axis", axis))
+	if r.batchFirst {
+		perm := []int{1, 0, 2}
+		if axis == 1 {
+			perm = []int{2, 0, 1, 3}
+		}
+		v = r.op("Transpose", []string{v}, onnx.IntsAttr("perm", perm...))
+	}
+	out := r.node.Outputs[i]
+	node := &onnx.Node{Name: out, Op: "Identity", Inputs: []string{v}, Outputs: []string{out}}
+	if r.result != r.d {
+		node.Op, node.Attrs = "Cast", []onnx.Attr{onnx.IntAttr("to", int(r.result))}
+	}
+	r.nodes = append(r.nodes, node)
 }
 
 // emit writes nodes of one output.
@@ -184,8 +203,11 @@ type recurrent struct {
 	node          *onnx.Node
 	attrs         op.Values
 	cell          cell
-	d             onnx.DType
+	d, result     onnx.DType // that it is computed in, and that of its outputs
 	hidden        int
+	backward      []bool // for each direction, whether it runs from the end
+	activations   []string
+	batchFirst    bool
 	batch         string // a scalar
 	mask          string // [T, B, 1], "" where all sequences are of full length
 	alphas, betas []float32
@@ -194,7 +216,7 @@ type recurrent struct {
 // state is the initial state in input i for a direction, zeros where it is left out.
 func (r *recurrent) state(i, direction int) (string, error) {
 	if v := r.node.Input(i); v != "" {
-		if r.attrs.Int("layout") == 1 {
+		if r.batchFirst {
 			v = r.op("Transpose", []string{v}, onnx.IntsAttr("perm", 1, 0, 2))
 		}
 		return r.pick(v, direction), nil
@@ -207,18 +229,51 @@ func (r *recurrent) state(i, direction int) (string, error) {
 	return r.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero)), nil
 }
 
-// direction runs over the sequence x [T, B, I] and gives y [T, B, H] and the last states [B, H].
-func (r *recurrent) direction(x string, i int, backward bool, acts []string) (y, h, c string, err error) {
-	in := &cellNodes{recurrent: r, emit: emit{fresh: r.fresh, base: r.base + "/step"}}
-	for _, a := range acts {
+// direction runs direction i over the sequence x [T, B, I] and gives y [T, B, H] and the last states [B, H].
+func (r *recurrent) direction(x string, i int) (y, h, c string, err error) {
+	s := &step{body: &onnx.Graph{Name: r.base + "/step", Initializers: map[string]*onnx.Tensor{}}}
+	s.cellNodes = &cellNodes{recurrent: r, emit: emit{fresh: r.fresh, base: r.base + "/step"}}
+	for _, a := range r.activations[i*len(r.cell.activations):][:len(r.cell.activations)] {
 		f, err := r.activation(a)
 		if err != nil {
 			return "", "", "", err
 		}
-		in.acts = append(in.acts, f)
+		s.acts = append(s.acts, f)
 	}
+	if err := s.takeInputs(x, i); err != nil {
+		return "", "", "", err
+	}
+	results, err := s.compute()
+	if err != nil {
+		return "", "", "", err
+	}
+	scan := s.scan(results, r.backward[i])
+	r.nodes = append(r.nodes, scan)
+	y, h = scan.Outputs[len(scan.Outputs)-1], scan.Outputs[0]
+	if r.node.Op == "LSTM" {
+		c = scan.Outputs[1]
+	}
+	return y, h, c, nil
+}
+
+// step is the body of a direction's Scan under construction.
+type step struct {
+	*cellNodes
+	body            *onnx.Graph
+	states, scanned []string // around the body: initial states, and sequences
+}
+
+// input gives the body an input of d [B, last].
+func (s *step) input(name string, d onnx.DType, last int) string {
+	name = s.recurrent.fresh(s.recurrent.base + "/step/" + name)
+	s.body.Inputs = append(s.body.Inputs, onnx.ValueInfo{Name: name, DType: d, Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(last)}})
+	return name
+}
+
+// takeInputs gives the body its states, the gates' inputs of direction i and the mask.
+func (s *step) takeInputs(x string, i int) error {
+	r := s.recurrent
 	w, rec := r.pick(r.node.Input(1), i), r.pick(r.node.Input(2), i)
-	transposed := func(v string) string { return r.op("Transpose", []string{v}, onnx.IntsAttr("perm", 1, 0)) }
 	var bias, peep string
 	if b := r.node.Input(3); b != "" {
 		bias = r.pick(b, i)
@@ -226,87 +281,86 @@ func (r *recurrent) direction(x string, i int, backward bool, acts []string) (y,
 	if p := r.node.Input(7); p != "" {
 		peep = r.pick(p, i)
 	}
-	g := len(r.cell.gates)
-	body := &onnx.Graph{Name: r.base + "/step", Initializers: map[string]*onnx.Tensor{}}
-	input := func(what string, d onnx.DType, last int) string {
-		name := r.fresh(r.base + "/step/" + what)
-		body.Inputs = append(body.Inputs, onnx.ValueInfo{Name: name, DType: d, Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(last)}})
-		return name
-	}
 	h0, err := r.state(5, i)
 	if err != nil {
-		return "", "", "", err
+		return err
 	}
-	states := []string{h0}
-	in.h = input("h", r.d, r.hidden)
+	s.states = append(s.states, h0)
+	s.h = s.input("h", r.d, r.hidden)
 	if r.node.Op == "LSTM" {
 		c0, err := r.state(6, i)
 		if err != nil {
-			return "", "", "", err
+			return err
 		}
-		states = append(states, c0)
-		in.c = input("c", r.d, r.hidden)
+		s.states = append(s.states, c0)
+		s.c = s.input("c", r.d, r.hidden)
 	}
-	scanned := slices.Clone(states)
-	for k := range g {
+	transposed := func(v string) string { return r.op("Transpose", []string{v}, onnx.IntsAttr("perm", 1, 0)) }
+	gates := len(r.cell.gates)
+	for k := range gates {
 		v := r.op("MatMul", []string{x, transposed(r.part(w, k, r.hidden))})
-		in.rec = append(in.rec, transposed(r.part(rec, k, r.hidden)))
+		s.rec = append(s.rec, transposed(r.part(rec, k, r.hidden)))
 		if bias != "" {
 			v = r.add(v, r.part(bias, k, r.hidden))
-			if rb := r.part(bias, g+k, r.hidden); r.apart(k) {
-				in.recBias = rb
+			if rb := r.part(bias, gates+k, r.hidden); r.apart(k) {
+				s.recBias = rb
 			} else {
 				v = r.add(v, rb)
 			}
 		}
-		scanned = append(scanned, v)
-		in.x = append(in.x, input(r.cell.gates[k:k+1], r.d, r.hidden))
+		s.scanned = append(s.scanned, v)
+		s.x = append(s.x, s.input(r.cell.gates[k:k+1], r.d, r.hidden))
 		if peep != "" && k < 3 {
-			in.peep = append(in.peep, r.part(peep, k, r.hidden))
+			s.peep = append(s.peep, r.part(peep, k, r.hidden))
 		}
 	}
 	if r.mask != "" {
-		in.mask = input("mask", onnx.Bool, 1)
-		scanned = append(scanned, r.mask)
+		s.mask = s.input("mask", onnx.Bool, 1)
+		s.scanned = append(s.scanned, r.mask)
 	}
-	old := []string{in.h, in.c}
-	r.cell.step(in)
-	y = in.h
-	if in.mask != "" {
-		zero, err := onnx.Zeros(r.d)
+	return nil
+}
+
+// compute computes the new states and the step's output; behind a sequence's end the states stay and the output is zero.
+func (s *step) compute() ([]string, error) {
+	h, c := s.h, s.c
+	s.cell.step(s.cellNodes)
+	y := s.h
+	if s.mask != "" {
+		zero, err := onnx.Zeros(s.d)
 		if err != nil {
-			return "", "", "", err
+			return nil, err
 		}
-		y = in.op("Where", []string{in.mask, in.h, in.constant(zero)})
-		in.h = in.op("Where", []string{in.mask, in.h, old[0]})
-		if in.c != "" {
-			in.c = in.op("Where", []string{in.mask, in.c, old[1]})
+		y = s.op("Where", []string{s.mask, s.h, s.constant(zero)})
+		s.h = s.op("Where", []string{s.mask, s.h, h})
+		if s.c != "" {
+			s.c = s.op("Where", []string{s.mask, s.c, c})
 		}
 	}
-	out := []string{in.h, in.c, y}
-	if in.c == "" {
-		out = []string{in.h, y}
+	if s.c == "" {
+		return []string{s.h, y}, nil
 	}
-	body.Nodes = in.nodes
-	scan := &onnx.Node{Name: r.fresh(r.base + "/scan"), Op: "Scan", Inputs: scanned, Attrs: []onnx.Attr{
-		onnx.IntAttr("num_scan_inputs", len(scanned)-len(states)), {Name: "body", Kind: onnx.AttrGraph, Graph: body}}}
-	for _, o := range out {
+	return []string{s.h, s.c, y}, nil
+}
+
+// scan returns the Scan over the steps that gives the results.
+func (s *step) scan(results []string, backward bool) *onnx.Node {
+	r := s.recurrent
+	sequences := len(s.scanned)
+	scan := &onnx.Node{Name: r.fresh(r.base + "/scan"), Op: "Scan", Inputs: slices.Concat(s.states, s.scanned), Attrs: []onnx.Attr{
+		onnx.IntAttr("num_scan_inputs", sequences), {Name: "body", Kind: onnx.AttrGraph, Graph: s.body}}}
+	for _, v := range results {
 		// A value may be given more than once, and an output has a name of its own.
-		name := in.op("Identity", []string{o})
-		body.Nodes = in.nodes
-		body.Outputs = append(body.Outputs, onnx.ValueInfo{Name: name, DType: r.d, Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(r.hidden)}})
+		name := s.op("Identity", []string{v})
+		s.body.Outputs = append(s.body.Outputs, onnx.ValueInfo{Name: name, DType: r.d, Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(r.hidden)}})
 		scan.Outputs = append(scan.Outputs, r.fresh(r.base+"/scanned"))
 	}
+	s.body.Nodes = s.emit.nodes
 	if backward {
-		scan.Attrs = append(scan.Attrs, onnx.IntsAttr("scan_input_directions", slices.Repeat([]int{1}, len(scanned)-len(states))...),
+		scan.Attrs = append(scan.Attrs, onnx.IntsAttr("scan_input_directions", slices.Repeat([]int{1}, sequences)...),
 			onnx.IntsAttr("scan_output_directions", 1))
 	}
-	r.nodes = append(r.nodes, scan)
-	y, h = scan.Outputs[len(scan.Outputs)-1], scan.Outputs[0]
-	if r.node.Op == "LSTM" {
-		c = scan.Outputs[1]
-	}
-	return y, h, c, nil
+	return scan
 }
 
 // apart reports whether the recurrent bias of gate k is added to the product with the state alone: that of the GRU's candidate
