@@ -2,6 +2,7 @@ package grad
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -27,94 +28,121 @@ func (e *emitter) scatterAdd(shape, at, updates string, axis int, d onnx.DType) 
 		onnx.IntAttr("axis", axis), onnx.StrAttr("reduction", "add"))
 }
 
+// sliced is a Slice whose gradient is taken: its axes from 0, a step for each, and starts and ends where they are constant.
+type sliced struct {
+	axes, steps  []int
+	starts, ends []int
+	known        bool // starts and ends
+}
+
 // vjpSlice puts the cotangent back between zeros: by Pad where the step is 1, by scattering along the
 // axis otherwise.
 func vjpSlice(c *call) ([]string, error) {
-	x, y, g := c.in(0), c.out(0), c.g()
+	x, y := c.in(0), c.out(0)
 	r, err := c.rank(x)
 	if err != nil {
 		return nil, err
 	}
-	starts, known := c.constInts(c.in(1))
-	ends, known2 := c.constInts(c.in(2))
-	known = known && known2
-	var axes []int
+	s, err := c.sliced(r)
+	if err != nil {
+		return nil, err
+	}
+	sx := c.shape(x)
+	padding := s.known && allOnes(s.steps)
+	for i, a := range s.axes {
+		// A start counted from the end, or perhaps beyond it, needs the size.
+		padding = padding && (sx[a].IsKnown() || s.starts[i] == 0 || s.starts[i] > 0 && c.shape(y) != nil && s.ends[i] > s.starts[i])
+	}
+	if padding {
+		return []string{c.padSlice(s, r)}, nil
+	}
+	return []string{c.scatterSlice(s, r)}, nil
+}
+
+func (c *call) sliced(rank int) (*sliced, error) {
+	s := &sliced{}
+	var known2 bool
+	s.starts, s.known = c.constInts(c.in(1))
+	s.ends, known2 = c.constInts(c.in(2))
+	s.known = s.known && known2
 	if c.in(3) == "" {
-		n := len(starts)
-		if !known {
-			s := c.shape(c.in(1))
-			if len(s) != 1 || !s[0].IsKnown() {
+		n := len(s.starts)
+		if !s.known {
+			shape := c.shape(c.in(1))
+			if len(shape) != 1 || !shape[0].IsKnown() {
 				return nil, fmt.Errorf("the number of sliced axes is not known")
 			}
-			n = s[0].Size
+			n = shape[0].Size
 		}
-		axes = span(0, n)
+		s.axes = span(0, n)
 	} else if a, ok := c.constInts(c.in(3)); ok {
-		axes = append([]int{}, a...)
+		s.axes = append([]int{}, a...)
 	} else {
 		return nil, fmt.Errorf("the axes are worked out by the graph; make them constant")
 	}
-	for i, a := range axes {
-		if a < -r || a >= r {
-			return nil, fmt.Errorf("axis %d of a tensor of rank %d", a, r)
+	for i, a := range s.axes {
+		if a < -rank || a >= rank {
+			return nil, fmt.Errorf("axis %d of a tensor of rank %d", a, rank)
 		}
-		axes[i] = (a + r) % r
+		s.axes[i] = (a + rank) % rank
 	}
-	steps := ones(len(axes))
+	s.steps = ones(len(s.axes))
 	if in := c.in(4); in != "" {
-		s, ok := c.constInts(in)
+		steps, ok := c.constInts(in)
 		if !ok {
 			return nil, fmt.Errorf("the steps are worked out by the graph; make them constant")
 		}
-		steps = s
+		s.steps = steps
 	}
-	if len(steps) != len(axes) || (known && (len(starts) != len(axes) || len(ends) != len(axes))) {
+	if n := len(s.axes); len(s.steps) != n || s.known && (len(s.starts) != n || len(s.ends) != n) {
 		return nil, fmt.Errorf("starts, ends, axes and steps differ in length")
 	}
+	return s, nil
+}
+
+// padSlice pads the cotangent of a slice of steps 1.
+func (c *call) padSlice(s *sliced, rank int) string {
+	x, y := c.in(0), c.out(0)
 	sx := c.shape(x)
-	padding := known && allOnes(steps)
-	for i, a := range axes {
-		// A start counted from the end, or perhaps beyond it, needs the size.
-		padding = padding && (sx[a].IsKnown() || starts[i] == 0 || starts[i] > 0 && c.shape(y) != nil && ends[i] > starts[i])
+	before, after := make([]int, rank), make([]string, rank)
+	for i := range after {
+		after[i] = c.ints(0)
 	}
-	if padding {
-		before, after := make([]int, r), make([]string, r)
-		for i := range after {
-			after[i] = c.ints(0)
+	for i, a := range s.axes {
+		if sx[a].IsKnown() {
+			n := sx[a].Size
+			lo, hi := bound(s.starts[i], n), bound(s.ends[i], n)
+			before[a] = lo
+			after[a] = c.ints(n - lo - max(0, hi-lo))
+			continue
 		}
-		for i, a := range axes {
-			if sx[a].IsKnown() {
-				n := sx[a].Size
-				lo, hi := bound(starts[i], n), bound(ends[i], n)
-				before[a] = lo
-				after[a] = c.ints(n - lo - max(0, hi-lo))
-				continue
-			}
-			before[a] = starts[i]
-			rest := c.op("Sub", []string{c.dim(x, a), c.op("Gather", []string{c.un("Shape", y), c.ints(a)})})
-			after[a] = c.op("Sub", []string{rest, c.ints(starts[i])})
-		}
-		return []string{c.op("Pad", []string{g, c.vec(append([]string{c.ints(before...)}, after...)...)})}, nil
+		before[a] = s.starts[i]
+		rest := c.op("Sub", []string{c.dim(x, a), c.op("Gather", []string{c.un("Shape", y), c.ints(a)})})
+		after[a] = c.op("Sub", []string{rest, c.ints(s.starts[i])})
 	}
-	// Axis by axis, in the opposite order: a slice along several axes is one slice after the other.
-	sizes := make([]string, r) // of g so far
+	return c.op("Pad", []string{c.g(), c.vec(append([]string{c.ints(before...)}, after...)...)})
+}
+
+// scatterSlice scatters the cotangent axis by axis, from the last: a slice along several axes is one slice after the other.
+func (c *call) scatterSlice(s *sliced, rank int) string {
+	x, y, g := c.in(0), c.out(0), c.g()
+	sizes := make([]string, rank) // of g so far
 	for i := range sizes {
 		sizes[i] = c.op("Gather", []string{c.un("Shape", y), c.ints(i)})
 	}
-	for i := len(axes) - 1; i >= 0; i-- {
-		a := axes[i]
+	for i, a := range slices.Backward(s.axes) {
 		n := c.dim(x, a)
 		zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))
 		all := c.op("Range", []string{zero, c.op("Squeeze", []string{n, c.ints(0)}), one})
 		part := func(v string) string { return c.op("Slice", []string{v, c.ints(i), c.ints(i + 1), c.ints(0)}) }
-		kept := c.op("Slice", []string{all, part(c.in(1)), part(c.in(2)), c.ints(0), c.ints(steps[i])})
-		shape := ones(r)
+		kept := c.op("Slice", []string{all, part(c.in(1)), part(c.in(2)), c.ints(0), c.ints(s.steps[i])})
+		shape := ones(rank)
 		shape[a] = -1
 		at := c.op("Expand", []string{c.reshape(kept, c.ints(shape...)), c.vec(sizes...)})
 		sizes[a] = n
 		g = c.scatterAdd(c.vec(sizes...), at, g, a, c.dtype(x))
 	}
-	return []string{g}, nil
+	return g
 }
 
 // bound is a start or end of Slice with step 1 on an axis of n, between 0 and n.

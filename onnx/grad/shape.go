@@ -124,11 +124,6 @@ func vjpTrilu(c *call) ([]string, error) {
 // vjpResize handles enlarging by whole factors to the nearest element: each element became a block, over
 // which the cotangent is summed.
 func vjpResize(c *call) ([]string, error) {
-	x, y := c.in(0), c.out(0)
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
 	if mode := c.attrs.Str("mode"); mode != "nearest" {
 		return nil, fmt.Errorf("mode %s has no rule; allowed is nearest with whole factors", mode)
 	}
@@ -138,15 +133,34 @@ func vjpResize(c *call) ([]string, error) {
 	if c.node.Op == "Resize" && !repeats {
 		return nil, fmt.Errorf("coordinate_transformation_mode %s with nearest_mode %s has no rule; allowed are half_pixel with rounding and asymmetric with floor", how, round)
 	}
-	factors := make([]int, r)
-	for i := range factors {
-		factors[i] = 1
+	factors, err := c.factors()
+	if err != nil {
+		return nil, err
 	}
+	var parts []string
+	var sum []int
+	for i, f := range factors {
+		parts = append(parts, c.dim(c.in(0), i))
+		if f > 1 {
+			parts = append(parts, c.ints(f))
+			sum = append(sum, len(parts)-1)
+		}
+	}
+	return []string{c.sum(c.reshape(c.g(), c.vec(parts...)), false, sum...)}, nil
+}
+
+// factors returns the whole numbers that a Resize or Upsample enlarges each axis by.
+func (c *call) factors() ([]int, error) {
+	x, y := c.in(0), c.out(0)
+	r, err := c.rank(x)
+	if err != nil {
+		return nil, err
+	}
+	factors, axes := ones(r), span(0, r)
 	scales := c.in(2)
 	if c.node.Op == "Upsample" {
 		scales = c.in(1)
 	}
-	axes := span(0, r)
 	if c.attrs.Has("axes") {
 		axes = c.attrs.Ints("axes")
 	}
@@ -158,27 +172,18 @@ func vjpResize(c *call) ([]string, error) {
 			}
 			factors[(axes[i]+r)%r] = f
 		}
-	} else {
-		sx, ok1 := c.sizes(x)
-		sy, ok2 := c.sizes(y)
-		if !ok1 || !ok2 {
-			return nil, fmt.Errorf("the scales are not constant")
-		}
-		for i := range factors {
-			if sx[i] == 0 || sy[i]%sx[i] != 0 {
-				return nil, fmt.Errorf("resizing axis %d from %d to %d has no rule; allowed are whole factors of 1 or more", i, sx[i], sy[i])
-			}
-			factors[i] = sy[i] / sx[i]
-		}
+		return factors, nil
 	}
-	var parts []string
-	var sum []int
-	for i, f := range factors {
-		parts = append(parts, c.dim(x, i))
-		if f > 1 {
-			parts = append(parts, c.ints(f))
-			sum = append(sum, len(parts)-1)
-		}
+	sx, ok1 := c.sizes(x)
+	sy, ok2 := c.sizes(y)
+	if !ok1 || !ok2 {
+		return nil, fmt.Errorf("the scales are not constant")
 	}
-	return []string{c.sum(c.reshape(c.g(), c.vec(parts...)), false, sum...)}, nil
+	for i := range factors {
+		if sx[i] == 0 || sy[i]%sx[i] != 0 {
+			return nil, fmt.Errorf("resizing axis %d from %d to %d has no rule; allowed are whole factors of 1 or more", i, sx[i], sy[i])
+		}
+		factors[i] = sy[i] / sx[i]
+	}
+	return factors, nil
 }

@@ -181,22 +181,34 @@ func (f *fragment) check(params []string, o Optimizer, opt Options) error {
 		f.taken[name] = true
 	}
 	for _, p := range params {
-		v, ok := f.g.Input(p)
-		if !ok {
-			return fmt.Errorf("the parameter %q is not an input; differentiate with ParamsAsInputs", p)
-		}
-		if v.DType != onnx.Float32 || v.Shape == nil {
-			return fmt.Errorf("the parameter %q is of %v; only float32 of known shape is trained", p, v.DType)
-		}
-		for _, d := range v.Shape {
-			if !d.IsKnown() {
-				return fmt.Errorf("the parameter %q has no fixed shape", p)
-			}
-		}
-		if !f.taken[GradPrefix+p] {
-			return fmt.Errorf("the model has no value %q", GradPrefix+p)
+		if err := f.checkParam(p); err != nil {
+			return err
 		}
 	}
+	return checkOptimizer(o)
+}
+
+// checkParam returns an error unless a parameter is a float32 input of a fixed shape with a gradient.
+func (f *fragment) checkParam(p string) error {
+	v, ok := f.g.Input(p)
+	if !ok {
+		return fmt.Errorf("the parameter %q is not an input; differentiate with ParamsAsInputs", p)
+	}
+	if v.DType != onnx.Float32 || v.Shape == nil {
+		return fmt.Errorf("the parameter %q is of %v; only float32 of known shape is trained", p, v.DType)
+	}
+	for _, d := range v.Shape {
+		if !d.IsKnown() {
+			return fmt.Errorf("the parameter %q has no fixed shape", p)
+		}
+	}
+	if !f.taken[GradPrefix+p] {
+		return fmt.Errorf("the model has no value %q", GradPrefix+p)
+	}
+	return nil
+}
+
+func checkOptimizer(o Optimizer) error {
 	switch o := o.(type) {
 	case SGD:
 		if o.Momentum < 0 || o.Momentum >= 1 || o.WeightDecay < 0 {

@@ -411,33 +411,40 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 		if name == "" {
 			continue
 		}
-		f := c.out[i]
-		if h, ok := hints[name]; ok {
-			if f.dtype == onnx.Undefined {
-				f.dtype = h.DType
-			}
-			if f.shape == nil {
-				f.shape = inf.declared(h).shape
-			}
+		if err := inf.learn(name, c.out[i], hints); err != nil {
+			return c.wrap(err)
 		}
-		for j, e := range f.shape {
-			if v, ok := e.value(); ok && (v < 0 || v > onnx.MaxElements) {
-				return c.wrap(fmt.Errorf("output %q would have size %d on axis %d", name, v, j))
-			}
-			if e == nil || !e.bounded() {
-				f.shape[j] = inf.unknownSize()
-			}
-		}
-		if !inf.budget.Spend(followedBytes*float64(len(f.data)), float64(len(f.data))) {
-			f.data = nil
-		}
-		for j, e := range f.data {
-			if e == nil || !e.bounded() {
-				f.data[j] = inf.fresh("~")
-			}
-		}
-		inf.facts[name] = f
 	}
+	return nil
+}
+
+// learn keeps the fact of an output, with the declared type and shape where the rule gave none, within the bounds of sizes and memory.
+func (inf *inference) learn(name string, f *fact, hints map[string]onnx.ValueInfo) error {
+	if h, ok := hints[name]; ok {
+		if f.dtype == onnx.Undefined {
+			f.dtype = h.DType
+		}
+		if f.shape == nil {
+			f.shape = inf.declared(h).shape
+		}
+	}
+	for j, e := range f.shape {
+		if v, ok := e.value(); ok && (v < 0 || v > onnx.MaxElements) {
+			return fmt.Errorf("output %q would have size %d on axis %d", name, v, j)
+		}
+		if e == nil || !e.bounded() {
+			f.shape[j] = inf.unknownSize()
+		}
+	}
+	if !inf.budget.Spend(followedBytes*float64(len(f.data)), float64(len(f.data))) {
+		f.data = nil
+	}
+	for j, e := range f.data {
+		if e == nil || !e.bounded() {
+			f.data[j] = inf.fresh("~")
+		}
+	}
+	inf.facts[name] = f
 	return nil
 }
 

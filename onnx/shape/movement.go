@@ -55,40 +55,47 @@ func inferReshape(c *call) error {
 			out[i] = c.size(e)
 		}
 	}
-	if !x.ranked() {
-		if infer >= 0 {
-			out[infer] = c.inf.unknownSize()
-		}
-		c.set(0, x.dtype, out)
-		return nil
+	if err := c.fitReshape(out, infer); err != nil {
+		return err
 	}
-	total := product(x.shape)
-	if infer >= 0 {
-		rest := product(append(append([]expr{}, out[:infer]...), out[infer+1:]...))
-		out[infer] = c.inf.unknownSize()
-		if total != nil && rest != nil {
-			if rest.is(0) {
-				return fmt.Errorf("the size -1 cannot be worked out beside a size of 0")
-			}
-			if q, ok := total.over(rest); ok {
-				out[infer] = q
-			} else if t, known := total.value(); known {
-				if r, known := rest.value(); known {
-					return fmt.Errorf("%d elements cannot be reshaped to %s, a multiple of %d", t, c.inf.shapeText(out), r)
-				}
-			}
+	c.set(0, x.dtype, out)
+	if x.ranked() && x.data != nil {
+		c.follow(x.data)
+	}
+	return nil
+}
+
+// fitReshape works out the size of axis infer (-1: there is none) of a shape for the input's elements, and checks their number.
+func (c *call) fitReshape(out []expr, infer int) error {
+	var total expr
+	if c.in[0].ranked() {
+		total = product(c.in[0].shape)
+	}
+	if infer < 0 {
+		if total == nil {
+			return nil
 		}
-	} else if total != nil {
-		to := product(out)
 		a, aok := total.value()
-		b, bok := to.value()
+		b, bok := product(out).value()
 		if aok && bok && a != b {
 			return fmt.Errorf("%d elements cannot be reshaped to %s of %d", a, c.inf.shapeText(out), b)
 		}
+		return nil
 	}
-	c.set(0, x.dtype, out)
-	if x.data != nil {
-		c.follow(x.data)
+	rest := product(slices.Delete(slices.Clone(out), infer, infer+1))
+	out[infer] = c.inf.unknownSize()
+	if total == nil || rest == nil {
+		return nil
+	}
+	if rest.is(0) {
+		return fmt.Errorf("the size -1 cannot be worked out beside a size of 0")
+	}
+	if q, ok := total.over(rest); ok {
+		out[infer] = q
+	} else if t, known := total.value(); known {
+		if r, known := rest.value(); known {
+			return fmt.Errorf("%d elements cannot be reshaped to %s, a multiple of %d", t, c.inf.shapeText(out), r)
+		}
 	}
 	return nil
 }
@@ -350,97 +357,115 @@ func sliceCount(n, start, end, step int) int {
 	return (start - end - step - 1) / -step
 }
 
+// slicing is the operands of a Slice, as far as they are known: an element for each axis.
+type slicing struct {
+	starts, ends []expr
+	axes, steps  []int
+}
+
 func inferSlice(c *call) error {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	if !x.ranked() {
 		return nil
 	}
-	var starts, ends []expr
-	var axes, steps []int
-	if c.opset < 10 {
-		for _, v := range c.attrs.Ints("starts") {
-			starts = append(starts, constant(v))
-		}
-		for _, v := range c.attrs.Ints("ends") {
-			ends = append(ends, constant(v))
-		}
-		axes = c.attrs.Ints("axes")
-	} else {
-		starts, ends = c.indices(1), c.indices(2)
-		ok := true
-		if c.has(3) {
-			axes, ok = c.ints(3)
-		}
-		if c.has(4) && ok {
-			steps, ok = c.ints(4)
-		}
-		if !ok || starts == nil && ends == nil && axes == nil {
-			c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
-			return nil
-		}
+	s, ok := c.slicing()
+	if !ok {
+		c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
+		return nil
 	}
-	n := max(len(starts), len(ends), len(axes))
-	if axes == nil {
-		if n > len(x.shape) {
-			return fmt.Errorf("%d starts for a value of rank %d", n, len(x.shape))
-		}
-		for i := range n {
-			axes = append(axes, i)
-		}
-	}
-	if starts == nil {
-		starts = c.anything(n)
-	}
-	if ends == nil {
-		ends = c.anything(n)
-	}
-	if len(axes) != n || len(starts) != n || len(ends) != n || steps != nil && len(steps) != n {
-		return fmt.Errorf("%d starts, %d ends, %d axes and %d steps; they must be as many", len(starts), len(ends), len(axes), len(steps))
-	}
-	if _, err := axesOf(axes, len(x.shape)); err != nil {
+	if err := c.complete(s); err != nil {
 		return err
 	}
 	out := slices.Clone(x.shape)
-	for i, a := range axes {
-		step := 1
-		if steps != nil {
-			step = steps[i]
-		}
-		if step == 0 {
+	for i, a := range s.axes {
+		if s.steps[i] == 0 {
 			return fmt.Errorf("the step of axis %d is 0", a)
 		}
 		a, _ = axis(a, len(out))
-		out[a] = c.sliceSize(out[a], starts[i], ends[i], step)
+		out[a] = c.sliceSize(out[a], s.starts[i], s.ends[i], s.steps[i])
 	}
 	c.set(0, x.dtype, out)
-	if x.data != nil && len(x.shape) == 1 && n == 1 {
-		s, sok := starts[0].value()
-		e, eok := ends[0].value()
-		step := 1
-		if steps != nil {
-			step = steps[0]
+	if x.data == nil || len(x.shape) != 1 || len(s.axes) != 1 {
+		return nil
+	}
+	start, sok := s.starts[0].value()
+	end, eok := s.ends[0].value()
+	if sok && eok {
+		data := []expr{}
+		first, _ := sliceBounds(len(x.data), start, end, s.steps[0])
+		for i := range sliceCount(len(x.data), start, end, s.steps[0]) {
+			data = append(data, x.data[first+i*s.steps[0]])
 		}
-		if sok && eok {
-			data := []expr{}
-			first, _ := sliceBounds(len(x.data), s, e, step)
-			for i := range sliceCount(len(x.data), s, e, step) {
-				data = append(data, x.data[first+i*step])
-			}
-			c.follow(data)
-		}
+		c.follow(data)
 	}
 	return nil
+}
+
+// slicing reads the operands of a Slice; false where they do not tell which axes are sliced, or how.
+func (c *call) slicing() (*slicing, bool) {
+	s := &slicing{}
+	if c.opset < 10 {
+		s.axes = c.attrs.Ints("axes")
+		if v := c.attrs.Ints("starts"); v != nil {
+			s.starts = constants(v)
+		}
+		if v := c.attrs.Ints("ends"); v != nil {
+			s.ends = constants(v)
+		}
+		return s, true
+	}
+	s.starts, s.ends = c.indices(1), c.indices(2)
+	ok := true
+	if c.has(3) {
+		s.axes, ok = c.ints(3)
+	}
+	if c.has(4) && ok {
+		s.steps, ok = c.ints(4)
+	}
+	return s, ok && (s.starts != nil || s.ends != nil || s.axes != nil)
+}
+
+// complete gives operands that are left out or not known their defaults, and checks that there are as many of each.
+func (c *call) complete(s *slicing) error {
+	rank := len(c.in[0].shape)
+	n := max(len(s.starts), len(s.ends), len(s.axes))
+	if s.axes == nil {
+		if n > rank {
+			return fmt.Errorf("%d starts for a value of rank %d", n, rank)
+		}
+		for i := range n {
+			s.axes = append(s.axes, i)
+		}
+	}
+	if s.starts == nil {
+		s.starts = c.anything(n)
+	}
+	if s.ends == nil {
+		s.ends = c.anything(n)
+	}
+	if len(s.axes) != n || len(s.starts) != n || len(s.ends) != n || s.steps != nil && len(s.steps) != n {
+		return fmt.Errorf("%d starts, %d ends, %d axes and %d steps; they must be as many", len(s.starts), len(s.ends), len(s.axes), len(s.steps))
+	}
+	if s.steps == nil {
+		s.steps = slices.Repeat([]int{1}, n)
+	}
+	_, err := axesOf(s.axes, rank)
+	return err
+}
+
+func constants(v []int) []expr {
+	out := make([]expr, len(v))
+	for i, x := range v {
+		out[i] = constant(x)
+	}
+	return out
 }
 
 // indices is input i as expressions, nil where nothing is known of it.
 func (c *call) indices(i int) []expr {
 	if v, ok := c.ints(i); ok {
-		out := make([]expr, len(v))
-		for j, x := range v {
-			out[j] = constant(x)
-		}
-		return out
+		return constants(v)
 	}
 	return c.arg(i).data
 }

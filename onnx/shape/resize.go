@@ -14,10 +14,6 @@ func inferResize(c *call) error {
 	if !x.ranked() {
 		return nil
 	}
-	scaleAt, sizeAt := 1, -1
-	if c.node.Op == "Resize" && c.opset >= 11 {
-		scaleAt, sizeAt = 2, 3
-	}
 	out := append([]expr{}, x.shape...)
 	axes := make([]int, len(out))
 	for i := range axes {
@@ -31,27 +27,9 @@ func inferResize(c *call) error {
 			return err
 		}
 	}
-	var sizes []expr
-	if sizeAt > 0 && c.has(sizeAt) {
-		var err error
-		if sizes, err = c.given(c.in[sizeAt]); err != nil {
-			return err
-		}
-		if len(sizes) == 0 {
-			sizes = c.unknownSizes(len(axes))
-		}
-	}
-	if sizes != nil && len(sizes) != len(axes) {
-		return fmt.Errorf("%d sizes for %d axes", len(sizes), len(axes))
-	}
-	var scales []float32
-	if f, ok := c.node.Attr("scales"); ok && c.node.Op == "Upsample" {
-		scales = f.Floats
-	} else if t := c.arg(scaleAt).constant(); t != nil && sizes == nil {
-		scales = t.F32()
-	}
-	if scales != nil && len(scales) != len(axes) && sizes == nil {
-		return fmt.Errorf("%d scales for %d axes", len(scales), len(axes))
+	sizes, scales, err := c.resizing(len(axes))
+	if err != nil {
+		return err
 	}
 	policy := c.attrs.Str("keep_aspect_ratio_policy") // there is none before operator set 18
 	stretch := policy == "" || policy == "stretch"
@@ -60,20 +38,9 @@ func inferResize(c *call) error {
 		switch {
 		case sizes != nil && stretch:
 			out[a] = sizes[i]
-		case scales != nil && sizes == nil:
-			s := float64(scales[i])
-			if !(s > 0) || s > onnx.MaxElements {
-				return fmt.Errorf("the scale of axis %d is %v", a, s)
-			}
-			if v, ok := out[a].value(); ok {
-				if float64(v)*s > onnx.MaxElements {
-					return fmt.Errorf("scale %v makes axis %d of size %d larger than %d", s, a, v, onnx.MaxElements)
-				}
-				out[a] = constant(int(float64(v) * s))
-			} else if s == math.Trunc(s) {
-				out[a] = out[a].times(constant(int(s)))
-			} else {
-				out[a] = c.inf.unknownSize()
+		case scales != nil:
+			if out[a], err = c.scaled(out[a], float64(scales[i]), a); err != nil {
+				return err
 			}
 		default:
 			out[a] = c.inf.unknownSize()
@@ -81,6 +48,52 @@ func inferResize(c *call) error {
 	}
 	c.set(0, x.dtype, out)
 	return nil
+}
+
+// resizing reads the sizes, or the scales where there are none, of n axes; nil where they are not known.
+func (c *call) resizing(n int) (sizes []expr, scales []float32, err error) {
+	scaleAt := 1
+	if c.node.Op == "Resize" && c.opset >= 11 {
+		scaleAt = 2
+		if c.has(3) {
+			if sizes, err = c.given(c.in[3]); err != nil {
+				return nil, nil, err
+			}
+			if len(sizes) == 0 {
+				sizes = c.unknownSizes(n)
+			}
+			if len(sizes) != n {
+				return nil, nil, fmt.Errorf("%d sizes for %d axes", len(sizes), n)
+			}
+			return sizes, nil, nil
+		}
+	}
+	if f, ok := c.node.Attr("scales"); ok && c.node.Op == "Upsample" {
+		scales = f.Floats
+	} else if t := c.arg(scaleAt).constant(); t != nil {
+		scales = t.F32()
+	}
+	if scales != nil && len(scales) != n {
+		return nil, nil, fmt.Errorf("%d scales for %d axes", len(scales), n)
+	}
+	return nil, scales, nil
+}
+
+// scaled returns floor(size x scale) of an axis.
+func (c *call) scaled(size expr, scale float64, axis int) (expr, error) {
+	if !(scale > 0) || scale > onnx.MaxElements {
+		return nil, fmt.Errorf("the scale of axis %d is %v", axis, scale)
+	}
+	if v, ok := size.value(); ok {
+		if float64(v)*scale > onnx.MaxElements {
+			return nil, fmt.Errorf("scale %v makes axis %d of size %d larger than %d", scale, axis, v, onnx.MaxElements)
+		}
+		return constant(int(float64(v) * scale)), nil
+	}
+	if scale == math.Trunc(scale) {
+		return size.times(constant(int(scale))), nil
+	}
+	return c.inf.unknownSize(), nil
 }
 
 // inferGridSample: input [N, C, D1, ...], grid [N, O1, ..., n] -> [N, C, O1, ...].
