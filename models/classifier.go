@@ -63,12 +63,61 @@ func logOdds(b *build.Builder, p build.Ref) build.Ref {
 }
 
 func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
+	weights, bias, err := p.regressions()
+	if err != nil {
+		return nil, err
+	}
+	name := "features"
+	if p.Features != nil || p.Coordinates != nil {
+		name = headRows // the graph before has features of its own
+	}
+	m, err := p.heads(name, weights, bias)
+	if err != nil {
+		return nil, err
+	}
+	before := func(first *onnx.Model, input string) error {
+		if first == nil {
+			return nil
+		}
+		if len(first.Graph.Outputs) != 1 && first != p.Coordinates {
+			return fmt.Errorf("graph %q has %d outputs; want one", first.Graph.Name, len(first.Graph.Outputs))
+		}
+		m, err = pass.Compose(first, m, map[string]string{input: first.Graph.Outputs[0].Name})
+		return err
+	}
+	dx := weights.Shape[0]
+	if p.Coordinates != nil {
+		in := p.Coordinates.Graph.Inputs
+		if len(in) != 1 || len(in[0].Shape) != 2 || !in[0].Shape[1].IsKnown() {
+			return nil, fmt.Errorf("coordinates take %v; want rows of features", in)
+		}
+		dx, name = in[0].Shape[1].Size, in[0].Name
+		if err := before(p.Coordinates, headRows); err != nil {
+			return nil, err
+		}
+	}
+	if err := before(p.Features, name); err != nil {
+		return nil, err
+	}
+	m.Graph.Name = KindClassifier
+	m.Producer, m.Metadata = "fmp", map[string]string{}
+	document(m.Graph, f)
+	m.Doc = m.Graph.Doc
+	f.Kind, f.Dx, f.C, f.S = KindClassifier, dx, p.Heads.Shape[2], p.Heads.Shape[0]
+	return m, f.Write(m)
+}
+
+// headRows names the input of the heads behind a graph that makes coordinates or features.
+const headRows = "rows"
+
+// regressions returns the heads as one layer: weights [k, samples x classes] and bias.
+func (p ClassifierParts) regressions() (weights, bias *onnx.Tensor, err error) {
 	h := p.Heads
 	if h == nil || h.F64() == nil || len(h.Shape) != 3 || h.Shape[0] < 1 || h.Shape[0] > maxHeads || h.Shape[1] < 2 || h.Shape[1]-1 > maxWidth || h.Shape[2] < 2 || h.Shape[2] > maxWidth {
-		return nil, fmt.Errorf("heads %v; want float64 [samples, k+1, classes], 1 to %d samples, k from 1 and classes from 2 to %d", h, maxHeads, maxWidth)
+		return nil, nil, fmt.Errorf("heads %v; want float64 [samples, k+1, classes], 1 to %d samples, k from 1 and classes from 2 to %d", h, maxHeads, maxWidth)
 	}
 	samples, k, classes := h.Shape[0], h.Shape[1]-1, h.Shape[2]
-	weights, bias := onnx.ZerosF32(k, samples*classes), onnx.ZerosF32(samples*classes)
+	weights, bias = onnx.ZerosF32(k, samples*classes), onnx.ZerosF32(samples*classes)
 	for i, v := range h.F64() {
 		s, j, c := i/(classes*(k+1)), i/classes%(k+1), i%classes
 		to := bias.F32()[s*classes+c:]
@@ -76,19 +125,18 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 			to = weights.F32()[(j*samples+s)*classes+c:]
 		}
 		if to[0] = float32(v); math.IsNaN(v) || math.IsInf(float64(to[0]), 0) {
-			return nil, fmt.Errorf("head %d holds %v at row %d, class %d; want finite numbers", s, v, j, c)
+			return nil, nil, fmt.Errorf("head %d holds %v at row %d, class %d; want finite numbers", s, v, j, c)
 		}
 	}
+	return weights, bias, nil
+}
 
+// heads builds the graph from rows to the classifier's outputs.
+func (p ClassifierParts) heads(input string, weights, bias *onnx.Tensor) (*onnx.Model, error) {
 	b := build.New("heads")
-	const rows = "rows"
-	name := "features"
-	if p.Features != nil || p.Coordinates != nil {
-		name = rows // what comes before has features of its own
-	}
-	x := b.Input(name, onnx.Float32, "n", k)
+	x := b.Input(input, onnx.Float32, "n", weights.Shape[0])
 	logits := b.Op("Gemm", []build.Ref{x, b.Param("weights", weights), b.Param("bias", bias)})
-	single := b.Softmax(b.Reshape(logits, -1, samples, classes), 2)
+	single := b.Softmax(b.Reshape(logits, -1, p.Heads.Shape[0], p.Heads.Shape[2]), 2)
 	mean := b.ReduceMean(single, false, 1)
 	entropy := func(p build.Ref, axis int) build.Ref {
 		log := b.Log(b.Op("Max", []build.Ref{p, b.F32(minProbability)}))
@@ -111,40 +159,7 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 		b.Output("low", b.Op("Sigmoid", []build.Ref{b.Sub(middle, reach)}))
 		b.Output("high", b.Op("Sigmoid", []build.Ref{b.Add(middle, reach)}))
 	}
-	m, err := b.Model()
-	if err != nil {
-		return nil, err
-	}
-	before := func(first *onnx.Model, input string) error {
-		if first == nil {
-			return nil
-		}
-		if len(first.Graph.Outputs) != 1 && first != p.Coordinates {
-			return fmt.Errorf("graph %q has %d outputs; want one", first.Graph.Name, len(first.Graph.Outputs))
-		}
-		m, err = pass.Compose(first, m, map[string]string{input: first.Graph.Outputs[0].Name})
-		return err
-	}
-	dx := k
-	if p.Coordinates != nil {
-		in := p.Coordinates.Graph.Inputs
-		if len(in) != 1 || len(in[0].Shape) != 2 || !in[0].Shape[1].IsKnown() {
-			return nil, fmt.Errorf("coordinates take %v; want rows of features", in)
-		}
-		dx, name = in[0].Shape[1].Size, in[0].Name
-		if err := before(p.Coordinates, rows); err != nil {
-			return nil, err
-		}
-	}
-	if err := before(p.Features, name); err != nil {
-		return nil, err
-	}
-	m.Graph.Name = KindClassifier
-	m.Producer, m.Metadata = "fmp", map[string]string{}
-	document(m.Graph, f)
-	m.Doc = m.Graph.Doc
-	f.Kind, f.Dx, f.C, f.S = KindClassifier, dx, classes, samples
-	return m, f.Write(m)
+	return b.Model()
 }
 
 // document writes what a classifier is, and what its inputs and outputs mean, into its doc strings.

@@ -80,22 +80,8 @@ func (g *generator) node(name string, r recipe, last bool) bool {
 	if s == nil || s.Deprecated {
 		return false
 	}
-	var types []onnx.DType
-	if len(s.In) > 0 {
-		for d := onnx.DType(1); d < 32; d++ {
-			if s.In[0].Types.Has(d) && d != onnx.String {
-				types = append(types, d)
-			}
-		}
-	}
-	d := onnx.Float32
-	switch {
-	case g.double:
-		d = onnx.Float64
-	case len(types) > 0 && (g.IntN(3) == 0 || !slices.Contains(types, onnx.Float32)):
-		d = pick(g, types...)
-	}
-	if len(types) > 0 && !slices.Contains(types, d) {
+	d, ok := g.elementType(s)
+	if !ok {
 		return false
 	}
 	in, attrs, outputs := r(g, d)
@@ -103,26 +89,11 @@ func (g *generator) node(name string, r recipe, last bool) bool {
 		return false
 	}
 	attrs = slices.DeleteFunc(attrs, func(a onnx.Attr) bool { return s.Attr(a.Name) == nil })
-	n := &onnx.Node{Name: fmt.Sprintf("n%d", len(g.model.Graph.Nodes)), Op: name, Attrs: attrs}
 	for len(in) > 0 && in[len(in)-1] == nil { // one that is left out at the end need not be named
 		in = in[:len(in)-1]
 	}
-	tensors := slices.Clone(in)
-	for i, t := range in {
-		if t == nil {
-			n.Inputs = append(n.Inputs, "")
-			continue
-		}
-		if i == 0 && len(g.values) > 0 {
-			// An earlier value of the same type and shape does as well.
-			if v := g.values[len(g.values)-1]; v.tensor.DType == t.DType && slices.Equal(v.tensor.Shape, t.Shape) {
-				n.Inputs = append(n.Inputs, v.name)
-				tensors[0] = v.tensor
-				continue
-			}
-		}
-		n.Inputs = append(n.Inputs, g.place(t, i))
-	}
+	n := &onnx.Node{Name: fmt.Sprintf("n%d", len(g.model.Graph.Nodes)), Op: name, Attrs: attrs}
+	tensors := g.operands(n, in)
 	for range max(1, outputs) {
 		n.Outputs = append(n.Outputs, fmt.Sprintf("v%d", g.next))
 		g.next++
@@ -140,6 +111,46 @@ func (g *generator) node(name string, r recipe, last bool) bool {
 	}
 	g.values = append(g.values, value{n.Outputs[0], out[0]})
 	return true
+}
+
+// elementType draws the type of an operator's first input, mostly float32; false where gradients are wanted and it takes no float64.
+func (g *generator) elementType(s *op.Schema) (onnx.DType, bool) {
+	var types []onnx.DType
+	if len(s.In) > 0 {
+		for d := onnx.DType(1); d < 32; d++ {
+			if s.In[0].Types.Has(d) && d != onnx.String {
+				types = append(types, d)
+			}
+		}
+	}
+	d := onnx.Float32
+	switch {
+	case g.double:
+		d = onnx.Float64
+	case len(types) > 0 && (g.IntN(3) == 0 || !slices.Contains(types, onnx.Float32)):
+		d = pick(g, types...)
+	}
+	return d, len(types) == 0 || slices.Contains(types, d)
+}
+
+// operands names a node's inputs and returns their tensors; an earlier value of the same type and shape does as the first as well.
+func (g *generator) operands(n *onnx.Node, in []*onnx.Tensor) []*onnx.Tensor {
+	tensors := slices.Clone(in)
+	for i, t := range in {
+		if t == nil {
+			n.Inputs = append(n.Inputs, "")
+			continue
+		}
+		if i == 0 && len(g.values) > 0 {
+			if v := g.values[len(g.values)-1]; v.tensor.DType == t.DType && slices.Equal(v.tensor.Shape, t.Shape) {
+				n.Inputs = append(n.Inputs, v.name)
+				tensors[0] = v.tensor
+				continue
+			}
+		}
+		n.Inputs = append(n.Inputs, g.place(t, i))
+	}
+	return tensors
 }
 
 // place gives a tensor a name: as an input, with known or unknown sizes, or as an initializer. Sizes, axes and indices are

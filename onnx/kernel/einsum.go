@@ -68,44 +68,14 @@ func newEinsum(s *Spec) (Kernel, error) {
 
 func einsum[T number](e einsumSpec) Kernel {
 	return func(c *Call) error {
-		// The ellipsis becomes letters of its own, '0' + distance from the right.
-		wide := 0
-		for i, t := range e.terms {
-			if strings.Contains(t, ".") {
-				wide = max(wide, len(c.In[i].Shape)-len(t)+1)
-			}
+		terms, out, err := e.expand(c)
+		if err != nil {
+			return err
 		}
-		expand := func(t string, n int) string {
-			dots := ""
-			for k := n; k > 0; k-- {
-				dots += string(rune('0' + k))
-			}
-			return strings.Replace(t, ".", dots, 1)
+		size, err := letterSizes(c, terms)
+		if err != nil {
+			return err
 		}
-		size := map[rune]int{}
-		terms := make([]string, len(e.terms))
-		for i, t := range e.terms {
-			shape := c.In[i].Shape
-			if strings.Contains(t, ".") {
-				if len(shape) < len(t)-1 {
-					return fmt.Errorf("input %d of shape %v does not fit %q", i, shape, t)
-				}
-				t = expand(t, len(shape)-len(t)+1)
-			}
-			if len(t) != len(shape) {
-				return fmt.Errorf("input %d of shape %v does not fit its term of %d axes", i, shape, len(t))
-			}
-			for k, r := range t {
-				switch old, ok := size[r]; {
-				case !ok || old == 1:
-					size[r] = shape[k]
-				case shape[k] != old && shape[k] != 1:
-					return fmt.Errorf("axis %q has sizes %d and %d", r, old, shape[k])
-				}
-			}
-			terms[i] = t
-		}
-		out := expand(e.out, wide)
 		letters := out
 		for _, t := range terms {
 			for _, r := range t {
@@ -154,4 +124,49 @@ func einsum[T number](e einsumSpec) Kernel {
 		})
 		return nil
 	}
+}
+
+// expand gives the axes of an ellipsis letters of their own, '0' + distance from the right.
+func (e einsumSpec) expand(c *Call) (terms []string, out string, err error) {
+	dots := func(t string, n int) string {
+		letters := ""
+		for k := n; k > 0; k-- {
+			letters += string(rune('0' + k))
+		}
+		return strings.Replace(t, ".", letters, 1)
+	}
+	wide := 0
+	for i, t := range e.terms {
+		shape := c.In[i].Shape
+		if strings.Contains(t, ".") {
+			n := len(shape) - len(t) + 1
+			if n < 0 {
+				return nil, "", fmt.Errorf("input %d of shape %v does not fit %q", i, shape, t)
+			}
+			wide = max(wide, n)
+			t = dots(t, n)
+		}
+		if len(t) != len(shape) {
+			return nil, "", fmt.Errorf("input %d of shape %v does not fit its term of %d axes", i, shape, len(t))
+		}
+		terms = append(terms, t)
+	}
+	return terms, dots(e.out, wide), nil
+}
+
+// letterSizes returns the size of each letter's axis; an axis of 1 is repeated.
+func letterSizes(c *Call, terms []string) (map[rune]int, error) {
+	size := map[rune]int{}
+	for i, t := range terms {
+		for k, r := range t {
+			n := c.In[i].Shape[k]
+			switch old, ok := size[r]; {
+			case !ok || old == 1:
+				size[r] = n
+			case n != old && n != 1:
+				return nil, fmt.Errorf("axis %q has sizes %d and %d", r, old, n)
+			}
+		}
+	}
+	return size, nil
 }

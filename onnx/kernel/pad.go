@@ -87,36 +87,19 @@ func newPad(s *Spec) (Kernel, error) {
 
 func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 	in := c.In[0].Shape
-	if axes == nil {
-		axes = make([]int, len(in))
-		for k := range axes {
-			axes[k] = k
-		}
-	}
-	ax, err := axesOf(axes, len(in))
+	begin, shape, err := padding(in, pads, axes)
 	if err != nil {
 		return err
-	}
-	if len(pads) != 2*len(ax) {
-		return fmt.Errorf("pads %v: %d numbers are expected", pads, 2*len(ax))
-	}
-	begin, shape := make([]int, len(in)), append([]int{}, in...)
-	for i, a := range ax {
-		b, e := pads[i], pads[len(ax)+i]
-		if b < -onnx.MaxElements || b > onnx.MaxElements || e < -onnx.MaxElements || e > onnx.MaxElements {
-			return fmt.Errorf("pads %v are out of range", pads)
-		}
-		size := int64(in[a]) + int64(b) + int64(e)
-		if size < 0 || size > onnx.MaxElements {
-			return fmt.Errorf("pads %v give axis %d of shape %v the size %d; allowed are 0 to %d", pads, a, in, size, onnx.MaxElements)
-		}
-		begin[a], shape[a] = b, int(size)
 	}
 	out, err := c.New(0, c.In[0].DType, shape)
 	if err != nil {
 		return err
 	}
 	if out.Len() == 0 {
+		return nil
+	}
+	if len(in) == 0 {
+		copyRange(out.Data, 0, c.In[0].Data, 0, 1)
 		return nil
 	}
 	// from[k][i] is the input position on axis k that output position i copies, -1 for the constant.
@@ -129,13 +112,44 @@ func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 			}
 		}
 	}
-	st := strides(in)
-	last := len(in) - 1
-	if last < 0 {
-		copyRange(out.Data, 0, c.In[0].Data, 0, 1)
-		return nil
+	padRowsFrom(out, c.In[0], v, from)
+	return nil
+}
+
+// padding returns where the input begins in the output, and the output's shape.
+func padding(in, pads, axes []int) (begin, shape []int, err error) {
+	if axes == nil {
+		axes = make([]int, len(in))
+		for k := range axes {
+			axes[k] = k
+		}
 	}
-	pos := make([]int, len(in))
+	ax, err := axesOf(axes, len(in))
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(pads) != 2*len(ax) {
+		return nil, nil, fmt.Errorf("pads %v: %d numbers are expected", pads, 2*len(ax))
+	}
+	begin, shape = make([]int, len(in)), append([]int{}, in...)
+	for i, a := range ax {
+		b, e := pads[i], pads[len(ax)+i]
+		if b < -onnx.MaxElements || b > onnx.MaxElements || e < -onnx.MaxElements || e > onnx.MaxElements {
+			return nil, nil, fmt.Errorf("pads %v are out of range", pads)
+		}
+		size := int64(in[a]) + int64(b) + int64(e)
+		if size < 0 || size > onnx.MaxElements {
+			return nil, nil, fmt.Errorf("pads %v give axis %d of shape %v the size %d; allowed are 0 to %d", pads, a, in, size, onnx.MaxElements)
+		}
+		begin[a], shape[a] = b, int(size)
+	}
+	return begin, shape, nil
+}
+
+// padRowsFrom copies x to the rows of out by the positions of each axis, and v where one is -1; neighbours are copied together.
+func padRowsFrom(out, x, v *onnx.Tensor, from [][]int) {
+	shape, st, last := out.Shape, strides(x.Shape), len(x.Shape)-1
+	pos := make([]int, len(shape))
 	for i, rows := 0, out.Len()/shape[last]; i < rows; i++ {
 		unravel(pos[:last], i, shape[:last])
 		off, inside := 0, true
@@ -149,7 +163,6 @@ func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 			fill(out.Data, row, shape[last], v.Data, 0)
 			continue
 		}
-		// Runs of neighbours are copied whole.
 		for j := 0; j < shape[last]; {
 			f, n := from[last][j], 1
 			for j+n < shape[last] && (f < 0 && from[last][j+n] < 0 || f >= 0 && from[last][j+n] == f+n) {
@@ -158,12 +171,11 @@ func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 			if f < 0 {
 				fill(out.Data, row+j, n, v.Data, 0)
 			} else {
-				copyRange(out.Data, row+j, c.In[0].Data, off+f, n)
+				copyRange(out.Data, row+j, x.Data, off+f, n)
 			}
 			j += n
 		}
 	}
-	return nil
 }
 
 // padded is the position 0 <= p < n that position i, which may lie outside, stands for.

@@ -57,89 +57,107 @@ func signal(t *onnx.Tensor) ([]complex128, error) {
 // the length. Inverse and one-sided, those bins are all that is read, the others are their conjugates, and the result is real.
 // dft_length (the axis' size; twice one less than the bins that are given) cuts the input or fills it with zeros.
 func newDFT(s *Spec) (Kernel, error) {
-	axis, inverse, onesided := -2, s.bool("inverse"), s.bool("onesided")
+	d := dft{axis: -2, inverse: s.bool("inverse"), onesided: s.bool("onesided")}
 	if s.Opset < 20 {
-		axis = s.int("axis")
+		d.axis = s.int("axis")
 	}
-	return func(c *Call) error {
-		x, err := signal(c.In[0])
-		if err != nil {
-			return err
-		}
-		shape, parts := c.In[0].Shape[:len(c.In[0].Shape)-1], 2
-		if inverse && onesided {
-			if parts = 1; c.In[0].Shape[len(shape)] != 2 {
-				return fmt.Errorf("the input has shape %v; an inverse transform of one side needs complex numbers (2 on the last axis)", c.In[0].Shape)
-			}
-		}
-		at := axis
-		if t := c.in(2); t != nil {
-			if at, err = whole(t, "axis"); err != nil {
-				return err
-			}
-		}
-		ax, err := axisOf(at, len(shape)+1)
-		if err != nil || ax == len(shape) {
-			return fmt.Errorf("axis %d of an input of shape %v", at, c.In[0].Shape)
-		}
-		length := shape[ax]
-		if parts == 1 {
-			length = 2 * (length - 1)
-		}
-		if t := c.in(1); t != nil {
-			if length, err = whole(t, "dft_length"); err != nil {
-				return err
-			}
-		}
-		if length < 1 || length > MaxTensorBytes/16 {
-			return fmt.Errorf("a transform of length %d", length)
-		}
-		bins, read := length, min(shape[ax], length)
-		if parts == 1 {
-			read = min(shape[ax], length/2+1)
-		} else if onesided {
-			bins = length/2 + 1
-		}
-		shape = append([]int{}, shape...)
-		have := shape[ax]
-		shape[ax] = bins
-		out, err := c.New(0, c.In[0].DType, append(shape, parts))
-		if err != nil {
-			return err
-		}
-		fft := fourier.NewCmplxFFT(length)
-		line, freq := make([]complex128, length), make([]complex128, length)
-		inner := product(shape[ax+1:])
-		for o := range product(shape[:ax]) {
-			for i := range inner {
-				clear(line)
-				for k := range read {
-					line[k] = x[(o*have+k)*inner+i]
-					if parts == 1 && k > 0 {
-						line[length-k] = cmplx.Conj(line[k])
-					}
+	return d.run, nil
+}
+
+// dft holds the attributes of a DFT, and with plan the sizes of a call.
+type dft struct {
+	axis              int
+	inverse, onesided bool
+	length            int // of the transform
+	read, bins, parts int // positions that are read and written on the axis; numbers of a bin, 1 where it is real
+}
+
+func (d dft) run(c *Call) error {
+	x, err := signal(c.In[0])
+	if err != nil {
+		return err
+	}
+	if err := d.plan(c); err != nil {
+		return err
+	}
+	shape := append([]int{}, c.In[0].Shape...)
+	have, outer, inner := shape[d.axis], product(shape[:d.axis]), product(shape[d.axis+1:len(shape)-1])
+	shape[d.axis], shape[len(shape)-1] = d.bins, d.parts
+	out, err := c.New(0, c.In[0].DType, shape)
+	if err != nil {
+		return err
+	}
+	fft := fourier.NewCmplxFFT(d.length)
+	line, freq := make([]complex128, d.length), make([]complex128, d.length)
+	for o := range outer {
+		for i := range inner {
+			clear(line)
+			for k := range d.read {
+				line[k] = x[(o*have+k)*inner+i]
+				if d.parts == 1 && k > 0 {
+					line[d.length-k] = cmplx.Conj(line[k])
 				}
-				if inverse {
-					fft.Sequence(freq, line)
-					for k := range freq {
-						freq[k] /= complex(float64(length), 0)
-					}
+			}
+			if d.inverse {
+				fft.Sequence(freq, line)
+				for k := range freq {
+					freq[k] /= complex(float64(d.length), 0)
+				}
+			} else {
+				fft.Coefficients(freq, line)
+			}
+			for k, v := range freq[:d.bins] {
+				if at := (o*d.bins+k)*inner + i; d.parts == 2 {
+					setComplex(out, at, v)
+				} else if to := out.F32(); to != nil {
+					to[at] = float32(real(v))
 				} else {
-					fft.Coefficients(freq, line)
-				}
-				for k, v := range freq[:bins] {
-					if at := (o*bins+k)*inner + i; parts == 2 {
-						setComplex(out, at, v)
-					} else if d := out.F32(); d != nil {
-						d[at] = float32(real(v))
-					} else {
-						out.F64()[at] = real(v)
-					}
+					out.F64()[at] = real(v)
 				}
 			}
 		}
-		return nil
-	}, nil
+	}
+	return nil
+}
+
+// plan sets the axis, counted from the first, and the sizes of a call.
+func (d *dft) plan(c *Call) (err error) {
+	in := c.In[0].Shape
+	last := len(in) - 1
+	d.parts = 2
+	if d.inverse && d.onesided {
+		if d.parts = 1; in[last] != 2 {
+			return fmt.Errorf("the input has shape %v; an inverse transform of one side needs complex numbers (2 on the last axis)", in)
+		}
+	}
+	at := d.axis
+	if t := c.in(2); t != nil {
+		if at, err = whole(t, "axis"); err != nil {
+			return err
+		}
+	}
+	if d.axis, err = axisOf(at, last+1); err != nil || d.axis == last {
+		return fmt.Errorf("axis %d of an input of shape %v", at, in)
+	}
+	d.length = in[d.axis]
+	if d.parts == 1 {
+		d.length = 2 * (d.length - 1)
+	}
+	if t := c.in(1); t != nil {
+		if d.length, err = whole(t, "dft_length"); err != nil {
+			return err
+		}
+	}
+	if d.length < 1 || d.length > MaxTensorBytes/16 {
+		return fmt.Errorf("a transform of length %d", d.length)
+	}
+	d.bins, d.read = d.length, min(in[d.axis], d.length)
+	if d.parts == 1 {
+		d.read = min(in[d.axis], d.length/2+1)
+	} else if d.onesided {
+		d.bins = d.length/2 + 1
+	}
+	return nil
 }
 
 func setComplex(t *onnx.Tensor, i int, v complex128) {
