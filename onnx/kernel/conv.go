@@ -74,128 +74,181 @@ func convShape(w window, group int, xs, ws []int) (window, []int, error) {
 	return w.fit(xs[2:])
 }
 
+// convolution is one call of a Conv.
+type convolution[T floating] struct {
+	*Call
+	window                window
+	group                 int
+	then                  *after
+	xs, sp                []int // the shape of x, and the size of the output's axes
+	x, weights, bias, out []T
+	channels, filters     int // of a group: input and output
+	in, pos, taps         int // elements of a plane of x, of a plane of the output, and of the window
+	phases                *phases
+	// One item of the work is one tile of one group of one image, or of a block of images where a plane is small: independent
+	// of all others.
+	tile, block int
+	direct      bool      // the columns are the input itself
+	left        []float32 // every group's weights as [packLeft] has them, copied once for all tiles and images; nil: multiplied by times
+	times       func(a, b, c matrix[T])
+}
+
 func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
-	var zero T
-	elem := 4
-	if _, ok := any(zero).(float64); ok {
-		elem = 8
-	}
 	return func(c *Call) error {
-		xs, ws := c.In[0].Shape, c.In[1].Shape
-		w, sp, err := convShape(win, group, xs, ws)
-		if err != nil {
+		v, err := newConvolution[T](c, win, group, then)
+		switch {
+		case err != nil || len(v.out) == 0:
 			return err
-		}
-		var bias []T
-		if b := c.in(2); b != nil {
-			if b.Len() != ws[0] {
-				return fmt.Errorf("bias has %d elements for %d output channels", b.Len(), ws[0])
-			}
-			bias = data[T](b)
-		}
-		out, err := c.New(0, c.In[0].DType, append([]int{xs[0], ws[0]}, sp...))
-		if err != nil {
-			return err
-		}
-		x, wt, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
-		cg, og := ws[1], ws[0]/group // channels of a group
-		in, pos, q := product(xs[2:]), product(sp), product(w.size)
-		if len(o) == 0 {
-			return nil
-		}
-		k := cg * q
-		if cg == 1 && og == 1 && len(xs) < 5 {
-			return depthwise(c, o, x, wt, bias, xs, sp, w, then)
-		}
-		direct, times := pointwise(w), multiply[T]
-		finished := func(dst matrix[T], channel int) {
-			if then != nil {
-				then.apply(any(dst).(matrix[float32]), channel)
-			}
+		case v.channels == 1 && v.filters == 1 && len(v.xs) < 5:
+			return v.depthwise()
 		}
 		// Panels or not is a matter of the weights alone, so that an image's result does not depend on its batch.
-		inPanels := elem == 4 && panels(og, panelLeast, k)
-		if !inPanels && finite(dense(x, 1, len(x))) {
-			times = multiplyFinite[T] // looked at once, not once a tap
+		single, _ := any(v).(*convolution[float32])
+		inPanels := single != nil && panels(v.filters, panelLeast, v.channels*v.taps)
+		if inPanels && f.tiles.suits(v.sp) {
+			return f.tiles.run(single)
 		}
-		// One item is one tile of one group of one image, or of a block of images where a plane is small: independent of
-		// all others.
-		tile, block := min(pos, max(tileCols, columnBytes/elem/max(k, 1)/tileCols*tileCols)), 1
-		var left []float32 // every group's weights, copied once for all tiles and images
-		packed := padRows(og) * k
+		if err := v.arrange(inPanels); err != nil {
+			return err
+		}
 		if inPanels {
-			if f.tiles.suits(sp) {
-				return f.tiles.run(c, any(o).([]float32), any(x).([]float32), any(bias).([]float32), xs, sp, w, then)
-			}
-			if f.weights != nil {
-				f.once.Do(func() { f.packed = f.pack(make([]float32, group*packed), f.weights) })
-				left = f.packed
-			} else {
-				left = f.pack(Scratch[float32](c, group*packed), c.In[1])
-			}
-			block = max(1, min(xs[0], tileCols/pos))
+			v.left = f.left(c)
 		}
-		var ph *phases
-		if !direct {
-			if ph, err = newColumns(xs[2:], sp, w); err != nil {
-				return err
-			}
-		}
-		tiles, blocks := (pos+tile-1)/tile, (xs[0]+block-1)/block
-		c.Parallel(blocks*group*tiles, work(og, k, tile, block)/4, func(lo, hi int) {
-			var col, sum, split []T
-			if ph != nil {
-				split = Scratch[T](c, ph.len())
-				clear(split)
-			}
-			if !direct || block > 1 {
-				col = Scratch[T](c, k, tile, block)
-			}
-			if block > 1 {
-				sum = Scratch[T](c, og, tile, block)
-			}
-			for item := lo; item < hi; item++ {
-				t, g, n := item%tiles, item/tiles%group, item/tiles/group*block
-				p0, p1 := t*tile, min(pos, (t+1)*tile)
-				weights := dense(wt[g*og*k:(g+1)*og*k], og, k)
-				times := times
-				if inPanels {
-					times = func(a, b, c matrix[T]) {
-						multiplyPacked(left[g*packed:(g+1)*packed], any(a).(matrix[float32]), any(b).(matrix[float32]), any(c).(matrix[float32]))
-					}
-				}
-				if block > 1 { // of which tiles are whole planes
-					images := min(block, xs[0]-n)
-					cols := images * pos
-					for i := range images {
-						src := x[((n+i)*group+g)*cg*in : ((n+i)*group+g+1)*cg*in]
-						columns(col[i*pos:], cols, src, cg, xs[2:], sp, w, ph, split, 0, pos)
-					}
-					dst := dense(sum[:og*cols], og, cols)
-					start(dst, bias, g*og)
-					times(weights, dense(col[:k*cols], k, cols), dst)
-					finished(dst, g*og)
-					for i := range images {
-						to := o[((n+i)*group+g)*og*pos:]
-						for r := range og {
-							copy(to[r*pos:(r+1)*pos], sum[r*cols+i*pos:])
-						}
-					}
-					continue
-				}
-				src := x[(n*group+g)*cg*in : (n*group+g+1)*cg*in]
-				dst := matrix[T]{data: o[(n*group+g)*og*pos+p0:], rows: og, cols: p1 - p0, stride: pos}
-				start(dst, bias, g*og)
-				if direct {
-					times(weights, matrix[T]{data: src[p0:], rows: k, cols: p1 - p0, stride: in}, dst)
-				} else {
-					columns(col, p1-p0, src, cg, xs[2:], sp, w, ph, split, p0, p1)
-					times(weights, dense(col[:k*(p1-p0)], k, p1-p0), dst)
-				}
-				finished(dst, g*og)
-			}
-		})
+		v.products()
 		return nil
+	}
+}
+
+func newConvolution[T floating](c *Call, win window, group int, then *after) (*convolution[T], error) {
+	xs, ws := c.In[0].Shape, c.In[1].Shape
+	w, sp, err := convShape(win, group, xs, ws)
+	if err != nil {
+		return nil, err
+	}
+	v := &convolution[T]{Call: c, window: w, group: group, then: then, xs: xs, sp: sp, channels: ws[1], filters: ws[0] / group,
+		in: product(xs[2:]), pos: product(sp), taps: product(w.size)}
+	if b := c.in(2); b != nil {
+		if b.Len() != ws[0] {
+			return nil, fmt.Errorf("bias has %d elements for %d output channels", b.Len(), ws[0])
+		}
+		v.bias = data[T](b)
+	}
+	out, err := c.New(0, c.In[0].DType, append([]int{xs[0], ws[0]}, sp...))
+	if err != nil {
+		return nil, err
+	}
+	v.x, v.weights, v.out = data[T](c.In[0]), data[T](c.In[1]), data[T](out)
+	return v, nil
+}
+
+// left returns the weights of every group laid out, from the model's constants where they are known.
+func (f *filters) left(c *Call) []float32 {
+	size := func(w *onnx.Tensor) int { return f.group * padRows(w.Shape[0]/f.group) * product(w.Shape[1:]) }
+	if f.weights == nil {
+		w := c.In[1]
+		return f.pack(Scratch[float32](c, size(w)), w)
+	}
+	f.once.Do(func() { f.packed = f.pack(make([]float32, size(f.weights)), f.weights) })
+	return f.packed
+}
+
+// arrange divides the work and chooses the product.
+func (v *convolution[T]) arrange(inPanels bool) (err error) {
+	k, elem := v.channels*v.taps, 4
+	if _, ok := any(v).(*convolution[float64]); ok {
+		elem = 8
+	}
+	v.tile, v.block = min(v.pos, max(tileCols, columnBytes/elem/max(k, 1)/tileCols*tileCols)), 1
+	switch {
+	case inPanels:
+		v.block = max(1, min(v.xs[0], tileCols/v.pos))
+	case finite(dense(v.x, 1, len(v.x))):
+		v.times = multiplyFinite[T] // looked at once, not once a tap
+	default:
+		v.times = multiply[T]
+	}
+	if v.direct = pointwise(v.window); !v.direct {
+		v.phases, err = newColumns(v.xs[2:], v.sp, v.window)
+	}
+	return err
+}
+
+// products multiplies tile by tile.
+func (v *convolution[T]) products() {
+	k := v.channels * v.taps
+	tiles, blocks := (v.pos+v.tile-1)/v.tile, (v.xs[0]+v.block-1)/v.block
+	v.Parallel(blocks*v.group*tiles, work(v.filters, k, v.tile, v.block)/4, func(lo, hi int) {
+		var col, sum, split []T
+		if v.phases != nil {
+			split = Scratch[T](v.Call, v.phases.len())
+			clear(split)
+		}
+		if !v.direct || v.block > 1 {
+			col = Scratch[T](v.Call, k, v.tile, v.block)
+		}
+		if v.block > 1 {
+			sum = Scratch[T](v.Call, v.filters, v.tile, v.block)
+		}
+		for item := lo; item < hi; item++ {
+			t, g, n := item%tiles, item/tiles%v.group, item/tiles/v.group*v.block
+			if v.block > 1 { // tiles are whole planes
+				v.images(n, g, col, sum, split)
+			} else {
+				v.part(n, g, t, col, split)
+			}
+		}
+	})
+}
+
+// images computes group g of a block of images from n.
+func (v *convolution[T]) images(n, g int, col, sum, split []T) {
+	images, k := min(v.block, v.xs[0]-n), v.channels*v.taps
+	cols := images * v.pos
+	for i := range images {
+		v.columns(col[i*v.pos:], cols, v.planes(n+i, g), split, 0, v.pos)
+	}
+	dst := dense(sum[:v.filters*cols], v.filters, cols)
+	v.multiply(dst, dense(col[:k*cols], k, cols), g)
+	for i := range images {
+		to := v.out[((n+i)*v.group+g)*v.filters*v.pos:]
+		for r := range v.filters {
+			copy(to[r*v.pos:(r+1)*v.pos], sum[r*cols+i*v.pos:])
+		}
+	}
+}
+
+// part computes tile t of group g of image n.
+func (v *convolution[T]) part(n, g, t int, col, split []T) {
+	p0, p1 := t*v.tile, min(v.pos, (t+1)*v.tile)
+	src, k, cols := v.planes(n, g), v.channels*v.taps, p1-p0
+	dst := matrix[T]{data: v.out[(n*v.group+g)*v.filters*v.pos+p0:], rows: v.filters, cols: cols, stride: v.pos}
+	if v.direct {
+		v.multiply(dst, matrix[T]{data: src[p0:], rows: k, cols: cols, stride: v.in}, g)
+		return
+	}
+	v.columns(col, cols, src, split, p0, p1)
+	v.multiply(dst, dense(col[:k*cols], k, cols), g)
+}
+
+// planes returns the planes of x that group g of image n reads.
+func (v *convolution[T]) planes(n, g int) []T {
+	size := v.channels * v.in
+	return v.x[(n*v.group+g)*size : (n*v.group+g+1)*size]
+}
+
+// multiply sets dst to the bias plus the weights of group g times the columns, and to what follows it.
+func (v *convolution[T]) multiply(dst, columns matrix[T], g int) {
+	k := v.channels * v.taps
+	start(dst, v.bias, g*v.filters)
+	weights := dense(v.weights[g*v.filters*k:(g+1)*v.filters*k], v.filters, k)
+	if v.left != nil {
+		packed := padRows(v.filters) * k
+		multiplyPacked(v.left[g*packed:(g+1)*packed], any(weights).(matrix[float32]), any(columns).(matrix[float32]), any(dst).(matrix[float32]))
+	} else {
+		v.times(weights, columns, dst)
+	}
+	if v.then != nil {
+		v.then.apply(any(dst).(matrix[float32]), g*v.filters)
 	}
 }
 
@@ -232,47 +285,52 @@ func newColumns(in, out []int, w window) (*phases, error) {
 // columns writes im2col for output positions p0 <= p < p1 to rows that lie cols apart:
 // col[c q + tap, p - p0] = x[c, p · stride - begin + tap · dilation], 0 in the padding. split is memory for phases, of zeros where
 // their padding lies.
-func columns[T floating](col []T, cols int, x []T, channels int, in, out []int, w window, ph *phases, split []T, p0, p1 int) {
-	q, size, width := product(w.size), product(in), p1-p0
-	last := len(in) - 1
+func (v *convolution[T]) columns(col []T, cols int, x, split []T, p0, p1 int) {
+	w, in := v.window, v.xs[2:]
 	tap, base := make([]int, len(in)), make([]int, len(in))
-	for c := 0; c < channels; c++ {
-		plane := x[c*size : (c+1)*size]
-		if ph != nil {
-			tapColumns(ph, col[c*q*cols:], cols, plane, split, p0, p1)
+	for c := range v.channels {
+		plane := x[c*v.in : (c+1)*v.in]
+		if v.phases != nil {
+			tapColumns(v.phases, col[c*v.taps*cols:], cols, plane, split, p0, p1)
 			continue
 		}
-		for t := 0; t < q; t++ {
+		for t := range v.taps {
 			unravel(tap, t, w.size)
-			row := col[(c*q+t)*cols : (c*q+t)*cols+width]
+			row := col[(c*v.taps+t)*cols : (c*v.taps+t)*cols+p1-p0]
 			if len(in) == 2 {
-				shifted(row, plane, p0, out[1], tap[0]*w.dilation[0]-w.begin[0], tap[1]*w.dilation[1]-w.begin[1])
-				continue
-			}
-			shift := tap[last]*w.dilation[last] - w.begin[last]
-			// Runs along the last axis share all other coordinates.
-			unravel(base, p0, out)
-			for p := p0; p < p1; {
-				run := min(out[last]-base[last], p1-p)
-				off, inside := 0, true
-				for k := 0; k < last; k++ {
-					y := base[k]*w.stride[k] - w.begin[k] + tap[k]*w.dilation[k]
-					if y < 0 || y >= in[k] {
-						inside = false
-						break
-					}
-					off = (off + y) * in[k+1]
-				}
-				seg := row[p-p0 : p-p0+run]
-				if !inside {
-					clear(seg)
-				} else {
-					line(seg, plane[off:off+in[last]], base[last]*w.stride[last]+shift, w.stride[last])
-				}
-				p += run
-				next(base, out)
+				shifted(row, plane, p0, v.sp[1], tap[0]*w.dilation[0]-w.begin[0], tap[1]*w.dilation[1]-w.begin[1])
+			} else {
+				v.lines(row, plane, p0, tap, base)
 			}
 		}
+	}
+}
+
+// lines writes what a tap reads of a plane for the output positions from p0 on: runs along the last axis share all other
+// coordinates.
+func (v *convolution[T]) lines(row, plane []T, p0 int, tap, base []int) {
+	w, in, last := v.window, v.xs[2:], len(base)-1
+	shift := tap[last]*w.dilation[last] - w.begin[last]
+	unravel(base, p0, v.sp)
+	for p := 0; p < len(row); {
+		run := min(v.sp[last]-base[last], len(row)-p)
+		off, inside := 0, true
+		for k := 0; k < last; k++ {
+			y := base[k]*w.stride[k] - w.begin[k] + tap[k]*w.dilation[k]
+			if y < 0 || y >= in[k] {
+				inside = false
+				break
+			}
+			off = (off + y) * in[k+1]
+		}
+		seg := row[p : p+run]
+		if !inside {
+			clear(seg)
+		} else {
+			line(seg, plane[off:off+in[last]], base[last]*w.stride[last]+shift, w.stride[last])
+		}
+		p += run
+		next(base, v.sp)
 	}
 }
 

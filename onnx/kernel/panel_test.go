@@ -278,7 +278,8 @@ func TestColumns(t *testing.T) {
 		if ph != nil {
 			split = make([]float32, ph.len())
 		}
-		columns(col, p1-p0, x.data[:channels*x.cols], channels, in, out, w, ph, split, p0, p1)
+		v := &convolution[float32]{window: w, xs: []int{1, channels, in[0], in[1]}, sp: out, channels: channels, in: in[0] * in[1], taps: q, phases: ph}
+		v.columns(col, p1-p0, x.data[:channels*x.cols], split, p0, p1)
 		for i, got := range col {
 			c, tap, p := i/(p1-p0)/q, i/(p1-p0)%q, p0+i%(p1-p0)
 			y := p/out[1]*w.stride[0] - w.begin[0] + tap/w.size[1]*w.dilation[0]

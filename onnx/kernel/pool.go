@@ -149,23 +149,23 @@ func seesPlane(w window, in, out []int) bool {
 
 // maxOfRuns pools planes of windows that all see them.
 func maxOfRuns(c *Call, o, x []float32, xs, sp []int, w window) error {
-	p, err := newPhases(w, xs[2:], sp)
+	p, err := newPlanes(c, o, x, xs, sp, w)
 	if err != nil {
 		return err
 	}
-	eachPlane(c, o, x, xs[0]*xs[1], p, float32(math.Inf(-1)), func(run, split []float32, _ int) { tapMaxima(run, split, p.offsets) }, func([]float32, int) {})
+	p.each(float32(math.Inf(-1)), func(run, split []float32, _ int) { tapMaxima(run, split, p.offsets) }, func([]float32, int) {})
 	return nil
 }
 
 // meanOfRuns pools planes of windows that lie in them.
 func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) error {
-	p, err := newPhases(w, xs[2:], sp)
+	p, err := newPlanes(c, o, x, xs, sp, w)
 	if err != nil {
 		return err
 	}
 	ones := make([]float32, len(p.offsets))
 	fillRange(ones, 1)
-	eachPlane(c, o, x, xs[0]*xs[1], p, 0, func(run, split []float32, _ int) { tapSums(run, split, p.offsets, ones, 0) }, func(dst []float32, _ int) {
+	p.each(0, func(run, split []float32, _ int) { tapSums(run, split, p.offsets, ones, 0) }, func(dst []float32, _ int) {
 		n := float32(len(ones))
 		for i := range dst {
 			dst[i] /= n

@@ -89,72 +89,112 @@ func (g *winograd) suits(sp []int) bool {
 	return (g.always() || high*wide >= winogradTiles) && wide <= 8*winogradWork/tileMatrices/(g.rows+g.cols)
 }
 
-// run convolves x, of shape xs, with spatial output sp.
-func (g *winograd) run(c *Call, o, x, bias []float32, xs, sp []int, w window, then *after) error {
+// winogradRun is the work of one call, in items: some lines of tiles of one image, or some images. Sums do not depend on the items,
+// so that they may on the threads.
+type winogradRun struct {
+	*winograd
+	v                   *convolution[float32]
+	phases              *phases
+	high, wide          int // in tiles
+	lines, images       int // of an item
+	columns, packedRows int // of a matrix of tiles
+}
+
+// run convolves.
+func (g *winograd) run(v *convolution[float32]) error {
 	g.once.Do(g.pack)
-	high, wide := (sp[0]+1)/2, (sp[1]+1)/2 // in tiles
-	tiles := high * wide
+	r := &winogradRun{winograd: g, v: v, high: (v.sp[0] + 1) / 2, wide: (v.sp[1] + 1) / 2, packedRows: padRows(g.rows)}
 	// Even and odd columns apart, the columns of neighbouring tiles are side by side.
-	p, err := newPhases(window{size: []int{4, 4}, dilation: []int{1, 1}, stride: []int{1, 2}, begin: w.begin}, xs[2:], []int{2*high - 1, wide})
-	if err != nil {
+	var err error
+	w := window{size: []int{4, 4}, dilation: []int{1, 1}, stride: []int{1, 2}, begin: v.window.begin}
+	if r.phases, err = newPhases(w, v.xs[2:], []int{2*r.high - 1, r.wide}); err != nil {
 		return err
 	}
-	// An item is some lines of tiles of one image, or some images; sums do not depend on it, so that it may on the threads.
+	n, tiles := v.xs[0], r.high*r.wide
 	most := max(32, winogradWork/tileMatrices/(g.rows+g.cols))
-	if t := c.env.Threads; t > 1 {
-		most = min(most, max(32, (tiles*xs[0]*g.group+t-1)/t))
+	if t := v.env.Threads; t > 1 {
+		most = min(most, max(32, (tiles*n*g.group+t-1)/t))
 	}
-	lines, images := min(high, max(1, most/wide)), 1
-	if lines == high {
-		images = min(xs[0], max(1, most/tiles))
+	r.lines, r.images = min(r.high, max(1, most/r.wide)), 1
+	if r.lines == r.high {
+		r.images = min(n, max(1, most/tiles))
 	}
-	parts, blocks := (high+lines-1)/lines, (xs[0]+images-1)/images
-	columns := padColumns(images*lines*wide) + 8 // of a matrix of tiles: what is written goes past the end of a line
-	rows := padRows(g.rows)
-	packed, in, pos := rows*g.cols, xs[2]*xs[3], sp[0]*sp[1]
-	c.Parallel(g.group*blocks*parts, work(g.rows, g.cols, images, lines, wide, 4), func(from, to int) {
-		split := Scratch[float32](c, p.len())
+	r.columns = padColumns(r.images*r.lines*r.wide) + 8 // rows are written past their ends
+	parts, blocks := (r.high+r.lines-1)/r.lines, (n+r.images-1)/r.images
+	v.Parallel(g.group*blocks*parts, work(g.rows, g.cols, r.images, r.lines, r.wide, 4), func(from, to int) {
+		split := Scratch[float32](v.Call, r.phases.len())
 		clear(split)
-		v, m := Scratch[float32](c, tileMatrices*g.cols*columns), Scratch[float32](c, tileMatrices*rows*columns)
-		pair := Scratch[float32](c, 2, (2*wide+15)/16*16)
-		for item := from; item < to; item++ {
-			first, k, image := item%parts*lines, item/parts%g.group, item/parts/g.group*images
-			last, n := min(high, first+lines), min(images, xs[0]-image)
-			each := (last - first) * wide // tiles of an image
-			for i := range n {
-				for ch := range g.cols {
-					splitInto(p, split, x[(((image+i)*g.group+k)*g.cols+ch)*in:][:in], 2*first, 2*last+2)
-					for line := first; line < last; line++ {
-						tilesIn(v[ch*columns+i*each+(line-first)*wide:], g.cols*columns, split[2*line*p.wide:], p.wide, p.high*p.wide, wide)
-					}
-				}
-			}
-			for t := range tileMatrices {
-				c := m[t*rows*columns : (t+1)*rows*columns]
-				clear(c)
-				multiplyWhole(g.left[(k*tileMatrices+t)*packed:][:packed], v[t*g.cols*columns:], c, g.rows, n*each, g.cols, columns)
-			}
-			for i := range n {
-				for row := range g.rows {
-					channel := k*g.rows + row
-					finish := then.spread(bias, channel)
-					dst := o[((image+i)*g.group*g.rows+channel)*pos:][:pos]
-					for line := first; line < last; line++ {
-						from := m[row*columns+i*each+(line-first)*wide:]
-						if sp[1]%16 == 0 && 2*line+2 <= sp[0] {
-							tilesOut(dst[2*line*sp[1]:], sp[1], from, rows*columns, wide, &finish)
-							continue
-						}
-						tilesOut(pair, len(pair)/2, from, rows*columns, wide, &finish)
-						for h := range min(2, sp[0]-2*line) {
-							copy(dst[(2*line+h)*sp[1]:][:sp[1]], pair[h*len(pair)/2:])
-						}
-					}
-				}
-			}
+		in, sums := Scratch[float32](v.Call, tileMatrices*g.cols*r.columns), Scratch[float32](v.Call, tileMatrices*r.packedRows*r.columns)
+		pair := Scratch[float32](v.Call, 2, (2*r.wide+15)/16*16)
+		for at := from; at < to; at++ {
+			i := r.item(at%parts, at/parts%g.group, at/parts/g.group)
+			i.transform(in, split)
+			i.multiply(sums, in)
+			i.finish(sums, pair)
 		}
 	})
 	return nil
+}
+
+// winogradItem is group of images n from image on, lines of tiles from first to last.
+type winogradItem struct {
+	*winogradRun
+	group, image, n, first, last int
+	each                         int // tiles of an image
+}
+
+func (r *winogradRun) item(part, group, block int) winogradItem {
+	i := winogradItem{winogradRun: r, group: group, image: block * r.images, first: part * r.lines}
+	i.last, i.n = min(r.high, i.first+r.lines), min(r.images, r.v.xs[0]-i.image)
+	i.each = (i.last - i.first) * r.wide
+	return i
+}
+
+// transform sets v to Bᵀ d B of the item's tiles.
+func (i winogradItem) transform(v, split []float32) {
+	p, size, channels := i.phases, i.v.in, i.winograd.cols
+	for n := range i.n {
+		for ch := range channels {
+			splitInto(p, split, i.v.x[(((i.image+n)*i.winograd.group+i.group)*channels+ch)*size:][:size], 2*i.first, 2*i.last+2)
+			for line := i.first; line < i.last; line++ {
+				tilesIn(v[ch*i.columns+n*i.each+(line-i.first)*i.wide:], channels*i.columns, split[2*line*p.wide:], p.wide, p.high*p.wide, i.wide)
+			}
+		}
+	}
+}
+
+// multiply sets m to the weights times v.
+func (i winogradItem) multiply(m, v []float32) {
+	g := i.winograd
+	packed := i.packedRows * g.cols
+	for t := range tileMatrices {
+		c := m[t*i.packedRows*i.columns : (t+1)*i.packedRows*i.columns]
+		clear(c)
+		multiplyWhole(g.left[(i.group*tileMatrices+t)*packed:][:packed], v[t*g.cols*i.columns:], c, g.rows, i.n*i.each, g.cols, i.columns)
+	}
+}
+
+// finish writes the outputs Aᵀ m A with bias and what follows; pair has room for two lines.
+func (i winogradItem) finish(m, pair []float32) {
+	rows, height, width := i.winograd.rows, i.v.sp[0], i.v.sp[1]
+	for n := range i.n {
+		for row := range rows {
+			channel := i.group*rows + row
+			finish := i.v.then.spread(i.v.bias, channel)
+			dst := i.v.out[((i.image+n)*i.winograd.group*rows+channel)*i.v.pos:][:i.v.pos]
+			for line := i.first; line < i.last; line++ {
+				from := m[row*i.columns+n*i.each+(line-i.first)*i.wide:]
+				if width%16 == 0 && 2*line+2 <= height {
+					tilesOut(dst[2*line*width:], width, from, i.packedRows*i.columns, i.wide, &finish)
+					continue
+				}
+				tilesOut(pair, len(pair)/2, from, i.packedRows*i.columns, i.wide, &finish)
+				for h := range min(2, height-2*line) {
+					copy(dst[(2*line+h)*width:][:width], pair[h*len(pair)/2:])
+				}
+			}
+		}
+	}
 }
 
 // tilesInGo sets dst[t ds + i] to element t of Bᵀ d B of n tiles side by side: even columns lie in src, line after line, odd ones
