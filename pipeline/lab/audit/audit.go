@@ -17,7 +17,6 @@ import (
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/privacy"
-	"fmp/pipeline/task"
 )
 
 // Options set the extent of an audit.
@@ -147,7 +146,7 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Op
 			return nil, err
 		}
 		r := rng.New(o.Seed, "audit", "canaries", round)
-		units, groups, err := canaries(p, bank, w, b, alpha, round, o.Seed)
+		units, groups, err := canaries(p, w, b, alpha, round, o.Seed)
 		if err != nil {
 			return nil, err
 		}
@@ -208,8 +207,8 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Op
 
 // canaries returns the contributions of twice as many units as a round has, and the groups of them in one release: all of them or, where
 // clients add their own noise, those of each client.
-func canaries(p *experiment.Prepared, bank *task.Bank, w []float32, b privacy.Budget, alpha float64, round int, seed uint64) (units []*privacy.Release, groups [][]int, err error) {
-	c, k := p.Config.Federation, p.Tools.Private.K()
+func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float64, round int, seed uint64) (units []*privacy.Release, groups [][]int, err error) {
+	c, k, bank := p.Config.Federation, p.Tools.Private.K(), p.Data.Clients
 	clients, points := c.Clients, 2*c.Points
 	if b.Unit == privacy.Client {
 		clients, points = 2*c.Clients, c.Points

@@ -62,8 +62,21 @@ func inlinedAll(fs []*Figure, heading func(...g.Node) g.Node) (g.Group, error) {
 	return out, nil
 }
 
-// Page writes the self-contained page of a run.
-func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, tuned *experiment.Tuned, costs []experiment.Cost, detail *experiment.Detail, byTable [][]*Figure, whole []*Figure) error {
+// run is the content of a run's page.
+type run struct {
+	config   experiment.Config
+	manifest *experiment.Manifest
+	tables   []Table
+	tuned    *experiment.Tuned
+	costs    []experiment.Cost
+	detail   *experiment.Detail // nil: no example is shown
+	byTable  [][]*Figure        // the figures of each table
+	whole    []*Figure          // those of all
+}
+
+// page writes the self-contained page of a run.
+func (r *run) page(w io.Writer) error {
+	c, m, ts := r.config, r.manifest, r.tables
 	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. ± is the half-width of the %g%% t-interval over repeats. %s",
 		c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"], Level*100, bestNote)
 	if untrained(ts) {
@@ -71,19 +84,19 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 	}
 	var body g.Group
 	for i := range ts {
-		t, err := tableForPage(&ts[i], byTable[i], i == 0)
+		t, err := tableForPage(&ts[i], r.byTable[i], i == 0)
 		if err != nil {
 			return err
 		}
 		body = append(body, t)
 	}
-	figures, err := inlinedAll(whole, h.H2)
+	figures, err := inlinedAll(r.whole, h.H2)
 	if err != nil {
 		return err
 	}
 	body = append(body, figures)
-	if detail != nil {
-		x, err := examplesForPage(detail)
+	if r.detail != nil {
+		x, err := examplesForPage(r.detail)
 		if err != nil {
 			return err
 		}
@@ -93,15 +106,15 @@ func Page(w io.Writer, c experiment.Config, m *experiment.Manifest, ts []Table, 
 	if len(m.Notes) > 0 {
 		body = append(body, h.Ul(g.Map(m.Notes, func(n string) g.Node { return h.Li(g.Text(n)) })))
 	}
-	if len(tuned.Choices) > 0 {
+	if len(r.tuned.Choices) > 0 {
 		body = append(body, folded(false, g.Text("What the tuned settings were chosen from"),
 			h.P(g.Text("Each method's setting with the least NLL on held-out rows of tasks drawn from the meta-training corpus, of the run's size and partition. The values tried go on where the best is at an end, and grow finer around it.")),
-			table("", []string{"method", "partition", "setting", "chosen", "held-out NLL", "of"}, rows(tuned.Choices, choiceCells))))
+			table("", []string{"method", "partition", "setting", "chosen", "held-out NLL", "of"}, rows(r.tuned.Choices, choiceCells))))
 	}
-	if len(costs) > 0 {
+	if len(r.costs) > 0 {
 		body = append(body, folded(false, g.Text("What each method cost"),
 			h.P(g.Text("Seconds of the clock, over all partitions and repeats: choosing its settings, and running and scoring it. What methods share (fits, drawn points) counts for the one that came first.")),
-			table("", []string{"method", "tuning, s", "running, s", "share"}, rows(costs, func(c experiment.Cost) []string {
+			table("", []string{"method", "tuning, s", "running, s", "share"}, rows(r.costs, func(c experiment.Cost) []string {
 				return []string{c.Method, fmt.Sprintf("%.2f", c.Tuning), fmt.Sprintf("%.2f", c.Running), fmt.Sprintf("%.1f%%", 100*c.Share)}
 			}))))
 	}

@@ -147,7 +147,6 @@ func (r *Row) Subject() bool { return r.Method == "FMP" }
 
 // Tables summarises the records of a run, in the order in which the run writes them, over their repeats.
 func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
-	classes := m.Sizes["classes"]
 	type key struct{ partition, protocol string }
 	var order []key
 	parts := map[key][]experiment.Record{}
@@ -161,69 +160,9 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 	slices.SortStableFunc(order, func(a, b key) int { return protocolRank(a.protocol) - protocolRank(b.protocol) })
 	var out []Table
 	for _, k := range order {
-		part := parts[k]
-		t := Table{Dataset: part[0].Dataset, Partition: k.partition, Alpha: part[0].Alpha, Protocol: k.protocol}
-		if classes > 0 {
-			t.Chance = 1 / float64(classes)
-		}
-		var methods []string
-		for _, r := range part {
-			if !slices.Contains(methods, r.Method) {
-				methods = append(methods, r.Method)
-			}
-		}
-		var err error
-		if t.Shifted, err = shifted(part, methods); err != nil {
-			return nil, fmt.Errorf("table of %s: %w", k.partition, err)
-		}
-		for len(part) > 0 {
-			method := part[0].Method
-			var values [columns][]float64
-			row := Row{Method: method, Group: part[0].Group, Param: part[0].Param, Value: part[0].Value, Temperature: part[0].Temperature, More: part[0].More, byRepeat: map[int][columns]float64{}}
-			if method, err := rival.Lookup(method); err == nil { // a run of an earlier version may have other methods
-				info := method.Info()
-				row.Untrained = slices.ContainsFunc(info.Models(part[0].Diagnostics["open"] == 1), func(kind string) bool { return slices.Contains(m.Untrained, kind) })
-			}
-			n := 0.0
-			var calibrations []metric.Calibration
-			part = slices.DeleteFunc(part, func(r experiment.Record) bool {
-				if r.Method != method {
-					return false
-				}
-				row.byRepeat[r.Repeat] = measured(&r)
-				for c, v := range row.byRepeat[r.Repeat] {
-					if !math.IsNaN(v) {
-						values[c] = append(values[c], v)
-					}
-				}
-				if row.Subject() {
-					calibrations = append(calibrations, r.Scores.Curve.Calibration())
-				}
-				row.UploadBytes += r.UploadBytes
-				n++
-				return true
-			})
-			row.UploadBytes /= n
-			if len(calibrations) > 0 {
-				c := metric.MeanCalibration(calibrations)
-				row.Calibration = &c
-			}
-			t.Repeats = max(t.Repeats, int(n))
-			for c := range columns {
-				if len(values[c]) == 0 {
-					continue
-				}
-				var err error
-				if *row.interval(c), err = metric.Estimate(values[c], Level); err != nil {
-					return nil, fmt.Errorf("table of %s, %s: %w", k.partition, method, err)
-				}
-			}
-			if set, _ := dataset.Lookup(t.Dataset); t.Alpha == 0 {
-				if p, ok := set.Letter[method]; ok {
-					row.Printed = &p
-				}
-			}
-			t.Rows = append(t.Rows, row)
+		t, err := newTable(parts[k], m)
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, t)
 	}
@@ -239,6 +178,79 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 		}
 	}
 	return out, nil
+}
+
+// newTable summarises the records of one partition and protocol.
+func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err error) {
+	t = Table{Dataset: part[0].Dataset, Partition: part[0].Partition, Alpha: part[0].Alpha, Protocol: part[0].Protocol}
+	if classes := m.Sizes["classes"]; classes > 0 {
+		t.Chance = 1 / float64(classes)
+	}
+	var methods []string
+	byMethod := map[string][]experiment.Record{}
+	for _, r := range part {
+		if byMethod[r.Method] == nil {
+			methods = append(methods, r.Method)
+		}
+		byMethod[r.Method] = append(byMethod[r.Method], r)
+	}
+	if t.Shifted, err = shifted(part, methods); err != nil {
+		return t, fmt.Errorf("table of %s: %w", t.Partition, err)
+	}
+	for _, method := range methods {
+		row, err := newRow(byMethod[method], m)
+		if err != nil {
+			return t, fmt.Errorf("table of %s, %s: %w", t.Partition, method, err)
+		}
+		t.Repeats = max(t.Repeats, len(byMethod[method]))
+		if set, _ := dataset.Lookup(t.Dataset); t.Alpha == 0 {
+			if p, ok := set.Letter[method]; ok {
+				row.Printed = &p
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t, nil
+}
+
+// newRow summarises the records of one method.
+func newRow(rs []experiment.Record, m *experiment.Manifest) (Row, error) {
+	first := &rs[0]
+	row := Row{Method: first.Method, Group: first.Group, Param: first.Param, Value: first.Value, Temperature: first.Temperature, More: first.More, byRepeat: map[int][columns]float64{}}
+	if method, err := rival.Lookup(first.Method); err == nil { // a run of an earlier version may have other methods
+		info := method.Info()
+		row.Untrained = slices.ContainsFunc(info.Models(first.Diagnostics["open"] == 1), func(kind string) bool { return slices.Contains(m.Untrained, kind) })
+	}
+	var values [columns][]float64
+	var calibrations []metric.Calibration
+	for i := range rs {
+		r := &rs[i]
+		row.byRepeat[r.Repeat] = measured(r)
+		for c, v := range row.byRepeat[r.Repeat] {
+			if !math.IsNaN(v) {
+				values[c] = append(values[c], v)
+			}
+		}
+		if row.Subject() {
+			calibrations = append(calibrations, r.Scores.Curve.Calibration())
+		}
+		row.UploadBytes += r.UploadBytes
+	}
+	row.UploadBytes /= float64(len(rs))
+	if len(calibrations) > 0 {
+		c := metric.MeanCalibration(calibrations)
+		row.Calibration = &c
+	}
+	for c := range columns {
+		if len(values[c]) == 0 {
+			continue
+		}
+		var err error
+		if *row.interval(c), err = metric.Estimate(values[c], Level); err != nil {
+			return row, err
+		}
+	}
+	return row, nil
 }
 
 // rawNLL returns a method's NLL under the shared protocol; it has 0 repeats where the run did not use that protocol.

@@ -176,81 +176,11 @@ func (r *Row) setting() string {
 // the letter's figures. bold enables ANSI escapes.
 func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	var b strings.Builder
-	mark := func(on bool, s string, width int) string {
-		s = fmt.Sprintf("%*s", width, s)
-		if on && bold {
-			return "\x1b[1m" + s + "\x1b[0m"
-		}
-		return s
-	}
-	for _, t := range ts {
-		shown := narrow(t.columns(), wide)
-		hasPrinted := false
-		for _, r := range t.Rows {
-			hasPrinted = hasPrinted || wide && r.Printed != nil
-		}
-		settings := wide && t.tuned()
-		if say := t.sentence(); say != "" {
-			fmt.Fprintf(&b, "%s\n\n", wrapped(say, terminal))
-		}
-		fmt.Fprintf(&b, "%s\n", t.title())
-		labels, gap := t.labels(shown, wide)
-		fmt.Fprintf(&b, "  %-*s", labels, "")
-		for _, c := range shown {
-			fmt.Fprintf(&b, "%s%*s", gap, width(c), headings[c])
-		}
-		fmt.Fprintf(&b, "%s%*s", gap, uploadWidth, "upload")
-		if settings {
-			fmt.Fprintf(&b, "  %28s", "setting")
-		}
-		if hasPrinted {
-			fmt.Fprintf(&b, "  %15s", "printed ACC/ECE")
-		}
-		b.WriteByte('\n')
-		group := ""
-		for _, r := range t.Rows {
-			if r.Group != group {
-				group = r.Group
-				b.WriteString(group)
-				if r.Control() && t.Chance > 0 {
-					fmt.Fprintf(&b, " (chance %.2f)", t.Chance)
-				}
-				b.WriteByte('\n')
-			}
-			lead := " "
-			if r.Subject() {
-				lead = ">"
-			}
-			label := r.label()
-			if len(label) > labels { // on its own line
-				fmt.Fprintf(&b, "%s %s\n", lead, label)
-				lead, label = " ", ""
-			}
-			b.WriteString(lead + " " + mark(r.Subject(), fmt.Sprintf("%-*s", labels, label), 0))
-			for _, c := range shown {
-				i := r.interval(c)
-				s := mean(*i)
-				if i.N > 0 && i.Mean >= 10 {
-					s = fmt.Sprintf("%.3f", i.Mean)
-				}
-				if i.N > 1 {
-					s += "±" + spread(i.Half)
-				}
-				// The plus-minus sign is two bytes and one column wide; %*s counts runes.
-				b.WriteString(gap + mark(r.best[c], s, width(c)))
-			}
-			fmt.Fprintf(&b, "%s%*s", gap, uploadWidth, byteSize(r.UploadBytes))
-			if settings {
-				fmt.Fprintf(&b, "  %28s", r.setting())
-			}
-			if hasPrinted && r.Printed != nil {
-				fmt.Fprintf(&b, "  %15s", fmt.Sprintf("%.4f/%.4f", r.Printed.ACC, r.Printed.ECE))
-			}
-			b.WriteByte('\n')
-		}
+	for i := range ts {
+		newLayout(&ts[i], wide, bold).write(&b)
 		b.WriteByte('\n')
 		if wide {
-			for _, g := range t.sideTables() {
+			for _, g := range ts[i].sideTables() {
 				g.text(&b)
 			}
 		}
@@ -269,6 +199,100 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 		return fmt.Errorf("printing the table: %w", err)
 	}
 	return nil
+}
+
+// layout is the columns of a table on a terminal.
+type layout struct {
+	*Table
+	shown    []int // columns of figures
+	labels   int   // width of the column of methods
+	gap      string
+	settings bool // a column of tuned settings
+	printed  bool // a column of the letter's figures
+	bold     bool
+}
+
+func newLayout(t *Table, wide, bold bool) *layout {
+	l := &layout{Table: t, shown: narrow(t.columns(), wide), bold: bold}
+	l.settings = wide && t.tuned()
+	l.printed = wide && slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Printed != nil })
+	l.labels, l.gap = t.labels(l.shown, wide)
+	return l
+}
+
+// write writes the table under its title, group by group.
+func (l *layout) write(b *strings.Builder) {
+	if say := l.sentence(); say != "" {
+		fmt.Fprintf(b, "%s\n\n", wrapped(say, terminal))
+	}
+	fmt.Fprintf(b, "%s\n", l.title())
+	fmt.Fprintf(b, "  %-*s", l.labels, "")
+	for _, c := range l.shown {
+		fmt.Fprintf(b, "%s%*s", l.gap, width(c), headings[c])
+	}
+	fmt.Fprintf(b, "%s%*s", l.gap, uploadWidth, "upload")
+	if l.settings {
+		fmt.Fprintf(b, "  %28s", "setting")
+	}
+	if l.printed {
+		fmt.Fprintf(b, "  %15s", "printed ACC/ECE")
+	}
+	b.WriteByte('\n')
+	group := ""
+	for i := range l.Rows {
+		r := &l.Rows[i]
+		if r.Group != group {
+			group = r.Group
+			b.WriteString(group)
+			if r.Control() && l.Chance > 0 {
+				fmt.Fprintf(b, " (chance %.2f)", l.Chance)
+			}
+			b.WriteByte('\n')
+		}
+		l.row(b, r)
+	}
+}
+
+func (l *layout) row(b *strings.Builder, r *Row) {
+	lead := " "
+	if r.Subject() {
+		lead = ">"
+	}
+	label := r.label()
+	if len(label) > l.labels { // on its own line
+		fmt.Fprintf(b, "%s %s\n", lead, label)
+		lead, label = " ", ""
+	}
+	b.WriteString(lead + " " + l.mark(r.Subject(), fmt.Sprintf("%-*s", l.labels, label), 0))
+	for _, c := range l.shown {
+		i := r.interval(c)
+		s := mean(*i)
+		if i.N > 0 && i.Mean >= 10 {
+			s = fmt.Sprintf("%.3f", i.Mean)
+		}
+		if i.N > 1 {
+			s += "±" + spread(i.Half)
+		}
+		// The plus-minus sign is two bytes and one column wide; %*s counts runes.
+		b.WriteString(l.gap + l.mark(r.best[c], s, width(c)))
+	}
+	fmt.Fprintf(b, "%s%*s", l.gap, uploadWidth, byteSize(r.UploadBytes))
+	if l.settings {
+		fmt.Fprintf(b, "  %28s", r.setting())
+	}
+	if l.printed && r.Printed != nil {
+		fmt.Fprintf(b, "  %15s", fmt.Sprintf("%.4f/%.4f", r.Printed.ACC, r.Printed.ECE))
+	}
+	b.WriteByte('\n')
+}
+
+// mark pads a text to a width and, where on, makes it bold.
+func (l *layout) mark(on bool, s string, width int) string {
+	s = fmt.Sprintf("%*s", width, s)
+	if on && l.bold {
+		return "\x1b[1m" + s + "\x1b[0m"
+	}
+	return s
 }
 
 // terminal is the number of columns into which a table fits, uploadWidth the width of the column of upload sizes.

@@ -78,9 +78,7 @@ func Write(dir string) ([]Table, error) {
 			return ts, err
 		}
 	}
-	return ts, atomicfile.Write(filepath.Join(dir, PageFile), func(w io.Writer) error {
-		return Page(w, c, m, ts, tuned, costs, detail, byTable, whole)
-	})
+	return ts, atomicfile.Write(filepath.Join(dir, PageFile), (&run{c, m, ts, tuned, costs, detail, byTable, whole}).page)
 }
 
 // figures draws the figures of each table, and those of the whole run, as far as the records allow.

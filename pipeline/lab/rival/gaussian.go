@@ -35,7 +35,7 @@ func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, s
 	diagnostics := make([]*diagnostics, len(fits))
 	err = parallel(ctx, len(fits), t.in.Threads, func(ctx context.Context, m int) error {
 		var err error
-		out[m], diagnostics[m], err = t.gaussianPosterior(ctx, fmt.Sprint("client/", m), t.in.Clients[m], fits[m], precision, samples, s, 1)
+		out[m], diagnostics[m], err = t.gaussianPosterior(ctx, gaussianFit{fmt.Sprint("client/", m), t.in.Clients[m], fits[m], precision}, samples, s, 1)
 		if err != nil {
 			return fmt.Errorf("client %d: %w", m, err)
 		}
@@ -53,7 +53,7 @@ func (t *Task) pooledGaussianPosterior(ctx context.Context, precision float64, s
 	if err != nil {
 		return nil, nil, err
 	}
-	e, d, err := t.gaussianPosterior(ctx, "pooled", t.pooled(), fit, precision, chainHeads(t.in.Samples), s, t.in.Threads)
+	e, d, err := t.gaussianPosterior(ctx, gaussianFit{"pooled", t.pooled(), fit, precision}, chainHeads(t.in.Samples), s, t.in.Threads)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,20 +65,28 @@ type gaussianResult struct {
 	diagnostics *diagnostics
 }
 
-// gaussianPosterior draws samples heads from p(T) proportional to exp(-J(T)) with J of package erm: the likelihood of set
-// (points counted by weight) times the prior N(0, I / precision). mode is J's minimiser.
-func (t *Task) gaussianPosterior(ctx context.Context, key string, set *point.Set, mode posterior.Theta, precision float64, samples int, s Settings, threads int) (posterior.Ensemble, *diagnostics, error) {
-	memoKey := fmt.Sprint("gaussian/", key, "/", precision, samples, s.Tolerance, s.Sampler)
+// gaussianFit is the fit of a set, at the mode of the density of heads T proportional to exp(-J(T)), with J of package erm: the likelihood
+// of the set (points counted by weight) times the prior N(0, I / precision). key is the set's name in the task.
+type gaussianFit struct {
+	key       string
+	set       *point.Set
+	mode      posterior.Theta
+	precision float64
+}
+
+// gaussianPosterior draws samples heads from the density about a fit.
+func (t *Task) gaussianPosterior(ctx context.Context, p gaussianFit, samples int, s Settings, threads int) (posterior.Ensemble, *diagnostics, error) {
+	memoKey := fmt.Sprint("gaussian/", p.key, "/", p.precision, samples, s.Tolerance, s.Sampler)
 	if s.Sampler == HMC {
 		memoKey += fmt.Sprint(" ", s.Chains, s.Warmup, s.Draws)
 	}
 	r, err := memo.Once(t.memo, memoKey, func() (gaussianResult, error) {
-		target, err := newTarget(set, mode, precision, s.Sampler)
+		target, err := newTarget(p.set, p.mode, p.precision, s.Sampler)
 		if err != nil {
 			return gaussianResult{}, err
 		}
 		stream := func(part ...any) *rand.Rand {
-			return rng.New(t.in.Seed, append([]any{t.in.Stream, "gaussian", key}, part...)...)
+			return rng.New(t.in.Seed, append([]any{t.in.Stream, "gaussian", p.key}, part...)...)
 		}
 		var a [][]float64
 		var d *diagnostics

@@ -4,6 +4,7 @@
 package rival
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -67,7 +68,7 @@ type Input struct {
 
 // Settings are the settings of a method. The zero value is not valid; start from DefaultSettings.
 type Settings struct {
-	L2        float64 // lambda of the fits and prior precision of the BNNs, > 0, in the sum form of design.md
+	L2        float64 // lambda of the fits and prior precision of the BNNs, > 0, in the sum form of package erm
 	Shrinkage float64 // discriminants: share of the covariance replaced by its mean variance, 0 to 1
 	Beta      float64 // PredBayes: 0 mixes the clients' predictions, 1 multiplies them
 	Weighting float64 // consensus: 1 weighs clients by the precision of their samples, 0 equally
@@ -102,7 +103,7 @@ const (
 	ParamScale     = "scale"
 )
 
-// DefaultSettings returns the shared protocol of design.md: lambda 3, shrinkage 0.3, temperature 1.
+// DefaultSettings returns the shared protocol: lambda 3, shrinkage 0.3, temperature 1.
 func DefaultSettings() Settings {
 	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Spread: 0.1, Scale: 1, Temperature: 1, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
 		Chains: 2, Warmup: 100, Draws: 200, Shuffles: 10}
@@ -125,6 +126,13 @@ func (s Settings) Check() error {
 		return fmt.Errorf("posterior: weighting is %v; allowed are 0 (equal) and 1 (by precision)", s.Weighting)
 	case !(s.Temperature > 0) || math.IsInf(s.Temperature, 0):
 		return fmt.Errorf("posterior: temperature is %v; allowed are finite numbers above 0", s.Temperature)
+	}
+	return s.checkChains()
+}
+
+// checkChains returns an error for the first invalid setting of the samplers, or nil.
+func (s Settings) checkChains() error {
+	switch {
 	case s.Sampler != HMC && s.Sampler != Laplace:
 		return fmt.Errorf("posterior: sampler is %q; allowed are %q and %q", s.Sampler, HMC, Laplace)
 	case s.Covariance != Diagonal && s.Covariance != Full:
@@ -278,53 +286,64 @@ type Task struct {
 // minDraws is the least number of draws per chain: two halves of two.
 const minDraws = 4
 
-// NewTask checks in. It is an error if a set is empty, sets differ in dx or C, or a number is not finite or a weight negative.
-func NewTask(in Input) (*Task, error) {
-	if in.Samples == 0 {
-		in.Samples = 20
-	}
-	if in.Fresh == 0 {
-		in.Fresh = 100
-	}
-	if in.Latents == 0 {
-		in.Latents = 100
-	}
+// setDefaults sets the numbers that were left zero.
+func (in *Input) setDefaults() {
+	in.Samples, in.Fresh, in.Latents = cmp.Or(in.Samples, 20), cmp.Or(in.Fresh, 100), cmp.Or(in.Latents, 100)
 	if in.NoLatent {
 		in.Latents = 1
 	}
 	if in.Threads <= 0 {
 		in.Threads = runtime.GOMAXPROCS(0)
 	}
+}
+
+// check returns an error unless there is a client or an upload, and one upload of each kind for each client.
+func (in *Input) check() error {
 	switch {
 	case len(in.Clients)+len(in.Uploads)+len(in.ClassMeans)+len(in.Soft) == 0:
-		return nil, fmt.Errorf("posterior: no clients and no uploads; a task needs at least one")
+		return fmt.Errorf("posterior: no clients and no uploads; a task needs at least one")
 	case in.Conjugate != nil && len(in.Clients) > 0 && len(in.ClassMeans) != len(in.Clients):
-		return nil, fmt.Errorf("posterior: class means of %d of %d clients; want one set each", len(in.ClassMeans), len(in.Clients))
+		return fmt.Errorf("posterior: class means of %d of %d clients; want one set each", len(in.ClassMeans), len(in.Clients))
 	case in.Open != nil && len(in.Clients) > 0 && len(in.Soft) != len(in.Clients):
-		return nil, fmt.Errorf("posterior: class means of softened features of %d of %d clients; want one set each", len(in.Soft), len(in.Clients))
+		return fmt.Errorf("posterior: class means of softened features of %d of %d clients; want one set each", len(in.Soft), len(in.Clients))
 	case len(in.Clients) > 0 && len(in.Uploads) != 0 && len(in.Uploads) != len(in.Clients):
-		return nil, fmt.Errorf("posterior: %d uploads of %d clients; want one each, or none", len(in.Uploads), len(in.Clients))
+		return fmt.Errorf("posterior: %d uploads of %d clients; want one each, or none", len(in.Uploads), len(in.Clients))
+	}
+	return nil
+}
+
+// checkSets returns an error unless every set of a kind has points, the task's dx and C, and finite numbers.
+func (t *Task) checkSets(kind string, sets []*point.Set) error {
+	for m, s := range sets {
+		if s == nil || s.N == 0 {
+			return fmt.Errorf("posterior: %s %d has no points; give each at least one", kind, m)
+		}
+		if s.Dx != t.dx || s.C != t.c {
+			return fmt.Errorf("posterior: %s %d has dx %d and C %d, client 0 has %d and %d; a task has one of each", kind, m, s.Dx, s.C, t.dx, t.c)
+		}
+		if err := erm.CheckSet(s); err != nil {
+			return fmt.Errorf("posterior: %s %d: %w", kind, m, err)
+		}
+	}
+	return nil
+}
+
+// NewTask checks in. It is an error if a set is empty, sets differ in dx or C, or a number is not finite or a weight negative.
+func NewTask(in Input) (*Task, error) {
+	in.setDefaults()
+	if err := in.check(); err != nil {
+		return nil, err
 	}
 	first := slices.Concat(in.Clients, in.Uploads, in.ClassMeans, in.Soft)[0]
 	if first == nil {
 		return nil, fmt.Errorf("posterior: client 0 has no set")
 	}
 	t := &Task{in: in, dx: first.Dx, c: first.C, memo: &memo.Memo{}}
-	for _, k := range []struct {
-		kind string
-		sets []*point.Set
-	}{{"client", in.Clients}, {"upload", in.Uploads}} {
-		for m, s := range k.sets {
-			if s == nil || s.N == 0 {
-				return nil, fmt.Errorf("posterior: %s %d has no points; give each at least one", k.kind, m)
-			}
-			if s.Dx != t.dx || s.C != t.c {
-				return nil, fmt.Errorf("posterior: %s %d has dx %d and C %d, client 0 has %d and %d; a task has one of each", k.kind, m, s.Dx, s.C, t.dx, t.c)
-			}
-			if err := erm.CheckSet(s); err != nil {
-				return nil, fmt.Errorf("posterior: %s %d: %w", k.kind, m, err)
-			}
-		}
+	if err := t.checkSets("client", in.Clients); err != nil {
+		return nil, err
+	}
+	if err := t.checkSets("upload", in.Uploads); err != nil {
+		return nil, err
 	}
 	t.drawn = &posterior.Martingale{Drawer: in.Drawer, Samples: in.Samples, Fresh: in.Fresh, Seed: in.Seed, Stream: in.Stream, Threads: in.Threads}
 	if err := t.drawn.Check(); err != nil {
