@@ -21,7 +21,8 @@ func newTrainConjugateCommand() *cobra.Command {
 the metric of the head, and a few scalars. They start from the moments of the corpus part of a data set's
 features and are learned by gradients through the closed form, on the scores of single held-out points of tasks and
 of ten at a time. Four phases: coordinates and scalars (--steps); scalars again (2/5 of as many steps); those
-of the point head (2/5); those of the intervals (1/2). About a minute.`,
+of the point head (2/5); those of the intervals (1/2). About a minute. Where classes and coordinates are many, a task has some of the
+classes, and a step fewer tasks and noises than --batch and --noises say, so that its time and memory are bounded.`,
 		Example: `  fmp train conjugate --dataset cifar10 -o conjugate.onnx
   fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,
 		Args: noArgs,

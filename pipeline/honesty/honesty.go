@@ -66,12 +66,15 @@ const (
 	greedy      = 2 // sweeps from the end of a chain to the nearby mode
 )
 
-// Chains returns the number of chains that propose states for so many clients; 0 if all states are enumerated.
-func Chains(clients int) int {
-	if clients <= Exact {
+// Chains returns the number of chains that propose states for a round; 0 if all states are enumerated.
+func (u *Uploads) Chains() int {
+	switch {
+	case u.Clients <= u.exact():
 		return 0
+	case u.Wide:
+		return leastChains
 	}
-	return max(leastChains, min(mostChains, 100*mostChains/clients))
+	return max(leastChains, min(mostChains, 100*mostChains/u.Clients))
 }
 
 // Uploads are the bounded uploads of a round, as class means.
@@ -83,6 +86,8 @@ type Uploads struct {
 	Means []float64
 	// Copy is, for each client, the first client of those that sent copies of one upload (see [Uploads.Copies]); nil if there are none.
 	Copy []int
+	// Wide says that the round is judged by less (wide.go); K is then [Leading] at most, and Pool's class means are of these.
+	Wide bool
 }
 
 // Pool returns the pooled class means of the selected clients, one point per class that they hold, so that later stages read no more
@@ -203,7 +208,7 @@ const Contested = 0.35
 // corpus's classes. seed determines the random streams of the chains, which more than [Exact] clients need; threads (0: one per
 // processor) does not affect the result.
 func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64, threads int) (*States, error) {
-	proposed, err := u.Propose(ctx, lambda, seed, 0, Chains(u.Clients), threads)
+	proposed, err := u.Propose(ctx, lambda, seed, 0, u.Chains(), threads)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +223,7 @@ func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool, 
 		return nil, fmt.Errorf("honesty: %w", err)
 	}
 	var states [][]bool
-	if u.Clients <= Exact {
+	if u.Clients <= u.exact() {
 		for s := range uint(1) << u.Clients {
 			z := fromBits(s, u.Clients)
 			if h.tie(z); 2*(u.Clients-bits.OnesCount(s)) < u.Clients && slices.Equal(z, fromBits(s, u.Clients)) {
@@ -277,14 +282,19 @@ type cell struct {
 	a, iv        float64   // precision, and its inverse
 	x            []float64 // [k]
 	fresh, broad float64   // log densities that do not depend on the state
+	// near are the classes that the cell may be of, its own at own, and then those of a fresh class and of garbage. In a wide round they are
+	// few (wide.go), else all.
+	near []int
+	own  int
 }
 
 // model is the uploads, prepared for evaluation.
 type model struct {
 	clients, classes, k int
 	lambda              []float64
-	copy                []int     // by client: the first of its copies
-	cells               [][]cell  // by client; copies have theirs with the first of them
+	copy                []int    // by client: the first of its copies
+	cells               [][]cell // by client; copies have theirs with the first of them
+	wide                bool
 	e                   []float64 // by client: the terms of the honest likelihood that do not depend on the state
 }
 
@@ -332,6 +342,7 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 	for m := range h.cells {
 		h.densities(m)
 	}
+	h.nearby(&u)
 	return h, nil
 }
 
@@ -447,9 +458,13 @@ func (st *state) honest() float64 {
 	return out
 }
 
-// components writes a cell's log densities under each class, a fresh class, and garbage.
+// components writes a cell's log densities under each class that it may be of, a fresh class, and garbage.
 func (st *state) components(l *cell, out []float64) {
 	k := st.h.k
+	if st.h.wide {
+		st.few(l, out)
+		return
+	}
 	if l.iv != st.iv {
 		st.iv = l.iv
 		for c := range st.dets {
@@ -479,9 +494,9 @@ func (st *state) components(l *cell, out []float64) {
 
 // types returns the log weights of a component's type for a cell of class c: this class, another, fresh, garbage.
 func (h *model) types(c int) []float64 {
-	out := make([]float64, h.classes+2)
+	out, other := make([]float64, h.classes+2), math.Log(mix[1])
 	for j := range h.classes {
-		out[j] = math.Log(mix[1])
+		out[j] = other
 	}
 	out[c], out[h.classes], out[h.classes+1] = math.Log(mix[0]), math.Log(mix[2]), math.Log(mix[3])
 	return out
@@ -495,12 +510,13 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 	alpha := shared / float64(C-1)
 	types := make([][]float64, C)
 	weights = make([][]float64, C)
+	among := math.Log(float64(C - 1))
 	for c := range C {
 		types[c] = h.types(c)
 		weights[c] = slices.Clone(types[c])
 		for j := range C {
 			if j != c {
-				weights[c][j] -= math.Log(float64(C - 1))
+				weights[c][j] -= among
 			}
 		}
 	}
@@ -516,9 +532,10 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 	if len(bad) == 0 {
 		return weights, 0
 	}
-	density := make([]float64, len(bad)*(C+2))
+	width := h.width()
+	density := make([]float64, len(bad)*width)
 	for i, b := range bad {
-		st.components(b, density[i*(C+2):][:C+2])
+		st.components(b, density[i*width:][:width])
 	}
 	var target [][]float64 // parameters of the Dirichlet of T_c
 	for range rounds {
@@ -528,9 +545,12 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 			for _, v := range target[c] {
 				sum += v
 			}
+			none := types[c][(c+1)%C] + math.Log(max(alpha, 1e-300)/sum) // of a class that no cell looks like
 			for j := range C {
 				if j != c {
-					weights[c][j] = types[c][j] + math.Log(max(target[c][j], 1e-300)/sum)
+					if weights[c][j] = none; target[c][j] != alpha {
+						weights[c][j] = types[c][j] + math.Log(max(target[c][j], 1e-300)/sum)
+					}
 				}
 			}
 		}
@@ -563,18 +583,19 @@ func expected(bad []*cell, density []float64, weights, types [][]float64) (targe
 			}
 		}
 	}
-	a := make([]float64, C+2) // normalised log weights of a cell: density + weight - log sum
+	width := len(density) / len(bad)
+	a := make([]float64, width) // normalised log weights of a cell: density + weight - log sum
 	for i, b := range bad {
-		own := density[i*(C+2):][:C+2]
-		for j, d := range own {
-			a[j] = d + weights[b.class][j]
+		own := density[i*width:][:width]
+		for at, d := range own {
+			a[at] = d + weights[b.class][b.near[at]]
 		}
 		z := logSum(a)
-		for j := range a {
-			a[j] -= z
-			p := math.Exp(a[j])
+		for at, j := range b.near {
+			a[at] -= z
+			p := math.Exp(a[at])
 			if p > 0 {
-				bound += p * (own[j] + types[b.class][j] - a[j])
+				bound += p * (own[at] + types[b.class][j] - a[at])
 			}
 			if j < C && j != b.class {
 				target[b.class][j] += p
@@ -586,13 +607,16 @@ func expected(bad []*cell, density []float64, weights, types [][]float64) (targe
 
 // logBeta returns the logarithm of the multivariate beta function, the normaliser of the Dirichlet.
 func logBeta(a []float64) float64 {
-	var sum, out float64
+	var sum, out, last, g float64
 	for _, v := range a {
-		g, _ := math.Lgamma(v)
+		if v != last { // most are equal
+			g, _ = math.Lgamma(v)
+			last = v
+		}
 		out += g
 		sum += v
 	}
-	g, _ := math.Lgamma(sum)
+	g, _ = math.Lgamma(sum)
 	return out - g
 }
 
@@ -634,8 +658,8 @@ func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, fr
 	if from == to {
 		return nil, nil
 	}
-	if from < 0 || to > Chains(u.Clients) || from > to {
-		return nil, fmt.Errorf("honesty: chains %d to %d; there are %d", from, to, Chains(u.Clients))
+	if from < 0 || to > u.Chains() || from > to {
+		return nil, fmt.Errorf("honesty: chains %d to %d; there are %d", from, to, u.Chains())
 	}
 	h, err := newModel(*u, lambda)
 	if err != nil {
@@ -706,7 +730,7 @@ func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 	st := h.start(z)
 	weights, _ := st.contamination(z, 1)
 	odds := math.Log(priorHonest / (1 - priorHonest))
-	density := make([]float64, h.classes+2)
+	density := make([]float64, h.width())
 	order := make([]int, h.clients)
 	for m := range order {
 		order[m] = m
@@ -728,9 +752,9 @@ func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 		for i := range h.cells[m] {
 			l := &h.cells[m][i]
 			st.components(l, density)
-			good += density[l.class]
-			for j, w := range weights[l.class] {
-				density[j] += w
+			good += density[l.own]
+			for at, j := range l.near {
+				density[at] += weights[l.class][j]
 			}
 			bad += logSum(density)
 		}

@@ -109,6 +109,7 @@ func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error)
 		return nil, err
 	}
 	t.sizes = models.ConjugateConfig{Dx: c.Corpus.Dx, C: c.Corpus.C, K: t.values[models.ConjOrigin].Len()}
+	t.classes = c.bound(t.sizes.K)
 	l := train.Loop{
 		Rate: t.rate, Model: t, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
 		Run:           fmt.Sprintf("conjugate seed %d steps %d batch %d samples %d clients %d points %d alphas %v k %d shrinkage %v fixed metric %v %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Clients, c.Points, c.Alphas, t.sizes.K, c.Shrinkage, c.FixedMetric, c.Run),
@@ -130,8 +131,10 @@ func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error)
 // conjugateTrainee is the state of the training between two steps.
 type conjugateTrainee struct {
 	*ConjugateConfig
-	sizes  models.ConjugateConfig
-	values map[string]*onnx.Tensor // parameters at the start of the phase
+	sizes models.ConjugateConfig
+	// classes is the number of classes of a task.
+	classes int
+	values  map[string]*onnx.Tensor // parameters at the start of the phase
 
 	phase int // -1: none started
 	run   *train.Step
@@ -161,10 +164,15 @@ func (t *conjugateTrainee) rate(i, _ int) float64 {
 	return optim.WarmupCosine(p.rate, 0, 0)(step, p.steps)
 }
 
+// taskSizes returns the sizes of the predictor with the classes of a task.
+func (t *conjugateTrainee) taskSizes() models.ConjugateConfig {
+	return models.ConjugateConfig{Dx: t.sizes.Dx, C: t.classes, K: t.sizes.K}
+}
+
 // enter starts a phase.
 func (t *conjugateTrainee) enter(phase int) error {
 	p := t.phases()[phase]
-	l := models.ConjugateLoss{ConjugateConfig: t.sizes, Values: t.values, Set: p.set, Learn: p.learn, Samples: t.Samples, Joint: metric.JointPoints}
+	l := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: t.values, Set: p.set, Learn: p.learn, Samples: t.Samples, Joint: metric.JointPoints}
 	if p.mean {
 		l.Samples = 1
 	}
@@ -230,7 +238,7 @@ func (t *conjugateTrainee) step(ctx context.Context, i int, rate float64) (train
 		return nil, err
 	}
 	if t.phases()[phase].mean {
-		batch["latent"] = onnx.ZerosF32(t.Batch, 1, t.sizes.C, t.sizes.K)
+		batch["latent"] = onnx.ZerosF32(t.Batch, 1, t.classes, t.sizes.K)
 	}
 	out, err := t.run.Run(at, rate, batch)
 	if err != nil {
@@ -250,8 +258,7 @@ func scoresOf(out map[string]*onnx.Tensor) train.Metrics {
 
 // draw returns the inputs of the loss for some tasks, each drawn from its own stream.
 func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, tasks int, stream ...any) (map[string]*onnx.Tensor, error) {
-	s := t.sampler(bank, target)
-	dx, c, n := bank.Dx, bank.C, t.Clients*t.Points
+	dx, c, n := bank.Dx, t.classes, t.Clients*t.Points
 	in := map[string]*onnx.Tensor{
 		"rows": onnx.ZerosF32(tasks, n, dx), "labels": onnx.ZerosF32(tasks, n, c),
 		"targets": onnx.ZerosF32(tasks, target, dx), "target_labels": onnx.ZerosF32(tasks, target, c),
@@ -266,7 +273,7 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 	}
 	return in, parallel(ctx, t.Workers, tasks, func(_ context.Context, k int) error {
 		r := rng.New(t.Seed, append(append([]any{}, stream...), k)...)
-		tk, err := s.Draw(r, t.Clients)
+		tk, err := t.sampler(some(r, bank, c), target).Draw(r, t.Clients)
 		if err != nil {
 			return err
 		}
@@ -302,7 +309,7 @@ func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, 
 	if p.mean {
 		samples = 1
 	}
-	loss, _, err := models.ConjugateLoss{ConjugateConfig: t.sizes, Values: values, Set: p.set, Samples: samples, Joint: metric.JointPoints}.Model()
+	loss, _, err := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: values, Set: p.set, Samples: samples, Joint: metric.JointPoints}.Model()
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +326,7 @@ func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, 
 			return nil, err
 		}
 		if p.mean {
-			batch["latent"] = onnx.ZerosF32(1, 1, t.sizes.C, t.sizes.K)
+			batch["latent"] = onnx.ZerosF32(1, 1, t.classes, t.sizes.K)
 		}
 		out, err := engine.Eval(s, batch)
 		if err != nil {
@@ -387,36 +394,6 @@ func (t *conjugateTrainee) copyScalars(from, to string) {
 // again recomputes the moments under V: w has within-class covariance I and between-class covariance diag(lambda), while the head's
 // coordinates w R are unchanged.
 func (t *conjugateTrainee) again() error { return standardise(t.values, t.Corpus, 0) }
-
-// widening returns the mean over classes of tr(G W_c G W_c) / tr(G G W_c), where W_c is the covariance of class c in w and G = R R'.
-func (t *conjugateTrainee) widening() (float64, error) {
-	m, err := moment.Of(coordinates(t.values, t.Corpus), t.Corpus.Labels, t.Corpus.C, 1)
-	if err != nil {
-		return 0, fmt.Errorf("corpus: %w", err)
-	}
-	r := matrix(t.values[models.ConjMetric])
-	var g mat.Dense
-	g.Mul(r, r.T())
-	var sum, classes float64
-	for c, n := range m.Count {
-		if n < 2 {
-			continue
-		}
-		within := mat.NewSymDense(t.sizes.K, nil)
-		for i, y := range t.Corpus.Labels {
-			if y == c {
-				within.SymRankOne(within, 1/(n-1), m.Rest.RowView(i))
-			}
-		}
-		var gw, gwgw, ggw mat.Dense
-		gw.Mul(&g, within)
-		gwgw.Mul(&gw, &gw)
-		ggw.Mul(&g, &gw)
-		sum += mat.Trace(&gwgw) / mat.Trace(&ggw)
-		classes++
-	}
-	return sum / classes, nil
-}
 
 // StartConjugate returns the initial parameters of a conjugate predictor, from the moments of a corpus: the k coordinates (0: C - 1,
 // at most dx - 1) in which classes differ most, and the metric of the moments, with the within-class covariance shrunk by the given
@@ -521,13 +498,11 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 			within.SetSym(i, j, v)
 		}
 	}
-	var e mat.EigenSym
-	if !e.Factorize(within, true) {
+	variances, u, ok := moment.Eigen(within)
+	if !ok {
 		return fmt.Errorf("moments of the corpus: the eigenvalues of the within-class covariance did not converge")
 	}
-	var u mat.Dense
-	e.VectorsTo(&u)
-	for j, v := range e.Values(nil) {
+	for j, v := range variances {
 		if !(v > 0) {
 			return fmt.Errorf("moments of the corpus: within-class covariance has eigenvalue %v; want more varied features", v)
 		}
@@ -535,21 +510,17 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 			u.Set(i, j, u.At(i, j)/math.Sqrt(v))
 		}
 	}
-	var t, rotated mat.Dense
-	t.Mul(between, &u)
-	rotated.Mul(u.T(), &t)
+	rotated := moment.Product(mat.DenseCopyOf(u.T()), moment.Product(mat.DenseCopyOf(between), u, false), false)
 	sym := mat.NewSymDense(k, nil)
 	for i := range k {
 		for j := i; j < k; j++ {
 			sym.SetSym(i, j, (rotated.At(i, j)+rotated.At(j, i))/2)
 		}
 	}
-	if !e.Factorize(sym, true) {
+	lambda, q, ok := moment.Eigen(sym)
+	if !ok {
 		return fmt.Errorf("moments of the corpus: the eigenvalues of the between-class covariance did not converge")
 	}
-	var q mat.Dense
-	e.VectorsTo(&q)
-	lambda := e.Values(nil)
 	descending, log := mat.NewDense(k, k, nil), make([]float64, k)
 	for j := range k {
 		from := k - 1 - j
@@ -558,19 +529,18 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 			descending.Set(i, j, q.At(i, from))
 		}
 	}
-	var v2, v, inverse, metric mat.Dense
-	v2.Mul(&u, descending)
-	v.Mul(matrix(values[models.ConjMap]), &v2)
+	var inverse mat.Dense
+	v2 := moment.Product(u, descending, false)
+	v := moment.Product(matrix(values[models.ConjMap]), v2, false)
 	for j, m := range values[models.ConjOrigin].F32() {
 		mean.SetVec(j, mean.AtVec(j)+float64(m))
 	}
 	origin := mat.NewVecDense(k, nil)
 	origin.MulVec(v2.T(), mean)
-	if err := inverse.Inverse(&v2); err != nil {
+	if err := inverse.Inverse(v2); err != nil {
 		return fmt.Errorf("moments of the corpus: %w", err)
 	}
-	metric.Mul(&inverse, matrix(values[models.ConjMetric]))
-	values[models.ConjMap], values[models.ConjMetric] = tensor(&v), tensor(&metric)
+	values[models.ConjMap], values[models.ConjMetric] = tensor(v), tensor(moment.Product(&inverse, matrix(values[models.ConjMetric]), false))
 	values[models.ConjOrigin], values[models.ConjLogLambda] = narrow(origin.RawVector().Data, 1, k), narrow(log, 1, k)
 	return nil
 }
@@ -591,8 +561,10 @@ func coordinates(values map[string]*onnx.Tensor, corpus *task.Bank) *mat.Dense {
 			row[j] *= by
 		}
 	}
-	var w mat.Dense
-	w.Mul(phi, matrix(values[models.ConjMap]))
+	w := phi
+	if v := matrix(values[models.ConjMap]); !isIdentity(v) {
+		w = moment.Product(phi, v, false)
+	}
 	origin := values[models.ConjOrigin].F32()
 	for i := range n {
 		row := w.RawRowView(i)
@@ -600,7 +572,19 @@ func coordinates(values map[string]*onnx.Tensor, corpus *task.Bank) *mat.Dense {
 			row[j] -= float64(origin[j])
 		}
 	}
-	return &w
+	return w
+}
+
+func isIdentity(m *mat.Dense) bool {
+	r, c := m.Dims()
+	for i := range r {
+		for j, v := range m.RawRowView(i) {
+			if i == j && v != 1 || i != j && v != 0 {
+				return false
+			}
+		}
+	}
+	return r == c
 }
 
 func meanAbs(t *onnx.Tensor) float64 {

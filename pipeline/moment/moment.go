@@ -21,28 +21,14 @@ type Classes struct {
 // Of computes moments. Classes need not be equally frequent; a class with fewer than least rows is an error.
 func Of(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 	n, k := rows.Dims()
-	if n != len(labels) || c < 2 || n <= c {
-		return nil, fmt.Errorf("moments: %d rows, %d labels of %d classes; want a label a row, two classes at least and more rows than classes", n, len(labels), c)
+	m := &Classes{Centre: make([]float64, k), Rest: mat.NewDense(n, k, nil)}
+	var err error
+	if m.Count, m.Means, err = means(rows, labels, c, least); err != nil {
+		return nil, err
 	}
-	m := &Classes{Count: make([]float64, c), Means: mat.NewDense(c, k, nil), Centre: make([]float64, k), Within: mat.NewSymDense(k, nil), Rest: mat.NewDense(n, k, nil)}
-	for i, y := range labels {
-		if y < 0 || y >= c {
-			return nil, fmt.Errorf("moments: label %d of row %d; allowed are 0 to %d", y, i, c-1)
-		}
-		m.Count[y]++
-		mean := m.Means.RawRowView(y)
-		for j, v := range rows.RawRowView(i) {
-			mean[j] += v
-		}
-	}
-	for y, n := range m.Count {
-		if n < float64(least) {
-			return nil, fmt.Errorf("moments: class %d has %v rows; it needs %d and more: enlarge dataset.splits.corpus", y, n, least)
-		}
-		mean := m.Means.RawRowView(y)
-		for j := range mean {
-			mean[j] /= max(n, 1)
-			m.Centre[j] += mean[j] / float64(c)
+	for y := range c {
+		for j, v := range m.Means.RawRowView(y) {
+			m.Centre[j] += v / float64(c)
 		}
 	}
 	for i, y := range labels {
@@ -51,8 +37,52 @@ func Of(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 			rest[j] = v - mean[j]
 		}
 	}
-	m.Within.SymOuterK(1/float64(n-c), m.Rest.T())
+	m.Within = Gram(1/float64(n-c), m.Rest)
 	return m, nil
+}
+
+// means returns the counts and means of classes.
+func means(rows *mat.Dense, labels []int, c, least int) ([]float64, *mat.Dense, error) {
+	n, k := rows.Dims()
+	if n != len(labels) || c < 2 || n <= c {
+		return nil, nil, fmt.Errorf("moments: %d rows, %d labels of %d classes; want a label a row, two classes at least and more rows than classes", n, len(labels), c)
+	}
+	count, sum := make([]float64, c), mat.NewDense(c, k, nil)
+	for i, y := range labels {
+		if y < 0 || y >= c {
+			return nil, nil, fmt.Errorf("moments: label %d of row %d; allowed are 0 to %d", y, i, c-1)
+		}
+		count[y]++
+		mean := sum.RawRowView(y)
+		for j, v := range rows.RawRowView(i) {
+			mean[j] += v
+		}
+	}
+	for y, n := range count {
+		if n < float64(least) {
+			return nil, nil, fmt.Errorf("moments: class %d has %v rows; it needs %d and more: enlarge dataset.splits.corpus", y, n, least)
+		}
+		mean := sum.RawRowView(y)
+		for j := range mean {
+			mean[j] /= max(n, 1)
+		}
+	}
+	return count, sum, nil
+}
+
+// Centre subtracts from each row the mean of its class.
+func Centre(rows *mat.Dense, labels []int, c int) error {
+	_, mean, err := means(rows, labels, c, 1)
+	if err != nil {
+		return err
+	}
+	for i, y := range labels {
+		row := rows.RawRowView(i)
+		for j, v := range mean.RawRowView(y) {
+			row[j] -= v
+		}
+	}
+	return nil
 }
 
 // Between returns the covariance of the class means, denominator C - 1, less the part due to sampling: the given covariance
@@ -68,8 +98,7 @@ func (m *Classes) Between(within mat.Symmetric) *mat.SymDense {
 		}
 		sampling += 1 / n / float64(c)
 	}
-	out, noise := mat.NewSymDense(k, nil), mat.NewSymDense(k, nil)
-	out.SymOuterK(1/float64(c-1), spread.T())
+	out, noise := Gram(1/float64(c-1), spread), mat.NewSymDense(k, nil)
 	noise.ScaleSym(-sampling, within)
 	out.AddSym(out, noise)
 	return out

@@ -246,7 +246,7 @@ func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, p
 		if err != nil {
 			return nil, err
 		}
-		n := honesty.Chains(u.Clients)
+		n := u.Chains()
 		var proposed [][]bool
 		if n > 0 {
 			made, err := do(ctx, split(n, (n+pieces-1)/pieces, Part{Chains: true}))

@@ -65,6 +65,21 @@ func (b *Bank) Choose(classes []int) (*Bank, error) {
 	return NewBank(features, b.Dx, labels, len(classes))
 }
 
+// Among is [Bank.Choose] that shares the rows: those of other classes stay, in no class, and are never drawn. It costs no copy of the features.
+func (b *Bank) Among(classes []int) *Bank {
+	out := &Bank{Dx: b.Dx, C: len(classes), Features: b.Features, Labels: make([]int, len(b.Labels))}
+	for i := range out.Labels {
+		out.Labels[i] = -1
+	}
+	for i, c := range classes {
+		out.pools = append(out.pools, b.pools[c])
+		for _, row := range b.pools[c] {
+			out.Labels[row] = i
+		}
+	}
+	return out
+}
+
 // Len returns the number of rows.
 func (b *Bank) Len() int { return len(b.Labels) }
 

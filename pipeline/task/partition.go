@@ -26,8 +26,12 @@ func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64, extra int) (clients [
 	if m < 1 || n < 1 || extra < 0 || alpha < 0 || math.IsNaN(alpha) || math.IsInf(alpha, 0) {
 		return nil, nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; allowed are 1 and more clients and points, and no negative number", m, n, alpha, extra)
 	}
-	if m > (b.Len()-extra)/n {
-		return nil, nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d images, and this part of the data has %d: lower federation.clients or federation.points, or enlarge the part in dataset.splits", m, n, extra, m*n+extra, b.Len())
+	have := 0
+	for _, p := range b.pools {
+		have += len(p)
+	}
+	if m > (have-extra)/n {
+		return nil, nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d images, and this part of the data has %d: lower federation.clients or federation.points, or enlarge the part in dataset.splits", m, n, extra, m*n+extra, have)
 	}
 	left := make([][]int, b.C) // rows of each class not yet taken
 	for c, p := range b.pools {

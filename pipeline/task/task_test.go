@@ -206,3 +206,33 @@ func TestNewBankRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestAmong: tasks of some classes draw rows of these alone, under their new numbers.
+func TestAmong(t *testing.T) {
+	all := bank(t, 30, 7)
+	b := all.Among([]int{5, 2, 6})
+	tk, err := (&Sampler{Bank: b, Points: 10, Alphas: []float64{0}, Target: 8, FixedLabels: true}).Draw(rng.New(1, "among"), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range append(tk.Clients, tk.Target) {
+		for i := range set.N {
+			row := int(set.Row(i)[0])
+			if y := top(set.Row(i)[set.Dx:]); []int{5, 2, 6}[y] != all.Labels[row] || set.C != 3 {
+				t.Fatalf("row %d of class %d has label %d of %d", row, all.Labels[row], y, set.C)
+			}
+		}
+	}
+	if _, err := (&Sampler{Bank: b, Points: 10, Alphas: []float64{0}, Target: 8}).Draw(rng.New(1), 9); err == nil || !strings.Contains(err.Error(), "has 90") {
+		t.Errorf("more rows than the classes hold: %v", err)
+	}
+}
+
+func top(label []float32) (y int) {
+	for c, p := range label {
+		if p > label[y] {
+			y = c
+		}
+	}
+	return y
+}

@@ -1,0 +1,138 @@
+package honesty
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"fmp/onnx/dense"
+)
+
+// Who is honest is judged by less in a wide round, as one judgement takes cells x classes x coordinates densities, often:
+//
+//   - in [Leading] coordinates, those in which the corpus's classes differ most;
+//   - a cell may be of its own class or of the candidates whose pooled means, of all clients, are nearest to it;
+//   - up to narrowExact clients all states are enumerated, and more are judged by the fewest chains.
+const (
+	// Leading is the number of coordinates that the uploads of a wide round hold.
+	Leading     = 64
+	candidates  = 16
+	narrowExact = 5
+)
+
+// wideFrom is the product of classes and coordinates above which a round is wide.
+const wideFrom = 1 << 18
+
+// IsWide reports whether a round of so many classes and coordinates is wide.
+func IsWide(classes, k int) bool { return classes*k > wideFrom }
+
+// exact returns the number of clients up to which all states are enumerated.
+func (u *Uploads) exact() int {
+	if u.Wide {
+		return narrowExact
+	}
+	return Exact
+}
+
+// width returns the number of components of a cell's mixture.
+func (h *model) width() int {
+	if h.wide {
+		return min(candidates+1, h.classes) + 2
+	}
+	return h.classes + 2
+}
+
+// nearby sets the classes that cells may be of.
+func (h *model) nearby(u *Uploads) {
+	if h.wide = u.Wide; !h.wide {
+		all := make([]int, h.classes+2)
+		for j := range all {
+			all[j] = j
+		}
+		for m := range h.cells {
+			for i := range h.cells[m] {
+				l := &h.cells[m][i]
+				l.near, l.own = all, l.class
+			}
+		}
+		return
+	}
+	ones := make([]float64, h.clients)
+	for m := range ones {
+		ones[m] = 1
+	}
+	pooled := u.weighted(ones)
+	half := make([]float64, h.classes) // |mean|^2/2; infinite for a class that nobody holds
+	for c, n := range pooled.mass {
+		mean := pooled.sum[c*h.k:][:h.k]
+		for j := range mean {
+			mean[j] /= max(n, math.SmallestNonzeroFloat64)
+			half[c] += mean[j] * mean[j] / 2
+		}
+		if n == 0 {
+			half[c] = math.Inf(1)
+		}
+	}
+	means := blas64.General{Rows: h.classes, Cols: h.k, Stride: h.k, Data: pooled.sum}
+	for _, cells := range h.cells {
+		if len(cells) == 0 {
+			continue
+		}
+		x := blas64.General{Rows: len(cells), Cols: h.k, Stride: h.k}
+		for i := range cells {
+			x.Data = append(x.Data, cells[i].x[:h.k]...)
+		}
+		dots := blas64.General{Rows: len(cells), Cols: h.classes, Stride: h.classes, Data: make([]float64, len(cells)*h.classes)}
+		dense.Gemm(blas.NoTrans, blas.Trans, 1, x, means, 0, dots)
+		for i := range cells {
+			score := dots.Data[i*h.classes:][:h.classes]
+			for c := range score {
+				score[c] -= half[c]
+			}
+			cells[i].near = h.nearest(cells[i].class, score)
+			cells[i].own = slices.Index(cells[i].near, cells[i].class)
+		}
+	}
+}
+
+// nearest returns the class and those of the highest scores, in ascending order, and then the two components that are no class.
+func (h *model) nearest(class int, score []float64) []int {
+	n := h.width() - 3
+	best := make([]int, 0, n+1)
+	for c, v := range score {
+		if c == class || len(best) == n && !(v > score[best[n-1]]) {
+			continue
+		}
+		if len(best) == n {
+			best = best[:n-1]
+		}
+		at, _ := slices.BinarySearchFunc(best, v, func(b int, v float64) int { return cmp.Compare(v, score[b]) })
+		best = slices.Insert(best, at, c)
+	}
+	best = append(best, class)
+	slices.Sort(best)
+	return append(best, h.classes, h.classes+1)
+}
+
+// few is components for the classes near a cell.
+func (st *state) few(l *cell, out []float64) {
+	k := st.h.k
+	x, last := l.x[:k], len(l.near)-2
+	for at, c := range l.near[:last] {
+		mean, v := st.mean[c*k:][:k], st.v[c*k:][:k]
+		q, logs, product := 0.0, 0.0, 1.0
+		for j, x := range x {
+			d, s := x-mean[j], v[j]+l.iv
+			q += d * d / s
+			if product *= s; product < 1e-200 || product > 1e200 {
+				logs += math.Log(product)
+				product = 1
+			}
+		}
+		out[at] = -0.5 * (q + logs + math.Log(product) + float64(k)*log2pi)
+	}
+	out[last], out[last+1] = l.fresh, l.broad
+}

@@ -1,0 +1,62 @@
+package honesty
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestWide: a round that is judged as a wide one has the clients of flipped labels found, as when all classes are looked at, and nobody else.
+func TestWide(t *testing.T) {
+	for _, clients := range []int{5, 12} {
+		u, lambda := round(1, clients, 40, 9, 120, 2)
+		full, err := Infer(t.Context(), u, lambda, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Wide = true
+		wide, err := Infer(t.Context(), u, lambda, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for m, p := range wide.Marginal() {
+			if q := full.Marginal()[m]; p > .5 != (q > .5) || p > .5 != (m >= 2) {
+				t.Errorf("%d clients: client %d is honest with %.3f, by all classes %.3f", clients, m, p, q)
+			}
+		}
+		h, err := newModel(u, lambda)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cells := range h.cells {
+			for _, l := range cells {
+				if len(l.near) != h.width() || l.near[l.own] != l.class || !slices.IsSorted(l.near) || l.near[len(l.near)-3] >= u.Classes {
+					t.Fatalf("a cell of class %d may be of %v", l.class, l.near)
+				}
+			}
+		}
+	}
+}
+
+// TestNearest: the candidates are those of the highest scores, without the class itself.
+func TestNearest(t *testing.T) {
+	h := &model{classes: 100, wide: true}
+	score := make([]float64, 100)
+	for c := range score {
+		score[c] = float64((37 * c) % 101)
+	}
+	got := h.nearest(5, score)
+	for c := range score {
+		rank := 0
+		for d, v := range score {
+			if d != 5 && v > score[c] {
+				rank++
+			}
+		}
+		if want := c == 5 || rank < candidates; slices.Contains(got[:len(got)-2], c) != want {
+			t.Errorf("class %d of rank %d: chosen %v", c, rank, !want)
+		}
+	}
+	if len(got) != h.width() || got[len(got)-2] != 100 || got[len(got)-1] != 101 {
+		t.Errorf("%v", got)
+	}
+}

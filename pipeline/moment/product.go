@@ -1,0 +1,105 @@
+package moment
+
+import (
+	"runtime"
+	"sync"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/onnx/dense"
+)
+
+// together is the number of multiplications from which a product is divided among processors. Its bits do not depend on that.
+const together = 1 << 24
+
+// Product returns a b, or a b' where flipped is set.
+func Product(a, b *mat.Dense, flipped bool) *mat.Dense {
+	x, y, t := a.RawMatrix(), b.RawMatrix(), blas.NoTrans
+	columns := y.Cols
+	if flipped {
+		columns, t = y.Rows, blas.Trans
+	}
+	out := mat.NewDense(x.Rows, columns, nil)
+	z := out.RawMatrix()
+	rows(x.Rows, x.Rows*x.Cols*columns, func(from, to int) {
+		dense.Gemm(blas.NoTrans, t, 1, slice(x, from, to), y, 0, slice(z, from, to))
+	})
+	return out
+}
+
+// Gram returns scale times x'x.
+func Gram(scale float64, x *mat.Dense) *mat.SymDense {
+	a := x.RawMatrix()
+	n, k := a.Rows, a.Cols
+	out := mat.NewSymDense(k, nil)
+	z := out.RawSymmetric()
+	c := blas64.General{Rows: k, Cols: k, Stride: z.Stride, Data: z.Data}
+	rows(k, n*k*k, func(from, to int) {
+		left := blas64.General{Rows: n, Cols: to - from, Stride: a.Stride, Data: a.Data[from:]}
+		right := blas64.General{Rows: n, Cols: k - from, Stride: a.Stride, Data: a.Data[from:]}
+		dense.Gemm(blas.Trans, blas.NoTrans, scale, left, right, 0, blas64.General{Rows: to - from, Cols: k - from, Stride: c.Stride, Data: c.Data[from*c.Stride+from:]})
+	})
+	for i := range k {
+		for j := range i {
+			c.Data[i*c.Stride+j] = c.Data[j*c.Stride+i]
+		}
+	}
+	return out
+}
+
+// block is how many rows of a product are made at a time.
+const block = 160
+
+// rows calls do for all of n rows, divided among processors where the work is large.
+func rows(n, work int, do func(from, to int)) {
+	workers := 1
+	if work >= together {
+		workers = min(runtime.GOMAXPROCS(0), (n+block-1)/block)
+	}
+	var wg sync.WaitGroup
+	next := make(chan int, (n+block-1)/block)
+	for from := 0; from < n; from += block {
+		next <- from
+	}
+	close(next)
+	for range workers {
+		wg.Go(func() {
+			for from := range next {
+				do(from, min(from+block, n))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func slice(a blas64.General, from, to int) blas64.General {
+	return blas64.General{Rows: to - from, Cols: a.Cols, Stride: a.Stride, Data: a.Data[from*a.Stride:]}
+}
+
+// Small is the size up to which Eigen is gonum's, whose eigenvectors have the signs that trained predictors began with.
+const Small = 256
+
+// Eigen returns the eigenvalues of a symmetric matrix, ascending, and its eigenvectors as columns; false where they did not converge.
+func Eigen(s *mat.SymDense) ([]float64, *mat.Dense, bool) {
+	n := s.SymmetricDim()
+	if n <= Small {
+		var e mat.EigenSym
+		if !e.Factorize(s, true) {
+			return nil, nil, false
+		}
+		var u mat.Dense
+		e.VectorsTo(&u)
+		return e.Values(nil), &u, true
+	}
+	values, v := dense.Eigen(mat.DenseCopyOf(s).RawMatrix())
+	for _, x := range values {
+		if x != x {
+			return nil, nil, false
+		}
+	}
+	out := mat.NewDense(n, n, nil)
+	copy(out.RawMatrix().Data, v.Data)
+	return values, out, true
+}
