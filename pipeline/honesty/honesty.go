@@ -367,11 +367,16 @@ func (h *model) hold(m, c int, n float64, x []float64) {
 	h.cells[m] = append(h.cells[m], cell{class: c, n: n, x: x})
 }
 
+func meanVariance(n float64) float64 { return pointVariance/max(n, 1e-9) + cellVariance }
+
+// Precision returns a, the precision of a mean of n images.
+func Precision(n float64) float64 { return 1 / meanVariance(n) }
+
 // densities computes a client's terms that do not depend on the state.
 func (h *model) densities(m int) {
 	for i := range h.cells[m] {
 		l := &h.cells[m][i]
-		l.iv = pointVariance/max(l.n, 1e-9) + cellVariance
+		l.iv = meanVariance(l.n)
 		l.a = 1 / l.iv
 		var norm float64
 		for j, v := range l.x {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -11,65 +12,87 @@ import (
 // allowance for the variation of the novelty of few classes in few coordinates.
 const threshold = 1.3
 
-// Novelty returns the energy of the uploads' class means outside the span of the corpus's class means, relative to what noise alone
-// would leave there: about 1 if the task's classes are the corpus's, 1.5 to 8 if they are not. It is 0 if the corpus's class means
-// span all coordinates, so that nothing lies outside. Classes count as new above limit: 1.3 plus two standard deviations of a mean of
-// squares of as many normal variates.
+// Novelty returns the energy of the uploads' class means outside the span of the corpus's class means, about their mean, relative to
+// what noise alone would leave there: about 1 if the task's classes are the corpus's, 1.5 to 8 if they are not. What all classes have
+// in common there is another camera, and does not count. It is 0 if the corpus's class means span all coordinates, or if there is one
+// class alone. Classes count as new above limit: 1.3 plus two standard deviations of a mean of squares of as many normal variates.
 func (p *Predictor) Novelty(s *Stats) (novelty, limit float64, err error) {
-	n, k := p.Known.Dims()
-	chol, ok := factor(p.W)
-	if !ok {
-		return 0, 0, fmt.Errorf("novelty: the within-class covariance of the corpus is singular")
-	}
-	var l mat.TriDense
-	chol.LTo(&l)
-	// In coordinates where the within-class covariance is I, about the mean of the known class means.
-	white := func(rows *mat.Dense) (*mat.Dense, error) {
-		r, _ := rows.Dims()
-		centred := mat.NewDense(r, k, nil)
-		for i := range r {
-			row := centred.RawRowView(i)
-			for j, v := range rows.RawRowView(i) {
-				row[j] = v - p.M0[j]
-			}
-		}
-		out := new(mat.Dense)
-		err := out.Solve(&l, centred.T())
-		return out, err // [k, r]
-	}
-	known, err := white(p.Known)
+	at, err := p.frame()
 	if err != nil {
 		return 0, 0, fmt.Errorf("novelty: %w", err)
 	}
-	var svd mat.SVD
-	if !svd.Factorize(known, mat.SVDThin) {
-		return 0, 0, fmt.Errorf("novelty: the class means of the corpus have no singular values; check the model's moments")
-	}
-	rank := min(n-1, k)
-	if rank == k {
+	if at.span == nil {
 		return 0, threshold, nil
 	}
-	var left mat.Dense
-	svd.UTo(&left)
-	span := left.Slice(0, k, 0, rank)
-	means, err := white(s.Mean)
+	k, rank := at.span.Dims()
+	means, err := at.white(s.Mean)
 	if err != nil {
 		return 0, 0, fmt.Errorf("novelty: %w", err)
 	}
 	var along, inside mat.Dense
-	along.Mul(span.T(), means)
-	inside.Mul(span, &along)
+	along.Mul(at.span.T(), means)
+	inside.Mul(at.span, &along)
 	means.Sub(means, &inside)
-	energy, classes := 0.0, 0.0
-	for y, mass := range s.Mass {
-		if mass == 0 {
-			continue
-		}
-		classes++
-		for j := range k {
-			energy += mass * means.At(j, y) * means.At(j, y)
+	classes, total := s.present()
+	if classes < 2 {
+		return 0, threshold, nil
+	}
+	energy := 0.0
+	for j := range k {
+		row := means.RawRowView(j)
+		common := floats.Dot(row, s.Mass) / total
+		for y, mass := range s.Mass {
+			energy += mass * (row[y] - common) * (row[y] - common)
 		}
 	}
-	free := float64(k-rank) * classes
+	free := float64(k-rank) * (classes - 1)
 	return energy / free, threshold + 2*math.Sqrt(2/free), nil
+}
+
+// frame is the coordinates u = L^-1 (phi - m0) in which the covariance within the corpus's classes, LL', is I, and the span there of
+// the corpus's class means about m0, [k, rank], orthonormal; nil where they span all coordinates.
+type frame struct {
+	l      mat.TriDense
+	centre []float64
+	span   *mat.Dense
+}
+
+func (p *Predictor) frame() (*frame, error) {
+	n, k := p.Known.Dims()
+	chol, ok := factor(p.W)
+	if !ok {
+		return nil, fmt.Errorf("the within-class covariance of the corpus is singular")
+	}
+	f := &frame{centre: p.M0}
+	chol.LTo(&f.l)
+	rank := min(n-1, k)
+	if rank == k {
+		return f, nil
+	}
+	known, err := f.white(p.Known)
+	if err != nil {
+		return nil, err
+	}
+	var svd mat.SVD
+	if !svd.Factorize(known, mat.SVDThin) {
+		return nil, fmt.Errorf("the class means of the corpus have no singular values; check the model's moments")
+	}
+	var left mat.Dense
+	svd.UTo(&left)
+	f.span = mat.DenseCopyOf(left.Slice(0, k, 0, rank))
+	return f, nil
+}
+
+// white returns rows [n, k] in the coordinates u, [k, n].
+func (f *frame) white(rows *mat.Dense) (*mat.Dense, error) {
+	n, k := rows.Dims()
+	centred := mat.NewDense(n, k, nil)
+	for i := range n {
+		row := centred.RawRowView(i)
+		for j, v := range rows.RawRowView(i) {
+			row[j] = v - f.centre[j]
+		}
+	}
+	out := new(mat.Dense)
+	return out, out.Solve(&f.l, centred.T())
 }

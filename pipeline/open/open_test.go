@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -163,11 +164,35 @@ func TestParity(t *testing.T) {
 		}
 	}
 	p.M0 = origin
-	novelty, limit, err := p.Novelty(s)
+	// The reference does not take the mean of the classes away: it is zero where each class has a mirror image.
+	c, k := s.Mean.Dims()
+	mirrored := &Stats{Mass: slices.Concat(s.Mass, s.Mass), Mean: mat.NewDense(2*c, k, nil)}
+	for y := range c {
+		for j, v := range s.Mean.RawRowView(y) {
+			mirrored.Mean.Set(y, j, v)
+			mirrored.Mean.Set(c+y, j, 2*origin[j]-v)
+		}
+	}
+	novelty, limit, err := p.Novelty(mirrored)
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "novelty and its limit", []float64{novelty, limit}, []float64{ref.Novelty, 1.3 + 2*math.Sqrt(2./9)})
+	near(t, "novelty and its limit", []float64{novelty, limit}, []float64{ref.Novelty * 2 * 9 / 15, 1.3 + 2*math.Sqrt(2./15)})
+	// Another camera, which moves all classes alike, does not make them new.
+	plain, _, err := p.Novelty(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for y := range c {
+		for j := range k {
+			s.Mean.Set(y, j, s.Mean.At(y, j)+3*math.Sin(float64(j)))
+		}
+	}
+	moved, _, err := p.Novelty(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "novelty of shifted images", []float64{moved}, []float64{plain})
 }
 
 // TestDraws: the heads of many posterior samples have the mean of the posterior, and as much spread as it says.

@@ -29,6 +29,8 @@ type Input struct {
 	Samples int
 	// NoLatent disables the latent: the posterior is then a single head, that of its means.
 	NoLatent bool
+	// For is the number, from 1, of the client whose images are to be predicted; 0 stands for a client to come.
+	For int
 	// Honesty makes each sample draw which clients are honest, and use only their class means.
 	Honesty bool
 	Seed    uint64 // the run's seed, and
@@ -63,6 +65,8 @@ func New(in Input) (*FMP, error) {
 		return nil, fmt.Errorf("posterior: %d samples of the closed form; allowed are 1 to %d", in.Samples, maxSamples)
 	case in.Scope != "" && in.Scope != ScopeAuto && in.Scope != ScopeClosed && in.Scope != ScopeOpen:
 		return nil, fmt.Errorf("posterior: scope is %q; allowed are %q, %q and %q", in.Scope, ScopeAuto, ScopeClosed, ScopeOpen)
+	case in.For < 0 || in.For > max(len(in.ClassMeans), len(in.Soft)):
+		return nil, fmt.Errorf("posterior: predictions for client %d of %d", in.For, max(len(in.ClassMeans), len(in.Soft)))
 	case len(in.ClassMeans)+len(in.Soft) == 0:
 		return nil, fmt.Errorf("posterior: no class means; a round needs those of one client at least")
 	}
@@ -105,6 +109,11 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 		seen = judged.trusted
 	}
 	r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate, UploadBytes: f.Bytes(), Diagnostics: f.diagnostics}
+	a, err := t.apart()
+	if err != nil {
+		return nil, err
+	}
+	r.Effects = a.effects
 	if t.in.Samples > 1 {
 		r.Intervals = &conjugateIntervals{f.Conjugate, sample.Drawn{Seen: seen, Heads: e, Latent: t.Latents(f), Uniform: t.strata()}}
 	}

@@ -27,7 +27,11 @@ type Form struct {
 // Form picks a form: by Input.Scope or, where both are available, by the novelty of the uploads. Bad clients can make classes look
 // new; both forms judge them.
 func (t *FMP) Form() (*Form, error) {
-	closed := &Form{Conjugate: t.in.Conjugate, means: t.in.ClassMeans}
+	a, err := t.apart()
+	if err != nil {
+		return nil, err
+	}
+	closed := &Form{Conjugate: a.conjugate, means: a.means}
 	if t.in.Open == nil || t.in.Scope == ScopeClosed {
 		switch {
 		case t.in.Scope == ScopeOpen:
@@ -38,11 +42,17 @@ func (t *FMP) Form() (*Form, error) {
 		return closed, nil
 	}
 	return memo.Once(t.memo, "form", func() (*Form, error) {
-		stats, err := t.in.Open.Pool(t.capped(t.in.Soft))
+		stats, err := t.in.Open.Pool(t.capped(a.soft))
 		if err != nil {
 			return nil, err
 		}
-		novelty, limit, err := t.in.Open.Novelty(stats)
+		told := stats // by what novelty is told
+		if a.effects.Any() {
+			if told, err = t.in.Open.Pool(t.capped(a.shared())); err != nil {
+				return nil, err
+			}
+		}
+		novelty, limit, err := t.in.Open.Novelty(told)
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +66,11 @@ func (t *FMP) Form() (*Form, error) {
 
 // openForm returns the open form of a round of the given uploads.
 func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
-	m, q, err := t.in.Open.Round(s)
+	a, err := t.apart()
+	if err != nil {
+		return nil, err
+	}
+	m, q, err := a.open.Round(s)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +84,7 @@ func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
 		return nil, err
 	}
 	k.Workers = t.in.Threads
-	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt}, true, t.in.Soft, map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
+	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt}, true, a.soft, map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
 }
 
 // among returns the form for a round whose clients are judged: its class means have the masses that count, and the open form is rebuilt

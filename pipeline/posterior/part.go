@@ -65,7 +65,11 @@ func (t *FMP) claims() (claims, error) {
 			return c, err
 		}
 		if f.Open {
-			w, err := t.in.Open.Whitening()
+			a, err := t.apart()
+			if err != nil {
+				return c, err
+			}
+			w, err := a.open.Whitening()
 			if err != nil {
 				return c, err
 			}

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 
 	"fmp/onnx"
+	"fmp/pipeline/effect"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
@@ -46,6 +47,8 @@ type Result struct {
 	Intervals Intervals
 	// Judgement of the clients; nil unless Input.Honesty asked for it.
 	Judgement *Judgement
+	// Effects are the shifts of clients whose camera differs; nil where none does.
+	Effects *effect.Effects
 	// IntervalLimit is the head whose probabilities Intervals should cover, where it is not Limit.
 	IntervalLimit *Theta
 	// Means maps feature rows to the coordinates of uploaded class means; nil where no class means are uploaded.

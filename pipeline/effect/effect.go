@@ -1,0 +1,288 @@
+// Package effect estimates client effects: a shift that all class means of a client have in common, as another camera, other light or
+// another scanner makes it. A client's class means are
+//
+//	x_mc = mu_c + b_m + e_mc,  e_mc ~ N(0, s_m^2 W / a_mc),  a = 1/(2.5/n + 0.3)   precision of n images, as package honesty's
+//	b_m  = 0, or N(0, t_m^2 W)                                                      spike and slab
+//
+// W is the covariance within classes. With r_mc the difference of x_mc from the coordinatewise median of the other clients' means of
+// the class, in coordinates in which W is I, over the N_m = (sum a)^2/sum a^2 classes that others hold too, in k coordinates,
+//
+//	R0 = sum_c a_mc |r_mc|^2,  b = sum_c a_mc r_mc / sum_c a_mc,  R1 = sum_c a_mc |r_mc - b|^2
+//
+// a client has an effect where (N k log(R0/R1) - k log(N k))/2 > log 19, the Bayesian information criterion (Schwarz 1978) at a prior
+// probability of .05, and where the F statistic ((R0 - R1)/k)/s^2 of k and (N-1) k degrees of freedom is beyond what one of M clients
+// without an effect reaches with a probability of .05 (Bonferroni). Neither has a scale of its own: classes that differ from the others'
+// each in its own way, as false names make them, raise R1 as much as R0. The effect is b (1 - 1/F) (James and Stein 1961), with
+// s^2 = R1/((N-1) k).
+// The median stands while fewer than half of a class's holders are wrong, or from another camera.
+//
+// The covariance of effects over clients is that of those found, of low rank (Effects.Covariance); a client to come has an effect of
+// that covariance.
+package effect
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/point"
+)
+
+const (
+	prior = 0.05
+	// turns is how often effects and medians are computed from each other.
+	turns = 3
+	// mostHolders bounds the clients whose means of a class the median is taken of.
+	mostHolders = 200
+	leastShared = 2 // classes
+)
+
+// Effects are those of a round's clients.
+type Effects struct {
+	// Shift is each client's effect, [dx], in the coordinates of its class means; nil for a client without one.
+	Shift [][]float64
+	// Size is the length of each in standard deviations within classes, 0 where there is none.
+	Size []float64
+	// Share is, of a client with an effect, how many images without one tell as much of a class as one of its images, 1 at most: its class
+	// means differ from the others' each in its own way too.
+	Share []float64
+}
+
+// Any reports whether a client has an effect.
+func (e *Effects) Any() bool {
+	return e != nil && slices.ContainsFunc(e.Shift, func(b []float64) bool { return b != nil })
+}
+
+// Covariance returns the mean of b_m b_m' over all clients, [dx, dx].
+func (e *Effects) Covariance() *mat.SymDense {
+	var out *mat.SymDense
+	for _, b := range e.Shift {
+		if b == nil {
+			continue
+		}
+		if out == nil {
+			out = mat.NewSymDense(len(b), nil)
+		}
+		out.SymRankOne(out, 1/float64(len(e.Shift)), mat.NewVecDense(len(b), b))
+	}
+	return out
+}
+
+// Apart returns clients' class means less their effects, plus a further shift where that is not nil.
+func (e *Effects) Apart(sets []*point.Set, plus []float64) []*point.Set {
+	out := slices.Clone(sets)
+	for m, set := range sets {
+		b := make([]float64, set.Dx)
+		if e.Shift[m] != nil {
+			floats.Sub(b, e.Shift[m])
+		}
+		if plus != nil {
+			floats.Add(b, plus)
+		}
+		out[m] = moved(set, b)
+	}
+	return out
+}
+
+// moved returns points with a shift added to their features.
+func moved(set *point.Set, by []float64) *point.Set {
+	if floats.Norm(by, math.Inf(1)) == 0 {
+		return set
+	}
+	out := *set
+	out.Z = slices.Clone(set.Z)
+	for i := range out.N {
+		row := out.Row(i)
+		for j, v := range by {
+			row[j] += float32(v)
+		}
+	}
+	return &out
+}
+
+// cell is a client's mean of one class.
+type cell struct {
+	class int
+	n, a  float64 // images, and the precision of their mean
+	x     []float64
+}
+
+// Of estimates the effects of clients' class means, with their numbers of images as weights. white [dx, k] maps differences of class means
+// to coordinates in which the covariance within classes is I, back [k, dx] maps these to differences of class means. It returns nil
+// where no client has an effect.
+func Of(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
+	if len(sets) < 3 { // with two it cannot be told which of them is shifted
+		return nil, nil
+	}
+	dx, k := white.Dims()
+	cells := make([][]cell, len(sets))
+	for m, set := range sets {
+		if set.Dx != dx || set.C != sets[0].C {
+			return nil, fmt.Errorf("client effects: the class means of client %d have %d numbers and %d classes; want %d and %d", m, set.Dx, set.C, dx, sets[0].C)
+		}
+		cells[m] = means(set, white)
+	}
+	found, share := make([][]float64, len(sets)), make([]float64, len(sets))
+	for range turns {
+		ref := references(cells, found, sets[0].C, k)
+		next := make([][]float64, len(sets))
+		for m := range cells {
+			next[m], share[m] = effect(m, found[m], cells[m], ref, prior/float64(len(sets)))
+		}
+		if found = next; !slices.ContainsFunc(found, func(b []float64) bool { return b != nil }) {
+			return nil, nil
+		}
+	}
+	e := &Effects{Shift: make([][]float64, len(sets)), Size: make([]float64, len(sets)), Share: share}
+	for m, b := range found {
+		if b == nil {
+			continue
+		}
+		var shift mat.VecDense
+		shift.MulVec(back.T(), mat.NewVecDense(k, b))
+		e.Shift[m], e.Size[m] = shift.RawVector().Data, floats.Norm(b, 2)
+	}
+	return e, nil
+}
+
+// means returns a client's cells.
+func means(set *point.Set, white *mat.Dense) []cell {
+	mass, sum := make([]float64, set.C), make([][]float64, set.C)
+	for i := range set.N {
+		row := set.Row(i)
+		for y, p := range row[set.Dx:] {
+			n := float64(p) * float64(set.W[i])
+			if n <= 0 {
+				continue
+			}
+			if sum[y] == nil {
+				sum[y] = make([]float64, set.Dx)
+			}
+			mass[y] += n
+			for j, v := range row[:set.Dx] {
+				sum[y][j] += n * float64(v)
+			}
+		}
+	}
+	var out []cell
+	for y, n := range mass {
+		if n > 0 {
+			var x mat.VecDense
+			x.MulVec(white.T(), mat.NewVecDense(set.Dx, sum[y]))
+			x.ScaleVec(1/n, &x)
+			out = append(out, cell{y, n, honesty.Precision(n), x.RawVector().Data})
+		}
+	}
+	return out
+}
+
+// reference holds the means of one class that medians are taken of, by coordinate in ascending order.
+type reference struct {
+	of     map[int]bool // clients
+	sorted [][]float64
+}
+
+// references returns those of every class, of means less the effects found so far.
+func references(cells [][]cell, shift [][]float64, classes, k int) []reference {
+	holders := make([][]int, classes)
+	for m := range cells {
+		for _, l := range cells[m] {
+			holders[l.class] = append(holders[l.class], m)
+		}
+	}
+	out := make([]reference, classes)
+	for y, all := range holders {
+		r := &out[y]
+		r.of, r.sorted = map[int]bool{}, make([][]float64, k)
+		step := (len(all) + mostHolders - 1) / mostHolders
+		for i := 0; i < len(all); i += step {
+			m := all[i]
+			r.of[m] = true
+			at := slices.IndexFunc(cells[m], func(l cell) bool { return l.class == y })
+			for j, v := range cells[m][at].x {
+				if shift[m] != nil {
+					v -= shift[m][j]
+				}
+				r.sorted[j] = append(r.sorted[j], v)
+			}
+		}
+		for _, v := range r.sorted {
+			slices.Sort(v)
+		}
+	}
+	return out
+}
+
+// median returns the median of coordinate j, leaving out one value, own, where it is among them.
+func (r *reference) median(j int, own float64, among bool) float64 {
+	s, at := r.sorted[j], len(r.sorted[j])
+	n := at
+	if among {
+		at, _ = slices.BinarySearch(s, own)
+		n--
+	}
+	value := func(i int) float64 {
+		if i >= at {
+			i++
+		}
+		return s[min(i, len(s)-1)]
+	}
+	if n%2 == 1 {
+		return value(n / 2)
+	}
+	return (value(n/2-1) + value(n/2)) / 2
+}
+
+// effect returns a client's effect, nil where there is none, and its share. own is the effect that its means in ref are without, tail the
+// probability with which a client without an effect may be taken to have one.
+func effect(m int, own []float64, cells []cell, ref []reference, tail float64) (b []float64, share float64) {
+	var weights, images []float64
+	var rows [][]float64
+	for _, l := range cells {
+		r := &ref[l.class]
+		among := r.of[m]
+		if others := len(r.sorted[0]); others == 0 || among && others == 1 {
+			continue
+		}
+		row := make([]float64, len(l.x))
+		for j, v := range l.x {
+			at := v
+			if own != nil {
+				at -= own[j]
+			}
+			row[j] = v - r.median(j, at, among)
+		}
+		weights, images, rows = append(weights, l.a), append(images, l.n), append(rows, row)
+	}
+	if len(weights) < leastShared {
+		return nil, 1
+	}
+	k, total := float64(len(rows[0])), floats.Sum(weights)
+	n := total * total / floats.Dot(weights, weights)
+	b = make([]float64, len(rows[0]))
+	var r0, r1, noise float64
+	for i, a := range weights {
+		floats.AddScaled(b, a/total, rows[i])
+		r0 += a * floats.Dot(rows[i], rows[i])
+	}
+	for i, a := range weights {
+		floats.Sub(rows[i], b)
+		v := floats.Dot(rows[i], rows[i])
+		r1, noise = r1+a*v, noise+images[i]*v
+	}
+	free := (n - 1) * k
+	if !(r1 > 0) || n*k*math.Log(r0/r1)-k*math.Log(n*k) <= 2*math.Log(1/prior-1) {
+		return nil, 1
+	}
+	statistic := (r0 - r1) / k / (r1 / free)
+	if !((distuv.F{D1: k, D2: free}).Survival(statistic) < tail) {
+		return nil, 1
+	}
+	floats.Scale(1-1/statistic, b)
+	return b, 1 / max(1, noise/free)
+}

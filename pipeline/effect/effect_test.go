@@ -1,0 +1,209 @@
+package effect
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/models/rng"
+	"fmp/pipeline/point"
+)
+
+const (
+	dx, classes, clients = 12, 6, 8
+	images               = 10 // of each class of a client
+)
+
+// round returns class means of clients whose classes scatter with covariance LL', L = back', each moved by move(client, class).
+func round(r *rand.Rand, back *mat.Dense, held func(m, c int) bool, move func(m, c int) []float64) []*point.Set {
+	class := mat.NewDense(classes, dx, nil)
+	for i := range class.RawMatrix().Data {
+		class.RawMatrix().Data[i] = 2 * r.NormFloat64()
+	}
+	var sets []*point.Set
+	for m := range clients {
+		s := point.New(classes, dx, classes)
+		for c := range classes {
+			u := make([]float64, dx)
+			for j := range u {
+				u[j] = class.At(c, j) + r.NormFloat64()/math.Sqrt(images)
+			}
+			if b := move(m, c); b != nil {
+				floats.Add(u, b)
+			}
+			var x mat.VecDense
+			x.MulVec(back.T(), mat.NewVecDense(dx, u))
+			for j := range dx {
+				s.Row(c)[j] = float32(x.AtVec(j))
+			}
+			s.Row(c)[dx+c], s.W[c] = 1, images
+			if !held(m, c) {
+				s.W[c] = 0
+			}
+		}
+		sets = append(sets, s.Held())
+	}
+	return sets
+}
+
+// maps returns a map to coordinates of covariance I, and back, that mixes and stretches coordinates.
+func maps(t *testing.T, r *rand.Rand) (white, back *mat.Dense) {
+	t.Helper()
+	back = mat.NewDense(dx, dx, nil)
+	for i := range dx {
+		for j := range dx {
+			back.Set(i, j, r.NormFloat64()/4)
+		}
+		back.Set(i, i, back.At(i, i)+math.Pow(10, float64(i%4)-2))
+	}
+	white = new(mat.Dense)
+	if err := white.Inverse(back); err != nil {
+		t.Fatal(err)
+	}
+	return white, back
+}
+
+func all(int, int) bool { return true }
+
+// camera is the effect of clients 0 and 1, of length 3 standard deviations.
+func camera(m int) []float64 {
+	if m > 1 {
+		return nil
+	}
+	b := make([]float64, dx)
+	for j := range b {
+		b[j] = 3 * math.Sqrt(2./dx) * math.Sin(float64(j+m)*math.Pi/2+math.Pi/4)
+	}
+	return b
+}
+
+// TestEffects: the clients with another camera are found in most rounds and no others in any, their effects are near the true ones, and
+// class means less these agree with the others'.
+func TestEffects(t *testing.T) {
+	const rounds = 40
+	found := 0
+	for i := range rounds {
+		r := rng.New(uint64(i), "effects")
+		white, back := maps(t, r)
+		sets := round(r, back, all, func(m, _ int) []float64 { return camera(m) })
+		e, err := Of(sets, white, back)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e == nil {
+			continue
+		}
+		for m, b := range e.Shift {
+			if m > 1 {
+				if b != nil {
+					t.Errorf("round %d: client %d has an effect of %.2f, and has none", i, m, e.Size[m])
+				}
+				continue
+			}
+			if b == nil {
+				continue
+			}
+			found++
+			var u mat.VecDense
+			u.MulVec(white.T(), mat.NewVecDense(dx, b))
+			floats.Sub(u.RawVector().Data, camera(m))
+			// The error of a mean of 6 classes of 10 images about medians of 5 to 7 others, and some shrinkage.
+			if off := mat.Norm(&u, 2); off > 1.1 {
+				t.Errorf("round %d: the effect of client %d is off by %.2f standard deviations", i, m, off)
+			}
+			if e.Size[m] < 2 || e.Size[m] > 4 {
+				t.Errorf("round %d: the effect of client %d has length %.2f; want about 3", i, m, e.Size[m])
+			}
+			apart := e.Apart(sets, nil)[m]
+			for j := range dx {
+				if got, want := float64(apart.Row(0)[j]), float64(sets[m].Row(0)[j])-b[j]; math.Abs(got-want) > 1e-4*(1+math.Abs(want)) {
+					t.Fatalf("round %d: class mean %v less its effect is %v", i, want, got)
+				}
+			}
+		}
+		cov := e.Covariance()
+		for j := range dx {
+			want := 0.0
+			for _, b := range e.Shift {
+				if b != nil {
+					want += b[j] * b[j] / clients
+				}
+			}
+			if math.Abs(cov.At(j, j)-want) > 1e-9*(1+want) {
+				t.Errorf("variance %v of coordinate %d; want %v", cov.At(j, j), j, want)
+			}
+		}
+	}
+	if found < 2*rounds*9/10 {
+		t.Errorf("%d of %d effects are found", found, 2*rounds)
+	}
+}
+
+// TestNoEffect: where no client has another camera, hardly any round has an effect: not with all classes at each client, nor with a few,
+// nor where false names of classes, a lie in one class or heavy tails set a client apart.
+func TestNoEffect(t *testing.T) {
+	const rounds = 100
+	few := func(m, c int) bool { return (c+m)%3 == 0 || c == m%classes }
+	for name, of := range map[string]struct {
+		held func(m, c int) bool
+		move func(r *rand.Rand) func(m, c int) []float64
+	}{
+		"alike":       {all, func(*rand.Rand) func(m, c int) []float64 { return func(int, int) []float64 { return nil } }},
+		"few classes": {few, func(*rand.Rand) func(m, c int) []float64 { return func(int, int) []float64 { return nil } }},
+		"a lie in one class": {all, func(*rand.Rand) func(m, c int) []float64 {
+			return func(m, c int) []float64 {
+				if m > 0 || c > 0 {
+					return nil
+				}
+				b := make([]float64, dx)
+				floats.AddConst(3, b)
+				return b
+			}
+		}},
+		"false names": {all, func(r *rand.Rand) func(m, c int) []float64 {
+			return func(m, _ int) []float64 {
+				if m > 1 {
+					return nil
+				}
+				b := make([]float64, dx)
+				for j := range b {
+					b[j] = 3 * r.NormFloat64()
+				}
+				return b
+			}
+		}},
+	} {
+		wrong := 0
+		for i := range rounds {
+			r := rng.New(uint64(i), "none", name)
+			white, back := maps(t, r)
+			e, err := Of(round(r, back, of.held, of.move(r)), white, back)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Any() {
+				wrong++
+			}
+		}
+		if wrong > rounds*5/100 {
+			t.Errorf("%s: %d of %d rounds have an effect; want at most 5%%", name, wrong, rounds)
+		}
+	}
+}
+
+// TestMedian: a median leaves one value out, wherever it is.
+func TestMedian(t *testing.T) {
+	r := reference{sorted: [][]float64{{1, 2, 4, 8, 16}}}
+	for _, c := range []struct {
+		own   float64
+		among bool
+		want  float64
+	}{{0, false, 4}, {1, true, 6}, {2, true, 6}, {4, true, 5}, {8, true, 3}, {16, true, 3}} {
+		if got := r.median(0, c.own, c.among); got != c.want {
+			t.Errorf("median without %v (%v) is %v; want %v", c.own, c.among, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package posterior
+
+import (
+	"fmt"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/effect"
+	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/open"
+	"fmp/pipeline/point"
+	"fmp/pipeline/sample"
+)
+
+// apart is a round whose client effects are taken away: what its forms read in place of the Input's.
+type apart struct {
+	effects   *effect.Effects // nil where no client has one
+	conjugate Conjugate
+	open      *open.Predictor
+	means     []*point.Set // ClassMeans
+	soft      []*point.Set
+}
+
+// apart estimates client effects (package effect), which takes class means of softened features and the open predictor's covariance within
+// classes. Without them nothing changes. With them, class means are read less the effects, and images of a client to come as if
+// their effect had the covariance of those found: the open predictor's covariance within classes is wider by it, and the closed form's
+// coordinates leave out what an image itself tells of its effect (open.Predictor.Unshift). Of a client that took part (Input.For) the effect is known:
+// coordinates start from it.
+func (t *FMP) apart() (*apart, error) {
+	return memo.Once(t.memo, "apart", func() (*apart, error) {
+		a := &apart{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans, soft: t.in.Soft}
+		if t.in.Open == nil {
+			return a, nil
+		}
+		white, back, err := t.in.Open.White()
+		if err != nil {
+			return nil, err
+		}
+		if a.effects, err = effect.Of(t.in.Soft, white, back); err != nil || !a.effects.Any() {
+			return a, err
+		}
+		var known []float64
+		if t.in.For > 0 {
+			known = a.effects.Shift[t.in.For-1]
+		}
+		a.soft = a.effects.Apart(t.in.Soft, known)
+		closed, ok := t.in.Conjugate.(*sample.Conjugate)
+		if t.in.For > 0 {
+			if known != nil {
+				a.open = t.in.Open.Moved(known)
+			}
+		} else {
+			a.open = t.in.Open.Wider(a.effects.Covariance())
+		}
+		if !ok {
+			return a, nil
+		}
+		a.means = a.soft
+		a.conjugate, err = t.closed(closed, a, known)
+		return a, err
+	})
+}
+
+// closed returns the conjugate predictor of a round with effects.
+func (t *FMP) closed(c *sample.Conjugate, a *apart, known []float64) (Conjugate, error) {
+	gain, centre := (*mat.Dense)(nil), known
+	if t.in.For == 0 {
+		var err error
+		if gain, centre, err = t.in.Open.Unshift(a.effects.Covariance()); err != nil {
+			return nil, err
+		}
+	}
+	if gain == nil && centre == nil {
+		return c, nil
+	}
+	// The pure engine's sessions hold memory only, so they need not be closed after each task.
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.Shifted(eng, gain, centre)
+	if err != nil {
+		return nil, fmt.Errorf("client effects: %w", err)
+	}
+	out.Workers = t.in.Threads
+	return out, nil
+}
+
+// shared returns the class means less effects, with masses by what they tell of their classes.
+func (a *apart) shared() []*point.Set {
+	out := make([]*point.Set, len(a.soft))
+	for m, set := range a.soft {
+		out[m] = reweighted(set, func(int) float64 { return a.effects.Share[m] })
+	}
+	return out
+}
