@@ -1,0 +1,197 @@
+package pool
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"fmp/assets/assetstest"
+	"fmp/featurize/digits"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/point"
+)
+
+// owners are a round of drawn digits: uploads of clients of 100 images each behind the shipped client graph, and test images.
+type owners struct {
+	eng    engine.Engine
+	graph  *onnx.Model
+	client models.Manifest
+	drawn  *digits.Set
+}
+
+func newOwners(t *testing.T, seed uint64) *owners {
+	t.Helper()
+	o := &owners{}
+	o.graph, o.client = assetstest.Load(t, "digits", models.KindClient)
+	var err error
+	if o.drawn, err = digits.Draw(t.Context(), digits.Config{Seed: seed, Train: 600, Test: 400}); err != nil {
+		t.Fatal(err)
+	}
+	if o.eng, err = pure.New(engine.Options{Threads: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// camera returns images of less contrast, with 30 grey levels more.
+func camera(pix []uint8, contrast float64) []uint8 {
+	out := make([]uint8, len(pix))
+	for i, v := range pix {
+		out[i] = uint8(min(math.Round(contrast*float64(v)+30), 255))
+	}
+	return out
+}
+
+func (o *owners) eval(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ...string) map[string]*onnx.Tensor {
+	t.Helper()
+	s, err := o.eng.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := engine.Eval(s, feeds, outputs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (o *owners) images(pix []uint8) *onnx.Tensor {
+	return onnx.NewTensor(pix, len(pix)/(o.drawn.Side*o.drawn.Side), o.drawn.Side, o.drawn.Side, 1)
+}
+
+// upload is that of client m, whose images and labels change maps.
+func (o *owners) upload(t *testing.T, m int, change func(pix []uint8, labels []int64) []uint8) Upload {
+	t.Helper()
+	const n = 100
+	size := o.drawn.Side * o.drawn.Side
+	labels := make([]int64, n)
+	for i := range labels {
+		labels[i] = int64(o.drawn.Train.Labels[m*n+i])
+	}
+	pix := change(o.drawn.Train.Pix[m*n*size:(m+1)*n*size], labels)
+	out := o.eval(t, o.graph, map[string]*onnx.Tensor{"images": o.images(pix), "labels": onnx.NewTensor(labels, n)})
+	set := (&point.Set{N: o.client.S, Dx: o.client.PointWidth(), C: o.client.C, Z: out["points"].F32(), W: out["masses"].F32()}).Held()
+	u := federate.Upload{Client: fmt.Sprint("owner ", m), Model: o.client.Digest, N: n, Points: set}
+	data, err := u.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := federate.Decode(data, federate.Expect{Model: o.client.Digest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Upload{Upload: back}
+}
+
+// pooled is the classifier of a round and what was found of its clients.
+type pooledOwners struct {
+	m      *onnx.Model
+	honest []float64
+	camera []bool
+	open   bool
+}
+
+func (o *owners) pool(t *testing.T, uploads []Upload, opt Options) pooledOwners {
+	t.Helper()
+	opt.Seed, opt.Threads = 1, 1
+	r, err := New(uploads, o.graph, o.client, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Posterior(t.Context(), o.eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := pooledOwners{camera: make([]bool, len(uploads))}
+	if out.m, err = r.Classifier(t.Context(), p, false, false, ""); err != nil {
+		t.Fatal(err)
+	}
+	if p.Judgement != nil {
+		out.honest = p.Judgement.Honest
+	}
+	if p.Effects != nil {
+		for m, b := range p.Effects.Shift {
+			out.camera[m] = b != nil
+		}
+	}
+	out.open, _ = Open(p)
+	return out
+}
+
+// score returns accuracy and NLL of a classifier on the test images with another contrast (1: as they are).
+func (o *owners) score(t *testing.T, m *onnx.Model, change func([]uint8) []uint8) (acc, nll float64) {
+	t.Helper()
+	labels := o.drawn.Test.Labels
+	p := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(change(o.drawn.Test.Pix))}, "probabilities")["probabilities"].F32()
+	for i, y := range labels {
+		row := p[i*10 : (i+1)*10]
+		if slices.Max(row) == row[y] {
+			acc += 1 / float64(len(labels))
+		}
+		nll -= math.Log(float64(row[y])) / float64(len(labels))
+	}
+	return acc, nll
+}
+
+// TestAnotherCamera: of six owners of drawn digits two have less contrast and lighter images. They are taken for honest, the classes for
+// the corpus's, their images have a lower NLL than by a classifier of these two alone, at its accuracy, and the others' are classified as
+// well as without them. A lie in one class of such an owner is found all the same.
+func TestAnotherCamera(t *testing.T) {
+	plain := func(pix []uint8, _ []int64) []uint8 { return pix }
+	dark := func(pix []uint8) []uint8 { return camera(pix, 0.8) }
+	same := func(pix []uint8) []uint8 { return pix }
+	for seed := range uint64(2) {
+		o := newOwners(t, 11+seed)
+		var uploads []Upload
+		for m := range 6 {
+			change := plain
+			if m >= 4 {
+				change = func(pix []uint8, _ []int64) []uint8 { return dark(pix) }
+			}
+			uploads = append(uploads, o.upload(t, m, change))
+		}
+		all := o.pool(t, uploads, Options{})
+		if all.open || !slices.Equal(all.camera, []bool{false, false, false, false, true, true}) {
+			t.Errorf("seed %d: open scope %v, other cameras at %v", seed, all.open, all.camera)
+		}
+		for m, p := range all.honest {
+			if p < 0.9 {
+				t.Errorf("seed %d: owner %d is honest with probability %.2f", seed, m, p)
+			}
+		}
+		four, two := o.pool(t, uploads[:4], Options{}), o.pool(t, uploads[4:], Options{})
+		_, nll := o.score(t, all.m, same)
+		_, without := o.score(t, four.m, same)
+		if nll > without+0.01 {
+			t.Errorf("seed %d: NLL of the others' images is %.3f, and %.3f without the two", seed, nll, without)
+		}
+		acc, theirs := o.score(t, all.m, dark)
+		alone, aloneNLL := o.score(t, two.m, dark)
+		if acc < alone-0.01 || theirs > aloneNLL {
+			t.Errorf("seed %d: accuracy and NLL of the two owners' images are %.3f, %.3f; from the two alone %.3f, %.3f", seed, acc, theirs, alone, aloneNLL)
+		}
+		t.Logf("seed %d: others' NLL %.3f (%.3f without the two); theirs: accuracy %.3f, NLL %.3f (alone %.3f, %.3f)", seed, nll, without, acc, theirs, alone, aloneNLL)
+		// An owner with another camera who names threes fives.
+		liar := slices.Clone(uploads)
+		liar[5] = o.upload(t, 5, func(pix []uint8, labels []int64) []uint8 {
+			for i, y := range labels {
+				if y == 3 {
+					labels[i] = 5
+				} else if y == 5 {
+					labels[i] = 3
+				}
+			}
+			return dark(pix)
+		})
+		for m, p := range o.pool(t, liar, Options{}).honest {
+			if (m == 5) != (p < 0.5) {
+				t.Errorf("seed %d: with a lie of owner 5, owner %d is honest with probability %.2f", seed, m, p)
+			}
+		}
+	}
+}
