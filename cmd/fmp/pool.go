@@ -53,6 +53,10 @@ type pooled struct {
 	Claimed  []float64 `json:"claimed,omitempty"`
 	Counted  []float64 `json:"counted,omitempty"`
 	Disputed []string  `json:"disputed,omitempty"`
+	// Effects are, for each client, the length of the shift that all its class means have in common against the others', in standard
+	// deviations within classes, 0 for none; none where no client has one. For is the client whose images the classifier is for.
+	Effects []float64 `json:"effects,omitempty"`
+	For     string    `json:"for,omitempty"`
 	// Inputs and Outputs are those of the classifier.
 	Inputs  []string `json:"inputs,omitempty"`
 	Outputs []string `json:"outputs,omitempty"`
@@ -72,8 +76,9 @@ type poolSettings struct {
 }
 
 // options are those of the round.
-func (c *poolSettings) options(trust bool) pool.Options {
+func (c *poolSettings) options(trust bool, of string) pool.Options {
 	return pool.Options{
+		For:       of,
 		Predictor: c.Predictor.Model, Open: c.Open.Model, Scope: c.Posterior.Scope, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh,
 		L2: c.ERM.L2, Tolerance: c.ERM.Tolerance, Trust: trust, Seed: c.Seed, Threads: c.Engine.Threads,
 	}
@@ -81,7 +86,7 @@ func (c *poolSettings) options(trust bool) pool.Options {
 
 // poolRun is a run of fmp pool: its flags and settings, and the client graph that they name.
 type poolRun struct {
-	client, out, onBad               string
+	client, out, onBad, of           string
 	round                            uint64
 	rows, withSamples, trust, asJSON bool
 	settings                         poolSettings
@@ -111,6 +116,9 @@ comes with the program as well, neither is needed. All uploads must come from on
 clients of different names. Of more than ` + strconv.Itoa(pool.MostPoints) + ` points, those of one class that are near each other are taken together: masses and
 class means stay as they are.
 
+A client whose class means differ from the others' by one shift has another camera, which is no lie: its class means count less the
+shift. The classifier is for images of a client to come, or of the one that --for names, whose shift is known.
+
 Uploads of a private round (docs/privacy.md) are summed; where the server adds the noise, it is drawn once and the noisy sum kept in
 OUTPUT.sum, which is what the same command reads again. Their clients are not weighed by honesty, which needs single uploads
 without noise. The classifier's metadata say what was spent.
@@ -120,6 +128,7 @@ float64, [samples, k+1, classes], the bias row last; a prediction is then the me
 the features (k = dx), or of a conjugate predictor their k coordinates, as its graph gives them.`,
 		Example: `  fmp pool *.upload --client-graph client.onnx -o classifier.onnx
   fmp pool *.upload --client-graph client.onnx --predictor predictor.onnx --samples 50
+  fmp pool *.upload --client-graph client.onnx --for ward-3 -o ward-3.onnx
   fmp pool *.upload --client-graph client.onnx --on-bad skip --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > pool.MaxUploads {
@@ -138,6 +147,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.BoolVar(&o.withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
 	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
 	flags.BoolVar(&o.trust, "trust", false, "take every client for honest; else each sample of a conjugate predictor draws who is")
+	flags.StringVar(&o.of, "for", "", "`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
@@ -183,7 +193,7 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return usageError(err)
 	}
-	r, err := pool.New(uploads, o.graph, o.manifest, o.settings.options(o.trust))
+	r, err := pool.New(uploads, o.graph, o.manifest, o.settings.options(o.trust, o.of))
 	if err != nil {
 		return usageError(err)
 	}
@@ -203,6 +213,9 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	if res.Scope == posterior.ScopeOpen && o.ext == ".npy" {
 		_, novelty := pool.Open(p)
 		return usageErrorf("--output %s: the uploads are of classes that the corpus lacks (novelty %.2f), and heads of the open form are on coordinates of this round alone: write the classifier (.onnx), or give --scope closed", o.out, novelty)
+	}
+	if p.Effects.Any() && o.ext == ".npy" {
+		return usageErrorf("--output %s: some clients have another camera, and heads of such a round are on coordinates of its own: write the classifier (.onnx)", o.out)
 	}
 	m, bytes, err := o.save(ctx, r, p)
 	if err != nil {
@@ -251,6 +264,10 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if j := post.Judgement; j != nil {
 		p.Honest, p.Claimed, p.Counted, p.Disputed = j.Honest, j.Claimed, j.Counted, disputed(j, r.Client.Classes)
 	}
+	if post.Effects.Any() {
+		p.Effects = post.Effects.Size
+	}
+	p.For = r.For
 	if r.Moments() {
 		kappa := post.Diagnostics["kappa"]
 		p.Scope, p.Kappa = scopeMoments, &kappa
@@ -294,6 +311,7 @@ func (p *pooled) print(w io.Writer) error {
 		fmt.Fprintf(&b, "scope:      %s: of %s (novelty %.2f, about 1 for the corpus's)\n", p.Scope, of, *p.Novelty)
 	}
 	p.printClients(&b)
+	p.printEffects(&b)
 	if len(p.Disputed) > 0 {
 		fmt.Fprintf(&b, "disputed:   %s\n", strings.Join(p.Disputed, ", "))
 	}

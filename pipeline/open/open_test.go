@@ -164,9 +164,13 @@ func TestParity(t *testing.T) {
 		}
 	}
 	p.M0 = origin
-	// The reference does not take the mean of the classes away: it is zero where each class has a mirror image.
+	// The reference does not take the mean of the classes away: it is zero where each class has a mirror image. Nor does it allow for
+	// drift: masses are such that class means vary as its do.
 	c, k := s.Mean.Dims()
 	mirrored := &Stats{Mass: slices.Concat(s.Mass, s.Mass), Mean: mat.NewDense(2*c, k, nil)}
+	for y, n := range mirrored.Mass {
+		mirrored.Mass[y] = n / (1 - n*drift)
+	}
 	for y := range c {
 		for j, v := range s.Mean.RawRowView(y) {
 			mirrored.Mean.Set(y, j, v)
@@ -193,6 +197,13 @@ func TestParity(t *testing.T) {
 		t.Fatal(err)
 	}
 	near(t, "novelty of shifted images", []float64{moved}, []float64{plain})
+	// However many images, a small difference of classes does not make them new.
+	for y := range s.Mass {
+		s.Mass[y] *= 1e6
+	}
+	if many, _, err := p.Novelty(s); err != nil || many > 1.01*plain*400/slices.Min(ref.Mass) {
+		t.Errorf("novelty of a million times as many images: %v, %v; of as many: %v", many, err, plain)
+	}
 }
 
 // TestDraws: the heads of many posterior samples have the mean of the posterior, and as much spread as it says.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"fmp/assets/assetstest"
@@ -176,6 +177,13 @@ func TestAnotherCamera(t *testing.T) {
 			t.Errorf("seed %d: accuracy and NLL of the two owners' images are %.3f, %.3f; from the two alone %.3f, %.3f", seed, acc, theirs, alone, aloneNLL)
 		}
 		t.Logf("seed %d: others' NLL %.3f (%.3f without the two); theirs: accuracy %.3f, NLL %.3f (alone %.3f, %.3f)", seed, nll, without, acc, theirs, alone, aloneNLL)
+		// Predictions for one of the two know its shift, those for one of the others that it has none.
+		if acc, nll := o.score(t, o.pool(t, uploads, Options{For: "owner 4"}).m, dark); acc < alone-0.02 || nll > aloneNLL+0.02 {
+			t.Errorf("seed %d: for owner 4 accuracy and NLL are %.3f, %.3f; from the two alone %.3f, %.3f", seed, acc, nll, alone, aloneNLL)
+		}
+		if _, nll := o.score(t, o.pool(t, uploads, Options{For: "owner 0"}).m, same); nll > without+0.01 {
+			t.Errorf("seed %d: for owner 0 NLL is %.3f, and %.3f without the two", seed, nll, without)
+		}
 		// An owner with another camera who names threes fives.
 		liar := slices.Clone(uploads)
 		liar[5] = o.upload(t, 5, func(pix []uint8, labels []int64) []uint8 {
@@ -192,6 +200,18 @@ func TestAnotherCamera(t *testing.T) {
 			if (m == 5) != (p < 0.5) {
 				t.Errorf("seed %d: with a lie of owner 5, owner %d is honest with probability %.2f", seed, m, p)
 			}
+		}
+	}
+}
+
+// TestForWhom: a classifier can be for a client of the round alone, whose uploads tell of shifts.
+func TestForWhom(t *testing.T) {
+	w := newWorld(t)
+	g, f := w.client(t, true)
+	for _, c := range []struct{ name, want string }{{"nobody", "none of the 3 uploads"}, {"client 1", "open predictor"}} {
+		_, err := New(w.uploads(t, g, f, 12, 15, 9), g, f, Options{Predictor: w.predictor, For: c.name})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("a classifier for %q: %v; want an error with %q", c.name, err, c.want)
 		}
 	}
 }

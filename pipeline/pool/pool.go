@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"slices"
 
 	"fmp/assets"
 	"fmp/models"
@@ -34,6 +35,7 @@ type Options struct {
 	// Trust assumes that every client is honest. Otherwise, with a conjugate predictor, each sample draws who is (package honesty);
 	// of moments, a client's images count up to the median client's.
 	Trust   bool
+	For     string // client whose images the classifier is for; "": a client to come
 	Seed    uint64
 	Threads int // 0: one per core; results do not depend on it
 }
@@ -78,7 +80,25 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	} else if err := r.openPredictor(); err != nil {
 		return nil, err
 	}
+	if _, err := r.client(); err != nil {
+		return nil, err
+	}
 	return r, r.settle()
+}
+
+// client returns the number of the client that Options.For names, from 1; 0 where it names none.
+func (r *Round) client() (int, error) {
+	if r.For == "" {
+		return 0, nil
+	}
+	at := slices.IndexFunc(r.Uploads, func(u Upload) bool { return u.Client == r.For })
+	if at < 0 {
+		return 0, fmt.Errorf("pool: the classifier is to be for client %q, and none of the %d uploads is of it", r.For, len(r.Uploads))
+	}
+	if r.Moments() || r.open == nil {
+		return 0, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from class means of all features behind an extractor with an open predictor, and these uploads are other", r.For)
+	}
+	return at + 1, nil
 }
 
 // Moments reports whether clients of the round send moments.

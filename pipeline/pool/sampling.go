@@ -136,6 +136,9 @@ const stream = "pool"
 func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 	r := s.round
 	in := posterior.Input{Scope: r.Scope, Samples: r.Samples, Honesty: s.judges, Seed: r.Seed, Stream: stream, Threads: r.Threads}
+	if in.For, err = r.client(); err != nil {
+		return err
+	}
 	if r.open != nil {
 		if in.Open, err = open.FromModel(r.open); err != nil {
 			return err

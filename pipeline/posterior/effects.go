@@ -3,8 +3,6 @@ package posterior
 import (
 	"fmt"
 
-	"gonum.org/v1/gonum/mat"
-
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/effect"
@@ -26,8 +24,8 @@ type apart struct {
 // apart estimates client effects (package effect), which takes class means of softened features and the open predictor's covariance within
 // classes. Without them nothing changes. With them, class means are read less the effects, and images of a client to come as if
 // their effect had the covariance of those found: the open predictor's covariance within classes is wider by it, and the closed form's
-// coordinates leave out what an image itself tells of its effect (open.Predictor.Unshift). Of a client that took part (Input.For) the effect is known:
-// coordinates start from it.
+// coordinates leave out what an image itself tells of its effect (open.Predictor.Unshift). Of a client that took part (Input.For) the effect is known: coordinates
+// start from it, and leave out how single images differ along effects.
 func (t *FMP) apart() (*apart, error) {
 	return memo.Once(t.memo, "apart", func() (*apart, error) {
 		a := &apart{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans, soft: t.in.Soft}
@@ -65,14 +63,11 @@ func (t *FMP) apart() (*apart, error) {
 
 // closed returns the conjugate predictor of a round with effects.
 func (t *FMP) closed(c *sample.Conjugate, a *apart, known []float64) (Conjugate, error) {
-	gain, centre := (*mat.Dense)(nil), known
-	if t.in.For == 0 {
-		var err error
-		if gain, centre, err = t.in.Open.Unshift(a.effects.Covariance()); err != nil {
-			return nil, err
-		}
+	gain, centre, err := t.in.Open.Unshift(a.effects.Covariance())
+	if err != nil {
+		return nil, err
 	}
-	if gain == nil && centre == nil {
+	if gain == nil && known == nil {
 		return c, nil
 	}
 	// The pure engine's sessions hold memory only, so they need not be closed after each task.
@@ -80,7 +75,7 @@ func (t *FMP) closed(c *sample.Conjugate, a *apart, known []float64) (Conjugate,
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.Shifted(eng, gain, centre)
+	out, err := c.Shifted(eng, gain, centre, known)
 	if err != nil {
 		return nil, fmt.Errorf("client effects: %w", err)
 	}

@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models"
@@ -8,25 +9,28 @@ import (
 	"fmp/onnx/engine"
 )
 
-// Shifted returns the predictor that reads phi - (phi A - c) in place of softened features phi, or phi - c where a, A [dx, dx], is nil. Class
-// means are read alike.
-func (c *Conjugate) Shifted(e engine.Engine, a *mat.Dense, centre []float64) (*Conjugate, error) {
+// Shifted returns the predictor that reads phi - b - ((phi - b) A - c) in place of softened features phi, for A [dx, dx] and c and b [dx], each of
+// which may be nil for zero. Class means are read alike.
+func (c *Conjugate) Shifted(e engine.Engine, a *mat.Dense, centre, b []float64) (*Conjugate, error) {
 	dx, k := c.config.Dx, c.config.K
 	m := onnx.Clone(c.model)
 	values := m.Graph.Initializers
 	v, origin := mat.NewDense(dx, k, doubles(values[models.ConjMap].F32())), doubles(values[models.ConjOrigin].F32())
-	var by mat.VecDense
-	by.MulVec(v.T(), mat.NewVecDense(dx, centre))
-	sign := 1.0
+	add := func(sign float64, by []float64) {
+		if by == nil {
+			return
+		}
+		var w mat.VecDense
+		w.MulVec(v.T(), mat.NewVecDense(dx, by))
+		floats.AddScaled(origin, sign, w.RawVector().Data)
+	}
+	add(-1, centre)
 	if a != nil {
 		var av mat.Dense
 		av.Mul(a, v)
 		v.Sub(v, &av)
-		sign = -1
 	}
-	for j := range origin {
-		origin[j] += sign * by.AtVec(j)
-	}
+	add(1, b)
 	values[models.ConjMap], values[models.ConjOrigin] = onnx.NewTensor(singles(v.RawMatrix().Data), dx, k), onnx.NewTensor(singles(origin), k)
 	return NewConjugate(e, m)
 }
