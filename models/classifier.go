@@ -99,11 +99,33 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 	if err := before(p.Features, name); err != nil {
 		return nil, err
 	}
+	return described(m, f, dx, p.Heads.Shape[2], p.Heads.Shape[0])
+}
+
+// answers adds the outputs that every classifier has, from the probabilities of its heads, [n, S, C].
+func answers(b *build.Builder, single build.Ref, samples bool) {
+	mean := b.ReduceMean(single, false, 1)
+	entropy := func(p build.Ref, axis int) build.Ref {
+		log := b.Log(b.Op("Max", []build.Ref{p, b.F32(minProbability)}))
+		return b.Op("Neg", []build.Ref{b.ReduceSum(b.Mul(p, log), false, axis)})
+	}
+	total := entropy(mean, 1)
+	b.Output("probabilities", mean)
+	b.Output("entropy", total)
+	// Never below 0 but for rounding.
+	b.Output("mutual_information", b.Relu(b.Sub(total, b.ReduceMean(entropy(single, 2), false, 1))))
+	if samples {
+		b.Output("samples", single)
+	}
+}
+
+// described returns a classifier with its documentation and manifest.
+func described(m *onnx.Model, f Manifest, dx, classes, samples int) (*onnx.Model, error) {
 	m.Graph.Name = KindClassifier
 	m.Producer, m.Metadata = "fmp", map[string]string{}
 	document(m.Graph, f)
 	m.Doc = m.Graph.Doc
-	f.Kind, f.Dx, f.C, f.S = KindClassifier, dx, p.Heads.Shape[2], p.Heads.Shape[0]
+	f.Kind, f.Dx, f.C, f.S = KindClassifier, dx, classes, samples
 	return m, f.Write(m)
 }
 
@@ -137,19 +159,7 @@ func (p ClassifierParts) heads(input string, weights, bias *onnx.Tensor) (*onnx.
 	x := b.Input(input, onnx.Float32, "n", weights.Shape[0])
 	logits := b.Op("Gemm", []build.Ref{x, b.Param("weights", weights), b.Param("bias", bias)})
 	single := b.Softmax(b.Reshape(logits, -1, p.Heads.Shape[0], p.Heads.Shape[2]), 2)
-	mean := b.ReduceMean(single, false, 1)
-	entropy := func(p build.Ref, axis int) build.Ref {
-		log := b.Log(b.Op("Max", []build.Ref{p, b.F32(minProbability)}))
-		return b.Op("Neg", []build.Ref{b.ReduceSum(b.Mul(p, log), false, axis)})
-	}
-	total := entropy(mean, 1)
-	b.Output("probabilities", mean)
-	b.Output("entropy", total)
-	// Never below 0 but for rounding.
-	b.Output("mutual_information", b.Relu(b.Sub(total, b.ReduceMean(entropy(single, 2), false, 1))))
-	if p.Samples {
-		b.Output("samples", single)
-	}
+	answers(b, single, p.Samples)
 	if p.Widening != 0 {
 		odds := logOdds(b, single)
 		middle := b.ReduceMean(odds, true, 1)

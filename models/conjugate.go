@@ -423,11 +423,7 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	w, bias := g.head(set, p, g.sample(set, p, latent))
 	pbar := b.ReduceMean(b.Softmax(g.logits(rows, w, bias), 3), false, 0, 1) // [n, C]
 
-	beta := g.prior(set)
-	wide := b.Squeeze(b.Div(beta, b.Add(b.Mul(b.Unsqueeze(b.Div(mass, g.refs[ConjWidening]), 2), beta), b.F32(1))), 0) // S_c, [C, k]
-	trace := func(v build.Ref) build.Ref { return b.Mul(rho, b.Squeeze(b.MatMul(v, g.sizes()), 1)) }                   // rho tr(G v_c), [C]
-	extra := b.Mul(b.F32(0.5), trace(b.Sub(wide, b.Squeeze(p.variance, 0))))
-	offset := b.Add(b.Squeeze(g.offset(set, p), 0), extra)
+	wide, offset := g.widened(p, mass, rho)
 	mu := b.Add(p.mean, b.Mul(b.Sqrt(wide), b.Squeeze(latent, 0))) // [S, C, k]
 	w, bias = g.headWith(set, b.Unsqueeze(mu, 0), b.Unsqueeze(offset, 0))
 	z := b.Squeeze(g.logits(rows, w, bias), 0) // [S, n, C]
@@ -442,7 +438,7 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	}
 	over := b.Cast(b.Op("GreaterOrEqual", []build.Ref{b.Unsqueeze(uniform, 1, 2), b.Unsqueeze(b.MatMul(pbar, b.Const(upper)), 0)}), onnx.Float32)
 	own := b.Sub(b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 1, 0, 0, 0), b.F32(1)}), b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 0, 0, 0, 1), b.F32(0)}))
-	pull := trace(wide) // d_c
+	pull := g.trace(rho, wide) // d_c
 	far := b.Cast(b.Op("Greater", []build.Ref{pull, b.F32(1)}), onnx.Float32)
 	gain := b.Div(wide, b.Add(wide, b.F32(1)))                           // K_c, [C, k]
 	centre := b.Squeeze(p.mean, 0)                                       // m_c, [C, k]
@@ -457,6 +453,19 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 
 	odds := g.logOdds(z)
 	g.ends(odds, b.ReduceMean(odds, false, 0), width)
+}
+
+// widened returns the variances S_c of intervals, [C, k], and the offsets [C] of their heads' logits, for the posterior p of plain variances.
+func (g conjugate) widened(p moments, mass, rho build.Ref) (wide, offset build.Ref) {
+	b, beta := g.b, g.prior(ConjInterval)
+	wide = b.Squeeze(b.Div(beta, b.Add(b.Mul(b.Unsqueeze(b.Div(mass, g.refs[ConjWidening]), 2), beta), b.F32(1))), 0)
+	extra := b.Mul(b.F32(0.5), g.trace(rho, b.Sub(wide, b.Squeeze(p.variance, 0))))
+	return wide, b.Add(b.Squeeze(g.offset(ConjInterval, p), 0), extra)
+}
+
+// trace returns rho tr(G v_c), [C], for variances v [C, k].
+func (g conjugate) trace(rho, v build.Ref) build.Ref {
+	return g.b.Mul(rho, g.b.Squeeze(g.b.MatMul(v, g.sizes()), 1))
 }
 
 // ends adds the ends of intervals about middle [n, C], from the log odds [S, n, C] of samples.

@@ -230,11 +230,21 @@ const (
 	Seed             = 1
 )
 
+// conjugateSamples returns the default S of a predictor in closed form: fewer where many classes and coordinates make a wide classifier.
+func (r *Round) conjugateSamples() int {
+	if r.predictor != nil {
+		if c := (models.ConjugateConfig{Dx: r.drawer.Dx, C: r.drawer.C, K: r.drawer.K}); c.Wide(ConjugateSamples) {
+			return c.WideSamples(ConjugateSamples)
+		}
+	}
+	return ConjugateSamples
+}
+
 // settle sets the options that were not given: for a shipped predictor, those suited to its data set, where the penalty need not be
 // that of its training; for another, those of its manifest.
 func (r *Round) settle() error {
 	if r.closedForm() { // nothing is drawn or fitted: heads are in closed form
-		r.L2, r.Fresh, r.Samples = 0, 0, cmp.Or(r.Samples, ConjugateSamples)
+		r.L2, r.Fresh, r.Samples = 0, 0, cmp.Or(r.Samples, r.conjugateSamples())
 		return nil
 	}
 	l2 := r.drawer.L2

@@ -16,6 +16,26 @@ func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples b
 	if len(r.Ensembles) != 1 {
 		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one", len(r.Ensembles))
 	}
+	config, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("origin of the classifier: %w", err)
+	}
+	about := models.Manifest{
+		Mean: f.Mean, Std: f.Std, Layout: f.Layout, Resize: f.Resize, Classes: f.Classes, Extractor: f.Extractor, Licence: f.Licence,
+		TrainingData: f.TrainingData, Command: f.Command, Seed: f.Seed, Config: string(config),
+	}
+	if k, ok := r.Intervals.(interface {
+		Wide(ctx context.Context) (*models.WideParts, error)
+	}); ok {
+		wide, err := k.Wide(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if wide != nil {
+			wide.Features, wide.Samples = features, samples
+			return models.NewWideClassifier(*wide, about)
+		}
+	}
 	parts := models.ClassifierParts{Features: features, Heads: r.Ensembles[0].Tensor(), Samples: samples}
 	if r.Coordinates != nil {
 		g, ok := r.Coordinates.(interface{ Graph() *onnx.Model })
@@ -38,12 +58,5 @@ func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples b
 	if k, ok := r.Intervals.(interface{ Widening() float64 }); ok {
 		parts.Widening = k.Widening()
 	}
-	config, err := json.Marshal(o)
-	if err != nil {
-		return nil, fmt.Errorf("origin of the classifier: %w", err)
-	}
-	return models.NewClassifier(parts, models.Manifest{
-		Mean: f.Mean, Std: f.Std, Layout: f.Layout, Resize: f.Resize, Classes: f.Classes, Extractor: f.Extractor, Licence: f.Licence,
-		TrainingData: f.TrainingData, Command: f.Command, Seed: f.Seed, Config: string(config),
-	})
+	return models.NewClassifier(parts, about)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/pipeline/erm"
@@ -127,6 +128,9 @@ func (t *FMP) Latents(k Conjugate) []float32 {
 		return out
 	}
 	rng.Normal(rng.New(t.in.Seed, t.in.Stream, "latent"), out)
+	if isWide(k, t.in.Samples) {
+		models.Steps(out)
+	}
 	return out
 }
 

@@ -158,7 +158,7 @@ func (f *Form) Pooled() (*point.Set, error) { return point.Group(mostMeans, f.me
 
 // pool returns what heads read of the class means of some clients; u, if not nil, holds them in the closed form's coordinates.
 func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
-	if u != nil && !f.Open {
+	if u != nil && !f.Open && !u.Wide {
 		return u.Pool(of), nil
 	}
 	var sets []*point.Set
@@ -168,6 +168,9 @@ func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, e
 			sets = append(sets, set)
 			points += set.N
 		}
+	}
+	if len(sets) > 0 && !f.Open && honesty.IsWide(sets[0].C, f.LatentSize()/sets[0].C) {
+		return whole(sets), nil
 	}
 	if points > mostMeans {
 		return representatives(sets, points)

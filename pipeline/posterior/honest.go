@@ -50,7 +50,11 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*Form, Ensemble, *Judge
 	}
 	if out == nil {
 		from, to := t.part.of(t.in.Samples)
-		drawn := states.Draw(t.in.Samples, rng.New(t.in.Seed, t.in.Stream, "honesty"))[from:to]
+		drawn := states.Draw(t.in.Samples, rng.New(t.in.Seed, t.in.Stream, "honesty"))
+		if u.Wide || isWide(f, t.in.Samples) {
+			drawn = likely(j, t.in.Samples)
+		}
+		drawn = drawn[from:to]
 		// Samples with the same honest clients are computed together.
 		same := map[*bool][]int{}
 		for s, z := range drawn {

@@ -156,18 +156,30 @@ func chunks(ctx context.Context, workers, n, size int, do func(from, to int) err
 
 // context returns the inputs that hold the uploads: class means of w (k numbers) or of phi (dx numbers).
 func (c *Conjugate) context(seen *point.Set) (map[string]*onnx.Tensor, error) {
-	if seen == nil || seen.N < 1 {
-		return nil, fmt.Errorf("conjugate predictor: no uploaded points; give at least one")
+	if err := c.fits(seen); err != nil {
+		return nil, err
 	}
 	k := c.config.K
-	if seen.C != c.config.C || seen.Dx != k && seen.Dx != c.config.Dx {
-		return nil, fmt.Errorf("conjugate predictor: the uploads have %d numbers a point and %d classes, the predictor takes %d coordinates or %d features, and %d classes; use models that were made for each other", seen.Dx, seen.C, k, c.config.Dx, c.config.C)
-	}
+	seen = seen.Dense()
 	if seen.Dx == c.config.Dx { // also where k equals dx
 		seen = c.project(seen)
 	}
 	return map[string]*onnx.Tensor{"points": onnx.NewTensor(seen.Z, 1, seen.N, k+seen.C), "weights": onnx.NewTensor(seen.W, 1, seen.N)}, nil
 }
+
+// fits returns an error unless uploads are of the predictor's sizes.
+func (c *Conjugate) fits(seen *point.Set) error {
+	if seen == nil || seen.N < 1 {
+		return fmt.Errorf("conjugate predictor: no uploaded points; give at least one")
+	}
+	if k := c.config.K; seen.C != c.config.C || seen.Dx != k && seen.Dx != c.config.Dx {
+		return fmt.Errorf("conjugate predictor: the uploads have %d numbers a point and %d classes, the predictor takes %d coordinates or %d features, and %d classes; use models that were made for each other", seen.Dx, seen.C, k, c.config.Dx, c.config.C)
+	}
+	return nil
+}
+
+// manyCoordinates is the product of coordinates and classes above which class means are projected by one product, whose last bits are its own.
+const manyCoordinates = 1 << 14
 
 // project turns class means of phi into those of w.
 func (c *Conjugate) project(seen *point.Set) *point.Set {
@@ -175,6 +187,17 @@ func (c *Conjugate) project(seen *point.Set) *point.Set {
 	v, origin := c.values[models.ConjMap].F32(), c.values[models.ConjOrigin].F32()
 	out := point.New(seen.N, k, seen.C)
 	copy(out.W, seen.W)
+	if k*seen.C > manyCoordinates {
+		w := c.leading(seen, k)
+		for i := range seen.N {
+			row := out.Row(i)
+			copy(row[k:], seen.Row(i)[seen.Dx:])
+			for j := range k {
+				row[j] = float32(w[i*k+j])
+			}
+		}
+		return out
+	}
 	for i := range seen.N {
 		from, to := seen.Row(i), out.Row(i)
 		copy(to[k:], from[seen.Dx:])

@@ -12,6 +12,12 @@ import (
 // Claims returns clients' uploads as package honesty weighs them, and the variances of class means between the corpus's classes.
 func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
 	k, classes := c.config.K, c.config.C
+	if honesty.IsWide(classes, k) {
+		if u, err = c.wideClaims(clients); err != nil {
+			return u, nil, err
+		}
+		return u, c.lambda()[:u.K], nil
+	}
 	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k, Masses: make([]float64, len(clients)*classes), Means: make([]float64, len(clients)*classes*k)}
 	for m, set := range clients {
 		in, err := c.context(set)
@@ -41,9 +47,14 @@ func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []fl
 			}
 		}
 	}
-	lambda = make([]float64, k)
+	return u, c.lambda(), nil
+}
+
+// lambda returns the variances of class means between the corpus's classes.
+func (c *Conjugate) lambda() []float64 {
+	out := make([]float64, c.config.K)
 	for j, v := range c.values[models.ConjLogLambda].F32() {
-		lambda[j] = math.Exp(float64(v))
+		out[j] = math.Exp(float64(v))
 	}
-	return u, lambda, nil
+	return out
 }

@@ -1,0 +1,166 @@
+package sample
+
+import (
+	"math"
+	"testing"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/meta"
+	"fmp/pipeline/point"
+	"fmp/pipeline/task"
+)
+
+// manyClasses is an untrained conjugate predictor of 30 classes, more than a wide classifier computes at a time, and class means of 28 of them.
+func manyClasses(t *testing.T) (*Conjugate, *point.Set, []float32) {
+	t.Helper()
+	const dx, c, n = 40, 30, 1500
+	means := make([]float32, c*dx)
+	rng.Normal(rng.New(1, "means"), means)
+	draw := func(name string, n, classes int) ([]float32, []int) {
+		x, y := make([]float32, n*dx), make([]int, n)
+		rng.Normal(rng.New(1, name), x)
+		for i := range y {
+			y[i] = i % classes
+			for j := range dx {
+				x[i*dx+j] += 0.4 * means[y[i]*dx+j]
+			}
+		}
+		return x, y
+	}
+	x, y := draw("corpus", n, c)
+	corpus, err := task.NewBank(x, dx, y, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := meta.UntrainedConjugate(corpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close() })
+	k, err := NewConjugate(eng, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.Close() })
+	x, y = draw("clients", 200, c-2)
+	set, err := point.FromLabelled(x, dx, y, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	test, _ := draw("test", 11, c)
+	return k, uploaded(t, k, []*point.Set{set}), test
+}
+
+// TestWideClassifier: on both engines all outputs of the wide classifier are those of the classifier that holds every head.
+func TestWideClassifier(t *testing.T) {
+	k, seen, rows := manyClasses(t)
+	const samples = 12
+	latent, uniform := make([]float32, samples*k.LatentSize()), make([]float32, samples)
+	rng.Normal(rng.New(1, "latent"), latent)
+	models.Steps(latent)
+	for s := range uniform {
+		uniform[s] = (float32(s*5%samples) + 0.5) / samples
+	}
+	heads, err := k.Heads(t.Context(), seen, latent, samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Drawn{Seen: seen, Heads: heads, Latent: latent, Uniform: uniform}
+	before, err := k.IntervalGraph(t.Context(), d, 0.9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []float64
+	for _, h := range heads {
+		all = append(all, h.W...)
+	}
+	full, err := models.NewClassifier(models.ClassifierParts{Coordinates: before, Heads: onnx.NewTensor(all, samples, k.config.K+1, k.config.C), Samples: true}, models.Manifest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := k.WideParts(t.Context(), d, 0.9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts.Samples = true
+	wide, err := models.NewWideClassifier(*parts, models.Manifest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := map[string]*onnx.Tensor{"features": onnx.NewTensor(rows, len(rows)/k.config.Dx, k.config.Dx)}
+	of := func(e engine.Engine, m *onnx.Model) map[string]*onnx.Tensor {
+		s, err := e.Load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		out, err := engine.Eval(s, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	want := of(k.engine, full)
+	for name, e := range map[string]engine.Engine{"pure": k.engine, "ort": orttest.New(t)} {
+		got := of(e, wide)
+		if len(got) != len(want) {
+			t.Errorf("%s: %d outputs; want %d", name, len(got), len(want))
+		}
+		for out, w := range want {
+			g := got[out]
+			if g == nil || g.Len() != w.Len() {
+				t.Errorf("%s: %s is %v; want %v", name, out, g, w)
+				continue
+			}
+			for i, v := range w.F32() {
+				if math.Abs(float64(v-g.F32()[i])) > 2e-5 {
+					t.Errorf("%s: %s[%d] is %v; want %v", name, out, i, g.F32()[i], v)
+					break
+				}
+			}
+		}
+	}
+}
+
+// TestWideClaims: what honesty weighs of a wide round is what it weighs of any, in the leading coordinates.
+func TestWideClaims(t *testing.T) {
+	k, seen, _ := manyClasses(t)
+	means := ofPhi(t, k)
+	full, _, err := k.Claims([]*point.Set{seen, means})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide, err := k.wideClaims([]*point.Set{seen, means})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wide.K != min(64, full.K) || !wide.Wide {
+		t.Fatalf("%d coordinates", wide.K)
+	}
+	for i, n := range full.Masses {
+		if wide.Masses[i] != n {
+			t.Fatalf("mass %d is %v; want %v", i, wide.Masses[i], n)
+		}
+		for j := range wide.K {
+			if v, w := wide.Means[i*wide.K+j], full.Means[i*full.K+j]; math.Abs(v-w) > 1e-5 {
+				t.Fatalf("coordinate %d of mean %d is %v; want %v", j, i, v, w)
+			}
+		}
+	}
+}
+
+// ofPhi returns class means of phi, with class indices for labels.
+func ofPhi(t *testing.T, k *Conjugate) *point.Set {
+	s := &point.Set{N: 3, Dx: k.config.Dx, C: k.config.C, Z: make([]float32, 3*k.config.Dx), W: []float32{2, 3, 4}, Y: []int32{7, 1, 29}}
+	rng.Normal(rng.New(1, "phi"), s.Z)
+	return s
+}
