@@ -31,7 +31,17 @@ type families struct {
 		Name, Data      string
 		Points, Clients int
 	}
-	Aims []string
+	Aims       []string
+	Pretrained struct {
+		Date       time.Time
+		Data       []string
+		Points     []int
+		Partitions []string
+		Clients    int
+		Methods    []string
+		Repeats    map[int]int
+		Aims       []string
+	}
 }
 
 // TestFamilies: the families fixed for the next measurement are as their rule says, of at least five splits and three extractor seeds, and of methods that there are.
@@ -49,7 +59,12 @@ func TestFamilies(t *testing.T) {
 	if f.Date.IsZero() || f.Repeats < 10 || len(f.Splits) < 5 || len(f.Seeds) < 3 || len(f.Families) == 0 || len(f.Aims) == 0 {
 		t.Errorf("date %v, %d repeats, %d splits, %d seeds, %d families, %d aims", f.Date, f.Repeats, len(f.Splits), len(f.Seeds), len(f.Families), len(f.Aims))
 	}
-	for _, m := range f.Methods {
+	for _, n := range f.Pretrained.Points {
+		if f.Pretrained.Repeats[n] < 2 {
+			t.Errorf("%d repeats of %d images behind a pretrained network; want 2 at least", f.Pretrained.Repeats[n], n)
+		}
+	}
+	for _, m := range slices.Concat(f.Methods, f.Pretrained.Methods) {
 		if _, err := rival.Lookup(m); err != nil {
 			t.Error(err)
 		}

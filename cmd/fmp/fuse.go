@@ -25,6 +25,8 @@ type fused struct {
 	Image  []int  `json:"image"` // height, width, channels
 	Size   int    `json:"size"`  // points of an upload, at most
 	Upload string `json:"upload"`
+	// Kappa of uploads of moments and the standard deviation of its logarithm; none where nothing is known of it.
+	Kappa []float64 `json:"kappa,omitempty"`
 }
 
 // What an upload is made of.
@@ -82,11 +84,13 @@ differential privacy (docs/privacy.md), by the private predictor (--set privacy.
 trained conjugate or open predictor for the extractor, and points where there is none or an --embedding is given.
 
 moments: class means, the scatter of the features within the client's classes, and a few single images' features as calibration points; the
-server reads them without a corpus or a predictor. It wants --extractor and --class-names, and no data set; it is the default with them.
+server reads them without a corpus or a predictor. It wants --extractor and --class-names, and is the default with them. Labelled images behind the
+extractor, of any classes (--dataset), tell its kappa, the temperature of its classifiers; without any it stays wide, or is that of --kappa.
 --class-names says which classes the clients have where the server has no image of them: the data set is then the corpus
 alone, and the open predictor (--set open.model=FILE, of fmp train open) reads the uploads.`,
 		Example: `  fmp fuse --dataset mnist -o client.onnx
   fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir -o client.onnx
+  fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir --dataset ./labelled -o client.onnx
   fmp fuse --dataset cifar10 --upload coordinates -o client.onnx
   fmp fuse --dataset ./photos --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o client.onnx
   fmp fuse --dataset ./photos --extractor extractor.onnx --set open.model=open.onnx --class-names larch,spruce,fir -o client.onnx`,
@@ -97,8 +101,6 @@ alone, and the open predictor (--set open.model=FILE, of fmp train open) reads t
 	wantFolders(cmd, "model")
 	cmd.Flags().StringVar(&o.upload, "upload", "", "what uploads are made of: moments, class-means, coordinates, points or private (see above)")
 	cmd.Flags().Var(&o.moments.bytes, "bytes", "`SIZE` of an upload of moments at most, 64k, 256k or 2m say: fewer take fewer coordinates of the features")
-	cmd.Flags().Float64Var(&o.moments.kappa, "kappa", 0, "temperature of uploads of moments that an earlier round behind this extractor had (fmp pool prints it)")
-	cmd.Flags().Float64Var(&o.moments.deviation, "kappa-deviation", 0, "standard deviation of its logarithm: .15, say")
 	cmd.Flags().StringSliceVar(&o.names, "class-names", nil, "`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -115,8 +117,8 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if o.upload != "" && parts[o.upload] == "" {
 		return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", o.upload, uploadMoments, uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
 	}
-	if err := o.moments.check(); err != nil {
-		return err
+	if err := o.settings.Extractor.CheckKappa(); err != nil {
+		return usageError(err)
 	}
 	eng, err := openEngine(cmd.Context(), o.settings.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
@@ -143,11 +145,16 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 		return err
 	}
 	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels}, Size: f.S, Upload: o.upload}
+	known := ""
+	if f.Kappa > 0 {
+		res.Kappa = []float64{f.Kappa, f.KappaDeviation}
+		known = fmt.Sprintf("kappa:        %.2f ± %.0f%%\n", f.Kappa, 100*f.KappaDeviation)
+	}
 	if o.asJSON {
 		return printJSON(cmd.OutOrStdout(), res)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %s, at most %d %s of %d numbers each\n",
-		o.out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth())
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %s, at most %d %s of %d numbers each\n%s",
+		o.out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth(), known)
 	return err
 }
 
@@ -155,7 +162,7 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m *onnx.Model, pre models.Preprocessing, err error) {
 	cfg := &o.settings
 	// Without a corpus nothing but moments can be read.
-	if o.upload == "" && o.names != nil && cfg.Extractor.Model != "default" && !s.given("open.model") && !s.given("dataset.name") {
+	if o.upload == "" && o.names != nil && cfg.Extractor.Model != "default" && !s.given("open.model") {
 		o.upload = uploadMoments
 	}
 	if o.upload == uploadMoments {
@@ -163,7 +170,8 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m 
 			return nil, pre, usageError(fmt.Errorf("%w; --upload %s asks for them", err, uploadMoments))
 		}
 		o.out = cmp.Or(o.out, "client.onnx")
-		return momentsClient(eng, cfg, o.names, o.moments)
+		o.moments.learn = s.given("dataset.name") && len(cfg.Extractor.Kappa) == 0
+		return momentsClient(cmd, eng, cfg, o.names, o.moments)
 	}
 	if o.upload == "" && s.given("embedding.model") {
 		o.upload = uploadPoints

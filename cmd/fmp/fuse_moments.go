@@ -6,15 +6,21 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/models"
+	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/pipeline/corpus"
 	"fmp/pipeline/discriminant"
+	"fmp/pipeline/meta"
 	"fmp/pipeline/moments"
+	"fmp/pipeline/posterior"
+	"fmp/pipeline/task"
 )
 
 // byteSize is a flag: a number of bytes, with k or m for 2^10 or 2^20 of them.
@@ -43,20 +49,10 @@ func (b *byteSize) Set(s string) error {
 	return nil
 }
 
-// momentsFlags are the flags of fmp fuse for uploads of moments.
+// momentsFlags are what fmp fuse is told of uploads of moments.
 type momentsFlags struct {
-	bytes            byteSize
-	kappa, deviation float64
-}
-
-func (f momentsFlags) check() error {
-	switch {
-	case (f.kappa == 0) != (f.deviation == 0):
-		return usageErrorf("--kappa %v and --kappa-deviation %v; give both, or neither where nothing is known of the extractor", f.kappa, f.deviation)
-	case f.kappa < 0 || f.deviation < 0 || f.kappa > 100 || f.deviation > 5 || math.IsNaN(f.kappa+f.deviation):
-		return usageErrorf("--kappa %v and --kappa-deviation %v; allowed are numbers above 0, 100 and 5 at most", f.kappa, f.deviation)
-	}
-	return nil
+	bytes byteSize
+	learn bool // kappa from the data set
 }
 
 // width returns the number of coordinates, dx at most, whose upload in int8 keeps to the bytes: the upper triangle of the scatter with its
@@ -94,8 +90,8 @@ func basis(cfg *fuseSettings, x *extractor.Extractor, k int) (*onnx.Tensor, erro
 	return discriminant.HeadBasis(weights, k, cfg.Seed), nil
 }
 
-// momentsClient makes the client graph of uploads of moments: it needs no image.
-func momentsClient(eng engine.Engine, cfg *fuseSettings, names []string, f momentsFlags) (*onnx.Model, models.Preprocessing, error) {
+// momentsClient makes the client graph of uploads of moments: it needs no image; where the data set has some, they tell kappa.
+func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, names []string, f momentsFlags) (*onnx.Model, models.Preprocessing, error) {
 	none := models.Preprocessing{}
 	if cfg.Extractor.Model == "default" {
 		return nil, none, usageErrorf("--upload %s wants --extractor FILE, an ONNX image model", uploadMoments)
@@ -117,11 +113,21 @@ func momentsClient(eng engine.Engine, cfg *fuseSettings, names []string, f momen
 	if err != nil {
 		return nil, none, err
 	}
-	c := models.MomentsConfig{Dx: x.Dx(), C: len(names), Bytes: int(f.bytes), Kappa: f.kappa, KappaDeviation: f.deviation}
+	c := models.MomentsConfig{Dx: x.Dx(), C: len(names), Bytes: int(f.bytes)}
+	if known := cfg.Extractor.Kappa; len(known) == 2 {
+		c.Kappa, c.KappaDeviation = known[0], known[1]
+	}
 	if k < x.Dx() {
 		if c.Basis, err = basis(cfg, x, k); err != nil {
 			return nil, none, err
 		}
+	}
+	if f.learn {
+		known, err := learnKappa(cmd, eng, cfg, c.Basis)
+		if err != nil {
+			return nil, none, err
+		}
+		c.Kappa, c.KappaDeviation = known.Median, known.Deviation
 	}
 	e, err := models.MomentsEmbedding(c)
 	if err != nil {
@@ -141,4 +147,44 @@ func momentsClient(eng engine.Engine, cfg *fuseSettings, names []string, f momen
 		return nil, none, usageError(err)
 	}
 	return m, pre, nil
+}
+
+// mostLearned bounds the images that kappa is learned from; more tell no more.
+const mostLearned = 10000
+
+// learnKappa learns kappa from the images of the data set, those that are no test images.
+func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, basis *onnx.Tensor) (discriminant.Kappa, error) {
+	bar := newProgress(cmd.ErrOrStderr())
+	defer bar.close()
+	images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng, bar.report, nil)
+	if err != nil {
+		return discriminant.Kappa{}, usageError(err)
+	}
+	f := images.Features
+	var mean, std []float32
+	if f.Stats != nil {
+		mean, std = f.Stats.Mean, f.Stats.Std
+	}
+	at, err := posterior.NewEmbedded(f.Dx, basis, mean, std)
+	if err != nil {
+		return discriminant.Kappa{}, err
+	}
+	n := min(f.Train.N, mostLearned)
+	some, labels := make([]float32, 0, n*f.Dx), make([]int, n)
+	for at, i := range rng.New(cfg.Seed, "kappa", "images").Perm(f.Train.N)[:n] {
+		some, labels[at] = append(some, f.Train.Features[i*f.Dx:(i+1)*f.Dx]...), f.Train.Labels[i]
+	}
+	rows, err := at.Of(cmd.Context(), some)
+	if err != nil {
+		return discriminant.Kappa{}, err
+	}
+	bank, err := task.NewBank(rows, len(rows)/n, labels, len(images.Set.Classes))
+	if err != nil {
+		return discriminant.Kappa{}, usageError(err)
+	}
+	known, err := meta.Kappa(cmd.Context(), bank, cfg.Seed, func(done, total int) { bar.report("kappa", done, total) })
+	if err != nil {
+		return known, usageError(fmt.Errorf("%w; or leave --dataset out: kappa is then wide", err))
+	}
+	return known, nil
 }

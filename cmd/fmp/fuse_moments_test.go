@@ -48,7 +48,7 @@ func TestFuseMoments(t *testing.T) {
 		t.Fatal(err)
 	}
 	for bytes, k := range map[string]int{"2m": 0, "2k": 15} {
-		if code, _, stderr := runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--bytes", bytes, "--engine", "pure", "--kappa", "3", "--kappa-deviation", ".2", "-o", out); code != 0 {
+		if code, _, stderr := runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--bytes", bytes, "--engine", "pure", "--kappa", "3,.2", "-o", out); code != 0 {
 			t.Fatalf("--bytes %s: exit code %d: %s", bytes, code, stderr)
 		}
 		_, f, err := models.Load(out)

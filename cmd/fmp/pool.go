@@ -42,8 +42,8 @@ type pooled struct {
 	// told, about 1 for the corpus's classes; none where there was no choice.
 	Scope   string   `json:"scope,omitempty"`
 	Novelty *float64 `json:"novelty,omitempty"`
-	// Kappa of a round of moments: the temperature of its heads in units of the spread of clients' class means.
-	Kappa *float64 `json:"kappa,omitempty"`
+	// Kappa of a round of moments, the temperature of its heads in units of the classes' separation, and the standard deviation of its logarithm.
+	Kappa []float64 `json:"kappa,omitempty"`
 	L2    float64  `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh int      `json:"fresh,omitempty"` // 0: the limit of many
 	// Honest is the probability of each client, in the order of Clients, that its upload is what it says, Claimed the images that it
@@ -269,8 +269,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	}
 	p.For = r.For
 	if r.Moments() {
-		kappa := post.Diagnostics["kappa"]
-		p.Scope, p.Kappa = scopeMoments, &kappa
+		p.Scope, p.Kappa = scopeMoments, []float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
 	} else if r.Method() == "FMP" {
 		open, novelty := pool.Open(post)
 		if p.Scope = posterior.ScopeClosed; open {
@@ -301,7 +300,7 @@ func (p *pooled) print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "from:       %s, %d points for n = %d\n", uploads, p.Points, p.N)
 	if p.Kappa != nil {
-		fmt.Fprintf(&b, "form:       moments, without a corpus (kappa %.2f); who is honest is not judged\n", *p.Kappa)
+		fmt.Fprintf(&b, "form:       moments, without a corpus (kappa %.2f ± %.0f%%, as --kappa %.3g,%.2g another round behind this network); who is honest is not judged\n", p.Kappa[0], 100*p.Kappa[1], p.Kappa[0], p.Kappa[1])
 	}
 	if p.Novelty != nil {
 		of := "the corpus's classes"

@@ -5,18 +5,21 @@
 //
 //	W     = (nu0 t I + S) / (nu0 + nu),  t = tr S/(nu k),  nu0 = 2 k    inverse-Wishart prior of a multiple of the identity
 //	m_c   = m0 + n_c/(n_c + n0) (x̄_c - m0)                             n0 = 1.5 tr(W^-1 S/nu)/k / tau, tau by weighted moments
-//	a_c   = W^-1 (m_c - m0),  logit_c = ((x - m0)'a_c - (m_c - m0)'a_c/2) / (kappa b)
+//	a_c   = W^-1 (m_c - m0),  logit_c = ((x - m0)'a_c - (m_c - m0)'a_c/2) / T
+//	T     = max(kappa sqrt(Q b), b)                            Q = mean over held classes of (m_c - m0)'a_c
 //	b     = sum |(x̄_mc - x̄_c) sqrt(n_mc) . a|^2 / dof / tr a'Wa        clients' own class means along a, in units of W
 //
-// b measures what W, shrunk toward the identity, misses along the head's directions, from numbers that W was not made of. kappa, which
-// heavy tails and unequal covariances of classes make larger than 1, belongs to the extractor; its prior is lognormal and the
-// calibration points correct it, before they are added to the moments. A sample draws class means (their variance tempered) and kappa.
-// Strength, 1.5 and the tempering were chosen on classes of CIFAR-100 (docs/notes/moments.md).
+// b measures what W, shrunk toward the identity, misses along the head's directions, from numbers that W was not made of. Gaussian rows of one
+// covariance have T = b; images have heavier tails the further their classes lie apart, and T grows as the square root of the classes'
+// separation Q/b. kappa belongs to the extractor (meta.Kappa); its prior is lognormal and the calibration points correct it, before they are
+// added to the moments. A sample draws class means (their variance tempered) and kappa. Strength, 1.5, the tempering, the square root and what a
+// calibration point counts were chosen on classes of CIFAR-100 (docs/notes/moments.md).
 package discriminant
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -37,6 +40,9 @@ const (
 	caution  = 1.5 // of n0: class means err more along the head's directions than on average
 	// Tempering multiplies the variance of the class means that samples draw.
 	Tempering = 0.3
+	// counts is what a calibration point counts as evidence on kappa: those of one client are alike, and clients' shares of the classes are
+	// not those of new images.
+	counts = 0.5
 	// mostWeights bounds the numbers of all heads together, and so memory: 128 MiB.
 	mostWeights = 16 << 20
 )
@@ -44,8 +50,8 @@ const (
 // Kappa is the prior of kappa: log kappa ~ N(log Median, Deviation^2).
 type Kappa struct{ Median, Deviation float64 }
 
-// Unknown is the prior for an extractor of which nothing is known: from 1.4 to 3.5 over four.
-var Unknown = Kappa{2.4, 0.35}
+// Unknown is the prior for an extractor of which nothing is known: the middle of 0.70 (a network of ImageNet) to 1.07 (three small networks).
+var Unknown = Kappa{0.85, 0.25}
 
 // Client is one client's upload: class means with counts as weights, and what it sends beside them.
 type Client struct {
@@ -69,8 +75,8 @@ type Posterior struct {
 	Heads []erm.Theta
 	// Kappa is the mean of log kappa's posterior, exponentiated, and Deviation its standard deviation.
 	Kappa Kappa
-	// Spread is b, and Pseudo n0.
-	Spread, Pseudo float64
+	// Spread is b, Separation Q/b, and Pseudo n0.
+	Spread, Separation, Pseudo float64
 }
 
 // Of computes the posterior from the uploads of at least one client.
@@ -93,7 +99,9 @@ func Of(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
 		if err != nil {
 			return nil, err
 		}
-		kappas, weights = p.calibrate(h, o)
+		if kappas, weights, err = p.calibrate(h, o); err != nil {
+			return nil, err
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -103,7 +111,7 @@ func Of(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Posterior{Spread: h.spread, Pseudo: h.pseudo}
+	out := &Posterior{Spread: h.spread, Separation: h.separation, Pseudo: h.pseudo}
 	for i, w := range weights {
 		l := math.Log(kappas[i])
 		out.Kappa.Median += w * l
@@ -114,6 +122,30 @@ func Of(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
 	out.Heads, err = p.draw(ctx, h, quantiles(kappas, weights, o), o)
 	return out, err
 }
+
+// LogLikelihood returns the log-likelihood of labelled rows, which no client holds, at each value of kappa.
+func LogLikelihood(clients []Client, rows []float32, labels []int, kappas []float64, o Options) ([]float64, error) {
+	p, err := pool(clients)
+	if err != nil {
+		return nil, err
+	}
+	if len(labels) == 0 || len(rows) != len(labels)*p.k {
+		return nil, fmt.Errorf("discriminant: %d numbers for %d labels of rows of %d", len(rows), len(labels), p.k)
+	}
+	p.addCalibration()
+	x := mat.NewDense(len(labels), p.k, nil)
+	for i, v := range rows {
+		x.RawMatrix().Data[i] = float64(v)
+	}
+	h, err := p.head(x)
+	if err != nil {
+		return nil, err
+	}
+	return p.logLikelihood(h, x, labels, kappas, o)
+}
+
+// ErrOneClass is wrapped by the error for uploads that hold one class alone.
+var ErrOneClass = errors.New("all images are of one class; a classifier needs two")
 
 // pooled is the sum of the uploads: sums over clients, and the class means of each.
 type pooled struct {
@@ -277,7 +309,13 @@ type head struct {
 	a              *mat.Dense // k x C
 	bias           []float64
 	pseudo, spread float64
+	separation     float64 // Q/b
 	wide           float64 // as spread, along the directions of single rows
+}
+
+// temperature returns T.
+func (h *head) temperature(kappa float64) float64 {
+	return h.spread * max(kappa*math.Sqrt(h.separation), 1)
 }
 
 // head computes the discriminant; rows, if not nil, are those that errors of class means are measured along.
@@ -293,8 +331,11 @@ func (p *pooled) head(rows *mat.Dense) (*head, error) {
 	if err := chol.SolveTo(h.a, h.shift.T()); err != nil {
 		return nil, fmt.Errorf("discriminant: %w", err)
 	}
+	var apart float64 // Q
 	for y := range p.c {
-		h.bias[y] = -mat.Dot(h.shift.RowView(y), h.a.ColView(y)) / 2
+		q := mat.Dot(h.shift.RowView(y), h.a.ColView(y))
+		h.bias[y] = -q / 2
+		apart += q / float64(held(p.n)) // 0 of a class that nobody holds
 	}
 	centred := mat.DenseCopyOf(h.a)
 	for j := range p.k {
@@ -302,6 +343,7 @@ func (p *pooled) head(rows *mat.Dense) (*head, error) {
 		floats.AddConst(-floats.Sum(row)/float64(p.c), row)
 	}
 	h.spread = p.spread(h, centred)
+	h.separation = apart / h.spread
 	h.wide = h.spread
 	if rows != nil {
 		const most = 40 // rows are enough for a mean over them
@@ -357,7 +399,7 @@ func (p *pooled) shrink(h *head, noise float64) error {
 			between, sampling, of = between+w[y]*q[y], sampling+noise*share/n, of+share
 		}
 		if of <= 0 {
-			return fmt.Errorf("discriminant: all images are of one class; a classifier needs two")
+			return fmt.Errorf("discriminant: %w", ErrOneClass)
 		}
 		tau := max((between-sampling)/of, noise/200)
 		h.pseudo = caution * noise / tau
@@ -407,47 +449,68 @@ func (p *pooled) spread(h *head, along *mat.Dense) float64 {
 const grid = 41
 
 // calibrate returns values of kappa and their posterior weights given the calibration points, which take no part in h.
-func (p *pooled) calibrate(h *head, o Options) (kappas, weights []float64) {
-	const draws = 40
-	n := len(p.labels)
-	z, sd := make([]float64, n*p.c), make([]float64, n*p.c)
-	d, solved := make([]float64, p.k), mat.NewVecDense(p.k, nil)
-	for i := range n {
-		floats.SubTo(d, p.rows.RawRowView(i), h.origin)
-		v := mat.NewVecDense(p.k, d)
-		if h.chol.SolveVecTo(solved, v) != nil {
-			solved.CopyVec(v)
-		}
-		far := mat.Dot(v, solved)
-		for y := range p.c {
-			z[i*p.c+y] = mat.Dot(v, h.a.ColView(y)) + h.bias[y]
-			sd[i*p.c+y] = math.Sqrt(Tempering * h.wide * far / (p.n[y] + h.pseudo))
-		}
-	}
-	eps := make([]float32, draws*p.c)
-	rng.Normal(rng.New(o.Seed, o.Stream, "calibration"), eps)
-	kappas, weights = make([]float64, grid), make([]float64, grid)
-	logit := make([]float64, p.c)
+func (p *pooled) calibrate(h *head, o Options) (kappas, weights []float64, err error) {
+	kappas = make([]float64, grid)
 	for g := range kappas {
-		off := 3 * (2*float64(g)/(grid-1) - 1) // deviations of the prior
-		kappas[g] = o.Kappa.Median * math.Exp(off*o.Kappa.Deviation)
-		weights[g] = -off * off / 2
-		for i, y := range p.labels {
-			var prob float64
-			for s := range draws {
-				for c := range logit {
-					logit[c] = (z[i*p.c+c] + sd[i*p.c+c]*float64(eps[s*p.c+c])) / (kappas[g] * h.spread)
-				}
-				prob += math.Exp(logit[y] - floats.LogSumExp(logit))
-			}
-			weights[g] += math.Log(max(prob/draws, 1e-12))
-		}
+		kappas[g] = o.Kappa.Median * math.Exp(deviations(g)*o.Kappa.Deviation)
+	}
+	if weights, err = p.logLikelihood(h, p.rows, p.labels, kappas, o); err != nil {
+		return nil, nil, err
+	}
+	for g := range weights {
+		off := deviations(g)
+		weights[g] = counts*weights[g] - off*off/2
 	}
 	top := floats.LogSumExp(weights)
 	for g := range weights {
 		weights[g] = math.Exp(weights[g] - top)
 	}
-	return kappas, weights
+	return kappas, weights, nil
+}
+
+// deviations returns how far from the median of its prior value g of the grid lies.
+func deviations(g int) float64 { return 3 * (2*float64(g)/(grid-1) - 1) }
+
+// logLikelihood returns the log-likelihood of labelled rows at each value of kappa, over draws of the class means.
+func (p *pooled) logLikelihood(h *head, rows *mat.Dense, labels []int, kappas []float64, o Options) ([]float64, error) {
+	n := len(labels)
+	draws := max(4, 1600/n) // many rows average out what few draws miss
+	d := mat.DenseCopyOf(rows)
+	for i := range n {
+		floats.Sub(d.RawRowView(i), h.origin)
+	}
+	var solved, scores mat.Dense
+	if err := h.chol.SolveTo(&solved, d.T()); err != nil {
+		return nil, fmt.Errorf("discriminant: %w", err)
+	}
+	scores.Mul(d, h.a)
+	sd := make([]float64, n*p.c)
+	for i := range n {
+		far := mat.Dot(d.RowView(i), solved.ColView(i))
+		z := scores.RawRowView(i)
+		for y := range z {
+			z[y] += h.bias[y]
+			sd[i*p.c+y] = math.Sqrt(Tempering * h.wide * far / (p.n[y] + h.pseudo))
+		}
+	}
+	eps := make([]float32, draws*p.c)
+	rng.Normal(rng.New(o.Seed, o.Stream, "calibration"), eps)
+	out, logit := make([]float64, len(kappas)), make([]float64, p.c)
+	for g, kappa := range kappas {
+		t := h.temperature(kappa)
+		for i, y := range labels {
+			z := scores.RawRowView(i)
+			var prob float64
+			for s := range draws {
+				for c := range logit {
+					logit[c] = (z[c] + sd[i*p.c+c]*float64(eps[s*p.c+c])) / t
+				}
+				prob += math.Exp(logit[y] - floats.LogSumExp(logit))
+			}
+			out[g] += math.Log(max(prob/float64(draws), 1e-12))
+		}
+	}
+	return out, nil
 }
 
 // quantiles returns one kappa a sample, stratified over its posterior, in an order of the seed's.
@@ -489,7 +552,7 @@ func (p *pooled) draw(ctx context.Context, h *head, kappas []float64, o Options)
 		} else {
 			sign = -1
 		}
-		heads[s] = p.at(h, e, sign, kappas[s]*h.spread)
+		heads[s] = p.at(h, e, sign, h.temperature(kappas[s]))
 	}
 	return heads, nil
 }

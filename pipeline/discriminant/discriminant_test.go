@@ -220,6 +220,15 @@ func TestHead(t *testing.T) {
 		floats.AddScaled(origin, n/(n+got.Pseudo), p.mean.RawRowView(y))
 	}
 	floats.Scale(1/all, origin)
+	var apart float64
+	for y, n := range p.n {
+		m := mat.NewVecDense(k, nil)
+		for j := range k {
+			m.SetVec(j, (p.mean.At(y, j)-origin[j])*n/(n+got.Pseudo))
+		}
+		apart += mat.Inner(m, &inv, m) / c
+	}
+	temperature := kappa * math.Sqrt(apart*got.Spread)
 	x, _ := w.draw(77, 20)
 	for i := range 20 {
 		z := make([]float64, c)
@@ -231,7 +240,7 @@ func TestHead(t *testing.T) {
 			}
 			var a mat.VecDense
 			a.MulVec(&inv, m)
-			z[y] = (mat.Dot(d, &a) - mat.Dot(m, &a)/2) / (kappa * got.Spread)
+			z[y] = (mat.Dot(d, &a) - mat.Dot(m, &a)/2) / temperature
 		}
 		have := make([]float64, c)
 		for _, h := range got.Heads {
@@ -260,7 +269,10 @@ func TestUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	middle := func() (m float64) {
-		kappas, weights := p.calibrate(h, Options{Kappa: Kappa{1, 3}, Stream: "test"})
+		kappas, weights, err := p.calibrate(h, Options{Kappa: Kappa{1, 3}, Stream: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for i, k := range kappas {
 			m += weights[i] * math.Log(k)
 		}
@@ -422,5 +434,15 @@ func TestOneImageAClass(t *testing.T) {
 	p := of(t, cs, Options{Samples: 4})
 	if v := w.nll(p, 1); !(v < math.Log(c)+0.3) {
 		t.Errorf("NLL %.3f", v)
+	}
+}
+
+// TestTemperature: it grows as the square root of the classes' separation, and is never below that of Gaussian rows.
+func TestTemperature(t *testing.T) {
+	h := &head{spread: 3, separation: 16}
+	for kappa, want := range map[float64]float64{1: 12, 0.5: 6, 0.1: 3} {
+		if got := h.temperature(kappa); got != want {
+			t.Errorf("kappa %v: temperature %v, want %v", kappa, got, want)
+		}
 	}
 }

@@ -49,6 +49,16 @@ type Extractor struct {
 	Resize   string    `yaml:"resize,omitempty" json:"resize,omitempty" default:"" allowed:"|stretch|crop|pad" doc:"how images of another shape are brought to the model's; empty means stretch"`
 	Layout   string    `yaml:"layout" json:"layout" default:"auto" allowed:"auto|nchw|nhwc" doc:"layout of the model's input; auto reads it from its shape"`
 	Output   string    `yaml:"output" json:"output" default:"" doc:"output that holds the features; empty where it is clear"`
+	// Kappa is read through [Extractor.CheckKappa].
+	Kappa []float64 `yaml:"kappa,flow" json:"kappa,omitempty" default:"" allowed:"1e-3..100" doc:"uploads of moments: temperature in units of the classes' separation, which belongs to the extractor, and the standard deviation of its logarithm (fmp fuse learns both from labelled images); empty means that nothing is known"`
+}
+
+// CheckKappa returns an error unless kappa is empty, or a median and a deviation.
+func (x Extractor) CheckKappa() error {
+	if n := len(x.Kappa); n != 0 && n != 2 {
+		return Violation("extractor.kappa", x.Kappa, "a median and a deviation, or nothing", "pass --kappa 0.7,0.15, say")
+	}
+	return nil
 }
 
 // Federation sets how many clients there are and what each holds.

@@ -268,8 +268,8 @@ func (d *Detail) view(ctx context.Context, p *Prepared, t *rival.Task, stream st
 	clients, uploads := t.Clients(), t.Uploads()
 	bank := p.Data.Clients
 	n := min(bank.Len(), componentsLimit)
-	if n < 3 || bank.Dx < 2 {
-		return nil // no plane to draw in
+	if n < 3 || bank.Dx < 2 || len(uploads) == 0 {
+		return nil // no plane to draw in, or nothing that a method of the run sends
 	}
 	rows := mat.NewDense(n, bank.Dx, nil)
 	for i := range n {

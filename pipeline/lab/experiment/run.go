@@ -349,9 +349,14 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 		Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples, NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
 		Corpus: k.known, Private: k.Private, Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all, Seed: c.Seed, Stream: stream, Threads: threads,
 	}
-	var err error
-	if in.Uploads, err = k.Compressor.Compress(ctx, clients); err != nil {
+	methods, err := c.methods()
+	if err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(methods, func(m rival.Method) bool { return m.Info().Compresses || m.Info().Control && k.Conjugate == nil && k.Open == nil }) {
+		if in.Uploads, err = k.Compressor.Compress(ctx, clients); err != nil {
+			return nil, err
+		}
 	}
 	if k.Conjugate != nil {
 		in.Conjugate = k.Conjugate
@@ -374,6 +379,9 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 			return nil, err
 		}
 		in.Embedded = k.Embedded
+		if known := c.Extractor.Kappa; len(known) == 2 {
+			in.Kappa = discriminant.Kappa{Median: known[0], Deviation: known[1]}
+		}
 	}
 	return rival.NewTask(in)
 }

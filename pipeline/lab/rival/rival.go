@@ -49,8 +49,10 @@ type Input struct {
 	Soft       []*point.Set
 	SoftLimits *point.Set
 	// Moments holds each client's moments of the features as Embedded has them, which FMP reads where there is neither Conjugate nor Open.
+	// Kappa is what is known of its temperature; zero: nothing.
 	Moments  []discriminant.Client
 	Embedded *posterior.Embedded
+	Kappa    discriminant.Kappa
 
 	Samples int     // S, posterior samples of an ensemble of the other methods; default 20
 	Fresh   int     // n', drawn points a sample; default 100
