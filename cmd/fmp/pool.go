@@ -44,8 +44,8 @@ type pooled struct {
 	Novelty *float64 `json:"novelty,omitempty"`
 	// Kappa of a round of moments, the temperature of its heads in units of the classes' separation, and the standard deviation of its logarithm.
 	Kappa []float64 `json:"kappa,omitempty"`
-	L2    float64  `json:"l2,omitempty"`    // 0: nothing is fitted
-	Fresh int      `json:"fresh,omitempty"` // 0: the limit of many
+	L2    float64   `json:"l2,omitempty"`    // 0: nothing is fitted
+	Fresh int       `json:"fresh,omitempty"` // 0: the limit of many
 	// Honest is the probability of each client, in the order of Clients, that its upload is what it says, Claimed the images that it
 	// claims, and Counted how many of them count if it is honest; none where honesty is not judged. Disputed are the classes of which
 	// much was left out.
