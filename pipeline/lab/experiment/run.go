@@ -353,7 +353,9 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(methods, func(m rival.Method) bool { return m.Info().Compresses || m.Info().Control && k.Conjugate == nil && k.Open == nil }) {
+	if slices.ContainsFunc(methods, func(m rival.Method) bool {
+		return m.Info().Compresses || m.Info().Control && k.Conjugate == nil && k.Open == nil
+	}) {
 		if in.Uploads, err = k.Compressor.Compress(ctx, clients); err != nil {
 			return nil, err
 		}
