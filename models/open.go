@@ -20,6 +20,7 @@ const (
 	OpenBetween    = "between"    // [k, k], covariance of class means
 	OpenKnown      = "known"      // [K, k], the corpus's class means
 	OpenWidening   = "widening"   // [], h of the intervals
+	OpenScale      = "scale"      // [], share of the fit's own covariance that posterior samples have; missing in older models, where it is 0
 )
 
 // OpenScalars are the learned scalars, in order, each an initializer [].
@@ -36,6 +37,7 @@ type OpenParameters struct {
 	Between    []float32
 	Known      []float32
 	Widening   float32
+	Scale      float32
 	Scalars    [16]float32
 }
 
@@ -56,6 +58,9 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 		out[OpenProjection] = onnx.NewTensor(p.Projection, dx, k)
 	}
 	out[OpenWidening] = onnx.NewTensor([]float32{p.Widening})
+	if p.Scale != 0 {
+		out[OpenScale] = onnx.NewTensor([]float32{p.Scale})
+	}
 	for i, name := range OpenScalars {
 		out[name] = onnx.NewTensor([]float32{p.Scalars[i]})
 	}
@@ -69,8 +74,14 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	if !(p.Radius > 0) || !(p.Widening > 0) {
 		return nil, fmt.Errorf("open predictor: %s is %v and %s is %v; want numbers above 0", OpenRadius, p.Radius, OpenWidening, p.Widening)
 	}
+	if !(p.Scale >= 0 && p.Scale <= mostScale) {
+		return nil, fmt.Errorf("open predictor: %s is %v; allowed are 0 to %d", OpenScale, p.Scale, mostScale)
+	}
 	return out, nil
 }
+
+// mostScale bounds OpenScale: 1 is the posterior of the fit.
+const mostScale = 16
 
 // NewOpen builds an open predictor. Its graph maps features [n, dx] to the coordinates [n, k] of clients' class means and of
 // the heads, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), projected where k < dx; the other parameters are read by the server's
@@ -178,6 +189,9 @@ func OpenValues(m *onnx.Model) (OpenParameters, error) {
 		return v
 	}
 	p.Radius, p.Widening = one(OpenRadius), one(OpenWidening)
+	if m.Graph.Initializers[OpenScale] != nil {
+		p.Scale = one(OpenScale)
+	}
 	if m.Graph.Initializers[OpenProjection] != nil {
 		p.Projection = get(OpenProjection, 2)
 	}

@@ -76,6 +76,7 @@ type training struct {
 	meta.Config
 	whole  *task.Bank // the corpus and the validation tasks' part in one
 	behind models.Manifest
+	report func(stage string, done, total int)
 }
 
 // metaFlags are the flags that the trainings of predictor and embedding share.
@@ -176,7 +177,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 		bar.report(stage, t.Step, t.Steps)
 		res.Validation = t.Validation
 	}
-	m, err := do(cmd.Context(), &training{c, whole, images.Behind()})
+	m, err := do(cmd.Context(), &training{c, whole, images.Behind(), bar.report})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/meta/scale"
 	"fmp/pipeline/open"
 	"fmp/pipeline/settings"
 )
@@ -20,8 +21,8 @@ func newTrainOpenCommand() *cobra.Command {
 		Short: "Train the open predictor, for tasks on classes that the corpus lacks",
 		Long: `Train the predictor of tasks whose classes the corpus lacks, which is what a pretrained extractor usually meets: moments
 of the corpus part of a data set's features, and 14 scalars. The scalars are learned by leaving classes out: moments from
-half of the corpus's classes, tasks of 5 to 20 classes from the other half. It takes about a minute, and a corpus of 4 classes
-at least; more is better.
+half of the corpus's classes, tasks of 5 to 20 classes from the other half. So is the share of the uncertainty of its own fit that
+a posterior sample has. It takes one to two minutes, and a corpus of 4 classes at least; more is better.
 
 The extractor should not have learned the classes of the corpus better than it will know those of the tasks; if it has (our
 extractors learn from other images of the same classes), the result states its probabilities with too much confidence.`,
@@ -39,8 +40,27 @@ extractors learn from other images of the same classes), the result states its p
 		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			t.Config = in.Config
 			t.Corpus = in.whole // validation is on classes left out
-			return meta.TrainOpen(ctx, t)
+			m, err := meta.TrainOpen(ctx, t)
+			if err != nil {
+				return nil, err
+			}
+			return withScale(ctx, m, scale.Config{
+				Corpus: in.whole, Clients: in.Clients, Workers: in.Workers, Seed: in.Seed,
+				Progress: func(done, total int) { in.report("scale of the posterior", done, total) },
+			})
 		})
 	}
 	return cmd
+}
+
+// withScale returns an open predictor with the scale of its posterior, learned on the same corpus.
+func withScale(ctx context.Context, m *onnx.Model, c scale.Config) (*onnx.Model, error) {
+	p, err := open.FromModel(m)
+	if err != nil {
+		return nil, err
+	}
+	if p.Scale, err = scale.Learn(ctx, p, c); err != nil {
+		return nil, err
+	}
+	return p.Model()
 }

@@ -10,6 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/check"
 	"fmp/onnx/engine"
@@ -321,7 +322,7 @@ func TestModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars, Widening: 1.5}).Model()
+		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars, Widening: 1.5, Scale: 0.25}).Model()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -340,7 +341,11 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		near(t, "scalars", got.Scalars[:], p.Scalars[:])
-		near(t, "h of the intervals", []float64{got.Widening}, []float64{1.5})
+		near(t, "h of the intervals, and the scale", []float64{got.Widening, got.Scale}, []float64{1.5, 0.25})
+		delete(model.Graph.Initializers, models.OpenScale)
+		if older, err := FromModel(model); err != nil || older.Scale != 0 {
+			t.Errorf("a model without a scale has %v, %v", older.Scale, err)
+		}
 		near(t, "W", full(got.W), full(m.W))
 		session, err := eng.Load(model)
 		if err != nil {

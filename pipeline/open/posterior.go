@@ -123,17 +123,14 @@ type Posterior struct {
 	Spread []float64
 	// Separation is Q, Rho the inverse temperature, Tau the factor of the variance, B the size of the prior.
 	Separation, Rho, Tau, B float64
-	// Penalty and Doubt are those of the fit of the heads to the uploads (sample.Refit).
-	Penalty, Doubt float64
-	offset         []float64 // of the logits, [C]
+	// Penalty, Doubt and Scale are those of the fit of the heads to the uploads (sample.Refit).
+	Penalty, Doubt, Scale float64
+	offset                []float64 // of the logits, [C]
 }
 
-// Heads of classes that scatter more widely than the corpus's (s > 1) are less like the Gaussian form's: the variance of their weights about it
-// grows with s, and with s^2 for intervals.
-const (
-	penalty = 60
-	doubt   = 0.65
-)
+// penalty is the precision of a head's weights about the Gaussian form's. Heads of classes that scatter more widely than the corpus's (s > 1) are less
+// like it: the variance of their weights grows with s, and with s^2 for intervals.
+const penalty = 60
 
 // Posterior returns the posterior of the class means given the pooled statistics of the uploads.
 func (p *Predictor) Posterior(s *Stats) (*Posterior, error) {
@@ -144,14 +141,16 @@ func (p *Predictor) Posterior(s *Stats) (*Posterior, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.posterior(&p.Scalars, g, s), nil
+	q := p.posterior(&p.Scalars, g, s)
+	q.Scale = p.Scale
+	return q, nil
 }
 
 func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 	c, k := s.Mean.Dims()
 	classes, total := s.present()
 	q := &Posterior{g: g, Centre: make([]float64, k), Mean: mat.NewDense(c, k, nil), Variance: mat.NewDense(c, k, nil),
-		Spread: make([]float64, c), offset: make([]float64, c), Tau: math.Exp(t[LogTau]), Penalty: penalty / g.scale, Doubt: doubt * g.scale}
+		Spread: make([]float64, c), offset: make([]float64, c), Tau: math.Exp(t[LogTau]), Penalty: penalty / g.scale, Doubt: g.scale}
 	eta := math.Exp(t[LogEta])
 	weights := eta
 	for j, v := range m.M0 {

@@ -51,6 +51,8 @@ type Predictor struct {
 	Scalars Scalars
 	// Widening is h of the corpus.
 	Widening float64
+	// Scale is the share of the fit's own covariance that posterior samples have (sample.Refit); 0 in models made before it was learned.
+	Scale float64
 	// Known holds the class means of the corpus [classes, k].
 	Known *mat.Dense
 }
@@ -159,7 +161,7 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 	for i, s := range v.Scalars {
 		p.Scalars[i] = float64(s)
 	}
-	p.Widening = float64(v.Widening)
+	p.Widening, p.Scale = float64(v.Widening), float64(v.Scale)
 	if _, ok := factor(p.W); !ok {
 		return nil, fmt.Errorf("open predictor: its covariance within classes is not positive definite; make the model anew with fmp train open")
 	}
@@ -175,7 +177,7 @@ func (p *Predictor) Model() (*onnx.Model, error) {
 	for i, s := range p.Scalars {
 		v.Scalars[i] = float32(s)
 	}
-	v.Widening = float32(p.Widening)
+	v.Widening, v.Scale = float32(p.Widening), float32(p.Scale)
 	return models.NewOpen(v)
 }
 

@@ -84,7 +84,7 @@ func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
 		return nil, err
 	}
 	k.Workers = t.in.Threads
-	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt}, true, a.soft, map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
+	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale}, true, a.soft, map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
 }
 
 // among returns the form for a round whose clients are judged: its class means have the masses that count, and the open form is rebuilt

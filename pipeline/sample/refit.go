@@ -33,12 +33,17 @@ import (
 // uploaded class means: m of them, N(., I) about each other, have the mean of m that was uploaded. A mean of one image is that image. All is
 // in the coordinates w, in which I is the covariance within classes. Uploads with few images of a class say nothing of its share among the
 // points to be classified, so that log n_c is an offset of the fit, and not of the head.
+//
+// T_s is then unknown as far as images and prior leave it, with the Fisher information F of the images at T_s. The fit is made once more with H_s moved
+// by 1/Penalty times a draw from N(0, Scale (F + Penalty I)), which moves T_s by about N(0, Scale (F + Penalty I)^-1) (Bardsley et al. 2014).
 type Refit struct {
 	*Conjugate
 	// Penalty is the precision of H_s as a prior of T_s.
 	Penalty float64
 	// Doubt is the variance that intervals give to T_s about H_s, in units of 1/Penalty.
 	Doubt float64
+	// Scale is the share of the fit's own covariance that samples have; 0: none, and no second fit.
+	Scale float64
 
 	mu     sync.Mutex
 	spread map[spreadKey][]erm.Theta
@@ -61,11 +66,7 @@ const (
 
 // Heads returns posterior samples given the pooled uploads, as [Conjugate.Heads] does.
 func (f *Refit) Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]erm.Theta, error) {
-	heads, err := f.Conjugate.Heads(ctx, seen, latent, samples)
-	if err != nil {
-		return nil, err
-	}
-	return f.fit(ctx, seen, heads, latent, noise{})
+	return f.Posterior(ctx, seen, latent, samples, f.Scale)
 }
 
 // Mean returns the head of the posterior means.
@@ -297,7 +298,7 @@ func (q *Fit) perturb(r *rand.Rand, at erm.Theta, scale float64) {
 	}
 }
 
-// Posterior returns posterior samples of heads with both uncertainties: of the class means, as [Refit.Heads], and of the fit to the images.
+// Posterior returns posterior samples as [Refit.Heads] does, with another Scale.
 func (f *Refit) Posterior(ctx context.Context, seen *point.Set, latent []float32, samples int, scale float64) ([]erm.Theta, error) {
 	heads, err := f.Conjugate.Heads(ctx, seen, latent, samples)
 	if err != nil {

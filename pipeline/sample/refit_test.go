@@ -52,6 +52,14 @@ func TestRefit(t *testing.T) {
 	if d := far(all, plain); d < 0.05 {
 		t.Errorf("the fit moves no weight by more than %v", d)
 	}
+	scaled := &Refit{Conjugate: k, Penalty: 10, Scale: 0.5}
+	half, err := f.Posterior(ctx, seen, latent, samples, 0.5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := far(heads(scaled, seen, latent), half); d != 0 || far(half, all) < 0.05 {
+		t.Errorf("samples of scale 1/2 differ by %v from those asked for at that scale, and by %v from those of scale 0", d, far(half, all))
+	}
 	if d := far(all[1:2], heads(f, seen, latent[size:2*size])); d != 0 {
 		t.Errorf("sample 1 alone differs by %v", d)
 	}

@@ -304,7 +304,10 @@ func (k *Tools) limits(ctx context.Context, d *Data, test *score.Test, open bool
 			return err
 		}
 	}
-	test.Limit, err = score.LimitHead(ctx, all)
+	if test.Limit, err = score.LimitHead(ctx, all); err != nil {
+		return err
+	}
+	test.Regression, err = score.RegressionHead(ctx, all)
 	return err
 }
 

@@ -282,7 +282,7 @@ func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tool
 		if err != nil {
 			return nil, tools, err
 		}
-		known.Scalars = tools.Open.Scalars
+		known.Scalars, known.Scale = tools.Open.Scalars, tools.Open.Scale
 		tools.Open = known
 	}
 	return bank, tools, nil

@@ -3,11 +3,14 @@ package rival
 import (
 	"context"
 	"math"
+	"slices"
 	"testing"
 
 	"fmp/models/rng"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/lab/score"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
 
@@ -51,6 +54,16 @@ func TestCoverage(t *testing.T) {
 				e = append(e, draw(sd, rep, k))
 			}
 			limit := draw(0.5, rep, heads)
+			// A method that names classes as the regression does, and holds any probability or none.
+			for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
+				s, err := (&score.Test{Features: x, Labels: y, Regression: &limit}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v := s.Coverage; v.Regression == nil || *v.Regression != want || *v.RegressionNamed != want || *v.Named != want {
+					t.Errorf("against a regression: %+v, want %v", v, want)
+				}
+			}
 			s, err := (&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}}, 2)
 			if err != nil {
 				t.Fatal(err)
@@ -88,5 +101,70 @@ func TestCoverage(t *testing.T) {
 	}
 	if s.Coverage != nil {
 		t.Errorf("one head has intervals: %+v", s.Coverage)
+	}
+}
+
+// upTo is an Intervals of 0 to a half.
+type upTo struct{ everything }
+
+func (u upTo) Of(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
+	low, high, err = u.everything.Of(ctx, features, level)
+	for i := range high {
+		high[i] = 0.5
+	}
+	return low, high, err
+}
+
+// TestCoverageOfTwoLimits: each limit is held on the class that it finds most probable itself, and on the one that the method names.
+func TestCoverageOfTwoLimits(t *testing.T) {
+	x := make([]float32, 5)
+	head := func(bias ...float64) posterior.Theta {
+		h := erm.NewTheta(6, 3)
+		copy(h.Row(5), bias)
+		return h
+	}
+	sure, unsure, said := head(9, 0, 0), head(0, 0.1, 0), head(0, 0, 1)
+	e := posterior.Ensemble{said, said}
+	s, err := (&score.Test{Features: x, Labels: []int{0}, Regression: &unsure}).Score(t.Context(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &sure, Intervals: upTo{everything{true, e}}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := s.Coverage; v.Top != 0 || *v.Named != 1 || *v.Regression != 1 || *v.RegressionNamed != 1 || v.Uncertain != nil {
+		t.Errorf("%+v", v)
+	}
+	s, err = (&score.Test{Features: x, Labels: []int{0}, Regression: &sure}).Score(t.Context(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &unsure, Intervals: upTo{everything{true, e}}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := s.Coverage; v.Top != 1 || *v.Regression != 0 || *v.RegressionNamed != 1 || *v.Uncertain != 1 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestRegressionHead: few points of classes that nothing tells apart get a large penalty, under which all probabilities are nearly alike, and many points of
+// distinct ones a small one.
+func TestRegressionHead(t *testing.T) {
+	sharpest := func(spread float64, n int) float64 {
+		w := newWorld(1, 5, 3, spread)
+		x, y := w.draw(rng.New(3, "all"), n)
+		set, err := point.FromLabelled(x, 5, y, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, err := score.RegressionHead(t.Context(), set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := metric.Predict(t.Context(), posterior.Ensemble{*head}, x, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Max(p.P)
+	}
+	if p := sharpest(0, 60); p > 0.5 {
+		t.Errorf("classes that are one have a probability of %v", p)
+	}
+	if p := sharpest(4, 3000); p < 0.99 {
+		t.Errorf("classes far apart have %v at most", p)
 	}
 }

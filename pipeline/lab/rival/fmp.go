@@ -33,16 +33,19 @@ var fmp = method{
 		if all == nil {
 			return r, nil
 		}
+		of, err := f.IntervalLimit(ctx, all)
+		if err != nil {
+			return nil, fmt.Errorf("limit of infinite data: %w", err)
+		}
+		r.Limit, r.IntervalLimit = &of, &of
+		if f.Open {
+			return r, nil
+		}
 		limit, err := f.Heads(ctx, all, make([]float32, f.LatentSize()), 1)
 		if err != nil {
 			return nil, fmt.Errorf("limit of infinite data: %w", err)
 		}
 		r.Limit = &limit[0]
-		of, err := f.IntervalLimit(ctx, all)
-		if err != nil {
-			return nil, fmt.Errorf("limit of infinite data: %w", err)
-		}
-		r.IntervalLimit = &of
 		return r, nil
 	},
 }

@@ -22,6 +22,11 @@ type Coverage struct {
 	Top       float64  `json:"top"`
 	Uncertain *float64 `json:"uncertain,omitempty"`
 	Classes   float64  `json:"classes"`
+	// Named is for the limit's probability of the class that the method itself takes for the most probable; nil in earlier records.
+	Named *float64 `json:"named,omitempty"`
+	// Regression and RegressionNamed are Top and Named of a limit that is no method's own, [RegressionHead]; nil where it is not known.
+	Regression      *float64 `json:"regression,omitempty"`
+	RegressionNamed *float64 `json:"regression_named,omitempty"`
 	// Weights is for head weights, less their mean over classes, on which no probability depends.
 	Weights float64 `json:"weights"`
 }
@@ -34,15 +39,109 @@ const (
 
 // LimitHead returns the limit of softmax regression as data grow: the fit to all available rows.
 func LimitHead(ctx context.Context, all *point.Set) (*posterior.Theta, error) {
-	p, err := erm.FromSets(limitL2, all)
+	return regression(ctx, all, limitL2)
+}
+
+// regressionPenalties are the penalties among which cross-validation chooses, in the order in which they are tried until none is better.
+var regressionPenalties = []float64{1, 3, 10, 30, 100, 300, 1000}
+
+const folds = 3
+
+// RegressionHead returns the softmax regression on all available rows whose penalty cross-validation chose.
+func RegressionHead(ctx context.Context, all *point.Set) (*posterior.Theta, error) {
+	best, l2 := math.Inf(1), regressionPenalties[0]
+	for _, v := range regressionPenalties {
+		nll := 0.0
+		for f := range folds {
+			some, rest := fold(all, f)
+			head, err := regression(ctx, some, v)
+			if err != nil {
+				return nil, err
+			}
+			x, y := rest.Labelled()
+			p, err := metric.Predict(ctx, posterior.Ensemble{*head}, x, 1)
+			if err != nil {
+				return nil, err
+			}
+			s, err := metric.Score(p, y)
+			if err != nil {
+				return nil, err
+			}
+			nll += s.NLL / folds
+		}
+		if !(nll < best) {
+			break
+		}
+		best, l2 = nll, v
+	}
+	return regression(ctx, all, l2)
+}
+
+// fold returns the rows outside and inside of one of the parts into which all are dealt in turn.
+func fold(all *point.Set, f int) (outside, inside *point.Set) {
+	n := (all.N + folds - 1 - f) / folds
+	outside, inside = point.New(all.N-n, all.Dx, all.C), point.New(n, all.Dx, all.C)
+	at := map[*point.Set]int{}
+	for i := range all.N {
+		to := outside
+		if i%folds == f {
+			to = inside
+		}
+		copy(to.Row(at[to]), all.Row(i))
+		to.W[at[to]] = all.W[i]
+		at[to]++
+	}
+	return outside, inside
+}
+
+func regression(ctx context.Context, set *point.Set, l2 float64) (*posterior.Theta, error) {
+	p, err := erm.FromSets(l2, set)
 	if err != nil {
 		return nil, err
 	}
 	s, err := erm.Solve(ctx, p, erm.Options{Tolerance: limitTolerance, Double: true})
 	if err != nil {
-		return nil, fmt.Errorf("fit to all %d rows, for the limit of infinite data: %w", all.N, err)
+		return nil, fmt.Errorf("fit to %d rows, for the limit of infinite data: %w", set.N, err)
 	}
 	return &s.Theta, nil
+}
+
+// goal is what intervals should hold: the probabilities of a limit, and the class of largest probability of each point.
+type goal struct {
+	p   *metric.Probabilities
+	top []int
+}
+
+func newGoal(ctx context.Context, heads posterior.Ensemble, rows []float32, threads int) (*goal, error) {
+	p, err := metric.Predict(ctx, heads, rows, threads)
+	if err != nil {
+		return nil, fmt.Errorf("limit of infinite data: %w", err)
+	}
+	g := &goal{p, make([]int, p.N)}
+	for i := range g.top {
+		row := p.Row(i)
+		g.top[i] = slices.Index(row, slices.Max(row))
+	}
+	return g, nil
+}
+
+// held returns the share of points whose interval for the given class holds the goal, among those where that is below most; nil where none is.
+func (g *goal) held(low, high []float64, class []int, most float64) *float64 {
+	n, in := 0, 0
+	for i, c := range class {
+		at := i*g.p.C + c
+		if v := g.p.P[at]; v < most {
+			n++
+			if low[at] <= v && v <= high[at] {
+				in++
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	share := float64(in) / float64(n)
+	return &share
 }
 
 // coverage returns the mean coverage over a result's ensembles; nil for single heads, whose intervals are points, and where
@@ -56,61 +155,52 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 		return nil, nil
 	}
 	n := min(len(k.Labels), coveragePoints)
-	rows = rows[:len(rows)/len(k.Labels)*n]
+	rows, features := rows[:len(rows)/len(k.Labels)*n], k.Features[:len(k.Features)/len(k.Labels)*n]
 	of := limit // of probabilities
 	if r.IntervalLimit != nil {
 		of = r.IntervalLimit
 	}
-	p, err := metric.Predict(ctx, posterior.Ensemble{*of}, rows, threads)
+	own, err := newGoal(ctx, posterior.Ensemble{*of}, rows, threads)
 	if err != nil {
-		return nil, fmt.Errorf("limit of infinite data: %w", err)
+		return nil, err
 	}
-	top := make([]int, n)
-	for i := range top {
-		row := p.Row(i)
-		top[i] = slices.Index(row, slices.Max(row))
-	}
-	out := &Coverage{}
-	var uncertain float64
-	hasUncertain := false
-	for _, e := range r.Ensembles {
-		var low, high []float64
-		if r.Intervals != nil {
-			features := k.Features[:len(k.Features)/len(k.Labels)*n]
-			if low, high, err = r.Intervals.Of(ctx, features, posterior.IntervalLevel); err != nil {
-				return nil, fmt.Errorf("intervals: %w", err)
-			}
-			if e, err = r.Intervals.Heads(ctx); err != nil {
-				return nil, fmt.Errorf("intervals of head weights: %w", err)
-			}
-		} else if low, high, err = quantiles(ctx, e, rows, threads); err != nil {
+	var other *goal
+	if k.Regression != nil && r.Intervals != nil {
+		if other, err = newGoal(ctx, posterior.Ensemble{*k.Regression}, features, threads); err != nil {
 			return nil, err
 		}
-		share := 1 / float64(len(r.Ensembles))
-		held, err := metric.Coverage(low, high, p.P)
+	}
+	out := &Coverage{}
+	share := 1 / float64(len(r.Ensembles))
+	add := func(to **float64, v *float64) {
+		if v == nil {
+			return
+		}
+		if *to == nil {
+			*to = new(float64)
+		}
+		**to += share * *v
+	}
+	for _, e := range r.Ensembles {
+		said, err := newGoal(ctx, e, rows, threads)
+		if err != nil {
+			return nil, err
+		}
+		e, low, high, err := intervals(ctx, r, e, rows, features, threads)
+		if err != nil {
+			return nil, err
+		}
+		held, err := metric.Coverage(low, high, own.p.P)
 		if err != nil {
 			return nil, err
 		}
 		out.Classes += share * held
-		var lo, hi, of [2][]float64 // for the top classes: of all points, of uncertain ones
-		for i, c := range top {
-			at := i*p.C + c
-			for j := range lo {
-				if j == 0 || p.P[at] < 0.9 {
-					lo[j], hi[j], of[j] = append(lo[j], low[at]), append(hi[j], high[at]), append(of[j], p.P[at])
-				}
-			}
-		}
-		if held, err = metric.Coverage(lo[0], hi[0], of[0]); err != nil {
-			return nil, err
-		}
-		out.Top += share * held
-		if len(of[1]) > 0 {
-			hasUncertain = true
-			if held, err = metric.Coverage(lo[1], hi[1], of[1]); err != nil {
-				return nil, err
-			}
-			uncertain += share * held
+		out.Top += share * *own.held(low, high, own.top, math.Inf(1))
+		add(&out.Uncertain, own.held(low, high, own.top, 0.9))
+		add(&out.Named, own.held(low, high, said.top, math.Inf(1)))
+		if other != nil {
+			add(&out.Regression, other.held(low, high, other.top, math.Inf(1)))
+			add(&out.RegressionNamed, other.held(low, high, said.top, math.Inf(1)))
 		}
 		if low, high, err = weightQuantiles(e); err != nil {
 			return nil, err
@@ -120,10 +210,23 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 		}
 		out.Weights += share * held
 	}
-	if hasUncertain {
-		out.Uncertain = &uncertain
-	}
 	return out, nil
+}
+
+// intervals returns the ends of intervals of class probabilities, and the heads of whose weights intervals are taken: the result's own, or the quantiles of an
+// ensemble.
+func intervals(ctx context.Context, r *posterior.Result, e posterior.Ensemble, rows, features []float32, threads int) (heads posterior.Ensemble, low, high []float64, err error) {
+	if r.Intervals == nil {
+		low, high, err = quantiles(ctx, e, rows, threads)
+		return e, low, high, err
+	}
+	if low, high, err = r.Intervals.Of(ctx, features, posterior.IntervalLevel); err != nil {
+		return nil, nil, nil, fmt.Errorf("intervals: %w", err)
+	}
+	if heads, err = r.Intervals.Heads(ctx); err != nil {
+		return nil, nil, nil, fmt.Errorf("intervals of head weights: %w", err)
+	}
+	return heads, low, high, nil
 }
 
 // ends returns the ends of the central posterior.IntervalLevel interval of values, which it sorts in place.

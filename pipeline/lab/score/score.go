@@ -34,6 +34,8 @@ type Test struct {
 	// Limit is the limit of softmax regression on the features as data grow (LimitHead); nil: coverage is measured only for
 	// results with limits of their own.
 	Limit *posterior.Theta
+	// Regression is what intervals are held against beside their method's own limit (RegressionHead); nil: they are not.
+	Regression *posterior.Theta
 	// Shifts are points from other distributions, scored in addition.
 	Shifts []Shift
 }

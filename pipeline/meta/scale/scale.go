@@ -1,0 +1,188 @@
+// Package scale learns how much of the uncertainty of its own fit an open predictor's posterior samples have (sample.Refit), by leaving classes
+// out: moments come from half of the corpus's classes, tasks from the other half.
+package scale
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"golang.org/x/sync/errgroup"
+
+	"fmp/models/rng"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/meta"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/open"
+	"fmp/pipeline/point"
+	"fmp/pipeline/sample"
+	"fmp/pipeline/task"
+)
+
+// Config configures the learning of a scale.
+type Config struct {
+	// Corpus holds the features of the predictor's corpus.
+	Corpus *task.Bank
+	// Clients is the number of clients of a task.
+	Clients, Workers int
+	// Tasks is their number; default 24.
+	Tasks int
+	Seed  uint64
+	// Progress, if not nil, is called after every task with their number.
+	Progress func(done, total int)
+}
+
+// Tasks have 5 to 20 classes and 5, 10, 20 or 40 points a client, homogeneous or with few classes a client, as those that the scalars learn from.
+const (
+	least, most = 5, 20
+	target      = 200 // held-out points
+	batches     = 200 // of the joint score
+	samples     = 32
+)
+
+var (
+	points = []int{5, 10, 20, 40}
+	alphas = []float64{0, 0.1}
+	// grid holds the scales that are tried: 0 leaves the fit's uncertainty out, 1 is the posterior of the fit.
+	grid = []float64{0, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 1, 2}
+)
+
+// Learn returns the scale of least mean NLL plus joint NLL over tasks on classes left out, which training of the scalars minimises too: that of the
+// parabola through the best value tried and its neighbours.
+func Learn(ctx context.Context, p *open.Predictor, c Config) (float64, error) {
+	tasks := c.Tasks
+	if tasks == 0 {
+		tasks = 24
+	}
+	losses := make([][]float64, tasks)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, c.Workers))
+	done := make(chan struct{}, tasks)
+	for i := range tasks {
+		g.Go(func() (err error) {
+			if losses[i], err = c.losses(ctx, p, rng.New(c.Seed, "open", "scale", i), alphas[i%len(alphas)]); err != nil {
+				return fmt.Errorf("scale of the posterior, task %d: %w", i, err)
+			}
+			done <- struct{}{}
+			if c.Progress != nil {
+				c.Progress(len(done), tasks)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	mean := make([]float64, len(grid))
+	for _, row := range losses {
+		for j, v := range row {
+			mean[j] += v / float64(tasks)
+		}
+	}
+	return best(grid, mean), nil
+}
+
+// best returns where the parabola through the least loss and its neighbours, in steps of the grid, is least; a value of the grid's ends is itself. The
+// grid is 0 and a geometric series.
+func best(grid, loss []float64) float64 {
+	k := 0
+	for j, v := range loss {
+		if v < loss[k] {
+			k = j
+		}
+	}
+	if k < 2 || k == len(grid)-1 {
+		return grid[k]
+	}
+	up, down := loss[k+1]-loss[k], loss[k-1]-loss[k]
+	return grid[k] * math.Pow(grid[k+1]/grid[k], (down-up)/(2*(up+down)))
+}
+
+// losses returns the loss of one task at each scale.
+func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand, alpha float64) ([]float64, error) {
+	classes := r.Perm(c.Corpus.C)
+	half := (len(classes) + 1) / 2
+	rest, err := c.Corpus.Choose(classes[half:])
+	if err != nil {
+		return nil, err
+	}
+	known, err := meta.UntrainedOpen(rest, p.K())
+	if err != nil {
+		return nil, err
+	}
+	known.Scalars = p.Scalars
+	left, err := c.Corpus.Choose(classes[:min(half, least+r.IntN(most-least+1))])
+	if err != nil {
+		return nil, err
+	}
+	held := min(target, left.Len()/2)
+	n := min(points[r.IntN(len(points))], (left.Len()-held)/c.Clients)
+	if n < 1 {
+		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus", left.Len(), left.C, c.Clients)
+	}
+	sampler := task.Sampler{Bank: left, Points: n, Alphas: []float64{alpha}, Target: held, FixedLabels: true}
+	drawn, err := sampler.Draw(r, c.Clients)
+	if err != nil {
+		return nil, err
+	}
+	refit, seen, err := round(known, drawn.Clients)
+	if err != nil {
+		return nil, err
+	}
+	features, labels := drawn.Target.Labelled()
+	near := metric.NearBatches(r, features, left.Dx, batches)
+	rows, err := refit.Of(ctx, features)
+	if err != nil {
+		return nil, err
+	}
+	latent := make([]float32, samples*refit.LatentSize())
+	rng.Normal(r, latent)
+	out := make([]float64, len(grid))
+	for j, scale := range grid {
+		heads, err := refit.Posterior(ctx, seen, latent, samples, scale)
+		if err != nil {
+			return nil, err
+		}
+		a, err := metric.Examine(ctx, heads, rows, labels, 1)
+		if err != nil {
+			return nil, err
+		}
+		s, err := metric.Score(a.Mean, labels)
+		if err != nil {
+			return nil, err
+		}
+		out[j] = s.NLL + metric.JointNLL(a.LogLikelihood, near)
+	}
+	return out, nil
+}
+
+// round returns the predictor that a round of the clients' points leads to, and their pooled class means.
+func round(known *open.Predictor, clients []*point.Set) (*sample.Refit, *point.Set, error) {
+	sets := make([]*point.Set, len(clients))
+	for m, set := range clients {
+		var err error
+		if sets[m], err = known.Soften(set); err != nil {
+			return nil, nil, err
+		}
+	}
+	stats, err := known.Pool(sets)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, q, err := known.Round(stats)
+	if err != nil {
+		return nil, nil, err
+	}
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		return nil, nil, err
+	}
+	k, err := sample.NewConjugate(eng, m)
+	if err != nil {
+		return nil, nil, err
+	}
+	seen, err := point.Pool(sets...)
+	return &sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt}, seen, err
+}
