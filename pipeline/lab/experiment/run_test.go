@@ -444,8 +444,8 @@ func TestTuningSeesTheCorpusOnly(t *testing.T) {
 	}
 }
 
-// TestTuningClasses: with classes of their own, tuning tasks are of these alone, while the tools know the whole corpus; fewer than a task has are an error, and
-// in closed scope so is the setting.
+// TestTuningClasses: with classes of their own, tuning tasks are of these alone, while the tools know the whole corpus; where these are fewer than a task has, of all of
+// them; in closed scope the setting is an error.
 func TestTuningClasses(t *testing.T) {
 	d := clusters(t, 4, 6, 300, 60)
 	own := clusters(t, 5, 6, 300, 60).Clients
@@ -465,8 +465,8 @@ func TestTuningClasses(t *testing.T) {
 	if d.Tuning, err = own.Choose([]int{0, 1, 2}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := leaveOut(rng.New(1, "classes"), c, d, Tools{}); err == nil {
-		t.Error("three classes for tasks of four are no error")
+	if bank, _, err := leaveOut(rng.New(1, "classes"), c, d, Tools{}); err != nil || bank.C != 3 {
+		t.Errorf("three classes for tasks of four: %d, %v", bank.C, err)
 	}
 	c.Corpus.Classes, c.Tuning.Classes = "", "0-9"
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "tuning.classes") {
