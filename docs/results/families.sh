@@ -19,7 +19,7 @@ args="--dataset cifar100 --classes $tasks --set corpus.classes=$learned"
 case $family in
 cifar100-20) ;;
 cifar100-20-few) args="$args --points 5" ;;
-cifar100-5) args="--dataset cifar100 --classes $(echo "$tasks" | cut -d, -f1-5) --set corpus.classes=$learned" ;;
+cifar100-5) args="--set dataset.splits.test=0 --dataset cifar100 --classes $(echo "$tasks" | cut -d, -f1-5) --set corpus.classes=$learned" ;;
 cifar10-10) args="--dataset cifar10 --set dataset.classes=0 --set dataset.splits.test=0 --set corpus.dataset=cifar100 --set corpus.classes=$learned --points 10" ;;
 clients-100) args="$args --clients 100" ;;
 *) echo "no family $family" >&2; exit 2 ;;

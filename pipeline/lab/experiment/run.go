@@ -356,7 +356,7 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(methods, func(m rival.Method) bool {
+	if k.Compressor != nil && slices.ContainsFunc(methods, func(m rival.Method) bool {
 		return m.Info().Compresses || m.Info().Control && k.Conjugate == nil && k.Open == nil
 	}) {
 		if in.Uploads, err = k.Compressor.Compress(ctx, clients); err != nil {

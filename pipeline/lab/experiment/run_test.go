@@ -465,8 +465,8 @@ func TestTuningClasses(t *testing.T) {
 	if d.Tuning, err = own.Choose([]int{0, 1, 2}); err != nil {
 		t.Fatal(err)
 	}
-	if bank, _, err := leaveOut(rng.New(1, "classes"), c, d, Tools{}); err != nil || bank.C != 3 {
-		t.Errorf("three classes for tasks of four: %d, %v", bank.C, err)
+	if bank, tools, err := leaveOut(rng.New(1, "classes"), c, d, Tools{Compressor: constantWeights{}}); err != nil || bank.C != 3 || tools.Compressor != nil {
+		t.Errorf("three classes for tasks of four: %d, %v, compressed by %v", bank.C, err, tools.Compressor)
 	}
 	c.Corpus.Classes, c.Tuning.Classes = "", "0-9"
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "tuning.classes") {

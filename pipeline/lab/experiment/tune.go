@@ -248,10 +248,14 @@ func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]ri
 
 // leaveOut returns the bank of a tuning task in open scope: as many classes of the corpus as the run's tasks have, drawn anew each
 // time, and tools that know only the rest of the corpus. If fewer than two classes would remain, they know all of it. Classes of the setting
-// tuning.classes take the place of the corpus's, all of them where they are fewer, and tools then know all of the corpus.
+// tuning.classes take the place of the corpus's, all of them where they are fewer,
+// without uploads of an embedding then, and tools know all of the corpus.
 func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tools, error) {
 	n := data.Clients.C
 	if apart := data.Tuning; apart != nil {
+		if apart.C < n { // the embedding is of the run's classes
+			tools.Compressor = nil
+		}
 		bank, err := apart.Choose(r.Perm(apart.C)[:min(n, apart.C)])
 		return bank, tools, err
 	}
