@@ -150,21 +150,25 @@ type wide struct {
 	conjugate
 	samples int
 	latent  build.Ref // [C S, k], int8
+	zero    build.Ref // [1], int64: a 0 that only a run knows, lest a runtime computes what does not depend on features, at several times the memory, when it loads the model
 }
 
 // build adds all outputs.
 func (w *wide) build(p WideParts) {
 	b := w.b
-	at := w.coordinates(w.phi(b.Input("features", onnx.Float32, "n", w.Dx)))
+	features := b.Input("features", onnx.Float32, "n", w.Dx)
+	w.zero = b.Op("Mul", []build.Ref{b.Op("Shape", []build.Ref{features}, onnx.IntAttr("start", 0), onnx.IntAttr("end", 1)), b.Axes(0)})
+	at := w.coordinates(w.phi(features))
 	rows := b.MatMul(at, w.refs[ConjMetric])
-	mass, mean := b.Unsqueeze(b.Param("masses", p.Masses.Clone()), 0), b.Unsqueeze(b.Param("means", p.Means.Clone()), 0)
+	mass, mean := b.Unsqueeze(b.Add(b.Param("masses", p.Masses.Clone()), b.Cast(w.zero, onnx.Float32)), 0), b.Unsqueeze(b.Param("means", p.Means.Clone()), 0)
 	w.latent = b.Param("latent", w.bytes(p.Latent))
 	own, plain := w.posterior(ConjSample, mass, mean), w.posterior(ConjInterval, mass, mean)
 	broad, offset := w.widened(plain, mass, w.exp(ConjInterval+ConjLogRho))
 	spread := func(set string, v build.Ref) build.Ref {
 		return b.Squeeze(b.Sqrt(b.Mul(w.exp(set+ConjLogTau), v)), 0)
 	}
-	along := b.MatMul(rows, b.Transpose(w.refs[ConjMetric], 1, 0))
+	flipped := onnx.IntAttr("transB", 1)
+	along := b.Op("Gemm", []build.Ref{rows, w.refs[ConjMetric]}, flipped)
 	moved := w.deviations(along, spread(ConjSample, own.variance), spread(ConjInterval, plain.variance), b.Sqrt(broad))
 	biases := b.OpN("Split", []build.Ref{b.Param("biases", p.Biases.Clone())}, 3, onnx.IntAttr("axis", 0)) // [1, S, C] each
 	var z []build.Ref                                                                                      // [S, n, C] each
@@ -173,7 +177,7 @@ func (w *wide) build(p WideParts) {
 		if i == 0 {
 			centre = own.mean
 		}
-		dot := b.MatMul(along, b.Transpose(b.Squeeze(centre, 0), 1, 0)) // [n, C]
+		dot := b.Op("Gemm", []build.Ref{along, b.Squeeze(centre, 0)}, flipped) // [n, C]
 		z = append(z, b.Add(b.Mul(w.exp(set+ConjLogRho), b.Add(dot, moved[i])), b.Unsqueeze(b.Squeeze(biases[i], 0), 1)))
 	}
 	answers(b, b.Transpose(b.Softmax(z[0], 2), 1, 0, 2), p.Samples)
@@ -211,7 +215,8 @@ func (w *wide) deviations(y build.Ref, spreads ...build.Ref) []build.Ref {
 		for _, s := range spreads {
 			scaled = append(scaled, b.Mul(b.Unsqueeze(b.Slice(s, 0, from, to), 2), columns)) // [block, k, n]
 		}
-		steps := b.Reshape(b.Slice(w.latent, 0, from*w.samples, to*w.samples), to-from, w.samples, w.K)
+		steps := b.Op("Slice", []build.Ref{w.latent, b.Add(w.zero, b.Axes(from*w.samples)), b.Add(w.zero, b.Axes(to*w.samples)), b.Axes(0)})
+		steps = b.Reshape(steps, to-from, w.samples, w.K)
 		blocks = append(blocks, b.MatMul(w.numbers(steps), b.Concat(2, scaled...))) // [block, S, spreads n]
 	}
 	all := b.Transpose(b.Concat(0, blocks...), 1, 2, 0) // [S, spreads n, C]

@@ -3,6 +3,7 @@
 package regularfile
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -27,14 +28,18 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
+	var data bytes.Buffer
+	if st, err := f.Stat(); err == nil && st.Size() <= limit {
+		data.Grow(int(st.Size()) + bytes.MinRead) // a file is not to be copied as its buffer grows
+	}
+	_, err = data.ReadFrom(io.LimitReader(f, limit+1))
+	if err == nil && int64(data.Len()) > limit {
 		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("too large; read are at most %d bytes", limit)}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return data, nil
+	return data.Bytes(), nil
 }
 
 func checked(f *os.File, err error) (*os.File, error) {

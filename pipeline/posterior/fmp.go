@@ -123,14 +123,23 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 
 // Latents returns the latents of a predictor, one per sample; with Input.NoLatent, a single latent of zeros.
 func (t *FMP) Latents(k Conjugate) []float32 {
+	if !isWide(k, t.in.Samples) {
+		return t.latents(k)
+	}
+	out, _ := memo.Once(t.memo, "latents", func() ([]float32, error) { // they are many, and asked for by every part
+		out := t.latents(k)
+		models.Steps(out)
+		return out, nil
+	})
+	return out
+}
+
+func (t *FMP) latents(k Conjugate) []float32 {
 	out := make([]float32, t.in.Samples*k.LatentSize())
 	if t.in.NoLatent {
 		return out
 	}
 	rng.Normal(rng.New(t.in.Seed, t.in.Stream, "latent"), out)
-	if isWide(k, t.in.Samples) {
-		models.Steps(out)
-	}
 	return out
 }
 

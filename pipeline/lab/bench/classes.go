@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -29,11 +30,10 @@ type Classes struct {
 	Rows, Clients, Images int // of the corpus, of the round, and of the predictions
 	Steps                 int // of the training's first phase; 0: 300
 	Samples               int // of the posterior; 0: the default
-	Engine                engine.Engine
+	// Separation is the standard deviation of class means, in units of that of features within a class; 0: 0.15.
+	Separation float32
+	Engine     engine.Engine
 }
-
-// separation is the standard deviation of class means, in units of that of features within a class.
-const separation = 0.15
 
 func (c *Classes) file(name string) string { return filepath.Join(c.Dir, name) }
 
@@ -44,6 +44,7 @@ func (c *Classes) draw(stream string, n int) ([]float32, []int) {
 	out, labels := make([]float32, n*c.Dx), make([]int, n)
 	r := rng.New(1, "classes", c.C, c.Dx, stream)
 	rng.Normal(r, out)
+	apart := cmp.Or(c.Separation, 0.15)
 	scale := make([]float32, c.Dx)
 	for j := range scale {
 		scale[j] = float32(math.Pow(1+float64(j), -0.3))
@@ -52,7 +53,7 @@ func (c *Classes) draw(stream string, n int) ([]float32, []int) {
 		labels[i] = at % c.C
 		row, mean := out[i*c.Dx:(i+1)*c.Dx], means[labels[i]*c.Dx:]
 		for j := range row {
-			row[j] = (row[j] + separation*mean[j]) * scale[j]
+			row[j] = (row[j] + apart*mean[j]) * scale[j]
 		}
 	}
 	return out, labels
