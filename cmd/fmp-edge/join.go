@@ -39,11 +39,12 @@ type connection struct {
 	maxEpsilon       *float64
 	asJSON           *bool
 
-	second *second // of a round with two servers
+	first  *server // of the round, once it is known
+	second *server // the helper of a private round with two servers; nil in other rounds
 }
 
-// second is the helper of a private round with two servers.
-type second struct {
+// server is a server and its round.
+type server struct {
 	*sender.Client
 	round *wire.Description
 }
@@ -105,6 +106,7 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 	case b != nil:
 		s.Log("round %d is private: %v", d.Round, b)
 	}
+	c.first = &server{s, d}
 	return s, key, d, c.openHelper(ctx, command, s, helper, d)
 }
 
@@ -129,7 +131,7 @@ func (c *connection) openHelper(ctx context.Context, command string, leader, hel
 		return fmt.Errorf("%s: the first server is %q of round %d with client graph %s and privacy %v, and --helper is %q of round %d with %s and %v; want the leader and the helper of one round, with keys of their own: nothing was sent",
 			command, d.Server, d.Round, d.Graph, d.Privacy, h.Server, h.Round, h.Graph, h.Privacy)
 	}
-	c.second = &second{helper, h}
+	c.second = &server{helper, h}
 	return nil
 }
 
@@ -170,16 +172,16 @@ func readShares(upload string, d *wire.Description, key *identity.Key) (*message
 }
 
 // deliver sends an upload, keeps the receipt, and says so.
-func (c *connection) deliver(ctx context.Context, s *sender.Client, key *identity.Key, d *wire.Description, path string, data []byte, out io.Writer) error {
+func (c *connection) deliver(ctx context.Context, key *identity.Key, path string, data []byte, out io.Writer) error {
 	if err := c.sendHelper(ctx, key, path); err != nil {
 		return err
 	}
-	r, err := s.Send(ctx, d, key, data)
+	r, err := c.first.Send(ctx, c.first.round, key, data)
 	if err != nil {
 		return err
 	}
 	if *c.receipt == "" {
-		*c.receipt = c.beside(d.Round, "receipt.json")
+		*c.receipt = c.beside(c.first.round.Round, "receipt.json")
 	}
 	if err := sender.SaveReceipt(*c.receipt, r); err != nil {
 		return fmt.Errorf("the server has the upload: %w", err)
@@ -208,14 +210,14 @@ The same upload may be sent again at any time: the receipt is the same.`,
 			if err != nil {
 				return refused("send", err)
 			}
-			s, key, d, err := c.open(ctx, "send", args[0], log)
+			_, key, d, err := c.open(ctx, "send", args[0], log)
 			if err != nil {
 				return err
 			}
 			if err := belongs(u, d, key); err != nil {
 				return usagef("%s: %w", args[1], err)
 			}
-			return c.deliver(ctx, s, key, d, args[1], data, out)
+			return c.deliver(ctx, key, args[1], data, out)
 		}
 	},
 }
@@ -320,7 +322,7 @@ servers each gets a share of the sums, which says nothing without the other's: g
 			}
 			if d.State == wire.Closed {
 				if made {
-					return c.deliver(ctx, s, key, d, path, data, out) // it may be in, with a reply that was lost
+					return c.deliver(ctx, key, path, data, out) // it may be in, with a reply that was lost
 				}
 				if d.Now.Before(d.Deadline) {
 					return fmt.Errorf("%w: its classifier is made, and a private round makes one", sender.ErrClosed)
@@ -329,7 +331,7 @@ servers each gets a share of the sums, which says nothing without the other's: g
 			}
 			if made && !*fresh {
 				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier; --fresh makes it anew\n", path)
-				return c.deliver(ctx, s, key, d, path, data, out)
+				return c.deliver(ctx, key, path, data, out)
 			}
 			if *cache == "" {
 				base, err := os.UserCacheDir()
@@ -368,7 +370,7 @@ servers each gets a share of the sums, which says nothing without the other's: g
 			if u.N > d.MaxPoints {
 				return errors.Join(usagef("join: %d images; the round allows %d: give fewer", u.N, d.MaxPoints), os.Remove(path))
 			}
-			return c.deliver(ctx, s, key, d, path, data, out)
+			return c.deliver(ctx, key, path, data, out)
 		}
 	},
 }

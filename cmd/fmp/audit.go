@@ -54,60 +54,16 @@ named.`,
 		if rounds < 1 || rounds > 10_000 {
 			return usageErrorf("--rounds is %d; allowed are 1 to 10000", rounds)
 		}
-		c, err := experiment.ReadConfig(args[0])
-		if err != nil {
-			return usageError(err)
-		}
-		c.Engine, c.Scores.Other, c.Scores.Corruptions = cfg.Engine, nil, false
-		eng, err := openEngine(cmd.Context(), c.Engine, 1, cmd.ErrOrStderr())
+		out, err := auditRun(cmd, args[0], cfg.Engine, rounds)
 		if err != nil {
 			return err
-		}
-		defer eng.Close()
-		p, err := experiment.Prepare(cmd.Context(), c, eng, nil, nil)
-		if err != nil {
-			return usageError(err)
-		}
-		defer p.Close()
-		var out []audited
-		for _, part := range c.Partitions() {
-			a := audited{Dataset: p.Config.Dataset.Label(), Partition: part.Name(), Clients: p.Config.Federation.Clients, Rounds: rounds}
-			o := audit.Options{Rounds: rounds, Seed: c.Seed}
-			if p.Tools.Conjugate != nil {
-				if a.Plain, err = audit.RunPlain(cmd.Context(), p, part.Alpha, o); err != nil {
-					return err
-				}
-			}
-			if c.Privacy.Epsilon > 0 {
-				if a.Private, err = audit.RunPrivate(cmd.Context(), p, part.Alpha, o); err != nil {
-					return err
-				}
-				if a.Server, err = audit.RunServer(cmd.Context(), p, o); err != nil {
-					return err
-				}
-			}
-			if a.Plain == nil && a.Private == nil {
-				return usageErrorf("%s: the run has neither class means in coordinates of a conjugate predictor nor a private round", args[0])
-			}
-			out = append(out, a)
 		}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), out)
 		}
 		var b strings.Builder
-		for _, a := range out {
-			fmt.Fprintf(&b, "%s, %s, %d clients, %d rounds\n%-34s %6s %10s   %s\n", a.Dataset, a.Partition, a.Clients, a.Rounds, "", "AUC", "TPR at 1%", "in theory")
-			line := func(name string, k audit.Attack) {
-				fmt.Fprintf(&b, "%-34s %6.3f %10.3f   %.3f, %.3f (d' = %.2f)\n", name, k.AUC, k.TPR, k.TheoryAUC, k.TheoryTPR, k.TheoryD)
-			}
-			if a.Plain != nil {
-				line(fmt.Sprintf("class means, %.3g images each", a.Plain.Behind), a.Plain.Attack)
-			}
-			if v := a.Private; v != nil {
-				line(fmt.Sprintf("private, epsilon %g, %s", v.Budget.Epsilon, v.Budget.Unit), v.Attack)
-				fmt.Fprintf(&b, "%d of %d guesses on %d canaries are right: epsilon is at least %.3f (confidence %g); stated is %g\n", v.Right, v.Guesses, v.Canaries, v.Epsilon, v.Confidence, v.Budget.Epsilon)
-			}
-			printServer(&b, a)
+		for i := range out {
+			out[i].print(&b)
 		}
 		_, err = fmt.Fprint(cmd.OutOrStdout(), b.String())
 		return err
@@ -115,8 +71,67 @@ named.`,
 	return cmd
 }
 
-// printServer writes what a malicious server's graphs came to.
-func printServer(b *strings.Builder, a audited) {
+// auditRun attacks rounds like those of the run in a folder, partition by partition.
+func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, rounds int) ([]audited, error) {
+	ctx := cmd.Context()
+	c, err := experiment.ReadConfig(dir)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	c.Engine, c.Scores.Other, c.Scores.Corruptions = engine, nil, false
+	eng, err := openEngine(ctx, c.Engine, 1, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	defer eng.Close()
+	p, err := experiment.Prepare(ctx, c, eng, nil, nil)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	defer p.Close()
+	var out []audited
+	for _, part := range c.Partitions() {
+		a := audited{Dataset: p.Config.Dataset.Label(), Partition: part.Name(), Clients: p.Config.Federation.Clients, Rounds: rounds}
+		o := audit.Options{Rounds: rounds, Seed: c.Seed}
+		if p.Tools.Conjugate != nil {
+			if a.Plain, err = audit.RunPlain(ctx, p, part.Alpha, o); err != nil {
+				return nil, err
+			}
+		}
+		if c.Privacy.Epsilon > 0 {
+			if a.Private, err = audit.RunPrivate(ctx, p, part.Alpha, o); err != nil {
+				return nil, err
+			}
+			if a.Server, err = audit.RunServer(ctx, p, o); err != nil {
+				return nil, err
+			}
+		}
+		if a.Plain == nil && a.Private == nil {
+			return nil, usageErrorf("%s: the run has neither class means in coordinates of a conjugate predictor nor a private round", dir)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// print writes the attacks on one partition, one a line.
+func (a *audited) print(b *strings.Builder) {
+	fmt.Fprintf(b, "%s, %s, %d clients, %d rounds\n%-34s %6s %10s   %s\n", a.Dataset, a.Partition, a.Clients, a.Rounds, "", "AUC", "TPR at 1%", "in theory")
+	line := func(name string, k audit.Attack) {
+		fmt.Fprintf(b, "%-34s %6.3f %10.3f   %.3f, %.3f (d' = %.2f)\n", name, k.AUC, k.TPR, k.TheoryAUC, k.TheoryTPR, k.TheoryD)
+	}
+	if a.Plain != nil {
+		line(fmt.Sprintf("class means, %.3g images each", a.Plain.Behind), a.Plain.Attack)
+	}
+	if v := a.Private; v != nil {
+		line(fmt.Sprintf("private, epsilon %g, %s", v.Budget.Epsilon, v.Budget.Unit), v.Attack)
+		fmt.Fprintf(b, "%d of %d guesses on %d canaries are right: epsilon is at least %.3f (confidence %g); stated is %g\n", v.Right, v.Guesses, v.Canaries, v.Epsilon, v.Confidence, v.Budget.Epsilon)
+	}
+	a.printServer(b)
+}
+
+// printServer writes the outcome of a malicious server's graphs.
+func (a *audited) printServer(b *strings.Builder) {
 	if len(a.Server) == 0 {
 		return
 	}

@@ -73,7 +73,7 @@ depend on what else the machine does; the ratio does so less. fmp onnx bench mea
 			for _, name := range []string{"ort", "pure"} {
 				ec := cfg.Engine
 				ec.Name = name
-				r, err := benchEngine(cmd.Context(), ec, m, feeds, w.items, time.Duration(seconds*float64(time.Second)), cmd.ErrOrStderr())
+				r, err := benchEngine(cmd, ec, m, feeds, w.items, time.Duration(seconds*float64(time.Second)))
 				if err != nil {
 					return err
 				}

@@ -161,11 +161,34 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 	defer func() { kill() }()
 	urls := [...]string{loadLeader: url, loadHelper: helper}
 	res.MemoryBefore = serverMemory(dir, "VmRSS")
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: res.Parallel, MaxConnsPerHost: res.Parallel}}
+	start := time.Now()
+	if err := res.send(ctx, client, urls, requests); err != nil {
+		return err
+	}
+	res.MemoryAfter = serverMemory(dir, "VmRSS")
+	if pool {
+		worked := serverCPU(dir)
+		if err := waitPooled(ctx, client, url); err != nil {
+			return err
+		}
+		res.PoolSeconds, res.PoolCPU = time.Since(start).Seconds()-res.Seconds, serverCPU(dir)-worked
+		res.MemoryPooled, res.MemoryPeak = serverMemory(dir, "VmRSS"), serverMemory(dir, "VmHWM")
+	}
+	kill()
+	start = time.Now()
+	if url, kill, err = startServer(ctx, dir, args); err != nil {
+		return err
+	}
+	return res.checkRestart(url, start)
+}
+
+// send sends the requests of all clients, Parallel at once, and measures their rate and latency.
+func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]string, requests [][]loadRequest) error {
 	took := make([]float64, len(requests))
 	var next atomic.Int64
 	var group sync.WaitGroup
 	errs := make(chan error, res.Parallel)
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: res.Parallel, MaxConnsPerHost: res.Parallel}}
 	start := time.Now()
 	for range res.Parallel {
 		group.Add(1)
@@ -198,35 +221,33 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 	}
 	res.Seconds = time.Since(start).Seconds()
 	res.PerSecond = float64(len(requests)) / res.Seconds
-	res.MemoryAfter = serverMemory(dir, "VmRSS")
 	slices.Sort(took)
 	res.P50, res.P99, res.Max = took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
-	if pool {
-		worked := serverCPU(dir)
-		for {
-			resp, err := client.Get(url + wire.RoundPath(benchRound) + "/classifier.onnx")
-			if err != nil {
-				return fmt.Errorf("bench serve: %w", err)
-			}
-			_, _ = io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(100 * time.Millisecond):
-			}
+	return nil
+}
+
+// waitPooled fetches the classifier until it is there.
+func waitPooled(ctx context.Context, client *http.Client, url string) error {
+	for {
+		resp, err := client.Get(url + wire.RoundPath(benchRound) + "/classifier.onnx")
+		if err != nil {
+			return fmt.Errorf("bench serve: %w", err)
 		}
-		res.PoolSeconds, res.PoolCPU = time.Since(start).Seconds()-res.Seconds, serverCPU(dir)-worked
-		res.MemoryPooled, res.MemoryPeak = serverMemory(dir, "VmRSS"), serverMemory(dir, "VmHWM")
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
-	kill()
-	start = time.Now()
-	if url, kill, err = startServer(ctx, dir, args); err != nil {
-		return err
-	}
+}
+
+// checkRestart measures how long a server that was killed takes until it is ready, and counts the uploads that it still has.
+func (res *servedLoad) checkRestart(url string, start time.Time) error {
 	resp, err := http.Get(url + "/readyz")
 	if err != nil {
 		return fmt.Errorf("bench serve: %w", err)

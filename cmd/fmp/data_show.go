@@ -61,35 +61,13 @@ with one row of images for each class.`,
 			for _, y := range ds.Train.Labels {
 				counts[y]++
 			}
-			w := cmd.OutOrStdout()
 			if asJSON {
-				return printJSON(w, map[string]any{
+				return printJSON(cmd.OutOrStdout(), map[string]any{
 					"name": ds.Name, "height": ds.Train.H, "width": ds.Train.W, "channels": ds.Train.Ch, "train": ds.Train.N, "test": ds.Test.N,
 					"extra": ds.Extra.N, "classes": ds.Classes, "class_counts": counts, "splits": splits, "notes": ds.Notes, "digest": ds.Digest, "sheet": out,
 				})
 			}
-			fmt.Fprintf(w, "%s: %d training and %d test images of %dx%d pixels, %d channels\n", ds.Name, ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
-			fmt.Fprintf(w, "parts: extractor %d, corpus %d, clients %d", splits.Extractor.Len(), splits.Corpus.Len(), splits.Clients.Len())
-			if ds.Extra.N > 0 {
-				fmt.Fprintf(w, "; %d images of %d classes that were not chosen, for the extractor alone", ds.Extra.N, len(ds.ExtraClasses))
-			}
-			fmt.Fprintf(w, "\n%d classes:", len(ds.Classes))
-			for i, c := range ds.Classes {
-				if i == 30 {
-					fmt.Fprintf(w, " ...")
-					break
-				}
-				fmt.Fprintf(w, " %s (%d)", c, counts[i])
-			}
-			fmt.Fprintln(w)
-			for _, n := range ds.Notes {
-				fmt.Fprintf(w, "note: %s\n", n)
-			}
-			if out != "" {
-				fmt.Fprintf(w, "contact sheet: %s\n", out)
-			}
-			_, err = fmt.Fprintf(w, "digest: %s\n", ds.Digest)
-			return err
+			return printDataset(cmd.OutOrStdout(), ds, splits, counts, out)
 		},
 	}
 	f := cmd.Flags()
@@ -105,4 +83,30 @@ with one row of images for each class.`,
 	f.IntVar(&scale, "scale", 2, "magnification of the sheet, 1 to 16")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// printDataset writes the numbers of a data set, its classes, and the file of its contact sheet, if there is one.
+func printDataset(w io.Writer, ds *dataset.Dataset, splits dataset.Splits, counts []int, sheet string) error {
+	fmt.Fprintf(w, "%s: %d training and %d test images of %dx%d pixels, %d channels\n", ds.Name, ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
+	fmt.Fprintf(w, "parts: extractor %d, corpus %d, clients %d", splits.Extractor.Len(), splits.Corpus.Len(), splits.Clients.Len())
+	if ds.Extra.N > 0 {
+		fmt.Fprintf(w, "; %d images of %d classes that were not chosen, for the extractor alone", ds.Extra.N, len(ds.ExtraClasses))
+	}
+	fmt.Fprintf(w, "\n%d classes:", len(ds.Classes))
+	for i, c := range ds.Classes {
+		if i == 30 {
+			fmt.Fprintf(w, " ...")
+			break
+		}
+		fmt.Fprintf(w, " %s (%d)", c, counts[i])
+	}
+	fmt.Fprintln(w)
+	for _, n := range ds.Notes {
+		fmt.Fprintf(w, "note: %s\n", n)
+	}
+	if sheet != "" {
+		fmt.Fprintf(w, "contact sheet: %s\n", sheet)
+	}
+	_, err := fmt.Fprintf(w, "digest: %s\n", ds.Digest)
+	return err
 }

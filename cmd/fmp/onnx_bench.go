@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -113,7 +112,7 @@ gives are drawn at random; axes of unknown size are the batch where they come fi
 		for _, name := range names {
 			ec := cfg.Engine
 			ec.Name = name
-			r, err := benchEngine(cmd.Context(), ec, m, feeds, batch, time.Duration(seconds*float64(time.Second)), cmd.ErrOrStderr())
+			r, err := benchEngine(cmd, ec, m, feeds, batch, time.Duration(seconds*float64(time.Second)))
 			if err != nil {
 				if !both || cmd.Context().Err() != nil {
 					return err
@@ -133,6 +132,56 @@ gives are drawn at random; axes of unknown size are the batch where they come fi
 
 // benchFeeds reads the given inputs and draws the others.
 func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onnx.Tensor, error) {
+	sizes, err := benchSizes(m, dims)
+	if err != nil {
+		return nil, err
+	}
+	given := *m
+	g := *m.Graph
+	g.Inputs = nil
+	var drawn []onnx.ValueInfo
+	for _, in := range m.Graph.Inputs {
+		if slices.ContainsFunc(pairs, func(p string) bool { return strings.HasPrefix(p, in.Name+"=") }) {
+			g.Inputs = append(g.Inputs, in)
+		} else {
+			drawn = append(drawn, in)
+		}
+	}
+	given.Graph = &g
+	feeds, err := readFeeds(&given, pairs)
+	if err != nil {
+		return nil, err
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	total := 0
+	for _, in := range drawn {
+		shape, err := benchShape(in, sizes, batch)
+		if err != nil {
+			return nil, err
+		}
+		n, err := onnx.Elements(shape)
+		if err != nil {
+			return nil, fmt.Errorf("input %q: %w", in.Name, err)
+		}
+		size := in.DType.Size()
+		if size == 0 {
+			size = 16 // of a Go string
+		}
+		if total += n * size; total > maxBenchBytes {
+			return nil, fmt.Errorf("input %q of shape %v: the inputs need more than %d bytes; make --batch or --dim smaller", in.Name, shape, maxBenchBytes)
+		}
+		t, err := onnx.Zeros(in.DType, shape...)
+		if err != nil {
+			return nil, fmt.Errorf("input %q: %w", in.Name, err)
+		}
+		drawValues(r, t)
+		feeds[in.Name] = t
+	}
+	return feeds, nil
+}
+
+// benchSizes reads the NAME=N of --dim.
+func benchSizes(m *onnx.Model, dims []string) (map[string]int, error) {
 	sizes := map[string]int{}
 	for _, d := range dims {
 		name, text, _ := strings.Cut(d, "=")
@@ -155,83 +204,53 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 			return nil, fmt.Errorf("--dim %s=%d: no input has a size called %q; there are %q", name, sizes[name], name, slices.Sorted(maps.Keys(known)))
 		}
 	}
-	given := *m
-	g := *m.Graph
-	g.Inputs = nil
-	var drawn []onnx.ValueInfo
-	for _, in := range m.Graph.Inputs {
-		found := false
-		for _, p := range pairs {
-			found = found || strings.HasPrefix(p, in.Name+"=")
-		}
-		if found {
-			g.Inputs = append(g.Inputs, in)
-		} else {
-			drawn = append(drawn, in)
+	return sizes, nil
+}
+
+// benchShape returns the shape of an input that is drawn: its open axes have the given sizes, and a first one that of the batch.
+func benchShape(in onnx.ValueInfo, sizes map[string]int, batch int) ([]int, error) {
+	if in.Shape == nil || in.DType == onnx.Undefined {
+		return nil, fmt.Errorf("input %q: the model does not say its type and shape; give --input %s=FILE", in.Name, in.Name)
+	}
+	shape := make([]int, len(in.Shape))
+	for i, d := range in.Shape {
+		n, named := sizes[d.Symbol]
+		switch {
+		case d.IsKnown():
+			shape[i] = d.Size
+		case named && d.Symbol != "":
+			shape[i] = n
+		case i == 0:
+			shape[i] = batch
+		default:
+			return nil, fmt.Errorf("input %q: axis %d (%q) has no fixed size; give --dim %s=N, or --input %s=FILE", in.Name, i, d.Symbol, d.Symbol, in.Name)
 		}
 	}
-	given.Graph = &g
-	feeds, err := readFeeds(&given, pairs)
-	if err != nil {
-		return nil, err
+	return shape, nil
+}
+
+// drawValues fills a tensor at random; integers stay 0, since they are often indices.
+func drawValues(r *rand.Rand, t *onnx.Tensor) {
+	switch d := t.Data.(type) {
+	case []float32:
+		for i := range d {
+			d[i] = float32(r.NormFloat64())
+		}
+	case []float64:
+		for i := range d {
+			d[i] = r.NormFloat64()
+		}
+	case []uint8:
+		for i := range d {
+			d[i] = uint8(r.IntN(256))
+		}
 	}
-	r := rand.New(rand.NewPCG(1, 1))
-	total := 0
-	for _, in := range drawn {
-		if in.Shape == nil || in.DType == onnx.Undefined {
-			return nil, fmt.Errorf("input %q: the model does not say its type and shape; give --input %s=FILE", in.Name, in.Name)
-		}
-		shape := make([]int, len(in.Shape))
-		for i, d := range in.Shape {
-			n, named := sizes[d.Symbol]
-			switch {
-			case d.IsKnown():
-				shape[i] = d.Size
-			case named && d.Symbol != "":
-				shape[i] = n
-			case i == 0:
-				shape[i] = batch
-			default:
-				return nil, fmt.Errorf("input %q: axis %d (%q) has no fixed size; give --dim %s=N, or --input %s=FILE", in.Name, i, d.Symbol, d.Symbol, in.Name)
-			}
-		}
-		n, err := onnx.Elements(shape)
-		if err != nil {
-			return nil, fmt.Errorf("input %q: %w", in.Name, err)
-		}
-		size := in.DType.Size()
-		if size == 0 {
-			size = 16 // of a Go string
-		}
-		if total += n * size; total > maxBenchBytes {
-			return nil, fmt.Errorf("input %q of shape %v: the inputs need more than %d bytes; make --batch or --dim smaller", in.Name, shape, maxBenchBytes)
-		}
-		t, err := onnx.Zeros(in.DType, shape...)
-		if err != nil {
-			return nil, fmt.Errorf("input %q: %w", in.Name, err)
-		}
-		switch d := t.Data.(type) {
-		case []float32:
-			for i := range d {
-				d[i] = float32(r.NormFloat64())
-			}
-		case []float64:
-			for i := range d {
-				d[i] = r.NormFloat64()
-			}
-		case []uint8:
-			for i := range d {
-				d[i] = uint8(r.IntN(256))
-			}
-		} // integers stay 0: they are often indices
-		feeds[in.Name] = t
-	}
-	return feeds, nil
 }
 
 // benchEngine measures one engine.
-func benchEngine(ctx context.Context, cfg settings.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, batch int, budget time.Duration, stderr io.Writer) (benchResult, error) {
-	e, err := openEngine(ctx, cfg, cfg.Threads, stderr)
+func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, batch int, budget time.Duration) (benchResult, error) {
+	ctx := cmd.Context()
+	e, err := openEngine(ctx, cfg, cfg.Threads, cmd.ErrOrStderr())
 	if err != nil {
 		return benchResult{}, err
 	}

@@ -91,19 +91,23 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
 			}
 			return usageError(err)
 		}
-		var order []string
-		for _, o := range m.Graph.Outputs {
-			if _, ok := results[o.Name]; ok {
-				order = append(order, o.Name)
-			}
-		}
-		written, err := writeTensors(dir, format, order, results)
+		written, err := writeTensors(dir, format, outputOrder(m, results), results)
 		if err != nil {
 			return err
 		}
 		return printWritten(cmd.OutOrStdout(), written, asJSON)
 	}
 	return cmd
+}
+
+// outputOrder returns the names of the results in the order of the model's outputs.
+func outputOrder(m *onnx.Model, results map[string]*onnx.Tensor) (names []string) {
+	for _, o := range m.Graph.Outputs {
+		if _, ok := results[o.Name]; ok {
+			names = append(names, o.Name)
+		}
+	}
+	return names
 }
 
 // evalWithin loads and runs a model once. Where ctx is done and the engine does not stop within a second, which a single long

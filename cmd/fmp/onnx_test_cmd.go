@@ -84,16 +84,7 @@ running it; anything else is a failure, which ends the command with exit code 1.
 			reports = append(reports, r)
 		}
 		if table != "" {
-			var b bytes.Buffer
-			byEngine := map[string][]conformance.Result{}
-			for _, r := range reports {
-				byEngine[r.Engine] = r.Results
-			}
-			conformance.WriteTable(&b, byEngine)
-			if err := os.MkdirAll(filepath.Dir(table), 0o777); err != nil {
-				return err
-			}
-			if err := atomicfile.WriteBytes(table, b.Bytes()); err != nil {
+			if err := writeTestTable(table, reports); err != nil {
 				return err
 			}
 		}
@@ -109,6 +100,20 @@ running it; anything else is a failure, which ends the command with exit code 1.
 		return err
 	}
 	return cmd
+}
+
+// writeTestTable writes which operators run on which engine, as Markdown.
+func writeTestTable(path string, reports []testReport) error {
+	var b bytes.Buffer
+	byEngine := map[string][]conformance.Result{}
+	for _, r := range reports {
+		byEngine[r.Engine] = r.Results
+	}
+	conformance.WriteTable(&b, byEngine)
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(path, b.Bytes())
 }
 
 // testEngine runs all tests on one engine.

@@ -167,29 +167,34 @@ and, for each partition of the clients and each protocol, the figures of one met
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), out)
 		}
-		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n", method)
-		for _, r := range out {
-			run := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", r.Path, r.Date.Format(time.DateOnly), r.Dataset, r.Extractor, fewMethods(r.Methods))
-			if r.Finished < r.Cells {
-				run += fmt.Sprintf(" (%d of %d cells done)", r.Finished, r.Cells)
-			}
-			shown := false
-			for _, t := range r.Tables {
-				for _, row := range t.Rows {
-					if strings.EqualFold(row.Method, method) {
-						fmt.Fprintf(w, "%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", run, t.Partition, t.Protocol, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
-						shown = true
-					}
-				}
-			}
-			if !shown {
-				fmt.Fprintf(w, "%s\t\t\t\t\t\n", run)
-			}
-		}
-		return w.Flush()
+		return printRuns(cmd.OutOrStdout(), out, method)
 	}
 	return cmd
+}
+
+// printRuns lists runs with one method's figures.
+func printRuns(out io.Writer, runs []listed, method string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n", method)
+	for _, r := range runs {
+		run := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", r.Path, r.Date.Format(time.DateOnly), r.Dataset, r.Extractor, fewMethods(r.Methods))
+		if r.Finished < r.Cells {
+			run += fmt.Sprintf(" (%d of %d cells done)", r.Finished, r.Cells)
+		}
+		shown := false
+		for _, t := range r.Tables {
+			for _, row := range t.Rows {
+				if strings.EqualFold(row.Method, method) {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", run, t.Partition, t.Protocol, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
+					shown = true
+				}
+			}
+		}
+		if !shown {
+			fmt.Fprintf(w, "%s\t\t\t\t\t\n", run)
+		}
+	}
+	return w.Flush()
 }
 
 // fewMethods names up to three methods, and counts more.

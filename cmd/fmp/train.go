@@ -182,17 +182,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 		return err
 	}
 	bar.close()
-	man, err := models.ReadManifest(m)
-	if err != nil {
-		return err
-	}
-	man.Extractor, man.Classes, man.Licence, man.Seed = images.Extractor.ModelDigest(), images.Set.Classes, f.licence, cfg.Seed
-	if man.Kind == models.KindPredictor {
-		man.L2 = cfg.ERM.L2
-	}
-	man.TrainingData = fmt.Sprintf("%s, corpus part (images sha256 %s)", cfg.Dataset.Label(), images.Set.Digest)
-	man.Command = "fmp " + strings.Join(os.Args[1:], " ")
-	if err := man.Write(m); err != nil {
+	if err := f.describe(m, cfg, images); err != nil {
 		return err
 	}
 	if err := serde.Save(out, m); err != nil {
@@ -207,6 +197,26 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 	if err := os.Remove(c.Checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the checkpoint of a training that is done: %w", err)
 	}
+	return f.print(cmd, res)
+}
+
+// describe completes the manifest of a trained model.
+func (f *metaFlags) describe(m *onnx.Model, cfg *trainSettings, images *corpus.Images) error {
+	man, err := models.ReadManifest(m)
+	if err != nil {
+		return err
+	}
+	man.Extractor, man.Classes, man.Licence, man.Seed = images.Extractor.ModelDigest(), images.Set.Classes, f.licence, cfg.Seed
+	if man.Kind == models.KindPredictor {
+		man.L2 = cfg.ERM.L2
+	}
+	man.TrainingData = fmt.Sprintf("%s, corpus part (images sha256 %s)", cfg.Dataset.Label(), images.Set.Digest)
+	man.Command = "fmp " + strings.Join(os.Args[1:], " ")
+	return man.Write(m)
+}
+
+// print writes the files of a training and the figures of its last validation.
+func (f *metaFlags) print(cmd *cobra.Command, res trained) error {
 	if f.asJSON {
 		return printJSON(cmd.OutOrStdout(), res)
 	}
@@ -214,6 +224,6 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 	for _, name := range slices.Sorted(maps.Keys(res.Validation)) {
 		scores = append(scores, fmt.Sprintf("%s %.4g", name, res.Validation[name]))
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "model:      %s (sha256 %.12s)\nlog:        %s, drawn in %s.svg\nvalidation: %s\n", out, res.Digest, c.Log, out, strings.Join(scores, ", "))
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "model:      %s (sha256 %.12s)\nlog:        %s, drawn in %s.svg\nvalidation: %s\n", res.Model, res.Digest, res.Log, res.Model, strings.Join(scores, ", "))
 	return err
 }
