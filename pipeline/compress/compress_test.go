@@ -42,6 +42,7 @@ func client(n, dx, c int) *point.Set {
 // TestCompress: uploads have the manifest's size, masses that sum to the client's, and do not depend on the
 // clients beside it (padding).
 func TestCompress(t *testing.T) {
+	t.Parallel()
 	const dx, c, s = 16, 5, 7
 	var clients []*point.Set
 	for n := range 2*batchSize + 3 {
@@ -81,6 +82,7 @@ func TestCompress(t *testing.T) {
 }
 
 func TestCompressErrors(t *testing.T) {
+	t.Parallel()
 	k := newCompressor(t, 4, 3, 3)
 	bad := client(5, 4, 3)
 	bad.Z[1] = float32(math.Inf(1))

@@ -32,6 +32,7 @@ func draw(r interface{ Float64() float64 }, apart, sharp float64) ([]float32, in
 
 // TestCoverage holds the coverage of sets, over many calibrations, to the theorem's two bounds, for calibrated and overconfident classifiers.
 func TestCoverage(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		n     int
 		level float64
@@ -71,6 +72,7 @@ func TestCoverage(t *testing.T) {
 
 // TestThreshold holds the rank to hand-made cases and refuses levels that the images do not allow.
 func TestThreshold(t *testing.T) {
+	t.Parallel()
 	scores := []float32{.9, .1, .5, .3, .7, .2, .8, .4, .6} // nine
 	for _, c := range []struct {
 		level float64
@@ -88,6 +90,7 @@ func TestThreshold(t *testing.T) {
 
 // TestAdaptive computes the score by hand: 1 less the probability of all classes that are at least as likely.
 func TestAdaptive(t *testing.T) {
+	t.Parallel()
 	got := Adaptive.Of([]float32{0.25, 0.5, 0.125, 0.125})
 	for c, want := range []float32{0.25, 0.5, 0.125, 0} {
 		if got[c] != want {
@@ -98,6 +101,7 @@ func TestAdaptive(t *testing.T) {
 
 // TestClopperPearson compares with the intervals of published tables.
 func TestClopperPearson(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		hits, n   int
 		low, high float64
@@ -112,6 +116,7 @@ func TestClopperPearson(t *testing.T) {
 // TestAnswerable holds the true error among answered images, over many calibrations, to the risk in all but a share delta, and wants most
 // images of an easy task answered.
 func TestAnswerable(t *testing.T) {
+	t.Parallel()
 	const rounds, n, risk, delta = 300, 400, 0.1, 0.1
 	broken, none, answered := 0, 0, 0
 	r := rng.New(9, "answerable")

@@ -32,6 +32,7 @@ func draw(t *testing.T, n int, off float64, seed uint64) Scores {
 // TestCalibration: what a perfectly calibrated predictor is said to read is what such predictors do read, and the debiased error is near
 // the true one where ECE is not.
 func TestCalibration(t *testing.T) {
+	t.Parallel()
 	const repeats = 120
 	for _, n := range []int{50, 100, 1000} {
 		var ece, inside, perfect float64

@@ -118,6 +118,7 @@ func TestJointOfKnownPosterior(t *testing.T) {
 
 // TestJointByHand: two heads, a batch of two points.
 func TestJointByHand(t *testing.T) {
+	t.Parallel()
 	ll := [][]float64{{math.Log(0.5), math.Log(0.2), -9}, {math.Log(0.1), math.Log(0.8), -9}}
 	if got, want := JointNLL(ll, [][]int{{0, 1}}), -math.Log((0.5*0.2+0.1*0.8)/2)/2; math.Abs(got-want) > 1e-12 {
 		t.Errorf("joint NLL is %v, want %v", got, want)
@@ -130,6 +131,7 @@ func TestJointByHand(t *testing.T) {
 
 // TestBatches: the right number of points, none twice among the random ones, and neighbours that are near.
 func TestBatches(t *testing.T) {
+	t.Parallel()
 	const n, dx = 300, 3
 	r := rand.New(rand.NewPCG(5, 6))
 	x := make([]float32, n*dx)

@@ -16,6 +16,7 @@ import (
 
 // TestScoreByHand: four points of two classes, worked out by hand.
 func TestScoreByHand(t *testing.T) {
+	t.Parallel()
 	p := &Probabilities{N: 4, C: 2, P: []float64{0.9, 0.1, 0.88, 0.12, 0.4, 0.6, 1, 0}}
 	s, err := Score(p, []int{0, 1, 1, 0})
 	if err != nil {
@@ -41,6 +42,7 @@ func TestScoreByHand(t *testing.T) {
 // TestCalibratedForecasts: labels drawn from the forecasts themselves have an ECE near 0, and moving the labels away
 // raises every score.
 func TestCalibratedForecasts(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	const n, c = 20000, 4
 	p := &Probabilities{N: n, C: c, P: make([]float64, n*c)}
@@ -75,6 +77,7 @@ func TestCalibratedForecasts(t *testing.T) {
 }
 
 func TestPredict(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	const n, dx, c = 301, 7, 3
 	x := make([]float32, n*dx)
@@ -126,6 +129,7 @@ func TestPredict(t *testing.T) {
 }
 
 func TestEstimate(t *testing.T) {
+	t.Parallel()
 	// Student's t with 4 degrees of freedom: 97.5% quantile 2.776445.
 	got, err := Paired([]float64{2, 4, 6, 8, 10}, []float64{1, 2, 3, 4, 5}, 0.95)
 	if err != nil {
@@ -140,6 +144,7 @@ func TestEstimate(t *testing.T) {
 }
 
 func TestMean(t *testing.T) {
+	t.Parallel()
 	a, b := Scores{ACC: 0.2, ECE: 0.1, NLL: 1, Brier: 0.4}, Scores{ACC: 0.4, ECE: 0.3, NLL: 3, Brier: 0.6}
 	a.Curve[3], b.Curve[3] = Bin{10, 0.2, 0.1}, Bin{30, 0.24, 0.5}
 	m, err := Mean([]Scores{a, b})
@@ -154,6 +159,7 @@ func TestMean(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	head := erm.NewTheta(3, 2)
 	bad := erm.NewTheta(3, 2)
@@ -212,6 +218,7 @@ func ExampleScore() {
 
 // TestUncertaintyByHand: the scores beside, of six points of two classes, worked out by hand.
 func TestUncertaintyByHand(t *testing.T) {
+	t.Parallel()
 	p := &Probabilities{N: 6, C: 2, P: []float64{0.9, 0.1, 0.2, 0.8, 0.7, 0.3, 0.7, 0.3, 0.4, 0.6, 0.45, 0.55}}
 	labels := []int{0, 1, 1, 0, 1, 0}
 	near := func(what string, got, want float64) {
@@ -243,6 +250,7 @@ func TestUncertaintyByHand(t *testing.T) {
 
 // TestExamine: what heads say one by one adds up to what the ensemble says, and a head alone has no disagreement.
 func TestExamine(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 5))
 	const n, dx, c, heads = 150, 4, 3, 5
 	x, y := make([]float32, n*dx), make([]int, n)

@@ -7,6 +7,7 @@ import (
 
 // TestWilson: intervals that can be looked up (the equation of Wilson 1927, worked out apart).
 func TestWilson(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		hits, n int
 		lo, hi  float64

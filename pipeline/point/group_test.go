@@ -29,6 +29,7 @@ func sums(s *Set) [][]float64 {
 // Groups keep every class's mass and mean, are no more than asked for, and follow the points: the more there are, the more
 // of the spread they keep.
 func TestGroup(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	s := New(5000, 6, 4)
 	for i := range s.N {

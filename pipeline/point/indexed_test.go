@@ -8,6 +8,7 @@ import (
 
 // TestIndexed: a set with class indices answers as the same set with labels.
 func TestIndexed(t *testing.T) {
+	t.Parallel()
 	wide := New(3, 2, MostDense)
 	for i := range wide.N {
 		wide.W[i] = float32(i)

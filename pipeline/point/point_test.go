@@ -8,6 +8,7 @@ import (
 )
 
 func TestFromLabelled(t *testing.T) {
+	t.Parallel()
 	s, err := FromLabelled([]float32{1, 2, 3, 4}, 2, []int{2, 0}, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +38,7 @@ func TestFromLabelled(t *testing.T) {
 }
 
 func TestPool(t *testing.T) {
+	t.Parallel()
 	a, b := New(2, 1, 2), New(1, 1, 2)
 	for i := range a.Z {
 		a.Z[i] = float32(i)

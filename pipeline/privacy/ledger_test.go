@@ -30,6 +30,7 @@ func spending(b Budget, round uint64, images ...int) Spending {
 
 // TestTotal: what was spent on the image, or the client, that spent most.
 func TestTotal(t *testing.T) {
+	t.Parallel()
 	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
 	four, replace, client := b, b, b
 	four.Epsilon = 4
@@ -69,6 +70,7 @@ func TestTotal(t *testing.T) {
 
 // TestTotalGrows: whatever was released before, in any order, more of it never makes the total less, nor is it less than the release's own epsilon.
 func TestTotalGrows(t *testing.T) {
+	t.Parallel()
 	r := rng.New(1, "ledger")
 	for range 200 {
 		draw := func() Spending {
@@ -100,6 +102,7 @@ func TestTotalGrows(t *testing.T) {
 // TestAveraging: over any number of releases of the same sums the mean of what was released tells of an image what the total says, and no more: the noise of the mean has the
 // delta of the total.
 func TestAveraging(t *testing.T) {
+	t.Parallel()
 	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
 	var past []Spending
 	for k := 1; k <= 100; k++ {
@@ -115,6 +118,7 @@ func TestAveraging(t *testing.T) {
 
 // TestLedger: a release beyond the limit is refused and not written, the same one is found, and processes at the same time do not exceed the limit together.
 func TestLedger(t *testing.T) {
+	t.Parallel()
 	l := Ledger{filepath.Join(t.TempDir(), "fmp", "spent.jsonl")}
 	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
 	if s, err := l.Find(spending(b, 1, 1)); s != nil || err != nil {

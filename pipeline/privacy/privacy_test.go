@@ -18,6 +18,7 @@ import (
 // TestSigma: the values of the analytic Gaussian mechanism at delta 1e-5, and the definition of theorem 8 at many others;
 // it is below the classical sqrt(2 log(1.25/delta))/epsilon.
 func TestSigma(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ epsilon, want float64 }{{0.5, 7.032}, {1, 3.730}, {2, 1.993}, {4, 1.080}, {8, 0.600}} {
 		if got := Sigma(c.epsilon, 1e-5); math.Abs(got-c.want) > 2e-3 {
 			t.Errorf("epsilon %v: sigma %.4f, want %.3f", c.epsilon, got, c.want)
@@ -47,6 +48,7 @@ func TestSigma(t *testing.T) {
 // TestDiscreteDelta: noise of whole numbers is as private as the mechanism says: the delta of a discrete Gaussian, summed over its
 // values, for the sensitivity and deviation of a round.
 func TestDiscreteDelta(t *testing.T) {
+	t.Parallel()
 	for _, epsilon := range []float64{0.5, 2, 8} {
 		b := Budget{Epsilon: epsilon, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Trusted}
 		sigma := float64(b.NoiseSteps(10))
@@ -65,6 +67,7 @@ func TestDiscreteDelta(t *testing.T) {
 
 // TestDiscreteGaussian: chi-square of 40,000 draws against exp(-x^2/2 sigma^2), narrow and wide, and moments of a wide one.
 func TestDiscreteGaussian(t *testing.T) {
+	t.Parallel()
 	const n = 40_000
 	for _, sigma := range []uint64{1, 3, 20} {
 		s, err := NewSampler(sigma, rng.Bytes(rng.New(1, "gaussian", sigma)))
@@ -121,6 +124,7 @@ func TestDiscreteGaussian(t *testing.T) {
 
 // TestNoRandomness: where randomness fails nothing is released.
 func TestNoRandomness(t *testing.T) {
+	t.Parallel()
 	r := NewRelease(2, 3)
 	if err := r.AddNoise(5, iotest.ErrReader(io.ErrUnexpectedEOF)); err == nil || !strings.Contains(err.Error(), "no randomness") {
 		t.Errorf("error %v", err)
@@ -134,6 +138,7 @@ func TestNoRandomness(t *testing.T) {
 
 // TestSensitivity: no point, whatever its coordinates, moves a release by more than the budget says, nor does a client.
 func TestSensitivity(t *testing.T) {
+	t.Parallel()
 	const k, classes = 7, 4
 	r := rng.New(1, "sensitivity")
 	norm := func(a, b *Release) (sum float64) {
@@ -191,6 +196,7 @@ func TestSensitivity(t *testing.T) {
 }
 
 func TestSumRefuses(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		w      []float32
 		labels []int
@@ -214,6 +220,7 @@ func TestSumRefuses(t *testing.T) {
 
 // TestAdd: releases of other sizes and numbers out of bounds are refused.
 func TestAdd(t *testing.T) {
+	t.Parallel()
 	a := NewRelease(2, 2)
 	wild := NewRelease(2, 2)
 	wild.Values[3] = maxEntry + 1
@@ -225,6 +232,7 @@ func TestAdd(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
+	t.Parallel()
 	good := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
@@ -256,6 +264,7 @@ func TestBudget(t *testing.T) {
 // TestPosterior: expectations of the count, and of mean and variance of the class mean, against the reference (numpy; values of
 // robust_private.py's grid), by many samples.
 func TestPosterior(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile("testdata/posterior.json")
 	if err != nil {
 		t.Fatal(err)
@@ -310,6 +319,7 @@ func TestPosterior(t *testing.T) {
 
 // TestNoNoise: with next to no noise the posterior is that of known counts and means.
 func TestNoNoise(t *testing.T) {
+	t.Parallel()
 	r := NewRelease(2, 1)
 	r.Values = []int64{10 * Steps, 20 * CountSteps, -5 * Steps, 5 * CountSteps}
 	totals := r.Totals(2, 1)

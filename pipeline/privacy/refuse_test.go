@@ -7,6 +7,7 @@ import (
 
 // TestRefuses: sizes and norms that make no release, and releases that make no sum, are refused one by one.
 func TestRefuses(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		classes, k int
 		labels     []int

@@ -60,6 +60,7 @@ func neighbours(t *testing.T, b Budget, r *rand.Rand, classes, k int) (*Release,
 
 // TestSensitivityOfEveryUnit: for each unit and relation no neighbours are further apart than the sensitivity, some are nearly as far, and noise of the budget keeps its delta.
 func TestSensitivityOfEveryUnit(t *testing.T) {
+	t.Parallel()
 	const k, classes = 7, 4
 	for _, unit := range Units {
 		for _, relation := range Relations {
@@ -90,6 +91,7 @@ func TestSensitivityOfEveryUnit(t *testing.T) {
 
 // TestMaxNumber: as many images as a client may have reach the largest number of a release and do not exceed it; fewer would do for none.
 func TestMaxNumber(t *testing.T) {
+	t.Parallel()
 	const classes = 4
 	for _, unit := range Units {
 		for _, points := range []int{1, 12, 300} {
@@ -115,6 +117,7 @@ func TestMaxNumber(t *testing.T) {
 
 // TestParts: the noise of a total is that of as many sources as add it.
 func TestParts(t *testing.T) {
+	t.Parallel()
 	for noise, want := range map[string]int{Local: 7, Trusted: 1, TwoServers: 2} {
 		b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: noise, Points: 5}
 		a := b.Spend(3, 7)
@@ -129,6 +132,7 @@ func TestParts(t *testing.T) {
 
 // TestClientNorm: a client is clipped to .7 of the root mean square norm of as many images, of one direction and classes at random.
 func TestClientNorm(t *testing.T) {
+	t.Parallel()
 	r := rng.New(1, "client norm")
 	for _, points := range []int{1, 10, 100} {
 		for _, classes := range []int{2, 10} {

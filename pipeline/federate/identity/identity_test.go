@@ -24,6 +24,7 @@ func key(t testing.TB, name string) *Key {
 // TestKeyFile: a key comes back from its file, which its owner alone can read, with its name; it is not overwritten, and
 // its private half is in no text that is made of it.
 func TestKeyFile(t *testing.T) {
+	t.Parallel()
 	k := key(t, "Klinik für Ängste 7")
 	path := filepath.Join(t.TempDir(), "keys", "a.key")
 	if err := k.Save(path); err != nil {
@@ -48,6 +49,7 @@ func TestKeyFile(t *testing.T) {
 }
 
 func TestStatements(t *testing.T) {
+	t.Parallel()
 	k, other := key(t, "a"), key(t, "b")
 	base := Statement{Upload, 3, "a", "graph", "content", 5, ""}
 	sig := k.Sign(base)
@@ -74,6 +76,7 @@ func TestStatements(t *testing.T) {
 }
 
 func TestRoster(t *testing.T) {
+	t.Parallel()
 	a, b := key(t, "a b"), key(t, "c")
 	r, err := ParseRoster([]byte("# clients\n\n" + b.Line() + "\r\n  " + a.Line() + "\n"))
 	if err != nil {
@@ -129,6 +132,7 @@ func TestRosterDoesTheSameWork(t *testing.T) {
 
 // TestSecrets: a file that other users can read or change is no secret, and the error says how to mend it.
 func TestSecrets(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("permissions are no mode bits on Windows")
 	}
@@ -190,6 +194,7 @@ func FuzzRoster(f *testing.F) {
 }
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	for name, ok := range map[string]bool{
 		"shop-17": true, "d/e f": true, "Zoë": true, "a.b": true, strings.Repeat("a", MaxName): true,
 		"": false, ".": false, "..": false, "a b/../c": false, `a\..\c`: false, "/a": false, "a/": false, "a//b": false, "a/./b": false, " a": false, "a ": false, "a\n": false,

@@ -7,6 +7,7 @@ import (
 )
 
 func TestHost(t *testing.T) {
+	t.Parallel()
 	for host, want := range map[string]bool{
 		"127.0.0.1": true, "127.9.9.9": true, "::1": true, "[::1]": true, "::ffff:127.0.0.1": true, "localhost": true, "LOCALHOST.": true,
 		"127.example.invalid": false, "127.0.0.1.example": false, "127.1": false, "0.0.0.0": false, "::": false, "": false, "10.0.0.1": false,
@@ -25,6 +26,7 @@ func TestHost(t *testing.T) {
 
 // TestDial: what a name resolves to decides, before a byte is sent.
 func TestDial(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ const good = "round: 1\nclient_graph: c.onnx\nroster: r.txt\ndeadline: 2030-01-0
 
 // TestParse: defaults are filled in, and every field that is out of its bounds is named with what is allowed.
 func TestParse(t *testing.T) {
+	t.Parallel()
 	f, err := Parse([]byte(good))
 	if err != nil {
 		t.Fatal(err)

@@ -60,6 +60,7 @@ func checked(s *Scheme, pair *[2]Share) (out [2]*sumvec.OutShare, err error) {
 
 // TestSum: the sum that is opened is the plain sum, to the last number, where no noise is added, and where it is the plain sum and that noise.
 func TestSum(t *testing.T) {
+	t.Parallel()
 	const clients = 20
 	s := scheme(t, "")
 	want := privacy.NewRelease(s.Classes, s.K)
@@ -127,6 +128,7 @@ func TestSum(t *testing.T) {
 
 // TestRefuses: a proof that does not hold is refused by both servers, whatever of it was changed, and a share under another context, key or nonce is.
 func TestRefuses(t *testing.T) {
+	t.Parallel()
 	s := scheme(t, "round 1, a")
 	fresh := func() *[2]Share {
 		pair, err := s.Split(sums(s, 1), rand.Reader)
@@ -190,6 +192,7 @@ func TestRefuses(t *testing.T) {
 
 // TestRange: bits follow from what clients may have, and what one that lies can do from the bits.
 func TestRange(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		unit   string
 		points int
@@ -221,6 +224,7 @@ func TestRange(t *testing.T) {
 
 // TestNoise: the noise of a server has the deviation that was asked for, and hides its share's sum.
 func TestNoise(t *testing.T) {
+	t.Parallel()
 	s, err := New(budget(privacy.Example, 10), 40, 24, "")
 	if err != nil {
 		t.Fatal(err)

@@ -95,6 +95,7 @@ func draft(t *testing.T, file string) (*vectors, *Scheme) {
 
 // TestVectors: the test vectors of the VDAF draft, of two servers, come out of this package's own path: shares, messages and sum.
 func TestVectors(t *testing.T) {
+	t.Parallel()
 	v, s := draft(t, "Prio3SumVec_0.json.gz")
 	key := Key(v.Key)
 	total := [2]*Sum{s.NewSum(), s.NewSum()}
@@ -172,6 +173,7 @@ func verdicts(s *Scheme, key *Key, pair *[2]Share, tamper func(messages *[2][]by
 
 // TestTamperedVectors: with any part of the draft's vectors changed, at any byte, both servers refuse the client.
 func TestTamperedVectors(t *testing.T) {
+	t.Parallel()
 	v, s := draft(t, "Prio3SumVec_0.json.gz")
 	key := Key(v.Key)
 	c := &v.Clients[0]
@@ -233,6 +235,7 @@ func TestTamperedVectors(t *testing.T) {
 
 // TestTwoKeys: where the servers have different keys, they do not take a client whose proof holds.
 func TestTwoKeys(t *testing.T) {
+	t.Parallel()
 	v, s := draft(t, "Prio3SumVec_0.json.gz")
 	key, other := Key(v.Key), Key(v.Key)
 	other[0] ^= 1
@@ -258,6 +261,7 @@ func TestTwoKeys(t *testing.T) {
 
 // TestLengths: shares of other lengths, for another number of servers or with other numbers, are refused before they are computed with.
 func TestLengths(t *testing.T) {
+	t.Parallel()
 	v, s := draft(t, "Prio3SumVec_0.json.gz")
 	key := Key(v.Key)
 	three, _ := draft(t, "Prio3SumVec_1.json.gz")
@@ -295,6 +299,7 @@ func TestLengths(t *testing.T) {
 
 // TestDraft: the pages name the draft whose shares the program speaks.
 func TestDraft(t *testing.T) {
+	t.Parallel()
 	for _, page := range []string{"privacy.md", "formats.md"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", page))
 		if err != nil {
