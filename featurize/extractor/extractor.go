@@ -128,7 +128,7 @@ func (x *Extractor) shape(images dataset.Images) error {
 		return fmt.Errorf("extractor.channels is bgr and the model takes %d channel; want 3", x.sig.ch)
 	}
 	x.fit = imagefile.Fit{H: x.sig.h, W: x.sig.w, Ch: x.sig.ch, Resize: imagefile.Resize(x.opt.Resize)}
-	x.opt.Batch = cmp.Or(x.opt.Batch, DefaultBatch)
+	x.opt.Batch = cmp.Or(x.opt.Batch, batchOf(x.sig.h, x.sig.w))
 	if batch > 0 {
 		x.opt.Batch = batch
 	}

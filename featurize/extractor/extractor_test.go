@@ -398,3 +398,15 @@ func TestUnknownOperators(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+// TestBatch: small images go through the model 256 at once, large ones in fewer, and what was asked for stays.
+func TestBatch(t *testing.T) {
+	for side, want := range map[int]int{32: 256, 128: 136, 224: 44, 2048: 1} {
+		for asked, got := range map[int]int{0: want, 7: 7} {
+			x := &Extractor{opt: Options{Batch: asked}}
+			if err := x.shape(dataset.Images{H: side, W: side, Ch: 3}); err != nil || x.opt.Batch != got {
+				t.Errorf("side %d, %d asked for: %d images a call, %v; want %d", side, asked, x.opt.Batch, err, got)
+			}
+		}
+	}
+}

@@ -49,7 +49,7 @@ func Of(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Wi
 	}
 	w := &Within{K: k}
 	var kept []int
-	chosen := calibration(rows, k, key)
+	chosen := Calibration(rows, k, key)
 	for i, y := range labels {
 		if !chosen[i] {
 			kept = append(kept, i)
@@ -89,9 +89,9 @@ func Of(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Wi
 	return means, w, nil
 }
 
-// calibration marks the rows that are calibration points: those of the lowest hashes. Equal rows have equal hashes and are all
+// Calibration marks the rows of a client that are calibration points: those of the lowest hashes. Equal rows have equal hashes and are all
 // marked, or none is.
-func calibration(rows []float32, k int, key string) []bool {
+func Calibration(rows []float32, k int, key string) []bool {
 	n := len(rows) / k
 	out := make([]bool, n)
 	most := min(MaxCalibration, max(n/calibrationShare, 1))

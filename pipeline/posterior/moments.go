@@ -58,6 +58,9 @@ func NewEmbedded(dx int, basis *onnx.Tensor, mean, std []float32) (*Embedded, er
 	return &Embedded{graph, s, dx}, nil
 }
 
+// Dx returns the number of features of a row.
+func (c *Embedded) Dx() int { return c.dx }
+
 // Graph returns the graph of Of.
 func (c *Embedded) Graph() *onnx.Model { return c.graph }
 

@@ -40,7 +40,7 @@ type Splits struct {
 // Extractor sets how images become feature rows.
 type Extractor struct {
 	Model    string    `yaml:"model" json:"model" default:"default" allowed:"default|FILE" doc:"ONNX file of the extractor; default: the shipped one of the data set"`
-	Batch    int       `yaml:"batch" json:"batch" default:"256" allowed:"1..65536" doc:"images of one extractor call"`
+	Batch    int       `yaml:"batch" json:"batch" default:"0" allowed:"0..65536" doc:"images of one extractor call; 0 means as many as about 512 MB hold, 256 at most"`
 	Mean     []float64 `yaml:"mean,flow" json:"mean" default:"" allowed:"-1e6..1e6" doc:"mean of each channel, pixels in [0, 1]; empty means the manifest's"`
 	Std      []float64 `yaml:"std,flow" json:"std" default:"" allowed:"1e-6..1e6" doc:"standard deviation of each channel; empty means the manifest's"`
 	Preset   string    `yaml:"preset,omitempty" json:"preset,omitempty" default:"" allowed:"|@presets" doc:"preprocessing of a family of models: fills in mean, std, scale and channels"`

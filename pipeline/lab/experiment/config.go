@@ -29,7 +29,7 @@ type Config struct {
 	Privacy    settings.Privacy    `yaml:"privacy" json:"privacy,omitzero"`
 	ERM        settings.ERM        `yaml:"erm" json:"erm"`
 	Posterior  Posterior           `yaml:"posterior" json:"posterior"`
-	Protocol   string              `yaml:"protocol" json:"protocol" default:"shared" allowed:"shared|tuned|both" doc:"one L2 for all methods, or each method's own setting and temperature chosen on the corpus by NLL"`
+	Protocol   string              `yaml:"protocol" json:"protocol" default:"shared" allowed:"shared|tuned|both|calibrated" doc:"one L2 for all methods; or each method's own setting and temperature chosen on the corpus by NLL (tuned); or, without a corpus, by the calibration points that clients of FMP send, of features as these embed them (calibrated)"`
 	Methods    []string            `yaml:"methods,flow" json:"methods" default:"" allowed:"@methods" check:"no" doc:"methods to run, in the order of the table; empty means all"`
 	Engine     settings.Engine     `yaml:"engine" json:"engine"`
 	Tasks      settings.Tasks      `yaml:"tasks" json:"tasks"`
@@ -141,8 +141,8 @@ func (c *Config) Validate() error {
 	if c.Tuning.Classes != "" && !c.OpenScope() {
 		fail("tuning.classes", c.Tuning.Classes, "open scope (corpus.dataset or corpus.classes)", "leave it empty: in closed scope tuning tasks are of the corpus's classes")
 	}
-	if c.Protocol != "shared" && s.Corpus == 0 {
-		fail("protocol", c.Protocol, "shared where dataset.splits.corpus is 0", "give the corpus a part: tuning needs it")
+	if (c.Protocol == "tuned" || c.Protocol == "both") && s.Corpus == 0 {
+		fail("protocol", c.Protocol, "shared or calibrated where dataset.splits.corpus is 0", "give the corpus a part: tuning needs it")
 	}
 	for i, m := range c.Methods {
 		if m == "" || slices.Contains(c.Methods[:i], m) {

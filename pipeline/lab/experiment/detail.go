@@ -141,7 +141,7 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 		return nil, err
 	}
 	name := "FMP"
-	if p.Tools.Conjugate == nil && p.Tools.Open == nil {
+	if p.Tools.Conjugate == nil && p.Tools.Open == nil && p.Tools.Embedded == nil {
 		name = "FMP-ISAB"
 	}
 	m, err := rival.Lookup(name)

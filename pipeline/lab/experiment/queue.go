@@ -16,6 +16,16 @@ type group struct {
 	task    *rival.Task
 	err     error
 	started bool
+
+	onceCalibrated sync.Once
+	calibrated     *calibrated
+	errCalibrated  error
+}
+
+// calibrate returns the task as rivals have it in the protocol calibrated, which the first caller makes.
+func (g *group) calibrate(make func() (*calibrated, error)) (*calibrated, error) {
+	g.onceCalibrated.Do(func() { g.calibrated, g.errCalibrated = make() })
+	return g.calibrated, g.errCalibrated
 }
 
 // prepare returns the task, which the first caller makes.

@@ -149,7 +149,8 @@ type running struct {
 	progress Progress
 	tuned    *Tuned
 	test     *score.Test
-	inner    int // threads of a task
+	embedded *score.Test // as rivals have it in the protocol calibrated
+	inner    int         // threads of a task
 }
 
 // Run computes the cells that the directory does not have yet, finishes it, and returns all records. Tasks (a partition and a
@@ -179,6 +180,11 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 	}
 	if r.test, err = data.test(c); err != nil {
 		return nil, err
+	}
+	if c.Protocol == protocolCalibrated {
+		if r.embedded, err = r.embedTest(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if c.Scores.Coverage {
 		err := tools.Shared.Do(ctx, 1, func() error { return r.tools.limits(ctx, data, r.test, c.OpenScope()) })
@@ -248,7 +254,7 @@ func (r *running) cell(ctx context.Context, g *group, cell Cell, count *counter)
 		return err
 	}
 	start := time.Now()
-	record, err := r.score(ctx, t, cell, g.partition)
+	record, err := r.scoreIn(ctx, g, t, cell)
 	if err != nil {
 		return fmt.Errorf("%s: %w", cell, err)
 	}
@@ -356,9 +362,8 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 	if err != nil {
 		return nil, err
 	}
-	if k.Compressor != nil && slices.ContainsFunc(methods, func(m rival.Method) bool {
-		return m.Info().Compresses || m.Info().Control && k.Conjugate == nil && k.Open == nil
-	}) {
+	closed := k.Conjugate != nil || k.Open != nil
+	if k.Compressor != nil && (!closed && k.Embedded == nil || slices.ContainsFunc(methods, func(m rival.Method) bool { return m.Info().Compresses || m.Info().Control && !closed })) {
 		if in.Uploads, err = k.Compressor.Compress(ctx, clients); err != nil {
 			return nil, err
 		}
@@ -401,7 +406,7 @@ func (k Tools) moments(ctx context.Context, clients []*point.Set, stream string)
 			return nil, err
 		}
 		var u discriminant.Client
-		if u.Means, u.Within, err = moments.Of(rows, len(rows)/len(labels), labels, set.C, fmt.Sprintf("%s, client %d", stream, m)); err != nil {
+		if u.Means, u.Within, err = moments.Of(rows, len(rows)/len(labels), labels, set.C, momentsKey(stream, m)); err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
 		out = append(out, u)
@@ -428,12 +433,38 @@ func cellSettings(c Config, cell Cell, tuned *Tuned) (rival.Method, rival.Settin
 	return m, s, choice, err
 }
 
-// score runs the method of a cell on its task and scores it.
-func (r *running) score(ctx context.Context, t *rival.Task, cell Cell, p Partition) (*Record, error) {
+// scoreIn runs the method of a cell on its task, as the protocol has it, and scores it.
+func (r *running) scoreIn(ctx context.Context, g *group, t *rival.Task, cell Cell) (*Record, error) {
 	m, s, choice, err := cellSettings(r.Config, cell, r.tuned)
 	if err != nil {
 		return nil, err
 	}
+	if cell.Protocol != protocolCalibrated || m.Info().Conjugate { // FMP calibrates itself
+		return r.score(ctx, t, r.test, cell, g.partition, applied{m, s, choice})
+	}
+	c, err := g.calibrate(func() (*calibrated, error) {
+		return r.calibrate(ctx, t.Clients(), fmt.Sprintf("%s/%d", g.partition.Name(), g.repeat))
+	})
+	if err != nil {
+		return nil, err
+	}
+	chosen, s, err := rival.Tune(ctx, m, []rival.Held{c.held}, r.settings(), m.Info().Grid)
+	if err != nil {
+		return nil, err
+	}
+	return r.score(ctx, c.task, r.embedded, cell, g.partition, applied{m, s, &Choice{g.partition.Name(), chosen}})
+}
+
+// applied is a method with its settings, and how they were chosen; nil for those of all methods.
+type applied struct {
+	rival.Method
+	settings rival.Settings
+	choice   *Choice
+}
+
+// score runs a method on a task and scores it.
+func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, cell Cell, p Partition, a applied) (*Record, error) {
+	m, s, choice := a.Method, a.settings, a.choice
 	info := m.Info()
 	out := &Record{Cell: cell, Dataset: r.Dataset.Label(), Alpha: p.Alpha, Group: string(info.Group)}
 	if choice != nil {
@@ -446,14 +477,14 @@ func (r *running) score(ctx context.Context, t *rival.Task, cell Cell, p Partiti
 	if err != nil {
 		return nil, err
 	}
-	scored, err := r.test.Score(ctx, t.Clients(), res, r.inner)
+	scored, err := test.Score(ctx, t.Clients(), res, r.inner)
 	if err != nil {
 		return nil, err
 	}
 	out.Scores, out.BySamples, out.Coverage, out.Shifted, out.Membership = scored.Scores, scored.First, scored.Coverage, scored.Shifted, scored.Membership
 	out.Absent = scored.Absent
-	if r.Scores.Hindsight && choice != nil && info.Follows == "" {
-		best, _, err := rival.Tune(ctx, m, []rival.Held{{Task: t, Features: r.test.Features, Labels: r.test.Labels}}, r.settings(), nil)
+	if r.Scores.Hindsight && (choice != nil || cell.Protocol == protocolCalibrated) && info.Follows == "" {
+		best, _, err := rival.Tune(ctx, m, []rival.Held{{Task: t, Features: test.Features, Labels: test.Labels}}, r.settings(), nil)
 		if err != nil {
 			return nil, fmt.Errorf("in hindsight: %w", err)
 		}

@@ -71,7 +71,9 @@ func (t *Table) title() string {
 		p = fmt.Sprintf("Dirichlet clients, alpha = %g", t.Alpha)
 	}
 	s := "shared settings"
-	if t.tuned() {
+	if t.Protocol == "calibrated" {
+		s = "settings and temperature of rivals chosen by the calibration points"
+	} else if t.tuned() {
 		s = "settings tuned per method on the corpus"
 		if slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Temperature != 0 }) {
 			s = "settings and temperature tuned per method on the corpus"
@@ -155,7 +157,7 @@ func untrained(ts []Table) bool {
 const bestNote = "Bold: the best of its group, and those whose paired difference from it has an interval that holds zero."
 
 // tuned reports whether a table's settings were tuned per method.
-func (t *Table) tuned() bool { return t.Protocol == "tuned" }
+func (t *Table) tuned() bool { return t.Protocol != "shared" }
 
 // setting formats a method's tuned settings.
 func (r *Row) setting() string {

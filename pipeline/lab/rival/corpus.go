@@ -155,10 +155,13 @@ func (t *Task) corpus() (*Corpus, error) {
 
 // statistics returns those of all clients' points.
 func (t *Task) statistics() *statistics {
-	total := newStatistics(t.dx, t.c)
-	for _, set := range t.in.Clients {
-		total.add(set)
-	}
+	total, _ := memo.Once(t.memo, "statistics", func() (*statistics, error) {
+		total := newStatistics(t.dx, t.c)
+		for _, set := range t.in.Clients {
+			total.add(set)
+		}
+		return total, nil
+	})
 	return total
 }
 

@@ -1,0 +1,95 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/lab/score"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+)
+
+// calibrated is a task without a corpus as rivals of FMP have it in the protocol of that name: they read features as FMP's clients embed them, and
+// choose setting and temperature by the calibration points that FMP's clients send, fitted to their other rows.
+type calibrated struct {
+	task *rival.Task
+	held rival.Held
+}
+
+// protocolCalibrated is the name of the protocol.
+const protocolCalibrated = "calibrated"
+
+// embed returns rows as FMP's clients embed them, times the root of their size, so that a penalty means about what it does on standardised features.
+func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error) {
+	rows, err := k.Embedded.Of(ctx, features)
+	if err != nil {
+		return nil, err
+	}
+	scale := float32(math.Sqrt(float64(k.Embedded.Dx())))
+	for i := range rows {
+		rows[i] *= scale
+	}
+	return rows, nil
+}
+
+// embedTest returns the test images as rivals have them.
+func (r *running) embedTest(ctx context.Context) (*score.Test, error) {
+	if r.tools.Embedded == nil {
+		return nil, fmt.Errorf("protocol calibrated wants clients that send moments: leave the corpus out (dataset.splits.corpus=0), or choose another protocol")
+	}
+	t := *r.test
+	var err error
+	t.Features, err = r.tools.embed(ctx, r.test.Features)
+	return &t, err
+}
+
+// calibrate returns a task as rivals have it.
+func (r *running) calibrate(ctx context.Context, clients []*point.Set, stream string) (*calibrated, error) {
+	k := r.tools
+	k.Embedded = nil // rivals send no moments
+	var all, rest []*point.Set
+	out := &calibrated{}
+	for m, set := range clients {
+		h, labels := set.Labelled()
+		rows, err := r.tools.Embedded.Of(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		chosen := moments.Calibration(rows, set.Dx, momentsKey(stream, m))
+		if rows, err = r.tools.embed(ctx, h); err != nil {
+			return nil, err
+		}
+		whole, err := point.FromLabelled(rows, set.Dx, labels, set.C)
+		if err != nil {
+			return nil, err
+		}
+		var kept []float32
+		var of []int
+		for i, y := range labels {
+			row := rows[i*set.Dx : (i+1)*set.Dx]
+			if chosen[i] {
+				out.held.Features, out.held.Labels = append(out.held.Features, row...), append(out.held.Labels, y)
+			} else {
+				kept, of = append(kept, row...), append(of, y)
+			}
+		}
+		part, err := point.FromLabelled(kept, set.Dx, of, set.C)
+		if err != nil {
+			return nil, err
+		}
+		all, rest = append(all, whole), append(rest, part)
+	}
+	var err error
+	if out.task, err = k.task(ctx, r.Config, all, stream, r.inner); err != nil {
+		return nil, err
+	}
+	out.held.Task, err = k.task(ctx, r.Config, rest, stream, r.inner)
+	return out, err
+}
+
+// momentsKey is the key by which a client chooses its calibration points.
+func momentsKey(stream string, client int) string {
+	return fmt.Sprintf("%s, client %d", stream, client)
+}

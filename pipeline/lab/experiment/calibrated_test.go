@@ -1,0 +1,86 @@
+package experiment
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"fmp/featurize/dataset"
+	"fmp/pipeline/posterior"
+)
+
+// TestCalibrated: in the protocol calibrated rivals choose by the very images that FMP's clients send as calibration points, which take no part in
+// what they are fitted to, and FMP chooses nothing; hindsight is a bound.
+func TestCalibrated(t *testing.T) {
+	d := clusters(t, 3, 12, 600, 400)
+	d.Corpus = nil
+	at, err := posterior.NewEmbedded(12, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := small()
+	c.Dataset.Splits.Corpus, c.Protocol, c.Methods = 0, protocolCalibrated, []string{"FMP", "ANN", "FedCGS"}
+	c.Federation.Points, c.Scores.Coverage, c.Scores.Hindsight = 25, false, true
+	k := Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Embedded: at}
+	r := &running{Config: c, data: d, tools: k, inner: 1}
+	rows, stream, err := c.draw(d.Clients, Partition{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := d.Clients.Clients(rows)
+	got, err := r.calibrate(t.Context(), clients, stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := k.moments(t.Context(), clients, stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var points []float32
+	var labels []int
+	left := 0
+	for m, u := range sent {
+		points, labels = append(points, u.Within.Calibration...), append(labels, u.Within.Labels...)
+		left += clients[m].N - len(u.Within.Labels)
+	}
+	for i := range points {
+		points[i] *= float32(math.Sqrt(12))
+	}
+	slices.Sort(points)
+	slices.Sort(got.held.Features)
+	if len(labels) != 20 || !slices.Equal(labels, got.held.Labels) || !slices.Equal(points, got.held.Features) {
+		t.Errorf("rivals choose by %d points, and FMP's clients send %d, or others", len(got.held.Labels), len(labels))
+	}
+	n := 0
+	for _, set := range got.held.Task.Clients() {
+		n += set.N
+	}
+	if n != left {
+		t.Errorf("%d images are fitted to while choosing; want %d", n, left)
+	}
+	dir, err := Open(filepath.Join(t.TempDir(), "run"), c, Manifest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := Run(t.Context(), c, d, k, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(records) != 2*2*3 {
+		t.Fatalf("%d records", len(records))
+	}
+	for _, x := range records {
+		if x.Protocol != protocolCalibrated || x.Hindsight == nil || *x.Hindsight > x.NLL+1e-3 || (x.Temperature == 0) != (x.Method == "FMP") {
+			t.Errorf("%s: %+v", x.Cell, x.Hindsight)
+		}
+	}
+	c.Suit()
+	if _, err := inspect(t.Context(), &Prepared{Config: c, Manifest: Manifest{Classes: []string{"a", "b", "c"}}, Data: d, Tools: k, Images: &dataset.Images{H: 1, W: 1, Ch: 1, Pix: make([]byte, 400)}}, 1); err != nil {
+		t.Errorf("details of a run whose methods need no compressed points: %v", err)
+	}
+	k.Embedded = nil
+	if _, err := Run(t.Context(), c, d, k, dir, nil); err == nil {
+		t.Error("rivals are calibrated by points that nobody sends")
+	}
+}
