@@ -11,6 +11,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
 )
 
 const k, c = 12, 4
@@ -444,5 +445,52 @@ func TestTemperature(t *testing.T) {
 		if got := h.temperature(kappa); got != want {
 			t.Errorf("kappa %v: temperature %v, want %v", kappa, got, want)
 		}
+	}
+}
+
+// TestCounts: a calibration point counts as half an image, on top of the prior.
+func TestCounts(t *testing.T) {
+	p, err := pool(newWorld(8, 0).clients(t, 4, 40))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := p.head(p.rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Kappa: Kappa{1, 0.5}, Stream: "test"}
+	kappas, weights, err := p.calibrate(h, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := p.logLikelihood(h, p.rows, p.labels, kappas, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prior := func(kappa float64) float64 { d := math.Log(kappa) / 0.5; return -d * d / 2 }
+	for g := 1; g < len(kappas); g++ {
+		want := (l[g]-l[0])/2 + prior(kappas[g]) - prior(kappas[0])
+		if got := math.Log(weights[g] / weights[0]); math.Abs(got-want) > 1e-6*(1+math.Abs(want)) {
+			t.Fatalf("kappa %v: log weight %v, want %v", kappas[g], got, want)
+		}
+	}
+}
+
+// TestNobodyHolds: a class that nobody holds changes neither the spread nor the separation of the others.
+func TestNobodyHolds(t *testing.T) {
+	cs := newWorld(3, 0).clients(t, 4, 40)
+	before := of(t, cs, Options{})
+	for i := range cs {
+		old := cs[i].Means
+		wide := point.New(old.N, old.Dx, old.C+1)
+		copy(wide.W, old.W)
+		for j := range old.N {
+			copy(wide.Row(j), old.Row(j))
+		}
+		cs[i].Means = wide
+	}
+	after := of(t, cs, Options{})
+	if math.Abs(after.Separation-before.Separation) > 1e-6*before.Separation {
+		t.Errorf("separation %v with a class that nobody holds, %v without", after.Separation, before.Separation)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/stat"
-
 	"fmp/models/rng"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/moments"
@@ -90,7 +88,7 @@ func Kappa(ctx context.Context, bank *task.Bank, seed uint64, progress func(done
 func kappaOf(logs []float64) discriminant.Kappa {
 	median := func(v []float64) float64 {
 		slices.Sort(v)
-		return stat.Quantile(0.5, stat.LinInterp, v, nil)
+		return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 	}
 	m := median(logs)
 	for i, v := range logs {

@@ -78,3 +78,21 @@ func TestKappaRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestKappaOf: the median, and the deviation of a normal distribution with the same median absolute deviation, within its bounds; one wild task
+// moves neither.
+func TestKappaOf(t *testing.T) {
+	for _, c := range []struct {
+		logs              []float64
+		median, deviation float64
+	}{
+		{[]float64{-0.2, 0, 0.2, 0.1, -0.1}, 1, 0.14826},
+		{[]float64{-0.2, 0, 9, 0.1, -0.1}, 1, 0.14826},
+		{[]float64{0.3, 0.3, 0.3}, math.Exp(0.3), leastDeviation},
+		{[]float64{-2, 0, 2}, 1, mostDeviation},
+	} {
+		if got := kappaOf(c.logs); math.Abs(got.Median-c.median) > 1e-9 || math.Abs(got.Deviation-c.deviation) > 1e-5 {
+			t.Errorf("kappa %v, want %v and %v", got, c.median, c.deviation)
+		}
+	}
+}
