@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/serde"
@@ -65,5 +66,43 @@ func TestFuseMoments(t *testing.T) {
 		if code, _, stderr := runFMP(t, append([]string{"fuse", "--engine", "pure", "--extractor", net, "-o", out}, args...)...); code != 2 || strings.Count(stderr, "\n") > 3 {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr)
 		}
+	}
+}
+
+// TestFuseLearnsKappa: labelled images of other classes tell kappa, which the client graph keeps and the command prints; images too few for it are an
+// error that says how many are wanted.
+func TestFuseLearnsKappa(t *testing.T) {
+	const dx = 16
+	weights := onnx.ZerosF32(192, dx)
+	rng.Normal(rng.New(1, "weights"), weights.F32())
+	b := build.New("net")
+	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
+	b.Output("h", b.Relu(b.MatMul(x, b.Const(weights))))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	net, out := filepath.Join(dir, "net.onnx"), filepath.Join(dir, "client.onnx")
+	if err := serde.Save(net, m); err != nil {
+		t.Fatal(err)
+	}
+	fuse := func(images string) (int, string, string) {
+		photos := filepath.Join(dir, "photos-"+images)
+		if code, _, stderr := runFMP(t, "data", "synth", "-o", photos, "--photos", "--train", images, "--test", "20"); code != 0 {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		return runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--dataset", photos, "--engine", "pure", "-o", out)
+	}
+	if code, _, stderr := fuse("40"); code != 2 || !strings.Contains(stderr, "too few") {
+		t.Errorf("40 images: exit code %d: %s", code, stderr)
+	}
+	code, stdout, stderr := fuse("400")
+	if code != 0 || !strings.Contains(stdout, "kappa:") {
+		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	_, f, err := models.Load(out)
+	if err != nil || !(f.Kappa > 0.125) || f.Kappa > 8 || !(f.KappaDeviation >= 0.1) || f.C != 2 {
+		t.Errorf("manifest %+v, %v", f, err)
 	}
 }
