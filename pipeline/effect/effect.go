@@ -12,7 +12,8 @@
 // a client has an effect where (N k log(R0/R1) - k log(N k))/2 > log 19, the Bayesian information criterion (Schwarz 1978) at a prior
 // probability of .05, and where the F statistic ((R0 - R1)/k)/s^2 of k and (N-1) k degrees of freedom is beyond what one of M clients
 // without an effect reaches with a probability of .05 (Bonferroni). Neither has a scale of its own: classes that differ from the others'
-// each in its own way, as false names make them, raise R1 as much as R0. The effect is b (1 - 1/F) (James and Stein 1961), with
+// each in its own way, as false names make them, raise R1 as much as R0. Its classes must lie apart as the others' do: means that are alike for all classes have a
+// shift, and no classes. The effect is b (1 - 1/F) (James and Stein 1961), with
 // s^2 = R1/((N-1) k).
 // The median stands while fewer than half of a class's holders are wrong, or from another camera.
 //
@@ -40,6 +41,8 @@ const (
 	// mostHolders bounds the clients whose means of a class the median is taken of.
 	mostHolders = 200
 	leastShared = 2 // classes
+	// leastSlope is how far apart a camera leaves classes at least, as a share of their distances in others' images.
+	leastSlope = 0.5
 )
 
 // Effects are those of a round's clients.
@@ -242,22 +245,23 @@ func (r *reference) median(j int, own float64, among bool) float64 {
 // probability with which a client without an effect may be taken to have one.
 func effect(m int, own []float64, cells []cell, ref []reference, tail float64) (b []float64, share float64) {
 	var weights, images []float64
-	var rows [][]float64
+	var rows, refs [][]float64
 	for _, l := range cells {
 		r := &ref[l.class]
 		among := r.of[m]
 		if others := len(r.sorted[0]); others == 0 || among && others == 1 {
 			continue
 		}
-		row := make([]float64, len(l.x))
+		row, ref := make([]float64, len(l.x)), make([]float64, len(l.x))
 		for j, v := range l.x {
 			at := v
 			if own != nil {
 				at -= own[j]
 			}
-			row[j] = v - r.median(j, at, among)
+			ref[j] = r.median(j, at, among)
+			row[j] = v - ref[j]
 		}
-		weights, images, rows = append(weights, l.a), append(images, l.n), append(rows, row)
+		weights, images, rows, refs = append(weights, l.a), append(images, l.n), append(rows, row), append(refs, ref)
 	}
 	if len(weights) < leastShared {
 		return nil, 1
@@ -283,6 +287,25 @@ func effect(m int, own []float64, cells []cell, ref []reference, tail float64) (
 	if !((distuv.F{D1: k, D2: free}).Survival(statistic) < tail) {
 		return nil, 1
 	}
+	if slope(rows, refs, weights) < leastSlope {
+		return nil, 1
+	}
 	floats.Scale(1-1/statistic, b)
 	return b, 1 / max(1, noise/free)
+}
+
+// slope returns that of the client's class means on the others', about the means of both: 1 plus the slope of their differences, given
+// about their mean.
+func slope(off, refs [][]float64, weights []float64) float64 {
+	centre, total := make([]float64, len(refs[0])), floats.Sum(weights)
+	for i, a := range weights {
+		floats.AddScaled(centre, a/total, refs[i])
+	}
+	var with, of float64
+	for i, a := range weights {
+		floats.Sub(refs[i], centre)
+		with += a * floats.Dot(off[i], refs[i])
+		of += a * floats.Dot(refs[i], refs[i])
+	}
+	return 1 + with/max(of, math.SmallestNonzeroFloat64)
 }

@@ -163,6 +163,7 @@ func TestNoEffect(t *testing.T) {
 				return b
 			}
 		}},
+		"all classes at one mean": {all, func(*rand.Rand) func(m, c int) []float64 { return nil }},
 		"false names": {all, func(r *rand.Rand) func(m, c int) []float64 {
 			return func(m, _ int) []float64 {
 				if m > 1 {
@@ -180,7 +181,18 @@ func TestNoEffect(t *testing.T) {
 		for i := range rounds {
 			r := rng.New(uint64(i), "none", name)
 			white, back := maps(t, r)
-			e, err := Of(round(r, back, of.held, of.move(r)), white, back)
+			move := of.move(r)
+			if move == nil {
+				move = func(int, int) []float64 { return nil }
+			}
+			sets := round(r, back, of.held, move)
+			if of.move(r) == nil { // the last client sends the mean of its first class for all
+				s := sets[clients-1]
+				for i := range s.N {
+					copy(s.Row(i)[:dx], s.Row(0)[:dx])
+				}
+			}
+			e, err := Of(sets, white, back)
 			if err != nil {
 				t.Fatal(err)
 			}
