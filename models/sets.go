@@ -22,8 +22,10 @@ type OriginSets struct {
 	Score     string  `json:"score"`
 	Threshold float32 `json:"threshold"`
 	// Images is the number of calibration images, From the name of their source.
-	Images int    `json:"images"`
-	From   string `json:"from"`
+	Images int `json:"images"`
+	// Clients is the number of clients that sent them; 0 where they are one owner's, who calibrated the classifier itself.
+	Clients int    `json:"clients,omitempty"`
+	From    string `json:"from"`
 	// Top are the calibration images' highest probabilities, Right whether they name the image's class.
 	Top   []float32 `json:"top"`
 	Right []bool    `json:"right"`

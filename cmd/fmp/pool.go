@@ -57,6 +57,8 @@ type pooled struct {
 	// deviations within classes, 0 for none; none where no client has one. For is the client whose images the classifier is for.
 	Effects []float64 `json:"effects,omitempty"`
 	For     string    `json:"for,omitempty"`
+	// Sets is the calibration of prediction sets; none where the uploads have too few calibration points, or none.
+	Sets *pooledSets `json:"sets,omitempty"`
 	// Inputs and Outputs are those of the classifier.
 	Inputs  []string `json:"inputs,omitempty"`
 	Outputs []string `json:"outputs,omitempty"`
@@ -76,9 +78,9 @@ type poolSettings struct {
 }
 
 // options are those of the round.
-func (c *poolSettings) options(trust bool, of string) pool.Options {
+func (c *poolSettings) options(trust bool, of string, level float64) pool.Options {
 	return pool.Options{
-		For:       of,
+		For: of, Level: level,
 		Predictor: c.Predictor.Model, Open: c.Open.Model, Scope: c.Posterior.Scope, Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh,
 		L2: c.ERM.L2, Tolerance: c.ERM.Tolerance, Trust: trust, Seed: c.Seed, Threads: c.Engine.Threads,
 	}
@@ -88,6 +90,7 @@ func (c *poolSettings) options(trust bool, of string) pool.Options {
 type poolRun struct {
 	client, out, onBad, of           string
 	round                            uint64
+	level                            float64
 	rows, withSamples, trust, asJSON bool
 	settings                         poolSettings
 
@@ -119,6 +122,9 @@ class means stay as they are.
 A client whose class means differ from the others' by one shift has another camera, which is no lie: its class means count less the
 shift. The classifier is for images of a client to come, or of the one that --for names, whose shift is known.
 
+Half of the calibration points in uploads of moments are held back for prediction sets: output set, which holds the class of a new image
+of these clients with a probability of at least --level (docs/sets.md).
+
 Uploads of a private round (docs/privacy.md) are summed; where the server adds the noise, it is drawn once and the noisy sum kept in
 OUTPUT.sum, which is what the same command reads again. Their clients are not weighed by honesty, which needs single uploads
 without noise. The classifier's metadata say what was spent.
@@ -147,6 +153,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.BoolVar(&o.withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
 	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
 	flags.BoolVar(&o.trust, "trust", false, "take every client for honest; else each sample of a conjugate predictor draws who is")
+	flags.Float64Var(&o.level, "level", 0, "coverage of the prediction sets of a round of moments, 0.5 to 0.999; 0 is 0.9 where the uploads have calibration points enough, -1 none")
 	flags.StringVar(&o.of, "for", "", "`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -193,7 +200,7 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return usageError(err)
 	}
-	r, err := pool.New(uploads, o.graph, o.manifest, o.settings.options(o.trust, o.of))
+	r, err := pool.New(uploads, o.graph, o.manifest, o.settings.options(o.trust, o.of, o.level))
 	if err != nil {
 		return usageError(err)
 	}
@@ -267,7 +274,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if post.Effects.Any() {
 		p.Effects = post.Effects.Size
 	}
-	p.For = r.For
+	p.For, p.Sets = r.For, setsOf(post.Sets)
 	if r.Moments() {
 		p.Scope, p.Kappa = scopeMoments, []float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
 	} else if r.Method() == "FMP" {
@@ -311,6 +318,7 @@ func (p *pooled) print(w io.Writer) error {
 	}
 	p.printClients(&b)
 	p.printEffects(&b)
+	p.Sets.print(&b)
 	if len(p.Disputed) > 0 {
 		fmt.Fprintf(&b, "disputed:   %s\n", strings.Join(p.Disputed, ", "))
 	}

@@ -34,7 +34,7 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	if len(bad) > 0 && (!o.skip || len(releases) == 0) {
 		return usageError(errors.Join(bad...))
 	}
-	p, err := pool.NewPrivate(releases, o.graph, o.manifest, o.settings.options(false, ""))
+	p, err := pool.NewPrivate(releases, o.graph, o.manifest, o.settings.options(false, "", 0))
 	if err != nil {
 		return usageError(err)
 	}

@@ -87,12 +87,20 @@ func (x *Points) Add(p []float32, y int) error {
 // Level bounds the levels that are taken.
 const leastLevel, mostLevel = 0.5, 0.999
 
+// CheckLevel returns an error for a level that is not taken.
+func CheckLevel(level float64) error {
+	if !(level >= leastLevel && level <= mostLevel) {
+		return fmt.Errorf("conformal: level is %v: allowed are %v to %v", level, leastLevel, mostLevel)
+	}
+	return nil
+}
+
 // Threshold returns the score at which a class is in the set, so that the set of a new exchangeable image holds its class with
 // a probability of at least level, and of at most level + 1/(n+1) where no scores are equal (Vovk 2005; Lei et al. 2018, theorem 2.2).
 // It is the floor((n+1)(1-level))-th smallest score. With fewer than level/(1-level) images there is none, and every set is full.
 func Threshold(scores []float32, level float64) (float32, error) {
-	if !(level >= leastLevel && level <= mostLevel) {
-		return 0, fmt.Errorf("conformal: level is %v: allowed are %v to %v", level, leastLevel, mostLevel)
+	if err := CheckLevel(level); err != nil {
+		return 0, err
 	}
 	n := len(scores)
 	k := int(math.Floor(float64(n+1)*(1-level) + 1e-9))

@@ -60,6 +60,9 @@ type Class struct {
 	Precision float64 `json:"precision"`
 	// Held is the number of its images whose prediction set holds it.
 	Held int `json:"held,omitempty"`
+	// HeldLow and HeldHigh are the ends of the 95% interval of the share held (Clopper and Pearson 1934); none without sets.
+	HeldLow  *float64 `json:"held_low,omitempty"`
+	HeldHigh *float64 `json:"held_high,omitempty"`
 }
 
 // Sets is the coverage of prediction sets.
@@ -183,8 +186,10 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 	}
 	if sets := r.Origin.Sets; sets != nil {
 		r.Sets = &Sets{Level: sets.Level, MeanSize: float64(e.size) / float64(e.p.N)}
-		for _, n := range e.held {
+		for c, n := range e.held {
 			r.Sets.Held += n
+			low, high := conformal.ClopperPearson(n, r.ByClass[c].Images, 0.95)
+			r.ByClass[c].HeldLow, r.ByClass[c].HeldHigh = &low, &high
 		}
 		r.Sets.Low, r.Sets.High = conformal.ClopperPearson(r.Sets.Held, r.Images, 0.95)
 	}

@@ -14,6 +14,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/pipeline/conformal"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/shipped"
@@ -34,8 +35,11 @@ type Options struct {
 	L2, Tolerance float64
 	// Trust assumes that every client is honest. Otherwise, with a conjugate predictor, each sample draws who is (package honesty);
 	// of moments, a client's images count up to the median client's.
-	Trust   bool
-	For     string // client whose images the classifier is for; "": a client to come
+	Trust bool
+	For   string // client whose images the classifier is for; "": a client to come
+	// Level is the coverage of the prediction sets of a round of moments, 0.5 to 0.999; 0 stands for 0.9 where calibration points suffice, a
+	// negative number for no sets.
+	Level   float64
 	Seed    uint64
 	Threads int // 0: one per core; results do not depend on it
 }
@@ -82,6 +86,11 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	}
 	if _, err := r.client(); err != nil {
 		return nil, err
+	}
+	if r.Level > 0 {
+		if err := conformal.CheckLevel(r.Level); err != nil {
+			return nil, fmt.Errorf("pool: %w", err)
+		}
 	}
 	return r, r.settle()
 }
@@ -328,5 +337,6 @@ func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, sampl
 	}
 	f := r.Client
 	f.Seed, f.Command = r.Seed, command
-	return p.Classifier(ctx, features, samples, f, o)
+	m, err := p.Classifier(ctx, features, samples, f, o)
+	return withSets(m, p, err)
 }

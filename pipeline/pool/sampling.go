@@ -50,6 +50,7 @@ type Sampling struct {
 	close  func()
 
 	clients []discriminant.Client // of moments
+	held    []calibrationPoint    // of prediction sets
 }
 
 // Sampling loads the predictor on an engine.
@@ -104,7 +105,7 @@ func (r *Round) openMoments() (*Sampling, error) {
 			s.clients[m].Share = limit / max(n, limit)
 		}
 	}
-	return s, nil
+	return s, s.calibration()
 }
 
 // moments computes the posterior of a round of moments, in one piece.
@@ -126,7 +127,8 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Method(), err)
 	}
-	return p, nil
+	p.Sets, err = s.threshold(p)
+	return p, err
 }
 
 // stream names the random numbers of a round among those of its seed.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"fmp/models"
 	"fmp/onnx"
 	"fmp/pipeline/effect"
 	"fmp/pipeline/erm"
@@ -47,6 +48,8 @@ type Result struct {
 	Intervals Intervals
 	// Judgement of the clients; nil unless Input.Honesty asked for it.
 	Judgement *Judgement
+	// Sets is the calibration of prediction sets; nil where there is none.
+	Sets *models.OriginSets
 	// Effects are the shifts of clients whose camera differs; nil where none does.
 	Effects *effect.Effects
 	// IntervalLimit is the head whose probabilities Intervals should cover, where it is not Limit.

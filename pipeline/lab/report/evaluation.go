@@ -282,7 +282,9 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 - The extractor is frozen and was trained on data of its own; what its features do not tell apart, the classifier does not.
 - Nothing is promised about what the uploads reveal of the clients' images: no noise was added.
 `)
-	if q := r.Origin.Sets; q != nil {
+	if q := r.Origin.Sets; q != nil && q.Clients > 0 {
+		fmt.Fprintf(&b, "- The set of a new image of one of the %d clients, drawn as their %d calibration points were, holds its class with a probability of at least %g (split conformal prediction). However the clients differ, this holds on average over them. A new client, another camera, or other shares of the classes void it. So do clients that send false points.\n", q.Clients, q.Images, q.Level)
+	} else if q != nil {
 		fmt.Fprintf(&b, "- The set of a new image holds its class with a probability of at least %g (split conformal prediction on %d images of %s). The guarantee assumes images drawn like those. Another camera, or other shares of the classes, void it.\n", q.Level, q.Images, q.From)
 	}
 	_, err := io.WriteString(w, b.String())

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"fmp/models"
+)
+
+// pooledSets is the calibration of a classifier's prediction sets.
+type pooledSets struct {
+	Level     float64 `json:"level"`
+	Points    int     `json:"points"` // calibration points, held back from everything else
+	Clients   int     `json:"clients"`
+	Threshold float32 `json:"threshold"` // the probability from which on a class is in the set
+}
+
+func setsOf(s *models.OriginSets) *pooledSets {
+	if s == nil {
+		return nil
+	}
+	return &pooledSets{s.Level, s.Images, s.Clients, s.Threshold}
+}
+
+func (s *pooledSets) print(b *strings.Builder) {
+	if s != nil {
+		fmt.Fprintf(b, "sets:       hold the class of a new image of these clients with probability %g or more, from %d calibration points of %d clients\n", s.Level, s.Points, s.Clients)
+	}
+}

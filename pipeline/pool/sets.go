@@ -1,0 +1,123 @@
+package pool
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/pipeline/conformal"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/posterior"
+)
+
+// Level is the coverage of the prediction sets of a round of moments where none is asked for.
+const Level = 0.9
+
+// mostScored bounds the calibration points that a threshold is computed from.
+const mostScored = 10_000
+
+// calibrationPoint is a calibration point that took no part in a round's posterior: its embedded row and class.
+type calibrationPoint struct {
+	row   []float32
+	class int
+}
+
+// calibration holds points for prediction sets back: every second one of each client, at random. The others choose the temperature and count as
+// images; those held back do neither, so that the sets' guarantee is exact. Where they are too few for the level none are, and a level that
+// was asked for is an error.
+func (s *Sampling) calibration() error {
+	r := s.round
+	level := cmp.Or(r.Level, Level)
+	if level < 0 {
+		return nil
+	}
+	least, total := conformal.ImagesOfClients(level), 0
+	for _, c := range s.clients {
+		total += (len(c.Within.Labels) + 1) / 2
+	}
+	if total < least {
+		if r.Level == 0 {
+			return nil
+		}
+		return fmt.Errorf("pool: sets of level %v want %d calibration points, one in two of those in the uploads, and there are %d: pool more uploads, or give a lower level", level, least, total)
+	}
+	share := min(1, float64(mostScored)/float64(total))
+	for m := range s.clients {
+		own := s.clients[m].Within
+		random := rng.New(r.Seed, stream, "sets", r.Uploads[m].Client)
+		order := random.Perm(len(own.Labels))
+		if random.Float64() >= share {
+			continue
+		}
+		s.clients[m].Within = s.holdBack(own, order[:(len(order)+1)/2])
+	}
+	return nil
+}
+
+// holdBack returns what a client sent without some of its calibration points, which it keeps for sets.
+func (s *Sampling) holdBack(w *moments.Within, out []int) *moments.Within {
+	kept := *w
+	kept.Calibration, kept.Labels = nil, nil
+	held := make([]bool, len(w.Labels))
+	for _, i := range out {
+		held[i] = true
+	}
+	for i, y := range w.Labels {
+		row := w.Calibration[i*w.K : (i+1)*w.K]
+		if held[i] {
+			s.held = append(s.held, calibrationPoint{row, y})
+			continue
+		}
+		kept.Calibration, kept.Labels = append(kept.Calibration, row...), append(kept.Labels, y)
+	}
+	return &kept
+}
+
+// threshold returns the calibration of prediction sets by the points that were held back; nil where none were.
+func (s *Sampling) threshold(p *posterior.Result) (*models.OriginSets, error) {
+	if len(s.held) == 0 {
+		return nil, nil
+	}
+	scores := make([]float64, len(s.held))
+	for i, c := range s.held {
+		scores[i] = probability(p.Ensembles[0], c)
+	}
+	level := cmp.Or(s.round.Level, Level)
+	threshold, err := conformal.ThresholdOfClients(scores, level)
+	if err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
+	}
+	// The graph computes in float32: one unit in the last place of room keeps the point itself in its set.
+	return &models.OriginSets{Level: level, Score: string(conformal.Probability), Threshold: float32(threshold * (1 - 1e-5)), Images: len(scores),
+		Clients: len(s.clients), From: fmt.Sprintf("%d clients", len(s.clients))}, nil
+}
+
+// probability returns that of a calibration point's class: the mean over heads, as the classifier computes it.
+func probability(heads posterior.Ensemble, c calibrationPoint) float64 {
+	var p float64
+	logit := make([]float64, heads[0].C)
+	for _, h := range heads {
+		copy(logit, h.Row(len(c.row)))
+		for j, v := range c.row {
+			floats.AddScaled(logit, float64(v), h.Row(j))
+		}
+		p += math.Exp(logit[c.class]-floats.LogSumExp(logit)) / float64(len(heads))
+	}
+	return p
+}
+
+// withSets adds the output set to a classifier of a round with calibrated sets.
+func withSets(m *onnx.Model, p *posterior.Result, err error) (*onnx.Model, error) {
+	if err != nil || p.Sets == nil {
+		return m, err
+	}
+	if m, err = models.WithSets(m, *p.Sets, false); err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
+	}
+	return m, nil
+}

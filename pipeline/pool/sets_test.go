@@ -1,0 +1,177 @@
+package pool
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/pipeline/conformal"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/moments"
+)
+
+// momentsRound is the uploads of clients of moments, each with 60 images whose pixels are dimmed by as much as its number says.
+func (w *world) momentsRound(t *testing.T, clients int, seed uint64) ([]Upload, *onnx.Model, models.Manifest) {
+	t.Helper()
+	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, f := clientGraph(t, e)
+	var us []Upload
+	for m := range clients {
+		pix, labels := w.clientImages(m, seed, 60)
+		var rows []float32
+		for at, y := range labels {
+			z := w.eval(t, g, pix[at*dx:(at+1)*dx], []int{y})["points"].F32()
+			rows = append(rows, z[y*(dx+classes):][:dx]...)
+		}
+		u := &federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest, N: len(labels)}
+		if u.Points, u.Within, err = moments.Of(rows, dx, labels, classes, fmt.Sprint(u.Client, seed)); err != nil {
+			t.Fatal(err)
+		}
+		us = append(us, Upload{Upload: u})
+	}
+	return us, g, f
+}
+
+// clientImages are images of one client: the higher its number, the harder.
+func (w *world) clientImages(m int, seed uint64, n int) (pix []uint8, labels []int) {
+	r := rng.New(seed, "images", m, n)
+	pix, labels = make([]uint8, n*dx), make([]int, n)
+	for i := range n {
+		labels[i] = r.IntN(classes)
+		for j := range dx {
+			v := 100.0
+			if j%3 == labels[i] {
+				v = 140
+			}
+			pix[i*dx+j] = uint8(min(max(v+float64(10+20*m)*r.NormFloat64(), 0), 255))
+		}
+	}
+	return pix, labels
+}
+
+// TestSets: over rounds of clients that differ, sets of a round of moments hold the classes of the clients' new images at least as often as
+// stated, on average.
+func TestSets(t *testing.T) {
+	w := newWorld(t)
+	const rounds, clients, each = 12, 4, 100
+	var held, size float64
+	for seed := range uint64(rounds) {
+		us, g, f := w.momentsRound(t, clients, seed)
+		r, err := New(us, g, f, Options{Seed: seed, Samples: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.Posterior(t.Context(), w.eng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Sets == nil || p.Sets.Images != clients*moments.MaxCalibration/2 || p.Sets.Clients != clients || p.Sets.Level != Level {
+			t.Fatalf("sets %+v", p.Sets)
+		}
+		m, err := r.Classifier(t.Context(), p, false, false, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c := range clients {
+			pix, labels := w.clientImages(c, seed, each)
+			for i, in := range w.eval(t, m, pix, nil)[models.SetOutput].Data.([]bool) {
+				if in {
+					size += 1. / (rounds * clients * each)
+					if i%classes == labels[i/classes] {
+						held += 1. / (rounds * clients * each)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("held %.3f, mean size %.2f", held, size)
+	// A round's coverage varies by about .05, the mean of 12 by .014.
+	if held < Level-0.03 || size > 0.95*classes {
+		t.Errorf("sets of %v hold %.3f, mean size %.2f of %d", Level, held, size, classes)
+	}
+}
+
+// TestHeldBack: points that are held back for sets take no part in the heads, and the others do.
+func TestHeldBack(t *testing.T) {
+	w := newWorld(t)
+	us, g, f := w.momentsRound(t, 4, 1)
+	heads := func(us []Upload, level float64) ([]float64, *Sampling) {
+		t.Helper()
+		r, err := New(us, g, f, Options{Seed: 1, Samples: 4, Level: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.Sampling(w.eng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.Posterior(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (p.Sets != nil) != (level >= 0) {
+			t.Fatalf("level %v: sets %+v", level, p.Sets)
+		}
+		return p.Ensembles[0][0].W, s
+	}
+	want, s := heads(us, 0.9)
+	if len(s.held) != 20 {
+		t.Fatalf("%d points are held back", len(s.held))
+	}
+	heldRows := map[*float32]bool{}
+	for _, c := range s.held {
+		heldRows[&c.row[0]] = true
+	}
+	// spoil moves the first calibration point of the first client that is held back, or is not.
+	spoil := func(held bool) []Upload {
+		out := slices.Clone(us)
+		u, own := *us[0].Upload, *us[0].Within
+		own.Calibration = slices.Clone(own.Calibration)
+		for i := range own.Labels {
+			if heldRows[&us[0].Within.Calibration[i*dx]] == held {
+				own.Calibration[i*dx] += 0.3
+				break
+			}
+		}
+		u.Within = &own
+		out[0].Upload = &u
+		return out
+	}
+	if got, _ := heads(spoil(true), 0.9); !slices.Equal(got, want) {
+		t.Error("the heads depend on a point that is held back for the sets")
+	}
+	if got, _ := heads(spoil(false), 0.9); slices.Equal(got, want) {
+		t.Error("the heads do not depend on a point that is not held back")
+	}
+	if got, _ := heads(us, -1); slices.Equal(got, want) {
+		t.Error("without sets the points are not added back")
+	}
+	if _, err := New(us, g, f, Options{Level: 0.2}); err == nil || !strings.Contains(err.Error(), "level") {
+		t.Errorf("level 0.2: %v", err)
+	}
+	few := us[:1]
+	r, err := New(few, g, f, Options{Level: 0.9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Sampling(w.eng); err == nil || !strings.Contains(err.Error(), fmt.Sprint(conformal.ImagesOfClients(0.9))) {
+		t.Errorf("level 0.9 of one client: %v", err)
+	}
+	if _, s := heads(us, 0.8); s.held == nil {
+		t.Error("level 0.8 holds no points back")
+	}
+	r, err = New(few, g, f, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := r.Sampling(w.eng); err != nil || s.held != nil {
+		t.Errorf("too few points for sets that nobody asked for: %v", err)
+	}
+}
