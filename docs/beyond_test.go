@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/metric"
 )
@@ -109,6 +110,59 @@ func posteriorText(t *testing.T) string {
 	return b.String()
 }
 
+// learnedText compares FMP, whose samples have the share of the fit's uncertainty that was learned on the corpus, with the rows of the same tasks that were tuned.
+func learnedText(t *testing.T) string {
+	var b strings.Builder
+	others := []string{"FMP", "FMP-mean", "FMP-Laplace", "FMP-joint"}
+	nll, joint := make([]tally, len(others)), make([]tally, len(others))
+	b.WriteString("| tasks | clients | NLL | less that without | joint NLL | less that without | less FMP-mean's | less FMP-Laplace's | less FMP-joint's |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, name := range posteriorRuns {
+		k, base := readKept(t, "posterior", "learned-"+name), readKept(t, "posterior", name)
+		interior(t, k)
+		for i := range k.tables {
+			tab := &k.tables[i]
+			own := rowOf(t, tab, "FMP")
+			fmt.Fprintf(&b, "| %s | %s | %.4f |", name, tab.Partition, own.NLL.Mean)
+			var more strings.Builder
+			for j, other := range others {
+				d := [2]metric.Interval{}
+				for at, of := range []func(r *experiment.Record) float64{
+					func(r *experiment.Record) float64 { return r.NLL }, func(r *experiment.Record) float64 { return r.Uncertainty.Joint.Near },
+				} {
+					var err error
+					if d[at], err = metric.Paired(k.byRepeat(tab.Partition, "FMP", of), base.byRepeat(tab.Partition, other, of), report.Level); err != nil {
+						t.Fatal(err)
+					}
+				}
+				nll[j].add(d[0])
+				joint[j].add(d[1])
+				if other == "FMP" {
+					fmt.Fprintf(&b, " %+.4f ± %.4f | %.4f |", d[0].Mean, d[0].Half, own.JointNear.Mean)
+				}
+				fmt.Fprintf(&more, " %+.4f ± %.4f |", d[1].Mean, d[1].Half)
+			}
+			fmt.Fprintf(&b, "%s\n", more.String())
+		}
+	}
+	b.WriteString("\n")
+	for j, other := range others {
+		fmt.Fprintf(&b, "- Against %s: NLL below in %d rows, tie in %d, above in %d; joint NLL below in %d, tie in %d, above in %d.\n", strings.Replace(other, "FMP", "FMP without", map[bool]int{true: 1}[other == "FMP"]),
+			nll[j].below, nll[j].tie, nll[j].above, joint[j].below, joint[j].tie, joint[j].above)
+	}
+	return b.String()
+}
+
+// byRepeat returns a figure of a tuned method's repeats.
+func (k *keptRun) byRepeat(partition, method string, of func(r *experiment.Record) float64) []float64 {
+	out := make([]float64, k.config.Seeds)
+	for i := range k.records {
+		if r := &k.records[i]; r.Partition == partition && r.Method == method && r.Protocol == "tuned" {
+			out[r.Repeat] = of(r)
+		}
+	}
+	return out
+}
+
 // fairText compares FMP with rivals whose settings were tuned on classes that the extractor has not learned (results/fair.sh), beside the same rows of the run
 // in open scope that was tuned on learned ones.
 func fairText(t *testing.T) string {
@@ -186,5 +240,6 @@ func TestBeyondThePointEstimate(t *testing.T) {
 	write(t, "results/README.md", "beyond", beyondText(t, runs))
 	write(t, "results/README.md", "edges", edgesText(runs))
 	write(t, "results/README.md", "posterior", posteriorText(t))
+	write(t, "results/README.md", "learned", learnedText(t))
 	write(t, "results/README.md", "fair", fairText(t))
 }

@@ -44,8 +44,8 @@ type families struct {
 	}
 }
 
-// TestFamilies: the families fixed for the next measurement are as their rule says, of at least five splits and three extractor seeds, and of methods that there are.
-func TestFamilies(t *testing.T) {
+func readFamilies(t *testing.T) families {
+	t.Helper()
 	b, err := os.ReadFile("results/families.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +56,12 @@ func TestFamilies(t *testing.T) {
 	if err := d.Decode(&f); err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+// TestFamilies: the families fixed for the next measurement are as their rule says, of at least five splits and three extractor seeds, and of methods that there are.
+func TestFamilies(t *testing.T) {
+	f := readFamilies(t)
 	if f.Date.IsZero() || f.Repeats < 10 || len(f.Splits) < 5 || len(f.Seeds) < 3 || len(f.Families) == 0 || len(f.Aims) == 0 {
 		t.Errorf("date %v, %d repeats, %d splits, %d seeds, %d families, %d aims", f.Date, f.Repeats, len(f.Splits), len(f.Seeds), len(f.Families), len(f.Aims))
 	}

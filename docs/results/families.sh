@@ -25,5 +25,5 @@ clients-100) args="$args --clients 100" ;;
 *) echo "no family $family" >&2; exit 2 ;;
 esac
 # shellcheck disable=SC2086
-exec "$fmp" run --config open --extractor "$model.onnx" --set open.model="$model-open.onnx" $args --set tuning.classes="$tuning" --set tuning.tasks=8 --set scores.hindsight=true \
+exec "$fmp" run --config open --extractor "$model.onnx" --set open.model="$model-open.onnx" $args --set tuning.classes="$tuning" --set tuning.tasks=8 --set scores.hindsight="${HINDSIGHT:-true}" \
 	--methods "${METHODS:-FMP,FMP-mean,FMP-Laplace,FMP-joint,ANN,NCM,LDA,PLDA,Regression,FedCGS,GH-LDA,GH-QDA,Fed3R,FedPFT,PRIOR}" --out "docs/results/families/$family/$split-$seed"

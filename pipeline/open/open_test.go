@@ -253,10 +253,14 @@ func TestRound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Widening = 1.5
+	p.Widening, p.Scale = 1.5, 0.25
 	m, q, err := p.Round(s)
 	if err != nil {
 		t.Fatal(err)
+	}
+	// Intervals give heads the variance of the fit's prior, times s once more where classes scatter more widely.
+	if q.Scale != 0.25 || math.Abs(q.Doubt*q.Penalty-penalty) > 1e-9 {
+		t.Errorf("scale %v, doubt %v at penalty %v", q.Scale, q.Doubt, q.Penalty)
 	}
 	k, err := sample.NewConjugate(eng, m)
 	if err != nil {

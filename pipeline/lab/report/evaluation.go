@@ -282,6 +282,9 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 - The extractor is frozen and was trained on data of its own; what its features do not tell apart, the classifier does not.
 - Nothing is promised about what the uploads reveal of the clients' images: no noise was added.
 `)
+	if r.Origin.Method == "FMP" {
+		b.WriteString("- The outputs low and high are 90% credible intervals of the probability that images without end would lead to, not of the next label. How often they hold it, on which images, and where they do not, is measured on the program's page on intervals (docs/intervals.md).\n")
+	}
 	if q := r.Origin.Sets; q != nil && q.Clients > 0 {
 		fmt.Fprintf(&b, "- The set of a new image of one of the %d clients, drawn as their %d calibration points were, holds its class with a probability of at least %g (split conformal prediction). However the clients differ, this holds on average over them. A new client, another camera, or other shares of the classes void it. So do clients that send false points.\n", q.Clients, q.Images, q.Level)
 	} else if q != nil {

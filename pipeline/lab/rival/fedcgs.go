@@ -31,6 +31,41 @@ var fedcgs = method{
 	},
 }
 
+// fedcgsCorpus is fedcgs, and so GH-LDA, with the corpus's covariance as the prior's mean: with an inverse-Wishart prior of m degrees of freedom and n - C of the
+// clients the posterior mean is
+//
+//	(1-g) S + g s W,   g = m / (m + n - C)
+//
+// (Gelman et al. 2013, section 3.6), where W is the corpus's covariance, spread over all directions by another share, and s W has the size of S.
+var fedcgsCorpus = method{
+	Info{Name: "FedCGS-corpus", Title: "FedCGS, its covariance shrunk to the corpus's", Group: OneShot, Cite: citeFedCGS,
+		Param: ParamShrinkage, Grid: gridShrinkage, More: spreads, NeedsCorpus: true},
+	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
+		k, err := t.corpus()
+		if err != nil {
+			return nil, err
+		}
+		all := t.statistics()
+		within, err := all.within()
+		if err != nil {
+			return nil, err
+		}
+		prior := shrunk(k.Within, s.Spread)
+		size := mat.Trace(prior)
+		if own := mat.Trace(within); own > 0 { // none where every class has one point
+			size = own
+		}
+		prior.ScaleSym(s.Shrinkage*size/mat.Trace(prior), prior)
+		within.ScaleSym(1-s.Shrinkage, within)
+		within.AddSym(within, prior)
+		theta, err := all.head(within)
+		if err != nil {
+			return nil, fmt.Errorf("at shrinkage %v: %w", s.Shrinkage, err)
+		}
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, UploadBytes: float32Bytes(t.c + t.c*t.dx + t.dx*(t.dx+1)/2)}, nil
+	},
+}
+
 // statistics are weighted sums over points: masses and features by class, and outer products of features.
 type statistics struct {
 	dx, c  int
@@ -131,16 +166,24 @@ func (a *statistics) discriminant(shrinkage float64) (posterior.Theta, error) {
 	if err != nil {
 		return posterior.Theta{}, err
 	}
-	within = shrunk(within, shrinkage)
+	theta, err := a.head(shrunk(within, shrinkage))
+	if err != nil {
+		return theta, fmt.Errorf("at shrinkage %v: %w", shrinkage, err)
+	}
+	return theta, nil
+}
+
+// head returns the linear discriminant of the class means and a covariance within classes.
+func (a *statistics) head(within mat.Symmetric) (posterior.Theta, error) {
 	means := a.means()
 	n := floats.Sum(a.count)
 	var chol mat.Cholesky
 	if !chol.Factorize(within) {
-		return posterior.Theta{}, fmt.Errorf("within-class covariance of %v points with %d features is singular at shrinkage %v; raise the shrinkage", n, a.dx, shrinkage)
+		return posterior.Theta{}, fmt.Errorf("within-class covariance of %v points with %d features is singular; raise the shrinkage", n, a.dx)
 	}
 	var directions mat.Dense // dx x C
 	if err := chol.SolveTo(&directions, means.T()); err != nil {
-		return posterior.Theta{}, fmt.Errorf("within-class covariance at shrinkage %v: %w; raise the shrinkage", shrinkage, err)
+		return posterior.Theta{}, fmt.Errorf("within-class covariance: %w; raise the shrinkage", err)
 	}
 	theta := posterior.Theta{D: a.dx + 1, C: a.c, W: make([]float64, (a.dx+1)*a.c)}
 	for c := range a.c {

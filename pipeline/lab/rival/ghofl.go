@@ -41,26 +41,13 @@ var ghqda = method{
 			return nil, err
 		}
 		d := products.d
-		moments := make([]*statistics, t.c)
-		for c := range moments {
-			moments[c] = newStatistics(d, 1)
-		}
+		projected := make([]*point.Set, len(t.in.Clients))
 		all := newStatistics(d, t.c)
-		for _, set := range t.in.Clients {
-			projected := products.set(set)
-			all.add(projected)
-			for i := range projected.N {
-				row := projected.Row(i)
-				for c, share := range row[d:] {
-					if share > 0 {
-						one := point.New(1, d, 1)
-						copy(one.Z, row[:d])
-						one.Z[d], one.W[0] = 1, projected.W[i]*share
-						moments[c].add(one)
-					}
-				}
-			}
+		for i, set := range t.in.Clients {
+			projected[i] = products.set(set)
+			all.add(projected[i])
 		}
+		moments := byClass(projected, d, t.c)
 		pooled, err := all.within()
 		if err != nil {
 			return nil, err
@@ -108,6 +95,28 @@ var ghqda = method{
 		}
 		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: products, UploadBytes: float32Bytes(t.c * (1 + d + d*(d+1)/2))}, nil
 	},
+}
+
+// byClass returns the statistics of each class of the sets.
+func byClass(sets []*point.Set, d, classes int) []*statistics {
+	out := make([]*statistics, classes)
+	for c := range out {
+		out[c] = newStatistics(d, 1)
+	}
+	for _, set := range sets {
+		for i := range set.N {
+			row := set.Row(i)
+			for c, share := range row[d:] {
+				if share > 0 {
+					one := point.New(1, d, 1)
+					copy(one.Z, row[:d])
+					one.Z[d], one.W[0] = 1, set.W[i]*share
+					out[c].add(one)
+				}
+			}
+		}
+	}
+	return out
 }
 
 // ghFeatures bounds the features whose products are a head's coordinates: 2,080 products.

@@ -1,0 +1,214 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/report"
+	"fmp/pipeline/metric"
+)
+
+// heldOut are the families of families.yaml behind extractors of CIFAR-100, in its order, each with the kept runs of its splits and extractor seeds.
+func heldOut(t *testing.T) (names []string, runs map[string][]*keptRun) {
+	t.Helper()
+	runs = map[string][]*keptRun{}
+	for _, f := range readFamilies(t).Families {
+		dirs, err := filepath.Glob(filepath.Join("results", "families", f.Name, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range dirs {
+			k := readKept(t, "families", f.Name, filepath.Base(dir))
+			interior(t, k)
+			if k.config.Seeds < 10 || k.config.Tuning.Classes == "" || k.config.Federation.Points != f.Points {
+				t.Errorf("%s has %d repeats of %d points, tuned on %q", k.dir, k.config.Seeds, k.config.Federation.Points, k.config.Tuning.Classes)
+			}
+			runs[f.Name] = append(runs[f.Name], k)
+		}
+		if len(dirs) > 0 {
+			names = append(names, f.Name)
+		}
+	}
+	return names, runs
+}
+
+// clustered returns the interval of a figure over runs: each run, a class split with an extractor of its own, counts once, by its mean over repeats.
+func clustered(t *testing.T, runs []*keptRun, partition, method string, of func(r *experiment.Record) *float64) (i metric.Interval, ok bool) {
+	t.Helper()
+	var means []float64
+	for _, k := range runs {
+		sum, n := 0.0, 0
+		for j := range k.records {
+			r := &k.records[j]
+			if r.Partition == partition && r.Method == method && r.Protocol == "tuned" {
+				if v := of(r); v != nil {
+					sum += *v
+					n++
+				}
+			}
+		}
+		if n > 0 {
+			means = append(means, sum/float64(n))
+		}
+	}
+	if len(means) == 0 {
+		return i, false
+	}
+	i, err := metric.Estimate(means, report.Level)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i, true
+}
+
+// coverages are the figures of FMP's intervals: against its own limit and a regression, each at its top class and at the one that FMP names.
+var coverages = []func(r *experiment.Record) *float64{
+	func(r *experiment.Record) *float64 { return &r.Coverage.Top }, func(r *experiment.Record) *float64 { return r.Coverage.Named },
+	func(r *experiment.Record) *float64 { return r.Coverage.Regression }, func(r *experiment.Record) *float64 { return r.Coverage.RegressionNamed },
+}
+
+func pm(i metric.Interval) string {
+	if i.N < 2 {
+		return fmt.Sprintf("%.3f", i.Mean)
+	}
+	return fmt.Sprintf("%.3f ± %.3f", i.Mean, i.Half)
+}
+
+// coverageText is the coverage of FMP's intervals on the families that were fixed before they were scored.
+func coverageText(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| tasks | clients | extractors | own limit: its top class | the class named | regression: its top class | the class named |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n")
+	names, runs := heldOut(t)
+	in, below, all := 0, 0, 0
+	for _, name := range names {
+		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+			fmt.Fprintf(&b, "| %s | %s | %d |", name, partition, len(runs[name]))
+			for _, of := range coverages {
+				v, ok := clustered(t, runs[name], partition, "FMP", of)
+				if !ok {
+					t.Fatalf("%s, %s has no coverage", name, partition)
+				}
+				all++
+				if v.Mean < 0.85 {
+					below++
+				} else if v.Mean <= 0.95 {
+					in++
+				}
+				fmt.Fprintf(&b, " %s |", pm(v))
+			}
+			b.WriteString("\n")
+		}
+	}
+	fmt.Fprintf(&b, "\nOf %d figures %d lie between .85 and .95, %d below and %d above.\n", all, in, below, all-in-below)
+	return b.String()
+}
+
+// closedCoverageText is the coverage of the closed form's intervals.
+func closedCoverageText(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| tasks | clients | own limit: its top class | the class named | regression: its top class | the class named |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
+	for _, name := range letterSets {
+		k := readKept(t, "intervals", name)
+		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+			fmt.Fprintf(&b, "| %s | %s |", name, partition)
+			for _, of := range coverages {
+				v, ok := clustered(t, []*keptRun{k}, partition, "FMP", of)
+				if !ok {
+					t.Fatalf("%s, %s has no coverage", name, partition)
+				}
+				fmt.Fprintf(&b, " %s |", pm(v))
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// heldOutText compares FMP with the other posteriors around its point estimate on these families, over splits, and with the best rival of the runs that have rivals.
+func heldOutText(t *testing.T) string {
+	var b strings.Builder
+	names, runs := heldOut(t)
+	others := []string{"FMP-mean", "FMP-Laplace", "FMP-joint"}
+	b.WriteString("| tasks | clients | extractors | NLL | joint NLL | joint NLL less FMP-mean's | less FMP-Laplace's | less FMP-joint's |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	joint := make([]tally, len(others))
+	near := func(r *experiment.Record) *float64 { return &r.Uncertainty.Joint.Near }
+	for _, name := range names {
+		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+			nll, _ := clustered(t, runs[name], partition, "FMP", func(r *experiment.Record) *float64 { return &r.NLL })
+			own, _ := clustered(t, runs[name], partition, "FMP", near)
+			fmt.Fprintf(&b, "| %s | %s | %d | %.4f | %.4f |", name, partition, len(runs[name]), nll.Mean, own.Mean)
+			for j, other := range others {
+				var less []float64
+				for _, k := range runs[name] {
+					mine, _ := clustered(t, []*keptRun{k}, partition, "FMP", near)
+					theirs, _ := clustered(t, []*keptRun{k}, partition, other, near)
+					less = append(less, mine.Mean-theirs.Mean)
+				}
+				d, err := metric.Estimate(less, report.Level)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d.N < 2 { // one extractor: no spread over splits
+					fmt.Fprintf(&b, " %+.4f |", d.Mean)
+					continue
+				}
+				joint[j].add(d)
+				fmt.Fprintf(&b, " %+.4f ± %.4f |", d.Mean, d.Half)
+			}
+			b.WriteString("\n")
+		}
+	}
+	b.WriteString("\n")
+	for j, other := range others {
+		fmt.Fprintf(&b, "- Joint NLL against %s, of the rows of several extractors: below in %d, tie in %d, above in %d.\n", other, joint[j].below, joint[j].tie, joint[j].above)
+	}
+	b.WriteString("\n| tasks, split and seed | clients | FMP: NLL | least tuned NLL of a rival | FMP less it | least in hindsight | FMP as tuned less it |\n| --- | --- | ---: | --- | ---: | --- | ---: |\n")
+	for _, name := range names {
+		for _, k := range runs[name] {
+			if slices.Contains(k.config.Methods, "LDA") {
+				rivalsText(t, &b, name, k)
+			}
+		}
+	}
+	return b.String()
+}
+
+// rivalsText writes a row for each partition of a run with rivals.
+func rivalsText(t *testing.T, b *strings.Builder, name string, k *keptRun) {
+	t.Helper()
+	for i := range k.tables {
+		tab := &k.tables[i]
+		own := rowOf(t, tab, "FMP")
+		var tuned, best *report.Row
+		for j := range tab.Rows {
+			r := &tab.Rows[j]
+			if strings.HasPrefix(r.Method, "FMP") || r.Method == "PRIOR" {
+				continue
+			}
+			if tuned == nil || r.NLL.Mean < tuned.NLL.Mean {
+				tuned = r
+			}
+			if best == nil || r.HindsightNLL.Mean < best.HindsightNLL.Mean {
+				best = r
+			}
+		}
+		d, h := k.less(t, tab, tuned.Method), k.lessHindsight(t, tab.Partition, best.Method)
+		fmt.Fprintf(b, "| %s, %s | %s | %.4f | %s %.4f | %+.4f ± %.4f | %s %.4f | %+.4f ± %.4f |\n", name, filepath.Base(k.dir), tab.Partition, own.NLL.Mean,
+			tuned.Method, tuned.NLL.Mean, d.NLL.Mean, d.NLL.Half, best.Method, best.HindsightNLL.Mean, h.Mean, h.Half)
+	}
+}
+
+// TestHeldOutFamilies holds the pages' account of the families that were fixed beforehand to the kept runs.
+func TestHeldOutFamilies(t *testing.T) {
+	if _, err := os.Stat(filepath.Join("results", "families")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, "intervals.md", "coverage", coverageText(t))
+	write(t, "intervals.md", "closed", closedCoverageText(t))
+	write(t, "results/README.md", "families", heldOutText(t))
+}

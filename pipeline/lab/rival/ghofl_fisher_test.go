@@ -1,0 +1,95 @@
+package rival
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/models/rng"
+)
+
+// TestFisher: the subspace whitens the shrunk covariance within classes and has no more dimensions than classes less one where these differ along so many; heads lie in it;
+// on Gaussian classes they are as right as the discriminant.
+func TestFisher(t *testing.T) {
+	const dx, c = 6, 3
+	w := newWorld(1, dx, c, 4)
+	task := newTestTask(t, w.input(t, 2, 6, 40))
+	f, err := task.fisher(0.05)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.k != c-1 {
+		t.Errorf("%d dimensions separate %d classes", f.k, c)
+	}
+	for i := range f.k {
+		for j := range f.k {
+			if want := map[bool]float64{true: 1}[i == j]; math.Abs(f.pooled.At(i, j)-want) > 1e-5 {
+				t.Errorf("covariance within classes %v at %d, %d of the subspace", f.pooled.At(i, j), i, j)
+			}
+		}
+	}
+	x, y := w.draw(rng.New(3, "test"), 2000)
+	right := func(m Method) float64 {
+		s := DefaultSettings()
+		s.Shrinkage = 0.05
+		r, err := m.Run(context.Background(), task, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := r.Ensembles[0][0]
+		var svd mat.SVD
+		if svd.Factorize(mat.NewDense(dx, c, head.W[:dx*c]), mat.SVDNone); m.Info().Name != "GH-LDA" && svd.Values(nil)[f.k] > 1e-6*svd.Values(nil)[0] {
+			t.Errorf("%s: weights have singular values %v in a subspace of %d dimensions", m.Info().Name, svd.Values(nil), f.k)
+		}
+		p := probabilities(t, r, x)
+		n := 0.0
+		for i, truth := range y {
+			if floats.MaxIdx(p.Row(i)) == truth {
+				n++
+			}
+		}
+		return n / float64(len(y))
+	}
+	want := right(ghlda)
+	for _, m := range []Method{fisherMix} {
+		if got := right(m); math.Abs(got-want) > 0.02 {
+			t.Errorf("%s is right on %.3f, GH-LDA on %.3f", m.Info().Name, got, want)
+		}
+	}
+}
+
+// TestFedCGSCorpus: without shrinkage it is FedCGS; wholly shrunk its covariance is the corpus's, in the size of the clients' own.
+func TestFedCGSCorpus(t *testing.T) {
+	const dx, c = 5, 3
+	w := newWorld(1, dx, c, 3)
+	in := w.input(t, 2, 4, 30)
+	task := newTestTask(t, in)
+	run := func(m Method, shrinkage float64) []float64 {
+		s := DefaultSettings()
+		s.Shrinkage, s.Spread = shrinkage, 0
+		r, err := m.Run(context.Background(), task, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Ensembles[0][0].W
+	}
+	if a, b := run(fedcgsCorpus, 0), run(fedcgs, 0); !floats.EqualApprox(a, b, 1e-9) {
+		t.Errorf("without shrinkage %v, FedCGS %v", a[:3], b[:3])
+	}
+	stats := task.statistics()
+	own, err := stats.within()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole, weights mat.Dense
+	whole.Scale(mat.Trace(own)/mat.Trace(in.Corpus.Within), in.Corpus.Within)
+	if err := weights.Solve(&whole, stats.means().T()); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(fedcgsCorpus, 1)[:dx*c]; !floats.EqualApprox(got, weights.RawMatrix().Data, 1e-8) {
+		t.Errorf("wholly shrunk %v; want %v", got[:3], weights.RawMatrix().Data[:3])
+	}
+}
