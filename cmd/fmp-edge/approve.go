@@ -28,7 +28,7 @@ func approvedFile(flag string) (client.Approved, error) {
 func described(c *client.Client) string {
 	a := c.Apart
 	from := ""
-	if name, ok := shipped[a.Extractor]; ok {
+	if name, ok := client.Shipped[a.Extractor]; ok {
 		from = fmt.Sprintf(", which comes with this program (%s)", name)
 	}
 	return fmt.Sprintf("sha256 %s%s: %d nodes with %d constants turn %d numbers of an image into %d features", a.Extractor, from, a.Nodes, a.Numbers, a.Pixels, c.Manifest.Dx)
@@ -37,8 +37,7 @@ func described(c *client.Client) string {
 // trust returns an error unless the extractor of a client graph may run on the images: one that comes with this program, one that was approved, or the first for a scope, which
 // is said and written down.
 func trust(c *client.Client, graph, scope, file string, log io.Writer) error {
-	a := c.Apart
-	if _, ok := shipped[a.Extractor]; ok {
+	if _, ok := client.Shipped[c.Apart.Extractor]; ok {
 		return nil
 	}
 	approved, err := approvedFile(file)
@@ -46,14 +45,11 @@ func trust(c *client.Client, graph, scope, file string, log io.Writer) error {
 		return err
 	}
 	remedy := fmt.Sprintf("nothing was read and nothing sent; if it is meant: fmp-edge approve %s", graph)
-	if !c.Private() && c.Manifest.Dx >= a.Pixels {
-		if has, err := approved.Has(a.Extractor); err != nil || !has {
-			return errors.Join(err, fmt.Errorf("the extractor %s: as many as the image has, which can be the image itself; %s", described(c), remedy))
-		}
-	}
-	first, err := approved.Trust(a.Extractor, scope)
+	first, err := c.Trust(approved, scope)
 	var changed *client.ChangedError
 	switch {
+	case errors.Is(err, client.ErrImage):
+		return fmt.Errorf("the extractor %s: %w; %s", described(c), err, remedy)
 	case errors.As(err, &changed):
 		return fmt.Errorf("%w; %s", changed, remedy)
 	case err != nil:

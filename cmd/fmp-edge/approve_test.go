@@ -14,6 +14,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/serde"
+	"fmp/pipeline/client"
 )
 
 // TestShipped: the extractors that are known by their digests are those that come with the program.
@@ -23,7 +24,7 @@ func TestShipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if shipped[c.Apart.Extractor] != name {
+		if client.Shipped[c.Apart.Extractor] != name {
 			t.Errorf("%q: %q,", c.Apart.Extractor, name)
 		}
 	}
@@ -31,7 +32,7 @@ func TestShipped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shipped[c.Apart.Extractor] != "digits" {
+	if client.Shipped[c.Apart.Extractor] != "digits" {
 		t.Errorf("the extractor of a private round's graph has digest %s", c.Apart.Extractor)
 	}
 }

@@ -182,15 +182,8 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 		return c.compressPrivate(ctx, cl, src, stdout, log)
 	}
 	o := client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast}
-	u := &federate.Upload{Model: cl.Manifest.Digest}
-	var left []error
-	if c.bytes = cl.Manifest.Bytes; c.bytes > 0 {
-		if u.Points, u.Within, left, err = cl.Moments(ctx, src, o, *c.client); err == nil {
-			u.N = int(u.Points.Mass())
-		}
-	} else {
-		u.Points, u.N, left, err = cl.Points(ctx, src, o)
-	}
+	c.bytes = cl.Manifest.Bytes
+	u, left, err := cl.Upload(ctx, src, o, *c.client)
 	if err != nil {
 		return refused("compress", err)
 	}
@@ -235,28 +228,10 @@ func (c *compressing) compressRows(ctx context.Context, args []string, stdout io
 // imageNames are the names of flags that go with images alone.
 var imageNames = []string{"at-least", "approved"}
 
-// encode encodes an upload, one of moments in the first precision from the given one on that keeps to its bytes.
-func encode(u *federate.Upload, bytes int) ([]byte, error) {
-	if bytes == 0 {
-		return u.Encode()
-	}
-	all := []federate.Precision{federate.Single, federate.Half, federate.Int8}
-	for _, u.Precision = range all[slices.Index(all, u.Precision):] {
-		data, err := u.Encode()
-		if err != nil || len(data) <= bytes {
-			return data, err
-		}
-		if u.Precision == federate.Int8 {
-			return nil, fmt.Errorf("the upload has %d bytes in int8, and the client graph allows %d: it takes one with more (fmp fuse --bytes)", len(data), bytes)
-		}
-	}
-	return nil, nil
-}
-
 // write writes an upload and says so.
 func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped, bad int) error {
 	u.Round, u.Client, u.Precision = *c.round, *c.client, federate.Precision(*c.precision)
-	data, err := encode(u, c.bytes)
+	data, err := u.EncodeWithin(c.bytes)
 	if err != nil {
 		return refused("compress", err)
 	}

@@ -107,17 +107,24 @@ func decodeFile(path string, pixels int) (im image.Image, digest [sha256.Size]by
 		return nil, digest, err
 	}
 	defer f.Close()
-	limit := min(MaxBytes, 8*pixels+1<<20) // no longer than its pixels as they are and a generous header
-	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	data, err := io.ReadAll(io.LimitReader(f, int64(longest(pixels))+1))
 	if err != nil {
 		return nil, digest, fmt.Errorf("%s: %w", path, err)
 	}
-	im, err = decode(data, limit, pixels)
+	return decodeBytes(path, data, pixels)
+}
+
+// decodeBytes is decodeFile for the contents of a file.
+func decodeBytes(path string, data []byte, pixels int) (im image.Image, digest [sha256.Size]byte, err error) {
+	im, err = decode(data, longest(pixels), pixels)
 	if err != nil {
 		return nil, digest, fmt.Errorf("%s: %w", path, err)
 	}
 	return im, sha256.Sum256(data), nil
 }
+
+// longest returns the bytes of the longest file of an image of so many pixels: its pixels as they are, and a generous header.
+func longest(pixels int) int { return min(MaxBytes, 8*pixels+1<<20) }
 
 // Decode decodes an image after checking its size.
 func Decode(data []byte) (image.Image, error) { return decode(data, MaxBytes, MaxPixels) }

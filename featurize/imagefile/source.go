@@ -205,6 +205,7 @@ type pictures struct {
 	Options
 	files []Item
 	at    int
+	read  func(path string) ([]byte, error) // nil: from the file system
 }
 
 func (p *pictures) Len() int     { return len(p.files) }
@@ -213,7 +214,7 @@ func (p *pictures) Close() error { return nil }
 func (p *pictures) Next(dst []uint8) (Item, error) {
 	f := p.files[p.at]
 	p.at++
-	im, digest, err := decodeFile(f.Name, p.MaxPixels)
+	im, digest, err := p.decode(f.Name)
 	if errors.Is(err, ErrSize) {
 		err = fmt.Errorf("%w; scale it down, or allow more with --max-pixels", err)
 	}
@@ -225,6 +226,101 @@ func (p *pictures) Next(dst []uint8) (Item, error) {
 	return f, nil
 }
 
+func (p *pictures) decode(path string) (im image.Image, digest [sha256.Size]byte, err error) {
+	if p.read == nil {
+		return decodeFile(path, p.MaxPixels)
+	}
+	data, err := p.read(path)
+	if err != nil {
+		return nil, digest, fmt.Errorf("%s: %w", path, err)
+	}
+	return decodeBytes(path, data, p.MaxPixels)
+}
+
+// OpenFiles is [Open] for a folder whose files lie elsewhere than in the file system: their paths in it, CLASS/.../NAME with slashes, and a function
+// that returns the contents of one. The images come in the order in which Open gives them.
+func OpenFiles(paths []string, read func(path string) ([]byte, error), o Options) (src Source, others LeftOut, err error) {
+	if o.MaxPixels == 0 {
+		o.MaxPixels = MaxPixels
+	}
+	var parts [][]string
+	for _, p := range paths {
+		parts = append(parts, strings.Split(p, "/"))
+	}
+	slices.SortFunc(parts, slices.Compare)
+	l := &lister{dir: ".", o: o}
+	for _, p := range parts {
+		if slices.ContainsFunc(p, func(name string) bool { return strings.HasPrefix(name, ".") }) || len(p) < 2 && !o.Optional {
+			continue
+		}
+		label := Unlabelled
+		if len(p) > 1 {
+			if label, err = l.class(p[0]); err != nil {
+				return nil, others, err
+			}
+		}
+		if path := strings.Join(p, "/"); IsImage(path) {
+			if err := l.add(path, label); err != nil {
+				return nil, others, err
+			}
+		} else {
+			l.others.Add(path)
+		}
+	}
+	return &pictures{Options: o, files: l.files, read: read}, l.others, l.end()
+}
+
+// Items returns the images of a source of files, in their order; nil for other sources.
+func Items(s Source) []Item {
+	if p, ok := s.(*pictures); ok {
+		return p.files
+	}
+	return nil
+}
+
+// lister lists the images of a folder.
+type lister struct {
+	dir    string
+	o      Options
+	files  []Item
+	others LeftOut
+}
+
+// class returns the label of the images in a folder of the folder.
+func (l *lister) class(name string) (int, error) {
+	label, err := l.o.Classes.label(name)
+	if err != nil && !l.o.Optional {
+		return label, fmt.Errorf("folder %s: %w", filepath.Join(l.dir, name), err)
+	}
+	if err != nil {
+		label = Unlabelled
+	}
+	return label, nil
+}
+
+func (l *lister) add(path string, label int) error {
+	if len(l.files) == l.o.MaxItems {
+		return fmt.Errorf("more than %d images under %s", l.o.MaxItems, l.dir)
+	}
+	l.files = append(l.files, Item{Name: path, Label: label})
+	return nil
+}
+
+// end returns an error where there is no image.
+func (l *lister) end() error {
+	if len(l.files) > 0 {
+		return nil
+	}
+	left := ""
+	if l.others.N > 0 {
+		left = fmt.Sprintf(" (%v)", l.others)
+	}
+	if l.o.Optional {
+		return fmt.Errorf("%s has no images (%s)%s", l.dir, Formats, left)
+	}
+	return fmt.Errorf("%s has no images (%s) in folders named by class%s; lay them out as %s", l.dir, Formats, left, filepath.Join(l.dir, "CLASS", "image.jpg"))
+}
+
 // listFolder lists the images of DIR/CLASS/..., in the order of their names; where labels are optional, those of DIR as
 // well. Hidden files and links are left out; so are files that are no images, which are named.
 func listFolder(dir string, o Options) (files []Item, others LeftOut, err error) {
@@ -232,41 +328,23 @@ func listFolder(dir string, o Options) (files []Item, others LeftOut, err error)
 	if err != nil {
 		return nil, others, err
 	}
+	l := &lister{dir: dir, o: o}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || !e.IsDir() && !o.Optional {
 			continue
 		}
-		base, label := filepath.Join(dir, e.Name()), Unlabelled
+		label := Unlabelled
 		if e.IsDir() {
-			if label, err = o.Classes.label(e.Name()); err != nil {
-				if !o.Optional {
-					return nil, others, fmt.Errorf("folder %s: %w", base, err)
-				}
-				label = Unlabelled
+			if label, err = l.class(e.Name()); err != nil {
+				return nil, others, err
 			}
 		}
-		err = Walk(dir, e.Name(), &others, func(path string) error {
-			if len(files) == o.MaxItems {
-				return fmt.Errorf("more than %d images under %s", o.MaxItems, dir)
-			}
-			files = append(files, Item{Name: path, Label: label})
-			return nil
-		})
+		err = Walk(dir, e.Name(), &l.others, func(path string) error { return l.add(path, label) })
 		if err != nil {
 			return nil, others, err
 		}
 	}
-	if len(files) == 0 {
-		left := ""
-		if others.N > 0 {
-			left = fmt.Sprintf(" (%v)", others)
-		}
-		if o.Optional {
-			return nil, others, fmt.Errorf("%s has no images (%s)%s", dir, Formats, left)
-		}
-		return nil, others, fmt.Errorf("%s has no images (%s) in folders named by class%s; lay them out as %s", dir, Formats, left, filepath.Join(dir, "CLASS", "image.jpg"))
-	}
-	return files, others, nil
+	return l.files, l.others, l.end()
 }
 
 // Walk passes the image files in dir/name, which may be a file or a folder, to visit, in the order of their names. Hidden files

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,35 +59,84 @@ func (e *ChangedError) Error() string {
 // Trust returns nil where an extractor is approved for a scope or everywhere. The first of a scope is approved by it, and first is true; where another is
 // approved for the scope, the error is a [ChangedError], and nothing is written.
 func (a Approved) Trust(digest, scope string) (first bool, err error) {
-	scope = flat(scope)
 	err = atomicfile.Extend(a.Path, maxApproved, func(lines []byte) ([]byte, error) {
-		all, err := parseApproved(string(lines))
-		if err != nil {
+		m := Memory{Lines: string(lines)}
+		if first, err = m.Trust(digest, scope); err != nil || !first {
 			return nil, err
 		}
-		if slices.ContainsFunc(all, func(p approval) bool { return p.digest == digest && (p.scope == scope || p.scope == Everywhere) }) {
-			return nil, nil
-		}
-		for _, p := range slices.Backward(all) {
-			if p.scope == scope {
-				return nil, &ChangedError{Old: p.digest, New: digest, Scope: scope, When: p.when}
-			}
-		}
-		first = true
-		return line(digest, scope), nil
+		return []byte(m.Lines[len(lines):]), nil
 	})
 	return first, err
 }
 
+// Memory is a file of approved extractors in memory, its lines as [Approved] has them.
+type Memory struct{ Lines string }
+
+// Trust is [Approved.Trust].
+func (m *Memory) Trust(digest, scope string) (first bool, err error) {
+	scope = flat(scope)
+	all, err := parseApproved(m.Lines)
+	if err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(all, func(p approval) bool { return p.digest == digest && (p.scope == scope || p.scope == Everywhere) }) {
+		return false, nil
+	}
+	for _, p := range slices.Backward(all) {
+		if p.scope == scope {
+			return false, &ChangedError{Old: p.digest, New: digest, Scope: scope, When: p.when}
+		}
+	}
+	m.Lines += string(line(digest, scope))
+	return true, nil
+}
+
+// Has is [Approved.Has].
+func (m *Memory) Has(digest string) (bool, error) {
+	all, err := parseApproved(m.Lines)
+	return slices.ContainsFunc(all, func(p approval) bool { return p.digest == digest && p.scope == Everywhere }), err
+}
+
+// Add is [Approved.Add].
+func (m *Memory) Add(digest string) error {
+	_, err := parseApproved(m.Lines)
+	if err == nil {
+		m.Lines += string(line(digest, Everywhere))
+	}
+	return err
+}
+
+// Approvals are the extractors that an owner of images lets run on them.
+type Approvals interface {
+	Trust(digest, scope string) (first bool, err error)
+	Has(digest string) (bool, error)
+}
+
+// ErrImage means that an extractor gives as many numbers as an image has, which can be the image itself, and that its owner did not approve it.
+var ErrImage = errors.New("as many as the image has, which can be the image itself")
+
+// Trust returns an error unless the extractor of the client graph may run on the images of an owner: one of [Shipped], one that was approved, or the
+// first for a scope, which is then approved for it.
+func (c *Client) Trust(a Approvals, scope string) (first bool, err error) {
+	digest := c.Apart.Extractor
+	if _, ok := Shipped[digest]; ok {
+		return false, nil
+	}
+	if !c.Private() && c.Manifest.Dx >= c.Apart.Pixels {
+		if has, err := a.Has(digest); err != nil || !has {
+			return false, errors.Join(err, ErrImage)
+		}
+	}
+	return a.Trust(digest, scope)
+}
+
 // Has reports whether an extractor is approved everywhere. A file that is not there approves none.
-func (a Approved) Has(digest string) (bool, error) {
-	has := false
+func (a Approved) Has(digest string) (has bool, err error) {
 	if _, err := os.Stat(a.Path); err != nil {
 		return false, nil //nolint:nilerr // Extend says what is wrong with a file that is there
 	}
 	return has, atomicfile.Extend(a.Path, maxApproved, func(lines []byte) ([]byte, error) {
-		all, err := parseApproved(string(lines))
-		has = slices.ContainsFunc(all, func(p approval) bool { return p.digest == digest && p.scope == Everywhere })
+		has, err = (&Memory{string(lines)}).Has(digest)
 		return nil, err
 	})
 }
@@ -94,10 +144,9 @@ func (a Approved) Has(digest string) (bool, error) {
 // Add approves an extractor everywhere.
 func (a Approved) Add(digest string) error {
 	return atomicfile.Extend(a.Path, maxApproved, func(lines []byte) ([]byte, error) {
-		if _, err := parseApproved(string(lines)); err != nil {
-			return nil, err
-		}
-		return line(digest, Everywhere), nil
+		m := Memory{string(lines)}
+		err := m.Add(digest)
+		return []byte(m.Lines[len(lines):]), err
 	})
 }
 

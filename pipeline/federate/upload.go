@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash"
 	"math"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 
@@ -113,6 +114,24 @@ func (e *FieldError) Error() string {
 
 func refuse(field string, value any, allowed string, args ...any) error {
 	return &FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)}
+}
+
+// EncodeWithin is Encode in the first precision from the upload's own on that keeps to so many bytes; 0 sets no bound.
+func (u *Upload) EncodeWithin(bytes int) ([]byte, error) {
+	if bytes == 0 {
+		return u.Encode()
+	}
+	all := []Precision{Single, Half, Int8}
+	for _, u.Precision = range all[max(0, slices.Index(all, u.Precision)):] {
+		data, err := u.Encode()
+		if err != nil || len(data) <= bytes {
+			return data, err
+		}
+		if u.Precision == Int8 {
+			return nil, fmt.Errorf("the upload has %d bytes in int8, and the client graph allows %d: it takes one with more (fmp fuse --bytes)", len(data), bytes)
+		}
+	}
+	return nil, nil
 }
 
 // Encode returns the encoded upload, after the same checks that Decode makes. The same upload has the same content, and so the same

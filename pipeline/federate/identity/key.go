@@ -84,15 +84,23 @@ func CheckName(name string) error {
 // Save writes a new key file, readable by its owner alone: PKCS #8 in PEM, with the client's name in a header. If the file exists, it
 // is left unchanged and Save returns an error, as a key that is overwritten cannot be recovered.
 func (k *Key) Save(path string) error {
-	der, err := x509.MarshalPKCS8PrivateKey(k.private)
-	if err != nil {
-		return fmt.Errorf("writing key %s: %w", path, err)
+	text, err := k.Secret()
+	if err == nil {
+		err = SaveSecret(path, text)
 	}
-	text := pem.EncodeToMemory(&pem.Block{Type: pemType, Headers: map[string]string{pemClient: base64.StdEncoding.EncodeToString([]byte(k.Name))}, Bytes: der})
-	if err := SaveSecret(path, text); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing key: %w", err)
 	}
 	return nil
+}
+
+// Secret returns the contents of the key's file, which its owner alone may know.
+func (k *Key) Secret() ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(k.private)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: pemType, Headers: map[string]string{pemClient: base64.StdEncoding.EncodeToString([]byte(k.Name))}, Bytes: der}), nil
 }
 
 // Load reads a key file, which its owner alone may read; see [ReadSecret].

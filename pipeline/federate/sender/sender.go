@@ -11,7 +11,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -212,18 +211,13 @@ func (c *Client) get(ctx context.Context, path string, v any) error {
 
 // Describe requests the description of the server's round.
 func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
-	var list struct {
-		Rounds []wire.Description `json:"rounds"`
-	}
+	var list json.RawMessage
 	err := c.try(ctx, "asking for the round", func(ctx context.Context) error { return c.get(ctx, "/v1/rounds", &list) })
 	if err != nil {
 		return nil, err
 	}
-	if len(list.Rounds) != 1 {
-		return nil, fmt.Errorf("%s has %d rounds; want one", c.base, len(list.Rounds))
-	}
-	d := &list.Rounds[0]
-	if err := d.Check(); err != nil {
+	d, err := wire.One(list)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.base, err)
 	}
 	if d.State == wire.Late {
@@ -378,9 +372,7 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	if len(data) > d.MaxBytes {
 		return nil, fmt.Errorf("the upload has %d bytes; the round allows %d", len(data), d.MaxBytes)
 	}
-	sum := sha256.Sum256(data)
-	digest := hex.EncodeToString(sum[:])
-	signature := key.Sign(identity.Statement{Purpose: identity.Upload, Round: d.Round, Client: key.Name, Graph: d.Graph, Content: digest})
+	headers, digest := d.Headers(key, data)
 	r := &wire.Receipt{}
 	err := c.try(ctx, "sending the upload", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTime+time.Duration(len(data)/slowest)*time.Second)
@@ -389,9 +381,9 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 		if err != nil {
 			return err
 		}
-		req.Header.Set("Content-Type", wire.TypeUpload)
-		req.Header.Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
-		wire.Authorize(req, signature)
+		for name, value := range headers {
+			req.Header.Set(name, value)
+		}
 		_, reply, err := c.do(req)
 		if err != nil {
 			return err
@@ -401,13 +393,7 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	if err != nil {
 		return nil, err
 	}
-	if r.Round != d.Round || r.Client != key.Name || r.Graph != d.Graph || r.Upload != digest {
-		return nil, fmt.Errorf("the receipt is for upload %.80s of %.128q in round %d; sent was %s of %q in round %d", r.Upload, r.Client, r.Round, digest, key.Name, d.Round)
-	}
-	if (r.Spent == nil) != (d.Privacy == nil) || r.Spent != nil && *r.Spent != *d.Privacy {
-		return nil, fmt.Errorf("the receipt says that %v was spent; the round states %v", r.Spent, d.Privacy)
-	}
-	return r, r.Verify(d.ServerKey)
+	return r, d.Accept(r, key.Name, digest)
 }
 
 // Receipt requests the receipt of the upload that the server holds of this client.
@@ -421,7 +407,7 @@ func (c *Client) Receipt(ctx context.Context, d *wire.Description, key *identity
 		if err != nil {
 			return err
 		}
-		wire.Authorize(req, signature)
+		req.Header.Set("Authorization", wire.Authorization(signature))
 		_, reply, err := c.do(req)
 		if err != nil {
 			return err

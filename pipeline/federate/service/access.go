@@ -46,7 +46,7 @@ func (s *Server) isRound(w http.ResponseWriter, r *http.Request) bool {
 // refusal does not tell a name that the roster lacks from a wrong key, nor does the time that it takes.
 func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity.Purpose, content string) (client string, signature []byte, ok bool) {
 	client = r.PathValue("client")
-	if signature = wire.Signature(r); signature == nil {
+	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
 		s.refuse(w, wire.NoKey, "give the header Authorization: %s SIGNATURE, as fmp-edge join does with --key", wire.Scheme)
 		return client, nil, false
 	}

@@ -198,7 +198,7 @@ func (f *fixture) signed(k *identity.Key, purpose identity.Purpose, data []byte,
 	return func(r *http.Request) {
 		sum := sha256.Sum256(data)
 		r.Header.Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
-		wire.Authorize(r, k.Sign(s))
+		r.Header.Set("Authorization", wire.Authorization(k.Sign(s)))
 	}
 }
 

@@ -25,7 +25,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	digest := contentDigest(r)
-	if digest == "" && wire.Signature(r) != nil {
+	if digest == "" && wire.Signature(r.Header.Get("Authorization")) != nil {
 		s.refuse(w, wire.BadRequest, "give the header Content-Digest: sha-256=:BASE64: (RFC 9530) of the upload")
 		return
 	}

@@ -6,12 +6,12 @@ package wire
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -146,6 +146,43 @@ func (r *Receipt) Verify(server string) error {
 	return nil
 }
 
+// Headers returns the headers of the request that sends an upload of a client to a round, and the upload's digest.
+func (d *Description) Headers(key *identity.Key, upload []byte) (headers map[string]string, digest string) {
+	sum := sha256.Sum256(upload)
+	digest = hex.EncodeToString(sum[:])
+	signature := key.Sign(identity.Statement{Purpose: identity.Upload, Round: d.Round, Client: key.Name, Graph: d.Graph, Content: digest})
+	return map[string]string{
+		"Content-Type":   TypeUpload,
+		"Content-Digest": "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":",
+		"Authorization":  Authorization(signature),
+	}, digest
+}
+
+// Accept returns an error unless a receipt is the round's server's for an upload of a digest that a client sent.
+func (d *Description) Accept(r *Receipt, client, digest string) error {
+	if r.Round != d.Round || r.Client != client || r.Graph != d.Graph || r.Upload != digest {
+		return fmt.Errorf("the receipt is for upload %.80s of %.128q in round %d; sent was %s of %q in round %d", r.Upload, r.Client, r.Round, digest, client, d.Round)
+	}
+	if (r.Spent == nil) != (d.Privacy == nil) || r.Spent != nil && *r.Spent != *d.Privacy {
+		return fmt.Errorf("the receipt says that %v was spent; the round states %v", r.Spent, d.Privacy)
+	}
+	return r.Verify(d.ServerKey)
+}
+
+// One returns the description in a server's list of its rounds, which must have one, after checking it.
+func One(list []byte) (*Description, error) {
+	var of struct {
+		Rounds []Description `json:"rounds"`
+	}
+	if err := Unmarshal(list, &of); err != nil {
+		return nil, err
+	}
+	if len(of.Rounds) != 1 {
+		return nil, fmt.Errorf("the server has %d rounds; want one", len(of.Rounds))
+	}
+	return &of.Rounds[0], of.Rounds[0].Check()
+}
+
 // Problem is a refusal (RFC 9457).
 type Problem struct {
 	// Code is the reason, for programs; Detail explains it to people.
@@ -194,14 +231,14 @@ func UploadPath(round uint64, client string) string {
 // ReceiptPath returns the path of a client's receipt.
 func ReceiptPath(round uint64, client string) string { return UploadPath(round, client) + "/receipt" }
 
-// Authorize sets a client's signature in a request's Authorization header.
-func Authorize(r *http.Request, signature []byte) {
-	r.Header.Set("Authorization", Scheme+" "+base64.StdEncoding.EncodeToString(signature))
+// Authorization returns the header Authorization of a request that a client signed.
+func Authorization(signature []byte) string {
+	return Scheme + " " + base64.StdEncoding.EncodeToString(signature)
 }
 
-// Signature returns the signature in a request; nil if there is none.
-func Signature(r *http.Request) []byte {
-	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+// Signature returns the signature in a header Authorization; nil if there is none.
+func Signature(authorization string) []byte {
+	scheme, text, _ := strings.Cut(authorization, " ")
 	b, err := base64.StdEncoding.DecodeString(text)
 	if !strings.EqualFold(scheme, Scheme) || err != nil || len(b) != ed25519.SignatureSize {
 		return nil

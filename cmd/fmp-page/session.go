@@ -1,0 +1,500 @@
+// Command fmp-page is the client, and the classifier, in a browser's WebAssembly. It links what fmp-edge links, so that uploads are equal byte for byte,
+// but for network and files: these are the page's (pipeline/page), which calls the program in a Web Worker.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"fmp/cmd/buildinfo"
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/serde"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/client"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
+)
+
+// session is what a page has open.
+type session struct {
+	key        *identity.Key
+	round      *wire.Description
+	client     *client.Client
+	trusted    bool // the client's extractor may run on the images
+	approved   client.Memory
+	scope      string
+	classifier *classify.Classifier
+}
+
+// request is a call of a method.
+type request struct {
+	params   []byte // JSON
+	data     []byte
+	read     func(path string) ([]byte, error) // returns a file of the page's
+	progress func(done, all int)               // is called after each image
+}
+
+// method answers a call with what is sent as JSON, and bytes or nil.
+type method func(*session, *request) (any, []byte, error)
+
+var methods = map[string]method{
+	"version":    func(*session, *request) (any, []byte, error) { return buildinfo.Read(), nil, nil },
+	"newKey":     (*session).newKey,
+	"readKey":    (*session).readKey,
+	"round":      (*session).describe,
+	"open":       (*session).open,
+	"approve":    (*session).approve,
+	"list":       (*session).list,
+	"compress":   (*session).compress,
+	"explain":    (*session).explain,
+	"sign":       (*session).sign,
+	"receipt":    (*session).receipt,
+	"classifier": (*session).openClassifier,
+	"predict":    (*session).predict,
+}
+
+func (s *session) call(name string, q *request) (any, []byte, error) {
+	m, ok := methods[name]
+	if !ok {
+		return nil, nil, fmt.Errorf("no method %q", name)
+	}
+	return m(s, q)
+}
+
+// into reads the parameters of a request.
+func (q *request) into(v any) error {
+	if err := json.Unmarshal(q.params, v); err != nil {
+		return fmt.Errorf("parameters: %w", err)
+	}
+	return nil
+}
+
+// keyInfo is what a page shows of a key.
+type keyInfo struct {
+	Name string `json:"name"`
+	Line string `json:"line"` // of the roster
+}
+
+// newKey makes a key, and returns the contents of its file.
+func (s *session) newKey(q *request) (any, []byte, error) {
+	var p struct{ Name string }
+	if err := q.into(&p); err != nil {
+		return nil, nil, err
+	}
+	k, err := identity.New(p.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.key = k
+	secret, err := k.Secret()
+	return keyInfo{k.Name, k.Line()}, secret, err
+}
+
+// readKey reads a key from the contents of its file.
+func (s *session) readKey(q *request) (any, []byte, error) {
+	k, err := identity.Parse(q.data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("key: %w", err)
+	}
+	s.key = k
+	return keyInfo{k.Name, k.Line()}, nil, nil
+}
+
+// describe reads the list of a server's rounds.
+func (s *session) describe(q *request) (any, []byte, error) {
+	d, err := wire.One(q.data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d.GraphBytes > wire.MaxGraph {
+		return nil, nil, fmt.Errorf("the client graph has %d bytes; allowed are %d", d.GraphBytes, wire.MaxGraph)
+	}
+	if d.Privacy != nil {
+		return nil, nil, fmt.Errorf("round %d is private (%v), and a page keeps no ledger of what was spent: take part with fmp-edge join --private; nothing was read and nothing sent", d.Round, d.Privacy)
+	}
+	s.round = d
+	return struct {
+		*wire.Description
+		GraphPath string `json:"graph_path"`
+	}{d, wire.GraphPath(d.Round)}, nil, nil
+}
+
+// graphInfo is what a page shows of a client graph that it took apart.
+type graphInfo struct {
+	Digest    string   `json:"digest"`
+	Classes   []string `json:"classes"`
+	Height    int      `json:"height"`
+	Width     int      `json:"width"`
+	Channels  int      `json:"channels"`
+	Features  int      `json:"features"`
+	Most      int      `json:"most_bytes"`
+	Extractor string   `json:"extractor"`
+	Shipped   string   `json:"shipped,omitempty"` // the extractor comes with this program, under this name
+	Nodes     int      `json:"nodes"`
+	Numbers   int      `json:"numbers"`
+	First     bool     `json:"first"`              // it is trusted from now on, as the first of this scope
+	Refused   string   `json:"refused,omitempty"`  // why it may not run until it is approved
+	Approved  string   `json:"approved,omitempty"` // lines of the approved extractors, to be kept
+}
+
+// open takes a client graph apart, and says whether its extractor may run.
+func (s *session) open(q *request) (any, []byte, error) {
+	var p struct{ Digest, Scope, Approved string }
+	if err := q.into(&p); err != nil {
+		return nil, nil, err
+	}
+	s.client, s.trusted = nil, false
+	if sum := models.DigestBytes(q.data); p.Digest != "" && sum != p.Digest {
+		return nil, nil, fmt.Errorf("the client graph that came has sha256 %s; the round says %s: it is not used", sum, p.Digest)
+	}
+	c, err := client.Parse(q.data, 1)
+	if err != nil {
+		return nil, nil, fmt.Errorf("client graph: %w", err)
+	}
+	if c.Private() {
+		return nil, nil, errors.New("the client graph is one of private rounds, and a page keeps no ledger of what was spent: use fmp-edge compress --epsilon")
+	}
+	s.client, s.scope, s.approved = c, p.Scope, client.Memory{Lines: p.Approved}
+	return s.judge()
+}
+
+// judge says whether the extractor of the client graph may run.
+func (s *session) judge() (any, []byte, error) {
+	f, a := s.client.Manifest, s.client.Apart
+	first, err := s.client.Trust(&s.approved, s.scope)
+	s.trusted = err == nil
+	i := graphInfo{Digest: f.Digest, Classes: names(f), Height: s.client.Fit.H, Width: s.client.Fit.W, Channels: s.client.Fit.Ch, Features: f.Dx, Most: most(f),
+		Extractor: a.Extractor, Shipped: client.Shipped[a.Extractor], Nodes: a.Nodes, Numbers: a.Numbers, First: first, Approved: s.approved.Lines}
+	var changed *client.ChangedError
+	switch {
+	case errors.As(err, &changed):
+		i.Refused = changed.Error()
+	case errors.Is(err, client.ErrImage):
+		i.Refused = fmt.Sprintf("the extractor makes %d numbers of the %d of an image: %v", f.Dx, a.Pixels, err)
+	case err != nil:
+		return nil, nil, err
+	}
+	return i, nil, nil
+}
+
+// most returns the bytes of the largest upload that a client graph makes (float32).
+func most(f models.Manifest) int {
+	if f.Bytes > 0 {
+		return f.Bytes
+	}
+	return f.S * 4 * (f.PointWidth() + f.C + 1)
+}
+
+func names(f models.Manifest) []string {
+	if len(f.Classes) == f.C {
+		return f.Classes
+	}
+	out := make([]string, f.C)
+	for i := range out {
+		out[i] = fmt.Sprint(i)
+	}
+	return out
+}
+
+// approve lets the extractor of the client graph run: its owner said so.
+func (s *session) approve(*request) (any, []byte, error) {
+	if s.client == nil {
+		return nil, nil, errors.New("no client graph is open")
+	}
+	if err := s.approved.Add(s.client.Apart.Extractor); err != nil {
+		return nil, nil, err
+	}
+	return s.judge()
+}
+
+// source returns the images of a request by the rules of fmp-edge: folders are classes.
+func (s *session) source(q *request, paths []string) (imagefile.Source, imagefile.LeftOut, error) {
+	if s.client == nil {
+		return nil, imagefile.LeftOut{}, errors.New("no client graph is open")
+	}
+	return imagefile.OpenFiles(paths, q.read, imagefile.Options{Fit: s.client.Fit, Classes: s.client.Classes(), MaxItems: client.MaxItems})
+}
+
+// list says which of a page's files are images, and of which class, before any is read.
+func (s *session) list(q *request) (any, []byte, error) {
+	var p struct{ Paths []string }
+	if err := q.into(&p); err != nil {
+		return nil, nil, err
+	}
+	src, others, err := s.source(q, p.Paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	type item struct {
+		Path  string `json:"path"`
+		Label int    `json:"label"`
+	}
+	var items []item
+	for _, i := range imagefile.Items(src) {
+		items = append(items, item{i.Name, i.Label})
+	}
+	return map[string]any{"items": items, "others": others}, nil, nil
+}
+
+// counted tells how many images were read.
+type counted struct {
+	imagefile.Source
+	done int
+	tell func(done, all int)
+}
+
+func (c *counted) Next(dst []uint8) (imagefile.Item, error) {
+	i, err := c.Source.Next(dst)
+	c.done++
+	c.tell(c.done, c.Len())
+	return i, err
+}
+
+// compress makes the upload of a page's images.
+func (s *session) compress(q *request) (any, []byte, error) {
+	var p struct {
+		Paths     []string
+		Name      string
+		Round     uint64
+		Precision federate.Precision
+		AtLeast   int
+		Skip      bool
+	}
+	if err := q.into(&p); err != nil {
+		return nil, nil, err
+	}
+	if err := identity.CheckName(p.Name); err != nil {
+		return nil, nil, err
+	}
+	src, _, err := s.source(q, p.Paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !s.trusted {
+		return nil, nil, errors.New("the extractor is not approved: nothing was read")
+	}
+	u, left, err := s.client.Upload(context.Background(), &counted{Source: src, tell: q.progress}, client.Options{Skip: p.Skip, AtLeast: max(1, p.AtLeast)}, p.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	u.Round, u.Precision = p.Round, p.Precision
+	if u.Precision == "" {
+		u.Precision = federate.Single
+		if s.round != nil && len(s.round.Precisions) > 0 {
+			u.Precision = federate.Precision(s.round.Precisions[0])
+		}
+	}
+	data, err := u.EncodeWithin(s.client.Manifest.Bytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d := s.round; d != nil && (u.N > d.MaxPoints || len(data) > d.MaxBytes) {
+		return nil, nil, fmt.Errorf("%d images in %d bytes; the round allows %d in %d: give fewer", u.N, len(data), d.MaxPoints, d.MaxBytes)
+	}
+	l, err := s.leaving(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range left {
+		l.Left = append(l.Left, e.Error())
+	}
+	l.Zeros = s.client.Zeros
+	return l, data, nil
+}
+
+// explain says what is in an upload, which a page has kept, and that it belongs to the round and the key.
+func (s *session) explain(q *request) (any, []byte, error) {
+	l, err := s.leaving(q.data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d := s.round; d != nil && (l.Round != d.Round || l.Model != d.Graph) {
+		return nil, nil, fmt.Errorf("the upload is for round %d with client graph %s; the server's are %d and %s", l.Round, l.Model, d.Round, d.Graph)
+	}
+	if s.key != nil && l.Client != s.key.Name {
+		return nil, nil, fmt.Errorf("the upload is of client %q; the key is %q's", l.Client, s.key.Name)
+	}
+	return l, nil, nil
+}
+
+// leaving is what leaves a page with an upload, read from its bytes.
+type leaving struct {
+	Bytes     int                `json:"bytes"`
+	Digest    string             `json:"digest"`
+	Client    string             `json:"client"`
+	Round     uint64             `json:"round"`
+	Model     string             `json:"model"`
+	Precision federate.Precision `json:"precision"`
+	Images    int                `json:"images"`
+	Features  int                `json:"features"` // numbers of a point
+	Points    []row              `json:"points"`
+	Singles   []row              `json:"singles,omitempty"` // of single images, for calibration
+	Scatter   int                `json:"scatter,omitempty"` // numbers of the scatter within classes
+	Left      []string           `json:"left,omitempty"`
+	Zeros     int                `json:"zeros,omitempty"`
+}
+
+// row is a point of an upload.
+type row struct {
+	Class  int     `json:"class"`
+	Images float32 `json:"images"`
+	// Shades are the numbers of the point: 128 is zero, 1 and 255 the largest of all points.
+	Shades []byte `json:"shades"`
+}
+
+func (s *session) leaving(data []byte) (*leaving, error) {
+	u, err := federate.Decode(data, federate.Expect{})
+	if err != nil {
+		return nil, err
+	}
+	p := u.Points
+	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data), Client: u.Client, Round: u.Round, Model: u.Model, Precision: u.Precision, Images: u.N, Features: p.Dx}
+	width := p.Dx + p.C
+	var points [][]float32
+	for i := range p.N {
+		z := p.Z[i*width : (i+1)*width]
+		points = append(points, z[:p.Dx])
+		l.Points = append(l.Points, row{Class: largest(z[p.Dx:]), Images: p.W[i]})
+	}
+	if w := u.Within; w != nil {
+		for i, y := range w.Labels {
+			points = append(points, w.Calibration[i*w.K:(i+1)*w.K])
+			l.Singles = append(l.Singles, row{Class: y, Images: 1})
+		}
+		l.Images, l.Scatter = l.Images+len(w.Labels), len(w.Data)
+	}
+	shades := shaded(points)
+	for i := range shades {
+		if i < len(l.Points) {
+			l.Points[i].Shades = shades[i]
+		} else {
+			l.Singles[i-len(l.Points)].Shades = shades[i]
+		}
+	}
+	return l, nil
+}
+
+// shaded returns rows of numbers as shades, in units of the largest of them.
+func shaded(rows [][]float32) [][]byte {
+	most := float32(0)
+	for _, r := range rows {
+		for _, v := range r {
+			most = max(most, v, -v)
+		}
+	}
+	out := make([][]byte, len(rows))
+	for i, r := range rows {
+		out[i] = make([]byte, len(r))
+		for j, v := range r {
+			out[i][j] = 128
+			if most > 0 {
+				out[i][j] += uint8(int(127 * v / most))
+			}
+		}
+	}
+	return out
+}
+
+func largest(v []float32) (at int) {
+	for i := range v {
+		if v[i] > v[at] {
+			at = i
+		}
+	}
+	return at
+}
+
+// sign returns the request that sends an upload: its path and headers.
+func (s *session) sign(q *request) (any, []byte, error) {
+	if s.key == nil || s.round == nil {
+		return nil, nil, errors.New("a key and a round are needed to send")
+	}
+	if _, _, err := s.explain(q); err != nil {
+		return nil, nil, err
+	}
+	headers, digest := s.round.Headers(s.key, q.data)
+	return map[string]any{"path": wire.UploadPath(s.round.Round, s.key.Name), "headers": headers, "digest": digest}, nil, nil
+}
+
+// receipt verifies the reply to an upload of a digest, and returns the receipt and its file.
+func (s *session) receipt(q *request) (any, []byte, error) {
+	var p struct{ Digest string }
+	if err := q.into(&p); err != nil {
+		return nil, nil, err
+	}
+	if s.key == nil || s.round == nil {
+		return nil, nil, errors.New("a key and a round are needed to verify a receipt")
+	}
+	r := &wire.Receipt{}
+	if err := wire.Unmarshal(q.data, r); err != nil {
+		return nil, nil, err
+	}
+	if err := s.round.Accept(r, s.key.Name, p.Digest); err != nil {
+		return nil, nil, err
+	}
+	file, err := json.MarshalIndent(r, "", "  ")
+	return r, append(file, '\n'), err
+}
+
+// openClassifier opens a classifier.
+func (s *session) openClassifier(q *request) (any, []byte, error) {
+	m, err := serde.Unmarshal(q.data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("classifier: %w", err)
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return nil, nil, fmt.Errorf("classifier: %w", err)
+	}
+	f.Digest = models.DigestBytes(q.data)
+	e, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := classify.New(e, m, f)
+	if err != nil {
+		return nil, nil, fmt.Errorf("classifier: %w", err)
+	}
+	if c.TakesRows() {
+		return nil, nil, errors.New("the classifier takes feature rows; fmp pool without --rows makes one that takes images")
+	}
+	c.Batch, s.classifier = 1, c
+	_, sets := m.Graph.Output(models.SetOutput)
+	_, intervals := m.Graph.Output("low")
+	return map[string]any{"digest": f.Digest, "classes": names(f), "height": c.Fit.H, "width": c.Fit.W, "sets": sets, "intervals": intervals}, nil, nil
+}
+
+// predicted is the prediction of one image.
+type predicted struct {
+	Probabilities []float32 `json:"probabilities"`
+	Low           []float32 `json:"low,omitempty"`
+	High          []float32 `json:"high,omitempty"`
+	Set           []bool    `json:"set,omitempty"`
+	Disagreement  float32   `json:"mutual_information"`
+}
+
+// predict classifies one image, the data of the request.
+func (s *session) predict(q *request) (any, []byte, error) {
+	if s.classifier == nil {
+		return nil, nil, errors.New("no classifier is open")
+	}
+	src, _, err := imagefile.OpenFiles([]string{"image.jpg"}, func(string) ([]byte, error) { return q.data, nil },
+		imagefile.Options{Fit: s.classifier.Fit, Classes: imagefile.Classes{N: s.classifier.Manifest.C}, MaxItems: 1, Optional: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	var out predicted
+	bad, err := s.classifier.Images(context.Background(), src, false, func(ps []classify.Prediction) error {
+		p := ps[0]
+		out = predicted{slices.Clone(p.Probabilities), slices.Clone(p.Low), slices.Clone(p.High), slices.Clone(p.Set), p.MutualInformation}
+		return nil
+	})
+	return out, nil, errors.Join(append(bad, err)...)
+}
