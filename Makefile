@@ -5,7 +5,7 @@ BIN := bin
 VCS := -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 export CGO_ENABLED ?= 1
 
-.PHONY: all build size sbom module edge-all wasm setup demo test test-short test-386 race mutate fuzz vuln vet lint fmt docs figures generate bench bench-peers service-test testdata conformance clean help
+.PHONY: all build size sbom module edge-all wasm page setup demo test test-short test-386 race mutate fuzz vuln vet lint fmt docs figures generate bench bench-peers service-test testdata conformance clean help
 
 all: build
 
@@ -57,6 +57,15 @@ edge-all: ## bin/fmp-edge-OS-ARCH for every platform that the client is built fo
 
 wasm: ## bin/fmp-edge-js.wasm and bin/fmp-edge-wasip1.wasm
 	@set -e; for os in js wasip1; do CGO_ENABLED=0 GOOS=$$os GOARCH=wasm $(GO) build $(EDGE) -o $(BIN)/fmp-edge-$$os.wasm ./cmd/fmp-edge; wc -c $(BIN)/fmp-edge-$$os.wasm; done
+
+# The browser is asked for nothing but this folder, so that any web server can show it; the program is unpacked in the page.
+PAGE := $(BIN)/page
+page: ## bin/page: the client and the classifier for browsers, for fmp serve --page or any web server
+	@mkdir -p $(PAGE)
+	CGO_ENABLED=0 GOOS=js GOARCH=wasm $(GO) build $(EDGE) -o $(BIN)/fmp-page.wasm ./cmd/fmp-page
+	cp pipeline/page/static/* pipeline/internal/design/design.css "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $(PAGE)
+	gzip -9 -n -c $(BIN)/fmp-page.wasm > $(PAGE)/fmp.wasm.gz
+	@wc -c $(BIN)/fmp-page.wasm $(PAGE)/fmp.wasm.gz; n=$$(wc -c < $(PAGE)/fmp.wasm.gz); [ $$n -le 5000000 ] || { echo "fmp.wasm.gz has more than 5,000,000 bytes"; exit 1; }
 
 demo: setup build ## the table of all methods from raw images, with the defaults
 	$(BIN)/fmp run

@@ -103,11 +103,12 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 
 func newPredictCommand() *cobra.Command {
 	var asJSON, asCSV bool
+	var listen, folder string
 	var reject, risk float64
 	var images imageFlags
 	cfg := settings.Default[engineSettings]()
 	cmd := &cobra.Command{
-		Use:   "predict CLASSIFIER IMAGES",
+		Use:   "predict CLASSIFIER [IMAGES]",
 		Short: "Classify images with the classifier that fmp pool wrote",
 		Long: `Print, for every image, the most probable class with its probability, the second, and the disagreement of the
 classifier's heads (mutual information in nats: the part of the uncertainty that more data would lower).
@@ -120,12 +121,21 @@ The probabilities are made to be believed: of the images that get 0.9, nine in t
 measures it). --reject 0.9 marks those below with a ? and counts them: they are for people to look at.
 
 A classifier that fmp calibrate wrote prints each image's prediction set. --error 0.05 then takes the --reject below which
-too many answers would be wrong: with a probability of 95% over the calibration images, at most 5% of answers are.`,
+too many answers would be wrong: with a probability of 95% over the calibration images, at most 5% of answers are.
+
+--listen answers requests on this machine in place of IMAGES: the Open Inference Protocol (/v2), images as they are (/v1/predict), and a
+page to drop photographs on, at /.`,
 		Example: `  fmp predict classifier.onnx photo.jpg
+  fmp predict --listen 127.0.0.1:8080 classifier.onnx
   fmp predict classifier.onnx photos/ --reject 0.9
   fmp predict classifier.onnx photos/ --csv > predictions.csv
   fmp predict classifier.onnx test-images-idx3-ubyte --count 100 --json`,
-		Args: exactArgs("a CLASSIFIER", "IMAGES"),
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if listen != "" {
+			return exactArgs("a CLASSIFIER")(cmd, args)
+		}
+		return exactArgs("a CLASSIFIER", "IMAGES")(cmd, args)
 	}
 	s := bindSettings(cmd, &cfg, engineAliases)
 	images.bind(cmd)
@@ -134,9 +144,17 @@ too many answers would be wrong: with a probability of 95% over the calibration 
 	fl.Float64Var(&risk, "error", 0, "leave as many images to people as keep the share of wrong answers at this `SHARE` or below, with a probability of 95%; wants a classifier of fmp calibrate")
 	fl.BoolVar(&asJSON, "json", false, "print JSON: the classes, and for each image all probabilities")
 	fl.BoolVar(&asCSV, "csv", false, "print CSV")
+	fl.StringVar(&listen, "listen", "", "answer requests on a loopback `HOST:PORT` (port 0: a free one) in place of IMAGES")
+	fl.StringVar(&folder, "page", "", "`FOLDER` that make page wrote, with which the page of --listen classifies in the browser; without it the page sends photographs to this program")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
 			return err
+		}
+		if listen != "" {
+			return servePredictions(cmd, cfg, args[0], listen, folder)
+		}
+		if folder != "" {
+			return usageErrorf("--page goes with --listen")
 		}
 		format := classify.Table
 		switch {

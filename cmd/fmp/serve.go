@@ -33,6 +33,7 @@ import (
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/work"
 	"fmp/pipeline/metric"
+	"fmp/pipeline/page"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/privacy"
@@ -47,6 +48,7 @@ const maxToken, maxLow = 4 << 10, 1 << 30
 type serveFlags struct {
 	file, address, state, cert, key, token string
 	helper, helperCA, secret               string
+	page                                   string
 	selfSigned, jsonLog, workers, asHelper bool
 	nats                                   store.Options
 	natsToken                              string
@@ -70,7 +72,7 @@ func newServeCommand() *cobra.Command {
 		Short: "Serve a round of a federation: take uploads, pool them, give the classifier and predictions",
 		Long: `Open the round of a round file over HTTPS: clients (fmp-edge join) fetch the client graph, send one signed upload each and
 get a signed receipt. At quorum, at the deadline and when late uploads come, what is in is pooled into classifier.onnx.
-The page at / says who is in, who is missing and what was refused.
+The page at / says who is in, who is missing and what was refused; with --page clients take part in a browser, at /join/.
 
 State is kept in --state, by a NATS JetStream server inside this program, or on NATS servers elsewhere (--nats). A receipt is
 given only for what is kept: the program may be killed at any time and started again. --sync outlives a power cut as well.
@@ -108,6 +110,7 @@ On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsew
 	f.StringVar(&o.helperCA, "helper-ca", "", "`FILE` of certificates to trust for it")
 	f.BoolVar(&o.asHelper, "as-helper", false, "be the helper of such a round: hold the other shares, and open nothing")
 	f.StringVar(&o.secret, "servers-secret-file", "", "`FILE` with the secret that leader and helper both know, and clients do not")
+	f.StringVar(&o.page, "page", "", "`FOLDER` that make page wrote: the client for browsers, at /join/ (docs/browser.md)")
 	f.BoolVar(&o.jsonLog, "log-json", false, "write the log as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -244,7 +247,11 @@ func serveRound(cmd *cobra.Command, cfg engineSettings, o serveFlags) (err error
 	if err := s.meetHelper(ctx); err != nil {
 		return usageError(err)
 	}
-	svc, err := service.New(ctx, service.Config{Round: s.round, Key: key, Store: s.store, Token: token, Log: s.log, Pool: s.sampling(), Private: s.private(),
+	join, err := page.Handler(o.page)
+	if err != nil {
+		return usageError(fmt.Errorf("serve: --page: %w", err))
+	}
+	svc, err := service.New(ctx, service.Config{Page: join, Round: s.round, Key: key, Store: s.store, Token: token, Log: s.log, Pool: s.sampling(), Private: s.private(),
 		Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng})
 	if err != nil {
 		return err

@@ -30,11 +30,12 @@ func TestPageInABrowser(t *testing.T) {
 	}
 	address.User = url.UserPassword("anybody", "for readers") // as a person types it
 	see := func(stage string, wanted ...string) {
-		for _, width := range []int{1280, 375} {
+		for _, width := range []int{1920, 1280, 390} {
 			for _, dark := range []bool{false, true} {
 				b.Open(address.String(), width, dark)
 				var faults []string
 				b.Eval(browser.LayoutFaults, &faults)
+				faults = append(faults, b.Axe()...)
 				var hidden int // width of tables that a reader has to push to see
 				b.Eval(`Math.max(0, ...[...document.querySelectorAll('.wide')].map(e => e.scrollWidth - e.clientWidth))`, &hidden)
 				if hidden > 0 {

@@ -26,18 +26,18 @@ func inferError(w http.ResponseWriter, status int, format string, args ...any) {
 	reply(w, status, map[string]string{"error": fmt.Sprintf(format, args...)})
 }
 
-func (s *Server) inferServer(w http.ResponseWriter, _ *http.Request) {
+func (p *predictor) inferServer(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"name": "fmp serve", "version": "2", "extensions": []string{"binary_tensor_data", "model_configuration", "statistics"}})
 }
 
-func (s *Server) inferLive(w http.ResponseWriter, _ *http.Request) {
+func (p *predictor) inferLive(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]bool{"live": true})
 }
 
-func (s *Server) inferReady(w http.ResponseWriter, _ *http.Request) {
-	s.mu.Lock()
-	ready := s.serving != nil
-	s.mu.Unlock()
+func (p *predictor) inferReady(w http.ResponseWriter, _ *http.Request) {
+	p.mu.Lock()
+	ready := p.serving != nil
+	p.mu.Unlock()
 	status := http.StatusOK
 	if !ready {
 		status = http.StatusServiceUnavailable
@@ -46,10 +46,10 @@ func (s *Server) inferReady(w http.ResponseWriter, _ *http.Request) {
 }
 
 // current returns the version that makes predictions, and its inputs and outputs; if there is none, it refuses the request.
-func (s *Server) current(w http.ResponseWriter) (v *served, inputs, outputs []tensor) {
-	s.mu.Lock()
-	v = s.serving
-	s.mu.Unlock()
+func (p *predictor) current(w http.ResponseWriter) (v *served, inputs, outputs []tensor) {
+	p.mu.Lock()
+	v = p.serving
+	p.mu.Unlock()
 	if v == nil {
 		inferError(w, http.StatusNotFound, "no classifier yet")
 		return nil, nil, nil
@@ -72,8 +72,8 @@ func (s *Server) current(w http.ResponseWriter) (v *served, inputs, outputs []te
 	return v, inputs, outputs
 }
 
-func (s *Server) inferModel(w http.ResponseWriter, _ *http.Request) {
-	if v, inputs, outputs := s.current(w); v != nil {
+func (p *predictor) inferModel(w http.ResponseWriter, _ *http.Request) {
+	if v, inputs, outputs := p.current(w); v != nil {
 		reply(w, http.StatusOK, map[string]any{"name": modelName, "versions": []string{fmt.Sprint(v.version.Number)}, "platform": modelPlatform, "inputs": inputs, "outputs": outputs})
 	}
 }
@@ -87,8 +87,8 @@ type configured struct {
 }
 
 // inferConfig answers with the model configuration, as Triton's extension defines it.
-func (s *Server) inferConfig(w http.ResponseWriter, _ *http.Request) {
-	v, inputs, outputs := s.current(w)
+func (p *predictor) inferConfig(w http.ResponseWriter, _ *http.Request) {
+	v, inputs, outputs := p.current(w)
 	if v == nil {
 		return
 	}
@@ -108,10 +108,10 @@ func (s *Server) inferConfig(w http.ResponseWriter, _ *http.Request) {
 }
 
 // inferStatistics answers with the statistics of the version that makes predictions, as Triton's extension defines them.
-func (s *Server) inferStatistics(w http.ResponseWriter, _ *http.Request) {
-	s.mu.Lock()
-	v := s.serving
-	s.mu.Unlock()
+func (p *predictor) inferStatistics(w http.ResponseWriter, _ *http.Request) {
+	p.mu.Lock()
+	v := p.serving
+	p.mu.Unlock()
 	stats := []modelStatistics{}
 	if v != nil {
 		stats = append(stats, v.statistics.of(v.version.Number))
@@ -120,7 +120,7 @@ func (s *Server) inferStatistics(w http.ResponseWriter, _ *http.Request) {
 }
 
 // infer classifies one tensor of images, or of feature rows.
-func (s *Server) infer(w http.ResponseWriter, r *http.Request) {
+func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPredictBytes))
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
@@ -136,7 +136,7 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var answer *inferAnswer
-	err = s.run(r.Context(), req.rows(), req.build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
+	err = p.run(r.Context(), req.rows(), req.build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
 		answer, err = req.answer(v, c, ps)
 		return err
 	})
@@ -149,7 +149,7 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &input):
 		inferError(w, http.StatusBadRequest, "%v", err)
 	default:
-		s.Log.Error("prediction failed", "path", r.URL.Path, "error", err)
+		p.log.Error("prediction failed", "path", r.URL.Path, "error", err)
 		inferError(w, http.StatusInternalServerError, "the classifier failed; the server's log says why")
 	}
 }

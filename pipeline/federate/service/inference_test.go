@@ -81,7 +81,7 @@ func TestBinaryTensors(t *testing.T) {
 		t.Errorf("both forms: %d %s", w.Code, w.Body)
 	}
 	// Images in bytes.
-	size := f.srv.serving.images.Fit.Size()
+	size := f.srv.predictions.serving.images.Fit.Size()
 	images := fmt.Sprintf(`{"inputs":[{"name":"images","shape":[1,28,28,1],"datatype":"UINT8","parameters":{"binary_data_size":%d}}]}`, size)
 	if w := f.binaryRequest(images, make([]byte, size)); w.Code != 200 || w.Header().Get("Inference-Header-Content-Length") != "" {
 		t.Errorf("images: %d %s", w.Code, w.Body)

@@ -15,6 +15,7 @@ import (
 
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/internal/design"
 )
 
 //go:embed page.css
@@ -24,13 +25,13 @@ var style string
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	st := s.Status()
-	if err := st.html().Render(w); err != nil {
+	if err := st.html(s.Page != nil).Render(w); err != nil {
 		s.Log.Error("status page", "error", err)
 	}
 }
 
 // html returns a self-contained page. Names and reasons are written by clients: elements escape them.
-func (st *Status) html() g.Node {
+func (st *Status) html(joins bool) g.Node {
 	title := fmt.Sprintf("Round %d", st.Round)
 	heading := title
 	if st.Title != "" {
@@ -42,14 +43,15 @@ func (st *Status) html() g.Node {
 			h.Meta(h.Charset("utf-8")),
 			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
 			h.TitleEl(g.Textf("%s: %d of %d in", title, st.In, st.Clients)),
-			h.StyleEl(g.Raw(style)),
+			h.Link(h.Rel("icon"), h.Href("data:,")),
+			h.StyleEl(g.Raw(design.CSS+style)),
 		),
 		g.Text("\n"),
-		h.Body(
+		h.Body(h.Header(h.Span(h.Class("mark"), g.Text("fmp")), g.If(joins, g.Group{h.A(h.Href("join/"), g.Text("Take part")), h.A(h.Href("join/predict.html"), g.Text("Classify"))})), h.Main(
 			h.H1(g.Text(heading)),
-			h.P(st.phase(), g.Textf(" It is %s.", when(st.Now))),
-			h.P(h.ID("in"), h.Strong(g.Text(strconv.Itoa(st.In))), g.Textf(" of %d clients are in; the classifier is made at %d, or at the deadline.", st.Clients, st.Quorum)),
-			h.Progress(h.Max(strconv.Itoa(st.Clients)), h.Value(strconv.Itoa(st.In)), g.Textf("%d %%", 100*st.In/max(st.Clients, 1))),
+			h.P(h.Class("lead"), st.phase(), g.Textf(" It is %s.", when(st.Now))),
+			h.P(h.ID("in"), h.Class("count"), g.Text(strconv.Itoa(st.In)), h.Small(g.Textf(" of %d clients are in; the classifier is made at %d, or at the deadline.", st.Clients, st.Quorum))),
+			h.Progress(h.Max(strconv.Itoa(st.Clients)), h.Value(strconv.Itoa(st.In)), h.Aria("label", "Clients that are in"), g.Textf("%d %%", 100*st.In/max(st.Clients, 1))),
 			g.If(st.Privacy != nil, h.P(h.ID("private"), g.Textf("This round is private: %v. What is in is %s; nobody's honesty is judged and nobody's images are counted.", st.Privacy, st.whatIsIn()))),
 			g.If(st.Privacy == nil && !st.Honesty, h.P(g.Text("Nobody's honesty is judged in this round."))),
 			g.If(st.Failure != "", h.P(h.Class("bad"), g.Text("The last pooling failed: "+st.Failure))),
@@ -61,7 +63,7 @@ func (st *Status) html() g.Node {
 			section("Missing", "Nobody.", names(st.Missing)),
 			h.P(g.Text("Lists end at 1,000 clients; "), h.A(h.Href(round+"/status"), g.Text("as JSON")), g.Text(", "),
 				h.A(h.Href("/metrics"), g.Text("metrics")), g.Text(", "), h.A(h.Href("/v1/openapi.yaml"), g.Text("interface")), g.Text(".")),
-		),
+		)),
 	))
 }
 
@@ -91,7 +93,7 @@ func (st *Status) classifier(round string) g.Group {
 	out := g.Group{h.P(g.Textf("Version %d, made %s of %d uploads%s: ", v.Number, when(v.Time), v.Clients, images),
 		h.A(h.Href(round+"/classifier.onnx"), g.Text("classifier.onnx")), g.Textf(", %d bytes, sha256 ", v.Bytes), h.Code(g.Text(v.Digest)), g.Text("."))}
 	if facts := facts(v.Summary); len(facts) > 0 {
-		out = append(out, h.Table(facts))
+		out = append(out, h.Table(h.Class("facts"), facts))
 	}
 	if len(st.Versions) > 1 {
 		out = append(out, h.P(g.Text("Earlier: "), g.Map(st.Versions, func(v store.Version) g.Node {

@@ -216,5 +216,5 @@ func (s *Server) publish(ctx context.Context, in inputs, made *Pooled) (v store.
 	s.recall(members)
 	s.failure = ""
 	s.mu.Unlock()
-	return v, s.serve(v, made.Classifier, made.Rows)
+	return v, s.predictions.serve(v, made.Classifier, made.Rows)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -59,20 +60,57 @@ func openClassifier(eng engine.Engine, data []byte) (*classify.Classifier, error
 	return classify.New(eng, m, f)
 }
 
+// predictor makes predictions with the classifier of the latest version.
+type predictor struct {
+	engine engine.Engine // nil: it makes none
+	log    *slog.Logger
+	refuse func(w http.ResponseWriter, code, detail string, args ...any)
+
+	mu      sync.Mutex
+	serving *served
+}
+
+// routes returns the paths under which predictions are made.
+func (p *predictor) routes() []route {
+	return []route{
+		{"POST /v1/predict", true, p.predict},
+		{"GET /v2", true, p.inferServer},
+		{"GET /v2/health/live", false, p.inferLive},
+		{"GET /v2/health/ready", false, p.inferReady},
+		{"GET /v2/models/classifier", true, p.inferModel},
+		{"GET /v2/models/classifier/ready", false, p.inferReady},
+		{"GET /v2/models/classifier/config", true, p.inferConfig},
+		{"GET /v2/models/classifier/stats", true, p.inferStatistics},
+		{"GET /v2/models/stats", true, p.inferStatistics},
+		{"POST /v2/models/classifier/infer", true, p.infer},
+	}
+}
+
+// close closes the classifier.
+func (p *predictor) close() {
+	p.mu.Lock()
+	last := p.serving
+	p.serving = nil
+	p.mu.Unlock()
+	if last != nil {
+		last.close()
+	}
+}
+
 // serve makes a version the one that makes predictions.
-func (s *Server) serve(v store.Version, data, rows []byte) error {
+func (p *predictor) serve(v store.Version, data, rows []byte) error {
 	next := &served{version: v, data: data}
 	var err error
-	if next.images, err = openClassifier(s.Engine, data); err == nil {
-		next.rows, err = openClassifier(s.Engine, rows)
+	if next.images, err = openClassifier(p.engine, data); err == nil {
+		next.rows, err = openClassifier(p.engine, rows)
 	}
 	if err != nil {
 		return fmt.Errorf("version %d: %w", v.Number, err)
 	}
-	s.mu.Lock()
-	last := s.serving
-	s.serving = next
-	s.mu.Unlock()
+	p.mu.Lock()
+	last := p.serving
+	p.serving = next
+	p.mu.Unlock()
 	if last != nil {
 		last.close()
 	}
@@ -144,20 +182,20 @@ func inputf(format string, args ...any) error { return &errInput{fmt.Errorf(form
 var errNotYet = errors.New("no classifier yet")
 
 // run classifies the input that build makes from a request, with the classifier that the request names.
-func (s *Server) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error), use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
+func (p *predictor) run(ctx context.Context, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error), use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
 	var v *served
 	at := stages{start: time.Now()}
 	for { // until it is one that a newer version has not closed
-		s.mu.Lock()
-		v = s.serving
-		s.mu.Unlock()
+		p.mu.Lock()
+		v = p.serving
+		p.mu.Unlock()
 		if v == nil {
 			return errNotYet
 		}
 		v.mu.Lock()
-		s.mu.Lock()
-		current := s.serving == v
-		s.mu.Unlock()
+		p.mu.Lock()
+		current := p.serving == v
+		p.mu.Unlock()
 		if current {
 			break
 		}
@@ -172,7 +210,7 @@ func (s *Server) run(ctx context.Context, rows bool, build func(c *classify.Clas
 		c = v.rows
 	}
 	if c == nil {
-		return inputf("this round has no classifier that takes feature rows")
+		return inputf("there is no classifier that takes feature rows")
 	}
 	images, x, err := build(c)
 	if err != nil {
@@ -197,11 +235,11 @@ func (s *Server) run(ctx context.Context, rows bool, build func(c *classify.Clas
 
 // predict answers with the classes of images (PNG or JPEG, one as the body or several as multipart/form-data), or of feature rows
 // (JSON), in the format of fmp predict --json.
-func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
+func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxPredictBytes)
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
-		s.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json", r.Header.Get("Content-Type"))
+		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json", r.Header.Get("Content-Type"))
 		return
 	}
 	var build func(c *classify.Classifier) (*memory, *onnx.Tensor, error)
@@ -209,7 +247,7 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 	case "image/png", "image/jpeg", "application/octet-stream":
 		data, err := io.ReadAll(r.Body)
 		if err != nil {
-			s.badBody(w, err)
+			p.badBody(w, err)
 			return
 		}
 		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
@@ -220,7 +258,7 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 	case "multipart/form-data":
 		names, files, err := parts(r.Body, params["boundary"])
 		if err != nil {
-			s.badBody(w, err)
+			p.badBody(w, err)
 			return
 		}
 		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
@@ -233,7 +271,7 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 	case "application/json":
 		rows, err := featureRows(r.Body)
 		if err != nil {
-			s.badBody(w, err)
+			p.badBody(w, err)
 			return
 		}
 		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
@@ -247,23 +285,23 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 			return nil, onnx.NewTensor(x, len(rows), c.Manifest.Dx), nil
 		}
 	default:
-		s.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json", kind)
+		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json", kind)
 		return
 	}
 	var text bytes.Buffer
-	err = s.run(r.Context(), kind == "application/json", build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error {
+	err = p.run(r.Context(), kind == "application/json", build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error {
 		w.Header().Set("Fmp-Version", fmt.Sprint(v.Number))
-		p, err := classify.NewPrinter(&text, c, classify.JSON, 0)
+		out, err := classify.NewPrinter(&text, c, classify.JSON, 0)
 		if err != nil {
 			return err
 		}
-		if err := p.Print(ps); err != nil {
+		if err := out.Print(ps); err != nil {
 			return err
 		}
-		return p.Close()
+		return out.Close()
 	})
 	if err != nil {
-		s.badPrediction(w, r, err)
+		p.badPrediction(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -340,25 +378,25 @@ func parts(body io.Reader, boundary string) (names []string, files [][]byte, err
 }
 
 // badBody refuses a body that cannot be read.
-func (s *Server) badBody(w http.ResponseWriter, err error) {
+func (p *predictor) badBody(w http.ResponseWriter, err error) {
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		s.refuse(w, wire.TooLarge, "a request of more than %d bytes", large.Limit)
+		p.refuse(w, wire.TooLarge, "a request of more than %d bytes", large.Limit)
 		return
 	}
-	s.refuse(w, wire.BadRequest, "%v", err)
+	p.refuse(w, wire.BadRequest, "%v", err)
 }
 
 // badPrediction refuses input that could not be classified.
-func (s *Server) badPrediction(w http.ResponseWriter, r *http.Request, err error) {
+func (p *predictor) badPrediction(w http.ResponseWriter, r *http.Request, err error) {
 	var input *errInput
 	switch {
 	case errors.Is(err, errNotYet):
-		s.refuse(w, wire.NotYet, "round %d has no classifier yet", s.Round.Round)
+		p.refuse(w, wire.NotYet, "there is no classifier yet")
 	case errors.As(err, &input):
-		s.refuse(w, wire.BadRequest, "%v", err)
+		p.refuse(w, wire.BadRequest, "%v", err)
 	default:
-		s.Log.Error("prediction failed", "path", r.URL.Path, "error", err)
-		s.refuse(w, wire.ServerFailed, "the classifier failed; the server's log says why")
+		p.log.Error("prediction failed", "path", r.URL.Path, "error", err)
+		p.refuse(w, wire.ServerFailed, "the classifier failed; the server's log says why")
 	}
 }

@@ -47,10 +47,10 @@ func serving(t testing.TB) (f *fixture, dx int) {
 			t.Fatal(err)
 		}
 	}
-	if f.srv.Engine, err = pure.New(engine.Options{Threads: 1}); err != nil {
+	if f.srv.predictions.engine, err = pure.New(engine.Options{Threads: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.srv.serve(store.Version{Number: 1}, files[0], files[1]); err != nil {
+	if err := f.srv.predictions.serve(store.Version{Number: 1}, files[0], files[1]); err != nil {
 		t.Fatal(err)
 	}
 	return f, m.Dx

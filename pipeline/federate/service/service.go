@@ -58,6 +58,8 @@ type Config struct {
 	// Token is what readers of the status, the classifier and predictions must present; empty: everybody may read them.
 	Token string
 	Log   *slog.Logger
+	// Page serves the client for browsers under /join/; nil: there is none.
+	Page http.Handler
 	// Now returns the current time; default time.Now.
 	Now func() time.Time
 }
@@ -80,7 +82,7 @@ type Server struct {
 	settled  bool                    // in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
 	opening  sync.RWMutex
 
-	serving *served // the classifier of the latest version
+	predictions *predictor
 }
 
 // held is what is kept in memory of an upload that is in.
@@ -100,6 +102,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		busy: map[string]bool{}, refused: map[string]store.Refusal{}}
 	s.clients.Store(c.Round.Clients)
 	s.metrics = newMetrics(s)
+	s.predictions = &predictor{engine: c.Engine, log: c.Log, refuse: s.refuse}
 	for r, err := range c.Store.Records(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the round's state: %w", err)
@@ -129,7 +132,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the round's state: %w", err)
 		}
-		if err := s.serve(s.versions[n-1], data, rows); err != nil {
+		if err := s.predictions.serve(s.versions[n-1], data, rows); err != nil {
 			return nil, err
 		}
 	}
@@ -170,13 +173,7 @@ func (s *Server) recall(members []store.Member) {
 
 // Close closes the classifier that makes predictions.
 func (s *Server) Close() {
-	s.mu.Lock()
-	last := s.serving
-	s.serving = nil
-	s.mu.Unlock()
-	if last != nil {
-		last.close()
-	}
+	s.predictions.close()
 }
 
 // Handler returns the server's HTTP interface, which openapi.yaml specifies.
@@ -189,6 +186,9 @@ func (s *Server) Handler() http.Handler {
 		}
 		mux.Handle(r.pattern, s.observe(r.pattern, h))
 	}
+	if s.Page != nil {
+		mux.Handle("GET /join/", s.observe("GET /join/", s.Page.ServeHTTP))
+	}
 	return headers(mux)
 }
 
@@ -200,7 +200,7 @@ type route struct {
 }
 
 func (s *Server) routes() []route {
-	return []route{
+	return append(s.predictions.routes(), []route{
 		{"GET /healthz", false, s.health},
 		{"GET /readyz", false, s.ready},
 		{"GET /v1/rounds", false, s.rounds},
@@ -214,20 +214,10 @@ func (s *Server) routes() []route {
 		{"GET /v1/rounds/{round}/versions", true, s.listVersions},
 		{"GET /v1/rounds/{round}/versions/{version}", true, s.version},
 		{"GET /v1/rounds/{round}/classifier.onnx", true, s.classifier},
-		{"POST /v1/predict", true, s.predict},
-		{"GET /v2", true, s.inferServer},
-		{"GET /v2/health/live", false, s.inferLive},
-		{"GET /v2/health/ready", false, s.inferReady},
-		{"GET /v2/models/classifier", true, s.inferModel},
-		{"GET /v2/models/classifier/ready", false, s.inferReady},
-		{"GET /v2/models/classifier/config", true, s.inferConfig},
-		{"GET /v2/models/classifier/stats", true, s.inferStatistics},
-		{"GET /v2/models/stats", true, s.inferStatistics},
-		{"POST /v2/models/classifier/infer", true, s.infer},
 		{"GET /v1/openapi.yaml", false, s.openAPI},
 		{"GET /metrics", true, s.metrics.handler.ServeHTTP},
 		{"GET /{$}", true, s.page},
-	}
+	}...)
 }
 
 // headers adds headers that forbid browsers to guess types, to frame the page and to load other resources.
@@ -235,7 +225,7 @@ func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
@@ -277,8 +267,14 @@ var refusals = map[string]struct {
 	wire.ServerFailed: {http.StatusInternalServerError, "The server failed"},
 }
 
-// refuse writes a refusal, with Retry-After if the client may try again.
+// refuse writes a refusal, and counts it.
 func (s *Server) refuse(w http.ResponseWriter, code, detail string, args ...any) {
+	s.metrics.refused.WithLabelValues(code).Inc()
+	refuse(w, code, detail, args...)
+}
+
+// refuse writes a refusal, with Retry-After if the client may try again.
+func refuse(w http.ResponseWriter, code, detail string, args ...any) {
 	k := refusals[code]
 	switch k.status {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
@@ -290,7 +286,6 @@ func (s *Server) refuse(w http.ResponseWriter, code, detail string, args ...any)
 			w.Header().Set("WWW-Authenticate", wire.Scheme)
 		}
 	}
-	s.metrics.refused.WithLabelValues(code).Inc()
 	w.Header().Set("Content-Type", wire.TypeProblem)
 	w.WriteHeader(k.status)
 	_ = json.NewEncoder(w).Encode(wire.Problem{Code: code, Title: k.title, Status: k.status, Detail: fmt.Sprintf(detail, args...)})

@@ -82,9 +82,9 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	s.mu.Lock()
-	now := s.serving
-	s.mu.Unlock()
+	s.predictions.mu.Lock()
+	now := s.predictions.serving
+	s.predictions.mu.Unlock()
 	var data []byte
 	var err error
 	if now != nil && now.version.Number == v.Number {

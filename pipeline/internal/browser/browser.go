@@ -174,12 +174,7 @@ func (b *Browser) wait(what string, is func(reply) bool) reply {
 // Open shows a page at a width, in the light or in the dark.
 func (b *Browser) Open(address string, width int, dark bool) {
 	b.T.Helper()
-	scheme := "light"
-	if dark {
-		scheme = "dark"
-	}
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.Resize(width, dark)
 	b.Events = nil
 	b.call("Page.navigate", map[string]any{"url": address}, nil)
 	for _, e := range b.Events {
@@ -266,3 +261,73 @@ const LayoutFaults = `(() => {
 	}
 	return out;
 })()`
+
+// Resize changes the window's width, and light to dark, of the page that is shown.
+func (b *Browser) Resize(width int, dark bool) {
+	b.T.Helper()
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+}
+
+// Choose sets the files of a file input, or the folder of one that takes folders.
+func (b *Browser) Choose(selector string, paths ...string) {
+	b.T.Helper()
+	var object struct {
+		Result struct {
+			ObjectID string `json:"objectId"`
+		} `json:"result"`
+	}
+	b.call("Runtime.evaluate", map[string]any{"expression": fmt.Sprintf("document.querySelector(%q)", selector)}, &object)
+	if object.Result.ObjectID == "" {
+		b.T.Fatalf("the page has no %s", selector)
+	}
+	b.call("DOM.setFileInputFiles", map[string]any{"files": paths, "objectId": object.Result.ObjectID}, nil)
+}
+
+// Download lets the page save files, into a folder.
+func (b *Browser) Download(folder string) {
+	b.T.Helper()
+	b.call("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": folder}, nil)
+}
+
+// patience is how long Until waits; machines that do much else are slow.
+const patience = 5 * time.Minute
+
+// Until evaluates an expression until it is true, and fails where it never is, with the page's text.
+func (b *Browser) Until(expression string) {
+	b.T.Helper()
+	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		var ok bool
+		b.Eval("Boolean("+expression+")", &ok)
+		if ok {
+			return
+		}
+		if time.Since(start) > patience {
+			var text string
+			b.Eval("document.body.innerText", &text)
+			b.T.Fatalf("%s: it is not so within %v; the page says\n%s", expression, patience, text)
+		}
+	}
+}
+
+// Axe returns the faults of accessibility (WCAG 2.2) that axe-core finds in the page; none, with a line in the log, where FMP_AXE does not name axe.min.js
+// (npm install axe-core).
+func (b *Browser) Axe() (found []string) {
+	b.T.Helper()
+	path := os.Getenv("FMP_AXE")
+	if path == "" {
+		b.T.Log("FMP_AXE names no axe.min.js (npm install axe-core): accessibility is not looked at")
+		return nil
+	}
+	axe, err := os.ReadFile(path)
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	b.Eval(string(axe)+"; 0", nil)
+	b.Eval(`axe.run().then(r => r.violations.map(v => v.id + ": " + v.nodes.map(n => n.html.slice(0, 200) + " " + n.failureSummary).join(" | ").slice(0, 600)))`, &found)
+	return found
+}

@@ -3,11 +3,14 @@ package report
 import (
 	_ "embed" // the pages' style
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
+
+	"fmp/pipeline/internal/design"
 )
 
 // Pages are assembled from elements in Go, which escape their content, instead of html/template: a program
@@ -15,6 +18,30 @@ import (
 
 //go:embed style.css
 var style string
+
+// mostColumns is the number of columns of a table that a reader can leave out.
+const mostColumns = 24
+
+// sheet returns the style of a page. Boxes above a table hide its columns without a script.
+func sheet() string {
+	var b strings.Builder
+	b.WriteString(design.CSS + style)
+	for i := 2; i <= mostColumns; i++ {
+		fmt.Fprintf(&b, ".pick:has(.c%d:not(:checked)) + .scroll tr:not(.group) > :nth-child(%d) { display: none; }\n", i, i)
+	}
+	return b.String()
+}
+
+// pick returns boxes by which a reader chooses the columns of the table that follows, the first apart.
+func pick(headings []string) g.Node {
+	var boxes g.Group
+	for i, name := range headings {
+		if i > 0 && i < mostColumns && name != "" {
+			boxes = append(boxes, h.Label(h.Input(h.Type("checkbox"), h.Class(fmt.Sprintf("c%d", i+1)), h.Checked(), h.AutoComplete("off")), g.Text(" "+name)), g.Text("\n"))
+		}
+	}
+	return h.FieldSet(h.Class("pick"), h.Legend(g.Text("Columns")), boxes)
+}
 
 // document returns a self-contained page, which loads no other resource.
 func document(title, summary string, body ...g.Node) g.Node {
@@ -25,7 +52,7 @@ func document(title, summary string, body ...g.Node) g.Node {
 			h.Meta(h.Name("color-scheme"), h.Content("light dark")),
 			h.TitleEl(g.Text(title)),
 			h.Link(h.Rel("icon"), h.Href("data:,")),
-			h.StyleEl(g.Raw(style)),
+			h.StyleEl(g.Raw(sheet())),
 		),
 		g.Text("\n"),
 		h.Body(h.Main(h.H1(g.Text(title)), h.P(g.Text(summary)), g.Group(body))),

@@ -210,7 +210,7 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 	sentence := t.sentence()
 	return folded(open, h.H2(g.Text(t.title())),
 		g.If(sentence != "", h.P(g.Text(sentence))),
-		table("", head, groups),
+		pick(head), table("", head, groups),
 		g.If(tuned, h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen on the meta-training corpus by NLL; no test image took part. All that was tried: see below."))),
 		g.Map(t.sideTables(), func(s sideTable) g.Node {
 			return g.Group{h.H3(g.Text(s.Title)),

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fmp/onnx/regularfile"
+	"fmp/onnx/serde"
+	"fmp/pipeline/federate/loopback"
+	"fmp/pipeline/federate/service"
+	"fmp/pipeline/page"
+)
+
+// servePredictions answers requests for the predictions of a classifier on an address of loopback until the context ends.
+func servePredictions(cmd *cobra.Command, cfg engineSettings, path, address, folder string) error {
+	if !loopback.Address(address) {
+		return usageErrorf("--listen %s is not loopback: predictions without a round are for this machine; put a proxy with TLS before it, or use fmp serve", address)
+	}
+	data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
+	if err != nil {
+		return usageError(fmt.Errorf("classifier: %w", err))
+	}
+	pages, err := page.Handler(folder)
+	if err != nil {
+		return usageError(fmt.Errorf("--page: %w", err))
+	}
+	eng, err := openEngine(cmd.Context(), cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	h, closeClassifier, err := service.Classifier(eng, data, pages, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+	if err != nil {
+		return usageError(fmt.Errorf("classifier %s: %w", path, err))
+	}
+	defer closeClassifier()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return usageError(fmt.Errorf("--listen: %w", err))
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	fmt.Fprintf(cmd.OutOrStdout(), "predictions of %s on http://%s\n", path, l.Addr())
+	select {
+	case <-cmd.Context().Done():
+		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		return srv.Shutdown(end)
+	case err := <-failed:
+		return err
+	}
+}

@@ -1,0 +1,30 @@
+package service
+
+import (
+	"log/slog"
+	"net/http"
+
+	"fmp/models"
+	"fmp/onnx/engine"
+	"fmp/pipeline/federate/store"
+)
+
+// Classifier serves one classifier without a round: predictions under the paths of a round's server, the classifier's file under /classifier.onnx, and, where
+// page is not nil, the page that classifies photographs, to which / leads.
+func Classifier(eng engine.Engine, data []byte, page http.Handler, log *slog.Logger) (http.Handler, func(), error) {
+	p := &predictor{engine: eng, log: log, refuse: refuse}
+	v := store.Version{Number: 1, Digest: models.DigestBytes(data), Bytes: len(data)}
+	if err := p.serve(v, data, nil); err != nil {
+		return nil, nil, err
+	}
+	mux := http.NewServeMux()
+	for _, r := range p.routes() {
+		mux.HandleFunc(r.pattern, r.handle)
+	}
+	mux.HandleFunc("GET /classifier.onnx", func(w http.ResponseWriter, r *http.Request) { serveModel(w, r, v.Digest, data) })
+	if page != nil {
+		mux.Handle("GET /{$}", http.RedirectHandler("/page/predict.html", http.StatusSeeOther))
+		mux.Handle("GET /page/", page)
+	}
+	return headers(mux), p.close, nil
+}

@@ -1,0 +1,525 @@
+package page
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fmp/assets/assetstest"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/internal/browser"
+)
+
+var shotsFlag = flag.String("shots", "", "folder to which TestFromPhotographsToPrediction saves screenshots of the pages")
+
+// place is a folder with programs, photographs and a round.
+type place struct {
+	t   *testing.T
+	dir string
+}
+
+func (p *place) path(parts ...string) string {
+	return filepath.Join(append([]string{p.dir}, parts...)...)
+}
+
+func (p *place) write(name string, data []byte) {
+	p.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(p.path(name)), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(p.path(name), data, 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *place) read(name string) []byte {
+	p.t.Helper()
+	data, err := os.ReadFile(p.path(name))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return data
+}
+
+// environment is that of programs: settings of whoever runs the test stay out of it.
+func (p *place) environment() []string {
+	of := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FMP_") })
+	return append(of, "XDG_CONFIG_HOME="+p.path("config"))
+}
+
+// run runs a program of the place and returns what it prints.
+func (p *place) run(program string, args ...string) []byte {
+	p.t.Helper()
+	cmd := exec.Command(p.path(program), args...)
+	cmd.Dir, cmd.Env = p.dir, p.environment()
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	if err != nil {
+		p.t.Fatalf("%s %v: %v\n%s", program, args, err, log.String())
+	}
+	return out
+}
+
+// photograph draws a stroke of a class with some noise.
+func photograph(class int, r interface{ IntN(int) int }) image.Image {
+	im := image.NewGray(image.Rect(0, 0, 28, 28))
+	for k := range 60 {
+		im.SetGray(4+k%20, (4+2*class+k/20+r.IntN(2))%28, color.Gray{Y: uint8(200 + r.IntN(55))})
+	}
+	return im
+}
+
+// newPlace builds the programs and the page's folder, and draws two clients' photographs: PNG, and JPEG in other sizes.
+func newPlace(t *testing.T) *place {
+	p := &place{t: t, dir: t.TempDir()}
+	for _, name := range []string{"fmp", "fmp-edge", "fmp-page.wasm", "fmp-edge.wasm"} {
+		program, web := strings.CutSuffix(name, ".wasm")
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", p.path(name), "fmp/cmd/"+program)
+		if web {
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=js", "GOARCH=wasm")
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("building %s: %v\n%s", name, err, out)
+		}
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write(p.read("fmp-page.wasm")); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	p.write("page/"+Program, packed.Bytes())
+	start, err := os.ReadFile(filepath.Join(goroot(t), "lib/wasm", loader))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write("page/"+loader, start)
+	pages, err := load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range pages {
+		p.write("page/"+name, data)
+	}
+	for _, client := range []string{"edge", "page"} {
+		r := rng.New(5, client)
+		for class := range 10 {
+			for i := range 2 + class%5 {
+				var b bytes.Buffer
+				name := fmt.Sprintf("photos/%s/%d/%d.png", client, class, i)
+				if i == 1 {
+					name = fmt.Sprintf("photos/%s/%d/b %d.JPG", client, class, i)
+					err = jpeg.Encode(&b, photograph(class, r), nil)
+				} else {
+					err = png.Encode(&b, photograph(class, r))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.write(name, b.Bytes())
+			}
+		}
+	}
+	p.write("photos/page/3/notes.txt", []byte("no image"))
+	p.write("client.onnx", assets(t))
+	return p
+}
+
+func assets(t *testing.T) []byte {
+	data, err := os.ReadFile(assetstest.File(t, "digits", models.KindClient))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// serve starts a server of the round and returns its address.
+func (p *place) serve(args ...string) string {
+	p.t.Helper()
+	cmd := exec.Command(p.path("fmp"), args...)
+	cmd.Dir, cmd.Env = p.dir, p.environment()
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if p.t.Failed() {
+			p.t.Logf("fmp %v: %s", args, log.String())
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		p.t.Fatalf("fmp %v: %v", args, err)
+	}
+	return strings.TrimSpace(line[strings.LastIndex(line, "http"):])
+}
+
+// kept returns what a page has kept in the browser whose name ends so.
+func kept(b *browser.Browser, end string) []byte {
+	b.T.Helper()
+	var text string
+	b.Eval(fmt.Sprintf(`new Promise((ok, no) => {
+		const open = indexedDB.open('fmp', 1);
+		open.onerror = () => no(open.error);
+		open.onsuccess = () => {
+			const store = open.result.transaction('kept').objectStore('kept'), keys = store.getAllKeys();
+			keys.onsuccess = () => {
+				const key = keys.result.find(k => k.endsWith(%q));
+				if (!key) { ok(''); return; }
+				const get = store.get(key);
+				get.onsuccess = () => { open.result.close(); ok(btoa(Array.from(get.result, c => String.fromCharCode(c)).join(''))); };
+			};
+		};
+	})`, end), &text)
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return data
+}
+
+// look holds a page to its layout and to axe at every width, in light and dark, and saves screenshots where they are wanted.
+func look(b *browser.Browser, stage string) {
+	b.T.Helper()
+	for _, width := range []int{1920, 1280, 768, 390} {
+		for _, dark := range []bool{false, true} {
+			b.Resize(width, dark)
+			var faults []string
+			b.Eval(`document.querySelectorAll('.into input').forEach(i => { i.style.left = 0; })`, nil)
+			b.Eval(browser.LayoutFaults, &faults)
+			faults = append(faults, b.Axe()...)
+			for _, f := range faults {
+				b.T.Errorf("%s, %d wide, dark %v: %s", stage, width, dark, f)
+			}
+			if *shotsFlag != "" && (width == 1280 || width == 390 || width == 1920 && !dark) {
+				if err := os.MkdirAll(*shotsFlag, 0o755); err != nil {
+					b.T.Fatal(err)
+				}
+				b.Shoot(filepath.Join(*shotsFlag, fmt.Sprintf("%s-%d-%v", stage, width, map[bool]string{false: "light", true: "dark"}[dark])))
+			}
+		}
+	}
+	b.Resize(1280, false)
+}
+
+// quiet fails where a page has complained, but for paths that it asks for in vain.
+func quiet(b *browser.Browser, vain ...string) {
+	b.T.Helper()
+	for _, e := range b.Events {
+		switch e.Method {
+		case "Runtime.exceptionThrown", "Log.entryAdded", "Network.loadingFailed":
+			expected := strings.Contains(string(e.Params), "net::ERR_ABORTED")
+			for _, v := range vain {
+				expected = expected || strings.Contains(string(e.Params), v)
+			}
+			if !expected {
+				b.T.Errorf("%s: %s", e.Method, e.Params)
+			}
+		}
+	}
+}
+
+func click(b *browser.Browser, selector string) {
+	b.T.Helper()
+	b.Until(fmt.Sprintf("document.querySelector(%q)", selector))
+	b.Eval(fmt.Sprintf("document.querySelector(%q).click()", selector), nil)
+}
+
+// named gives the page its name, by the form, and returns the key's line for the roster.
+func named(b *browser.Browser, name string) (line string) {
+	b.T.Helper()
+	b.Until("document.querySelector('#client') && !document.querySelector('#step-name').inert")
+	b.Eval(fmt.Sprintf("document.querySelector('#client').value = %q", name), nil)
+	click(b, "#name button[type=submit]")
+	b.Until("document.querySelector('#line')")
+	b.Eval("document.querySelector('#line').textContent", &line)
+	return line
+}
+
+// computed lets the page make its upload, and returns the digest that it shows.
+func computed(b *browser.Browser) (digest string) {
+	b.T.Helper()
+	click(b, "#compute")
+	b.Until("document.querySelector('#digest') || document.querySelector('#leaves .bad')")
+	b.Eval("document.querySelector('#digest')?.textContent ?? document.querySelector('#leaves').innerText", &digest)
+	return digest
+}
+
+// same fails unless an upload of a page has the bytes of that of fmp-edge for the same photographs in WebAssembly (where node is), and the numbers of that of
+// fmp-edge on this processor, which sums in another order, to within rounding.
+func (p *place) same(got []byte, args ...string) {
+	p.t.Helper()
+	args = append([]string{"compress", "--model", "client.onnx", "--client", "page", "-o", "want.upload", "photos/page"}, args...)
+	p.run("fmp-edge", args...)
+	near(p.t, got, p.read("want.upload"))
+	node, err := exec.LookPath("node")
+	if err != nil {
+		p.t.Log("no node here: fmp-edge in WebAssembly is not compared")
+		return
+	}
+	cmd := exec.Command(node, append([]string{filepath.Join(goroot(p.t), "lib/wasm/wasm_exec_node.js"), "fmp-edge.wasm"}, args...)...)
+	cmd.Dir, cmd.Env = p.dir, p.environment()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		p.t.Fatalf("fmp-edge in WebAssembly: %v\n%s", err, out)
+	}
+	if want := p.read("want.upload"); !bytes.Equal(got, want) {
+		p.t.Errorf("the page's upload has %d bytes, sha256 %s; that of fmp-edge in WebAssembly %d, %s", len(got), models.DigestBytes(got), len(want), models.DigestBytes(want))
+	}
+}
+
+// near fails unless two uploads agree in all but the rounding of their points.
+func near(t *testing.T, got, want []byte) {
+	t.Helper()
+	g, err := federate.Decode(got, federate.Expect{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := federate.Decode(want, federate.Expect{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range w.Points.Z {
+		if i >= len(g.Points.Z) || math.Abs(float64(v-g.Points.Z[i])) > 1e-5*(1+math.Abs(float64(v))) {
+			t.Fatalf("number %d of the page's upload is not %v, as in that of fmp-edge", i, v)
+		}
+	}
+	if g.N != w.N || g.Round != w.Round || g.Client != w.Client || g.Model != w.Model || g.Precision != w.Precision || !slices.Equal(g.Points.W, w.Points.W) {
+		t.Errorf("the page's upload is of %d images in %s with masses %v; that of fmp-edge of %d in %s with %v", g.N, g.Precision, g.Points.W, w.N, w.Precision, w.Points.W)
+	}
+}
+
+func goroot(t *testing.T) string {
+	t.Helper()
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(root))
+}
+
+// predicted lets the page classify photographs and holds its answers to those of fmp-edge.
+func (p *place) predicted(b *browser.Browser, classifier string) {
+	p.t.Helper()
+	var paths []string
+	for class := range 3 {
+		paths = append(paths, p.path("photos", "edge", fmt.Sprint(class), "0.png"))
+	}
+	b.Until("document.querySelector('#files')")
+	b.Choose("#files", paths...)
+	b.Until(fmt.Sprintf("document.querySelectorAll('.answer .verdict, .answer .bad').length === %d", len(paths)))
+	var got []struct {
+		Name          string    `json:"name"`
+		Verdict       string    `json:"verdict"`
+		Probabilities []float64 `json:"probabilities"`
+	}
+	b.Eval(`[...document.querySelectorAll('.answer')].reverse().map(a => ({name: a.name, verdict: a.querySelector('.verdict')?.textContent, probabilities: [...a.prediction.probabilities]}))`, &got)
+	for i, path := range paths {
+		var want struct {
+			Predictions []struct {
+				Probabilities []float64 `json:"probabilities"`
+				Probability   float64   `json:"probability"`
+			} `json:"predictions"`
+		}
+		if err := json.Unmarshal(p.run("fmp-edge", "predict", "--model", classifier, "--json", path), &want); err != nil {
+			p.t.Fatal(err)
+		}
+		w := want.Predictions[0]
+		for k, v := range w.Probabilities {
+			if i >= len(got) || math.Abs(got[i].Probabilities[k]-v) > 1e-5 {
+				p.t.Fatalf("%s: the page says %v; fmp-edge %v", path, got, w.Probabilities)
+			}
+		}
+		if left := w.Probability < .9; strings.HasPrefix(got[i].Verdict, "Left to people") != left {
+			p.t.Errorf("%s: verdict %q at probability %v", path, got[i].Verdict, w.Probability)
+		}
+	}
+}
+
+// TestFromPhotographsToPrediction: a browser takes part in a round of fmp serve, from photographs to a verified receipt and to predictions of the round's
+// classifier; the same pages from any web server save the same upload as a file. Uploads equal those of fmp-edge byte for byte. Look at the pages with
+// FMP_AXE=axe.min.js go test ./pipeline/page -run TestFromPhotographsToPrediction -shots FOLDER.
+func TestFromPhotographsToPrediction(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds three programs and starts a browser")
+	}
+	b := browser.New(t)
+	p := newPlace(t)
+	t.Run("online", func(t *testing.T) { b.T, p.t = t, t; online(b, p) })
+	t.Run("offline", func(t *testing.T) { b.T, p.t = t, t; offline(b, p) })
+	t.Run("listen", func(t *testing.T) { b.T, p.t = t, t; listening(b, p) })
+}
+
+func online(b *browser.Browser, p *place) {
+	p.run("fmp", "keys", "--dir", "keys", "--roster", "roster.txt", "edge", "other")
+	p.write("round.yaml", []byte("round: 7\ntitle: Pages that can be believed\nclient_graph: client.onnx\nroster: roster.txt\nquorum: 2\ndeadline: 2090-01-01T00:00:00Z\n"))
+	address := p.serve("serve", "--round", "round.yaml", "--listen", "127.0.0.1:0", "--page", "page")
+	b.Open(address+"/join/", 1280, false)
+	b.Until("document.querySelector('#client')")
+	look(b, "join-1-round")
+	line := named(b, "page")
+	roster := append(p.read("roster.txt"), line+"\n"...)
+	p.write("roster.txt", roster)
+	// Loose photographs are sorted by clicking; then the folder takes their place.
+	b.Until("document.querySelector('#files')")
+	b.Choose("#files", p.path("photos", "page", "0", "0.png"), p.path("photos", "page", "1", "0.png"), p.path("photos", "page", "1", "b 1.JPG"))
+	b.Until("document.querySelectorAll('.tile').length === 3")
+	look(b, "join-2-loose")
+	click(b, ".into input[value='1']")
+	click(b, ".tile:last-child")
+	b.Until("document.querySelectorAll('.tile').length === 2 && document.querySelectorAll('.class').length === 1")
+	click(b, ".class button")
+	click(b, ".sorter > button")
+	b.Until("document.querySelectorAll('.tile, .class').length === 0")
+	b.Choose("#folder", p.path("photos", "page"))
+	b.Until("document.querySelector('#counted')?.textContent.includes('in 10 classes') && document.querySelector('#counted').textContent.includes('notes.txt')")
+	digest := computed(b)
+	upload := kept(b, " page")
+	if models.DigestBytes(upload) != digest {
+		b.T.Fatalf("the page shows %s and keeps an upload of %d bytes", digest, len(upload))
+	}
+	d := round(b.T, address)
+	p.same(upload, "--round", "7", "--precision", d.Precisions[0])
+	look(b, "join-3-leaves")
+	// The server reads its roster again in its own time; until then it knows no such client.
+	for {
+		click(b, "#send-upload")
+		b.Until("document.querySelector('.receipt') || document.querySelector('#send .bad')")
+		var done bool
+		b.Eval("document.querySelector('.receipt') !== null", &done)
+		if done {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	r := &wire.Receipt{}
+	if err := json.Unmarshal(kept(b, "receipt"), r); err != nil || r.Upload != digest || r.Verify(d.ServerKey) != nil {
+		b.T.Errorf("the page keeps the receipt %+v (%v); want that of %s", r, err, digest)
+	}
+	look(b, "join-4-receipt")
+	quiet(b, "403")
+	// After a reload the page knows its key, its upload and its receipt.
+	b.Open(address+"/join/", 1280, false)
+	b.Until("document.querySelector('.receipt')")
+	quiet(b)
+	p.run("fmp-edge", "join", address, "--key", "keys/edge.key", "photos/edge")
+	p.classifier(address)
+	b.Open(address+"/join/predict.html", 1280, false)
+	p.predicted(b, "classifier.onnx")
+	look(b, "predict")
+	quiet(b)
+}
+
+// round returns the description of a server's round.
+func round(t *testing.T, address string) *wire.Description {
+	t.Helper()
+	reply, err := http.Get(address + "/v1/rounds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(reply.Body); err != nil {
+		t.Fatal(err)
+	}
+	d, err := wire.One(text.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// classifier waits for the classifier of the round and keeps it.
+func (p *place) classifier(address string) {
+	p.t.Helper()
+	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		reply, err := http.Get(address + "/v1/rounds/7/classifier.onnx")
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		var data bytes.Buffer
+		_, err = data.ReadFrom(reply.Body)
+		reply.Body.Close()
+		if err == nil && reply.StatusCode == http.StatusOK {
+			p.write("classifier.onnx", data.Bytes())
+			return
+		}
+		if time.Since(start) > 5*time.Minute {
+			p.t.Fatalf("no classifier: %d, %v", reply.StatusCode, err)
+		}
+	}
+}
+
+func offline(b *browser.Browser, p *place) {
+	server := httptest.NewServer(http.FileServer(http.Dir(p.path("page"))))
+	defer server.Close()
+	b.Open(server.URL+"/index.html", 1280, false)
+	b.Until("document.querySelector('#graph-file')")
+	b.Choose("#graph-file", p.path("client.onnx"))
+	named(b, "page")
+	b.Until("document.querySelector('#folder')")
+	b.Choose("#folder", p.path("photos", "page"))
+	b.Until("document.querySelector('#counted')")
+	computed(b)
+	saved := filepath.Join(b.T.TempDir(), "saved")
+	b.Download(saved)
+	click(b, "#save")
+	var data []byte
+	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) { // it is moved to its name when it is whole
+		var err error
+		if data, err = os.ReadFile(filepath.Join(saved, "page.upload")); err == nil {
+			break
+		}
+		if time.Since(start) > 5*time.Minute {
+			b.T.Fatal(err)
+		}
+	}
+	p.same(data)
+	look(b, "offline")
+	quiet(b, "404")
+	b.Open(server.URL+"/predict.html", 1280, false)
+	b.Until("document.querySelector('#model-file')")
+	b.Choose("#model-file", p.path("classifier.onnx"))
+	p.predicted(b, "classifier.onnx")
+	quiet(b, "404")
+}
+
+// listening: fmp predict --listen shows the page, which classifies in the browser where the program is beside it, and by the server elsewhere.
+func listening(b *browser.Browser, p *place) {
+	for name, args := range map[string][]string{"here": {"--page", "page"}, "by the server": nil} {
+		b.Open(p.serve(append([]string{"predict", "--listen", "127.0.0.1:0", "classifier.onnx"}, args...)...), 1280, false)
+		p.predicted(b, "classifier.onnx")
+		var where string
+		b.Eval("document.querySelector('#where').textContent", &where)
+		if sent := strings.Contains(where, "photographs are sent"); sent != (args == nil) {
+			b.T.Errorf("%s: the page says %q", name, where)
+		}
+	}
+}

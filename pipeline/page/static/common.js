@@ -1,0 +1,174 @@
+// What both pages share: elements, the program in its worker, what is kept in the browser, and the choosing of files.
+
+// el makes an element; properties that begin with on are listeners, others attributes; children are nodes or text.
+export function el(tag, props = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [k, v] of Object.entries(props)) {
+    if (v === undefined || v === null || v === false) continue;
+    if (k.startsWith('on')) e.addEventListener(k.slice(2), v);
+    else e.setAttribute(k, v === true ? '' : v);
+  }
+  e.append(...children.flat(Infinity).filter(c => c !== null && c !== undefined && c !== false));
+  return e;
+}
+
+export const byId = id => document.getElementById(id);
+export const fill = (e, ...children) => e.replaceChildren(...children.flat(Infinity).filter(Boolean));
+export const show = (id, ...children) => fill(byId(id), ...children);
+export const plural = (n, one, many = one + 's') => `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
+
+export function bytes(n) {
+  const units = ['bytes', 'kB', 'MB', 'GB'];
+  let u = 0;
+  while (n >= 1000 && u < units.length - 1) { n /= 1000; u++; }
+  return `${u === 0 ? n : n.toPrecision(3)} ${units[u]}`;
+}
+
+export function duration(s) {
+  if (s < 1) return 'less than a second';
+  if (s < 90) return plural(Math.round(s), 'second');
+  if (s < 5400) return plural(Math.round(s / 60), 'minute');
+  return plural(Math.round(s / 3600), 'hour');
+}
+
+// Program is the program in a worker, which is started again after it failed or was stopped.
+export class Program {
+  #worker; #calls = new Map(); #next = 0; #lost;
+  // lost is called where the program has ended and lost what it had open.
+  constructor(lost) { this.#lost = lost; }
+  #start() {
+    this.#worker = new Worker('worker.js');
+    this.#worker.onmessage = ({ data: m }) => {
+      if (m.ended) { this.stop('the program ran out of memory or failed; its work is lost'); return; }
+      const c = this.#calls.get(m.id);
+      if (!c) return;
+      if (m.out === undefined) { c.progress?.(m.done, m.all); return; }
+      this.#calls.delete(m.id);
+      if (m.out.error) c.reject(new Error(m.out.error));
+      else c.resolve({ ...JSON.parse(m.out.json), data: m.out.data });
+    };
+    this.#worker.onerror = e => { e.preventDefault(); this.stop(e.message || 'the worker cannot be started'); };
+  }
+  // call runs a method of cmd/fmp-page.
+  call(method, params, { data, files, progress } = {}) {
+    if (!this.#worker) this.#start();
+    return new Promise((resolve, reject) => {
+      const id = this.#next++;
+      this.#calls.set(id, { resolve, reject, progress });
+      this.#worker.postMessage({ id, method, params, data, files });
+    });
+  }
+  // stop ends the program and what it is at.
+  stop(why) {
+    this.#worker?.terminate();
+    this.#worker = undefined;
+    const calls = [...this.#calls.values()];
+    this.#calls.clear();
+    for (const c of calls) c.reject(new Error(why));
+    this.#lost?.(why);
+  }
+}
+
+// kept is a table of names and values in this browser (IndexedDB).
+const base = new Promise((resolve, reject) => {
+  const open = indexedDB.open('fmp', 1);
+  open.onupgradeneeded = () => open.result.createObjectStore('kept');
+  open.onsuccess = () => resolve(open.result);
+  open.onerror = () => reject(open.error);
+});
+async function kept(mode, act) {
+  const t = (await base).transaction('kept', mode, { durability: 'strict' });
+  return new Promise((resolve, reject) => {
+    const r = act(t.objectStore('kept'));
+    t.oncomplete = () => resolve(r.result);
+    t.onerror = t.onabort = () => reject(t.error);
+  });
+}
+export const recall = name => kept('readonly', s => s.get(name));
+export const keep = (name, value) => kept('readwrite', s => s.put(value, name));
+
+// save hands a file to the person.
+export function save(name, data, type = 'application/octet-stream') {
+  const a = el('a', { href: URL.createObjectURL(new Blob([data], { type })), download: name });
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(a.href), 60000);
+}
+
+// fetched returns the body of a reply, and tells how much of it came.
+export async function fetched(path, progress) {
+  const reply = await fetch(new URL(path, document.baseURI));
+  if (!reply.ok) throw new Error(await problem(reply));
+  const all = Number(reply.headers.get('Content-Length')) || 0;
+  const parts = [];
+  let n = 0;
+  for (const reader = reply.body.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    parts.push(value);
+    n += value.length;
+    progress?.(n, all);
+  }
+  return new Uint8Array(await new Blob(parts).arrayBuffer());
+}
+
+// problem says why a server refused (RFC 9457).
+export async function problem(reply) {
+  try {
+    const p = await reply.json();
+    return p.detail ? `${p.title}: ${p.detail}` : p.title ?? p.error ?? reply.statusText;
+  } catch {
+    return `the server answered ${reply.status} ${reply.statusText}`;
+  }
+}
+
+// filesOf returns what was dropped or chosen, as {path, file}.
+export async function filesOf(list) {
+  if (list instanceof FileList) return [...list].map(file => ({ path: file.webkitRelativePath || file.name, file }));
+  const entries = [...list].map(i => i.webkitGetAsEntry?.() ?? i.getAsFile()).filter(Boolean);
+  const out = [];
+  const walk = async e => {
+    if (e instanceof File) out.push({ path: e.name, file: e });
+    else if (e.isFile) out.push({ path: e.fullPath.slice(1), file: await new Promise((ok, no) => e.file(ok, no)) });
+    else for (const reader = e.createReader(); ;) {
+      const some = await new Promise((ok, no) => reader.readEntries(ok, no));
+      if (some.length === 0) break;
+      for (const s of some) await walk(s);
+    }
+  };
+  for (const e of entries) await walk(e);
+  return out;
+}
+
+// chooser is a place where files are dropped, with a button for each input: [{id, label, ...attributes}].
+export function chooser(text, inputs, take) {
+  const inputOf = i => {
+    const { label, ...props } = i;
+    const input = el('input', { type: 'file', class: 'hidden', tabindex: '-1', 'aria-label': label, ...props, onchange: async () => { await take(await filesOf(input.files)); input.value = ''; } });
+    return [el('button', { type: 'button', class: 'quiet', onclick: () => input.click() }, label), input];
+  };
+  const zone = el('div', { class: 'drop', role: 'group', 'aria-label': text,
+    ondragover: e => { e.preventDefault(); zone.classList.add('over'); },
+    ondragleave: () => zone.classList.remove('over'),
+    ondrop: async e => { e.preventDefault(); zone.classList.remove('over'); await take(await filesOf(e.dataTransfer.items)); },
+  }, el('p', {}, text), el('div', { class: 'buttons' }, inputs.map(inputOf)));
+  return zone;
+}
+
+// picture is a photograph that may be of a format that the browser does not show.
+export function picture(file, alt) {
+  const img = el('img', { src: URL.createObjectURL(file), alt, loading: 'lazy', decoding: 'async' });
+  img.addEventListener('error', () => img.replaceWith(el('span', { class: 'unseen' }, file.name.split('.').pop().toUpperCase())));
+  return img;
+}
+
+export function failed(e) { return el('p', { class: 'note bad', role: 'alert' }, String(e.message ?? e)); }
+
+export async function foot(program) {
+  try {
+    const v = await program.call('version');
+    show('foot', `fmp ${v.version}${v.revision ? ' ' + v.revision.slice(0, 12) : ''}. This page came from ${location.host || 'this computer'}, and runs what it was given: read docs/browser.md on whom that trusts.`);
+  } catch (e) {
+    show('foot', String(e.message));
+    throw e;
+  }
+}
