@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fmp/assets/assetstest"
+	"fmp/featurize/imagefile"
+	"fmp/models"
+	"fmp/models/rng"
+	"fmp/onnx/serde"
+	"fmp/pipeline/client"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
+)
+
+// photographs draws a folder of images, and returns its paths with slashes and a reader of them.
+func photographs(t *testing.T) (dir string, paths []string, read func(string) ([]byte, error)) {
+	t.Helper()
+	dir = t.TempDir()
+	r := rng.New(3, "photographs")
+	for i := range 30 {
+		im := image.NewGray(image.Rect(0, 0, 28+i%3, 28))
+		for k := range 60 {
+			im.SetGray(4+k%20, (4+2*(i%10)+k/20+r.IntN(2))%28, color.Gray{Y: uint8(200 + r.IntN(55))})
+		}
+		var b bytes.Buffer
+		if err := png.Encode(&b, im); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, fmt.Sprint(i%10), fmt.Sprintf("%d", i/20), fmt.Sprintf("a %d.png", 30-i))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			rel, _ := filepath.Rel(dir, path)
+			paths = append([]string{filepath.ToSlash(rel)}, paths...) // in an order of their own
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, paths, func(path string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, path)) }
+}
+
+func graph(t *testing.T) []byte {
+	t.Helper()
+	data, err := os.ReadFile(assetstest.File(t, "digits", models.KindClient))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// ask calls a method and reads its answer; it fails unless the error holds what is wanted, none where that is empty.
+func ask(t *testing.T, s *session, method string, params any, q *request, refused string) (map[string]any, []byte) {
+	t.Helper()
+	var err error
+	if q.params, err = json.Marshal(params); err != nil {
+		t.Fatal(err)
+	}
+	if q.progress == nil {
+		q.progress = func(int, int) {}
+	}
+	out, data, err := s.call(method, q)
+	if refused != "" {
+		if err == nil || !strings.Contains(err.Error(), refused) {
+			t.Fatalf("%s: error %v; want one with %q", method, err, refused)
+		}
+		return nil, nil
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(text, &fields); err != nil {
+		t.Fatal(err)
+	}
+	return fields, data
+}
+
+// TestUpload: a page's upload has the bytes of the upload that the client makes of the same folder, whatever the order of the files; progress counts every
+// image, and what is shown of the upload is what is in it.
+func TestUpload(t *testing.T) {
+	dir, paths, read := photographs(t)
+	data := graph(t)
+	s := &session{}
+	ask(t, s, "open", map[string]string{"digest": strings.Repeat("0", 64)}, &request{data: data}, "it is not used")
+	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, &request{read: read}, "no client graph is open")
+	info, _ := ask(t, s, "open", map[string]string{"scope": "here"}, &request{data: data}, "")
+	if info["shipped"] != "digits" || info["digest"] != models.DigestBytes(data) {
+		t.Errorf("the graph is shown as %v", info)
+	}
+	seen := 0
+	shown, got := ask(t, s, "compress", map[string]any{"name": "a", "round": 3, "paths": paths, "precision": "float16"},
+		&request{read: read, progress: func(done, all int) { seen += all + done }}, "")
+	if want := 30*30 + 30*31/2; seen != want {
+		t.Errorf("progress adds up to %d; want %d", seen, want)
+	}
+	c, err := client.Parse(data, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, _, err := imagefile.Open(dir, imagefile.Options{Fit: c.Fit, Classes: c.Classes(), MaxItems: client.MaxItems})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, _, err := c.Upload(context.Background(), src, client.Options{}, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Round, u.Precision = 3, federate.Half
+	want, err := u.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("the page's upload has sha256 %s; the client's %s", models.DigestBytes(got), models.DigestBytes(want))
+	}
+	rows := shown["points"].([]any)
+	if shown["images"] != 30. || len(rows) != 10 || shown["bytes"] != float64(len(got)) || rows[4].(map[string]any)["images"] != 3. || rows[4].(map[string]any)["class"] != 4. {
+		t.Errorf("the upload is shown as %v", shown)
+	}
+	again, _ := ask(t, s, "explain", nil, &request{data: got}, "")
+	if again["digest"] != shown["digest"] {
+		t.Errorf("a kept upload is shown with digest %v; want %v", again["digest"], shown["digest"])
+	}
+	ask(t, s, "explain", nil, &request{data: got[:len(got)-1]}, "upload")
+	ask(t, s, "compress", map[string]any{"name": " a", "paths": paths}, &request{read: read}, "name")
+	ask(t, s, "list", map[string]any{"paths": []string{"zebra/a.png"}}, &request{}, "is no class of the model")
+	ask(t, s, "nothing", nil, &request{}, "no method")
+}
+
+// TestShaded: zero is the middle, the largest number an end.
+func TestShaded(t *testing.T) {
+	got := shaded([][]float32{{0, -2}, {2, 1}})
+	if want := [][]byte{{128, 1}, {255, 191}}; !bytes.Equal(got[0], want[0]) || !bytes.Equal(got[1], want[1]) {
+		t.Errorf("%v; want %v", got, want)
+	}
+}
+
+// TestExtractorOfAnother: the first extractor of a server is trusted and kept, another in its place refused until it is approved, and nothing is read before.
+func TestExtractorOfAnother(t *testing.T) {
+	_, paths, read := photographs(t)
+	changed := func(by float32) []byte {
+		m, _ := assetstest.Load(t, "digits", models.KindClient)
+		w := m.Graph.Initializers["stem/conv/weight"].Clone()
+		for i := range w.F32() {
+			w.F32()[i] *= by
+		}
+		m.Graph.Initializers["stem/conv/weight"] = w
+		data, err := serde.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	s := &session{}
+	first, _ := ask(t, s, "open", map[string]string{"scope": "here"}, &request{data: changed(2)}, "")
+	if first["first"] != true || first["refused"] != nil {
+		t.Fatalf("the first extractor: %v", first)
+	}
+	second, _ := ask(t, s, "open", map[string]any{"scope": "here", "approved": first["approved"]}, &request{data: changed(3)}, "")
+	if refused, _ := second["refused"].(string); !strings.Contains(refused, "not the one that was approved") {
+		t.Fatalf("another extractor: %v", second)
+	}
+	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, &request{read: func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }}, "not approved")
+	third, _ := ask(t, s, "approve", nil, &request{}, "")
+	if third["refused"] != nil || third["approved"] == first["approved"] {
+		t.Fatalf("after approval: %v", third)
+	}
+	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, &request{read: read}, "")
+}
+
+// TestReceipt: a request is signed by the key, and a receipt is taken only of the server's key and for what was sent; private rounds are refused.
+func TestReceipt(t *testing.T) {
+	_, paths, read := photographs(t)
+	data := graph(t)
+	server, err := identity.New("server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(k *identity.Key) string { r := &wire.Receipt{}; r.Sign(k); return r.Server }
+	d := wire.Description{Round: 7, State: wire.Open, Now: time.Now(), Deadline: time.Now().Add(time.Hour), Graph: models.DigestBytes(data), GraphBytes: int64(len(data)),
+		MaxPoints: 100, MaxBytes: 1 << 20, Precisions: []string{"int8"}, ServerKey: key(server)}
+	list := func(d wire.Description) []byte {
+		text, err := json.Marshal(map[string]any{"rounds": []wire.Description{d}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	s := &session{}
+	private := d
+	private.Privacy = &privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local, Points: 10}
+	ask(t, s, "round", nil, &request{data: list(private)}, "private")
+	about, _ := ask(t, s, "round", nil, &request{data: list(d)}, "")
+	if about["graph_path"] != "/v1/rounds/7/graph" {
+		t.Errorf("the round is shown as %v", about)
+	}
+	ask(t, s, "open", map[string]string{"digest": d.Graph}, &request{data: data}, "")
+	info, secret := ask(t, s, "newKey", map[string]string{"name": "shop 1"}, &request{}, "")
+	if got, _ := ask(t, &session{}, "readKey", nil, &request{data: secret}, ""); got["line"] != info["line"] {
+		t.Errorf("a kept key has line %v; want %v", got["line"], info["line"])
+	}
+	_, upload := ask(t, s, "compress", map[string]any{"name": "shop 1", "round": 7, "paths": paths}, &request{read: read}, "")
+	signed, _ := ask(t, s, "sign", nil, &request{data: upload}, "")
+	headers := signed["headers"].(map[string]any)
+	k, err := identity.Parse(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statement := identity.Statement{Purpose: identity.Upload, Round: 7, Client: "shop 1", Graph: d.Graph, Content: models.DigestBytes(upload)}
+	if !identity.Verify(k.Public(), statement, wire.Signature(headers["Authorization"].(string))) || signed["path"] != "/v1/rounds/7/uploads/shop%201" {
+		t.Errorf("the request is %v", signed)
+	}
+	r := wire.Receipt{Round: 7, Client: "shop 1", Graph: d.Graph, Upload: models.DigestBytes(upload), Time: time.Now()}
+	reply := func(r wire.Receipt, k *identity.Key) *request {
+		r.Sign(k)
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &request{data: text}
+	}
+	digest := map[string]any{"digest": signed["digest"]}
+	ask(t, s, "receipt", digest, reply(r, server), "")
+	ask(t, s, "receipt", digest, reply(r, k), "not signed by the server's key")
+	r.Upload = d.Graph
+	ask(t, s, "receipt", digest, reply(r, server), "sent was")
+	// More images than the round allows.
+	few := d
+	few.MaxPoints = 5
+	ask(t, s, "round", nil, &request{data: list(few)}, "")
+	ask(t, s, "compress", map[string]any{"name": "shop 1", "round": 7, "paths": paths}, &request{read: read}, "give fewer")
+}

@@ -1,0 +1,94 @@
+package imagefile
+
+import (
+	"bytes"
+	"image"
+	"image/png"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestOpenFiles: files that are given have the order, labels and digests that the same folder has, and name the same files that are none.
+func TestOpenFiles(t *testing.T) {
+	dir := t.TempDir()
+	for i, path := range []string{"cat/b.png", "cat/a/z.PNG", "cat/a.png", "cat/a b.png", "1/x.png", "0/y.png", "cat/.hidden/c.png", "cat/notes.txt", "cat/broken.jpg", "loose.png", ".git/d.png", "dog/e.heic"} {
+		var b bytes.Buffer
+		if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 4+i, 4))); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, path), b.Bytes()[:b.Len()-i%2*b.Len()/2], 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var paths []string
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			rel, _ := filepath.Rel(dir, path)
+			paths = append([]string{filepath.ToSlash(rel)}, paths...)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type seen struct {
+		Name   string
+		Label  int
+		Digest [32]byte
+		Bad    bool
+	}
+	read := func(src Source, base string) (out []seen) {
+		dst := make([]uint8, 8*8)
+		for range src.Len() {
+			item, err := src.Next(dst)
+			name, e := filepath.Rel(base, item.Name)
+			if e != nil {
+				t.Fatal(e)
+			}
+			out = append(out, seen{filepath.ToSlash(name), item.Label, item.Digest, err != nil})
+		}
+		return out
+	}
+	o := Options{Fit: Fit{H: 8, W: 8, Ch: 1}, Classes: Classes{Names: []string{"cat", "dog"}, N: 2}, MaxItems: 100}
+	open := func(path string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, path)) }
+	for _, optional := range []bool{false, true} {
+		o.Optional = optional
+		a, others, err := Open(dir, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, given, err := OpenFiles(paths, open, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(others, given); d != "" {
+			t.Errorf("labels optional %v: files that are no images: %s", optional, d)
+		}
+		want := read(a, dir)
+		if optional { // a folder's own files lie between its folders by name there too
+			if len(want) != 9 {
+				t.Errorf("%d images; want 9", len(want))
+			}
+		}
+		if d := cmp.Diff(want, read(b, ".")); d != "" {
+			t.Errorf("labels optional %v: the folder has - and the files +\n%s", optional, d)
+		}
+	}
+	o.Optional, o.MaxItems = false, 3
+	if _, _, err := OpenFiles(paths, open, o); err == nil {
+		t.Error("more images than are allowed are taken")
+	}
+	if _, _, err := OpenFiles([]string{"zebra/a.png"}, open, o); err == nil || err.Error() != `folder zebra: "zebra" is no class of the model; it knows 0 to 1 and cat, dog` {
+		t.Errorf("a folder of no class: %v", err)
+	}
+	if _, _, err := OpenFiles([]string{"loose.png"}, open, o); err == nil {
+		t.Error("no image of a class, and no error")
+	}
+}
