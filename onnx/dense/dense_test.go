@@ -417,6 +417,26 @@ func BenchmarkGemm(b *testing.B) {
 	}
 }
 
+// BenchmarkSingle measures products in float32.
+func BenchmarkSingle(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, s := range [][3]int{{SingleRows, 300, 65}, {20 * SingleRows, 304, 65}, {50 * SingleRows, 512, 512}} {
+		m, n, k := s[0], s[1], s[2]
+		packed := Pack(blas.NoTrans, laid(r, k, n, blas.NoTrans), nil).Single(nil)
+		x := blas32.General{Rows: m, Cols: k, Stride: k, Data: make([]float32, m*k)}
+		for i := range x.Data {
+			x.Data[i] = float32(r.NormFloat64())
+		}
+		z := blas32.General{Rows: m, Cols: packed.Cols(), Stride: packed.Cols(), Data: make([]float32, m*packed.Cols())}
+		b.Run(fmt.Sprintf("%dx%dx%d", m, n, k), func(b *testing.B) {
+			for b.Loop() {
+				packed.Mul(x, z)
+			}
+			b.ReportMetric(2*float64(m)*float64(packed.Cols())*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+		})
+	}
+}
+
 func BenchmarkSoftmax(b *testing.B) {
 	l, p := columns(10, 304, 0), columns(10, 304, 0)
 	for i := range l.Data {

@@ -24,7 +24,7 @@ const (
 )
 
 // wideFrom is the product of classes and coordinates above which a round is wide.
-const wideFrom = 1 << 18
+const wideFrom = 1 << 14
 
 // IsWide reports whether a round of so many classes and coordinates is wide.
 func IsWide(classes, k int) bool { return classes*k > wideFrom }

@@ -31,7 +31,8 @@ func ScoreAll(a *Answers, labels []int, batches *Batches) (Scores, error) {
 	if err != nil {
 		return s, err
 	}
-	u := &Uncertainty{AURC: aurc(a.Mean, labels), ClassECE: classECE(a.Mean, labels), AdaptiveECE: adaptiveECE(a.Mean, labels)}
+	confidence, right := byConfidence(a.Mean, labels)
+	u := &Uncertainty{AURC: aurc(confidence, right), ClassECE: classECE(a.Mean, labels), AdaptiveECE: adaptiveECE(confidence, right)}
 	total, disagreement := a.Entropies()
 	for i := range total {
 		u.Entropy += total[i] / float64(len(total))
@@ -82,22 +83,35 @@ func top(p *Probabilities, labels []int, i int) (confidence float64, right bool)
 
 // byConfidence returns the confidences in descending order, and whether each point is right.
 func byConfidence(p *Probabilities, labels []int) (confidence []float64, right []bool) {
-	order := make([]int, p.N)
-	c, r := make([]float64, p.N), make([]bool, p.N)
-	for i := range order {
-		order[i] = i
-		c[i], r[i] = top(p, labels, i)
+	type answer struct {
+		confidence float64
+		i          int32
+		right      bool
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(c[b], c[a]) })
-	for _, i := range order {
-		confidence, right = append(confidence, c[i]), append(right, r[i])
+	all := make([]answer, p.N)
+	for i := range all {
+		a := &all[i]
+		a.i = int32(i)
+		a.confidence, a.right = top(p, labels, i)
+	}
+	slices.SortFunc(all, func(a, b answer) int {
+		switch {
+		case a.confidence > b.confidence:
+			return -1
+		case a.confidence < b.confidence:
+			return 1
+		}
+		return int(a.i) - int(b.i)
+	})
+	confidence, right = make([]float64, p.N), make([]bool, p.N)
+	for i, a := range all {
+		confidence[i], right[i] = a.confidence, a.right
 	}
 	return confidence, right
 }
 
 // aurc counts points of equal confidence as wrong in proportion to their mean error, so that their order does not matter.
-func aurc(p *Probabilities, labels []int) float64 {
-	confidence, right := byConfidence(p, labels)
+func aurc(confidence []float64, right []bool) float64 {
 	var area, errors float64
 	for from := 0; from < len(confidence); {
 		to, wrong := from, 0.0
@@ -133,12 +147,11 @@ func classECE(p *Probabilities, labels []int) float64 {
 	return sum / float64(p.C*p.N)
 }
 
-func adaptiveECE(p *Probabilities, labels []int) float64 {
-	confidence, right := byConfidence(p, labels)
-	var sum float64
+func adaptiveECE(confidence []float64, right []bool) float64 {
+	n, sum := len(confidence), 0.0
 	for b := range Bins {
 		var gap float64
-		for i := b * p.N / Bins; i < (b+1)*p.N/Bins; i++ {
+		for i := b * n / Bins; i < (b+1)*n/Bins; i++ {
 			gap += confidence[i]
 			if right[i] {
 				gap--
@@ -146,7 +159,7 @@ func adaptiveECE(p *Probabilities, labels []int) float64 {
 		}
 		sum += math.Abs(gap)
 	}
-	return sum / float64(p.N)
+	return sum / float64(n)
 }
 
 // AUROC returns the area under the ROC curve: the probability that a positive scores above a negative; ties count half.
