@@ -18,7 +18,7 @@ import (
 	"fmp/pipeline/client"
 )
 
-// benched is what bench prints; times in milliseconds.
+// benched is the output of bench; times in milliseconds.
 type benched struct {
 	Images     int     `json:"images"`
 	Threads    int     `json:"threads"`

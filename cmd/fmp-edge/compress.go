@@ -25,7 +25,7 @@ import (
 // maxRowBytes bounds the .npy files of feature rows and labels: 64 MiB.
 const maxRowBytes = 64 << 20
 
-// written is what compress prints.
+// written is the output of compress.
 type written struct {
 	Upload string `json:"upload"`
 	Bytes  int    `json:"bytes"`
@@ -105,7 +105,7 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 	return c
 }
 
-// check returns an error for flags that are wrong whatever the files say.
+// check returns an error for flags that are wrong for any files.
 func (c *compressing) check() error {
 	if *c.onBad != "fail" && *c.onBad != "skip" {
 		return usagef("compress: --on-bad is %q; allowed are fail and skip", *c.onBad)

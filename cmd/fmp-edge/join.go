@@ -23,7 +23,7 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// sent is what join and send print.
+// sent is the output of join and send.
 type sent struct {
 	Upload      string        `json:"upload"`       // its file
 	ReceiptFile string        `json:"receipt_file"` // likewise

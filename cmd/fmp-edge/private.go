@@ -22,7 +22,7 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// released is what compress prints of a private round: no number of images, which nobody outside is to know.
+// released is the output of compress of a private round: no number of images, which nobody outside is to know.
 type released struct {
 	Upload string `json:"upload"`
 	Bytes  int    `json:"bytes"`

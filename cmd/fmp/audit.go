@@ -11,7 +11,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// audited is what fmp audit prints of one partition of a run.
+// audited is the output of fmp audit for one partition of a run.
 type audited struct {
 	Dataset   string         `json:"dataset"`
 	Partition string         `json:"partition"`

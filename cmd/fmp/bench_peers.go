@@ -14,7 +14,7 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// peersReport is what fmp bench peers prints.
+// peersReport is the output of fmp bench peers.
 type peersReport struct {
 	Go           string       `json:"go"`
 	Instructions string       `json:"instructions"` // that products are done with

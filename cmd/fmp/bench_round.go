@@ -13,7 +13,7 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// measuredRound is what fmp bench round prints.
+// measuredRound is the output of fmp bench round.
 type measuredRound struct {
 	Dataset    string              `json:"dataset"`
 	Open       bool                `json:"open"` // classes that neither extractor nor corpus has seen

@@ -37,7 +37,7 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// servedLoad is what fmp bench serve prints.
+// servedLoad is the output of fmp bench serve.
 type servedLoad struct {
 	Clients int `json:"clients"`
 	Bytes   int `json:"bytes"` // of one upload

@@ -15,7 +15,7 @@ import (
 	"fmp/pipeline/federate/identity"
 )
 
-// madeKeys is what fmp keys prints.
+// madeKeys is the output of fmp keys.
 type madeKeys struct {
 	Roster  string            `json:"roster"`
 	Clients int               `json:"clients"` // in the roster now

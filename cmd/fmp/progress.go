@@ -102,8 +102,8 @@ func (p *progress) line(now time.Time) {
 	fmt.Fprintln(p.w, text+pace(p.done-p.first, p.share-p.begun, 1-p.share, now.Sub(p.started)))
 }
 
-// pace is rate and time left of work of which so many steps, a share of the whole, took so long, and another share is left, to
-// follow a line of progress.
+// pace returns the rate of work and its time left, to follow a line of progress, given the steps that are done, their share of the whole,
+// the share that is left, and the time that the steps took.
 func pace(done int, share, left float64, took time.Duration) string {
 	if took <= 0 || done <= 0 {
 		return ""

@@ -37,7 +37,7 @@ type gridRun struct {
 	worked      float64 // share of all methods' work
 }
 
-// newGridProgress is for runs of the given names and numbers of cells, of which so many are done. Call begin before
+// newGridProgress returns the progress of runs with the given names, numbers of cells, and numbers of finished cells. Call begin before
 // the first of them and close after the last.
 func newGridProgress(w io.Writer, runs []gridRun) *gridProgress {
 	p := &gridProgress{w: w, now: time.Now, runs: runs}

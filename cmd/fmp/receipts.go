@@ -29,7 +29,7 @@ the receipt again, with the client's key.`,
 	return cmd
 }
 
-// verified is what fmp receipts verify prints.
+// verified is the output of fmp receipts verify.
 type verified struct {
 	wire.Receipt
 	// UploadFile is the upload that the receipt is of, if it was given.

@@ -16,7 +16,7 @@ import (
 	"fmp/pipeline/federate/identity"
 )
 
-// signed is what fmp sign and fmp verify print.
+// signed is the output of fmp sign and fmp verify.
 type signed struct {
 	Model     string   `json:"model"`
 	Signature string   `json:"signature"`         // file

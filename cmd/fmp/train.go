@@ -67,7 +67,7 @@ func source(d settings.Dataset, x settings.Extractor, e settings.Engine) corpus.
 	return corpus.Source{Dataset: d, Extractor: x, Shipped: d.Name, Threads: cmp.Or(e.Threads, runtime.GOMAXPROCS(0))}
 }
 
-// metaSettings are what all trainings behind an extractor read. Those that draw tasks of so many clients, or of so many points a client,
+// metaSettings are what all trainings behind an extractor read. Those whose tasks have a number of clients, or of points a client,
 // read federation.clients or federation.points besides.
 var metaSettings = []string{"seed", "dataset.", "extractor.", "engine."}
 
@@ -109,7 +109,7 @@ func (f *metaFlags) bindOptimizer(cmd *cobra.Command, rate float64) {
 	fl.Float64Var(&f.EMA, "ema", 0.99, "decay of the running average of the parameters that is saved; 0 saves the last ones")
 }
 
-// trained is what the train commands print.
+// trained is the output of the train commands.
 type trained struct {
 	Model      string        `json:"model"`
 	Digest     string        `json:"digest"`

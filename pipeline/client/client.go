@@ -313,7 +313,7 @@ type Labelled struct {
 }
 
 // Coordinates computes the coordinates of labelled images for a private round, one image at a time, and names those that cannot be read. Every image that can be
-// read and has a class counts, whatever the graph makes of it.
+// read and has a class counts, also where the graph changes it.
 func (c *Client) Coordinates(ctx context.Context, src imagefile.Source, o Options) (*Labelled, []error, error) {
 	f := c.Manifest
 	if !c.Private() {

@@ -36,7 +36,7 @@ type Options struct {
 	// BackwardTolerance; allowed are 1e-14 to 0.1. For stochastic training 1e-4 is enough.
 	Residual float64
 	// Double does Newton's inner iterations in float64. In float32, the default, they take half the time, and minimisers are as good by
-	// Tolerance: it is for whoever depends on their last bits, such as Markov chains that start there.
+	// Tolerance: callers that depend on their last bits need it, such as Markov chains that start there.
 	Double bool
 	// Threads is how many problems of a batch are solved at a time; 0: one per processor. Results do not
 	// depend on it.

@@ -71,7 +71,7 @@ func Kappa(ctx context.Context, bank *task.Bank, seed uint64, progress func(done
 		for best < len(l)-1 && l[best+1] == l[best] { // the temperature of Gaussian rows, which no smaller kappa lowers
 			best++
 		}
-		if best > 0 && best < len(kappas)-1 { // else nothing is wrong, whatever kappa is
+		if best > 0 && best < len(kappas)-1 { // else no kappa is wrong
 			logs = append(logs, math.Log(kappas[best]))
 		}
 	}

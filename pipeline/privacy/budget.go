@@ -154,8 +154,8 @@ const (
 	CountSteps = Steps / 4
 )
 
-// Sensitivity returns the sensitivity of a release with so many classes, in steps: the largest L2 norm by which one unit can change
-// it.
+// Sensitivity returns the sensitivity of a release with the given number of classes, in steps: the largest L2 norm of a change of it by
+// one unit.
 //
 // A point adds a vector of norm Steps at most and a count of CountSteps: adding or removing it changes the release by at most
 // sqrt(Steps^2 + CountSteps^2). Replacing it by another changes the release by at most 2 Steps within a class, which exceeds the
@@ -195,7 +195,7 @@ func (b Budget) NoiseSteps(classes int) uint64 {
 	return uint64(math.Ceil(Sigma(b.Epsilon, b.Delta) * b.Sensitivity(classes)))
 }
 
-// Parts returns how many times the noise is added to the total of so many clients' releases.
+// Parts returns how many times the noise is added to the total of the given number of clients' releases.
 func (b Budget) Parts(clients int) int {
 	switch b.Noise {
 	case Local:
@@ -217,7 +217,7 @@ type Account struct {
 	Releases int `json:"releases"`
 }
 
-// Spend returns the account of a release with so many classes by so many clients.
+// Spend returns the account of a release with the given numbers of classes and clients.
 func (b Budget) Spend(classes, clients int) Account {
 	d := b.NoiseSteps(classes)
 	return Account{Budget: b, Sigma: float64(d) / b.Sensitivity(classes), Deviation: d, Releases: b.Parts(clients)}

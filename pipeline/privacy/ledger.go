@@ -119,7 +119,7 @@ func Total(past []Spending, next Spending) (epsilon float64, count int) {
 }
 
 // Ledger is the file in which a client writes down every release before it is written, one JSON object a line; nothing in it is ever changed. It adds up what was
-// spent on every image, whatever folder or round it was in, as noise that is drawn twice over the same sums averages out.
+// spent on every image, in any folder or round, as noise that is drawn twice over the same sums averages out.
 type Ledger struct{ Path string }
 
 // SpentError is the refusal of a release beyond a limit.

@@ -90,7 +90,7 @@ func Predictor(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 	return behind(client, kind, func(f models.Manifest) bool { return models.Match(client, f) == nil })
 }
 
-// Open returns the open predictor for the extractor of a client graph's manifest, whatever its classes.
+// Open returns the open predictor for the extractor of a client graph's manifest, for any classes.
 func Open(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 	client.C = 0
 	return behind(client, models.KindOpen, func(f models.Manifest) bool { return models.Match(client, f) == nil })

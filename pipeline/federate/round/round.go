@@ -236,7 +236,7 @@ func (r *Round) Suits(clients *identity.Roster) error {
 	return nil
 }
 
-// Enough returns the number of uploads at which the first classifier is made, with so many clients in the roster.
+// Enough returns the number of uploads at which the first classifier is made, for a roster of the given number of clients.
 func (r *Round) Enough(clients int) int {
 	if r.Quorum == 0 {
 		return clients

@@ -140,7 +140,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// Admit replaces the round's roster. Uploads that are in stay in, whoever sent them; clients that the new roster lacks can send no
+// Admit replaces the round's roster. Uploads that are in stay in; clients that the new roster lacks can send no
 // more.
 func (s *Server) Admit(clients *identity.Roster) error {
 	if err := s.Round.Suits(clients); err != nil {

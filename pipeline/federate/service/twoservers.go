@@ -306,7 +306,7 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, was.Share)
 }
 
-// addShares returns this server's share of the sum of the clients, each of whose shares was verified.
+// addShares returns this server's share of the sum of the clients whose shares were verified.
 func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
 	var sum *prio.Sum
 	for _, m := range of.Clients {

@@ -238,7 +238,7 @@ func (e *embedded) reopen() error {
 	return nil
 }
 
-// room returns ErrFull if the disk has no room for so many bytes, and an error if the server does not write.
+// room returns ErrFull if the disk has no room for that number of bytes, and an error if the server does not write.
 func (e *embedded) room(bytes int64) error {
 	e.mu.Lock()
 	stopped := e.stopped

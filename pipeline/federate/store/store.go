@@ -154,7 +154,7 @@ func (s *Store) connect(o Options) (err error) {
 }
 
 // Connect connects to NATS servers by URL, under a client name that they display. It reconnects without limit, to whichever server is
-// available. Servers on other machines must have TLS, whatever the scheme of their URLs: the connection carries credentials and
+// available. Servers on other machines must have TLS under any scheme of their URLs: the connection carries credentials and
 // uploads. Credentials must be readable by their owner alone ([identity.ReadSecret]).
 func Connect(o Options, name string) (*nats.Conn, error) {
 	opts := []nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second)}
@@ -276,7 +276,7 @@ func (s *Store) Room() error {
 	return nil
 }
 
-// write calls a function that stores so many bytes. It returns at once if there is no room, and if the embedded server stops writing
+// write calls a function that stores that number of bytes. It returns at once if there is no room, and if the embedded server stops writing
 // meanwhile; in that case it is not known whether the bytes were stored.
 func (s *Store) write(ctx context.Context, bytes int64, do func(ctx context.Context) error) error {
 	if s.inside == nil {

@@ -90,7 +90,7 @@ func Draw(ctx context.Context, e engine.Engine, fresh int) (func() error, io.Clo
 	}, p, nil
 }
 
-// pooling returns the posterior of a round of so many uploads of CIFAR-10's embedding, a point for each class.
+// pooling returns the posterior of a round of the given number of uploads of CIFAR-10's embedding, a point for each class.
 func pooling(ctx context.Context, e engine.Engine, uploads int) (func() error, error) {
 	data, err := assets.Model("cifar10", models.KindEmbedding)
 	if err != nil {

@@ -141,7 +141,7 @@ func (a *averaging) next(p float64) float64 {
 	a.slack += (hmcTarget - p - a.slack) / (a.n + t0)
 	log := a.mu - math.Sqrt(a.n)/gamma*a.slack
 	a.log += math.Pow(a.n, -kappa) * (log - a.log)
-	// Beyond 2 the leapfrog integrator is unstable on N(0, I), whatever the first steps suggest.
+	// Beyond 2 the leapfrog integrator is unstable on N(0, I), even where the first steps suggest otherwise.
 	return math.Min(math.Exp(log), hmcMaxStep)
 }
 

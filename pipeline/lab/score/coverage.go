@@ -213,7 +213,7 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 	return out, nil
 }
 
-// intervals returns the ends of intervals of class probabilities, and the heads of whose weights intervals are taken: the result's own, or the quantiles of an
+// intervals returns the ends of intervals of class probabilities, and the heads that give the intervals of weights: the result's own, or the quantiles of an
 // ensemble.
 func intervals(ctx context.Context, r *posterior.Result, e posterior.Ensemble, rows, features []float32, threads int) (heads posterior.Ensemble, low, high []float64, err error) {
 	if r.Intervals == nil {
