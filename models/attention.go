@@ -184,11 +184,11 @@ func SAB(w Weights, c Block, x, logWeight build.Ref) build.Ref {
 	return out
 }
 
-// ISAB returns the induced set attention block MAB(Q, MAB(I, X)) (equations 9 and 10, where Q is X itself). The inner
-// block's parameters are named inner/..., the outer's outer/....
-func ISAB(w Weights, inner, outer Block, query, inducing, x, logWeight build.Ref) build.Ref {
-	h, _ := inner.MAB(w.Scope("inner"), inducing, x, logWeight)
-	out, _ := outer.MAB(w.Scope("outer"), query, h, "")
+// ISAB returns the induced set attention block MAB(Q, MAB(Q, X)) of one block's shape (equations 9 and 10, with the inducing
+// points as the query). The inner block's parameters are named inner/..., the outer's outer/....
+func ISAB(w Weights, c Block, query, x, logWeight build.Ref) build.Ref {
+	h, _ := c.MAB(w.Scope("inner"), query, x, logWeight)
+	out, _ := c.MAB(w.Scope("outer"), query, h, "")
 	return out
 }
 

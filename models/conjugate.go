@@ -583,14 +583,14 @@ func (l ConjugateLoss) Model() (*onnx.Model, []string, error) {
 	p := g.posterior(l.Set, mass, g.coordinates(mean))
 	w, bias := g.head(l.Set, p, g.sample(l.Set, p, latent))
 	z := g.logits(b.MatMul(g.coordinates(g.phi(targets)), g.refs[ConjMetric]), w, bias)
-	g.scores(z, truth, batches, l.Samples, l.Joint, g.refs[l.Set+ConjO1], g.refs[l.Set+ConjO2])
+	g.scores(l.Set, l.Samples, l.Joint, z, truth, batches)
 	m, err := b.Model()
 	return m, params, err
 }
 
-// scores adds the outputs nll, joint and loss, which includes a penalty on o1 and o2, for logits z [T, S, h, C].
-func (g conjugate) scores(z, truth, batches build.Ref, samples, joint int, o1, o2 build.Ref) {
-	b := g.b
+// scores adds the outputs nll, joint and loss, which includes a penalty on o1 and o2 of a set, for logits z [T, S, h, C].
+func (g conjugate) scores(set string, samples, joint int, z, truth, batches build.Ref) {
+	b, o1, o2 := g.b, g.refs[set+ConjO1], g.refs[set+ConjO2]
 	lp := b.ReduceSum(b.Mul(b.Op("LogSoftmax", []build.Ref{z}, onnx.IntAttr("axis", 3)), b.Unsqueeze(truth, 1)), false, 3) // [T, S, h]
 	score := func(lp build.Ref, points int) build.Ref {
 		mix := b.Op("ReduceLogSumExp", []build.Ref{lp}, onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 0))

@@ -51,7 +51,7 @@ type efficientNet struct {
 func (e EfficientNetLite) Model(values map[string]*onnx.Tensor) (*onnx.Model, error) {
 	n := &efficientNet{EfficientNetLite: e, b: build.New("efficientnet-lite"), values: values, side: e.Side}
 	x := n.b.Input("image", onnx.Float32, "n", 3, e.Side, e.Side)
-	x = n.clip(n.conv(x, "_conv_stem", "_bn0", 3, 32, 3, 2, 1))
+	x = n.clip(n.conv(x, "_conv_stem", "_bn0", filter{3, 32, 3, 2, 1}))
 	block := 0
 	for i, s := range stages {
 		in, out, blocks := e.channels(s.in), e.channels(s.out), s.blocks
@@ -69,7 +69,7 @@ func (e EfficientNetLite) Model(values map[string]*onnx.Tensor) (*onnx.Model, er
 			block++
 		}
 	}
-	x = n.clip(n.conv(x, "_conv_head", "_bn1", e.channels(stages[len(stages)-1].out), EfficientNetFeatures, 1, 1, 1))
+	x = n.clip(n.conv(x, "_conv_head", "_bn1", filter{e.channels(stages[len(stages)-1].out), EfficientNetFeatures, 1, 1, 1}))
 	n.b.Output(FeaturesOutput, n.b.ReduceMean(x, false, 2, 3))
 	if n.err != nil {
 		return nil, fmt.Errorf("EfficientNet-Lite: %w", n.err)
@@ -87,10 +87,10 @@ func gray3(v float32) []float32 { return []float32{v, v, v} }
 func (n *efficientNet) block(x build.Ref, name string, s stage, in, out int) build.Ref {
 	y, wide := x, in*s.expand
 	if s.expand != 1 {
-		y = n.clip(n.conv(y, name+"_expand_conv", name+"_bn0", in, wide, 1, 1, 1))
+		y = n.clip(n.conv(y, name+"_expand_conv", name+"_bn0", filter{in, wide, 1, 1, 1}))
 	}
-	y = n.clip(n.conv(y, name+"_depthwise_conv", name+"_bn1", wide, wide, s.kernel, s.stride, wide))
-	y = n.conv(y, name+"_project_conv", name+"_bn2", wide, out, 1, 1, 1)
+	y = n.clip(n.conv(y, name+"_depthwise_conv", name+"_bn1", filter{wide, wide, s.kernel, s.stride, wide}))
+	y = n.conv(y, name+"_project_conv", name+"_bn2", filter{wide, out, 1, 1, 1})
 	if s.stride == 1 && in == out {
 		y = n.b.Add(y, x)
 	}
@@ -113,25 +113,28 @@ func (n *efficientNet) value(name string, shape ...int) []float32 {
 	return t.F32()
 }
 
+// filter is the shape of a convolution.
+type filter struct{ in, out, kernel, stride, groups int }
+
 // conv is a convolution with the normalisation behind it folded in: w' = w g/sqrt(v + eps), b' = b - m g/sqrt(v + eps). Maps are padded
 // as TensorFlow pads them, to ceil(side / stride), the odd pixel below and at the right.
-func (n *efficientNet) conv(x build.Ref, name, norm string, in, out, kernel, stride, groups int) build.Ref {
-	w := n.value(name+".weight", out, in/groups, kernel, kernel)
-	g, b := n.value(norm+".weight", out), n.value(norm+".bias", out)
-	m, v := n.value(norm+".running_mean", out), n.value(norm+".running_var", out)
-	folded, bias := make([]float32, len(w)), make([]float32, out)
-	for o := range out {
+func (n *efficientNet) conv(x build.Ref, name, norm string, f filter) build.Ref {
+	w := n.value(name+".weight", f.out, f.in/f.groups, f.kernel, f.kernel)
+	g, b := n.value(norm+".weight", f.out), n.value(norm+".bias", f.out)
+	m, v := n.value(norm+".running_mean", f.out), n.value(norm+".running_var", f.out)
+	folded, bias := make([]float32, len(w)), make([]float32, f.out)
+	for o := range f.out {
 		by := float64(g[o]) / math.Sqrt(float64(v[o])+liteEpsilon)
 		bias[o] = float32(float64(b[o]) - float64(m[o])*by)
-		each := len(w) / out
+		each := len(w) / f.out
 		for i := o * each; i < (o+1)*each; i++ {
 			folded[i] = float32(float64(w[i]) * by)
 		}
 	}
-	to := (n.side + stride - 1) / stride
-	pad := max(0, (to-1)*stride+kernel-n.side)
+	to := (n.side + f.stride - 1) / f.stride
+	pad := max(0, (to-1)*f.stride+f.kernel-n.side)
 	n.side = to
-	return n.b.Op("Conv", []build.Ref{x, n.b.Param(name+".weight", onnx.NewTensor(folded, out, in/groups, kernel, kernel)), n.b.Param(name+".bias", onnx.NewTensor(bias, out))},
-		onnx.IntsAttr("kernel_shape", kernel, kernel), onnx.IntsAttr("strides", stride, stride), onnx.IntAttr("group", groups),
+	return n.b.Op("Conv", []build.Ref{x, n.b.Param(name+".weight", onnx.NewTensor(folded, f.out, f.in/f.groups, f.kernel, f.kernel)), n.b.Param(name+".bias", onnx.NewTensor(bias, f.out))},
+		onnx.IntsAttr("kernel_shape", f.kernel, f.kernel), onnx.IntsAttr("strides", f.stride, f.stride), onnx.IntAttr("group", f.groups),
 		onnx.IntsAttr("pads", pad/2, pad/2, pad-pad/2, pad-pad/2))
 }

@@ -115,7 +115,7 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 		lw = logWeights(b, weights)
 	}
 	w := NewWeights(b, seed)
-	o := ISAB(w, block, block, noise, noise, lift(w.Scope("lift"), points, dz, d, !c.Published), lw)
+	o := ISAB(w, block, noise, lift(w.Scope("lift"), points, dz, d, !c.Published), lw)
 	b.Output("drawn", decode(w.Scope("decode"), o, d, c.Dx, c.C, !c.Published))
 	m, err := b.Model()
 	if err != nil {

@@ -272,7 +272,7 @@ func (l PrivateLoss) Model() (*onnx.Model, []string, error) {
 	mean := b.Mul(b.Mul(variance, share), b.Unsqueeze(sums, 1))
 	w, bias := g.noisyHead(moments{mean, variance}, latent)
 	z := g.logits(b.MatMul(targets, g.refs[ConjMetric]), w, bias)
-	g.scores(z, truth, batches, l.Samples, l.Joint, g.refs[PrivateSet+ConjO1], g.refs[PrivateSet+ConjO2])
+	g.scores(PrivateSet, l.Samples, l.Joint, z, truth, batches)
 	m, err := b.Model()
 	return m, params, err
 }

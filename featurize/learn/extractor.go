@@ -258,7 +258,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		data += "; begun from an extractor trained on " + trained
 	}
 	sgd := optim.SGD{Momentum: c.Momentum, Nesterov: true, WeightDecay: c.WeightDecay}
-	split, err := train.NewSplit(eng, gradient, params, sgd, optim.Options{ClipNorm: 5}, init, run.Workers)
+	split, err := train.NewSplit(eng, gradient, train.SplitOptions{Params: params, Optimizer: sgd, Update: optim.Options{ClipNorm: 5}, Init: init, Workers: run.Workers})
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func TestCheckNamesTheFault(t *testing.T) {
 		}, `function own.f: node "y" (Relu): it reads "x"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := modeltest.Linear(t, "m", "image", "features", 8, 4, nil)
+			m := modeltest.Linear(t, "m", "image", "features", 8, 4)
 			if err := check.Model(m); err != nil {
 				t.Fatal(err)
 			}

@@ -60,14 +60,14 @@ func TestStatsCountsOperations(t *testing.T) {
 }
 
 func TestStatsCountsParameters(t *testing.T) {
-	s, err := Stats(modeltest.Linear(t, "m", "image", "features", 8, 4, nil), nil)
+	s, err := Stats(modeltest.Linear(t, "m", "image", "features", 8, 4), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.Parameters != 32 || s.ParameterBytes != 128 || s.Nodes != 3 || s.Operators["MatMul"] != 1 || s.Sizes["batch"] != 1 {
 		t.Errorf("got %+v", s)
 	}
-	if _, err := Stats(modeltest.Linear(t, "m", "image", "features", 8, 4, nil), map[string]int{"rows": 3}); err == nil || !strings.Contains(err.Error(), `"rows"`) || !strings.Contains(err.Error(), `"batch"`) {
+	if _, err := Stats(modeltest.Linear(t, "m", "image", "features", 8, 4), map[string]int{"rows": 3}); err == nil || !strings.Contains(err.Error(), `"rows"`) || !strings.Contains(err.Error(), `"batch"`) {
 		t.Errorf("error is %v", err)
 	}
 	if s, err = Stats(modeltest.Doubler(t), nil); err != nil || s.Operators["Mul"] != 2 {

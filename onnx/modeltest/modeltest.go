@@ -34,8 +34,8 @@ func Doubler(t *testing.T) *onnx.Model {
 	return m
 }
 
-// Linear returns a model of y = x w over "batch" rows, with metadata.
-func Linear(t *testing.T, name, in, out string, from, to int, meta map[string]string) *onnx.Model {
+// Linear returns a model of y = x w over "batch" rows.
+func Linear(t *testing.T, name, in, out string, from, to int) *onnx.Model {
 	t.Helper()
 	b := build.New(name)
 	x := b.Input(in, onnx.Float32, "batch", from)
@@ -44,6 +44,5 @@ func Linear(t *testing.T, name, in, out string, from, to int, meta map[string]st
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Metadata = meta
 	return m
 }

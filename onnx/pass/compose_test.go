@@ -11,8 +11,10 @@ import (
 )
 
 func TestCompose(t *testing.T) {
-	a := modeltest.Linear(t, "first", "image", "features", 8, 4, map[string]string{"kind": "extractor", "dx": "4"})
-	b := modeltest.Linear(t, "second", "points", "drawn", 4, 3, map[string]string{"kind": "embedding", "C": "3"})
+	a := modeltest.Linear(t, "first", "image", "features", 8, 4)
+	a.Metadata = map[string]string{"kind": "extractor", "dx": "4"}
+	b := modeltest.Linear(t, "second", "points", "drawn", 4, 3)
+	b.Metadata = map[string]string{"kind": "embedding", "C": "3"}
 	before, err := serde.Marshal(a)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +54,7 @@ func TestComposeKeepsOtherInputsAndSymbols(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Compose(modeltest.Linear(t, "first", "image", "points", 8, 4, nil), head, nil)
+	m, err := Compose(modeltest.Linear(t, "first", "image", "points", 8, 4), head, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,18 +67,18 @@ func TestComposeKeepsOtherInputsAndSymbols(t *testing.T) {
 }
 
 func TestComposeNamesBothSides(t *testing.T) {
-	a := modeltest.Linear(t, "first", "image", "features", 8, 4, nil)
+	a := modeltest.Linear(t, "first", "image", "features", 8, 4)
 	for _, tc := range []struct {
 		name string
 		b    *onnx.Model
 		link map[string]string
 		want []string
 	}{
-		{"sizes", modeltest.Linear(t, "second", "points", "drawn", 5, 3, nil), map[string]string{"points": "features"}, []string{`"features" float32[batch,4]`, `"points" float32[batch,5]`, "4 and 5"}},
-		{"no such input", modeltest.Linear(t, "second", "points", "drawn", 4, 3, nil), map[string]string{"x": "features"}, []string{`no input "x"`, `"points"`}},
-		{"no such output", modeltest.Linear(t, "second", "points", "drawn", 4, 3, nil), map[string]string{"points": "y"}, []string{`no output "y"`, `"features"`}},
-		{"nothing in common", modeltest.Linear(t, "second", "points", "drawn", 4, 3, nil), nil, []string{"nothing links"}},
-		{"one name twice", modeltest.Linear(t, "second", "points", "image", 4, 3, nil), map[string]string{"points": "features"}, []string{`"image" is an input of the first model and an output of the second`}},
+		{"sizes", modeltest.Linear(t, "second", "points", "drawn", 5, 3), map[string]string{"points": "features"}, []string{`"features" float32[batch,4]`, `"points" float32[batch,5]`, "4 and 5"}},
+		{"no such input", modeltest.Linear(t, "second", "points", "drawn", 4, 3), map[string]string{"x": "features"}, []string{`no input "x"`, `"points"`}},
+		{"no such output", modeltest.Linear(t, "second", "points", "drawn", 4, 3), map[string]string{"points": "y"}, []string{`no output "y"`, `"features"`}},
+		{"nothing in common", modeltest.Linear(t, "second", "points", "drawn", 4, 3), nil, []string{"nothing links"}},
+		{"one name twice", modeltest.Linear(t, "second", "points", "image", 4, 3), map[string]string{"points": "features"}, []string{`"image" is an input of the first model and an output of the second`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Compose(a, tc.b, tc.link)

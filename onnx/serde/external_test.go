@@ -24,7 +24,7 @@ import (
 // the tensor's external_data.
 func external(t *testing.T, dir string, dims []int64, entries map[string]string) string {
 	t.Helper()
-	m := modeltest.Linear(t, "m", "image", "features", 2, 2, nil)
+	m := modeltest.Linear(t, "m", "image", "features", 2, 2)
 	data, err := Marshal(m)
 	if err != nil {
 		t.Fatal(err)

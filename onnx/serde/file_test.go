@@ -68,7 +68,9 @@ func everything(t testing.TB) *onnx.Model {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for _, m := range []*onnx.Model{everything(t), modeltest.Doubler(t), modeltest.Linear(t, "m", "image", "features", 8, 4, map[string]string{"dx": "4"})} {
+	described := modeltest.Linear(t, "m", "image", "features", 8, 4)
+	described.Metadata = map[string]string{"dx": "4"}
+	for _, m := range []*onnx.Model{everything(t), modeltest.Doubler(t), described} {
 		path := filepath.Join(t.TempDir(), "m.onnx")
 		if err := Save(path, m); err != nil {
 			t.Fatal(err)

@@ -30,23 +30,31 @@ type Split struct {
 	workers  int
 }
 
+// SplitOptions are the options of [NewSplit].
+type SplitOptions struct {
+	Params    []string // names of the parameters
+	Optimizer optim.Optimizer
+	Update    optim.Options
+	Init      map[string]*onnx.Tensor // first values of the parameters
+	Workers   int                     // shards that run at once (at least one)
+}
+
 // NewSplit loads a gradient model, made by grad.Build with ParamsAsInputs and the prefix [optim.GradPrefix],
-// and the update of its parameters. init holds the parameters' first values. Up to workers shards run at once
-// (at least one).
-func NewSplit(eng engine.Engine, gradient *onnx.Model, params []string, o optim.Optimizer, opt optim.Options, init map[string]*onnx.Tensor, workers int) (*Split, error) {
+// and the update of its parameters.
+func NewSplit(eng engine.Engine, gradient *onnx.Model, o SplitOptions) (*Split, error) {
 	var infos []onnx.ValueInfo
-	for _, p := range params {
+	for _, p := range o.Params {
 		v, ok := gradient.Graph.Input(p)
 		if !ok {
 			return nil, fmt.Errorf("training in parts: the gradient model has no input %q; build it with ParamsAsInputs", p)
 		}
 		infos = append(infos, v)
 	}
-	um, err := optim.Model(infos, o, opt)
+	um, err := optim.Model(infos, o.Optimizer, o.Update)
 	if err != nil {
 		return nil, fmt.Errorf("training in parts: %w", err)
 	}
-	s := &Split{opt: o, params: params, grads: map[string]*onnx.Tensor{}, workers: max(1, workers)}
+	s := &Split{opt: o.Optimizer, params: o.Params, grads: map[string]*onnx.Tensor{}, workers: max(1, o.Workers)}
 	if s.gradient, err = eng.Load(gradient); err != nil {
 		return nil, fmt.Errorf("training in parts: %w", err)
 	}
@@ -54,15 +62,15 @@ func NewSplit(eng engine.Engine, gradient *onnx.Model, params []string, o optim.
 		s.gradient.Close()
 		return nil, fmt.Errorf("training in parts: %w", err)
 	}
-	s.state, err = newCarried(s.update.Inputs(), s.update.Outputs(), init)
+	s.state, err = newCarried(s.update.Inputs(), s.update.Outputs(), o.Init)
 	if err == nil {
-		s.running, err = newCarried(s.gradient.Inputs(), s.gradient.Outputs(), init)
+		s.running, err = newCarried(s.gradient.Inputs(), s.gradient.Outputs(), o.Init)
 	}
 	if err != nil {
 		s.Close()
 		return nil, fmt.Errorf("training in parts: %w", err)
 	}
-	for _, p := range params {
+	for _, p := range o.Params {
 		s.grads[p] = onnx.ZerosF32(s.state.now[p].Shape...)
 	}
 	return s, nil

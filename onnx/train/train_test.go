@@ -292,7 +292,9 @@ func newSplit(t *testing.T, eng engine.Engine, workers int) *train.Split {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := train.NewSplit(eng, g, params, optim.AdamW{WeightDecay: 0.01}, optim.Options{ClipNorm: 1, EMA: 0.9}, train.Params(loss, nil), workers)
+	s, err := train.NewSplit(eng, g, train.SplitOptions{
+		Params: params, Optimizer: optim.AdamW{WeightDecay: 0.01}, Update: optim.Options{ClipNorm: 1, EMA: 0.9}, Init: train.Params(loss, nil), Workers: workers,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,9 @@ func trainingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := train.NewSplit(b.Engine, gradient, params, optim.SGD{Momentum: 0.9, Nesterov: true, WeightDecay: 1e-3}, optim.Options{ClipNorm: 5}, init, 1)
+	s, err := train.NewSplit(b.Engine, gradient, train.SplitOptions{
+		Params: params, Optimizer: optim.SGD{Momentum: 0.9, Nesterov: true, WeightDecay: 1e-3}, Update: optim.Options{ClipNorm: 5}, Init: init,
+	})
 	if err != nil {
 		return nil, err
 	}
