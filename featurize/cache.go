@@ -42,7 +42,8 @@ func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
 
 // extract computes the features of training images and the first test images, [all, dx], in chunks of whole batches. With a cache, partial
 // results are saved beside it every saveEvery and when ctx ends; the next call resumes from them and returns the same features.
-func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, test int, path string, progress func(done, total int)) ([]float32, error) {
+func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, test int, path string,
+	progress func(done, total int)) ([]float32, error) {
 	dx, total := x.Dx(), ds.Train.N+test
 	chunk := 8 * x.Batch()
 	partial := ""

@@ -115,7 +115,8 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 	}
 	for i, v := range all {
 		if !(math.Abs(float64(v)) <= maxFeature) {
-			return nil, fmt.Errorf("feature %d of image %d is %v as it goes to the methods; their arithmetic stands up to %g: check extractor.mean and extractor.std, and the model", i%f.Dx, i/f.Dx, v, maxFeature)
+			return nil, fmt.Errorf("feature %d of image %d is %v as it goes to the methods; their arithmetic stands up to %g: check "+
+				"extractor.mean and extractor.std, and the model", i%f.Dx, i/f.Dx, v, maxFeature)
 		}
 	}
 	sum := sha256.Sum256([]byte(f.Digest))
@@ -130,10 +131,12 @@ func (f *Features) statistics() (*Stats, dataset.Range, error) {
 	part := splits.Extractor
 	if part.Len() < minStats {
 		part = dataset.Range{From: 0, To: splits.Clients.From}
-		f.Notes = append(f.Notes, fmt.Sprintf("the extractor part holds %d images: features are standardised over the corpus as well", splits.Extractor.Len()))
+		f.Notes = append(f.Notes, fmt.Sprintf("the extractor part holds %d images: features are standardised over the corpus as well",
+			splits.Extractor.Len()))
 	}
 	if part.Len() < minStats {
-		return nil, part, fmt.Errorf("standardising features needs %d images outside the clients' part and there are %d; give dataset.splits.extractor or dataset.splits.corpus a larger share", minStats, part.Len())
+		return nil, part, fmt.Errorf("standardising features needs %d images outside the clients' part and there are %d; give "+
+			"dataset.splits.extractor or dataset.splits.corpus a larger share", minStats, part.Len())
 	}
 	return NewStats(f.Train.Features[part.From*f.Dx:part.To*f.Dx], f.Dx), part, nil
 }

@@ -122,17 +122,20 @@ func TestDamagedCacheIsNotBelieved(t *testing.T) {
 	for i := len(flipped) - 4*10; i < len(flipped); i += 4 {
 		flipped[i] ^= 1 // the last bit of ten values
 	}
-	for name, bad := range map[string][]byte{"truncated": good[:len(good)-3], "NaN": nan, "empty": nil, "text": []byte("hello"), "flipped bits": flipped} {
+	for name, bad := range map[string][]byte{"truncated": good[:len(good)-3], "NaN": nan, "empty": nil, "text": []byte("hello"),
+		"flipped bits": flipped} {
 		if err := os.WriteFile(files[0], bad, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		got, err := Run(context.Background(), ds, x, Config{Cache: cache})
-		if err != nil || got.Cached || !slices.Equal(got.Train.Features, want.Train.Features) || !slices.Equal(got.Test.Features, want.Test.Features) {
+		if err != nil || got.Cached || !slices.Equal(got.Train.Features, want.Train.Features) ||
+			!slices.Equal(got.Test.Features, want.Test.Features) {
 			t.Errorf("%s: cached %v, %v", name, got != nil && got.Cached, err)
 		} else if notes := strings.Join(got.Notes, " "); !strings.Contains(notes, "do not match their digest") || strings.Contains(notes, cache) {
 			t.Errorf("%s: notes are %q", name, notes)
 		}
-		if got, err = Run(context.Background(), ds, x, Config{Cache: cache}); err != nil || !got.Cached || strings.Contains(strings.Join(got.Notes, " "), "digest") {
+		if got, err = Run(context.Background(), ds, x, Config{Cache: cache}); err != nil || !got.Cached ||
+			strings.Contains(strings.Join(got.Notes, " "), "digest") {
 			t.Errorf("%s: the cache is not mended: %v, %v", name, got, err)
 		}
 	}

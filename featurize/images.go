@@ -13,7 +13,8 @@ import (
 
 // Rows computes, or reads from the cache folder (see [Config]), the features of further images of a data set's shape,
 // standardised by stats if that is not nil.
-func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor, stats *Stats, cache string, progress func(done, total int)) ([]float32, error) {
+func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor, stats *Stats, cache string,
+	progress func(done, total int)) ([]float32, error) {
 	h := sha256.New()
 	for _, v := range []int{images.N, images.H, images.W, images.Ch} {
 		var b [8]byte

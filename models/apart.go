@@ -14,7 +14,8 @@ import (
 
 // Apart is a fused client graph taken apart by somebody who does not trust its maker.
 type Apart struct {
-	// Features maps images [n, H, W, Ch] uint8 to features [n, dx]: preprocessing, extractor, and averages and standardisation of what it gives.
+	// Features maps images [n, H, W, Ch] uint8 to features [n, dx]: preprocessing, extractor, and averages and standardisation of
+	// what it gives.
 	Features *onnx.Model
 	// Embedding maps set [1, n, dx+C], features with labels, and present [1, n], 1 for each, to points [s, dx+C] (k+C where it has k) and
 	// masses [s].
@@ -28,12 +29,15 @@ type Apart struct {
 
 // TakeApart takes a client graph of the given manifest apart, and returns an error unless
 //
-//   - all but the extractor is, node by node, what [ClientGraph] makes: operators, attributes, wiring, constants, and element types and shapes
-//     of the numbers that are a model's own,
-//   - the extractor reads the preprocessed images and nothing else,
-//   - what the extractor does, in which order, and on values of which shape, follows from the images' shape alone ([Steady]).
+// - all but the extractor is, node by node, what [ClientGraph] makes: operators, attributes, wiring, constants, and element types
+// and shapes
 //
-// The error names the node that differs. The extractor itself may compute anything: it is for the owner of the images to approve, by its digest.
+//	  of the numbers that are a model's own,
+//	- the extractor reads the preprocessed images and nothing else,
+//	- what the extractor does, in which order, and on values of which shape, follows from the images' shape alone ([Steady]).
+//
+// The error names the node that differs. The extractor itself may compute anything: it is for the owner of the images to approve,
+// by its digest.
 func TakeApart(m *onnx.Model, f Manifest) (*Apart, error) {
 	t := &taker{model: m, manifest: f, maker: makers(m.Graph)}
 	if err := t.take(); err != nil {
@@ -91,8 +95,8 @@ func (t *taker) take() error {
 	return nil
 }
 
-// roomFor returns an error where a manifest states sizes that the graph's own constants do not have: what is built for comparison is no larger
-// than what is there.
+// roomFor returns an error where a manifest states sizes that the graph's own constants do not have: what is built for comparison
+// is no larger than what is there.
 func (t *taker) roomFor(f Manifest) error {
 	have := 0.0
 	for _, c := range t.model.Graph.Initializers {
@@ -102,7 +106,8 @@ func (t *taker) roomFor(f Manifest) error {
 	want := c + dx
 	switch {
 	case f.Dx < 1 || f.C < 2 || f.S < 1 || f.Dx > maxWidth || f.C > maxWidth || f.S > maxSize || f.K > f.Dx:
-		return fmt.Errorf("its manifest says dx %d, %d classes, k %d and s %d; allowed are dx and s from 1, classes from 2, to %d, and k to dx", f.Dx, f.C, f.K, f.S, maxWidth)
+		return fmt.Errorf("its manifest says dx %d, %d classes, k %d and s %d; allowed are dx and s from 1, classes from 2, to %d, and k to dx",
+			f.Dx, f.C, f.K, f.S, maxWidth)
 	case f.ClassMeans:
 		want += c*c + dx*k
 	default:
@@ -130,7 +135,8 @@ func (t *taker) config() (EmbeddingConfig, error) {
 		return e, err
 	}
 	if e.Dx != f.Dx || e.C != f.C || e.Size != f.S || e.Dim > maxWidth || e.Hidden < 0 || e.Hidden > maxWidth {
-		return e, fmt.Errorf("its manifest says dx %d, %d classes and s %d, and the configuration of its embedding dx %d, %d and %d, width %d and %d hidden units", f.Dx, f.C, f.S, e.Dx, e.C, e.Size, e.Dim, e.Hidden)
+		return e, fmt.Errorf("its manifest says dx %d, %d classes and s %d, and the configuration of its embedding dx %d, %d and %d, width %d "+
+			"and %d hidden units", f.Dx, f.C, f.S, e.Dx, e.C, e.Size, e.Dim, e.Hidden)
 	}
 	return e, nil
 }
@@ -179,8 +185,8 @@ func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 	return nil
 }
 
-// classMeansEmbedding builds what clients run of a conjugate, open or private predictor, with numbers that do not matter: class means of w where k is
-// above 0, else of phi.
+// classMeansEmbedding builds what clients run of a conjugate, open or private predictor, with numbers that do not matter: class
+// means of w where k is above 0, else of phi.
 func classMeansEmbedding(c ConjugateConfig) (*onnx.Model, error) {
 	b := build.New("conjugate")
 	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{}}
@@ -395,13 +401,15 @@ func (t *taker) parts() (*Apart, error) {
 	images := t.images
 	images.Shape = append([]onnx.Dim{n}, images.Shape[1:]...)
 	var err error
-	if a.Features, err = part("features", []onnx.ValueInfo{images}, []onnx.ValueInfo{{Name: t.features, DType: onnx.Float32, Shape: []onnx.Dim{n, onnx.Known(f.Dx)}}}); err != nil {
+	if a.Features, err = part("features", []onnx.ValueInfo{images},
+		[]onnx.ValueInfo{{Name: t.features, DType: onnx.Float32, Shape: []onnx.Dim{n, onnx.Known(f.Dx)}}}); err != nil {
 		return nil, err
 	}
 	pass.Rename(a.Features.Graph, map[string]string{t.features: ValueFeatures})
 	one := onnx.Known(1)
 	a.Embedding, err = part("embedding", []onnx.ValueInfo{
-		{Name: t.set, DType: onnx.Float32, Shape: []onnx.Dim{one, n, onnx.Known(f.Dx + f.C)}}, {Name: t.counts, DType: onnx.Float32, Shape: []onnx.Dim{one, n}},
+		{Name: t.set, DType: onnx.Float32, Shape: []onnx.Dim{one, n, onnx.Known(f.Dx + f.C)}},
+		{Name: t.counts, DType: onnx.Float32, Shape: []onnx.Dim{one, n}},
 	}, []onnx.ValueInfo{{Name: "points"}, {Name: "masses"}})
 	if err != nil {
 		return nil, err

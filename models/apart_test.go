@@ -44,7 +44,8 @@ func clientEmbeddings(t *testing.T) map[string]*onnx.Model {
 	t.Helper()
 	out := map[string]*onnx.Model{}
 	for name, c := range map[string]EmbeddingConfig{
-		"points": {Size: 4, Blocks: 1, Hidden: 8}, "points, plain": {}, "points, published": {Published: true, Heads: 2, Dim: 16, Blocks: 1}, "points, constant": {ConstantWeights: true},
+		"points": {Size: 4, Blocks: 1, Hidden: 8}, "points, plain": {}, "points, published": {Published: true, Heads: 2, Dim: 16, Blocks: 1},
+		"points, constant": {ConstantWeights: true},
 	} {
 		c.Dx, c.C = testDx, testC
 		e, err := NewEmbedding(c, 1)
@@ -132,7 +133,8 @@ func clientCases(t *testing.T) []clientCase {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, fuse(t, fmt.Sprintf("blue first, raw %v", raw), m, e, Preprocessing{Height: 2, Width: 2, Channels: 3, NHWC: true, BGR: true, Raw: raw, Output: "h"}))
+		out = append(out, fuse(t, fmt.Sprintf("blue first, raw %v", raw), m, e,
+			Preprocessing{Height: 2, Width: 2, Channels: 3, NHWC: true, BGR: true, Raw: raw, Output: "h"}))
 	}
 	return out
 }
@@ -188,7 +190,8 @@ func TestExtractorDigest(t *testing.T) {
 	x := linearExtractor(t, false, 2)
 	first := digest(x, "points", p)
 	other := p
-	other.Mean, other.Std, other.FeatureMean, other.FeatureStd = []float32{0.5, 0.25}, []float32{0.5, 2}, []float32{1, 2, 3, 4}, []float32{1, 2, 1, 2}
+	other.Mean, other.Std, other.FeatureMean, other.FeatureStd = []float32{0.5, 0.25}, []float32{0.5, 2}, []float32{1, 2, 3, 4}, []float32{1,
+		2, 1, 2}
 	renamed := onnx.Clone(x)
 	pass.Rename(renamed.Graph, map[string]string{"w": "set", "matmul": "unsqueeze_1"})
 	for name, got := range map[string]string{"in another round": digest(x, "private", other), "renamed": digest(renamed, "points", p)} {
@@ -226,11 +229,12 @@ func withNode(nodes []*onnx.Node, value, op string) []*onnx.Node {
 	return append(nodes, &onnx.Node{Name: "new", Op: op, Inputs: []string{value + "_before"}, Outputs: []string{value}})
 }
 
-// TestTakeApartRefuses: whatever is changed of what surrounds the extractor, one node, attribute, wire or constant at a time, is refused, and the node is named; within
-// the extractor the digest changes.
+// TestTakeApartRefuses: whatever is changed of what surrounds the extractor, one node, attribute, wire or constant at a time, is
+// refused, and the node is named; within the extractor the digest changes.
 func TestTakeApartRefuses(t *testing.T) {
 	all := clientEmbeddings(t)
-	p := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h", Mean: []float32{0.5, 0.25}, Std: []float32{0.5, 2}, FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2}}
+	p := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h", Mean: []float32{0.5, 0.25}, Std: []float32{0.5, 2},
+		FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2}}
 	for _, name := range []string{"points", "class means, phi true", "private"} {
 		c := fuse(t, name, linearExtractor(t, false, 2), all[name], p)
 		a, err := TakeApart(c.m, c.f)
@@ -281,7 +285,8 @@ func TestTakeApartRefuses(t *testing.T) {
 
 // TestTakeApartBounds: sizes that a manifest states are held against the graph before anything of these sizes is built.
 func TestTakeApartBounds(t *testing.T) {
-	c := fuse(t, "points", linearExtractor(t, false, 2), clientEmbeddings(t)["points"], Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"})
+	c := fuse(t, "points", linearExtractor(t, false, 2), clientEmbeddings(t)["points"],
+		Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"})
 	for what, change := range map[string]func(*Manifest){
 		"dx":     func(f *Manifest) { f.Dx = 1 << 14 },
 		"width":  func(f *Manifest) { f.Config = strings.Replace(f.Config, `"dim":`, `"dim":1`, 1) },
@@ -333,7 +338,8 @@ func TestSteady(t *testing.T) {
 		t.Error(err)
 	}
 	body := &onnx.Graph{Name: "then", Outputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32}}}
-	m.Graph.Nodes = append(m.Graph.Nodes, &onnx.Node{Name: "if", Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: body}, {Name: "else_branch", Kind: onnx.AttrGraph, Graph: body}}})
+	m.Graph.Nodes = append(m.Graph.Nodes, &onnx.Node{Name: "if", Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"},
+		Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: body}, {Name: "else_branch", Kind: onnx.AttrGraph, Graph: body}}})
 	if err := Steady(m); err == nil {
 		t.Error("a branch is taken for steady")
 	}

@@ -135,8 +135,10 @@ const headRows = "rows"
 // regressions returns the heads as one layer: weights [k, samples x classes] and bias.
 func (p ClassifierParts) regressions() (weights, bias *onnx.Tensor, err error) {
 	h := p.Heads
-	if h == nil || h.F64() == nil || len(h.Shape) != 3 || h.Shape[0] < 1 || h.Shape[0] > maxHeads || h.Shape[1] < 2 || h.Shape[1]-1 > maxWidth || h.Shape[2] < 2 || h.Shape[2] > maxWidth {
-		return nil, nil, fmt.Errorf("heads %v; want float64 [samples, k+1, classes], 1 to %d samples, k from 1 and classes from 2 to %d", h, maxHeads, maxWidth)
+	if h == nil || h.F64() == nil || len(h.Shape) != 3 || h.Shape[0] < 1 || h.Shape[0] > maxHeads || h.Shape[1] < 2 ||
+		h.Shape[1]-1 > maxWidth || h.Shape[2] < 2 || h.Shape[2] > maxWidth {
+		return nil, nil, fmt.Errorf("heads %v; want float64 [samples, k+1, classes], 1 to %d samples, k from 1 and classes from 2 to %d", h,
+			maxHeads, maxWidth)
 	}
 	samples, k, classes := h.Shape[0], h.Shape[1]-1, h.Shape[2]
 	weights, bias = onnx.ZerosF32(k, samples*classes), onnx.ZerosF32(samples*classes)
@@ -174,7 +176,8 @@ func (p ClassifierParts) heads(input string, weights, bias *onnx.Tensor) (*onnx.
 
 // document writes what a classifier is, and what its inputs and outputs mean, into its doc strings.
 func document(g *onnx.Graph, f Manifest) {
-	g.Doc = "Classifier of images. Its probabilities are the mean over samples of the posterior of a softmax regression on the features of a frozen extractor."
+	g.Doc = "Classifier of images. Its probabilities are the mean over samples of the posterior of a softmax regression on the features of " +
+		"a frozen extractor."
 	images := "One image a row, bytes 0 to 255 in the order height, width, channel; "
 	fit := map[string]string{"": "stretched", "stretch": "stretched", "crop": "cropped in the middle", "pad": "padded with black"}[f.Resize]
 	about := map[string]string{

@@ -111,7 +111,8 @@ func TestClassifier(t *testing.T) {
 				k += 2
 			}
 			heads := someHeads(samples, k, testC, c.scale)
-			whole, err := NewClassifier(ClassifierParts{Features: front, Coordinates: c.coords, Heads: heads, Samples: true}, Manifest{Classes: make([]string, testC)})
+			whole, err := NewClassifier(ClassifierParts{Features: front, Coordinates: c.coords, Heads: heads, Samples: true},
+				Manifest{Classes: make([]string, testC)})
 			if err != nil {
 				t.Fatal(err)
 			}

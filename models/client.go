@@ -99,13 +99,15 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	// The embedding's own outputs have the names that the upload's need.
 	out := onnx.Clone(m)
 	pass.Rename(out.Graph, map[string]string{"masses": "embedded_masses", "compressed": "embedded_points"})
-	if m, err = pass.Compose(out, upload, map[string]string{"batch_points": "embedded_points", "batch_masses": "embedded_masses"}); err != nil {
+	if m, err = pass.Compose(out, upload, map[string]string{"batch_points": "embedded_points",
+		"batch_masses": "embedded_masses"}); err != nil {
 		return nil, err
 	}
 	m.Graph.Name = "client"
 	m.Producer, m.Metadata = "fmp", map[string]string{}
 	f := Manifest{
-		Kind: KindClient, Dx: e.Dx, C: e.C, D: e.D, S: e.S, K: e.K, ClassMeans: e.ClassMeans, Bytes: e.Bytes, Kappa: e.Kappa, KappaDeviation: e.KappaDeviation, Clip: e.Clip, Resize: p.Resize, Mean: p.Mean, Std: p.Std, Layout: "NHWC", Classes: e.Classes,
+		Kind: KindClient, Dx: e.Dx, C: e.C, D: e.D, S: e.S, K: e.K, ClassMeans: e.ClassMeans, Bytes: e.Bytes, Kappa: e.Kappa,
+		KappaDeviation: e.KappaDeviation, Clip: e.Clip, Resize: p.Resize, Mean: p.Mean, Std: p.Std, Layout: "NHWC", Classes: e.Classes,
 		Extractor: x.Digest, Licence: e.Licence, TrainingData: e.TrainingData, Command: e.Command, Seed: e.Seed, Config: e.Config,
 	}
 	if f.Extractor == "" {
@@ -142,7 +144,8 @@ func only(name *string, from []onnx.ValueInfo, what string) error {
 // preprocessing maps images, uint8 [n, H, W, Ch], to image, the extractor's input.
 func preprocessing(p Preprocessing) (*onnx.Model, error) {
 	if len(p.Mean) != len(p.Std) || (len(p.Mean) != 0 && len(p.Mean) != p.Channels) {
-		return nil, fmt.Errorf("%d means and %d standard deviations for %d channels; give one of each a channel, or none", len(p.Mean), len(p.Std), p.Channels)
+		return nil, fmt.Errorf("%d means and %d standard deviations for %d channels; give one of each a channel, or none", len(p.Mean),
+			len(p.Std), p.Channels)
 	}
 	b := build.New("preprocessing")
 	x := b.Input("images", onnx.Uint8, "n", p.Height, p.Width, p.Channels)
@@ -171,7 +174,8 @@ func preprocessing(p Preprocessing) (*onnx.Model, error) {
 // range.
 func labelling(p Preprocessing, rank int, e Manifest) (*onnx.Model, error) {
 	if len(p.FeatureMean) != len(p.FeatureStd) || (len(p.FeatureMean) != 0 && len(p.FeatureMean) != e.Dx) {
-		return nil, fmt.Errorf("%d means and %d standard deviations for %d features; give one of each a feature, or none", len(p.FeatureMean), len(p.FeatureStd), e.Dx)
+		return nil, fmt.Errorf("%d means and %d standard deviations for %d features; give one of each a feature, or none", len(p.FeatureMean),
+			len(p.FeatureStd), e.Dx)
 	}
 	b := build.New("labelling")
 	var h build.Ref

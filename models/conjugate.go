@@ -71,7 +71,8 @@ type ConjugateConfig struct {
 
 func (c ConjugateConfig) check() error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth || c.K < 1 || c.K > c.Dx {
-		return fmt.Errorf("conjugate predictor for dx %d, C %d and k %d; allowed are dx 1 to %d, C 2 to %d and k 1 to dx", c.Dx, c.C, c.K, maxWidth, maxWidth)
+		return fmt.Errorf("conjugate predictor for dx %d, C %d and k %d; allowed are dx 1 to %d, C 2 to %d and k 1 to dx", c.Dx, c.C, c.K,
+			maxWidth, maxWidth)
 	}
 	return nil
 }
@@ -79,7 +80,8 @@ func (c ConjugateConfig) check() error {
 // shapes returns the parameters' shapes by name.
 func (c ConjugateConfig) shapes() map[string][]int {
 	s := map[string][]int{
-		ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K}, ConjMetric: {c.K, c.K}, ConjWidening: {},
+		ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K}, ConjMetric: {c.K, c.K},
+		ConjWidening: {},
 	}
 	for _, set := range []string{ConjSample, ConjMean, ConjInterval} {
 		for _, n := range []string{ConjLogRho, ConjLogTau, ConjLogB, ConjLogitGamma, ConjO1, ConjO2} {
@@ -386,7 +388,8 @@ func (g conjugate) draws(p moments, mass, mean, mu build.Ref) {
 	b := g.b
 	noise := b.Input("noise", onnx.Float32, "S", "f", g.K)
 	count := b.Slice(b.Op("Shape", []build.Ref{noise}), 0, 1, 2)
-	turn := b.Op("Mod", []build.Ref{b.Op("Range", []build.Ref{b.Const(onnx.Scalar[int64](0)), b.Squeeze(count, 0), b.Const(onnx.Scalar[int64](1))}), b.Const(onnx.Scalar(int64(g.C)))})
+	turn := b.Op("Mod", []build.Ref{b.Op("Range", []build.Ref{b.Const(onnx.Scalar[int64](0)), b.Squeeze(count, 0),
+		b.Const(onnx.Scalar[int64](1))}), b.Const(onnx.Scalar(int64(g.C)))})
 	around := b.Op("Gather", []build.Ref{b.MatMul(b.Squeeze(mu, 0), g.refs[ConjMetric]), turn}, onnx.IntAttr("axis", 1))
 	e := b.Mul(b.Exp(b.Mul(b.F32(-0.5), g.refs[ConjSample+ConjLogRho])), noise)
 	labels := b.Op("Gather", []build.Ref{b.Const(g.eye()), turn}, onnx.IntAttr("axis", 0))
@@ -436,8 +439,10 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 			upper.F32()[i*last+j] = 1
 		}
 	}
-	over := b.Cast(b.Op("GreaterOrEqual", []build.Ref{b.Unsqueeze(uniform, 1, 2), b.Unsqueeze(b.MatMul(pbar, b.Const(upper)), 0)}), onnx.Float32)
-	own := b.Sub(b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 1, 0, 0, 0), b.F32(1)}), b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 0, 0, 0, 1), b.F32(0)}))
+	over := b.Cast(b.Op("GreaterOrEqual", []build.Ref{b.Unsqueeze(uniform, 1, 2), b.Unsqueeze(b.MatMul(pbar, b.Const(upper)), 0)}),
+		onnx.Float32)
+	own := b.Sub(b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 1, 0, 0, 0), b.F32(1)}),
+		b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 0, 0, 0, 1), b.F32(0)}))
 	pull := g.trace(rho, wide) // d_c
 	far := b.Cast(b.Op("Greater", []build.Ref{pull, b.F32(1)}), onnx.Float32)
 	gain := b.Div(wide, b.Add(wide, b.F32(1)))                           // K_c, [C, k]
@@ -455,7 +460,8 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	g.ends(odds, b.ReduceMean(odds, false, 0), width)
 }
 
-// widened returns the variances S_c of intervals, [C, k], and the offsets [C] of their heads' logits, for the posterior p of plain variances.
+// widened returns the variances S_c of intervals, [C, k], and the offsets [C] of their heads' logits, for the posterior p of
+// plain variances.
 func (g conjugate) widened(p moments, mass, rho build.Ref) (wide, offset build.Ref) {
 	b, beta := g.b, g.prior(ConjInterval)
 	wide = b.Squeeze(b.Div(beta, b.Add(b.Mul(b.Unsqueeze(b.Div(mass, g.refs[ConjWidening]), 2), beta), b.F32(1))), 0)
@@ -474,9 +480,12 @@ func (g conjugate) ends(odds, middle, width build.Ref) {
 	off := b.Sub(odds, b.ReduceMean(odds, true, 0))
 	samples := b.Slice(b.Op("Shape", []build.Ref{odds}), 0, 0, 1)
 	spread := b.Sqrt(b.Div(b.ReduceSum(b.Mul(off, off), false, 0), b.Sub(b.Cast(samples, onnx.Float32), b.F32(1))))
-	first := b.Cast(b.Op("GreaterOrEqual", []build.Ref{odds, b.Op("ReduceMax", []build.Ref{odds}, onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 1))}), onnx.Float32)
+	first := b.Cast(b.Op("GreaterOrEqual", []build.Ref{odds,
+		b.Op("ReduceMax", []build.Ref{odds}, onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 1))}), onnx.Float32)
 	scale := b.Op("Max", []build.Ref{spread, b.F32(minWeight)})
-	away := b.Op("ReduceMax", []build.Ref{b.Mul(first, b.Op("Abs", []build.Ref{b.Div(off, scale)}))}, onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 0)) // [S, n]
+	// [S, n]
+	away := b.Op("ReduceMax", []build.Ref{b.Mul(first, b.Op("Abs", []build.Ref{b.Div(off, scale)}))}, onnx.IntsAttr("axes", 2),
+		onnx.IntAttr("keepdims", 0))
 	tenth := b.Add(b.Div(samples, b.Axes(10)), b.Axes(1))
 	outer := b.OpN("TopK", []build.Ref{away, tenth}, 2, onnx.IntAttr("axis", 0))[0]
 	reach := b.Op("ReduceMin", []build.Ref{outer}, onnx.IntsAttr("axes", 0), onnx.IntAttr("keepdims", 0)) // [n]
@@ -489,8 +498,8 @@ func (g conjugate) ends(odds, middle, width build.Ref) {
 }
 
 // HeadIntervals returns the graph that computes coordinates and intervals of class probabilities about given heads: features [n, dx] ->
-// coordinates [n, k], low, high and their log odds [n, C]. The intervals lie about the mean log odds of heads and are as wide as those of spread,
-// both [S, k+1, C] on the coordinates, disagree; width is as in [NewConjugate].
+// coordinates [n, k], low, high and their log odds [n, C]. The intervals lie about the mean log odds of heads and are as wide as
+// those of spread, both [S, k+1, C] on the coordinates, disagree; width is as in [NewConjugate].
 func HeadIntervals(m *onnx.Model, heads, spread *onnx.Tensor, width float32) (*onnx.Model, error) {
 	c, values, err := ConjugateValues(m)
 	if err != nil {
@@ -558,7 +567,8 @@ func (l ConjugateLoss) Model() (*onnx.Model, []string, error) {
 		return nil, nil, err
 	}
 	if l.Samples < 1 || l.Joint < 1 {
-		return nil, nil, fmt.Errorf("loss of the conjugate predictor with %d samples and batches of %d points; allowed are numbers from 1", l.Samples, l.Joint)
+		return nil, nil, fmt.Errorf("loss of the conjugate predictor with %d samples and batches of %d points; allowed are numbers from 1",
+			l.Samples, l.Joint)
 	}
 	b := build.New("conjugate-loss")
 	g := conjugate{ConjugateConfig: l.ConjugateConfig, b: b, refs: map[string]build.Ref{}}

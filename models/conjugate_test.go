@@ -142,7 +142,8 @@ func TestConjugateLoss(t *testing.T) {
 		}
 		copy(latent.F32()[i*k.inputs["latent"].Len():], k.inputs["latent"].F32())
 	}
-	feeds := map[string]*onnx.Tensor{"rows": cut(0, k.config.Dx), "labels": cut(k.config.Dx, k.config.Dx+k.config.C), "batches": batches, "latent": latent}
+	feeds := map[string]*onnx.Tensor{"rows": cut(0, k.config.Dx), "labels": cut(k.config.Dx, k.config.Dx+k.config.C), "batches": batches,
+		"latent": latent}
 	feeds["targets"], feeds["target_labels"] = feeds["rows"], feeds["labels"]
 	a, b := evalPure(t, plain, feeds), eval(t, moved, feeds)
 	for _, name := range []string{"loss", "nll", "joint"} {

@@ -10,8 +10,8 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Names of the values at which a client graph is cut ([TakeApart]): features [n, dx], the labelled points [1, n, dx+C], and a mask [1, n] of those
-// that count.
+// Names of the values at which a client graph is cut ([TakeApart]): features [n, dx], the labelled points [1, n, dx+C], and a
+// mask [1, n] of those that count.
 const (
 	ValueFeatures = "features"
 	ValueSet      = "set"
@@ -38,7 +38,8 @@ func SplitPredictor(m *onnx.Model, f Manifest) (induce, attend *onnx.Model) {
 		if at < 0 {
 			return nil, nil
 		}
-		cut = append(cut, onnx.ValueInfo{Name: m.Graph.Nodes[at].Outputs[0], DType: onnx.Float32, Shape: []onnx.Dim{noise.Shape[0], onnx.Symbolic("all"), onnx.Known(f.D)}})
+		cut = append(cut, onnx.ValueInfo{Name: m.Graph.Nodes[at].Outputs[0], DType: onnx.Float32,
+			Shape: []onnx.Dim{noise.Shape[0], onnx.Symbolic("all"), onnx.Known(f.D)}})
 	}
 	part := func(g func(*onnx.Graph)) *onnx.Model {
 		p := onnx.Clone(m)

@@ -89,8 +89,8 @@ func (d *digester) value(name string) (string, error) {
 	return d.number[name], nil
 }
 
-// version returns the operator set that introduced the operator as the model means it; of an operator outside the standard, the set that the
-// model imports.
+// version returns the operator set that introduced the operator as the model means it; of an operator outside the standard, the
+// set that the model imports.
 func version(n *onnx.Node, m *onnx.Model) string {
 	if s := op.Of(n, m.Opsets); s != nil {
 		return fmt.Sprint(s.Since)

@@ -22,7 +22,8 @@ const EfficientNetFeatures = 1280
 // stage is a run of blocks of one kind; the first has the stride and changes the number of channels.
 type stage struct{ blocks, kernel, stride, expand, in, out int }
 
-var stages = [...]stage{{1, 3, 1, 1, 32, 16}, {2, 3, 2, 6, 16, 24}, {2, 5, 2, 6, 24, 40}, {3, 3, 2, 6, 40, 80}, {3, 5, 1, 6, 80, 112}, {4, 5, 2, 6, 112, 192}, {1, 3, 1, 6, 192, 320}}
+var stages = [...]stage{{1, 3, 1, 1, 32, 16}, {2, 3, 2, 6, 16, 24}, {2, 5, 2, 6, 24, 40}, {3, 3, 2, 6, 40, 80}, {3, 5, 1, 6, 80, 112},
+	{4, 5, 2, 6, 112, 192}, {1, 3, 1, 6, 192, 320}}
 
 // liteEpsilon is added to the variances of the batch normalisations.
 const liteEpsilon = 1e-3
@@ -78,7 +79,8 @@ func (e EfficientNetLite) Model(values map[string]*onnx.Tensor) (*onnx.Model, er
 	if err != nil {
 		return nil, fmt.Errorf("EfficientNet-Lite: %w", err)
 	}
-	return m, Manifest{Kind: KindExtractor, Dx: EfficientNetFeatures, Mean: gray3(127. / 255), Std: gray3(128. / 255), Layout: "NCHW", Resize: "crop"}.Write(m)
+	return m, Manifest{Kind: KindExtractor, Dx: EfficientNetFeatures, Mean: gray3(127. / 255), Std: gray3(128. / 255), Layout: "NCHW",
+		Resize: "crop"}.Write(m)
 }
 
 func gray3(v float32) []float32 { return []float32{v, v, v} }
@@ -134,7 +136,8 @@ func (n *efficientNet) conv(x build.Ref, name, norm string, f filter) build.Ref 
 	to := (n.side + f.stride - 1) / f.stride
 	pad := max(0, (to-1)*f.stride+f.kernel-n.side)
 	n.side = to
-	return n.b.Op("Conv", []build.Ref{x, n.b.Param(name+".weight", onnx.NewTensor(folded, f.out, f.in/f.groups, f.kernel, f.kernel)), n.b.Param(name+".bias", onnx.NewTensor(bias, f.out))},
+	return n.b.Op("Conv", []build.Ref{x, n.b.Param(name+".weight", onnx.NewTensor(folded, f.out, f.in/f.groups, f.kernel, f.kernel)),
+		n.b.Param(name+".bias", onnx.NewTensor(bias, f.out))},
 		onnx.IntsAttr("kernel_shape", f.kernel, f.kernel), onnx.IntsAttr("strides", f.stride, f.stride), onnx.IntAttr("group", f.groups),
 		onnx.IntsAttr("pads", pad/2, pad/2, pad-pad/2, pad-pad/2))
 }

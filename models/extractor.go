@@ -67,7 +67,8 @@ func (e Extractor) check() error {
 		return fmt.Errorf("extractor: %d channels; allowed are 1 (grey) and 3 (RGB)", e.Channels)
 	}
 	if len(e.Widths) < 2 || len(e.Residual) != len(e.Widths)-1 {
-		return fmt.Errorf("extractor: %d widths and %d residual flags; want at least two widths, and a flag for each after the first", len(e.Widths), len(e.Residual))
+		return fmt.Errorf("extractor: %d widths and %d residual flags; want at least two widths, and a flag for each after the first",
+			len(e.Widths), len(e.Residual))
 	}
 	for _, w := range e.Widths {
 		if w < 1 || w > 4096 {
@@ -78,7 +79,8 @@ func (e Extractor) check() error {
 		return fmt.Errorf("extractor: dx is %d; allowed are 1 to 4096", e.Dx)
 	}
 	if smallest := 1 << (len(e.Widths) - 1); e.Height < smallest || e.Width < smallest || e.Height > 1024 || e.Width > 1024 {
-		return fmt.Errorf("extractor: images of %d x %d; with %d widths, allowed are sides of %d to 1024 pixels", e.Height, e.Width, len(e.Widths), smallest)
+		return fmt.Errorf("extractor: images of %d x %d; with %d widths, allowed are sides of %d to 1024 pixels", e.Height, e.Width,
+			len(e.Widths), smallest)
 	}
 	return nil
 }
@@ -124,7 +126,8 @@ func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
 	for name, want := range wanted {
 		got := m.Graph.Initializers[name]
 		if got == nil {
-			return nil, fmt.Errorf("extractor: the model holds no %q; want one that fmp train extractor made, with widths %v and dx %d", name, e.Widths, e.Dx)
+			return nil, fmt.Errorf("extractor: the model holds no %q; want one that fmp train extractor made, with widths %v and dx %d", name,
+				e.Widths, e.Dx)
 		}
 		if got.DType != want.DType || fmt.Sprint(got.Shape) != fmt.Sprint(want.Shape) {
 			return nil, fmt.Errorf("extractor: the model's %q is %v; widths %v and dx %d want %v", name, got, e.Widths, e.Dx, want)

@@ -144,7 +144,8 @@ type number struct {
 }
 
 func (f *Manifest) numbers() []number {
-	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}, {"latent", &f.Latent}, {"k", &f.K}, {"bytes", &f.Bytes}}
+	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}, {"latent", &f.Latent}, {"k", &f.K},
+		{"bytes", &f.Bytes}}
 }
 
 // ReadManifest reads a model's manifest. For a model without one, such as a third-party extractor, it returns a Manifest
@@ -214,7 +215,8 @@ func (f Manifest) check() error {
 	}
 	for i := range f.Std {
 		if !(f.Std[i] > 0) || math.IsInf(float64(f.Std[i]), 0) || math.IsNaN(float64(f.Mean[i])) || math.IsInf(float64(f.Mean[i]), 0) {
-			return fmt.Errorf("manifest: channel %d has mean %v and standard deviation %v; want finite numbers, the second above 0", i, f.Mean[i], f.Std[i])
+			return fmt.Errorf("manifest: channel %d has mean %v and standard deviation %v; want finite numbers, the second above 0", i, f.Mean[i],
+				f.Std[i])
 		}
 	}
 	if (f.Kappa == 0) != (f.KappaDeviation == 0) {
@@ -262,7 +264,8 @@ func Match(a, b Manifest) error {
 		a, b int
 	}{{"dx", a.Dx, b.Dx}, {"classes", a.C, b.C}} {
 		if n.a != 0 && n.b != 0 && n.a != n.b {
-			return fmt.Errorf("%s has %s %d and %s has %s %d; use models that were made for each other", a.name(), n.what, n.a, b.name(), n.what, n.b)
+			return fmt.Errorf("%s has %s %d and %s has %s %d; use models that were made for each other", a.name(), n.what, n.a, b.name(), n.what,
+				n.b)
 		}
 	}
 	behind := func(f Manifest) string {
@@ -272,7 +275,8 @@ func Match(a, b Manifest) error {
 		return f.Extractor
 	}
 	if x, y := behind(a), behind(b); x != "" && y != "" && x != y {
-		return fmt.Errorf("%s goes with extractor %.12s and %s with %.12s; use models that were trained behind the same extractor", a.name(), x, b.name(), y)
+		return fmt.Errorf("%s goes with extractor %.12s and %s with %.12s; use models that were trained behind the same extractor", a.name(), x,
+			b.name(), y)
 	}
 	return nil
 }

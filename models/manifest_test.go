@@ -99,7 +99,8 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind, dx, classes, layout, mean, std, names, seed string) {
 		m := &onnx.Model{Metadata: map[string]string{}}
 		size := 0
-		for k, v := range map[string]string{"kind": kind, "dx": dx, "classes": classes, "layout": layout, "mean": mean, "std": std, "class_names": names, "seed": seed} {
+		for k, v := range map[string]string{"kind": kind, "dx": dx, "classes": classes, "layout": layout, "mean": mean, "std": std,
+			"class_names": names, "seed": seed} {
 			m.Metadata[keyPrefix+k] = v
 			size += len(v)
 		}

@@ -21,7 +21,8 @@ type matching struct {
 }
 
 func newMatching(want *onnx.Model, got *onnx.Graph, maker map[string]*onnx.Node) *matching {
-	u := &matching{want: want.Graph, got: got, wantMaker: makers(want.Graph), gotMaker: maker, free: map[string]bool{}, bound: map[string]string{}, seen: map[*onnx.Node]bool{}}
+	u := &matching{want: want.Graph, got: got, wantMaker: makers(want.Graph), gotMaker: maker, free: map[string]bool{},
+		bound: map[string]string{}, seen: map[*onnx.Node]bool{}}
 	for _, name := range Parameters(want) {
 		u.free[name] = true
 	}
@@ -81,7 +82,8 @@ func (u *matching) value(want, got string) error {
 func (u *matching) constant(name string, want *onnx.Tensor, got string) error {
 	if m := u.gotMaker[got]; m != nil && u.free[name] && m.Op == "Cast" && m.Domain == "" && len(m.Inputs) == 1 {
 		t := u.got.Initializers[m.Inputs[0]]
-		if to, ok := m.Attr("to"); ok && t != nil && t.DType == onnx.Float16 && onnx.DTypeOf(to.Int) == want.DType && slices.Equal(t.Shape, want.Shape) {
+		if to, ok := m.Attr("to"); ok && t != nil && t.DType == onnx.Float16 && onnx.DTypeOf(to.Int) == want.DType &&
+			slices.Equal(t.Shape, want.Shape) {
 			u.seen[m] = true
 			return nil
 		}
@@ -114,7 +116,8 @@ func (u *matching) describe(name string) string {
 
 // sameNode returns an error unless two nodes apply one operator, with the same attributes and numbers of inputs and outputs.
 func sameNode(want, got *onnx.Node) error {
-	if want.Op != got.Op || want.Domain != got.Domain || len(want.Inputs) != len(got.Inputs) || len(want.Outputs) != len(got.Outputs) || operation(want) != operation(got) {
+	if want.Op != got.Op || want.Domain != got.Domain || len(want.Inputs) != len(got.Inputs) || len(want.Outputs) != len(got.Outputs) ||
+		operation(want) != operation(got) {
 		return fmt.Errorf("%s is %s; want %s", got.Label(), operation(got), operation(want))
 	}
 	return nil

@@ -125,7 +125,8 @@ func TestPredictorProperties(t *testing.T) {
 			// One context for several draws is the context repeated.
 			e2 := someNoise(r, 2, fresh, f.D)
 			z2 := onnx.NewTensor(append(append([]float32{}, z.F32()...), z.F32()...), 2, n, testDz)
-			near(t, "one context on the pure engine", evalPure(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n), "noise": e2})["drawn"], draw(z, ones(1, n), e2), 1e-5)
+			near(t, "one context on the pure engine", evalPure(t, m,
+				map[string]*onnx.Tensor{"points": z, "weights": ones(1, n), "noise": e2})["drawn"], draw(z, ones(1, n), e2), 1e-5)
 			near(t, "one context", draw(z, ones(1, n), e2), draw(z2, ones(2, n), e2), 1e-5)
 
 			for i := range fresh {
@@ -391,7 +392,8 @@ func TestNoise(t *testing.T) {
 	if plain := f.Noise(rng.New(1, "noise"), samples, fresh); plain[f.D] == plain[0] {
 		t.Error("without a latent rows share numbers")
 	}
-	if _, err := NewPredictor(PredictorConfig{Dx: 3, C: 2, Dim: 6, Latent: 6}, 1); err == nil || !strings.Contains(err.Error(), "latent is 6; allowed are 0 to 5") {
+	if _, err := NewPredictor(PredictorConfig{Dx: 3, C: 2, Dim: 6, Latent: 6}, 1); err == nil ||
+		!strings.Contains(err.Error(), "latent is 6; allowed are 0 to 5") {
 		t.Errorf("a latent of all columns: %v", err)
 	}
 }

@@ -71,7 +71,8 @@ func MomentsEmbedding(c MomentsConfig) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, S: c.C, ClassMeans: true, Bytes: c.Bytes, Kappa: c.Kappa, KappaDeviation: c.KappaDeviation}
+	f := Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, S: c.C, ClassMeans: true, Bytes: c.Bytes, Kappa: c.Kappa,
+		KappaDeviation: c.KappaDeviation}
 	if c.Basis != nil {
 		f.K = c.Basis.Shape[1]
 	}
@@ -79,7 +80,8 @@ func MomentsEmbedding(c MomentsConfig) (*onnx.Model, error) {
 }
 
 // MomentsCoordinates returns the graph from features [n, dx] to embedded ones [n, k], the inputs of the heads, with the basis of clients'
-// embedding; nil keeps all features. Features that were standardised, with mean and std of dx numbers each, are taken back first; nil is none.
+// embedding; nil keeps all features. Features that were standardised, with mean and std of dx numbers each, are taken back first;
+// nil is none.
 func MomentsCoordinates(dx int, basis *onnx.Tensor, mean, std []float32) (*onnx.Model, error) {
 	if len(mean) != len(std) || len(mean) != 0 && len(mean) != dx {
 		return nil, fmt.Errorf("moments: %d means and %d standard deviations of %d features", len(mean), len(std), dx)

@@ -10,7 +10,8 @@ import (
 	"fmp/onnx/build"
 )
 
-// TestMomentsEmbedding: class means of the signed Hellinger map, which is of length 1, with and without a basis, and zeros of features that are zero.
+// TestMomentsEmbedding: class means of the signed Hellinger map, which is of length 1, with and without a basis, and zeros of
+// features that are zero.
 func TestMomentsEmbedding(t *testing.T) {
 	const dx, c = 3, 2
 	basis := onnx.NewTensor([]float32{1, 0, 0, 0.6, 0, 0.8}, dx, 2)
@@ -70,7 +71,8 @@ func TestMomentsEmbedding(t *testing.T) {
 				}
 			}
 		}
-		out := eval(t, m, map[string]*onnx.Tensor{"points": onnx.NewTensor(set, 1, len(rows), dx+c), "weights": onnx.NewTensor(weights, 1, len(rows))})
+		out := eval(t, m, map[string]*onnx.Tensor{"points": onnx.NewTensor(set, 1, len(rows), dx+c),
+			"weights": onnx.NewTensor(weights, 1, len(rows))})
 		z, mass := out[ConjCompressed].F32(), out[ConjMasses].F32()
 		if mass[0] != 1 || mass[1] != 2 {
 			t.Errorf("masses %v, want 1 and 2", mass)

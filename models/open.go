@@ -24,7 +24,8 @@ const (
 )
 
 // OpenScalars are the learned scalars, in order, each an initializer [].
-var OpenScalars = []string{"log_nu0", "logit_delta", "log_eta", "log_b", "log_k0", "logit_gamma", "logit_s", "r0", "r1", "r2", "r3", "log_tau", "o1", "o2", "log_kappa", "r4"}
+var OpenScalars = []string{"log_nu0", "logit_delta", "log_eta", "log_b", "log_k0", "logit_gamma", "logit_s", "r0", "r1", "r2", "r3",
+	"log_tau", "o1", "o2", "log_kappa", "r4"}
 
 // OpenParameters are the parameters of an open predictor: the posterior of classes that the corpus lacks (pipeline/open).
 // Matrices are row-major; the shapes are given with the names above.
@@ -44,15 +45,18 @@ type OpenParameters struct {
 func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	dx, k := len(p.Centre), len(p.Origin)
 	if dx < 1 || dx > maxWidth || k < 1 || k > dx {
-		return nil, fmt.Errorf("open predictor of %d features and %d coordinates; allowed are 1 to %d features and as many coordinates at most", dx, k, maxWidth)
+		return nil, fmt.Errorf("open predictor of %d features and %d coordinates; allowed are 1 to %d features and as many coordinates at most",
+			dx, k, maxWidth)
 	}
 	if len(p.Within) != k*k || len(p.Between) != k*k || len(p.Known) < 2*k || len(p.Known)%k != 0 ||
 		(k < dx && len(p.Projection) != dx*k) || (k == dx && p.Projection != nil) {
-		return nil, fmt.Errorf("open predictor of %d features and %d coordinates: moments of %d and %d numbers, class means of %d and a projection of %d do not fit", dx, k, len(p.Within), len(p.Between), len(p.Known), len(p.Projection))
+		return nil, fmt.Errorf("open predictor of %d features and %d coordinates: moments of %d and %d numbers, class means of %d and a "+
+			"projection of %d do not fit", dx, k, len(p.Within), len(p.Between), len(p.Known), len(p.Projection))
 	}
 	out := map[string]*onnx.Tensor{
 		OpenCentre: onnx.NewTensor(p.Centre, dx), OpenRadius: onnx.NewTensor([]float32{p.Radius}), OpenOrigin: onnx.NewTensor(p.Origin, k),
-		OpenWithin: onnx.NewTensor(p.Within, k, k), OpenBetween: onnx.NewTensor(p.Between, k, k), OpenKnown: onnx.NewTensor(p.Known, len(p.Known)/k, k),
+		OpenWithin: onnx.NewTensor(p.Within, k, k), OpenBetween: onnx.NewTensor(p.Between, k, k),
+		OpenKnown: onnx.NewTensor(p.Known, len(p.Known)/k, k),
 	}
 	if k < dx {
 		out[OpenProjection] = onnx.NewTensor(p.Projection, dx, k)
@@ -181,7 +185,8 @@ func OpenValues(m *onnx.Model) (OpenParameters, error) {
 		}
 		return t.F32()
 	}
-	p.Centre, p.Origin, p.Within, p.Between, p.Known = get(OpenCentre, 1), get(OpenOrigin, 1), get(OpenWithin, 2), get(OpenBetween, 2), get(OpenKnown, 2)
+	p.Centre, p.Origin, p.Within, p.Between, p.Known = get(OpenCentre, 1), get(OpenOrigin, 1), get(OpenWithin, 2), get(OpenBetween, 2),
+		get(OpenKnown, 2)
 	one := func(name string) (v float32) {
 		if t := get(name, 0); len(t) == 1 {
 			v = t[0]

@@ -34,7 +34,8 @@ func (p Patches) Cells() int {
 // Model builds the graph from image [batch, Channels, Height, Width], pixels scaled to 0..1, to features [batch, dx].
 func (p Patches) Model() (*onnx.Model, error) {
 	if p.Filters == nil || len(p.Filters.Shape) != 4 || p.Filters.Shape[1] != p.Channels || p.Pool < 1 || p.Cells() < 1 {
-		return nil, fmt.Errorf("patches: filters %v and pooling %d do not fit images of %dx%dx%d", p.Filters, p.Pool, p.Height, p.Width, p.Channels)
+		return nil, fmt.Errorf("patches: filters %v and pooling %d do not fit images of %dx%dx%d", p.Filters, p.Pool, p.Height, p.Width,
+			p.Channels)
 	}
 	k := p.Filters.Shape[0]
 	bias := make([]float32, k)

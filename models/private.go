@@ -62,7 +62,8 @@ func privateKept() []string {
 }
 
 func (c PrivateConfig) shapes() map[string][]int {
-	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K}, ConjMetric: {c.K, c.K}, PrivateClip: {}}
+	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K},
+		ConjMetric: {c.K, c.K}, PrivateClip: {}}
 	for _, n := range PrivateScalars(true) {
 		s[n] = []int{}
 	}
@@ -180,7 +181,8 @@ func SameCoordinates(private, conjugate *onnx.Model) error {
 	}
 	for _, name := range []string{ConjCentre, ConjRadius, ConjMap, ConjOrigin} {
 		if !slices.Equal(p[name].Shape, c[name].Shape) || !slices.Equal(p[name].F32(), c[name].F32()) {
-			return fmt.Errorf("the private predictor has other coordinates than the conjugate predictor; train it anew with fmp train private --set conjugate.model=FILE")
+			return fmt.Errorf("the private predictor has other coordinates than the conjugate predictor; train it anew with fmp train private " +
+				"--set conjugate.model=FILE")
 		}
 	}
 	return nil

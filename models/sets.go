@@ -31,8 +31,8 @@ type OriginSets struct {
 	Right []bool    `json:"right"`
 }
 
-// WithSets returns a classifier with the output set, and the sets' calibration in its provenance. adaptive says that the score of a class is
-// 1 less the sum of the probabilities that are at least its own; otherwise it is its probability.
+// WithSets returns a classifier with the output set, and the sets' calibration in its provenance. adaptive says that the score of
+// a class is 1 less the sum of the probabilities that are at least its own; otherwise it is its probability.
 func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Model, error) {
 	f, err := ReadManifest(classifier)
 	if err != nil {
@@ -77,7 +77,8 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 			v.Doc = was.Doc
 		}
 	}
-	m.Graph.Outputs[len(m.Graph.Outputs)-1].Doc = fmt.Sprintf("Whether a class is in the prediction set of an image, which holds the true class with probability %v or more for images like the calibration images.", sets.Level)
+	m.Graph.Outputs[len(m.Graph.Outputs)-1].Doc = fmt.Sprintf("Whether a class is in the prediction set of an image, which holds the true "+
+		"class with probability %v or more for images like the calibration images.", sets.Level)
 	m.Graph.Name, m.Producer, m.Metadata = classifier.Graph.Name, classifier.Producer, classifier.Metadata
 	origin.Sets = &sets
 	text, err := json.Marshal(origin)

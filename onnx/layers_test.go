@@ -33,7 +33,8 @@ func goList(t *testing.T, args ...string) []string {
 func TestStandsAlone(t *testing.T) {
 	for _, p := range goList(t, "-deps", "-test", "fmp/onnx/...") {
 		p, _, _ = strings.Cut(p, " ")
-		if strings.HasPrefix(p, "fmp/") && !strings.HasPrefix(p, "fmp/onnx/") && !strings.HasPrefix(p+".", "fmp/onnx.") && p != "fmp/onnx"+"_test" {
+		if strings.HasPrefix(p, "fmp/") && !strings.HasPrefix(p, "fmp/onnx/") && !strings.HasPrefix(p+".", "fmp/onnx.") &&
+			p != "fmp/onnx"+"_test" {
 			t.Errorf("a package of fmp/onnx needs %s", p)
 		}
 	}

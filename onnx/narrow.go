@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// Element types of 8 bits and less. A tensor in memory holds one element a byte: the numbers themselves of Int4 and Int2 in a []int8, those of
-// Uint4 and Uint2 and the codes of floats in a []uint8. Files pack those of 4 and 2 bits, the first element in the low bits.
+// Element types of 8 bits and less. A tensor in memory holds one element a byte: the numbers themselves of Int4 and Int2 in a
+// []int8, those of Uint4 and Uint2 and the codes of floats in a []uint8. Files pack those of 4 and 2 bits, the first element in
+// the low bits.
 const (
 	Float8E4M3FN   DType = 17
 	Float8E4M3FNUZ DType = 18
@@ -100,8 +101,9 @@ func (f *narrowFloat) value(code uint8, d DType) float32 {
 // NarrowToFloat32 returns the values of the codes of a float of 8 or 4 bits, by code.
 func NarrowToFloat32(d DType) []float32 { return narrowFloats[d].values() }
 
-// Float32ToNarrow returns a function to the code of a float of 8 or 4 bits: the nearest, the even one of two that are equally near. With saturate what is
-// beyond the largest finite value becomes that; without, an infinity or NaN. Types without NaN have 0 in its place.
+// Float32ToNarrow returns a function to the code of a float of 8 or 4 bits: the nearest, the even one of two that are equally
+// near. With saturate what is beyond the largest finite value becomes that; without, an infinity or NaN. Types without NaN have 0
+// in its place.
 func Float32ToNarrow(d DType, saturate bool) func(v float32) uint8 {
 	f := narrowFloats[d]
 	values := f.values()[:f.codes]

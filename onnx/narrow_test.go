@@ -42,7 +42,8 @@ func TestNarrowFloats(t *testing.T) {
 // Packing and unpacking give every value back, and the first element lies in the low bits.
 func TestPacking(t *testing.T) {
 	for d, x := range map[DType]any{
-		Int4: []int8{-8, 7, -1, 0, 3}, Uint4: []uint8{15, 0, 9, 1, 2}, Int2: []int8{-2, 1, 0, -1, 1}, Uint2: []uint8{3, 2, 1, 0, 3}, Float8E5M2: []uint8{1, 2, 3, 4, 255},
+		Int4: []int8{-8, 7, -1, 0, 3}, Uint4: []uint8{15, 0, 9, 1, 2}, Int2: []int8{-2, 1, 0, -1, 1}, Uint2: []uint8{3, 2, 1, 0, 3},
+		Float8E5M2: []uint8{1, 2, 3, 4, 255},
 	} {
 		in := &Tensor{DType: d, Shape: []int{5}, Data: x}
 		if err := CheckTensor(in); err != nil {

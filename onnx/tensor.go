@@ -119,13 +119,30 @@ func TypeOf[T Element]() DType { return dtypes[reflect.TypeFor[[]T]()] }
 // sliceTypes holds the Go type of the data of each element type; dtypes is its inverse, without the
 // halves and narrow types, whose elements are their bits.
 var sliceTypes = map[DType]reflect.Type{
-	Float32: reflect.TypeFor[[]float32](), Float64: reflect.TypeFor[[]float64](), Float16: reflect.TypeFor[[]uint16](), BFloat16: reflect.TypeFor[[]uint16](),
-	Int8: reflect.TypeFor[[]int8](), Int16: reflect.TypeFor[[]int16](), Int32: reflect.TypeFor[[]int32](), Int64: reflect.TypeFor[[]int64](),
-	Uint8: reflect.TypeFor[[]uint8](), Uint16: reflect.TypeFor[[]uint16](), Uint32: reflect.TypeFor[[]uint32](), Uint64: reflect.TypeFor[[]uint64](),
-	Bool: reflect.TypeFor[[]bool](), String: reflect.TypeFor[[]string](),
-	Float8E4M3FN: reflect.TypeFor[[]uint8](), Float8E4M3FNUZ: reflect.TypeFor[[]uint8](), Float8E5M2: reflect.TypeFor[[]uint8](), Float8E5M2FNUZ: reflect.TypeFor[[]uint8](),
-	Uint4: reflect.TypeFor[[]uint8](), Int4: reflect.TypeFor[[]int8](), Float4E2M1: reflect.TypeFor[[]uint8](), Float8E8M0: reflect.TypeFor[[]uint8](),
-	Uint2: reflect.TypeFor[[]uint8](), Int2: reflect.TypeFor[[]int8](),
+	Float32:        reflect.TypeFor[[]float32](),
+	Float64:        reflect.TypeFor[[]float64](),
+	Float16:        reflect.TypeFor[[]uint16](),
+	BFloat16:       reflect.TypeFor[[]uint16](),
+	Int8:           reflect.TypeFor[[]int8](),
+	Int16:          reflect.TypeFor[[]int16](),
+	Int32:          reflect.TypeFor[[]int32](),
+	Int64:          reflect.TypeFor[[]int64](),
+	Uint8:          reflect.TypeFor[[]uint8](),
+	Uint16:         reflect.TypeFor[[]uint16](),
+	Uint32:         reflect.TypeFor[[]uint32](),
+	Uint64:         reflect.TypeFor[[]uint64](),
+	Bool:           reflect.TypeFor[[]bool](),
+	String:         reflect.TypeFor[[]string](),
+	Float8E4M3FN:   reflect.TypeFor[[]uint8](),
+	Float8E4M3FNUZ: reflect.TypeFor[[]uint8](),
+	Float8E5M2:     reflect.TypeFor[[]uint8](),
+	Float8E5M2FNUZ: reflect.TypeFor[[]uint8](),
+	Uint4:          reflect.TypeFor[[]uint8](),
+	Int4:           reflect.TypeFor[[]int8](),
+	Float4E2M1:     reflect.TypeFor[[]uint8](),
+	Float8E8M0:     reflect.TypeFor[[]uint8](),
+	Uint2:          reflect.TypeFor[[]uint8](),
+	Int2:           reflect.TypeFor[[]int8](),
 }
 
 var dtypes = func() map[reflect.Type]DType {

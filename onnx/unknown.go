@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrUnknown is wrapped by the errors of a model that may well be sound, but uses what these packages do not know: a newer operator set, operators of
-// another domain, values that are no tensors.
+// ErrUnknown is wrapped by the errors of a model that may well be sound, but uses what these packages do not know: a newer
+// operator set, operators of another domain, values that are no tensors.
 var ErrUnknown = errors.New("not known here")
 
 // Unknownf formats an error that wraps [ErrUnknown].

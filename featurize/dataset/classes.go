@@ -47,7 +47,8 @@ func parseClasses(choice string, names []string) ([]int, error) {
 		from, errFrom := strconv.Atoi(strings.TrimSpace(lo))
 		to, errTo := strconv.Atoi(strings.TrimSpace(hi))
 		if errFrom != nil || errTo != nil {
-			return nil, fmt.Errorf("%q is no class; give names, numbers from 0 to %d, or a range such as 0-%d%s", entry, last, last, suggest.DidYouMean(entry, names))
+			return nil, fmt.Errorf("%q is no class; give names, numbers from 0 to %d, or a range such as 0-%d%s", entry, last, last,
+				suggest.DidYouMean(entry, names))
 		}
 		if from > to || to > last {
 			return nil, fmt.Errorf("%q is no range of classes; numbers go from 0 to %d", entry, last)
@@ -199,7 +200,8 @@ func (ds *Dataset) holdOut(share float64) error {
 		test.Labels = append(ds.Test.Labels, test.Labels...)
 		test.N += ds.Test.N
 	}
-	ds.Notes = append(ds.Notes, fmt.Sprintf("%d of %d classes have no test images: %d training images, the last of each of these classes, are scored in their place", without, len(ds.Classes), len(move)))
+	ds.Notes = append(ds.Notes, fmt.Sprintf("%d of %d classes have no test images: %d training images, the last of each of these classes, "+
+		"are scored in their place", without, len(ds.Classes), len(move)))
 	ds.Train, ds.Test = *train, *test
 	return nil
 }

@@ -224,10 +224,12 @@ func (ds *Dataset) Check() error {
 			return fmt.Errorf("%s images: %w", p.name, err)
 		}
 		if im.H != ds.Train.H || im.W != ds.Train.W || im.Ch != ds.Train.Ch {
-			return fmt.Errorf("%s images are %dx%dx%d, training images %dx%dx%d; they must agree", p.name, im.H, im.W, im.Ch, ds.Train.H, ds.Train.W, ds.Train.Ch)
+			return fmt.Errorf("%s images are %dx%dx%d, training images %dx%dx%d; they must agree", p.name, im.H, im.W, im.Ch, ds.Train.H, ds.Train.W,
+				ds.Train.Ch)
 		}
 		if len(im.Pix) != im.N*im.H*im.W*im.Ch || len(p.part.Labels) != im.N {
-			return fmt.Errorf("%d %s images of %dx%dx%d come with %d bytes and %d labels", im.N, p.name, im.H, im.W, im.Ch, len(im.Pix), len(p.part.Labels))
+			return fmt.Errorf("%d %s images of %dx%dx%d come with %d bytes and %d labels", im.N, p.name, im.H, im.W, im.Ch, len(im.Pix),
+				len(p.part.Labels))
 		}
 		for i, y := range p.part.Labels {
 			if y < p.lo || y >= p.hi {
@@ -250,7 +252,8 @@ func (ds *Dataset) Check() error {
 // checkSize bounds the dimensions of a stack of images; n may be 0.
 func checkSize(n, h, w, ch int) error {
 	if n < 0 || h < 1 || w < 1 || h > MaxSide || w > MaxSide || (ch != 1 && ch != 3) {
-		return fmt.Errorf("%d images of %dx%d pixels and %d channels; allowed are 1 to %d pixels a side and 1 or 3 channels", n, h, w, ch, MaxSide)
+		return fmt.Errorf("%d images of %dx%d pixels and %d channels; allowed are 1 to %d pixels a side and 1 or 3 channels", n, h, w, ch,
+			MaxSide)
 	}
 	if int64(n) > MaxBytes/int64(h*w*ch) {
 		return fmt.Errorf("%d images of %dx%dx%d need more than %d bytes; use fewer or smaller ones", n, h, w, ch, MaxBytes)

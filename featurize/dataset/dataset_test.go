@@ -210,7 +210,8 @@ func TestClassSubset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0}) || !slices.Equal(ds.Extra.Labels, []int{3, 2, 3}) || !slices.Equal(ds.Test.Labels, []int{1, 0}) {
+	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0}) || !slices.Equal(ds.Extra.Labels, []int{3, 2, 3}) ||
+		!slices.Equal(ds.Test.Labels, []int{1, 0}) {
 		t.Errorf("train %v, extra %v, test %v", ds.Train.Labels, ds.Extra.Labels, ds.Test.Labels)
 	}
 	if ds.Extra.At(1)[0] != 3 {
@@ -242,7 +243,8 @@ func TestClassChoice(t *testing.T) {
 			continue
 		}
 		if got := strings.Join(ds.Classes, " "); got != c.want || ds.Extra.N != c.extra || !slices.Equal(ds.Test.Labels, c.test) {
-			t.Errorf("%q without %q: classes %s, %d spare images, test labels %v; want %s, %d, %v", c.classes, c.exclude, got, ds.Extra.N, ds.Test.Labels, c.want, c.extra, c.test)
+			t.Errorf("%q without %q: classes %s, %d spare images, test labels %v; want %s, %d, %v", c.classes, c.exclude, got, ds.Extra.N,
+				ds.Test.Labels, c.want, c.extra, c.test)
 		}
 		for i, y := range ds.Train.Labels { // image k of the file is of class k
 			if name := cifar10Classes[ds.Train.At(i)[0]]; name != ds.Classes[y] {
@@ -256,7 +258,8 @@ func TestClassChoice(t *testing.T) {
 		{"5-3", "", "no range"}, {"2-4,3", "", "given twice"}, {"cat,3", "", "given twice"}, {"3-3", "", "leaves 1 classes"},
 		{"cat,dog", "dog", "chosen and excluded"}, {"2-9999999999", "", "numbers go from 0 to 9"}, {"3,,4", "", "is no class"},
 	} {
-		if _, err := Load(context.Background(), Options{Name: dir, Classes: c.classes, Exclude: c.exclude}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Load(context.Background(), Options{Name: dir, Classes: c.classes, Exclude: c.exclude}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q without %q: error %v; want one with %q", c.classes, c.exclude, err, c.want)
 		}
 	}
@@ -271,7 +274,8 @@ func TestHoldOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0, 1, 2, 2}) || !slices.Equal(ds.Test.Labels, []int{2, 0, 1, 0, 1}) || ds.Test.At(2)[0] != 5 {
+	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0, 1, 2, 2}) || !slices.Equal(ds.Test.Labels, []int{2, 0, 1, 0, 1}) ||
+		ds.Test.At(2)[0] != 5 {
 		t.Errorf("train %v, test %v", ds.Train.Labels, ds.Test.Labels)
 	}
 	for _, share := range []float64{-0.1, 1} {
@@ -280,7 +284,8 @@ func TestHoldOut(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 0, 1))
-	if _, err := Load(context.Background(), Options{Name: dir, Classes: "2", Test: 0.5}); err == nil || !strings.Contains(err.Error(), "test images of its own") {
+	if _, err := Load(context.Background(), Options{Name: dir, Classes: "2", Test: 0.5}); err == nil ||
+		!strings.Contains(err.Error(), "test images of its own") {
 		t.Errorf("nothing to hold out: %v", err)
 	}
 }
@@ -416,7 +421,8 @@ func TestBadImages(t *testing.T) {
 		write(t, filepath.Join(dir, "b/bad.png"), c.data)
 		write(t, filepath.Join(dir, "a/deep/bad.jpg"), c.data)
 		_, err := Load(context.Background(), Options{Name: dir})
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "bad.png") || !strings.Contains(err.Error(), "bad.jpg") {
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "bad.png") ||
+			!strings.Contains(err.Error(), "bad.jpg") {
 			t.Errorf("%s: error %v; want one with %q that names both files", name, err, c.want)
 		}
 		ds, err := Load(context.Background(), Options{Name: dir, Skip: true})
@@ -424,7 +430,8 @@ func TestBadImages(t *testing.T) {
 			t.Errorf("%s, skipped: %v", name, err)
 			continue
 		}
-		if note := ds.Notes[len(ds.Notes)-1]; len(ds.Bad) != 2 || !strings.Contains(note, "b/bad.png") || !strings.Contains(note, "a/deep/bad.jpg") {
+		if note := ds.Notes[len(ds.Notes)-1]; len(ds.Bad) != 2 || !strings.Contains(note, "b/bad.png") ||
+			!strings.Contains(note, "a/deep/bad.jpg") {
 			t.Errorf("%s: %v were left out, and the note is %q", name, ds.Bad, note)
 		}
 		for _, p := range []*Part{&ds.Train, &ds.Test} {
@@ -445,10 +452,12 @@ func TestBadImages(t *testing.T) {
 	for _, f := range []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"} {
 		write(t, filepath.Join(none, f), nil)
 	}
-	if _, err := Load(context.Background(), Options{Name: none, Skip: true}); err == nil || !strings.Contains(err.Error(), "0 training and 0 test images") {
+	if _, err := Load(context.Background(), Options{Name: none, Skip: true}); err == nil ||
+		!strings.Contains(err.Error(), "0 training and 0 test images") {
 		t.Errorf("nothing left: %v", err)
 	}
-	if _, err := Decode(pngBytes(t, image.NewGray(image.Rect(0, 0, MaxImageSide+1, 1)))); err == nil || !strings.Contains(err.Error(), "allowed are") {
+	if _, err := Decode(pngBytes(t, image.NewGray(image.Rect(0, 0, MaxImageSide+1, 1)))); err == nil ||
+		!strings.Contains(err.Error(), "allowed are") {
 		t.Errorf("too wide: %v", err)
 	}
 }
@@ -530,7 +539,8 @@ func TestRealData(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ds.Train.H != c.h || ds.Train.Ch != c.ch || len(ds.Classes) != c.k || ds.Test.N != c.test || ds.Train.N < 10000 {
-			t.Errorf("%s: %d training and %d test images of %dx%d, %d classes", c.name, ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.Ch, len(ds.Classes))
+			t.Errorf("%s: %d training and %d test images of %dx%d, %d classes", c.name, ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.Ch,
+				len(ds.Classes))
 		}
 		if _, err := ds.Splits(DefaultFractions); err != nil {
 			t.Error(err)

@@ -35,7 +35,8 @@ func Dirs(setting string) []string {
 func Find(name, setting string) (string, error) {
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		if !isDir(name) {
-			return "", fmt.Errorf("%w: %s is no folder; give a folder of images by class, or a name: %s", ErrNotFound, name, strings.Join(Names(), ", "))
+			return "", fmt.Errorf("%w: %s is no folder; give a folder of images by class, or a name: %s", ErrNotFound, name,
+				strings.Join(Names(), ", "))
 		}
 		return name, nil
 	}
@@ -57,10 +58,12 @@ func Find(name, setting string) (string, error) {
 		tried = append(tried, d)
 	}
 	if official && of.Files == nil {
-		return "", fmt.Errorf("%w in %s; get it from %s and give fmp data import FOLDER --name %s", ErrNotFound, strings.Join(tried, ", "), of.Home, name)
+		return "", fmt.Errorf("%w in %s; get it from %s and give fmp data import FOLDER --name %s", ErrNotFound, strings.Join(tried, ", "),
+			of.Home, name)
 	}
 	if official {
-		return "", fmt.Errorf("%w in %s; get it with `fmp data pull %s`, or name its folder with --dataset.dir", ErrNotFound, strings.Join(tried, ", "), name)
+		return "", fmt.Errorf("%w in %s; get it with `fmp data pull %s`, or name its folder with --dataset.dir", ErrNotFound,
+			strings.Join(tried, ", "), name)
 	}
 	known := Names()
 	for _, d := range tried {
@@ -177,7 +180,8 @@ func Detect(dir string) (Kind, error) {
 			return KindFolder, nil
 		}
 	}
-	return "", fmt.Errorf("%w: %s holds neither IDX files (train-images-idx3-ubyte ...), nor CIFAR batches (data_batch_1.bin ... or train.bin and test.bin), nor a folder for each class", ErrNotFound, dir)
+	return "", fmt.Errorf("%w: %s holds neither IDX files (train-images-idx3-ubyte ...), nor CIFAR batches (data_batch_1.bin ... or "+
+		"train.bin and test.bin), nor a folder for each class", ErrNotFound, dir)
 }
 
 // globQuote escapes what filepath.Glob would read as a pattern.

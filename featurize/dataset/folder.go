@@ -121,7 +121,8 @@ func (f *folder) list() error {
 			return err
 		}
 	} else {
-		f.note("%s has no train and test folders: one image in %d of each class is a test image, chosen by a hash of its name", filepath.Base(f.dir), testShare)
+		f.note("%s has no train and test folders: one image in %d of each class is a test image, chosen by a hash of its name",
+			filepath.Base(f.dir), testShare)
 	}
 	if other.N > 0 {
 		f.note("under %s %v", filepath.Base(f.dir), other)
@@ -218,7 +219,8 @@ func (f *folder) leaveOut(skip bool) error {
 		return nil
 	}
 	if !skip {
-		return fmt.Errorf("%d of %d images cannot be read; mend them, or leave them out with --on-bad skip:\n%w", len(bad), all, errors.Join(bad...))
+		return fmt.Errorf("%d of %d images cannot be read; mend them, or leave them out with --on-bad skip:\n%w", len(bad), all,
+			errors.Join(bad...))
 	}
 	f.note("%d of %d images under %s cannot be read and were left out: %s", len(bad), all, filepath.Base(f.dir), strings.Join(names, ", "))
 	return nil

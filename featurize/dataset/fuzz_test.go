@@ -128,7 +128,8 @@ func FuzzFolder(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if ds.Train.N+ds.Test.N+len(ds.Bad) != 4 || len(ds.Bad) > 0 && !skip || len(ds.Train.Pix) != ds.Train.N*ds.Train.H*ds.Train.W*ds.Train.Ch {
+			if ds.Train.N+ds.Test.N+len(ds.Bad) != 4 || len(ds.Bad) > 0 && !skip ||
+				len(ds.Train.Pix) != ds.Train.N*ds.Train.H*ds.Train.W*ds.Train.Ch {
 				t.Errorf("%d training and %d test images of %dx%dx%d", ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
 			}
 		})

@@ -53,7 +53,8 @@ func openIDX(dir string) (*Dataset, error) {
 			return nil, err
 		}
 		if im.N != len(labels) {
-			return nil, fmt.Errorf("%s has %d images and %s has %d labels; the two files do not belong together", paths[2*i], im.N, paths[2*i+1], len(labels))
+			return nil, fmt.Errorf("%s has %d images and %s has %d labels; the two files do not belong together", paths[2*i], im.N, paths[2*i+1],
+				len(labels))
 		}
 		*p = Part{Images: *im, Labels: labels}
 		for _, y := range labels {
@@ -179,7 +180,8 @@ func classNames(path string, n int) ([]string, []string, error) {
 	}
 	var note []string
 	if err == nil {
-		note = []string{fmt.Sprintf("%s names %d classes and the labels go up to %d: classes are called by their numbers", filepath.Base(path), len(names), n-1)}
+		note = []string{fmt.Sprintf("%s names %d classes and the labels go up to %d: classes are called by their numbers", filepath.Base(path),
+			len(names), n-1)}
 	}
 	names = make([]string, n)
 	for i := range names {

@@ -68,10 +68,14 @@ func All() []Known {
 		{
 			Name: "mnist", Kind: KindIDX, Folders: []string{"MNIST", "mnist", filepath.Join("MNIST", "raw")}, Home: lecunHome,
 			Files: []File{
-				mnistFile("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
-				mnistFile("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
-				mnistFile("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
-				mnistFile("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+				mnistFile("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+					"440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+				mnistFile("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432",
+					"3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+				mnistFile("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3",
+					"8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+				mnistFile("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c",
+					"f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
 			},
 			Letter: map[string]Figures{
 				"LANN": {.9517, .0712}, "LBNN": {.9510, .0793}, "LMP": {.9643, .0683},
@@ -101,7 +105,8 @@ func All() []Known {
 				Name: "cifar-100-binary.tar.gz", URLs: []string{kriz + "cifar-100-binary.tar.gz"}, MD5: "03b5dce01913d631647c71ecec9e9cb8",
 				SHA256: "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec", Max: 512 * mib,
 			}},
-			Unpack: map[string]int64{"train.bin": 50_000 * 3074, "test.bin": 10_000 * 3074, "fine_label_names.txt": mib, "coarse_label_names.txt": mib},
+			Unpack: map[string]int64{"train.bin": 50_000 * 3074, "test.bin": 10_000 * 3074, "fine_label_names.txt": mib,
+				"coarse_label_names.txt": mib},
 			// The letter's task has 20 classes.
 			Letter: map[string]Figures{
 				"LANN": {.5736, .1804}, "LBNN": {.5626, .1842}, "LMP": {.6625, .1990},
@@ -142,5 +147,6 @@ func LookupPublished(name string) (Known, error) {
 	if k, ok := Lookup(name); ok && k.Files != nil {
 		return k, nil
 	}
-	return Known{}, fmt.Errorf("no download is known for data set %q; known are %s%s", name, suggest.Or(Published()...), suggest.DidYouMean(name, Published()))
+	return Known{}, fmt.Errorf("no download is known for data set %q; known are %s%s", name, suggest.Or(Published()...),
+		suggest.DidYouMean(name, Published()))
 }

@@ -25,7 +25,8 @@ func TestWritePhotos(t *testing.T) {
 	p := &ds.Train
 	fit := imagefile.Fit{H: p.H, W: p.W, Ch: p.Ch}
 	for i := range p.N {
-		found, _ := filepath.Glob(filepath.Join(dir, "train", ds.Classes[p.Labels[i]], "00"+string(rune('0'+(i+1)/10))+string(rune('0'+(i+1)%10))+".*"))
+		found, _ := filepath.Glob(filepath.Join(dir, "train", ds.Classes[p.Labels[i]],
+			"00"+string(rune('0'+(i+1)/10))+string(rune('0'+(i+1)%10))+".*"))
 		if len(found) != 1 {
 			t.Fatalf("image %d: files %v", i, found)
 		}

@@ -50,7 +50,8 @@ func Split(n int, f Fractions) (Splits, error) {
 		}
 	}
 	if sum := f.Extractor + f.Corpus + f.Clients; sum > 1+1e-9 {
-		return Splits{}, fmt.Errorf("split: the fractions %v, %v and %v add up to %v; at most 1 is allowed", f.Extractor, f.Corpus, f.Clients, sum)
+		return Splits{}, fmt.Errorf("split: the fractions %v, %v and %v add up to %v; at most 1 is allowed", f.Extractor, f.Corpus, f.Clients,
+			sum)
 	}
 	at := func(v float64) int { return min(n, int(math.Round(v*float64(n)))) }
 	a, b, c := at(f.Extractor), at(f.Extractor+f.Corpus), at(f.Extractor+f.Corpus+f.Clients)

@@ -80,7 +80,8 @@ func checkSums(ctx context.Context, dir string) error {
 			return err
 		}
 		if !strings.EqualFold(got, want) {
-			return fmt.Errorf("%s has the SHA-256 %s and %s says %s: it was damaged or changed; get the data again, or remove %s where the change is meant",
+			return fmt.Errorf("%s has the SHA-256 %s and %s says %s: it was damaged or changed; get the data again, or remove %s where the "+
+				"change is meant",
 				filepath.Join(dir, name), got, SumsFile, want, SumsFile)
 		}
 	}

@@ -44,8 +44,8 @@ type Extractor struct {
 	notes    []string
 }
 
-// Open loads the model file at path, or the published extractor of that name ([published.Find]), with its manifest and side-car file, for images of the given size, and runs it once on
-// a blank image, so that a model that cannot work is refused here.
+// Open loads the model file at path, or the published extractor of that name ([published.Find]), with its manifest and side-car
+// file, for images of the given size, and runs it once on a blank image, so that a model that cannot work is refused here.
 func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Extractor, error) {
 	path, err := published.Find(path)
 	if err != nil {
@@ -363,7 +363,8 @@ func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int
 	rows = rows[:n*dx]
 	for i, v := range rows {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return nil, "", fmt.Errorf("feature %d of image %d is %v; features must be finite: check extractor.mean and extractor.std, and the model", i%dx, from+i/dx, v)
+			return nil, "", fmt.Errorf("feature %d of image %d is %v; features must be finite: check extractor.mean and extractor.std, and the "+
+				"model", i%dx, from+i/dx, v)
 		}
 	}
 	return rows, over, nil
@@ -399,7 +400,8 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 		}
 		over = fmt.Sprintf(", averaged over %d pixels", inner)
 	default:
-		return nil, "", fmt.Errorf("output %q is %v; features are [batch, dx], [batch, tokens, dx] or a map of 4 dimensions: name another value with extractor.output", x.sig.output, t.Shape)
+		return nil, "", fmt.Errorf("output %q is %v; features are [batch, dx], [batch, tokens, dx] or a map of 4 dimensions: name another "+
+			"value with extractor.output", x.sig.output, t.Shape)
 	}
 	out := make([]float32, rows*d)
 	for i := range rows {
@@ -464,6 +466,7 @@ func half(h uint16) float32 {
 func (x *Extractor) Client(mean, std []float32) (*onnx.Model, models.Preprocessing) {
 	return x.model, models.Preprocessing{
 		Height: x.sig.h, Width: x.sig.w, Channels: x.sig.ch, Mean: x.mean, Std: x.std, NHWC: x.sig.nhwc,
-		Raw: x.sig.dtype == onnx.Uint8, BGR: x.bgr, Resize: x.manifestResize(), Input: x.sig.input, Output: x.sig.output, FeatureMean: mean, FeatureStd: std,
+		Raw: x.sig.dtype == onnx.Uint8, BGR: x.bgr, Resize: x.manifestResize(), Input: x.sig.input, Output: x.sig.output, FeatureMean: mean,
+		FeatureStd: std,
 	}
 }

@@ -64,16 +64,17 @@ func TestLayoutsChannelsAndScale(t *testing.T) {
 		dx    int
 		want  func(i, c int) float64
 	}{
-		"NCHW":       {identity(t, onnx.Float32, "n", 3, 6, 4), Options{}, 3, mean},
-		"NHWC":       {identity(t, onnx.Float32, "n", 6, 4, 3), Options{}, 3, mean},
-		"open size":  {identity(t, onnx.Float32, "n", 3, "h", "w"), Options{}, 3, mean},
-		"given":      {identity(t, onnx.Float32, "n", "a", "b", "c"), Options{Layout: "nhwc"}, 3, mean},
-		"fixed":      {identity(t, onnx.Float32, 2, 3, 6, 4), Options{}, 3, mean},
-		"small":      {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Batch: 2, Workers: 3}, 3, mean},
-		"uint8":      {identity(t, onnx.Uint8, "n", 6, 4, 3), Options{}, 3, func(i, c int) float64 { return 255 * mean(i, c) }},
-		"half":       {identity(t, onnx.Float16, "n", 3, 6, 4), Options{}, 3, mean},
-		"to grey":    {identity(t, onnx.Float32, "n", 1, 6, 4), Options{}, 1, grey},
-		"normalised": {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Mean: []float64{.5, .4, .3}, Std: []float64{.25}}, 3, func(i, c int) float64 { return (mean(i, c) - []float64{.5, .4, .3}[c]) / .25 }},
+		"NCHW":      {identity(t, onnx.Float32, "n", 3, 6, 4), Options{}, 3, mean},
+		"NHWC":      {identity(t, onnx.Float32, "n", 6, 4, 3), Options{}, 3, mean},
+		"open size": {identity(t, onnx.Float32, "n", 3, "h", "w"), Options{}, 3, mean},
+		"given":     {identity(t, onnx.Float32, "n", "a", "b", "c"), Options{Layout: "nhwc"}, 3, mean},
+		"fixed":     {identity(t, onnx.Float32, 2, 3, 6, 4), Options{}, 3, mean},
+		"small":     {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Batch: 2, Workers: 3}, 3, mean},
+		"uint8":     {identity(t, onnx.Uint8, "n", 6, 4, 3), Options{}, 3, func(i, c int) float64 { return 255 * mean(i, c) }},
+		"half":      {identity(t, onnx.Float16, "n", 3, 6, 4), Options{}, 3, mean},
+		"to grey":   {identity(t, onnx.Float32, "n", 1, 6, 4), Options{}, 1, grey},
+		"normalised": {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Mean: []float64{.5, .4, .3}, Std: []float64{.25}}, 3,
+			func(i, c int) float64 { return (mean(i, c) - []float64{.5, .4, .3}[c]) / .25 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, err := New(eng, c.model, models.Manifest{}, c.opt, *im)
@@ -252,7 +253,8 @@ func TestPenultimateFeatures(t *testing.T) {
 		out  string
 		opt  Options
 		dx   int
-	}{{false, "logits", Options{}, 4}, {true, "probabilities", Options{}, 4}, {false, "features", Options{}, 10}, {false, "logits", Options{Output: "logits"}, 10}, {false, "y", Options{Output: "relu"}, 4}} {
+	}{{false, "logits", Options{}, 4}, {true, "probabilities", Options{}, 4}, {false, "features", Options{}, 10}, {false, "logits",
+		Options{Output: "logits"}, 10}, {false, "y", Options{Output: "relu"}, 4}} {
 		x, err := New(eng, classifier(t, c.soft, c.out), models.Manifest{}, c.opt, *im)
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
@@ -272,7 +274,8 @@ func TestFeaturesMustBeFinite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(eng, m, models.Manifest{}, Options{}, *images(1, 4, 4, 1)); err == nil || !strings.Contains(err.Error(), "must be finite") {
+	if _, err := New(eng, m, models.Manifest{}, Options{}, *images(1, 4, 4, 1)); err == nil ||
+		!strings.Contains(err.Error(), "must be finite") {
 		t.Errorf("log of a blank image: %v", err)
 	}
 }
@@ -281,10 +284,12 @@ func TestManifestIsHeeded(t *testing.T) {
 	eng := orttest.New(t)
 	im := images(2, 4, 4, 1)
 	m := identity(t, onnx.Float32, "n", 1, 4, 4)
-	if _, err := New(eng, m, models.Manifest{Kind: models.KindPredictor}, Options{}, *im); err == nil || !strings.Contains(err.Error(), "predictor") {
+	if _, err := New(eng, m, models.Manifest{Kind: models.KindPredictor}, Options{}, *im); err == nil ||
+		!strings.Contains(err.Error(), "predictor") {
 		t.Errorf("a predictor as extractor: %v", err)
 	}
-	if _, err := New(eng, m, models.Manifest{Kind: models.KindExtractor, Dx: 7}, Options{}, *im); err == nil || !strings.Contains(err.Error(), "dx 7") {
+	if _, err := New(eng, m, models.Manifest{Kind: models.KindExtractor, Dx: 7}, Options{}, *im); err == nil ||
+		!strings.Contains(err.Error(), "dx 7") {
 		t.Errorf("another dx: %v", err)
 	}
 	a, err := New(eng, m, models.Manifest{Mean: []float32{.5}, Std: []float32{2}}, Options{}, *im)
@@ -323,7 +328,8 @@ func TestSidecar(t *testing.T) {
 	if got := (Options{Mean: []float64{0.1}}).over(o); got.Mean[0] != 0.1 || got.Std[0] != 0.25 {
 		t.Errorf("options over the side-car: %+v", got)
 	}
-	for _, bad := range []string{"menn: [1]", "mean: abc", "std: [-1]", "layout: QQ", "a: &a [*a]", "mean: [.nan]", "- 1", "mean: [1]\n---\nmean: [2]", strings.Repeat("#", maxSidecar+1)} {
+	for _, bad := range []string{"menn: [1]", "mean: abc", "std: [-1]", "layout: QQ", "a: &a [*a]", "mean: [.nan]", "- 1",
+		"mean: [1]\n---\nmean: [2]", strings.Repeat("#", maxSidecar+1)} {
 		write("net.onnx.yaml", bad)
 		if o, _, err := Sidecar(model); err == nil {
 			t.Errorf("%.20q: no error, %+v", bad, o)
@@ -332,7 +338,8 @@ func TestSidecar(t *testing.T) {
 }
 
 func TestHalf(t *testing.T) {
-	for bits, want := range map[uint16]float32{0: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 1: 1.0 / (1 << 24), 0x0400: 1.0 / (1 << 14), 0x3555: 0.33325195} {
+	for bits, want := range map[uint16]float32{0: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 1: 1.0 / (1 << 24), 0x0400: 1.0 / (1 << 14),
+		0x3555: 0.33325195} {
 		if got := half(bits); got != want {
 			t.Errorf("half %#x is %v; want %v", bits, got, want)
 		}
@@ -363,7 +370,8 @@ func TestTrainingFormIsRefused(t *testing.T) {
 			if c.mode == 1 {
 				outputs = 3
 			}
-			v = b.OpN("BatchNormalization", []build.Ref{v, ones(b, "scale"), ones(b, "shift"), ones(b, "mean"), ones(b, "var")}, outputs, onnx.IntAttr("training_mode", int(c.mode)))[0]
+			v = b.OpN("BatchNormalization", []build.Ref{v, ones(b, "scale"), ones(b, "shift"), ones(b, "mean"), ones(b, "var")}, outputs,
+				onnx.IntAttr("training_mode", int(c.mode)))[0]
 		}
 		b.Output("features", v)
 		m, err := b.Model()
@@ -394,7 +402,8 @@ func TestUnknownOperators(t *testing.T) {
 	m := classifier(t, false, "logits")
 	m.Graph.Nodes[0].Op, m.Graph.Nodes[0].Domain = "Blur", "my.layers"
 	m.Opsets["my.layers"] = 1
-	if _, err := New(eng, m, models.Manifest{}, Options{}, *images(1, 8, 8, 1)); err == nil || !strings.Contains(err.Error(), "my.layers.Blur") || !strings.Contains(err.Error(), "export it with standard operators") {
+	if _, err := New(eng, m, models.Manifest{}, Options{}, *images(1, 8, 8, 1)); err == nil ||
+		!strings.Contains(err.Error(), "my.layers.Blur") || !strings.Contains(err.Error(), "export it with standard operators") {
 		t.Errorf("error is %v", err)
 	}
 }

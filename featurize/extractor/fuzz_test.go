@@ -13,7 +13,8 @@ import (
 // FuzzSidecar: what passes is valid, and a file takes at most 2,000 bytes of memory for each of its bytes and for each node
 // that one may hold.
 func FuzzSidecar(f *testing.F) {
-	for _, s := range []string{"mean: [0.5]\nstd: [0.25]\nlayout: NHWC\noutput: pool\n", "side: 64\nbatch: 8", "a: &a [*a]", "mean: {x: 1}", "---\n---\n", "std: [1e-9]", "? [1]: 2"} {
+	for _, s := range []string{"mean: [0.5]\nstd: [0.25]\nlayout: NHWC\noutput: pool\n", "side: 64\nbatch: 8", "a: &a [*a]", "mean: {x: 1}",
+		"---\n---\n", "std: [1e-9]", "? [1]: 2"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -62,12 +62,14 @@ type Options struct {
 
 // Presets are the preprocessings of well-known families of models, by name.
 var Presets = map[string]Options{
-	"imagenet": {Mean: []float64{0.485, 0.456, 0.406}, Std: []float64{0.229, 0.224, 0.225}},                              // torchvision, timm
-	"clip":     {Mean: []float64{0.48145466, 0.4578275, 0.40821073}, Std: []float64{0.26862954, 0.26130258, 0.27577711}}, // OpenAI's CLIP and its kin
-	"caffe":    {Mean: []float64{103.939, 116.779, 123.68}, Std: []float64{1}, Scale: Scale255, Channels: BGR},           // Caffe, and keras.applications' VGG and ResNet
-	"0-1":      {Mean: []float64{0}, Std: []float64{1}},
-	"-1-1":     {Mean: []float64{0.5}, Std: []float64{0.5}}, // keras.applications' MobileNet and Inception
-	"0-255":    {Mean: []float64{0}, Std: []float64{1}, Scale: Scale255},
+	"imagenet": {Mean: []float64{0.485, 0.456, 0.406}, Std: []float64{0.229, 0.224, 0.225}}, // torchvision, timm
+	// OpenAI's CLIP and its kin
+	"clip": {Mean: []float64{0.48145466, 0.4578275, 0.40821073}, Std: []float64{0.26862954, 0.26130258, 0.27577711}},
+	// Caffe, and keras.applications' VGG and ResNet
+	"caffe": {Mean: []float64{103.939, 116.779, 123.68}, Std: []float64{1}, Scale: Scale255, Channels: BGR},
+	"0-1":   {Mean: []float64{0}, Std: []float64{1}},
+	"-1-1":  {Mean: []float64{0.5}, Std: []float64{0.5}}, // keras.applications' MobileNet and Inception
+	"0-255": {Mean: []float64{0}, Std: []float64{1}, Scale: Scale255},
 }
 
 // PresetNames lists the names of [Presets] in alphabetical order.
@@ -95,7 +97,8 @@ func (o Options) settle() (Options, error) {
 	if o.Scale != Scale255 {
 		for _, v := range o.Mean {
 			if v > 1 {
-				return o, fmt.Errorf("extractor.mean holds %v, and pixels are scaled to 0 to 1: for a mean of pixels of 0 to 255 add extractor.scale 0-255, or divide mean and std by 255", v)
+				return o, fmt.Errorf("extractor.mean holds %v, and pixels are scaled to 0 to 1: for a mean of pixels of 0 to 255 add "+
+					"extractor.scale 0-255, or divide mean and std by 255", v)
 			}
 		}
 		return o, nil
@@ -144,7 +147,8 @@ func parseSidecar(data []byte) (Options, error) {
 		return o, fmt.Errorf("more than %d bytes", maxSidecar)
 	}
 	if err := yamlfile.Decode(data, &o); err != nil && !errors.Is(err, io.EOF) {
-		return Options{}, fmt.Errorf("%w; allowed keys are mean, std, scale, channels, resize, preset, layout, input, output, side and batch", err)
+		return Options{}, fmt.Errorf("%w; allowed keys are mean, std, scale, channels, resize, preset, layout, input, output, side and batch",
+			err)
 	}
 	return o, o.check()
 }

@@ -38,8 +38,9 @@ func TestScalesAndOrders(t *testing.T) {
 		"caffe": {Options{Preset: "caffe"}, func(i, c int) float64 {
 			return mean(i, 2-c) - []float64{103.939, 116.779, 123.68}[c]
 		}},
-		"mean of 0-255": {Options{Mean: []float64{100}, Std: []float64{50}, Scale: Scale255}, func(i, c int) float64 { return (mean(i, c) - 100) / 50 }},
-		"bgr":           {Options{Channels: BGR}, func(i, c int) float64 { return mean(i, 2-c) / 255 }},
+		"mean of 0-255": {Options{Mean: []float64{100}, Std: []float64{50}, Scale: Scale255},
+			func(i, c int) float64 { return (mean(i, c) - 100) / 50 }},
+		"bgr": {Options{Channels: BGR}, func(i, c int) float64 { return mean(i, 2-c) / 255 }},
 		"own over preset": {Options{Preset: "imagenet", Mean: []float64{0.5}, Std: []float64{0.5}}, func(i, c int) float64 {
 			return mean(i, c)/127.5 - 1
 		}},
@@ -102,7 +103,8 @@ func TestScalesAndOrders(t *testing.T) {
 		"allowed are rgb":       {Channels: "grb"},
 		"stretch, crop and pad": {Resize: "squash"},
 	} {
-		if _, err := New(eng, identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{}, o, *im); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(eng, identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{}, o, *im); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("error %v; want one that says %q", err, want)
 		}
 	}

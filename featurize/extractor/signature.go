@@ -36,7 +36,8 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 		return s, fmt.Errorf("input %q takes %v; float32, float16 and uint8 are supported: export the model with one of them", in.Name, in.DType)
 	}
 	if in.Shape != nil && len(in.Shape) != 4 {
-		return s, fmt.Errorf("input %q is %s; an image model takes 4 dimensions, [batch, channels, height, width] or [batch, height, width, channels]", in.Name, showShape(in.Shape))
+		return s, fmt.Errorf("input %q is %s; an image model takes 4 dimensions, [batch, channels, height, width] or [batch, height, width, "+
+			"channels]", in.Name, showShape(in.Shape))
 	}
 	if in.Shape == nil {
 		in.Shape = onnx.Shape("", "", "", "")
@@ -62,7 +63,8 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 		s.ch = ch.Size
 	}
 	if s.ch != 1 && s.ch != 3 {
-		return s, fmt.Errorf("input %q is %s with %d channels; 1 and 3 are supported (is extractor.layout right?)", in.Name, showShape(in.Shape), s.ch)
+		return s, fmt.Errorf("input %q is %s with %d channels; 1 and 3 are supported (is extractor.layout right?)", in.Name, showShape(in.Shape),
+			s.ch)
 	}
 	for _, d := range []struct {
 		dim onnx.Dim
@@ -95,7 +97,8 @@ func imageInput(m *onnx.Model, name string) (onnx.ValueInfo, error) {
 		return onnx.ValueInfo{}, fmt.Errorf("the model has no input")
 	}
 	if len(ins) > 1 {
-		return onnx.ValueInfo{}, fmt.Errorf("the model has %d inputs (%s); an extractor takes images alone: export it with the others fixed", len(ins), names(ins))
+		return onnx.ValueInfo{}, fmt.Errorf("the model has %d inputs (%s); an extractor takes images alone: export it with the others fixed",
+			len(ins), names(ins))
 	}
 	if name != "" && name != ins[0].Name {
 		return onnx.ValueInfo{}, fmt.Errorf("the model has no input %q; its input is %q", name, ins[0].Name)
@@ -141,11 +144,13 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 		for i, o := range g.Outputs {
 			cand[i] = fmt.Sprintf("%s %v%s", o.Name, o.DType, showShape(o.Shape))
 		}
-		return "", "", fmt.Errorf("the model has %d outputs, and it is not clear which holds the features; name one with extractor.output: %s", len(g.Outputs), strings.Join(cand, ", "))
+		return "", "", fmt.Errorf("the model has %d outputs, and it is not clear which holds the features; name one with extractor.output: %s",
+			len(g.Outputs), strings.Join(cand, ", "))
 	}
 	out := g.Outputs[0].Name
 	if head := classifierHead(g, maker, out); head != "" {
-		return head, fmt.Sprintf("the input of the last linear layer, whose output %q is taken for class scores (extractor.output %s would take that itself)", out, out), nil
+		return head, fmt.Sprintf("the input of the last linear layer, whose output %q is taken for class scores (extractor.output %s would "+
+			"take that itself)", out, out), nil
 	}
 	return out, "the only output", nil
 }
@@ -237,7 +242,8 @@ func evaluates(m *onnx.Model) error {
 			}
 		}
 		if training {
-			return fmt.Errorf("node %q is %s in training form, so that the features of an image would depend on the others of its batch or on chance; export the model in evaluation form (PyTorch: net.eval() before torch.onnx.export)", n.Name, n.Op)
+			return fmt.Errorf("node %q is %s in training form, so that the features of an image would depend on the others of its batch or on "+
+				"chance; export the model in evaluation form (PyTorch: net.eval() before torch.onnx.export)", n.Name, n.Op)
 		}
 	}
 	return nil

@@ -24,7 +24,8 @@ const Formats = "JPEG, PNG, WebP, GIF, TIFF or BMP"
 // images of a folder: one that cannot be read is a bad image, never a file that is left out unseen.
 var (
 	decoded   = []string{".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".dib"}
-	undecoded = []string{".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".jxr", ".psd", ".svg", ".ico", ".tga", ".ppm", ".pgm", ".pbm", ".pnm", ".exr", ".qoi", ".xcf",
+	undecoded = []string{".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".jxr", ".psd", ".svg", ".ico", ".tga", ".ppm", ".pgm",
+		".pbm", ".pnm", ".exr", ".qoi", ".xcf",
 		".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw"}
 )
 
@@ -37,10 +38,12 @@ func IsImage(path string) bool {
 // brands are the names of the formats of ISO base media files (ISO/IEC 14496-12) by their major brand, and signatures those of
 // other formats that are not read, by their first bytes.
 var (
-	brands     = map[string]string{"heic": "HEIC", "heix": "HEIC", "heim": "HEIC", "heis": "HEIC", "hevc": "HEIC", "hevx": "HEIC", "mif1": "HEIF", "msf1": "HEIF", "avif": "AVIF", "avis": "AVIF", "crx ": "CR3"}
+	brands = map[string]string{"heic": "HEIC", "heix": "HEIC", "heim": "HEIC", "heis": "HEIC", "hevc": "HEIC", "hevx": "HEIC",
+		"mif1": "HEIF", "msf1": "HEIF", "avif": "AVIF", "avis": "AVIF", "crx ": "CR3"}
 	signatures = []struct{ first, name string }{
 		{"\x00\x00\x00\x0cJXL ", "JPEG XL"}, {"\xff\x0a", "JPEG XL"}, {"\x00\x00\x00\x0cjP  ", "JPEG 2000"}, {"\xff\x4f\xff\x51", "JPEG 2000"},
-		{"8BPS", "PSD"}, {"<svg", "SVG"}, {"<?xml", "SVG"}, {"\x00\x00\x01\x00", "ICO"}, {"%PDF", "PDF"}, {"qoif", "QOI"}, {"\x76\x2f\x31\x01", "OpenEXR"}, {"II\xbc\x01", "JPEG XR"},
+		{"8BPS", "PSD"}, {"<svg", "SVG"}, {"<?xml", "SVG"}, {"\x00\x00\x01\x00", "ICO"}, {"%PDF", "PDF"}, {"qoif", "QOI"},
+		{"\x76\x2f\x31\x01", "OpenEXR"}, {"II\xbc\x01", "JPEG XR"},
 	}
 )
 
@@ -66,7 +69,8 @@ func unread(head []byte, err error) error {
 	case "":
 		return fmt.Errorf("not a readable image: its first bytes are of none of the formats that are read (%s)", Formats)
 	case "HEIC", "HEIF", "AVIF":
-		return fmt.Errorf("a %s image, a format that is not read: save it as JPEG (an iPhone does under Settings, Camera, Formats, Most Compatible; a computer with heif-convert, sips or its viewer)", name)
+		return fmt.Errorf("a %s image, a format that is not read: save it as JPEG (an iPhone does under Settings, Camera, Formats, Most "+
+			"Compatible; a computer with heif-convert, sips or its viewer)", name)
 	default:
 		return fmt.Errorf("a %s image, a format that is not read: save it as JPEG or PNG", name)
 	}

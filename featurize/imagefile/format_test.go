@@ -31,7 +31,8 @@ func TestOddFiles(t *testing.T) {
 		{file: "photo.heic", bad: "a HEIC image, a format that is not read: save it as JPEG"}, {file: "photo.avif", bad: "a AVIF image"},
 		{file: "heic-inside.jpg", bad: "a HEIC image"}, {file: "photo.jp2", bad: "a JPEG 2000 image"}, {file: "photo.ico", bad: "a ICO image"},
 		{file: "photo.ppm", bad: "none of the formats that are read"}, {file: "photo.tga", bad: "not a readable image"},
-		{file: "animated.webp", bad: "not a readable image"}, {file: "cmyk.tif", bad: "not a readable image"}, {file: "jpeg.tif", bad: "not a readable image"},
+		{file: "animated.webp", bad: "not a readable image"}, {file: "cmyk.tif", bad: "not a readable image"},
+		{file: "jpeg.tif", bad: "not a readable image"},
 		{file: "cut.jpg", bad: "not a readable image"}, {file: "text.jpg", bad: "none of the formats that are read (JPEG, PNG, WebP"},
 	} {
 		path := filepath.Join("testdata/odd", c.file)
@@ -76,7 +77,8 @@ func TestOddFiles(t *testing.T) {
 // TestFolderOfAnything: what is no image is named; an image of a format that is not read is an image of the folder.
 func TestFolderOfAnything(t *testing.T) {
 	dir := t.TempDir()
-	for name, from := range map[string]string{"a/1.HEIC": "photo.heic", "a/2.webp": "lossy.webp", "b/3.tif": "raw.tif", "b/list.txt": "text.jpg", "b/film.mov": "text.jpg"} {
+	for name, from := range map[string]string{"a/1.HEIC": "photo.heic", "a/2.webp": "lossy.webp", "b/3.tif": "raw.tif",
+		"b/list.txt": "text.jpg", "b/film.mov": "text.jpg"} {
 		data, err := os.ReadFile(filepath.Join("testdata/odd", from))
 		if err != nil {
 			t.Fatal(err)

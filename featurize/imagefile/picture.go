@@ -64,7 +64,8 @@ func header(r io.ReaderAt, pixels int) (Info, error) {
 	var f frame
 	h.by, f = walk(r)
 	if h.Memory = memory(r, format, c, f); h.Memory > MaxMemory {
-		return h, fmt.Errorf("%w: %dx%d pixels of %s take %d MB to decode; allowed are %d", ErrSize, c.Width, c.Height, format, h.Memory/1e6, MaxMemory/1_000_000)
+		return h, fmt.Errorf("%w: %dx%d pixels of %s take %d MB to decode; allowed are %d", ErrSize, c.Width, c.Height, format, h.Memory/1e6,
+			MaxMemory/1_000_000)
 	}
 	return h, nil
 }
@@ -100,7 +101,8 @@ func DecodeFile(path string) (image.Image, error) {
 	return im, err
 }
 
-// decodeFile is DecodeFile with the given bound on the number of pixels, for devices with little memory; it returns the sha256 of the file as well.
+// decodeFile is DecodeFile with the given bound on the number of pixels, for devices with little memory; it returns the sha256 of
+// the file as well.
 func decodeFile(path string, pixels int) (im image.Image, digest [sha256.Size]byte, err error) {
 	f, err := regularfile.Open(path)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 
 // FuzzDecode: an image that passes has a size within the bounds and can be scaled. To decode takes at most 24 bytes of memory
 // for each pixel that the header promises, both sides rounded up to 32, once that is within the bounds (a progressive JPEG in
-// four colours is the worst: four bytes for each coefficient of whole blocks), at most 64 KiB above what [Info] says, and 64 for each byte of the file.
+// four colours is the worst: four bytes for each coefficient of whole blocks), at most 64 KiB above what [Info] says, and 64 for
+// each byte of the file.
 func FuzzDecode(f *testing.F) {
 	grey, colour := image.NewGray(image.Rect(0, 0, 3, 2)), image.NewNRGBA64(image.Rect(0, 0, 9, 17))
 	colour.Set(1, 1, color.NRGBA64{1, 2, 3, 4000})
@@ -48,7 +49,8 @@ func FuzzDecode(f *testing.F) {
 	const pixels = 1 << 18
 	f.Fuzz(func(t *testing.T, data []byte) {
 		promised := 0
-		if c, _, err := image.DecodeConfig(bytes.NewReader(data)); err == nil && c.Width > 0 && c.Height > 0 && c.Width <= MaxSide && c.Height <= MaxSide {
+		if c, _, err := image.DecodeConfig(bytes.NewReader(data)); err == nil && c.Width > 0 && c.Height > 0 && c.Width <= MaxSide &&
+			c.Height <= MaxSide {
 			if promised = (c.Width + 31) / 32 * 32 * ((c.Height + 31) / 32 * 32); c.Width*c.Height > pixels {
 				promised = 0
 			}

@@ -34,7 +34,8 @@ const Unlabelled = -1
 type Item struct {
 	Name  string // its path, or its number in an IDX file
 	Label int    // 0 to C-1, or Unlabelled
-	// Digest is the sha256 of the picture's file, or of an IDX file's image: the same wherever the image lies and whatever model it is read for.
+	// Digest is the sha256 of the picture's file, or of an IDX file's image: the same wherever the image lies and whatever model it
+	// is read for.
 	Digest [sha256.Size]byte
 }
 
@@ -106,7 +107,8 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	case picture && o.Optional:
 		p.files = []Item{{Name: path, Label: Unlabelled}}
 	case picture:
-		return nil, others, misuse("%s is one image and has no label; give a folder with one folder of images a class, or a .csv of path,label", path)
+		return nil, others, misuse("%s is one image and has no label; give a folder with one folder of images a class, or a .csv of path,label",
+			path)
 	case o.Labels == "" && !o.Optional:
 		return nil, others, misuse("%s is neither a folder nor a .csv; an IDX file wants --labels", path)
 	default:

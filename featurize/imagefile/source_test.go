@@ -98,7 +98,8 @@ func FuzzIDX(f *testing.F) {
 		}
 		dst := make([]uint8, 5*5)
 		alloctest.AtMost(t, 32*len(labels)+3*4096*4096+12*25, func() {
-			s, err := openIDX(filepath.Join(dir, "images"), Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2}, Labels: filepath.Join(dir, "labels"), Skip: int(skip), Count: int(count), MaxItems: 1000})
+			s, err := openIDX(filepath.Join(dir, "images"), Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2},
+				Labels: filepath.Join(dir, "labels"), Skip: int(skip), Count: int(count), MaxItems: 1000})
 			if err != nil {
 				return
 			}
@@ -130,7 +131,8 @@ func TestWhatFollowsTheImages(t *testing.T) {
 		more, count int
 		want        string
 	}{
-		"nothing": {0, 0, ""}, "a byte": {1, 0, "goes on"}, "64 megabytes": {1 << 26, 0, "goes on"}, "what is not read is not looked at": {1, 1, ""},
+		"nothing": {0, 0, ""}, "a byte": {1, 0, "goes on"}, "64 megabytes": {1 << 26, 0, "goes on"},
+		"what is not read is not looked at": {1, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			images := filepath.Join(dir, "images.gz")
@@ -149,7 +151,8 @@ func TestWhatFollowsTheImages(t *testing.T) {
 			err = nil
 			alloctest.AtMost(t, 1<<20, func() {
 				var s *idx
-				if s, err = openIDX(images, Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2}, Labels: labels, Count: c.count, MaxItems: 1000}); err != nil {
+				if s, err = openIDX(images, Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2}, Labels: labels, Count: c.count,
+					MaxItems: 1000}); err != nil {
 					return
 				}
 				defer s.Close()
@@ -159,7 +162,8 @@ func TestWhatFollowsTheImages(t *testing.T) {
 					}
 				}
 			})
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), images)) {
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), images)) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 		})

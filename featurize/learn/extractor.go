@@ -76,7 +76,8 @@ func (c Config) check() error {
 	case c.Epochs < 1 || c.Epochs > 100000:
 		return fmt.Errorf("epochs is %d; allowed are 1 to 100000", c.Epochs)
 	case c.Shards < 1 || c.Batch < 2*c.Shards || c.Batch > 65536 || c.Batch%c.Shards != 0:
-		return fmt.Errorf("batch is %d with %d shards; allowed are batches up to 65536 that the shards divide into parts of 2 images or more", c.Batch, c.Shards)
+		return fmt.Errorf("batch is %d with %d shards; allowed are batches up to 65536 that the shards divide into parts of 2 images or more",
+			c.Batch, c.Shards)
 	case !(c.Rate > 0) || !(c.Warmup >= 0):
 		return fmt.Errorf("rate is %v and warmup %v; want a rate above 0 and a warmup of 0 epochs or more", c.Rate, c.Warmup)
 	case !(c.Smoothing >= 0 && c.Smoothing < 1):
@@ -202,7 +203,8 @@ const notAllowed = -1e4
 
 // Gradient returns a model of a network's training loss over classes and of its gradient with respect to params. init holds the
 // initial values, drawn from seed, of the parameters, and the statistics of the normalisations.
-func Gradient(network models.Extractor, classes int, seed uint64) (gradient *onnx.Model, params []string, init map[string]*onnx.Tensor, err error) {
+func Gradient(network models.Extractor, classes int, seed uint64) (gradient *onnx.Model, params []string, init map[string]*onnx.Tensor,
+	err error) {
 	loss, err := network.Loss(classes, seed)
 	if err != nil {
 		return nil, nil, nil, err
@@ -240,7 +242,8 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	fromAux := int(math.Round(c.Auxiliary * float64(c.Batch)))
 	fromMain := c.Batch - fromAux
 	if main.n < fromMain {
-		return nil, fmt.Errorf("training an extractor: the extractor part holds %d images and a batch wants %d; lower the batch", main.n, fromMain)
+		return nil, fmt.Errorf("training an extractor: the extractor part holds %d images and a batch wants %d; lower the batch", main.n,
+			fromMain)
 	}
 	mean, std := pixelStatistics(mainSources[0].images)
 	t := &trainer{c: c, main: main, other: other, fromMain: fromMain, classes: classes, scale: newScale(mean, std), eng: eng}
@@ -258,7 +261,8 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		data += "; begun from an extractor trained on " + trained
 	}
 	sgd := optim.SGD{Momentum: c.Momentum, Nesterov: true, WeightDecay: c.WeightDecay}
-	split, err := train.NewSplit(eng, gradient, train.SplitOptions{Params: params, Optimizer: sgd, Update: optim.Options{ClipNorm: 5}, Init: init, Workers: run.Workers})
+	split, err := train.NewSplit(eng, gradient, train.SplitOptions{Params: params, Optimizer: sgd, Update: optim.Options{ClipNorm: 5},
+		Init: init, Workers: run.Workers})
 	if err != nil {
 		return nil, err
 	}
@@ -317,7 +321,8 @@ func (t *trainer) train(ctx context.Context, split *train.Split, digest string, 
 	var next func(int) ([]map[string]*onnx.Tensor, error)
 	loop := train.Loop{
 		Steps: steps, Rate: optim.WarmupCosine(t.c.Rate, 0, int(t.c.Warmup*float64(perEpoch))), Model: split,
-		Run: fmt.Sprintf("extractor %s %s", digest, trained), Checkpoint: run.Checkpoint, Log: run.Log, LogEvery: max(1, perEpoch/10), Progress: run.Progress,
+		Run: fmt.Sprintf("extractor %s %s", digest, trained), Checkpoint: run.Checkpoint, Log: run.Log, LogEvery: max(1, perEpoch/10),
+		Progress: run.Progress,
 		Step: func(_ context.Context, step int, rate float64) (train.Metrics, error) {
 			if next == nil {
 				next = train.Prefetch(inner, step, steps, 2, t.batch)

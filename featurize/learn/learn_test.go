@@ -158,7 +158,8 @@ func TestBatchesShareOutTheExtractorPartAlone(t *testing.T) {
 	}
 	c := smallConfig(ds)
 	c.Smoothing = 0.2
-	tr := &trainer{c: c, main: newPool(main), other: newPool(other), fromMain: 12, classes: classes, scale: newScale([]float32{0, 0, 0}, []float32{1, 1, 1})}
+	tr := &trainer{c: c, main: newPool(main), other: newPool(other), fromMain: 12, classes: classes,
+		scale: newScale([]float32{0, 0, 0}, []float32{1, 1, 1})}
 	shards, err := tr.batch(3)
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,8 @@ func Learn(ctx context.Context, eng engine.Engine, part *dataset.Part, classes i
 	if part.N < 10*classes || part.N < 100 {
 		return nil, fmt.Errorf("learning patches: %d images of %d classes; at least 100 images and 10 for each class are needed", part.N, classes)
 	}
-	if o.Side < 2 || o.Side > min(part.H, part.W) || o.Grid < 1 || o.Filters < 1 || o.Dx < 1 || o.Samples < 10*o.Filters || o.Rounds < 1 || o.Ridge < 0 {
+	if o.Side < 2 || o.Side > min(part.H, part.W) || o.Grid < 1 || o.Filters < 1 || o.Dx < 1 || o.Samples < 10*o.Filters || o.Rounds < 1 ||
+		o.Ridge < 0 {
 		return nil, fmt.Errorf("learning patches: sizes %+v do not fit images of %dx%d", o, part.H, part.W)
 	}
 	p := models.Patches{

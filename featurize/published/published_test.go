@@ -28,7 +28,8 @@ func TestFind(t *testing.T) {
 		t.Errorf("%s, %v", path, err)
 	}
 	_, err := Find("efficientnet-lite1")
-	if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, ErrNotHere) || !strings.Contains(err.Error(), "fmp extractors pull efficientnet-lite1") {
+	if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, ErrNotHere) ||
+		!strings.Contains(err.Error(), "fmp extractors pull efficientnet-lite1") {
 		t.Errorf("not fetched: %v", err)
 	}
 	want, err := all[1].path()

@@ -48,7 +48,8 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, b := got["w"], got["b"]
-	if len(got) != 2 || w == nil || b == nil || !slices.Equal(w.Shape, []int{2, 3}) || !slices.Equal(w.F32(), []float32{0, 1, 2, 3, 4, 5}) || !slices.Equal(b.F32(), []float32{6, 7, 8}) {
+	if len(got) != 2 || w == nil || b == nil || !slices.Equal(w.Shape, []int{2, 3}) || !slices.Equal(w.F32(), []float32{0, 1, 2, 3, 4, 5}) ||
+		!slices.Equal(b.F32(), []float32{6, 7, 8}) {
 		t.Errorf("read %v", got)
 	}
 }

@@ -120,7 +120,8 @@ func offered(res *http.Response, url string, have int64) (from, total int64, err
 	case http.StatusPartialContent:
 		from, total, ok := contentRange(res.Header.Get("Content-Range"))
 		if !ok || from != have {
-			return 0, 0, fmt.Errorf("%s: the server was asked for bytes from %d and answered with range %q: %w", url, have, res.Header.Get("Content-Range"), errFinal)
+			return 0, 0, fmt.Errorf("%s: the server was asked for bytes from %d and answered with range %q: %w", url, have,
+				res.Header.Get("Content-Range"), errFinal)
 		}
 		return from, total, nil
 	}

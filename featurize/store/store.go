@@ -256,7 +256,8 @@ func recognise(from string) (kind dataset.Kind, archive map[string]int64, folder
 			}
 		}
 	}
-	return kind, nil, "", fmt.Errorf("%s is neither a folder nor an official archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz); unpack it and give the folder", from)
+	return kind, nil, "", fmt.Errorf("%s is neither a folder nor an official archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz); "+
+		"unpack it and give the folder", from)
 }
 
 // nameOf returns the name and the folder of an imported data set; an empty name means the official one, or else that of its folder.

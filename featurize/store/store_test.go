@@ -101,7 +101,8 @@ func TestFetchGoesOnAfterAnInterruption(t *testing.T) {
 		}
 		return false
 	})
-	p, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir())
+	p, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
+		Max: 1 << 20}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,8 @@ func TestFetchGoesOnInALaterCall(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.part"), data[:40_000], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, dir); err != nil {
+	if _, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
+		Max: 1 << 20}, dir); err != nil {
 		t.Fatal(err)
 	}
 	if (*ranges)[0] != "bytes=40000-" {
@@ -135,7 +137,8 @@ func TestFetchFromAServerWithoutRanges(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.part"), payload(50)[10:], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, dir)
+	p, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
+		Max: 1 << 20}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,9 +157,11 @@ func TestFetchErrors(t *testing.T) {
 		calls  int
 	}{
 		"wrong checksum": {nil, sum(nil), 1 << 20, "MD5 checksum", 3},
-		"not found":      {func(_ int, w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true }, sum(data), 1 << 20, "404", 1},
-		"server error":   {func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true }, sum(data), 1 << 20, "503", 3},
-		"too large":      {nil, sum(data), 5_000, "at most 5000", 1},
+		"not found": {func(_ int, w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true }, sum(data), 1 << 20,
+			"404", 1},
+		"server error": {func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true }, sum(data), 1 << 20,
+			"503", 3},
+		"too large": {nil, sum(data), 5_000, "at most 5000", 1},
 		"endless": {func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 			for range 20 {
 				w.Write(data)
@@ -168,7 +173,8 @@ func TestFetchErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, ranges := server(t, data, c.behave)
 			dir := t.TempDir()
-			_, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: c.md5, SHA256: sum256(data), Max: c.max}, dir)
+			_, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: c.md5, SHA256: sum256(data), Max: c.max},
+				dir)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v; want one with %q", err, c.want)
 			}
@@ -186,7 +192,8 @@ func TestFetchErrors(t *testing.T) {
 	t.Run("second address", func(t *testing.T) {
 		bad, _ := server(t, data, func(_ int, w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true })
 		good, _ := server(t, data, nil)
-		if _, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); err != nil {
+		if _, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), SHA256: sum256(data),
+			Max: 1 << 20}, t.TempDir()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -200,7 +207,8 @@ func TestFetchErrors(t *testing.T) {
 		})
 		defer close(release)
 		d := &Downloader{Pause: time.Millisecond, Stall: 50 * time.Millisecond, Tries: 1}
-		if _, err := d.Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "nothing came") {
+		if _, err := d.Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
+			Max: 1 << 20}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "nothing came") {
 			t.Error(err)
 		}
 	})
@@ -208,7 +216,8 @@ func TestFetchErrors(t *testing.T) {
 		url, _ := server(t, data, nil)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if _, err := quick().Fetch(ctx, dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir()); !errors.Is(err, context.Canceled) {
+		if _, err := quick().Fetch(ctx, dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20},
+			t.TempDir()); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
@@ -226,7 +235,8 @@ func archive(t testing.TB, entries ...entry) []byte {
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for _, e := range entries {
-		if err := w.WriteHeader(&tar.Header{Name: e.name, Typeflag: e.kind, Size: int64(len(e.data)), Mode: 0o644, Linkname: "/etc/passwd"}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: e.name, Typeflag: e.kind, Size: int64(len(e.data)), Mode: 0o644,
+			Linkname: "/etc/passwd"}); err != nil {
 			t.Fatal(err)
 		}
 		w.Write(e.data)
@@ -252,12 +262,14 @@ func cifar(labels ...byte) []byte {
 var all10 = cifar(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 
 func source(url string, data []byte) dataset.Known {
-	return dataset.Known{Name: "cifar10", Folders: []string{"cifar-10-batches-bin"}, Files: []dataset.File{{Name: "c.tar.gz", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}},
+	return dataset.Known{Name: "cifar10", Folders: []string{"cifar-10-batches-bin"},
+		Files:  []dataset.File{{Name: "c.tar.gz", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}},
 		Unpack: map[string]int64{"data_batch_1.bin": 40_000, "test_batch.bin": 40_000}}
 }
 
 func TestPull(t *testing.T) {
-	data := archive(t, entry{"cifar/", tar.TypeDir, nil}, entry{"cifar/data_batch_1.bin", tar.TypeReg, all10}, entry{"cifar/readme.html", tar.TypeReg, []byte("x")},
+	data := archive(t, entry{"cifar/", tar.TypeDir, nil}, entry{"cifar/data_batch_1.bin", tar.TypeReg, all10},
+		entry{"cifar/readme.html", tar.TypeReg, []byte("x")},
 		entry{"../test_batch.bin", tar.TypeReg, cifar(3, 4)}, entry{"evil", tar.TypeSymlink, nil})
 	url, ranges := server(t, data, nil)
 	dir := filepath.Join(t.TempDir(), "data")
@@ -288,7 +300,8 @@ func TestForgedArchiveIsRefused(t *testing.T) {
 	data := payload(1000)
 	url, _ := server(t, data, nil)
 	dir := t.TempDir()
-	_, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(nil), Max: 1 << 20}, dir)
+	_, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(nil),
+		Max: 1 << 20}, dir)
 	if err == nil || !strings.Contains(err.Error(), "SHA-256 checksum") {
 		t.Errorf("error %v", err)
 	}
@@ -305,7 +318,8 @@ func TestNoWayFromHTTPSToHTTP(t *testing.T) {
 	t.Cleanup(s.Close)
 	d := quick()
 	d.Client, d.Tries = s.Client(), 1
-	_, err := d.Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{s.URL}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}, t.TempDir())
+	_, err := d.Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{s.URL}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20},
+		t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), "not https") || len(*ranges) != 0 {
 		t.Errorf("error %v, %d plain requests", err, len(*ranges))
 	}
@@ -326,7 +340,8 @@ func TestDamagedDataIsRefused(t *testing.T) {
 	if err := os.WriteFile(path, bad, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), dataset.SumsFile) {
+	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), dataset.SumsFile) {
 		t.Errorf("one bit of a pixel was turned over: %v", err)
 	}
 	// To pull again mends it.
@@ -336,11 +351,13 @@ func TestDamagedDataIsRefused(t *testing.T) {
 	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
 		t.Error(err)
 	}
-	for name, list := range map[string]string{"text": "hello\n", "a path that leads out": strings.Repeat("0", 64) + "  ../x\n", "short": "12  test_batch.bin\n"} {
+	for name, list := range map[string]string{"text": "hello\n", "a path that leads out": strings.Repeat("0", 64) + "  ../x\n",
+		"short": "12  test_batch.bin\n"} {
 		if err := os.WriteFile(filepath.Join(to, dataset.SumsFile), []byte(list), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err == nil || !strings.Contains(err.Error(), "line 1") {
+		if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err == nil ||
+			!strings.Contains(err.Error(), "line 1") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -355,8 +372,9 @@ func TestPullErrorsLeaveNothing(t *testing.T) {
 		"nothing wanted": {archive(t, entry{"x", tar.TypeReg, []byte("y")}), "none of the files"},
 		"too large":      {archive(t, entry{"data_batch_1.bin", tar.TypeReg, make([]byte, 50_000)}), "at most 40000"},
 		"twice":          {archive(t, entry{"a/test_batch.bin", tar.TypeReg, all10}, entry{"b/test_batch.bin", tar.TypeReg, all10}), "twice"},
-		"truncated data": {archive(t, entry{"data_batch_1.bin", tar.TypeReg, all10[:500]}, entry{"test_batch.bin", tar.TypeReg, all10}), "truncated"},
-		"only a link":    {archive(t, entry{"data_batch_1.bin", tar.TypeSymlink, nil}), "none of the files"},
+		"truncated data": {archive(t, entry{"data_batch_1.bin", tar.TypeReg, all10[:500]}, entry{"test_batch.bin", tar.TypeReg, all10}),
+			"truncated"},
+		"only a link": {archive(t, entry{"data_batch_1.bin", tar.TypeSymlink, nil}), "none of the files"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, _ := server(t, c.data, nil)
@@ -521,7 +539,8 @@ func FuzzUnpack(f *testing.F) {
 		}
 		return out
 	}
-	good := archive(f, entry{"d/", tar.TypeDir, nil}, entry{"d/a.bin", tar.TypeReg, []byte("hello")}, entry{"../b.bin", tar.TypeReg, []byte("you")}, entry{"a.bin", tar.TypeSymlink, nil})
+	good := archive(f, entry{"d/", tar.TypeDir, nil}, entry{"d/a.bin", tar.TypeReg, []byte("hello")},
+		entry{"../b.bin", tar.TypeReg, []byte("you")}, entry{"a.bin", tar.TypeSymlink, nil})
 	f.Add(good, false)
 	f.Add(raw(good), true)
 	f.Add(raw(archive(f, entry{"a.bin", tar.TypeReg, make([]byte, 2000)})), true)
@@ -547,7 +566,10 @@ func FuzzUnpack(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(to)
-		alloctest.AtMost(t, 8*len(data)+2<<20, func() { _ = unpack(context.Background(), path, to, map[string]int64{"a.bin": 1000, "b.bin": 10}) })
+		alloctest.AtMost(t, 8*len(data)+2<<20, func() {
+			_ = unpack(context.Background(), path, to,
+				map[string]int64{"a.bin": 1000, "b.bin": 10})
+		})
 		for dir, allowed := range map[string]map[string]int64{to: {"a.bin": 1000, "b.bin": 10}, outside: {"a.tar.gz": 1 << 40, "to": 1 << 40}} {
 			entries, err := os.ReadDir(dir)
 			if err != nil {

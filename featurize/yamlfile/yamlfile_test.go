@@ -51,12 +51,13 @@ func TestDecode(t *testing.T) {
 		L2 float64 `yaml:"l2"`
 	}
 	for text, want := range map[string]string{
-		"seed: 3\nerm: {l2: 2}\n":              "",
-		"":                                     "EOF",
-		"sed: 3\n":                             `line 1: unknown key "sed"; did you mean seed?`,
-		"erm: {l3: 3}\ncolour: red\n":          `line 1: unknown key "l3"; did you mean l2?; line 2: unknown key "colour"`,
-		"seed: -1\n":                           `line 1: "-1"; want a whole number of at least 0`,
-		"late: maybe\nerm: 3\nmethods: ANN\n":  `line 1: "maybe"; want true or false; line 2: "3"; want a group of keys; line 3: "ANN"; want a list`,
+		"seed: 3\nerm: {l2: 2}\n":     "",
+		"":                            "EOF",
+		"sed: 3\n":                    `line 1: unknown key "sed"; did you mean seed?`,
+		"erm: {l3: 3}\ncolour: red\n": `line 1: unknown key "l3"; did you mean l2?; line 2: unknown key "colour"`,
+		"seed: -1\n":                  `line 1: "-1"; want a whole number of at least 0`,
+		"late: maybe\nerm: 3\nmethods: ANN\n": `line 1: "maybe"; want true or false; line 2: "3"; want a group of keys; ` +
+			`line 3: "ANN"; want a list`,
 		"title: [a]\nerm: {l2: {}}\n":          `line 1: a list; want a text; line 2: a group of keys; want a number`,
 		"date: tomorrow\n":                     `"tomorrow"; want a time, such as 2030-01-31T18:00:00Z`,
 		"seed: 1\n---\nseed: 2\n":              "more than one document",
@@ -100,7 +101,8 @@ func TestCheckIsCheap(t *testing.T) {
 // FuzzCheck: at most 1,000 bytes of memory for each byte to check; and what passes, the decoder takes in 2,000 for each byte
 // and for each of MaxNodes nodes.
 func FuzzCheck(f *testing.F) {
-	for _, s := range []string{"a: 1\nb: [1, {c: 2}]\n", bomb(2), "a: &a [*a]", "? [1]: 2", "<<: {a: 1}\na: 2\n", "---\n---\n", "a: !!binary aGk=\n", "!!x {a, b}"} {
+	for _, s := range []string{"a: 1\nb: [1, {c: 2}]\n", bomb(2), "a: &a [*a]", "? [1]: 2", "<<: {a: 1}\na: 2\n", "---\n---\n",
+		"a: !!binary aGk=\n", "!!x {a, b}"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -97,7 +97,8 @@ func TestReference(t *testing.T) {
 	if _, err := LoadPublic("testdata/reference/p384.pem"); err == nil || !strings.Contains(err.Error(), "P-384; want P-256") {
 		t.Errorf("a key on P-384: %v", err)
 	}
-	if _, err := Verify(public, read(t, "testdata/reference/p384.sig")); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "it was made with key") {
+	if _, err := Verify(public, read(t, "testdata/reference/p384.sig")); !errors.Is(err, ErrInvalid) ||
+		!strings.Contains(err.Error(), "it was made with key") {
 		t.Errorf("the bundle of another key: %v", err)
 	}
 }
@@ -148,7 +149,8 @@ func TestInterop(t *testing.T) {
 		}
 	}
 	put(t, filepath.Join(dir, "part", "b.onnx"), "changed")
-	if out, err := run("verify", "key", filepath.Join(dir, "part", "b.onnx"), "--signature", at("ours.sig"), "--public_key", at("p.pem")); err == nil {
+	if out, err := run("verify", "key", filepath.Join(dir, "part", "b.onnx"), "--signature", at("ours.sig"), "--public_key",
+		at("p.pem")); err == nil {
 		t.Errorf("the reference takes a changed file:\n%s", out)
 	}
 }
@@ -264,7 +266,8 @@ func signed(t testing.TB, k *ecdsa.PrivateKey, payload []byte) []byte {
 		t.Fatal(err)
 	}
 	b64 := base64.StdEncoding.EncodeToString
-	data, err := json.Marshal(bundle{mediaType, material{PublicKey: &publicKey{hint}}, &envelope{b64(payload), payloadType, []dsseSignature{{b64(sig), ""}}}})
+	data, err := json.Marshal(bundle{mediaType, material{PublicKey: &publicKey{hint}},
+		&envelope{b64(payload), payloadType, []dsseSignature{{b64(sig), ""}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,12 +285,15 @@ func TestHostileBundles(t *testing.T) {
 		want   string
 		change func(b *bundle)
 	}{
-		"media type":     {"is of type", func(b *bundle) { b.MediaType = "application/json" }},
-		"no key":         {"not signed with a bare key", func(b *bundle) { b.Material.PublicKey = nil }},
-		"other hint":     {"was made with key", func(b *bundle) { b.Material.PublicKey.Hint = "00" }},
-		"no envelope":    {"no DSSE envelope", func(b *bundle) { b.Envelope = nil }},
-		"no signature":   {"no DSSE envelope", func(b *bundle) { b.Envelope.Signatures = nil }},
-		"two signatures": {"no DSSE envelope", func(b *bundle) { b.Envelope.Signatures = append(b.Envelope.Signatures, b.Envelope.Signatures[0]) }},
+		"media type":   {"is of type", func(b *bundle) { b.MediaType = "application/json" }},
+		"no key":       {"not signed with a bare key", func(b *bundle) { b.Material.PublicKey = nil }},
+		"other hint":   {"was made with key", func(b *bundle) { b.Material.PublicKey.Hint = "00" }},
+		"no envelope":  {"no DSSE envelope", func(b *bundle) { b.Envelope = nil }},
+		"no signature": {"no DSSE envelope", func(b *bundle) { b.Envelope.Signatures = nil }},
+		"two signatures": {"no DSSE envelope", func(b *bundle) {
+			b.Envelope.Signatures = append(b.Envelope.Signatures,
+				b.Envelope.Signatures[0])
+		}},
 		"payload type":   {"the payload is of type", func(b *bundle) { b.Envelope.Type = "text/plain" }},
 		"bad base64":     {"the payload: illegal base64", func(b *bundle) { b.Envelope.Payload = "*" + b.Envelope.Payload[1:] }},
 		"bad base64 too": {"the signature: illegal base64", func(b *bundle) { b.Envelope.Signatures[0].Signature += "=" }},
@@ -314,10 +320,12 @@ func TestHostileBundles(t *testing.T) {
 	if _, err := Verify(&k.PublicKey, unhinted); err != nil {
 		t.Errorf("without a hint: %v", err)
 	}
-	if _, err := Verify(&key(t, elliptic.P256()).PublicKey, unhinted); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "did not make it") {
+	if _, err := Verify(&key(t, elliptic.P256()).PublicKey, unhinted); !errors.Is(err, ErrInvalid) ||
+		!strings.Contains(err.Error(), "did not make it") {
 		t.Errorf("wrong key without a hint: %v", err)
 	}
-	for name, data := range map[string][]byte{"empty": {}, "null": []byte("null"), "array": []byte("[]"), "deep": bytes.Repeat([]byte("["), 1<<20), "large": make([]byte, MaxBundle+1)} {
+	for name, data := range map[string][]byte{"empty": {}, "null": []byte("null"), "array": []byte("[]"),
+		"deep": bytes.Repeat([]byte("["), 1<<20), "large": make([]byte, MaxBundle+1)} {
 		if _, err := Verify(&k.PublicKey, data); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -356,7 +364,8 @@ func TestHostileStatements(t *testing.T) {
 		"other order":     {"the digest of the model", func(s *statement) { slices.Reverse(s.Predicate.Resources) }},
 	} {
 		s := statement{Type: statementType, Kind: predicateType, Predicate: predicate{
-			Serialization: serialization{Method: method, Hash: algorithm}, Resources: []resource{{"a", algorithm, sum}, {"b/c", algorithm, strings.Repeat("cd", 32)}}}}
+			Serialization: serialization{Method: method, Hash: algorithm}, Resources: []resource{{"a", algorithm, sum},
+				{"b/c", algorithm, strings.Repeat("cd", 32)}}}}
 		root, err := digestOf(s.Predicate.Resources)
 		if err != nil {
 			t.Fatal(err)
@@ -370,7 +379,8 @@ func TestHostileStatements(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err = Verify(&k.PublicKey, signed(t, k, payload)); changed && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want)) || !changed && err != nil {
+			if _, err = Verify(&k.PublicKey, signed(t, k, payload)); changed &&
+				(!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want)) || !changed && err != nil {
 				t.Errorf("%s: %v; want %q", name, err, c.want)
 			}
 		}
@@ -403,7 +413,8 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
 	}
-	for text, want := range map[string]string{"": "no public key", string(private): "no public key", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n": "no public key"} {
+	for text, want := range map[string]string{"": "no public key", string(private): "no public key",
+		"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n": "no public key"} {
 		if _, err := parsePublic([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
@@ -423,7 +434,8 @@ func FuzzBundle(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte(`{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","verificationMaterial":{"publicKey":{}},"dsseEnvelope":{"payload":"e30=","payloadType":"application/vnd.in-toto+json","signatures":[{"sig":"MAA="}]}}`))
+	f.Add([]byte(`{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","verificationMaterial":{"publicKey":{}},` +
+		`"dsseEnvelope":{"payload":"e30=","payloadType":"application/vnd.in-toto+json","signatures":[{"sig":"MAA="}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := Verify(&k.PublicKey, data)
 		if err == nil && m.Digest != want.Digest || err != nil && !errors.Is(err, ErrInvalid) {

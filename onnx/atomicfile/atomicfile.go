@@ -14,8 +14,9 @@ import (
 
 // Write calls write with a temporary file beside path, syncs it and renames it to path. Where anything
 // fails the temporary file is removed and whatever stood at path is untouched. Missing parent folders
-// are made; a temporary file for the same path that is older than an hour is removed: its program was killed. What stands there and is no regular file (a folder, a device) is refused: renaming would put a file in
-// the place of /dev/null. A symbolic link stays, and what it points to is replaced.
+// are made; a temporary file for the same path that is older than an hour is removed: its program was killed. What stands there
+// and is no regular file (a folder, a device) is refused: renaming would put a file in the place of /dev/null. A symbolic link
+// stays, and what it points to is replaced.
 func Write(path string, write func(io.Writer) error) (err error) {
 	target, err := resolve(path)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestExtend: writers at the same time lose no line and see each other's; a line without an end is cut off, and what is refused is not written.
+// TestExtend: writers at the same time lose no line and see each other's; a line without an end is cut off, and what is refused
+// is not written.
 func TestExtend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "journal")
 	const writers = 20

@@ -45,7 +45,8 @@ func checkModel(m *onnx.Model) error {
 	}
 	for k, v := range m.Metadata {
 		if k == "" || len(k) > onnx.MaxNameBytes || len(v) > maxMetadataBytes || !utf8.ValidString(k) || !utf8.ValidString(v) {
-			return fmt.Errorf("metadata key %.40q with a value of %d bytes; keys of 1 to %d bytes and values of up to %d bytes of UTF-8 are allowed", k, len(v), onnx.MaxNameBytes, maxMetadataBytes)
+			return fmt.Errorf("metadata key %.40q with a value of %d bytes; keys of 1 to %d bytes and values of up to %d bytes of UTF-8 are allowed",
+				k, len(v), onnx.MaxNameBytes, maxMetadataBytes)
 		}
 	}
 	local := map[onnx.OpName]bool{}
@@ -78,7 +79,8 @@ func checkModel(m *onnx.Model) error {
 
 func checkOpset(v int64) error {
 	if v < onnx.MinOpset || v > onnx.MaxOpset {
-		return onnx.Unknownf("operator set version %d of the standard domain; allowed are %d to %d, export the model with one of them", v, onnx.MinOpset, onnx.MaxOpset)
+		return onnx.Unknownf("operator set version %d of the standard domain; allowed are %d to %d, export the model with one of them", v,
+			onnx.MinOpset, onnx.MaxOpset)
 	}
 	return nil
 }

@@ -36,7 +36,8 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	name := onnx.OpName{Domain: n.Domain, Name: n.Op}
 	known := op.Names(n.Domain)
 	if n.Domain != "" && len(known) == 0 {
-		return nil, onnx.Unknownf("operators of the domain %q are not known unless the model defines them as functions; export it with standard operators", n.Domain)
+		return nil, onnx.Unknownf("operators of the domain %q are not known unless the model defines them as functions; export it with "+
+			"standard operators", n.Domain)
 	}
 	if _, ok := c.opsets[n.Domain]; !ok && (n.Domain != "" || c.opsets["ai.onnx"] == 0) {
 		if n.Domain == "" {
@@ -48,7 +49,8 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	versions := op.Versions(n.Domain, n.Op)
 	switch {
 	case s == nil && len(versions) > 0:
-		return nil, fmt.Errorf("%s is an operator from operator set %d on, and the model imports %d; export it with a newer one", name, versions[0].Since, c.opsets[n.Domain])
+		return nil, fmt.Errorf("%s is an operator from operator set %d on, and the model imports %d; export it with a newer one", name,
+			versions[0].Since, c.opsets[n.Domain])
 	case s == nil:
 		for l := range c.local {
 			if l.Domain == n.Domain {
@@ -57,7 +59,8 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 		}
 		return nil, fmt.Errorf("there is no operator %s%s", name, suggest.DidYouMean(n.Op, known))
 	case s.Deprecated:
-		return nil, fmt.Errorf("operator set %d took the operator %s out; export the model with an older one, or upgrade it before", s.Since, name)
+		return nil, fmt.Errorf("operator set %d took the operator %s out; export the model with an older one, or upgrade it before", s.Since,
+			name)
 	}
 	return s, nil
 }

@@ -49,14 +49,19 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 		{"a required input left out", 17, node("Conv", "- w", "y"), "its input 0 (X) is left out, which is not optional"},
 		{"nothing to join", 17, node("Concat", "", "y", onnx.IntAttr("axis", 0)), "it has 0 inputs and takes at least 1 (inputs...)"},
 		{"too many outputs", 17, node("Relu", "x", "y z"), "it has 2 outputs and takes 1 (Y)"},
-		{"a misspelt attribute", 17, node("LeakyRelu", "x", "y", onnx.FloatAttr("alhpa", 0.1)), `the operator has no attribute "alhpa"; did you mean alpha?`},
-		{"an attribute of no kind of its", 17, node("Relu", "x", "y", onnx.FloatAttr("slope", 0.1)), `no attribute "slope"; in operator set 14 it has none`},
-		{"an attribute of a later version", 11, node("AveragePool", "x", "y", onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("dilations", 2, 2)), `no attribute "dilations"; in operator set 11 its attributes are auto_pad, ceil_mode`},
-		{"an attribute of another kind", 17, node("Softmax", "x", "y", onnx.FloatAttr("axis", 1)), `the attribute "axis" is a float where an integer is expected`},
+		{"a misspelt attribute", 17, node("LeakyRelu", "x", "y", onnx.FloatAttr("alhpa", 0.1)),
+			`the operator has no attribute "alhpa"; did you mean alpha?`},
+		{"an attribute of no kind of its", 17, node("Relu", "x", "y", onnx.FloatAttr("slope", 0.1)),
+			`no attribute "slope"; in operator set 14 it has none`},
+		{"an attribute of a later version", 11, node("AveragePool", "x", "y", onnx.IntsAttr("kernel_shape", 2, 2),
+			onnx.IntsAttr("dilations", 2, 2)), `no attribute "dilations"; in operator set 11 its attributes are auto_pad, ceil_mode`},
+		{"an attribute of another kind", 17, node("Softmax", "x", "y", onnx.FloatAttr("axis", 1)),
+			`the attribute "axis" is a float where an integer is expected`},
 		{"a required attribute", 17, node("Concat", "x x", "y"), `the attribute "axis" (an integer) is missing`},
 		{"an element type", 17, node("Sqrt", "n", "y"), "input 0 (X) is of int64; allowed are"},
 		{"two element types", 17, node("Add", "x n", "y"), "input 1 (B) is of int64 and input 0 of float32"},
-		{"an operator that came later", 13, node("LayerNormalization", "x w", "y"), "LayerNormalization is an operator from operator set 17 on, and the model imports 13"},
+		{"an operator that came later", 13, node("LayerNormalization", "x w", "y"),
+			"LayerNormalization is an operator from operator set 17 on, and the model imports 13"},
 		{"an operator that went", 17, node("Upsample", "x s", "y"), "operator set 10 took the operator Upsample out"},
 
 		{"an operator of the ONNX Runtime", 17, microsoft("FusedConv"), ""},
@@ -67,9 +72,10 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 				return onnx.ValueInfo{Name: name, DType: d, Shape: onnx.Shape(dims...)}
 			}
 			m := onnx.NewModel(&onnx.Graph{Name: "g", Nodes: []*onnx.Node{tc.node},
-				Inputs:       []onnx.ValueInfo{value("x", onnx.Float32, 1, 2, 4, 4), value("n", onnx.Int64, 4)},
-				Outputs:      []onnx.ValueInfo{value("y", onnx.Float32)},
-				Initializers: map[string]*onnx.Tensor{"w": onnx.ZerosF32(2, 2, 1, 1), "b": onnx.ZerosF32(2), "b0": onnx.Scalar[float32](1), "s": onnx.ZerosF32(4)},
+				Inputs:  []onnx.ValueInfo{value("x", onnx.Float32, 1, 2, 4, 4), value("n", onnx.Int64, 4)},
+				Outputs: []onnx.ValueInfo{value("y", onnx.Float32)},
+				Initializers: map[string]*onnx.Tensor{"w": onnx.ZerosF32(2, 2, 1, 1), "b": onnx.ZerosF32(2), "b0": onnx.Scalar[float32](1),
+					"s": onnx.ZerosF32(4)},
 			})
 			m.Opsets = map[string]int64{"": tc.opset, "com.microsoft": 1}
 			err := check.Model(m)
@@ -96,7 +102,8 @@ func TestModelFollowsElementTypes(t *testing.T) {
 	if err := check.Model(m); err == nil || !strings.Contains(err.Error(), "input 0 (input) is of bool; allowed are") {
 		t.Errorf("error is %v", err)
 	}
-	m.Graph.Nodes[0] = &onnx.Node{Name: "cast", Op: "Cast", Inputs: []string{"x"}, Outputs: []string{"c"}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Int64))}}
+	m.Graph.Nodes[0] = &onnx.Node{Name: "cast", Op: "Cast", Inputs: []string{"x"}, Outputs: []string{"c"},
+		Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Int64))}}
 	m.Graph.Nodes[1].Inputs[0] = "c"
 	if err := check.Model(m); err == nil || !strings.Contains(err.Error(), "is of int64") {
 		t.Errorf("error is %v", err)

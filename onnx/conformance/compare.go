@@ -44,7 +44,8 @@ func Compare(got, want *onnx.Tensor, tol Tolerance) error {
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d elements differ, the worst is number %d: %v where %v is expected", bad, want.Len(), at, got.At(at), want.At(at))
+		return fmt.Errorf("%d of %d elements differ, the worst is number %d: %v where %v is expected", bad, want.Len(), at, got.At(at),
+			want.At(at))
 	}
 	return nil
 }

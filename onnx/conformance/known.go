@@ -12,13 +12,17 @@ import (
 var known = []struct{ pattern, why string }{
 	{"test_bernoulli*", "draws at random; the expected values are those of NumPy's generator"},
 	{"test_training_dropout*", "drops at random; the expected values are those of NumPy's generator"},
-	{"test_attention_*_bf16*", "differs by one unit in the last place of bfloat16, 2^-8, where the tolerance is 1e-3: the expected values are rounded after every operator, the computed ones once"},
-	{"test_attention_*_fp16*", "differs by one unit in the last place of float16, 2^-11, where sums of rounded values are added in another order"},
-	{"test_dft*", "sums of 100 in float32 where the expected values come of float64, or the reverse: 0 is met to 2.4e-4, and the tolerance there is 1e-7"},
+	{"test_attention_*_bf16*", "differs by one unit in the last place of bfloat16, 2^-8, where the tolerance is 1e-3: the expected values " +
+		"are rounded after every operator, the computed ones once"},
+	{"test_attention_*_fp16*", "differs by one unit in the last place of float16, 2^-11, where sums of rounded values are added in another " +
+		"order"},
+	{"test_dft*", "sums of 100 in float32 where the expected values come of float64, or the reverse: 0 is met to 2.4e-4, and the tolerance " +
+		"there is 1e-7"},
 	{"test_stft*", "sums in float32 where the expected values come of float64: 0 is met to 8.4e-5, and the tolerance there is 1e-7"},
 	{"test_maxunpool_export_with_output_shape", "the ONNX Runtime reads the indices with the other shape; its own tests leave this out"},
 	{"test_resize_downsample_scales_cubic_align_corners", "the ONNX Runtime aligns corners to the rounded size; its own tests leave this out"},
-	{"test_resize_downsample_scales_linear_align_corners", "the ONNX Runtime aligns corners to the rounded size; its own tests leave this out"},
+	{"test_resize_downsample_scales_linear_align_corners",
+		"the ONNX Runtime aligns corners to the rounded size; its own tests leave this out"},
 	{"test_mod_float*_fmod_0*", "the ONNX Runtime takes fmod=0 for integers alone; operator set 28 takes it for floats"},
 	{"test_mod_fmod_0_signed_zero_*", "the ONNX Runtime takes fmod=0 for integers alone; operator set 28 takes it for floats"},
 	{"test_convinteger_with_padding", "the ONNX Runtime takes one zero point for all of the weight"},

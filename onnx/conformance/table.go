@@ -13,10 +13,10 @@ import (
 	"fmp/onnx/coverage"
 )
 
-// WriteTable writes, in Markdown, what each engine made of the tests: by operator set, and operator by operator, where a test counts for every
-// operator of its model. The operators that no test holds are listed as well, and for each whether it has a shape rule, a kernel
-// of the pure engine and a gradient. What is missing follows with its reason, and the tests that an engine fails, each with
-// what is [Known] of it, or does not run.
+// WriteTable writes, in Markdown, what each engine made of the tests: by operator set, and operator by operator, where a test
+// counts for every operator of its model. The operators that no test holds are listed as well, and for each whether it has a
+// shape rule, a kernel of the pure engine and a gradient. What is missing follows with its reason, and the tests that an engine
+// fails, each with what is [Known] of it, or does not run.
 func WriteTable(w io.Writer, engines map[string][]Result) {
 	names := slices.Sorted(maps.Keys(engines))
 	fmt.Fprint(w, `# Operators
@@ -87,7 +87,8 @@ func head(w io.Writer, own []string, names []string) {
 var sets = []struct {
 	last int64
 	name string
-}{{0, "other domains alone"}, {6, "1 to 6"}, {12, "7 to 12"}, {16, "13 to 16"}, {18, "17 and 18"}, {21, "19 to 21"}, {22, "22"}, {23, "23"}, {24, "24"}, {25, "25"}, {26, "26"}, {27, "27"}, {28, "28"}}
+}{{0, "other domains alone"}, {6, "1 to 6"}, {12, "7 to 12"}, {16, "13 to 16"}, {18, "17 and 18"}, {21, "19 to 21"}, {22, "22"}, {23, "23"},
+	{24, "24"}, {25, "25"}, {26, "26"}, {27, "27"}, {28, "28"}}
 
 // generated are the kinds of test that the standard makes from NumPy; the others were exported by PyTorch.
 func generated(r Result) bool {
@@ -160,7 +161,8 @@ func writeRefusals(w io.Writer, name string, results []Result) {
 			continue
 		}
 		why := particular.ReplaceAllString(r.Reason, "$1")
-		for _, cut := range []string{"engine pure: the pure engine does not run this model: ", "ort: model: ", "loading model model.onnx: ", ". Run it on the ONNX Runtime (engine ort) instead"} {
+		for _, cut := range []string{"engine pure: the pure engine does not run this model: ", "ort: model: ", "loading model model.onnx: ",
+			". Run it on the ONNX Runtime (engine ort) instead"} {
 			why = strings.ReplaceAll(why, cut, "")
 		}
 		why = strings.ReplaceAll(why, "|", "\\|")

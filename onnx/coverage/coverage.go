@@ -63,10 +63,11 @@ func Missing(name string, part Part) string {
 }
 
 const (
-	sequences = "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence"
-	texts     = "RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer"
-	random    = "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
-	integers  = "BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor ConvInteger MatMulInteger QLinearConv QLinearMatMul"
+	sequences = "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty " +
+		"SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence"
+	texts    = "RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer"
+	random   = "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
+	integers = "BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor ConvInteger MatMulInteger QLinearConv QLinearMatMul"
 )
 
 // missing holds every gap with its reason.
@@ -77,12 +78,14 @@ var missing = []struct {
 }{
 	{Shape, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Shape, texts, "text; the file's own word on the result is taken"},
-	{Shape, "Attention BitCast CausalConvWithState CenterCropPad Col2Im DeformConv ImageDecoder LinearAttention RotaryEmbedding SwiGLU Swish", "no rule yet; the file's own word on the result is taken"},
+	{Shape, "Attention BitCast CausalConvWithState CenterCropPad Col2Im DeformConv ImageDecoder LinearAttention RotaryEmbedding SwiGLU Swish",
+		"no rule yet; the file's own word on the result is taken"},
 
 	{Kernel, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Kernel, texts, "text; engine ort runs it"},
 	{Kernel, random, "draws at random: no two runs, and no two engines, agree"},
-	{Kernel, "AffineGrid Col2Im DeformConv Det ImageDecoder LinearAttention MaxRoiPool MaxUnpool RoiAlign Unique", "no kernel yet; engine ort runs it"},
+	{Kernel, "AffineGrid Col2Im DeformConv Det ImageDecoder LinearAttention MaxRoiPool MaxUnpool RoiAlign Unique",
+		"no kernel yet; engine ort runs it"},
 
 	{Gradient, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Gradient, texts, "text has no gradient"},
@@ -90,7 +93,8 @@ var missing = []struct {
 	{Gradient, "DequantizeLinear DynamicQuantizeLinear QuantizeLinear", "quantised values: differentiate the model before it is quantised"},
 	{Gradient, "Scatter", "grad upgrades it to ScatterElements first, which has one"},
 	{Gradient, "NonMaxSuppression Unique", "its result is a choice or an order of its inputs, and a loss does not pass through it"},
-	{Gradient, "AffineGrid BitCast CenterCropPad Col2Im Compress CumProd DeformConv Det GridSample ImageDecoder LRN LinearAttention LpPool MaxRoiPool MaxUnpool RoiAlign TensorScatter", "no rule yet; grad names the node"},
+	{Gradient, "AffineGrid BitCast CenterCropPad Col2Im Compress CumProd DeformConv Det GridSample ImageDecoder LRN LinearAttention LpPool " +
+		"MaxRoiPool MaxUnpool RoiAlign TensorScatter", "no rule yet; grad names the node"},
 }
 
 // Cell describes an operator's part for a table: the operator sets of a kernel, "yes", "zero" for a gradient that is

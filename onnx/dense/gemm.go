@@ -97,7 +97,8 @@ func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 // its upper triangle alone.
 func (p Packed) MulRows(from int, a, c blas64.General, upper bool) {
 	if from < 0 || from+a.Rows > p.rows || a.Cols != p.cols || c.Rows != p.cols || c.Cols != p.cols {
-		panic(fmt.Sprintf("dense: product of %d x %d and rows from %d of %d x %d into %d x %d", a.Cols, a.Rows, from, p.rows, p.cols, c.Rows, c.Cols))
+		panic(fmt.Sprintf("dense: product of %d x %d and rows from %d of %d x %d into %d x %d", a.Cols, a.Rows, from, p.rows, p.cols, c.Rows,
+			c.Cols))
 	}
 	e := edges.Get().(*edge)
 	defer edges.Put(e)

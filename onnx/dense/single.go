@@ -60,7 +60,8 @@ func (p Single) Mul(a, c blas32.General) {
 				w = 2 * SingleWidth
 			}
 			for i := 0; i < a.Rows; i += tileRows {
-				tileSingle(d, a.Data[i*a.Stride+l:], a.Stride, p.panels[j*p.rows+l*SingleWidth:], p.rows*SingleWidth, c.Data[i*c.Stride+j:], c.Stride, w)
+				tileSingle(d, a.Data[i*a.Stride+l:], a.Stride, p.panels[j*p.rows+l*SingleWidth:], p.rows*SingleWidth, c.Data[i*c.Stride+j:], c.Stride,
+					w)
 			}
 			j += w
 		}
@@ -98,7 +99,8 @@ func Widen(c, n int, h []float32, hs int, v, out []float64, l2 float64) {
 // CurveSingle is [Curve] for float32: a and p have c rows of n numbers, a multiple of SingleWidth, that are stride apart.
 func CurveSingle(c, n, stride int, a, p, w []float32) {
 	if n%SingleWidth != 0 || n > stride || len(w) < n || c > 0 && (len(a) < (c-1)*stride+n || len(p) < (c-1)*stride+n) {
-		panic(fmt.Sprintf("dense: %d rows of %d numbers that are %d apart, of %d and %d; want a multiple of %d", c, n, stride, len(a), len(p), SingleWidth))
+		panic(fmt.Sprintf("dense: %d rows of %d numbers that are %d apart, of %d and %d; want a multiple of %d", c, n, stride, len(a), len(p),
+			SingleWidth))
 	}
 	curveSingle(c, n, a, stride, p, stride, w)
 }

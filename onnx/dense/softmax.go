@@ -19,7 +19,8 @@ func (m Columns) Of(c, n int) Columns {
 
 func (m Columns) check(c, n int) {
 	if n%Width != 0 || m.C != c || m.N != n || c < 1 || n < 0 || n > m.Stride || n > 0 && len(m.Data) < (c-1)*m.Stride+n {
-		panic(fmt.Sprintf("dense: columns %d x %d with stride %d and %d numbers; want %d x %d, a multiple of %d", m.C, m.N, m.Stride, len(m.Data), c, n, Width))
+		panic(fmt.Sprintf("dense: columns %d x %d with stride %d and %d numbers; want %d x %d, a multiple of %d", m.C, m.N, m.Stride, len(m.Data),
+			c, n, Width))
 	}
 }
 
@@ -41,8 +42,8 @@ func AddSoftmax(logits, p Columns, top, sum []float64) {
 	softmax(logits.C, logits.N, logits.Data, logits.Stride, logits.Data, logits.Stride, p.Data, p.Stride, true, top[:logits.N], sum[:logits.N])
 }
 
-// ExpSum sets sum to the sum over c rows of exp(by l), column by column: l has rows of n numbers, a multiple of Width, and by l is not above 0.
-// What is below -708 counts as that, see Softmax.
+// ExpSum sets sum to the sum over c rows of exp(by l), column by column: l has rows of n numbers, a multiple of Width, and by l
+// is not above 0. What is below -708 counts as that, see Softmax.
 func ExpSum(c, n int, l []float32, by float64, sum []float64) {
 	if n%Width != 0 || c < 1 || len(l) != c*n || len(sum) < n {
 		panic(fmt.Sprintf("dense: exponentials of %d x %d of %d numbers into %d; want a multiple of %d", c, n, len(l), len(sum), Width))

@@ -16,7 +16,8 @@ func (g *generator) control() (*onnx.Model, map[string]*onnx.Tensor) {
 	}
 	n := 1 + g.IntN(3)
 	c := &bodies{generator: g, vector: onnx.ValueInfo{DType: d, Shape: onnx.Shape(n)}}
-	c.graph = &onnx.Graph{Name: "control", Initializers: map[string]*onnx.Tensor{}, Inputs: []onnx.ValueInfo{c.vec("a"), c.vec("b"), flag("on")}}
+	c.graph = &onnx.Graph{Name: "control", Initializers: map[string]*onnx.Tensor{},
+		Inputs: []onnx.ValueInfo{c.vec("a"), c.vec("b"), flag("on")}}
 	g.feeds = map[string]*onnx.Tensor{"a": g.tensor(d, n), "b": g.tensor(d, n), "on": onnx.Scalar(g.IntN(2) == 0)}
 	g.model, g.next = onnx.NewModel(c.graph), 0
 	g.model.Opsets[""], g.model.IR = int64(g.opset), 10
@@ -72,7 +73,8 @@ func (c *bodies) body(reads []string, depth int) (nodes []*onnx.Node, out string
 			nodes, out = append(nodes, node), v
 		} else {
 			out = c.name()
-			node := &onnx.Node{Name: out, Op: pick(c.generator, "Tanh", "Sin", "Sigmoid", "Add", "Mul", "Sub", "Max"), Inputs: []string{pick(c.generator, reads...)}, Outputs: []string{out}}
+			node := &onnx.Node{Name: out, Op: pick(c.generator, "Tanh", "Sin", "Sigmoid", "Add", "Mul", "Sub", "Max"),
+				Inputs: []string{pick(c.generator, reads...)}, Outputs: []string{out}}
 			if len(node.Op) == 3 && node.Op != "Sin" {
 				node.Inputs = append(node.Inputs, pick(c.generator, reads...))
 			}
@@ -104,7 +106,8 @@ func (c *bodies) loop(around []string) *onnx.Node {
 		Inputs:  []onnx.ValueInfo{{Name: turn, DType: onnx.Int64, Shape: onnx.Shape()}, flag(on), c.vec(v)},
 		Outputs: []onnx.ValueInfo{flag(on2), c.vec(out), c.vec(next)}}
 	c.graph.Initializers["turns"] = onnx.Scalar(int64(c.IntN(5)))
-	return &onnx.Node{Op: "Loop", Inputs: []string{"turns", "", around[2]}, Outputs: []string{c.name(), c.name()}, Attrs: []onnx.Attr{graphAttr("body", b)}}
+	return &onnx.Node{Op: "Loop", Inputs: []string{"turns", "", around[2]}, Outputs: []string{c.name(), c.name()},
+		Attrs: []onnx.Attr{graphAttr("body", b)}}
 }
 
 // scan draws a Scan over the rows or columns of a matrix that carries the last of the values around it.
@@ -123,5 +126,6 @@ func (c *bodies) scan(around []string, n int) *onnx.Node {
 	c.graph.Inputs = append(c.graph.Inputs, onnx.ValueInfo{Name: "x", DType: c.vector.DType, Shape: onnx.Shape(shape[0], shape[1])})
 	return &onnx.Node{Op: "Scan", Inputs: []string{around[2], "x"}, Outputs: []string{c.name(), c.name()}, Attrs: append([]onnx.Attr{
 		onnx.IntAttr("num_scan_inputs", 1), onnx.IntsAttr("scan_input_axes", axis), graphAttr("body", b)},
-		c.some(onnx.IntsAttr("scan_input_directions", c.IntN(2)), onnx.IntsAttr("scan_output_directions", c.IntN(2)), onnx.IntsAttr("scan_output_axes", c.IntN(2)))...)}
+		c.some(onnx.IntsAttr("scan_input_directions", c.IntN(2)), onnx.IntsAttr("scan_output_directions", c.IntN(2)),
+			onnx.IntsAttr("scan_output_axes", c.IntN(2)))...)}
 }

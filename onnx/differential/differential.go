@@ -146,7 +146,8 @@ func run(e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor) (out map
 	s, err := e.Load(m)
 	if err != nil {
 		var u *pure.UnsupportedError
-		return nil, errors.As(err, &u) || strings.Contains(err.Error(), "NOT_IMPLEMENTED") || strings.Contains(err.Error(), "Could not find an implementation"), err
+		return nil, errors.As(err, &u) || strings.Contains(err.Error(), "NOT_IMPLEMENTED") ||
+			strings.Contains(err.Error(), "Could not find an implementation"), err
 	}
 	defer s.Close()
 	out, err = engine.Eval(s, feeds)

@@ -13,13 +13,15 @@ import (
 func Families() []string { return slices.Sorted(maps.Keys(families)) }
 
 // differentiable are the families whose gradients are looked at.
-var differentiable = []string{"control", "elementwise", "indexing", "matmul", "mixed", "movement", "normalization", "recurrent", "reduction", "signal", "window"}
+var differentiable = []string{"control", "elementwise", "indexing", "matmul", "mixed", "movement", "normalization", "recurrent",
+	"reduction", "signal", "window"}
 
 // families holds the operators of each family with their recipes.
 var families = map[string]map[string]recipe{
 	"elementwise": elementwise, "reduction": reductions, "movement": movement, "indexing": indexing, "window": windows,
-	"matmul": products, "normalization": normalizations, "quantize": quantized, "resize": {"Resize": resize, "Upsample": upsample}, "recurrent": recurrent,
-	"signal": signals, "control": {},
+	"matmul": products, "normalization": normalizations, "quantize": quantized, "resize": {"Resize": resize, "Upsample": upsample},
+	"recurrent": recurrent,
+	"signal":    signals, "control": {},
 }
 
 func init() {
@@ -112,18 +114,25 @@ func set(t *onnx.Tensor, i int, v *onnx.Tensor) {
 	reflect.ValueOf(t.Data).Index(i).Set(reflect.ValueOf(v.Data).Index(0))
 }
 
-var castable = []onnx.DType{onnx.Float32, onnx.Float64, onnx.Float16, onnx.Int8, onnx.Int16, onnx.Int32, onnx.Int64, onnx.Uint8, onnx.Uint16, onnx.Uint32, onnx.Uint64, onnx.Bool}
+var castable = []onnx.DType{onnx.Float32, onnx.Float64, onnx.Float16, onnx.Int8, onnx.Int16, onnx.Int32, onnx.Int64, onnx.Uint8,
+	onnx.Uint16, onnx.Uint32, onnx.Uint64, onnx.Bool}
 
 var elementwise = join(
-	each(unary(), "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "HardSwish", "Identity",
-		"IsNaN", "Log", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh", "Dropout"),
-	each(binary(), "Add", "Sub", "Mul", "And", "Or", "Xor", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "BitwiseAnd", "BitwiseOr", "BitwiseXor"),
+	each(unary(), "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor",
+		"HardSwish", "Identity",
+		"IsNaN", "Log", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
+		"Tan", "Tanh", "Dropout"),
+	each(binary(), "Add", "Sub", "Mul", "And", "Or", "Xor", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "BitwiseAnd",
+		"BitwiseOr", "BitwiseXor"),
 	each(nonzero(binary()), "Div"),
 	map[string]recipe{
-		"Celu": unary(number("alpha", .2, 3)), "Elu": unary(number("alpha", .2, 3)), "LeakyRelu": unary(number("alpha", 0, 1)), "ThresholdedRelu": unary(number("alpha", 0, 1)),
-		"Selu": unary(number("alpha", .2, 3), number("gamma", .2, 3)), "HardSigmoid": unary(number("alpha", .05, 1), number("beta", 0, 1)),
-		"Shrink": unary(number("lambd", 0, 1), number("bias", 0, 1)), "IsInf": unary(whole("detect_positive", 0, 1), whole("detect_negative", 0, 1)),
-		"Gelu": unary(text("approximate", "none", "tanh")),
+		"Celu": unary(number("alpha", .2, 3)), "Elu": unary(number("alpha", .2, 3)), "LeakyRelu": unary(number("alpha", 0, 1)),
+		"ThresholdedRelu": unary(number("alpha", 0, 1)),
+		"Selu":            unary(number("alpha", .2, 3), number("gamma", .2, 3)),
+		"HardSigmoid":     unary(number("alpha", .05, 1), number("beta", 0, 1)),
+		"Shrink":          unary(number("lambd", 0, 1), number("bias", 0, 1)),
+		"IsInf":           unary(whole("detect_positive", 0, 1), whole("detect_negative", 0, 1)),
+		"Gelu":            unary(text("approximate", "none", "tanh")),
 		"Mod": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			in, _, n := nonzero(binary())(g, d)
 			return in, []onnx.Attr{onnx.BoolAttr("fmod", d.IsFloat() || g.IntN(2) == 0)}, n
@@ -243,7 +252,8 @@ var reductions = join(
 	}, "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"),
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
-		return tensors{x}, g.some(onnx.IntAttr("axis", g.axis(len(x.Shape))), onnx.BoolAttr("keepdims", g.IntN(2) == 0), onnx.BoolAttr("select_last_index", g.IntN(2) == 0)), 0
+		return tensors{x}, g.some(onnx.IntAttr("axis", g.axis(len(x.Shape))), onnx.BoolAttr("keepdims", g.IntN(2) == 0),
+			onnx.BoolAttr("select_last_index", g.IntN(2) == 0)), 0
 	}, "ArgMax", "ArgMin"),
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
@@ -356,7 +366,8 @@ var signals = join(
 		"STFT": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			n := 4 + g.IntN(8)
 			length := 1 + g.IntN(n)
-			in := tensors{g.tensor(d, 1+g.IntN(2), n, 1), onnx.Scalar(int64(1 + g.IntN(4))), pick(g, nil, g.tensor(d, length)), onnx.Scalar(int64(length))}
+			in := tensors{g.tensor(d, 1+g.IntN(2), n, 1), onnx.Scalar(int64(1 + g.IntN(4))), pick(g, nil, g.tensor(d, length)),
+				onnx.Scalar(int64(length))}
 			return in, g.some(onnx.IntAttr("onesided", g.IntN(2))), 0
 		},
 	},
@@ -365,6 +376,7 @@ var signals = join(
 		if d == onnx.Int32 {
 			size = onnx.Scalar(int32(1 + g.IntN(9)))
 		}
-		return tensors{size}, g.some(onnx.IntAttr("periodic", g.IntN(2)), onnx.IntAttr("output_datatype", int(pick(g, onnx.Float32, onnx.Float64)))), 0
+		return tensors{size}, g.some(onnx.IntAttr("periodic", g.IntN(2)),
+			onnx.IntAttr("output_datatype", int(pick(g, onnx.Float32, onnx.Float64)))), 0
 	}, "HannWindow", "HammingWindow", "BlackmanWindow"),
 )

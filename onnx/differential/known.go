@@ -23,7 +23,8 @@ var disagreements = []disagreement{
 	{"engine", "", "cannot be handed to the ONNX Runtime", "the Go bindings of the ONNX Runtime have no scalars of half precision", nil},
 	{"engine", "", "Dilation not supported for AutoPadType", "the ONNX Runtime has no auto_pad SAME with dilations", nil},
 	{"engine", "", "does not support double", "the ONNX Runtime's recurrent layers are float32 alone", nil},
-	{"engine", "", "Ellipsis represents incompatible dimensions", "the ONNX Runtime does not sum over the axes of an ellipsis, which the equation leaves out", nil},
+	{"engine", "", "Ellipsis represents incompatible dimensions",
+		"the ONNX Runtime does not sum over the axes of an ellipsis, which the equation leaves out", nil},
 	{"engine", "", "_inlfunc_", "the ONNX Runtime spells the operator out in others that do not take its element type", nil},
 	{"engine", "", "in node ()", "the ONNX Runtime spells the operator out in others that do not take its element type", nil},
 	{"engine", "", "has shape", unreduced, func(c *Case, n *onnx.Node) bool {
@@ -39,15 +40,19 @@ var disagreements = []disagreement{
 	{"engine", "Pow", "elements differ", "a power that is no number has no defined value as an integer", func(c *Case, n *onnx.Node) bool {
 		return integers(c, n) && c.value(n.Input(1)).DType.IsFloat()
 	}},
-	{"engine", "MatMul", "cannot broadcast on dim", "the ONNX Runtime refuses the product of an empty batch and a vector", func(c *Case, _ *onnx.Node) bool { return c.empty() }},
+	{"engine", "MatMul", "cannot broadcast on dim", "the ONNX Runtime refuses the product of an empty batch and a vector",
+		func(c *Case, _ *onnx.Node) bool { return c.empty() }},
 	{"engine", "GlobalLpPool", "Failed to find kernel", "the ONNX Runtime has no GlobalLpPool of operator set 22", nil},
-	{"engine", "", "is under development", "from operator set 28 on a length of ReverseSequence may be 0, which the ONNX Runtime does not know", func(c *Case, _ *onnx.Node) bool {
+	{"engine", "", "is under development", "from operator set 28 on a length of ReverseSequence may be 0, which the ONNX Runtime does not " +
+		"know", func(c *Case, _ *onnx.Node) bool {
 		return slices.ContainsFunc(c.Model.Graph.Nodes, func(n *onnx.Node) bool { return n.Op == "ReverseSequence" })
 	}},
-	{"engine", "Pad", "Unexpected mode of 3", "the ONNX Runtime refuses to wrap an empty tensor", func(c *Case, _ *onnx.Node) bool { return c.empty() }},
+	{"engine", "Pad", "Unexpected mode of 3", "the ONNX Runtime refuses to wrap an empty tensor",
+		func(c *Case, _ *onnx.Node) bool { return c.empty() }},
 	{"engine", "MaxPool", "elements differ", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
 	{"engine", "", "cannot reshape", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
-	{"engine", "AveragePool", "elements differ", "before operator set 19 the ONNX Runtime counts positions beyond the padding that ceil_mode reaches", func(c *Case, n *onnx.Node) bool {
+	{"engine", "AveragePool", "elements differ", "before operator set 19 the ONNX Runtime counts positions beyond the padding that " +
+		"ceil_mode reaches", func(c *Case, n *onnx.Node) bool {
 		include, _ := n.Attr("count_include_pad")
 		return c.Model.Opset() < 19 && include.Int == 1 && beyond(c, n, false)
 	}},
@@ -59,49 +64,59 @@ var disagreements = []disagreement{
 	{"engine", "LpPool", "has shape", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
 	{"engine", "AveragePool", "has shape", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
 	{"engine", "Resize", "Number of elements of input 'sizes' (0)", "the ONNX Runtime needs to know how many sizes there are", nil},
-	{"engine", "Resize", "elements differ", "the ONNX Runtime copies where the result is as large as the input, whatever the scales", func(c *Case, n *onnx.Node) bool {
-		t, x := c.value(n.Input(2)), c.value(n.Input(0))
-		for i := range x.Shape {
-			if t == nil || int(t.F32()[i]*float32(x.Shape[i])) != x.Shape[i] {
-				return false
+	{"engine", "Resize", "elements differ", "the ONNX Runtime copies where the result is as large as the input, whatever the scales",
+		func(c *Case, n *onnx.Node) bool {
+			t, x := c.value(n.Input(2)), c.value(n.Input(0))
+			for i := range x.Shape {
+				if t == nil || int(t.F32()[i]*float32(x.Shape[i])) != x.Shape[i] {
+					return false
+				}
 			}
-		}
-		return true
-	}},
-	{"engine", "ConvTranspose", "has shape", "the ONNX Runtime makes less than auto_pad SAME asks for where the kernel is smaller than the stride", same},
-	{"engine", "MeanVarianceNormalization", "NaN is expected", "the ONNX Runtime divides by a variance of zero, to which the standard adds 1e-9", nil},
+			return true
+		}},
+	{"engine", "ConvTranspose", "has shape", "the ONNX Runtime makes less than auto_pad SAME asks for where the kernel is smaller than the " +
+		"stride", same},
+	{"engine", "MeanVarianceNormalization", "NaN is expected",
+		"the ONNX Runtime divides by a variance of zero, to which the standard adds 1e-9", nil},
 	{"engine", "", "where NaN is expected", softplus, overflows},
 	{"engine", "", "Inf is expected", softplus, overflows},
 	{"engine", "", "cannot reshape [", unreduced, func(c *Case, n *onnx.Node) bool { return strings.HasPrefix(n.Op, "Reduce") && c.empty() }},
-	{"engine", "", "The shape has no dimensions", "the ONNX Runtime reduces an empty tensor in spite of noop_with_empty_axes", func(c *Case, _ *onnx.Node) bool { return c.empty() }},
-	{"engine", "", "cannot reshape", "the ONNX Runtime infers one window more in ceil_mode than it computes", func(c *Case, n *onnx.Node) bool { return beyond(c, n, true) }},
+	{"engine", "", "The shape has no dimensions", "the ONNX Runtime reduces an empty tensor in spite of noop_with_empty_axes",
+		func(c *Case, _ *onnx.Node) bool { return c.empty() }},
+	{"engine", "", "cannot reshape", "the ONNX Runtime infers one window more in ceil_mode than it computes",
+		func(c *Case, n *onnx.Node) bool { return beyond(c, n, true) }},
 	{"engine", "ArgMax", "is empty", noPosition, nil},
 	{"engine", "ArgMin", "is empty", noPosition, nil},
 	{"engine", "Slice", "has shape", "the ONNX Runtime takes the largest integer for the beginning where a slice goes backward", backward},
-	{"engine", "GroupNormalization", "elements differ", "the ONNX Runtime computes the variance of float64 in float32, from the mean of the squares", func(c *Case, n *onnx.Node) bool {
-		return c.value(n.Input(0)).DType == onnx.Float64
-	}},
-	{"engine", "Resize", "elements differ", "the ONNX Runtime aligns corners to the rounded size where scales are given", func(c *Case, n *onnx.Node) bool {
-		a, _ := n.Attr("coordinate_transformation_mode")
-		return a.Str == "align_corners" && n.Input(2) != ""
-	}},
-	{"engine", "DFT", "elements differ", "the ONNX Runtime mirrors the bins that are given, and not those of the length that is asked for", func(c *Case, n *onnx.Node) bool {
-		attrs := op.Attrs(n, onnx.ClampInt(c.Model.Opset()))
-		if !attrs.Bool("inverse") || !attrs.Bool("onesided") || n.Input(1) == "" {
-			return false
-		}
-		axis := attrs.Int("axis")
-		if t := c.value(n.Input(2)); t != nil {
-			axis = int(t.At(0))
-		}
-		return c.value(n.Input(0)).Shape[axis] != int(c.value(n.Input(1)).At(0))/2+1
-	}},
-	{"upgrade", "", "to 13: ", "operator set 13 cannot give a Softmax over several axes its empty shape back: a Reshape copies a size where 0 stands, until allowzero in 14", func(c *Case, n *onnx.Node) bool {
+	{"engine", "GroupNormalization", "elements differ",
+		"the ONNX Runtime computes the variance of float64 in float32, from the mean of the squares", func(c *Case, n *onnx.Node) bool {
+			return c.value(n.Input(0)).DType == onnx.Float64
+		}},
+	{"engine", "Resize", "elements differ", "the ONNX Runtime aligns corners to the rounded size where scales are given",
+		func(c *Case, n *onnx.Node) bool {
+			a, _ := n.Attr("coordinate_transformation_mode")
+			return a.Str == "align_corners" && n.Input(2) != ""
+		}},
+	{"engine", "DFT", "elements differ", "the ONNX Runtime mirrors the bins that are given, and not those of the length that is asked for",
+		func(c *Case, n *onnx.Node) bool {
+			attrs := op.Attrs(n, onnx.ClampInt(c.Model.Opset()))
+			if !attrs.Bool("inverse") || !attrs.Bool("onesided") || n.Input(1) == "" {
+				return false
+			}
+			axis := attrs.Int("axis")
+			if t := c.value(n.Input(2)); t != nil {
+				axis = int(t.At(0))
+			}
+			return c.value(n.Input(0)).Shape[axis] != int(c.value(n.Input(1)).At(0))/2+1
+		}},
+	{"upgrade", "", "to 13: ", "operator set 13 cannot give a Softmax over several axes its empty shape back: a Reshape copies a size " +
+		"where 0 stands, until allowzero in 14", func(c *Case, n *onnx.Node) bool {
 		return c.empty() && c.from(n, func(n *onnx.Node) bool { return n.Op == "Softmax" || n.Op == "LogSoftmax" || n.Op == "Hardmax" })
 	}},
-	{"gradient", "Sqrt", "the slope is NaN", "the slope of Sqrt at 0 is infinite, and has no product with Relu's, which is 0", func(c *Case, n *onnx.Node) bool {
-		return c.from(n, func(n *onnx.Node) bool { return n.Op == "Relu" })
-	}},
+	{"gradient", "Sqrt", "the slope is NaN", "the slope of Sqrt at 0 is infinite, and has no product with Relu's, which is 0",
+		func(c *Case, n *onnx.Node) bool {
+			return c.from(n, func(n *onnx.Node) bool { return n.Op == "Relu" })
+		}},
 }
 
 const (
@@ -127,10 +142,12 @@ func overflows(c *Case, n *onnx.Node) bool {
 	}
 	features, hidden := float64(c.value(n.Input(1)).Shape[2]), float64(c.value(n.Input(2)).Shape[2])
 	return n.Input(7) != "" || // peepholes: states of which the last alone is known
-		!(features*largest(n.Input(0))*largest(n.Input(1))+hidden*max(largest(n.Outputs[0]), largest(n.Input(5)))*largest(n.Input(2))+2*largest(n.Input(3)) <= 88)
+		!(features*largest(n.Input(0))*largest(n.Input(1))+hidden*max(largest(n.Outputs[0]),
+			largest(n.Input(5)))*largest(n.Input(2))+2*largest(n.Input(3)) <= 88)
 }
 
-// beyond says that ceil_mode gives a window that goes beyond the padding; outside, that one begins beyond the input and the padding before it.
+// beyond says that ceil_mode gives a window that goes beyond the padding; outside, that one begins beyond the input and the
+// padding before it.
 func beyond(c *Case, n *onnx.Node, outside bool) bool {
 	attrs := op.Attrs(n, onnx.ClampInt(c.Model.Opset()))
 	x := c.value(n.Input(0))

@@ -103,7 +103,8 @@ var products = map[string]recipe{
 		if tb == 1 {
 			b = []int{n, k}
 		}
-		attrs := append(g.some(onnx.FloatAttr("alpha", float32(1+g.IntN(3))), onnx.FloatAttr("beta", float32(g.IntN(3)))), onnx.IntAttr("transA", ta), onnx.IntAttr("transB", tb))
+		attrs := append(g.some(onnx.FloatAttr("alpha", float32(1+g.IntN(3))), onnx.FloatAttr("beta", float32(g.IntN(3)))),
+			onnx.IntAttr("transA", ta), onnx.IntAttr("transB", tb))
 		in := tensors{g.tensor(d, a...), g.tensor(d, b...), g.tensor(d, g.broadcastable([]int{m, n})...)}
 		if g.opset >= 11 && g.IntN(3) == 0 {
 			in = in[:2]
@@ -117,9 +118,12 @@ var products = map[string]recipe{
 			equation string
 			in       tensors
 		}
-		f := pick(g, form{"ij,jk->ik", tensors{t(i, j), t(j, k)}}, form{"bij,bjk->bik", tensors{t(b, i, j), t(b, j, k)}}, form{"ij->ji", tensors{t(i, j)}},
-			form{"ij->", tensors{t(i, j)}}, form{"ij->j", tensors{t(i, j)}}, form{"i,j->ij", tensors{t(i), t(j)}}, form{"...ij,...jk->...ik", tensors{t(b, i, j), t(j, k)}},
-			form{"ii->i", tensors{t(i, i)}}, form{"bij,bkj->bik", tensors{t(b, i, j), t(b, k, j)}}, form{"ij,ij->i", tensors{t(i, j), t(i, j)}}, form{"ij,jk,kb->ib", tensors{t(i, j), t(j, k), t(k, b)}},
+		f := pick(g, form{"ij,jk->ik", tensors{t(i, j), t(j, k)}}, form{"bij,bjk->bik", tensors{t(b, i, j), t(b, j, k)}},
+			form{"ij->ji", tensors{t(i, j)}},
+			form{"ij->", tensors{t(i, j)}}, form{"ij->j", tensors{t(i, j)}}, form{"i,j->ij", tensors{t(i), t(j)}},
+			form{"...ij,...jk->...ik", tensors{t(b, i, j), t(j, k)}},
+			form{"ii->i", tensors{t(i, i)}}, form{"bij,bkj->bik", tensors{t(b, i, j), t(b, k, j)}}, form{"ij,ij->i", tensors{t(i, j), t(i, j)}},
+			form{"ij,jk,kb->ib", tensors{t(i, j), t(j, k), t(k, b)}},
 			form{"ij,jk", tensors{t(i, j), t(j, k)}}, form{"bi...->i...", tensors{t(b, i, j)}})
 		return f.in, []onnx.Attr{onnx.StrAttr("equation", f.equation)}, 0
 	},
@@ -158,7 +162,8 @@ var normalizations = map[string]recipe{
 	"InstanceNormalization": channels(2, -1, number("epsilon", 1e-5, .1)),
 	"LRN": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, _, _ := g.along(d, 4, 4)
-		return tensors{x}, append(g.some(onnx.FloatAttr("alpha", .1), onnx.FloatAttr("beta", .6), onnx.FloatAttr("bias", 1.5)), onnx.IntAttr("size", 1+2*g.IntN(2))), 0
+		return tensors{x}, append(g.some(onnx.FloatAttr("alpha", .1), onnx.FloatAttr("beta", .6), onnx.FloatAttr("bias", 1.5)),
+			onnx.IntAttr("size", 1+2*g.IntN(2))), 0
 	},
 	"MeanVarianceNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, _, _ := g.along(d, 4, 4)
@@ -171,7 +176,8 @@ var normalizations = map[string]recipe{
 	"LayerNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, a, k := g.along(d, 2, 4)
 		s := x.Shape[k:]
-		return tensors{x, g.tensor(d, s...), pick(g, nil, g.tensor(d, s...))}, append(g.some(onnx.FloatAttr("epsilon", .01)), onnx.IntAttr("axis", a)), 1
+		return tensors{x, g.tensor(d, s...), pick(g, nil, g.tensor(d, s...))}, append(g.some(onnx.FloatAttr("epsilon", .01)),
+			onnx.IntAttr("axis", a)), 1
 	},
 	"GroupNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		if g.opset < 21 {
@@ -179,7 +185,8 @@ var normalizations = map[string]recipe{
 		}
 		groups := 1 + g.IntN(3)
 		c := groups * (1 + g.IntN(2))
-		return tensors{g.tensor(d, 1+g.IntN(2), c, 2, 1+g.IntN(3)), g.tensor(d, c), g.tensor(d, c)}, []onnx.Attr{onnx.IntAttr("num_groups", groups)}, 0
+		return tensors{g.tensor(d, 1+g.IntN(2), c, 2, 1+g.IntN(3)), g.tensor(d, c), g.tensor(d, c)},
+			[]onnx.Attr{onnx.IntAttr("num_groups", groups)}, 0
 	},
 	"NegativeLogLikelihoodLoss": loss, "SoftmaxCrossEntropyLoss": loss,
 }
@@ -240,7 +247,8 @@ var quantized = map[string]recipe{
 		sizes, kernel, attrs := g.window(2, true)
 		c := 1 + g.IntN(2)
 		e := d
-		return tensors{g.tensor(d, append([]int{1, c}, sizes...)...), g.tensor(e, append([]int{1 + g.IntN(2), c}, kernel...)...), pick(g, nil, g.tensor(d))}, attrs, 0
+		return tensors{g.tensor(d, append([]int{1, c}, sizes...)...), g.tensor(e, append([]int{1 + g.IntN(2), c}, kernel...)...),
+			pick(g, nil, g.tensor(d))}, attrs, 0
 	},
 }
 
@@ -254,14 +262,17 @@ func resize(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		}
 		return tensors{x, onnx.Vector(1, 1, float32(1+g.IntN(3)), float32(1+g.IntN(3)))}, attrs, 0
 	}
-	attrs = append(attrs, onnx.StrAttr("coordinate_transformation_mode", pick(g, "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")))
-	attrs = append(attrs, g.some(onnx.StrAttr("nearest_mode", pick(g, "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")), onnx.FloatAttr("cubic_coeff_a", -.5), onnx.IntAttr("exclude_outside", boolInt(mode == "cubic")))...)
+	attrs = append(attrs, onnx.StrAttr("coordinate_transformation_mode",
+		pick(g, "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")))
+	attrs = append(attrs, g.some(onnx.StrAttr("nearest_mode", pick(g, "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")),
+		onnx.FloatAttr("cubic_coeff_a", -.5), onnx.IntAttr("exclude_outside", boolInt(mode == "cubic")))...)
 	roi := onnx.Vector[float32]()
 	if g.opset >= 13 {
 		roi = nil
 	}
 	if g.IntN(2) == 0 {
-		return tensors{x, roi, onnx.Vector(1, 1, pick(g, .5, 1, 1.5, 2, float32(.3+2*g.Float32())), pick(g, .5, 1, 1.5, 2, float32(.3+2*g.Float32())))}, attrs, 0
+		return tensors{x, roi, onnx.Vector(1, 1, pick(g, .5, 1, 1.5, 2, float32(.3+2*g.Float32())),
+			pick(g, .5, 1, 1.5, 2, float32(.3+2*g.Float32())))}, attrs, 0
 	}
 	return tensors{x, roi, roi, vector([]int{x.Shape[0], x.Shape[1], 1 + g.IntN(8), 1 + g.IntN(8)})}, attrs, 0
 }

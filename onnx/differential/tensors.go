@@ -300,7 +300,8 @@ var indexing = map[string]recipe{
 		s := g.shape(1, 2)
 		depth := 1 + g.IntN(4)
 		a := g.IntN(2*len(s)+2) - len(s) - 1
-		return tensors{g.index(-depth-1, depth+1, s...), onnx.Scalar(int64(depth)), g.tensor(pick(g, onnx.Float32, onnx.Int64), 2)}, g.some(onnx.IntAttr("axis", a)), 0
+		return tensors{g.index(-depth-1, depth+1, s...), onnx.Scalar(int64(depth)), g.tensor(pick(g, onnx.Float32, onnx.Int64), 2)},
+			g.some(onnx.IntAttr("axis", a)), 0
 	},
 	"NonZero": unary(),
 	"TopK":    reductions["TopK"],

@@ -75,7 +75,8 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried, skip 
 			a = slices.Clone(a)
 			for k := range a {
 				if a[k].IsKnown() && b[k].IsKnown() && a[k] != b[k] {
-					return nil, fmt.Errorf("the carried value %q changes from size %d to %d on axis %d, so that its turns cannot be kept; carry it padded", s.inputs[lead+i], a[k].Size, b[k].Size, k)
+					return nil, fmt.Errorf("the carried value %q changes from size %d to %d on axis %d, so that its turns cannot be kept; carry it padded",
+						s.inputs[lead+i], a[k].Size, b[k].Size, k)
 				}
 				if a[k] != b[k] && (a[k].IsKnown() || a[k].Symbol != "") {
 					a[k], steady = onnx.Symbolic(""), false
@@ -193,7 +194,8 @@ func (c *call) body(attr string, inputs, outputs int) (*onnx.Graph, error) {
 		return nil, fmt.Errorf("the attribute %s holds no graph", attr)
 	}
 	if len(a.Graph.Inputs) != inputs || len(a.Graph.Outputs) != outputs {
-		return nil, fmt.Errorf("%s takes %d inputs and gives %d outputs; %d and %d are expected", attr, len(a.Graph.Inputs), len(a.Graph.Outputs), inputs, outputs)
+		return nil, fmt.Errorf("%s takes %d inputs and gives %d outputs; %d and %d are expected", attr, len(a.Graph.Inputs), len(a.Graph.Outputs),
+			inputs, outputs)
 	}
 	return a.Graph, nil
 }

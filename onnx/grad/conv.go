@@ -79,7 +79,8 @@ func (c *call) autoPad(w *window, x string) error {
 		if s := w.Strides[i]; s != 1 {
 			d := c.shape(x)[2+i]
 			if !d.IsKnown() {
-				return fmt.Errorf("auto_pad %s with stride %d needs the size of spatial axis %d of %q; export the model with it fixed", w.AutoPad, s, i, x)
+				return fmt.Errorf("auto_pad %s with stride %d needs the size of spatial axis %d of %q; export the model with it fixed", w.AutoPad, s, i,
+					x)
 			}
 			size = d.Size
 		}

@@ -32,7 +32,8 @@ func newEmitter(m *onnx.Model) (*emitter, error) {
 	}
 	e := &emitter{
 		opset: m.Opset(), graph: m.Graph, info: map[string]onnx.ValueInfo{}, taken: map[string]bool{},
-		made: map[string][]string{}, next: map[string]int{}, shapes: map[string]bool{}, kinds: map[string]onnx.DType{}, facts: facts, constants: map[string]*onnx.Tensor{},
+		made: map[string][]string{}, next: map[string]int{}, shapes: map[string]bool{}, kinds: map[string]onnx.DType{}, facts: facts,
+		constants: map[string]*onnx.Tensor{},
 	}
 	g := m.Graph
 	for _, vs := range [][]onnx.ValueInfo{g.Values, g.Outputs, g.Inputs} {

@@ -78,7 +78,8 @@ func ExampleBuild_loss() {
 		fmt.Println(err)
 		return
 	}
-	g, err := grad.Build(m, grad.Options{Outputs: []string{"loss"}, WRT: []string{"w"}, UnitCotangent: true, ParamsAsInputs: true, KeepOutputs: true})
+	g, err := grad.Build(m, grad.Options{Outputs: []string{"loss"}, WRT: []string{"w"}, UnitCotangent: true, ParamsAsInputs: true,
+		KeepOutputs: true})
 	if err != nil {
 		fmt.Println(err)
 		return

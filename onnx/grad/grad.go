@@ -312,7 +312,8 @@ func checkWRT(e *emitter, g *onnx.Graph, names []string) error {
 // gives reports whether a value is an input, an initializer or a node's output.
 func gives(g *onnx.Graph, name string) bool {
 	_, isInput := g.Input(name)
-	return isInput || g.Initializers[name] != nil || slices.ContainsFunc(g.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Outputs, name) })
+	return isInput || g.Initializers[name] != nil || slices.ContainsFunc(g.Nodes,
+		func(n *onnx.Node) bool { return slices.Contains(n.Outputs, name) })
 }
 
 func listInfos(vs []onnx.ValueInfo) string {

@@ -23,7 +23,8 @@ func TestOldOperatorSets(t *testing.T) {
 		{op: "Split", opset: 11, in: []arg{normal(2, 6)}, attrs: []onnx.Attr{attr("axis", 1), ints("split", 2, 4)}, outputs: 2},
 		{op: "Dropout", opset: 7, in: []arg{normal(3)}},
 		{op: "BatchNormalization", opset: 9, in: []arg{normal(2, 3, 2, 2), weight(3), weight(3), weight(3), uniformWeight(0.5, 2, 3)}},
-		{op: "Upsample", opset: 9, in: []arg{normal(1, 1, 2, 3), constant(onnx.Vector[float32](1, 1, 2, 2))}, attrs: []onnx.Attr{onnx.StrAttr("mode", "nearest")}},
+		{op: "Upsample", opset: 9, in: []arg{normal(1, 1, 2, 3), constant(onnx.Vector[float32](1, 1, 2, 2))},
+			attrs: []onnx.Attr{onnx.StrAttr("mode", "nearest")}},
 		{op: "MatMul", opset: 21, in: []arg{normal(2, 3), normal(3, 4)}},
 	} {
 		t.Run(fmt.Sprintf("%s of %d", k.op, k.opset), func(t *testing.T) {

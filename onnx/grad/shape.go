@@ -131,7 +131,8 @@ func vjpResize(c *call) ([]string, error) {
 	repeats := (how == "asymmetric" && round == "floor") ||
 		((how == "half_pixel" || how == "pytorch_half_pixel") && (round == "round_prefer_floor" || round == "round_prefer_ceil"))
 	if c.node.Op == "Resize" && !repeats {
-		return nil, fmt.Errorf("coordinate_transformation_mode %s with nearest_mode %s has no rule; allowed are half_pixel with rounding and asymmetric with floor", how, round)
+		return nil, fmt.Errorf("coordinate_transformation_mode %s with nearest_mode %s has no rule; allowed are half_pixel with rounding and "+
+			"asymmetric with floor", how, round)
 	}
 	factors, err := c.factors()
 	if err != nil {

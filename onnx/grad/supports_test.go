@@ -27,7 +27,8 @@ func TestSupportsAgreesWithBuild(t *testing.T) {
 		}, "mode linear has no rule"},
 		{"scales that are joined from constants", func(b *build.Builder, x build.Ref) build.Ref {
 			scales := b.Concat(0, b.Const(onnx.Vector[float32](1, 1)), b.Mul(b.Const(onnx.Vector[float32](1, 1)), b.F32(2)))
-			return b.Op("Resize", []build.Ref{x, "", scales}, onnx.StrAttr("mode", "nearest"), onnx.StrAttr("coordinate_transformation_mode", "asymmetric"), onnx.StrAttr("nearest_mode", "floor"))
+			return b.Op("Resize", []build.Ref{x, "", scales}, onnx.StrAttr("mode", "nearest"),
+				onnx.StrAttr("coordinate_transformation_mode", "asymmetric"), onnx.StrAttr("nearest_mode", "floor"))
 		}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -207,7 +207,8 @@ func (t *turns) give(name string, info onnx.ValueInfo) string {
 
 // take makes a value of the gradient's body from a place on an axis of a value around it.
 func (t *turns) take(from string, axis int, place, as string) {
-	t.s.graph.Nodes = append(t.s.graph.Nodes, &onnx.Node{Name: as, Op: "Gather", Inputs: []string{from, place}, Outputs: []string{as}, Attrs: []onnx.Attr{onnx.IntAttr("axis", axis)}})
+	t.s.graph.Nodes = append(t.s.graph.Nodes, &onnx.Node{Name: as, Op: "Gather", Inputs: []string{from, place}, Outputs: []string{as},
+		Attrs: []onnx.Attr{onnx.IntAttr("axis", axis)}})
 }
 
 // place is the place of the turn that is run again, along a scanned value that runs from its end or not.

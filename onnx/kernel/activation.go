@@ -91,7 +91,8 @@ func relu[T number](dst, x []T) {
 
 func newRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	return numeric(s, rowOf(1, func(dst, x []float32) { limit(dst, x, 1, negativeZero, 0, float32(math.Inf(1))) }), rowOf(1, relu[float64]), rowOf(1, relu[int64]))
+	return numeric(s, rowOf(1, func(dst, x []float32) { limit(dst, x, 1, negativeZero, 0, float32(math.Inf(1))) }), rowOf(1, relu[float64]),
+		rowOf(1, relu[int64]))
 }
 
 // LeakyRelu: alpha = 0.01; x < 0 gives alpha x.
@@ -197,7 +198,8 @@ func prelu[T number](x, slope T) T {
 // PRelu: x < 0 gives slope x; slope is broadcast to x's shape.
 func newPRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	k, err := numeric(s, binaryOf(each(prelu[float32])), binaryOf(each(prelu[float64])), binaryOf(each(prelu[int64])), binaryOf(each(prelu[uint64])))
+	k, err := numeric(s, binaryOf(each(prelu[float32])), binaryOf(each(prelu[float64])), binaryOf(each(prelu[int64])),
+		binaryOf(each(prelu[uint64])))
 	if err != nil {
 		return nil, err
 	}

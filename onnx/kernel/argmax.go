@@ -20,7 +20,8 @@ func newArg(largest bool) func(*Spec) (Kernel, error) {
 		if s.Opset >= 12 {
 			last = s.bool("select_last_index")
 		}
-		return numeric(s, arg[float32](axis, keep, last, largest), arg[float64](axis, keep, last, largest), arg[int64](axis, keep, last, largest), arg[uint64](axis, keep, last, largest))
+		return numeric(s, arg[float32](axis, keep, last, largest), arg[float64](axis, keep, last, largest), arg[int64](axis, keep, last, largest),
+			arg[uint64](axis, keep, last, largest))
 	}
 }
 

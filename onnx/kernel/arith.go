@@ -128,15 +128,18 @@ func divRow[T number](dst, a, b []T) {
 }
 
 func newAdd(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf(vectors(sums, addRow[float32])), binaryOf[float64](addRow[float64]), binaryOf[int64](addRow[int64]), binaryOf[uint64](addRow[uint64]))
+	return numeric(s, binaryOf(vectors(sums, addRow[float32])), binaryOf[float64](addRow[float64]), binaryOf[int64](addRow[int64]),
+		binaryOf[uint64](addRow[uint64]))
 }
 
 func newSub(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf(vectors(differences, subRow[float32])), binaryOf[float64](subRow[float64]), binaryOf[int64](subRow[int64]), binaryOf[uint64](subRow[uint64]))
+	return numeric(s, binaryOf(vectors(differences, subRow[float32])), binaryOf[float64](subRow[float64]), binaryOf[int64](subRow[int64]),
+		binaryOf[uint64](subRow[uint64]))
 }
 
 func newMul(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf(vectors(products, mulRow[float32])), binaryOf[float64](mulRow[float64]), binaryOf[int64](mulRow[int64]), binaryOf[uint64](mulRow[uint64]))
+	return numeric(s, binaryOf(vectors(products, mulRow[float32])), binaryOf[float64](mulRow[float64]), binaryOf[int64](mulRow[int64]),
+		binaryOf[uint64](mulRow[uint64]))
 }
 
 func newDiv(s *Spec) (Kernel, error) {
@@ -283,7 +286,8 @@ func newMod(s *Spec) (Kernel, error) {
 	if !fmod {
 		mod = floorMod
 	}
-	return numeric(s, binaryOf(each(func(a, b float32) float32 { return float32(mod(float64(a), float64(b))) })), binaryOf(each(mod)), modInt[int64](fmod), modInt[uint64](fmod))
+	return numeric(s, binaryOf(each(func(a, b float32) float32 { return float32(mod(float64(a), float64(b))) })), binaryOf(each(mod)),
+		modInt[int64](fmod), modInt[uint64](fmod))
 }
 
 // floorMod is a - floor(a / b) b, of the sign of b.

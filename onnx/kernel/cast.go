@@ -68,7 +68,8 @@ func newCast(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// powerCode returns a function to the code of a power of two in Float8E8M0: of the nearest one (the larger of two), of the next above or of the next below.
+// powerCode returns a function to the code of a power of two in Float8E8M0: of the nearest one (the larger of two), of the next
+// above or of the next below.
 func powerCode(saturate bool, rounding string) func(v float32) uint8 {
 	return func(v float32) uint8 {
 		switch {

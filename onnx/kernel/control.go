@@ -32,7 +32,8 @@ func (s *Spec) body(attr string, in []onnx.DType, outputs int) (*Body, error) {
 	case s.Body == nil:
 		return nil, fmt.Errorf("graphs within nodes are not run here")
 	case len(a.Graph.Inputs) != len(in) || len(a.Graph.Outputs) != outputs:
-		return nil, fmt.Errorf("%s takes %d inputs and gives %d outputs where %d and %d are expected", attr, len(a.Graph.Inputs), len(a.Graph.Outputs), len(in), outputs)
+		return nil, fmt.Errorf("%s takes %d inputs and gives %d outputs where %d and %d are expected", attr, len(a.Graph.Inputs),
+			len(a.Graph.Outputs), len(in), outputs)
 	}
 	s.used[attr] = true
 	return s.Body(a.Graph, in)

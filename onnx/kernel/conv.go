@@ -32,7 +32,8 @@ func newConv(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("group %d: at least 1 is expected", group)
 	}
 	f := &filters{group: group, tiles: newWinograd(s, w, group)}
-	if m := s.constant(1); m != nil && m.DType == onnx.Float32 && len(m.Shape) > 1 && (f.tiles == nil || !f.tiles.always()) && s.keeps(group, padRows(m.Shape[0]/group), product(m.Shape[1:])) {
+	if m := s.constant(1); m != nil && m.DType == onnx.Float32 && len(m.Shape) > 1 && (f.tiles == nil || !f.tiles.always()) &&
+		s.keeps(group, padRows(m.Shape[0]/group), product(m.Shape[1:])) {
 		f.weights = m
 	}
 	return numeric(s, convOf[float32](w, group, newAfter(s), f), convOf[float64](w, group, nil, nil))
@@ -65,7 +66,8 @@ func convShape(w window, group int, xs, ws []int) (window, []int, error) {
 		return w, nil, fmt.Errorf("input %v and weights %v: [n, channels, axes...] and as many axes are expected", xs, ws)
 	}
 	if xs[1] != ws[1]*group || ws[0]%group != 0 {
-		return w, nil, fmt.Errorf("input %v, weights %v and group %d do not match: %d channels where the weights take %d", xs, ws, group, xs[1], ws[1]*group)
+		return w, nil, fmt.Errorf("input %v, weights %v and group %d do not match: %d channels where the weights take %d", xs, ws, group, xs[1],
+			ws[1]*group)
 	}
 	if w.size != nil && !slices.Equal(w.size, ws[2:]) {
 		return w, nil, fmt.Errorf("kernel_shape %v differs from the weights' %v", w.size, ws[2:])

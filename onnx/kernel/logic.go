@@ -56,8 +56,8 @@ func newBitwiseNot(s *Spec) (Kernel, error) {
 	return integral(s, unaryOf(1, not[int64]), unaryOf(1, not[uint64]))
 }
 
-// BitShift: direction "LEFT" or "RIGHT" (no default). Shifting by the width or more, or by less than nothing, leaves 0, or -1 of a negative number to
-// the right.
+// BitShift: direction "LEFT" or "RIGHT" (no default). Shifting by the width or more, or by less than nothing, leaves 0, or -1 of
+// a negative number to the right.
 func newBitShift(s *Spec) (Kernel, error) {
 	switch dir := s.str("direction"); dir {
 	case "LEFT":

@@ -94,7 +94,8 @@ func (p *Pool) Get(d onnx.DType, n int) (any, error) {
 		return p.i32.get(n), nil
 	case onnx.Int64:
 		return p.i64.get(n), nil
-	case onnx.Uint8, onnx.Float8E4M3FN, onnx.Float8E4M3FNUZ, onnx.Float8E5M2, onnx.Float8E5M2FNUZ, onnx.Uint4, onnx.Float4E2M1, onnx.Float8E8M0, onnx.Uint2:
+	case onnx.Uint8, onnx.Float8E4M3FN, onnx.Float8E4M3FNUZ, onnx.Float8E5M2, onnx.Float8E5M2FNUZ, onnx.Uint4, onnx.Float4E2M1,
+		onnx.Float8E8M0, onnx.Uint2:
 		return p.u8.get(n), nil
 	case onnx.Uint16, onnx.Float16, onnx.BFloat16:
 		return p.u16.get(n), nil

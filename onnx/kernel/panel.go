@@ -32,7 +32,8 @@ type packs struct {
 }
 
 var packPool = sync.Pool{New: func() any {
-	return &packs{a: make([]float32, panelDepth*panelHeight), b: make([]float32, panelDepth*panelWidth), c: make([]float32, panelRows*panelCols)}
+	return &packs{a: make([]float32, panelDepth*panelHeight), b: make([]float32, panelDepth*panelWidth),
+		c: make([]float32, panelRows*panelCols)}
 }}
 
 // multiplyPanels is multiply in panels, for any numbers: nothing is skipped.
@@ -138,7 +139,8 @@ func multiplyPacked(left []float32, a, b, c matrix[float32]) {
 func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 	high := padRows(m)
 	if !stridedPanels {
-		multiplyPacked(a, matrix[float32]{rows: m, cols: k}, matrix[float32]{data: b, rows: k, cols: n, stride: stride}, matrix[float32]{data: c, rows: m, cols: n, stride: stride})
+		multiplyPacked(a, matrix[float32]{rows: m, cols: k}, matrix[float32]{data: b, rows: k, cols: n, stride: stride},
+			matrix[float32]{data: c, rows: m, cols: n, stride: stride})
 		return
 	}
 	for l := 0; l < k; l += panelDepth {

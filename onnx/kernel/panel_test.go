@@ -152,7 +152,8 @@ func TestPanelInGo(t *testing.T) {
 // convolve runs the kernel of Conv.
 func convolve(t *testing.T, threads, group int, attrs []onnx.Attr, x, w, b *onnx.Tensor, known bool) *onnx.Tensor {
 	t.Helper()
-	n := &onnx.Node{Op: "Conv", Inputs: []string{"x", "w", "b"}, Outputs: []string{"y"}, Attrs: append([]onnx.Attr{onnx.IntAttr("group", group)}, attrs...)}
+	n := &onnx.Node{Op: "Conv", Inputs: []string{"x", "w", "b"}, Outputs: []string{"y"},
+		Attrs: append([]onnx.Attr{onnx.IntAttr("group", group)}, attrs...)}
 	s := &Spec{Node: n, Opset: 17, In: []onnx.DType{x.DType, x.DType, x.DType}, Const: make([]*onnx.Tensor, 3)}
 	if known {
 		s.Const[1] = w
@@ -278,7 +279,8 @@ func TestColumns(t *testing.T) {
 		if ph != nil {
 			split = make([]float32, ph.len())
 		}
-		v := &convolution[float32]{window: w, xs: []int{1, channels, in[0], in[1]}, sp: out, channels: channels, in: in[0] * in[1], taps: q, phases: ph}
+		v := &convolution[float32]{window: w, xs: []int{1, channels, in[0], in[1]}, sp: out, channels: channels, in: in[0] * in[1], taps: q,
+			phases: ph}
 		v.columns(col, p1-p0, x.data[:channels*x.cols], split, p0, p1)
 		for i, got := range col {
 			c, tap, p := i/(p1-p0)/q, i/(p1-p0)%q, p0+i%(p1-p0)

@@ -223,7 +223,8 @@ func newLpPool(s *Spec) (Kernel, error) {
 	if w.size == nil {
 		return nil, fmt.Errorf("kernel_shape is missing")
 	}
-	return pooled(s, w, func(sum float64, _, _ int) float64 { return math.Pow(sum, 1/p) }, func(v float64) float64 { return math.Pow(math.Abs(v), p) })
+	return pooled(s, w, func(sum float64, _, _ int) float64 { return math.Pow(sum, 1/p) },
+		func(v float64) float64 { return math.Pow(math.Abs(v), p) })
 }
 
 // pooled sums term(x), or x where term is nil, under the window and finishes with end(sum, elements inside, elements inside the padding).

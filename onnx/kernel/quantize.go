@@ -293,8 +293,8 @@ func newConvInteger(s *Spec) (Kernel, error) {
 	return func(c *Call) error { return intProduct(c, k, c.in(2), c.in(3), 1, 0) }, nil
 }
 
-// QLinearConv: y = saturate(round((conv(x, w) + B) scale_x scale_w / scale_y) + zero_y), where scale_w and its zero point are scalars or one a channel
-// of the result, and B is int32.
+// QLinearConv: y = saturate(round((conv(x, w) + B) scale_x scale_w / scale_y) + zero_y), where scale_w and its zero point are
+// scalars or one a channel of the result, and B is int32.
 func newQLinearConv(s *Spec) (Kernel, error) {
 	w, err := newWindow(s)
 	if err != nil {

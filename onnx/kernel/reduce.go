@@ -19,12 +19,15 @@ func init() {
 		reduce reducer
 	}{
 		{"ReduceSum", 13, reducer{add: func(a, x float64) float64 { return a + x }}},
-		{"ReduceMean", 18, reducer{add: func(a, x float64) float64 { return a + x }, end: func(a float64, n int) float64 { return a / float64(n) }}},
+		{"ReduceMean", 18, reducer{add: func(a, x float64) float64 { return a + x },
+			end: func(a float64, n int) float64 { return a / float64(n) }}},
 		{"ReduceProd", 18, reducer{start: 1, add: func(a, x float64) float64 { return a * x }}},
 		{"ReduceL1", 18, reducer{add: func(a, x float64) float64 { return a + math.Abs(x) }}},
-		{"ReduceL2", 18, reducer{add: func(a, x float64) float64 { return a + x*x }, end: func(a float64, _ int) float64 { return math.Sqrt(a) }}},
+		{"ReduceL2", 18, reducer{add: func(a, x float64) float64 { return a + x*x },
+			end: func(a float64, _ int) float64 { return math.Sqrt(a) }}},
 		{"ReduceSumSquare", 18, reducer{add: func(a, x float64) float64 { return a + x*x }}},
-		{"ReduceLogSum", 18, reducer{add: func(a, x float64) float64 { return a + x }, end: func(a float64, _ int) float64 { return math.Log(a) }}},
+		{"ReduceLogSum", 18, reducer{add: func(a, x float64) float64 { return a + x },
+			end: func(a float64, _ int) float64 { return math.Log(a) }}},
 		{"ReduceLogSumExp", 18, reducer{logSumExp: true}},
 		{"ReduceMax", 18, reducer{start: math.Inf(-1), add: func(a, x float64) float64 { return max(a, x) }}},
 		{"ReduceMin", 18, reducer{start: math.Inf(1), add: func(a, x float64) float64 { return min(a, x) }}},

@@ -75,7 +75,8 @@ func newResize(s *Spec) (Kernel, error) {
 		allowed   []string
 	}{
 		{"mode", r.mode, []string{"nearest", "linear", "cubic"}},
-		{"coordinate_transformation_mode", r.transform, []string{"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_crop_and_resize"}},
+		{"coordinate_transformation_mode", r.transform, []string{"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners",
+			"tf_crop_and_resize"}},
 		{"nearest_mode", r.nearest, []string{"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}},
 		{"keep_aspect_ratio_policy", r.policy, []string{"stretch", "not_larger", "not_smaller"}},
 	} {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A position beyond the borders is folded back between them, as often as it takes: about half a pixel beyond the outer pixels, or about these where
-// corners are aligned.
+// A position beyond the borders is folded back between them, as often as it takes: about half a pixel beyond the outer pixels, or
+// about these where corners are aligned.
 func TestGridReflection(t *testing.T) {
 	for _, c := range []struct {
 		align   bool

@@ -35,7 +35,8 @@ func newTopK(s *Spec) (Kernel, error) {
 		}
 		return onnx.ClampInt(c.In[1].I64()[0]), nil
 	}
-	return numeric(s, topK[float32](axis, largest, count), topK[float64](axis, largest, count), topK[int64](axis, largest, count), topK[uint64](axis, largest, count))
+	return numeric(s, topK[float32](axis, largest, count), topK[float64](axis, largest, count), topK[int64](axis, largest, count),
+		topK[uint64](axis, largest, count))
 }
 
 func topK[T number](axis int, largest bool, count func(*Call) (int, error)) Kernel {

@@ -121,7 +121,8 @@ func abs[T number](x T) T {
 
 func newAbs(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	return numeric(s, unaryOf(1, func(x float32) float32 { return float32(math.Abs(float64(x))) }), unaryOf(1, math.Abs), unaryOf(1, abs[int64]), unaryOf(1, abs[uint64]))
+	return numeric(s, unaryOf(1, func(x float32) float32 { return float32(math.Abs(float64(x))) }), unaryOf(1, math.Abs),
+		unaryOf(1, abs[int64]), unaryOf(1, abs[uint64]))
 }
 
 func neg[T number](x T) T { return -x }

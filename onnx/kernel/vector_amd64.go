@@ -152,9 +152,11 @@ type quotient [12]float32
 
 // Both fitted by least squares again and again, weighted by where they missed most, to 2e-8 and 4e-11 of themselves.
 var (
-	erfQuotient = quotient{3.925, 1.128379145809924, 0.19056845098734207, 0.052766548314841635, 0.00377162019341907, 0.00028485014012212605, 2.046591893057803e-06,
+	erfQuotient = quotient{3.925, 1.128379145809924, 0.19056845098734207, 0.052766548314841635, 0.00377162019341907, 0.00028485014012212605,
+		2.046591893057803e-06,
 		0.5022196243065434, 0.11417280284721164, 0.014981323527138466, 0.0011636828254073237, 3.805394398196896e-05}
-	tanhQuotient = quotient{9, 0.999999999964583, 0.14099943079595062, 0.004426927315606588, 4.2299018183319436e-05, 1.1132196651277254e-07, 3.6836105713076436e-11,
+	tanhQuotient = quotient{9, 0.999999999964583, 0.14099943079595062, 0.004426927315606588, 4.2299018183319436e-05, 1.1132196651277254e-07,
+		3.6836105713076436e-11,
 		0.47433276373981137, 0.02920451593947485, 0.0005010225632650817, 2.606208709821285e-06, 2.956603858544051e-09}
 )
 
@@ -175,7 +177,8 @@ func (q *quotient) row(dst, src []float32) {
 func erfRow(dst, src []float32)  { erfQuotient.row(dst, src) }
 func tanhRow(dst, src []float32) { tanhQuotient.row(dst, src) }
 
-// In the following n is a multiple of 8 and at least that, or of tapRun, and there is at least one tap. That of the tiles is any number above 0.
+// In the following n is a multiple of 8 and at least that, or of tapRun, and there is at least one tap. That of the tiles is any
+// number above 0.
 
 //go:noescape
 func limitY(n int, dst, src *float32, scale, shift, lo, hi float32)

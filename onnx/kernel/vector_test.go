@@ -135,7 +135,8 @@ func TestPoolsOfRuns(t *testing.T) {
 // Sums, differences, products and quotients are those of the loops in Go, to the bit, of numbers and of one repeated number.
 func TestPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
-	for op, row := range map[operation]func(dst, a, b []float32){sums: addRow[float32], differences: subRow[float32], products: mulRow[float32], quotients: divRow[float32]} {
+	for op, row := range map[operation]func(dst, a, b []float32){sums: addRow[float32], differences: subRow[float32],
+		products: mulRow[float32], quotients: divRow[float32]} {
 		for i := range 60 {
 			n := 1 + r.IntN(50)
 			a, b := odd(r, n), odd(r, n)
@@ -173,7 +174,8 @@ func TestVectorMath(t *testing.T) {
 		f.row(got, x)
 		for i, v := range x {
 			want := f.want(float64(v))
-			if single := float32(want); got[i] != single && (got[i] == got[i] || want == want) && !(math.Abs(float64(got[i])-want) <= 4e-7*math.Abs(want)+1.2e-38) {
+			if single := float32(want); got[i] != single && (got[i] == got[i] || want == want) &&
+				!(math.Abs(float64(got[i])-want) <= 4e-7*math.Abs(want)+1.2e-38) {
 				t.Errorf("%s of %v is %v, want %v", name, v, got[i], want)
 			}
 			one := make([]float32, 1+i%9)
@@ -210,7 +212,8 @@ func TestWinogradSuits(t *testing.T) {
 		g          *winograd
 		high, wide int
 		want       bool
-	}{{nil, 56, 56, false}, {small, 4, 4, true}, {large, 7, 7, false}, {large, 14, 14, true}, {small, 2, 2000, true}, {small, 2, 1 << 20, false}, {large, 512, 512, false}} {
+	}{{nil, 56, 56, false}, {small, 4, 4, true}, {large, 7, 7, false}, {large, 14, 14, true}, {small, 2, 2000, true}, {small, 2, 1 << 20,
+		false}, {large, 512, 512, false}} {
 		if got := c.g.suits([]int{c.high, c.wide}); got != c.want {
 			t.Errorf("%+v on %d x %d: %v", c.g, c.high, c.wide, got)
 		}

@@ -37,7 +37,8 @@ func newWinograd(s *Spec, win window, group int) *winograd {
 		return nil
 	}
 	g := &winograd{rows: weights.Shape[0] / group, cols: weights.Shape[1], group: group}
-	if weights.Shape[2] != 3 || weights.Shape[3] != 3 || g.rows < winogradLeast || g.cols < winogradLeast || !s.keeps(group, tileMatrices, padRows(g.rows), g.cols) {
+	if weights.Shape[2] != 3 || weights.Shape[3] != 3 || g.rows < winogradLeast || g.cols < winogradLeast ||
+		!s.keeps(group, tileMatrices, padRows(g.rows), g.cols) {
 		return nil
 	}
 	g.weights = weights.F32()

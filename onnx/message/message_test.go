@@ -34,13 +34,16 @@ func TestPieces(t *testing.T) {
 		into proto.Message
 		good bool
 	}{
-		"one":                             {piece, &onnxpb.TensorProto{}, true},
-		"as many as there may be":         {many, &onnxpb.TensorProto{}, true},
-		"one more":                        {append(many[:len(many):len(many)], piece...), &onnxpb.TensorProto{}, false},
-		"values that are not packed":      {bytes.Repeat(protowire.AppendVarint(protowire.AppendTag(nil, dims, protowire.VarintType), 3), 1000), &onnxpb.TensorProto{}, true},
-		"in a tensor of a model":          {deep(append(many[:len(many):len(many)], piece...)), &onnxpb.ModelProto{}, false},
-		"in a tensor that is merged":      {field(modelGraph, field(graphNode, field(nodeAttribute, bytes.Repeat(field(attributeTensor, piece), message.MaxPieces+1)))), &onnxpb.ModelProto{}, false},
-		"in as many nodes, one each":      {field(modelGraph, bytes.Repeat(field(graphNode, field(nodeAttribute, field(attributeTensor, piece))), 1000)), &onnxpb.ModelProto{}, true},
+		"one":                     {piece, &onnxpb.TensorProto{}, true},
+		"as many as there may be": {many, &onnxpb.TensorProto{}, true},
+		"one more":                {append(many[:len(many):len(many)], piece...), &onnxpb.TensorProto{}, false},
+		"values that are not packed": {bytes.Repeat(protowire.AppendVarint(protowire.AppendTag(nil, dims, protowire.VarintType), 3), 1000),
+			&onnxpb.TensorProto{}, true},
+		"in a tensor of a model": {deep(append(many[:len(many):len(many)], piece...)), &onnxpb.ModelProto{}, false},
+		"in a tensor that is merged": {field(modelGraph,
+			field(graphNode, field(nodeAttribute, bytes.Repeat(field(attributeTensor, piece), message.MaxPieces+1)))), &onnxpb.ModelProto{}, false},
+		"in as many nodes, one each": {field(modelGraph,
+			bytes.Repeat(field(graphNode, field(nodeAttribute, field(attributeTensor, piece))), 1000)), &onnxpb.ModelProto{}, true},
 		"of a field that is bytes":        {bytes.Repeat(field(9, []byte("raw")), 1000), &onnxpb.TensorProto{}, true},
 		"of a field that nobody knows of": {bytes.Repeat(field(999, []byte("?")), 1000), &onnxpb.TensorProto{}, true},
 	} {
@@ -89,7 +92,8 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Add(bytes.Repeat(field(dims, []byte{1}), 20))
 	f.Add(field(modelGraph, field(graphNode, field(nodeAttribute, field(attributeTensor, field(dims, []byte{1, 2}))))))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, into := range []func() proto.Message{func() proto.Message { return &onnxpb.TensorProto{} }, func() proto.Message { return &onnxpb.ModelProto{} }} {
+		for _, into := range []func() proto.Message{func() proto.Message { return &onnxpb.TensorProto{} },
+			func() proto.Message { return &onnxpb.ModelProto{} }} {
 			got, want := into(), into()
 			var err error
 			alloctest.AtMost(t, 400*len(data), func() { err = message.Unmarshal(data, got, 0) })

@@ -206,7 +206,8 @@ func (h *header) setType() error {
 		h.dtype, h.size = onnx.String, 4*n
 		return nil
 	}
-	return fmt.Errorf("elements of type %q have no counterpart in ONNX; allowed are bool, the integers of 1 to 8 bytes, f2, f4, f8 and U: convert with astype first", h.descr)
+	return fmt.Errorf("elements of type %q have no counterpart in ONNX; allowed are bool, the integers of 1 to 8 bytes, f2, f4, f8 and U: "+
+		"convert with astype first", h.descr)
 }
 
 // decode fills t from the bytes of the file.

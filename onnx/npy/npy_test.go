@@ -47,8 +47,10 @@ func TestLoadNumPyFiles(t *testing.T) {
 
 func TestWriteThenRead(t *testing.T) {
 	for _, want := range []*onnx.Tensor{
-		onnx.Vector[float32](1, float32(math.Inf(-1))), onnx.Vector[float64](1.5), onnx.Vector[int8](-1), onnx.Vector[int16](-2), onnx.Vector[int32](-3),
-		onnx.Vector[int64](-1 << 60), onnx.Vector[uint8](255), onnx.Vector[uint16](65535), onnx.Vector[uint32](1 << 31), onnx.Vector[uint64](1 << 63),
+		onnx.Vector[float32](1, float32(math.Inf(-1))), onnx.Vector[float64](1.5), onnx.Vector[int8](-1), onnx.Vector[int16](-2),
+		onnx.Vector[int32](-3),
+		onnx.Vector[int64](-1 << 60), onnx.Vector[uint8](255), onnx.Vector[uint16](65535), onnx.Vector[uint32](1 << 31),
+		onnx.Vector[uint64](1 << 63),
 		onnx.Vector(true, false), onnx.Vector("x", "äöü", ""), onnx.Scalar[float32](2), onnx.ZerosF32(2, 0, 3), onnx.ZerosF32(1, 2, 3, 4, 5),
 		{DType: onnx.Float16, Shape: []int{2}, Data: []uint16{1, 0x7c00}},
 	} {

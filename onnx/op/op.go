@@ -108,8 +108,8 @@ var schemas = sync.OnceValue(func() map[key][]*Schema {
 	return s
 })
 
-// Lookup returns the schema of an operator in version opset of its domain's operator set; nil where the operator is not known or came later.
-// What it returns is shared and must not be changed.
+// Lookup returns the schema of an operator in version opset of its domain's operator set; nil where the operator is not known or
+// came later. What it returns is shared and must not be changed.
 func Lookup(domain, name string, opset int) *Schema {
 	var found *Schema
 	for _, s := range schemas()[key{domain, name}] {
@@ -188,7 +188,8 @@ func (s *Schema) Bind(in []onnx.DType, outputs int) ([]onnx.DType, error) {
 			continue
 		}
 		if have, ok := bound[p.Type]; ok && have != d {
-			return nil, fmt.Errorf("input %d (%s) is of %v and input %d of %v; they must have one type, cast one of them", i, p.Name, d, first[p.Type], have)
+			return nil, fmt.Errorf("input %d (%s) is of %v and input %d of %v; they must have one type, cast one of them", i, p.Name, d,
+				first[p.Type], have)
 		}
 		bound[p.Type], first[p.Type] = d, i
 	}

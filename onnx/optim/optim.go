@@ -167,7 +167,8 @@ func (f *fragment) check(params []string, o Optimizer, opt Options) error {
 		return fmt.Errorf("no parameters named")
 	}
 	if opt.ClipNorm < 0 || opt.EMA < 0 || opt.EMA >= 1 {
-		return fmt.Errorf("the norm to clip at is %v and the running average's factor %v; allowed are 0 and up, and 0 to less than 1", opt.ClipNorm, opt.EMA)
+		return fmt.Errorf("the norm to clip at is %v and the running average's factor %v; allowed are 0 and up, and 0 to less than 1",
+			opt.ClipNorm, opt.EMA)
 	}
 	for _, n := range f.g.Nodes {
 		for _, out := range n.Outputs {
@@ -216,7 +217,8 @@ func checkOptimizer(o Optimizer) error {
 		}
 	case AdamW:
 		if b1, b2, eps := o.betas(); b1 < 0 || b1 >= 1 || b2 < 0 || b2 >= 1 || eps <= 0 || o.WeightDecay < 0 {
-			return fmt.Errorf("beta1 %v, beta2 %v, epsilon %v and weight decay %v; allowed are 0 to less than 1, more than 0, and 0 and up", b1, b2, eps, o.WeightDecay)
+			return fmt.Errorf("beta1 %v, beta2 %v, epsilon %v and weight decay %v; allowed are 0 to less than 1, more than 0, and 0 and up", b1, b2,
+				eps, o.WeightDecay)
 		}
 	}
 	return nil

@@ -47,7 +47,8 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 		{"momentum", optim.SGD{Momentum: 0.9, WeightDecay: 0.1}, optim.Options{}, sgd(0.9, 0.1, false)},
 		{"Nesterov", optim.SGD{Momentum: 0.8, Nesterov: true}, optim.Options{ClipNorm: 0.5}, sgd(0.8, 0, true)},
 		{"AdamW", optim.AdamW{}, optim.Options{}, adamw(0.9, 0.999, 1e-8, 0)},
-		{"AdamW decay", optim.AdamW{Beta1: 0.8, Beta2: 0.95, Epsilon: 1e-3, WeightDecay: 0.2}, optim.Options{EMA: 0.7}, adamw(0.8, 0.95, 1e-3, 0.2)},
+		{"AdamW decay", optim.AdamW{Beta1: 0.8, Beta2: 0.95, Epsilon: 1e-3, WeightDecay: 0.2}, optim.Options{EMA: 0.7},
+			adamw(0.8, 0.95, 1e-3, 0.2)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := optim.Model([]onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(1, 2)}}, c.o, c.opt)
@@ -112,7 +113,8 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 
 func TestBiasesDoNotDecay(t *testing.T) {
 	eng := orttest.New(t)
-	m, err := optim.Model([]onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(1)}}, optim.SGD{WeightDecay: 0.5}, optim.Options{})
+	m, err := optim.Model([]onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(1)}}, optim.SGD{WeightDecay: 0.5},
+		optim.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,8 @@ func spellAttention(s *speller) ([]string, error) {
 	q, k, v := s.node.Input(0), s.node.Input(1), s.node.Input(2)
 	flat := qHeads > 0
 	if flat != (heads > 0) || flat && qHeads%heads != 0 {
-		return nil, fmt.Errorf("q_num_heads is %d and kv_num_heads %d; both or none are given, and the first is a multiple of the second", qHeads, heads)
+		return nil, fmt.Errorf("q_num_heads is %d and kv_num_heads %d; both or none are given, and the first is a multiple of the second", qHeads,
+			heads)
 	}
 	if flat {
 		q, k, v = s.splitHeads(q, qHeads), s.splitHeads(k, heads), s.splitHeads(v, heads)

@@ -58,7 +58,8 @@ func TestComposeKeepsOtherInputsAndSymbols(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := listNames(m.Graph.Inputs), `"image" float32[batch,8], "weights" float32[batch,1], "noise" float32[batch_1,4]`; got != want {
+	want := `"image" float32[batch,8], "weights" float32[batch,1], "noise" float32[batch_1,4]`
+	if got := listNames(m.Graph.Inputs); got != want {
 		t.Errorf("inputs are %s, want %s", got, want)
 	}
 	if got, want := listNames(m.Graph.Outputs), `"weighted" float32[batch,4], "fresh" float32[batch_1,4]`; got != want {
@@ -74,11 +75,15 @@ func TestComposeNamesBothSides(t *testing.T) {
 		link map[string]string
 		want []string
 	}{
-		{"sizes", modeltest.Linear(t, "second", "points", "drawn", 5, 3), map[string]string{"points": "features"}, []string{`"features" float32[batch,4]`, `"points" float32[batch,5]`, "4 and 5"}},
-		{"no such input", modeltest.Linear(t, "second", "points", "drawn", 4, 3), map[string]string{"x": "features"}, []string{`no input "x"`, `"points"`}},
-		{"no such output", modeltest.Linear(t, "second", "points", "drawn", 4, 3), map[string]string{"points": "y"}, []string{`no output "y"`, `"features"`}},
+		{"sizes", modeltest.Linear(t, "second", "points", "drawn", 5, 3), map[string]string{"points": "features"},
+			[]string{`"features" float32[batch,4]`, `"points" float32[batch,5]`, "4 and 5"}},
+		{"no such input", modeltest.Linear(t, "second", "points", "drawn", 4, 3), map[string]string{"x": "features"},
+			[]string{`no input "x"`, `"points"`}},
+		{"no such output", modeltest.Linear(t, "second", "points", "drawn", 4, 3), map[string]string{"points": "y"},
+			[]string{`no output "y"`, `"features"`}},
 		{"nothing in common", modeltest.Linear(t, "second", "points", "drawn", 4, 3), nil, []string{"nothing links"}},
-		{"one name twice", modeltest.Linear(t, "second", "points", "image", 4, 3), map[string]string{"points": "features"}, []string{`"image" is an input of the first model and an output of the second`}},
+		{"one name twice", modeltest.Linear(t, "second", "points", "image", 4, 3), map[string]string{"points": "features"},
+			[]string{`"image" is an input of the first model and an output of the second`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Compose(a, tc.b, tc.link)

@@ -114,11 +114,13 @@ func (in *inliner) node(n *onnx.Node, depth int) ([]*onnx.Node, error) {
 // call is the function's body with the node's values in place of the function's.
 func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 	if len(n.Inputs) > len(f.Inputs) || len(n.Outputs) > len(f.Outputs) {
-		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(n.Inputs), len(n.Outputs), len(f.Inputs), len(f.Outputs))
+		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(n.Inputs), len(n.Outputs), len(f.Inputs),
+			len(f.Outputs))
 	}
 	for d, v := range f.Opsets {
 		if have, ok := in.opsets[d]; ok && have != v {
-			return nil, fmt.Errorf("the function imports version %d of operator set %q and the model version %d; export the model with one version", v, d, have)
+			return nil, fmt.Errorf("the function imports version %d of operator set %q and the model version %d; export the model with one version",
+				v, d, have)
 		}
 		in.opsets[d] = v
 	}

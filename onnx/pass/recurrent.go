@@ -37,7 +37,8 @@ func Recurrent(n *onnx.Node, opset int, d onnx.DType, hidden int, fresh func(bas
 	if h := attrs.Int("hidden_size"); h > 0 {
 		hidden = h
 	}
-	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, node: n, attrs: attrs, cell: cells[n.Op], d: d, result: d, hidden: hidden, batchFirst: attrs.Int("layout") == 1}
+	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, node: n, attrs: attrs, cell: cells[n.Op], d: d, result: d, hidden: hidden,
+		batchFirst: attrs.Int("layout") == 1}
 	if r.base == "" {
 		r.base = strings.ToLower(n.Op)
 	}
@@ -116,7 +117,8 @@ func (r *recurrent) sequence() string {
 		// [T, 1, 1] < [1, B, 1].
 		steps := r.op("ConstantOfShape", []string{r.vector(r.pick(sizes, 0))}, onnx.TensorAttr("value", onnx.Vector[int64](1)))
 		at := r.op("Reshape", []string{r.op("NonZero", []string{steps}), r.constant(onnx.Vector[int64](-1, 1, 1))})
-		wide := r.op("Reshape", []string{r.op("Cast", []string{lens}, onnx.IntAttr("to", int(onnx.Int64))), r.constant(onnx.Vector[int64](1, -1, 1))})
+		wide := r.op("Reshape", []string{r.op("Cast", []string{lens}, onnx.IntAttr("to", int(onnx.Int64))),
+			r.constant(onnx.Vector[int64](1, -1, 1))})
 		r.mask = r.op("Less", []string{at, wide})
 	}
 	return x
@@ -352,7 +354,8 @@ func (s *step) scan(results []string, backward bool) *onnx.Node {
 	for _, v := range results {
 		// A value may be given more than once, and an output has a name of its own.
 		name := s.op("Identity", []string{v})
-		s.body.Outputs = append(s.body.Outputs, onnx.ValueInfo{Name: name, DType: r.d, Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(r.hidden)}})
+		s.body.Outputs = append(s.body.Outputs, onnx.ValueInfo{Name: name, DType: r.d,
+			Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(r.hidden)}})
 		scan.Outputs = append(scan.Outputs, r.fresh(r.base+"/scanned"))
 	}
 	s.body.Nodes = s.emit.nodes
@@ -424,7 +427,8 @@ func (r *recurrent) activation(name string) (func(e *emit, x string) string, err
 			return e.mul(alpha, e.op("Tanh", []string{e.mul(beta, x)}))
 		}, nil
 	}
-	return nil, fmt.Errorf("the activation %q is not known; allowed are Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, Softsign, Tanh and ThresholdedRelu", name)
+	return nil, fmt.Errorf("the activation %q is not known; allowed are Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigmoid, "+
+		"Softplus, Softsign, Tanh and ThresholdedRelu", name)
 }
 
 // cellNodes is one step under construction.

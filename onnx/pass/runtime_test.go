@@ -122,20 +122,25 @@ func TestUpgradeKeepsResults(t *testing.T) {
 	}
 	v := func(f ...float32) *onnx.Tensor { return onnx.Vector(f...) }
 	for _, tc := range []node{
-		{opset: 7, op: "Slice", in: x(5, "n"), attrs: []onnx.Attr{onnx.IntsAttr("starts", 1), onnx.IntsAttr("ends", 4), onnx.IntsAttr("axes", 0)}},
+		{opset: 7, op: "Slice", in: x(5, "n"), attrs: []onnx.Attr{onnx.IntsAttr("starts", 1), onnx.IntsAttr("ends", 4),
+			onnx.IntsAttr("axes", 0)}},
 		{opset: 7, op: "Slice", in: x(5, 4), attrs: []onnx.Attr{onnx.IntsAttr("starts", 1, -2), onnx.IntsAttr("ends", 100, -1)}},
 		{opset: 7, op: "TopK", in: x(2, 6), attrs: []onnx.Attr{onnx.IntAttr("k", 3)}, outs: 2},
-		{opset: 7, op: "Upsample", in: x("n", 2, 3, 3), attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2), onnx.StrAttr("mode", "nearest")}},
-		{opset: 7, op: "Upsample", in: x("n", 2, 3, 3), attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2), onnx.StrAttr("mode", "linear")}},
+		{opset: 7, op: "Upsample", in: x("n", 2, 3, 3), attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2),
+			onnx.StrAttr("mode", "nearest")}},
+		{opset: 7, op: "Upsample", in: x("n", 2, 3, 3), attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2),
+			onnx.StrAttr("mode", "linear")}},
 		{opset: 9, op: "Upsample", in: x(1, 2, 3, 3), inits: map[string]*onnx.Tensor{"s": v(1, 1, 3, 2)}, reads: []string{"x", "s"}},
 		{opset: 10, op: "Resize", in: x(1, 2, 3, 3), inits: map[string]*onnx.Tensor{"s": v(1, 1, 2, 2)}, reads: []string{"x", "s"}},
-		{opset: 10, op: "Resize", in: x(1, 2, 6, 6), inits: map[string]*onnx.Tensor{"s": v(1, 1, 0.5, 0.5)}, reads: []string{"x", "s"}, attrs: []onnx.Attr{onnx.StrAttr("mode", "linear")}},
+		{opset: 10, op: "Resize", in: x(1, 2, 6, 6), inits: map[string]*onnx.Tensor{"s": v(1, 1, 0.5, 0.5)}, reads: []string{"x", "s"},
+			attrs: []onnx.Attr{onnx.StrAttr("mode", "linear")}},
 		{opset: 7, op: "Dropout", in: x("n", 4), attrs: []onnx.Attr{onnx.FloatAttr("ratio", 0.3)}},
 		{opset: 7, op: "Clip", in: x("n", 4), attrs: []onnx.Attr{onnx.FloatAttr("min", -0.5), onnx.FloatAttr("max", 1)}},
 		{opset: 7, op: "Clip", in: x("n", 4), attrs: []onnx.Attr{onnx.FloatAttr("min", 0), onnx.FloatAttr("max", math.MaxFloat32)}},
 		{opset: 7, op: "Pad", in: x(2, "n"), attrs: []onnx.Attr{onnx.IntsAttr("pads", 0, 1, 2, 0), onnx.FloatAttr("value", 3)}},
 		{opset: 7, op: "Pad", in: x(1, 4), attrs: []onnx.Attr{onnx.IntsAttr("pads", 0, 1, 0, 2), onnx.StrAttr("mode", "reflect")}},
-		{opset: 9, op: "Scatter", in: append(x(3), onnx.ValueInfo{Name: "u", DType: onnx.Float32, Shape: onnx.Shape(2)}), inits: map[string]*onnx.Tensor{"i": onnx.Vector[int64](2, 0)}, reads: []string{"x", "i", "u"}},
+		{opset: 9, op: "Scatter", in: append(x(3), onnx.ValueInfo{Name: "u", DType: onnx.Float32, Shape: onnx.Shape(2)}),
+			inits: map[string]*onnx.Tensor{"i": onnx.Vector[int64](2, 0)}, reads: []string{"x", "i", "u"}},
 		{opset: 11, op: "Softmax", in: x("n", 3, 2, 2)},
 		{opset: 9, op: "Softmax", in: x(2, 3, 4), attrs: []onnx.Attr{onnx.IntAttr("axis", 2)}},
 		{opset: 11, op: "LogSoftmax", in: x("n", 3, 4), attrs: []onnx.Attr{onnx.IntAttr("axis", -1)}},
@@ -149,11 +154,16 @@ func TestUpgradeKeepsResults(t *testing.T) {
 		{opset: 17, op: "ReduceMean", in: x("n", 4, 3), attrs: []onnx.Attr{onnx.IntsAttr("axes", 1, 2)}},
 		{opset: 11, op: "Split", in: x(6, "n"), attrs: []onnx.Attr{onnx.IntsAttr("split", 1, 5)}, outs: 2},
 		{opset: 11, op: "Split", in: x(6, "n"), outs: 3},
-		{opset: 7, op: "BatchNormalization", in: x("n", 2, 3), inits: map[string]*onnx.Tensor{"a": v(1, 2), "b": v(3, 4), "c": v(.1, .2), "d": v(1, .5)}, reads: []string{"x", "a", "b", "c", "d"}},
-		{opset: 16, op: "GridSample", in: append(x(1, 2, 3, 3), onnx.ValueInfo{Name: "g", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 2, 2)}), reads: []string{"x", "g"}, attrs: []onnx.Attr{onnx.StrAttr("mode", "bilinear")}},
-		{opset: 7, op: "PRelu", in: x("n", 3, 2), inits: map[string]*onnx.Tensor{"s": onnx.NewTensor([]float32{.1, .2, .3}, 3, 1)}, reads: []string{"x", "s"}},
-		{opset: 7, op: "AveragePool", in: x("n", 1, 5, 5), attrs: []onnx.Attr{onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("pads", 1, 1, 1, 1)}},
-		{opset: 10, op: "RoiAlign", in: x(1, 1, 6, 6), inits: map[string]*onnx.Tensor{"r": onnx.NewTensor([]float32{0, 0, 4, 3}, 1, 4), "i": onnx.Vector[int64](0)}, reads: []string{"x", "r", "i"}},
+		{opset: 7, op: "BatchNormalization", in: x("n", 2, 3),
+			inits: map[string]*onnx.Tensor{"a": v(1, 2), "b": v(3, 4), "c": v(.1, .2), "d": v(1, .5)}, reads: []string{"x", "a", "b", "c", "d"}},
+		{opset: 16, op: "GridSample", in: append(x(1, 2, 3, 3), onnx.ValueInfo{Name: "g", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 2, 2)}),
+			reads: []string{"x", "g"}, attrs: []onnx.Attr{onnx.StrAttr("mode", "bilinear")}},
+		{opset: 7, op: "PRelu", in: x("n", 3, 2), inits: map[string]*onnx.Tensor{"s": onnx.NewTensor([]float32{.1, .2, .3}, 3, 1)},
+			reads: []string{"x", "s"}},
+		{opset: 7, op: "AveragePool", in: x("n", 1, 5, 5),
+			attrs: []onnx.Attr{onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("pads", 1, 1, 1, 1)}},
+		{opset: 10, op: "RoiAlign", in: x(1, 1, 6, 6), inits: map[string]*onnx.Tensor{"r": onnx.NewTensor([]float32{0, 0, 4, 3}, 1, 4),
+			"i": onnx.Vector[int64](0)}, reads: []string{"x", "r", "i"}},
 	} {
 		for _, to := range []int{17, 21} {
 			if to == tc.opset {
@@ -213,7 +223,8 @@ func TestUpgradeRefusesByName(t *testing.T) {
 		want  string
 	}{
 		{"an unknown operator", 11, func(n *onnx.Node) { n.Op = "StringNormalizer" }, "StringNormalizer"},
-		{"statistics of training", 13, func(n *onnx.Node) { n.Op = "BatchNormalization"; n.Outputs = append(n.Outputs, "mean") }, "statistics of training"},
+		{"statistics of training", 13, func(n *onnx.Node) { n.Op = "BatchNormalization"; n.Outputs = append(n.Outputs, "mean") },
+			"statistics of training"},
 		{"nearest shrinking", 10, func(n *onnx.Node) { n.Op = "Resize"; n.Inputs = []string{"x", "scales"} }, "Resize"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -343,9 +354,11 @@ func TestInliningComputesTheFunctions(t *testing.T) {
 		return &onnx.Node{Op: op, Domain: domain, Inputs: strings.Fields(in), Outputs: strings.Fields(out), Attrs: attrs}
 	}
 	opsets := map[string]int64{"": 17, "own": 1}
-	leak := &onnx.Function{Domain: "own", Name: "leak", Inputs: []string{"a"}, Outputs: []string{"b"}, Attributes: []string{"alpha"}, Opsets: opsets,
-		Nodes: []*onnx.Node{node("LeakyRelu", "", "a", "b", ref("alpha"))}}
-	twice := &onnx.Function{Domain: "own", Name: "twice", Inputs: []string{"b"}, Outputs: []string{"d", "c"}, Defaults: []onnx.Attr{onnx.FloatAttr("alpha", 0.5)}, Opsets: opsets,
+	leak := &onnx.Function{Domain: "own", Name: "leak", Inputs: []string{"a"}, Outputs: []string{"b"}, Attributes: []string{"alpha"},
+		Opsets: opsets,
+		Nodes:  []*onnx.Node{node("LeakyRelu", "", "a", "b", ref("alpha"))}}
+	twice := &onnx.Function{Domain: "own", Name: "twice", Inputs: []string{"b"}, Outputs: []string{"d", "c"},
+		Defaults: []onnx.Attr{onnx.FloatAttr("alpha", 0.5)}, Opsets: opsets,
 		Nodes: []*onnx.Node{node("leak", "own", "b", "c", ref("alpha")), node("leak", "own", "c", "e"), node("Add", "", "c e", "d")}}
 	m := onnx.NewModel(&onnx.Graph{Name: "calls", Initializers: map[string]*onnx.Tensor{},
 		Inputs:  []onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(3)}},

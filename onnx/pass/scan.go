@@ -22,8 +22,10 @@ func upgradeScan9(u *upgrader, n *onnx.Node) error {
 	m := attrs.Int("num_scan_inputs")
 	inputs := n.Inputs[min(1, len(n.Inputs)):]
 	carried := len(inputs) - m
-	if !ok || body.Graph == nil || m < 1 || carried < 0 || carried > len(n.Outputs) || len(body.Graph.Inputs) != len(inputs) || len(body.Graph.Outputs) != len(n.Outputs) {
-		return fmt.Errorf("num_scan_inputs is %d of %d inputs behind the lengths, with %d outputs, which does not fit its body", m, len(inputs), len(n.Outputs))
+	if !ok || body.Graph == nil || m < 1 || carried < 0 || carried > len(n.Outputs) || len(body.Graph.Inputs) != len(inputs) ||
+		len(body.Graph.Outputs) != len(n.Outputs) {
+		return fmt.Errorf("num_scan_inputs is %d of %d inputs behind the lengths, with %d outputs, which does not fit its body", m, len(inputs),
+			len(n.Outputs))
 	}
 	base := n.Outputs[0]
 	if base == "" {
@@ -65,7 +67,8 @@ func upgradeScan9(u *upgrader, n *onnx.Node) error {
 		}
 		inner.Inputs = append(inner.Inputs, x)
 	}
-	inner.Attrs = []onnx.Attr{body, onnx.IntAttr("num_scan_inputs", m), onnx.IntsAttr("scan_input_directions", append(attrs.Ints("directions"), make([]int, m)...)[:m]...)}
+	inner.Attrs = []onnx.Attr{body, onnx.IntAttr("num_scan_inputs", m),
+		onnx.IntsAttr("scan_input_directions", append(attrs.Ints("directions"), make([]int, m)...)[:m]...)}
 	for range n.Outputs {
 		inner.Outputs = append(inner.Outputs, e.fresh(base+"/result"))
 	}
@@ -79,7 +82,8 @@ func upgradeScan9(u *upgrader, n *onnx.Node) error {
 				if err != nil {
 					return fmt.Errorf("output %q of its body: %w", info.Name, err)
 				}
-				shape := e.op("Concat", []string{e.op("Sub", []string{longest, length}), e.slice(e.op("Shape", []string{out}), 1, math.MaxInt32)}, onnx.IntAttr("axis", 0))
+				shape := e.op("Concat", []string{e.op("Sub", []string{longest, length}), e.slice(e.op("Shape", []string{out}), 1, math.MaxInt32)},
+					onnx.IntAttr("axis", 0))
 				out = e.op("Concat", []string{out, e.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))}, onnx.IntAttr("axis", 0))
 			}
 		}

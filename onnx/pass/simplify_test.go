@@ -28,7 +28,8 @@ func TestSimplify(t *testing.T) {
 		{"a shape from known sizes", func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, "batch", 2, 3)
 			n := b.Op("Gather", []build.Ref{b.Op("Shape", []build.Ref{x}), b.Axes(1, 2)})
-			b.Output("out", b.Op("Reshape", []build.Ref{x, b.Concat(0, b.Axes(-1), b.Op("ReduceProd", []build.Ref{n}, onnx.IntAttr("keepdims", 1)))}))
+			b.Output("out", b.Op("Reshape", []build.Ref{x, b.Concat(0, b.Axes(-1),
+				b.Op("ReduceProd", []build.Ref{n}, onnx.IntAttr("keepdims", 1)))}))
 		}, "Reshape"},
 		{"a shape with a symbol stays", func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, "batch", 2, 3)

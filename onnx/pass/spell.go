@@ -67,7 +67,8 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 		case i >= len(outs) || outs[i] == "":
 			return nil, fmt.Errorf("its output %d is not supported", i)
 		case isHalf(d):
-			s.nodes = append(s.nodes, &onnx.Node{Name: out, Op: "Cast", Inputs: []string{outs[i]}, Outputs: []string{out}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(d))}})
+			s.nodes = append(s.nodes, &onnx.Node{Name: out, Op: "Cast", Inputs: []string{outs[i]}, Outputs: []string{out},
+				Attrs: []onnx.Attr{onnx.IntAttr("to", int(d))}})
 		default:
 			s.nodes = append(s.nodes, &onnx.Node{Name: out, Op: "Identity", Inputs: []string{outs[i]}, Outputs: []string{out}})
 		}
@@ -98,13 +99,17 @@ type speller struct {
 var spellings = map[onnx.OpName]func(s *speller) ([]string, error){
 	{Name: "Attention"}: spellAttention, {Name: "RMSNormalization"}: spellRMSNormalization, {Name: "RotaryEmbedding"}: spellRotaryEmbedding,
 	{Name: "CausalConvWithState"}: spellCausalConv, {Name: "Swish"}: spellSwish, {Name: "SwiGLU"}: spellSwish,
-	{Domain: microsoft, Name: "QuickGelu"}: spellSwish, {Domain: microsoft, Name: "Gelu"}: spellGelu, {Domain: microsoft, Name: "BiasGelu"}: spellGelu,
+	{Domain: microsoft, Name: "QuickGelu"}: spellSwish, {Domain: microsoft, Name: "Gelu"}: spellGelu,
+	{Domain: microsoft, Name: "BiasGelu"}: spellGelu,
 	{Domain: microsoft, Name: "FastGelu"}: spellGelu, {Domain: microsoft, Name: "FusedMatMul"}: spellFusedMatMul,
-	{Domain: microsoft, Name: "TransposeMatMul"}: spellFusedMatMul, {Domain: microsoft, Name: "SkipLayerNormalization"}: spellSkipNormalization,
+	{Domain: microsoft, Name: "TransposeMatMul"}:                  spellFusedMatMul,
+	{Domain: microsoft, Name: "SkipLayerNormalization"}:           spellSkipNormalization,
 	{Domain: microsoft, Name: "SkipSimplifiedLayerNormalization"}: spellSkipNormalization,
-	{Domain: microsoft, Name: "QLinearAdd"}:                       spellQuantizedPair, {Domain: microsoft, Name: "QLinearMul"}: spellQuantizedPair,
-	{Domain: microsoft, Name: "QLinearSigmoid"}: spellQuantized, {Domain: microsoft, Name: "QLinearLeakyRelu"}: spellQuantized,
-	{Domain: microsoft, Name: "QLinearGlobalAveragePool"}: spellQuantized,
+	{Domain: microsoft, Name: "QLinearAdd"}:                       spellQuantizedPair,
+	{Domain: microsoft, Name: "QLinearMul"}:                       spellQuantizedPair,
+	{Domain: microsoft, Name: "QLinearSigmoid"}:                   spellQuantized,
+	{Domain: microsoft, Name: "QLinearLeakyRelu"}:                 spellQuantized,
+	{Domain: microsoft, Name: "QLinearGlobalAveragePool"}:         spellQuantized,
 }
 
 const microsoft = "com.microsoft"
@@ -139,7 +144,8 @@ func spellSwish(s *speller) ([]string, error) {
 	return []string{y}, nil
 }
 
-// spellCausalConv: a convolution of each channel with its own kernel of k positions, over the last k - 1 positions of the past and the input.
+// spellCausalConv: a convolution of each channel with its own kernel of k positions, over the last k - 1 positions of the past
+// and the input.
 func spellCausalConv(s *speller) ([]string, error) {
 	x, w := s.node.Input(0), s.node.Input(1)
 	shape := s.Shape(w)
@@ -152,7 +158,8 @@ func spellCausalConv(s *speller) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		past = s.op("ConstantOfShape", []string{s.op("Concat", []string{s.dims(x, 0, 2), s.ints(int64(shape[2].Size - 1))}, onnx.IntAttr("axis", 0))}, onnx.TensorAttr("value", zero))
+		past = s.op("ConstantOfShape", []string{s.op("Concat", []string{s.dims(x, 0, 2), s.ints(int64(shape[2].Size - 1))},
+			onnx.IntAttr("axis", 0))}, onnx.TensorAttr("value", zero))
 	}
 	whole := s.op("Concat", []string{past, x}, onnx.IntAttr("axis", 2))
 	y := s.op("Conv", without(whole, w, s.node.Input(2)), onnx.IntAttr("group", shape[0].Size))

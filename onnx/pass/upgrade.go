@@ -53,7 +53,8 @@ func Upgrade(m *onnx.Model, to int) error {
 		return nil
 	}
 	if from < onnx.MinOpset || to > onnx.MaxOpset {
-		return fmt.Errorf("upgrading %q from operator set %d to %d: allowed are %d to %d; export the model with one of them", m.Graph.Name, from, to, onnx.MinOpset, onnx.MaxOpset)
+		return fmt.Errorf("upgrading %q from operator set %d to %d: allowed are %d to %d; export the model with one of them", m.Graph.Name, from,
+			to, onnx.MinOpset, onnx.MaxOpset)
 	}
 	c := onnx.Clone(m)
 	if err := Inline(c); err != nil {

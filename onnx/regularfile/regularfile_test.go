@@ -31,7 +31,8 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for path, want := range map[string]string{pipe: "a named pipe", link: "a named pipe", dir: "a folder", os.DevNull: "a device", file + "2": "no such file"} {
+		for path, want := range map[string]string{pipe: "a named pipe", link: "a named pipe", dir: "a folder", os.DevNull: "a device",
+			file + "2": "no such file"} {
 			if f, err := Open(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("Open(%s) gave %v, %v; want an error with %q", path, f, err, want)
 			}

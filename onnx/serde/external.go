@@ -169,7 +169,8 @@ func place(t *onnxpb.TensorProto) (e *onnx.External, length int64, err error) {
 		return nil, 0, fmt.Errorf("it names no file")
 	}
 	if !filepath.IsLocal(filepath.FromSlash(location)) {
-		return nil, 0, fmt.Errorf("file %.200q lies outside the model's folder; move it beside the model and save the model with a relative name", location)
+		return nil, 0, fmt.Errorf("file %.200q lies outside the model's folder; move it beside the model and save the model with a relative name",
+			location)
 	}
 	return &onnx.External{Location: location, Offset: offset}, length, nil
 }

@@ -140,7 +140,8 @@ func FuzzExternal(f *testing.F) {
 		}
 		g := &onnxpb.GraphProto{}
 		for i := range int(tensors % 16) {
-			w := &onnxpb.TensorProto{Name: string(rune('a' + i)), DataType: dtype, Dims: []int64{rows, columns}, DataLocation: onnxpb.TensorProto_EXTERNAL}
+			w := &onnxpb.TensorProto{Name: string(rune('a' + i)), DataType: dtype, Dims: []int64{rows, columns},
+				DataLocation: onnxpb.TensorProto_EXTERNAL}
 			w.ExternalData = append(w.ExternalData, &onnxpb.StringStringEntryProto{Key: "location", Value: location})
 			for k, v := range map[string]string{"offset": offset, "length": length} {
 				if v != "" {
@@ -163,7 +164,8 @@ func FuzzExternal(f *testing.F) {
 			size = (rows*columns + 3) / 4
 		}
 		for _, w := range g.Initializer {
-			if filepath.Clean(location) != "w.bin" || from > len(content) || !bytes.HasPrefix(content[from:], w.RawData) || int64(len(w.RawData)) != size {
+			if filepath.Clean(location) != "w.bin" || from > len(content) || !bytes.HasPrefix(content[from:], w.RawData) ||
+				int64(len(w.RawData)) != size {
 				t.Fatalf("%q from %q of a file with %q gave %q", location, offset, content, w.RawData)
 			}
 		}

@@ -105,7 +105,8 @@ func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 		return nil, err
 	}
 	for _, fp := range p.Functions {
-		f := &onnx.Function{Domain: domain(fp.Domain), Name: fp.Name, Inputs: fp.Input, Outputs: fp.Output, Attributes: fp.Attribute, Opsets: map[string]int64{}}
+		f := &onnx.Function{Domain: domain(fp.Domain), Name: fp.Name, Inputs: fp.Input, Outputs: fp.Output, Attributes: fp.Attribute,
+			Opsets: map[string]int64{}}
 		for _, o := range fp.OpsetImport {
 			f.Opsets[domain(o.Domain)] = o.Version
 		}
@@ -346,11 +347,13 @@ func Refer(m *onnx.Model) (data []byte, folder string, err error) {
 		}
 		folder = e.Folder
 		delete(g.Initializers, name)
-		p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType), Dims: make([]int64, len(t.Shape)), DataLocation: onnxpb.TensorProto_EXTERNAL}
+		p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType), Dims: make([]int64, len(t.Shape)),
+			DataLocation: onnxpb.TensorProto_EXTERNAL}
 		for i, d := range t.Shape {
 			p.Dims[i] = int64(d)
 		}
-		for _, kv := range [][2]string{{"location", e.Location}, {"offset", strconv.FormatInt(e.Offset, 10)}, {"length", strconv.FormatInt(n, 10)}} {
+		for _, kv := range [][2]string{{"location", e.Location}, {"offset", strconv.FormatInt(e.Offset, 10)},
+			{"length", strconv.FormatInt(n, 10)}} {
 			p.ExternalData = append(p.ExternalData, &onnxpb.StringStringEntryProto{Key: kv[0], Value: kv[1]})
 		}
 		apart = append(apart, p)
@@ -385,7 +388,8 @@ func modelToProto(m *onnx.Model) (*onnxpb.ModelProto, error) {
 		return nil, err
 	}
 	for _, f := range m.Functions {
-		fp := &onnxpb.FunctionProto{Domain: f.Domain, Name: f.Name, Input: f.Inputs, Output: f.Outputs, Attribute: f.Attributes, OpsetImport: opsetsToProto(f.Opsets)}
+		fp := &onnxpb.FunctionProto{Domain: f.Domain, Name: f.Name, Input: f.Inputs, Output: f.Outputs, Attribute: f.Attributes,
+			OpsetImport: opsetsToProto(f.Opsets)}
 		for _, a := range f.Defaults {
 			ap, err := attrToProto(a)
 			if err != nil {

@@ -46,10 +46,12 @@ func everything(t testing.TB) *onnx.Model {
 	b.Param("strings", onnx.Vector("a", "", "ü"))
 	b.Param("extremes", onnx.Vector(math.Inf(1), math.Inf(-1), math.MaxFloat64, math.SmallestNonzeroFloat64))
 	branch := func(op string) *onnx.Graph {
-		return &onnx.Graph{Name: op, Initializers: map[string]*onnx.Tensor{}, Nodes: []*onnx.Node{{Op: op, Inputs: []string{"x"}, Outputs: []string{op + "_out"}}},
+		return &onnx.Graph{Name: op, Initializers: map[string]*onnx.Tensor{},
+			Nodes:   []*onnx.Node{{Op: op, Inputs: []string{"x"}, Outputs: []string{op + "_out"}}},
 			Outputs: []onnx.ValueInfo{{Name: op + "_out", DType: onnx.Float32}}}
 	}
-	y := b.Op("If", []build.Ref{flag}, onnx.Attr{Name: "then_branch", Kind: onnx.AttrGraph, Graph: branch("Relu")}, onnx.Attr{Name: "else_branch", Kind: onnx.AttrGraph, Graph: branch("Neg")})
+	y := b.Op("If", []build.Ref{flag}, onnx.Attr{Name: "then_branch", Kind: onnx.AttrGraph, Graph: branch("Relu")},
+		onnx.Attr{Name: "else_branch", Kind: onnx.AttrGraph, Graph: branch("Neg")})
 	b.Output("y", b.Slice(b.Transpose(y, 1, 0, 2), 0, 0, 2))
 	b.Output("z", b.Op("LeakyRelu", []build.Ref{x}, onnx.FloatAttr("alpha", 0.25)))
 	m, err := b.Model()
@@ -61,9 +63,11 @@ func everything(t testing.TB) *onnx.Model {
 	m.Functions = []*onnx.Function{{Domain: "own", Name: "f", Inputs: []string{"a"}, Outputs: []string{"b"}, Attributes: []string{"alpha"},
 		Opsets: map[string]int64{"": 17}, Defaults: []onnx.Attr{
 			onnx.FloatsAttr("floats", 1, 2), onnx.StrAttr("text", "a"), {Name: "strings", Kind: onnx.AttrStrings, Strs: []string{"a", "b"}},
-			{Name: "tensors", Kind: onnx.AttrTensors, Tensors: tensors}, {Name: "graphs", Kind: onnx.AttrGraphs, Graphs: []*onnx.Graph{branch("Relu")}},
+			{Name: "tensors", Kind: onnx.AttrTensors, Tensors: tensors},
+			{Name: "graphs", Kind: onnx.AttrGraphs, Graphs: []*onnx.Graph{branch("Relu")}},
 		},
-		Nodes: []*onnx.Node{{Op: "LeakyRelu", Inputs: []string{"a"}, Outputs: []string{"b"}, Attrs: []onnx.Attr{{Name: "alpha", Kind: onnx.AttrFloat, Ref: "alpha"}}}}}}
+		Nodes: []*onnx.Node{{Op: "LeakyRelu", Inputs: []string{"a"}, Outputs: []string{"b"},
+			Attrs: []onnx.Attr{{Name: "alpha", Kind: onnx.AttrFloat, Ref: "alpha"}}}}}}
 	return m
 }
 
@@ -125,7 +129,8 @@ func TestLoadRefuses(t *testing.T) {
 func TestUnmarshalRefusesDeepNesting(t *testing.T) {
 	g := &onnxpb.GraphProto{Name: "innermost"}
 	for range 200 {
-		g = &onnxpb.GraphProto{Node: []*onnxpb.NodeProto{{OpType: "If", Output: []string{"y"}, Attribute: []*onnxpb.AttributeProto{{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH, G: g}}}}}
+		g = &onnxpb.GraphProto{Node: []*onnxpb.NodeProto{{OpType: "If", Output: []string{"y"},
+			Attribute: []*onnxpb.AttributeProto{{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH, G: g}}}}}
 	}
 	data, err := proto.Marshal(&onnxpb.ModelProto{Graph: g})
 	if err != nil {
@@ -147,7 +152,8 @@ func FuzzUnmarshal(f *testing.F) {
 		f.Add(data)
 		f.Add(data[:len(data)/2])
 	}
-	huge, err := proto.Marshal(&onnxpb.ModelProto{Graph: &onnxpb.GraphProto{Initializer: []*onnxpb.TensorProto{{Name: "w", DataType: 1, Dims: []int64{1 << 30}}}}})
+	huge, err := proto.Marshal(&onnxpb.ModelProto{Graph: &onnxpb.GraphProto{Initializer: []*onnxpb.TensorProto{{Name: "w", DataType: 1,
+		Dims: []int64{1 << 30}}}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -190,7 +196,8 @@ func FuzzUnmarshal(f *testing.F) {
 func fuzzConv(f *testing.F) *onnx.Model {
 	b := build.New("conv")
 	x := b.Input("x", onnx.Float32, "batch", 3, "H", 8)
-	c := b.Op("Conv", []build.Ref{x, b.Param("w", onnx.ZerosF32(2, 3, 3, 3))}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntsAttr("strides", 2, 2))
+	c := b.Op("Conv", []build.Ref{x, b.Param("w", onnx.ZerosF32(2, 3, 3, 3))}, onnx.IntsAttr("pads", 1, 1, 1, 1),
+		onnx.IntsAttr("strides", 2, 2))
 	p := b.Op("MaxPool", []build.Ref{c}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntAttr("ceil_mode", 1))
 	s := b.Op("Gather", []build.Ref{b.Op("Shape", []build.Ref{p}), b.Axes(0)})
 	b.Output("y", b.Softmax(b.Op("Reshape", []build.Ref{p, b.Concat(0, s, b.Axes(-1))}), 1))

@@ -16,7 +16,8 @@ func (c *call) body(name string, inputs []*fact) (*inference, *onnx.Graph, error
 	if !ok || a.Graph == nil {
 		return nil, nil, fmt.Errorf("the attribute %s holds no graph", name)
 	}
-	inner := &inference{foldLimit: c.inf.foldLimit, budget: c.inf.budget, load: c.inf.load, opset: c.inf.opset, outer: c.inf, facts: map[string]*fact{}, counter: c.inf.counter, bodies: c.inf.bodies, foreign: c.inf.foreign, local: c.inf.local}
+	inner := &inference{foldLimit: c.inf.foldLimit, budget: c.inf.budget, load: c.inf.load, opset: c.inf.opset, outer: c.inf,
+		facts: map[string]*fact{}, counter: c.inf.counter, bodies: c.inf.bodies, foreign: c.inf.foreign, local: c.inf.local}
 	for i, in := range a.Graph.Inputs {
 		f := inner.declared(in)
 		if i < len(inputs) && inputs[i] != nil {

@@ -5,7 +5,8 @@ import (
 )
 
 func TestExprPrintsWhatItParses(t *testing.T) {
-	for _, s := range []string{"0", "7", "n", "2*n", "a*b", "a*b + 3*c - 1", "floor((H + 1)/2)", "2*floor((H)/2) + 1", "-n + 4", "past + seq"} {
+	for _, s := range []string{"0", "7", "n", "2*n", "a*b", "a*b + 3*c - 1", "floor((H + 1)/2)", "2*floor((H)/2) + 1", "-n + 4",
+		"past + seq"} {
 		e, ok := parseExpr(s)
 		if !ok {
 			t.Errorf("%q does not parse", s)

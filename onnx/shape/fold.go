@@ -75,7 +75,8 @@ func (c *call) weigh() {
 		bytes += float64(n) * float64(max(f.dtype.Size(), 1))
 	}
 	work := c.work()
-	if !c.inf.load.budget.Spend(bytes, work) && len(c.inf.load.left) < 10 && !slices.ContainsFunc(c.inf.load.left, func(h Heavy) bool { return h.Node == c.node.Label() }) {
+	if !c.inf.load.budget.Spend(bytes, work) && len(c.inf.load.left) < 10 &&
+		!slices.ContainsFunc(c.inf.load.left, func(h Heavy) bool { return h.Node == c.node.Label() }) {
 		c.inf.load.left = append(c.inf.load.left, Heavy{c.node.Label(), bytes, work})
 	}
 	for _, f := range c.out {
@@ -179,7 +180,8 @@ func (c *call) work() float64 {
 			window *= float64(k)
 		}
 		return in + out*window
-	case "NonMaxSuppression", "TopK", "Unique", "Resize", "GridSample", "RoiAlign", "LRN", "Scan", "Loop", "If", "LSTM", "GRU", "RNN", "Det", "DFT", "STFT":
+	case "NonMaxSuppression", "TopK", "Unique", "Resize", "GridSample", "RoiAlign", "LRN", "Scan", "Loop", "If", "LSTM", "GRU", "RNN", "Det",
+		"DFT", "STFT":
 		return (in + out) * max(1, in) // sorts, and sums over what only data or attributes tell
 	}
 	if Moves(c.node.Op) || c.node.Op == "Identity" || c.node.Op == "Cast" {

@@ -95,7 +95,8 @@ type Heavy struct {
 }
 
 func (h Heavy) String() string {
-	return fmt.Sprintf("%s: its operands are constants, and to work out its result takes %.2g operations and %.2g bytes, beyond the budget of a model of this size", h.Node, h.Work, h.Bytes)
+	return fmt.Sprintf("%s: its operands are constants, and to work out its result takes %.2g operations and %.2g bytes, beyond the budget "+
+		"of a model of this size", h.Node, h.Work, h.Bytes)
 }
 
 // TooHeavy lists nodes of constants that are left to the run, since the model's [onnx.Budget] does not cover them; at most
@@ -137,7 +138,8 @@ func inferModel(m *onnx.Model) (*inference, error) {
 }
 
 func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, error) {
-	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)}, opset: onnx.ClampInt(m.Opset()), facts: map[string]*fact{}, counter: new(int), bodies: new(int), foreign: map[string]string{}, local: map[string]bool{}}
+	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)}, opset: onnx.ClampInt(m.Opset()),
+		facts: map[string]*fact{}, counter: new(int), bodies: new(int), foreign: map[string]string{}, local: map[string]bool{}}
 	for _, f := range m.Functions {
 		inf.local[f.Domain+"\x00"+f.Name] = true
 	}

@@ -49,7 +49,8 @@ func TestInferKeepsSymbols(t *testing.T) {
 			x := b.Op("Pad", []build.Ref{b.Input("x", onnx.Float32, "batch", "H"), b.Axes(0, 1, 0, 1), b.F32(0)})
 			return b.Slice(x, 1, 1, -1)
 		}, "float32[batch,H]"},
-		{"a slice that may be cut short", func(b *build.Builder) build.Ref { return b.Slice(b.Input("x", onnx.Float32, "n"), 0, 0, 5) }, "float32[?]"},
+		{"a slice that may be cut short", func(b *build.Builder) build.Ref { return b.Slice(b.Input("x", onnx.Float32, "n"), 0, 0, 5) },
+			"float32[?]"},
 		{"concat of symbols", func(b *build.Builder) build.Ref {
 			return b.Concat(1, b.Input("x", onnx.Float32, "batch", "n"), b.Input("y", onnx.Float32, "batch", "m"), b.Input("z", onnx.Float32, 2, 3))
 		}, "float32[2,m + n + 3]"},
@@ -76,9 +77,11 @@ func TestInferKeepsSymbols(t *testing.T) {
 			return b.Concat(0, b.Add(x, x), b.Param("w", f32(0, 8)))
 		}, "float32[?,8]"},
 		{"einsum", func(b *build.Builder) build.Ref {
-			return b.Op("Einsum", []build.Ref{b.Input("q", onnx.Float32, "b", "n", 4, 8), b.Input("k", onnx.Float32, "b", "m", 4, 8)}, onnx.StrAttr("equation", "bnhd,bmhd->bhnm"))
+			return b.Op("Einsum", []build.Ref{b.Input("q", onnx.Float32, "b", "n", 4, 8), b.Input("k", onnx.Float32, "b", "m", 4, 8)},
+				onnx.StrAttr("equation", "bnhd,bmhd->bhnm"))
 		}, "float32[b,4,n,m]"},
-		{"a symbol that is no expression", func(b *build.Builder) build.Ref { return b.Relu(b.Input("x", onnx.Float32, "batch size!", 2)) }, "float32[batch size!,2]"},
+		{"a symbol that is no expression", func(b *build.Builder) build.Ref { return b.Relu(b.Input("x", onnx.Float32, "batch size!", 2)) },
+			"float32[batch size!,2]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build.New(tc.name)
@@ -112,7 +115,8 @@ func TestInferRefusesContradictions(t *testing.T) {
 		{"types", func(b *build.Builder) build.Ref {
 			return b.Add(b.Input("x", onnx.Float32, 3), b.Input("y", onnx.Int64, 3))
 		}, []string{"Add", "float32", "int64"}},
-		{"reshape", func(b *build.Builder) build.Ref { return b.Reshape(b.Input("x", onnx.Float32, 3, 4), 5, -1) }, []string{"Reshape", "12", "5"}},
+		{"reshape", func(b *build.Builder) build.Ref { return b.Reshape(b.Input("x", onnx.Float32, 3, 4), 5, -1) },
+			[]string{"Reshape", "12", "5"}},
 		{"channels", func(b *build.Builder) build.Ref {
 			return b.Op("Conv", []build.Ref{b.Input("x", onnx.Float32, 1, 3, 8, 8), b.Param("w", onnx.ZerosF32(4, 1, 3, 3))})
 		}, []string{"Conv", "3", "1"}},
@@ -122,7 +126,8 @@ func TestInferRefusesContradictions(t *testing.T) {
 		{"gather", func(b *build.Builder) build.Ref {
 			return b.Op("Gather", []build.Ref{b.Input("x", onnx.Float32, 3), b.Axes(3)})
 		}, []string{"index 3", "size 3"}},
-		{"axis", func(b *build.Builder) build.Ref { return b.Softmax(b.Input("x", onnx.Float32, 3), 1) }, []string{"Softmax", "axis 1", "rank 1"}},
+		{"axis", func(b *build.Builder) build.Ref { return b.Softmax(b.Input("x", onnx.Float32, 3), 1) },
+			[]string{"Softmax", "axis 1", "rank 1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build.New(tc.name)

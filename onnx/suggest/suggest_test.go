@@ -5,7 +5,8 @@ import "testing"
 func TestNearest(t *testing.T) {
 	names := []string{"json", "dataset.name", "dataset.dir", "erm.l2", "FMP", "MP", "CANN"}
 	for in, want := range map[string]string{
-		"jsno": "json", "dataset.nmae": "dataset.name", "erm.12": "erm.l2", "FPM": "FMP", "fmp": "FMP", "cnan": "CANN", "zzz": "", "": "", "x": "",
+		"jsno": "json", "dataset.nmae": "dataset.name", "erm.12": "erm.l2", "FPM": "FMP", "fmp": "FMP", "cnan": "CANN", "zzz": "", "": "",
+		"x": "",
 	} {
 		if got := Nearest(in, names); got != want {
 			t.Errorf("Nearest(%q) = %q, want %q", in, got, want)

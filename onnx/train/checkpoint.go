@@ -59,10 +59,12 @@ func loadCheckpoint(path, run string) (t int, state map[string]*onnx.Tensor, ok 
 		return 0, nil, false, fmt.Errorf("checkpoint: %w; remove it to start afresh", err)
 	}
 	if sum, err := digest(m); err != nil || m.Metadata[keyDigest] != sum {
-		return 0, nil, false, fmt.Errorf("checkpoint %s does not match the digest in it: it was damaged, or is of an earlier release; remove it to start afresh", path)
+		return 0, nil, false, fmt.Errorf("checkpoint %s does not match the digest in it: it was damaged, or is of an earlier release; remove "+
+			"it to start afresh", path)
 	}
 	if have := m.Metadata[keyRun]; have != run {
-		return 0, nil, false, fmt.Errorf("checkpoint %s is of another run (it says %s where this one says %s); remove it to start afresh, or write to another file", path, differs(have, run), differs(run, have))
+		return 0, nil, false, fmt.Errorf("checkpoint %s is of another run (it says %s where this one says %s); remove it to start afresh, or "+
+			"write to another file", path, differs(have, run), differs(run, have))
 	}
 	t, err = strconv.Atoi(m.Metadata[keyStep])
 	if err != nil || t < 0 {

@@ -15,7 +15,8 @@ import (
 // TestDamagedCheckpointIsRefused: whatever bit of a checkpoint is turned over, it is refused or says what it said.
 func TestDamagedCheckpointIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.onnx")
-	if err := saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3), "b": onnx.Scalar[float32](4)}); err != nil {
+	if err := saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3),
+		"b": onnx.Scalar[float32](4)}); err != nil {
 		t.Fatal(err)
 	}
 	good, err := os.ReadFile(path)
@@ -34,7 +35,8 @@ func TestDamagedCheckpointIsRefused(t *testing.T) {
 			refused++
 			continue
 		}
-		if !ok || step != 12 || len(state) != 2 || !slices.Equal(state["w"].F32(), []float32{1, 2, 3}) || !slices.Equal(state["b"].F32(), []float32{4}) {
+		if !ok || step != 12 || len(state) != 2 || !slices.Equal(state["w"].F32(), []float32{1, 2, 3}) ||
+			!slices.Equal(state["b"].F32(), []float32{4}) {
 			t.Fatalf("with bit %d of byte %d turned over it resumes from step %d with %v", i%8, i/8, step, state)
 		}
 	}
@@ -47,7 +49,8 @@ func TestDamagedCheckpointIsRefused(t *testing.T) {
 // it takes at most 400 bytes of memory for each byte of the file.
 func FuzzCheckpoint(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "c.onnx")
-	if err := saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3), "b": onnx.Scalar[float32](4)}); err != nil {
+	if err := saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3),
+		"b": onnx.Scalar[float32](4)}); err != nil {
 		f.Fatal(err)
 	}
 	data, err := os.ReadFile(path)

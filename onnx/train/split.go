@@ -15,9 +15,9 @@ import (
 
 // Split is a training step in parts: gradients, of as many batches as are wanted, are summed, then the
 // parameters are updated. It serves where the cotangents come from outside the graph (run the forward model
-// with [Split.Params], work out the cotangents, then [Split.Accumulate], or [Split.Gradient] and [Split.Add]), and where a batch is cut into shards that
-// run at once. The sum is taken in the order of the shards, so that the figures do not depend on the number of
-// threads.
+// with [Split.Params], work out the cotangents, then [Split.Accumulate], or [Split.Gradient] and [Split.Add]), and where a batch
+// is cut into shards that run at once. The sum is taken in the order of the shards, so that the figures do not depend on the
+// number of threads.
 type Split struct {
 	gradient engine.Session
 	update   engine.Session

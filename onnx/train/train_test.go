@@ -82,7 +82,8 @@ func newStep(t testing.TB, eng engine.Engine) *train.Step {
 func TestUnsavedCheckpointCostsNoMore(t *testing.T) {
 	done, problems := 0, 0
 	l := train.Loop{
-		Steps: 3, Rate: func(int, int) float64 { return 1 }, Model: held{}, Interval: time.Nanosecond, Checkpoint: filepath.Join(t.TempDir(), "c"),
+		Steps: 3, Rate: func(int, int) float64 { return 1 }, Model: held{}, Interval: time.Nanosecond,
+		Checkpoint: filepath.Join(t.TempDir(), "c"),
 		Step: func(context.Context, int, float64) (train.Metrics, error) {
 			done++
 			return train.Metrics{"loss": 1}, nil
@@ -288,12 +289,14 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 func newSplit(t *testing.T, eng engine.Engine, workers int) *train.Split {
 	t.Helper()
 	loss := regression(t)
-	g, err := grad.Build(loss, grad.Options{Outputs: []string{"loss"}, WRT: params, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true})
+	g, err := grad.Build(loss, grad.Options{Outputs: []string{"loss"}, WRT: params, KeepOutputs: true, ParamsAsInputs: true,
+		UnitCotangent: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := train.NewSplit(eng, g, train.SplitOptions{
-		Params: params, Optimizer: optim.AdamW{WeightDecay: 0.01}, Update: optim.Options{ClipNorm: 1, EMA: 0.9}, Init: train.Params(loss, nil), Workers: workers,
+		Params: params, Optimizer: optim.AdamW{WeightDecay: 0.01}, Update: optim.Options{ClipNorm: 1, EMA: 0.9}, Init: train.Params(loss, nil),
+		Workers: workers,
 	})
 	if err != nil {
 		t.Fatal(err)

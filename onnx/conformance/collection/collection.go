@@ -10,8 +10,8 @@ import (
 // Version is that of the Python package onnx which the tests are made from.
 const Version = "1.23.2"
 
-// Dir returns the folder of the tests: $ONNX_TESTDATA, or where `make testdata` puts them. Without one a test is skipped, and fails in continuous
-// integration ($CI is set).
+// Dir returns the folder of the tests: $ONNX_TESTDATA, or where `make testdata` puts them. Without one a test is skipped, and
+// fails in continuous integration ($CI is set).
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("ONNX_TESTDATA")

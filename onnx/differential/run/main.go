@@ -85,7 +85,8 @@ func check(families []string, seed uint64, first, count, show int) error {
 	if other != nil {
 		defer other.Close()
 	}
-	fmt.Println("| family | graphs | engines | folded | upgraded | gradients | declined | known | unknown |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+	fmt.Println("| family | graphs | engines | folded | upgraded | gradients | declined | known | unknown |\n| --- | ---: | ---: | ---: | " +
+		"---: | ---: | ---: | ---: | ---: |")
 	unknown := 0
 	reasons := map[string]int{}
 	for _, f := range families {
@@ -107,7 +108,8 @@ func check(families []string, seed uint64, first, count, show int) error {
 			known += n
 			reasons[why] += n
 		}
-		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %d |\n", f, t.Cases, t.Compared["engine"], t.Compared["fold"], t.Compared["upgrade"], t.Compared["gradient"], declined, known, t.Unknown)
+		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %d |\n", f, t.Cases, t.Compared["engine"], t.Compared["fold"],
+			t.Compared["upgrade"], t.Compared["gradient"], declined, known, t.Unknown)
 		unknown += t.Unknown
 	}
 	if len(reasons) > 0 {
@@ -182,7 +184,8 @@ func unpack(p []packed) map[string]*onnx.Tensor {
 }
 
 func compare(peer string, families []string, seed uint64, first, count, show int) error {
-	cmd := exec.Command(peer, "-emit", "-family", strings.Join(families, ","), "-seed", fmt.Sprint(seed), "-first", fmt.Sprint(first), "-count", fmt.Sprint(count))
+	cmd := exec.Command(peer, "-emit", "-family", strings.Join(families, ","), "-seed", fmt.Sprint(seed), "-first", fmt.Sprint(first),
+		"-count", fmt.Sprint(count))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

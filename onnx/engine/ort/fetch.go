@@ -34,11 +34,20 @@ type libraryFile struct {
 // libraryFiles lists them by GOOS/GOARCH; the library itself comes last, so that it is only in place
 // when all that it loads is.
 var libraryFiles = map[string][]libraryFile{
-	"linux/amd64":   {{"package/bin/napi-v6/linux/x64/libonnxruntime.so.1", "libonnxruntime.so." + PinnedVersion, "d8aff4aa8abee8fb2abb2f2f2459ffc94461e781e41b9f7c072829dd0d470221"}},
-	"linux/arm64":   {{"package/bin/napi-v6/linux/arm64/libonnxruntime.so.1", "libonnxruntime.so." + PinnedVersion, "c36bc200e7e6c093b8abb0b34590fbdd8c52fd3fb5e33795b9523ffdde2fce0f"}},
-	"darwin/arm64":  {{"package/bin/napi-v6/darwin/arm64/libonnxruntime.1.27.0.dylib", "libonnxruntime." + PinnedVersion + ".dylib", "89f692a3a1a224e4ad0b796b0e7c0bd81113b0741bfe84211eceef14d05a9e59"}},
-	"windows/amd64": {{"package/bin/napi-v6/win32/x64/DirectML.dll", "DirectML.dll", "86d9b418e982fa1effb6ea39cb916b04fe3896ccedc6982d73a5477459b56d81"}, {"package/bin/napi-v6/win32/x64/onnxruntime.dll", "onnxruntime.dll", "273f9ef9cf755c6a0f342226a80448156c10ceb74db2ae8c8370dc98e75af0eb"}},
-	"windows/arm64": {{"package/bin/napi-v6/win32/arm64/DirectML.dll", "DirectML.dll", "759a2d3054d4ce583186bd6f0b5c36071492b3dfba8be456b69f1b17b313171c"}, {"package/bin/napi-v6/win32/arm64/onnxruntime.dll", "onnxruntime.dll", "908ce63e73f375e90daabe24c52486b42392c19df3d63973a26f871cfeab5453"}},
+	"linux/amd64": {{"package/bin/napi-v6/linux/x64/libonnxruntime.so.1", "libonnxruntime.so." + PinnedVersion,
+		"d8aff4aa8abee8fb2abb2f2f2459ffc94461e781e41b9f7c072829dd0d470221"}},
+	"linux/arm64": {{"package/bin/napi-v6/linux/arm64/libonnxruntime.so.1", "libonnxruntime.so." + PinnedVersion,
+		"c36bc200e7e6c093b8abb0b34590fbdd8c52fd3fb5e33795b9523ffdde2fce0f"}},
+	"darwin/arm64": {{"package/bin/napi-v6/darwin/arm64/libonnxruntime.1.27.0.dylib", "libonnxruntime." + PinnedVersion + ".dylib",
+		"89f692a3a1a224e4ad0b796b0e7c0bd81113b0741bfe84211eceef14d05a9e59"}},
+	"windows/amd64": {{"package/bin/napi-v6/win32/x64/DirectML.dll", "DirectML.dll",
+		"86d9b418e982fa1effb6ea39cb916b04fe3896ccedc6982d73a5477459b56d81"},
+		{"package/bin/napi-v6/win32/x64/onnxruntime.dll", "onnxruntime.dll",
+			"273f9ef9cf755c6a0f342226a80448156c10ceb74db2ae8c8370dc98e75af0eb"}},
+	"windows/arm64": {{"package/bin/napi-v6/win32/arm64/DirectML.dll", "DirectML.dll",
+		"759a2d3054d4ce583186bd6f0b5c36071492b3dfba8be456b69f1b17b313171c"},
+		{"package/bin/napi-v6/win32/arm64/onnxruntime.dll", "onnxruntime.dll",
+			"908ce63e73f375e90daabe24c52486b42392c19df3d63973a26f871cfeab5453"}},
 }
 
 // maxLibraryBytes bounds what is unpacked; the largest library today has 39 MB.
@@ -52,7 +61,8 @@ func Fetch(ctx context.Context, say func(string)) (path string, err error) {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	files, ok := libraryFiles[platform]
 	if !ok {
-		return "", fmt.Errorf("there is no published ONNX Runtime library for %s in %s; build one and set %s to its path, or use the pure engine (engine.name=pure)",
+		return "", fmt.Errorf("there is no published ONNX Runtime library for %s in %s; build one and set %s to its path, or use the pure "+
+			"engine (engine.name=pure)",
 			platform, npmPackage, LibraryEnv)
 	}
 	dir, err := CacheDir()
@@ -80,7 +90,8 @@ func fetch(ctx context.Context, dir string, files []libraryFile, say func(string
 	}()
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return path, fmt.Errorf("npm is not installed; install Node.js, or download the library from the ONNX Runtime's releases and set %s to its path", LibraryEnv)
+		return path, fmt.Errorf("npm is not installed; install Node.js, or download the library from the ONNX Runtime's releases and set %s "+
+			"to its path", LibraryEnv)
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return path, err
@@ -103,7 +114,8 @@ func fetch(ctx context.Context, dir string, files []libraryFile, say func(string
 		if ctx.Err() != nil {
 			return path, ctx.Err()
 		}
-		return path, fmt.Errorf("npm pack %s: %w: %s; check the network and npm's settings (npm config get registry)", npmPackage, err, tail(stderr.String(), 400))
+		return path, fmt.Errorf("npm pack %s: %w: %s; check the network and npm's settings (npm config get registry)", npmPackage, err,
+			tail(stderr.String(), 400))
 	}
 	archives, err := filepath.Glob(filepath.Join(tmp, "*.tgz"))
 	if err != nil || len(archives) != 1 {

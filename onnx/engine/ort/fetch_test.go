@@ -141,7 +141,8 @@ func TestFetchErrorsLeaveNothing(t *testing.T) {
 	t.Run("cache cannot be written", func(t *testing.T) {
 		fakeNPM(t, good, "")
 		file := touch(t, filepath.Join(t.TempDir(), "file"))
-		if _, err := fetch(context.Background(), filepath.Join(file, "v"), wantedFile("the library"), func(string) {}); err == nil || !strings.Contains(err.Error(), file) {
+		if _, err := fetch(context.Background(), filepath.Join(file, "v"), wantedFile("the library"), func(string) {}); err == nil ||
+			!strings.Contains(err.Error(), file) {
 			t.Errorf("got %v, want the path named", err)
 		}
 	})

@@ -42,7 +42,8 @@ func FindLibrary(setting string) (path string, tried []string, err error) {
 			return "", tried, fmt.Errorf("%w: %s is %s: %w; correct it, or unset it to search", ErrNoLibrary, from, setting, err)
 		}
 		if st.IsDir() {
-			return "", tried, fmt.Errorf("%w: %s is %s, which is a folder; name the file itself (%s)", ErrNoLibrary, from, setting, libraryNames()[0])
+			return "", tried, fmt.Errorf("%w: %s is %s, which is a folder; name the file itself (%s)", ErrNoLibrary, from, setting,
+				libraryNames()[0])
 		}
 		return setting, tried, nil
 	}

@@ -16,9 +16,10 @@ const (
 	runtimeIR    = 13
 )
 
-// lower rewrites a model so that the runtime knows its operators: m itself is not changed. Operators that the runtime does not have, or that it
-// computes otherwise than the standard says, are spelt out; a newer operator set becomes [runtimeOpset] where each operator of the model is one of
-// that set with the same inputs and attributes. What it may not lower it leaves to the runtime to refuse.
+// lower rewrites a model so that the runtime knows its operators: m itself is not changed. Operators that the runtime does not
+// have, or that it computes otherwise than the standard says, are spelt out; a newer operator set becomes [runtimeOpset] where
+// each operator of the model is one of that set with the same inputs and attributes. What it may not lower it leaves to the
+// runtime to refuse.
 func lower(m *onnx.Model) (*onnx.Model, error) {
 	c := *m
 	c.IR = min(m.IR, runtimeIR)
@@ -62,8 +63,9 @@ func known(g *onnx.Graph) bool {
 	return true
 }
 
-// foreign reports whether the runtime lacks an operator that can be spelt out, or computes it otherwise than operator set 25 says: attention with
-// lengths of its keys is not aligned at their end, a row without keys gets a mean of values where zeros are due, and that of bfloat16 is not computed.
+// foreign reports whether the runtime lacks an operator that can be spelt out, or computes it otherwise than operator set 25
+// says: attention with lengths of its keys is not aligned at their end, a row without keys gets a mean of values where zeros are
+// due, and that of bfloat16 is not computed.
 func foreign(n *onnx.Node, types map[string]onnx.ValueInfo) bool {
 	if n.Domain != "" || n.Op != "Attention" {
 		return n.Domain == "" && (n.Op == "Swish" || pass.IsSpelt(n) && op.Lookup("", n.Op, runtimeOpset) == nil)
@@ -95,7 +97,8 @@ func spellOut(m *onnx.Model) error {
 			continue
 		}
 		spelt, err := pass.Spell(n, pass.Around{
-			Opset: onnx.ClampInt(m.Opset()), Type: func(v string) onnx.DType { return types[v].DType }, Shape: func(v string) []onnx.Dim { return types[v].Shape },
+			Opset: onnx.ClampInt(m.Opset()), Type: func(v string) onnx.DType { return types[v].DType },
+			Shape: func(v string) []onnx.Dim { return types[v].Shape },
 			Fresh: func(base string) string { return pass.Unique(taken, base) },
 		})
 		if err != nil {

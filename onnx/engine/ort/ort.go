@@ -205,7 +205,8 @@ func appendProvider(so *ortgo.SessionOptions, name string) error {
 			continue
 		}
 		if err := p.append(so); err != nil {
-			return fmt.Errorf("engine.provider is %q, which this ONNX Runtime (%s) cannot use: %s; use \"cpu\", or set engine.library to a build with that provider",
+			return fmt.Errorf("engine.provider is %q, which this ONNX Runtime (%s) cannot use: %s; use \"cpu\", or set engine.library to a build "+
+				"with that provider",
 				name, ortgo.GetVersion(), firstLine(err))
 		}
 		return nil

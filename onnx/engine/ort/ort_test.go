@@ -183,8 +183,10 @@ func TestOddOutputs(t *testing.T) {
 		Name:         "odd",
 		Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
 		Initializers: map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8)},
-		Nodes:        []*onnx.Node{{Op: "Identity", Inputs: []string{"c"}, Outputs: []string{"c2"}}, {Op: "Identity", Inputs: []string{"x"}, Outputs: []string{"x2"}}},
-		Outputs: []onnx.ValueInfo{{Name: "c2", DType: onnx.Float32, Shape: onnx.Shape(2)}, {Name: "x2", DType: onnx.Float32, Shape: onnx.Shape("n")},
+		Nodes: []*onnx.Node{{Op: "Identity", Inputs: []string{"c"}, Outputs: []string{"c2"}},
+			{Op: "Identity", Inputs: []string{"x"}, Outputs: []string{"x2"}}},
+		Outputs: []onnx.ValueInfo{{Name: "c2", DType: onnx.Float32, Shape: onnx.Shape(2)},
+			{Name: "x2", DType: onnx.Float32, Shape: onnx.Shape("n")},
 			{Name: "c", DType: onnx.Float32, Shape: onnx.Shape(2)}, {Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
 	}}
 	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
@@ -235,7 +237,8 @@ func TestRunErrors(t *testing.T) {
 		{"wrong type", map[string]*onnx.Tensor{"x": onnx.NewTensor(make([]float64, 2), 1, 2)}, nil, "float64[1 2]"},
 		{"wrong width", map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 3)}, nil, "declares float32[n 2]"},
 		{"wrong rank", map[string]*onnx.Tensor{"x": onnx.ZerosF32(2)}, nil, "declares float32[n 2]"},
-		{"lying tensor", map[string]*onnx.Tensor{"x": {DType: onnx.Float32, Shape: []int{3, 2}, Data: make([]float32, 5)}}, nil, "needs 6 elements"},
+		{"lying tensor", map[string]*onnx.Tensor{"x": {DType: onnx.Float32, Shape: []int{3, 2}, Data: make([]float32, 5)}}, nil,
+			"needs 6 elements"},
 		{"nil tensor", map[string]*onnx.Tensor{"x": nil}, nil, "nil tensor"},
 		{"fetch of another shape", map[string]*onnx.Tensor{"x": good}, map[string]*onnx.Tensor{"y": onnx.ZerosF32(2, 2)}, "shape"},
 	} {
@@ -250,11 +253,14 @@ func TestRunErrors(t *testing.T) {
 
 // The ONNX Runtime gives a scalar where inference says [1 0]: an error, and no value that a caller could take.
 func TestUnexpectedScalar(t *testing.T) {
-	m := onnx.NewModel(&onnx.Graph{Name: "test", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 0)}}, Outputs: []onnx.ValueInfo{{Name: "y"}},
-		Nodes: []*onnx.Node{{Op: "ReduceSumSquare", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{onnx.IntAttr("keepdims", 0), onnx.IntAttr("noop_with_empty_axes", 1)}}}})
+	m := onnx.NewModel(&onnx.Graph{Name: "test", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 0)}},
+		Outputs: []onnx.ValueInfo{{Name: "y"}},
+		Nodes: []*onnx.Node{{Op: "ReduceSumSquare", Inputs: []string{"x"}, Outputs: []string{"y"},
+			Attrs: []onnx.Attr{onnx.IntAttr("keepdims", 0), onnx.IntAttr("noop_with_empty_axes", 1)}}}})
 	m.Opsets[""] = 18
 	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
-	if out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 0)}); err == nil || !strings.Contains(err.Error(), "no dimensions") {
+	if out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 0)}); err == nil ||
+		!strings.Contains(err.Error(), "no dimensions") {
 		t.Errorf("got %v and %v", out, err)
 	}
 }
@@ -268,7 +274,8 @@ func TestErrorsOfNodes(t *testing.T) {
 	})
 	s := open(t, newEngine(t, engine.Options{Threads: 1}), m)
 	_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(6), "shape": onnx.Vector[int64](4, 4)})
-	if err == nil || !strings.Contains(err.Error(), "Reshape") || !strings.Contains(err.Error(), "{4,4}") || strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "onnxruntime::") {
+	if err == nil || !strings.Contains(err.Error(), "Reshape") || !strings.Contains(err.Error(), "{4,4}") ||
+		strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "onnxruntime::") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -504,7 +511,8 @@ func parallelCases() []parallelCase {
 				b.Output("y", b.MatMul(b.Input("x", onnx.Float32, s[0], s[1]), b.Input("w", onnx.Float32, s[1], s[2])))
 			}},
 			parallelCase{fmt.Sprintf("Gemm transposed%v", s), func(b *build.Builder) {
-				b.Output("y", b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, s[1], s[0]), b.Input("w", onnx.Float32, s[2], s[1]), b.Input("c", onnx.Float32, s[2])},
+				b.Output("y", b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, s[1], s[0]), b.Input("w", onnx.Float32, s[2], s[1]),
+					b.Input("c", onnx.Float32, s[2])},
 					onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1)))
 			}})
 	}
@@ -512,7 +520,8 @@ func parallelCases() []parallelCase {
 		b.Output("y", b.MatMul(b.Input("x", onnx.Float32, 5, 200, 74), b.Input("w", onnx.Float32, 5, 74, 100)))
 	}})
 	for _, s := range []struct{ n, cin, cout, hw, k, stride, group int }{
-		{1, 1, 8, 28, 3, 1, 1}, {50, 3, 32, 32, 3, 1, 1}, {50, 32, 64, 16, 3, 2, 1}, {8, 64, 64, 8, 3, 1, 1}, {2, 64, 128, 16, 1, 2, 1}, {3, 32, 32, 9, 3, 1, 32}, {1, 16, 5, 13, 5, 1, 1},
+		{1, 1, 8, 28, 3, 1, 1}, {50, 3, 32, 32, 3, 1, 1}, {50, 32, 64, 16, 3, 2, 1}, {8, 64, 64, 8, 3, 1, 1}, {2, 64, 128, 16, 1, 2, 1},
+		{3, 32, 32, 9, 3, 1, 32}, {1, 16, 5, 13, 5, 1, 1},
 	} {
 		cs = append(cs, parallelCase{fmt.Sprintf("Conv%v", s), func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, s.n, s.cin, s.hw, s.hw)
@@ -524,14 +533,16 @@ func parallelCases() []parallelCase {
 		}},
 			parallelCase{fmt.Sprintf("Conv with a computed kernel%v", s), func(b *build.Builder) {
 				x := b.Input("x", onnx.Float32, s.n, s.cin, s.hw, s.hw)
-				b.Output("y", b.Op("Conv", []build.Ref{x, b.Input("w", onnx.Float32, s.cout, s.cin/s.group, s.k, s.k)}, onnx.IntsAttr("strides", s.stride, s.stride),
+				b.Output("y", b.Op("Conv", []build.Ref{x, b.Input("w", onnx.Float32, s.cout, s.cin/s.group, s.k, s.k)},
+					onnx.IntsAttr("strides", s.stride, s.stride),
 					onnx.IntsAttr("pads", s.k/2, s.k/2, s.k/2, s.k/2), onnx.IntAttr("group", s.group)))
 			}})
 	}
 	for _, op := range []string{"ReduceMean", "ReduceSumSquare", "ReduceL2", "ReduceLogSumExp", "ReduceMax"} {
 		for _, axes := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}} {
 			cs = append(cs, parallelCase{fmt.Sprintf("%s%v", op, axes), func(b *build.Builder) {
-				b.Output("y", b.Op(op, []build.Ref{b.Input("x", onnx.Float32, 37, 129, 300)}, onnx.IntsAttr("axes", axes...), onnx.IntAttr("keepdims", 1)))
+				b.Output("y", b.Op(op, []build.Ref{b.Input("x", onnx.Float32, 37, 129, 300)}, onnx.IntsAttr("axes", axes...),
+					onnx.IntAttr("keepdims", 1)))
 			}})
 		}
 	}
@@ -550,13 +561,15 @@ func parallelCases() []parallelCase {
 			b.Output("y", b.Op("LayerNormalization", []build.Ref{b.Input("x", onnx.Float32, 500, 133), w(b, "w", 133), w(b, "b", 133)}))
 		}},
 		parallelCase{"Einsum", func(b *build.Builder) {
-			b.Output("y", b.Op("Einsum", []build.Ref{b.Input("x", onnx.Float32, 4, 60, 90), b.Input("w", onnx.Float32, 4, 50, 90)}, onnx.StrAttr("equation", "bij,bkj->bik")))
+			b.Output("y", b.Op("Einsum", []build.Ref{b.Input("x", onnx.Float32, 4, 60, 90), b.Input("w", onnx.Float32, 4, 50, 90)},
+				onnx.StrAttr("equation", "bij,bkj->bik")))
 		}},
 		parallelCase{"ConvTranspose", func(b *build.Builder) {
 			b.Output("y", b.Op("ConvTranspose", []build.Ref{b.Input("x", onnx.Float32, 5, 16, 14, 14), w(b, "w", 16, 8, 3, 3)}))
 		}},
 		parallelCase{"AveragePool", func(b *build.Builder) {
-			b.Output("y", b.Op("AveragePool", []build.Ref{b.Input("x", onnx.Float32, 50, 32, 28, 28)}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2)))
+			b.Output("y", b.Op("AveragePool", []build.Ref{b.Input("x", onnx.Float32, 50, 32, 28, 28)}, onnx.IntsAttr("kernel_shape", 2, 2),
+				onnx.IntsAttr("strides", 2, 2)))
 		}},
 		parallelCase{"Erf and Exp", func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, 100003)

@@ -452,7 +452,8 @@ var place = regexp.MustCompile(`\S*/onnxruntime/(core|contrib_ops)/\S+:\d+ [^()]
 
 func (e *plainError) Error() string {
 	s := e.err.Error()
-	for _, p := range []string{"Error running network: ", "Error creating C session: ", "Error loading temporary session: ", "Error creating temporary session: "} {
+	for _, p := range []string{"Error running network: ", "Error creating C session: ", "Error loading temporary session: ",
+		"Error creating temporary session: "} {
 		s = strings.TrimPrefix(s, p)
 	}
 	return "ONNX Runtime: " + strings.Join(strings.Fields(place.ReplaceAllString(s, "")), " ")

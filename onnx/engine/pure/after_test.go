@@ -48,7 +48,8 @@ func TestAfterConvolution(t *testing.T) {
 		model := func(separate bool) *onnx.Model {
 			b := build.New("after")
 			x := b.Input("image", onnx.Float32, "n", c.channels, c.side, c.side)
-			x = b.Op("Conv", []build.Ref{x, b.Param("w", random("w", 2*c.channels, c.channels/c.group, 3, 3)), b.Param("bias", random("bias", 2*c.channels))}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntAttr("group", c.group))
+			x = b.Op("Conv", []build.Ref{x, b.Param("w", random("w", 2*c.channels, c.channels/c.group, 3, 3)),
+				b.Param("bias", random("bias", 2*c.channels))}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntAttr("group", c.group))
 			for i, op := range c.after {
 				if separate {
 					b.Output(fmt.Sprint("before", i), x)
@@ -104,7 +105,8 @@ func TestAfterConvolution(t *testing.T) {
 		}
 		for i, v := range outs[0] {
 			apart := float64(outs[1][i])
-			if d := math.Abs(float64(v) - apart); math.Float32bits(v) != math.Float32bits(outs[1][i]) && (c.channels == 4 || !(d <= 1e-5*(1+math.Abs(apart)))) && v != 0 {
+			if d := math.Abs(float64(v) - apart); math.Float32bits(v) != math.Float32bits(outs[1][i]) &&
+				(c.channels == 4 || !(d <= 1e-5*(1+math.Abs(apart)))) && v != 0 {
 				t.Errorf("%s: element %d is %v together and %v apart", c.name, i, v, apart)
 				break
 			}

@@ -116,7 +116,8 @@ func tryOperator(t *testing.T, seed uint64) {
 	m.Opsets[""] = int64(1 + r.IntN(kernel.MaxOpset))
 	n := &onnx.Node{Name: op, Op: op}
 	feeds := map[string]*onnx.Tensor{}
-	types := []onnx.DType{onnx.Float32, onnx.Float32, onnx.Float32, onnx.Int64, onnx.Int64, onnx.Float64, onnx.Uint8, onnx.Int32, onnx.Bool, onnx.Float16, onnx.String, onnx.Uint64}
+	types := []onnx.DType{onnx.Float32, onnx.Float32, onnx.Float32, onnx.Int64, onnx.Int64, onnx.Float64, onnx.Uint8, onnx.Int32, onnx.Bool,
+		onnx.Float16, onnx.String, onnx.Uint64}
 	main := types[r.IntN(len(types))]
 	tiles := op == "Conv" && r.IntN(2) == 0 // channels enough for Winograd's tiles
 	for i := range r.IntN(5) {
@@ -220,11 +221,16 @@ var attributes = func() map[string][]string {
 		"MaxPool":       append([]string{"ceil_mode:int", "storage_order:int"}, window...),
 		"AveragePool":   append([]string{"ceil_mode:int", "count_include_pad:int"}, window...), "LpPool": append([]string{"p:int"}, window...),
 		"Slice": {"starts:ints", "ends:ints", "axes:ints"}, "Pad": {"pads:ints", "mode:constant|reflect|edge|wrap"}, "Transpose": {"perm:ints"},
-		"Squeeze": {"axes:ints"}, "Unsqueeze": {"axes:ints"}, "Reshape": {"shape:ints", "allowzero:int"}, "Split": {"axis:int", "split:ints", "num_outputs:int"},
-		"Gemm": {"transA:int", "transB:int"}, "Cast": {"to:int"}, "Resize": {"mode:nearest|linear|cubic", "axes:ints", "coordinate_transformation_mode:align_corners|asymmetric|tf_crop_and_resize"},
-		"Upsample": {"mode:nearest|linear"}, "Einsum": {"equation:ij,jk->ik|ii->i|...i->...|i,i|ij->ji|a...,...b->ab..."}, "Shape": {"start:int", "end:int"},
-		"DepthToSpace": {"blocksize:int", "mode:DCR|CRD"}, "SpaceToDepth": {"blocksize:int"}, "LRN": {"size:int"}, "GroupNormalization": {"num_groups:int"},
-		"GatherND": {"batch_dims:int"}, "EyeLike": {"k:int", "dtype:int"}, "Constant": {"value_int:int", "value_ints:ints"}, "TopK": {"axis:int", "k:int"},
+		"Squeeze": {"axes:ints"}, "Unsqueeze": {"axes:ints"}, "Reshape": {"shape:ints", "allowzero:int"},
+		"Split": {"axis:int", "split:ints", "num_outputs:int"},
+		"Gemm":  {"transA:int", "transB:int"}, "Cast": {"to:int"},
+		"Resize":   {"mode:nearest|linear|cubic", "axes:ints", "coordinate_transformation_mode:align_corners|asymmetric|tf_crop_and_resize"},
+		"Upsample": {"mode:nearest|linear"}, "Einsum": {"equation:ij,jk->ik|ii->i|...i->...|i,i|ij->ji|a...,...b->ab..."},
+		"Shape":        {"start:int", "end:int"},
+		"DepthToSpace": {"blocksize:int", "mode:DCR|CRD"}, "SpaceToDepth": {"blocksize:int"}, "LRN": {"size:int"},
+		"GroupNormalization": {"num_groups:int"},
+		"GatherND":           {"batch_dims:int"}, "EyeLike": {"k:int", "dtype:int"}, "Constant": {"value_int:int", "value_ints:ints"},
+		"TopK":     {"axis:int", "k:int"},
 		"BitShift": {"direction:LEFT|RIGHT"}, "ScatterElements": {"axis:int", "reduction:add|mul|max"}, "ScatterND": {"reduction:add|mul|max"},
 		"ReverseSequence": {"time_axis:int", "batch_axis:int"}, "NegativeLogLikelihoodLoss": {"reduction:none|sum|mean", "ignore_index:int"},
 		"SoftmaxCrossEntropyLoss": {"reduction:none|sum|mean", "ignore_index:int"},

@@ -88,8 +88,10 @@ func opCases() []opCase {
 	ts := func(t ...*onnx.Tensor) []*onnx.Tensor { return t }
 	I, Is, F, S := onnx.IntAttr, onnx.IntsAttr, onnx.FloatAttr, onnx.StrAttr
 
-	for _, op := range []string{"Exp", "Neg", "Abs", "Sign", "Ceil", "Floor", "Round", "Sin", "Cos", "Tan", "Atan", "Sinh", "Cosh", "Asinh", "Tanh", "Erf", "Sigmoid", "Softplus", "Softsign", "Relu",
-		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "ThresholdedRelu", "Shrink", "Identity", "IsNaN", "IsInf", "Flatten", "Softmax", "LogSoftmax", "Hardmax"} {
+	for _, op := range []string{"Exp", "Neg", "Abs", "Sign", "Ceil", "Floor", "Round", "Sin", "Cos", "Tan", "Atan", "Sinh", "Cosh", "Asinh",
+		"Tanh", "Erf", "Sigmoid", "Softplus", "Softsign", "Relu",
+		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "ThresholdedRelu", "Shrink", "Identity", "IsNaN", "IsInf", "Flatten",
+		"Softmax", "LogSoftmax", "Hardmax"} {
 		add(op, 17, ts(r.f(3, 4, 5)))
 	}
 	for _, op := range []string{"Log", "Sqrt", "Reciprocal", "Asin", "Acos", "Atanh"} {
@@ -170,7 +172,8 @@ func opCases() []opCase {
 	add("Conv", 17, ts(r.f(2, 3, 12), r.f(4, 3, 5)), Is("pads", 2, 2))
 	add("Conv", 17, ts(r.f(1, 2, 5, 6, 7), r.f(3, 2, 2, 3, 2)), Is("pads", 1, 0, 1, 0, 1, 0))
 	add("Conv", 17, ts(r.f(1, 32, 64, 64), r.f(8, 32, 3, 3)), Is("pads", 1, 1, 1, 1)) // more than one tile
-	add("ConvTranspose", 17, ts(r.f(1, 3, 4, 5), r.f(3, 2, 3, 3), r.f(2)), Is("strides", 2, 2), Is("pads", 1, 1, 1, 1), Is("output_padding", 1, 1))
+	add("ConvTranspose", 17, ts(r.f(1, 3, 4, 5), r.f(3, 2, 3, 3), r.f(2)), Is("strides", 2, 2), Is("pads", 1, 1, 1, 1),
+		Is("output_padding", 1, 1))
 	add("ConvTranspose", 17, ts(r.f(2, 4, 4, 5), r.f(4, 2, 3, 3)), I("group", 2), Is("dilations", 2, 1))
 
 	for _, op := range []string{"MaxPool", "AveragePool", "LpPool"} {
@@ -180,14 +183,17 @@ func opCases() []opCase {
 	add("MaxPool", 17, ts(r.f(1, 2, 8, 9)), Is("kernel_shape", 3, 3), Is("strides", 2, 2), I("ceil_mode", 1), Is("dilations", 2, 1))
 	many(2, "MaxPool", 17, ts(r.f(2, 2, 6, 7)), Is("kernel_shape", 2, 3), I("storage_order", 1))
 	add("MaxPool", 17, ts(r.f(1, 2, 5, 6, 7)), Is("kernel_shape", 2, 2, 3))
-	add("AveragePool", 17, ts(r.f(1, 2, 8, 9)), Is("kernel_shape", 3, 3), Is("strides", 2, 2), Is("pads", 1, 1, 1, 1), I("count_include_pad", 1))
+	add("AveragePool", 17, ts(r.f(1, 2, 8, 9)), Is("kernel_shape", 3, 3), Is("strides", 2, 2), Is("pads", 1, 1, 1, 1),
+		I("count_include_pad", 1))
 	add("AveragePool", 17, ts(r.f(1, 2, 7, 8)), Is("kernel_shape", 3, 3), S("auto_pad", "SAME_UPPER"))
 	for _, opset := range []int64{11, 19} {
 		for _, include := range []int{0, 1} {
-			add("AveragePool", opset, ts(r.f(1, 1, 8, 9)), Is("kernel_shape", 3, 2), Is("strides", 2, 2), Is("pads", 1, 0, 0, 1), I("ceil_mode", 1), I("count_include_pad", include))
+			add("AveragePool", opset, ts(r.f(1, 1, 8, 9)), Is("kernel_shape", 3, 2), Is("strides", 2, 2), Is("pads", 1, 0, 0, 1), I("ceil_mode", 1),
+				I("count_include_pad", include))
 		}
 	}
-	add("AveragePool", 19, ts(r.f(1, 2, 9, 9)), Is("kernel_shape", 2, 2), Is("dilations", 2, 3), Is("pads", 1, 1, 0, 1), I("count_include_pad", 1))
+	add("AveragePool", 19, ts(r.f(1, 2, 9, 9)), Is("kernel_shape", 2, 2), Is("dilations", 2, 3), Is("pads", 1, 1, 0, 1),
+		I("count_include_pad", 1))
 	add("MaxPool", 12, ts(r.f(1, 1, 6, 7)), Is("kernel_shape", 2, 2), Is("strides", 3, 3), Is("pads", 1, 1, 1, 1), I("ceil_mode", 1))
 	add("MaxPool", 12, ts(r.u8(1, 2, 6, 7)), Is("kernel_shape", 3, 2), S("auto_pad", "SAME_LOWER"))
 	add("MaxPool", 8, ts(r.f(1, 2, 6, 7)), Is("kernel_shape", 3, 2))
@@ -198,8 +204,10 @@ func opCases() []opCase {
 	for _, nm := range []string{"floor", "ceil", "round_prefer_floor", "round_prefer_ceil"} {
 		add("Resize", 13, ts(r.f(1, 1, 4, 6), nil, onnx.Vector[float32](1, 1, 0.5, 1.5)), S("nearest_mode", nm))
 	}
-	add("Resize", 18, ts(r.f(1, 1, 4, 6), nil, nil, ax(3, 3)), Is("axes", 2, 3), S("mode", "linear"), S("keep_aspect_ratio_policy", "not_larger"))
-	add("Resize", 13, ts(r.f(1, 1, 4, 6), onnx.Vector[float32](0, 0, 0.2, 0.1, 1, 1, 1.3, 0.8), nil, ax(1, 1, 3, 5)), S("mode", "linear"), S("coordinate_transformation_mode", "tf_crop_and_resize"), F("extrapolation_value", 7))
+	add("Resize", 18, ts(r.f(1, 1, 4, 6), nil, nil, ax(3, 3)), Is("axes", 2, 3), S("mode", "linear"),
+		S("keep_aspect_ratio_policy", "not_larger"))
+	add("Resize", 13, ts(r.f(1, 1, 4, 6), onnx.Vector[float32](0, 0, 0.2, 0.1, 1, 1, 1.3, 0.8), nil, ax(1, 1, 3, 5)), S("mode", "linear"),
+		S("coordinate_transformation_mode", "tf_crop_and_resize"), F("extrapolation_value", 7))
 	add("GridSample", 16, ts(r.f(1, 2, 4, 5), r.f(1, 3, 3, 2)))
 	add("GridSample", 16, ts(r.f(1, 2, 4, 5), r.f(1, 3, 3, 2)), S("padding_mode", "reflection"), S("mode", "bicubic"), I("align_corners", 1))
 	add("Softmax", 11, ts(r.f(3, 4, 5)), I("axis", -1))
@@ -221,7 +229,8 @@ func opCases() []opCase {
 	add("Gemm", 7, ts(r.f(3, 4), r.f(4, 2), r.f()))
 	add("Concat", 17, ts(r.u8(2, 3), r.u8(2, 3)), I("axis", -1))
 	add("LayerNormalization", 17, ts(r.f(4, 8), r.f(8)), I("axis", -1), F("epsilon", 1e-2))
-	add("NonMaxSuppression", 17, ts(r.pos(1, 6, 4), r.pos(1, 2, 6), ax(3), onnx.Vector[float32](0.3), onnx.Vector[float32](0.2)), I("center_point_box", 1))
+	add("NonMaxSuppression", 17, ts(r.pos(1, 6, 4), r.pos(1, 2, 6), ax(3), onnx.Vector[float32](0.3), onnx.Vector[float32](0.2)),
+		I("center_point_box", 1))
 	add("Pad", 19, ts(r.f(3, 4), ax(2, 5), nil, ax(1)), S("mode", "wrap"))
 	add("Pad", 10, ts(r.f(3, 4)), Is("pads", 1, 0, 2, 1), F("value", 3))
 	add("GlobalAveragePool", 17, ts(r.f(2, 3, 4, 5)))
@@ -240,7 +249,8 @@ func opCases() []opCase {
 	add("Softmax", 11, ts(r.f(3, 4, 5)))
 	add("LogSoftmax", 11, ts(r.f(3, 4, 5)), I("axis", 2))
 
-	for _, op := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"} {
+	for _, op := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+		"ReduceLogSumExp"} {
 		add(op, 18, ts(r.f(3, 4, 5), ax(1)))
 		add(op, 18, ts(r.f(3, 4, 5), ax(-1, 0)), I("keepdims", 0))
 		add(op, 18, ts(r.f(3, 4, 5)))
@@ -308,7 +318,8 @@ func opCases() []opCase {
 		for _, tr := range []string{"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"} {
 			add("Resize", 17, ts(r.f(1, 2, 4, 5), nil, nil, ax(1, 2, 7, 9)), S("mode", mode), S("coordinate_transformation_mode", tr))
 			if tr != "align_corners" { // the engines differ where scale x size is no whole number
-				add("Resize", 17, ts(r.f(1, 2, 4, 5), nil, onnx.Vector[float32](1, 1, 0.6, 1.7)), S("mode", mode), S("coordinate_transformation_mode", tr))
+				add("Resize", 17, ts(r.f(1, 2, 4, 5), nil, onnx.Vector[float32](1, 1, 0.6, 1.7)), S("mode", mode),
+					S("coordinate_transformation_mode", tr))
 			}
 		}
 	}

@@ -54,7 +54,8 @@ func compile(m *onnx.Model) (*plan, error) {
 	}
 	opset := onnx.ClampInt(m.Opset())
 	if opset < 1 || opset > kernel.MaxOpset {
-		return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: fmt.Sprintf("the model imports opset %d of the standard operators; 1 to %d are known", opset, kernel.MaxOpset)}}}
+		return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: fmt.Sprintf("the model imports opset %d of the standard operators; 1 to "+
+			"%d are known", opset, kernel.MaxOpset)}}}
 	}
 	if secondReading != nil {
 		if err := secondReading(m); err != nil {

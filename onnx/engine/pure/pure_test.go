@@ -242,17 +242,24 @@ func TestRefusals(t *testing.T) {
 		m    *onnx.Model
 		says []string
 	}{
-		{"unknown operator", one(&onnx.Node{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{`"n1"`, "Frobnicate", "not supported"}},
-		{"other domain", one(&onnx.Node{Name: "n1", Op: "Relu", Domain: "com.example", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"com.example.Relu", "domain"}},
+		{"unknown operator", one(&onnx.Node{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
+			[]string{`"n1"`, "Frobnicate", "not supported"}},
+		{"other domain", one(&onnx.Node{Name: "n1", Op: "Relu", Domain: "com.example", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
+			[]string{"com.example.Relu", "domain"}},
 		{"future opset", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 99), []string{"opset 99", "1 to 28"}},
-		{"too old an opset", one(&onnx.Node{Name: "n1", Op: "Gelu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"Gelu", "20-28", "17"}},
-		{"unknown attribute", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{onnx.IntAttr("surprise", 1)}}, 17), []string{`"surprise"`}},
-		{"attribute of another kind", one(&onnx.Node{Op: "LeakyRelu", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{onnx.IntAttr("alpha", 1)}}, 17), []string{`"alpha"`, "kind"}},
-		{"too many inputs", one(&onnx.Node{Op: "Relu", Inputs: []string{"x", "x"}, Outputs: []string{"y"}}, 17), []string{"2 inputs", "takes 1 (X)"}},
+		{"too old an opset", one(&onnx.Node{Name: "n1", Op: "Gelu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
+			[]string{"Gelu", "20-28", "17"}},
+		{"unknown attribute", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"},
+			Attrs: []onnx.Attr{onnx.IntAttr("surprise", 1)}}, 17), []string{`"surprise"`}},
+		{"attribute of another kind", one(&onnx.Node{Op: "LeakyRelu", Inputs: []string{"x"}, Outputs: []string{"y"},
+			Attrs: []onnx.Attr{onnx.IntAttr("alpha", 1)}}, 17), []string{`"alpha"`, "kind"}},
+		{"too many inputs", one(&onnx.Node{Op: "Relu", Inputs: []string{"x", "x"}, Outputs: []string{"y"}}, 17),
+			[]string{"2 inputs", "takes 1 (X)"}},
 		{"too few inputs", one(&onnx.Node{Op: "Add", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"1 inputs", "takes 2 (A, B)"}},
 		{"element type", one(&onnx.Node{Op: "Not", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"float32"}},
 		{"training", one(&onnx.Node{Op: "Dropout", Inputs: []string{"x"}, Outputs: []string{"y", "mask", "more"}}, 17), []string{"3 outputs"}},
-		{"subgraph", one(&onnx.Node{Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: &onnx.Graph{}}}}, 17), []string{"If", "bool"}},
+		{"subgraph", one(&onnx.Node{Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"},
+			Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: &onnx.Graph{}}}}, 17), []string{"If", "bool"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := newPure(t, 1).Load(c.m)
