@@ -11,9 +11,9 @@ import (
 	"fmp/onnx/pass"
 )
 
-// A wide classifier is that of a conjugate predictor with many classes and coordinates, whose heads would take samples x classes x coordinates
-// numbers, several times over. It keeps what they are made of: the moments of the class means, and the latents as steps of one byte. A head's
-// logit of features x is linear in its class mean,
+// A wide classifier is that of a conjugate predictor with many classes and coordinates, whose heads would take samples x classes
+// x coordinates numbers, several times over. It keeps what they are made of: the moments of the class means, and the latents as
+// steps of one byte. A head's logit of features x is linear in its class mean,
 //
 //	logit_c = rho w R R' (m_c + s_c latent_c) + bias_c,
 //
@@ -25,8 +25,8 @@ const (
 	MostLatent = 127
 )
 
-// wideFrom is the number of weights of all heads above which a classifier is wide, 32 MiB in float32, and mostLatents that of latents that it has by
-// default, 32 MiB.
+// wideFrom is the number of weights of all heads above which a classifier is wide, 32 MiB in float32, and mostLatents that of
+// latents that it has by default, 32 MiB.
 const (
 	wideFrom    = 1 << 23
 	mostLatents = 1 << 25
@@ -72,8 +72,8 @@ const (
 	WideBias   = "biases"
 )
 
-// WideBiases returns the graph points [1, N, k+C], weights [1, N], latent [S, C, k] -> masses [C] and means [C, k] of the pooled uploads, and
-// biases [3, S, C]: of the heads, of those that classes are drawn from for intervals, and of those of intervals.
+// WideBiases returns the graph points [1, N, k+C], weights [1, N], latent [S, C, k] -> masses [C] and means [C, k] of the pooled
+// uploads, and biases [3, S, C]: of the heads, of those that classes are drawn from for intervals, and of those of intervals.
 func WideBiases(predictor *onnx.Model) (*onnx.Model, error) {
 	g, err := conjugateOf(predictor, "biases")
 	if err != nil {
@@ -127,7 +127,8 @@ func NewWideClassifier(p WideParts, f Manifest) (*onnx.Model, error) {
 	}
 	samples := len(p.Uniform)
 	if samples < 2 || len(p.Latent) != samples*g.C*g.K || p.Biases == nil || !slices.Equal(p.Biases.Shape, []int{3, samples, g.C}) {
-		return nil, fmt.Errorf("making the classifier: %d samples, %d numbers of latents, biases %v; want samples x %d x %d latents and biases [3, samples, %d]", samples, len(p.Latent), p.Biases, g.C, g.K, g.C)
+		return nil, fmt.Errorf("making the classifier: %d samples, %d numbers of latents, biases %v; want samples x %d x %d latents and "+
+			"biases [3, samples, %d]", samples, len(p.Latent), p.Biases, g.C, g.K, g.C)
 	}
 	w := &wide{conjugate: g, samples: samples}
 	w.build(p)
@@ -135,7 +136,8 @@ func NewWideClassifier(p WideParts, f Manifest) (*onnx.Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the classifier: %w", err)
 	}
-	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool { return v.Name == ConjLogOddsLow || v.Name == ConjLogOddsHigh })
+	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs,
+		func(v onnx.ValueInfo) bool { return v.Name == ConjLogOddsLow || v.Name == ConjLogOddsHigh })
 	pass.RemoveUnused(m.Graph)
 	if p.Features != nil {
 		if m, err = pass.Compose(p.Features, m, map[string]string{"features": p.Features.Graph.Outputs[0].Name}); err != nil {
@@ -182,7 +184,8 @@ func (w *wide) build(p WideParts) {
 	}
 	answers(b, b.Transpose(b.Softmax(z[0], 2), 1, 0, 2), p.Samples)
 	pbar := b.ReduceMean(b.Softmax(z[1], 2), false, 0)
-	w.bounds(z[2], pbar, at, rows, known{plain: plain, wide: broad, offset: offset, uniform: b.Param("uniform", onnx.NewTensor(slices.Clone(p.Uniform), w.samples)), width: b.F32(p.Width)})
+	w.bounds(z[2], pbar, at, rows, known{plain: plain, wide: broad, offset: offset,
+		uniform: b.Param("uniform", onnx.NewTensor(slices.Clone(p.Uniform), w.samples)), width: b.F32(p.Width)})
 }
 
 // bytes returns latents [S, C, k] as steps, [C S, k].
@@ -229,8 +232,8 @@ type known struct {
 	wide, offset, uniform, width build.Ref
 }
 
-// bounds adds the ends of intervals, as intervals does, from the logits z [S, n, C] of the heads of intervals and mean probabilities [n, C]. The
-// class that a sample draws for a point is known by its number, and its class mean made for it alone.
+// bounds adds the ends of intervals, as intervals does, from the logits z [S, n, C] of the heads of intervals and mean
+// probabilities [n, C]. The class that a sample draws for a point is known by its number, and its class mean made for it alone.
 func (w *wide) bounds(z, pbar, at, rows build.Ref, d known) {
 	b := w.b
 	rho := w.exp(ConjInterval + ConjLogRho)

@@ -37,7 +37,8 @@ func Eigen(a blas64.General) (values []float64, vectors blas64.General) {
 	return values, vectors
 }
 
-// tridiagonal is the state of a reduction: rows and columns before that in hand have their reflectors in the rows of a, beyond the diagonal.
+// tridiagonal is the state of a reduction: rows and columns before that in hand have their reflectors in the rows of a, beyond
+// the diagonal.
 type tridiagonal struct {
 	a    blas64.General
 	d, e []float64
@@ -104,7 +105,8 @@ func reflect(x []float64) (e, tau float64) {
 	return e, tau
 }
 
-// back turns eigenvectors of the tridiagonal matrix into those of the matrix: blocks of reflectors are I - V' T V (Schreiber and Van Loan 1989).
+// back turns eigenvectors of the tridiagonal matrix into those of the matrix: blocks of reflectors are I - V' T V (Schreiber and
+// Van Loan 1989).
 func (t *tridiagonal) back(z blas64.General) {
 	n := t.a.Rows
 	for from := (n - 1) / reflectors * reflectors; from >= 0; from -= reflectors {

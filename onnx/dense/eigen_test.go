@@ -33,8 +33,8 @@ func symmetric(r *rand.Rand, values []float64) blas64.General {
 	return a.RawMatrix()
 }
 
-// TestEigen: values and vectors of matrices with spread, equal, tiny and absent eigenvalues satisfy A V = V diag and V'V = I to rounding, and
-// values are ascending and those that the matrix was made of.
+// TestEigen: values and vectors of matrices with spread, equal, tiny and absent eigenvalues satisfy A V = V diag and V'V = I to
+// rounding, and values are ascending and those that the matrix was made of.
 func TestEigen(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	kinds := map[string]func(i, n int) float64{

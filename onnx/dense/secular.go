@@ -99,8 +99,8 @@ func (j *join) sorted(values []float64, made blas64.General, kept []int) ([]floa
 	return out, j.q
 }
 
-// deflate divides the poles, given in ascending order, in those that move and those that are kept. Of two that nearly coincide a rotation of
-// their vectors gives one the whole weight.
+// deflate divides the poles, given in ascending order, in those that move and those that are kept. Of two that nearly coincide a
+// rotation of their vectors gives one the whole weight.
 func (j *join) deflate(order []int) (moved, kept []int) {
 	var most float64
 	for i := range j.d {
@@ -158,8 +158,8 @@ func (s *secular) at(origin, mu float64, i int) (below, above, slopeBelow, slope
 	return below, above, slopeBelow, slopeAbove
 }
 
-// root returns root i, between poles i and i+1, and leaves its distances to all poles in gap. Each step solves the equation of two poles that
-// agrees in value and slope on either side (Li 1994), and halves the bracket where that leaves it.
+// root returns root i, between poles i and i+1, and leaves its distances to all poles in gap. Each step solves the equation of
+// two poles that agrees in value and slope on either side (Li 1994), and halves the bracket where that leaves it.
 func (s *secular) root(i int) float64 {
 	k := len(s.d)
 	origin, low, high := s.d[i], 0.0, 0.0
