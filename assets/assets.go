@@ -1,4 +1,5 @@
-// Package assets embeds what the program ships with: settings files by name, and the trained models of the data sets that it knows.
+// Package assets embeds the files that the program ships with: settings files by name, and the trained models of the data sets
+// that it knows.
 package assets
 
 import (

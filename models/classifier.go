@@ -174,7 +174,7 @@ func (p ClassifierParts) heads(input string, weights, bias *onnx.Tensor) (*onnx.
 	return b.Model()
 }
 
-// document writes what a classifier is, and what its inputs and outputs mean, into its doc strings.
+// document writes the meaning of a classifier, its inputs and its outputs into its doc strings.
 func document(g *onnx.Graph, f Manifest) {
 	g.Doc = "Classifier of images. Its probabilities are the mean over samples of the posterior of a softmax regression on the features of " +
 		"a frozen extractor."

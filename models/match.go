@@ -100,7 +100,7 @@ func (u *matching) constant(name string, want *onnx.Tensor, got string) error {
 	return nil
 }
 
-// describe names a value and what computes it.
+// describe names a value and the node that computes it.
 func (u *matching) describe(name string) string {
 	if m := u.gotMaker[name]; m != nil {
 		return fmt.Sprintf("%s with %s", m.Label(), operation(m))

@@ -28,14 +28,14 @@ func hellinger(b *build.Builder, h build.Ref, basis *onnx.Tensor) build.Ref {
 	return phi
 }
 
-// MomentsConfig says what an upload of moments is made of.
+// MomentsConfig holds the parameters of an upload of moments.
 type MomentsConfig struct {
 	Dx, C int
 	// Basis has orthonormal columns, [dx, k]; nil keeps all features.
 	Basis *onnx.Tensor
 	// Bytes is the largest upload.
 	Bytes int
-	// Kappa and KappaDeviation are what is known of the extractor's temperature (package discriminant); 0: nothing.
+	// Kappa and KappaDeviation are the prior of the extractor's temperature (package discriminant); 0: nothing.
 	Kappa, KappaDeviation float64
 }
 

@@ -50,7 +50,7 @@ func Steps(latent []float32) {
 	}
 }
 
-// WideParts are what a wide classifier is made of.
+// WideParts are the parts of a wide classifier.
 type WideParts struct {
 	// Features turns images into features; nil: the classifier takes feature rows.
 	Features *onnx.Model
@@ -226,7 +226,8 @@ func (w *wide) deviations(y build.Ref, spreads ...build.Ref) []build.Ref {
 	return b.OpN("Split", []build.Ref{all}, len(spreads), onnx.IntAttr("axis", 1))
 }
 
-// known is what intervals know of the class means: their moments, widened variances [C, k] and offsets [C], and one number a sample.
+// known is the posterior of the class means that intervals use: their moments, widened variances [C, k] and offsets [C], and one
+// number a sample.
 type known struct {
 	plain                        moments
 	wide, offset, uniform, width build.Ref

@@ -4,7 +4,7 @@ import (
 	"math"
 )
 
-// What models written by these packages declare: read by every ONNX Runtime from 1.13 on.
+// The versions that models written by these packages declare: read by every ONNX Runtime from 1.13 on.
 const (
 	DefaultOpset = 17
 	DefaultIR    = 8
@@ -19,7 +19,7 @@ const (
 // MaxIR is the newest version of the file format that is understood.
 const MaxIR = 14
 
-// Bounds on models from outside. What is beyond them is refused.
+// Bounds on models from outside. Models beyond them are refused.
 const (
 	MaxElements  = math.MaxInt32 // of a tensor: 2^31-1
 	MaxRank      = 64            // of a value

@@ -180,7 +180,7 @@ func (n *Node) Input(i int) string {
 	return ""
 }
 
-// ValueInfo is what is known of a value. Shape is nil where even the rank is unknown; a scalar has an
+// ValueInfo describes a value. Shape is nil where even the rank is unknown; a scalar has an
 // empty, non-nil Shape.
 type ValueInfo struct {
 	Name  string

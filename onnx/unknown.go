@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrUnknown is wrapped by the errors of a model that may well be sound, but uses what these packages do not know: a newer
+// ErrUnknown is wrapped by the errors of a model that may well be sound, but uses features that these packages do not know: a newer
 // operator set, operators of another domain, values that are no tensors.
 var ErrUnknown = errors.New("not known here")
 

@@ -19,7 +19,7 @@ import (
 	"fmp/featurize/imagefile"
 )
 
-// Bounds on what a data set may hold.
+// Bounds on a data set.
 const (
 	// MaxBytes bounds the pixels of one part held in memory: 1 GiB.
 	MaxBytes = 1 << 30
@@ -82,7 +82,7 @@ type Dataset struct {
 	// them. Its labels continue from len(Classes).
 	Extra        Part
 	ExtraClasses []string
-	// Notes are what a reader of the results should know: missing files, resized images. They name folders without their
+	// Notes are remarks for a reader of the results: missing files, resized images. They name folders without their
 	// path, so that results can be shared.
 	Notes []string
 	// Bad are the files of images that cannot be read and were left out (see Options.Skip).
@@ -113,7 +113,7 @@ type Options struct {
 	Skip bool
 	// Seed is the seed of the drawn data sets (default 0). Ignored by those read from files.
 	Seed uint64
-	// Progress, if not nil, is called during long work with what is done and the total.
+	// Progress, if not nil, is called during long work with the number done and the total.
 	Progress func(done, total int)
 }
 

@@ -184,7 +184,7 @@ func Detect(dir string) (Kind, error) {
 		"train.bin and test.bin), nor a folder for each class", ErrNotFound, dir)
 }
 
-// globQuote escapes what filepath.Glob would read as a pattern.
+// globQuote escapes the characters that filepath.Glob reads as a pattern.
 func globQuote(s string) string {
 	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(s)
 }

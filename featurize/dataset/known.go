@@ -9,7 +9,7 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// Known describes a data set that the program knows by name; help, settings, tables and pages take what they say of data
+// Known describes a data set that the program knows by name; help, settings, tables and pages take their statements on data
 // sets from the list of [All]. Its models are those in assets/models under its name.
 type Known struct {
 	Name string
@@ -17,7 +17,7 @@ type Known struct {
 	Kind Kind
 	// Folders are the names under which it is looked for in the data folder; it is stored under the first.
 	Folders []string
-	// Home is the page that describes it, Files what is downloaded; empty where the user fetches it (fmp data import).
+	// Home is the page that describes it, Files the downloads; empty where the user fetches it (fmp data import).
 	Home  string
 	Files []File
 	// Unpack maps the wanted files in a tar.gz archive (by base name) to their maximum size in bytes; nil where the files

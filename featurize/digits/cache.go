@@ -14,7 +14,7 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// digest identifies what a Config draws.
+// digest identifies the images that a Config draws.
 func (c Config) digest() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "digits %d %s %d %d %d", Version, c.Variant, c.Seed, c.Train, c.Test)
@@ -22,7 +22,7 @@ func (c Config) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Cached returns what [Draw] returns, cached in a file in the user's cache folder under the digest of the Config. A damaged
+// Cached returns the result of [Draw], cached in a file in the user's cache folder under the digest of the Config. A damaged
 // file is drawn anew; a cache that cannot be written is ignored, since drawing takes seconds.
 func Cached(ctx context.Context, c Config) (*Set, error) {
 	c, err := c.withDefaults()
@@ -45,7 +45,7 @@ func Cached(ctx context.Context, c Config) (*Set, error) {
 	return s, nil
 }
 
-// writeCache writes the parts' pixels and labels, followed by the SHA-256 of what precedes it.
+// writeCache writes the parts' pixels and labels, followed by their SHA-256.
 func writeCache(path string, s *Set) error {
 	return atomicfile.Write(path, func(w io.Writer) error {
 		h := sha256.New()

@@ -39,7 +39,7 @@ const (
 	MaxImages    = 200_000
 )
 
-// Config says what to draw.
+// Config selects the images to draw.
 type Config struct {
 	Variant     Variant // "" means Grey
 	Seed        uint64

@@ -284,7 +284,7 @@ func (x *Extractor) Manifest() models.Manifest { return x.manifest }
 // part that they were trained on.
 func (x *Extractor) Standardised() bool { return x.manifest.Kind == models.KindExtractor }
 
-// Notes returns what was decided for the user: which output holds the features, which scaling was assumed.
+// Notes returns the decisions made for the user: which output holds the features, which scaling was assumed.
 func (x *Extractor) Notes() []string { return x.notes }
 
 // Close releases the sessions.

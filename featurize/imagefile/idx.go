@@ -70,7 +70,7 @@ func IDXHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
 }
 
 // ReadExactly reads n bytes and returns an error if more follow. Where the size of the source is not known (-1), memory
-// grows with the data that are there, not with what a header promises.
+// grows with the data that are there, not with the header's numbers.
 func ReadExactly(r io.Reader, n int, size int64) ([]byte, error) {
 	var data []byte
 	if size >= int64(n) {

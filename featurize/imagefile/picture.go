@@ -35,7 +35,7 @@ const (
 // ErrSize is wrapped by the error for an image without pixels, or with more than the bound.
 var ErrSize = errors.New("an image of such a size is not decoded")
 
-// Info is what is known of an image before it is decoded.
+// Info describes an image before it is decoded.
 type Info struct {
 	image.Config       // its size as displayed
 	Memory       int64 // bytes that its decoding takes, at most

@@ -104,7 +104,7 @@ func Find(path string) (string, error) {
 	return path, nil
 }
 
-// Pull fetches an extractor, unless it is here, and returns its file. say is told what happens.
+// Pull fetches an extractor, unless it is here, and returns its file. say is told each step.
 func Pull(ctx context.Context, name string, say func(string)) (string, error) {
 	for _, e := range all {
 		if e.Name != name {

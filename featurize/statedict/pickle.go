@@ -87,7 +87,7 @@ func (m *machine) pop() (any, error) {
 	return v, nil
 }
 
-// popMark takes what lies above the last mark, and the mark.
+// popMark takes the values above the last mark, and the mark.
 func (m *machine) popMark() ([]any, error) {
 	for i := len(m.stack) - 1; i >= 0; i-- {
 		if m.stack[i] == (mark{}) {
@@ -184,7 +184,7 @@ func (m *machine) constant(op byte) (done bool, err error) {
 	return true, err
 }
 
-// recall keeps the top of the stack under a number, or pushes what was kept.
+// recall keeps the top of the stack under a number, or pushes the value that was kept.
 func (m *machine) recall(op byte) error {
 	n, err := m.uint(map[byte]int{'q': 1, 'r': 4, 'h': 1, 'j': 4}[op])
 	if err != nil {

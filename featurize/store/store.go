@@ -100,7 +100,7 @@ func readable(ctx context.Context, dir, to string) error {
 	return nil
 }
 
-// place fills a temporary folder beside to and gives it the name to. What was there before is replaced only then.
+// place fills a temporary folder beside to and gives it the name to. The old folder is replaced only then.
 func place(ctx context.Context, to string, fill func(tmp string) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -153,7 +153,7 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 		return err
 	}
 	if err := os.Rename(fresh, to); err != nil {
-		// Put back what was there.
+		// Put the old folder back.
 		if back := os.Rename(old, to); back != nil && !errors.Is(back, os.ErrNotExist) {
 			err = errors.Join(err, back)
 		}

@@ -111,7 +111,7 @@ type resource struct {
 	Digest    string `json:"digest"`
 }
 
-// Manifest is what a signature says of a model.
+// Manifest holds the statements of a signature on a model.
 type Manifest struct {
 	// Name of the file or folder when it was signed.
 	Name string
@@ -175,7 +175,7 @@ func preAuthentication(payload []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)
 }
 
-// Verify returns what the bundle says of a model, after checking that it is signed with the key. Every error wraps [ErrInvalid].
+// Verify returns the bundle's statements on a model, after checking that it is signed with the key. Every error wraps [ErrInvalid].
 func Verify(key *ecdsa.PublicKey, data []byte) (*Manifest, error) {
 	if err := checkCurve(key); err != nil {
 		return nil, invalid("%v", err)

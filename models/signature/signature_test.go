@@ -57,6 +57,7 @@ func put(t testing.TB, path, text string) {
 
 // TestReference: bundles that the format's reference implementation (model-signing 1.1.1) made are verified, of a file and of a folder.
 func TestReference(t *testing.T) {
+	t.Parallel()
 	public, err := LoadPublic("testdata/reference/public.pem")
 	if err != nil {
 		t.Fatal(err)
@@ -105,6 +106,7 @@ func TestReference(t *testing.T) {
 
 // TestInterop: the reference implementation verifies what is signed here, and refuses it once it is changed; and the other way round.
 func TestInterop(t *testing.T) {
+	t.Parallel()
 	python := os.Getenv("PYTHON")
 	if python == "" {
 		python = "python3"
@@ -157,6 +159,7 @@ func TestInterop(t *testing.T) {
 
 // TestCheck: a model is as signed only where every file is there, unchanged, and no other is.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	k := key(t, elliptic.P256())
 	for _, c := range []struct {
 		name, want string
@@ -203,6 +206,7 @@ func TestCheck(t *testing.T) {
 
 // TestFile: a file's signature covers its content, whatever its name; a folder's covers a file where it has that one alone.
 func TestFile(t *testing.T) {
+	t.Parallel()
 	k, dir := key(t, elliptic.P256()), folder(t)
 	file := filepath.Join(dir, "a.onnx")
 	digest := "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806" // of one\n
@@ -276,6 +280,7 @@ func signed(t testing.TB, k *ecdsa.PrivateKey, payload []byte) []byte {
 
 // TestHostileBundles: of what the key did not sign nothing is believed.
 func TestHostileBundles(t *testing.T) {
+	t.Parallel()
 	k := key(t, elliptic.P256())
 	good, err := Sign(k, folder(t), nil)
 	if err != nil {
@@ -334,6 +339,7 @@ func TestHostileBundles(t *testing.T) {
 
 // TestHostileStatements: a statement that the key did sign is checked, too.
 func TestHostileStatements(t *testing.T) {
+	t.Parallel()
 	k := key(t, elliptic.P256())
 	sum := strings.Repeat("ab", 32)
 	for name, c := range map[string]struct {
@@ -392,6 +398,7 @@ func TestHostileStatements(t *testing.T) {
 
 // TestKeys: keys come back from their files; those of other kinds are refused by name.
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	private, public, err := NewKey()
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-// Package alloctest bounds what parsers of foreign files allocate. Tests use it, fuzz tests above all.
+// Package alloctest bounds the allocations of parsers of foreign files. Tests use it, fuzz tests above all.
 package alloctest
 
 import (

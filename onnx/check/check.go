@@ -1,4 +1,4 @@
-// Package check says what is wrong with a model.
+// Package check finds the errors of a model.
 package check
 
 import (
@@ -9,16 +9,16 @@ import (
 	"fmp/onnx"
 )
 
-// Bounds of what [Model] accepts of metadata.
+// Bounds of the metadata that [Model] accepts.
 const (
 	maxMetadata      = 4096    // entries
 	maxMetadataBytes = 1 << 22 // of one value
 )
 
-// Model returns what is wrong with a model: names that are given twice or never, nodes out of order,
+// Model returns the errors of a model: names that are given twice or never, nodes out of order,
 // operator sets and operators that are not understood, nodes that give an operator inputs, outputs, element types or
-// attributes that it does not have, tensors that do not hold what they say, outputs without a type.
-// Errors name node and operator, and what was probably meant. It does not look at shapes; package shape does.
+// attributes that it does not have, tensors whose data do not fit their shape, outputs without a type.
+// Errors name node and operator, and the name that was probably meant. It does not look at shapes; package shape does.
 func Model(m *onnx.Model) error {
 	if m == nil || m.Graph == nil {
 		return fmt.Errorf("checking model: there is no graph")

@@ -10,6 +10,7 @@ import (
 )
 
 func TestCheckNamesTheFault(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		spoil func(m *onnx.Model)

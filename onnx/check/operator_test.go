@@ -10,6 +10,7 @@ import (
 
 // Broken models: each is sound but for one node, and the error must say what is wrong with it.
 func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
+	t.Parallel()
 	node := func(op, in, out string, attrs ...onnx.Attr) *onnx.Node {
 		n := &onnx.Node{Name: "node", Op: op, Attrs: attrs}
 		split := func(s string) (names []string) {
@@ -91,6 +92,7 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 
 // Element types follow from one node to the next, into subgraphs and from what a file says of values.
 func TestModelFollowsElementTypes(t *testing.T) {
+	t.Parallel()
 	m := onnx.NewModel(&onnx.Graph{Name: "g", Initializers: map[string]*onnx.Tensor{},
 		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(3)}},
 		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(3)}},

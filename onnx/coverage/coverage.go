@@ -1,6 +1,6 @@
-// Package coverage states what the packages make of each operator of the standard set: its schema, shape rule, kernel of
+// Package coverage states the parts of each operator of the standard set that the packages have: its schema, shape rule, kernel of
 // the pure engine (which folds constants as well) and gradient. Where one is missing, [Missing] has the reason; a test
-// holds the list against what there is.
+// holds the list against the registries.
 package coverage
 
 import (
@@ -115,7 +115,7 @@ func Cell(name string, part Part) string {
 	return "yes"
 }
 
-// Reasons lists, as lines of Markdown, what is missing and why.
+// Reasons lists the missing parts and their reasons, as lines of Markdown.
 func Reasons() []string {
 	var lines []string
 	for _, m := range missing {

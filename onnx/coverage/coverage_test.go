@@ -12,6 +12,7 @@ import (
 
 // Each operator has each part, or a reason stands in the list; and nothing stands there that is not missing.
 func TestEveryOperatorIsCoveredOrExcused(t *testing.T) {
+	t.Parallel()
 	ops := Operators()
 	if len(ops) < 150 {
 		t.Fatalf("only %d operators", len(ops))
@@ -40,6 +41,7 @@ func TestEveryOperatorIsCoveredOrExcused(t *testing.T) {
 
 // Nothing is implemented that the standard does not have, or in a version that it does not have it in.
 func TestNothingIsMadeUp(t *testing.T) {
+	t.Parallel()
 	for _, name := range append(kernel.Ops(), grad.Operators()...) {
 		if len(op.Versions("", name)) == 0 {
 			t.Errorf("there is no operator %s", name)

@@ -197,7 +197,7 @@ func Gemm(tA, tB blas.Transpose, alpha float64, a, b blas64.General, beta float6
 	}
 }
 
-// edge is memory for what does not fill a tile.
+// edge is memory for rows and columns that do not fill a tile.
 type edge struct {
 	a []float64 // [depth, tileRows]
 	b []float64 // Gemm's panels

@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 )
 
-// What products of float32 are made of: panels have SingleWidth columns, and left operands a multiple of SingleRows rows.
+// The sizes of products of float32: panels have SingleWidth columns, and left operands a multiple of SingleRows rows.
 const (
 	SingleWidth = 2 * Width
 	SingleRows  = tileRows

@@ -1,5 +1,5 @@
-// Package engine runs ONNX models behind one interface, so that whoever holds a model need not know
-// what executes it: onnx/engine/ort is the stock ONNX Runtime, onnx/engine/pure is Go alone.
+// Package engine runs ONNX models behind one interface, so that code that holds a model need not know
+// the engine: onnx/engine/ort is the stock ONNX Runtime, onnx/engine/pure is Go alone.
 package engine
 
 import (
@@ -13,9 +13,9 @@ import (
 type Engine interface {
 	// Name is the name that settings and output use: "ort" or "pure".
 	Name() string
-	// Load prepares a model for running. It refuses, by node and operator, what the engine cannot run.
+	// Load prepares a model for running. It refuses nodes that the engine cannot run, by node and operator.
 	Load(m *onnx.Model) (Session, error)
-	// Close releases what the engine holds; its sessions are closed first by their owners.
+	// Close releases the engine's resources; its sessions are closed first by their owners.
 	Close() error
 }
 

@@ -169,7 +169,7 @@ func (s *subgraph) result(v string, like onnx.ValueInfo) {
 	s.graph.Outputs = append(s.graph.Outputs, like)
 }
 
-// cotangentOf is what has arrived at a value, else zeros.
+// cotangentOf returns the cotangent of a value, zeros where none has arrived.
 func (s *subgraph) cotangentOf(v string) string {
 	if g := s.cot.of[v]; g != "" {
 		return g
@@ -177,7 +177,7 @@ func (s *subgraph) cotangentOf(v string) string {
 	return s.filled(v, 0)
 }
 
-// finish leaves in the graph what its outputs need, each node after those that it reads.
+// finish removes nodes that no output needs and sorts the rest, each after those that it reads.
 func (s *subgraph) finish(name string) (onnx.Attr, error) {
 	s.graph.Values, s.graph.Name = nil, name
 	if err := pass.SortNodes(s.graph); err != nil {

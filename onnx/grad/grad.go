@@ -29,7 +29,7 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Options say what is differentiated and how the result is laid out.
+// Options select the derivatives and the layout of the result.
 type Options struct {
 	// Outputs are the outputs y that cotangents are given for; none means all floating-point outputs.
 	Outputs []string
@@ -243,7 +243,7 @@ func missingRule(n *onnx.Node) error {
 
 func standard(domain string) bool { return domain == "" || domain == "ai.onnx" }
 
-// cotangents holds the sum of what has arrived at each value.
+// cotangents holds the sum of the cotangents that have arrived at each value.
 type cotangents struct {
 	e  *emitter
 	of map[string]string

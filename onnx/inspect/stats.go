@@ -1,4 +1,4 @@
-// Package inspect says how large a model is and what one run of it costs.
+// Package inspect counts a model's parameters and operators, and the operations of one run.
 package inspect
 
 import (
@@ -13,7 +13,7 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Summary says how large a model is.
+// Summary holds the sizes of a model.
 type Summary struct {
 	Parameters     int64          // elements of floating-point initializers
 	ParameterBytes int64          // bytes of all initializers

@@ -11,6 +11,7 @@ import (
 )
 
 func TestStatsCountsOperations(t *testing.T) {
+	t.Parallel()
 	const n, h = 3, 10
 	for _, tc := range []struct {
 		name  string
@@ -64,6 +65,7 @@ func TestStatsCountsOperations(t *testing.T) {
 }
 
 func TestStatsCountsParameters(t *testing.T) {
+	t.Parallel()
 	s, err := Stats(modeltest.Linear(t, "m", "image", "features", 8, 4), nil)
 	if err != nil {
 		t.Fatal(err)

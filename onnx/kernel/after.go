@@ -6,7 +6,7 @@ import (
 	"fmp/onnx"
 )
 
-// after is what a convolution does to its output channel by channel, while that is in the cache: in this order a batch
+// after is the work of a convolution on its output channel by channel, while that is in the cache: in this order a batch
 // normalisation, v scale + shift, and bounds. The arithmetic is that of the operators themselves, to the bit
 // but for the sign of a zero; in Winograd's tiles a channel's bias and shift are one, which may move the last bit.
 type after struct {
@@ -15,7 +15,7 @@ type after struct {
 	ends         bool      // whether there are bounds, behind which nothing more fits
 }
 
-// newAfter is what the nodes of s.After do.
+// newAfter returns the work of the nodes of s.After.
 func newAfter(s *Spec) *after {
 	if len(s.After) == 0 {
 		return nil
@@ -85,7 +85,7 @@ func CanFollow(s, next *Spec, channels int) bool {
 	return false
 }
 
-// run sets dst to what becomes of src, elements of one channel; they may be the same.
+// run sets dst to the result for src, elements of one channel; they may be the same.
 func (a *after) run(dst, src []float32, channel int) {
 	scale, shift := float32(1), negativeZero
 	if a.scale != nil {

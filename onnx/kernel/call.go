@@ -13,7 +13,7 @@ import (
 // [Call.View] or [Call.Over].
 type Kernel func(c *Call) error
 
-// Env is what all kernels of a session share.
+// Env is the state that all kernels of a session share.
 type Env struct {
 	Pool    *Pool
 	Threads int          // at least 1
@@ -87,7 +87,7 @@ func (c *Call) free() {
 	c.scratch = c.scratch[:0]
 }
 
-// Env returns what the call shares with those of its session.
+// Env returns the state that the call shares with those of its session.
 func (c *Call) Env() *Env { return c.env }
 
 // wants reports whether output i is to be computed.

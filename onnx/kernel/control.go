@@ -234,7 +234,7 @@ func (t *turns) finish(first int, axes []int, backward []bool) error {
 	return nil
 }
 
-// release gives back what did not become an output.
+// release gives back the memory that did not become an output.
 func (t *turns) release() {
 	for _, v := range t.carried {
 		if v != nil {

@@ -17,7 +17,7 @@ func newMatMul(s *Spec) (Kernel, error) {
 	return numeric(s, matMulFloat[float32](newRight(s, 1, false)), matMulFloat[float64](nil), matMulInt[int64], matMulInt[uint64])
 }
 
-// matMulPlan is what two shapes mean to MatMul.
+// matMulPlan is the division of two shapes into products.
 type matMulPlan struct {
 	m, n, k int
 	out     []int // the result's shape

@@ -9,7 +9,7 @@ import (
 	"fmp/onnx"
 )
 
-// Bounds on what a model may ask for when it runs, so that a hostile shape is an error and not an
+// Bounds on the memory that a model may ask for when it runs, so that a hostile shape is an error and not an
 // exhausted machine.
 const (
 	// MaxTensorBytes bounds one intermediate tensor: 2 GiB.

@@ -61,7 +61,7 @@ type right struct {
 	packed          []float32 // for every part of the inner axis, its panels
 }
 
-// newRight returns nil for what is not worth it, not known, or too large to be kept.
+// newRight returns nil where the operand is not known, not worth it, or too large to be kept.
 func newRight(s *Spec, i int, trans bool) *right {
 	m := s.constant(i)
 	if m == nil || m.DType != onnx.Float32 || len(m.Shape) != 2 {
@@ -120,7 +120,7 @@ func multiplyPacked(left []float32, a, b, c matrix[float32]) {
 			}
 			j := 0
 			if stridedPanels && m <= fewRows && !b.trans {
-				// What is read so few times is read where it lies.
+				// An operand that is read a few times is read where it lies.
 				for ; j+panelCols <= n; j += panelCols {
 					p.panel(at, b.data[l*b.stride+j:], b.stride, d, c.part(i, j, h, panelCols))
 				}

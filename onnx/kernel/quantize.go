@@ -28,7 +28,7 @@ func init() {
 	)
 }
 
-// quantizedType is the type of what is quantised where no zero point says it: output_dtype, else uint8.
+// quantizedType is the type of quantised values where no zero point gives it: output_dtype, else uint8.
 func quantizedType(s *Spec) (onnx.DType, error) {
 	if s.Opset >= 21 && s.int("output_dtype") != 0 {
 		return s.dtype("output_dtype"), nil
@@ -109,7 +109,7 @@ func quantized(out *onnx.Tensor, v func(i int) float64) {
 	castInto(out, buf)
 }
 
-// quantization is what QuantizeLinear and DequantizeLinear share.
+// quantization holds the attributes that QuantizeLinear and DequantizeLinear share.
 type quantization struct{ axis, block int }
 
 func newQuantization(s *Spec) (q quantization) {

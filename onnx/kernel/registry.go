@@ -13,7 +13,7 @@ import (
 // MaxOpset is the newest operator set whose operators are known; a model that imports a newer one is refused.
 const MaxOpset = onnx.MaxOpset
 
-// Def is an operator's kernel over a range of opsets. What the operator takes and gives stands in package op.
+// Def is an operator's kernel over a range of opsets. Its inputs and outputs stand in package op.
 type Def struct {
 	Op           string
 	Since, Until int // first and last opset of this meaning; Until 0 means MaxOpset
@@ -21,7 +21,7 @@ type Def struct {
 	Half bool
 	// OutType gives the types of outputs that do not follow from those of the inputs.
 	OutType func(s *Spec) (onnx.DType, error)
-	// New parses attributes, with defaults, and returns the kernel; an error says what it does not compute.
+	// New parses attributes, with defaults, and returns the kernel; an error names the meaning that it does not compute.
 	New func(s *Spec) (Kernel, error)
 }
 

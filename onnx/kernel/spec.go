@@ -7,7 +7,7 @@ import (
 	"fmp/onnx/op"
 )
 
-// Spec is what a kernel is prepared from. Its attribute readers record what they were asked for: an attribute
+// Spec is the node that a kernel is prepared from. Its attribute readers record the attributes they were asked for: an attribute
 // that no reader asked for, or of another kind than asked for, refuses the node, since ignoring one
 // would compute something else than the model says.
 type Spec struct {
@@ -22,7 +22,7 @@ type Spec struct {
 	// Body readies a graph of the node's for inputs of the given types; nil where there is no engine to run it.
 	Body func(g *onnx.Graph, in []onnx.DType) (*Body, error)
 
-	// Keep reports whether so many bytes may be kept for the node beside the model: constants laid out as its kernel reads them. nil
+	// Keep reports whether a number of bytes may be kept for the node beside the model: constants laid out as its kernel reads them. nil
 	// is any number.
 	Keep func(bytes float64) bool
 	// After are the nodes, prepared, whose work a Conv does as well ([CanFollow]); its output is the last one's.
@@ -33,7 +33,7 @@ type Spec struct {
 	err   error
 }
 
-// keeps is Keep of so many float32 numbers.
+// keeps is Keep of the product of factors float32 numbers.
 func (s *Spec) keeps(factors ...int) bool {
 	bytes := 4.0
 	for _, f := range factors {

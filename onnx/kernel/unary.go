@@ -84,7 +84,7 @@ func floatKernel(s *Spec, cost int, f func(float64) float64) (Kernel, error) {
 	return numeric(s, in64[float32](cost, f), unaryOf(cost, f), in64[int64](cost, f), in64[uint64](cost, f))
 }
 
-// in64 computes in float64 what is stored as T.
+// in64 computes in float64 on elements stored as T.
 func in64[T number](cost int, f func(float64) float64) Kernel {
 	return unaryOf(cost, func(x T) T { return T(f(float64(x))) })
 }

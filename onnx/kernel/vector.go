@@ -8,7 +8,7 @@ import "math"
 // tapRun is how many elements the loops over taps do at a time: the lengths that they are given are multiples of it.
 const tapRun = 32
 
-// operation is what pairs does.
+// operation is the operation of pairs.
 type operation int
 
 const (

@@ -241,10 +241,10 @@ func tilesOutGo(dst []float32, line int, m []float32, ms, n int, f *finish) {
 	}
 }
 
-// finish is what becomes of a channel's sums: scale, shift and bounds of limit, each in every lane of a vector.
+// finish is the map of a channel's sums: scale, shift and bounds of limit, each in every lane of a vector.
 type finish [4][8]float32
 
-// spread is what bias and a, which may be nil, make of a channel.
+// spread returns the map of a channel's sums by bias and a, which may be nil.
 func (a *after) spread(bias []float32, channel int) (f finish) {
 	scale, shift, lo, hi := float32(1), float32(0), float32(math.Inf(-1)), float32(math.Inf(1))
 	if bias != nil {

@@ -56,7 +56,7 @@ func Save(path string, t *onnx.Tensor) error {
 
 // Read reads one array to its end. Elements in Fortran (column-major) order and in big-endian byte order
 // are rearranged. A file that is cut short, has bytes left over, or holds elements that ONNX has no type
-// for is an error. No more memory is taken than a small multiple of what r really holds.
+// for is an error. No more memory is taken than a small multiple of r's own size.
 func Read(r io.Reader) (*onnx.Tensor, error) {
 	h, err := readHeader(r)
 	if err != nil {
@@ -94,7 +94,7 @@ func Read(r io.Reader) (*onnx.Tensor, error) {
 	return t, nil
 }
 
-// header is what stands before the elements.
+// header is the part of a file before the elements.
 type header struct {
 	descr   string
 	dtype   onnx.DType

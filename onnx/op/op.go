@@ -1,6 +1,6 @@
-// Package op states what every operator is: its inputs and outputs, their element types, its attributes and their
+// Package op defines every operator: its inputs and outputs, their element types, its attributes and their
 // defaults, for every version of the standard operator set, and for the operators of com.microsoft that
-// exporters write. Whoever reads a node (shape rules, gradients, kernels, passes, checks) asks here, so that
+// exporters write. All that read a node (shape rules, gradients, kernels, passes, checks) ask here, so that
 // nothing of it is stated twice.
 //
 // The facts stand in schemas.txt, which a maintainer's script writes from the registries of those who define the

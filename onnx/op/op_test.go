@@ -9,6 +9,7 @@ import (
 )
 
 func TestSchemasAreAsTheStandardHasThem(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		domain, name string
 		opset, since int // since 0: not there
@@ -52,6 +53,7 @@ func TestSchemasAreAsTheStandardHasThem(t *testing.T) {
 }
 
 func TestEverySchemaIsWhole(t *testing.T) {
+	t.Parallel()
 	operators, versions := 0, 0
 	for _, domain := range []string{"", "com.microsoft"} {
 		for _, name := range Names(domain) {
@@ -80,6 +82,7 @@ func TestEverySchemaIsWhole(t *testing.T) {
 }
 
 func TestParseIsQuick(t *testing.T) {
+	t.Parallel()
 	best := time.Hour
 	for range 5 {
 		start := time.Now()
@@ -99,6 +102,7 @@ func TestParseIsQuick(t *testing.T) {
 }
 
 func TestParseNamesTheLine(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ text, want string }{
 		{"Relu", "schemas.txt:1: an operator without a version"},
 		{"Relu x", "no version"},
@@ -116,6 +120,7 @@ func TestParseNamesTheLine(t *testing.T) {
 }
 
 func TestAttrsFillInDefaults(t *testing.T) {
+	t.Parallel()
 	n := &onnx.Node{Op: "Conv", Attrs: []onnx.Attr{onnx.IntsAttr("strides", 2, 3), onnx.StrAttr("group", "wrong kind")}}
 	a := Attrs(n, 17)
 	if got := a.Ints("strides"); len(got) != 2 || got[1] != 3 || !a.Has("strides") {
@@ -147,6 +152,7 @@ func TestAttrsFillInDefaults(t *testing.T) {
 }
 
 func TestBind(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		op    string
 		opset int

@@ -7,6 +7,7 @@ import (
 
 // What programs carry is the file beside it: go generate ./onnx/op makes both.
 func TestPacked(t *testing.T) {
+	t.Parallel()
 	want, err := os.ReadFile("schemas.txt")
 	if err != nil {
 		t.Fatal(err)

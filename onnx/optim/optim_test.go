@@ -36,6 +36,7 @@ func adamw(b1, b2, eps, decay float64) reference {
 }
 
 func TestUpdatesFollowTheirEquations(t *testing.T) {
+	t.Parallel()
 	eng := orttest.New(t)
 	for _, c := range []struct {
 		name string
@@ -112,6 +113,7 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 }
 
 func TestBiasesDoNotDecay(t *testing.T) {
+	t.Parallel()
 	eng := orttest.New(t)
 	m, err := optim.Model([]onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(1)}}, optim.SGD{WeightDecay: 0.5},
 		optim.Options{})
@@ -134,6 +136,7 @@ func TestBiasesDoNotDecay(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	w := []onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(2)}}
 	for _, c := range []struct {
 		name   string
@@ -156,6 +159,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestWarmupCosine(t *testing.T) {
+	t.Parallel()
 	s := optim.WarmupCosine(1, 0.1, 4)
 	for _, c := range []struct {
 		t    int

@@ -110,7 +110,7 @@ func (a *attention) mix(p string) string {
 	return a.ungrouped(a.op("MatMul", []string{a.grouped(p), a.one(a.v)}))
 }
 
-// bias is what is added to the scores, "" where nothing is, and whether all of a row can be -inf.
+// bias is the addend of the scores, "" where nothing is, and whether all of a row can be -inf.
 func (a *attention) bias() (bias string, mayBeEmpty bool) {
 	never := a.num(math.Inf(-1))
 	if mask := a.node.Input(3); mask != "" {

@@ -76,7 +76,7 @@ func (r *recurrent) widen() {
 	r.node, r.d = n, onnx.Float32
 }
 
-// check reads the directions and activations, and checks what the layer needs.
+// check reads the directions and activations and checks the layer's attributes.
 func (r *recurrent) check(opset int) error {
 	switch dir := r.attrs.Str("direction"); dir {
 	case "forward", "":
@@ -455,7 +455,7 @@ func (c *cellNodes) act(k int, v string) string {
 	return c.acts[k](&c.emit, v)
 }
 
-// gate is a gate's input with what the state adds to it.
+// gate returns a gate's input plus the product with the state.
 func (c *cellNodes) gate(k int, h string) string {
 	return c.add(c.x[k], c.op("MatMul", []string{h, c.rec[k]}))
 }

@@ -11,8 +11,8 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Simplify makes a graph smaller without changing what it computes: nodes of constants become initializers,
-// nodes that do nothing and copies of other nodes go, and so does what no output needs. What the shapes of
+// Simplify makes a graph smaller without changing its results: nodes of constants become initializers,
+// nodes that do nothing, copies of other nodes and nodes that no output needs go. What the shapes of
 // the inputs already decide (Shape, Gather, Concat and the like) is a constant as well.
 //
 // Constants are computed by the pure engine's kernels, within the model's [onnx.Budget]. Initializers count as
@@ -105,7 +105,7 @@ func constantOutputs(known *shape.Facts, n *onnx.Node) []*onnx.Tensor {
 	return out
 }
 
-// renameReads changes what a node and its subgraphs read.
+// renameReads renames the inputs of a node and its subgraphs.
 func renameReads(n *onnx.Node, to map[string]string) {
 	for i, in := range n.Inputs {
 		if name, ok := to[in]; ok {
@@ -141,7 +141,7 @@ func idle(n *onnx.Node) bool {
 	return n.Op == "Identity" || n.Op == "Dropout" && n.Input(2) == ""
 }
 
-// removeIdle takes out nodes that pass on what they read. Where such a node gives a graph output, the node
+// removeIdle takes out nodes that pass on their input. Where such a node gives a graph output, the node
 // before it takes the output's name, unless that gives another output or is an input or initializer.
 func removeIdle(m *onnx.Model) {
 	g := m.Graph

@@ -9,7 +9,7 @@ import (
 	"fmp/onnx/op"
 )
 
-// Around is what spelling a node out asks of the graph around it.
+// Around answers the questions of a node that is being spelt out about the graph around it.
 type Around struct {
 	Opset int                             // of the standard operators
 	Type  func(value string) onnx.DType   // Undefined where it is not known

@@ -1,4 +1,4 @@
-// Package regularfile opens files from outside. What is not a regular file is refused at once: to open or read a named pipe,
+// Package regularfile opens files from outside. Anything but a regular file is refused at once: to open or read a named pipe,
 // a terminal or a device can wait for ever, and none of them has a size that could be checked.
 package regularfile
 

@@ -144,7 +144,7 @@ func (c *call) turns(in []*fact, lead, carried, skip int) ([]*fact, error) {
 	}
 }
 
-// Bodies of loops are inferred up to three times each, but no more than so many in all.
+// Bodies of loops are inferred up to three times each, within this bound in all.
 const maxBodies = 1000
 
 // inferLoop: carried values keep their type; scanned outputs gain an axis in front.

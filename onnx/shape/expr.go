@@ -22,7 +22,7 @@ type term struct {
 	coef int
 }
 
-// Bounds of an expression: what grows beyond becomes an unknown size.
+// Bounds of an expression: a larger one becomes an unknown size.
 const (
 	maxExprTerms = 12
 	maxExprText  = 96

@@ -5,6 +5,7 @@ import (
 )
 
 func TestExprPrintsWhatItParses(t *testing.T) {
+	t.Parallel()
 	for _, s := range []string{"0", "7", "n", "2*n", "a*b", "a*b + 3*c - 1", "floor((H + 1)/2)", "2*floor((H)/2) + 1", "-n + 4",
 		"past + seq"} {
 		e, ok := parseExpr(s)

@@ -61,7 +61,7 @@ func (c *call) fold(limit int) {
 	}
 }
 
-// weigh notes what a node takes whose operands are the same in every run.
+// weigh notes the cost of a node whose operands are the same in every run.
 func (c *call) weigh() {
 	bytes := 0.0
 	for i, f := range c.out {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestFollowFoldsConstants(t *testing.T) {
+	t.Parallel()
 	ints := func(v ...int64) *onnx.Tensor { return onnx.Vector(v...) }
 	m23 := onnx.NewTensor([]int64{1, 2, 3, 4, 5, 6}, 2, 3)
 	for _, tc := range []struct {

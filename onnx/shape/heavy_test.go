@@ -14,6 +14,7 @@ import (
 
 // Small models that ask for much before they run: nothing of it is worked out, and it is named.
 func TestSmallModelsCannotAskForMuch(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		make func(b *build.Builder) build.Ref // a constant

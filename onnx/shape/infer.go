@@ -71,7 +71,7 @@ func Types(m *onnx.Model) (map[string]onnx.ValueInfo, error) {
 	return out, nil
 }
 
-// Facts is what inference finds out about a model's values.
+// Facts holds the results of inference on a model's values.
 type Facts struct{ inf *inference }
 
 // Follow infers as [Types] does, working out constants of at most limit elements, as far as the budget allows, from
@@ -152,7 +152,7 @@ func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, e
 	return inf, nil
 }
 
-// fact is what is known of a value.
+// fact is the knowledge of a value.
 type fact struct {
 	dtype  onnx.DType
 	shape  []expr       // nil where even the rank is unknown
@@ -276,7 +276,7 @@ func (inf *inference) declared(v onnx.ValueInfo) *fact {
 	return f
 }
 
-// info is what leaves inference of a value.
+// info returns the description of a value.
 func (inf *inference) info(name string) onnx.ValueInfo {
 	f := inf.lookup(name)
 	v := onnx.ValueInfo{Name: name}
@@ -338,7 +338,7 @@ func tensorFact(t *onnx.Tensor) *fact {
 	return f
 }
 
-// Values of more elements than this are not followed; each takes about so many bytes.
+// Values of more than maxFollowed elements are not followed; each element takes about followedBytes.
 const (
 	maxFollowed   = 1024
 	followedBytes = 32
@@ -450,7 +450,7 @@ func (inf *inference) learn(name string, f *fact, hints map[string]onnx.ValueInf
 	return nil
 }
 
-// call is one node under inference: what its rule reads and writes.
+// call is one node under inference: the facts that its rule reads and writes.
 type call struct {
 	inf   *inference
 	node  *onnx.Node
@@ -460,7 +460,7 @@ type call struct {
 	out   []*fact
 }
 
-// rule sets the facts of a node's outputs from those of its inputs. What it leaves is unknown.
+// rule sets the facts of a node's outputs from those of its inputs. Facts that it does not set are unknown.
 type rule func(c *call) error
 
 // rules holds the rule of each standard operator, by families; see the infer_*.go files.

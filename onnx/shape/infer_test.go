@@ -12,6 +12,7 @@ import (
 )
 
 func TestInferKeepsSymbols(t *testing.T) {
+	t.Parallel()
 	f32 := func(shape ...int) *onnx.Tensor { return onnx.ZerosF32(shape...) }
 	for _, tc := range []struct {
 		name  string
@@ -98,6 +99,7 @@ func TestInferKeepsSymbols(t *testing.T) {
 }
 
 func TestInferRefusesContradictions(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		build func(b *build.Builder) build.Ref
@@ -146,6 +148,7 @@ func TestInferRefusesContradictions(t *testing.T) {
 }
 
 func TestInferIsStable(t *testing.T) {
+	t.Parallel()
 	b := build.New("stable")
 	x := b.Input("x", onnx.Float32, "batch", 3, "H", "W")
 	b.Output("out", b.Reshape(b.Op("Conv", []build.Ref{x, b.Param("w", onnx.ZerosF32(8, 3, 3, 3))}, onnx.IntsAttr("strides", 2, 2)), 0, -1))
@@ -171,6 +174,7 @@ func TestInferIsStable(t *testing.T) {
 
 // A node with fewer inputs than its operator has, in any operator set, is refused by its name and never a crash.
 func TestTooFewInputs(t *testing.T) {
+	t.Parallel()
 	for _, name := range op.Names("") {
 		for opset := 1; opset <= onnx.MaxOpset; opset++ {
 			s := op.Lookup("", name, opset)

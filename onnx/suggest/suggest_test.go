@@ -3,6 +3,7 @@ package suggest
 import "testing"
 
 func TestNearest(t *testing.T) {
+	t.Parallel()
 	names := []string{"json", "dataset.name", "dataset.dir", "erm.l2", "FMP", "MP", "CANN"}
 	for in, want := range map[string]string{
 		"jsno": "json", "dataset.nmae": "dataset.name", "erm.12": "erm.l2", "FPM": "FMP", "fmp": "FMP", "cnan": "CANN", "zzz": "", "": "",
@@ -21,6 +22,7 @@ func TestNearest(t *testing.T) {
 }
 
 func TestOr(t *testing.T) {
+	t.Parallel()
 	for want, names := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
 		if got := Or(names...); got != want {
 			t.Errorf("%v: %q; want %q", names, got, want)

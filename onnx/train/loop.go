@@ -22,7 +22,7 @@ import (
 // Metrics are named numbers of a step or a validation; "loss" is the one that is watched.
 type Metrics map[string]float64
 
-// Stateful is what a checkpoint holds: [Step] and [Split] are.
+// Stateful is the state that a checkpoint holds: [Step] and [Split] have one.
 type Stateful interface {
 	State() map[string]*onnx.Tensor
 	SetState(map[string]*onnx.Tensor) error
@@ -47,7 +47,7 @@ type Loop struct {
 	// Model holds the state for checkpoints.
 	Model Stateful
 
-	// Run says what this is a run of (configuration and seed): a checkpoint of another is refused.
+	// Run identifies the run (configuration and seed): a checkpoint of another is refused.
 	Run string
 	// Checkpoint is the file to resume from and to save to, every Interval and at the end; "" saves nothing.
 	Checkpoint string
@@ -161,7 +161,7 @@ func (r *course) tell(problem error) error {
 	return nil
 }
 
-// step takes step t and what belongs to it: log, validation, checkpoint and progress.
+// step takes step t, with its log, validation, checkpoint and progress.
 func (r *course) step(ctx context.Context, t int) error {
 	if err := ctx.Err(); err != nil {
 		return errors.Join(err, r.save(t))

@@ -29,7 +29,7 @@ var ErrNoLibrary = errors.New("the ONNX Runtime library was not found")
 // FindLibrary looks for the ONNX Runtime's shared library, in this order: the setting (a path; "" where
 // there is none) or else $ONNXRUNTIME_LIB, the system's library folders, and the cache ([CacheDir]). A
 // setting that does not lead to a file is an error: it is never silently replaced by something else.
-// tried lists what was looked at, found or not.
+// tried lists the places that were looked at.
 func FindLibrary(setting string) (path string, tried []string, err error) {
 	from := "engine.library"
 	if setting == "" {

@@ -346,7 +346,7 @@ func (o output) assemble(got []*onnx.Tensor) (*onnx.Tensor, error) {
 	return t.Reshape(shape...)
 }
 
-// check compares what is fed and fetched with what the model declares.
+// check compares feeds and fetched outputs with the model's declarations.
 func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
 	var missing []string
 	for _, in := range s.inputs {

@@ -30,7 +30,7 @@ type step struct {
 	types   []onnx.DType
 }
 
-// secondReading, set by tests, reads a model with another decoder; the error says what that read differently.
+// secondReading, set by tests, reads a model with another decoder; the error names the differences.
 var secondReading func(m *onnx.Model) error
 
 // compile checks a model and plans its run. Its error is an [UnsupportedError] where the model is sound but holds what
@@ -69,7 +69,7 @@ func compile(m *onnx.Model) (*plan, error) {
 	return c.graph(m.Graph, nil, nil)
 }
 
-// spelt says that a graph holds, at any depth, what is spelt out in operators of set 9.
+// spelt reports whether a graph holds, at any depth, a node that is spelt out in operators of set 9.
 func spelt(g *onnx.Graph) bool {
 	return slices.ContainsFunc(g.Nodes, func(n *onnx.Node) bool {
 		return pass.IsRecurrent(n) || n.Domain == "" && n.Op == "Scan" || slices.ContainsFunc(n.Subgraphs(), spelt)

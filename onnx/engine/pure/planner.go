@@ -172,7 +172,7 @@ func (p *planner) schedule() error {
 	return nil
 }
 
-// readsRefused reports whether a node reads a value of a node that was refused.
+// readsRefused reports whether a node reads a value of a refused node.
 func (p *planner) readsRefused(n *onnx.Node) bool {
 	for _, name := range n.Reads() {
 		if _, ok := p.plan.slot[name]; !ok && p.produced[name] {

@@ -227,7 +227,7 @@ func shapeString(dims []onnx.Dim) string {
 	return out + "]"
 }
 
-// step runs one node and releases what nobody reads after it.
+// step runs one node and releases the values that no later node reads.
 func (f *frame) step(st *step, c *kernel.Call) error {
 	c.Reset()
 	for i, k := range st.in {

@@ -48,7 +48,7 @@ func (e *UnsupportedError) Error() string {
 	return b.String()
 }
 
-// Supports lists what the engine cannot run of a model, nil where it can run it all.
+// Supports lists the nodes of a model that the engine cannot run, nil where it can run all.
 func Supports(m *onnx.Model) []Unsupported {
 	if _, err := compile(m); err != nil {
 		if u, ok := err.(*UnsupportedError); ok {
