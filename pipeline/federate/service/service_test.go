@@ -300,7 +300,7 @@ func TestRound(t *testing.T) {
 		}
 	}
 	_, page := f.request("GET", "/", nil, reader)
-	for _, want := range []string{"4</strong> of 4", "accuracy</th><td>0.75", `<span class="bad">0.25</span>`, "<span>0.50</span>", ">7777<", "d/e f"} {
+	for _, want := range []string{"4<small> of 4", "accuracy</th><td>0.75", `<span class="bad">0.25</span>`, "<span>0.50</span>", ">7777<", "d/e f"} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %s:\n%s", want, page)
 		}
