@@ -58,6 +58,13 @@ func TestPageInABrowser(t *testing.T) {
 					for _, f := range b.Axe() {
 						t.Error(f)
 					}
+					// A box above a table leaves its column out, and puts it back.
+					var shown [3]bool
+					b.Eval(`(() => { const box = document.querySelector('.pick .c2'), cell = document.querySelector('.pick + .scroll tbody tr:not(.group) td:nth-child(2)'), is = () => cell.offsetWidth > 0;
+						const out = [is()]; box.click(); out.push(is()); box.click(); out.push(is()); return out; })()`, &shown)
+					if shown != [3]bool{true, false, true} {
+						t.Errorf("the second column is shown %v, left out and put back; want true, false, true", shown)
+					}
 					var paper string
 					b.Eval(`getComputedStyle(document.body).backgroundColor`, &paper)
 					if want := map[bool]string{false: "rgb(255, 255, 255)", true: "rgb(23, 23, 26)"}[dark]; paper != want {
