@@ -152,7 +152,9 @@ type wide struct {
 	conjugate
 	samples int
 	latent  build.Ref // [C S, k], int8
-	zero    build.Ref // [1], int64: a 0 that only a run knows, lest a runtime computes what does not depend on features, at several times the memory, when it loads the model
+	// [1], int64: a 0 that only a run knows, lest a runtime computes what does not depend on features, at several times the memory,
+	// when it loads the model
+	zero build.Ref
 }
 
 // build adds all outputs.
@@ -162,7 +164,8 @@ func (w *wide) build(p WideParts) {
 	w.zero = b.Op("Mul", []build.Ref{b.Op("Shape", []build.Ref{features}, onnx.IntAttr("start", 0), onnx.IntAttr("end", 1)), b.Axes(0)})
 	at := w.coordinates(w.phi(features))
 	rows := b.MatMul(at, w.refs[ConjMetric])
-	mass, mean := b.Unsqueeze(b.Add(b.Param("masses", p.Masses.Clone()), b.Cast(w.zero, onnx.Float32)), 0), b.Unsqueeze(b.Param("means", p.Means.Clone()), 0)
+	mass, mean := b.Unsqueeze(b.Add(b.Param("masses", p.Masses.Clone()), b.Cast(w.zero, onnx.Float32)), 0),
+		b.Unsqueeze(b.Param("means", p.Means.Clone()), 0)
 	w.latent = b.Param("latent", w.bytes(p.Latent))
 	own, plain := w.posterior(ConjSample, mass, mean), w.posterior(ConjInterval, mass, mean)
 	broad, offset := w.widened(plain, mass, w.exp(ConjInterval+ConjLogRho))

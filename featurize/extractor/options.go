@@ -20,7 +20,8 @@ import (
 // DefaultBatch is the most images per call unless the options or the model say otherwise.
 const DefaultBatch = 256
 
-// What activations take: bytes a pixel of the input (EfficientNet-Lite0 took 3.1 GB for 256 images of 224 x 224), and of all images of a call at most.
+// What activations take: bytes a pixel of the input (EfficientNet-Lite0 took 3.1 GB for 256 images of 224 x 224), and of all
+// images of a call at most.
 const (
 	pixelMemory = 240
 	batchMemory = 512 << 20
@@ -32,7 +33,8 @@ func batchOf(h, w int) int { return max(1, min(DefaultBatch, batchMemory/(pixelM
 // Options say how images are fed to a third-party model. Zero fields are taken from the side-car file (see [Sidecar]), then
 // from the model's manifest, then from the model's own inputs and outputs.
 type Options struct {
-	// Batch is the number of images per call, 1 to 65536 (default as many as 512 MB hold, [DefaultBatch] at most); a model with a fixed batch uses its own.
+	// Batch is the number of images per call, 1 to 65536 (default as many as 512 MB hold, [DefaultBatch] at most); a model with a
+	// fixed batch uses its own.
 	Batch int `yaml:"batch"`
 	// Mean and Std, one number per channel of the model's input or one for all, apply to pixels scaled to 0..1: the model is
 	// fed (pixel/255 - mean) / std. Default 0 and 1; for -1 to 1 set mean 0.5 and std 0.5.

@@ -239,8 +239,8 @@ func (p *pictures) decode(path string) (im image.Image, digest [sha256.Size]byte
 	return decodeBytes(path, data, p.MaxPixels)
 }
 
-// OpenFiles is [Open] for a folder whose files lie elsewhere than in the file system: their paths in it, CLASS/.../NAME with slashes, and a function
-// that returns the contents of one. The images come in the order in which Open gives them.
+// OpenFiles is [Open] for a folder whose files lie elsewhere than in the file system: their paths in it, CLASS/.../NAME with
+// slashes, and a function that returns the contents of one. The images come in the order in which Open gives them.
 func OpenFiles(paths []string, read func(path string) ([]byte, error), o Options) (src Source, others LeftOut, err error) {
 	if o.MaxPixels == 0 {
 		o.MaxPixels = MaxPixels
@@ -320,7 +320,8 @@ func (l *lister) end() error {
 	if l.o.Optional {
 		return fmt.Errorf("%s has no images (%s)%s", l.dir, Formats, left)
 	}
-	return fmt.Errorf("%s has no images (%s) in folders named by class%s; lay them out as %s", l.dir, Formats, left, filepath.Join(l.dir, "CLASS", "image.jpg"))
+	return fmt.Errorf("%s has no images (%s) in folders named by class%s; lay them out as %s", l.dir, Formats, left,
+		filepath.Join(l.dir, "CLASS", "image.jpg"))
 }
 
 // listFolder lists the images of DIR/CLASS/..., in the order of their names; where labels are optional, those of DIR as
