@@ -40,6 +40,7 @@ type families struct {
 		Clients    int
 		Methods    []string
 		Repeats    map[int]int
+		More       string
 		Aims       []string
 	}
 }

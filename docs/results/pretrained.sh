@@ -1,6 +1,6 @@
 #!/bin/sh
 # The runs of uploads of moments behind a pretrained network, without a corpus: docs/results/pretrained.sh RUN makes one of them again, in
-# docs/results/pretrained/RUN: cifar10-20, cifar10-200, cifar100-20 and cifar10-20-unknown, which does not know kappa.
+# docs/results/pretrained/RUN: cifar10-20, cifar10-200, cifar10-1000, cifar10-200-clients-50, cifar10-20-alphas, cifar100-20 and cifar10-20-unknown, which does not know kappa.
 # EXTRACTOR is EfficientNet-Lite0 for 128 x 128 pixels, cut at its 1,280 features. Its kappa was learned from classes that no task has:
 #   fmp fuse --dataset cifar100 --classes 20-59 --extractor "$EXTRACTOR" --set extractor.mean=0.49804 --set extractor.std=0.50196 --class-names a,b -o client.onnx
 set -eu
@@ -11,14 +11,17 @@ cifar10-*) data=cifar10 points=${name#cifar10-} ;;
 cifar100-*) data=cifar100 points=${name#cifar100-} ;;
 *) echo "no run $name" >&2; exit 2 ;;
 esac
-kappa="--kappa 0.73,0.1" methods=FMP,ANN,CANN,FedCGS,Fed3R seeds=10
+kappa="--kappa 0.73,0.1" alpha=0.1 clients=10 methods=FMP,ANN,CANN,FedCGS,Fed3R seeds=10
 case $name in
 *-unknown) kappa="" points=${points%-unknown} methods=FMP ;;
 cifar10-200) seeds=2 methods=FMP,ANN,FedCGS ;;
+cifar10-1000) seeds=2 methods=FMP,FedCGS ;;
+cifar10-200-clients-50) points=200 clients=50 seeds=2 methods=FMP,FedCGS ;;
+cifar10-20-alphas) points=20 alpha=0.05,0.5 seeds=3 ;;
 cifar100-20) seeds=3 ;;
 esac
 # shellcheck disable=SC2086
 exec "${FMP:-bin/fmp}" run --dataset $data --extractor "${EXTRACTOR:?the ONNX file of EfficientNet-Lite0}" --set extractor.mean=0.49804 --set extractor.std=0.50196 \
   --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 2000 --points "$points" \
-  --partition both --alpha 0.1 --methods $methods $kappa --set protocol=calibrated --set scores.hindsight=true --set scores.coverage=false --seeds "$seeds" \
+  --partition both --alpha "$alpha" --clients "$clients" --methods $methods $kappa --set protocol=calibrated --set scores.hindsight=true --set scores.coverage=false --seeds "$seeds" \
   --set engine.threads="${THREADS:-2}" --set extractor.batch=32 --out "docs/results/pretrained/$name"
