@@ -60,6 +60,7 @@ func TestPageInABrowser(t *testing.T) {
 		}
 		var text string
 		b.Eval("document.body.innerText", &text)
+		text = strings.Join(strings.Fields(text), " ") // boxes side by side are lines of their own
 		for _, want := range wanted {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the page lacks %q:\n%s", stage, want, text)
