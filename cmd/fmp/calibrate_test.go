@@ -53,6 +53,15 @@ func TestCalibrate(t *testing.T) {
 		if e.Sets == nil || e.Sets.High < 0.9 || !(e.Sets.Low < e.Sets.High) || e.Sets.MeanSize < 1 {
 			t.Fatalf("coverage of sets is %+v", e.Sets)
 		}
+		held := 0
+		for _, c := range e.ByClass {
+			if held += c.Held; c.HeldLow == nil || c.HeldHigh == nil || *c.HeldLow*float64(c.Images) > float64(c.Held) || *c.HeldHigh*float64(c.Images) < float64(c.Held) || *c.HeldLow == *c.HeldHigh {
+				t.Errorf("class %s: %d of %d images are held, interval %v to %v", c.Name, c.Held, c.Images, c.HeldLow, c.HeldHigh)
+			}
+		}
+		if held != e.Sets.Held {
+			t.Errorf("%d images are held by class, %d in all", held, e.Sets.Held)
+		}
 		if card, err := os.ReadFile(at("card.md")); err != nil || !strings.Contains(string(card), "at least 0.9 (split conformal prediction on 120 images") {
 			t.Errorf("the card does not state the guarantee (%v)", err)
 		}

@@ -1,0 +1,79 @@
+package sample
+
+import (
+	"math"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+)
+
+// TestShifted: class means moved by b, read by a predictor shifted by b, have the coordinates that they had; a linear map that tells a
+// part of features takes that part away.
+func TestShifted(t *testing.T) {
+	k, clients, _ := conjugateWorld(t)
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := clients[0]
+	dx := set.Dx
+	b, c := make([]float64, dx), make([]float64, dx)
+	a := mat.NewDense(dx, dx, nil)
+	for j := range dx {
+		b[j], c[j] = math.Sin(float64(j)), math.Cos(float64(2*j))
+		for i := range dx {
+			a.Set(i, j, math.Sin(float64(i*3+j))/10)
+		}
+	}
+	read := func(by *Conjugate, move func(row []float64) []float64) []float32 {
+		moved := *set
+		moved.Z = append([]float32(nil), set.Z...)
+		for i := range set.N {
+			row := moved.Row(i)
+			for j, v := range move(doubles(row[:dx])) {
+				row[j] = float32(v)
+			}
+		}
+		return by.project(&moved).Z
+	}
+	shifted, err := k.Shifted(eng, a, c, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := read(shifted, func(row []float64) []float64 { return row })
+	want := read(k, func(row []float64) []float64 { // phi - b - ((phi - b) A - c)
+		var told mat.VecDense
+		for j := range row {
+			row[j] -= b[j]
+		}
+		told.MulVec(a.T(), mat.NewVecDense(dx, row))
+		for j := range row {
+			row[j] -= told.AtVec(j) - c[j]
+		}
+		return row
+	})
+	for i := range want {
+		if math.Abs(float64(got[i]-want[i])) > 1e-4 {
+			t.Fatalf("number %d of the coordinates is %v; want %v", i, got[i], want[i])
+		}
+	}
+	plain, err := k.Shifted(eng, nil, nil, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = read(plain, func(row []float64) []float64 {
+		for j := range row {
+			row[j] += b[j]
+		}
+		return row
+	})
+	want = read(k, func(row []float64) []float64 { return row })
+	for i := range want {
+		if math.Abs(float64(got[i]-want[i])) > 1e-4 {
+			t.Fatalf("number %d of moved class means is %v; want %v", i, got[i], want[i])
+		}
+	}
+}
