@@ -14,8 +14,8 @@ type Suits struct {
 	// L2 is erm.l2: about where the likelihood of the meta-training corpus is highest under the methods that see all points
 	// (ANN, BNN, MP and FMP).
 	L2 float64
-	// Points is federation.points: with those of the letter's data sets, a client alone, with our extractors, is about as
-	// accurate as in Table I of the letter, which does not state its sizes.
+	// Points is federation.points: with those of the paper's data sets, a client alone, with our extractors, is about as
+	// accurate as in Table I of the paper, which does not state its sizes.
 	Points int
 	// Fresh is predictor.fresh, the points drawn per sample.
 	Fresh int

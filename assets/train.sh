@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes conjugate predictor, the letter's predictor and embedding, and client graph of one data set behind its extractor, as
+# Makes conjugate predictor, the paper's predictor and embedding, and client graph of one data set behind its extractor, as
 # they are shipped:
 #
 #     assets/train.sh DATASET [KIND...]    (digits, digits-color, mnist, cifar10, cifar100; default: all kinds)

@@ -22,7 +22,7 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// The data sets of the letter, as they are called in tables, and the one-shot methods it compares.
+// The data sets of the paper, as they are called in tables, and the one-shot methods it compares.
 var (
 	letterSets    = []string{"mnist", "cifar10", "cifar100"}
 	letterTitles  = []string{"MNIST", "CIFAR-10", "CIFAR-100"}
@@ -204,7 +204,7 @@ func write(t *testing.T, path, name, text string) {
 	}
 }
 
-// table1Text is the letter's methods on homogeneous clients, of runs that have others as well.
+// table1Text is the paper's methods on homogeneous clients, of runs that have others as well.
 func table1Text(t *testing.T, runs map[string]*keptRun) string {
 	var b bytes.Buffer
 	for _, d := range letterSets {
@@ -370,7 +370,7 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 		d := k.pair(t, tabs[0], own, "MP")
 		return verdict(d.ACC.Mean >= -0.01, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
 	})
-	each("Dirichlet, every α: FMP's ACC the best of the letter's one-shot methods", figure2, alphas, func(k *keptRun, tabs []*report.Table) string {
+	each("Dirichlet, every α: FMP's ACC the best of the paper's one-shot methods", figure2, alphas, func(k *keptRun, tabs []*report.Table) string {
 		least, name := math.Inf(1), ""
 		for _, tab := range tabs {
 			for _, m := range consensus {
@@ -442,7 +442,7 @@ func lastGap(t *testing.T, path string) float64 {
 	return gap
 }
 
-// ablations are the kept runs of the letter's predictor in results/ablation, what each is, and the run that it is compared with.
+// ablations are the kept runs of the paper's predictor in results/ablation, what each is, and the run that it is compared with.
 var ablations = []struct{ dir, what, base string }{
 	{"default", "the shipped models: a latent of 16 columns and the joint score, masses, permuted names, identity path, s = 10, n' = 100, S = 20", ""},
 	{"samples-1", "S = 1", "default"},
@@ -455,7 +455,7 @@ var ablations = []struct{ dir, what, base string }{
 	{"both", "300 steps of the predictor, uploads of class means: latent and joint score", ""},
 	{"latent", "those, the latent alone", "both"},
 	{"joint", "those, the joint score alone", "both"},
-	{"neither", "those, neither: the letter's form", "both"},
+	{"neither", "those, neither: the paper's form", "both"},
 	{"published", "those, with the published blocks (no identity path)", "both"},
 	{"labels-fixed", "those, with fixed names of classes", "both"},
 }
@@ -505,7 +505,7 @@ func recordsOf(t *testing.T, parts ...string) []experiment.Record {
 
 const ablationColumns = " NLL | less %s | joint NLL | less %[1]s | α = 0.1: NLL | less %[1]s | joint NLL | less %[1]s |"
 
-// ablationText is one line an ablation of the letter's predictor.
+// ablationText is one line an ablation of the paper's predictor.
 func ablationText(t *testing.T) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| | what | base |%s prior only ACC |\n| --- | --- | --- |%s ---: |\n", fmt.Sprintf(ablationColumns, "base"), strings.Repeat(" ---: |", 8))
@@ -548,7 +548,7 @@ func conjugateText(t *testing.T) string {
 	return b.String()
 }
 
-// frontText is Table I beside the letter's.
+// frontText is Table I beside the paper's.
 func frontText(t *testing.T, runs map[string]*keptRun) string {
 	var b strings.Builder
 	b.WriteString("| method |")

@@ -42,8 +42,8 @@ func summaryText(t *testing.T, page string) string {
 		{"NLL at most 0.003 above the reference's", "", "closed-aims", []int{4}, false},
 		{"90% intervals of the top class's probability hold 0.85 to 0.95", "", "closed-aims", []int{5}, false},
 		{"images of no class of the task told by entropy: AUROC 0.84 (CIFAR-100), 0.77 (MNIST)", "[other images](#other-images-and-spoiled-ones)", "shifts", nil, false},
-		{"the letter's aims, FMP", "[the letter's](#aims-and-what-was-reached)", "aims", nil, false},
-		{"the letter's aims, its own predictor (FMP-ISAB)", "", "aims-isab", nil, false},
+		{"the paper's aims, FMP", "[the paper's](#aims-and-what-was-reached)", "aims", nil, false},
+		{"the paper's aims, its own predictor (FMP-ISAB)", "", "aims-isab", nil, false},
 	} {
 		text, _, _ := between(t, page, a.part)
 		met, tie := 0, 0

@@ -35,7 +35,7 @@ type runOutput struct {
 
 // bindWide gives a command that prints figures the choice of all of them.
 func bindWide(cmd *cobra.Command, wide *bool) {
-	cmd.Flags().BoolVar(wide, "wide", false, "print every figure, the tuned settings and the letter's figures, in more than 80 columns")
+	cmd.Flags().BoolVar(wide, "wide", false, "print every figure, the tuned settings and the paper's figures, in more than 80 columns")
 }
 
 func newRunCommand() *cobra.Command {
@@ -56,7 +56,7 @@ them and needs no network. A run that was stopped resumes when the same command 
 The same settings and seed give the same results.jsonl, byte for byte, with any number of threads.
 
 --config takes a settings file, or the name of one that comes with the program (demo; closed and open: every method in closed and
-open scope; table1, figure2: the letter's; privacy: private rounds).`,
+open scope; table1, figure2: the paper's; privacy: private rounds).`,
 		Example: `  fmp run
   fmp run --dataset mnist --extractor extractor.onnx --extractor.mean 0.1307 --extractor.std 0.3081
   fmp run --alpha 0.1,0.5 --partition both --seeds 10 --methods FMP,CANN,FedCGS

@@ -30,7 +30,7 @@ func newTrainCommand() *cobra.Command {
 		Short: "Train extractors, predictors and embeddings on the ONNX Runtime that everybody has",
 		Long: `Train a model: a forward graph is turned into a gradient graph of ordinary ONNX operators, so that the stock
 ONNX Runtime does the work. First an extractor, then the conjugate predictor behind it; for classes that the
-corpus lacks the open predictor, for differential privacy the private one, and, for the letter's own predictor of attention
+corpus lacks the open predictor, for differential privacy the private one, and, for the paper's own predictor of attention
 blocks, predictor and embedding.
 
 A training that was stopped resumes when the same command is given again.`,

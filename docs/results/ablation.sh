@@ -20,7 +20,7 @@ for data in mnist cifar10 cifar100; do
 	run "metric-fixed-$data" $data FMP --set conjugate.model="$models/$data-fixed.onnx"
 done
 
-# The letter's predictor, on CIFAR-10.
+# The paper's predictor, on CIFAR-10.
 isab() {
 	name=$1
 	shift

@@ -23,8 +23,8 @@ type Known struct {
 	// Unpack maps the wanted files in a tar.gz archive (by base name) to their maximum size in bytes; nil where the files
 	// are used as they are.
 	Unpack map[string]int64
-	// Letter is Table I of the letter (arXiv 2605.18554), homogeneous clients, by method; nil where the letter has none.
-	Letter map[string]Figures
+	// Paper is Table I of the paper (arXiv 2605.18554), homogeneous clients, by method; nil where the paper has none.
+	Paper map[string]Figures
 }
 
 // File is one file of a data set as it is published.
@@ -77,7 +77,7 @@ func All() []Known {
 				mnistFile("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c",
 					"f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
 			},
-			Letter: map[string]Figures{
+			Paper: map[string]Figures{
 				"LANN": {.9517, .0712}, "LBNN": {.9510, .0793}, "LMP": {.9643, .0683},
 				"ANN": {.9724, .0515}, "BNN": {.9713, .0449}, "MP": {.9733, .0213},
 				"CANN": {.9689, .0678}, "CBNN": {.9705, .0621}, "CFMP": {.9700, .0527}, "FMP": {.9705, .0406},
@@ -93,7 +93,7 @@ func All() []Known {
 				"data_batch_1.bin": batch, "data_batch_2.bin": batch, "data_batch_3.bin": batch, "data_batch_4.bin": batch, "data_batch_5.bin": batch,
 				"test_batch.bin": batch, "batches.meta.txt": mib,
 			},
-			Letter: map[string]Figures{
+			Paper: map[string]Figures{
 				"LANN": {.5743, .0845}, "LBNN": {.5595, .0820}, "LMP": {.6896, .1053},
 				"ANN": {.7863, .0729}, "BNN": {.7836, .0593}, "MP": {.8057, .0342},
 				"CANN": {.7406, .2130}, "CBNN": {.7357, .1606}, "CFMP": {.7740, .1422}, "FMP": {.7891, .0572},
@@ -107,8 +107,8 @@ func All() []Known {
 			}},
 			Unpack: map[string]int64{"train.bin": 50_000 * 3074, "test.bin": 10_000 * 3074, "fine_label_names.txt": mib,
 				"coarse_label_names.txt": mib},
-			// The letter's task has 20 classes.
-			Letter: map[string]Figures{
+			// The paper's task has 20 classes.
+			Paper: map[string]Figures{
 				"LANN": {.5736, .1804}, "LBNN": {.5626, .1842}, "LMP": {.6625, .1990},
 				"ANN": {.7030, .0503}, "BNN": {.7010, .0385}, "MP": {.7095, .0274},
 				"CANN": {.6840, .3158}, "CBNN": {.6950, .2458}, "CFMP": {.6973, .2221}, "FMP": {.7032, .0423},

@@ -10,7 +10,7 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Martingale is the letter's martingale posterior (arXiv 2605.18554): heads fitted to points seen and points that a set transformer draws
+// Martingale is the paper's martingale posterior (arXiv 2605.18554): heads fitted to points seen and points that a set transformer draws
 // given them, each from its own noise. It is safe for concurrent use, and must not be copied.
 type Martingale struct {
 	Drawer  Drawer

@@ -76,7 +76,7 @@ type Conjugate struct {
 	Latent  string `yaml:"latent" json:"latent" default:"shared" allowed:"shared|none" doc:"latent of a sample: one for all its points, or none: FMP is the one head of its posterior means, for what the latent is worth"`
 }
 
-// Predictor sets the model that draws new points for the letter's martingale posteriors: MP, LMP, CFMP and FMP-ISAB.
+// Predictor sets the model that draws new points for the paper's martingale posteriors: MP, LMP, CFMP and FMP-ISAB.
 type Predictor struct {
 	Model string `yaml:"model" json:"model" default:"default" allowed:"default|untrained|FILE" doc:"ONNX file of the predictor; default: the shipped one, else untrained"`
 	Fresh int    `yaml:"fresh" json:"fresh" default:"0" allowed:"0..100000" doc:"number n' of points drawn for one posterior sample; 0 means {fresh}"`

@@ -35,7 +35,7 @@ type Sampler struct {
 	FixedLabels bool
 }
 
-// DefaultAlphas makes a third of the tasks homogeneous; the rest use the concentrations of the letter's
+// DefaultAlphas makes a third of the tasks homogeneous; the rest use the concentrations of the paper's
 // Figure 2 (arXiv 2605.18554).
 var DefaultAlphas = []float64{0, 0, 0.1, 0.5, 1, 5}
 

@@ -9,7 +9,7 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// tableI measures a run of the methods of the letter's Table I, of FedCGS and of the control, from features that are at hand. It is not
+// tableI measures a run of the methods of the paper's Table I, of FedCGS and of the control, from features that are at hand. It is not
 // at hand without CIFAR-10's images.
 func tableI(ctx context.Context, b *Bench) ([]Contender, error) {
 	c := experiment.Default()

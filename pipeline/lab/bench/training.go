@@ -150,7 +150,7 @@ func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config, run fun
 	return b.with(ctx, []Contender{ours}, map[string]*onnx.Tensor{"x": onnx.NewTensor(features, rows, dx), "y": onnx.NewTensor(y, rows)}, peer{kind, "PyTorch"})
 }
 
-// predictorStep measures a step of training the predictor by the score of held-out points, as in the letter: two draws of 100 points
+// predictorStep measures a step of training the predictor by the score of held-out points, as in the paper: two draws of 100 points
 // for the 200 of ten clients.
 func predictorStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	m, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes}, 1)
@@ -163,7 +163,7 @@ func predictorStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	})
 }
 
-// embeddingStep measures a step of training the embedding by the distance of the heads, as in the letter.
+// embeddingStep measures a step of training the embedding by the distance of the heads, as in the paper.
 func embeddingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	m, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes}, 1)
 	if err != nil {

@@ -456,7 +456,7 @@ func banks(r *corpus.Images, test int) (*Data, error) {
 	return d, nil
 }
 
-// constantWeights replaces an upload's masses by the letter's constant n/s.
+// constantWeights replaces an upload's masses by the paper's constant n/s.
 type constantWeights struct{ Compressor }
 
 func (k constantWeights) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {

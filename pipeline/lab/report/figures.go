@@ -88,7 +88,7 @@ func methodsFigure(t *Table) (*Figure, error) {
 	caption := "Means and 95% intervals over the repeats. Triangles: local; squares: centralised; discs: one-shot federated."
 	for _, r := range t.Rows {
 		if r.Printed != nil {
-			caption += " Rings: the figures printed in the letter."
+			caption += " Rings: the figures printed in the paper."
 			break
 		}
 	}
@@ -205,7 +205,7 @@ func series(p *plot.Plot, row *Row, xys plotter.XYs, dashed bool) error {
 	return nil
 }
 
-// alphaFigure shows ACC and ECE against the concentration of the Dirichlet partitions: the letter's Figure 2. It
+// alphaFigure shows ACC and ECE against the concentration of the Dirichlet partitions: the paper's Figure 2. It
 // is nil for fewer than two concentrations.
 func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	var use []Table
@@ -264,7 +264,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Figure{Name: "alpha-" + protocol, Title: "Heterogeneous clients (the letter's Figure 2)",
+	return &Figure{Name: "alpha-" + protocol, Title: "Heterogeneous clients (the paper's Figure 2)",
 		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller alpha, the fewer classes a client has. Solid: one-shot federated; dashed: centralised.",
 		Plots:   [][]*plot.Plot{{a, e}}, Panels: true, Width: 7.5 * vg.Inch, Height: max(3.2, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }

@@ -79,7 +79,7 @@ func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
 			if !r.Control() && r.ACC.Mean == best[r.Group] && !r.best[columnACC] {
 				t.Errorf("%s: %s has the best ACC of its group and is not marked", tab.title(), r.Method)
 			}
-			if (r.Printed != nil) != (tab.Alpha == 0 && mnist.Letter[r.Method] != dataset.Figures{}) {
+			if (r.Printed != nil) != (tab.Alpha == 0 && mnist.Paper[r.Method] != dataset.Figures{}) {
 				t.Errorf("%s, %s: printed figures %v", tab.title(), r.Method, r.Printed)
 			}
 			if r.ACC.N != 3 || r.ACC.Half <= 0 {

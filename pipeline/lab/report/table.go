@@ -128,7 +128,7 @@ type Row struct {
 	// that it chose.
 	Temperature float64            `json:"temperature,omitempty"`
 	More        map[string]float64 `json:"more,omitempty"`
-	// Printed holds the letter's figures, where it has them for this data set and partition.
+	// Printed holds the paper's figures, where it has them for this data set and partition.
 	Printed *dataset.Figures `json:"printed,omitempty"`
 	// Untrained is true if a model that the method reads was not trained for this data and extractor.
 	Untrained bool `json:"untrained,omitempty"`
@@ -204,7 +204,7 @@ func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err er
 		}
 		t.Repeats = max(t.Repeats, len(byMethod[method]))
 		if set, _ := dataset.Lookup(t.Dataset); t.Alpha == 0 {
-			if p, ok := set.Letter[method]; ok {
+			if p, ok := set.Paper[method]; ok {
 				row.Printed = &p
 			}
 		}

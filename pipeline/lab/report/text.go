@@ -175,7 +175,7 @@ func (r *Row) setting() string {
 }
 
 // Text writes tables for a terminal: in 80 columns or, if wide, with every figure, the tuned settings and
-// the letter's figures. bold enables ANSI escapes.
+// the paper's figures. bold enables ANSI escapes.
 func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	var b strings.Builder
 	for i := range ts {
@@ -210,7 +210,7 @@ type layout struct {
 	labels   int   // width of the column of methods
 	gap      string
 	settings bool // a column of tuned settings
-	printed  bool // a column of the letter's figures
+	printed  bool // a column of the paper's figures
 	bold     bool
 }
 

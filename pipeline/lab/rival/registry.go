@@ -1,6 +1,6 @@
 package rival
 
-// registry lists the methods of the letter in the order of its table, then the others.
+// registry lists the methods of the paper in the order of its table, then the others.
 var registry = []Method{
 	lann,
 	lbnn,

@@ -1,6 +1,6 @@
 // Package rival holds FMP and its rivals behind one interface: the methods that turn the points of a federation into samples of a
-// head's posterior: the ten of the letter "Federated Martingale Posterior Sampling" (arXiv 2605.18554), FMP in closed form, baselines
-// from the literature, and the prior-only control. letter.go holds nine methods of the letter, each other file one; registry.go lists them.
+// head's posterior: the ten of the paper "Federated Martingale Posterior Sampling" (arXiv 2605.18554), FMP in closed form, baselines
+// from the literature, and the prior-only control. paper.go holds nine methods of the paper, each other file one; registry.go lists them.
 package rival
 
 import (
@@ -177,7 +177,7 @@ func (s Settings) Value(name string) float64 {
 // Group says where a method's data lie.
 type Group string
 
-// The groups, in the order of the letter's table.
+// The groups, in the order of the paper's table.
 const (
 	Local       Group = "local"
 	Centralised Group = "centralised"
@@ -386,7 +386,7 @@ func Lookup(name string) (Method, error) {
 	return nil, fmt.Errorf("posterior: no method %q; there are %s%s", name, strings.Join(Names(), ", "), suggest.DidYouMean(name, Names()))
 }
 
-// All returns the methods: those of the letter in the order of its table, then the others.
+// All returns the methods: those of the paper in the order of its table, then the others.
 func All() []Method { return append([]Method(nil), registry...) }
 
 // Names returns the names of All.

@@ -9,7 +9,7 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Nine of the letter's ten methods are three ways of using three kinds of heads: fits, Gaussian-prior posteriors and martingale posteriors; of
+// Nine of the paper's ten methods are three ways of using three kinds of heads: fits, Gaussian-prior posteriors and martingale posteriors; of
 // each client's own points (L), of all clients' points, or combined from the clients' (C). A client of the combined ones has the share l2 / M of
 // the penalty, so that the shares add up to that of all points: its prior to the power 1/M.
 
