@@ -23,14 +23,15 @@ SMALL := -tags minimal $(foreach p,github.com/... net/... crypto/tls crypto/x509
 
 .PHONY: $(BIN)/fmp
 $(BIN)/fmp: # go build knows best whether there is anything to do
-	@mkdir -p $(BIN)
-	$(GO) build $(VCS) -trimpath -ldflags="-s -w" $(SMALL) -o $(BIN)/fmp ./cmd/fmp
+	@mkdir -p $(BIN); echo "building $(BIN)/fmp"
+	@$(GO) build $(VCS) -trimpath -ldflags="-s -w" $(SMALL) -o $(BIN)/fmp ./cmd/fmp
 
 # The client asks its servers one thing at a time: HTTP/2 would add 0.35 MB and serve nothing.
 EDGE := $(VCS) -trimpath -ldflags="-s -w" $(subst -tags minimal,-tags minimal$(comma)nethttpomithttp2,$(SMALL))
 
 build: $(BIN)/fmp ## bin/fmp, and bin/fmp-edge without cgo
-	CGO_ENABLED=0 $(GO) build $(EDGE) -o $(BIN)/fmp-edge ./cmd/fmp-edge
+	@echo "building $(BIN)/fmp-edge"
+	@CGO_ENABLED=0 $(GO) build $(EDGE) -o $(BIN)/fmp-edge ./cmd/fmp-edge
 
 # In bytes, on linux/amd64; docs/speed.md says what has been left out for them.
 BOUNDS := fmp:45000000 fmp-edge:12000000
@@ -61,8 +62,8 @@ wasm: ## bin/fmp-edge-js.wasm and bin/fmp-edge-wasip1.wasm
 # The browser is asked for nothing but this folder, so that any web server can show it; the program is unpacked in the page.
 PAGE := $(BIN)/page
 page: ## bin/page: the client and the classifier for browsers, for fmp serve --page or any web server
-	@mkdir -p $(PAGE)
-	CGO_ENABLED=0 GOOS=js GOARCH=wasm $(GO) build $(EDGE) -o $(BIN)/fmp-page.wasm ./cmd/fmp-page
+	@mkdir -p $(PAGE); echo "building $(PAGE)"
+	@CGO_ENABLED=0 GOOS=js GOARCH=wasm $(GO) build $(EDGE) -o $(BIN)/fmp-page.wasm ./cmd/fmp-page
 	cp pipeline/page/static/* pipeline/internal/design/design.css "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $(PAGE)
 	gzip -9 -n -c $(BIN)/fmp-page.wasm > $(PAGE)/fmp.wasm.gz
 	@wc -c $(BIN)/fmp-page.wasm $(PAGE)/fmp.wasm.gz; n=$$(wc -c < $(PAGE)/fmp.wasm.gz); [ $$n -le 5000000 ] || { echo "fmp.wasm.gz has more than 5,000,000 bytes"; exit 1; }
