@@ -321,28 +321,75 @@ func (s *Store) Ready(ctx context.Context) error {
 // key encodes a client's name as a valid key.
 func key(client string) string { return base64.RawURLEncoding.EncodeToString([]byte(client)) }
 
-// each iterates over the entries of a bucket, in no particular order.
+// silences is the number of times in a row that each asks in vain; quiet is the time that it waits for an entry.
+const silences = 6
+
+var quiet = 10 * time.Second
+
+// each iterates over the entries of a bucket, in no particular order. A cluster that loses a server may let a watch wait for ever: the
+// entries after the last one that arrived are then asked for again.
 func each(ctx context.Context, kv jetstream.KeyValue) iter.Seq2[jetstream.KeyValueEntry, error] {
 	return func(yield func(jetstream.KeyValueEntry, error) bool) {
-		w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
-		if err != nil {
-			yield(nil, fmt.Errorf("store: %w", err))
-			return
-		}
-		defer w.Stop()
-		for {
-			select {
-			case e, open := <-w.Updates():
-				if e == nil || !open { // all entries were read
-					return
-				}
-				if !yield(e, nil) {
-					return
-				}
-			case <-ctx.Done():
-				yield(nil, ctx.Err())
+		var last uint64 // revision
+		for silent := 0; silent < silences; {
+			before := last
+			done, err := watch(ctx, kv, &last, yield)
+			if done {
 				return
 			}
+			if ctx.Err() != nil {
+				yield(nil, fmt.Errorf("store: reading %s: %w", kv.Bucket(), ctx.Err()))
+				return
+			}
+			if err != nil {
+				yield(nil, fmt.Errorf("store: reading %s: %w", kv.Bucket(), err))
+				return
+			}
+			silent++
+			if last > before {
+				silent = 0
+			}
+		}
+		yield(nil, fmt.Errorf("store: reading %s: the servers sent nothing for %v", kv.Bucket(), silences*quiet))
+	}
+}
+
+// watch yields the entries after a revision, which it keeps at the last one it yielded. It reports whether there are no more, or the
+// caller wants no more; false without an error is a silence.
+func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64, yield func(jetstream.KeyValueEntry, error) bool) (done bool, err error) {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silence := time.AfterFunc(quiet, cancel)
+	defer silence.Stop()
+	opts := []jetstream.WatchOpt{jetstream.IgnoreDeletes()}
+	if *last > 0 { // buckets have one entry a key, so that a start by revision leaves out none
+		opts = append(opts, jetstream.ResumeFromRevision(*last+1))
+	}
+	w, err := kv.WatchAll(within, opts...)
+	if within.Err() != nil && err != nil {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer w.Stop()
+	for {
+		select {
+		case e, open := <-w.Updates():
+			if open && e == nil { // all entries were read
+				return true, nil
+			}
+			if !open { // the connection ended
+				return false, nil
+			}
+			silence.Stop()
+			if !yield(e, nil) {
+				return true, nil
+			}
+			*last = e.Revision()
+			silence.Reset(quiet)
+		case <-within.Done():
+			return false, nil
 		}
 	}
 }
