@@ -12,7 +12,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"fmp/assets/planes"
+	"fmp/assets/internal/planes"
 )
 
 //go:embed configs

@@ -20,7 +20,7 @@ func TestWalks(t *testing.T) {
 	}
 	for walk, packages := range map[string][]string{
 		"method":   {"fmp/pipeline/lab/rival"},
-		"operator": {"fmp/onnx/kernel", "fmp/onnx/coverage"},
+		"operator": {"fmp/onnx/internal/kernel", "fmp/onnx/coverage"},
 		"dataset":  {"fmp/featurize/dataset"},
 	} {
 		t.Run(walk, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/docs/kept"
+	"fmp/docs/internal/kept"
 	"fmp/onnx/atomicfile"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"

@@ -10,10 +10,10 @@ import (
 var layers = []string{
 	"alloctest atomicfile dense onnxpb regularfile suggest .",
 	"op npy engine message",
-	"kernel check serde",
+	"internal/kernel check serde",
 	"shape",
 	"build pass",
-	"modeltest inspect grad optim engine/pure engine/ort",
+	"internal/modeltest inspect grad optim engine/pure engine/ort",
 	"coverage train engine/ort/orttest conformance/collection",
 	"conformance",
 	"differential",

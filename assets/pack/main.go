@@ -10,7 +10,7 @@ import (
 	"os"
 	"strings"
 
-	"fmp/assets/planes"
+	"fmp/assets/internal/planes"
 	"fmp/onnx/atomicfile"
 )
 

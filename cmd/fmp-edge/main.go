@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/cmd/buildinfo"
-	"fmp/cmd/crash"
-	"fmp/cmd/interrupt"
+	"fmp/cmd/internal/crash"
+	"fmp/cmd/internal/interrupt"
 	"fmp/featurize/imagefile"
 	"fmp/pipeline/federate/sender"
 )

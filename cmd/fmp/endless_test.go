@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"fmp/cmd/interrupt"
+	"fmp/cmd/internal/interrupt"
 	"fmp/onnx"
 	"fmp/onnx/serde"
 )

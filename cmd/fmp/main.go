@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/cmd/crash"
-	"fmp/cmd/interrupt"
+	"fmp/cmd/internal/crash"
+	"fmp/cmd/internal/interrupt"
 )
 
 // resumable are the commands that keep what they have done and go on when they are given again.

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"fmp/featurize/statedict"
+	"fmp/featurize/internal/statedict"
 	"fmp/models"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"

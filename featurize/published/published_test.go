@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/featurize/statedict"
+	"fmp/featurize/internal/statedict"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"

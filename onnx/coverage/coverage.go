@@ -10,7 +10,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/grad"
-	"fmp/onnx/kernel"
+	"fmp/onnx/internal/kernel"
 	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"fmp/onnx/grad"
-	"fmp/onnx/kernel"
+	"fmp/onnx/internal/kernel"
 	"fmp/onnx/op"
 )
 

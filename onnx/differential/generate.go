@@ -8,7 +8,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/grad"
-	"fmp/onnx/kernel"
+	"fmp/onnx/internal/kernel"
 	"fmp/onnx/op"
 )
 

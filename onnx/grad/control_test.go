@@ -7,7 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine/ort/orttest"
-	"fmp/onnx/modeltest"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/shape"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
-	"fmp/onnx/modeltest"
+	"fmp/onnx/internal/modeltest"
 )
 
 func TestStatsCountsOperations(t *testing.T) {

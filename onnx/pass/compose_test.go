@@ -6,7 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
-	"fmp/onnx/modeltest"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/serde"
 )
 

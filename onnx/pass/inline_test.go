@@ -6,7 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/check"
-	"fmp/onnx/modeltest"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/op"
 	"fmp/onnx/shape"
 )

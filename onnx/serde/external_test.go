@@ -16,7 +16,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
-	"fmp/onnx/modeltest"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/onnxpb"
 )
 

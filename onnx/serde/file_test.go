@@ -14,7 +14,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/check"
 	"fmp/onnx/inspect"
-	"fmp/onnx/modeltest"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
-	"fmp/onnx/kernel"
+	"fmp/onnx/internal/kernel"
 )
 
 // fold computes a node whose inputs are all constants with the pure engine's kernel, so that what is computed from

@@ -14,8 +14,8 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/metric"
-	"fmp/pipeline/moment"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
 )

@@ -13,7 +13,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx/train"
-	"fmp/pipeline/moment"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/task"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
-	"fmp/pipeline/moment"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/task"
 )
 

@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models"
-	"fmp/pipeline/moment"
+	"fmp/pipeline/internal/moment"
 )
 
 // widening returns the mean over classes of tr(G W_c G W_c) / tr(G G W_c), where W_c is the covariance of class c in w and G = R R'. With rows x

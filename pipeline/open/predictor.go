@@ -8,7 +8,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
-	"fmp/pipeline/moment"
+	"fmp/pipeline/internal/moment"
 )
 
 // Scalars are the learned scalars, in the order of [models.OpenScalars].

@@ -5,7 +5,7 @@ import (
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
-	"fmp/pipeline/effect"
+	"fmp/pipeline/internal/effect"
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"

@@ -11,9 +11,9 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
-	"fmp/pipeline/effect"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/internal/effect"
 	"fmp/pipeline/point"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/sample"

@@ -17,7 +17,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg/draw"
 
-	"fmp/docs/figures/panels"
+	"fmp/docs/internal/panels"
 	"fmp/pipeline/lab/experiment"
 )
 

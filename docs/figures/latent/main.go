@@ -16,8 +16,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"fmp/docs/figures/panels"
-	"fmp/docs/kept"
+	"fmp/docs/internal/kept"
+	"fmp/docs/internal/panels"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )

@@ -17,7 +17,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"fmp/docs/figures/panels"
+	"fmp/docs/internal/panels"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx/engine"

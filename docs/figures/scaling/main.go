@@ -16,7 +16,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 
-	"fmp/docs/figures/panels"
+	"fmp/docs/internal/panels"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/pipeline/lab/bench"

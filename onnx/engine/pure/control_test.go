@@ -11,7 +11,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
-	"fmp/onnx/modeltest"
+	"fmp/onnx/internal/modeltest"
 )
 
 // Graphs within nodes give what the ONNX Runtime gives, twice in one session.

@@ -6,7 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/kernel"
+	"fmp/onnx/internal/kernel"
 )
 
 // MaxThreads is the largest number of threads that Options may ask for.

@@ -13,7 +13,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
-	"fmp/onnx/kernel"
+	"fmp/onnx/internal/kernel"
 	"fmp/onnx/serde"
 )
 

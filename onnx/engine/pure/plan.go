@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
-	"fmp/onnx/kernel"
+	"fmp/onnx/internal/kernel"
 	"fmp/onnx/pass"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
-	"fmp/onnx/kernel"
+	"fmp/onnx/internal/kernel"
 	"fmp/onnx/op"
 	"fmp/onnx/pass"
 )

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"fmp/onnx"
-	"fmp/onnx/kernel"
+	"fmp/onnx/internal/kernel"
 )
 
 // session runs one plan. Runs are serialised by a lock: a session may be shared, to no gain.

@@ -8,7 +8,7 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/models/rng"
-	"fmp/pipeline/lab/corrupt"
+	"fmp/pipeline/lab/internal/corrupt"
 	"fmp/pipeline/lab/score"
 )
 

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"fmp/pipeline/internal/memo"
-	"fmp/pipeline/moment"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/point"
 )
 

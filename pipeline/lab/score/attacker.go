@@ -7,8 +7,8 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/metric"
-	"fmp/pipeline/moment"
 )
 
 // Attacker performs membership inference: it holds a client's upload of class means, knows the mean mu_c of every class and the

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
-	"fmp/onnx/kernel"
+	"fmp/onnx/internal/kernel"
 )
 
 // A node is computed without a model around it.
