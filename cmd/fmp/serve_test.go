@@ -154,7 +154,7 @@ var loopbackClient = &http.Client{Transport: &http.Transport{TLSClientConfig: &t
 func (f *federation) until(path string, want int) ([]byte, time.Duration) {
 	f.t.Helper()
 	start := time.Now()
-	for time.Since(start) < 10*time.Second {
+	for time.Since(start) < 60*time.Second {
 		if resp, err := loopbackClient.Get(f.scheme + "://" + f.address + path); err == nil {
 			data, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()

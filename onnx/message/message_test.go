@@ -63,7 +63,7 @@ func TestPiecesTakeNothing(t *testing.T) {
 			t.Error("300,000 pieces passed")
 		}
 	})
-	if d := time.Since(began); d > 5*time.Second {
+	if d := time.Since(began); d > 30*time.Second {
 		t.Errorf("it took %v", d)
 	}
 }

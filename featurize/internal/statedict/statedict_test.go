@@ -107,7 +107,7 @@ func TestNoEnd(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("%v", took)
 	}
 }

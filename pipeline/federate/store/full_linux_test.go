@@ -118,7 +118,7 @@ func TestFullDisk(t *testing.T) {
 			if err = put(fmt.Sprint("back ", len(stored))); err == nil {
 				break
 			}
-			if time.Since(start) > 5*time.Second {
+			if time.Since(start) > 25*time.Second {
 				t.Fatalf("no upload is stored %v after space was freed: %v", time.Since(start), err)
 			}
 		}
@@ -151,7 +151,7 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Ready(t.Context()); !errors.Is(err, ErrFull) {
 		t.Errorf("ready while full: %v", err)
 	}
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("it took %v to say so", took)
 	}
 	log.has(t, "is full")

@@ -67,7 +67,7 @@ func TestParseGridOfManyKeys(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
 }
