@@ -10,5 +10,5 @@ cifar100-5) args="--classes 40-44 --set tuning.classes=45-59" ;;
 *) echo "no run $name" >&2; exit 2 ;;
 esac
 # shellcheck disable=SC2086
-exec "${FMP:-bin/fmp}" run --config open --extractor docs/results/open/cifar100-0-39.onnx --set open.model=docs/results/open/cifar100-0-39-open.onnx $args \
+exec "${FMP:-bin/fmp}" run --config open --extractor docs/results/open/cifar100-0-39.onnx --set open.model=docs/results/open/cifar100-0-39-scale.onnx $args \
   --methods FMP,FMP-mean,NCM,LDA,PLDA,Regression,FedCGS,GH-LDA,Fed3R --set tuning.tasks=8 --set scores.coverage=false --set scores.hindsight=true --out "docs/results/fair/$name"

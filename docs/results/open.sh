@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 name=${1:?name a run}
-models="--extractor docs/results/open/cifar100-0-39.onnx --set open.model=docs/results/open/cifar100-0-39-open.onnx"
+models="--extractor docs/results/open/cifar100-0-39.onnx --set open.model=docs/results/open/cifar100-0-39-scale.onnx"
 cifar10="--dataset cifar10 --set dataset.classes=0 --set dataset.splits.test=0 --set corpus.dataset=cifar100"
 few="--set tuning.tasks=4" # in place of the 16 of assets/configs/open.yaml
 case $name in
