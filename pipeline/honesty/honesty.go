@@ -71,7 +71,7 @@ func (u *Uploads) Chains() int {
 	switch {
 	case u.Clients <= u.exact():
 		return 0
-	case u.Wide:
+	case u.large():
 		return leastChains
 	}
 	return max(leastChains, min(mostChains, 100*mostChains/u.Clients))
@@ -86,7 +86,7 @@ type Uploads struct {
 	Means []float64
 	// Copy is, for each client, the first client of those that sent copies of one upload (see [Uploads.Copies]); nil if there are none.
 	Copy []int
-	// Wide says that the round is judged by less (wide.go); K is then [Leading] at most, and Pool's class means are of these.
+	// Wide says that the uploads have fewer coordinates than the round (wide.go); K is then [Leading] at most, and Pool's class means are of these.
 	Wide bool
 }
 
@@ -294,7 +294,7 @@ type model struct {
 	lambda              []float64
 	copy                []int    // by client: the first of its copies
 	cells               [][]cell // by client; copies have theirs with the first of them
-	wide                bool
+	large               bool
 	e                   []float64 // by client: the terms of the honest likelihood that do not depend on the state
 }
 
@@ -466,7 +466,7 @@ func (st *state) honest() float64 {
 // components writes a cell's log densities under each class that it may be of, a fresh class, and garbage.
 func (st *state) components(l *cell, out []float64) {
 	k := st.h.k
-	if st.h.wide {
+	if st.h.large {
 		st.few(l, out)
 		return
 	}

@@ -11,11 +11,11 @@ import (
 	"fmp/onnx/dense"
 )
 
-// Who is honest is judged by less in a wide round, as one judgement takes cells x classes x coordinates densities, often:
+// Who is honest is judged by less in a large round, as one judgement takes clients x classes x classes x coordinates densities, often:
 //
-//   - in [Leading] coordinates, those in which the corpus's classes differ most;
 //   - a cell may be of its own class or of the candidates whose pooled means, of all clients, are nearest to it;
-//   - up to narrowExact clients all states are enumerated, and more are judged by the fewest chains.
+//   - up to narrowExact clients all states are enumerated, and more are judged by the fewest chains;
+//   - in a wide round uploads have [Leading] coordinates, those in which the corpus's classes differ most.
 const (
 	// Leading is the number of coordinates that the uploads of a wide round hold.
 	Leading     = 64
@@ -23,15 +23,22 @@ const (
 	narrowExact = 5
 )
 
-// wideFrom is the product of classes and coordinates above which a round is wide.
-const wideFrom = 1 << 14
+// wideFrom is the product of classes and coordinates above which a round is wide, and largeFrom the number of densities of one judgement
+// above which it is large.
+const (
+	wideFrom  = 1 << 14
+	largeFrom = 1 << 23
+)
 
 // IsWide reports whether a round of so many classes and coordinates is wide.
 func IsWide(classes, k int) bool { return classes*k > wideFrom }
 
+// large reports whether the round is judged by less.
+func (u *Uploads) large() bool { return u.Wide || u.Clients*u.Classes*u.Classes*u.K > largeFrom }
+
 // exact returns the number of clients up to which all states are enumerated.
 func (u *Uploads) exact() int {
-	if u.Wide {
+	if u.large() {
 		return narrowExact
 	}
 	return Exact
@@ -39,7 +46,7 @@ func (u *Uploads) exact() int {
 
 // width returns the number of components of a cell's mixture.
 func (h *model) width() int {
-	if h.wide {
+	if h.large {
 		return min(candidates+1, h.classes) + 2
 	}
 	return h.classes + 2
@@ -47,7 +54,7 @@ func (h *model) width() int {
 
 // nearby sets the classes that cells may be of.
 func (h *model) nearby(u *Uploads) {
-	if h.wide = u.Wide; !h.wide {
+	if h.large = u.large(); !h.large {
 		all := make([]int, h.classes+2)
 		for j := range all {
 			all[j] = j

@@ -39,7 +39,7 @@ func TestWide(t *testing.T) {
 
 // TestNearest: the candidates are those of the highest scores, without the class itself.
 func TestNearest(t *testing.T) {
-	h := &model{classes: 100, wide: true}
+	h := &model{classes: 100, large: true}
 	score := make([]float64, 100)
 	for c := range score {
 		score[c] = float64((37 * c) % 101)
@@ -58,5 +58,31 @@ func TestNearest(t *testing.T) {
 	}
 	if len(got) != h.width() || got[len(got)-2] != 100 || got[len(got)-1] != 101 {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestLargeRound: rounds of many clients and classes are large, those of today's tables are not; the clients of flipped labels are found in one.
+func TestLargeRound(t *testing.T) {
+	for _, c := range []struct {
+		clients, classes, k int
+		want                bool
+	}{{100, 20, 63, false}, {10, 100, 63, false}, {20, 100, 63, true}, {100, 100, 63, true}} {
+		u := Uploads{Clients: c.clients, Classes: c.classes, K: c.k}
+		if u.large() != c.want {
+			t.Errorf("%+v: large %v", c, u.large())
+		}
+	}
+	if testing.Short() {
+		t.Skip("judges 30 clients of 100 classes")
+	}
+	u, lambda := round(1, 30, 100, 30, 1000, 3)
+	s, err := Infer(t.Context(), u, lambda, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m, p := range s.Marginal() {
+		if p > .5 != (m >= 3) {
+			t.Errorf("client %d is honest with %.3f", m, p)
+		}
 	}
 }
