@@ -16,6 +16,9 @@ import (
 
 	"fmp/assets"
 	"fmp/models"
+	"fmp/models/serving"
+	"fmp/onnx"
+	"fmp/onnx/serde"
 )
 
 // schema is the schema of CycloneDX 1.6, from the sources of the library.
@@ -141,4 +144,40 @@ func modelFiles(t *testing.T) int {
 		t.Fatal(files, err)
 	}
 	return len(files)
+}
+
+// TestModelSBOM: the bill of materials of a packaged classifier is valid CycloneDX, and has the digest of its file.
+func TestModelSBOM(t *testing.T) {
+	m, err := models.NewClassifier(models.ClassifierParts{Heads: onnx.NewTensor([]float64{1, 0, 0, 1}, 1, 2, 2)},
+		models.Manifest{Licence: "CC-BY-4.0", TrainingData: "none", Extractor: strings.Repeat("ab", 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := serde.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "package")
+	if _, err := serving.Write(dir, file, serving.Options{Name: "classifier", Version: "1", Batch: 1, Instances: 1}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "sbom.cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema(t).Validate(doc); err != nil {
+		t.Error(err)
+	}
+	var bom cdx.BOM
+	if err := json.Unmarshal(data, &bom); err != nil {
+		t.Fatal(err)
+	}
+	c := bom.Metadata.Component
+	if got := (*c.Hashes)[0].Value; got != models.DigestBytes(file) || (*c.Licenses)[0].License.Name != "CC-BY-4.0" || len(*bom.Components) != 1 {
+		t.Errorf("%s, %v, %v", got, *c.Licenses, bom.Components)
+	}
 }

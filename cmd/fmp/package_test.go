@@ -1,0 +1,60 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/models/serving"
+)
+
+// TestPackage: a pooled classifier is packaged, its signature verified and taken along; another's signature, a model of another kind and a missing
+// folder are refused, and nothing is written.
+func TestPackage(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	pooledFrom(t, "digits-color", at("classifier.onnx"), "--samples", "3")
+	if err := os.WriteFile(at("card.md"), []byte("# Digits\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"sign", "--new-key", at("k.pem")}, {"sign", "--new-key", at("other.pem")}, {"sign", at("classifier.onnx"), "--key", at("k.pem")}} {
+		if code, _, errs := runFMP(t, args...); code != exitOK {
+			t.Fatalf("%v: %s", args, errs)
+		}
+	}
+	code, out, errs := runFMP(t, "package", at("classifier.onnx"), "-o", at("p"), "--card", at("card.md"), "--signed-by", at("k.pem.pub"), "--json")
+	var p serving.Package
+	if err := json.Unmarshal([]byte(out), &p); code != exitOK || err != nil || len(p.Documents) != 3 {
+		t.Fatalf("exit code %d: %s%s", code, out, errs)
+	}
+	model := filepath.Join(p.Repository, "classifier", "1", "model.onnx")
+	if code, _, errs := runFMP(t, "verify", model, "--key", at("k.pem.pub"), "--signature", at("p/model.onnx.sig")); code != exitOK {
+		t.Errorf("the packaged signature: %s", errs)
+	}
+	config, err := os.ReadFile(filepath.Join(p.Repository, "classifier", "config.pbtxt"))
+	if want := `name: "images" data_type: TYPE_UINT8 dims: [ 32, 32, 3 ]`; err != nil || !strings.Contains(string(config), want) {
+		t.Errorf("the configuration lacks %s: %v\n%s", want, err, config)
+	}
+	for _, c := range []struct {
+		code int
+		text string
+		args []string
+	}{
+		{exitUsage, "has files", []string{at("classifier.onnx"), "-o", at("p")}},
+		{exitFailed, "was made with key", []string{at("classifier.onnx"), "-o", at("no"), "--signed-by", at("other.pem.pub")}},
+		{exitMissing, "fmp sign", []string{shippedFile(t, models.KindClient), "-o", at("no"), "--signed-by", at("k.pem.pub")}},
+		{exitUsage, "want the classifier", []string{shippedFile(t, models.KindClient), "-o", at("no")}},
+		{exitMissing, "card", []string{at("classifier.onnx"), "-o", at("no"), "--card", at("none.md")}},
+		{exitUsage, "--output is missing", []string{at("classifier.onnx")}},
+	} {
+		if code, out, errs := runFMP(t, append([]string{"package"}, c.args...)...); code != c.code || !strings.Contains(errs, c.text) || out != "" {
+			t.Errorf("%v: exit code %d, %q, %q; want %d and %q", c.args, code, out, errs, c.code, c.text)
+		}
+	}
+	if left, _ := filepath.Glob(at("no*")); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}

@@ -1,0 +1,166 @@
+// Package serving writes a classifier in the forms that model servers take: a model repository of NVIDIA Triton, and an OCI
+// image layout, which registries, KServe and Kubernetes read.
+//
+// Terms: a model repository is a folder with a folder for each model, of its configuration and its numbered versions. An image
+// layout is a folder of blobs, each named by its SHA-256. A referrer is a manifest whose subject is another, here a document
+// about the image.
+package serving
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/serde"
+)
+
+// Options say how a classifier is served.
+type Options struct {
+	Name    string // of the model
+	Version string // a whole number from 1: the version in the repository, and the tag of the image
+	// Batch is the largest number of images that are classified at once, Delay how long the first of them waits for others, and
+	// Instances the number of copies that run at the same time.
+	Batch, Instances int
+	Delay            time.Duration
+	GPU              bool // instances run on the GPU
+	// Card is the model card, Markdown, and Signature the bundle of the model's signature; nil for none. The caller has verified
+	// the signature.
+	Card, Signature []byte
+}
+
+// modelFile is a model's file in a version's folder.
+const modelFile = "model.onnx"
+
+// names are those that both Triton and file systems take.
+var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
+
+func (o Options) check() error {
+	if !names.MatchString(o.Name) {
+		return fmt.Errorf("name %q; want letters, digits, _, . and -, at most 100, a letter or digit first", o.Name)
+	}
+	if v, err := strconv.ParseUint(o.Version, 10, 31); err != nil || v < 1 || strconv.FormatUint(v, 10) != o.Version {
+		return fmt.Errorf("version %q; want a whole number from 1", o.Version)
+	}
+	if o.Batch < 1 || o.Batch > 4096 || o.Instances < 1 || o.Instances > 64 || o.Delay < 0 || o.Delay > time.Second {
+		return fmt.Errorf("batch %d, %d instances, delay %v; allowed are 1 to 4096, 1 to 64, and 0 to 1s", o.Batch, o.Instances, o.Delay)
+	}
+	return nil
+}
+
+// file is a file of the model repository.
+type file struct {
+	path    string // with slashes
+	content []byte
+}
+
+// Package is what [Write] has written.
+type Package struct {
+	Repository string   `json:"repository"` // folder of the model repository
+	Layout     string   `json:"layout"`     // folder of the image layout
+	Documents  []string `json:"documents"`  // files about the model
+	Model      string   `json:"model"`      // sha256 of the model's file
+	Name       string   `json:"name"`
+	Tag        string   `json:"tag"`
+}
+
+// Write writes the classifier's file data into the folder dir, which must not be there, or be empty: the repository under
+// triton, the image layout under oci, and the documents. The folder is written whole or not at all, and equal input gives equal
+// bytes.
+func Write(dir string, data []byte, o Options) (*Package, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	m, err := serde.Unmarshal(data)
+	if err != nil {
+		return nil, err
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return nil, err
+	}
+	if f.Kind != models.KindClassifier {
+		return nil, fmt.Errorf("the model is %q; want the classifier that fmp pool writes", f.Kind)
+	}
+	digest := models.DigestBytes(data)
+	files, err := repository(m, f, data, o)
+	if err != nil {
+		return nil, err
+	}
+	sbom, err := billOfMaterials(o, f, digest)
+	if err != nil {
+		return nil, err
+	}
+	attached := []attachment{{"sbom.cdx.json", typeSBOM, sbom}}
+	if o.Card != nil {
+		attached = append(attached, attachment{"card.md", typeCard, o.Card})
+	}
+	if o.Signature != nil {
+		attached = append(attached, attachment{modelFile + ".sig", typeSignature, o.Signature})
+	}
+	p := &Package{Repository: filepath.Join(dir, "triton"), Layout: filepath.Join(dir, "oci"), Model: digest, Name: o.Name, Tag: o.Version}
+	for _, a := range attached {
+		p.Documents = append(p.Documents, filepath.Join(dir, a.name))
+	}
+	return p, whole(dir, func(dir string) error {
+		for _, a := range attached {
+			if err := put(filepath.Join(dir, a.name), a.content); err != nil {
+				return err
+			}
+		}
+		for _, f := range files {
+			if err := put(filepath.Join(dir, "triton", filepath.FromSlash(f.path)), f.content); err != nil {
+				return err
+			}
+		}
+		return writeOCI(filepath.Join(dir, "oci"), o.Version, files, attached)
+	})
+}
+
+// repository returns the files of the model repository.
+func repository(m *onnx.Model, f models.Manifest, data []byte, o Options) ([]file, error) {
+	// A name with a line break would name two classes.
+	labels := len(f.Classes) > 0 && !slices.ContainsFunc(f.Classes, func(s string) bool { return strings.ContainsAny(s, "\r\n") })
+	config, err := tritonConfig(m.Graph, o, labels)
+	if err != nil {
+		return nil, err
+	}
+	files := []file{{o.Name + "/config.pbtxt", config}}
+	if labels {
+		files = append(files, file{o.Name + "/" + labelsFile, []byte(strings.Join(f.Classes, "\n") + "\n")})
+	}
+	return append(files, file{o.Name + "/" + o.Version + "/" + modelFile, data}), nil
+}
+
+// whole runs write on a folder beside dir, and renames it to dir if write succeeds.
+func whole(dir string, write func(dir string) error) (err error) {
+	dir = filepath.Clean(dir)
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s is there and has files; give another folder", dir)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".fmp-package-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	if err := write(tmp); err != nil {
+		return err
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty folder
+		return err
+	}
+	return os.Rename(tmp, dir)
+}
