@@ -199,7 +199,11 @@ func document(g *onnx.Graph, f Manifest) {
 			if n := len(v.Shape); n == 4 && v.Shape[3].Size == 3 {
 				v.Doc = images + "three channels are red, green and blue (sRGB)"
 			}
-			v.Doc += ", upright (EXIF); an image of another size is " + fit + " to this one by Catmull-Rom interpolation."
+			if v.Doc += ", upright (EXIF); "; f.Height > 0 {
+				v.Doc += fmt.Sprintf("an image of any size is %s to %d x %d by the graph itself, by Catmull-Rom interpolation.", fit, f.Height, f.Width)
+			} else {
+				v.Doc += "an image of another size is " + fit + " to this one by Catmull-Rom interpolation."
+			}
 		}
 	}
 }

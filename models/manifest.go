@@ -62,6 +62,8 @@ type Manifest struct {
 	Layout    string
 	// Resize (resize) is how images of another shape are brought to the model's: crop or pad; empty means stretch.
 	Resize string
+	// Height and Width (height, width) are the size that a classifier of images of any size brings them to, and 0 for other models.
+	Height, Width int
 	// Classes (class_names) are the classes' names, in order.
 	Classes []string
 	// Extractor (extractor_digest) is the digest of the extractor behind which the model was trained; empty for a model that depends on none.
@@ -145,7 +147,7 @@ type number struct {
 
 func (f *Manifest) numbers() []number {
 	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}, {"latent", &f.Latent}, {"k", &f.K},
-		{"bytes", &f.Bytes}}
+		{"bytes", &f.Bytes}, {"height", &f.Height}, {"width", &f.Width}}
 }
 
 // ReadManifest reads a model's manifest. For a model without one, such as a third-party extractor, it returns a Manifest

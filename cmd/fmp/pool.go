@@ -92,6 +92,7 @@ type poolRun struct {
 	round                            uint64
 	level                            float64
 	rows, withSamples, trust, asJSON bool
+	anySize                          bool
 	settings                         poolSettings
 
 	ext      string      // of the output: .onnx or .npy
@@ -150,6 +151,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.StringVarP(&o.out, "output", "o", "classifier.onnx", "`FILE` to write: .onnx, or .npy for the heads alone")
 	wantFolders(cmd, "output")
 	flags.BoolVar(&o.rows, "rows", false, "make the classifier of feature rows, without preprocessing and extractor")
+	flags.BoolVar(&o.anySize, "any-size", false, "make the classifier of images of any height and width, which it resizes itself, as fmp predict does")
 	flags.BoolVar(&o.withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
 	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
 	flags.BoolVar(&o.trust, "trust", false, "take every client for honest; else each sample of a conjugate predictor draws who is")
@@ -176,6 +178,9 @@ func (o *poolRun) open(oneRound bool) (err error) {
 	o.ext = strings.ToLower(filepath.Ext(o.out))
 	if o.ext != ".onnx" && o.ext != ".npy" {
 		return usageErrorf("--output %s: the name must end in .onnx (a classifier) or .npy (its heads)", o.out)
+	}
+	if o.anySize && (o.rows || o.ext == ".npy") {
+		return usageErrorf("--any-size is for classifiers of images: leave --rows out, and write .onnx")
 	}
 	if o.skip, err = skipBad(o.onBad); err != nil {
 		return err
@@ -389,6 +394,11 @@ func (o *poolRun) save(ctx context.Context, r sampledRound, p *posterior.Result)
 	m, err := r.Classifier(ctx, p, o.rows, o.withSamples, "fmp "+strings.Join(os.Args[1:], " "))
 	if err != nil {
 		return nil, 0, usageError(err)
+	}
+	if o.anySize {
+		if m, err = models.AnySize(m); err != nil {
+			return nil, 0, usageError(err)
+		}
 	}
 	data, err := serde.Marshal(m)
 	if err != nil {

@@ -1,0 +1,14 @@
+# Classifies photographs with a classifier of fmp pool --any-size: pip install onnxruntime pillow numpy
+# python classify.py classifier.onnx photo.jpg ...
+import json, sys
+import numpy, onnxruntime
+from PIL import Image, ImageOps
+
+session = onnxruntime.InferenceSession(sys.argv[1])
+grey = session.get_inputs()[0].shape[3] == 1
+for name in sys.argv[2:]:
+    photo = ImageOps.exif_transpose(Image.open(name)).convert("RGBA")
+    photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo).convert("L" if grey else "RGB")
+    pixels = numpy.asarray(photo).reshape(1, photo.height, photo.width, -1)
+    (probabilities,) = session.run(["probabilities"], {"images": pixels})
+    print(json.dumps({"file": name, "probabilities": probabilities[0].tolist()}))

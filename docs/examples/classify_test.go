@@ -1,0 +1,235 @@
+package examples
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"image"
+	"image/draw"
+	"image/jpeg"
+	"image/png"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	scale "golang.org/x/image/draw"
+)
+
+// TestPagesShowTheSnippets: the code of the page is that of the files that TestSnippets runs.
+func TestPagesShowTheSnippets(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "extractors.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, language := range map[string]string{"classify.py": "python", "classify.mjs": "js"} {
+		code, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(page, []byte("```"+language+"\n"+string(code)+"```\n")) {
+			t.Errorf("docs/extractors.md does not show %s as it is", name)
+		}
+	}
+}
+
+// decoded writes photographs of many sizes into photos, as PNG and JPEG, and the pixels that package jpeg decodes of the latter into pixels, as PNG.
+func decoded(t *testing.T, from, photos, pixels string) {
+	t.Helper()
+	write := func(path string, encode func(f *os.File) error) {
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := encode(f); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(from, "*", "*.png"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d drawn photographs, %v", len(files), err)
+	}
+	for i, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, err := png.Decode(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := []image.Point{{640, 480}, {333, 517}, {32, 32}, {20, 27}}[i%4]
+		im := image.NewRGBA(image.Rectangle{Max: size})
+		scale.BiLinear.Scale(im, im.Rect, src, src.Bounds(), draw.Src, nil)
+		name := strings.TrimSuffix(filepath.Base(file), ".png")
+		if i%3 == 0 {
+			write(filepath.Join(photos, name+".png"), func(f *os.File) error { return png.Encode(f, im) })
+			write(filepath.Join(pixels, name+".png"), func(f *os.File) error { return png.Encode(f, im) })
+			continue
+		}
+		var compressed bytes.Buffer
+		if err := jpeg.Encode(&compressed, im, &jpeg.Options{Quality: 85}); err != nil {
+			t.Fatal(err)
+		}
+		back, err := jpeg.Decode(bytes.NewReader(compressed.Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		draw.Draw(im, im.Rect, back, image.Point{}, draw.Src)
+		write(filepath.Join(photos, name+".jpg"), func(f *os.File) error { _, err := f.Write(compressed.Bytes()); return err })
+		write(filepath.Join(pixels, name+".png"), func(f *os.File) error { return png.Encode(f, im) })
+	}
+}
+
+// snippet is one of the files that classify, with the program that runs it, or the reason why none does.
+type snippet struct {
+	program, file, missing string
+}
+
+// snippets finds Python with its packages (PYTHON, or python3), and node with those in the folder FMP_NODE_MODULES.
+func snippets(t *testing.T, dir string) []snippet {
+	t.Helper()
+	python := snippet{file: "classify.py", missing: "needs Python (or PYTHON=...) with onnxruntime, pillow and numpy"}
+	for _, name := range []string{os.Getenv("PYTHON"), "python3"} {
+		if p, err := exec.LookPath(name); name != "" && err == nil && exec.Command(p, "-c", "import numpy, onnxruntime, PIL").Run() == nil {
+			python.program, python.missing = p, ""
+			break
+		}
+	}
+	node := snippet{file: "classify.mjs", missing: "needs node, and onnxruntime-node and sharp in a folder that FMP_NODE_MODULES names"}
+	if p, err := exec.LookPath("node"); err == nil && os.Getenv("FMP_NODE_MODULES") != "" {
+		node.program, node.missing = p, ""
+		if err := os.Symlink(os.Getenv("FMP_NODE_MODULES"), filepath.Join(dir, "node_modules")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both := []snippet{python, node}
+	for i := range both {
+		code, err := os.ReadFile(both[i].file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both[i].file = filepath.Join(dir, both[i].file)
+		if err := os.WriteFile(both[i].file, code, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return both
+}
+
+// TestSnippets: the documented Python and JavaScript have the probabilities of fmp predict and fmp-edge predict from the same pixels, of photographs of many
+// sizes, behind the default and behind cropping.
+func TestSnippets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs and runs a round")
+	}
+	dir := t.TempDir()
+	both := snippets(t, dir)
+	if both[0].missing != "" && both[1].missing != "" {
+		t.Skipf("%s; %s", both[0].missing, both[1].missing)
+	}
+	env := append(environment(programs(t)), "XDG_CONFIG_HOME="+dir)
+	run := func(name string, args ...string) []byte {
+		cmd := exec.Command(name, args...)
+		cmd.Dir, cmd.Env = dir, env
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%s %q: %v\n%s", name, args, err, stderr.String())
+		}
+		return stdout.Bytes()
+	}
+	for _, folder := range []string{"photos", "pixels"} {
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("sh", "-c", "fmp data synth -o drawn --photos --train 60 --test 40")
+	decoded(t, filepath.Join(dir, "drawn", "test"), filepath.Join(dir, "photos"), filepath.Join(dir, "pixels"))
+	for _, resize := range []string{"stretch", "crop", "pad"} {
+		run("sh", "-c", "fmp fuse --dataset digits-color --resize "+resize+" -o "+resize+"-client.onnx && fmp-edge compress --model "+resize+"-client.onnx --client "+resize+
+			" -o "+resize+".upload drawn/train && fmp pool "+resize+".upload --client-graph "+resize+"-client.onnx --any-size -o "+resize+".onnx")
+		want := predictions(t, run("sh", "-c", "fmp predict "+resize+".onnx photos --json"))
+		near(t, resize+", fmp-edge", want, predictions(t, run("sh", "-c", "fmp-edge predict --model "+resize+".onnx photos --json")), 1e-4)
+		for _, s := range both {
+			if s.missing != "" {
+				t.Logf("not compared: %s", s.missing)
+				continue
+			}
+			for folder, bound := range map[string]float64{"pixels": 1e-4, "photos": 0.05} {
+				files, err := filepath.Glob(filepath.Join(dir, folder, "*"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := lines(t, run(s.program, append([]string{s.file, resize + ".onnx"}, files...)...))
+				near(t, resize+", "+filepath.Base(s.file)+" of "+folder, want, got, bound)
+			}
+		}
+	}
+}
+
+// predictions reads the JSON of fmp predict: probabilities by file, without folder and extension.
+func predictions(t *testing.T, text []byte) map[string][]float64 {
+	t.Helper()
+	var out struct {
+		Predictions []struct {
+			File          string
+			Probabilities []float64
+		}
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatal(err)
+	}
+	of := map[string][]float64{}
+	for _, p := range out.Predictions {
+		of[stem(p.File)] = p.Probabilities
+	}
+	return of
+}
+
+func stem(path string) string {
+	return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+}
+
+// lines reads what a snippet prints.
+func lines(t *testing.T, text []byte) map[string][]float64 {
+	t.Helper()
+	of := map[string][]float64{}
+	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
+		var p struct {
+			File          string
+			Probabilities []float64
+		}
+		if err := json.Unmarshal(s.Bytes(), &p); err != nil {
+			t.Fatal(err)
+		}
+		of[stem(p.File)] = p.Probabilities
+	}
+	return of
+}
+
+// near compares the probabilities of the same photographs.
+func near(t *testing.T, name string, want, got map[string][]float64, bound float64) {
+	t.Helper()
+	if len(want) < 4 || len(got) != len(want) {
+		t.Fatalf("%s: %d photographs; want %d", name, len(got), len(want))
+	}
+	worst := 0.0
+	for file, p := range want {
+		if len(got[file]) != len(p) {
+			t.Fatalf("%s: %s has %d probabilities; want %d", name, file, len(got[file]), len(p))
+		}
+		for c := range p {
+			worst = max(worst, math.Abs(p[c]-got[file][c]))
+		}
+	}
+	t.Logf("%s: probabilities differ by %.2g at most", name, worst)
+	if !(worst <= bound) {
+		t.Errorf("%s: probabilities differ by %.2g; want %v at most", name, worst, bound)
+	}
+}

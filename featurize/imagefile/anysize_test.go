@@ -1,0 +1,84 @@
+package imagefile
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+)
+
+// pixelClassifier returns a classifier of images whose samples are its pixels: what a graph before it does to them is then seen.
+func pixelClassifier(t *testing.T, h, w, ch int, resize Resize) *onnx.Model {
+	t.Helper()
+	b := build.New("classifier")
+	x := b.Input("images", onnx.Uint8, "n", h, w, ch)
+	b.Output("probabilities", b.Cast(b.Reshape(x, -1, h*w*ch), onnx.Float32))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (models.Manifest{Kind: models.KindClassifier, C: h * w * ch, Resize: string(resize)}).Write(m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// The graph of a classifier of images of any size has the pixels of [Fit.Pixels], for every way to resize, larger and smaller, flat and
+// tall, and leaves images of its own size as they are.
+func TestAnySizeIsFit(t *testing.T) {
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, resize := range []Resize{Stretch, Crop, Pad} {
+		for _, c := range []struct{ h, w, toH, toW, ch int }{
+			{24, 24, 24, 24, 3}, {57, 91, 24, 24, 3}, {91, 57, 24, 32, 3}, {7, 5, 24, 24, 3}, {24, 61, 24, 24, 1}, {1, 90, 16, 16, 3}, {200, 150, 16, 24, 3},
+		} {
+			m, err := models.AnySize(pixelClassifier(t, c.toH, c.toW, c.ch, resize))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := models.ReadManifest(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fit, err := FitOf(m.Graph.Inputs[0], f)
+			if want := (Fit{c.toH, c.toW, c.ch, resize}); err != nil || fit != want {
+				t.Fatalf("fit %v, %v; want %v", fit, err, want)
+			}
+			s, err := eng.Load(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pix := make([]uint8, c.h*c.w*c.ch)
+			for i := range pix { // edges, as overshooting is cut off at 0 and 255
+				pix[i] = []uint8{0, 255, uint8(random.IntN(256))}[random.IntN(3)]
+			}
+			out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor(pix, 1, c.h, c.w, c.ch)}, "probabilities")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, off := make([]uint8, fit.Size()), 0
+			fit.Pixels(Raw(pix, c.h, c.w, c.ch), want)
+			for i, v := range out["probabilities"].F32() {
+				switch d := v - float32(want[i]); {
+				case d > 1 || d < -1:
+					t.Fatalf("%s %v: pixel %d is %v; want %d", resize, c, i, v, want[i])
+				case d != 0:
+					off++
+				}
+			}
+			if off > len(want)/1000 {
+				t.Errorf("%s %v: %d of %d pixels differ by 1; want one in 1,000 at most, where float32 and float64 round apart", resize, c, off, len(want))
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package models
+
+import (
+	"fmt"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/pass"
+)
+
+// AnySize returns a classifier that takes images of any height and width, all images of a call of one size:
+//
+//	images [n, height, width, Ch] uint8
+//
+// and resizes them in the graph to the size of the given classifier, which its manifest then states, the way that its manifest says.
+// The resized pixels are those of the programs, to the rounding of float32, and images of the classifier's own size stay as they are.
+//
+// Resizing is R_y X R_xᵀ of each channel X. Row i of R has the weights k(|c_i - j| min(1, 1/s)) of pixels j, over their sum, with
+// s = from / to, c_i = (i + 1/2) s - 1/2 and k the cubic convolution of Keys (1981) with a = -1/2 (Catmull-Rom): widened where it shrinks
+// (s > 1), which is antialiasing. Operators of opset 17 suffice, as Resize with antialiasing asks for 18.
+func AnySize(classifier *onnx.Model) (*onnx.Model, error) {
+	m, err := anySize(classifier)
+	if err != nil {
+		return nil, fmt.Errorf("taking images of any size: %w", err)
+	}
+	return m, nil
+}
+
+func anySize(classifier *onnx.Model) (*onnx.Model, error) {
+	f, err := ReadManifest(classifier)
+	if err != nil {
+		return nil, err
+	}
+	in, ok := classifier.Graph.Input("images")
+	if f.Kind != KindClassifier || !ok || in.DType != onnx.Uint8 || len(in.Shape) != 4 {
+		return nil, fmt.Errorf("the model is %q with inputs %v: want a classifier of images", f.Kind, classifier.Graph.Inputs)
+	}
+	for _, d := range in.Shape[1:] {
+		if !d.IsKnown() {
+			return nil, fmt.Errorf("its images are %v: want a fixed height, width and number of channels", in)
+		}
+	}
+	f.Height, f.Width = in.Shape[1].Size, in.Shape[2].Size
+	first, err := resizing(f, in.Shape[3].Size)
+	if err != nil {
+		return nil, err
+	}
+	behind := onnx.Clone(classifier)
+	pass.Rename(behind.Graph, map[string]string{"images": "fitted"})
+	m, err := pass.Compose(first, behind, map[string]string{"fitted": "resized"})
+	if err != nil {
+		return nil, err
+	}
+	m.Graph.Name, m.Producer, m.Metadata = classifier.Graph.Name, classifier.Producer, classifier.Metadata
+	for i := range m.Graph.Outputs {
+		if was, ok := classifier.Graph.Output(m.Graph.Outputs[i].Name); ok {
+			m.Graph.Outputs[i].Doc = was.Doc
+		}
+	}
+	document(m.Graph, f)
+	m.Doc = m.Graph.Doc
+	return m, f.Write(m)
+}
+
+// resizing maps images, uint8 [n, height, width, channels], to resized, uint8 [n, H, W, channels].
+func resizing(f Manifest, channels int) (*onnx.Model, error) {
+	b := build.New("resizing")
+	images := b.Input("images", onnx.Uint8, "n", "height", "width", channels)
+	size := b.Op("Shape", []build.Ref{images})
+	r := resize{b: b, one: b.Axes(1), two: b.Axes(2)}
+	rows, columns := r.part(b.Slice(size, 0, 1, 2), b.Slice(size, 0, 2, 3), f)
+	x := b.Transpose(b.Cast(images, onnx.Float32), 0, 3, 1, 2)
+	x = b.MatMul(r.weights(rows), x)
+	x = b.MatMul(x, b.Transpose(r.weights(columns), 1, 0))
+	// As golang.org/x/image/draw rounds: to 16 bits, of which it keeps the upper 8.
+	x = b.Op("Floor", []build.Ref{b.Add(b.Mul(x, b.F32(257)), b.F32(0.5))})
+	x = b.Op("Min", []build.Ref{b.Relu(x), b.F32(65535)})
+	x = b.Op("Floor", []build.Ref{b.Mul(x, b.F32(1.0/256))})
+	b.Output("resized", b.Cast(b.Transpose(x, 0, 2, 3, 1), onnx.Uint8))
+	return b.Model()
+}

@@ -1,0 +1,79 @@
+package models
+
+import (
+	"fmp/onnx"
+	"fmp/onnx/build"
+)
+
+// resize builds the part of a graph that computes the weights of resizing, from sizes that the graph itself reads, in float64.
+type resize struct {
+	b        *build.Builder
+	one, two build.Ref // whole numbers, [1]
+}
+
+// axis is what is resized along one dimension: pixels start to start+from-1 of in become pixels at to at+to-1 of out. All are int64 [1].
+type axis struct {
+	in, start, from build.Ref
+	out, at, to     build.Ref
+}
+
+func (r *resize) div(x, y build.Ref) build.Ref { return r.b.Div(x, y) }
+
+func (r *resize) atLeastOne(x build.Ref) build.Ref { return r.b.Op("Max", []build.Ref{x, r.one}) }
+
+func (r *resize) least(x, y build.Ref) build.Ref { return r.b.Op("Min", []build.Ref{x, y}) }
+
+// share returns max(1, a*b/c), rounded: the size of a part that has another shape's aspect ratio.
+func (r *resize) share(a, b, c build.Ref) build.Ref {
+	twice := r.b.Mul(r.two, c)
+	return r.atLeastOne(r.div(r.b.Add(r.b.Mul(r.two, r.b.Mul(a, b)), c), twice))
+}
+
+// margin returns (whole - part) / 2, rounded down.
+func (r *resize) margin(whole, part build.Ref) build.Ref { return r.div(r.b.Sub(whole, part), r.two) }
+
+// part returns what of an image of h x w pixels goes where in one of the manifest's size: all of it, its central part of that aspect ratio
+// (crop), or all between margins (pad).
+func (r *resize) part(h, w build.Ref, f Manifest) (rows, columns axis) {
+	zero, toH, toW := r.b.Axes(0), r.b.Axes(f.Height), r.b.Axes(f.Width)
+	rows = axis{in: h, start: zero, from: h, out: toH, at: zero, to: toH}
+	columns = axis{in: w, start: zero, from: w, out: toW, at: zero, to: toW}
+	switch f.Resize {
+	case "crop": // the smaller of the whole and the share is the right one, to the rounding of the other
+		rows.from = r.least(h, r.share(w, toH, toW))
+		columns.from = r.least(w, r.share(h, toW, toH))
+		rows.start, columns.start = r.margin(h, rows.from), r.margin(w, columns.from)
+	case "pad":
+		rows.to = r.least(toH, r.share(h, toW, w))
+		columns.to = r.least(toW, r.share(w, toH, h))
+		rows.at, columns.at = r.margin(toH, rows.to), r.margin(toW, columns.to)
+	}
+	return rows, columns
+}
+
+// weights returns the matrix R of an axis, float32 [out, in]: 0 outside of the part that is resized.
+func (r *resize) weights(a axis) build.Ref {
+	b := r.b
+	number := func(v float64) build.Ref { return b.Const(onnx.Scalar(v)) }
+	real := func(x build.Ref) build.Ref { return b.Cast(x, onnx.Float64) }
+	count := func(n, from build.Ref, axis int) build.Ref {
+		zero, one := b.Const(onnx.Scalar(int64(0))), b.Const(onnx.Scalar(int64(1)))
+		return b.Unsqueeze(real(b.Sub(b.Op("Range", []build.Ref{zero, b.Squeeze(n, 0), one}), from)), axis)
+	}
+	within := func(x, n build.Ref) build.Ref {
+		return b.Op("And", []build.Ref{b.Op("GreaterOrEqual", []build.Ref{x, number(0)}), b.Op("Less", []build.Ref{x, real(n)})})
+	}
+	i, j := count(a.out, a.at, 1), count(a.in, a.start, 0)
+	scale := b.Div(real(a.from), real(a.to))
+	centre := b.Sub(b.Mul(b.Add(i, number(0.5)), scale), number(0.5))
+	t := b.Op("Abs", []build.Ref{b.Sub(centre, j)})
+	t = b.Mul(t, b.Op("Min", []build.Ref{number(1), b.Div(number(1), scale)}))
+	near := b.Add(b.Mul(b.Mul(b.Sub(b.Mul(number(1.5), t), number(2.5)), t), t), number(1))
+	far := b.Add(b.Mul(b.Sub(b.Mul(b.Add(b.Mul(number(-0.5), t), number(2.5)), t), number(4)), t), number(2))
+	zero := number(0)
+	far = b.Op("Where", []build.Ref{b.Op("Less", []build.Ref{t, number(2)}), far, zero})
+	k := b.Op("Where", []build.Ref{b.Op("Less", []build.Ref{t, number(1)}), near, far})
+	k = b.Op("Where", []build.Ref{within(j, a.from), k, zero})
+	k = b.Op("Where", []build.Ref{within(i, a.to), b.Div(k, b.ReduceSum(k, true, 1)), zero})
+	return b.Cast(k, onnx.Float32)
+}
