@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -47,6 +48,18 @@ func (p *trainingProgress) report(t train.Progress) {
 	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
 	if t.Step == t.Steps {
 		fmt.Fprintln(p.w)
+	}
+}
+
+// json prints one line of JSON a step.
+func (p *trainingProgress) json(t train.Progress) {
+	line := map[string]any{"step": t.Step, "steps": t.Steps, "rate": t.Rate, "per_second": t.PerSecond, "seconds_left": t.Left.Seconds(),
+		"metrics": t.Metrics, "validation": t.Validation}
+	if t.Problem != nil {
+		line = map[string]any{"problem": t.Problem.Error()}
+	}
+	if data, err := json.Marshal(line); err == nil {
+		fmt.Fprintf(p.w, "%s\n", data)
 	}
 }
 

@@ -95,7 +95,7 @@ func groupCommands(root *cobra.Command) {
 func newONNXCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "onnx",
-		Short: "Run, inspect and test ONNX models, whoever made them",
+		Short: "Run, inspect, test and train ONNX models, whoever made them",
 		Example: `  fmp onnx inspect assets/models/digits/extractor.onnx
   fmp onnx bench assets/models/digits/extractor.onnx --batch 64`,
 		Args: unknownCommand,
@@ -109,6 +109,7 @@ func newONNXCommand() *cobra.Command {
 		newONNXInspectCommand(),
 		newONNXRunCommand(),
 		newONNXTestCommand(),
+		newONNXTrainCommand(),
 	)
 	return cmd
 }

@@ -117,6 +117,33 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	return x, nil
 }
 
+// Feeder returns a function that makes the input of the model at path of images, as [Extractor] does: for a model that is trained.
+// All images are of one size; where the model's batch is fixed, images must fill it.
+func Feeder(path string, m *onnx.Model, manifest models.Manifest, o Options, images dataset.Images) (func(*dataset.Images) (map[string]*onnx.Tensor, error), []string, error) {
+	side, _, err := Sidecar(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o, err = o.over(side).over(fromManifest(manifest)).settle(); err != nil {
+		return nil, nil, err
+	}
+	if err := o.check(); err != nil {
+		return nil, nil, err
+	}
+	sig, err := read(m, o, images.Ch)
+	if err != nil {
+		return nil, nil, err
+	}
+	x := &Extractor{opt: o, sig: sig}
+	if err := errors.Join(x.shape(images), x.setScale()); err != nil {
+		return nil, nil, err
+	}
+	return func(im *dataset.Images) (map[string]*onnx.Tensor, error) {
+		t, err := x.feed(im, 0, im.N, x.buffer())
+		return map[string]*onnx.Tensor{sig.input: t}, err
+	}, x.notes, nil
+}
+
 // shape settles the shape that images are brought to, and how many of them go through the model at once.
 func (x *Extractor) shape(images dataset.Images) error {
 	batch := x.sig.batch

@@ -66,6 +66,22 @@ func (a Augment) put(dst []float32, images *dataset.Images, i int, s scale, r *r
 	}
 }
 
+// vary writes pixels [h, w, ch], flipped and shifted, to dst; pixels moved in from outside repeat the edge.
+func (a Augment) vary(dst, pix []uint8, h, w, ch int, r *rand.Rand) {
+	flip := a.Flip && r.IntN(2) == 0
+	dy, dx := r.IntN(2*a.Shift+1)-a.Shift, r.IntN(2*a.Shift+1)-a.Shift
+	for y := range h {
+		sy := min(max(y+dy, 0), h-1)
+		for x := range w {
+			sx := min(max(x+dx, 0), w-1)
+			if flip {
+				sx = w - 1 - sx
+			}
+			copy(dst[(y*w+x)*ch:][:ch], pix[(sy*w+sx)*ch:])
+		}
+	}
+}
+
 // pixelStatistics returns the mean and standard deviation of each channel over images whose pixels are scaled to 0..1.
 func pixelStatistics(images *dataset.Images) (mean, std []float32) {
 	ch := images.Ch

@@ -73,6 +73,8 @@ type Options struct {
 	ClipNorm float64
 	// EMA in (0, 1) keeps for every parameter p a running average ema_p' = EMA ema_p + (1-EMA) p'; 0 keeps none.
 	EMA float64
+	// RateOf are factors of the learning rate for some parameters, 0 and up; for the others it is 1.
+	RateOf map[string]float64
 }
 
 // Attach appends the update of the named parameters to a model that has each as a float32 input of known
@@ -107,7 +109,10 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 	}
 	for _, name := range params {
 		info, _ := m.Graph.Input(name)
-		p := param{name: name, grad: GradPrefix + name, matrix: len(info.Shape) >= 2}
+		p := param{name: name, grad: GradPrefix + name, matrix: len(info.Shape) >= 2, rate: RateInput}
+		if factor, ok := opt.RateOf[name]; ok {
+			p.rate = f.op("Mul", []string{RateInput, f.num(factor)})
+		}
 		if scale != "" {
 			p.grad = f.op("Mul", []string{p.grad, scale})
 		}
@@ -152,7 +157,8 @@ func Model(params []onnx.ValueInfo, o Optimizer, opt Options) (*onnx.Model, erro
 type param struct {
 	name, grad string
 	state      []string
-	matrix     bool // of rank 2 or more: a weight that decays, not a bias or a gain
+	rate       string // learning rate
+	matrix     bool   // of rank 2 or more: a weight that decays, not a bias or a gain
 }
 
 // fragment appends nodes to a graph.
@@ -165,6 +171,11 @@ type fragment struct {
 func (f *fragment) check(params []string, o Optimizer, opt Options) error {
 	if len(params) == 0 {
 		return fmt.Errorf("no parameters named")
+	}
+	for p, factor := range opt.RateOf {
+		if !(factor >= 0) {
+			return fmt.Errorf("the factor of the learning rate of %q is %v; allowed are 0 and up", p, factor)
+		}
 	}
 	if opt.ClipNorm < 0 || opt.EMA < 0 || opt.EMA >= 1 {
 		return fmt.Errorf("the norm to clip at is %v and the running average's factor %v; allowed are 0 and up, and 0 to less than 1",
@@ -283,7 +294,7 @@ func (o SGD) update(f *fragment, p param) (string, []string) {
 	if o.Nesterov {
 		d = f.op("Add", []string{g, f.op("Mul", []string{m, f.num(o.Momentum)})})
 	}
-	return f.op("Sub", []string{p.name, f.op("Mul", []string{d, RateInput})}), []string{m}
+	return f.op("Sub", []string{p.name, f.op("Mul", []string{d, p.rate})}), []string{m}
 }
 
 func (o AdamW) betas() (b1, b2, eps float64) {
@@ -322,5 +333,5 @@ func (o AdamW) update(f *fragment, p param) (string, []string) {
 	if o.WeightDecay > 0 && p.matrix {
 		d = f.op("Add", []string{d, f.op("Mul", []string{p.name, f.num(o.WeightDecay)})})
 	}
-	return f.op("Sub", []string{p.name, f.op("Mul", []string{d, RateInput})}), []string{m, v}
+	return f.op("Sub", []string{p.name, f.op("Mul", []string{d, p.rate})}), []string{m, v}
 }

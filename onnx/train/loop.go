@@ -55,7 +55,8 @@ type Loop struct {
 	// killed; on cancellation nothing is.
 	Interval time.Duration
 
-	// Validate measures the model every ValidateEvery steps and after the last; nil never.
+	// Validate measures the model every ValidateEvery steps and after the last; nil never. With [ErrStop] beside its metrics it ends the
+	// training there.
 	Validate      func(ctx context.Context, t int) (Metrics, error)
 	ValidateEvery int
 
@@ -81,6 +82,9 @@ type Progress struct {
 	// goes on: only the chance to go on from there is lost.
 	Problem error
 }
+
+// ErrStop is what [Loop].Validate returns to end the training early.
+var ErrStop = errors.New("training is ended early")
 
 // NotFiniteError says where training stopped making numbers.
 type NotFiniteError struct {
@@ -116,7 +120,9 @@ func (l *Loop) Train(ctx context.Context) (err error) {
 		r.interval = 30 * time.Second
 	}
 	for t := first; t < l.Steps; t++ {
-		if err := r.step(ctx, t); err != nil {
+		if err := r.step(ctx, t); errors.Is(err, ErrStop) {
+			return r.tell(l.save(t + 1))
+		} else if err != nil {
 			return err
 		}
 	}
@@ -228,14 +234,14 @@ func (r *course) validate(ctx context.Context, t int, rate float64) error {
 		return nil
 	}
 	v, err := r.Validate(ctx, t+1)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrStop) {
 		if ctx.Err() != nil {
 			return errors.Join(ctx.Err(), r.save(t+1))
 		}
 		return fmt.Errorf("validation after step %d: %w", t+1, err)
 	}
 	r.validation = v
-	return r.tell(r.write("validation", t+1, rate, r.begun, v))
+	return errors.Join(r.tell(r.write("validation", t+1, rate, r.begun, v)), err)
 }
 
 func (l *Loop) save(t int) error {

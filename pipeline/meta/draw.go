@@ -25,6 +25,7 @@ var panels = []struct {
 	metrics     []string
 }{
 	{"training", "train", []string{"loss", "score", "alone", "coupling", "gap"}},
+	{"validation: loss", "validation", []string{"loss"}},
 	{"validation: relative gap", "validation", []string{"gap"}},
 	{"validation: ACC", "validation", []string{"acc", "fmp_acc"}},
 	{"validation: ECE and NLL", "validation", []string{"ece", "fmp_ece", "nll", "fmp_nll"}},

@@ -1,0 +1,491 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fmp/featurize/dataset"
+	"fmp/featurize/extractor"
+	"fmp/featurize/learn"
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/npy"
+	"fmp/onnx/optim"
+	"fmp/onnx/serde"
+	"fmp/onnx/train"
+	"fmp/pipeline/meta"
+	"fmp/pipeline/settings"
+)
+
+// tuning is what fmp onnx train is told.
+type tuning struct {
+	t                                      train.Tuning
+	images, data, out, head, freeze, onBad string
+	optimizer, schedule                    string
+	groups                                 []string
+	x                                      extractor.Options
+	augment                                learn.Augment
+	rate, warmup, decay, momentum, clip    float64
+	average, heldOut                       float64
+	classes                                int
+	list, asJSON                           bool
+}
+
+func newONNXTrainCommand() *cobra.Command {
+	var o tuning
+	cfg := settings.Default[engineSettings]()
+	cmd := &cobra.Command{
+		Use:   "train MODEL --images FOLDER | --data FILE.npz -o OUT",
+		Short: "Train an ONNX model further on new examples: fine-tuning, with a new head where the classes are new",
+		Long: `Differentiate MODEL, train it on labelled examples, and write it with its weights replaced. Whoever made the model, the stock
+ONNX Runtime trains it. --images takes a folder with one folder of images a class, or train/CLASS and test/CLASS; --data takes arrays by
+the names of the model's inputs, and "target" (class numbers, or scores of the output's shape).
+
+Where the model has another number of classes than the data, its last linear layer is replaced by a new one. --freeze keeps
+weights as they are, by their names or those of the nodes that read them; --list shows both. --lora R trains factors of rank R
+beside each matrix instead and adds them to it in the end; the head and no other vector is trained beside them.
+
+After every epoch the held-out examples are scored, and the weights with the lowest loss are written. Batch normalisations stay as
+the exporter left them: in evaluation form their statistics are kept, in training form they move and are written in evaluation form.
+
+The run is saved every 30 seconds as OUT.checkpoint and goes on from there, to the bit, when the same command is given again. The
+log is OUT.jsonl, drawn in OUT.svg. The result depends on --parts and not on the number of threads.`,
+		Example: `  fmp onnx train efficientnet.onnx --images photos --preset=-1-1 -o mine.onnx
+  fmp onnx train vit.onnx --images photos --preset imagenet --lora 8 -o mine.onnx
+  fmp onnx train net.onnx --data rows.npz --loss mse --freeze 'layer[1-3].*' -o mine.onnx`,
+		Args: exactArgs("MODEL"),
+	}
+	s := bindSettings(cmd, &cfg, engineAliases)
+	o.bind(cmd)
+	wantFolders(cmd, "out")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.resolve(); err != nil {
+			return err
+		}
+		return o.run(cmd, args[0], cfg.Engine)
+	}
+	return cmd
+}
+
+func (o *tuning) bind(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.images, "images", "", "`FOLDER` of images, one folder a class, or a known data set")
+	f.StringVar(&o.data, "data", "", "`FILE` of arrays (.npz)")
+	f.StringVarP(&o.out, "out", "o", "", "model to write")
+	f.StringVar(&o.t.Output, "output", "", "output that is trained (default: the first)")
+	f.StringVar(&o.head, "head", "auto", "last layer: auto (new where the number of classes differs), keep, new, or add (behind features)")
+	f.IntVar(&o.classes, "classes", 0, "number of classes of --data (default: the largest and one)")
+	f.StringVar(&o.t.Loss.Name, "loss", train.CrossEntropy, strings.Join(train.LossNames, ", "))
+	f.Float64Var(&o.t.Loss.Smoothing, "smoothing", 0, "share of a label that is spread over all classes, 0 to below 1")
+	f.Float64Var(&o.t.Loss.Temperature, "temperature", 0.1, "temperature of the contrastive loss")
+	f.StringVar(&o.freeze, "freeze", "", "weights to keep, a `REGEXP` of whole names")
+	f.IntVar(&o.t.LoRA, "lora", 0, "rank of low-rank factors to train in place of matrices; 0 for none")
+	f.StringVar(&o.optimizer, "optimizer", "adamw", "adamw or sgd")
+	f.Float64Var(&o.rate, "rate", 0, "highest learning rate (default 0.0001, and ten times that for a new head)")
+	f.StringVar(&o.schedule, "schedule", "cosine", "learning rate after warmup: cosine (to 0) or constant")
+	f.Float64Var(&o.warmup, "warmup", 0.1, "share of the steps over which the learning rate rises")
+	f.StringArrayVar(&o.groups, "rate-of", nil, "`REGEXP=FACTOR` of the learning rate for weights of these names; the first that fits counts")
+	f.Float64Var(&o.decay, "weight-decay", 0.01, "weight decay of matrices")
+	f.Float64Var(&o.momentum, "momentum", 0.9, "momentum of sgd")
+	f.Float64Var(&o.clip, "clip", 1, "norm that gradients are clipped at; 0 for none")
+	f.IntVar(&o.t.Epochs, "epochs", 5, "passes over the examples")
+	f.IntVar(&o.t.Batch, "batch", 32, "examples of a step")
+	f.IntVar(&o.t.Parts, "parts", 4, "parts that a batch is cut into; their gradients are summed")
+	f.IntVar(&o.t.Workers, "workers", 2, "parts that run at once; the result does not depend on it")
+	f.Float64Var(&o.heldOut, "held-out", 0.1, "share of the examples that is held out")
+	f.IntVar(&o.t.Patience, "patience", 0, "epochs without a lower held-out loss before training ends; 0 for no end")
+	f.Uint64Var(&o.t.Seed, "seed", 1, "seed of the new head, the order and the variation of images")
+	f.BoolVar(&o.augment.Flip, "flip", true, "mirror images left and right, half the time")
+	f.IntVar(&o.augment.Shift, "shift", 0, "shift images by up to so many pixels")
+	f.StringVar(&o.x.Preset, "preset", "", "preprocessing of images: "+strings.Join(extractor.PresetNames(), ", "))
+	f.Float64SliceVar(&o.x.Mean, "mean", nil, "mean of pixels scaled to 0..1, one number or one a channel")
+	f.Float64SliceVar(&o.x.Std, "std", nil, "standard deviation, likewise")
+	f.StringVar(&o.x.Layout, "layout", "", "NCHW or NHWC (default: by the input's shape)")
+	f.IntVar(&o.x.Side, "side", 0, "height and width of images where the model leaves them open")
+	onBadFlag(cmd, &o.onBad)
+	f.BoolVar(&o.list, "list", false, "list the weights and which are trained, and stop")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON, progress (on standard error) too")
+}
+
+// examples are what is trained on, measured during training and measured before and after.
+type examples struct {
+	train, held, test train.Data
+	classes           int      // 0 where the target is no class
+	names             []string // of classes
+	digest            string
+	notes             []string
+}
+
+func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error {
+	if o.out == "" && !o.list {
+		return usageErrorf("-o is not given; name the file to write")
+	}
+	if (o.images == "") == (o.data == "") {
+		return usageErrorf("give one of --images FOLDER and --data FILE.npz")
+	}
+	m, manifest, err := models.Load(path)
+	if err != nil {
+		return usageError(err)
+	}
+	if err := checkModel(m); err != nil {
+		return usageError(fmt.Errorf("%s: %w", path, err))
+	}
+	if o.t.Output == "" && len(m.Graph.Outputs) > 0 {
+		o.t.Output = m.Graph.Outputs[0].Name
+	}
+	var ex *examples
+	if o.images != "" {
+		ex, err = o.photos(cmd, path, m, manifest)
+	} else {
+		ex, err = o.arrays(m)
+	}
+	if err != nil {
+		return err
+	}
+	m, err = o.prepare(m, ex)
+	if err != nil {
+		return usageError(fmt.Errorf("%s: %w", path, err))
+	}
+	if o.list {
+		return o.printWeights(cmd.OutOrStdout(), m)
+	}
+	for _, n := range ex.notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), "fmp onnx train: "+n)
+	}
+	return o.train(cmd, m, ex, cfg)
+}
+
+// photos reads a folder of images.
+func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest models.Manifest) (*examples, error) {
+	o.x.Output = o.t.Output
+	fit, err := extractor.Fit(path, o.x)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	ds, err := loadForTraining(cmd, dataset.Options{Name: o.images, Fit: fit}, o.onBad)
+	if err != nil {
+		return nil, err
+	}
+	feed, notes, err := extractor.Feeder(path, m, manifest, o.x, ds.Train.Images)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("%s: %w", path, err))
+	}
+	ex := &examples{classes: len(ds.Classes), names: ds.Classes, digest: ds.Digest, notes: notes}
+	of := func(p *dataset.Part) train.Data { return learn.Photos(p, ex.classes, o.t.Loss.Name, o.augment, feed) }
+	ex.test = of(&ds.Test)
+	if ex.train, ex.held, err = of(&ds.Train).HoldOut(o.heldOut, o.t.Seed); err != nil {
+		return nil, usageError(err)
+	}
+	return ex, nil
+}
+
+// arrays reads an archive of arrays. Where the target is class numbers, they become what the loss wants.
+func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
+	t, err := npy.LoadArchive(o.data)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	ex := &examples{digest: o.data}
+	target := t[train.TargetInput]
+	if target == nil {
+		return nil, usageErrorf("%s: it has the arrays %q; want %q beside the model's inputs", o.data, slices.Sorted(maps.Keys(t)), train.TargetInput)
+	}
+	for _, in := range m.Graph.Inputs {
+		if t[in.Name] == nil {
+			return nil, usageErrorf("%s: it has the arrays %q; the model's inputs are %s", o.data, slices.Sorted(maps.Keys(t)), describeValues(m.Graph.Inputs))
+		}
+		if have := t[in.Name]; in.DType == onnx.Float32 && have.DType != onnx.Float32 {
+			t[in.Name] = float32s(have)
+		}
+	}
+	if len(target.Shape) == 1 && o.t.Loss.Name != train.MSE && o.t.Loss.Name != train.Binary {
+		labels := make([]int, target.Len())
+		for i := range labels {
+			v := target.At(i)
+			if v < 0 || v > 1<<20 || v != math.Trunc(v) {
+				return nil, usageErrorf("%s: target %d is %v; want a class, 0 to %d", o.data, i, v, 1<<20)
+			}
+			labels[i] = int(v)
+		}
+		ex.classes = cmp.Or(o.classes, slices.Max(append(labels, 0))+1)
+		if most := slices.Max(append(labels, 0)); most >= ex.classes {
+			return nil, usageErrorf("%s: a target is %d and --classes is %d", o.data, most, ex.classes)
+		}
+		t[train.TargetInput] = train.Target(labels, ex.classes, o.t.Loss.Name)
+	} else {
+		t[train.TargetInput] = float32s(target)
+	}
+	given := map[string]*onnx.Tensor{train.TargetInput: t[train.TargetInput]}
+	for _, in := range m.Graph.Inputs {
+		given[in.Name] = t[in.Name]
+	}
+	all, err := train.Rows(given)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("%s: %w", o.data, err))
+	}
+	if ex.train, ex.held, err = all.HoldOut(o.heldOut, o.t.Seed); err != nil {
+		return nil, usageError(err)
+	}
+	return ex, nil
+}
+
+// float32s converts a tensor.
+func float32s(t *onnx.Tensor) *onnx.Tensor {
+	out := onnx.ZerosF32(t.Shape...)
+	for i := range out.F32() {
+		out.F32()[i] = float32(t.At(i))
+	}
+	return out
+}
+
+// prepare gives the model its head, and chooses what is trained and how.
+func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
+	out, ok := m.Graph.Output(o.t.Output)
+	if !ok {
+		return nil, fmt.Errorf("no output %q; its outputs are %s", o.t.Output, describeValues(m.Graph.Outputs))
+	}
+	fits := len(out.Shape) == 2 && out.Shape[1].Size == ex.classes
+	var head []string
+	var err error
+	switch o.head {
+	case "keep":
+	case "auto", "new", "add":
+		if ex.classes == 0 || o.t.Loss.Name == train.Contrastive || (o.head == "auto" && fits) {
+			break
+		}
+		if m, head, err = train.NewHead(m, o.t.Output, ex.classes, o.head == "add", o.t.Seed); err != nil {
+			return nil, err
+		}
+		ex.notes = append(ex.notes, fmt.Sprintf("output %q is given a new last layer of %d classes (--head)", o.t.Output, ex.classes))
+	default:
+		return nil, fmt.Errorf("--head is %q; allowed are auto, keep, new and add", o.head)
+	}
+	frozen, err := whole(o.freeze)
+	if err != nil {
+		return nil, fmt.Errorf("--freeze: %w", err)
+	}
+	o.t.Weights, o.t.Adapted = nil, nil
+	for _, w := range train.Weights(m.Graph, o.t.Output) {
+		switch isHead := slices.Contains(head, w.Name); {
+		case !isHead && frozen != nil && fitsAny(frozen, w):
+		case o.t.LoRA > 0 && !isHead:
+			o.t.Adapted = append(o.t.Adapted, w.Name)
+		default:
+			o.t.Weights = append(o.t.Weights, w.Name)
+		}
+	}
+	if err := o.choose(m); err != nil {
+		return nil, err
+	}
+	for _, name := range head {
+		if _, given := o.t.Update.RateOf[name]; !given && o.rate == 0 {
+			o.t.Update.RateOf[name] = 10
+		}
+	}
+	return m, nil
+}
+
+// whole compiles an expression for whole names; nil for "".
+func whole(s string) (*regexp.Regexp, error) {
+	if s == "" {
+		return nil, nil
+	}
+	return regexp.Compile("^(?:" + s + ")$")
+}
+
+// fitsAny reports whether an expression fits the name of a weight or of a node that reads it.
+func fitsAny(r *regexp.Regexp, w train.Weight) bool {
+	return r.MatchString(w.Name) || slices.ContainsFunc(w.Nodes, r.MatchString)
+}
+
+// choose sets optimizer and learning rates.
+func (o *tuning) choose(m *onnx.Model) error {
+	o.t.Update = optim.Options{ClipNorm: o.clip, RateOf: map[string]float64{}}
+	switch o.optimizer {
+	case "adamw":
+		o.t.Optimizer = optim.AdamW{WeightDecay: o.decay}
+	case "sgd":
+		o.t.Optimizer = optim.SGD{Momentum: o.momentum, WeightDecay: o.decay}
+	default:
+		return fmt.Errorf("--optimizer is %q; allowed are adamw and sgd", o.optimizer)
+	}
+	if !(o.rate >= 0) || !(o.warmup >= 0 && o.warmup <= 1) {
+		return fmt.Errorf("--rate is %v and --warmup %v; allowed are 0 and up, and 0 to 1", o.rate, o.warmup)
+	}
+	for _, g := range slices.Backward(o.groups) {
+		at := strings.LastIndex(g, "=")
+		r, err := whole(g[:max(at, 0)])
+		var factor float64
+		if _, serr := fmt.Sscan(g[at+1:], &factor); err != nil || serr != nil || r == nil || !(factor >= 0) {
+			return fmt.Errorf("--rate-of is %q; want REGEXP=FACTOR, a factor of 0 and up", g)
+		}
+		for _, w := range train.Weights(m.Graph, o.t.Output) {
+			if fitsAny(r, w) {
+				o.t.Update.RateOf[w.Name] = factor
+			}
+		}
+	}
+	return nil
+}
+
+// printWeights lists the weights.
+func (o *tuning) printWeights(out io.Writer, m *onnx.Model) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "weight\tshape\ttrained\tread by")
+	for _, x := range train.Weights(m.Graph, o.t.Output) {
+		how := "no"
+		if slices.Contains(o.t.Weights, x.Name) {
+			how = "yes"
+		} else if slices.Contains(o.t.Adapted, x.Name) {
+			how = "low rank"
+		}
+		fmt.Fprintf(w, "%s\t%v\t%s\t%s\n", x.Name, x.Shape, how, strings.Join(x.Nodes, " "))
+	}
+	return w.Flush()
+}
+
+// report is what a training run printed.
+type tuningReport struct {
+	File    string        `json:"file"`
+	Trained int           `json:"trained"`    // numbers
+	Steps   int           `json:"steps"`      // taken
+	Best    int           `json:"best_step"`  // where the weights are from
+	Before  train.Metrics `json:"before"`     // of the test images, or the held-out examples
+	After   train.Metrics `json:"after"`      // of the same
+	Measure string        `json:"measured"`   // on which
+	Norms   string        `json:"batch_norm"` // how batch normalisations were handled
+	Seconds float64       `json:"seconds"`    // of training alone
+}
+
+// train trains the model and writes it.
+func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg settings.Engine) error {
+	ctx := cmd.Context()
+	o.t.Batch = min(o.t.Batch, ex.train.N)
+	for o.t.Parts > 1 && o.t.Batch%o.t.Parts != 0 {
+		o.t.Parts--
+	}
+	steps := o.t.Epochs * max(1, ex.train.N/max(1, o.t.Batch))
+	rate := cmp.Or(o.rate, 1e-4)
+	if o.t.Rate = optim.WarmupCosine(rate, 0, int(o.warmup*float64(steps))); o.schedule == "constant" {
+		o.t.Rate = optim.WarmupCosine(rate, rate, int(o.warmup*float64(steps)))
+	} else if o.schedule != "cosine" {
+		return usageErrorf("--schedule is %q; allowed are cosine and constant", o.schedule)
+	}
+	digest, err := models.Digest(m)
+	if err != nil {
+		return err
+	}
+	identity, err := json.Marshal([]any{digest, ex.digest, o.t.Loss, o.t.Weights, o.t.Adapted, o.t.LoRA, o.t.Optimizer, o.t.Update, rate, o.warmup,
+		o.schedule, o.t.Epochs, o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut, o.augment, o.x})
+	if err != nil {
+		return err
+	}
+	o.t.Run, o.t.Checkpoint, o.t.Log = "onnx train "+string(identity), o.out+".checkpoint", o.out+".jsonl"
+	eng, err := openEngine(ctx, cfg, 1, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	report := tuningReport{File: o.out, Measure: "test images", Norms: norms(m)}
+	measured := ex.test
+	if measured.N == 0 {
+		measured, report.Measure = ex.held, "held-out examples"
+	}
+	measure := func(m *onnx.Model) (train.Metrics, error) {
+		if measured.N == 0 {
+			return nil, nil
+		}
+		return o.t.Measure(ctx, eng, m, measured)
+	}
+	if report.Before, err = measure(m); err != nil {
+		return usageError(err)
+	}
+	p := newTrainingProgress(cmd.ErrOrStderr())
+	if o.t.Progress = p.report; o.asJSON {
+		o.t.Progress = func(t train.Progress) { p.json(t) }
+	}
+	began := time.Now()
+	res, err := o.t.Train(ctx, eng, m, ex.train, ex.held)
+	p.close(err)
+	if err != nil {
+		return err
+	}
+	report.Seconds, report.Trained, report.Steps, report.Best = time.Since(began).Seconds(), res.Trained, res.Steps, res.Best
+	if report.After, err = measure(res.Model); err != nil {
+		return err
+	}
+	return o.write(cmd, res.Model, ex, report)
+}
+
+// norms says how batch normalisations are handled.
+func norms(m *onnx.Model) string {
+	kept, moved := 0, 0
+	for _, n := range m.Graph.Nodes {
+		if a, _ := n.Attr("training_mode"); n.Op == "BatchNormalization" && a.Int != 0 {
+			moved++
+		} else if n.Op == "BatchNormalization" {
+			kept++
+		}
+	}
+	switch {
+	case moved > 0:
+		return fmt.Sprintf("%d in training form: batch statistics in training, running ones moved and written in evaluation form; %d kept", moved, kept)
+	case kept > 0:
+		return fmt.Sprintf("%d in evaluation form: running statistics kept", kept)
+	}
+	return "none in the graph, or folded into weights by the exporter"
+}
+
+// write writes the model and says how good it is.
+func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuningReport) error {
+	if len(ex.names) > 0 {
+		names, err := json.Marshal(ex.names)
+		if err != nil {
+			return err
+		}
+		if m.Metadata == nil {
+			m.Metadata = map[string]string{}
+		}
+		m.Metadata["classes"] = string(names)
+	}
+	if err := serde.Save(o.out, m); err != nil {
+		return err
+	}
+	if err := meta.DrawLog(o.t.Log, o.out+".svg"); err != nil {
+		return err
+	}
+	if err := os.Remove(o.t.Checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the checkpoint of the finished run: %w", err)
+	}
+	if o.asJSON {
+		return printJSON(cmd.OutOrStdout(), r)
+	}
+	score := func(m train.Metrics) string {
+		if acc, ok := m["acc"]; ok {
+			return fmt.Sprintf("loss %.4f, accuracy %.4f", m["loss"], acc)
+		}
+		return fmt.Sprintf("loss %.4f", m["loss"])
+	}
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "model:        %s (step %d of %d taken; curve in %s.svg)\ntrained:      %d numbers in %.0f s\nbatch norms:  %s\n", r.File, cmp.Or(r.Best, r.Steps), r.Steps, r.File,
+		r.Trained, r.Seconds, r.Norms)
+	if r.Before == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "before:       %s, on the %s\nafter:        %s\n", score(r.Before), r.Measure, score(r.After))
+	return err
+}

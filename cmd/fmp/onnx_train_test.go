@@ -1,0 +1,135 @@
+package main
+
+import (
+	"archive/zip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/npy"
+	"fmp/onnx/serde"
+)
+
+// trainingFiles writes a model of two linear layers with 7 scores, and 60 rows of three classes that are told apart by their largest number.
+func trainingFiles(t *testing.T) (model, data string) {
+	t.Helper()
+	dir := t.TempDir()
+	model, data = filepath.Join(dir, "m.onnx"), filepath.Join(dir, "rows.npz")
+	weight := func(shape ...int) *onnx.Tensor {
+		w := onnx.ZerosF32(shape...)
+		for i := range w.F32() {
+			w.F32()[i] = float32(i*7%11)/11 - 0.45
+		}
+		return w
+	}
+	b := build.New("rows")
+	h := b.Relu(b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, "n", 3), b.Param("layer1.weight", weight(3, 16)), b.Param("layer1.bias", weight(16))}))
+	b.Output("y", b.Op("Gemm", []build.Ref{h, b.Param("fc.weight", weight(16, 7)), b.Param("fc.bias", weight(7))}))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := serde.Save(model, m); err != nil {
+		t.Fatal(err)
+	}
+	x, y := onnx.ZerosF32(60, 3), onnx.Vector(make([]int64, 60)...)
+	for i := range 60 {
+		y.I64()[i] = int64(i % 3)
+		for j := range 3 {
+			x.F32()[i*3+j] = float32((i*5+j*3)%7) / 10
+		}
+		x.F32()[i*3+i%3] += 2
+	}
+	f, err := os.Create(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z := zip.NewWriter(f)
+	for name, a := range map[string]*onnx.Tensor{"x.npy": x, "target.npy": y} {
+		w, err := z.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := npy.Write(w, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return model, data
+}
+
+// TestONNXTrain: rows of a file train a new head with the body frozen, the figures are printed, and the files are there.
+func TestONNXTrain(t *testing.T) {
+	t.Parallel()
+	model, data := trainingFiles(t)
+	out := filepath.Join(t.TempDir(), "out.onnx")
+	code, stdout, stderr := runFMP(t, "onnx", "train", model, "--data", data, "-o", out, "--freeze", "layer1.*", "--engine", "pure", "--epochs", "20", "--batch", "6",
+		"--parts", "2", "--rate", "0.05", "--json")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var r tuningReport
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.After["acc"] < 0.9 || r.Trained != 16*3+3 || r.Steps != 180 || !strings.Contains(stderr, `"steps":180`) {
+		t.Errorf("report %+v\n%s", r, stderr)
+	}
+	before, err := serde.Load(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := serde.Load(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, same := range map[string]bool{"layer1.weight": true, "layer1.bias": true, "head.weight": false} {
+		a, b := before.Graph.Initializers[name], after.Graph.Initializers[name]
+		if (a != nil && b != nil && a.F32()[0] == b.F32()[0]) != same {
+			t.Errorf("%s: the same is not %v", name, same)
+		}
+	}
+	for file, want := range map[string]bool{out + ".jsonl": true, out + ".svg": true, out + ".checkpoint": false} {
+		if _, err := os.Stat(file); (err == nil) != want {
+			t.Errorf("%s is there: %v, want %v", file, err == nil, want)
+		}
+	}
+}
+
+// TestONNXTrainErrors: each wrong use is one error that says what to do, and nothing is written.
+func TestONNXTrainErrors(t *testing.T) {
+	t.Parallel()
+	model, data := trainingFiles(t)
+	out := filepath.Join(t.TempDir(), "out.onnx")
+	for want, args := range map[string][]string{
+		"give one of":              {},
+		"allowed are 0 to below 1": {"--data", data, "--held-out", "1"},
+		"no weights are trained":   {"--data", data, "--freeze", ".*", "--head", "keep", "--classes", "7"},
+		"allowed are auto":         {"--data", data, "--head", "old"},
+		"want REGEXP=FACTOR":       {"--data", data, "--rate-of", "fc"},
+		"--classes is 2":           {"--data", data, "--classes", "2"},
+		"adamw and sgd":            {"--data", data, "--optimizer", "adam"},
+		"cosine and constant":      {"--data", data, "--schedule", "linear"},
+		"no weight is a matrix":    {"--data", data, "--lora", "64"},
+		"the losses":               {"--data", data, "--loss", "hinge"},
+		"want an archive":          {"--data", model},
+		"its outputs are y":        {"--data", data, "--output", "z"},
+		"error parsing regexp":     {"--data", data, "--freeze", "("},
+		"1 epoch and up":           {"--data", data, "--epochs", "0"},
+	} {
+		code, _, stderr := runFMP(t, append([]string{"onnx", "train", model, "-o", out, "--engine", "pure"}, args...)...)
+		if code == 0 || !strings.Contains(stderr, want) {
+			t.Errorf("%q: exit code %d and %q; want an error with %q", args, code, stderr, want)
+		}
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a model was written")
+	}
+}

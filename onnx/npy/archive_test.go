@@ -1,0 +1,72 @@
+package npy
+
+import (
+	"archive/zip"
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/alloctest"
+)
+
+// archive is an .npz file of arrays.
+func archive(t testing.TB, method uint16, arrays map[string]*onnx.Tensor) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	z := zip.NewWriter(&buf)
+	for name, a := range arrays {
+		w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: method})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Write(w, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func TestArchive(t *testing.T) {
+	t.Parallel()
+	x := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
+	for _, method := range []uint16{zip.Store, zip.Deflate} {
+		path := filepath.Join(t.TempDir(), "a.npz")
+		if err := os.WriteFile(path, archive(t, method, map[string]*onnx.Tensor{"x.npy": x, "target.npy": onnx.Vector[int64](1, 0)}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := LoadArchive(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 2 || !slices.Equal(got["x"].F32(), x.F32()) || !slices.Equal(got["x"].Shape, x.Shape) || !slices.Equal(got["target"].I64(), []int64{1, 0}) {
+			t.Errorf("method %d: read %v", method, got)
+		}
+	}
+	for what, b := range map[string][]byte{
+		"numpy.savez": []byte("no archive"), "1 to 1024": archive(t, zip.Store, nil),
+		"names that end in .npy": archive(t, zip.Store, map[string]*onnx.Tensor{"x.txt": x}),
+	} {
+		if _, err := ReadArchive(bytes.NewReader(b), int64(len(b))); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("error %v, want one with %q", err, what)
+		}
+	}
+}
+
+// FuzzArchive reads arrays or gives an error; memory is bounded by what the archive holds, at deflate's largest ratio, 1,032.
+func FuzzArchive(f *testing.F) {
+	x := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
+	f.Add(archive(f, zip.Store, map[string]*onnx.Tensor{"x.npy": x}))
+	f.Add(archive(f, zip.Deflate, map[string]*onnx.Tensor{"x.npy": x, "y.npy": onnx.Vector[int64](1, 0)}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var err error
+		alloctest.AtMost(t, 24*1032*len(b)+maxArrays*16*maxText, func() { _, err = ReadArchive(bytes.NewReader(b), int64(len(b))) })
+		_ = err
+	})
+}

@@ -1,0 +1,160 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/check"
+	"fmp/onnx/pass"
+	"fmp/onnx/shape"
+)
+
+// after lists the operators that may stand between a classifier's last layer and its output.
+var after = []string{"Identity", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", "Squeeze", "Reshape", "Relu", "GlobalAveragePool", "ReduceMean", "Cast"}
+
+// makers returns the node that computes each value.
+func makers(g *onnx.Graph) map[string]*onnx.Node {
+	out := map[string]*onnx.Node{}
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			out[o] = n
+		}
+	}
+	return out
+}
+
+// Logits returns the value that an output's final Softmax, LogSoftmax or Sigmoid is taken of, else the output itself: losses
+// take scores.
+func Logits(g *onnx.Graph, output string) string {
+	maker := makers(g)
+	n := maker[output]
+	for n != nil && n.Op == "Identity" {
+		n = maker[n.Input(0)]
+	}
+	if n != nil && slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid"}, n.Op) {
+		return n.Input(0)
+	}
+	return output
+}
+
+// lastLayer returns the linear layer behind an output, its weight, and the Add of its bias where that is a node of its own; nil where
+// there is none.
+func lastLayer(g *onnx.Graph, output string) (layer, bias *onnx.Node, weight *onnx.Tensor) {
+	maker := makers(g)
+	n := maker[output]
+	for n != nil && slices.Contains(after, n.Op) {
+		n = maker[n.Input(0)]
+	}
+	if n != nil && n.Op == "Add" {
+		for i := range 2 {
+			if m := maker[n.Input(i)]; m != nil && m.Op == "MatMul" && g.Initializers[n.Input(1-i)] != nil {
+				n, bias = m, n
+				break
+			}
+		}
+	}
+	if n == nil {
+		return nil, nil, nil
+	}
+	w := g.Initializers[n.Input(1)]
+	if w == nil || w.DType != onnx.Float32 {
+		return nil, nil, nil
+	}
+	switch {
+	case n.Op == "MatMul" && len(w.Shape) == 2, n.Op == "Gemm" && !attr(n, "transA"):
+	case n.Op == "Conv" && len(w.Shape) == 4 && w.Shape[2] == 1 && w.Shape[3] == 1:
+	default:
+		return nil, nil, nil
+	}
+	return n, bias, w
+}
+
+func attr(n *onnx.Node, name string) bool {
+	a, ok := n.Attr(name)
+	return ok && a.Int != 0
+}
+
+// NewHead returns the model with the last linear layer of an output (Gemm, MatMul or a 1x1 Conv, perhaps with a softmax behind it)
+// replaced by a new one of the given number of classes, and the names of its weight and bias. With add the new layer comes
+// behind the output, which must be [batch, features]. The weight is drawn from U(-1/√in, 1/√in) with the seed, the bias is zero.
+// m is not changed.
+func NewHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (*onnx.Model, []string, error) {
+	m = onnx.Clone(m)
+	names, err := newHead(m, output, classes, add, seed)
+	if err != nil {
+		return nil, nil, fmt.Errorf("new head: output %q: %w", output, err)
+	}
+	return m, names, nil
+}
+
+func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) ([]string, error) {
+	if classes < 1 || classes > 1<<20 {
+		return nil, fmt.Errorf("%d classes; allowed are 1 to %d", classes, 1<<20)
+	}
+	if err := pass.Inline(m); err != nil {
+		return nil, err
+	}
+	g := m.Graph
+	at := slices.IndexFunc(g.Outputs, func(v onnx.ValueInfo) bool { return v.Name == output })
+	if at < 0 {
+		return nil, fmt.Errorf("the model has no such output")
+	}
+	taken := map[string]bool{}
+	g.AddNames(taken)
+	names := []string{pass.Unique(taken, "head.weight"), pass.Unique(taken, "head.bias")}
+	out := &g.Outputs[at]
+	var in int
+	if add {
+		if len(out.Shape) != 2 || !out.Shape[1].IsKnown() {
+			return nil, fmt.Errorf("it is %v; a head can be put behind [batch, features] alone", *out)
+		}
+		in = out.Shape[1].Size
+		features := pass.Unique(taken, output+"/features")
+		pass.Rename(g, map[string]string{output: features})
+		g.Outputs[at].Name = output
+		g.Nodes = append(g.Nodes, &onnx.Node{Name: "head", Op: "Gemm", Inputs: []string{features, names[0], names[1]}, Outputs: []string{output}})
+		g.Initializers[names[0]] = onnx.ZerosF32(in, classes)
+	} else {
+		layer, bias, w := lastLayer(g, output)
+		if layer == nil {
+			return nil, fmt.Errorf("no linear layer computes it; put a new one behind it (--head add)")
+		}
+		var shape []int
+		switch {
+		case layer.Op == "Conv":
+			in, shape = w.Shape[1], []int{classes, w.Shape[1], 1, 1}
+			layer.Inputs = []string{layer.Input(0), names[0], names[1]}
+		default:
+			if in = w.Shape[0]; attr(layer, "transB") {
+				in = w.Shape[1]
+			}
+			shape = []int{in, classes}
+			layer.Op, layer.Attrs = "Gemm", nil
+			if layer.Inputs = []string{layer.Input(0), names[0], names[1]}; bias != nil {
+				bias.Op, bias.Inputs = "Identity", []string{layer.Outputs[0]}
+			}
+		}
+		g.Initializers[names[0]] = onnx.ZerosF32(shape...)
+	}
+	g.Initializers[names[1]] = onnx.ZerosF32(classes)
+	uniform(g.Initializers[names[0]], 1/math.Sqrt(float64(in)), seed, names[0])
+	if n := len(out.Shape); n > 0 {
+		g.Outputs[at].Shape = append(slices.Clone(out.Shape[:n-1]), onnx.Known(classes))
+	}
+	pass.RemoveUnused(g)
+	g.Values = nil
+	if err := shape.Infer(m); err != nil {
+		return nil, err
+	}
+	return names, check.Model(m)
+}
+
+// uniform draws a tensor's elements from U(-a, a).
+func uniform(t *onnx.Tensor, a float64, seed uint64, name string) {
+	r := stream(seed, "init", name)
+	for i := range t.F32() {
+		t.F32()[i] = float32(a * (2*r.Float64() - 1))
+	}
+}

@@ -1,0 +1,558 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"fmp/onnx"
+	"fmp/onnx/check"
+	"fmp/onnx/engine"
+	"fmp/onnx/grad"
+	"fmp/onnx/optim"
+	"fmp/onnx/pass"
+	"fmp/onnx/shape"
+)
+
+// stream returns the named stream of a seed.
+func stream(seed uint64, name ...any) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprintln(h, name...)
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// Data are examples to train on or to measure with.
+type Data struct {
+	N int
+	// Batch returns the inputs of the model and "target" (see [CrossEntropy]) for some rows. With random numbers the examples are to be
+	// varied, as images are in training; r is nil where they are measured. It is called from several goroutines.
+	Batch func(rows []int, r *rand.Rand) (map[string]*onnx.Tensor, error)
+}
+
+// Rows returns examples that are rows of tensors, of the model's inputs and of "target", alike in their first axis.
+func Rows(tensors map[string]*onnx.Tensor) (Data, error) {
+	d := Data{N: -1}
+	for name, t := range tensors {
+		if len(t.Shape) == 0 || (d.N >= 0 && t.Shape[0] != d.N) {
+			return d, fmt.Errorf("rows to train on: %q is %v; want the same first axis as in the others", name, t)
+		}
+		if t.F32() == nil && t.U8() == nil && t.I64() == nil {
+			return d, fmt.Errorf("rows to train on: %q is of %v; want float32, int64 or uint8", name, t.DType)
+		}
+		d.N = t.Shape[0]
+	}
+	if d.N < 1 {
+		return d, fmt.Errorf("rows to train on: there are none")
+	}
+	d.Batch = func(rows []int, _ *rand.Rand) (map[string]*onnx.Tensor, error) {
+		out := map[string]*onnx.Tensor{}
+		for name, t := range tensors {
+			to, err := onnx.Zeros(t.DType, append([]int{len(rows)}, t.Shape[1:]...)...)
+			if err != nil {
+				return nil, err
+			}
+			size := t.Len() / d.N
+			for i, row := range rows {
+				from := row * size
+				copy(to.F32()[min(i*size, len(to.F32())):], slice(t.F32(), from, size))
+				copy(to.I64()[min(i*size, len(to.I64())):], slice(t.I64(), from, size))
+				copy(to.U8()[min(i*size, len(to.U8())):], slice(t.U8(), from, size))
+			}
+			out[name] = to
+		}
+		return out, nil
+	}
+	return d, nil
+}
+
+func slice[T any](v []T, from, n int) []T {
+	if v == nil {
+		return nil
+	}
+	return v[from : from+n]
+}
+
+// Part returns some of the examples.
+func (d Data) Part(rows []int) Data {
+	return Data{N: len(rows), Batch: func(of []int, r *rand.Rand) (map[string]*onnx.Tensor, error) {
+		chosen := make([]int, len(of))
+		for i, k := range of {
+			chosen[i] = rows[k]
+		}
+		return d.Batch(chosen, r)
+	}}
+}
+
+// HoldOut divides examples at random: a share of them, at least one, is held out.
+func (d Data) HoldOut(share float64, seed uint64) (train, held Data, err error) {
+	n := int(math.Round(share * float64(d.N)))
+	if share > 0 {
+		n = max(n, 1)
+	}
+	if !(share >= 0 && share < 1) || n >= d.N {
+		return d, held, fmt.Errorf("holding out %v of %d examples; allowed are 0 to below 1, and one must be left", share, d.N)
+	}
+	rows := stream(seed, "held out").Perm(d.N)
+	return d.Part(rows[n:]), d.Part(rows[:n]), nil
+}
+
+// Tuning trains a model further on new examples ([Tuning.Train]).
+type Tuning struct {
+	// Output is the output that is trained; "" is the first.
+	Output string
+	Loss   Loss
+	// Weights are the initializers that are trained ([Weights] lists them).
+	Weights []string
+	// LoRA, where not 0, trains factors of this rank in place of those of Weights that are in Adapted ([AddLoRA]).
+	LoRA    int
+	Adapted []string
+
+	Optimizer optim.Optimizer
+	Update    optim.Options
+	Rate      optim.Schedule
+	// Epochs are passes over the examples, Batch the examples of a step, Parts (which divides Batch) the parts that a batch is cut into:
+	// their gradients are summed, so that a step takes the memory of Workers parts at once. A model with a fixed batch takes parts of
+	// that size.
+	Epochs, Batch, Parts, Workers int
+	// Patience is the number of epochs that may pass without a lower held-out loss before training ends; 0 has no end. With held-out
+	// examples, the weights of the epoch with the lowest loss are the result.
+	Patience int
+	Seed     uint64
+
+	// Run, Checkpoint, Log and Progress are those of [Loop].
+	Run, Checkpoint, Log string
+	Progress             func(Progress)
+}
+
+// Tuned is a trained model.
+type Tuned struct {
+	Model *onnx.Model
+	// Steps are those taken, Best the step of the lowest held-out loss, where the weights are from.
+	Steps, Best int
+	// Trained is the number of numbers that were trained, Normalised that of the batch normalisations whose statistics were moved.
+	Trained, Normalised int
+}
+
+// tuner is the state of a run: that of the steps, the best weights so far and the book of what they scored.
+type tuner struct {
+	*Split
+	best map[string]*onnx.Tensor
+	book *onnx.Tensor // steps validated, step of the best, its loss
+}
+
+const (
+	bestPrefix = "best/"
+	bookName   = "best_book"
+)
+
+// State returns the steps' state and the best weights.
+func (t *tuner) State() map[string]*onnx.Tensor {
+	out := t.Split.State()
+	for n, v := range t.best {
+		out[bestPrefix+n] = v
+	}
+	out[bookName] = t.book
+	return out
+}
+
+// SetState replaces both.
+func (t *tuner) SetState(state map[string]*onnx.Tensor) error {
+	rest, best := map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{}
+	for n, v := range state {
+		if name, ok := strings.CutPrefix(n, bestPrefix); ok {
+			best[name] = v
+		} else if n != bookName {
+			rest[n] = v
+		}
+	}
+	book := state[bookName]
+	if book == nil || len(book.F64()) != len(t.book.F64()) {
+		return fmt.Errorf("the state has no %q", bookName)
+	}
+	if err := t.Split.SetState(rest); err != nil {
+		return err
+	}
+	t.best, t.book = best, book
+	return nil
+}
+
+// weights returns a copy of what the steps have learnt so far, running statistics with it.
+func (t *tuner) weights() map[string]*onnx.Tensor {
+	out := map[string]*onnx.Tensor{}
+	for n, v := range t.Params() {
+		out[n] = v.Clone()
+	}
+	for n, v := range t.running.now {
+		out[n] = v.Clone()
+	}
+	return out
+}
+
+// tuned is a model that is made ready: what is run, and what is put back.
+type tuned struct {
+	loss, eval *onnx.Model
+	scores     string
+	names      []string // trained
+	statistics []string // of batch normalisations in training form
+	fixed      int      // batch of the model; 0 where it is open
+	init       map[string]*onnx.Tensor
+}
+
+// Train trains the model, and returns it with its weights replaced. m is not changed. held may be empty.
+func (t Tuning) Train(ctx context.Context, eng engine.Engine, m *onnx.Model, data, held Data) (*Tuned, error) {
+	res, err := t.train(ctx, eng, m, data, held)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("training %q: %w", m.Graph.Name, err)
+	}
+	return res, err
+}
+
+func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, data, held Data) (*Tuned, error) {
+	base := onnx.Clone(m)
+	if err := pass.Inline(base); err != nil {
+		return nil, err
+	}
+	p, err := t.prepare(base)
+	if err != nil {
+		return nil, err
+	}
+	if t.Parts = max(1, t.Parts); p.fixed > 0 {
+		t.Parts = max(1, t.Batch/p.fixed)
+		t.Batch = t.Parts * p.fixed
+	}
+	if t.Epochs < 1 || t.Batch < 1 || t.Batch%t.Parts != 0 || t.Batch > data.N {
+		return nil, fmt.Errorf("%d epochs with batches of %d in %d parts; allowed are 1 epoch and up, and batches of 1 to %d (the examples) that the parts divide",
+			t.Epochs, t.Batch, t.Parts, data.N)
+	}
+	gradient, err := grad.Build(p.loss, grad.Options{
+		Outputs: []string{LossOutput}, WRT: p.names, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true, Prefix: optim.GradPrefix,
+	})
+	if err != nil {
+		return nil, err
+	}
+	split, err := NewSplit(eng, gradient, SplitOptions{Params: p.names, Optimizer: t.Optimizer, Update: t.Update, Init: p.init, Workers: t.Workers})
+	if err != nil {
+		return nil, err
+	}
+	run := &tuner{Split: split, book: onnx.Vector[float64](0, 0, math.Inf(1))}
+	defer split.Close()
+	if err := t.loop(ctx, eng, p, run, data, held); err != nil {
+		return nil, err
+	}
+	values := run.weights()
+	if run.best != nil {
+		values = run.best
+	}
+	return t.result(base, p, values, run)
+}
+
+// result puts the learnt values into the model.
+func (t Tuning) result(base *onnx.Model, p *tuned, values map[string]*onnx.Tensor, run *tuner) (*Tuned, error) {
+	out := &Tuned{Model: base, Steps: int(run.book.F64()[0]), Best: int(run.book.F64()[1]), Normalised: len(p.statistics) / 2}
+	for _, n := range p.names {
+		out.Trained += values[n].Len()
+	}
+	for n, v := range values {
+		if base.Graph.Initializers[n] != nil {
+			base.Graph.Initializers[n] = v
+		}
+	}
+	if err := MergeLoRA(base, values); err != nil {
+		return nil, err
+	}
+	evaluation(base.Graph)
+	return out, check.Model(base)
+}
+
+// prepare builds the models of the loss, for training and for measuring.
+func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
+	if t.Output == "" && len(m.Graph.Outputs) > 0 {
+		t.Output = m.Graph.Outputs[0].Name
+	}
+	out, ok := m.Graph.Output(t.Output)
+	if !ok {
+		return nil, fmt.Errorf("the model has no output %q", t.Output)
+	}
+	p := &tuned{names: slices.Clone(t.Weights), init: map[string]*onnx.Tensor{}}
+	adapted := m
+	if t.LoRA > 0 {
+		var err error
+		var factors []string
+		if adapted, factors, err = AddLoRA(m, t.Adapted, t.LoRA, t.Seed); err != nil {
+			return nil, err
+		}
+		p.names = append(p.names, factors...)
+	}
+	if len(p.names) == 0 {
+		return nil, fmt.Errorf("no weights are trained; freeze fewer")
+	}
+	p.scores, out.Name = out.Name, Logits(m.Graph, t.Output)
+	if t.Loss.Name == MSE {
+		out.Name = t.Output
+	}
+	p.scores = out.Name
+	adapted = onnx.Clone(adapted)
+	for _, v := range adapted.Graph.Inputs {
+		if len(v.Shape) > 0 && v.Shape[0].IsKnown() {
+			p.fixed = v.Shape[0].Size
+		}
+	}
+	plain := t.Loss
+	plain.Smoothing = 0
+	eval := onnx.Clone(adapted)
+	p.statistics = moving(adapted)
+	var err error
+	if p.loss, err = WithLoss(adapted, out, t.Loss); err != nil {
+		return nil, err
+	}
+	// The statistics move: what replaces them is an output, and so must outlast the cut at the scores.
+	if err := carry(p.loss, adapted, p.statistics); err != nil {
+		return nil, err
+	}
+	evaluation(eval.Graph)
+	if p.eval, err = WithLoss(eval, out, plain); err != nil {
+		return nil, err
+	}
+	for _, n := range slices.Concat(p.names, p.statistics) {
+		v := p.eval.Graph.Initializers[n]
+		if v == nil {
+			return nil, fmt.Errorf("the output does not depend on the initializer %q", n)
+		}
+		p.init[n] = v
+		delete(p.eval.Graph.Initializers, n)
+		p.eval.Graph.Inputs = append(p.eval.Graph.Inputs, info(n, v))
+	}
+	return p, check.Model(p.eval)
+}
+
+func info(name string, v *onnx.Tensor) onnx.ValueInfo {
+	out := onnx.ValueInfo{Name: name, DType: v.DType}
+	for _, d := range v.Shape {
+		out.Shape = append(out.Shape, onnx.Known(d))
+	}
+	return out
+}
+
+// moving returns the names of the running statistics of batch normalisations in training form, mean and variance in turn.
+func moving(m *onnx.Model) (out []string) {
+	for _, n := range m.Graph.Nodes {
+		if n.Op == "BatchNormalization" && attr(n, "training_mode") && len(n.Outputs) == 3 {
+			out = append(out, n.Input(3), n.Input(4))
+		}
+	}
+	return out
+}
+
+// carry makes the running statistics of a loss model inputs, and what replaces them outputs.
+func carry(loss, whole *onnx.Model, statistics []string) error {
+	if len(statistics) == 0 {
+		return nil
+	}
+	for _, n := range loss.Graph.Nodes {
+		if n.Op != "BatchNormalization" || !attr(n, "training_mode") {
+			continue
+		}
+		for i := range 2 {
+			name := n.Input(3 + i)
+			v := whole.Graph.Initializers[name]
+			if v == nil || loss.Graph.Initializers[name] == nil {
+				return fmt.Errorf("node %q: its running statistics %q are not an initializer of its own", n.Name, name)
+			}
+			delete(loss.Graph.Initializers, name)
+			loss.Graph.Inputs = append(loss.Graph.Inputs, info(name, v))
+			n.Outputs[1+i] = optim.NewPrefix + name
+			loss.Graph.Outputs = append(loss.Graph.Outputs, info(optim.NewPrefix+name, v))
+		}
+	}
+	loss.Graph.Values = nil
+	return shape.Infer(loss)
+}
+
+// evaluation brings batch normalisations in training form to that of evaluation.
+func evaluation(g *onnx.Graph) {
+	for _, n := range g.Nodes {
+		if n.Op == "BatchNormalization" && attr(n, "training_mode") {
+			n.Attrs = slices.DeleteFunc(n.Attrs, func(a onnx.Attr) bool { return a.Name == "training_mode" })
+			n.Outputs = n.Outputs[:1]
+		}
+	}
+	g.Values = nil
+}
+
+// loop takes the steps.
+func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tuner, data, held Data) error {
+	session, err := eng.Load(p.eval)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	perEpoch := data.N / t.Batch
+	steps := t.Epochs * perEpoch
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	book := func() []float64 { return run.book.F64() }
+	stopped := false
+	validate := func(ctx context.Context, step int) (Metrics, error) {
+		book()[0] = float64(step)
+		if held.N == 0 {
+			return nil, nil
+		}
+		m, err := measure(ctx, session, p, run.weights(), held, t.Batch/t.Parts)
+		if err != nil {
+			return nil, err
+		}
+		if m[LossOutput] < book()[2] {
+			run.best = run.weights()
+			book()[1], book()[2] = float64(step), m[LossOutput]
+		} else if t.Patience > 0 && step-int(book()[1]) >= t.Patience*perEpoch {
+			stopped = true
+			return m, ErrStop
+		}
+		return m, nil
+	}
+	var next func(int) ([]map[string]*onnx.Tensor, error)
+	loop := Loop{
+		Steps: steps, Rate: t.Rate, Model: run, Run: t.Run, Checkpoint: t.Checkpoint, Log: t.Log, Progress: t.Progress,
+		Validate: validate, ValidateEvery: perEpoch,
+		Step: func(_ context.Context, step int, rate float64) (Metrics, error) {
+			if step%perEpoch == 0 && int(book()[0]) < step { // the run was broken off in a validation
+				if _, err := validate(ctx, step); err != nil {
+					return nil, err
+				}
+			}
+			if next == nil {
+				next = Prefetch(inner, step, steps, 2, t.batches(data))
+			}
+			parts, err := next(step)
+			if err != nil {
+				return nil, err
+			}
+			outs, err := run.Accumulate(parts...)
+			if err != nil {
+				return nil, err
+			}
+			m := Metrics{}
+			for i, o := range outs {
+				for k, v := range p.scored(o, parts[i]) {
+					m[k] += v / float64(len(outs))
+				}
+			}
+			m["gradient norm"], err = run.Update(step, rate, true)
+			return m, err
+		},
+	}
+	err = loop.Train(ctx)
+	if err == nil && !stopped && int(book()[0]) < steps {
+		if _, err = validate(ctx, steps); errors.Is(err, ErrStop) {
+			err = nil
+		}
+	}
+	return err
+}
+
+// batches returns the parts of the batch of a step, from the step's number and the seed alone.
+func (t Tuning) batches(data Data) func(step int) ([]map[string]*onnx.Tensor, error) {
+	perEpoch, epoch := data.N/t.Batch, -1
+	var order []int
+	return func(step int) ([]map[string]*onnx.Tensor, error) {
+		if e := step / perEpoch; e != epoch {
+			epoch, order = e, stream(t.Seed, "order", e).Perm(data.N)
+		}
+		rows := order[step%perEpoch*t.Batch:][:t.Batch]
+		size := t.Batch / t.Parts
+		parts := make([]map[string]*onnx.Tensor, t.Parts)
+		for i := range parts {
+			var err error
+			if parts[i], err = data.Batch(rows[i*size:(i+1)*size], stream(t.Seed, "vary", step, i)); err != nil {
+				return nil, err
+			}
+		}
+		return parts, nil
+	}
+}
+
+// scored returns the loss and, where the target is the probabilities of classes, the accuracy of one part.
+func (p *tuned) scored(out, feeds map[string]*onnx.Tensor) Metrics {
+	m := Metrics{LossOutput: float64(out[LossOutput].F32()[0])}
+	scores, target := out[p.scores], feeds[TargetInput]
+	if len(scores.Shape) != 2 || !slices.Equal(scores.Shape, target.Shape) || scores.Shape[1] < 2 {
+		return m
+	}
+	n, classes, right := scores.Shape[0], scores.Shape[1], 0
+	for i := range n {
+		y, t := scores.F32()[i*classes:(i+1)*classes], target.F32()[i*classes:(i+1)*classes]
+		if slices.Index(y, slices.Max(y)) == slices.Index(t, slices.Max(t)) {
+			right++
+		}
+	}
+	m["acc"] = float64(right) / float64(n)
+	return m
+}
+
+// measure returns the mean loss and accuracy over examples. Where the model's batch is fixed, those that fill none are left out.
+func measure(ctx context.Context, s engine.Session, p *tuned, values map[string]*onnx.Tensor, data Data, size int) (Metrics, error) {
+	total, n := Metrics{}, 0
+	for from := 0; from < data.N; from += size {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		rows := make([]int, min(size, data.N-from))
+		for i := range rows {
+			rows[i] = from + i
+		}
+		if p.fixed > 0 && len(rows) < p.fixed {
+			break
+		}
+		feeds, err := data.Batch(rows, nil)
+		if err != nil {
+			return nil, err
+		}
+		given := maps.Clone(feeds)
+		maps.Copy(given, values)
+		out, err := engine.Eval(s, given)
+		if err != nil {
+			return nil, err
+		}
+		for k, v := range p.scored(out, feeds) {
+			total[k] += v * float64(len(rows))
+		}
+		n += len(rows)
+	}
+	if n == 0 {
+		return nil, errors.New("measuring: too few examples to fill one batch of the model")
+	}
+	for k := range total {
+		total[k] /= float64(n)
+	}
+	return total, nil
+}
+
+// Measure returns the loss ("loss"), without smoothing, and where the target is the probabilities of classes the accuracy ("acc") of
+// a model.
+func (t Tuning) Measure(ctx context.Context, eng engine.Engine, m *onnx.Model, data Data) (Metrics, error) {
+	base := onnx.Clone(m)
+	if err := pass.Inline(base); err != nil {
+		return nil, err
+	}
+	t.LoRA = 0
+	p, err := t.prepare(base)
+	if err != nil {
+		return nil, err
+	}
+	s, err := eng.Load(p.eval)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	size := p.fixed
+	if size == 0 {
+		size = max(1, t.Batch/max(1, t.Parts))
+	}
+	return measure(ctx, s, p, p.init, data, size)
+}

@@ -1,0 +1,366 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/optim"
+	"fmp/onnx/serde"
+)
+
+func pureEngine(t *testing.T) engine.Engine {
+	t.Helper()
+	e, err := pure.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// engineFor returns the engine that runs a model in training form, which the pure one does not.
+func engineFor(t *testing.T, training bool) engine.Engine {
+	t.Helper()
+	if !training {
+		return pureEngine(t)
+	}
+	return orttest.New(t)
+}
+
+func random(name string, shape ...int) *onnx.Tensor {
+	t := onnx.ZerosF32(shape...)
+	uniform(t, 0.5, 7, name)
+	return t
+}
+
+// small is preprocessing, a linear layer, a batch normalisation, Relu, and a head of 3 classes with a softmax behind it.
+func small(t *testing.T, training bool) *onnx.Model {
+	t.Helper()
+	b := build.New("small")
+	x := b.Mul(b.Input("x", onnx.Float32, "batch", 6), b.Param("scale", random("scale", 6)))
+	h := b.Add(b.MatMul(x, b.Param("body.weight", random("body", 6, 12))), b.Param("body.bias", onnx.ZerosF32(12)))
+	one := onnx.ZerosF32(12)
+	for i := range one.F32() {
+		one.F32()[i] = 1
+	}
+	in := []build.Ref{h, b.Param("norm.weight", one.Clone()), b.Param("norm.bias", onnx.ZerosF32(12)), b.Param("norm.mean", onnx.ZerosF32(12)),
+		b.Param("norm.var", one)}
+	if training {
+		h = b.OpN("BatchNormalization", in, 3, onnx.IntAttr("training_mode", 1))[0]
+	} else {
+		h = b.Op("BatchNormalization", in)
+	}
+	y := b.Add(b.MatMul(b.Relu(h), b.Param("head", random("head", 12, 3))), b.Param("offset", onnx.ZerosF32(3)))
+	b.Output("probabilities", b.Softmax(y, 1))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// clusters are rows around a point for each class.
+func clusters(t *testing.T, n, classes int) Data {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	x, labels := onnx.ZerosF32(n, 6), make([]int, n)
+	for i := range n {
+		labels[i] = i % classes
+		for j := range 6 {
+			x.F32()[i*6+j] = float32(r.NormFloat64()*0.4 + 2*math.Cos(float64(3*labels[i]*(j+1))))
+		}
+	}
+	d, err := Rows(map[string]*onnx.Tensor{"x": x, TargetInput: Target(labels, classes, CrossEntropy)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func names(ws []Weight) (out []string) {
+	for _, w := range ws {
+		out = append(out, w.Name)
+	}
+	return out
+}
+
+func tuningOf(m *onnx.Model) Tuning {
+	return Tuning{Loss: Loss{Name: CrossEntropy}, Weights: names(Weights(m.Graph, m.Graph.Outputs[0].Name)), Optimizer: optim.AdamW{},
+		Update: optim.Options{ClipNorm: 1}, Rate: optim.WarmupCosine(0.02, 0, 2), Epochs: 6, Batch: 12, Parts: 2, Workers: 2, Seed: 3}
+}
+
+// TestWeights: statistics of a normalisation and what inputs are scaled by are no weights.
+func TestWeights(t *testing.T) {
+	t.Parallel()
+	m := small(t, false)
+	if got, want := names(Weights(m.Graph, "probabilities")), []string{"body.weight", "body.bias", "norm.weight", "norm.bias", "head", "offset"}; !slices.Equal(got, want) {
+		t.Errorf("weights are %q, want %q", got, want)
+	}
+	if got := Logits(m.Graph, "probabilities"); got == "probabilities" {
+		t.Error("the scores are taken behind the softmax")
+	}
+}
+
+// TestTune: a model with a new head of four classes learns them, keeps its softmax, and what is not trained stays to the bit.
+func TestTune(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		training bool
+		lora     int
+	}{{"evaluation form", false, 0}, {"training form", true, 0}, {"low rank", false, 2}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			eng, old := engineFor(t, c.training), small(t, c.training)
+			m, head, err := NewHead(old, "probabilities", 4, false, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tn := tuningOf(m)
+			if tn.LoRA = c.lora; c.lora > 0 {
+				tn.Adapted, tn.Weights = []string{"body.weight", "body.bias"}, head
+			}
+			data, held, err := clusters(t, 200, 4).HoldOut(0.2, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, err := tn.Measure(t.Context(), eng, m, held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := tn.Train(t.Context(), eng, m, data, held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := tn.Measure(t.Context(), eng, res.Model, held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before["acc"] > 0.7 || after["acc"] < 0.95 || after["loss"] > before["loss"]/2 {
+				t.Errorf("before %v, after %v", before, after)
+			}
+			for _, name := range []string{"scale", "norm.mean", "norm.var", "body.bias"} {
+				moves := c.training && strings.HasPrefix(name, "norm.") || c.lora == 0 && name == "body.bias"
+				if same := slices.Equal(old.Graph.Initializers[name].F32(), res.Model.Graph.Initializers[name].F32()); same == moves {
+					t.Errorf("%s: the same is %v, moves is %v", name, same, moves)
+				}
+			}
+			if slices.Equal(old.Graph.Initializers["body.weight"].F32(), res.Model.Graph.Initializers["body.weight"].F32()) {
+				t.Error("the body has not moved")
+			}
+			if n := res.Model.Graph.Initializers; len(n) != len(m.Graph.Initializers) {
+				t.Errorf("%d initializers, want the %d of before", len(n), len(m.Graph.Initializers))
+			}
+			s, err := eng.Load(res.Model) // in evaluation form: an image's probabilities do not depend on its batch
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			feeds, err := held.Batch([]int{0, 1}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			delete(feeds, TargetInput)
+			out, err := engine.Eval(s, feeds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := float32(0)
+			for _, p := range out["probabilities"].F32()[:4] {
+				sum += p
+			}
+			if math.Abs(float64(sum)-1) > 1e-5 {
+				t.Errorf("probabilities sum to %v", sum)
+			}
+		})
+	}
+}
+
+// TestLoRABegins: at first the adapted model computes what the model did, and factors that are merged give the adapted one.
+func TestLoRABegins(t *testing.T) {
+	t.Parallel()
+	eng, m := pureEngine(t), small(t, false)
+	adapted, factors, err := AddLoRA(m, []string{"body.weight", "body.bias", "head"}, 2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"body.weight/lora_a", "body.weight/lora_b", "head/lora_a", "head/lora_b"}; !slices.Equal(factors, want) {
+		t.Fatalf("factors are %q, want %q", factors, want)
+	}
+	input := random("x", 5, 6)
+	for i := range input.F32() {
+		input.F32()[i] *= 20
+	}
+	run := func(m *onnx.Model) []float32 {
+		s, err := eng.Load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": input})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out["probabilities"].F32()
+	}
+	first := run(m)
+	if !slices.Equal(run(adapted), first) {
+		t.Error("the adapted model begins elsewhere")
+	}
+	values := map[string]*onnx.Tensor{}
+	for _, f := range factors {
+		values[f] = random("trained "+f, adapted.Graph.Initializers[f].Shape...)
+		adapted.Graph.Initializers[f] = values[f]
+	}
+	if err := MergeLoRA(m, values); err != nil {
+		t.Fatal(err)
+	}
+	far := 0.0
+	for i, v := range run(adapted) {
+		if d := math.Abs(float64(v - run(m)[i])); d > 1e-5 {
+			t.Fatalf("value %d differs by %g from the adapted model's", i, d)
+		}
+		far = max(far, math.Abs(float64(v-first[i])))
+	}
+	if far < 1e-2 {
+		t.Error("the factors change nothing")
+	}
+}
+
+// TestTuneResumes: a run that is broken off at any step and resumed equals one that was not, to the bit, the best weights with it.
+func TestTuneResumes(t *testing.T) {
+	t.Parallel()
+	for _, training := range []bool{false, true} {
+		t.Run(fmt.Sprint("training form ", training), func(t *testing.T) {
+			t.Parallel()
+			resumes(t, engineFor(t, training), small(t, training))
+		})
+	}
+}
+
+func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
+	t.Helper()
+	data, held, err := clusters(t, 60, 3).HoldOut(0.2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tn := tuningOf(m)
+	want, err := tn.Train(t.Context(), eng, m, data, held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := serde.Marshal(want.Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tn.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
+	for stop := 1; ; stop += 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		tn.Progress = func(p Progress) {
+			if p.Step == stop {
+				cancel()
+			}
+		}
+		got, err := tn.Train(ctx, eng, m, data, held)
+		cancel()
+		if errors.Is(err, context.Canceled) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := serde.Marshal(got.Model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(have) != string(bytes) || got.Best != want.Best || got.Steps != want.Steps || stop < 4 {
+			t.Errorf("resumed to step %d, best %d; want %d, %d, and the same model", got.Steps, got.Best, want.Steps, want.Best)
+		}
+		return
+	}
+}
+
+// TestEarlyStop: where the held-out loss cannot fall, training ends after as many epochs as patience allows, with the first one's weights.
+func TestEarlyStop(t *testing.T) {
+	t.Parallel()
+	m := small(t, false)
+	data := clusters(t, 60, 3)
+	tn := tuningOf(m)
+	tn.Rate, tn.Epochs, tn.Patience = optim.Constant(0), 50, 2
+	res, err := tn.Train(t.Context(), pureEngine(t), m, data, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Best != 5 || res.Steps != 15 {
+		t.Errorf("ended at step %d, best %d; want 15 and 5", res.Steps, res.Best)
+	}
+}
+
+// TestLosses holds each loss to its formula.
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	eng := pureEngine(t)
+	b := build.New("scores")
+	b.Output("y", b.Mul(b.Input("x", onnx.Float32, "batch", 2), b.F32(1)))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := onnx.NewTensor([]float32{1, 2, -1, 3, 0.5, 0.25}, 3, 2)
+	logsum := func(v ...float64) float64 {
+		s := 0.0
+		for _, y := range v {
+			s += math.Exp(y)
+		}
+		return math.Log(s)
+	}
+	unit := func(a, b float64) (float64, float64) { n := math.Hypot(a, b); return a / n, b / n }
+	a0, a1 := unit(1, 2)
+	b0, b1 := unit(-1, 3)
+	c0, c1 := unit(0.5, 0.25)
+	ab, ac, bc := (a0*b0+a1*b1)/0.5, (a0*c0+a1*c1)/0.5, (b0*c0+b1*c1)/0.5
+	soft := onnx.NewTensor([]float32{1, 0, 0, 1, 0.5, 0.5}, 3, 2)
+	for _, c := range []struct {
+		l      Loss
+		target *onnx.Tensor
+		want   float64
+	}{
+		{Loss{Name: CrossEntropy}, soft, (logsum(1, 2) - 1 + logsum(-1, 3) - 3 + logsum(0.5, 0.25) - 0.375) / 3},
+		{Loss{Name: CrossEntropy, Smoothing: 0.2}, soft, (logsum(1, 2) - 1.1 + logsum(-1, 3) - 2.6 + logsum(0.5, 0.25) - 0.375) / 3},
+		{Loss{Name: Binary}, soft, (logsum(0, 1) - 1 + logsum(0, 2) + logsum(0, -1) + logsum(0, 3) - 3 + logsum(0, 0.5) - 0.25 + logsum(0, 0.25) - 0.125) / 6},
+		{Loss{Name: MSE}, soft, (0 + 4 + 1 + 4 + 0 + 0.0625) / 6},
+		{Loss{Name: Contrastive, Temperature: 0.5}, onnx.NewTensor([]float32{4, 4, 2}, 3, 1), (logsum(ab, ac) - ab + logsum(ab, bc) - ab) / 3},
+	} {
+		loss, err := WithLoss(m, m.Graph.Outputs[0], c.l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := eng.Load(loss)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x, TargetInput: c.target})
+		s.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := float64(out[LossOutput].F32()[0]); math.Abs(got-c.want) > 1e-5 {
+			t.Errorf("%v: %v, want %v", c.l, got, c.want)
+		}
+	}
+	if _, err := WithLoss(m, m.Graph.Outputs[0], Loss{Name: "hinge"}); err == nil {
+		t.Error("an unknown loss is taken")
+	}
+}
