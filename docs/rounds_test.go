@@ -28,7 +28,7 @@ var keptRounds = []struct{ file, title string }{
 type keptRound struct {
 	Clients    int
 	Defences   []string
-	Attacks    attack.AttackTable
+	Attacks    attack.Table
 	Sizes      *attack.SizesRow
 	Lost       []attack.ScoreRow
 	Precisions []attack.ScoreRow

@@ -7,11 +7,12 @@ import (
 	"fmp/onnx/build"
 )
 
-// Embedded features of an upload of moments are the Hellinger map of the features h, the square root of h/sum |h| with the sign of h:
-// of length 1, so that class means and scatter are bounded, and with a heavy feature counting less (Perronnin, Sanchez and Mensink
-// 2010, section 3; Arandjelovic and Zisserman 2012).
+// MomentsBasis names the initializer [dx, k] on which the embedded features of an upload of moments are projected; graphs without it
+// keep all dx.
 //
-// MomentsBasis is the name of the basis [dx, k] that they are projected on, an initializer; graphs without it keep all dx.
+// The embedded features are the Hellinger map of the features h, the square root of h/sum |h| with the sign of h. They have length 1,
+// which bounds class means and scatter, and a heavy feature counts less (Perronnin, Sanchez and Mensink 2010, section 3; Arandjelovic
+// and Zisserman 2012).
 const MomentsBasis = "basis"
 
 // minSum is the lower bound of sum |h| under the division: features that are all 0 have an embedding of zeros.

@@ -15,18 +15,18 @@ import (
 
 // measuredRound is the output of fmp bench round.
 type measuredRound struct {
-	Dataset    string              `json:"dataset"`
-	Open       bool                `json:"open"` // classes that neither extractor nor corpus has seen
-	Clients    int                 `json:"clients"`
-	Points     int                 `json:"points"`
-	Bad        int                 `json:"bad"`
-	Alpha      float64             `json:"alpha"` // 0: homogeneous
-	Repeats    int                 `json:"repeats"`
-	Defences   []string            `json:"defences"`
-	Attacks    *attack.AttackTable `json:"attacks"`
-	Sizes      *attack.SizesRow    `json:"sizes,omitempty"` // honest clients of two sizes; of homogeneous clients alone
-	Lost       []attack.ScoreRow   `json:"lost"`
-	Precisions []attack.ScoreRow   `json:"precisions"`
+	Dataset    string            `json:"dataset"`
+	Open       bool              `json:"open"` // classes that neither extractor nor corpus has seen
+	Clients    int               `json:"clients"`
+	Points     int               `json:"points"`
+	Bad        int               `json:"bad"`
+	Alpha      float64           `json:"alpha"` // 0: homogeneous
+	Repeats    int               `json:"repeats"`
+	Defences   []string          `json:"defences"`
+	Attacks    *attack.Table     `json:"attacks"`
+	Sizes      *attack.SizesRow  `json:"sizes,omitempty"` // honest clients of two sizes; of homogeneous clients alone
+	Lost       []attack.ScoreRow `json:"lost"`
+	Precisions []attack.ScoreRow `json:"precisions"`
 	// Rivals send something else: Bytes are those of their numbers, without a message around them.
 	Rivals []attack.ScoreRow `json:"rivals"`
 	// Membership is what an upload gives away of single images.

@@ -16,8 +16,10 @@ type Interval struct {
 	Half float64 `json:"half"` // half-width of the interval; 0 for one repeat, where it is infinite, which JSON cannot represent
 }
 
-// Lo and Hi return the ends of the interval.
+// Lo returns the lower end of the interval.
 func (i Interval) Lo() float64 { return i.Mean - i.Half }
+
+// Hi returns the upper end of the interval.
 func (i Interval) Hi() float64 { return i.Mean + i.Half }
 
 // Estimate returns the mean of x with its level (say 0.95) confidence interval by Student's t with len(x)-1 degrees

@@ -71,9 +71,13 @@ func (p *Private) Manifest() models.Manifest { return p.manifest }
 // Graph returns the graph of [Private.Of], features [n, dx] to coordinates [n, k].
 func (p *Private) Graph() *onnx.Model { return p.coordinates }
 
-// K returns the number of coordinates, Clip the norm to which a point is clipped, and Prior the variance of class means in each coordinate.
-func (p *Private) K() int           { return p.config.K }
-func (p *Private) Clip() float64    { return p.clip }
+// K returns the number of coordinates.
+func (p *Private) K() int { return p.config.K }
+
+// Clip returns the norm to which a point is clipped.
+func (p *Private) Clip() float64 { return p.clip }
+
+// Prior returns the variance of class means in each coordinate.
 func (p *Private) Prior() []float64 { return p.prior }
 
 // Of returns the coordinates w R of feature rows, the inputs of the heads.

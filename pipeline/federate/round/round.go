@@ -113,7 +113,7 @@ type Bounds struct {
 	Norm float64 `yaml:"norm"`
 }
 
-// NoOpen, in place of a file, says that there is no open predictor.
+// NoOpen stands in place of a file where there is no open predictor.
 const NoOpen = "none"
 
 // Duration is a time.Duration written as 90s or 2h.

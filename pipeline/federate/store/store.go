@@ -249,11 +249,14 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Conn, Name and Replicas return what [Attach] takes elsewhere: the connection, for job queues on the same servers, the name
-// of the round's state, and the number of servers that store each write.
+// Conn returns the connection, for job queues on the same servers ([Attach]).
 func (s *Store) Conn() *nats.Conn { return s.conn }
-func (s *Store) Name() string     { return s.name }
-func (s *Store) Replicas() int    { return s.replicas }
+
+// Name returns the name of the round's state.
+func (s *Store) Name() string { return s.name }
+
+// Replicas returns the number of servers that store each write.
+func (s *Store) Replicas() int { return s.replicas }
 
 // Space returns the space on the disk of the state, as it was last looked at; with external servers it is not known.
 func (s *Store) Space() Space {

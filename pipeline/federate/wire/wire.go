@@ -28,8 +28,9 @@ const (
 	MaxGraph = 256 << 20
 	// Scheme is the scheme of the Authorization header: "Fmp-Ed25519 SIGNATURE", the signature in base64.
 	Scheme = "Fmp-Ed25519"
-	// TypeUpload and TypeProblem are the media types of an upload and of a refusal (RFC 9457).
-	TypeUpload  = "application/vnd.fmp.upload"
+	// TypeUpload is the media type of an upload.
+	TypeUpload = "application/vnd.fmp.upload"
+	// TypeProblem is the media type of a refusal (RFC 9457).
 	TypeProblem = "application/problem+json"
 )
 

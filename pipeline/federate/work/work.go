@@ -25,8 +25,9 @@ const (
 	stream   = "fmp-jobs"
 	subject  = "fmp.jobs"
 	consumer = "workers"
-	// Beat is the interval of a worker's heartbeats; the job of a worker that is silent for Silence goes to another.
-	Beat    = 2 * time.Second
+	// Beat is the interval of a worker's heartbeats.
+	Beat = 2 * time.Second
+	// Silence is the time without a heartbeat after which a worker's job goes to another.
 	Silence = 4 * Beat
 )
 

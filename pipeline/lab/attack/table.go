@@ -17,8 +17,8 @@ var Defences = []string{"none", "median", "trimmed mean", "geometric median", "h
 // Multiples are the masses that bad clients claim, in units of the images of any other client.
 var Multiples = []float64{2, 10, 100, 1000}
 
-// AttackRow is the accuracy of each defence under an attack, mean over repeats.
-type AttackRow struct {
+// Row is the accuracy of each defence under an attack, mean over repeats.
+type Row struct {
 	Attack string `json:"attack"`
 	// Multiple is how many times the images of an honest client each bad one claims; 0 without an attack.
 	Multiple float64   `json:"multiple,omitempty"`
@@ -30,10 +30,10 @@ type AttackRow struct {
 	Kept  float64 `json:"p_honest_others"`
 }
 
-// AttackTable is the loss of accuracy of each defence relative to a round without attack and without defence.
-type AttackTable struct {
-	Peace float64     `json:"peace"`
-	Rows  []AttackRow `json:"rows"`
+// Table is the loss of accuracy of each defence relative to a round without attack and without defence.
+type Table struct {
+	Peace float64 `json:"peace"`
+	Rows  []Row   `json:"rows"`
 	// Mean and Worst are the mean and the largest loss over the attacks.
 	Mean  []float64 `json:"mean_loss"`
 	Worst []float64 `json:"worst_loss"`
@@ -42,15 +42,15 @@ type AttackTable struct {
 }
 
 // RunAttacks measures the attacks, each at all of [Multiples]; the first row is without attack.
-func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*AttackTable, error) {
+func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Table, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {
 		return nil, err
 	}
-	t := &AttackTable{Rows: []AttackRow{{Attack: "no attack", Accuracy: make([]float64, len(Defences))}}}
+	t := &Table{Rows: []Row{{Attack: "no attack", Accuracy: make([]float64, len(Defences))}}}
 	for _, a := range Attacks {
 		for _, multiple := range Multiples {
-			t.Rows = append(t.Rows, AttackRow{Attack: a.Name, Multiple: multiple, Accuracy: make([]float64, len(Defences))})
+			t.Rows = append(t.Rows, Row{Attack: a.Name, Multiple: multiple, Accuracy: make([]float64, len(Defences))})
 		}
 	}
 	for repeat := range o.Repeats {
@@ -94,7 +94,7 @@ func (b *bench) without(ctx context.Context, u honesty.Uploads, bad, repeat int)
 }
 
 // row adds the accuracies of one repeat to a row of the table; oracle is that of the oracle, 0 without an attack.
-func (b *bench) row(ctx context.Context, to *AttackRow, u honesty.Uploads, bad, repeat int, oracle float64) error {
+func (b *bench) row(ctx context.Context, to *Row, u honesty.Uploads, bad, repeat int, oracle float64) error {
 	all, err := b.sets(u)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (b *bench) row(ctx context.Context, to *AttackRow, u honesty.Uploads, bad, 
 }
 
 // summarise computes mean and largest losses from the rows.
-func (t *AttackTable) summarise() {
+func (t *Table) summarise() {
 	t.Peace = t.Rows[0].Accuracy[0]
 	t.Mean, t.Worst = make([]float64, len(Defences)), make([]float64, len(Defences))
 	for range Multiples {

@@ -367,13 +367,19 @@ func NewTask(in Input) (*Task, error) {
 	return t, nil
 }
 
-// Clients returns the clients' own points, and Uploads their compressed ones, as given to NewTask.
+// Clients returns the clients' own points, as given to NewTask.
 func (t *Task) Clients() []*point.Set { return t.in.Clients }
+
+// Uploads returns the clients' compressed points, as given to NewTask.
 func (t *Task) Uploads() []*point.Set { return t.in.Uploads }
 
-// Classes returns C, Dx the number of features, and Samples S.
+// Classes returns C.
 func (t *Task) Classes() int { return t.c }
-func (t *Task) Dx() int      { return t.dx }
+
+// Dx returns the number of features.
+func (t *Task) Dx() int { return t.dx }
+
+// Samples returns S.
 func (t *Task) Samples() int { return t.in.Samples }
 
 // Lookup returns the method with the given name, ignoring case. The error for an unknown name suggests the closest one.
