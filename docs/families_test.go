@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"fmp/pipeline/lab/domains"
 	"fmp/pipeline/lab/rival"
 )
 
@@ -43,6 +44,15 @@ type families struct {
 		More       string
 		Aims       []string
 	}
+	Domains struct {
+		Date            time.Time
+		Seed            uint64
+		Data, Kinds     []string
+		Severities      []int
+		Points, Repeats int
+		Alphas          []float64
+		Methods, Aims   []string
+	}
 }
 
 func readFamilies(t *testing.T) families {
@@ -71,10 +81,13 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%d repeats of %d images behind a pretrained network; want 2 at least", f.Pretrained.Repeats[n], n)
 		}
 	}
-	for _, m := range slices.Concat(f.Methods, f.Pretrained.Methods) {
+	for _, m := range slices.Concat(f.Methods, f.Pretrained.Methods, f.Domains.Methods) {
 		if _, err := rival.Lookup(m); err != nil {
 			t.Error(err)
 		}
+	}
+	if d := f.Domains; !slices.Equal(d.Kinds, domains.Kinds) || !slices.Equal(d.Severities, domains.Severities) || !slices.Equal(d.Methods, domains.Rivals) || d.Date.IsZero() || d.Repeats < 3 || len(d.Aims) == 0 {
+		t.Errorf("clients as domains: %+v; fmp bench domains has %v, %v, %v", d, domains.Kinds, domains.Severities, domains.Rivals)
 	}
 	for i, s := range f.Splits {
 		digest := make([][sha256.Size]byte, 60)

@@ -87,7 +87,7 @@ depend on what else the machine does; the ratio does so less. fmp onnx bench mea
 		}
 		return printBench(cmd.OutOrStdout(), cfg.Dataset.Name, out)
 	}
-	cmd.AddCommand(newBenchPeersCommand(), newBenchRoundCommand(), newBenchServeCommand())
+	cmd.AddCommand(newBenchDomainsCommand(), newBenchPeersCommand(), newBenchRoundCommand(), newBenchServeCommand())
 	return cmd
 }
 

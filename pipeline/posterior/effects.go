@@ -29,7 +29,7 @@ type apart struct {
 func (t *FMP) apart() (*apart, error) {
 	return memo.Once(t.memo, "apart", func() (*apart, error) {
 		a := &apart{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans, soft: t.in.Soft}
-		if t.in.Open == nil {
+		if t.in.Open == nil || t.in.Alike {
 			return a, nil
 		}
 		white, back, err := t.in.Open.White()

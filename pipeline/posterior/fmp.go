@@ -32,6 +32,8 @@ type Input struct {
 	NoLatent bool
 	// For is the number, from 1, of the client whose images are to be predicted; 0 stands for a client to come.
 	For int
+	// Alike takes all clients for alike: none has a shift.
+	Alike bool
 	// Honesty makes each sample draw which clients are honest, and use only their class means.
 	Honesty bool
 	Seed    uint64 // the run's seed, and

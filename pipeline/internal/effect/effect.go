@@ -17,6 +17,9 @@
 // s^2 = R1/((N-1) k).
 // The median stands while fewer than half of a class's holders are wrong, or from another camera.
 //
+// Where half of the clients differ by the F test and are not found in this way, all have an effect: e_mc has a variance of its own for each client, T is
+// of low rank plus a multiple of I, and all are estimated by evidence (shrinkage).
+//
 // The covariance of effects over clients is that of those found, of low rank (Effects.Covariance); a client to come has an effect of
 // that covariance.
 package effect
@@ -54,15 +57,20 @@ type Effects struct {
 	// Share is, of a client with an effect, how many images without one tell as much of a class as one of its images, 1 at most: its class
 	// means differ from the others' each in its own way too.
 	Share []float64
+	// covariance is that of a client to come, where it is not the mean of b_m b_m'.
+	covariance *mat.SymDense
 }
 
 // Any reports whether a client has an effect.
 func (e *Effects) Any() bool {
-	return e != nil && slices.ContainsFunc(e.Shift, func(b []float64) bool { return b != nil })
+	return e != nil && anyOf(e.Shift)
 }
 
-// Covariance returns the mean of b_m b_m' over all clients, [dx, dx].
+// Covariance returns that of the effect of a client to come, [dx, dx]: where few clients have effects the mean of b_m b_m' over all.
 func (e *Effects) Covariance() *mat.SymDense {
+	if e.covariance != nil {
+		return e.covariance
+	}
 	var out *mat.SymDense
 	for _, b := range e.Shift {
 		if b == nil {
@@ -137,20 +145,83 @@ func Of(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
 		for m := range cells {
 			next[m], share[m] = effect(m, found[m], cells[m], ref, prior/float64(len(sets)))
 		}
-		if found = next; !slices.ContainsFunc(found, func(b []float64) bool { return b != nil }) {
-			return nil, nil
+		if found = next; !anyOf(found) {
+			break
 		}
 	}
-	e := &Effects{Shift: make([][]float64, len(sets)), Size: make([]float64, len(sets)), Share: share}
+	if e, err := common(cells, found, sets[0].C, back); e != nil || err != nil {
+		return e, err
+	}
+	if !anyOf(found) {
+		return nil, nil
+	}
+	return effects(found, share, back), nil
+}
+
+func anyOf(found [][]float64) bool {
+	return slices.ContainsFunc(found, func(b []float64) bool { return b != nil })
+}
+
+// effects returns effects that are given in coordinates in which the covariance within classes is I.
+func effects(found [][]float64, share []float64, back *mat.Dense) *Effects {
+	e := &Effects{Shift: make([][]float64, len(found)), Size: make([]float64, len(found)), Share: share}
 	for m, b := range found {
 		if b == nil {
 			continue
 		}
 		var shift mat.VecDense
-		shift.MulVec(back.T(), mat.NewVecDense(k, b))
+		shift.MulVec(back.T(), mat.NewVecDense(len(b), b))
 		e.Shift[m], e.Size[m] = shift.RawVector().Data, floats.Norm(b, 2)
 	}
-	return e, nil
+	return e
+}
+
+// common returns the effects of a round in which most clients have one, by shrinkage; nil where most have none. found are the effects
+// that are large enough to be found one by one.
+func common(cells [][]cell, found [][]float64, classes int, back *mat.Dense) (*Effects, error) {
+	k, _ := back.Dims()
+	ref := references(cells, found, classes, k)
+	in, differ, of := make([][]cell, len(cells)), 0, 0
+	for m := range cells {
+		d := compare(m, found[m], cells[m], ref)
+		if d == nil {
+			continue
+		}
+		of++
+		if !(d.tail < prior/float64(len(cells))) {
+			in[m] = cells[m]
+			continue
+		}
+		if d.slope >= leastSlope {
+			in[m] = cells[m]
+			differ++
+		}
+	}
+	if of < 3 || 2*differ <= of {
+		return nil, nil
+	}
+	s, err := shrink(in, classes, k)
+	if err != nil {
+		return nil, err
+	}
+	share := make([]float64, len(cells))
+	for m := range share {
+		if in[m] == nil {
+			s.shift[m], share[m] = nil, 1
+			continue
+		}
+		share[m] = s.share(m)
+	}
+	out := effects(s.shift, share, back)
+	f, rest := s.factor()
+	var along mat.Dense
+	along.Mul(back.T(), f)
+	out.covariance = new(mat.SymDense)
+	out.covariance.SymOuterK(1, &along)
+	var all mat.SymDense
+	all.SymOuterK(rest, back.T())
+	out.covariance.AddSym(out.covariance, &all)
+	return out, nil
 }
 
 // means returns a client's cells.
@@ -241,9 +312,18 @@ func (r *reference) median(j int, own float64, among bool) float64 {
 	return (value(n/2-1) + value(n/2)) / 2
 }
 
-// effect returns a client's effect, nil where there is none, and its share. own is the effect that its means in ref are without, tail the
-// probability with which a client without an effect may be taken to have one.
-func effect(m int, own []float64, cells []cell, ref []reference, tail float64) (b []float64, share float64) {
+// difference is that of a client's class means from the others'.
+type difference struct {
+	mean          []float64 // b
+	r0, r1, noise float64
+	cells, free   float64 // N and (N-1) k
+	statistic     float64 // F
+	tail          float64 // probability of F or more without an effect
+	slope         float64
+}
+
+// compare returns a client's difference, nil where too few classes are held by others too. own is the effect that its means in ref are without.
+func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 	var weights, images []float64
 	var rows, refs [][]float64
 	for _, l := range cells {
@@ -264,34 +344,41 @@ func effect(m int, own []float64, cells []cell, ref []reference, tail float64) (
 		weights, images, rows, refs = append(weights, l.a), append(images, l.n), append(rows, row), append(refs, ref)
 	}
 	if len(weights) < leastShared {
-		return nil, 1
+		return nil
 	}
 	k, total := float64(len(rows[0])), floats.Sum(weights)
-	n := total * total / floats.Dot(weights, weights)
-	b = make([]float64, len(rows[0]))
-	var r0, r1, noise float64
+	d := &difference{mean: make([]float64, len(rows[0])), cells: total * total / floats.Dot(weights, weights)}
 	for i, a := range weights {
-		floats.AddScaled(b, a/total, rows[i])
-		r0 += a * floats.Dot(rows[i], rows[i])
+		floats.AddScaled(d.mean, a/total, rows[i])
+		d.r0 += a * floats.Dot(rows[i], rows[i])
 	}
 	for i, a := range weights {
-		floats.Sub(rows[i], b)
+		floats.Sub(rows[i], d.mean)
 		v := floats.Dot(rows[i], rows[i])
-		r1, noise = r1+a*v, noise+images[i]*v
+		d.r1, d.noise = d.r1+a*v, d.noise+images[i]*v
 	}
-	free := (n - 1) * k
-	if !(r1 > 0) || n*k*math.Log(r0/r1)-k*math.Log(n*k) <= 2*math.Log(1/prior-1) {
+	d.free = (d.cells - 1) * k
+	d.statistic = (d.r0 - d.r1) / k / (d.r1 / d.free)
+	d.tail, d.slope = 1, slope(rows, refs, weights)
+	if d.r1 > 0 {
+		d.tail = distuv.F{D1: k, D2: d.free}.Survival(d.statistic)
+	}
+	return d
+}
+
+// effect returns a client's effect, nil where there is none, and its share. own is the effect that its means in ref are without, tail the
+// probability with which a client without an effect may be taken to have one.
+func effect(m int, own []float64, cells []cell, ref []reference, tail float64) (b []float64, share float64) {
+	d := compare(m, own, cells, ref)
+	if d == nil {
 		return nil, 1
 	}
-	statistic := (r0 - r1) / k / (r1 / free)
-	if !((distuv.F{D1: k, D2: free}).Survival(statistic) < tail) {
+	k := float64(len(d.mean))
+	if !(d.r1 > 0) || d.cells*k*math.Log(d.r0/d.r1)-k*math.Log(d.cells*k) <= 2*math.Log(1/prior-1) || !(d.tail < tail) || d.slope < leastSlope {
 		return nil, 1
 	}
-	if slope(rows, refs, weights) < leastSlope {
-		return nil, 1
-	}
-	floats.Scale(1-1/statistic, b)
-	return b, 1 / max(1, noise/free)
+	floats.Scale(1-1/d.statistic, d.mean)
+	return d.mean, 1 / max(1, d.noise/d.free)
 }
 
 // slope returns that of the client's class means on the others', about the means of both: 1 plus the slope of their differences, given

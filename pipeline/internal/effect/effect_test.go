@@ -219,3 +219,77 @@ func TestMedian(t *testing.T) {
 		}
 	}
 }
+
+// TestMostDiffer: where every client has an effect of its own, shrinkage estimates them better than a client's mean does, by little where all clients
+// hold all classes and by much where classes are missing.
+func TestMostDiffer(t *testing.T) {
+	few := func(m, c int) bool { return (c+m)%3 != 0 }
+	for name, held := range map[string]func(m, c int) bool{"all classes": all, "some classes": few} {
+		var off, none, centring float64
+		for i := range 20 {
+			r := rng.New(uint64(i), "most", name)
+			white, back := maps(t, r)
+			shift := make([][]float64, clients)
+			for m := range shift { // along two directions
+				shift[m] = make([]float64, dx)
+				shift[m][0], shift[m][1] = 1.5*r.NormFloat64(), 1.5*r.NormFloat64()
+			}
+			sets := round(r, back, held, func(m, _ int) []float64 { return shift[m] })
+			e, err := Of(sets, white, back)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !e.Any() {
+				t.Errorf("%s: round %d: no client has an effect", name, i)
+				continue
+			}
+			got, own := make([][]float64, clients), make([][]float64, clients)
+			for m, s := range sets {
+				got[m], own[m] = make([]float64, dx), make([]float64, dx)
+				if e.Shift[m] != nil {
+					toUnits(white, e.Shift[m], got[m])
+				}
+				mean := make([]float64, dx)
+				for j := range s.N {
+					for d, v := range s.Row(j)[:dx] {
+						mean[d] += float64(v) / float64(s.N)
+					}
+				}
+				toUnits(white, mean, own[m])
+			}
+			off, none, centring = off+apartFrom(got, shift), none+apartFrom(make([][]float64, clients), shift), centring+apartFrom(own, shift)
+			if trace := mat.Trace(e.Covariance()); !(trace > 0) {
+				t.Errorf("%s: round %d: effects of a client to come have variance %v", name, i, trace)
+			}
+		}
+		if off > none/12 || off > centring {
+			t.Errorf("%s: effects are off by %.1f, a client's mean by %.1f, no effects by %.1f (sums of squares)", name, off, centring, none)
+		}
+	}
+}
+
+func toUnits(white *mat.Dense, b, out []float64) {
+	var u mat.VecDense
+	u.MulVec(white.T(), mat.NewVecDense(len(b), b))
+	copy(out, u.RawVector().Data)
+}
+
+// apartFrom returns the sum of squares of differences of vectors from others, up to a vector that all have in common.
+func apartFrom(a, b [][]float64) (sum float64) {
+	mean := make([]float64, dx)
+	for m, row := range b {
+		if a[m] == nil {
+			a[m] = make([]float64, dx)
+		}
+		for j, v := range row {
+			mean[j] += (a[m][j] - v) / float64(len(b))
+		}
+	}
+	for m, row := range b {
+		for j, v := range row {
+			d := a[m][j] - v - mean[j]
+			sum += d * d
+		}
+	}
+	return sum
+}

@@ -1,0 +1,266 @@
+package effect
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+)
+
+const (
+	// rounds is the number of variational steps; the covariance changes by less than a hundredth after about ten.
+	rounds = 20
+	// pseudo is the number of cells by which a client's own noise is shrunk toward that of all, and of clients by which the covariance of
+	// effects is shrunk toward a multiple of I.
+	pseudo = 2
+)
+
+// shrinkage is the model of a round in which most clients have an effect: with u_mc = x_mc less the mean of all,
+//
+//	u_mc = mu_c + b_m + e_mc,  mu_c ~ N(0, t I),  b_m ~ N(0, T),  e_mc ~ N(0, s_m^2 I / a_mc),  T = U diag(l) U' + t0 I
+//
+// q(mu) q(b) maximizes the evidence lower bound, t, T and s_m its value (empirical Bayes; Bishop 2006, section 10.1).
+// T is of low rank plus a multiple of I: U spans the posterior means of effects.
+// A client whose class means differ from the others' each in its own way has a large s_m, so that it counts little and has a small effect.
+type shrinkage struct {
+	cells   [][]cell
+	shift   [][]float64 // posterior means of b_m
+	noise   []float64   // s_m^2
+	mean    [][]float64 // posterior means of mu_c, plus the mean of all
+	vary    []float64   // posterior variances of mu_c
+	between float64     // t
+	basis   *mat.Dense  // U [k, r]
+	along   []float64   // l + t0 [r]
+	rest    float64     // t0
+	k       int
+}
+
+// shrink fits the model to the cells of clients that are in.
+func shrink(cells [][]cell, classes, k int) (*shrinkage, error) {
+	s := &shrinkage{cells: cells, k: k, shift: make([][]float64, len(cells)), noise: make([]float64, len(cells)), mean: make([][]float64, classes), vary: make([]float64, classes)}
+	var total, square float64
+	centre := make([]float64, k)
+	for _, of := range cells {
+		for _, l := range of {
+			total += l.a
+			floats.AddScaled(centre, l.a, l.x)
+		}
+	}
+	floats.Scale(1/total, centre)
+	off := make([]float64, k)
+	for _, of := range cells {
+		for _, l := range of {
+			floats.SubTo(off, l.x, centre)
+			square += l.a * floats.Dot(off, off) / total / float64(k)
+		}
+	}
+	if !(square > 0) {
+		return nil, fmt.Errorf("client effects: all class means are alike")
+	}
+	s.between, s.rest = square/3, square/10
+	for m := range cells {
+		s.shift[m], s.noise[m] = make([]float64, k), square/2
+	}
+	for range rounds {
+		s.classes(centre)
+		if err := s.clients(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// classes updates q(mu) and t.
+func (s *shrinkage) classes(centre []float64) {
+	precision, held := make([]float64, len(s.mean)), 0
+	for y := range s.mean {
+		s.mean[y] = make([]float64, s.k)
+	}
+	for m, of := range s.cells {
+		for _, l := range of {
+			w := l.a / s.noise[m]
+			precision[l.class] += w
+			row := s.mean[l.class]
+			for j, v := range l.x {
+				row[j] += w * (v - centre[j] - s.shift[m][j])
+			}
+		}
+	}
+	var sum float64
+	for y, w := range precision {
+		if w == 0 {
+			continue
+		}
+		held++
+		s.vary[y] = 1 / (w + 1/s.between)
+		floats.Scale(s.vary[y], s.mean[y])
+		sum += floats.Dot(s.mean[y], s.mean[y])/float64(s.k) + s.vary[y]
+		floats.Add(s.mean[y], centre)
+	}
+	s.between = sum / float64(held)
+}
+
+// clients updates q(b), T and the noise of clients.
+func (s *shrinkage) clients() error {
+	clients := len(s.cells)
+	spread := make([]float64, clients) // tr Cov(b_m)
+	sums := make([]float64, len(s.along))
+	var rest float64 // sum of the variances of b_m outside U
+	for m, of := range s.cells {
+		var precision float64
+		b := make([]float64, s.k)
+		for _, l := range of {
+			w := l.a / s.noise[m]
+			precision += w
+			for j, v := range l.x {
+				b[j] += w * (v - s.mean[l.class][j])
+			}
+		}
+		s.posterior(b, precision)
+		s.shift[m] = b
+		for j, v := range s.along {
+			v = 1 / (precision + 1/v)
+			sums[j] += v
+			spread[m] += v
+		}
+		v := 1 / (precision + 1/s.rest)
+		rest += v
+		spread[m] += float64(s.k-len(s.along)) * v
+	}
+	s.centred()
+	if err := s.covariance(sums, rest); err != nil {
+		return err
+	}
+	var sum, of float64
+	own := make([]float64, clients)
+	off := make([]float64, s.k)
+	for m, cells := range s.cells {
+		for _, l := range cells {
+			floats.SubTo(off, l.x, s.mean[l.class])
+			floats.Sub(off, s.shift[m])
+			own[m] += l.a * (floats.Dot(off, off) + float64(s.k)*s.vary[l.class] + spread[m])
+		}
+		sum, of = sum+own[m], of+float64(len(cells)*s.k)
+	}
+	for m, cells := range s.cells {
+		s.noise[m] = (own[m] + pseudo*float64(s.k)*sum/of) / (float64(len(cells)+pseudo) * float64(s.k))
+	}
+	return nil
+}
+
+// posterior replaces the precision-weighted sum of a client's differences by the posterior mean of its effect.
+func (s *shrinkage) posterior(b []float64, precision float64) {
+	outside := 1 / (precision + 1/s.rest)
+	if s.basis == nil {
+		floats.Scale(outside, b)
+		return
+	}
+	var at, in mat.VecDense
+	at.MulVec(s.basis.T(), mat.NewVecDense(s.k, b))
+	for j, v := range s.along {
+		at.SetVec(j, at.AtVec(j)*(1/(precision+1/v)-outside))
+	}
+	in.MulVec(s.basis, &at)
+	floats.Scale(outside, b)
+	floats.Add(b, in.RawVector().Data)
+}
+
+// centred moves the mean of the effects to the classes' means, of which the data tell only the sum.
+func (s *shrinkage) centred() {
+	mean := make([]float64, s.k)
+	held := 0
+	for m, b := range s.shift {
+		if len(s.cells[m]) > 0 {
+			held++
+			floats.Add(mean, b)
+		}
+	}
+	floats.Scale(1/float64(held), mean)
+	for m, b := range s.shift {
+		if len(s.cells[m]) > 0 {
+			floats.Sub(b, mean)
+		}
+	}
+	for _, row := range s.mean {
+		floats.Add(row, mean)
+	}
+}
+
+// covariance updates T, given the sums over clients of the posterior variances of effects along U, and outside it.
+func (s *shrinkage) covariance(along []float64, outside float64) error {
+	var held []float64
+	clients := 0
+	for m, b := range s.shift {
+		if len(s.cells[m]) > 0 {
+			held = append(held, b...)
+			clients++
+		}
+	}
+	var svd mat.SVD
+	if !svd.Factorize(mat.NewDense(clients, s.k, held).T(), mat.SVDThin) {
+		return fmt.Errorf("client effects: their covariance has no eigenvalues; check that class means are finite")
+	}
+	var u mat.Dense
+	svd.UTo(&u)
+	values := svd.Values(nil)
+	rank := min(len(values), clients-1, s.k)
+	u = *mat.DenseCopyOf(u.Slice(0, s.k, 0, rank))
+	// The posterior covariance along the new basis: outside + sum of (along - outside) (U_old' u)^2.
+	next := make([]float64, rank)
+	var turned mat.Dense
+	if s.basis != nil {
+		turned.Mul(s.basis.T(), &u)
+	}
+	trace := outside * float64(s.k-len(along))
+	for j := range next {
+		v := outside
+		for i, a := range along {
+			c := turned.At(i, j)
+			v += (a - outside) * c * c
+		}
+		next[j] = v
+		trace -= v
+	}
+	trace += floats.Sum(along)
+	for j := range next {
+		next[j] = max((values[j]*values[j]+next[j])/float64(clients), math.SmallestNonzeroFloat32)
+	}
+	if rank < s.k {
+		s.rest = max(trace/float64(clients*(s.k-rank)), math.SmallestNonzeroFloat32)
+	}
+	isotropic := (floats.Sum(next) + float64(s.k-rank)*s.rest) / float64(s.k)
+	shrunk := func(v float64) float64 { return (float64(clients)*v + pseudo*isotropic) / float64(clients+pseudo) }
+	for j, v := range next {
+		next[j] = shrunk(v)
+	}
+	s.basis, s.along, s.rest = &u, next, shrunk(s.rest)
+	return nil
+}
+
+// factor returns F [k, r] and t0 of T = FF' + t0 I.
+func (s *shrinkage) factor() (*mat.Dense, float64) {
+	out := mat.DenseCopyOf(s.basis)
+	for j, v := range s.along {
+		f := math.Sqrt(max(v-s.rest, 0))
+		for i := range s.k {
+			out.Set(i, j, out.At(i, j)*f)
+		}
+	}
+	return out, s.rest
+}
+
+// share returns how many images of a client without an effect tell as much of a class as one of client m's, 1 at most.
+func (s *shrinkage) share(m int) float64 {
+	var noise, total, squares float64
+	off := make([]float64, s.k)
+	for _, l := range s.cells[m] {
+		floats.SubTo(off, l.x, s.mean[l.class])
+		floats.Sub(off, s.shift[m])
+		noise, total, squares = noise+l.n*floats.Dot(off, off), total+l.a, squares+l.a*l.a
+	}
+	if n := total * total / squares; n > 1 {
+		return 1 / max(1, noise/((n-1)*float64(s.k)))
+	}
+	return 1
+}

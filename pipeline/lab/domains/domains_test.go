@@ -1,0 +1,72 @@
+package domains
+
+import (
+	"math"
+	"testing"
+
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/point"
+)
+
+// TestRun: on drawn digits with corruptions as domains, FMP that knows client effects is below FMP that takes clients for alike in NLL, a
+// rival centred by client below the same as it is, and a method of single clients is scored too.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains nothing, but featurizes and scores thousands of images")
+	}
+	cfg := experiment.Default()
+	cfg.Methods, cfg.Scores.Corruptions, cfg.Scores.Images, cfg.Seeds = []string{"FMP"}, true, 500, 1
+	eng, err := pure.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close()
+	p, err := experiment.Prepare(t.Context(), cfg, eng, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	rows, err := Run(t.Context(), p, Options{Points: 20, Repeats: 1, Samples: 20, Seed: 3, Rivals: []string{"FedCGS"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]Row{}
+	for _, r := range rows {
+		of[r.Name] = r
+		t.Logf("%s: %+v %+v", r.Name, r.Known, r.Unknown)
+	}
+	if len(of) != 8 {
+		t.Fatalf("%d rows; want 6 of FMP and 2 of FedCGS", len(of))
+	}
+	for _, c := range []struct{ below, above string }{
+		{"FMP, for its client", "FMP, all clients alike"},
+		{"FMP, a client to come", "FMP, all clients alike"},
+		{"FMP, closed scope, for its client", "FMP, closed scope, all clients alike"},
+	} {
+		if a, b := of[c.below].Known, of[c.above].Known; !(a.NLL < b.NLL) || a.ACC < b.ACC-0.02 {
+			t.Errorf("%s is at %+v, %s at %+v", c.below, a, c.above, b)
+		}
+	}
+	if a, b := of["FedCGS, each client centred"].Unknown, of["FedCGS"].Unknown; !(a.NLL < b.NLL) {
+		t.Errorf("FedCGS is at %+v of an unknown kind, at %+v centred", b, a)
+	}
+	if of["FMP, for its client"].Unknown != nil || of["FMP, a client to come"].Unknown == nil {
+		t.Error("a classifier for a client of the round is scored on a kind that no client has, or one for a client to come is not")
+	}
+}
+
+// TestCentred: a centred client's features have mean 0, and the client is as it was.
+func TestCentred(t *testing.T) {
+	s := point.New(3, 2, 2)
+	for i := range s.N {
+		copy(s.Row(i), []float32{float32(i), 10, 1, 0})
+	}
+	c := centredSet(s)
+	for i := range s.N {
+		if row := c.Row(i); math.Abs(float64(row[0])-float64(i-1)) > 1e-6 || math.Abs(float64(row[1])) > 1e-5 || row[2] != 1 || s.Row(i)[1] != 10 {
+			t.Errorf("row %d is %v, of %v", i, row, s.Row(i))
+		}
+	}
+}
