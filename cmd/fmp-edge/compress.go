@@ -36,7 +36,7 @@ type written struct {
 	Size   int    `json:"size"`  // points
 	Dx     int    `json:"dx"`
 	C      int    `json:"classes"`
-	// Calibration counts the images of n that are calibration points, of an upload of moments, and Precision says in what it is.
+	// Calibration counts the images of n that are calibration points, and Precision says in what an upload of moments is.
 	Calibration int    `json:"calibration,omitempty"`
 	Precision   string `json:"precision,omitempty"`
 	// Skipped counts files under the folder that are no images.
@@ -70,6 +70,7 @@ type compressing struct {
 	precision, onBad                      *string
 	round                                 *uint64
 	skip, count, threads, pixels, atLeast *int
+	calibrate                             *int
 	approved, scope                       *string
 	private                               privateFlags
 	asJSON                                *bool
@@ -93,6 +94,7 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 		pixels:    f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes"),
 		onBad:     f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named"),
 		atLeast:   f.Int("at-least", 1, "leave out classes of fewer images; a mean of five or more hides single images better than one of one"),
+		calibrate: f.Int("calibrate", 0, "calibration points beside class means, 0 to 100: features of single images, one in five at most, for prediction sets (docs/sets.md)"),
 		approved:  approvedFlag(f),
 		scope:     f.String("scope", "", "what the extractor is trusted for"),
 		private:   newPrivateFlags(f),
@@ -138,6 +140,9 @@ func (c *compressing) check() error {
 	if *c.atLeast < 1 || *c.atLeast > maxItems {
 		return usagef("compress: --at-least %d; allowed are 1 to %d", *c.atLeast, maxItems)
 	}
+	if *c.calibrate < 0 || *c.calibrate > federate.MaxCalibration {
+		return usagef("compress: --calibrate %d; allowed are 0 to %d", *c.calibrate, federate.MaxCalibration)
+	}
 	return nil
 }
 
@@ -179,9 +184,12 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 		fmt.Fprintf(log, "fmp-edge: under %s %v\n", args[0], others)
 	}
 	if cl.Private() {
+		if *c.calibrate > 0 {
+			return usagef("compress: --calibrate %d: calibration points are single images, which a private round protects: leave it out", *c.calibrate)
+		}
 		return c.compressPrivate(ctx, cl, src, stdout, log)
 	}
-	o := client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast}
+	o := client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast, Calibrate: *c.calibrate}
 	c.bytes = cl.Manifest.Bytes
 	u, left, err := cl.Upload(ctx, src, o, *c.client)
 	if err != nil {
@@ -226,7 +234,7 @@ func (c *compressing) compressRows(ctx context.Context, args []string, stdout io
 }
 
 // imageNames are the names of flags that go with images alone.
-var imageNames = []string{"at-least", "approved"}
+var imageNames = []string{"at-least", "approved", "calibrate"}
 
 // write writes an upload and says so.
 func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped, bad int) error {
@@ -249,6 +257,10 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 		w.Calibration, w.Precision = len(u.Within.Labels), string(u.Precision)
 		w.N += w.Calibration
 	}
+	if p := u.Calibration; p != nil {
+		w.Calibration = p.N
+		w.N += p.N
+	}
 	if *c.asJSON {
 		return printJSON(stdout, w)
 	}
@@ -256,7 +268,11 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 		_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes of %s; moments of %d numbers and %d classes from n = %d, %d of them calibration points)\n", w.Upload, w.Bytes, w.Precision, w.Dx, w.C, w.N, w.Calibration)
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes; %d points of dx %d and %d classes from n = %d)\n", w.Upload, w.Bytes, w.Size, w.Dx, w.C, w.N)
+	calibration := ""
+	if w.Calibration > 0 {
+		calibration = fmt.Sprintf(", %d of them calibration points", w.Calibration)
+	}
+	_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes; %d points of dx %d and %d classes from n = %d%s)\n", w.Upload, w.Bytes, w.Size, w.Dx, w.C, w.N, calibration)
 	return err
 }
 

@@ -375,6 +375,7 @@ func TestRefused(t *testing.T) {
 		{"extractor", exitUsage, `kind "extractor"`, []string{"--model", ext, dir}},
 		{"embedding for images", exitUsage, `kind "embedding"`, []string{"--model", embedding, dir}},
 		{"foreign model", exitUsage, "fmp.kind", []string{"--model", foreignPath, dir}},
+		{"many calibration points", exitUsage, "--calibrate 101", []string{"--model", client, "--calibrate", "101", dir}},
 		{"client graph for rows", exitUsage, `kind "client"`, []string{"--model", client, "--rows", rows, "--labels", ys}},
 		{"rows of another dx", exitUsage, "[3 5]", []string{"--model", embedding, "--rows", rows, "--labels", ys}},
 		{"no model", exitMissing, "missing.onnx", []string{"--model", filepath.Join(dir, "missing.onnx"), dir}},

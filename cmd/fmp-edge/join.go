@@ -348,6 +348,10 @@ servers each gets a share of the sums, which says nothing without the other's: g
 			if p := making.Lookup("precision"); !p.Changed && len(d.Precisions) > 0 {
 				set["precision"] = d.Precisions[0]
 			}
+			if p := making.Lookup("calibrate"); !p.Changed && d.Calibrate > 0 {
+				set["calibrate"] = fmt.Sprint(d.Calibrate)
+				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points: the upload holds features of so many single images (docs/sets.md); --calibrate 0 sends none\n", d.Calibrate)
+			}
 			if b := d.Privacy; b != nil {
 				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon), fmt.Sprint(b.Delta), fmt.Sprint(b.Points)
 				set["unit"], set["relation"], set["noise"] = b.Unit, b.Relation, b.Noise

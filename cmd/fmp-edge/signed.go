@@ -58,6 +58,11 @@ func checkRound(f *pflag.FlagSet, d *wire.Description) error {
 		return usagef("round %d comes without a signature of its client graph, and --%s asks for one: have the server's people put it beside the graph (fmp sign), or give it with --%s; nothing was sent",
 			d.Round, signedBy, signatureOf)
 	}
+	if p := f.Lookup("calibrate"); p.Changed && p.Value.String() != "0" && p.Value.String() != fmt.Sprint(d.Calibrate) {
+		if n, err := f.GetInt("calibrate"); err != nil || n > d.Calibrate {
+			return usagef("round %d takes up to %d calibration points, and --calibrate asks for %s; nothing was sent", d.Round, d.Calibrate, p.Value)
+		}
+	}
 	if err := checkSigned(f, fmt.Sprintf("client graph of round %d", d.Round), d.Graph, d.GraphSignature); err != nil {
 		return err
 	}

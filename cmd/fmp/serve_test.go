@@ -23,6 +23,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/wire"
 )
@@ -291,7 +292,7 @@ func TestServe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs the programs")
 	}
-	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nlabelled: images/c002\n")
+	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\ncalibrate: 2\nlabelled: images/c002\n")
 	early := make(chan string)
 	go func() {
 		code, out := f.join(f.address, "c000", "--json")
@@ -313,6 +314,12 @@ func TestServe(t *testing.T) {
 		t.Errorf("the receipt fetched again is\n%s%v\nand was\n%s%v", is, e, was, err)
 	}
 	f.fmp("receipts", "verify", again, "--server-key", f.status().ServerKey, "--upload", f.path("keys/c001.7.upload"))
+	for _, name := range []string{"c000", "c001"} {
+		u := decoded(t, f.path("keys/"+name+".7.upload"))
+		if u.Calibration == nil || u.Calibration.N != 2 || u.N != 8 {
+			t.Errorf("%s: n = %d and calibration points %+v; the round asks for 2 of 10 images", name, u.N, u.Calibration)
+		}
+	}
 	classifier := f.published(1)
 	f.write("served.onnx", classifier)
 	var on struct {
@@ -581,4 +588,18 @@ func TestWorkerFailover(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `msg="job done" job=`+job) {
 		t.Errorf("the second worker did not do job %s: %s", job, text)
 	}
+}
+
+// decoded is an upload in a file.
+func decoded(t *testing.T, path string) *federate.Upload {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := federate.Decode(data, federate.Expect{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
 }

@@ -52,6 +52,9 @@ type Options struct {
 	Skip bool
 	// AtLeast leaves out classes of fewer images, 0 and 1 none. In private rounds that would tell of single images, and is refused.
 	AtLeast int
+	// Calibrate is the maximum number of calibration points of class means: single images, one in five at most, that take no part in the
+	// means. 0 sends none. Uploads of moments have points of their own, private ones none.
+	Calibrate int
 }
 
 // New takes a client graph apart and prepares it for running on the given number of threads (0: one a core).

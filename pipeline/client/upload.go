@@ -8,6 +8,8 @@ import (
 	"fmp/models"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
 )
 
 // Parse returns the client of a client graph's file.
@@ -36,7 +38,9 @@ func (c *Client) Classes() imagefile.Classes {
 // round and precision are the caller's to set.
 func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options, name string) (u *federate.Upload, left []error, err error) {
 	u = &federate.Upload{Client: name, Model: c.Manifest.Digest}
-	if c.Manifest.Bytes == 0 {
+	if o.Calibrate > 0 {
+		err = c.calibrated(ctx, src, o, u, &left)
+	} else if c.Manifest.Bytes == 0 {
 		u.Points, u.N, left, err = c.Points(ctx, src, o)
 	} else if u.Points, u.Within, left, err = c.Moments(ctx, src, o, name); err == nil {
 		u.N = int(u.Points.Mass())
@@ -45,4 +49,41 @@ func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options, na
 		return nil, nil, err
 	}
 	return u, left, nil
+}
+
+// calibrated sets class means and calibration points of an upload. Which images these are is told by a hash of their features and the client's
+// name, so that no one chooses them and the same images give the same upload.
+func (c *Client) calibrated(ctx context.Context, src imagefile.Source, o Options, u *federate.Upload, left *[]error) error {
+	f := c.Manifest
+	if !f.ClassMeans || f.Bytes > 0 {
+		return fmt.Errorf("calibration points are sent beside class means, and this client graph makes other uploads (fmp fuse --upload class-means makes one); ask for none")
+	}
+	h, labels, bad, err := c.labelled(ctx, src, o)
+	if err != nil {
+		return err
+	}
+	*left = bad
+	dx, k := f.Dx, f.PointWidth()
+	var rest []float32
+	var kept []int
+	points := &point.Set{Dx: k, C: f.C}
+	for i, chosen := range moments.Calibration(h, dx, u.Client, o.Calibrate) {
+		row := h[i*dx : (i+1)*dx]
+		if !chosen {
+			rest, kept = append(rest, row...), append(kept, labels[i])
+			continue
+		}
+		points.N, points.Z = points.N+1, append(points.Z, c.settle(c.coordinates(row, labels[i]), k)...)
+		points.Y, points.W = append(points.Y, int32(labels[i])), append(points.W, 0)
+	}
+	if points.N > 0 {
+		u.Calibration = points
+	}
+	set, err := point.FromLabelled(rest, dx, kept, f.C)
+	if err != nil {
+		return err
+	}
+	u.N = set.N
+	u.Points, err = c.embed(set.Z, set.N)
+	return err
 }

@@ -112,7 +112,7 @@ func TestClassesRefused(t *testing.T) {
 		"point_classes":    func(m *uploadpb.Upload) { m.PointClasses = m.PointClasses[1:] },
 		"point_classes[2]": func(m *uploadpb.Upload) { m.PointClasses[2] = 3 },
 		"points.dims":      func(m *uploadpb.Upload) { m.Format, m.PointClasses = Format, nil },
-		"format":           func(m *uploadpb.Upload) { m.Format = 5 },
+		"format":           func(m *uploadpb.Upload) { m.Format = 6 },
 		"checksum":         nil,
 	} {
 		data, err := oneClass(5, 4, 3, 20).Encode()
@@ -136,6 +136,100 @@ func TestClassesRefused(t *testing.T) {
 		var f *FieldError
 		if !errors.As(err, &f) || f.Field != field {
 			t.Errorf("%s: got %v", field, err)
+		}
+	}
+}
+
+// calibrated is an upload of class means with so many calibration points.
+func calibrated(points int) *Upload {
+	u := oneClass(5, 4, 3, 20)
+	all := drawn(points, 4, 3, 1).Points
+	u.Calibration = &point.Set{N: points, Dx: 4, C: 3, W: make([]float32, points)}
+	for i := range points {
+		u.Calibration.Z, u.Calibration.Y = append(u.Calibration.Z, all.Features(i)...), append(u.Calibration.Y, int32(i%3))
+	}
+	return u
+}
+
+// TestCalibrationPoints: points beside class means come back with their classes, in every precision, apart from the means, which stay as they were
+// without them.
+func TestCalibrationPoints(t *testing.T) {
+	for _, p := range []Precision{Single, Half, Int8} {
+		u := calibrated(MaxCalibration)
+		u.Precision = p
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Decode(data, Expect{Dx: 4, C: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(u.Calibration, got.Calibration, cmp.Comparer(near)); d != "" {
+			t.Errorf("%s: calibration points (-want +got):\n%s", p, d)
+		}
+		again, err := got.Encode()
+		if err != nil || !bytes.Equal(data, again) {
+			t.Errorf("%s: written again it is another message (%v)", p, err)
+		}
+		u.Calibration = nil
+		if data, err = u.Encode(); err != nil {
+			t.Fatal(err)
+		}
+		without, err := Decode(data, Expect{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(without.Points, got.Points); d != "" || got.N != without.N {
+			t.Errorf("%s: class means without and with calibration points (n = %d and %d):\n%s", p, without.N, got.N, d)
+		}
+	}
+}
+
+// TestCalibrationRefused: no message has too many calibration points, none, means of no mass, or points of several classes.
+func TestCalibrationRefused(t *testing.T) {
+	for field, change := range map[string]func(m *uploadpb.Upload, masses []float32){
+		"calibration": func(m *uploadpb.Upload, masses []float32) { masses[5], masses[6] = 1, 1; masses[0] -= 2 },
+		"masses[1]":   func(m *uploadpb.Upload, masses []float32) { masses[0], masses[1] = masses[0]+masses[1], 0 },
+		"masses":      func(m *uploadpb.Upload, masses []float32) { clear(masses) },
+	} {
+		data, err := calibrated(2).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m uploadpb.Upload
+		if err := proto.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+		masses, err := numbers("masses", m.Masses)
+		if err != nil {
+			t.Fatal(err)
+		}
+		masses[0] += 2 // room for the changes
+		masses[1] -= 2
+		masses[0], masses[1] = masses[0]+masses[1]-1, 1
+		change(&m, masses)
+		m.Masses, _ = serde.TensorToProto("masses", onnx.NewTensor(masses, len(masses)))
+		m.Checksum = checksum(&m)
+		if data, err = proto.Marshal(&m); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Decode(data, Expect{})
+		var f *FieldError
+		if !errors.As(err, &f) || f.Field != field {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+	for name, u := range map[string]*Upload{"too many": calibrated(MaxCalibration + 1), "of several classes": drawn(5, 4, 3, 20), "of other coordinates": calibrated(2)} {
+		switch name {
+		case "of several classes":
+			u.Calibration = calibrated(2).Calibration
+		case "of other coordinates":
+			u.Calibration.Dx, u.Calibration.Z = 2, u.Calibration.Z[:4]
+		}
+		var f *FieldError
+		if _, err := u.Encode(); !errors.As(err, &f) || f.Field != "calibration" {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -28,11 +28,12 @@ import (
 )
 
 // Formats of the message: Format of points, ClassesFormat of points with one class each, which is sent as its number, MomentsFormat of
-// uploads with scatter and calibration points.
+// uploads with scatter and calibration points, CalibratedFormat of points with one class each and calibration points.
 const (
-	Format        = 1
-	MomentsFormat = 3
-	ClassesFormat = 4
+	Format           = 1
+	MomentsFormat    = 3
+	ClassesFormat    = 4
+	CalibratedFormat = 5
 )
 
 // Bounds on an upload.
@@ -45,6 +46,8 @@ const (
 	MaxWidth = 1 << 16
 	// MaxN is the maximum number of real points behind an upload.
 	MaxN = 1_000_000_000
+	// MaxCalibration is the maximum number of calibration points of an upload of class means.
+	MaxCalibration = 100
 	// MaxClient is the maximum length of a client's name in bytes.
 	MaxClient = 128
 )
@@ -86,6 +89,9 @@ type Upload struct {
 	// Within, of an upload of moments, is sent beside the class means, which Points are; nil for other uploads. N counts the images behind
 	// means and scatter, not the calibration points.
 	Within *moments.Within
+	// Calibration, of an upload of class means, are calibration points: single images, in the coordinates of the means, that take no part in
+	// these and are not in N. Each has a class and the weight 0. Nil where there are none.
+	Calibration *point.Set
 }
 
 // ToSet returns the upload's points with their masses as weights. It shares memory with the upload.
@@ -150,7 +156,10 @@ func (u *Upload) Encode() ([]byte, error) {
 	if err := u.check(labelTolerance32, massTolerance32); err != nil {
 		return nil, err
 	}
-	s, classes := u.byClass()
+	s, classes, err := u.byClass()
+	if err != nil {
+		return nil, err
+	}
 	m := &uploadpb.Upload{Format: u.format(classes), PointClasses: classes, Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N), Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
 	if err := u.encodePoints(m, s, classes); err != nil {
 		return nil, err
@@ -293,7 +302,7 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	}
 	u := &Upload{Round: m.Round, Client: m.Client, Model: hex.EncodeToString(m.Model), N: int(m.N)}
 	s, d := int(m.Size), int(m.Dx)
-	if m.Format != ClassesFormat {
+	if !byNumber(m.Format) {
 		d += int(m.Classes)
 	}
 	if err := u.matches(want, int(m.Dx), int(m.Classes), s); err != nil {
@@ -328,6 +337,11 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err := u.check(labels, masses); err != nil {
 		return nil, err
 	}
+	if m.Format == CalibratedFormat {
+		if err := u.part(); err != nil {
+			return nil, err
+		}
+	}
 	if s*(u.Points.Dx+u.Points.C) <= point.MostDense {
 		u.Points = u.Points.Dense()
 	}
@@ -346,8 +360,8 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 	if err := message.Unmarshal(data, m, 0); err != nil {
 		return fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
 	}
-	if m.Format != Format && m.Format != MomentsFormat && m.Format != ClassesFormat {
-		return refuse("format", m.Format, "%d, %d and %d; use programs of one release on both sides", Format, MomentsFormat, ClassesFormat)
+	if m.Format != Format && m.Format != MomentsFormat && !byNumber(m.Format) {
+		return refuse("format", m.Format, "%d, %d, %d and %d; use programs of one release on both sides", Format, MomentsFormat, ClassesFormat, CalibratedFormat)
 	}
 	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
 		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
@@ -644,7 +658,7 @@ func checksum(m *uploadpb.Upload) []byte {
 		number(h, m.Dof)
 		indices(h, m.CalibrationClasses)
 	}
-	if m.Format == ClassesFormat {
+	if byNumber(m.Format) {
 		indices(h, m.PointClasses)
 	}
 	return h.Sum(nil)

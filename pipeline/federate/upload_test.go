@@ -308,6 +308,11 @@ func FuzzDecode(f *testing.F) {
 		}
 		f.Add(data, true)
 	}
+	data, err := calibrated(2).Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data, true)
 	for _, n := range []int{6, 40} {
 		data, err := withMoments(f, n, Int8).Encode()
 		if err != nil {

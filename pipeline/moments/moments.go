@@ -49,7 +49,7 @@ func Of(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Wi
 	}
 	w := &Within{K: k}
 	var kept []int
-	chosen := Calibration(rows, k, key)
+	chosen := Calibration(rows, k, key, MaxCalibration)
 	for i, y := range labels {
 		if !chosen[i] {
 			kept = append(kept, i)
@@ -89,12 +89,12 @@ func Of(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Wi
 	return means, w, nil
 }
 
-// Calibration marks the rows of a client that are calibration points: those of the lowest hashes. Equal rows have equal hashes and are all
+// Calibration marks the rows of a client that are calibration points, as many as asked for at most: those of the lowest hashes. Equal rows have equal hashes and are all
 // marked, or none is.
-func Calibration(rows []float32, k int, key string) []bool {
+func Calibration(rows []float32, k int, key string, most int) []bool {
 	n := len(rows) / k
 	out := make([]bool, n)
-	most := min(MaxCalibration, max(n/calibrationShare, 1))
+	most = min(most, max(n/calibrationShare, 1))
 	if n < 2 {
 		return out
 	}

@@ -68,7 +68,7 @@ func TestScatterAdds(t *testing.T) {
 			t.Errorf("%d images of %d, %d degrees of freedom", got, n, w.Dof)
 		}
 		w.AddTo(sum)
-		for i, v := range direct(x, k, y, c, Calibration(x, k, "a")) {
+		for i, v := range direct(x, k, y, c, Calibration(x, k, "a", MaxCalibration)) {
 			want[i] += v
 		}
 		trace := 0.0
@@ -109,7 +109,7 @@ func TestFactorTellsScatterAlone(t *testing.T) {
 func TestCalibration(t *testing.T) {
 	x, _ := rows(4, 100, 3, 2)
 	copy(x[3:6], x[:3]) // an image twice
-	a, b := Calibration(x, 3, "a"), Calibration(x, 3, "b")
+	a, b := Calibration(x, 3, "a", MaxCalibration), Calibration(x, 3, "b", MaxCalibration)
 	count := func(v []bool) (n int) {
 		for _, is := range v {
 			if is {
@@ -125,18 +125,18 @@ func TestCalibration(t *testing.T) {
 		t.Error("two clients choose the same rows")
 	}
 	for key := range 200 {
-		if v := Calibration(x, 3, string(rune('a'+key))); v[0] != v[1] {
+		if v := Calibration(x, 3, string(rune('a'+key)), MaxCalibration); v[0] != v[1] {
 			t.Fatal("one of two equal images is a calibration point")
 		}
 	}
 	for n, want := range map[int]int{1: 0, 2: 1, 10: 2, 40: 8} {
 		y, _ := rows(5, n, 3, 2)
-		if got := count(Calibration(y, 3, "")); got != want {
+		if got := count(Calibration(y, 3, "", MaxCalibration)); got != want {
 			t.Errorf("%d calibration points of %d images, want %d", got, n, want)
 		}
 	}
 	same := make([]float32, 30)
-	if n := count(Calibration(same, 3, "")); n != 0 {
+	if n := count(Calibration(same, 3, "", MaxCalibration)); n != 0 {
 		t.Errorf("%d of ten equal images are calibration points; none would be left", n)
 	}
 }

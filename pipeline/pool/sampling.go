@@ -51,6 +51,7 @@ type Sampling struct {
 
 	clients []discriminant.Client // of moments
 	held    []calibrationPoint    // of prediction sets
+	senders int                   // number of clients that sent them
 }
 
 // Sampling loads the predictor on an engine.
@@ -155,8 +156,10 @@ func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 		s.close = func() { k.Close() }
 		in.Conjugate, in.ClassMeans = k, sets
 	}
-	s.means, err = posterior.New(in)
-	return err
+	if s.means, err = posterior.New(in); err != nil {
+		return err
+	}
+	return s.calibrate()
 }
 
 // openPoints prepares the posterior of compressed points.
@@ -279,7 +282,15 @@ func (s *Sampling) Posterior(ctx context.Context, do func(ctx context.Context, p
 	if len(whole.Heads) != s.round.Samples {
 		return nil, fmt.Errorf("pool: the parts hold %d samples of %d", len(whole.Heads), s.round.Samples)
 	}
-	return s.sample(ctx, whole)
+	p, err := s.sample(ctx, whole)
+	if err != nil || s.means == nil {
+		return p, err
+	}
+	if err := s.ontoHeads(ctx, p); err != nil {
+		return nil, err
+	}
+	p.Sets, err = s.threshold(p)
+	return p, err
 }
 
 // split returns copies of like that cover 0 to n-1, of at most each items.

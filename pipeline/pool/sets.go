@@ -2,6 +2,7 @@ package pool
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 
@@ -15,7 +16,7 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Level is the coverage of the prediction sets of a round of moments where none is asked for.
+// Level is the coverage of the prediction sets of a round where none is asked for.
 const Level = 0.9
 
 // mostScored bounds the calibration points that a threshold is computed from.
@@ -54,7 +55,86 @@ func (s *Sampling) calibration() error {
 		if random.Float64() >= share {
 			continue
 		}
+		s.senders++
 		s.clients[m].Within = s.holdBack(own, order[:(len(order)+1)/2])
+	}
+	return nil
+}
+
+// calibrate takes the calibration points of uploads of class means, all of them, as they choose nothing. A classifier for one client
+// has the sets of that client's points alone.
+func (s *Sampling) calibrate() error {
+	r := s.round
+	level := cmp.Or(r.Level, Level)
+	if level < 0 {
+		return nil
+	}
+	total := 0
+	own := func(u Upload) bool { return u.Calibration != nil && (r.For == "" || r.For == u.Client) }
+	for _, u := range r.Uploads {
+		if own(u) {
+			total += u.Calibration.N
+		}
+	}
+	least := conformal.ImagesOfClients(level)
+	if r.For != "" {
+		least = conformal.Images(level)
+	}
+	if total < least {
+		if r.Level == 0 {
+			return nil
+		}
+		return fmt.Errorf("pool: sets of level %v want %d calibration points, and there are %d in the uploads: make these with more (fmp-edge compress --calibrate), or give a lower level", level, least, total)
+	}
+	share := min(1, float64(mostScored)/float64(total))
+	for _, u := range r.Uploads {
+		if !own(u) || rng.New(r.Seed, stream, "sets", u.Client).Float64() >= share {
+			continue
+		}
+		s.senders++
+		for i := range u.Calibration.N {
+			s.held = append(s.held, calibrationPoint{u.Calibration.Features(i), int(u.Calibration.Y[i])})
+		}
+	}
+	return nil
+}
+
+// features returns feature rows that have softened features z, of centre c and radius r: z = (h - c)/sqrt(1 + |h - c|²/r²) is solved for h.
+func features(z, c []float32, r float64) []float32 {
+	var square float64
+	for _, v := range z {
+		square += float64(v) * float64(v)
+	}
+	// |z| < r but for the rounding of an upload.
+	scale := 1 / math.Sqrt(max(1-square/(r*r), 1e-4))
+	h := make([]float32, len(z))
+	for j, v := range z {
+		h[j] = float32(float64(c[j]) + scale*float64(v))
+	}
+	return h
+}
+
+// ontoHeads maps calibration points from the coordinates of class means to those of the heads, by the same graph that maps an image's features.
+func (s *Sampling) ontoHeads(ctx context.Context, p *posterior.Result) error {
+	r := s.round
+	if len(s.held) == 0 || r.Client.K > 0 { // the heads' own coordinates
+		return nil
+	}
+	centre, radius := r.Graph.Graph.Initializers[models.ConjCentre], r.Graph.Graph.Initializers[models.ConjRadius]
+	if centre == nil || radius == nil || centre.DType != onnx.Float32 || radius.DType != onnx.Float32 || centre.Len() != r.Client.Dx || radius.Len() != 1 {
+		return fmt.Errorf("pool: the client graph has no centre and radius of its features (%s, %s), and calibration points want them: give the graph of fmp fuse", models.ConjCentre, models.ConjRadius)
+	}
+	var h []float32
+	for _, c := range s.held {
+		h = append(h, features(c.row, centre.F32(), float64(radius.F32()[0]))...)
+	}
+	rows, err := p.Rows(ctx, h)
+	if err != nil {
+		return fmt.Errorf("pool: calibration points: %w", err)
+	}
+	k := len(rows) / len(s.held)
+	for i := range s.held {
+		s.held[i].row = rows[i*k : (i+1)*k]
 	}
 	return nil
 }
@@ -88,13 +168,28 @@ func (s *Sampling) threshold(p *posterior.Result) (*models.OriginSets, error) {
 		scores[i] = probability(p.Ensembles[0], c)
 	}
 	level := cmp.Or(s.round.Level, Level)
-	threshold, err := conformal.ThresholdOfClients(scores, level)
+	of := conformal.ThresholdOfClients
+	from, clients := fmt.Sprintf("%d clients", s.senders), s.senders
+	if s.round.For != "" {
+		of, from, clients = ofOne, fmt.Sprintf("client %q", s.round.For), 1
+	}
+	threshold, err := of(scores, level)
 	if err != nil {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
 	// The graph computes in float32: one unit in the last place of room keeps the point itself in its set.
 	return &models.OriginSets{Level: level, Score: string(conformal.Probability), Threshold: float32(threshold * (1 - 1e-5)), Images: len(scores),
-		Clients: len(s.clients), From: fmt.Sprintf("%d clients", len(s.clients))}, nil
+		Clients: clients, From: from}, nil
+}
+
+// ofOne is the threshold of one client's points, which are drawn alike.
+func ofOne(scores []float64, level float64) (float64, error) {
+	narrow := make([]float32, len(scores))
+	for i, v := range scores {
+		narrow[i] = float32(v)
+	}
+	t, err := conformal.Threshold(narrow, level)
+	return float64(t), err
 }
 
 // probability returns that of a calibration point's class: the mean over heads, as the classifier computes it.

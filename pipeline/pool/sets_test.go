@@ -1,7 +1,9 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
 )
 
 // momentsRound is the uploads of clients of moments, each with 60 images whose pixels are dimmed by as much as its number says.
@@ -173,5 +177,85 @@ func TestHeldBack(t *testing.T) {
 	}
 	if s, err := r.Sampling(w.eng); err != nil || s.held != nil {
 		t.Errorf("too few points for sets that nobody asked for: %v", err)
+	}
+}
+
+// TestSetsOfMeans: in a round of class means, of features or of coordinates, the threshold is that of the classifier's own probabilities for the
+// images that are calibration points, over all clients or for one of them; the points change no head.
+func TestSetsOfMeans(t *testing.T) {
+	w := newWorld(t)
+	const clients, each = 4, 9
+	for _, phi := range []bool{true, false} {
+		g, f := w.client(t, phi)
+		us := w.uploads(t, g, f, 12, 15, 9, 12)
+		plain := slices.Clone(us)
+		var pix []uint8
+		var labels []int
+		for m := range us {
+			own, y := w.clientImages(m, 1, each)
+			pix, labels = append(pix, own...), append(labels, y...)
+			u := *us[m].Upload
+			u.Calibration = &point.Set{N: each, Dx: f.PointWidth(), C: classes, W: make([]float32, each)}
+			for i := range each {
+				z := w.eval(t, g, own[i*dx:(i+1)*dx], y[i:i+1])["points"].F32()
+				u.Calibration.Z = append(u.Calibration.Z, z[y[i]*(f.PointWidth()+classes):][:f.PointWidth()]...)
+				u.Calibration.Y = append(u.Calibration.Y, int32(y[i]))
+			}
+			us[m].Upload = &u
+		}
+		made := func(us []Upload, level float64) *posterior.Result {
+			t.Helper()
+			r, err := New(us, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25, Level: level})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := r.Posterior(t.Context(), w.eng)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := r.Classifier(t.Context(), p, false, false, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Sets == nil {
+				return p
+			}
+			out := w.eval(t, m, pix, nil)
+			var scores []float64
+			for i, y := range labels {
+				scores = append(scores, float64(out["probabilities"].F32()[i*classes+y]))
+			}
+			want, err := conformal.ThresholdOfClients(scores, cmp.Or(level, Level))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := p.Sets; s.Images != clients*each || s.Clients != clients || math.Abs(float64(s.Threshold)-want) > 1e-4*(1+want) {
+				t.Errorf("features %v, level %v: %+v; the classifier's own threshold is %v", phi, level, s, want)
+			}
+			return p
+		}
+		p := made(us, 0)
+		if made(us, 0.8).Sets.Threshold <= p.Sets.Threshold {
+			t.Errorf("features %v: the threshold of level .8 is not above that of .9", phi)
+		}
+		none := made(plain, 0)
+		if none.Sets != nil || !slices.Equal(none.Ensembles[0][3].W, p.Ensembles[0][3].W) {
+			t.Errorf("features %v: without points there are sets %+v, or other heads", phi, none.Sets)
+		}
+		if made(us, -1).Sets != nil {
+			t.Errorf("features %v: level -1 has sets", phi)
+		}
+		for _, c := range []struct {
+			us    []Upload
+			level float64
+		}{{plain, 0.9}, {us, 0.99}} {
+			r, err := New(c.us, g, f, Options{Predictor: w.predictor, Level: c.level})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Sampling(w.eng); err == nil || !strings.Contains(err.Error(), "--calibrate") {
+				t.Errorf("features %v: too few points for level %v: %v", phi, c.level, err)
+			}
+		}
 	}
 }

@@ -60,6 +60,9 @@ type File struct {
 	Replace bool `yaml:"replace"`
 	// Precisions are the element types allowed, the preferred one first. Default: all, float32 first.
 	Precisions []federate.Precision `yaml:"precisions"`
+	// Calibrate is the maximum number of calibration points beside an upload's class means, which prediction sets are made from, and the
+	// number that clients send: 0 (default) to 100, and 0 of rounds that are private or of moments.
+	Calibrate int `yaml:"calibrate"`
 	// Bounds are the bounds on an upload.
 	Bounds Bounds `yaml:"bounds"`
 	// Honesty says whether clients are weighted by how well the others predict them. Default true.
@@ -201,6 +204,9 @@ func Load(path string) (*Round, error) {
 		}
 		return nil, fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain uploads; want the one that fmp fuse --upload private writes", path, r.Graph)
 	}
+	if r.Calibrate > 0 && (!r.Client.ClassMeans || r.Client.Bytes > 0) {
+		return nil, fmt.Errorf("round %s: calibrate is %d and client_graph %s is of other uploads than class means: leave it out (moments have calibration points of their own), or give a graph of fmp fuse --upload class-means", path, r.Calibrate, r.Graph)
+	}
 	if b := r.Privacy; b != nil && b.Noise == privacy.TwoServers {
 		s, err := prio.New(*b, r.Client.C, r.Client.K, "")
 		if err != nil {
@@ -305,6 +311,7 @@ func (f *File) fill() error {
 	want(f.Bounds.Bytes >= minBytes && f.Bounds.Bytes <= topBytes, "bounds.bytes", f.Bounds.Bytes, fmt.Sprintf("%d to %d", minBytes, topBytes))
 	want(f.Bounds.Rate >= 1 && f.Bounds.Rate <= topRate, "bounds.rate", f.Bounds.Rate, fmt.Sprintf("1 to %d bytes a second", topRate))
 	want(f.Bounds.Norm >= 0 && !math.IsInf(f.Bounds.Norm, 0), "bounds.norm", f.Bounds.Norm, "finite numbers above 0")
+	want(f.Calibrate >= 0 && f.Calibrate <= federate.MaxCalibration, "calibrate", f.Calibrate, fmt.Sprintf("0 to %d", federate.MaxCalibration))
 	known := []federate.Precision{federate.Single, federate.Half, federate.Int8}
 	for i, p := range f.Precisions {
 		want(slices.Contains(known, p) && !slices.Contains(f.Precisions[:i], p), "precisions", f.Precisions, fmt.Sprintf("%v, each once", known))
@@ -338,6 +345,7 @@ func (f *File) fillPrivacy() error {
 	}{
 		{b.Noise == privacy.TwoServers && f.AcceptLate, "accept_late: true", "two servers open one sum, at quorum or at the deadline"},
 		{f.Honesty != nil && *f.Honesty, "honesty: true", "honesty compares single uploads without noise, which a private round has none of"},
+		{f.Calibrate > 0, "calibrate", "calibration points are single images, which a private round protects"},
 		{f.Replace, "replace: true", "a second upload of a client spends its budget a second time"},
 		{f.Open != "" && f.Open != NoOpen || f.Scope == "open", "open", "the private predictor is for the corpus's classes"},
 		{f.Fresh != nil || f.L2 != nil || f.Bounds.Norm != 0, "fresh, l2 or bounds.norm", "those are of points, and a private upload has sums"},

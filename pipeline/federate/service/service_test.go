@@ -486,8 +486,14 @@ func heavy(n int, total float64) []float32 {
 
 // TestBounds: what a round file bounds is refused above its bound and taken at it.
 func TestBounds(t *testing.T) {
-	f := newFixture(t, "replace: true\nprecisions: [float32]\nbounds: {points: 20, bytes: 4096, norm: 30}\n")
-	f.round.Bounds.Bytes = len(f.made("a", 1, nil))
+	f := newFixture(t, "replace: true\nprecisions: [float32]\ncalibrate: 2\nbounds: {points: 20, bytes: 4096, norm: 30}\n")
+	beside := func(n int) func(*federate.Upload) {
+		return func(u *federate.Upload) {
+			dx := u.Points.Dx
+			u.Calibration = &point.Set{N: n, Dx: dx, C: u.Points.C, Z: make([]float32, n*dx), Y: make([]int32, n), W: make([]float32, n)}
+		}
+	}
+	f.round.Bounds.Bytes = len(f.made("a", 1, beside(2)))
 	for _, c := range []struct {
 		name   string
 		status int
@@ -497,14 +503,19 @@ func TestBounds(t *testing.T) {
 		{"float16", 422, func(u *federate.Upload) { u.Precision = federate.Half }},
 		{"points", 422, func(u *federate.Upload) { u.N, u.Points.W = 21, heavy(len(u.Points.W), 21) }},
 		{"norm", 422, func(u *federate.Upload) { u.Points.Z[0] = 31 }},
+		{"calibration points", 201, beside(2)},
 		{"replaced", 201, func(u *federate.Upload) { u.Points.Z[0] = 2 }},
 	} {
 		if status, data := f.put("a", f.made("a", 1, c.change)); status != c.status {
 			t.Errorf("%s: %d %s; want %d", c.name, status, data, c.status)
 		}
 	}
+	f.round.Calibrate = 1
+	if status, data := f.put("a", f.made("a", 2, beside(2))); status != 422 || !strings.Contains(string(data), "calibrate of the round allows 1") {
+		t.Errorf("a calibration point more: %d %s", status, data)
+	}
 	f.round.Bounds.Bytes--
-	if status, data := f.put("b", f.made("b", 1, nil)); status != 413 || code(t, data) != wire.TooLarge {
+	if status, data := f.put("b", f.made("b", 1, beside(2))); status != 413 || code(t, data) != wire.TooLarge {
 		t.Errorf("one byte more: %d %s", status, data)
 	}
 	if st := f.srv.Status(); st.In != 1 || st.Members[0].Client != "a" {

@@ -28,7 +28,7 @@ const (
 // and what the checksum covers.
 type Upload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version of this format: 1; 3 with moments; 4 with the points' classes by their numbers.
+	// The version of this format: 1; 3 with moments; 4 with the points' classes by their numbers; 5 as 4, with calibration points.
 	Format uint32 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
 	// The round of the federation, counted from 0.
 	Round uint64 `protobuf:"varint,2,opt,name=round,proto3" json:"round,omitempty"`
@@ -42,12 +42,12 @@ type Upload struct {
 	Dx      uint32 `protobuf:"varint,6,opt,name=dx,proto3" json:"dx,omitempty"`
 	Classes uint32 `protobuf:"varint,7,opt,name=classes,proto3" json:"classes,omitempty"`
 	Size    uint32 `protobuf:"varint,8,opt,name=size,proto3" json:"size,omitempty"`
-	// [size, dx+classes], in format 4 [size, dx]: float32, float16 or int8, in raw_data.
+	// [size, dx+classes], in formats 4 and 5 [size, dx]: float32, float16 or int8, in raw_data.
 	Points *onnxpb.TensorProto `protobuf:"bytes,9,opt,name=points,proto3" json:"points,omitempty"`
 	// float32, for int8 points only: [1] one scale for all, [size] one a point, or [size, 2] one for a point's
 	// features and one for its label.
 	Scale *onnxpb.TensorProto `protobuf:"bytes,10,opt,name=scale,proto3" json:"scale,omitempty"`
-	// [size]: float32 or float16, in raw_data.
+	// [size]: float32 or float16, in raw_data. In format 5 the last points, 1 to 100 of mass 0, are calibration points.
 	Masses *onnxpb.TensorProto `protobuf:"bytes,11,opt,name=masses,proto3" json:"masses,omitempty"`
 	// sha256 of the other fields: 32 bytes.
 	Checksum []byte `protobuf:"bytes,12,opt,name=checksum,proto3" json:"checksum,omitempty"`
@@ -60,7 +60,7 @@ type Upload struct {
 	// Calibration points [k, dx], float32 or float16, in raw_data, and their classes; n does not count them.
 	Calibration        *onnxpb.TensorProto `protobuf:"bytes,16,opt,name=calibration,proto3" json:"calibration,omitempty"`
 	CalibrationClasses []uint32            `protobuf:"varint,17,rep,packed,name=calibration_classes,json=calibrationClasses,proto3" json:"calibration_classes,omitempty"`
-	// In format 4 the class of each point, which has no other label.
+	// In formats 4 and 5 the class of each point, which has no other label.
 	PointClasses  []uint32 `protobuf:"varint,18,rep,packed,name=point_classes,json=pointClasses,proto3" json:"point_classes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -55,6 +55,9 @@ type Description struct {
 	// MaxPoints is the maximum number of images behind an upload, MaxBytes the maximum size of its message.
 	MaxPoints int `json:"max_points"`
 	MaxBytes  int `json:"max_bytes"`
+	// Calibrate is the maximum number of calibration points of an upload of class means, and the number that a client sends unless it is told
+	// otherwise; 0 in private rounds.
+	Calibrate int `json:"calibrate,omitempty"`
 	// Replace says whether a client may replace its upload while the round is open.
 	Replace bool `json:"replace"`
 	// Honesty says whether clients are weighted by how well the others predict them, which requires individual uploads without noise:
@@ -67,6 +70,9 @@ type Description struct {
 	// ServerKey verifies receipts: Ed25519, base64.
 	ServerKey string `json:"server_key"`
 }
+
+// mostCalibrate is the maximum number of calibration points of an upload, federate.MaxCalibration.
+const mostCalibrate = 100
 
 // States of a round.
 const (
@@ -92,6 +98,9 @@ func (d *Description) Check() error {
 	}
 	if d.GraphBytes < 1 || d.MaxBytes < 1 || d.Deadline.IsZero() || d.Now.IsZero() {
 		return fmt.Errorf("the round's description has a graph of %d bytes, uploads of %d, now %v and the deadline %v; want all four", d.GraphBytes, d.MaxBytes, d.Now, d.Deadline)
+	}
+	if d.Calibrate < 0 || d.Calibrate > mostCalibrate || d.Calibrate > 0 && d.Privacy != nil {
+		return fmt.Errorf("the round's description asks for %d calibration points; want 0 to %d, and 0 of a private round", d.Calibrate, mostCalibrate)
 	}
 	if d.Privacy != nil {
 		if err := d.Privacy.Check(); err != nil {

@@ -57,7 +57,7 @@ func (r *running) calibrate(ctx context.Context, clients []*point.Set, stream st
 		if err != nil {
 			return nil, err
 		}
-		chosen := moments.Calibration(rows, set.Dx, momentsKey(stream, m))
+		chosen := moments.Calibration(rows, set.Dx, momentsKey(stream, m), moments.MaxCalibration)
 		if rows, err = r.tools.embed(ctx, h); err != nil {
 			return nil, err
 		}
