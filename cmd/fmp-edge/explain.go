@@ -7,6 +7,7 @@ import (
 
 	"fmp/pipeline/client"
 	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
 	"fmp/pipeline/privacy"
 )
 
@@ -14,7 +15,7 @@ import (
 const fewImages = 5
 
 // explainUpload says in words what leaves the machine with a plain upload.
-func explainUpload(i uploadInfo, w *moments.Within) string {
+func explainUpload(i uploadInfo, w *moments.Within, calibration *point.Set) string {
 	var few []string
 	for c, mass := range i.ClassMass {
 		if mass > 0 && mass < fewImages-0.5 {
@@ -26,7 +27,7 @@ func explainUpload(i uploadInfo, w *moments.Within) string {
 - that it has %d images, and about how many of each of %d classes: %.4g
 - %d points of %d numbers each (%s), averages over the features of images of a class, with a label and a mass
 %sIt holds no image and no file name. It is not private: who has an image can test whether it is behind the averages, and the fewer images are behind one the better.
-`, i.Bytes, i.Client, i.Round, i.Model, i.N, i.C, i.ClassMass, i.Size, i.Dx+i.C, i.Precision, explainWithin(w))
+`, i.Bytes, i.Client, i.Round, i.Model, i.N, i.C, i.ClassMass, i.Size, i.Dx+i.C, i.Precision, explainWithin(w)+explainCalibration(calibration))
 	if len(few) > 0 {
 		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's own features): %s; --at-least %d leaves them out.\n", fewImages, strings.Join(few, ", "), fewImages)
 	}
@@ -39,6 +40,14 @@ func explainWithin(w *moments.Within) string {
 		return ""
 	}
 	return fmt.Sprintf("- the scatter of the features within classes, %d numbers\n- the features of %d single images, %d numbers each, with their classes, by which the server sets its temperature\n", len(w.Data), len(w.Labels), w.K)
+}
+
+// explainCalibration says in words what calibration points beside class means tell.
+func explainCalibration(s *point.Set) string {
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by which the server makes prediction sets; it can tell that these images took part\n", s.N, s.Dx)
 }
 
 // explainRelease says in words what leaves the machine with a private upload, and what its noise promises.
@@ -85,7 +94,7 @@ func explainGraph(c *client.Client) string {
 		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made of each image\n- the scatter of these numbers within classes, at most %d\n- the %d numbers of single images, one in five and at most %d, with their classes; %d bytes at most in all\n",
 			f.C, f.PointWidth(), f.PointWidth()*(f.PointWidth()+1)/2, f.PointWidth(), moments.MaxCalibration, f.Bytes)
 	case f.ClassMeans:
-		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made of each image; %d bytes at most in all (float32)\n", f.C, f.PointWidth(), f.S*4*(f.PointWidth()+f.C+1))
+		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made of each image; %d bytes at most in all (float32)\n- with --calibrate the same numbers of so many single images, with their classes\n", f.C, f.PointWidth(), f.S*4*(f.PointWidth()+f.C+1))
 	default:
 		text += fmt.Sprintf("- the number of images\n- %d points of %d numbers, each a weighted average over images, and their masses, which tell about how many images each class has; %d bytes in all (float32)\n", f.S, f.PointWidth()+f.C, f.S*4*(f.PointWidth()+f.C+1))
 	}

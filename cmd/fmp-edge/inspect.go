@@ -136,7 +136,7 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	case asData:
 		return printJSON(out, i)
 	case inWords:
-		_, err = io.WriteString(out, explainUpload(i, u.Within))
+		_, err = io.WriteString(out, explainUpload(i, u.Within, u.Calibration))
 		return err
 	}
 	_, err = fmt.Fprintf(out, "upload:    %d bytes, valid\nclient:    %s, round %d\nmodel:     sha256 %s\npoints:    %d of dx %d and %d classes, %s, from n = %d\nmasses:    %.4g\nby class:  %.4g\n",

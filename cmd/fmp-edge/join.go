@@ -19,6 +19,7 @@ import (
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
 )
@@ -349,8 +350,9 @@ servers each gets a share of the sums, which says nothing without the other's: g
 				set["precision"] = d.Precisions[0]
 			}
 			if p := making.Lookup("calibrate"); !p.Changed && d.Calibrate > 0 {
-				set["calibrate"] = fmt.Sprint(d.Calibrate)
-				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points: the upload holds features of so many single images (docs/sets.md); --calibrate 0 sends none\n", d.Calibrate)
+				n := min(d.Calibrate, moments.MaxCalibration) // more leave only if the client says so
+				set["calibrate"] = fmt.Sprint(n)
+				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points; the upload holds features of up to %d single images (docs/sets.md); --calibrate 0 sends none\n", d.Calibrate, n)
 			}
 			if b := d.Privacy; b != nil {
 				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon), fmt.Sprint(b.Delta), fmt.Sprint(b.Points)

@@ -85,6 +85,13 @@ func TestSpent(t *testing.T) {
 	if s := run(t, "inspect", "--explain", path("plain")); !strings.Contains(s, "6 images") || !strings.Contains(s, "Classes of fewer than 5 images") {
 		t.Errorf("explained: %s", s)
 	}
+	run(t, "compress", "--model", plain, "--client", "a", "-o", path("calibrated"), "--calibrate", "2", photos)
+	if s := run(t, "inspect", "--explain", path("calibrated")); !strings.Contains(s, "the features of 1 single images") || !strings.Contains(s, "5 images") {
+		t.Errorf("explained: %s", s)
+	}
+	if code := execute(context.Background(), []string{"compress", "--model", graph, "--client", "a", "-o", path("none"), "--epsilon", "1", "--calibrate", "2", photos}, io.Discard, io.Discard); code != exitUsage {
+		t.Errorf("calibration points of a private round: exit code %d", code)
+	}
 	if s := run(t, "inspect", "--explain", plain); !strings.Contains(s, "the mean of 32 numbers") {
 		t.Errorf("explained: %s", s)
 	}

@@ -123,8 +123,8 @@ class means stay as they are.
 A client whose class means differ from the others' by one shift has another camera, which is no lie: its class means count less the
 shift. The classifier is for images of a client to come, or of the one that --for names, whose shift is known.
 
-Half of the calibration points in uploads of moments are held back for prediction sets: output set, which holds the class of a new image
-of these clients with a probability of at least --level (docs/sets.md).
+The calibration points beside class means (fmp-edge compress --calibrate), and half of those in uploads of moments, are for
+prediction sets: output set, which holds the class of a new image of these clients with a probability of at least --level (docs/sets.md).
 
 Uploads of a private round (docs/privacy.md) are summed; where the server adds the noise, it is drawn once and the noisy sum kept in
 OUTPUT.sum, which is what the same command reads again. Their clients are not weighed by honesty, which needs single uploads
@@ -155,7 +155,7 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 	flags.BoolVar(&o.withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
 	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
 	flags.BoolVar(&o.trust, "trust", false, "take every client for honest; else each sample of a conjugate predictor draws who is")
-	flags.Float64Var(&o.level, "level", 0, "coverage of the prediction sets of a round of moments, 0.5 to 0.999; 0 is 0.9 where the uploads have calibration points enough, -1 none")
+	flags.Float64Var(&o.level, "level", 0, "coverage of the prediction sets, 0.5 to 0.999; 0 is 0.9 where the uploads have calibration points enough, -1 none")
 	flags.StringVar(&o.of, "for", "", "`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

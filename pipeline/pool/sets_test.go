@@ -259,3 +259,58 @@ func TestSetsOfMeans(t *testing.T) {
 		}
 	}
 }
+
+// TestSetsOfOne: the classifier for one client, whose camera is another, has sets by this client's points alone, scored as the classifier does.
+func TestSetsOfOne(t *testing.T) {
+	o := newOwners(t, 11)
+	dark := func(pix []uint8, _ []int64) []uint8 { return camera(pix, 0.8) }
+	plain := func(pix []uint8, _ []int64) []uint8 { return pix }
+	const each = 12
+	size := o.drawn.Side * o.drawn.Side
+	var us []Upload
+	var want []uint8
+	for m := range 5 {
+		change := plain
+		if m == 4 {
+			change = dark
+		}
+		u := o.upload(t, m, change)
+		pix := change(o.drawn.Test.Pix[m*each*size:(m+1)*each*size], nil)
+		u.Calibration = &point.Set{N: each, Dx: o.client.PointWidth(), C: 10, W: make([]float32, each)}
+		for i := range each {
+			y := int(o.drawn.Test.Labels[m*each+i])
+			one := map[string]*onnx.Tensor{"images": o.images(pix[i*size : (i+1)*size]), "labels": onnx.NewTensor([]int64{int64(y)}, 1)}
+			z := o.eval(t, o.graph, one)["points"].F32()
+			u.Calibration.Z = append(u.Calibration.Z, z[y*(u.Calibration.Dx+10):][:u.Calibration.Dx]...)
+			u.Calibration.Y = append(u.Calibration.Y, int32(y))
+		}
+		us, want = append(us, u), pix
+	}
+	r, err := New(us, o.graph, o.client, Options{For: us[4].Client, Seed: 1, Samples: 20, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Posterior(t.Context(), o.eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !p.Effects.Any() {
+		t.Fatal("the camera is not found")
+	}
+	m, err := r.Classifier(t.Context(), p, false, false, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stated := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(want)}, "probabilities")["probabilities"].F32()
+	var scores []float32
+	for i := range each {
+		scores = append(scores, stated[i*10+int(o.drawn.Test.Labels[4*each+i])])
+	}
+	threshold, err := conformal.Threshold(scores, Level)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Sets; s == nil || s.Images != each || s.Clients != 1 || math.Abs(float64(s.Threshold-threshold)) > 1e-3 {
+		t.Errorf("sets %+v; the threshold of the client's own images is %v", s, threshold)
+	}
+}

@@ -61,7 +61,7 @@ type File struct {
 	// Precisions are the element types allowed, the preferred one first. Default: all, float32 first.
 	Precisions []federate.Precision `yaml:"precisions"`
 	// Calibrate is the maximum number of calibration points beside an upload's class means, which prediction sets are made from, and the
-	// number that clients send: 0 (default) to 100, and 0 of rounds that are private or of moments.
+	// number that clients send, ten unless they are told more: 0 (default) to 100, and 0 of rounds that are private or of moments.
 	Calibrate int `yaml:"calibrate"`
 	// Bounds are the bounds on an upload.
 	Bounds Bounds `yaml:"bounds"`

@@ -55,8 +55,8 @@ type Description struct {
 	// MaxPoints is the maximum number of images behind an upload, MaxBytes the maximum size of its message.
 	MaxPoints int `json:"max_points"`
 	MaxBytes  int `json:"max_bytes"`
-	// Calibrate is the maximum number of calibration points of an upload of class means, and the number that a client sends unless it is told
-	// otherwise; 0 in private rounds.
+	// Calibrate is the maximum number of calibration points of an upload of class means, and the number that a client sends, ten unless it
+	// is told more; 0 in private rounds.
 	Calibrate int `json:"calibrate,omitempty"`
 	// Replace says whether a client may replace its upload while the round is open.
 	Replace bool `json:"replace"`
