@@ -1,12 +1,22 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	natsserver "github.com/nats-io/nats-server/v2/server"
 	"go.yaml.in/yaml/v3"
+
+	"fmp/pipeline/federate/selfsigned"
 )
 
 // TestDeploy: the commands of the compose file and the systemd units are commands of this program, with flags that it has.
@@ -51,12 +61,176 @@ func TestDeploy(t *testing.T) {
 	}
 	commands["fmp-serve.service"] = string(unit[1])
 	for name, text := range commands {
-		c, args, err := newRootCommand().Find(strings.Fields(text))
-		if err == nil {
-			err = c.ParseFlags(args)
+		parses(t, name, strings.Fields(text))
+	}
+}
+
+// parses reports a command line that is none of this program.
+func parses(t *testing.T, name string, words []string) {
+	t.Helper()
+	c, args, err := newRootCommand().Find(words)
+	if err == nil {
+		err = c.ParseFlags(args)
+	}
+	if err != nil || !c.Runnable() {
+		t.Errorf("%s: %v: %v", name, words, err)
+	}
+}
+
+// podSet is a StatefulSet or Deployment of Kubernetes, as far as the test below reads it.
+type podSet struct {
+	Kind     string
+	Metadata struct{ Name string }
+	Spec     struct {
+		Template struct {
+			Spec struct {
+				Containers []struct {
+					Image        string
+					Args         []string
+					Resources    struct{ Requests, Limits map[string]string }
+					VolumeMounts []struct{ Name, MountPath string } `yaml:"volumeMounts"`
+					Startup      probe                              `yaml:"startupProbe"`
+					Readiness    probe                              `yaml:"readinessProbe"`
+					Liveness     probe                              `yaml:"livenessProbe"`
+				}
+				Volumes []struct{ Name string }
+			}
 		}
-		if err != nil || !c.Runnable() {
-			t.Errorf("%s: %s: %v", name, text, err)
+		Claims []struct{ Metadata struct{ Name string } } `yaml:"volumeClaimTemplates"`
+	}
+}
+
+type probe struct {
+	HTTPGet struct{ Path string } `yaml:"httpGet"`
+}
+
+// podSets are those of the manifests, by name.
+func podSets(t *testing.T) map[string]podSet {
+	t.Helper()
+	files, err := filepath.Glob("../../examples/deploy/kubernetes/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]podSet{}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
+		for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
+			var w podSet
+			var node yaml.Node
+			if err := d.Decode(&node); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			var kind struct{ Kind string }
+			if err := node.Decode(&kind); err != nil {
+				t.Fatal(err)
+			}
+			if kind.Kind != "StatefulSet" && kind.Kind != "Deployment" {
+				continue
+			}
+			if err := node.Decode(&w); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			all[w.Metadata.Name] = w
+		}
+	}
+	return all
+}
+
+// TestKubernetes: containers of the program run its commands, with flags that it has and files of volumes that are mounted; every probe asks a
+// path that the server has, liveness none that fails on a full disk; every container states what it needs.
+func TestKubernetes(t *testing.T) {
+	all := podSets(t)
+	if len(all) != 3 {
+		t.Fatalf("%d sets of pods; want the NATS servers, the server and the workers", len(all))
+	}
+	api, err := os.ReadFile("../../pipeline/federate/service/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, w := range all {
+		pod := w.Spec.Template.Spec
+		var volumes []string
+		for _, v := range pod.Volumes {
+			volumes = append(volumes, v.Name)
+		}
+		for _, v := range w.Spec.Claims {
+			volumes = append(volumes, v.Metadata.Name)
+		}
+		c := pod.Containers[0]
+		mounted := []string{"/round/"} // in the image
+		for _, m := range c.VolumeMounts {
+			if mounted = append(mounted, m.MountPath+"/"); !slices.Contains(volumes, m.Name) {
+				t.Errorf("%s mounts %s, which is no volume", name, m.Name)
+			}
+		}
+		if c.Resources.Requests["memory"] == "" || c.Resources.Requests["cpu"] == "" || c.Resources.Limits["memory"] == "" {
+			t.Errorf("%s: resources %v", name, c.Resources)
+		}
+		for _, a := range c.Args {
+			_, file, _ := strings.Cut(a, "=")
+			if strings.HasPrefix(file, "/") && !slices.ContainsFunc(mounted, func(m string) bool { return strings.HasPrefix(file+"/", m) }) {
+				t.Errorf("%s: %s is in no volume", name, a)
+			}
+		}
+		if c.Image != "fmp" {
+			continue
+		}
+		parses(t, name, c.Args)
+		for _, p := range []probe{c.Startup, c.Readiness, c.Liveness} {
+			if path := p.HTTPGet.Path; path != "" && !bytes.Contains(api, []byte("\n  "+path+":\n")) {
+				t.Errorf("%s probes %s, which the server lacks", name, path)
+			}
+		}
+	}
+	if c := all["fmp-server"].Spec.Template.Spec.Containers[0]; c.Readiness.HTTPGet.Path != "/readyz" || c.Liveness.HTTPGet.Path != "/healthz" {
+		t.Errorf("the server is asked for %s to be ready and for %s to live", c.Readiness.HTTPGet.Path, c.Liveness.HTTPGet.Path)
+	}
+}
+
+// TestKustomize: kubectl renders the base, with the image and the configuration that the pods name.
+func TestKustomize(t *testing.T) {
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		t.Skip("kubectl is not there")
+	}
+	out, err := exec.Command(kubectl, "kustomize", "../../examples/deploy/kubernetes").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for text, want := range map[string]int{"image: registry.example/fmp-round:1\n": 2, "namespace: fmp\n": 7, "name: nats-": 2} {
+		if got := bytes.Count(out, []byte(text)); got != want {
+			t.Errorf("%q %d times, want %d", text, got, want)
+		}
+	}
+}
+
+// TestKubernetesNATS: the configuration of the NATS servers is one that NATS takes: TLS, a token, JetStream that syncs each write, three servers.
+func TestKubernetesNATS(t *testing.T) {
+	data, err := os.ReadFile("../../examples/deploy/kubernetes/nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := selfsigned.Ensure(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	data = bytes.ReplaceAll(data, []byte("/tls/ca.crt"), []byte(filepath.Join(dir, "tls.crt")))
+	data = bytes.ReplaceAll(data, []byte("/tls/"), []byte(dir+string(filepath.Separator)))
+	t.Setenv("POD_NAME", "nats-0")
+	t.Setenv("NATS_TOKEN", "secret")
+	if err := os.WriteFile(filepath.Join(dir, "nats.conf"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := natsserver.ProcessConfigFile(filepath.Join(dir, "nats.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.ServerName != "nats-0" || o.Authorization != "secret" || o.TLSConfig == nil || o.Cluster.TLSConfig == nil || !o.JetStream || !o.SyncAlways || len(o.Routes) != 3 {
+		t.Errorf("server %q, %d routes, JetStream %v, sync %v", o.ServerName, len(o.Routes), o.JetStream, o.SyncAlways)
 	}
 }
