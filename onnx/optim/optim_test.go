@@ -8,6 +8,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/optim"
 )
 
@@ -168,5 +169,41 @@ func TestWarmupCosine(t *testing.T) {
 		if got := s(c.t, 20); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("rate of step %d is %v, want %v", c.t, got, c.want)
 		}
+	}
+}
+
+// TestRateOf: a parameter with a factor moves by so much of the others' step.
+func TestRateOf(t *testing.T) {
+	t.Parallel()
+	info := func(name string) onnx.ValueInfo {
+		return onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(1)}
+	}
+	m, err := optim.Model([]onnx.ValueInfo{info("a"), info("b")}, optim.SGD{}, optim.Options{RateOf: map[string]float64{"b": 0.25}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := pure.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	s, err := e.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	feeds := map[string]*onnx.Tensor{optim.RateInput: onnx.Scalar[float32](0.5)}
+	for _, p := range []string{"a", "b"} {
+		feeds[p], feeds["grad_"+p], feeds["m_"+p] = onnx.Vector[float32](1), onnx.Vector[float32](1), onnx.Vector[float32](0)
+	}
+	out, err := engine.Eval(s, feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := out["new_a"].F32()[0], out["new_b"].F32()[0]; a != 0.5 || b != 0.875 {
+		t.Errorf("a and b are %v and %v; want 0.5 and 0.875", a, b)
+	}
+	if _, err := optim.Model([]onnx.ValueInfo{info("a")}, optim.SGD{}, optim.Options{RateOf: map[string]float64{"a": -1}}); err == nil {
+		t.Error("a negative factor is taken")
 	}
 }

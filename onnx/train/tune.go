@@ -399,14 +399,15 @@ func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tune
 	book := func() []float64 { return run.book.F64() }
 	stopped := false
 	validate := func(ctx context.Context, step int) (Metrics, error) {
-		book()[0] = float64(step)
 		if held.N == 0 {
+			book()[0] = float64(step)
 			return nil, nil
 		}
 		m, err := measure(ctx, session, p, run.weights(), held, t.Batch/t.Parts)
 		if err != nil {
 			return nil, err
 		}
+		book()[0] = float64(step)
 		if m[LossOutput] < book()[2] {
 			run.best = run.weights()
 			book()[1], book()[2] = float64(step), m[LossOutput]

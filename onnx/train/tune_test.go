@@ -257,6 +257,13 @@ func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 		t.Fatal(err)
 	}
 	tn := tuningOf(m)
+	// After the second epoch of four steps the gradient is climbed: the best ones are from before most of the stops.
+	tn.Rate = func(step, _ int) float64 {
+		if step < 8 {
+			return 0.02
+		}
+		return -0.02
+	}
 	want, err := tn.Train(t.Context(), eng, m, data, held)
 	if err != nil {
 		t.Fatal(err)
@@ -266,16 +273,28 @@ func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 		t.Fatal(err)
 	}
 	tn.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
-	for stop := 1; ; stop += 3 {
+	for stop, broken := 1, false; ; {
 		ctx, cancel := context.WithCancel(t.Context())
 		tn.Progress = func(p Progress) {
 			if p.Step == stop {
 				cancel()
 			}
 		}
-		got, err := tn.Train(ctx, eng, m, data, held)
+		part := held
+		if stop == 7 && !broken { // this time in the middle of the validation after step 8
+			stop, broken = 0, true
+			part.Batch = func(rows []int, r *rand.Rand) (map[string]*onnx.Tensor, error) {
+				cancel()
+				return held.Batch(rows, r)
+			}
+		}
+		got, err := tn.Train(ctx, eng, m, data, part)
 		cancel()
 		if errors.Is(err, context.Canceled) {
+			if stop == 0 {
+				stop = 7
+			}
+			stop += 3
 			continue
 		}
 		if err != nil {
@@ -285,10 +304,40 @@ func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(have) != string(bytes) || got.Best != want.Best || got.Steps != want.Steps || stop < 4 {
-			t.Errorf("resumed to step %d, best %d; want %d, %d, and the same model", got.Steps, got.Best, want.Steps, want.Best)
+		if string(have) != string(bytes) || got.Best != want.Best || got.Steps != want.Steps || !broken || want.Best > 8 {
+			t.Errorf("resumed to step %d, best %d; want %d, %d, and the same model; broken off in a validation is %v", got.Steps, got.Best, want.Steps, want.Best, broken)
 		}
 		return
+	}
+}
+
+// TestHoldOut: every example is in one part, once.
+func TestHoldOut(t *testing.T) {
+	t.Parallel()
+	all, err := Rows(map[string]*onnx.Tensor{"x": onnx.Vector[int64](0, 1, 2, 3, 4, 5, 6, 7, 8, 9)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, err := all.HoldOut(0.3, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []int64
+	for _, d := range []Data{a, b} {
+		for i := range d.N {
+			feeds, err := d.Batch([]int{i}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, feeds["x"].I64()...)
+		}
+	}
+	slices.Sort(rows)
+	if b.N != 3 || !slices.Equal(rows, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+		t.Errorf("%d held out, rows %v", b.N, rows)
+	}
+	if _, _, err := all.HoldOut(0.99, 1); err == nil {
+		t.Error("all may be held out")
 	}
 }
 
