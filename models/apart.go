@@ -15,7 +15,7 @@ import (
 // Apart is a fused client graph taken apart by somebody who does not trust its maker.
 type Apart struct {
 	// Features maps images [n, H, W, Ch] uint8 to features [n, dx]: preprocessing, extractor, and averages and standardisation of
-	// what it gives.
+	// its output.
 	Features *onnx.Model
 	// Embedding maps set [1, n, dx+C], features with labels, and present [1, n], 1 for each, to points [s, dx+C] (k+C where it has k) and
 	// masses [s].
@@ -29,12 +29,12 @@ type Apart struct {
 
 // TakeApart takes a client graph of the given manifest apart, and returns an error unless
 //
-// - all but the extractor is, node by node, what [ClientGraph] makes: operators, attributes, wiring, constants, and element types
+// - all but the extractor is, node by node, the output of [ClientGraph]: operators, attributes, wiring, constants, and element types
 // and shapes
 //
 //	  of the numbers that are a model's own,
 //	- the extractor reads the preprocessed images and nothing else,
-//	- what the extractor does, in which order, and on values of which shape, follows from the images' shape alone ([Steady]).
+//	- the extractor's operations, their order and the shapes of their values follow from the images' shape alone ([Steady]).
 //
 // The error names the node that differs. The extractor itself may compute anything: it is for the owner of the images to approve,
 // by its digest.
@@ -95,8 +95,8 @@ func (t *taker) take() error {
 	return nil
 }
 
-// roomFor returns an error where a manifest states sizes that the graph's own constants do not have: what is built for comparison
-// is no larger than what is there.
+// roomFor returns an error where a manifest states sizes that the graph's own constants do not have: the graph built for comparison
+// is no larger than the one given.
 func (t *taker) roomFor(f Manifest) error {
 	have := 0.0
 	for _, c := range t.model.Graph.Initializers {
@@ -185,7 +185,7 @@ func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 	return nil
 }
 
-// classMeansEmbedding builds what clients run of a conjugate, open or private predictor, with numbers that do not matter: class
+// classMeansEmbedding builds the client's part of a conjugate, open or private predictor, with numbers that do not matter: class
 // means of w where k is above 0, else of phi.
 func classMeansEmbedding(c ConjugateConfig) (*onnx.Model, error) {
 	b := build.New("conjugate")

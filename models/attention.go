@@ -7,7 +7,7 @@ import (
 	"fmp/onnx/build"
 )
 
-// Residual selects what a block adds to its attention output.
+// Residual selects the term that a block adds to its attention output.
 type Residual string
 
 // Values of [Residual].

@@ -12,11 +12,11 @@ import (
 	"fmp/onnx/op"
 )
 
-// digestForm begins what a network's digest is over.
+// digestForm begins the bytes that a network's digest is computed over.
 const digestForm = "fmp network 1\n"
 
 // networkDigest returns the sha256, in hexadecimal, of the part of a graph that computes output from input: of operators, their versions,
-// attributes, wiring and constants. Names, the order of nodes, and what else the graph computes do not matter, so that one network has one
+// attributes, wiring and constants. Names, the order of nodes, and other outputs of the graph do not matter, so that one network has one
 // digest in every client graph that it is part of (docs/formats.md).
 func networkDigest(m *onnx.Model, input, output string) (string, error) {
 	d := &digester{model: m, maker: makers(m.Graph), number: map[string]string{input: "input"}, at: map[*onnx.Node]int{}}

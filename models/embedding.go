@@ -111,7 +111,7 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 	return m, Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, D: d, S: c.Size, Seed: seed, Config: string(cfg)}.Write(m)
 }
 
-// labelMates is a set attention block in which a point starts out attending to the points of its own label, and adds what
+// labelMates is a set attention block in which a point starts out attending to the points of its own label, and adds the values that
 // the per-point layer computed for those to its own learned coordinates, the two halves of them exchanged; the point itself
 // passes through unchanged. Labels are renumbered in every task, so the appearance of a label's points can only be learned
 // from the set. By comparing itself with them, a point can tell how typical of its label it is, which decides how much it

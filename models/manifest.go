@@ -54,7 +54,7 @@ type Manifest struct {
 	ClassMeans bool
 	// Bytes (bytes) is the largest upload of clients that send moments: class means, scatter and calibration points; 0 for other uploads.
 	Bytes int
-	// Kappa (kappa) and KappaDeviation (kappa_deviation) say what is known of the temperature of discriminants behind the extractor: its
+	// Kappa (kappa) and KappaDeviation (kappa_deviation) state the known temperature of discriminants behind the extractor: its
 	// median and the standard deviation of its logarithm (package discriminant). 0 is nothing.
 	Kappa, KappaDeviation float64
 	// Mean and Std (mean, std) apply to pixels scaled to 0..1, one number per channel; Layout (layout) is NCHW or NHWC.

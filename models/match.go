@@ -40,7 +40,7 @@ func makers(g *onnx.Graph) map[string]*onnx.Node {
 	return out
 }
 
-// value compares what computes a value of want with what computes a value of got. Inputs of want are bound to any value.
+// value compares the nodes that compute a value of want with those that compute a value of got. Inputs of want are bound to any value.
 func (u *matching) value(want, got string) error {
 	if to, ok := u.bound[want]; ok {
 		if to != got {

@@ -11,7 +11,7 @@ type resize struct {
 	one, two build.Ref // whole numbers, [1]
 }
 
-// axis is what is resized along one dimension: pixels start to start+from-1 of in become pixels at to at+to-1 of out. All are int64 [1].
+// axis is a resize along one dimension: pixels start to start+from-1 of in become pixels at to at+to-1 of out. All are int64 [1].
 type axis struct {
 	in, start, from build.Ref
 	out, at, to     build.Ref
@@ -32,7 +32,7 @@ func (r *resize) share(a, b, c build.Ref) build.Ref {
 // margin returns (whole - part) / 2, rounded down.
 func (r *resize) margin(whole, part build.Ref) build.Ref { return r.div(r.b.Sub(whole, part), r.two) }
 
-// part returns what of an image of h x w pixels goes where in one of the manifest's size: all of it, its central part of that aspect ratio
+// part maps an image of h x w pixels to one of the manifest's size: all of it, its central part of that aspect ratio
 // (crop), or all between margins (pad).
 func (r *resize) part(h, w build.Ref, f Manifest) (rows, columns axis) {
 	zero, toH, toW := r.b.Axes(0), r.b.Axes(f.Height), r.b.Axes(f.Width)

@@ -17,7 +17,7 @@ var unsteady = []string{"If", "Loop", "Scan", "SequenceMap", "RandomNormal", "Ra
 var lengths = map[string]int{"RNN": 4, "GRU": 4, "LSTM": 4}
 
 // Steady returns an error unless the work of a model follows from the shapes of its inputs alone, so that neither time nor memory
-// nor the number of rows that come out can tell of what is in an image: no branches, loops and random numbers, and every value of
+// nor the number of rows that come out can tell of the content of an image: no branches, loops and random numbers, and every value of
 // a shape that is known once the inputs' are. Symbolic sizes of the inputs are taken for 1.
 func Steady(m *onnx.Model) error {
 	one := onnx.Clone(m)

@@ -12,7 +12,7 @@ import (
 )
 
 // A wide classifier is that of a conjugate predictor with many classes and coordinates, whose heads would take samples x classes
-// x coordinates numbers, several times over. It keeps what they are made of: the moments of the class means, and the latents as
+// x coordinates numbers, several times over. It keeps their sources: the moments of the class means, and the latents as
 // steps of one byte. A head's logit of features x is linear in its class mean,
 //
 //	logit_c = rho w R R' (m_c + s_c latent_c) + bias_c,
@@ -152,7 +152,7 @@ type wide struct {
 	conjugate
 	samples int
 	latent  build.Ref // [C S, k], int8
-	// [1], int64: a 0 that only a run knows, lest a runtime computes what does not depend on features, at several times the memory,
+	// [1], int64: a 0 that only a run knows, lest a runtime computes values that do not depend on features, at several times the memory,
 	// when it loads the model
 	zero build.Ref
 }

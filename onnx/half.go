@@ -25,7 +25,7 @@ func HalfToFloat32(d DType, bits uint16) float32 {
 }
 
 // Float32ToFloat16 returns the Float16 (IEEE 754 binary16) nearest to v, the even one of two that are equally near;
-// what is beyond 65504 after rounding becomes infinity.
+// a value beyond 65504 after rounding becomes infinity.
 func Float32ToFloat16(v float32) uint16 {
 	bits := math.Float32bits(v)
 	sign, mag := uint16(bits>>16)&0x8000, bits&0x7fffffff

@@ -102,13 +102,13 @@ func (f *narrowFloat) value(code uint8, d DType) float32 {
 func NarrowToFloat32(d DType) []float32 { return narrowFloats[d].values() }
 
 // Float32ToNarrow returns a function to the code of a float of 8 or 4 bits: the nearest, the even one of two that are equally
-// near. With saturate what is beyond the largest finite value becomes that; without, an infinity or NaN. Types without NaN have 0
+// near. With saturate a value beyond the largest finite one becomes that; without, an infinity or NaN. Types without NaN have 0
 // in its place.
 func Float32ToNarrow(d DType, saturate bool) func(v float32) uint8 {
 	f := narrowFloats[d]
 	values := f.values()[:f.codes]
 	last := float64(values[f.codes-1])
-	// As if the exponents went on: what rounds to the next value is beyond.
+	// As if the exponents went on: a number that rounds to the next value is beyond.
 	limit := last + (last-float64(values[f.codes-2]))/2
 	over := func(sign uint8) uint8 {
 		switch {

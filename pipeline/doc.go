@@ -13,13 +13,13 @@
 //   - pool: a round's uploads to a classifier,
 //   - classify and evaluate: images to probabilities, and these to scores (metric),
 //   - corpus, task and meta: training of the predictors that ship with the program (shipped), on rounds drawn from the server's own images,
-//   - oneshot: a round as three functions, and settings: what commands may be told.
+//   - oneshot: a round as three functions, and settings: the settings of commands.
 //
 // The laboratory lies under lab and uses the product, never the reverse:
 //
 //   - lab/rival and lab/score: FMP and its rivals behind one interface, their tuning, and how they are scored,
 //   - lab/experiment and lab/report: repeated runs of all methods, and their tables,
-//   - lab/attack, lab/audit and lab/bench: bad clients, what uploads reveal, and what everything costs.
+//   - lab/attack, lab/audit and lab/bench: bad clients, leakage by uploads, and costs.
 //
 // The example goes through them step by step.
 package pipeline

@@ -1,7 +1,7 @@
 // Command fuzz runs every native fuzz target of the module, one after the other, and keeps the book of how long each has run:
 //
 //	go run ./docs/fuzz -time 5s                                # a short look at all of them, as continuous integration has
-//	go run ./docs/fuzz -time 10m -least 1000000 -book docs/fuzz/book.txt -run 'onnx/npy FuzzRead'    # what the book lacks of that
+//	go run ./docs/fuzz -time 10m -least 1000000 -book docs/fuzz/book.txt -run 'onnx/npy FuzzRead'    # the inputs that the book lacks of that
 //	go run ./docs/fuzz -book docs/fuzz/book.txt -table docs/testing.md
 //
 // The book holds, of each run, the target and the last line that the fuzzer itself printed. The table on the page of tests is
@@ -158,7 +158,7 @@ func run(length time.Duration, least, jobs int, book, only string) error {
 }
 
 // lastLine is a line of the fuzzer with the time and the executions. In a short run over many inputs of earlier ones those
-// inputs, with which it gathers what they cover, can be all that it comes to.
+// inputs, with which it gathers their coverage, can be all that it comes to.
 var lastLine = regexp.MustCompile(`fuzz: elapsed: (\S+), (?:execs: (\d+) |gathering baseline coverage: (\d+)/\d+ completed)`)
 
 // memory is a folder that lies in memory on Linux: most of the time of targets that read files went to the disk's.
@@ -207,7 +207,7 @@ func note(book string, t target, line string) error {
 	return f.Close()
 }
 
-// record is what a target has had in all.
+// record holds the inputs and the time that a target has had in all.
 type record struct {
 	time  time.Duration
 	execs int
@@ -257,7 +257,7 @@ func records(book []byte) (map[target]record, error) {
 	return all, nil
 }
 
-// Table is the book as Markdown: what each target has had in all, those with the most first.
+// Table is the book as Markdown: the inputs and the time of each target, those with the most first.
 func Table(book []byte) (string, error) {
 	had, err := records(book)
 	if err != nil {

@@ -59,7 +59,7 @@ func write(args []string) error {
 	return nil
 }
 
-// programs are what is shipped, with the platforms that they are built for.
+// programs are the programs shipped, with the platforms that they are built for.
 var programs = []struct {
 	name    string
 	systems []string
@@ -71,7 +71,7 @@ var programs = []struct {
 // outlined are fonts that fmp holds the digits' outlines of (featurize/digits/outlines.txt).
 var outlined = []string{"codeberg.org/go-fonts/dejavu/dejavusans", "codeberg.org/go-fonts/latin-modern/lmroman10regular", "golang.org/x/image/font/gofont/goregular"}
 
-// embedded is what is derived from the work of others and is no module.
+// embedded lists the files derived from the work of others that are no modules.
 const embedded = `Besides modules:
 
 * ` + "`onnx/onnxpb/onnx.proto`" + `, and the facts of operators in ` + "`onnx/op`" + `, are made from the definitions of the Open Neural Network
@@ -88,7 +88,7 @@ type module struct {
 	ids                []string          // SPDX
 }
 
-// modules returns what the programs of the source in folder root are made of, on every platform.
+// modules returns the modules linked by the programs of the source in folder root, on every platform.
 func modules(root string) (map[string]*module, error) {
 	mods := map[string]*module{}
 	for _, p := range programs {

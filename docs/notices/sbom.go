@@ -22,7 +22,7 @@ import (
 	"fmp/onnx/serde"
 )
 
-// writeSBOM writes FILE.cdx.json beside the file of a program: what it is made of, in CycloneDX 1.6.
+// writeSBOM writes FILE.cdx.json beside the file of a program: its components, in CycloneDX 1.6.
 func writeSBOM(program string, mods map[string]*module) error {
 	bi, err := buildinfo.ReadFile(program)
 	if err != nil {

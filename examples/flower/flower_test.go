@@ -23,7 +23,8 @@ import (
 func TestUpload(t *testing.T) {
 	python := ""
 	for _, name := range []string{os.Getenv("PYTHON"), "python3", "python"} {
-		if p, err := exec.LookPath(name); name != "" && err == nil && exec.Command(p, "-c", "import numpy, onnxruntime, google.protobuf").Run() == nil {
+		p, err := exec.LookPath(name)
+		if name != "" && err == nil && exec.Command(p, "-c", "import numpy, onnxruntime, google.protobuf").Run() == nil {
 			python = p
 			break
 		}
@@ -63,7 +64,8 @@ func TestUpload(t *testing.T) {
 		}
 	}
 	run(protoc, "-I", "../..", "--include_imports", "--descriptor_set_out="+path("upload.desc"), "pipeline/federate/uploadpb/upload.proto")
-	run(python, "client.py", "--graph", path("client.onnx"), "--descriptor", path("upload.desc"), "--client", "Klinik 7", "--round", "4", "--images", path("images.npy"), "--labels", path("labels.npy"), "-o", path("upload"))
+	run(python, "client.py", "--graph", path("client.onnx"), "--descriptor", path("upload.desc"), "--client", "Klinik 7", "--round", "4",
+		"--images", path("images.npy"), "--labels", path("labels.npy"), "-o", path("upload"))
 	got, err := os.ReadFile(path("upload"))
 	if err != nil {
 		t.Fatal(err)

@@ -270,7 +270,7 @@ func (x *Extractor) manifestResize() string {
 }
 
 // Fit returns the shape of the images that the model at path takes, with its side-car file applied; height and width are 0
-// where one of them is open. It returns an error only where the file cannot be read: [Open] reports what else is wrong.
+// where one of them is open. It returns an error only where the file cannot be read: [Open] reports other faults.
 func Fit(path string, o Options) (imagefile.Fit, error) {
 	path, err := published.Find(path)
 	if err != nil {
@@ -371,7 +371,7 @@ func (x *Extractor) Features(ctx context.Context, images *dataset.Images, progre
 	return out, nil
 }
 
-// batch runs images from..to-1 and returns their pooled features, and what they were averaged over, in words.
+// batch runs images from..to-1 and returns their pooled features, and the axes they were averaged over, in words.
 func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int, buf *buffer) (rows []float32, over string, err error) {
 	n := to - from
 	in, err := x.feed(images, from, to, buf)

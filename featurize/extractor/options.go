@@ -20,7 +20,7 @@ import (
 // DefaultBatch is the most images per call unless the options or the model say otherwise.
 const DefaultBatch = 256
 
-// What activations take: bytes a pixel of the input (EfficientNet-Lite0 took 3.1 GB for 256 images of 224 x 224), and of all
+// Memory of activations: bytes a pixel of the input (EfficientNet-Lite0 took 3.1 GB for 256 images of 224 x 224), and of all
 // images of a call at most.
 const (
 	pixelMemory = 240

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// frame is what the frame header of a JPEG says of the memory that its decoding takes (ITU-T T.81, B.2.2).
+// frame holds the sizes in a JPEG's frame header that bound the memory of its decoding (ITU-T T.81, B.2.2).
 type frame struct {
 	known       bool
 	progressive bool

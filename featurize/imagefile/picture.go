@@ -1,6 +1,6 @@
 // Package imagefile reads images and labels from files: JPEG, PNG, WebP, GIF, TIFF, BMP and IDX. All files are treated as hostile:
 // sizes are checked against stated bounds before memory is allocated for them. It depends on little besides the standard library, as
-// it is part of the program for small devices; featurize/dataset makes data sets of what it reads.
+// it is part of the program for small devices; featurize/dataset makes data sets of the images that it reads.
 package imagefile
 
 import (
@@ -125,7 +125,7 @@ func decodeBytes(path string, data []byte, pixels int) (im image.Image, digest [
 	return im, sha256.Sum256(data), nil
 }
 
-// longest returns the bytes of the longest file of an image of so many pixels: its pixels as they are, and a generous header.
+// longest returns the bytes of the longest file of an image of the given number of pixels: its pixels as they are, and a generous header.
 func longest(pixels int) int { return min(MaxBytes, 8*pixels+1<<20) }
 
 // Decode decodes an image after checking its size.

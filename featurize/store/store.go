@@ -117,7 +117,7 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 		return fmt.Errorf("another fmp is at work on %s; wait for that one", to)
 	}
 	defer lock.Close()
-	// What a killed program left there, and what one of an earlier release called .NAME.NUMBER.
+	// Files that a killed program left there, and those that one of an earlier release called .NAME.NUMBER.
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".[0-9]*", "new"))
 	if err != nil {
 		return err

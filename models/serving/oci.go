@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Media types and annotations of the OCI image specification 1.1 (github.com/opencontainers/image-spec), and of what is
+// Media types and annotations of the OCI image specification 1.1 (github.com/opencontainers/image-spec), and of the manifests
 // attached to the image.
 const (
 	typeManifest  = "application/vnd.oci.image.manifest.v1+json"
@@ -95,7 +95,7 @@ type attachment struct {
 	content         []byte
 }
 
-// writeOCI writes the image, whose one layer holds the files under /models, with what is attached to it.
+// writeOCI writes the image, whose one layer holds the files under /models, with its attachments.
 func writeOCI(dir, tag string, files []file, attached []attachment) error {
 	l := layout(dir)
 	image, err := l.image(files)

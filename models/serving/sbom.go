@@ -68,7 +68,7 @@ func billOfMaterials(o Options, f models.Manifest, digest string) ([]byte, error
 	}
 	doc := bom{Format: "CycloneDX", Spec: "1.6", Version: 1, Metadata: bomMetadata{model}}
 	if f.Extractor != "" {
-		// The digest is of what the network computes, not of a file.
+		// The digest is of the network's computation, not of a file.
 		e := component{Type: machineLearningModel, Ref: "network:" + f.Extractor, Name: "extractor"}
 		e.Properties = []property{{"fmp:extractor_digest", f.Extractor}}
 		doc.Components = []component{e}

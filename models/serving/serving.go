@@ -62,7 +62,7 @@ type file struct {
 	content []byte
 }
 
-// Package is what [Write] has written.
+// Package describes the files that [Write] has written.
 type Package struct {
 	Repository string   `json:"repository"` // folder of the model repository
 	Layout     string   `json:"layout"`     // folder of the image layout

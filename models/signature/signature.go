@@ -5,7 +5,7 @@
 // predicate https://model_signing/signature/v1.0: the SHA-256 of every file of the model, by its path. It covers one file or a
 // folder, and is kept beside it.
 //
-// Bundles come from outside. [Verify] believes nothing of one but what the key signed. Certificates, Sigstore's transparency
+// Bundles come from outside. [Verify] believes only the part of one that the key signed. Certificates, Sigstore's transparency
 // log, other curves, and hashes by shards are refused by name. The package is part of the program for small devices.
 package signature
 
@@ -41,7 +41,7 @@ const (
 	single = "."
 )
 
-// GitPaths are what the format's reference implementation leaves out of a folder, unless it is told otherwise.
+// GitPaths are the paths that the format's reference implementation leaves out of a folder, unless it is told otherwise.
 var GitPaths = []string{".git", ".gitattributes", ".github", ".gitignore"}
 
 // ErrInvalid means that a bundle is no signature of a model by the key.
@@ -198,7 +198,7 @@ func Verify(key *ecdsa.PublicKey, data []byte) (*Manifest, error) {
 	return manifest(payload)
 }
 
-// Covers reports whether a bundle, whoever made it, is about a single file of a SHA-256 (hex). It verifies no signature: it is for
+// Covers reports whether a bundle, from any signer, is about a single file of a SHA-256 (hex). It verifies no signature: it is for
 // servers that hand bundles on.
 func Covers(data []byte, name, digest string) error {
 	_, payload, _, err := decode(data)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Slack is what any call may allocate besides: buffers of a fixed size, tables that are made at the first call, what
+// Slack is the memory that any call may allocate besides: buffers of a fixed size, tables that are made at the first call, memory that
 // the test's own goroutines take meanwhile, and small objects that the runtime counts by whole pages.
 const Slack = 1 << 20
 
@@ -21,7 +21,7 @@ func AtMost(t testing.TB, limit int, f func()) {
 	}
 }
 
-// allocated is what the program has allocated so far. [runtime.ReadMemStats] would stop it each time, which costs a fuzz target
+// allocated returns the bytes that the program has allocated so far. [runtime.ReadMemStats] stops it each time, which costs a fuzz target
 // more than many an input does.
 func allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}

@@ -13,10 +13,10 @@ import (
 )
 
 // Write calls write with a temporary file beside path, syncs it and renames it to path. Where anything
-// fails the temporary file is removed and whatever stood at path is untouched. Missing parent folders
-// are made; a temporary file for the same path that is older than an hour is removed: its program was killed. What stands there
-// and is no regular file (a folder, a device) is refused: renaming would put a file in the place of /dev/null. A symbolic link
-// stays, and what it points to is replaced.
+// fails the temporary file is removed and the file at path is untouched. Missing parent folders
+// are made; a temporary file for the same path that is older than an hour is removed: its program was killed. An object there
+// that is no regular file (a folder, a device) is refused: renaming would put a file in the place of /dev/null. A symbolic link
+// stays, and its target is replaced.
 func Write(path string, write func(io.Writer) error) (err error) {
 	target, err := resolve(path)
 	if err != nil {
@@ -75,7 +75,7 @@ func HasFolder(path string) error {
 	return nil
 }
 
-// RemoveStale removes what programs that were killed left in a folder: files and folders of names that begin with prefix and
+// RemoveStale removes the leavings of killed programs from a folder: files and folders of names that begin with prefix and
 // end in .tmp, and that nobody has written to for as long as given.
 func RemoveStale(dir, prefix string, age time.Duration) error {
 	entries, err := os.ReadDir(dir)

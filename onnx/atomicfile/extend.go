@@ -13,7 +13,7 @@ import (
 const lockWithin = 20 * time.Second
 
 // Extend appends lines to a file that grows and is never rewritten, of at most limit bytes, readable by its owner alone. It
-// passes the file's whole lines to next, appends what that returns and syncs it, all under the file's lock, so that processes
+// passes the file's whole lines to next, appends its result and syncs it, all under the file's lock, so that processes
 // decide and append one after another. A last line without its end, of a process that was killed, was never acknowledged: it is
 // cut off. Where next returns an error or nothing, the file stays as it is. Missing files and folders are made.
 func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (err error) {

@@ -115,7 +115,7 @@ func checkFunction(m *onnx.Model, f *onnx.Function, local map[onnx.OpName]bool) 
 	return nil
 }
 
-// checker walks a graph and what is defined so far; subgraphs see what is around them.
+// checker walks a graph with the names defined so far; subgraphs see the names around them.
 type checker struct {
 	outer      *checker
 	opsets     map[string]int64

@@ -9,7 +9,7 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// operator holds a node against what its operator is and returns the element types of its outputs, Undefined where
+// operator checks a node against its operator's schema and returns the element types of its outputs, Undefined where
 // they do not follow from those of the inputs.
 func (c *checker) operator(n *onnx.Node) ([]onnx.DType, error) {
 	s, err := c.schema(n)

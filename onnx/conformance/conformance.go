@@ -107,7 +107,7 @@ func Run(e engine.Engine, dir string, tol Tolerance) (r Result) {
 	m, err := serde.Load(filepath.Join(dir, "model.onnx"))
 	if err != nil {
 		r.Ops, r.Opset = rawOps(filepath.Join(dir, "model.onnx"))
-		// Of what our own reader does not hold (sequences, sparse tensors, ...) no engine can be asked.
+		// No engine can be asked for values that our own reader does not hold (sequences, sparse tensors, ...).
 		return end(Unsupported, trimPath(err, dir))
 	}
 	r.Ops, r.Opset = ops(m), m.Opset()
@@ -152,7 +152,7 @@ type contradiction struct{ text string }
 
 func (c *contradiction) Error() string { return "the test contradicts itself: " + c.text }
 
-// contradicts compares an input file with what the model declares.
+// contradicts compares an input file with the model's declaration.
 func contradicts(t *onnx.Tensor, v onnx.ValueInfo) error {
 	ok := t.DType == v.DType && (v.Shape == nil || len(v.Shape) == len(t.Shape))
 	for k := 0; ok && v.Shape != nil && k < len(t.Shape); k++ {

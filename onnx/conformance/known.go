@@ -8,7 +8,7 @@ import (
 // known are tests of the standard's collection that a sound engine may fail, by a pattern of their name, and why.
 //
 // Sources: onnx_backend_test_series_filters.jsonc in github.com/microsoft/onnxruntime, which leaves out
-// what it says below of the ONNX Runtime, and the operators' own pages.
+// the statements below on the ONNX Runtime, and the operators' own pages.
 var known = []struct{ pattern, why string }{
 	{"test_bernoulli*", "draws at random; the expected values are those of NumPy's generator"},
 	{"test_training_dropout*", "drops at random; the expected values are those of NumPy's generator"},

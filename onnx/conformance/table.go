@@ -13,10 +13,10 @@ import (
 	"fmp/onnx/coverage"
 )
 
-// WriteTable writes, in Markdown, what each engine made of the tests: by operator set, and operator by operator, where a test
+// WriteTable writes, in Markdown, each engine's results on the tests: by operator set, and operator by operator, where a test
 // counts for every operator of its model. The operators that no test holds are listed as well, and for each whether it has a
-// shape rule, a kernel of the pure engine and a gradient. What is missing follows with its reason, and the tests that an engine
-// fails, each with what is [Known] of it, or does not run.
+// shape rule, a kernel of the pure engine and a gradient. Missing parts follow with their reasons, and the tests that an engine
+// fails, each with its [Known] reason, or does not run.
 func WriteTable(w io.Writer, engines map[string][]Result) {
 	names := slices.Sorted(maps.Keys(engines))
 	fmt.Fprint(w, `# Operators
@@ -54,7 +54,7 @@ func (c counts) String() string {
 	return fmt.Sprintf("| %d | %d | %d ", c[Passed], c[Failed], c[Unsupported])
 }
 
-// groups counts the verdicts of each engine, by what group says of a test.
+// groups counts the verdicts of each engine, by the group of a test.
 func groups(engines map[string][]Result, group func(r Result) []string) map[string]map[string]counts {
 	rows := map[string]map[string]counts{}
 	for e, results := range engines {
@@ -180,7 +180,7 @@ func writeRefusals(w io.Writer, name string, results []Result) {
 	}
 }
 
-// writeFailures lists what an engine's failures come of, and which they are.
+// writeFailures lists an engine's failures by their causes.
 func writeFailures(w io.Writer, name string, results []Result) {
 	tests := map[string][]string{}
 	var order []string

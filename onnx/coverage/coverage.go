@@ -16,7 +16,7 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Part is one of what there may be of an operator beside its schema.
+// Part names one part of an operator's implementation beside its schema.
 type Part string
 
 // The parts.

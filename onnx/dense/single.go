@@ -13,7 +13,7 @@ const (
 )
 
 // Single is a matrix laid out in float32 to be the right operand of products, which run about twice as fast as those of [Packed]. It is for
-// the inner iterations of what float64 corrects.
+// the inner iterations of a result that float64 corrects.
 type Single struct {
 	rows, cols int
 	panels     []float32 // [cols rounded up to panels, rows, SingleWidth], zeros where there is no column

@@ -6,7 +6,7 @@ import (
 )
 
 // Columns is a matrix of one class a row and one point a column: element (c, i) is Data[c*Stride+i]. N is a multiple of Width
-// ([Padded]); what stands beyond the last point is computed with and means nothing.
+// ([Padded]); values beyond the last point are computed with and mean nothing.
 type Columns struct {
 	C, N, Stride int
 	Data         []float64
@@ -43,7 +43,7 @@ func AddSoftmax(logits, p Columns, top, sum []float64) {
 }
 
 // ExpSum sets sum to the sum over c rows of exp(by l), column by column: l has rows of n numbers, a multiple of Width, and by l
-// is not above 0. What is below -708 counts as that, see Softmax.
+// is not above 0. Values below -708 count as that, see Softmax.
 func ExpSum(c, n int, l []float32, by float64, sum []float64) {
 	if n%Width != 0 || c < 1 || len(l) != c*n || len(sum) < n {
 		panic(fmt.Sprintf("dense: exponentials of %d x %d of %d numbers into %d; want a multiple of %d", c, n, len(l), len(sum), Width))

@@ -1,4 +1,4 @@
-// Package differential draws random valid graphs and holds what must agree against each other:
+// Package differential draws random valid graphs and compares results that must agree:
 //
 //   - engine: the pure engine against another engine (the ONNX Runtime)
 //   - fold: the graph after simplification, with its inputs as they are and as constants
@@ -6,8 +6,8 @@
 //   - gradient: grad's model against central differences, in float64
 //   - peer: the pure engine on a machine of 32 bits ([Outputs])
 //
-// A graph follows from its family, the seed and its number, so that a disagreement can be looked at again. What is known to
-// disagree stands in one table with its reason (known.go).
+// A graph follows from its family, the seed and its number, so that a disagreement can be looked at again. Pairs known to
+// disagree stand in one table with their reasons (known.go).
 package differential
 
 import (
@@ -141,7 +141,7 @@ func differ(got, want map[string]*onnx.Tensor) string {
 	return ""
 }
 
-// run evaluates a model; declined says that the engine names what it does not run.
+// run evaluates a model; declined says that the engine names an operator that it does not run.
 func run(e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor) (out map[string]*onnx.Tensor, declined bool, err error) {
 	s, err := e.Load(m)
 	if err != nil {
@@ -216,7 +216,7 @@ func (k *checker) simplified(c *Case, want map[string]*onnx.Tensor, constants bo
 	}
 }
 
-// fits holds a value against what inference said of it.
+// fits checks a value against its inferred type and shape.
 func fits(v onnx.ValueInfo, t *onnx.Tensor) error {
 	ok := v.DType == t.DType && (v.Shape == nil || len(v.Shape) == len(t.Shape))
 	for i := 0; ok && i < len(v.Shape); i++ {

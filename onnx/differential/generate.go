@@ -23,7 +23,7 @@ type generator struct {
 	next   int
 }
 
-// value is a value of the graph with what it is for these inputs.
+// value is a value of the graph with its content for these inputs.
 type value struct {
 	name   string
 	tensor *onnx.Tensor
@@ -33,7 +33,7 @@ type value struct {
 // operator set. outputs is the number of outputs, 0 for one.
 type recipe func(g *generator, d onnx.DType) (in []*onnx.Tensor, attrs []onnx.Attr, outputs int)
 
-// graph draws one to three nodes of a family. The first input of a node may be an output of one before; what these are is
+// graph draws one to three nodes of a family. The first input of a node may be an output of one before; their values are
 // known, since each node but the last is evaluated as it is drawn.
 func (g *generator) graph(family string) (*onnx.Model, map[string]*onnx.Tensor) {
 	if family == "control" {

@@ -12,13 +12,13 @@ import (
 )
 
 // disagreement is a class of them: the check, the operator ("" for any) of the node that the detail names, or else of the last,
-// words of the detail, and what tells the case apart beside.
+// words of the detail, and other marks of the case.
 type disagreement struct {
 	check, op, says, why string
 	when                 func(c *Case, n *onnx.Node) bool
 }
 
-// disagreements are those of the engines that are known, with their reason. What is ours to mend does not stand here.
+// disagreements are those of the engines that are known, with their reason. Faults of our own do not stand here.
 var disagreements = []disagreement{
 	{"engine", "", "cannot be handed to the ONNX Runtime", "the Go bindings of the ONNX Runtime have no scalars of half precision", nil},
 	{"engine", "", "Dilation not supported for AutoPadType", "the ONNX Runtime has no auto_pad SAME with dilations", nil},

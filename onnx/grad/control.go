@@ -14,7 +14,7 @@ func init() {
 	register(vjpIf, "If")
 }
 
-// subgraph is a node's graph as a model of its own: what it takes from around it is an input, or an initializer where it
+// subgraph is a node's graph as a model of its own: a value from around it is an input, or an initializer where it
 // is constant.
 type subgraph struct {
 	*emitter
@@ -96,7 +96,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried, skip 
 	inner.taken, inner.next = c.taken, c.next
 	s.emitter, s.nodes = inner, s.graph.Nodes
 	s.cot = cotangents{e: inner, of: map[string]string{}}
-	// The graph within does not say what it is given.
+	// The graph within does not state the types of its inputs.
 	s.graph.Inputs = nil
 	for name := range constants {
 		delete(s.graph.Initializers, name)
@@ -105,7 +105,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried, skip 
 	return s, nil
 }
 
-// infer works out shapes and spells out what [pass.Spell] does, under names that taken has none of and then has.
+// infer works out shapes and spells operators out as [pass.Spell] does, under names that taken has none of and then has.
 func infer(m *onnx.Model, taken map[string]bool) error {
 	if err := shape.Infer(m); err != nil {
 		return err

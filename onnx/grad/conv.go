@@ -38,7 +38,7 @@ func ones(n int) []int {
 	return v
 }
 
-// window reads the attributes that Conv, ConvTranspose and the poolings share. x is what slides under the
+// window reads the attributes that Conv, ConvTranspose and the poolings share. x is the tensor that slides under the
 // window; weights is "" for poolings.
 func (c *call) window(x, weights string) (window, error) {
 	r, err := c.rank(x)

@@ -236,7 +236,7 @@ func vjpCast(c *call) ([]string, error) {
 	return []string{c.g()}, nil
 }
 
-// vjpDropout is the identity in inference; in training what was kept is scaled by 1/(1 - ratio).
+// vjpDropout is the identity in inference; in training the kept elements are scaled by 1/(1 - ratio).
 func vjpDropout(c *call) ([]string, error) {
 	training := c.in(2)
 	if training == "" {

@@ -344,7 +344,7 @@ func activeValues(e *emitter, nodes []*onnx.Node, wrt []string) map[string]bool 
 		if standard(n.Domain) && constantRule[n.Op] {
 			continue
 		}
-		// What the graphs of a node take from around it counts as read.
+		// Values that the graphs of a node take from around it count as read.
 		on := slices.ContainsFunc(n.Reads(), func(in string) bool { return active[in] })
 		for _, o := range n.Outputs {
 			if on && o != "" && e.isFloat(o) {
@@ -385,7 +385,7 @@ func Supports(m *onnx.Model) error {
 		}
 	}
 	nodes := slices.Clone(g.Nodes)
-	// What is made of initializers alone is a constant to the rules that need one, such as the scales of a Resize.
+	// A value made of initializers alone is a constant to the rules that need one, such as the scales of a Resize.
 	e.active = activeValues(e, nodes, wrt[:inputs])
 	active := activeValues(e, nodes, wrt)
 	cot := cotangents{e: e, of: map[string]string{}}

@@ -5,11 +5,11 @@ import (
 	"fmp/onnx/op"
 )
 
-// A rule appends to the graph what computes the cotangents of a node's inputs, in their order; "" where
+// A rule appends to the graph the nodes that compute the cotangents of a node's inputs, in their order; "" where
 // there is none (an input that is not wanted, or that the outputs do not depend on).
 type rule func(c *call) ([]string, error)
 
-// call is what a rule is given: the node, the cotangents of its outputs ("" where none arrived) and which
+// call holds the arguments of a rule: the node, the cotangents of its outputs ("" where none arrived) and which
 // inputs are wanted.
 type call struct {
 	*emitter

@@ -23,7 +23,7 @@ func (e *emitter) dft(x, length string, axis int, attrs ...onnx.Attr) string {
 }
 
 // adjointDFT is the transpose of a transform of length n (a scalar of integers) for real parts and imaginary ones: the
-// transform the other way, which divides by n where the first does not. What one side leaves out is filled with zeros.
+// transform the other way, which divides by n where the first does not. Elements that one side leaves out are filled with zeros.
 func (e *emitter) adjointDFT(g, n string, axis int, inverse bool) string {
 	length := e.cast(n, e.dtype(g))
 	if bar := e.dft(g, n, axis, onnx.BoolAttr("inverse", !inverse)); inverse {
@@ -84,7 +84,7 @@ func vjpDFT(c *call) ([]string, error) {
 	} else {
 		bar = c.adjointDFT(c.g(), n, axis, inverse)
 	}
-	// The end of the axis, and the imaginary parts of what is real, are cut off by padding of less than 0.
+	// The end of the axis, and the imaginary parts of real values, are cut off by padding of less than 0.
 	zeros := c.ints(make([]int, r)...)
 	ends := make([]string, r)
 	for i := range ends {

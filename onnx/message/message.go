@@ -1,5 +1,5 @@
 // Package message decodes protobuf messages from outside. It stands before the protobuf library because of one thing that the
-// library leaves open: a packed list may come in any number of pieces, and every piece copies what there was before, so that 900 kB
+// library leaves open: a packed list may come in any number of pieces, and every piece copies those before it, so that 900 kB
 // of pieces of one value take a minute and 300 GB.
 package message
 
@@ -29,7 +29,7 @@ func Unmarshal(data []byte, m proto.Message, depth int) error {
 	return proto.UnmarshalOptions{RecursionLimit: depth}.Unmarshal(data, m)
 }
 
-// seen is what one message has had so far: the pieces of its packed lists, and the same of the single messages in it, since
+// seen counts the fields of one message so far: the pieces of its packed lists, and the same of the single messages in it, since
 // those are merged where they come more than once.
 type seen struct{ fields []fieldSeen }
 
@@ -39,7 +39,7 @@ type fieldSeen struct {
 	single *seen
 }
 
-// scan walks over the wire format of a message. What is malformed is left to the decoder, whose errors are better.
+// scan walks over the wire format of a message. A malformed part is left to the decoder, whose errors are better.
 func (s *seen) scan(data []byte, md protoreflect.MessageDescriptor, depth int) error {
 	if depth == 0 {
 		return nil // the decoder refuses it
@@ -88,7 +88,7 @@ func (s *seen) scan(data []byte, md protoreflect.MessageDescriptor, depth int) e
 	return nil
 }
 
-// of returns what a field has had, valid until the next call.
+// of returns the counts of a field, valid until the next call.
 func (s *seen) of(number protowire.Number) *fieldSeen {
 	for i := range s.fields {
 		if s.fields[i].number == number {

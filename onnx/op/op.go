@@ -109,7 +109,7 @@ var schemas = sync.OnceValue(func() map[key][]*Schema {
 })
 
 // Lookup returns the schema of an operator in version opset of its domain's operator set; nil where the operator is not known or
-// came later. What it returns is shared and must not be changed.
+// came later. The result is shared and must not be changed.
 func Lookup(domain, name string, opset int) *Schema {
 	var found *Schema
 	for _, s := range schemas()[key{domain, name}] {
@@ -242,7 +242,7 @@ func parseTypes(words []string) (t Types) {
 	return t
 }
 
-// parser reads the registry's text: an operator's line with its version, then indented lines for what belongs to it.
+// parser reads the registry's text: an operator's line with its version, then indented lines for its parts.
 type parser struct {
 	all       map[key][]*Schema
 	schema    *Schema

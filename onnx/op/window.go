@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Window is what the attributes of a convolution or pooling say of its spatial axes, with defaults filled
+// Window holds the attributes of a convolution or pooling along its spatial axes, with defaults filled
 // in. Pads holds the beginnings of all axes, then their ends.
 type Window struct {
 	Kernel, Strides, Dilations, Pads []int

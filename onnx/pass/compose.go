@@ -17,7 +17,7 @@ import (
 // The result has a's inputs and those of b that are not linked, and a's outputs that are not linked and all
 // of b's, under the names that they have; two of one name are an error. Other values keep their names where
 // they are free and get b's graph name in front where not. Sizes stay dynamic: a symbol of b's linked inputs
-// becomes what a's output has there; a symbol of b alone that a uses for something else gets a number.
+// becomes the size of a's output there; a symbol of b alone that a uses for something else gets a number.
 //
 // Functions are inlined. Where the standard operator sets differ, the older model is brought up to the newer
 // ([Upgrade]). Metadata that is in one model only, or the same in both, is kept; a key with two values is

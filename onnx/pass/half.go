@@ -10,7 +10,7 @@ import (
 
 // ToFloat32 turns a model of half precision into one of float32: initializers and constants are converted
 // exactly, and inputs, outputs and casts of Float16 and BFloat16 become Float32, in subgraphs and functions
-// too. It computes what the model does with less rounding. Other models stay as they are, and so does the
+// too. It computes the same function with less rounding. Other models stay as they are, and so does the
 // model where an error is returned.
 func ToFloat32(m *onnx.Model) error {
 	c := onnx.Clone(m)

@@ -14,7 +14,7 @@ import (
 //
 //	Scan_8(lengths, v_1..v_n [B, ...], x_1..x_m [B, T, ...]) = Scan over B of Scan(v_1.., x_1..)
 //
-// A sequence that is shorter is cut before its Scan (so that one that goes backward begins at its own end), and what the Scan
+// A sequence that is shorter is cut before its Scan (so that one that goes backward begins at its own end), and the outputs that the Scan
 // returns is filled with zeros up to T, as the ONNX Runtime does; the standard leaves these positions undefined.
 func upgradeScan9(u *upgrader, n *onnx.Node) error {
 	attrs := op.Attrs(n, 8)

@@ -12,7 +12,7 @@ import (
 )
 
 // Simplify makes a graph smaller without changing its results: nodes of constants become initializers,
-// nodes that do nothing, copies of other nodes and nodes that no output needs go. What the shapes of
+// nodes that do nothing, copies of other nodes and nodes that no output needs go. Values that the shapes of
 // the inputs already decide (Shape, Gather, Concat and the like) is a constant as well.
 //
 // Constants are computed by the pure engine's kernels, within the model's [onnx.Budget]. Initializers count as

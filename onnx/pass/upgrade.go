@@ -161,7 +161,7 @@ func toInput(attr string, i int) func(u *upgrader, n *onnx.Node) error {
 	}
 }
 
-// upgrades holds what a version changes in the meaning or form of operators; those that it only extends
+// upgrades holds the changes of a version to the meaning or form of operators; those that it only extends
 // are not listed.
 var upgrades map[int]map[string]func(u *upgrader, n *onnx.Node) error
 
@@ -303,7 +303,7 @@ func upgradePad11(u *upgrader, n *onnx.Node) error {
 }
 
 // upgradeResize11: version 10 takes the input position of output i as i/scale. The nearest element was the
-// one below when enlarging; what it was when shrinking is not said, and refused.
+// one below when enlarging; the one for shrinking is not stated, and refused.
 func upgradeResize11(u *upgrader, n *onnx.Node) error {
 	scales := u.graphNow.Initializers[n.Input(1)]
 	mode := op.Attrs(n, 10).Str("mode")

@@ -1,5 +1,5 @@
 // Package serde reads and writes model files: ONNX's protobuf messages and the files beside them that hold large
-// tensors. Files are not trusted: what they make the program allocate is bounded by their size.
+// tensors. Files are not trusted: the memory that they take is bounded by their size.
 package serde
 
 import (
@@ -59,8 +59,8 @@ func Save(path string, m *onnx.Model) error {
 	return atomicfile.WriteBytes(path, data)
 }
 
-// Unmarshal decodes a serialised ModelProto. Tensors in other files are refused; [Load] reads them. What it
-// allocates is bounded by the data: at most about four hundred bytes for each of data's, counting what is given
+// Unmarshal decodes a serialised ModelProto. Tensors in other files are refused; [Load] reads them. The memory
+// allocated is bounded by the data: at most about four hundred bytes for each of data's, counting memory given
 // up again on the way (empty messages of two bytes are the worst), and for a model of weights about three
 // times its size.
 func Unmarshal(data []byte) (*onnx.Model, error) {
@@ -176,7 +176,7 @@ func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 		g.Outputs = append(g.Outputs, v)
 	}
 	for _, vp := range p.ValueInfo {
-		// What a file says of intermediate values is a hint; one of a kind we do not hold is dropped.
+		// A file's type of an intermediate value is a hint; one of a kind we do not hold is dropped.
 		if v, err := valueFromProto(vp); err == nil {
 			g.Values = append(g.Values, v)
 		}

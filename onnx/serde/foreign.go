@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// foreignFormat says what a file that is no ONNX model seems to be, and what to do about it, by the bytes that it
+// foreignFormat names the probable format of a file that is no ONNX model, and a remedy, by the bytes that it
 // begins with; "" where that is not known.
 func foreignFormat(data []byte) string {
 	text := bytes.TrimLeft(data[:min(len(data), 64)], "\ufeff \t\r\n")

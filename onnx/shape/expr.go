@@ -233,7 +233,7 @@ func (e expr) String() string {
 	return b.String()
 }
 
-// parseExpr reads what String writes, and sums and products of identifiers as exporters write them.
+// parseExpr reads the form that String writes, and sums and products of identifiers as exporters write them.
 func parseExpr(s string) (expr, bool) {
 	if len(s) > maxExprText {
 		return nil, false

@@ -8,8 +8,8 @@ import (
 	"fmp/onnx/internal/kernel"
 )
 
-// fold computes a node whose inputs are all constants with the pure engine's kernel, so that what is computed from
-// constants is known. Results of more than limit elements, and what the budget does not cover, are left.
+// fold computes a node whose inputs are all constants with the pure engine's kernel, so that a value computed from
+// constants is known. Results of more than limit elements, and work beyond the budget, are left.
 func (c *call) fold(limit int) {
 	shapes := make([][]int, len(c.out))
 	bytes, need := 0.0, false

@@ -20,9 +20,9 @@ import (
 // ("batch*n", "floor((H + 1)/2)") where they follow, and unknown otherwise. Small integer values are
 // followed as well, so that shapes computed in the graph (Shape, Gather, Concat, Reshape) come out.
 //
-// The outputs of an operator without a rule are of unknown type, or what the file says of them. A certain
+// The outputs of an operator without a rule are of unknown type, or of the type that the file states. A certain
 // contradiction, such as a MatMul whose inner sizes differ, is an error that names node, operator and
-// shapes. What a file says of intermediate values and outputs never overrides what follows from its
+// shapes. A file's types of intermediate values and outputs never override those that follow from its
 // inputs.
 func Infer(m *onnx.Model) error {
 	if m == nil || m.Graph == nil {
@@ -75,7 +75,7 @@ func Types(m *onnx.Model) (map[string]onnx.ValueInfo, error) {
 type Facts struct{ inf *inference }
 
 // Follow infers as [Types] does, working out constants of at most limit elements, as far as the budget allows, from
-// which it takes what it used.
+// which it takes its use.
 func Follow(m *onnx.Model, limit int, budget *onnx.Budget) (*Facts, error) {
 	inf, err := inferWith(m, limit, budget)
 	if err != nil {
@@ -100,7 +100,7 @@ func (h Heavy) String() string {
 }
 
 // TooHeavy lists nodes of constants that are left to the run, since the model's [onnx.Budget] does not cover them; at most
-// ten. A runtime that works out constants when it loads a model takes what they say, however small the file is.
+// ten. A runtime that works out constants when it loads a model takes their memory, however small the file is.
 func TooHeavy(m *onnx.Model) ([]Heavy, error) {
 	inf, err := inferModel(m)
 	if err != nil {
@@ -109,13 +109,13 @@ func TooHeavy(m *onnx.Model) ([]Heavy, error) {
 	return inf.load.left, nil
 }
 
-// load is what a runtime takes that works out all constants when it loads a model.
+// load estimates the memory of a runtime that works out all constants when it loads a model.
 type load struct {
 	budget *onnx.Budget
 	left   []Heavy
 }
 
-// settle fills what inference left open of an output from what the file says of it.
+// settle fills the parts of an output that inference left open from the file's own type.
 func settle(v, declared onnx.ValueInfo) onnx.ValueInfo {
 	if v.DType == onnx.Undefined {
 		v.DType = declared.DType
@@ -242,7 +242,7 @@ func (inf *inference) lookup(name string) *fact {
 	return nil
 }
 
-// declared turns what a file says of a value into a fact.
+// declared turns a file's type of a value into a fact.
 func (inf *inference) declared(v onnx.ValueInfo) *fact {
 	f := &fact{dtype: v.DType}
 	if v.Shape == nil {

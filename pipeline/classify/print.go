@@ -206,7 +206,7 @@ func tail(s string, n int) string {
 	return "..." + string(r[len(r)-n+3:])
 }
 
-// head shortens a text to its beginning and removes what would move a terminal's cursor.
+// head shortens a text to its beginning and removes characters that move a terminal's cursor.
 func head(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -461,7 +461,7 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 	return dense.Pack(blas.NoTrans, general(w.d, w.d, g), buffer), nil
 }
 
-// guide is what the common fit passes on to similar ones.
+// guide holds the results of the common fit that similar fits begin with.
 type guide struct {
 	theta  []float64      // C x D, its minimiser
 	blocks []dense.Single // inverses of approximately its Hessian's diagonal blocks there, one per class; nil: fits have a preconditioner of their own
@@ -649,7 +649,7 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 		if step == opt.MaxSteps {
 			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm %.3g, wanted %.3g (at the start %.3g); raise the tolerance (now %g), l2 (now %g) or the steps", step, norm, limit, first, opt.Tolerance, w.l2)
 		}
-		// Inexact Newton: the residual need not be smaller than what the step can use (Dembo, Eisenstat and
+		// Inexact Newton: the residual need not be smaller than the step can use (Dembo, Eisenstat and
 		// Steihaug 1982), nor smaller than the tolerance requires.
 		forcing := norm / first
 		if !opt.Double { // a sixth fewer products; float64 keeps its bits

@@ -32,7 +32,7 @@ type Result struct {
 	// Bad is the number of unreadable images that were left out.
 	Bad int `json:"bad,omitempty"`
 	metric.Scores
-	// Calibration says what the calibration error is worth at this number of images.
+	// Calibration compares the calibration error with that of a calibrated classifier at this number of images.
 	Calibration metric.Calibration `json:"calibration"`
 	// ACCLow and ACCHigh are the ends of the 95% Wilson interval of ACC (Wilson 1927).
 	ACCLow    float64       `json:"acc_low"`
@@ -46,7 +46,7 @@ type Result struct {
 	Mistakes []Example `json:"mistakes"`
 	// Sets is the coverage of the prediction sets; nil for a classifier without sets.
 	Sets *Sets `json:"sets,omitempty"`
-	// Origin describes what the classifier was made from; Manifest is the classifier's own.
+	// Origin describes the sources of the classifier; Manifest is the classifier's own.
 	Origin   models.Origin   `json:"origin"`
 	Manifest models.Manifest `json:"-"`
 }

@@ -30,7 +30,7 @@ const (
 	largeFrom = 1 << 23
 )
 
-// IsWide reports whether a round of so many classes and coordinates is wide.
+// IsWide reports whether a round is wide, by its numbers of classes and coordinates.
 func IsWide(classes, k int) bool { return classes*k > wideFrom }
 
 // large reports whether the round is judged by less.

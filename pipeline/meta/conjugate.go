@@ -195,7 +195,7 @@ func (t *conjugateTrainee) enter(phase int) error {
 	return err
 }
 
-// take copies what the phase has learned so far into the parameters.
+// take copies the values that the phase has learned so far into the parameters.
 func (t *conjugateTrainee) take() {
 	for name, v := range t.now() {
 		t.values[name] = v

@@ -14,7 +14,7 @@ import (
 	"fmp/pipeline/task"
 )
 
-// What Kappa draws: tasks of at most learnedClasses classes, of learnedClients clients, alternately of few and of more images, with all classes
+// Kappa's draws: tasks of at most learnedClasses classes, of learnedClients clients, alternately of few and of more images, with all classes
 // alike and skewed (Dirichlet(0.1)). scored bounds the images that kappa is chosen on.
 const (
 	learnedTasks   = 12
@@ -30,7 +30,7 @@ var (
 )
 
 // Bounds on the deviation that Kappa returns: kappa of other images behind one extractor was within 2% of its median, and that of single tasks
-// within 15%. The upper one is what tasks without a wrong image leave open.
+// within 15%. The upper one comes of tasks without a wrong image.
 const leastDeviation, mostDeviation = 0.1, 0.5
 
 // Kappa returns kappa (package discriminant) behind an extractor from labelled rows, embedded as clients embed theirs: of any classes, but not of images that are

@@ -127,7 +127,7 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 	return nil
 }
 
-// tooFewRows says how many validation rows a task wants, and what task suits those that there are.
+// tooFewRows says how many validation rows a task wants, and names a task that suits the rows at hand.
 func (c *Config) tooFewRows() error {
 	have, want := c.Validation.Len(), c.Clients*c.Points+metric.Neighbours
 	err := fmt.Errorf("training: %d clients of %d points want %d validation rows (%d of them for joint scores) and the corpus holds out %d", c.Clients, c.Points, want, metric.Neighbours, have)
@@ -376,7 +376,7 @@ func noise(r *rand.Rand, f models.Manifest, k, n int) *onnx.Tensor {
 	return onnx.NewTensor(f.Noise(r, k, n), k, n, f.D)
 }
 
-// finite returns an error, which names what, if a tensor has numbers that no fit can take.
+// finite returns an error, with the name of the tensor, if it has numbers that no fit can take.
 func finite(what string, t *onnx.Tensor) error {
 	for i, v := range t.F32() {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {

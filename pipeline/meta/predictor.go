@@ -146,7 +146,7 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 // jointBatches is the number of batches that the joint score of a task is measured on.
 const jointBatches = 40
 
-// draw runs the predictor being trained and checks what it drew.
+// draw runs the predictor being trained and checks its draws.
 func (t *trainee) draw(in map[string]*onnx.Tensor, f models.Manifest) ([]*point.Set, error) {
 	out, err := t.run(in)
 	if err != nil {
@@ -201,12 +201,12 @@ func (p *predictorTask) cotangents() []float64 {
 	return make([]float64, p.c.Samples*p.c.Fresh*(p.f.Dx+p.f.C))
 }
 
-// gradient returns the parameters' gradients for the cotangents of what was drawn given in.
+// gradient returns the parameters' gradients for the cotangents of the draws given in.
 func (p *predictorTask) gradient(in map[string]*onnx.Tensor, fresh []float64) (map[string]*onnx.Tensor, error) {
 	return p.t.Gradient(shard(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, 1/float64(p.c.Batch), p.c.Samples, p.c.Fresh, p.f.Dx+p.f.C)}))
 }
 
-// together fits heads to the context and what is drawn, scores and couples them. It adds the derivatives with respect to the drawn points to fresh
+// together fits heads to the context and the draws, scores and couples them. It adds the derivatives with respect to the drawn points to fresh
 // and returns the gradients of the coupled draws, if any.
 func (p *predictorTask) together(ctx context.Context, fresh []float64) ([]map[string]*onnx.Tensor, train.Metrics, error) {
 	c := p.c

@@ -56,8 +56,8 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, workers int) (*
 	return t, nil
 }
 
-// oneContext returns m for one context a call, which is what [contextFeeds] gives: with that known, two fifths of the gradient's nodes,
-// which find out what was broadcast, are not needed.
+// oneContext returns m for one context a call, as [contextFeeds] gives it: with that known, two fifths of the gradient's nodes,
+// which find the broadcast axes, are not needed.
 func oneContext(m *onnx.Model) *onnx.Model {
 	one := *m
 	g := *m.Graph

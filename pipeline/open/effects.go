@@ -31,7 +31,7 @@ func (p *Predictor) White() (to, back *mat.Dense, err error) {
 	return to, back, nil
 }
 
-// Moved returns the predictor for images all of whose features are shifted by b [dx].
+// Moved returns the predictor for images whose features are all shifted by b [dx].
 func (p *Predictor) Moved(b []float64) *Predictor {
 	out := *p
 	by := p.project(b)
@@ -66,7 +66,7 @@ func (p *Predictor) Wider(effects *mat.SymDense) *Predictor {
 	return &out
 }
 
-// Unshift returns what an image tells of its client's effect b, a linear map of its softened features phi: E[b | phi] = phi A - c, with
+// Unshift returns an image's estimate of its client's effect b, a linear map of its softened features phi: E[b | phi] = phi A - c, with
 // A [dx, dx] and c [dx]. effects [dx, dx] is the covariance of b. It reads the coordinates o in which the corpus's class means do
 // not differ, and W is I:
 //

@@ -12,7 +12,7 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// apart is a round whose client effects are taken away: what its forms read in place of the Input's.
+// apart is a round whose client effects are taken away: the values that its forms read in place of the Input's.
 type apart struct {
 	effects   *effect.Effects // nil where no client has one
 	conjugate Conjugate
@@ -24,7 +24,7 @@ type apart struct {
 // apart estimates client effects (package effect), which takes class means of softened features and the open predictor's covariance within
 // classes. Without them nothing changes. With them, class means are read less the effects, and images of a client to come as if
 // their effect had the covariance of those found: the open predictor's covariance within classes is wider by it, and the closed form's
-// coordinates leave out what an image itself tells of its effect (open.Predictor.Unshift). Of a client that took part (Input.For) the effect is known: coordinates
+// coordinates leave out an image's own estimate of its effect (open.Predictor.Unshift). Of a client that took part (Input.For) the effect is known: coordinates
 // start from it, and leave out how single images differ along effects.
 func (t *FMP) apart() (*apart, error) {
 	return memo.Once(t.memo, "apart", func() (*apart, error) {
@@ -83,7 +83,7 @@ func (t *FMP) closed(c *sample.Conjugate, a *apart, known []float64) (Conjugate,
 	return out, nil
 }
 
-// shared returns the class means less effects, with masses by what they tell of their classes.
+// shared returns the class means less effects, with masses by their information on their classes.
 func (a *apart) shared() []*point.Set {
 	out := make([]*point.Set, len(a.soft))
 	for m, set := range a.soft {

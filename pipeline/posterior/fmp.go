@@ -176,7 +176,7 @@ func (k *conjugateIntervals) Graph(ctx context.Context) (*onnx.Model, error) {
 	return p.IntervalGraph(ctx, k.drawn, IntervalLevel)
 }
 
-// Heads returns the heads of whose weights intervals are to be taken.
+// Heads returns the heads on which intervals of weights are computed.
 func (k *conjugateIntervals) Heads(ctx context.Context) (Ensemble, error) {
 	p, ok := k.predictor.(interface {
 		Spread(ctx context.Context, seen *point.Set, latent []float32) ([]Theta, error)

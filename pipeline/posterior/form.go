@@ -156,7 +156,7 @@ const mostMeans = 8192
 // means of one class are merged.
 func (f *Form) Pooled() (*point.Set, error) { return point.Group(mostMeans, f.means...) }
 
-// pool returns what heads read of the class means of some clients; u, if not nil, holds them in the closed form's coordinates.
+// pool returns the statistics that heads read of some clients' class means; u, if not nil, holds them in the closed form's coordinates.
 func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
 	if u != nil && !f.Open && !u.Wide {
 		return u.Pool(of), nil

@@ -94,7 +94,7 @@ func (t *Martingale) draws(ctx context.Context, key string, seen *point.Set, par
 //
 //	theta_i = argmin_T sum over seen and drawn_i of w l(z, T) + l2/2 |T|^2
 //
-// key names the seen points in what is kept of the draws. E comes from the named stream; posteriors that read the same one differ only by
+// key names the seen points in the memo of the draws. E comes from the named stream; posteriors that read the same one differ only by
 // the seen points.
 func (t *Martingale) Posterior(ctx context.Context, key string, seen *point.Set, f Fit, part Part, stream ...any) (Ensemble, error) {
 	return memo.Once(&t.memo, fmt.Sprint("martingale/", key, "/", f.L2, f.Tolerance, part.From, "-", part.To), func() (Ensemble, error) {

@@ -88,7 +88,7 @@ func (k *momentsIntervals) Widening() float64 {
 	return math.Sqrt((1 + 1/float64(len(k.heads))) / discriminant.Tempering)
 }
 
-// Heads returns the heads of whose weights intervals are taken.
+// Heads returns the heads on which intervals of weights are computed.
 func (k *momentsIntervals) Heads(context.Context) (Ensemble, error) { return k.heads, nil }
 
 // Of returns the ends of the intervals of class probabilities, n x C each.

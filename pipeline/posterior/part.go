@@ -37,7 +37,7 @@ func (p *Part) made(rows, classes int) (Ensemble, error) {
 	return p.Heads, nil
 }
 
-// Of returns the posterior of which Sample computes only a part. It shares what t has computed.
+// Of returns the posterior of which Sample computes only a part. It shares t's results.
 func (t *FMP) Of(p Part) *FMP {
 	part := *t
 	part.part = p

@@ -60,7 +60,7 @@ type Result struct {
 	Diagnostics map[string]float64
 	// Spent is the privacy account of a private round; nil for other rounds.
 	Spent *privacy.Account
-	// UploadBytes is what one client sends, in bytes (mean over clients): the float32 payload without framing; 0 for
+	// UploadBytes is the size of one client's upload, in bytes (mean over clients): the float32 payload without framing; 0 for
 	// local methods.
 	UploadBytes float64
 }

@@ -12,7 +12,7 @@ import (
 // A round of many classes and coordinates is wide: its latents are in steps of one byte (models.NewWideClassifier), and its samples are all given
 // the clients that are more likely honest than not.
 
-// isWide reports whether so many samples of a predictor make a wide classifier.
+// isWide reports whether a predictor's samples make a wide classifier, by their number.
 func isWide(k Conjugate, samples int) bool {
 	if f, ok := k.(*Form); ok {
 		k = f.Conjugate
@@ -37,7 +37,7 @@ func likely(j *Judgement, samples int) [][]bool {
 	return out
 }
 
-// Wide returns what a wide classifier is made of; nil where the round is not wide.
+// Wide returns the parts of a wide classifier; nil where the round is not wide.
 func (k *conjugateIntervals) Wide(ctx context.Context) (*models.WideParts, error) {
 	p, ok := k.predictor.(interface {
 		WideParts(ctx context.Context, d sample.Drawn, level float64) (*models.WideParts, error)

@@ -23,9 +23,9 @@ const (
 
 // Sources of the noise.
 const (
-	// Local: every client adds the noise itself, to what it sends.
+	// Local: every client adds the noise itself, to its own upload.
 	Local = "local"
-	// Trusted: the server sums the clients' messages and adds noise once, to what it publishes.
+	// Trusted: the server sums the clients' messages and adds noise once, to its release.
 	Trusted = "trusted"
 	// TwoServers: the sum is secret-shared between two servers, each of which adds noise before the sum is opened.
 	TwoServers = "two-servers"

@@ -32,7 +32,7 @@ type Spending struct {
 	// listed twice.
 	Content string   `json:"content"`
 	Images  []string `json:"images"`
-	// Files are what was written, with the sha256 of each.
+	// Files are the files written, with the sha256 of each.
 	Files []Written `json:"files"`
 }
 
@@ -118,7 +118,7 @@ func Total(past []Spending, next Spending) (epsilon float64, count int) {
 	return Epsilon(1/math.Sqrt(most), next.Budget.Delta), count - 1
 }
 
-// Ledger is the file in which a client writes down every release before it is written, one JSON object a line; nothing in it is ever changed. It adds up what was
+// Ledger is the file in which a client writes down every release before it is written, one JSON object a line; nothing in it is ever changed. It adds up the budget
 // spent on every image, in any folder or round, as noise that is drawn twice over the same sums averages out.
 type Ledger struct{ Path string }
 
@@ -168,7 +168,7 @@ func (l Ledger) Spend(s Spending, limit float64, again bool) (total float64, ear
 	return total, earlier, err
 }
 
-// read passes the releases of the file to next, which returns what is appended.
+// read passes the releases of the file to next, which returns the bytes to append.
 func (l Ledger) read(next func(past []Spending) ([]byte, error)) error {
 	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) ([]byte, error) {
 		past, err := parseLedger(lines)
@@ -183,7 +183,7 @@ func (l Ledger) read(next func(past []Spending) ([]byte, error)) error {
 	return nil
 }
 
-// parseLedger reads a ledger's lines. A line that is not understood is an error: what it says was spent would be forgotten.
+// parseLedger reads a ledger's lines. A line that is not understood is an error: the budget that it spent would be forgotten.
 func parseLedger(lines []byte) ([]Spending, error) {
 	var out []Spending
 	for i, line := range bytes.Split(bytes.TrimSuffix(lines, []byte("\n")), []byte("\n")) {

@@ -56,7 +56,7 @@ type spreadKey struct {
 
 const (
 	// mostImages bounds the points of a fit: beyond it, a drawn image counts for several. A mean counts for mostOfOne images at most: one of
-	// very many tells what the closed form knows, and nothing of how a class scatters.
+	// very many repeats the closed form, and nothing of how a class scatters.
 	mostImages, mostOfOne = 8192, 32
 	// refitTolerance is the gradient, relative to its bound, at which fits stop: at 1e-11 no score moves by more than 2e-7.
 	refitTolerance = 1e-6
@@ -335,7 +335,7 @@ func digest(latent []float32) uint64 {
 	return h.Sum64()
 }
 
-// Spread returns a head for each latent. Their disagreement is what intervals show of the heads' distance from the limit of infinite data: they are the
+// Spread returns a head for each latent. Their disagreement stands in intervals for the heads' distance from the limit of infinite data: they are the
 // closed form's with the variance of class means widened by h (see [models.NewConjugate]) and noise of variance Doubt/Penalty on their
 // weights, each fitted to uploads weighted at random. It remembers them.
 func (f *Refit) Spread(ctx context.Context, seen *point.Set, latent []float32) ([]erm.Theta, error) {

@@ -18,13 +18,13 @@ import (
 // wideSamples is the number of samples whose biases are computed at a time.
 const wideSamples = 8
 
-// Wide reports whether so many samples make a wide classifier (models.NewWideClassifier): its latents are to be in steps (models.Steps).
+// Wide reports whether a number of samples makes a wide classifier (models.NewWideClassifier): its latents are to be in steps (models.Steps).
 func (c *Conjugate) Wide(samples int) bool { return c.config.Wide(samples) }
 
 // Wide is false: heads that are fitted to the uploads are no function of their latents alone.
 func (f *Refit) Wide(int) bool { return false }
 
-// WideParts returns what a wide classifier is made of, for latents in steps. Features and Samples are left to the caller.
+// WideParts returns the parts of a wide classifier, for latents in steps. Features and Samples are left to the caller.
 func (c *Conjugate) WideParts(ctx context.Context, d Drawn, level float64) (*models.WideParts, error) {
 	graph, err := models.WideBiases(c.model)
 	if err != nil {

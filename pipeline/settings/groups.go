@@ -61,7 +61,7 @@ func (x Extractor) CheckKappa() error {
 	return nil
 }
 
-// Federation sets how many clients there are and what each holds.
+// Federation sets the number of clients and the partition of the images.
 type Federation struct {
 	Clients   int       `yaml:"clients" json:"clients" default:"10" allowed:"1..10000" doc:"number of clients M"`
 	Points    int       `yaml:"points" json:"points" default:"0" allowed:"0..100000" doc:"images n that one client holds; 0 means {points}"`
@@ -119,7 +119,7 @@ type ERM struct {
 	Tolerance float64 `yaml:"tolerance" json:"tolerance" default:"1e-8" allowed:"1e-12..0.01" doc:"gradient norm, relative to that at zero, at which the fit stops"`
 }
 
-// Engine sets what executes the models.
+// Engine sets the engine that executes the models.
 type Engine struct {
 	Name     string `yaml:"name" json:"name" default:"auto" allowed:"auto|ort|pure" doc:"engine of the models: the ONNX Runtime, or Go alone; auto: ort where its library is found"`
 	Provider string `yaml:"provider" json:"provider" default:"cpu" allowed:"cpu|cuda|coreml|dml" doc:"execution provider of the ONNX Runtime"`

@@ -1,4 +1,4 @@
-// Package settings states what a command may be told. A struct of settings says each once, by the tags of its fields; defaults, checks,
+// Package settings declares the settings of commands. A struct of settings says each once, by the tags of its fields; defaults, checks,
 // flags, shell completion and documentation are derived from them:
 //
 //	yaml, json  the key, in a settings file and as dotted path in --set KEY=VALUE, flags and FMP_* variables
@@ -56,7 +56,7 @@ type Lister interface {
 	Lists() map[string]func() []string
 }
 
-// suited holds what {NAME} stands for in the tag doc: a setting that suits each data set.
+// suited holds the values of {NAME} in the tag doc: a setting that suits each data set.
 var suited = map[string]func(assets.Suits) string{
 	"classes": func(s assets.Suits) string { return cmp.Or(s.Classes, "all") },
 	"l2":      func(s assets.Suits) string { return strconv.FormatFloat(s.L2, 'g', -1, 64) },
@@ -92,7 +92,7 @@ func Keys[T any]() []string {
 	return out
 }
 
-// Check returns what is wrong with each setting by itself.
+// Check returns the faults of each setting by itself.
 func Check(config any) []error {
 	var errs []error
 	for _, s := range Of(config) {

@@ -1,5 +1,5 @@
 // Package task makes federated classification tasks from a bank of labelled feature rows: who holds
-// which points (homogeneous or Dirichlet), and, for meta-training, what the classes are called.
+// which points (homogeneous or Dirichlet), and, for meta-training, the names of the classes.
 package task
 
 import (

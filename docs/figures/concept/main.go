@@ -1,5 +1,5 @@
 // The program concept draws the figure of docs/concepts.md from a run of the embedded digits: the first client's
-// points, its upload, points drawn once, and what every head says of the test image that they disagree on most.
+// points, its upload, points drawn once, and every head's probabilities for the test image that they disagree on most.
 //
 //	fmp run --seeds 1 --methods FMP --dataset.test 1000 --out runs/concept
 //	go run ./docs/figures/concept runs/concept docs/figures/concept.svg

@@ -1,4 +1,4 @@
-// The program latent draws what the common latent of a sample is worth, from the kept runs in closed scope and those of the
+// The program latent draws the gain of a sample's common latent, from the kept runs in closed scope and those of the
 // ablation without it: docs/results/latent.svg.
 //
 //	go run ./docs/figures/latent docs/results docs/results/latent.svg
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// sets and partitions of the kept runs, and what they are called.
+// sets and partitions of the kept runs, and their labels.
 var (
 	sets       = []string{"mnist", "cifar10", "cifar100"}
 	titles     = []string{"MNIST", "CIFAR-10", "CIFAR-100"}
@@ -46,7 +46,7 @@ func records(root, scope, name string) ([]experiment.Record, error) {
 	return experiment.ReadResults(filepath.Join(root, scope, name))
 }
 
-// A line is one category of a panel: what FMP without its latent, with the same scalars and with scalars of its own (FMP-mean), has
+// A line is one category of a panel: the loss of FMP without its latent, with the same scalars and with scalars of its own (FMP-mean),
 // above FMP.
 type line struct {
 	label      string

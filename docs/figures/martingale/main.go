@@ -1,6 +1,6 @@
 // The program martingale draws the first figure of docs/concepts.md: a martingale posterior in the plane. Seen points of
 // two classes, unseen ones drawn with the program's own predictor (untrained: a smoothed bootstrap), one straight
-// boundary fitted to both, again and again, and the mean of what the fits say.
+// boundary fitted to both, again and again, and the mean of the fits' probabilities.
 //
 //	go run ./docs/figures/martingale docs/figures/martingale.svg
 package main

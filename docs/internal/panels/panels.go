@@ -1,4 +1,4 @@
-// Package panels holds what the figures of the pages share: plots of one look, side by side in one file.
+// Package panels draws the figures of the pages: plots of one look, side by side in one file.
 package panels
 
 import (

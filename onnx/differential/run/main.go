@@ -1,4 +1,4 @@
-// Command run draws random graphs and prints where what must agree does not; see package differential.
+// Command run draws random graphs and prints the results that disagree; see package differential.
 //
 //	go run ./onnx/differential/run -seed 1 -count 10000
 package main
@@ -76,7 +76,7 @@ func write(families []string, seed uint64, first, count int) error {
 	return nil
 }
 
-// check runs the graphs and prints a table of what agrees, and why the rest does not.
+// check runs the graphs and prints a table of agreements, with the reasons of the rest.
 func check(families []string, seed uint64, first, count, show int) error {
 	other, err := runtime()
 	if err != nil {
@@ -168,7 +168,7 @@ func pack(out map[string]*onnx.Tensor) []packed {
 	return p
 }
 
-// unpack holds what pack wrote, as float64 with the name of the element type's own tolerance lost.
+// unpack returns the values that pack wrote, as float64 with the name of the element type's own tolerance lost.
 func unpack(p []packed) map[string]*onnx.Tensor {
 	if len(p) == 1 && p[0].None {
 		return nil

@@ -50,13 +50,13 @@ var libraryFiles = map[string][]libraryFile{
 			"908ce63e73f375e90daabe24c52486b42392c19df3d63973a26f871cfeab5453"}},
 }
 
-// maxLibraryBytes bounds what is unpacked; the largest library today has 39 MB.
+// maxLibraryBytes bounds the unpacked bytes; the largest library today has 39 MB.
 const maxLibraryBytes = 256 << 20
 
 // Fetch brings the ONNX Runtime's library ([PinnedVersion]) for this platform into [CacheDir] with npm,
 // which checks the package against the registry's digest; the library is checked against the digest
 // recorded here, and only then moved into place. A library that is there already and has the right
-// digest is left alone. say is told what happens; it may be nil.
+// digest is left alone. say receives a line for each step; it may be nil.
 func Fetch(ctx context.Context, say func(string)) (path string, err error) {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	files, ok := libraryFiles[platform]
@@ -206,7 +206,7 @@ func unpack(ctx context.Context, archive, dir string, files []libraryFile) error
 	return nil
 }
 
-// write copies r to a new file at path, synced, and is the SHA-256 of what was written.
+// write copies r to a new file at path, synced, and returns the SHA-256 of the bytes written.
 func write(path string, r io.Reader) (sum string, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {

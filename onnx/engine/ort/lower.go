@@ -10,7 +10,7 @@ import (
 	"fmp/onnx/shape"
 )
 
-// What the ONNX Runtime [PinnedVersion] reads: newer models are lowered to these where they say nothing that they do not have.
+// Versions that the ONNX Runtime [PinnedVersion] reads: newer models are lowered to these where they say nothing that they do not have.
 const (
 	runtimeOpset = 26
 	runtimeIR    = 13
@@ -18,7 +18,7 @@ const (
 
 // lower rewrites a model so that the runtime knows its operators: m itself is not changed. Operators that the runtime does not
 // have, or that it computes otherwise than the standard says, are spelt out; a newer operator set becomes [runtimeOpset] where
-// each operator of the model is one of that set with the same inputs and attributes. What it may not lower it leaves to the
+// each operator of the model is one of that set with the same inputs and attributes. Other models it leaves to the
 // runtime to refuse.
 func lower(m *onnx.Model) (*onnx.Model, error) {
 	c := *m

@@ -151,7 +151,7 @@ func (e *Engine) sessionOptions(lazy bool) (so *ortgo.SessionOptions, err error)
 	return so, appendProvider(so, e.opts.Provider)
 }
 
-// Load makes a session of m. What the ONNX Runtime refuses (an operator it does not know, a model that
+// Load makes a session of m. A model that the ONNX Runtime refuses (an operator it does not know, a model that
 // is not valid) is an error with the model's name and the runtime's own words.
 func (e *Engine) Load(m *onnx.Model) (engine.Session, error) {
 	if m == nil || m.Graph == nil {
@@ -164,7 +164,7 @@ func (e *Engine) Load(m *onnx.Model) (engine.Session, error) {
 	return s, nil
 }
 
-// providers maps the names of engine.provider to what switches them on.
+// providers maps the names of engine.provider to the functions that switch them on.
 var providers = []struct {
 	name   string
 	append func(*ortgo.SessionOptions) error

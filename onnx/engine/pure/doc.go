@@ -3,7 +3,7 @@
 //
 // A model goes through two doors when it is loaded. Each node is matched with a kernel of package kernel, which
 // checks its arity, element types and attributes (plan.go). Then the plan is fixed: the order of nodes, and after which
-// of them each value is dropped. What no kernel implements is refused by node and operator when the model is loaded,
+// of them each value is dropped. A node that no kernel implements is refused by node and operator when the model is loaded,
 // with every reason at once ([UnsupportedError]); [Supports] asks without loading.
 //
 // The decoder is package serde's. onnx-go (github.com/owulveryck/onnx-go) is the second one, in tests alone: every model without

@@ -33,7 +33,7 @@ type step struct {
 // secondReading, set by tests, reads a model with another decoder; the error names the differences.
 var secondReading func(m *onnx.Model) error
 
-// compile checks a model and plans its run. Its error is an [UnsupportedError] where the model is sound but holds what
+// compile checks a model and plans its run. Its error is an [UnsupportedError] where the model is sound but holds an operator that
 // the engine does not run.
 func compile(m *onnx.Model) (*plan, error) {
 	if m == nil || m.Graph == nil {

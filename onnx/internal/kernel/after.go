@@ -44,7 +44,7 @@ func (a *after) add(next *Spec) {
 	}
 }
 
-// CanFollow reports whether a convolution of so many channels, whose s.After has what follows it already, can do next's work as well:
+// CanFollow reports whether a convolution with that number of channels, with s.After before it, can do next's work as well:
 // one that [Prepare] took, on float32, with all but its first input known.
 func CanFollow(s, next *Spec, channels int) bool {
 	was := newAfter(s)

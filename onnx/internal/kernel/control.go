@@ -142,7 +142,7 @@ func newLoop(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// turns is what a loop has come to: the carried values, and the scanned ones of each turn so far.
+// turns is the state of a loop: the carried values, and the scanned ones of each turn so far.
 type turns struct {
 	c       *Call
 	carried []*onnx.Tensor // nil before the first turn
@@ -155,7 +155,7 @@ func newTurns(c *Call, carried int, out []onnx.ValueInfo) *turns {
 }
 
 // run makes one turn: the body is given before, the carried values, which at first are the node's inputs from `first`
-// on, and after; its outputs from skip on are the new carried values and what is scanned.
+// on, and after; its outputs from skip on are the new carried values and the scanned ones.
 func (t *turns) run(body *Body, before []*onnx.Tensor, first int, after []*onnx.Tensor, skip int) ([]*onnx.Tensor, error) {
 	if err := t.c.env.stopped(); err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 //	out[n, co, p...] = b[co] + sum_{c, q} w[co, c, q] x[n, c + ci/group · g, p · stride - begin + q · dilation]
 //
 // Computed as a matrix product: columns of x under the window (im2col), a tile of output positions at a time so
-// that memory stays bounded, times w; 3x3 windows by fewer products (winograd), one channel at a time by none (depthwise). What
-// follows it on each channel is done to every tile (after).
+// that memory stays bounded, times w; 3x3 windows by fewer products (winograd), one channel at a time by none (depthwise). An
+// operator that follows on each channel is applied to every tile (after).
 func init() {
 	register(Def{Op: "Conv", Since: 1, Half: true, New: newConv})
 }
@@ -238,7 +238,7 @@ func (v *convolution[T]) planes(n, g int) []T {
 	return v.x[(n*v.group+g)*size : (n*v.group+g+1)*size]
 }
 
-// multiply sets dst to the bias plus the weights of group g times the columns, and to what follows it.
+// multiply sets dst to the bias plus the weights of group g times the columns, with the operators that follow.
 func (v *convolution[T]) multiply(dst, columns matrix[T], g int) {
 	k := v.channels * v.taps
 	start(dst, v.bias, g*v.filters)
@@ -308,7 +308,7 @@ func (v *convolution[T]) columns(col []T, cols int, x, split []T, p0, p1 int) {
 	}
 }
 
-// lines writes what a tap reads of a plane for the output positions from p0 on: runs along the last axis share all other
+// lines writes the elements that a tap reads of a plane for the output positions from p0 on: runs along the last axis share all other
 // coordinates.
 func (v *convolution[T]) lines(row, plane []T, p0 int, tap, base []int) {
 	w, in, last := v.window, v.xs[2:], len(base)-1
@@ -336,7 +336,7 @@ func (v *convolution[T]) lines(row, plane []T, p0 int, tap, base []int) {
 	}
 }
 
-// shifted copies a plane of lines of such a width, moved by so many lines and columns, from position p0 on; zeros come in at its
+// shifted copies a plane of lines of such a width, moved by the given lines and columns, from position p0 on; zeros come in at its
 // ends. It is one copy of all lines, whose ends are cleared after.
 func shifted[T floating](dst, plane []T, p0, width, lines, columns int) {
 	from := p0 + lines*width + columns // where dst[0] lies in the plane
@@ -347,7 +347,7 @@ func shifted[T floating](dst, plane []T, p0, width, lines, columns int) {
 	}
 	clear(dst[:skip])
 	clear(dst[n:])
-	// Lines above and below the plane hold what columns moved there.
+	// Lines above and below the plane hold the elements that columns moved there.
 	above, below := -lines*width-p0, len(plane)-lines*width-p0
 	clear(dst[:min(max(above, 0), len(dst))])
 	clear(dst[min(max(below, 0), len(dst)):])

@@ -11,7 +11,7 @@ import (
 //
 //	out_k = stride_k (in_k - 1) + output_padding_k + extent_k - begin_k - end_k
 //
-// or output_shape, which settles the padding: what is too much is cut evenly, the odd one at the end (SAME_LOWER: at the
+// or output_shape, which settles the padding: an excess is cut evenly, the odd one at the end (SAME_LOWER: at the
 // beginning) where auto_pad is SAME_UPPER, else the other way round.
 func init() {
 	register(Def{Op: "ConvTranspose", Since: 1, Half: true, New: newConvTranspose})

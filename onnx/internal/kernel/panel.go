@@ -9,8 +9,8 @@ import (
 // A float32 matrix product the size of which is worth it is done in panels, as Goto and van de Geijn describe ("Anatomy of
 // high-performance matrix multiplication", 2008): the blocks of a and b that are in use are copied to lie in the order in which they
 // are read, and the innermost loop ([panelKernel]: AVX-512 or AVX2 on amd64 as the processor has it, NEON on arm64, Go
-// elsewhere) keeps panelRows x panelCols sums in registers. Every sum runs over the inner axis in its order, beginning with what
-// c holds, so that it does not depend on how a product is cut into parts.
+// elsewhere) keeps panelRows x panelCols sums in registers. Every sum runs over the inner axis in its order, beginning with the content of
+// c, so that it does not depend on how a product is cut into parts.
 const (
 	panelHeight = 256 // rows of a block
 	panelDepth  = 384 // inner axis of a block: panelDepth x panelCols of b fits the first-level cache

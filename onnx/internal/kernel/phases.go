@@ -3,7 +3,7 @@ package kernel
 import "fmp/onnx"
 
 // phases are a plane with its padding, split by the remainders of its lines and columns that a strided window begins at or reaches:
-// in each of them, a phase, what one tap of the window reads for neighbouring outputs lies side by side, and what it reads for all
+// in each of them, a phase, the elements that a tap reads for neighbouring outputs lie side by side, and those for all
 // of the output, line after line, is one run. Between the lines of a run lie columns that are no output's.
 type phases struct {
 	out        [2]int // outputs: lines and columns
@@ -15,7 +15,7 @@ type phases struct {
 	stride     [2]int
 }
 
-// part is what a line has of a phase: elements from, from + stride, ... go to so many places from first on.
+// part is a line's share of a phase: elements from, from + stride, ... go to consecutive places from first on.
 type part struct{ from, first, count int }
 
 // newPhases is for windows on planes of one or two axes.
@@ -69,7 +69,7 @@ func newPhases(w window, in, out []int) (*phases, error) {
 	return p, nil
 }
 
-// len is the length of all phases, and what the loops over taps may read after them.
+// len is the length of all phases, and of the elements that the loops over taps may read after them.
 func (p *phases) len() int { return len(p.lines)*len(p.columns)*p.high*p.wide + 2*tapRun }
 
 // run is the length of a run over all outputs, a multiple of tapRun.
@@ -121,7 +121,7 @@ func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
 	}
 }
 
-// tapColumns writes, for every tap, what it reads of a plane for outputs from p0 to p1 to rows that lie cols apart.
+// tapColumns writes, for every tap, the elements that it reads of a plane for outputs from p0 to p1 to rows that lie cols apart.
 func tapColumns[T floating](p *phases, col []T, cols int, plane, split []T, p0, p1 int) {
 	first, last := p0/p.out[1], (p1-1)/p.out[1]
 	splitInto(p, split, plane, first, last+1+p.high-p.out[0])

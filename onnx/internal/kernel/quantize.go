@@ -14,7 +14,7 @@ import (
 //	DequantizeLinear: x = (y - zero) scale
 //
 // scale and zero are scalars or one for each position on axis (default 1). MatMulInteger and ConvInteger give the int32
-// product of what is above the zero points; QLinearMatMul quantises it again.
+// product of the differences from the zero points; QLinearMatMul quantises it again.
 func init() {
 	register(
 		Def{Op: "QuantizeLinear", Since: 10, Until: 18, OutType: quantizedType, New: newQuantize},

@@ -67,10 +67,10 @@ func quick(s *Spec, row func(dst, x []float32), slow Kernel) Kernel {
 	}), slow)
 }
 
-// runLength is what several passes go over while it stays in the first-level cache.
+// runLength is the number of elements that several passes go over while they stay in the first-level cache.
 const runLength = 1024
 
-// either is the first kernel where the processor has what it needs, else the second.
+// either returns the first kernel where the processor has its instructions, else the second.
 func either(vectors, plain Kernel) Kernel {
 	return func(c *Call) error {
 		if vectorMath() {

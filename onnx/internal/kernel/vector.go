@@ -33,7 +33,7 @@ func vectors(op operation, row func(dst, a, b []float32)) func(dst, a, b []float
 	}
 }
 
-// negativeZero is what can be added to any number without changing it.
+// negativeZero is the number whose addition changes no number.
 var negativeZero = float32(math.Copysign(0, -1))
 
 // limitGo sets dst to min(max(scale src + shift, lo), hi), in two roundings; NaN stays NaN.

@@ -103,7 +103,7 @@ func pairs(op operation, dst, a, b []float32) int {
 	return n
 }
 
-// vectorMath reports whether the processor has what softmaxRow, expRow, erfRow and tanhRow need.
+// vectorMath reports whether the processor has the instructions of softmaxRow, expRow, erfRow and tanhRow.
 func vectorMath() bool { return havePanels }
 
 // softmaxRow sets dst to the softmax of src, in float32.

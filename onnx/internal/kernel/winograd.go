@@ -81,7 +81,7 @@ func filtered(g *[9]float32) (u [tileMatrices]float32) {
 // always reports whether an output of any number of tiles is worth it.
 func (g *winograd) always() bool { return g.rows*g.cols < winogradLarge }
 
-// suits reports whether an output of such a size is, and a line of its tiles no more than a few times what there may be in work.
+// suits reports whether an output of size sp is worth it, and a line of its tiles no more than a few times the tiles in work.
 func (g *winograd) suits(sp []int) bool {
 	if g == nil {
 		return false
@@ -175,7 +175,7 @@ func (i winogradItem) multiply(m, v []float32) {
 	}
 }
 
-// finish writes the outputs Aᵀ m A with bias and what follows; pair has room for two lines.
+// finish writes the outputs Aᵀ m A with bias and the operators that follow; pair has room for two lines.
 func (i winogradItem) finish(m, pair []float32) {
 	rows, height, width := i.winograd.rows, i.v.sp[0], i.v.sp[1]
 	for n := range i.n {
@@ -222,7 +222,7 @@ func minus(a, b [4]float32) [4]float32 {
 	return [4]float32{a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3]}
 }
 
-// tilesOutGo sets two lines of dst, that far apart, to the outputs of n tiles, what f makes of Aᵀ m A, of which element t lies at
+// tilesOutGo sets two lines of dst, that far apart, to the outputs of n tiles, f of Aᵀ m A, of which element t lies at
 // m[t ms + i]. A is [1 1 1 0; 0 1 -1 -1]ᵀ.
 func tilesOutGo(dst []float32, line int, m []float32, ms, n int, f *finish) {
 	for i := range n {

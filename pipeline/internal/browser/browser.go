@@ -16,7 +16,7 @@ import (
 // Browser is a headless Chromium that is spoken to by the DevTools protocol over a pipe
 // (https://chromedevtools.github.io/devtools-protocol; --remote-debugging-pipe).
 type Browser struct {
-	// T is the test that fails where the browser does, Events what the page has brought about since Open.
+	// T is the test that fails where the browser does, Events the page's events since Open.
 	T      *testing.T
 	Events []Event
 
@@ -41,7 +41,7 @@ type Event struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// New starts $CHROMIUM or what the system calls chromium; it skips where there is none.
+// New starts $CHROMIUM or the system's chromium; it skips where there is none.
 func New(t *testing.T) *Browser {
 	t.Helper()
 	var path string
@@ -232,7 +232,7 @@ func (b *Browser) Shoot(path string) {
 	}
 }
 
-// LayoutFaults is an expression whose value is what a reader would stumble over: a page wider than its window, a picture's words outside the picture, on
+// LayoutFaults is an expression whose value lists the faults of a page's layout: a page wider than its window, a picture's words outside the picture, on
 // top of each other, or too small to read.
 const LayoutFaults = `(() => {
 	document.querySelectorAll('details').forEach(d => d.open = true);

@@ -1,4 +1,4 @@
-// Package memo caches what several callers need.
+// Package memo caches values that several callers need.
 package memo
 
 import "sync"

@@ -16,12 +16,12 @@ import (
 // Attack changes the uploads of bad clients. It may use the uploads of the others, which they know.
 type Attack struct {
 	Name string
-	// Does describes what a bad client sends.
+	// Does describes a bad client's upload.
 	Does string
 	make func(a *attacker, m int)
 }
 
-// attacker is what the bad clients share.
+// attacker holds the values that the bad clients share.
 type attacker struct {
 	u      *honesty.Uploads
 	lambda []float64

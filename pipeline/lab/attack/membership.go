@@ -9,7 +9,7 @@ import (
 	"fmp/pipeline/lab/score"
 )
 
-// MembershipRow is how well an attacker who holds an upload of n images, and knows what the classes look like, tells whether an image
+// MembershipRow is how well an attacker who holds an upload of n images, and knows the distribution of the classes, tells whether an image
 // was among them.
 type MembershipRow struct {
 	N int `json:"n"`

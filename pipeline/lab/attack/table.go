@@ -172,7 +172,7 @@ const (
 	largeImages                             = 1000
 )
 
-// RunSizes measures what counting less than what is claimed costs honest clients of unequal sizes. Large clients hold 1,000 images, or
+// RunSizes measures the cost, to honest clients of unequal sizes, of counting less than is claimed. Large clients hold 1,000 images, or
 // as many as the data set has for them.
 func RunSizes(ctx context.Context, p *experiment.Prepared, o Options) (*SizesRow, error) {
 	o.Clients = largeClients + smallClients

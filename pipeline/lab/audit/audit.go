@@ -1,4 +1,4 @@
-// Package audit attacks what clients send: membership inference on class means without noise, and on the release of a private round,
+// Package audit attacks clients' uploads: membership inference on class means without noise, and on the release of a private round,
 // with the lower bound on epsilon that the attack proves.
 package audit
 

@@ -22,7 +22,7 @@ import (
 // Crafted is the attack of a malicious server on one image of a client: a client graph that the server makes for the purpose, run by the client's own program. The server
 // knows every image but that one, and asks of each release whether it was there.
 type Crafted struct {
-	// Name says what the graph does.
+	// Name describes the graph.
 	Name string `json:"name"`
 	// Refused is why the client does not run the graph; the rest is then empty.
 	Refused string `json:"refused,omitempty"`
@@ -45,7 +45,7 @@ const (
 )
 
 // RunServer attacks a client of a private round as a server does that makes the client graph: with the numbers of an approved graph's tail chosen against one image, with
-// extractors that move other images' rows, give no number or fail for that image, and with graphs that a client must refuse. Seen is what one server sees: in a round
+// extractors that move other images' rows, give no number or fail for that image, and with graphs that a client must refuse. Seen is the view of one server: in a round
 // with noise of the clients' own a client's release, with two servers the sum with the other's noise. A server that is trusted with the noise sees the sums as they are, and there
 // is nothing to be audited.
 func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafted, error) {
@@ -259,7 +259,7 @@ func (nodes behind) put(x *onnx.Model, p models.Preprocessing) *onnx.Model {
 	return x
 }
 
-// threshold returns what the mean of a white image is above and that of others below, as the extractor sees them.
+// threshold returns a bound that lies below the mean of a white image and above that of others, as the extractor sees them.
 func threshold(p models.Preprocessing) float32 {
 	const grey = 225
 	if p.Raw {

@@ -35,7 +35,7 @@ func (p Peers) script() string { return filepath.Join(string(p), "peer.py") }
 type peer struct{ work, name string }
 
 // start starts a process that does a peer's work on the files of a folder, on one thread, whenever its Once is called. The peer is not
-// at hand where the virtual environment lacks a package, or what is there cannot do the work.
+// at hand where the virtual environment lacks a package, or the packages there cannot do the work.
 func (p Peers) start(ctx context.Context, of peer, folder string) (Contender, error) {
 	if !p.Ready() {
 		return Contender{Name: of.name}, nil

@@ -64,7 +64,7 @@ func Fit(ctx context.Context, n, d, k int) (func() error, error) {
 	}, nil
 }
 
-// Draw returns one draw of fresh points by CIFAR-10's predictor, given 100, and what is to be closed after it.
+// Draw returns one draw of fresh points by CIFAR-10's predictor, given 100, and a resource to be closed after it.
 func Draw(ctx context.Context, e engine.Engine, fresh int) (func() error, io.Closer, error) {
 	data, err := assets.Model("cifar10", models.KindPredictor)
 	if err != nil {

@@ -21,7 +21,7 @@ type calibrated struct {
 // protocolCalibrated is the name of the protocol.
 const protocolCalibrated = "calibrated"
 
-// embed returns rows as FMP's clients embed them, times the root of their size, so that a penalty means about what it does on standardised features.
+// embed returns rows as FMP's clients embed them, times the root of their size, so that a penalty has about its strength on standardised features.
 func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error) {
 	rows, err := k.Embedded.Of(ctx, features)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// Config holds every setting of a run; package settings says what its tags mean.
+// Config holds every setting of a run; package settings defines its tags.
 type Config struct {
 	Seed       uint64              `yaml:"seed" json:"seed" default:"1" doc:"seed that every random stream of the run is named under"`
 	Seeds      int                 `yaml:"seeds" json:"seeds" default:"5" allowed:"1..1000" doc:"number of repeats, each with clients of its own"`

@@ -27,7 +27,7 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// DetailFile holds what a report shows of individual images and points.
+// DetailFile holds the data of a report's figures of individual images and points.
 const DetailFile = "detail.json"
 
 // Detail describes one task, the first of a run: the posterior's predictions of individual test images, and where

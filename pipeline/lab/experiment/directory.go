@@ -39,7 +39,7 @@ const (
 	TuningFile  = "tuning.json"   // what the tuned protocol chose, and from which values
 )
 
-// Manifest is run.json: what a run was made from, so that it can be made again.
+// Manifest is run.json: the sources of a run, so that it can be made again.
 type Manifest struct {
 	// Identity is the digest of everything that decides the figures; runs of equal identity are one run.
 	Identity string `json:"identity"`
@@ -56,7 +56,7 @@ type Manifest struct {
 	Classes []string `json:"classes,omitempty"`
 	// Untrained are the kinds of model that were not trained for this data and extractor.
 	Untrained []string `json:"untrained,omitempty"`
-	// Notes are what a reader of the results should know, such as a shipped model that does not fit.
+	// Notes are remarks for readers of the results, such as a shipped model that does not fit.
 	Notes []string `json:"notes,omitempty"`
 }
 

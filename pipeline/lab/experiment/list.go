@@ -64,7 +64,7 @@ func List(root string) ([]Summary, error) {
 	return out, nil
 }
 
-// Summarise reads what a run directory holds so far; nil if it is not a run.
+// Summarise reads the results in a run directory so far; nil if it is not a run.
 func Summarise(path string) (*Summary, error) {
 	m, err := ReadManifest(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -28,7 +28,7 @@ import (
 
 // Prepared is everything that a run needs: feature rows, and models loaded into their engine.
 type Prepared struct {
-	// Config is the settings, completed with what data and models decide.
+	// Config is the settings, completed by data and models.
 	Config   Config
 	Data     *Data
 	Tools    Tools

@@ -42,7 +42,7 @@ type Record struct {
 	metric.Scores
 	// Hindsight is the NLL with the settings and the temperature that are best on the scored images; nil where the settings do not ask for it.
 	Hindsight *float64 `json:"hindsight_nll,omitempty"`
-	// UploadBytes is what one client sends, in bytes; 0 for a method that sends nothing.
+	// UploadBytes is the size of one client's upload, in bytes; 0 for a method that sends nothing.
 	UploadBytes float64            `json:"upload_bytes"`
 	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`
 	// Coverage of the method's intervals against the limit of infinite data; nil where it has none.
@@ -104,7 +104,7 @@ func sortRecords(rs []Record, cells []Cell) []Record {
 	return slices.CompactFunc(out, func(a, b Record) bool { return a.Cell == b.Cell })
 }
 
-// ScopeNotes states which form FMP used, where both were available or it used the open one: in how many tasks, and at what
+// ScopeNotes states which form FMP used, where both were available or it used the open one: in how many tasks, and at which
 // novelty of their uploads.
 func ScopeNotes(rs []Record) []string {
 	tasks, open, low, high := map[Cell]bool{}, 0, math.Inf(1), math.Inf(-1)

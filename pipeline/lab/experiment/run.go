@@ -59,7 +59,7 @@ type Tools struct {
 	Embedded *posterior.Embedded
 	// Private is nil where the settings ask for no private round.
 	Private posterior.Private
-	// Shared, if not nil, is what the run shares with concurrent ones.
+	// Shared, if not nil, holds the resources that the run shares with concurrent ones.
 	Shared *Shared
 
 	all   *point.Set    // class means of every row of corpus and clients' part, as Conjugate reads them
@@ -269,7 +269,7 @@ func (r *running) cell(ctx context.Context, g *group, cell Cell, count *counter)
 // jointBatches is the number of batches of each kind over which joint scores are averaged.
 const jointBatches = 1000
 
-// test returns what all methods are scored on; test sets too small for neighbourhoods have no joint scores.
+// test returns the points that all methods are scored on; test sets too small for neighbourhoods have no joint scores.
 func (d *Data) test(c Config) (*score.Test, error) {
 	t := &score.Test{Features: d.Test, Labels: d.TestLabels, Shifts: d.Shifts}
 	if len(d.TestLabels) < metric.Neighbours {

@@ -13,7 +13,7 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// Shared is what concurrent runs of one program have in common: a number of threads, and
+// Shared holds the resources of concurrent runs of one program: a number of threads, and
 // the data of runs on the same images behind the same extractor, which are loaded once. No figure depends on which run is
 // the first or on how many there are. The nil *Shared shares nothing.
 type Shared struct {
@@ -92,7 +92,7 @@ func (s *Shared) plan(threads, n int) (workers, inner int) {
 	return workers, max(1, inner)
 }
 
-// load calls make, or returns what it made for another run of the same data.
+// load calls make, or returns its result for another run of the same data.
 func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
 	if s == nil {
 		return make()

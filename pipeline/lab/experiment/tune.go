@@ -22,7 +22,7 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Tuned is tuning.json: what the tuned protocol chose, by partition and method.
+// Tuned is tuning.json: the choices of the tuned protocol, by partition and method.
 type Tuned struct {
 	Choices []Choice `json:"choices"`
 }

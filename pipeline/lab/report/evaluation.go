@@ -29,7 +29,7 @@ func evaluationSummary(r *evaluate.Result) string {
 		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE, beside(r.Calibration))
 }
 
-// beside returns what a perfectly calibrated classifier would read, for the end of a sentence.
+// beside returns the error of a perfectly calibrated classifier, for the end of a sentence.
 func beside(c metric.Calibration) string {
 	return fmt.Sprintf(", where a perfectly calibrated classifier would read %.1f (%.1f to %.1f) on as many images", 100*c.Perfect, 100*c.Low, 100*c.High)
 }
@@ -215,7 +215,7 @@ func evaluatedImage(e evaluate.Example) g.Node {
 		g.Text(fmt.Sprintf(" (%.1f%%)", 100*e.Probability)), h.Br(), h.Small(g.Text(fmt.Sprintf("%s, disagreement %.3f nats", e.File, e.Disagreement)))))
 }
 
-// originFacts returns what a classifier was made from.
+// originFacts returns the sources of a classifier.
 func originFacts(r *evaluate.Result) []pageFact {
 	o := r.Origin
 	n := 0

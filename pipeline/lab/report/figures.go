@@ -463,7 +463,7 @@ func span(ms []sampled, l int) (lo, hi float64) {
 }
 
 // apart splits methods into those that can be drawn together with FMP and MP, and those that would stretch the range
-// of some panel to more than three times what FMP and MP need.
+// of some panel to more than three times the range of FMP and MP.
 func apart(ms []sampled, panels int) (near, far []sampled) {
 	of := func(names ...string) (out []sampled) {
 		for _, m := range ms {

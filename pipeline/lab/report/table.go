@@ -117,9 +117,9 @@ type Row struct {
 	Method string `json:"method"`
 	Group  string `json:"group"`
 	Figures
-	// Calibration says what FMP's ECE is worth at the number of test images, mean over repeats; nil for other methods.
+	// Calibration compares FMP's ECE with that of a calibrated classifier at the number of test images, mean over repeats; nil for other methods.
 	Calibration *metric.Calibration `json:"calibration,omitempty"`
-	// UploadBytes is what one client sends, in bytes, mean over repeats; 0 for nothing.
+	// UploadBytes is the size of one client's upload, in bytes, mean over repeats; 0 for nothing.
 	UploadBytes float64 `json:"upload_bytes"`
 	// Param and Value are the hyper-parameter that the tuned protocol chooses, and its value here.
 	Param string  `json:"param,omitempty"`
@@ -139,7 +139,7 @@ type Row struct {
 	byRepeat map[int][columns]float64
 }
 
-// Control reports whether the method only shows what the clients' data are worth and does not compete with the others.
+// Control reports whether the method only shows the value of the clients' data and does not compete with the others.
 func (r *Row) Control() bool { return info(r.Method).Control }
 
 // Subject reports whether the row is FMP, the program's own method.

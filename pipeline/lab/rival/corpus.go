@@ -14,7 +14,7 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Corpus is what the server knows of its own meta-training corpus, whose classes are the tasks' (closed scope) or others
+// Corpus holds the moments of the server's own meta-training corpus, whose classes are the tasks' (closed scope) or others
 // (open scope): the moments of its feature rows, and the rows themselves for methods that need unlabelled inputs.
 type Corpus struct {
 	Dx, C    int

@@ -14,7 +14,7 @@ import (
 //
 // Where the corpus holds the tasks' classes (closed scope) this is the row to beat, and no method that learns from the clients
 // does: closed scope measures how well the server recognises classes that it knows. Claims about federation need open
-// scope, where this row shows what remains of that advantage.
+// scope, where this row shows the rest of that advantage.
 var corpusOnly = method{
 	Info{Name: "Corpus", Title: "classifier of the server's corpus alone; the clients name its classes", Group: Baseline,
 		Cite: "this program", NeedsCorpus: true},

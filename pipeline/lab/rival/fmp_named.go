@@ -8,8 +8,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fmpNamed is FMP given the clients' class means together with the corpus' own, renamed to the task's classes by naming: what
-// FMP could do in closed scope if it knew that the classes are the corpus'. Like corpusOnly it shows what closed scope measures.
+// fmpNamed is FMP given the clients' class means together with the corpus' own, renamed to the task's classes by naming: the score that
+// FMP could reach in closed scope if it knew that the classes are the corpus'. Like corpusOnly it shows the advantage of closed scope.
 var fmpNamed = method{
 	Info{Name: "FMP-named", Cost: 9, Title: "FMP with the corpus' class means beside the clients', named by these", Group: Baseline,
 		Cite: citeFMP, Conjugate: true, NeedsCorpus: true},

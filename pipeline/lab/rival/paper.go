@@ -102,7 +102,7 @@ func mean(_ context.Context, locals []posterior.Ensemble, _ Settings) (posterior
 	return posterior.Ensemble{out}, nil
 }
 
-// The nine methods. MP is what FMP approximates. CBNN is consensus Monte Carlo: the i-th samples of all clients' subposteriors are combined by
+// The nine methods. MP is the target of FMP's approximation. CBNN is consensus Monte Carlo: the i-th samples of all clients' subposteriors are combined by
 // precision, and CFMP does the same with martingale posteriors. Weighting by precision favours clients that know nothing: where a class is absent
 // the drawn points agree, and so do the samples. The tuned protocol therefore tries equal weights too.
 var (

@@ -10,7 +10,7 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// regression is the softmax regression on the clients' class means, each with its mass: what a server can fit to the
+// regression is the softmax regression on the clients' class means, each with its mass: a server's fit to the
 // smallest uploads with FMP's fit, without drawing any points.
 var regression = method{
 	Info{Name: "Regression", Title: "softmax regression on the clients' class means and masses", Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2},

@@ -49,7 +49,7 @@ type Input struct {
 	Soft       []*point.Set
 	SoftLimits *point.Set
 	// Moments holds each client's moments of the features as Embedded has them, which FMP reads where there is neither Conjugate nor Open.
-	// Kappa is what is known of its temperature; zero: nothing.
+	// Kappa is the prior of its temperature; zero: unknown.
 	Moments  []discriminant.Client
 	Embedded *posterior.Embedded
 	Kappa    discriminant.Kappa
@@ -203,7 +203,7 @@ type Info struct {
 	Title  string // what it does, in one line
 	Group  Group
 	Family Family // empty: none
-	// Control marks a method that only shows what the clients' data are worth and does not compete with the others.
+	// Control marks a method that only shows the value of the clients' data and does not compete with the others.
 	Control bool
 	// Keep marks a method with one ensemble that a server has or could have: fmp run --keep-models writes its classifier.
 	Keep bool
@@ -269,12 +269,12 @@ func (i *Info) Raw(s Settings) (Settings, error) {
 // Method turns points into posterior samples.
 type Method interface {
 	Info() Info
-	// Run computes the ensemble. It reads the task and what other methods left in the task's memo; the result does not
+	// Run computes the ensemble. It reads the task and other methods' results in the task's memo; the result does not
 	// depend on whether they ran before it.
 	Run(ctx context.Context, t *Task, s Settings) (*posterior.Result, error)
 }
 
-// Task is a checked Input with a memo of what several methods share (local fits, drawn points, local martingale
+// Task is a checked Input with a memo of values that several methods share (local fits, drawn points, local martingale
 // posteriors), so that each is computed once. It is safe for concurrent use.
 type Task struct {
 	in     Input

@@ -14,7 +14,7 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Bounds on temperatures, and the tolerance in log T, far below what a hundred test points resolve.
+// Bounds on temperatures, and the tolerance in log T, far below the resolution of a hundred test points.
 const (
 	minTemperature  = 1.0 / 4096
 	maxTemperature  = 4096

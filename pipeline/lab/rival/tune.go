@@ -14,11 +14,11 @@ type Held struct {
 	Task     *Task
 	Features []float32 // n x dx, row-major
 	Labels   []int     // n class indices
-	// Batches of points are what joint scores are computed on ([metric.NearBatches]); nil for none. Methods with Info.Joint need them.
+	// Batches are the batches of points that joint scores are computed on ([metric.NearBatches]); nil for none. Methods with Info.Joint need them.
 	Batches [][]int
 }
 
-// Choice is what Tune chose for a method, with the mean NLL on held-out points at every value tried, in
+// Choice is the setting that Tune chose for a method, with the mean NLL on held-out points at every value tried, in
 // ascending order of the values.
 type Choice struct {
 	Method string    `json:"method"`

@@ -106,7 +106,7 @@ func regression(ctx context.Context, set *point.Set, l2 float64) (*posterior.The
 	return &s.Theta, nil
 }
 
-// goal is what intervals should hold: the probabilities of a limit, and the class of largest probability of each point.
+// goal holds the values that intervals should contain: the probabilities of a limit, and the class of largest probability of each point.
 type goal struct {
 	p   *metric.Probabilities
 	top []int

@@ -1,4 +1,4 @@
-// Package score scores what methods predict: accuracy, calibration and likelihood, single and joint; the coverage of intervals; classes that no
+// Package score scores methods' predictions: accuracy, calibration and likelihood, single and joint; the coverage of intervals; classes that no
 // client holds; other and corrupted images; and membership inference from class means.
 package score
 
@@ -34,7 +34,7 @@ type Test struct {
 	// Limit is the limit of softmax regression on the features as data grow (LimitHead); nil: coverage is measured only for
 	// results with limits of their own.
 	Limit *posterior.Theta
-	// Regression is what intervals are held against beside their method's own limit (RegressionHead); nil: they are not.
+	// Regression is a second reference of intervals, beside their method's own limit (RegressionHead); nil: none.
 	Regression *posterior.Theta
 	// Shifts are points from other distributions, scored in addition.
 	Shifts []Shift

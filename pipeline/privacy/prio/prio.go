@@ -100,7 +100,7 @@ func (s *Scheme) WorstNorm() float64 {
 	return float64(s.offset()) * math.Sqrt(float64(s.numbers()))
 }
 
-// Share is what a client sends to one of the servers.
+// Share is a client's message to one of the servers.
 type Share struct {
 	// Server is [Leader] or [Helper].
 	Server int

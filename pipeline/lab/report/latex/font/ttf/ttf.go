@@ -10,5 +10,5 @@ import (
 // Fonts are the faces of a formula.
 type Fonts struct{ Default, Rm, It, Bf, BfIt *sfnt.Font }
 
-// NewFrom returns what mtex.Parse takes.
+// NewFrom returns the fonts that mtex.Parse takes.
 func NewFrom(*drawtex.Canvas, *Fonts) *Fonts { return nil }
