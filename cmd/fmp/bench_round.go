@@ -31,6 +31,8 @@ type measuredRound struct {
 	Rivals []attack.ScoreRow `json:"rivals"`
 	// Membership is what an upload gives away of single images.
 	Membership []attack.MembershipRow `json:"membership"`
+	// Moments are the attacks on uploads of moments, in place of all other tables.
+	Moments []attack.MomentsRow `json:"moments,omitempty"`
 }
 
 func newBenchRoundCommand() *cobra.Command {
@@ -51,7 +53,8 @@ counts it; rounds of which 0 to 50% of the clients never come; uploads of each e
 (shared settings; bytes of their numbers alone); how well an upload tells whether an image was among a client's (area under the ROC
 curve of the likelihood ratio; 0.5 is chance).
 
-With a corpus of other classes (corpus.classes, or corpus.dataset) all is measured in open scope.`,
+With a corpus of other classes (corpus.classes, or corpus.dataset) all is measured in open scope. Without a corpus and a predictor
+(dataset.splits.corpus 0) clients send moments: printed are accuracy and NLL under each attack, at 10 times the images, and under false scatters.`,
 		Example: `  fmp bench round --dataset cifar10
   fmp bench round --dataset mnist --alpha 0.1 --json
   fmp bench round --dataset cifar10 --clients 100 --bad 20 --seeds 2
@@ -103,6 +106,11 @@ With a corpus of other classes (corpus.classes, or corpus.dataset) all is measur
 
 // measure fills the tables.
 func (r *measuredRound) measure(ctx context.Context, p *experiment.Prepared, o attack.Options) (err error) {
+	if p.Tools.Embedded != nil {
+		r.Defences = attack.MomentsDefences
+		r.Moments, err = attack.RunMoments(ctx, p, o)
+		return err
+	}
 	if r.Attacks, err = attack.RunAttacks(ctx, p, o); err != nil {
 		return err
 	}
@@ -124,6 +132,22 @@ func (r *measuredRound) measure(ctx context.Context, p *experiment.Prepared, o a
 	return err
 }
 
+// momentsText writes the table of uploads of moments.
+func (r *measuredRound) momentsText(b *strings.Builder) {
+	fmt.Fprintf(b, "| ACC / NLL under | %s | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+3))
+	for i, a := range r.Moments {
+		fmt.Fprintf(b, "| %s |", a.Attack)
+		for d := range r.Defences {
+			fmt.Fprintf(b, " %.3f / %.3f |", a.ACC[d], a.NLL[d])
+		}
+		found := fmt.Sprintf("%.2f", a.Found)
+		if i == 0 {
+			found = "-"
+		}
+		fmt.Fprintf(b, " %s | %.2f |\n", found, a.Kept)
+	}
+}
+
 // text is the tables in Markdown.
 func (r *measuredRound) text() string {
 	var b strings.Builder
@@ -135,6 +159,10 @@ func (r *measuredRound) text() string {
 		partition = fmt.Sprintf("Dirichlet %g", r.Alpha)
 	}
 	fmt.Fprintf(&b, "%s%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset, scope, partition, r.Clients, r.Points, r.Bad, r.Repeats)
+	if r.Moments != nil {
+		r.momentsText(&b)
+		return b.String()
+	}
 	fmt.Fprintf(&b, "| accuracy under | claimed | %s | counted | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+5))
 	line := func(name, claimed string, x []float64, more string) {
 		fmt.Fprintf(&b, "| %s | %s |", name, claimed)

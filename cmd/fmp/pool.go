@@ -312,7 +312,7 @@ func (p *pooled) print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "from:       %s, %d points for n = %d\n", uploads, p.Points, p.N)
 	if p.Kappa != nil {
-		fmt.Fprintf(&b, "form:       moments, without a corpus (kappa %.2f ± %.0f%%, as --kappa %.3g,%.2g another round behind this network); who is honest is not judged\n", p.Kappa[0], 100*p.Kappa[1], p.Kappa[0], p.Kappa[1])
+		fmt.Fprintf(&b, "form:       moments, without a corpus (kappa %.2f ± %.0f%%, as --kappa %.3g,%.2g another round behind this network)\n", p.Kappa[0], 100*p.Kappa[1], p.Kappa[0], p.Kappa[1])
 	}
 	if p.Novelty != nil {
 		of := "the corpus's classes"

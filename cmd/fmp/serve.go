@@ -443,7 +443,7 @@ type summary struct {
 	Samples  int    `json:"samples"`
 	Suspects int    `json:"suspects"` // clients that are honest with less than one half
 	Disputed string `json:"disputed,omitempty"`
-	// Scope says whether class means were read as of the corpus's classes (closed) or of new ones (open).
+	// Scope says whether class means were read as of the corpus's classes (closed) or of new ones (open), or moments were.
 	Scope string `json:"scope,omitempty"`
 }
 
@@ -472,7 +472,9 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Poo
 		return nil, err
 	}
 	s := summary{Samples: len(post.Ensembles[0])}
-	if r.Method() == "FMP" {
+	if r.Moments() {
+		s.Scope = scopeMoments
+	} else if r.Method() == "FMP" {
 		s.Scope = posterior.ScopeClosed
 		if open, _ := pool.Open(post); open {
 			s.Scope = posterior.ScopeOpen

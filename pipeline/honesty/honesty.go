@@ -49,6 +49,7 @@ const (
 	power         = 0.5
 	priorHonest   = 0.95
 	rubbish       = 30.0
+	mostOdds      = 200.0
 	shared        = 0.3 // concentration of the Dirichlet
 )
 
@@ -86,6 +87,8 @@ type Uploads struct {
 	Means []float64
 	// Copy is, for each client, the first client of those that sent copies of one upload (see [Uploads.Copies]); nil if there are none.
 	Copy []int
+	// Odds [clients] are log odds of honesty that something else than class means tells; nil where nothing does.
+	Odds []float64
 	// Wide says that the uploads have fewer coordinates than the round (wide.go); K is then [Leading] at most, and Pool's class means are of these.
 	Wide bool
 }
@@ -295,6 +298,7 @@ type model struct {
 	copy                []int    // by client: the first of its copies
 	cells               [][]cell // by client; copies have theirs with the first of them
 	large               bool
+	odds                []float64 // by client: prior log odds of being honest
 	e                   []float64 // by client: the terms of the honest likelihood that do not depend on the state
 }
 
@@ -302,7 +306,7 @@ var log2pi = math.Log(2 * math.Pi)
 
 func newModel(u Uploads, lambda []float64) (*model, error) {
 	h := &model{clients: u.Clients, classes: u.Classes, k: u.K, lambda: lambda}
-	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K || len(u.Masses) != u.Clients*u.Classes || len(u.Means) != len(u.Masses)*u.K || u.Copy != nil && len(u.Copy) != u.Clients {
+	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K || len(u.Masses) != u.Clients*u.Classes || len(u.Means) != len(u.Masses)*u.K || u.Copy != nil && len(u.Copy) != u.Clients || u.Odds != nil && len(u.Odds) != u.Clients {
 		return nil, fmt.Errorf("%d clients, %d classes, k %d with %d masses, %d means and %d variances; want clients x classes masses, as many x k means, k variances, 2 classes or more",
 			u.Clients, u.Classes, u.K, len(u.Masses), len(u.Means), len(lambda))
 	}
@@ -316,6 +320,13 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 		h.copy = make([]int, u.Clients)
 		for m := range h.copy {
 			h.copy[m] = m
+		}
+	}
+	h.odds = make([]float64, u.Clients)
+	for m := range h.odds {
+		h.odds[m] = math.Log(priorHonest / (1 - priorHonest))
+		if u.Odds != nil { // to the power of the likelihood, and no stronger than what makes a state impossible
+			h.odds[m] += power * min(max(u.Odds[m], -mostOdds), mostOdds)
 		}
 	}
 	h.cells, h.e = make([][]cell, u.Clients), make([]float64, u.Clients)
@@ -645,10 +656,8 @@ func (h *model) logPosterior(z []bool) float64 {
 		if h.copy[m] != m {
 			continue
 		}
-		if honest {
-			out += math.Log(priorHonest)
-		} else {
-			out += math.Log(1 - priorHonest)
+		if out += math.Log(1 - priorHonest); honest {
+			out += h.odds[m]
 		}
 	}
 	return out
@@ -734,7 +743,6 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 	st := h.start(z)
 	weights, _ := st.contamination(z, 1)
-	odds := math.Log(priorHonest / (1 - priorHonest))
 	density := make([]float64, h.width())
 	order := make([]int, h.clients)
 	for m := range order {
@@ -763,7 +771,7 @@ func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 			}
 			bad += logSum(density)
 		}
-		x := min(max(eta*(good-bad)+odds, -50), 50)
+		x := min(max(eta*(good-bad)+h.odds[m], -50), 50)
 		z[m] = x > 0
 		if r != nil {
 			z[m] = r.Float64() < 1/(1+math.Exp(-x))

@@ -34,7 +34,7 @@ type Options struct {
 	// L2 and Tolerance are the penalty and the tolerance of the fits.
 	L2, Tolerance float64
 	// Trust assumes that every client is honest. Otherwise, with a conjugate predictor, each sample draws who is (package honesty);
-	// of moments, a client's images count up to the median client's.
+	// of moments as well.
 	Trust bool
 	For   string // client whose images the classifier is for; "": a client to come
 	// Level is the coverage of the prediction sets of a round of moments, 0.5 to 0.999; 0 stands for 0.9 where calibration points suffice, a

@@ -88,23 +88,14 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	return s, nil
 }
 
-// openMoments prepares the posterior of moments. Who is honest is not judged there: the bounds of an upload keep a client from
-// counting for more than its images.
+// openMoments prepares the posterior of moments.
 func (r *Round) openMoments() (*Sampling, error) {
 	s := &Sampling{round: r, close: func() {}}
-	var claimed []float64
 	for _, u := range r.Uploads {
 		if u.Within == nil {
 			return nil, fmt.Errorf("pool: the upload of %q holds no moments, and the client graph asks for them (fmp fuse --upload moments): make it anew with fmp-edge compress", u.Client)
 		}
 		s.clients = append(s.clients, discriminant.Client{Means: u.Points, Within: u.Within})
-		claimed = append(claimed, u.Points.Mass())
-	}
-	if !r.Trust { // nobody can check a claim: it counts up to the median client's
-		limit := honesty.Cap(claimed)
-		for m, n := range claimed {
-			s.clients[m].Share = limit / max(n, limit)
-		}
 	}
 	return s, s.calibration()
 }
@@ -116,7 +107,7 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
-	o := discriminant.Options{Samples: r.Samples, Seed: r.Seed, Stream: stream}
+	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: r.Samples, Seed: r.Seed, Stream: stream}, Honesty: !r.Trust, Threads: r.Threads}
 	if r.Client.Kappa > 0 {
 		o.Kappa = discriminant.Kappa{Median: r.Client.Kappa, Deviation: r.Client.KappaDeviation}
 	}

@@ -24,8 +24,9 @@ const mostScored = 10_000
 
 // calibrationPoint is a calibration point that took no part in a round's posterior: its embedded row and class.
 type calibrationPoint struct {
-	row   []float32
-	class int
+	row    []float32
+	class  int
+	client int
 }
 
 // calibration holds points for prediction sets back: every second one of each client, at random. The others choose the temperature and count as
@@ -56,7 +57,7 @@ func (s *Sampling) calibration() error {
 			continue
 		}
 		s.senders++
-		s.clients[m].Within = s.holdBack(own, order[:(len(order)+1)/2])
+		s.clients[m].Within = s.holdBack(m, order[:(len(order)+1)/2])
 	}
 	return nil
 }
@@ -93,7 +94,7 @@ func (s *Sampling) calibrate() error {
 		}
 		s.senders++
 		for i := range u.Calibration.N {
-			s.held = append(s.held, calibrationPoint{u.Calibration.Features(i), int(u.Calibration.Y[i])})
+			s.held = append(s.held, calibrationPoint{row: u.Calibration.Features(i), class: int(u.Calibration.Y[i])})
 		}
 	}
 	return nil
@@ -140,7 +141,8 @@ func (s *Sampling) ontoHeads(ctx context.Context, p *posterior.Result) error {
 }
 
 // holdBack returns what a client sent without some of its calibration points, which it keeps for sets.
-func (s *Sampling) holdBack(w *moments.Within, out []int) *moments.Within {
+func (s *Sampling) holdBack(client int, out []int) *moments.Within {
+	w := s.clients[client].Within
 	kept := *w
 	kept.Calibration, kept.Labels = nil, nil
 	held := make([]bool, len(w.Labels))
@@ -150,7 +152,7 @@ func (s *Sampling) holdBack(w *moments.Within, out []int) *moments.Within {
 	for i, y := range w.Labels {
 		row := w.Calibration[i*w.K : (i+1)*w.K]
 		if held[i] {
-			s.held = append(s.held, calibrationPoint{row, y})
+			s.held = append(s.held, calibrationPoint{row, y, client})
 			continue
 		}
 		kept.Calibration, kept.Labels = append(kept.Calibration, row...), append(kept.Labels, y)
@@ -158,20 +160,30 @@ func (s *Sampling) holdBack(w *moments.Within, out []int) *moments.Within {
 	return &kept
 }
 
-// threshold returns the calibration of prediction sets by the points that were held back; nil where none were.
+// threshold returns the calibration of prediction sets by the points that were held back; nil where none were. In a round of moments those count
+// whose client is more likely honest than not, and there is none where too few are left.
 func (s *Sampling) threshold(p *posterior.Result) (*models.OriginSets, error) {
 	if len(s.held) == 0 {
 		return nil, nil
 	}
-	scores := make([]float64, len(s.held))
-	for i, c := range s.held {
-		scores[i] = probability(p.Ensembles[0], c)
+	var scores []float64
+	trusted := map[int]bool{}
+	for _, c := range s.held {
+		if j := p.Judgement; s.clients == nil || j == nil || j.Honest[c.client] >= 0.5 {
+			scores, trusted[c.client] = append(scores, probability(p.Ensembles[0], c)), true
+		}
 	}
 	level := cmp.Or(s.round.Level, Level)
 	of := conformal.ThresholdOfClients
 	from, clients := fmt.Sprintf("%d clients", s.senders), s.senders
-	if s.round.For != "" {
+	switch {
+	case s.round.For != "":
 		of, from, clients = ofOne, fmt.Sprintf("client %q", s.round.For), 1
+	case s.clients != nil:
+		if len(scores) < conformal.ImagesOfClients(max(level, 0.5)) {
+			return nil, nil
+		}
+		from, clients = fmt.Sprintf("%d clients", len(trusted)), len(trusted)
 	}
 	threshold, err := of(scores, level)
 	if err != nil {

@@ -2,6 +2,7 @@ package posterior
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"gonum.org/v1/gonum/stat"
@@ -14,15 +15,49 @@ import (
 	"fmp/pipeline/discriminant"
 )
 
+// MomentsOptions are those of a posterior from moments.
+type MomentsOptions struct {
+	discriminant.Options
+	// Honesty makes each sample draw which clients are honest, and use only their uploads.
+	Honesty bool
+	Threads int // goroutines at most; 0: one a processor
+}
+
 // Moments computes FMP's posterior from uploads of moments (package discriminant), which needs no corpus; c is how features are embedded.
-func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o discriminant.Options) (*Result, error) {
-	p, err := discriminant.Of(ctx, clients, o)
-	if err != nil {
-		return nil, err
+func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o MomentsOptions) (*Result, error) {
+	var j *Judgement
+	all := make([]int, len(clients))
+	for m := range all {
+		all[m] = m
 	}
-	e := Ensemble(p.Heads)
-	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients),
-		Diagnostics: map[string]float64{"moments": 1, "kappa": p.Kappa.Median, "kappa deviation": p.Kappa.Deviation, "spread": p.Spread}}, nil
+	states := []momentsState{{all, o.Samples}}
+	if o.Honesty && len(clients) > 1 {
+		var err error
+		if clients, states, j, err = judgeMoments(ctx, clients, o); err != nil {
+			return nil, err
+		}
+	}
+	var e Ensemble
+	var first *discriminant.Posterior
+	for i, s := range states {
+		of := o.Options
+		if of.Samples = s.samples; i > 0 {
+			of.Stream = fmt.Sprintf("%s/state %d", o.Stream, i)
+		}
+		honest := make([]discriminant.Client, len(s.clients))
+		for at, m := range s.clients {
+			honest[at] = clients[m]
+		}
+		p, err := discriminant.Of(ctx, honest, of)
+		if err != nil {
+			return nil, err
+		}
+		if e = append(e, p.Heads...); i == 0 {
+			first = p
+		}
+	}
+	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients), Judgement: j,
+		Diagnostics: map[string]float64{"moments": 1, "kappa": first.Kappa.Median, "kappa deviation": first.Kappa.Deviation, "spread": first.Spread}}, nil
 }
 
 // momentsBytes returns the mean size of an upload in float32, without framing.

@@ -33,7 +33,7 @@ func TestCalibrated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sent, err := k.moments(t.Context(), clients, stream)
+	sent, err := k.Moments(t.Context(), clients, stream)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -385,7 +385,7 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 		}
 	}
 	if k.Embedded != nil {
-		if in.Moments, err = k.moments(ctx, clients, stream); err != nil {
+		if in.Moments, err = k.Moments(ctx, clients, stream); err != nil {
 			return nil, err
 		}
 		in.Embedded = k.Embedded
@@ -396,8 +396,8 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 	return rival.NewTask(in)
 }
 
-// moments computes the clients' uploads of moments.
-func (k Tools) moments(ctx context.Context, clients []*point.Set, stream string) ([]discriminant.Client, error) {
+// Moments computes the clients' uploads of moments; stream names the round.
+func (k Tools) Moments(ctx context.Context, clients []*point.Set, stream string) ([]discriminant.Client, error) {
 	var out []discriminant.Client
 	for m, set := range clients {
 		h, labels := set.Labelled()

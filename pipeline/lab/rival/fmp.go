@@ -15,7 +15,8 @@ var fmp = method{
 	Info{Name: "FMP", Family: Federated, Keep: true, Cost: 18, Title: "martingale posterior of the clients' class means, in closed form", Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		if t.means == nil && t.in.Moments != nil {
-			return posterior.Moments(ctx, t.in.Moments, t.in.Embedded, discriminant.Options{Kappa: t.in.Kappa, Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream})
+			return posterior.Moments(ctx, t.in.Moments, t.in.Embedded, posterior.MomentsOptions{
+				Options: discriminant.Options{Kappa: t.in.Kappa, Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream}, Honesty: t.in.Honesty, Threads: t.in.Threads})
 		}
 		f, err := t.form()
 		if err != nil {

@@ -1,0 +1,317 @@
+package discriminant
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/pipeline/honesty"
+)
+
+// Claims returns the clients' class means as package honesty weighs them, with masses as claimed, and the variances of class means.
+//
+// Coordinates are the directions v_j in which the classes of all clients lie apart, from the eigenvectors e_j of the Gram matrix of the
+// discriminant, (m_c - m0)'W^-1(m_d - m0): v = sum_c e_c a_c / root of its value. Mislabelled means leave their span as it is. Each is measured
+// in its standard deviation within classes, that of the median client: a false scatter moves the median little. The scatter is judged
+// by the same numbers ([scatterOdds]). That of improper clients ([Improper]) is not read, and they are bad.
+func Claims(clients []Client, improper []bool) (u honesty.Uploads, lambda []float64, err error) {
+	clients = slices.Clone(clients)
+	for m, bad := range improper {
+		if bad {
+			own := *clients[m].Within
+			own.Rank, own.Dof, own.Data = 0, 0, nil
+			clients[m].Within = &own
+		}
+	}
+	p, err := pool(clients)
+	if err != nil {
+		return u, nil, err
+	}
+	p.addCalibration()
+	h, err := p.head(nil)
+	if err != nil {
+		return u, nil, err
+	}
+	v, values, err := apart(h)
+	if err != nil {
+		return u, nil, err
+	}
+	_, r := v.Dims()
+	deviations, odds := within(clients, v)
+	p.labelOdds(h, odds)
+	for m, bad := range improper {
+		if bad {
+			odds[m] = math.Inf(-1)
+		}
+	}
+	u = honesty.Uploads{Clients: len(clients), Classes: p.c, K: r, Odds: odds}
+	u.Masses, u.Means = make([]float64, len(clients)*p.c), make([]float64, len(clients)*p.c*r)
+	d, at := make([]float64, p.k), mat.NewVecDense(r, nil)
+	for _, e := range p.cells {
+		floats.SubTo(d, e.mean, h.origin)
+		at.MulVec(v.T(), mat.NewVecDense(p.k, d))
+		i := e.client*p.c + e.class
+		u.Masses[i] = e.n / share(clients[e.client])
+		floats.DivTo(u.Means[i*r:(i+1)*r], at.RawVector().Data, deviations)
+	}
+	lambda = make([]float64, r)
+	for j, value := range values {
+		lambda[j] = max(value/float64(held(p.n))/(deviations[j]*deviations[j]), leastVariance)
+	}
+	u.Wide = honesty.IsWide(p.c, r)
+	return u, lambda, nil
+}
+
+// Improper reports for each client whether its scatter is no covariance: it has directions so negative that the covariance of
+// all clients could have them. It is nil where all of them together make one.
+func Improper(clients []Client) ([]bool, error) {
+	p, err := pool(clients)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, _, err = p.within(); err == nil {
+		return nil, nil
+	}
+	if p.dof == 0 {
+		return nil, err
+	}
+	out := make([]bool, len(clients))
+	prior := strength * mat.Trace(p.scatter) / p.dof / float64(len(clients)) // each client's part of nu0 t
+	for m, u := range clients {
+		raw := make([]float64, p.k*p.k)
+		u.Within.AddTo(raw)
+		floats.Scale(share(u), raw)
+		for i := range p.k {
+			raw[i*p.k+i] += prior
+		}
+		var chol mat.Cholesky
+		out[m] = !chol.Factorize(mat.NewSymDense(p.k, raw))
+	}
+	return out, nil
+}
+
+// leastVariance is the lower bound of the variances of class means, for directions in which they hardly differ.
+const leastVariance = 1e-3
+
+// share returns the share of a client's images that count.
+func share(c Client) float64 {
+	if c.Share == 0 {
+		return 1
+	}
+	return c.Share
+}
+
+// apart returns directions, [k, r], in which W is I and the class means are uncorrelated, and the sums of squares of the means along them, in
+// descending order. They are of the span of W's [leading] principal directions, which class means had no part in: in all of many coordinates the
+// means of few images lie apart by their noise, and a second client of a class would seem to contradict the first.
+func apart(h *head) (*mat.Dense, []float64, error) {
+	k, c := h.a.Dims()
+	q := principal(h.within, min(k, leading))
+	var on, inner, means, product mat.Dense
+	on.Mul(h.within, q)
+	inner.Mul(q.T(), &on)
+	means.Mul(h.shift, q)
+	var chol mat.Cholesky
+	if !chol.Factorize(symmetric(&inner)) {
+		return nil, nil, fmt.Errorf("discriminant: the principal directions of the covariance are dependent; check the uploads for numbers out of range")
+	}
+	var a mat.Dense
+	if err := chol.SolveTo(&a, means.T()); err != nil {
+		return nil, nil, fmt.Errorf("discriminant: %w", err)
+	}
+	product.Mul(&means, &a)
+	gram := symmetric(&product)
+	var e mat.EigenSym
+	if !e.Factorize(gram, true) {
+		return nil, nil, fmt.Errorf("discriminant: the eigenvalues of the class means did not converge; check the uploads for numbers out of range")
+	}
+	values := e.Values(nil)
+	slices.Reverse(values)
+	r := 1
+	for r < min(c-1, honesty.Leading) && values[r] > 1e-6*values[0] {
+		r++
+	}
+	var vectors mat.Dense
+	e.VectorsTo(&vectors)
+	turn := mat.NewDense(c, r, nil)
+	for j := range r {
+		for y := range c {
+			turn.Set(y, j, vectors.At(y, c-1-j)/math.Sqrt(values[j]))
+		}
+	}
+	var back mat.Dense
+	back.Mul(&a, turn)
+	v := mat.NewDense(k, r, nil)
+	v.Mul(q, &back)
+	return v, values[:r], nil
+}
+
+// leading is the number of principal directions in which clients are judged, chosen on ten classes of CIFAR-100 behind a pretrained network (docs/notes/moments.md).
+const leading = 96
+
+// principal returns r orthonormal principal directions of a covariance, [k, r], by subspace iteration.
+func principal(w *mat.SymDense, r int) *mat.Dense {
+	k := w.SymmetricDim()
+	if r == k {
+		return mat.DenseCopyOf(mat.NewDiagDense(k, slices.Repeat([]float64{1}, k)))
+	}
+	q := gaussian(k, r, 1)
+	for range 2 * turns {
+		var on mat.Dense
+		on.Mul(w, q)
+		q = orthonormal(&on)
+	}
+	return q
+}
+
+// symmetric returns the symmetric part of a square matrix.
+func symmetric(m *mat.Dense) *mat.SymDense {
+	n, _ := m.Dims()
+	out := mat.NewSymDense(n, nil)
+	for i := range n {
+		for j := i; j < n; j++ {
+			out.SetSym(i, j, (m.At(i, j)+m.At(j, i))/2)
+		}
+	}
+	return out
+}
+
+// within returns the standard deviation within classes along each direction, that of the median client by degrees of freedom (1 where no client
+// has any), and each client's [scatterOdds].
+func within(clients []Client, v *mat.Dense) (deviations, odds []float64) {
+	_, r := v.Dims()
+	along := make([][]float64, len(clients)) // variances of each client
+	weights := make([]float64, len(clients))
+	for m, u := range clients {
+		if u.Within.Dof == 0 {
+			continue
+		}
+		along[m] = variances(u, v)
+		weights[m] = share(u) * float64(u.Within.Dof)
+	}
+	deviations, odds = make([]float64, r), make([]float64, len(clients))
+	of := make([]float64, len(clients))
+	for j := range deviations {
+		deviations[j] = 1
+		for m, a := range along {
+			if of[m] = 0; a != nil {
+				of[m] = a[j]
+			}
+		}
+		if t := median(of, weights); t > 0 {
+			deviations[j] = math.Sqrt(t)
+		}
+	}
+	for m, a := range along {
+		if a != nil {
+			odds[m] = scatterOdds(a, deviations, clients[m].Within.Dof)
+		}
+	}
+	return deviations, odds
+}
+
+// variances returns the client's variances within classes along directions.
+func variances(u Client, v *mat.Dense) []float64 {
+	k, r := v.Dims()
+	out := make([]float64, r)
+	if n := u.Within.Rank; n > 0 {
+		factor := mat.NewDense(n, k, nil)
+		for i, f := range u.Within.Data {
+			factor.RawMatrix().Data[i] = float64(f)
+		}
+		var on mat.Dense
+		on.Mul(factor, v)
+		for i := range n {
+			for j, f := range on.RawRowView(i) {
+				out[j] += f * f
+			}
+		}
+	} else {
+		raw := make([]float64, k*k)
+		u.Within.AddTo(raw)
+		var on mat.Dense
+		on.Mul(mat.NewSymDense(k, raw), v)
+		for i := range k {
+			for j, f := range on.RawRowView(i) {
+				out[j] += f * v.At(i, j)
+			}
+		}
+	}
+	floats.Scale(1/float64(u.Within.Dof), out)
+	return out
+}
+
+// Constants of scatterOdds and labelOdds.
+const (
+	logSpread = 0.7 // of honest clients' variances along a direction: their classes differ
+	logFalse  = 4.0 // of false ones
+	falseOdds = 0.5 // that a bad client's scatter is false, and that the classes of its calibration points are
+	least     = 1e-6
+)
+
+// scatterOdds returns the log odds of honesty that a client's variances along r directions tell. Their logarithms, less those of the median
+// client, are N(0, s^2 + 2/dof) of an honest client and, of a bad one, with one half the same and with one half of the standard deviation
+// [logFalse]. The largest of them counts alone: a client's directions are alike, and a false scatter may be true of all but one.
+func scatterOdds(variances, deviations []float64, dof int) float64 {
+	honest := logSpread*logSpread + 2/float64(dof)
+	wide := logFalse*logFalse + honest
+	var most float64
+	for j, s := range variances {
+		l := math.Log(max(s/(deviations[j]*deviations[j]), least))
+		most = max(most, l*l)
+	}
+	ratio := 0.5*most*(1/honest-1/wide) - 0.5*math.Log(wide/honest)
+	return -math.Log(1 - falseOdds + falseOdds*math.Exp(min(ratio, 700)))
+}
+
+// leastLabel is the lower bound of a calibration point's probability of its class, as a share of that of a class named at random.
+const leastLabel = 0.01
+
+// labelOdds adds to each client's odds what the classes of its calibration points tell: of an honest client they have the probabilities of the
+// discriminant of all clients; of a bad one, with one half the same, and with one half they are named at random.
+func (p *pooled) labelOdds(h *head, odds []float64) {
+	chance := -math.Log(float64(p.c))
+	least := chance + math.Log(leastLabel)
+	t := h.temperature(Unknown.Median)
+	random := make([]float64, len(odds))
+	logit, d := make([]float64, p.c), make([]float64, p.k)
+	for i, y := range p.labels {
+		floats.SubTo(d, p.rows.RawRowView(i), h.origin)
+		mat.NewVecDense(p.c, logit).MulVec(h.a.T(), mat.NewVecDense(p.k, d))
+		floats.Add(logit, h.bias)
+		floats.Scale(1/t, logit)
+		random[p.of[i]] += chance - max(logit[y]-floats.LogSumExp(logit), least)
+	}
+	for m, ratio := range random {
+		odds[m] -= math.Log(1 - falseOdds + falseOdds*math.Exp(ratio))
+	}
+}
+
+// median returns the weighted lower median of numbers.
+func median(x, weights []float64) float64 {
+	order := make([]int, 0, len(x))
+	var total float64
+	for i, w := range weights {
+		if w > 0 {
+			order, total = append(order, i), total+w
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		if x[a] < x[b] {
+			return -1
+		} else if x[a] > x[b] {
+			return 1
+		}
+		return 0
+	})
+	var below float64
+	for _, i := range order {
+		if below += weights[i]; 2*below >= total {
+			return x[i]
+		}
+	}
+	return 0
+}

@@ -1,0 +1,265 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
+	"fmp/models/rng"
+	"fmp/pipeline/discriminant"
+	"fmp/pipeline/honesty"
+	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/metric"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
+)
+
+// MomentsDefences are the columns of the table of attacks on uploads of moments.
+var MomentsDefences = []string{"none", "honesty", "oracle"}
+
+// MomentsRow holds the scores of each of [MomentsDefences] under an attack, mean over repeats.
+type MomentsRow struct {
+	Attack string    `json:"attack"`
+	ACC    []float64 `json:"acc"`
+	NLL    []float64 `json:"nll"`
+	// Found is the mean P(honest) of bad clients, Kept that of the other clients.
+	Found float64 `json:"p_honest_bad"`
+	Kept  float64 `json:"p_honest_others"`
+}
+
+// momentsMultiple is how many times the images of an honest client each bad one claims: the cap counts every claim above the median alike.
+const momentsMultiple = 10
+
+// scatterAttacks falsify the scatter, and leave class means as they are.
+var scatterAttacks = []struct {
+	name string
+	make func(b *momentsBench, w *moments.Within)
+}{
+	{"scatter along", func(b *momentsBench, w *moments.Within) { // all of a scatter's bound along the first class mean
+		w.Rank, w.Data = 1, slices.Clone(b.toward)
+		for j := range w.Data {
+			w.Data[j] *= float32(math.Sqrt(float64(w.Dof)))
+		}
+	}},
+	{"scatter of nothing", func(_ *momentsBench, w *moments.Within) {
+		w.Data = make([]float32, len(w.Data))
+	}},
+	{"scatter, negative", func(_ *momentsBench, w *moments.Within) { // variances as they may be, and covariances that no rows have
+		t, k := w.Trace()/float64(w.K), w.K
+		w.Rank, w.Data = 0, make([]float32, k*(k+1)/2)
+		for i := range w.Data {
+			w.Data[i] = -float32(t)
+		}
+		for i, at := 0, 0; i < k; i++ {
+			w.Data[at] = float32(t)
+			at += k - i
+		}
+	}},
+}
+
+// momentsBench is a prepared run whose clients send moments.
+type momentsBench struct {
+	bench
+	rows   []float32 // embedded test rows
+	toward []float32 // the direction of length 1 of false scatters
+}
+
+// RunMoments measures attacks on uploads of moments: those on class means, with calibration points under the next class's name, and on the scatter.
+// The first row is without attack.
+func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]MomentsRow, error) {
+	b := &momentsBench{bench: bench{Options: o, p: p, labels: p.Data.TestLabels}}
+	if o.Test > 0 && o.Test < len(b.labels) {
+		b.labels = b.labels[:o.Test]
+	}
+	var err error
+	if b.rows, err = p.Tools.Embedded.Of(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx]); err != nil {
+		return nil, err
+	}
+	out := []MomentsRow{{Attack: "no attack"}}
+	for _, a := range Attacks {
+		out = append(out, MomentsRow{Attack: a.Name})
+	}
+	for _, a := range scatterAttacks {
+		out = append(out, MomentsRow{Attack: a.name})
+	}
+	for repeat := range o.Repeats {
+		rows, err := b.partition(repeat)
+		if err != nil {
+			return nil, err
+		}
+		clients, err := p.Tools.Moments(ctx, p.Data.Clients.Clients(rows), fmt.Sprint("stress/", repeat))
+		if err != nil {
+			return nil, err
+		}
+		oracle, _, err := b.moments(ctx, clients[o.Bad:], repeat, false)
+		if err != nil {
+			return nil, err
+		}
+		for i := range out {
+			if err := b.attacked(ctx, &out[i], i, clients, repeat, oracle); err != nil {
+				return nil, fmt.Errorf("%s: %w", out[i].Attack, err)
+			}
+			o.progress("attacks", repeat*len(out)+i+1, o.Repeats*len(out))
+		}
+	}
+	return out, nil
+}
+
+// attacked adds the scores of one repeat of attack i, 0 for none, to a row.
+func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int, clients []discriminant.Client, repeat int, oracle metric.Scores) error {
+	bad := b.Bad
+	if i == 0 {
+		bad = 0
+	}
+	clients = b.attack(i, clients, repeat)
+	if to.ACC == nil {
+		to.ACC, to.NLL = make([]float64, len(MomentsDefences)), make([]float64, len(MomentsDefences))
+	}
+	for d, name := range MomentsDefences {
+		s, j := oracle, (*posterior.Judgement)(nil)
+		if name != "oracle" || bad == 0 {
+			var err error
+			if s, j, err = b.moments(ctx, clients, repeat, name == "honesty"); err != nil && name == "none" {
+				s.ACC, s.NLL = math.NaN(), math.NaN() // there is no classifier
+			} else if err != nil {
+				return err
+			}
+		}
+		to.ACC[d] += s.ACC / float64(b.Repeats)
+		to.NLL[d] += s.NLL / float64(b.Repeats)
+		if j == nil {
+			continue
+		}
+		for m, p := range j.Honest {
+			if m < bad {
+				to.Found += p / float64(bad*b.Repeats)
+			} else {
+				to.Kept += p / float64((b.Clients-bad)*b.Repeats)
+			}
+		}
+	}
+	return nil
+}
+
+// attack returns the uploads under attack i of the table.
+func (b *momentsBench) attack(i int, clients []discriminant.Client, repeat int) []discriminant.Client {
+	clients = slices.Clone(clients)
+	r := rng.New(b.Seed, "attack", repeat, i-1)
+	b.toward = slices.Clone(clients[b.Bad].Means.Row(0)[:clients[0].Means.Dx])
+	length := 0.0
+	for _, v := range b.toward {
+		length += float64(v) * float64(v)
+	}
+	for j := range b.toward {
+		b.toward[j] /= float32(math.Sqrt(length))
+	}
+	switch at := i - 1 - len(Attacks); {
+	case i == 0:
+	case at >= 0:
+		for m := range b.Bad {
+			w := *clients[m].Within
+			if scatterAttacks[at].make(b, &w); w.Dof > 0 {
+				clients[m].Within = &w
+			}
+		}
+	default:
+		u, lambda, centre, scale := standardised(clients)
+		u = Attacks[i-1].apply(u, lambda, b.Bad, float64(b.Points*momentsMultiple), r)
+		for m := range b.Bad {
+			clients[m].Means = means(u, m, centre, scale)
+			if name := Attacks[i-1].Name; name != "overclaim" && name != "copy" && name != "repeat" {
+				w := *clients[m].Within
+				w.Labels = slices.Clone(w.Labels)
+				for at := range w.Labels {
+					w.Labels[at] = (w.Labels[at] + 1) % u.Classes
+				}
+				clients[m].Within = &w
+			}
+		}
+	}
+	return clients
+}
+
+// standardised returns the clients' class means, with the mean of all taken away and each coordinate in its standard deviation within classes, and the
+// variances of class means in these coordinates, in which attacks are made.
+func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, centre, scale []float64) {
+	k, c := clients[0].Means.Dx, clients[0].Means.C
+	u = honesty.Uploads{Clients: len(clients), Classes: c, K: k, Masses: make([]float64, len(clients)*c), Means: make([]float64, len(clients)*c*k)}
+	centre, scale, lambda = make([]float64, k), make([]float64, k), make([]float64, k)
+	var total, dof float64
+	for m, o := range clients {
+		rows, labels := o.Means.Labelled()
+		for i, y := range labels {
+			n := float64(o.Means.W[i])
+			u.Masses[m*c+y], total = n, total+n
+			for j := range k {
+				v := float64(rows[i*k+j])
+				u.Means[(m*c+y)*k+j] = v
+				centre[j] += n * v
+			}
+		}
+		raw := make([]float64, k*k)
+		o.Within.AddTo(raw)
+		for j := range k {
+			scale[j] += raw[j*k+j]
+		}
+		dof += float64(o.Within.Dof)
+	}
+	floats.Scale(1/total, centre)
+	for j := range scale {
+		scale[j] = math.Sqrt(scale[j]/max(dof, 1)) + 1e-9
+	}
+	for i, n := range u.Masses {
+		if n > 0 {
+			row := u.Means[i*k : (i+1)*k]
+			floats.Sub(row, centre)
+			floats.Div(row, scale)
+		}
+	}
+	_, pool := pooled(u)
+	of := make([]float64, c)
+	for j := range lambda {
+		for y := range of {
+			of[y] = pool[y*k+j]
+		}
+		lambda[j] = stat.Variance(of, nil)
+	}
+	return u, lambda, centre, scale
+}
+
+// means returns a client's class means in the coordinates of uploads, of length 1 at most, as a server takes them.
+func means(u honesty.Uploads, m int, centre, scale []float64) *point.Set {
+	set := u.Pool(func(client int) bool { return client == m })
+	for i := range set.N {
+		row, length := set.Row(i)[:u.K], 0.0
+		for j := range row {
+			row[j] = float32(float64(row[j])*scale[j] + centre[j])
+			length += float64(row[j]) * float64(row[j])
+		}
+		if length = math.Sqrt(length); length > 1 {
+			for j := range row {
+				row[j] /= float32(length)
+			}
+		}
+	}
+	return set
+}
+
+// moments returns the scores of the posterior of uploads of moments; without honesty a client's images count as claimed.
+func (b *momentsBench) moments(ctx context.Context, clients []discriminant.Client, repeat int, judged bool) (metric.Scores, *posterior.Judgement, error) {
+	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat)}, Honesty: judged, Threads: b.Threads}
+	if known := b.p.Config.Extractor.Kappa; len(known) == 2 {
+		o.Kappa = discriminant.Kappa{Median: known[0], Deviation: known[1]}
+	}
+	r, err := posterior.Moments(ctx, clients, b.p.Tools.Embedded, o)
+	if err != nil {
+		return metric.Scores{}, nil, err
+	}
+	s, err := b.judge(ctx, r, b.rows)
+	return s, r.Judgement, err
+}

@@ -1,0 +1,136 @@
+package posterior
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/pipeline/discriminant"
+	"fmp/pipeline/moments"
+)
+
+// momentsClients returns uploads of moments of clients with images of Gaussian classes.
+func momentsClients(t *testing.T, many, images, k, c int) []discriminant.Client {
+	t.Helper()
+	mean := make([]float32, c*k)
+	rng.Normal(rng.New(1, "mean"), mean)
+	out := make([]discriminant.Client, many)
+	for m := range out {
+		r := rng.New(1, "client", m)
+		x, y := make([]float32, images*k), make([]int, images)
+		rng.Normal(r, x)
+		for i := range x {
+			if i%k == 0 {
+				y[i/k] = r.IntN(c)
+			}
+			x[i] = (mean[y[i/k]*k+i%k] + x[i]) / 20
+		}
+		var err error
+		if out[m].Means, out[m].Within, err = moments.Of(x, k, y, c, fmt.Sprint(m)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// TestMomentsHonesty: each way to send false moments is found, in means, scatter or calibration points alone, honest clients are kept, and the
+// samples are those of a round without the bad client.
+func TestMomentsHonesty(t *testing.T) {
+	const k, c, bad = 12, 4, 2
+	turn := func(n int) func(y []int) {
+		return func(y []int) {
+			for i := range y {
+				y[i] = (y[i] + n) % c
+			}
+		}
+	}
+	for name, attack := range map[string]func(u *discriminant.Client, w *moments.Within){
+		"none": func(*discriminant.Client, *moments.Within) {},
+		"means of the next class": func(u *discriminant.Client, _ *moments.Within) {
+			means := *u.Means
+			means.Z = slices.Clone(means.Z)
+			for i := range means.N {
+				row := means.Row(i)
+				copy(row[:k], u.Means.Row((i + 1) % means.N)[:k])
+			}
+			u.Means = &means
+		},
+		"names of calibration points": func(_ *discriminant.Client, w *moments.Within) { turn(1)(w.Labels) },
+		"scatter that hides": func(u *discriminant.Client, w *moments.Within) {
+			w.Rank, w.Data = 1, slices.Clone(u.Means.Row(0)[:k])
+			for j := range w.Data {
+				w.Data[j] *= 100
+			}
+		},
+		"scatter of nothing": func(_ *discriminant.Client, w *moments.Within) { clear(w.Data) },
+		"scatter that is no covariance": func(_ *discriminant.Client, w *moments.Within) {
+			for i, at := 0, 0; i < k; i++ {
+				for j := i; j < k; j++ {
+					if w.Data[at] = -100; i == j {
+						w.Data[at] = 100
+					}
+					at++
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients := momentsClients(t, 7, 60, k, c)
+			w := *clients[bad].Within
+			w.Data, w.Labels = slices.Clone(w.Data), slices.Clone(w.Labels)
+			attack(&clients[bad], &w)
+			clients[bad].Within = &w
+			o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"}, Honesty: true, Threads: 1}
+			p, err := Moments(t.Context(), clients, nil, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for m, honest := range p.Judgement.Honest {
+				if want := m != bad || name == "none"; (honest > 0.9) != want || !want && honest > 0.2 {
+					t.Errorf("P(honest) of client %d is %.3f", m, honest)
+				}
+			}
+			o.Honesty = false
+			if name != "none" {
+				clients = slices.Delete(clients, bad, bad+1)
+			}
+			var limit []float64
+			for _, u := range clients {
+				limit = append(limit, u.Means.Mass()+float64(len(u.Within.Labels)))
+			}
+			for m := range clients { // all have as many images
+				if limit[m] != limit[0] {
+					t.Fatalf("clients of %v images", limit)
+				}
+			}
+			want, err := Moments(t.Context(), clients, nil, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.Diagnostics["spread"]; len(p.Ensembles[0]) != 20 || got != want.Diagnostics["spread"] {
+				t.Errorf("%d heads, spread %v; want that of the honest clients, %v", len(p.Ensembles[0]), got, want.Diagnostics["spread"])
+			}
+		})
+	}
+}
+
+// TestStatesOfSamples: samples of one set of honest clients are counted together, and those of rare sets go to the most frequent one.
+func TestStatesOfSamples(t *testing.T) {
+	a, b, c := []bool{true, true, true}, []bool{true, false, true}, []bool{false, true, true}
+	var drawn [][]bool
+	for i := range 40 {
+		switch {
+		case i == 0:
+			drawn = append(drawn, c)
+		case i%4 == 1:
+			drawn = append(drawn, a)
+		default:
+			drawn = append(drawn, slices.Clone(b))
+		}
+	}
+	got := count(drawn)
+	if fmt.Sprint(got) != "[{[0 2] 30} {[0 1 2] 10}]" {
+		t.Error(got)
+	}
+}
