@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/build"
@@ -13,7 +14,7 @@ import (
 //	images [n, height, width, Ch] uint8
 //
 // and resizes them in the graph to the size of the given classifier, which its manifest then states, the way that its manifest says.
-// The resized pixels are those of the programs, to the rounding of float32, and images of the classifier's own size stay as they are.
+// The resized pixels are those of the programs, to the rounding of float32; these resize images themselves ([FixedSize]).
 //
 // Resizing is R_y X R_xᵀ of each channel X. Row i of R has the weights k(|c_i - j| min(1, 1/s)) of pixels j, over their sum, with
 // s = from / to, c_i = (i + 1/2) s - 1/2 and k the cubic convolution of Keys (1981) with a = -1/2 (Catmull-Rom): widened where it shrinks
@@ -47,7 +48,7 @@ func anySize(classifier *onnx.Model) (*onnx.Model, error) {
 	}
 	behind := onnx.Clone(classifier)
 	pass.Rename(behind.Graph, map[string]string{"images": "fitted"})
-	m, err := pass.Compose(first, behind, map[string]string{"fitted": "resized"})
+	m, err := pass.Compose(first, behind, map[string]string{"fitted": resizedImages})
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +61,32 @@ func anySize(classifier *onnx.Model) (*onnx.Model, error) {
 	document(m.Graph, f)
 	m.Doc = m.Graph.Doc
 	return m, f.Write(m)
+}
+
+// resizedImages names the images of one size within a classifier of images of any size.
+const resizedImages = "resized"
+
+// FixedSize returns a classifier of [AnySize] without its resizing: images [n, H, W, Ch] are those of the size that its manifest states. Other models
+// are returned as they are.
+func FixedSize(classifier *onnx.Model, f Manifest) (*onnx.Model, error) {
+	if f.Height == 0 {
+		return classifier, nil
+	}
+	m := onnx.Clone(classifier)
+	g := m.Graph
+	at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return len(n.Outputs) == 1 && n.Outputs[0] == resizedImages })
+	in, ok := g.Input("images")
+	if at < 0 || !ok || len(g.Inputs) != 1 || len(in.Shape) != 4 {
+		return nil, fmt.Errorf("the manifest states images of %d x %d pixels, and no value %q of the model holds them: it is none of fmp pool --any-size", f.Height,
+			f.Width, resizedImages)
+	}
+	g.Nodes = slices.Delete(g.Nodes, at, at+1)
+	g.Values = nil
+	in.Name, in.Shape = resizedImages, []onnx.Dim{in.Shape[0], onnx.Known(f.Height), onnx.Known(f.Width), in.Shape[3]}
+	g.Inputs = []onnx.ValueInfo{in}
+	pass.RemoveUnused(g)
+	pass.Rename(g, map[string]string{resizedImages: "images"})
+	return m, nil
 }
 
 // resizing maps images, uint8 [n, height, width, channels], to resized, uint8 [n, H, W, channels].
@@ -76,6 +103,6 @@ func resizing(f Manifest, channels int) (*onnx.Model, error) {
 	x = b.Op("Floor", []build.Ref{b.Add(b.Mul(x, b.F32(257)), b.F32(0.5))})
 	x = b.Op("Min", []build.Ref{b.Relu(x), b.F32(65535)})
 	x = b.Op("Floor", []build.Ref{b.Mul(x, b.F32(1.0/256))})
-	b.Output("resized", b.Cast(b.Transpose(x, 0, 2, 3, 1), onnx.Uint8))
+	b.Output(resizedImages, b.Cast(b.Transpose(x, 0, 2, 3, 1), onnx.Uint8))
 	return b.Model()
 }

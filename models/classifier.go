@@ -179,7 +179,14 @@ func document(g *onnx.Graph, f Manifest) {
 	g.Doc = "Classifier of images. Its probabilities are the mean over samples of the posterior of a softmax regression on the features of " +
 		"a frozen extractor."
 	images := "One image a row, bytes 0 to 255 in the order height, width, channel; "
-	fit := map[string]string{"": "stretched", "stretch": "stretched", "crop": "cropped in the middle", "pad": "padded with black"}[f.Resize]
+	fit := map[string]string{"": "stretched", "stretch": "stretched", "pad": "padded with black"}[f.Resize]
+	if share, crop := CropShare(f.Resize); crop {
+		fit = "cropped in the middle"
+		if share < 1 {
+			fit += fmt.Sprintf(", to %g of its shorter side,", share)
+		}
+		fit += " and scaled"
+	}
 	about := map[string]string{
 		"features":           "One row of features of the extractor an image.",
 		"probabilities":      "Probability of each class, in the order of the property fmp.classes; a row sums to 1.",

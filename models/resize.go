@@ -1,6 +1,10 @@
 package models
 
 import (
+	"math"
+	"strconv"
+	"strings"
+
 	"fmp/onnx"
 	"fmp/onnx/build"
 )
@@ -32,18 +36,42 @@ func (r *resize) share(a, b, c build.Ref) build.Ref {
 // margin returns (whole - part) / 2, rounded down.
 func (r *resize) margin(whole, part build.Ref) build.Ref { return r.div(r.b.Sub(whole, part), r.two) }
 
+// CropShare reads a way to resize that crops: crop, or crop: and a share of the largest central part, of more than 0 and at most 1.
+func CropShare(resize string) (share float64, ok bool) {
+	text, part := strings.CutPrefix(resize, "crop:")
+	if !part {
+		return 1, resize == "crop"
+	}
+	share, err := strconv.ParseFloat(text, 64)
+	return share, err == nil && share > 0 && share <= 1
+}
+
+// Shrunk returns the share of a number of pixels, rounded, 1 at least.
+func Shrunk(pixels int, share float64) int {
+	return max(1, int(math.Floor(float64(pixels)*share+0.5)))
+}
+
+// shrunk is [Shrunk] in the graph.
+func (r *resize) shrunk(pixels build.Ref, share float64) build.Ref {
+	number := func(v float64) build.Ref { return r.b.Const(onnx.Scalar(v)) }
+	x := r.b.Mul(r.b.Cast(pixels, onnx.Float64), number(share))
+	return r.atLeastOne(r.b.Cast(r.b.Op("Floor", []build.Ref{r.b.Add(x, number(0.5))}), onnx.Int64))
+}
+
 // part maps an image of h x w pixels to one of the manifest's size: all of it, its central part of that aspect ratio
-// (crop), or all between margins (pad).
+// (crop) or a share of that, or all between margins (pad).
 func (r *resize) part(h, w build.Ref, f Manifest) (rows, columns axis) {
 	zero, toH, toW := r.b.Axes(0), r.b.Axes(f.Height), r.b.Axes(f.Width)
 	rows = axis{in: h, start: zero, from: h, out: toH, at: zero, to: toH}
 	columns = axis{in: w, start: zero, from: w, out: toW, at: zero, to: toW}
-	switch f.Resize {
-	case "crop": // the smaller of the whole and the share is the right one, to the rounding of the other
+	share, crop := CropShare(f.Resize)
+	switch {
+	case crop: // the smaller of the whole and the share is the right one, to the rounding of the other
 		rows.from = r.least(h, r.share(w, toH, toW))
 		columns.from = r.least(w, r.share(h, toW, toH))
+		rows.from, columns.from = r.shrunk(rows.from, share), r.shrunk(columns.from, share)
 		rows.start, columns.start = r.margin(h, rows.from), r.margin(w, columns.from)
-	case "pad":
+	case f.Resize == "pad":
 		rows.to = r.least(toH, r.share(h, toW, w))
 		columns.to = r.least(toW, r.share(w, toH, h))
 		rows.at, columns.at = r.margin(toH, rows.to), r.margin(toW, columns.to)

@@ -15,7 +15,7 @@ import (
 var runAliases = map[string]string{
 	"classes": "dataset.classes",
 	"dataset": "dataset.name", "data-dir": "dataset.dir", "on-bad": "dataset.bad", "extractor": "extractor.model", "predictor": "predictor.model",
-	"embedding": "embedding.model", "preset": "extractor.preset", "kappa": "extractor.kappa", "resize": "extractor.resize", "clients": "federation.clients", "points": "federation.points",
+	"embedding": "embedding.model", "preset": "extractor.preset", "layer": "extractor.output", "kappa": "extractor.kappa", "resize": "extractor.resize", "clients": "federation.clients", "points": "federation.points",
 	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples", "fresh": "predictor.fresh",
 	"l2": "erm.l2", "scope": "posterior.scope", "engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "out": "output.dir",
 }

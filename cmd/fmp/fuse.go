@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/featurize/extractor"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
@@ -27,6 +28,43 @@ type fused struct {
 	Upload string `json:"upload"`
 	// Kappa of uploads of moments and the standard deviation of its logarithm; none where nothing is known of it.
 	Kappa []float64 `json:"kappa,omitempty"`
+	// Features says which layer they are taken from, and what is cut off behind it; none for extractors of this program.
+	Features *extractor.Layer `json:"features,omitempty"`
+}
+
+// front is a client graph's way from images to features.
+type front struct {
+	models.Preprocessing
+	layer *extractor.Layer // nil for an extractor of this program
+}
+
+// frontOf returns the part of a client graph before the embedding, with the statistics that its features are standardised by.
+func frontOf(x *extractor.Extractor, mean, std []float32) (*onnx.Model, front) {
+	m, pre := x.Client(mean, std)
+	f := front{Preprocessing: pre}
+	if layer := x.Layer(); layer.Why != "" && x.Manifest().Kind == "" {
+		f.layer = &layer
+	}
+	return m, f
+}
+
+// mostCut is how many layers that are cut off the text names.
+const mostCut = 4
+
+// print says which layer the features are taken from.
+func (f front) print(dx int) string {
+	if f.layer == nil {
+		return ""
+	}
+	cut := "nothing"
+	if n := len(f.layer.Without); n > 0 {
+		cut = strings.Join(f.layer.Without[:min(n, mostCut)], ", ")
+		if n > mostCut {
+			cut += fmt.Sprintf(" and %d more layers", n-mostCut)
+		}
+	}
+	why, _, _ := strings.Cut(f.layer.Why, " (")
+	return fmt.Sprintf("features:     %d of %q, %s\ncut off:      %s (--layer NAME takes the features of another layer)\n", dx, f.layer.Value, why, cut)
 }
 
 // What an upload is made of.
@@ -86,11 +124,14 @@ trained conjugate or open predictor for the extractor, and points where there is
 moments: class means, the scatter of the features within the client's classes, and a few single images' features as calibration points; the
 server reads them without a corpus or a predictor. It wants --extractor and --class-names, and is the default with them. Labelled images behind the
 extractor, of any classes (--dataset), tell its kappa, the temperature of its classifiers; without any it stays wide, or is that of --kappa.
+Features are taken from the layer before the classes' scores; what is printed says which, and what is cut off behind it. --layer takes another, by the
+name of the layer or of its value.
 --class-names says which classes the clients have where the server has no image of them: the data set is then the corpus
 alone, and the open predictor (--set open.model=FILE, of fmp train open) reads the uploads.`,
 		Example: `  fmp fuse --dataset mnist -o client.onnx
   fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir -o client.onnx
   fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir --dataset ./labelled -o client.onnx
+  fmp fuse --extractor classifier.onnx --preset torchvision --layer /avgpool/GlobalAveragePool --class-names larch,spruce -o client.onnx
   fmp fuse --dataset cifar10 --upload coordinates -o client.onnx
   fmp fuse --dataset ./photos --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o client.onnx
   fmp fuse --dataset ./photos --extractor extractor.onnx --set open.model=open.onnx --class-names larch,spruce,fir -o client.onnx`,
@@ -144,7 +185,7 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if err := serde.Save(o.out, m); err != nil {
 		return err
 	}
-	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels}, Size: f.S, Upload: o.upload}
+	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels}, Size: f.S, Upload: o.upload, Features: pre.layer}
 	known := ""
 	if f.Kappa > 0 {
 		res.Kappa = []float64{f.Kappa, f.KappaDeviation}
@@ -153,13 +194,13 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if o.asJSON {
 		return printJSON(cmd.OutOrStdout(), res)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %s, at most %d %s of %d numbers each\n%s",
-		o.out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth(), known)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       %s, at most %d %s of %d numbers each\n%s%s",
+		o.out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth(), pre.print(f.Dx), known)
 	return err
 }
 
 // client makes the client graph, and settles the kind of its uploads and the name of its file where nobody gave them.
-func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m *onnx.Model, pre models.Preprocessing, err error) {
+func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m *onnx.Model, pre front, err error) {
 	cfg := &o.settings
 	// Without a corpus nothing but moments can be read.
 	if o.upload == "" && o.names != nil && cfg.Extractor.Model != "default" && !s.given("open.model") {
@@ -182,8 +223,8 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m 
 }
 
 // corpusClient makes the client graph of uploads that a predictor of some corpus reads, and returns what uploads are made of.
-func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, upload string, names []string) (*onnx.Model, models.Preprocessing, string, error) {
-	none := models.Preprocessing{}
+func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, upload string, names []string) (*onnx.Model, front, string, error) {
+	none := front{}
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
 	images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng, bar.report, nil)
@@ -212,7 +253,7 @@ func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, uplo
 	if stats := images.Features.Stats; stats != nil {
 		mean, std = stats.Mean, stats.Std
 	}
-	x, pre := images.Extractor.Client(mean, std)
+	x, pre := frontOf(images.Extractor, mean, std)
 	switch {
 	case names != nil:
 		e.Classes = names
@@ -223,7 +264,7 @@ func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, uplo
 	if names != nil {
 		f.C = 0 // the classes that it learned are not the clients'
 	}
-	m, err := models.ClientGraph(x, f, embedding, e, pre)
+	m, err := models.ClientGraph(x, f, embedding, e, pre.Preprocessing)
 	if err != nil {
 		return nil, none, upload, usageError(err)
 	}

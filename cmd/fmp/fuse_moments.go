@@ -91,8 +91,8 @@ func basis(cfg *fuseSettings, x *extractor.Extractor, k int) (*onnx.Tensor, erro
 }
 
 // momentsClient makes the client graph of uploads of moments: it needs no image; where the data set has some, they tell kappa.
-func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, names []string, f momentsFlags) (*onnx.Model, models.Preprocessing, error) {
-	none := models.Preprocessing{}
+func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, names []string, f momentsFlags) (*onnx.Model, front, error) {
+	none := front{}
 	if cfg.Extractor.Model == "default" {
 		return nil, none, usageErrorf("--upload %s wants --extractor FILE, an ONNX image model", uploadMoments)
 	}
@@ -101,7 +101,14 @@ func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, nam
 	if err != nil {
 		return nil, none, usageError(err)
 	}
-	if fit.H == 0 {
+	if fit.H == 0 { // perhaps as the model cannot be read
+		x, err := extractor.Open(eng, cfg.Extractor.Model, o, dataset.Images{H: 32, W: 32, Ch: 3})
+		if err != nil {
+			return nil, none, usageError(err)
+		}
+		if err := x.Close(); err != nil {
+			return nil, none, err
+		}
 		return nil, none, usageErrorf("extractor %s: it leaves height and width of its images open: state side in a side-car file (%[1]s.yaml)", cfg.Extractor.Model)
 	}
 	x, err := extractor.Open(eng, cfg.Extractor.Model, o, dataset.Images{H: fit.H, W: fit.W, Ch: fit.Ch})
@@ -138,11 +145,11 @@ func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, nam
 		return nil, none, err
 	}
 	em.Classes = names
-	graph, pre := x.Client(nil, nil)
+	graph, pre := frontOf(x, nil, nil)
 	behind := x.Manifest()
 	behind.C = 0 // the classes that it learned are not the clients'
 	behind.Classes = nil
-	m, err := models.ClientGraph(graph, behind, e, em, pre)
+	m, err := models.ClientGraph(graph, behind, e, em, pre.Preprocessing)
 	if err != nil {
 		return nil, none, usageError(err)
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,5 +106,73 @@ func TestFuseLearnsKappa(t *testing.T) {
 	_, f, err := models.Load(out)
 	if err != nil || !(f.Kappa > 0.125) || f.Kappa > 8 || !(f.KappaDeviation >= 0.1) || f.C != 2 {
 		t.Errorf("manifest %+v, %v", f, err)
+	}
+}
+
+// TestFuseSaysWhatIsCut: features come from before the last layer, or from the layer that is asked for, and the layers behind are named.
+func TestFuseSaysWhatIsCut(t *testing.T) {
+	b := build.New("net")
+	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
+	for _, dx := range []int{40, 20} {
+		in := 192
+		if dx == 20 {
+			in = 40
+		}
+		x = b.Relu(b.MatMul(x, b.Const(onnx.ZerosF32(in, dx))))
+	}
+	b.Output("scores", b.MatMul(x, b.Const(onnx.ZerosF32(20, 7))))
+	m, err := b.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var relus []*onnx.Node
+	for _, n := range m.Graph.Nodes {
+		if n.Op == "Relu" {
+			relus = append(relus, n)
+		}
+	}
+	relus[0].Name = "layer-1"
+	dir := t.TempDir()
+	net, out := filepath.Join(dir, "net.onnx"), filepath.Join(dir, "client.onnx")
+	if err := serde.Save(net, m); err != nil {
+		t.Fatal(err)
+	}
+	fuse := func(args ...string) (int, string, string) {
+		return runFMP(t, append([]string{"fuse", "--extractor", net, "--class-names", "a,b", "--engine", "pure", "-o", out}, args...)...)
+	}
+	for _, c := range []struct {
+		args  []string
+		dx    int
+		value string
+		cut   []string
+	}{
+		{nil, 20, relus[1].Outputs[0], []string{"MatMul", "Identity"}},
+		{[]string{"--layer", "layer-1"}, 40, relus[0].Outputs[0], []string{"MatMul", "Relu", "MatMul", "Identity"}},
+		{[]string{"--layer", relus[0].Outputs[0]}, 40, relus[0].Outputs[0], []string{"MatMul", "Relu", "MatMul", "Identity"}},
+		{[]string{"--layer", "scores"}, 7, "scores", nil},
+	} {
+		code, text, stderr := fuse(append([]string{"--json"}, c.args...)...)
+		var got fused
+		if err := json.Unmarshal([]byte(text), &got); code != 0 || err != nil || got.Features == nil {
+			t.Fatalf("%v: exit code %d, %v: %s", c.args, code, err, stderr)
+		}
+		var cut []string
+		for _, layer := range got.Features.Without {
+			op, _, _ := strings.Cut(layer, " ")
+			cut = append(cut, op)
+		}
+		_, f, err := models.Load(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Dx != c.dx || got.Features.Value != c.value || !slices.Equal(cut, c.cut) {
+			t.Errorf("%v: %d features of %+v; want %d of %s without %v", c.args, f.Dx, *got.Features, c.dx, c.value, c.cut)
+		}
+	}
+	if _, text, _ := fuse(); !strings.Contains(text, "cut off:      MatMul matmul_2, Identity scores (") || !strings.Contains(text, "features:     20 of ") {
+		t.Errorf("printed %q", text)
+	}
+	if code, _, stderr := fuse("--layer", "layer-2"); code != exitUsage || !strings.Contains(stderr, "no such value") {
+		t.Errorf("a layer that is not there: exit code %d: %s", code, stderr)
 	}
 }

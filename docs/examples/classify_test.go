@@ -151,11 +151,12 @@ func TestSnippets(t *testing.T) {
 	}
 	run("sh", "-c", "fmp data synth -o drawn --photos --train 60 --test 40")
 	decoded(t, filepath.Join(dir, "drawn", "test"), filepath.Join(dir, "photos"), filepath.Join(dir, "pixels"))
-	for _, resize := range []string{"stretch", "crop", "pad"} {
-		run("sh", "-c", "fmp fuse --dataset digits-color --resize "+resize+" -o "+resize+"-client.onnx && fmp-edge compress --model "+resize+"-client.onnx --client "+resize+
-			" -o "+resize+".upload drawn/train && fmp pool "+resize+".upload --client-graph "+resize+"-client.onnx --any-size -o "+resize+".onnx")
-		want := predictions(t, run("sh", "-c", "fmp predict "+resize+".onnx photos --json"))
-		near(t, resize+", fmp-edge", want, predictions(t, run("sh", "-c", "fmp-edge predict --model "+resize+".onnx photos --json")), 1e-4)
+	for _, resize := range []string{"stretch", "crop", "crop:0.875", "pad"} {
+		run("sh", "-c", "fmp fuse --dataset digits-color --resize "+resize+" -o client.onnx && fmp-edge compress --model client.onnx --client shop -o upload drawn/train && "+
+			"fmp pool upload --client-graph client.onnx -o fixed.onnx && fmp pool upload --client-graph client.onnx --any-size -o classifier.onnx")
+		want := predictions(t, run("sh", "-c", "fmp predict fixed.onnx photos --json"))
+		near(t, resize+", of any size", want, predictions(t, run("sh", "-c", "fmp predict classifier.onnx photos --json")), 1e-4)
+		near(t, resize+", fmp-edge", want, predictions(t, run("sh", "-c", "fmp-edge predict --model classifier.onnx photos --json")), 1e-4)
 		for _, s := range both {
 			if s.missing != "" {
 				t.Logf("not compared: %s", s.missing)
@@ -166,7 +167,7 @@ func TestSnippets(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := lines(t, run(s.program, append([]string{s.file, resize + ".onnx"}, files...)...))
+				got := lines(t, run(s.program, append([]string{s.file, "classifier.onnx"}, files...)...))
 				near(t, resize+", "+filepath.Base(s.file)+" of "+folder, want, got, bound)
 			}
 		}

@@ -42,6 +42,7 @@ type Extractor struct {
 	dx       int
 	digest   string
 	notes    []string
+	layer    Layer
 }
 
 // Open loads the model file at path, or the published extractor of that name ([published.Find]), with its manifest and side-car
@@ -96,6 +97,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 		return nil, err
 	}
 	x := &Extractor{opt: o, sig: sig, manifest: manifest, name: cmp.Or(manifest.Source, m.Graph.Name), model: prune(m, sig.output)}
+	x.layer = Layer{Value: sig.output, Why: sig.why, Without: without(m.Graph, x.model.Graph)}
 	if err := x.shape(images); err != nil {
 		return nil, err
 	}
@@ -198,6 +200,33 @@ func (x *Extractor) try(images dataset.Images) error {
 	return nil
 }
 
+// Layer is where features are taken from a model.
+type Layer struct {
+	Value string `json:"value"`
+	Why   string `json:"why"`
+	// Without are the layers that the features do not need and that are cut off, each by its operator and the value that it gives, in the order of the
+	// model. Constants are not listed.
+	Without []string `json:"cut_off"`
+}
+
+// Layer returns where the features are taken from.
+func (x *Extractor) Layer() Layer { return x.layer }
+
+// without lists the nodes of all that are not among some.
+func without(all, some *onnx.Graph) []string {
+	kept := map[*onnx.Node]bool{}
+	for _, n := range some.Nodes {
+		kept[n] = true
+	}
+	out := []string{}
+	for _, n := range all.Nodes {
+		if !kept[n] && n.Op != "Constant" && len(n.Outputs) > 0 {
+			out = append(out, n.Op+" "+n.Outputs[0])
+		}
+	}
+	return out
+}
+
 // setScale resolves mean and std to one number per channel.
 func (x *Extractor) setScale() error {
 	ch := x.sig.ch
@@ -284,7 +313,9 @@ func Fit(path string, o Options) (imagefile.Fit, error) {
 	if err != nil {
 		return imagefile.Fit{}, err
 	}
-	o = o.over(side).over(fromManifest(manifest))
+	if o, err = o.over(side).over(fromManifest(manifest)).settle(); err != nil {
+		return imagefile.Fit{}, fmt.Errorf("extractor %s: %w", path, err)
+	}
 	sig, err := read(m, o, 3)
 	if err != nil || sig.h == 0 || sig.w == 0 {
 		return imagefile.Fit{}, nil

@@ -1,6 +1,7 @@
 package extractor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,9 +45,9 @@ type Options struct {
 	Scale string `yaml:"scale"`
 	// Channels is "rgb" (default) or "bgr", for a model that takes blue first. Mean and Std are in the model's order.
 	Channels string `yaml:"channels"`
-	// Resize is how images of another shape are brought to the model's: "stretch" (default), "crop" or "pad".
+	// Resize is how images of another shape are brought to the model's: "stretch" (default), "crop", a share of it ("crop:0.875") or "pad".
 	Resize string `yaml:"resize"`
-	// Preset names the preprocessing of a family of models ([Presets]); it supplies those of Mean, Std, Scale and Channels
+	// Preset names the preprocessing of a family of models ([Presets]); it supplies those of Mean, Std, Scale, Channels and Resize
 	// that are not set.
 	Preset string `yaml:"preset"`
 	// Layout is "NCHW", "NHWC", or "" or "auto" to read it from the input's shape. Case does not matter.
@@ -62,16 +63,42 @@ type Options struct {
 	Workers int `yaml:"-"`
 }
 
-// Presets are the preprocessings of well-known families of models, by name.
+// sevenEighths is the central part of images that the ImageNet evaluations of these families take: 224 of 256 pixels.
+const sevenEighths = string(imagefile.Crop) + ":0.875"
+
+// Means and standard deviations of pixels of 0 to 1 that several families share.
+var (
+	imageNet = Options{Mean: []float64{0.485, 0.456, 0.406}, Std: []float64{0.229, 0.224, 0.225}}
+	halves   = Options{Mean: []float64{0.5}, Std: []float64{0.5}}
+	caffe    = Options{Mean: []float64{103.939, 116.779, 123.68}, Std: []float64{1}, Scale: Scale255, Channels: BGR}
+)
+
+// resized returns a preprocessing with a way to resize.
+func (o Options) resized(how string) Options {
+	o.Resize = how
+	return o
+}
+
+// Presets are the preprocessings of well-known families of models, by name. Those of a library resize as its evaluation does; the others leave
+// that open.
 var Presets = map[string]Options{
-	"imagenet": {Mean: []float64{0.485, 0.456, 0.406}, Std: []float64{0.229, 0.224, 0.225}}, // torchvision, timm
-	// OpenAI's CLIP and its kin
-	"clip": {Mean: []float64{0.48145466, 0.4578275, 0.40821073}, Std: []float64{0.26862954, 0.26130258, 0.27577711}},
-	// Caffe, and keras.applications' VGG and ResNet
-	"caffe": {Mean: []float64{103.939, 116.779, 123.68}, Std: []float64{1}, Scale: Scale255, Channels: BGR},
-	"0-1":   {Mean: []float64{0}, Std: []float64{1}},
-	"-1-1":  {Mean: []float64{0.5}, Std: []float64{0.5}}, // keras.applications' MobileNet and Inception
-	"0-255": {Mean: []float64{0}, Std: []float64{1}, Scale: Scale255},
+	"imagenet":       imageNet,
+	"torchvision":    imageNet.resized(sevenEighths), // torchvision.transforms._presets.ImageClassification: 256, then 224
+	"timm":           imageNet.resized(sevenEighths), // timm.data.constants: IMAGENET_DEFAULT_MEAN and _STD, DEFAULT_CROP_PCT
+	"timm-inception": halves.resized(sevenEighths),   // IMAGENET_INCEPTION_MEAN and _STD
+	"dinov2":         imageNet.resized(sevenEighths), // dinov2.data.transforms.make_classification_eval_transform
+	// OpenAI's CLIP and its kin: clip._transform
+	"clip": {Mean: []float64{0.48145466, 0.4578275, 0.40821073}, Std: []float64{0.26862954, 0.26130258, 0.27577711}, Resize: string(imagefile.Crop)},
+	// (x - 127) / 128, EfficientNet-Lite in TensorFlow (efficientnet/lite: MEAN_RGB, STDDEV_RGB, CROP_PADDING 32)
+	"efficientnet-lite": {Mean: []float64{127}, Std: []float64{128}, Scale: Scale255, Resize: sevenEighths},
+	"caffe":             caffe,
+	// Modes of keras.applications.imagenet_utils.preprocess_input, whose images are stretched
+	"keras-caffe": caffe.resized(string(imagefile.Stretch)),    // VGG, ResNet
+	"keras-tf":    halves.resized(string(imagefile.Stretch)),   // MobileNet, Inception, Xception, ResNetV2
+	"keras-torch": imageNet.resized(string(imagefile.Stretch)), // DenseNet
+	"0-1":         {Mean: []float64{0}, Std: []float64{1}},
+	"-1-1":        halves,
+	"0-255":       {Mean: []float64{0}, Std: []float64{1}, Scale: Scale255},
 }
 
 // PresetNames lists the names of [Presets] in alphabetical order.
@@ -95,6 +122,7 @@ func (o Options) settle() (Options, error) {
 		if o.Channels == "" {
 			o.Channels = p.Channels
 		}
+		o.Resize = cmp.Or(o.Resize, p.Resize)
 	}
 	if o.Scale != Scale255 {
 		for _, v := range o.Mean {

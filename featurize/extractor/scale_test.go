@@ -41,6 +41,23 @@ func TestScalesAndOrders(t *testing.T) {
 		"mean of 0-255": {Options{Mean: []float64{100}, Std: []float64{50}, Scale: Scale255},
 			func(i, c int) float64 { return (mean(i, c) - 100) / 50 }},
 		"bgr": {Options{Channels: BGR}, func(i, c int) float64 { return mean(i, 2-c) / 255 }},
+		// Figures as the libraries print them: torchvision.models weights' transforms(), timm.data.constants, keras' imagenet_utils, clip.py,
+		// dinov2's transforms.py and efficientnet_lite_builder.py.
+		"torchvision":    {Options{Preset: "torchvision"}, func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
+		"timm":           {Options{Preset: "timm"}, func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
+		"timm-inception": {Options{Preset: "timm-inception"}, func(i, c int) float64 { return (mean(i, c)/255 - 0.5) / 0.5 }},
+		"dinov2": {Options{Preset: "dinov2"}, func(i, c int) float64 {
+			return (mean(i, c) - []float64{123.675, 116.28, 103.53}[c]) / []float64{58.395, 57.12, 57.375}[c]
+		}},
+		"efficientnet-lite": {Options{Preset: "efficientnet-lite"}, func(i, c int) float64 { return (mean(i, c) - 127) / 128 }},
+		"keras-tf":          {Options{Preset: "keras-tf"}, func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
+		"keras-torch":       {Options{Preset: "keras-torch"}, func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
+		"keras-caffe": {Options{Preset: "keras-caffe"}, func(i, c int) float64 {
+			return mean(i, 2-c) - []float64{103.939, 116.779, 123.68}[c]
+		}},
+		"clip": {Options{Preset: "clip"}, func(i, c int) float64 {
+			return (mean(i, c)/255 - []float64{0.48145466, 0.4578275, 0.40821073}[c]) / []float64{0.26862954, 0.26130258, 0.27577711}[c]
+		}},
 		"own over preset": {Options{Preset: "imagenet", Mean: []float64{0.5}, Std: []float64{0.5}}, func(i, c int) float64 {
 			return mean(i, c)/127.5 - 1
 		}},
@@ -97,15 +114,34 @@ func TestScalesAndOrders(t *testing.T) {
 		x.Close()
 	}
 	for want, o := range map[string]Options{
-		"extractor.scale 0-255": {Mean: []float64{123.7, 116.8, 103.9}, Std: []float64{58}},
-		"allowed are 0-1":       {Scale: "256"},
-		"allowed are -1-1":      {Preset: "resnet"},
-		"allowed are rgb":       {Channels: "grb"},
-		"stretch, crop and pad": {Resize: "squash"},
+		"extractor.scale 0-255":     {Mean: []float64{123.7, 116.8, 103.9}, Std: []float64{58}},
+		"allowed are 0-1":           {Scale: "256"},
+		"allowed are -1-1":          {Preset: "resnet"},
+		"allowed are rgb":           {Channels: "grb"},
+		"allowed are stretch, crop": {Resize: "squash"},
+		"a share of it":             {Resize: "crop:1.5"},
 	} {
 		if _, err := New(eng, identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{}, o, *im); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("error %v; want one that says %q", err, want)
+		}
+	}
+}
+
+// TestPresetsResize: presets of libraries resize as these evaluate, 224 pixels of a shorter side of so many; what is set wins.
+func TestPresetsResize(t *testing.T) {
+	for preset, side := range map[string]float64{"torchvision": 256, "timm": 256, "timm-inception": 256, "dinov2": 256, "efficientnet-lite": 224 + 32, "clip": 224} {
+		o, err := Options{Preset: preset}.settle()
+		if share, crop := models.CropShare(o.Resize); err != nil || !crop || share*side != 224 {
+			t.Errorf("%s: resize %q, %v; want 224 of %v", preset, o.Resize, err, side)
+		}
+		if o, err := (Options{Preset: preset, Resize: "pad"}).settle(); err != nil || o.Resize != "pad" {
+			t.Errorf("%s: resize %q, %v; want pad, as is set", preset, o.Resize, err)
+		}
+	}
+	for _, preset := range []string{"imagenet", "caffe", "0-1"} {
+		if o, err := (Options{Preset: preset}).settle(); err != nil || o.Resize != "" {
+			t.Errorf("%s: resize %q, %v; want none", preset, o.Resize, err)
 		}
 	}
 }

@@ -125,6 +125,9 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 		if _, ok := g.Output(asked); ok || maker[asked] != nil {
 			return asked, "as asked for", nil
 		}
+		if at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Name == asked && len(n.Outputs) > 0 }); at >= 0 {
+			return g.Nodes[at].Outputs[0], "what the layer " + asked + " gives", nil
+		}
 		return "", "", fmt.Errorf("extractor.output is %q and the model has no such value; its outputs are %s", asked, names(g.Outputs))
 	}
 	if len(g.Outputs) == 0 {

@@ -28,14 +28,14 @@ func pixelClassifier(t *testing.T, h, w, ch int, resize Resize) *onnx.Model {
 }
 
 // The graph of a classifier of images of any size has the pixels of [Fit.Pixels], for every way to resize, larger and smaller, flat and
-// tall, and leaves images of its own size as they are.
+// tall; [models.FixedSize] takes it away again.
 func TestAnySizeIsFit(t *testing.T) {
 	eng, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, resize := range []Resize{Stretch, Crop, Pad} {
+	for _, resize := range []Resize{Stretch, Crop, Pad, "crop:0.875", "crop:0.1"} {
 		for _, c := range []struct{ h, w, toH, toW, ch int }{
 			{24, 24, 24, 24, 3}, {57, 91, 24, 24, 3}, {91, 57, 24, 32, 3}, {7, 5, 24, 24, 3}, {24, 61, 24, 24, 1}, {1, 90, 16, 16, 3}, {200, 150, 16, 24, 3},
 		} {
@@ -47,7 +47,11 @@ func TestAnySizeIsFit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fit, err := FitOf(m.Graph.Inputs[0], f)
+			behind, err := models.FixedSize(m, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fit, err := FitOf(behind.Graph.Inputs[0], f)
 			if want := (Fit{c.toH, c.toW, c.ch, resize}); err != nil || fit != want {
 				t.Fatalf("fit %v, %v; want %v", fit, err, want)
 			}
@@ -75,6 +79,21 @@ func TestAnySizeIsFit(t *testing.T) {
 			}
 			if off > len(want)/1000 {
 				t.Errorf("%s %v: %d of %d pixels differ by 1; want one in 1,000 at most, where float32 and float64 round apart", resize, c, off, len(want))
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if s, err = eng.Load(behind); err != nil {
+				t.Fatal(err)
+			}
+			same, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor(want, 1, c.toH, c.toW, c.ch)}, "probabilities")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range same["probabilities"].F32() {
+				if v != float32(want[i]) {
+					t.Fatalf("%s %v: without its resizing, pixel %d is %v; want %d as it is", resize, c, i, v, want[i])
+				}
 			}
 			if err := s.Close(); err != nil {
 				t.Fatal(err)

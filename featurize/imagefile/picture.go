@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/image/draw"
 
+	"fmp/models"
 	"fmp/onnx/regularfile"
 )
 
@@ -191,7 +192,7 @@ type Resize string
 const (
 	// Stretch scales each axis by its own factor. It is the default.
 	Stretch Resize = "stretch"
-	// Crop takes the largest central part that has the model's aspect ratio.
+	// Crop takes the largest central part that has the model's aspect ratio; crop:0.875 that share of its height and width.
 	Crop Resize = "crop"
 	// Pad keeps the whole image and adds equal black margins.
 	Pad Resize = "pad"
@@ -199,13 +200,14 @@ const (
 
 // ParseResize reads a way to resize; "" is Stretch.
 func ParseResize(s string) (Resize, error) {
-	switch r := Resize(s); r {
-	case "":
+	_, crop := models.CropShare(s)
+	switch r := Resize(s); {
+	case s == "":
 		return Stretch, nil
-	case Stretch, Crop, Pad:
+	case crop, r == Stretch, r == Pad:
 		return r, nil
 	}
-	return "", fmt.Errorf("resize is %q; allowed are %s, %s and %s", s, Stretch, Crop, Pad)
+	return "", fmt.Errorf("resize is %q; allowed are %s, %s (or a share of it, %[3]s:0.875) and %s", s, Stretch, Crop, Pad)
 }
 
 // Fit is the shape that images are brought to, and how: the single conversion from a picture to a model's pixels.
@@ -230,17 +232,19 @@ func (f Fit) Pixels(src image.Image, dst []uint8) {
 	}
 	from, to := src.Bounds(), image.Rect(0, 0, w, h)
 	rgba := image.NewRGBA(to)
-	switch sw, sh := from.Dx(), from.Dy(); f.Resize {
-	case Crop:
+	share, crop := models.CropShare(string(f.Resize))
+	switch sw, sh := from.Dx(), from.Dy(); {
+	case crop:
 		cw, ch := sw, sh
 		if sw*h > sh*w {
 			cw = max(1, (2*sh*w+h)/(2*h))
 		} else {
 			ch = max(1, (2*sw*h+w)/(2*w))
 		}
+		cw, ch = models.Shrunk(cw, share), models.Shrunk(ch, share)
 		corner := from.Min.Add(image.Pt((sw-cw)/2, (sh-ch)/2))
 		from = image.Rectangle{corner, corner.Add(image.Pt(cw, ch))}
-	case Pad:
+	case f.Resize == Pad:
 		pw, ph := w, h
 		if sw*h > sh*w {
 			ph = max(1, (2*sh*w+sw)/(2*sw))

@@ -63,11 +63,14 @@ func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, erro
 		return nil, fmt.Errorf("it is %s; want the classifier that fmp pool writes", kind)
 	}
 	c := &Classifier{Manifest: f, Batch: 8}
+	m, err := models.FixedSize(m, f) // images are resized here, and need not be resized twice
+	if err != nil {
+		return nil, err
+	}
 	in := m.Graph.Inputs
 	if len(in) != 1 {
 		return nil, fmt.Errorf("it has %d inputs; want one, images or features", len(in))
 	}
-	var err error
 	switch {
 	case in[0].Name == "images":
 		if c.Fit, err = imagefile.FitOf(in[0], f); err != nil {

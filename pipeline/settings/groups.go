@@ -43,12 +43,12 @@ type Extractor struct {
 	Batch    int       `yaml:"batch" json:"batch" default:"0" allowed:"0..65536" doc:"images of one extractor call; 0 means as many as about 512 MB hold, 256 at most"`
 	Mean     []float64 `yaml:"mean,flow" json:"mean" default:"" allowed:"-1e6..1e6" doc:"mean of each channel, pixels in [0, 1]; empty means the manifest's"`
 	Std      []float64 `yaml:"std,flow" json:"std" default:"" allowed:"1e-6..1e6" doc:"standard deviation of each channel; empty means the manifest's"`
-	Preset   string    `yaml:"preset,omitempty" json:"preset,omitempty" default:"" allowed:"|@presets" doc:"preprocessing of a family of models: fills in mean, std, scale and channels"`
+	Preset   string    `yaml:"preset,omitempty" json:"preset,omitempty" default:"" allowed:"|@presets" doc:"preprocessing of a family of models: fills in mean, std, scale, channels and resize"`
 	Scale    string    `yaml:"scale,omitempty" json:"scale,omitempty" default:"" allowed:"|0-1|0-255" doc:"pixels that mean and std belong to; empty means 0-1"`
 	Channels string    `yaml:"channels,omitempty" json:"channels,omitempty" default:"" allowed:"|rgb|bgr" doc:"order of channels that the model takes; empty means rgb"`
-	Resize   string    `yaml:"resize,omitempty" json:"resize,omitempty" default:"" allowed:"|stretch|crop|pad" doc:"how images of another shape are brought to the model's; empty means stretch"`
+	Resize   string    `yaml:"resize,omitempty" json:"resize,omitempty" default:"" allowed:"|stretch|crop|crop:0.875|pad" doc:"how images of another shape are brought to the model's; crop:0.875 takes that share of the largest central part; empty means the preset's, or stretch"`
 	Layout   string    `yaml:"layout" json:"layout" default:"auto" allowed:"auto|nchw|nhwc" doc:"layout of the model's input; auto reads it from its shape"`
-	Output   string    `yaml:"output" json:"output" default:"" doc:"output that holds the features; empty where it is clear"`
+	Output   string    `yaml:"output" json:"output" default:"" doc:"output, or value or layer inside the model, that gives the features; empty where it is clear"`
 	// Kappa is read through [Extractor.CheckKappa].
 	Kappa []float64 `yaml:"kappa,flow" json:"kappa,omitempty" default:"" allowed:"1e-3..100" doc:"uploads of moments: temperature in units of the classes' separation, which belongs to the extractor, and the standard deviation of its logarithm (fmp fuse learns both from labelled images); empty means that nothing is known"`
 }
