@@ -14,7 +14,7 @@ import (
 //	images [n, height, width, Ch] uint8
 //
 // and resizes them in the graph to the size of the given classifier, which its manifest then states, the way that its manifest says.
-// The resized pixels are those of the programs, to the rounding of float32; these resize images themselves ([FixedSize]).
+// The resized pixels are those of the programs, to the rounding of floating point; these resize images themselves ([FixedSize]).
 //
 // Resizing is R_y X R_xᵀ of each channel X. Row i of R has the weights k(|c_i - j| min(1, 1/s)) of pixels j, over their sum, with
 // s = from / to, c_i = (i + 1/2) s - 1/2 and k the cubic convolution of Keys (1981) with a = -1/2 (Catmull-Rom): widened where it shrinks
@@ -96,9 +96,10 @@ func resizing(f Manifest, channels int) (*onnx.Model, error) {
 	size := b.Op("Shape", []build.Ref{images})
 	r := resize{b: b, one: b.Axes(1), two: b.Axes(2)}
 	rows, columns := r.part(b.Slice(size, 0, 1, 2), b.Slice(size, 0, 2, 3), f)
-	x := b.Transpose(b.Cast(images, onnx.Float32), 0, 3, 1, 2)
-	x = b.MatMul(r.weights(rows), x)
-	x = b.MatMul(x, b.Transpose(r.weights(columns), 1, 0))
+	// In float64: a pixel that float32 rounds to another level is seen behind a network whose features are square roots.
+	x := b.MatMul(r.weights(rows), b.Cast(b.Reshape(images, 0, 0, -1), onnx.Float64))
+	x = b.Transpose(b.Reshape(x, 0, 0, -1, channels), 0, 3, 1, 2)
+	x = b.Cast(b.MatMul(x, b.Transpose(r.weights(columns), 1, 0)), onnx.Float32)
 	// As golang.org/x/image/draw rounds: to 16 bits, of which it keeps the upper 8.
 	x = b.Op("Floor", []build.Ref{b.Add(b.Mul(x, b.F32(257)), b.F32(0.5))})
 	x = b.Op("Min", []build.Ref{b.Relu(x), b.F32(65535)})

@@ -79,7 +79,7 @@ func (r *resize) part(h, w build.Ref, f Manifest) (rows, columns axis) {
 	return rows, columns
 }
 
-// weights returns the matrix R of an axis, float32 [out, in]: 0 outside of the part that is resized.
+// weights returns the matrix R of an axis, float64 [out, in]: 0 outside of the part that is resized.
 func (r *resize) weights(a axis) build.Ref {
 	b := r.b
 	number := func(v float64) build.Ref { return b.Const(onnx.Scalar(v)) }
@@ -103,5 +103,5 @@ func (r *resize) weights(a axis) build.Ref {
 	k := b.Op("Where", []build.Ref{b.Op("Less", []build.Ref{t, number(1)}), near, far})
 	k = b.Op("Where", []build.Ref{within(j, a.from), k, zero})
 	k = b.Op("Where", []build.Ref{within(i, a.to), b.Div(k, b.ReduceSum(k, true, 1)), zero})
-	return b.Cast(k, onnx.Float32)
+	return k
 }

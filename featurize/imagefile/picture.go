@@ -259,6 +259,9 @@ func (f Fit) Pixels(src image.Image, dst []uint8) {
 	if from.Size() == to.Size() {
 		draw.Draw(rgba, to, src, from.Min, draw.Over)
 	} else {
+		if p, ok := src.(*image.YCbCr); ok {
+			src = eight{p}
+		}
 		draw.CatmullRom.Scale(rgba, to, src, from, draw.Over, nil)
 	}
 	for y := range f.H {
@@ -272,6 +275,17 @@ func (f Fit) Pixels(src image.Image, dst []uint8) {
 			}
 		}
 	}
+}
+
+// eight is a JPEG whose colours have 8 bits before they are resized, as every other decoder hands them over; package draw would convert them to 16, and
+// the features of a network that takes square roots differ visibly.
+type eight struct{ *image.YCbCr }
+
+// RGBA64At returns a pixel's colour of 8 bits.
+func (p eight) RGBA64At(x, y int) color.RGBA64 {
+	c := p.YCbCrAt(x, y)
+	r, g, b := color.YCbCrToRGB(c.Y, c.Cb, c.Cr)
+	return color.RGBA64{uint16(r) * 0x101, uint16(g) * 0x101, uint16(b) * 0x101, 0xffff}
 }
 
 // Raw returns raw pixels, [h, w, ch], as an image that shares their memory.

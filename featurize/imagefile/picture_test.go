@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"image"
 	"image/color"
+	"image/draw"
 	"image/jpeg"
 	"image/png"
+	"math/rand/v2"
 	"os"
 	"testing"
 
@@ -74,4 +76,26 @@ func FuzzDecode(f *testing.F) {
 			Fit{5, 7, 3, Crop}.Pixels(im, make([]uint8, 105))
 		}
 	})
+}
+
+// TestColoursOfEightBits: a JPEG is resized as its pixels of 8 bits are, which is what other programs decode.
+func TestColoursOfEightBits(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	src := image.NewYCbCr(image.Rect(0, 0, 61, 47), image.YCbCrSubsampleRatio420)
+	for _, plane := range [][]uint8{src.Y, src.Cb, src.Cr} {
+		for i := range plane {
+			plane[i] = uint8(random.IntN(256))
+		}
+	}
+	pixels := image.NewRGBA(src.Rect)
+	draw.Draw(pixels, pixels.Rect, src, image.Point{}, draw.Src)
+	for _, resize := range []Resize{Stretch, Crop, Pad} {
+		fit := Fit{H: 20, W: 24, Ch: 3, Resize: resize}
+		got, want := make([]uint8, fit.Size()), make([]uint8, fit.Size())
+		fit.Pixels(src, got)
+		fit.Pixels(pixels, want)
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: a JPEG and its pixels are resized to other bytes", resize)
+		}
+	}
 }
