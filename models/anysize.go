@@ -99,11 +99,12 @@ func resizing(f Manifest, channels int) (*onnx.Model, error) {
 	// In float64: a pixel that float32 rounds to another level is seen behind a network whose features are square roots.
 	x := b.MatMul(r.weights(rows), b.Cast(b.Reshape(images, 0, 0, -1), onnx.Float64))
 	x = b.Transpose(b.Reshape(x, 0, 0, -1, channels), 0, 3, 1, 2)
-	x = b.Cast(b.MatMul(x, b.Transpose(r.weights(columns), 1, 0)), onnx.Float32)
+	x = b.MatMul(x, b.Transpose(r.weights(columns), 1, 0))
+	number := func(v float64) build.Ref { return b.Const(onnx.Scalar(v)) }
 	// As golang.org/x/image/draw rounds: to 16 bits, of which it keeps the upper 8.
-	x = b.Op("Floor", []build.Ref{b.Add(b.Mul(x, b.F32(257)), b.F32(0.5))})
-	x = b.Op("Min", []build.Ref{b.Relu(x), b.F32(65535)})
-	x = b.Op("Floor", []build.Ref{b.Mul(x, b.F32(1.0/256))})
+	x = b.Op("Floor", []build.Ref{b.Add(b.Mul(x, number(257)), number(0.5))})
+	x = b.Op("Min", []build.Ref{b.Relu(x), number(65535)})
+	x = b.Op("Floor", []build.Ref{b.Mul(x, number(1.0/256))})
 	b.Output(resizedImages, b.Cast(b.Transpose(x, 0, 2, 3, 1), onnx.Uint8))
 	return b.Model()
 }
