@@ -66,8 +66,8 @@ func anySize(classifier *onnx.Model) (*onnx.Model, error) {
 // resizedImages names the images of one size within a classifier of images of any size.
 const resizedImages = "resized"
 
-// FixedSize returns a classifier of [AnySize] without its resizing: images [n, H, W, Ch] are those of the size that its manifest states. Other models
-// are returned as they are.
+// FixedSize returns a classifier of [AnySize] without its resizing: images [n, H, W, Ch] are those of the size that its manifest states.
+// Other models are returned as they are.
 func FixedSize(classifier *onnx.Model, f Manifest) (*onnx.Model, error) {
 	if f.Height == 0 {
 		return classifier, nil
@@ -77,8 +77,8 @@ func FixedSize(classifier *onnx.Model, f Manifest) (*onnx.Model, error) {
 	at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return len(n.Outputs) == 1 && n.Outputs[0] == resizedImages })
 	in, ok := g.Input("images")
 	if at < 0 || !ok || len(g.Inputs) != 1 || len(in.Shape) != 4 {
-		return nil, fmt.Errorf("the manifest states images of %d x %d pixels, and no value %q of the model holds them: it is none of fmp pool --any-size", f.Height,
-			f.Width, resizedImages)
+		return nil, fmt.Errorf("the manifest states images of %d x %d pixels, and no value %q of the model holds them: "+
+			"it is none of fmp pool --any-size", f.Height, f.Width, resizedImages)
 	}
 	g.Nodes = slices.Delete(g.Nodes, at, at+1)
 	g.Values = nil

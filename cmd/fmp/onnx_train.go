@@ -40,7 +40,7 @@ type tuning struct {
 	x                                      extractor.Options
 	augment                                learn.Augment
 	rate, warmup, decay, momentum, clip    float64
-	average, heldOut                       float64
+	heldOut                                float64
 	classes                                int
 	list, asJSON                           bool
 }
@@ -221,8 +221,11 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 			}
 			labels[i] = int(v)
 		}
-		ex.classes = cmp.Or(o.classes, slices.Max(append(labels, 0))+1)
-		if most := slices.Max(append(labels, 0)); most >= ex.classes {
+		most := 0
+		for _, y := range labels {
+			most = max(most, y)
+		}
+		if ex.classes = cmp.Or(o.classes, most+1); most >= ex.classes {
 			return nil, usageErrorf("%s: a target is %d and --classes is %d", o.data, most, ex.classes)
 		}
 		t[train.TargetInput] = train.Target(labels, ex.classes, o.t.Loss.Name)

@@ -24,6 +24,10 @@ func setsOf(s *models.OriginSets) *pooledSets {
 
 func (s *pooledSets) print(b *strings.Builder) {
 	if s != nil {
-		fmt.Fprintf(b, "sets:       hold the class of a new image of these clients with probability %g or more, from %d calibration points of %d clients\n", s.Level, s.Points, s.Clients)
+		clients := fmt.Sprintf("%d clients", s.Clients)
+		if s.Clients == 1 {
+			clients = "one client"
+		}
+		fmt.Fprintf(b, "sets:       hold the class of a new image of these clients with probability %g or more, from %d calibration points of %s\n", s.Level, s.Points, clients)
 	}
 }

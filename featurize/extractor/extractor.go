@@ -121,7 +121,9 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 
 // Feeder returns a function that makes the input of the model at path of images, as [Extractor] does: for a model that is trained.
 // All images are of one size; where the model's batch is fixed, images must fill it.
-func Feeder(path string, m *onnx.Model, manifest models.Manifest, o Options, images dataset.Images) (func(*dataset.Images) (map[string]*onnx.Tensor, error), []string, error) {
+func Feeder(
+	path string, m *onnx.Model, manifest models.Manifest, o Options, images dataset.Images,
+) (func(*dataset.Images) (map[string]*onnx.Tensor, error), []string, error) {
 	side, _, err := Sidecar(path)
 	if err != nil {
 		return nil, nil, err
@@ -204,8 +206,8 @@ func (x *Extractor) try(images dataset.Images) error {
 type Layer struct {
 	Value string `json:"value"`
 	Why   string `json:"why"`
-	// Without are the layers that the features do not need and that are cut off, each by its operator and the value that it gives, in the order of the
-	// model. Constants are not listed.
+	// Without are the layers that the features do not need and that are cut off, each by its operator and the value that it gives, in the
+	// order of the model. Constants are not listed.
 	Without []string `json:"cut_off"`
 }
 

@@ -79,8 +79,8 @@ func (o Options) resized(how string) Options {
 	return o
 }
 
-// Presets are the preprocessings of well-known families of models, by name. Those of a library resize as its evaluation does; the others leave
-// that open.
+// Presets are the preprocessings of well-known families of models, by name. Those of a library resize as its evaluation does; the others
+// leave that open.
 var Presets = map[string]Options{
 	"imagenet":       imageNet,
 	"torchvision":    imageNet.resized(sevenEighths), // torchvision.transforms._presets.ImageClassification: 256, then 224
@@ -88,7 +88,8 @@ var Presets = map[string]Options{
 	"timm-inception": halves.resized(sevenEighths),   // IMAGENET_INCEPTION_MEAN and _STD
 	"dinov2":         imageNet.resized(sevenEighths), // dinov2.data.transforms.make_classification_eval_transform
 	// OpenAI's CLIP and its kin: clip._transform
-	"clip": {Mean: []float64{0.48145466, 0.4578275, 0.40821073}, Std: []float64{0.26862954, 0.26130258, 0.27577711}, Resize: string(imagefile.Crop)},
+	"clip": {Mean: []float64{0.48145466, 0.4578275, 0.40821073}, Std: []float64{0.26862954, 0.26130258, 0.27577711},
+		Resize: string(imagefile.Crop)},
 	// (x - 127) / 128, EfficientNet-Lite in TensorFlow (efficientnet/lite: MEAN_RGB, STDDEV_RGB, CROP_PADDING 32)
 	"efficientnet-lite": {Mean: []float64{127}, Std: []float64{128}, Scale: Scale255, Resize: sevenEighths},
 	"caffe":             caffe,

@@ -130,7 +130,9 @@ func TestScalesAndOrders(t *testing.T) {
 
 // TestPresetsResize: presets of libraries resize as these evaluate, 224 pixels of a shorter side of so many; what is set wins.
 func TestPresetsResize(t *testing.T) {
-	for preset, side := range map[string]float64{"torchvision": 256, "timm": 256, "timm-inception": 256, "dinov2": 256, "efficientnet-lite": 224 + 32, "clip": 224} {
+	for preset, side := range map[string]float64{
+		"torchvision": 256, "timm": 256, "timm-inception": 256, "dinov2": 256, "efficientnet-lite": 224 + 32, "clip": 224,
+	} {
 		o, err := Options{Preset: preset}.settle()
 		if share, crop := models.CropShare(o.Resize); err != nil || !crop || share*side != 224 {
 			t.Errorf("%s: resize %q, %v; want 224 of %v", preset, o.Resize, err, side)

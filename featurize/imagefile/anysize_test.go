@@ -37,7 +37,8 @@ func TestAnySizeIsFit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, resize := range []Resize{Stretch, Crop, Pad, "crop:0.875", "crop:0.1"} {
 		for _, c := range []struct{ h, w, toH, toW, ch int }{
-			{24, 24, 24, 24, 3}, {57, 91, 24, 24, 3}, {91, 57, 24, 32, 3}, {7, 5, 24, 24, 3}, {24, 61, 24, 24, 1}, {1, 90, 16, 16, 3}, {200, 150, 16, 24, 3},
+			{24, 24, 24, 24, 3}, {57, 91, 24, 24, 3}, {91, 57, 24, 32, 3}, {7, 5, 24, 24, 3}, {24, 61, 24, 24, 1},
+			{1, 90, 16, 16, 3}, {200, 150, 16, 24, 3},
 		} {
 			m, err := models.AnySize(pixelClassifier(t, c.toH, c.toW, c.ch, resize))
 			if err != nil {

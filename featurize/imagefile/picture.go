@@ -277,8 +277,8 @@ func (f Fit) Pixels(src image.Image, dst []uint8) {
 	}
 }
 
-// eight is a JPEG whose colours have 8 bits before they are resized, as every other decoder hands them over; package draw would convert them to 16, and
-// the features of a network that takes square roots differ visibly.
+// eight is a JPEG whose colours have 8 bits before they are resized, as every other decoder hands them over. Package draw would convert
+// them to 16, and the features of a network that takes square roots differ visibly.
 type eight struct{ *image.YCbCr }
 
 // RGBA64At returns a pixel's colour of 8 bits.

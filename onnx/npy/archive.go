@@ -34,8 +34,8 @@ func LoadArchive(path string) (map[string]*onnx.Tensor, error) {
 	return out, nil
 }
 
-// ReadArchive reads the arrays of an archive of the given size in bytes. An array that is no .npy file, that is there twice, or that is larger than
-// the archive says is an error.
+// ReadArchive reads the arrays of an archive of the given size in bytes. An array that is no .npy file, that is there twice, or that is
+// larger than the archive says is an error.
 func ReadArchive(r io.ReaderAt, size int64) (map[string]*onnx.Tensor, error) {
 	z, err := zip.NewReader(r, size)
 	if err != nil {

@@ -38,14 +38,16 @@ func TestArchive(t *testing.T) {
 	x := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
 	for _, method := range []uint16{zip.Store, zip.Deflate} {
 		path := filepath.Join(t.TempDir(), "a.npz")
-		if err := os.WriteFile(path, archive(t, method, map[string]*onnx.Tensor{"x.npy": x, "target.npy": onnx.Vector[int64](1, 0)}), 0o600); err != nil {
+		data := archive(t, method, map[string]*onnx.Tensor{"x.npy": x, "target.npy": onnx.Vector[int64](1, 0)})
+		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		got, err := LoadArchive(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got) != 2 || !slices.Equal(got["x"].F32(), x.F32()) || !slices.Equal(got["x"].Shape, x.Shape) || !slices.Equal(got["target"].I64(), []int64{1, 0}) {
+		if len(got) != 2 || !slices.Equal(got["x"].F32(), x.F32()) || !slices.Equal(got["x"].Shape, x.Shape) ||
+			!slices.Equal(got["target"].I64(), []int64{1, 0}) {
 			t.Errorf("method %d: read %v", method, got)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 // after lists the operators that may stand between a classifier's last layer and its output.
-var after = []string{"Identity", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", "Squeeze", "Reshape", "Relu", "GlobalAveragePool", "ReduceMean", "Cast"}
+var after = []string{"Identity", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", "Squeeze", "Reshape", "Relu",
+	"GlobalAveragePool", "ReduceMean", "Cast"}
 
 // makers returns the node that computes each value.
 func makers(g *onnx.Graph) map[string]*onnx.Node {

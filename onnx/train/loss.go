@@ -53,7 +53,8 @@ func WithLoss(m *onnx.Model, scores onnx.ValueInfo, l Loss) (*onnx.Model, error)
 	}
 	copied := scores
 	copied.Name = "loss/scores"
-	part.Graph.Nodes = append(part.Graph.Nodes, &onnx.Node{Name: copied.Name, Op: "Identity", Inputs: []string{scores.Name}, Outputs: []string{copied.Name}})
+	identity := &onnx.Node{Name: copied.Name, Op: "Identity", Inputs: []string{scores.Name}, Outputs: []string{copied.Name}}
+	part.Graph.Nodes = append(part.Graph.Nodes, identity)
 	part.Graph.Outputs = append(part.Graph.Outputs, copied)
 	return pass.Compose(part, loss, map[string]string{"scores": copied.Name})
 }
@@ -61,7 +62,8 @@ func WithLoss(m *onnx.Model, scores onnx.ValueInfo, l Loss) (*onnx.Model, error)
 // model returns the loss as a model of scores and target.
 func (l Loss) model(scores onnx.ValueInfo) (*onnx.Model, error) {
 	if !slices.Contains(LossNames, l.Name) || !(l.Smoothing >= 0 && l.Smoothing < 1) || !(l.Temperature >= 0) {
-		return nil, fmt.Errorf("smoothing %v, temperature %v; allowed are the losses %q, 0 to below 1, and 0 and up", l.Smoothing, l.Temperature, LossNames)
+		return nil, fmt.Errorf("smoothing %v, temperature %v; allowed are the losses %q, 0 to below 1, and 0 and up",
+			l.Smoothing, l.Temperature, LossNames)
 	}
 	n := len(scores.Shape)
 	if n == 0 || (n != 2 && (l.Name == CrossEntropy || l.Name == Contrastive)) {

@@ -227,7 +227,8 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 		t.Batch = t.Parts * p.fixed
 	}
 	if t.Epochs < 1 || t.Batch < 1 || t.Batch%t.Parts != 0 || t.Batch > data.N {
-		return nil, fmt.Errorf("%d epochs with batches of %d in %d parts; allowed are 1 epoch and up, and batches of 1 to %d (the examples) that the parts divide",
+		return nil, fmt.Errorf("%d epochs with batches of %d in %d parts; allowed are 1 epoch and up, "+
+			"and batches of 1 to %d (the examples) that the parts divide",
 			t.Epochs, t.Batch, t.Parts, data.N)
 	}
 	gradient, err := grad.Build(p.loss, grad.Options{
@@ -236,7 +237,8 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 	if err != nil {
 		return nil, err
 	}
-	split, err := NewSplit(eng, gradient, SplitOptions{Params: p.names, Optimizer: t.Optimizer, Update: t.Update, Init: p.init, Workers: t.Workers})
+	o := SplitOptions{Params: p.names, Optimizer: t.Optimizer, Update: t.Update, Init: p.init, Workers: t.Workers}
+	split, err := NewSplit(eng, gradient, o)
 	if err != nil {
 		return nil, err
 	}

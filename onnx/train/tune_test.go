@@ -105,7 +105,8 @@ func tuningOf(m *onnx.Model) Tuning {
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	m := small(t, false)
-	if got, want := names(Weights(m.Graph, "probabilities")), []string{"body.weight", "body.bias", "norm.weight", "norm.bias", "head", "offset"}; !slices.Equal(got, want) {
+	want := []string{"body.weight", "body.bias", "norm.weight", "norm.bias", "head", "offset"}
+	if got := names(Weights(m.Graph, "probabilities")); !slices.Equal(got, want) {
 		t.Errorf("weights are %q, want %q", got, want)
 	}
 	if got := Logits(m.Graph, "probabilities"); got == "probabilities" {
@@ -305,7 +306,8 @@ func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 			t.Fatal(err)
 		}
 		if string(have) != string(bytes) || got.Best != want.Best || got.Steps != want.Steps || !broken || want.Best > 8 {
-			t.Errorf("resumed to step %d, best %d; want %d, %d, and the same model; broken off in a validation is %v", got.Steps, got.Best, want.Steps, want.Best, broken)
+			t.Errorf("resumed to step %d, best %d; want %d, %d, and the same model; broken off in a validation is %v",
+				got.Steps, got.Best, want.Steps, want.Best, broken)
 		}
 		return
 	}
@@ -388,7 +390,8 @@ func TestLosses(t *testing.T) {
 	}{
 		{Loss{Name: CrossEntropy}, soft, (logsum(1, 2) - 1 + logsum(-1, 3) - 3 + logsum(0.5, 0.25) - 0.375) / 3},
 		{Loss{Name: CrossEntropy, Smoothing: 0.2}, soft, (logsum(1, 2) - 1.1 + logsum(-1, 3) - 2.6 + logsum(0.5, 0.25) - 0.375) / 3},
-		{Loss{Name: Binary}, soft, (logsum(0, 1) - 1 + logsum(0, 2) + logsum(0, -1) + logsum(0, 3) - 3 + logsum(0, 0.5) - 0.25 + logsum(0, 0.25) - 0.125) / 6},
+		{Loss{Name: Binary}, soft, (logsum(0, 1) - 1 + logsum(0, 2) + logsum(0, -1) +
+			logsum(0, 3) - 3 + logsum(0, 0.5) - 0.25 + logsum(0, 0.25) - 0.125) / 6},
 		{Loss{Name: MSE}, soft, (0 + 4 + 1 + 4 + 0 + 0.0625) / 6},
 		{Loss{Name: Contrastive, Temperature: 0.5}, onnx.NewTensor([]float32{4, 4, 2}, 3, 1), (logsum(ab, ac) - ab + logsum(ab, bc) - ab) / 3},
 	} {

@@ -35,9 +35,9 @@ func (u *Upload) byClass() (*point.Set, []uint32, error) {
 		return s.Dense(), nil, nil
 	}
 	out := &point.Set{N: s.N, Dx: s.Dx, C: s.C, W: s.W, Y: y}
-	classes := make([]uint32, s.N)
-	for i := range classes {
-		classes[i] = uint32(y[i])
+	var classes []uint32
+	for i := range s.N {
+		classes = append(classes, uint32(y[i]))
 		out.Z = append(out.Z, s.Features(i)...)
 	}
 	if c := u.Calibration; c != nil {

@@ -304,6 +304,18 @@ type model struct {
 
 var log2pi = math.Log(2 * math.Pi)
 
+// priorOdds returns each client's log odds of being honest before class means are looked at.
+func priorOdds(u Uploads) []float64 {
+	out := make([]float64, u.Clients)
+	for m := range out {
+		out[m] = math.Log(priorHonest / (1 - priorHonest))
+		if u.Odds != nil { // to the power of the likelihood, and no stronger than what makes a state impossible
+			out[m] += power * min(max(u.Odds[m], -mostOdds), mostOdds)
+		}
+	}
+	return out
+}
+
 func newModel(u Uploads, lambda []float64) (*model, error) {
 	h := &model{clients: u.Clients, classes: u.Classes, k: u.K, lambda: lambda}
 	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K || len(u.Masses) != u.Clients*u.Classes || len(u.Means) != len(u.Masses)*u.K || u.Copy != nil && len(u.Copy) != u.Clients || u.Odds != nil && len(u.Odds) != u.Clients {
@@ -322,13 +334,7 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 			h.copy[m] = m
 		}
 	}
-	h.odds = make([]float64, u.Clients)
-	for m := range h.odds {
-		h.odds[m] = math.Log(priorHonest / (1 - priorHonest))
-		if u.Odds != nil { // to the power of the likelihood, and no stronger than what makes a state impossible
-			h.odds[m] += power * min(max(u.Odds[m], -mostOdds), mostOdds)
-		}
-	}
+	h.odds = priorOdds(u)
 	h.cells, h.e = make([][]cell, u.Clients), make([]float64, u.Clients)
 	cells := make([]cell, len(u.Masses)-zeros(u.Masses)) // of all clients
 	for m := range u.Clients {

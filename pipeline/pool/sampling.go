@@ -51,7 +51,6 @@ type Sampling struct {
 
 	clients []discriminant.Client // of moments
 	held    []calibrationPoint    // of prediction sets
-	senders int                   // number of clients that sent them
 }
 
 // Sampling loads the predictor on an engine.

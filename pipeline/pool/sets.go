@@ -56,7 +56,6 @@ func (s *Sampling) calibration() error {
 		if random.Float64() >= share {
 			continue
 		}
-		s.senders++
 		s.clients[m].Within = s.holdBack(m, order[:(len(order)+1)/2])
 	}
 	return nil
@@ -88,13 +87,12 @@ func (s *Sampling) calibrate() error {
 		return fmt.Errorf("pool: sets of level %v want %d calibration points, and there are %d in the uploads: make these with more (fmp-edge compress --calibrate), or give a lower level", level, least, total)
 	}
 	share := min(1, float64(mostScored)/float64(total))
-	for _, u := range r.Uploads {
+	for m, u := range r.Uploads {
 		if !own(u) || rng.New(r.Seed, stream, "sets", u.Client).Float64() >= share {
 			continue
 		}
-		s.senders++
 		for i := range u.Calibration.N {
-			s.held = append(s.held, calibrationPoint{row: u.Calibration.Features(i), class: int(u.Calibration.Y[i])})
+			s.held = append(s.held, calibrationPoint{u.Calibration.Features(i), int(u.Calibration.Y[i]), m})
 		}
 	}
 	return nil
@@ -160,8 +158,8 @@ func (s *Sampling) holdBack(client int, out []int) *moments.Within {
 	return &kept
 }
 
-// threshold returns the calibration of prediction sets by the points that were held back; nil where none were. In a round of moments those count
-// whose client is more likely honest than not, and there is none where too few are left.
+// threshold returns the calibration of prediction sets by the points that were taken for them; nil where there were none. Points count whose
+// client is more likely honest than not, and there are no sets where too few are left.
 func (s *Sampling) threshold(p *posterior.Result) (*models.OriginSets, error) {
 	if len(s.held) == 0 {
 		return nil, nil
@@ -169,21 +167,17 @@ func (s *Sampling) threshold(p *posterior.Result) (*models.OriginSets, error) {
 	var scores []float64
 	trusted := map[int]bool{}
 	for _, c := range s.held {
-		if j := p.Judgement; s.clients == nil || j == nil || j.Honest[c.client] >= 0.5 {
+		if j := p.Judgement; j == nil || s.round.For != "" || j.Honest[c.client] >= 0.5 {
 			scores, trusted[c.client] = append(scores, probability(p.Ensembles[0], c)), true
 		}
 	}
 	level := cmp.Or(s.round.Level, Level)
-	of := conformal.ThresholdOfClients
-	from, clients := fmt.Sprintf("%d clients", s.senders), s.senders
-	switch {
-	case s.round.For != "":
-		of, from, clients = ofOne, fmt.Sprintf("client %q", s.round.For), 1
-	case s.clients != nil:
-		if len(scores) < conformal.ImagesOfClients(max(level, 0.5)) {
-			return nil, nil
-		}
-		from, clients = fmt.Sprintf("%d clients", len(trusted)), len(trusted)
+	of, least, from := conformal.ThresholdOfClients, conformal.ImagesOfClients(max(level, 0.5)), fmt.Sprintf("%d clients", len(trusted))
+	if s.round.For != "" {
+		of, least, from = ofOne, conformal.Images(max(level, 0.5)), fmt.Sprintf("client %q", s.round.For)
+	}
+	if len(scores) < least {
+		return nil, nil
 	}
 	threshold, err := of(scores, level)
 	if err != nil {
@@ -191,7 +185,7 @@ func (s *Sampling) threshold(p *posterior.Result) (*models.OriginSets, error) {
 	}
 	// The graph computes in float32: one unit in the last place of room keeps the point itself in its set.
 	return &models.OriginSets{Level: level, Score: string(conformal.Probability), Threshold: float32(threshold * (1 - 1e-5)), Images: len(scores),
-		Clients: clients, From: from}, nil
+		Clients: len(trusted), From: from}, nil
 }
 
 // ofOne is the threshold of one client's points, which are drawn alike.

@@ -269,21 +269,8 @@ func Parse(data []byte) (*File, error) {
 func (f *File) fill() error {
 	renamed := errors.Join(rename(f, "least", &f.Former.Least, "min_uploads", &f.MinUploads), rename(f, "late", &f.Former.Late, "accept_late", &f.AcceptLate),
 		rename(f, "again", &f.Former.Again, "rebuild_interval", &f.RebuildInterval))
-	if f.MinUploads == 0 {
-		f.MinUploads = 1
-	}
-	if f.RebuildInterval == 0 {
-		f.RebuildInterval = Duration(time.Minute)
-	}
-	if f.Bounds.Points == 0 {
-		f.Bounds.Points = defaultPoints
-	}
-	if f.Bounds.Bytes == 0 {
-		f.Bounds.Bytes = defaultBytes
-	}
-	if f.Bounds.Rate == 0 {
-		f.Bounds.Rate = defaultRate
-	}
+	f.MinUploads, f.RebuildInterval = cmp.Or(f.MinUploads, 1), cmp.Or(f.RebuildInterval, Duration(time.Minute))
+	f.Bounds.Points, f.Bounds.Bytes, f.Bounds.Rate = cmp.Or(f.Bounds.Points, defaultPoints), cmp.Or(f.Bounds.Bytes, defaultBytes), cmp.Or(f.Bounds.Rate, defaultRate)
 	if len(f.Precisions) == 0 {
 		f.Precisions = []federate.Precision{federate.Single, federate.Half, federate.Int8}
 	}

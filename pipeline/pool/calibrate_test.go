@@ -1,0 +1,135 @@
+package pool
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"fmp/featurize/imagefile"
+	"fmp/onnx"
+	"fmp/pipeline/client"
+	"fmp/pipeline/federate"
+)
+
+// drawings is a source of drawn digits.
+type drawings struct {
+	pix    []uint8
+	labels []uint8
+	size   int
+}
+
+func (s *drawings) Len() int     { return len(s.labels) }
+func (s *drawings) Close() error { return nil }
+
+func (s *drawings) Next(dst []uint8) (imagefile.Item, error) {
+	copy(dst, s.pix[:s.size])
+	item := imagefile.Item{Label: int(s.labels[0])}
+	s.pix, s.labels = s.pix[s.size:], s.labels[1:]
+	return item, nil
+}
+
+// uploads are those of clients of 100 images each, with some of them as calibration points; bad clients name the next class for each.
+func (o *owners) calibrated(t *testing.T, clients, calibrate, bad int) []Upload {
+	t.Helper()
+	const n = 100
+	size := o.drawn.Side * o.drawn.Side
+	c, err := client.New(o.graph, o.client, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var us []Upload
+	for m := range clients {
+		labels := make([]uint8, n)
+		for i := range labels {
+			labels[i] = uint8(o.drawn.Train.Labels[m*n+i])
+			if m < bad {
+				labels[i] = (labels[i] + 1) % 10
+			}
+		}
+		name := fmt.Sprint("owner ", m)
+		u, _, err := c.Upload(t.Context(), &drawings{o.drawn.Train.Pix[m*n*size:], labels, size}, client.Options{Calibrate: calibrate}, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := u.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, err = federate.Decode(data, federate.Expect{Model: o.client.Digest}); err != nil {
+			t.Fatal(err)
+		}
+		us = append(us, Upload{Upload: u})
+	}
+	return us
+}
+
+// held returns the share of test images whose set holds their class, and the mean size of a set.
+func (o *owners) held(t *testing.T, m *onnx.Model) (share, size float64) {
+	t.Helper()
+	sets := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(o.drawn.Test.Pix)}, "set")["set"].Data.([]bool)
+	labels := o.drawn.Test.Labels
+	for i, y := range labels {
+		for c, in := range sets[i*10 : (i+1)*10] {
+			if in {
+				size++
+				if c == int(y) {
+					share++
+				}
+			}
+		}
+	}
+	return share / float64(len(labels)), size / float64(len(labels))
+}
+
+// TestCalibratedMeans: a round of class means with calibration points has sets that hold as stated, without those of clients that lie; the posterior does not
+// see the points; too few are refused where a level was asked for.
+func TestCalibratedMeans(t *testing.T) {
+	o := newOwners(t, 3)
+	us := o.calibrated(t, 6, 10, 1)
+	r, err := New(us, o.graph, o.client, Options{Seed: 1, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Posterior(t.Context(), o.eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Sets == nil || p.Sets.Images != 50 || p.Sets.Clients != 5 || p.Sets.Level != Level {
+		t.Fatalf("sets %+v; want those of 50 points of five honest clients, P(honest) %.2f", p.Sets, p.Judgement.Honest)
+	}
+	m, err := r.Classifier(t.Context(), p, false, false, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	share, size := o.held(t, m)
+	t.Logf("sets of %d points hold %.3f of 400 images, mean size %.2f", p.Sets.Images, share, size)
+	if share < .85 || size > 3 {
+		t.Errorf("sets hold %.3f, mean size %.2f", share, size)
+	}
+	for i := range us {
+		u := *us[i].Upload
+		u.Calibration = nil
+		us[i].Upload = &u
+	}
+	if r, err = New(us, o.graph, o.client, Options{Seed: 1, Threads: 1}); err != nil {
+		t.Fatal(err)
+	}
+	without, err := r.Posterior(t.Context(), o.eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s := range p.Ensembles[0] {
+		if fmt.Sprint(p.Ensembles[0][s].W) != fmt.Sprint(without.Ensembles[0][s].W) {
+			t.Fatalf("sample %d depends on the calibration points", s)
+		}
+	}
+	if without.Sets != nil {
+		t.Errorf("sets %+v without points", without.Sets)
+	}
+	if r, err = New(us, o.graph, o.client, Options{Seed: 1, Level: .9}); err == nil {
+		_, err = r.Posterior(t.Context(), o.eng)
+	}
+	if err == nil || !strings.Contains(err.Error(), "--calibrate") {
+		t.Errorf("a level without points: %v", err)
+	}
+}
