@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,6 +28,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/npy"
 	"fmp/onnx/optim"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
 	"fmp/pipeline/meta"
@@ -137,6 +141,15 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	if (o.images == "") == (o.data == "") {
 		return usageErrorf("give one of --images FOLDER and --data FILE.npz")
 	}
+	if err := o.t.Loss.Check(); err != nil {
+		return usageErrorf("--loss: %w", err)
+	}
+	if o.t.LoRA < 0 {
+		return usageErrorf("--lora %d; allowed are 0 and up", o.t.LoRA)
+	}
+	if _, err := whole(o.freeze); err != nil {
+		return usageErrorf("--freeze: %w", err)
+	}
 	m, manifest, err := models.Load(path)
 	if err != nil {
 		return usageError(err)
@@ -176,7 +189,11 @@ func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest
 	if err != nil {
 		return nil, usageError(err)
 	}
-	ds, err := loadForTraining(cmd, dataset.Options{Name: o.images, Fit: fit}, o.onBad)
+	name := o.images
+	if st, err := os.Stat(name); err == nil && st.IsDir() && filepath.IsLocal(name) {
+		name = "./" + name // a folder, and not a known data set
+	}
+	ds, err := loadForTraining(cmd, dataset.Options{Name: name, Fit: fit}, o.onBad)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +216,10 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	if err != nil {
 		return nil, usageError(err)
 	}
-	ex := &examples{digest: o.data}
+	ex := &examples{}
+	if ex.digest, err = fileDigest(o.data); err != nil {
+		return nil, err
+	}
 	target := t[train.TargetInput]
 	if target == nil {
 		return nil, usageErrorf("%s: it has the arrays %q; want %q beside the model's inputs", o.data, slices.Sorted(maps.Keys(t)), train.TargetInput)
@@ -244,6 +264,20 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 		return nil, usageError(err)
 	}
 	return ex, nil
+}
+
+// fileDigest returns the SHA-256 of a file, by which a training that goes on knows its examples.
+func fileDigest(path string) (string, error) {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // float32s converts a tensor.

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
+	"fmp/onnx/train"
 )
 
 // trainingFiles writes a model of two linear layers with 7 scores, and 60 rows of three classes that are told apart by their largest number.
@@ -108,6 +110,11 @@ func TestONNXTrainErrors(t *testing.T) {
 	t.Parallel()
 	model, data := trainingFiles(t)
 	out := filepath.Join(t.TempDir(), "out.onnx")
+	folder, err := os.MkdirTemp(".", "photos") // a name without a path is a folder where there is one
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
 	for want, args := range map[string][]string{
 		"give one of":              {},
 		"allowed are 0 to below 1": {"--data", data, "--held-out", "1"},
@@ -118,10 +125,13 @@ func TestONNXTrainErrors(t *testing.T) {
 		"adamw and sgd":            {"--data", data, "--optimizer", "adam"},
 		"cosine and constant":      {"--data", data, "--schedule", "linear"},
 		"no weight is a matrix":    {"--data", data, "--lora", "64"},
-		"the losses":               {"--data", data, "--loss", "hinge"},
+		"loss \"hinge\"; allowed":  {"--images", "none", "--loss", "hinge"},
+		"--lora -3":                {"--images", "none", "--lora", "-3"},
+		"holds neither":            {"--images", folder},
+		"known names are":          {"--images", "none"},
 		"want an archive":          {"--data", model},
 		"its outputs are y":        {"--data", data, "--output", "z"},
-		"error parsing regexp":     {"--data", data, "--freeze", "("},
+		"error parsing regexp":     {"--images", "none", "--freeze", "("},
 		"1 epoch and up":           {"--data", data, "--epochs", "0"},
 	} {
 		code, _, stderr := runFMP(t, append([]string{"onnx", "train", model, "-o", out, "--engine", "pure"}, args...)...)
@@ -131,5 +141,32 @@ func TestONNXTrainErrors(t *testing.T) {
 	}
 	if _, err := os.Stat(out); err == nil {
 		t.Error("a model was written")
+	}
+}
+
+// TestExamplesDigest: other examples under the same path are another training, which does not go on from the first one's checkpoint.
+func TestExamplesDigest(t *testing.T) {
+	t.Parallel()
+	model, data := trainingFiles(t)
+	m, _, err := models.Load(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &tuning{data: data, heldOut: 0.2}
+	o.t.Loss.Name = train.CrossEntropy
+	first, err := o.arrays(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(data, append([]byte("x"), b...), 0o600); err != nil { // an archive may have something before it
+		t.Fatal(err)
+	}
+	second, err := o.arrays(m)
+	if err != nil || first.digest == second.digest {
+		t.Errorf("digests %q and %q, %v", first.digest, second.digest, err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // servePredictions answers requests for the predictions of a classifier on an address of loopback until the context ends.
 func servePredictions(cmd *cobra.Command, cfg engineSettings, path, address, folder string) error {
 	if !loopback.Address(address) {
-		return usageErrorf("--listen %s is not loopback: predictions without a round are for this machine; put a proxy with TLS before it, or use fmp serve", address)
+		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions without a round are for this machine; put a proxy with TLS before it, or use fmp serve", address)
 	}
 	data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
 	if err != nil {

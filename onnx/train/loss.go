@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"fmp/onnx"
 	"fmp/onnx/build"
@@ -40,6 +41,19 @@ type Loss struct {
 	Temperature float64 // of contrastive; default 0.1
 }
 
+// Check returns an error unless the loss is one of LossNames, with numbers that it takes.
+func (l Loss) Check() error {
+	switch {
+	case !slices.Contains(LossNames, l.Name):
+		return fmt.Errorf("loss %q; allowed are %s", l.Name, strings.Join(LossNames, ", "))
+	case !(l.Smoothing >= 0 && l.Smoothing < 1):
+		return fmt.Errorf("smoothing %v; allowed are 0 to below 1", l.Smoothing)
+	case !(l.Temperature >= 0):
+		return fmt.Errorf("temperature %v; allowed are 0 and up", l.Temperature)
+	}
+	return nil
+}
+
 // WithLoss returns the part of a model that computes the scores, an output or any value in between, followed by the loss. Its inputs are
 // those of m that it needs and "target", its outputs the scores and "loss", a scalar. m is not changed.
 func WithLoss(m *onnx.Model, scores onnx.ValueInfo, l Loss) (*onnx.Model, error) {
@@ -61,9 +75,8 @@ func WithLoss(m *onnx.Model, scores onnx.ValueInfo, l Loss) (*onnx.Model, error)
 
 // model returns the loss as a model of scores and target.
 func (l Loss) model(scores onnx.ValueInfo) (*onnx.Model, error) {
-	if !slices.Contains(LossNames, l.Name) || !(l.Smoothing >= 0 && l.Smoothing < 1) || !(l.Temperature >= 0) {
-		return nil, fmt.Errorf("smoothing %v, temperature %v; allowed are the losses %q, 0 to below 1, and 0 and up",
-			l.Smoothing, l.Temperature, LossNames)
+	if err := l.Check(); err != nil {
+		return nil, err
 	}
 	n := len(scores.Shape)
 	if n == 0 || (n != 2 && (l.Name == CrossEntropy || l.Name == Contrastive)) {

@@ -28,7 +28,7 @@ func (s *drawings) Next(dst []uint8) (imagefile.Item, error) {
 	return item, nil
 }
 
-// uploads are those of clients of 100 images each, with some of them as calibration points; bad clients name the next class for each.
+// uploads returns the uploads of clients of 100 images each, with some of them as calibration points; bad clients name the next class for each.
 func (o *owners) calibrated(t *testing.T, clients, calibrate, bad int) []Upload {
 	t.Helper()
 	const n = 100
